@@ -28,7 +28,7 @@ const client = createApiClient({
   },
   qps: -1,
   burst: 0,
-  version: "v1.36.2",
+  version: "v1.37.0",
   product: "kube-proxy-ts/1.2.3 (abc)",
 });
 let events = 0;

@@ -3,12 +3,14 @@
  * network: source, projection, model, proxier, metrics, health, nftables backend, encoding. Both watches are streams in memory; the
  * kernel takes every batch.
  */
+
 import { systemClock } from "../src/async/clock.ts";
 import type { Transport } from "../src/cluster/apiserver/connection/transport.ts";
 import { ObjectCache } from "../src/cluster/apiserver/watch/object-cache.ts";
 import { CLUSTER_RESOURCES, type WatchedResource } from "../src/cluster/apiserver/watch/resources.ts";
 import { followWatch } from "../src/cluster/apiserver/watch/watch-reader.ts";
 import type { ObjectKind } from "../src/cluster/object-source.ts";
+import { CURRENT_RELEASE } from "../src/config/release.ts";
 import { DeferredSink } from "../src/daemon/deferred-sink.ts";
 import { NftablesBackend } from "../src/dataplane/nftables/backend.ts";
 import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
@@ -75,19 +77,19 @@ class BottomlessKernel implements Nftables {
     batch.messages.release();
   }
 
-  async exists(): Promise<false> {
-    return false;
-  }
-
   async read(): Promise<undefined> {
     return undefined;
+  }
+
+  async readCounters(): Promise<ReadonlyMap<string, number>> {
+    return new Map();
   }
 
   async mark(): Promise<NftMark> {
     return { generation: 1, commits: 0 };
   }
 
-  async generationIfAlone(): Promise<undefined> {
+  async generationIfUntouched(): Promise<undefined> {
     return undefined;
   }
 
@@ -145,7 +147,7 @@ export class ChangeCostSubject {
     const log = createLogger({ write: () => {} });
     const { localhostNodePorts: _no, conntrackLiberal: _none, ...config } = benchConfig();
     const backend = new NftablesBackend({
-      config,
+      config: { ...config, release: CURRENT_RELEASE },
       layout,
       nft: this.kernel,
       nodePortIPs: async () => ({ kind: "ips", ips: [config.nodeIP] }),
@@ -176,8 +178,8 @@ export class ChangeCostSubject {
     sink.attach(this.#dispatcher);
     const [services, endpointSlices] = CLUSTER_RESOURCES;
     this.#running.push(
-      this.#follow(services, new ObjectCache(services, sink, log), this.#services),
-      this.#follow(endpointSlices, new ObjectCache(endpointSlices, sink, log), this.#slices),
+      this.#follow(services, new ObjectCache(services, sink, log, systemClock), this.#services),
+      this.#follow(endpointSlices, new ObjectCache(endpointSlices, sink, log, systemClock), this.#slices),
       this.#dispatcher.run(this.#stop.signal),
     );
   }

@@ -31,11 +31,11 @@ const BOTTOMLESS: Nftables = {
   async transact(operations) {
     for (const _operation of operations);
   },
-  exists: async () => false,
   read: async () => undefined,
   mark: async () => ({ generation: 1, commits: 0 }),
-  generationIfAlone: async () => undefined,
+  generationIfUntouched: async () => undefined,
   readElements: async () => undefined,
+  readCounters: async () => new Map(),
   watch: () => new Promise(() => {}),
 };
 

@@ -3,12 +3,22 @@
 /** Socket programs in front of the flat rules, or the rules of the nftables mode in upstream's layout. */
 export type ConnectedMode = "ebpf" | "compatible";
 
+/** Maps and rules, or the same rules alone. */
+export type ChangedMode = "ebpf" | "flat";
+
 export type EbpfTask =
   | { readonly what: "maps"; readonly services: number; readonly changes: number; readonly cgroup: string }
   | {
       readonly what: "connect";
       readonly mode: ConnectedMode;
       readonly services: number;
+      readonly cgroup: string;
+    }
+  | {
+      readonly what: "changes";
+      readonly mode: ChangedMode;
+      readonly services: number;
+      readonly changes: number;
       readonly cgroup: string;
     }
   | { readonly what: "churn"; readonly connections: number; readonly cgroup: string };
@@ -35,6 +45,14 @@ export interface MapsFigures {
   readonly heapMb: number;
   /** Of the kernel. */
   readonly kernelMb: number;
+}
+
+/** Of one endpoint that is replaced, from the model until the sync is done: all that the mode writes. */
+export interface ChangesFigures {
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  readonly worstMs: number;
+  readonly cpuMs: number;
 }
 
 export interface ChurnFigures {

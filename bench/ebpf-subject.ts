@@ -69,7 +69,7 @@ export class EbpfSubject {
       bpf: this.#withTwins(kernelBpf()),
       cgroup,
       nodeName: benchConfig().nodeName,
-      detectsPods: true,
+      validForMs: 600_000,
       nodePortAddresses: nodePortAddresses("IPv4", []),
       programs: () => ({ hostCookie: ownNetnsCookie(), isForHostOnly: false }),
       disconnector: udpDisconnector(),

@@ -10,7 +10,7 @@ import { TABLE } from "../src/dataplane/nftables/names.ts";
 import { openNetlinkRuleset } from "../src/kernel/nftables/netlink-nftables.ts";
 import { benchService } from "./cluster.ts";
 import { answerWays, startLoop } from "./connect-arms.ts";
-import type { ChurnFigures, EbpfTask, MapsFigures } from "./ebpf-figures.ts";
+import type { ChangesFigures, ChurnFigures, EbpfTask, MapsFigures } from "./ebpf-figures.ts";
 import { EbpfSubject } from "./ebpf-subject.ts";
 import { settledMemory } from "./memory.ts";
 import { benchBackend, NftSubject } from "./nftables-subject.ts";
@@ -26,6 +26,8 @@ const REACHED = 300;
 const SETTLED_MS = 3;
 const SCATTER = 7919;
 const CHURNING_SERVICES = 20;
+/** That warm up. */
+const UNTIMED_CHANGES = 200;
 const CHANGES_PER_MS = 1;
 const MB = 2 ** 20;
 
@@ -132,6 +134,35 @@ async function measureConnections({ mode, services, cgroup }: Extract<EbpfTask, 
   await answerWays(services, ENDPOINTS);
 }
 
+async function measureChanges(task: Extract<EbpfTask, { what: "changes" }>): Promise<ChangesFigures> {
+  const { mode, services, changes, cgroup } = task;
+  const subject = mode === "ebpf" ? await ebpfOverFlat(services, cgroup) : new NftSubject(ENDPOINTS, "Flat");
+  if (subject instanceof NftSubject) {
+    subject.load(services);
+    await subject.fullSync(false);
+  }
+  const samples: number[] = [];
+  let cpuUs = 0;
+  for (let n = -UNTIMED_CHANGES; n < changes; n += 1) {
+    await turn();
+    const before = process.cpuUsage();
+    const startMs = performance.now();
+    subject.replaceEndpoint((Math.abs(n) * SCATTER) % services);
+    await subject.syncChanges();
+    const tookMs = performance.now() - startMs;
+    const { user, system } = process.cpuUsage(before);
+    if (n < 0) continue;
+    samples.push(tookMs);
+    cpuUs += user + system;
+  }
+  return {
+    p50Ms: quantile(samples, 0.5),
+    p99Ms: quantile(samples, 0.99),
+    worstMs: Math.max(...samples),
+    cpuMs: cpuUs / changes / 1000,
+  };
+}
+
 async function measureChurn({ connections, cgroup }: Extract<EbpfTask, { what: "churn" }>): Promise<ChurnFigures> {
   const subject = await ebpfOverFlat(CHURNING_SERVICES, cgroup);
   await startLoop("serve", String(SERVER_PORT));
@@ -160,7 +191,12 @@ writeFileSync(join(task.cgroup, "cgroup.procs"), `${process.pid}`);
 makeReachable();
 if (task.what === "connect") await measureConnections(task);
 else {
-  const figures = task.what === "maps" ? await measureMaps(task) : await measureChurn(task);
+  const figures =
+    task.what === "maps"
+      ? await measureMaps(task)
+      : task.what === "changes"
+        ? await measureChanges(task)
+        : await measureChurn(task);
   process.stdout.write(`${JSON.stringify(figures)}\n`);
 }
 process.exit();

@@ -10,15 +10,23 @@ import { cgroupMount } from "../testkit/net/client-cgroup.ts";
 import { atExit } from "./at-exit.ts";
 import { type LineProcess, startLines } from "./bench-processes.ts";
 import { between, type Figure, middle, ofDirect, type Round, takeRounds, type Way } from "./connect-arms.ts";
-import type { ChurnFigures, ConnectedMode, EbpfTask, MapsFigures } from "./ebpf-figures.ts";
+import type {
+  ChangedMode,
+  ChangesFigures,
+  ChurnFigures,
+  ConnectedMode,
+  EbpfTask,
+  MapsFigures,
+} from "./ebpf-figures.ts";
 import { estimateText, judgeEstimate } from "./estimate.ts";
 import { withNamespace } from "./namespace.ts";
 import { engineOptions } from "./run-worker.ts";
+import { median } from "./statistics.ts";
 import { table } from "./table.ts";
 import type { Verdict } from "./targets.ts";
 
 const WORKER = fileURLToPath(new URL("./ebpf-worker.ts", import.meta.url));
-const PARTS = ["maps", "connect", "churn"] as const;
+const PARTS = ["maps", "changes", "connect", "churn"] as const;
 /** Issue 13. */
 const TARGET = {
   ratio: 1.02,
@@ -36,6 +44,8 @@ const FIGURES: readonly (readonly [string, Figure])[] = [
   ["until connected", "p50Us"],
   ["processor", "cpuUs"],
 ];
+const CHANGES = { services: 10_000, changes: 2000 } as const;
+const FIGURE_NAMES = { p50Ms: "p50, ms", p99Ms: "p99, ms", worstMs: "worst, ms", cpuMs: "processor time, ms" } as const;
 const REMOVAL_ATTEMPTS = 100;
 
 const USAGE = `Usage: npm run bench -- ebpf [PART…] [options]
@@ -44,6 +54,7 @@ What the eBPF mode costs. Needs root, a cgroup2 file system, and a kernel that l
 
 Parts, all of them by default:
   maps       100,000 services × 3: the first fill, a change, memory; beside the packet path
+  changes    an endpoint replaced among 10,000 services × 3: maps and rules, beside the flat layout alone, in turns
   connect    a TCP connection to a service and to its endpoint, in turns with the nftables mode in the compatible layout
   churn      connections during 1,000 changes a second, while programs are replaced all the time
 
@@ -78,6 +89,7 @@ export async function benchEbpf(argv: readonly string[]): Promise<number> {
   const isWanted = (part: (typeof PARTS)[number]): boolean => positionals.length === 0 || positionals.includes(part);
   const verdicts: Verdict[] = [];
   if (isWanted("maps")) verdicts.push(...(await benchMaps(Number(values.services))));
+  if (isWanted("changes")) await benchChanges();
   if (isWanted("connect")) {
     const sizes = values.sizes.split(",").map(Number);
     verdicts.push(...(await benchConnections(sizes, Number(values.rounds))));
@@ -124,6 +136,28 @@ async function benchMaps(services: number): Promise<readonly Verdict[]> {
     atMost("heap, MB", heapMb, TARGET.heapMb),
     atMost("memory of the kernel, MB", kernelMb, TARGET.kernelMb),
   ];
+}
+
+/** In turns, because the machine is another one from minute to minute. */
+async function benchChanges(): Promise<void> {
+  const measure = async (mode: ChangedMode): Promise<ChangesFigures> =>
+    await withWorker({ what: "changes", mode, ...CHANGES }, async (worker) => JSON.parse(await worker.next()));
+  const taken: Record<ChangedMode, ChangesFigures[]> = { ebpf: [], flat: [] };
+  for (let pair = 1; pair <= PAIRS; pair += 1) {
+    process.stderr.write(`changing among ${CHANGES.services} services, ${pair} of ${PAIRS}…\n`);
+    for (const mode of ["ebpf", "flat"] as const) taken[mode].push(await measure(mode));
+  }
+  const rows = (["p50Ms", "p99Ms", "worstMs", "cpuMs"] as const).map((figure) => {
+    const [ebpf, flat] = [taken.ebpf, taken.flat].map((all) => median(all.map((one) => one[figure])));
+    return [
+      FIGURE_NAMES[figure],
+      (ebpf ?? 0).toFixed(3),
+      (flat ?? 0).toFixed(3),
+      ((ebpf ?? 0) / (flat ?? 1)).toFixed(2),
+    ];
+  });
+  const head = [`${CHANGES.services} services × 3, an endpoint replaced`, "ebpf: maps and rules", "flat", "ratio"];
+  console.log(table(head, rows));
 }
 
 async function benchConnections(sizes: readonly number[], rounds: number): Promise<readonly Verdict[]> {

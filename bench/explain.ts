@@ -60,7 +60,10 @@ export async function benchExplain(argv: readonly string[]): Promise<number> {
       const search = find(cluster, target);
       if (search.kind === "nothing") return [];
       if (search.kind !== "ports") throw new Error(`${what} is not found`);
-      return explainPorts(cluster, search.keys).map((one) => ({ text: explanationText(one), kernel: one.kernel }));
+      return (await explainPorts(cluster, search.keys)).map((one) => ({
+        text: explanationText(one),
+        kernel: one.kernel,
+      }));
     };
     // The last one: what is looked for in turn has all others before it.
     const last = benchService(objects.services.length - 1);

@@ -2,7 +2,9 @@
  * What is measured of the nftables mode: the model and the backend of one family as the daemon has them, over the kernel of
  * this process's network namespace. The proxier around them only decides when; it is left out.
  */
+
 import type { EndpointSliceRecord } from "../src/cluster/objects.ts";
+import { CURRENT_RELEASE } from "../src/config/release.ts";
 import { NftablesBackend } from "../src/dataplane/nftables/backend.ts";
 import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
 import { TABLE } from "../src/dataplane/nftables/names.ts";
@@ -25,7 +27,7 @@ export function benchBackend(nft: Nftables, layout: LayoutName): NftablesBackend
     },
   });
   return new NftablesBackend({
-    config,
+    config: { ...config, release: CURRENT_RELEASE },
     layout,
     nft,
     nodePortIPs: async () => ({ kind: "ips", ips: [config.nodeIP] }),
@@ -80,7 +82,7 @@ export class NftSubject {
   /** Watches the table as the daemon does. @returns how to end that. */
   async watch(onLost: (lost?: LostRules) => void): Promise<() => Promise<void>> {
     const stop = new AbortController();
-    const watching = this.#backend.monitor(onLost, stop.signal);
+    const watching = this.#backend.monitor(onLost, stop.signal, () => {});
     // Comes when the subscription is made. Reading the table would leave more garbage than all that is measured.
     await this.#ruleset.open({ family: "ip", table: TABLE }).mark();
     return async () => {

@@ -4,8 +4,9 @@ import type { Protocol } from "../src/net/protocol.ts";
 import type { ProbeAnswer } from "../testkit/net/messages.ts";
 import type { Prober } from "../testkit/net/namespace-prober.ts";
 import { stretched } from "../testkit/support/patience.ts";
-import type { Expectation, Target } from "./expectations.ts";
+import type { Expectation } from "./judgement.ts";
 import { furtherRequests, type Judgement, judge, minimumRequests } from "./judgement.ts";
+import type { Target } from "./targets.ts";
 
 /**
  * How long to wait for what is expected. A refusal over TCP and IPv6 may come with the second SYN only, a second after

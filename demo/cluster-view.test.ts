@@ -42,10 +42,12 @@ test("an endpoint is a socket to serve, whichever service it belongs to", () => 
 });
 
 test("a broken object is reported with its kind and field, other kinds are passed over", () => {
-  const service = (port: unknown) => ({ kind: "Service", metadata: { name: "s" }, spec: { ports: [{ port }] } });
-  const parsed = parseDemoObject(service(70_000));
-  assert.ok(parsed?.ok === false);
-  assert.match(parsed.problem, /^Service: spec\.ports\.0\.port: /);
+  const problemOf = (port: object): string => {
+    const parsed = parseDemoObject({ kind: "Service", metadata: { name: "s" }, spec: { ports: [port] } });
+    return parsed?.ok === false ? parsed.problem : "";
+  };
+  assert.match(problemOf({ port: 70_000 }), /^Service: spec\.ports\[0\]\.port: /);
+  assert.match(problemOf({ port: 80, nodePort: 300_800 }), /^Service: spec\.ports\[0\]\.nodePort: /);
   assert.equal(parseDemoObject({ kind: "ConfigMap", metadata: { name: "c" } }), undefined);
   assert.equal(parseDemoObject("text"), undefined);
 });

@@ -11,6 +11,8 @@ const meta = v.object({
   labels: v.optional(v.record(v.string(), v.string()), {}),
 });
 const portNumber = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(65535));
+/** 0: none. */
+const nodePortNumber = v.optional(v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(65535)), 0);
 const protocol = v.optional(v.picklist(["TCP", "UDP", "SCTP"]), "TCP");
 const policy = v.optional(v.picklist(["Cluster", "Local"]), "Cluster");
 const texts = v.optional(v.array(v.string()), []);
@@ -34,9 +36,7 @@ const serviceSchema = v.object({
     internalTrafficPolicy: policy,
     externalTrafficPolicy: policy,
     ports: v.optional(
-      v.array(
-        v.object({ name: v.optional(v.string(), ""), protocol, port: portNumber, nodePort: v.optional(v.number(), 0) }),
-      ),
+      v.array(v.object({ name: v.optional(v.string(), ""), protocol, port: portNumber, nodePort: nodePortNumber })),
       [],
     ),
   }),
@@ -122,6 +122,8 @@ export interface DemoEndpoint {
 }
 
 export interface ClusterView {
+  /** What it was made of. */
+  readonly objects: readonly DemoObject[];
   /** Those that a proxy serves, by key. */
   readonly services: readonly DemoService[];
   /** Endpoints of a service port in one family; empty when there are none. */
@@ -160,7 +162,8 @@ export function parseDemoObject(document: unknown): ParsedObject | undefined {
   const parsed = v.safeParse(objectSchema, document);
   if (parsed.success) return { ok: true, object: parsed.output };
   const [issue] = parsed.issues;
-  return { ok: false, problem: `${kind.output.kind}: ${v.getDotPath(issue) ?? ""}: ${issue.message}` };
+  const field = v.getDotPath(issue)?.replace(/\.(\d+)/g, "[$1]") ?? "";
+  return { ok: false, problem: `${kind.output.kind}: ${field}: ${issue.message}` };
 }
 
 /** `kind namespace/name`. Pure. */
@@ -276,6 +279,7 @@ export function clusterViewOf(objects: Iterable<DemoObject>): ClusterView {
     }
   }
   return {
+    objects: all,
     services: services.sort((a, b) => (a.key < b.key ? -1 : 1)),
     endpointsOf: (service, port, family) => [
       ...(endpoints.get(`${service.key} ${port.name} ${port.protocol} ${family}`)?.values() ?? []),

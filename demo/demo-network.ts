@@ -9,11 +9,22 @@ import { Topology } from "../testkit/net/topology.ts";
 import { bareAddress, client, clientPod, defaultTopology, nodeA } from "../testkit/net/topology-spec.ts";
 import { isProbeable } from "./cell-probe.ts";
 import type { ClusterView, DemoSocket } from "./cluster-view.ts";
-import type { NetworkFacts, Position } from "./expectations.ts";
 import { addressOf, homeOf, type PlayedNode, placeOf } from "./played-node.ts";
 import { StandIns } from "./stand-ins.ts";
+import type { Position } from "./targets.ts";
 
 const namespaceOf: Readonly<Record<Position, string>> = { pod: clientPod.name, node: nodeA.name, client: client.name };
+
+/** Addresses of the node under test and of the clients, of one family. */
+export interface NetworkFacts {
+  readonly nodeName: string;
+  /** The address of each client; the node's is that of its uplink. */
+  readonly sources: Readonly<Record<Position, IpAddress>>;
+  /** The address that the node puts in place of the source when it masquerades towards this endpoint. */
+  masqueradeAddress(endpoint: IpAddress): IpAddress;
+  /** The endpoint is the node itself: which of its addresses such packets come from depends on the way they take. */
+  isOnNode(endpoint: IpAddress): boolean;
+}
 
 /** What the expectations need to know, for each family. */
 export function networkFacts(

@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { IpAddress } from "../src/net/ip.ts";
 import type { ProbeAnswer } from "../testkit/net/messages.ts";
-import type { Expectation } from "./expectations.ts";
-import { furtherRequests, judge } from "./judgement.ts";
+import { type Expectation, furtherRequests, judge } from "./judgement.ts";
 
 const peer = "10.0.0.1" as IpAddress;
 const answers: Expectation = {
@@ -36,7 +35,6 @@ const wrongs: readonly [string, Expectation, ProbeAnswer[], string][] = [
   ["an answer for a refusal", refused, [from("a")], "by a"],
   ["silence for a refusal", refused, [refusal, silence], "no answer"],
   ["a refusal for silence", dropped, [refusal], "refused"],
-  ["a refusal for a connection that is closed", { kind: "closed", why: "x" }, [refusal], "refused"],
 ];
 for (const [title, expected, got, text] of wrongs) {
   test(`${title} is wrong, and the detail says what was expected`, () => {

@@ -1,7 +1,18 @@
 /** Compares what requests met with what they had to meet, in the few words of a table cell and in a full sentence. Pure. */
 
+import type { IpAddress } from "../src/net/ip.ts";
 import type { ProbeAnswer } from "../testkit/net/messages.ts";
-import type { Expectation } from "./expectations.ts";
+
+export type Expectation =
+  | {
+      readonly kind: "answer";
+      /** The pods that may answer, each with the source address that it must see; undefined where it may see any. */
+      readonly peers: ReadonlyMap<string, IpAddress | undefined>;
+      readonly source: "kept" | "masqueraded";
+      readonly isSticky: boolean;
+    }
+  | { readonly kind: "refused"; readonly why: string }
+  | { readonly kind: "dropped"; readonly why: string };
 
 export interface Judgement {
   readonly isRight: boolean;
@@ -79,8 +90,6 @@ export function describe(expected: Expectation): string {
   switch (expected.kind) {
     case "refused":
       return `a refusal (${expected.why})`;
-    case "closed":
-      return `a connection that is closed at once (${expected.why})`;
     case "dropped":
       return `silence (${expected.why})`;
     case "answer": {

@@ -29,11 +29,12 @@ export interface ProxyStart {
   readonly nodeName: string;
 }
 
-function configText({ mode, chosen }: ProxyStart): string {
+/** What the proxy is started with. */
+export function configOf({ mode, chosen }: Pick<ProxyStart, "mode" | "chosen">): object {
   // Changes of a manifest are to be seen at once, so syncs need not be spread out; the other values are defaults.
   const periods = { minSyncPeriod: "50ms", syncPeriod: "30s" };
   const sections = MODES.filter(({ config }) => Object.hasOwn(config.fields, "minSyncPeriod"));
-  const config = {
+  return {
     apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
     kind: "KubeProxyConfiguration",
     mode,
@@ -45,7 +46,6 @@ function configText({ mode, chosen }: ProxyStart): string {
     // The conntrack sysctls of a namespace other than the first cannot be written.
     conntrack: { maxPerCore: 0, min: 0, tcpEstablishedTimeout: "0s", tcpCloseWaitTimeout: "0s" },
   };
-  return `${JSON.stringify(config, null, 2)}\n`;
 }
 
 /** Removes the configuration of runs that were killed. */
@@ -98,7 +98,7 @@ export class ProxyProcess {
     await removeLeftoverFolders();
     const folder = await mkdtemp(join(tmpdir(), `${namespace.name}-`));
     const config = join(folder, "config.yaml");
-    await writeFile(config, configText(start));
+    await writeFile(config, `${JSON.stringify(configOf(start), null, 2)}\n`);
     const own = ["--hostname-override", start.nodeName, "--inspect-bind-address", `127.0.0.1:${PAGE_PORT}`];
     const args = ["--config", config, "--manifests", start.manifests, ...own];
     // In a session of its own, so that the terminal's Ctrl-C reaches only the demo, which ends the proxy in order.

@@ -1,7 +1,7 @@
 /** What the demo knows of each service port: the data that the table shows. */
 import type { IpFamily } from "../src/net/ip.ts";
-import type { Position, Target } from "./expectations.ts";
 import type { Judgement } from "./judgement.ts";
+import type { Position, Target } from "./targets.ts";
 
 export interface Cell {
   /** `undefined` while the requests are under way. */

@@ -9,6 +9,7 @@ import { modesOn } from "../src/dataplane/registry.ts";
 import { missingForMode } from "../testkit/net/kernel-capabilities.ts";
 import { HOST_MODES } from "../testkit/support/host-modes.ts";
 import { kernelSkip } from "../testkit/support/topology.ts";
+import { runDemo } from "./run-demo.ts";
 import { clusterDump } from "./testing/cluster-dump.ts";
 
 const module = fileURLToPath(new URL("./run-demo.ts", import.meta.url));
@@ -68,6 +69,14 @@ for (const mode of modes) {
   });
 }
 
+test("arguments are looked at before anything is built", async (t) => {
+  t.mock.method(process.stderr, "write", () => true);
+  const build = t.mock.fn(async () => false);
+  assert.equal(await runDemo(["--mode", "foo"], build), 1);
+  assert.equal(await runDemo(["--layot"], build), 1);
+  assert.equal(build.mock.callCount(), 0);
+});
+
 test("a service that another one shadows is found out, and the exit status says so", {
   skip: kernelSkip,
 }, async (t) => {
@@ -89,7 +98,9 @@ test("a service that another one shadows is found out, and the exit status says 
   assert.equal(outcome.status, 1, outcome.output);
   assert.match(
     outcome.output,
-    /✗ default\/\w+ {2}TCP 80 cluster IP 10\.96\.0\.1:80 from a pod: expected answers from pod-of/,
+    /! default\/second TCP 80 is not asked at cluster IP 10\.96\.0\.1:80: default\/first has it/,
   );
+  // The owner's answers are right, and called so.
+  assert.doesNotMatch(outcome.output, /✗/);
   assert.deepEqual(namespacesOf(outcome), []);
 });

@@ -19,9 +19,13 @@ const examples = fileURLToPath(new URL("../examples", import.meta.url));
  * Runs the demo to its end: until Ctrl-C, or with `--once` until everything is verified. Removes everything it made.
  *
  * @param argv the arguments after the command's name.
+ * @param build brings the program up to date, once nothing speaks against the start. @returns whether it worked
  * @returns the exit status: 0, or 1 for bad arguments, something missing, a failure, or (`--once`) a wrong answer.
  */
-export async function runDemo(argv: readonly string[]): Promise<number> {
+export async function runDemo(
+  argv: readonly string[],
+  build: () => Promise<boolean> = async () => true,
+): Promise<number> {
   const parsed = parseDemoArguments(argv);
   if (parsed.kind === "help") {
     process.stdout.write(helpText);
@@ -37,6 +41,7 @@ export async function runDemo(argv: readonly string[]): Promise<number> {
   if (missing.forTopology.length + missing.forMode.length > 0) {
     return fail(cannotRunText(missing, manifests, options.mode));
   }
+  if (!(await build())) return fail("the build failed: see the errors above");
 
   const stop = new AbortController();
   const onSignal = (): void => stop.abort();

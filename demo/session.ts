@@ -5,12 +5,14 @@
 import { isDeepStrictEqual } from "node:util";
 import { modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
 import { type ClusterView, clusterViewOf, type DemoObject } from "./cluster-view.ts";
-import { DemoNetwork, networkFacts } from "./demo-network.ts";
+import { DemoNetwork } from "./demo-network.ts";
 import { ManifestFolder } from "./manifest-folder.ts";
 import { PageDoor } from "./page-door.ts";
+import { PlannedAnswers } from "./planned-answers.ts";
 import { type PlayedNode, playedNode } from "./played-node.ts";
-import { PAGE_PORT, ProxyProcess } from "./proxy-process.ts";
+import { PAGE_PORT, ProxyProcess, type ProxyStart } from "./proxy-process.ts";
 import type { Block } from "./results.ts";
+import { lostClaims } from "./targets.ts";
 import { blocksOf, runPass } from "./verification.ts";
 
 export interface SessionOptions {
@@ -40,7 +42,9 @@ export class Session {
   readonly page: PageDoor;
   readonly node: PlayedNode;
   readonly #folder: ManifestFolder;
+  readonly #start: Pick<ProxyStart, "mode" | "chosen">;
   #view: ClusterView;
+  #answers: PlannedAnswers | undefined;
   #problems: readonly string[] = [];
   /** What the view was made of. */
   #read: readonly [objects?: readonly DemoObject[], problems?: readonly string[]] = [];
@@ -49,7 +53,9 @@ export class Session {
     options: SessionOptions,
     { node, network, proxy, page }: Pick<Session, "node" | "network" | "proxy" | "page">,
     folder: ManifestFolder,
+    start: Pick<ProxyStart, "mode" | "chosen">,
   ) {
+    this.#start = start;
     this.options = options;
     this.node = node;
     this.network = network;
@@ -75,7 +81,7 @@ export class Session {
       const chosen = { ...(layout !== undefined && { layout }), ...(cgroup !== undefined && onlyForDemo(cgroup)) };
       const start = { mode, manifests, nodeName: node.name, chosen };
       const proxy = await ProxyProcess.start(network.nodeNamespace, network.probers.node, start);
-      session = new Session(options, { node, network, proxy, page }, folder);
+      session = new Session(options, { node, network, proxy, page }, folder, start);
       await session.reload();
       return session;
     } catch (error) {
@@ -106,21 +112,25 @@ export class Session {
     if (!isChanged) return false;
     this.#read = [objects, problems];
     this.#view = clusterViewOf(objects);
-    this.#problems = [...problems, ...(await this.network.follow(this.#view))];
+    this.#answers = await PlannedAnswers.of(this.#view, this.#start, this.node);
+    const lost = lostClaims(this.#view, this.node.addresses);
+    this.#problems = [...problems, ...lost, ...(await this.network.follow(this.#view))];
     return true;
   }
 
   /** An empty table of the present cluster. */
   newTable(): Block[] {
-    return blocksOf(this.#view, modeNamed(this.options.mode).traits, this.node);
+    return blocksOf(this.#view, this.#planned(), this.node);
   }
 
   /** Fills the table's open cells; see {@link runPass}. */
   fill(blocks: readonly Block[], onProgress: () => void, signal: AbortSignal): Promise<void> {
-    const traits = modeNamed(this.options.mode).traits;
-    const view = this.#view;
-    const facts = networkFacts(this.node, view.sockets);
-    return runPass(blocks, { view, traits, facts, probers: this.network.probers, onProgress, signal });
+    return runPass(blocks, { answers: this.#planned(), probers: this.network.probers, onProgress, signal });
+  }
+
+  #planned(): PlannedAnswers {
+    if (this.#answers === undefined) throw new Error("the manifests have not been read yet");
+    return this.#answers;
   }
 
   /** Ends the proxy and removes the network. Safe to call twice. */

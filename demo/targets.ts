@@ -1,9 +1,24 @@
 /** Every address of every service port that a request can be sent to, and who can send one. Pure. */
 
-import type { ModeTraits } from "../src/dataplane/traits.ts";
-import { familyOf, type IpAddress, type IpFamily } from "../src/net/ip.ts";
+import { familyOf, type IpAddress, type IpFamily, joinHostPort } from "../src/net/ip.ts";
 import type { ClusterView, DemoService, DemoServicePort } from "./cluster-view.ts";
-import { type AddressKind, type Position, positions, type Target } from "./expectations.ts";
+
+/** Where a request starts: a pod of the node, the node itself, a machine outside. */
+export const positions = ["pod", "node", "client"] as const;
+export type Position = (typeof positions)[number];
+
+export type AddressKind = "cluster IP" | "node port" | "localhost" | "external IP" | "load balancer";
+
+/** One address of a service port that can be asked. */
+export interface Target {
+  readonly service: DemoService;
+  readonly port: DemoServicePort;
+  readonly family: IpFamily;
+  readonly kind: AddressKind;
+  readonly address: IpAddress;
+  /** Port to connect to: the service's or the node port. */
+  readonly number: number;
+}
 
 const LOCALHOST = "127.0.0.1" as IpAddress; // a literal address
 const families = ["IPv4", "IPv6"] as const;
@@ -13,22 +28,61 @@ export function positionsOf(kind: AddressKind): readonly Position[] {
   return kind === "localhost" ? ["node"] : positions;
 }
 
-/** @param nodeAddresses the node's address of each family, for node ports. */
+/**
+ * What is each Service's own: of several that claim an address and port, one has it.
+ *
+ * @param nodeAddresses the node's address of each family, for node ports.
+ * @param isLed whether node ports answer on 127.0.0.1, too.
+ */
 export function targetsOf(
   view: ClusterView,
   nodeAddresses: Readonly<Record<IpFamily, IpAddress>>,
-  traits: ModeTraits,
+  isLed: (target: Target) => boolean,
 ): readonly Target[] {
-  return view.services.flatMap((service) =>
-    service.ports.flatMap((port) => targetsOfPort(service, port, nodeAddresses, traits)),
+  const { targets, ownerOf } = claimsOf(view, nodeAddresses);
+  return targets.filter(
+    (target) => ownerOf(target) === target.service && (target.kind !== "localhost" || isLed(target)),
   );
+}
+
+/** One line for each address and port that another Service has. */
+export function lostClaims(view: ClusterView, nodeAddresses: Readonly<Record<IpFamily, IpAddress>>): readonly string[] {
+  const { targets, ownerOf } = claimsOf(view, nodeAddresses);
+  const lost = targets.filter((target) => target.kind !== "localhost" && ownerOf(target) !== target.service);
+  return lost.map((target) => {
+    const { service, port, kind, address, number } = target;
+    const place = `${kind} ${joinHostPort(address, number)}`;
+    return `${service.key} ${port.protocol} ${port.port} is not asked at ${place}: ${ownerOf(target)?.key} has it`;
+  });
+}
+
+function claimsOf(view: ClusterView, nodeAddresses: Readonly<Record<IpFamily, IpAddress>>) {
+  const targets = view.services.flatMap((service) =>
+    service.ports.flatMap((port) => targetsOfPort(service, port, nodeAddresses)),
+  );
+  const owners = new Map<string, DemoService>();
+  for (const target of targets.toSorted(byRight)) {
+    const place = placeOf(target);
+    if (!owners.has(place)) owners.set(place, target.service);
+  }
+  return { targets, ownerOf: (target: Target) => owners.get(placeOf(target)) };
+}
+
+/** What only one Service can have. */
+function placeOf({ address, number, port: { protocol } }: Target): string {
+  return `${address} ${number} ${protocol}`;
+}
+
+/** Of several Services that claim a place, the first has it, and the proxy says which others have not (docs/architecture.md, frontends). */
+function byRight(a: Target, b: Target): number {
+  const kinds: readonly AddressKind[] = ["cluster IP", "load balancer", "external IP", "node port", "localhost"];
+  return kinds.indexOf(a.kind) - kinds.indexOf(b.kind) || (a.service.key < b.service.key ? -1 : 1);
 }
 
 function targetsOfPort(
   service: DemoService,
   port: DemoServicePort,
   nodeAddresses: Readonly<Record<IpFamily, IpAddress>>,
-  traits: ModeTraits,
 ): Target[] {
   const targets: Target[] = [];
   for (const family of families) {
@@ -43,8 +97,7 @@ function targetsOfPort(
     for (const address of service.loadBalancerIPs) add("load balancer", address, port.port);
     if (port.nodePort === 0) continue;
     add("node port", nodeAddresses[family], port.nodePort);
-    const hasLocalhost = traits.localhostNodePorts.some((protocol) => protocol === port.protocol);
-    if (family === "IPv4" && hasLocalhost) add("localhost", LOCALHOST, port.nodePort);
+    if (family === "IPv4") add("localhost", LOCALHOST, port.nodePort);
   }
   const order: readonly AddressKind[] = ["cluster IP", "node port", "localhost", "external IP", "load balancer"];
   return targets.sort((a, b) => order.indexOf(a.kind) - order.indexOf(b.kind));

@@ -1,16 +1,14 @@
 /** One pass over every address of every service port: asks from everywhere and fills in the results as they come. */
 
-import type { ModeTraits } from "../src/dataplane/traits.ts";
-import type { IpFamily } from "../src/net/ip.ts";
 import type { Protocol } from "../src/net/protocol.ts";
 import type { Prober } from "../testkit/net/namespace-prober.ts";
 import { isProbeable, probeCell } from "./cell-probe.ts";
 import type { ClusterView, DemoEndpoint, DemoService } from "./cluster-view.ts";
-import { expectationOf, type NetworkFacts, type Position, type Target } from "./expectations.ts";
 import { describe } from "./judgement.ts";
+import type { PlannedAnswers } from "./planned-answers.ts";
 import { demoNode, type PlayedNode } from "./played-node.ts";
 import type { Block, Cell, PodShare, Row } from "./results.ts";
-import { positionsOf, targetsOf } from "./targets.ts";
+import { type Position, positionsOf, type Target, targetsOf } from "./targets.ts";
 
 function traitsOf(service: DemoService): string[] {
   return [
@@ -37,9 +35,13 @@ function sharesOf(endpoints: readonly DemoEndpoint[], node: PlayedNode): Map<str
 }
 
 /** The empty table for a cluster. Pure. */
-export function blocksOf(view: ClusterView, traits: ModeTraits, node: PlayedNode = demoNode): Block[] {
+export function blocksOf(
+  view: ClusterView,
+  answers: Pick<PlannedAnswers, "isLed">,
+  node: PlayedNode = demoNode,
+): Block[] {
   const blocks = new Map<string, Block & { rows: Row[] }>();
-  for (const target of targetsOf(view, node.addresses, traits)) {
+  for (const target of targetsOf(view, node.addresses, (target) => answers.isLed(target))) {
     const { service, port } = target;
     const name = port.name === "" ? service.key : `${service.key}:${port.name}`;
     const key = `${name} ${port.protocol}`;
@@ -72,9 +74,7 @@ const AT_ONCE = 8;
 
 /** What a pass needs. */
 export interface PassDeps {
-  readonly view: ClusterView;
-  readonly traits: ModeTraits;
-  readonly facts: Readonly<Record<IpFamily, NetworkFacts>>;
+  readonly answers: Pick<PlannedAnswers, "answerTo">;
   readonly probers: Readonly<Record<Position, Prober>>;
   /** Called after each cell. */
   onProgress(): void;
@@ -121,7 +121,7 @@ function sequencesOf(block: Block): Ask[][] {
 async function runSequence(block: Block, asks: readonly Ask[], deps: PassDeps): Promise<void> {
   for (const { target, protocol, position, cell } of asks) {
     if (deps.signal.aborted) return;
-    const expected = expectationOf(deps.view, target, position, deps.facts[target.family], deps.traits);
+    const expected = deps.answers.answerTo(target, position);
     const { judgement, answers } = await probeCell(deps.probers[position], target, protocol, expected);
     if (deps.signal.aborted) return;
     cell.judgement = judgement;

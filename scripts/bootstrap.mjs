@@ -1,5 +1,5 @@
 /**
- * `node scripts/bootstrap.mjs start|test|bench|soak|attack [ARGUMENT…]`: from a bare checkout to a running command. Runs on the
+ * `node scripts/bootstrap.mjs start|test|bench|soak|attack|mutate [ARGUMENT…]`: from a bare checkout to a running command. Runs on the
  * machine's own Node.js (18 or newer) before anything is installed, so it has no dependencies; the command itself runs
  * on the pinned Node.js of node_modules.
  */
@@ -13,12 +13,13 @@ import { beginSystemTools } from "./system-tools.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 
-/** What the pinned Node.js runs for each command, relative to the checkout. The tests build themselves, beside the type check. */
+/** What the pinned Node.js runs for each command, relative to the checkout. The tests build beside the type check, the demo after a look at its arguments. */
 const entries = {
-  start: { script: "demo/main.ts", args: [], mustBuild: true },
+  start: { script: "demo/main.ts", args: [], buildsItself: true },
   test: { script: "scripts/run-tests.mjs", args: [], buildsItself: true },
   bench: { script: "bench/run.ts", args: [], mustBuild: false },
   attack: { script: "test/attack/run.ts", args: [], mustBuild: true },
+  mutate: { script: "test/mutation/run.ts", args: [], mustBuild: true },
   soak: { script: "test/apiserver/soak.ts", args: [], mustBuild: true },
 };
 

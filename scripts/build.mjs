@@ -1,11 +1,11 @@
 /**
- * `node scripts/build.mjs [--clean] [--no-check]`: compiles src/ to dist/, puts the files of the page there (`page-files.mjs`), bundles the program
+ * `node scripts/build.mjs [--clean] [--no-check] [--if-older]`: compiles src/ to dist/, puts the files of the page there (`page-files.mjs`), bundles the program
  * (`bundle.mjs`), keeps its compiled code (`compiled-code.mjs`), writes the manual pages, and notes there which commit it was made from, for what has no .git beside it: the image
  * and the npm package. `--clean` empties dist/ first, so that
- * nothing of an older build is packed; `--no-check` leaves types unchecked.
+ * nothing of an older build is packed; `--no-check` leaves types unchecked; `--if-older` builds only where a source is newer.
  */
 import { spawnSync } from "node:child_process";
-import { existsSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { bundle } from "./bundle.mjs";
@@ -40,6 +40,24 @@ export async function build(node = process.execPath, isChecked = true) {
   return true;
 }
 
+/** What the program is made of. */
+const SOURCES = ["src", "scripts", "package.json", "package-lock.json", "tsconfig.json", "tsconfig.build.json"];
+
+/** {@link build}, where a source is newer than the last one. Says that it builds. */
+async function buildIfOlder() {
+  const stamp = join(root, "dist/build-info.json");
+  const built = existsSync(stamp) ? statSync(stamp).mtimeMs : 0;
+  if (built > 0 && SOURCES.every((path) => newestIn(join(root, path)) <= built)) return true;
+  console.error("building the program…");
+  return await build();
+}
+
+function newestIn(path) {
+  const { mtimeMs } = statSync(path);
+  if (!statSync(path).isDirectory()) return mtimeMs;
+  return Math.max(mtimeMs, ...readdirSync(path).map((name) => newestIn(join(path, name))));
+}
+
 /** dist/man, of the help texts; package.json names the pages. By the pinned Node.js, which the program needs. */
 function writeManPages(node) {
   const pinned = join(root, "node_modules/node/bin/node");
@@ -69,5 +87,6 @@ function git(...args) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   if (process.argv.includes("--clean")) rmSync(join(root, "dist"), { recursive: true, force: true });
-  process.exitCode = (await build(process.execPath, !process.argv.includes("--no-check"))) ? 0 : 1;
+  if (process.argv.includes("--if-older")) process.exitCode = (await buildIfOlder()) ? 0 : 1;
+  else process.exitCode = (await build(process.execPath, !process.argv.includes("--no-check"))) ? 0 : 1;
 }

@@ -5,13 +5,14 @@
  * - `main.js`, what Node.js is given, chooses between the next two (src/cli/launch.ts);
  * - `kube-proxy.cjs`: the daemon and all else that kube-proxy's own command line asks for, in one script, so that its compiled code can
  *   be kept (`compiled-code.mjs`);
- * - `commands.js` and its chunks: the commands, of which each loads what it needs; `thread-main.js`: the thread that reads manifests;
+ * - `commands.js` and its chunks: the commands, of which each loads what it needs;
  * - `log-places.json`: which line of the sources a log line comes from.
  */
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { rmSync, writeFileSync } from "node:fs";
 import { SourceMap } from "node:module";
 import { basename, dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
+import { emptyBeside, swap } from "./swap-folder.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const folder = join(root, "dist/bundle");
@@ -54,7 +55,7 @@ const WITHOUT_COMMANDS = {
 
 const BUILDS = [
   {
-    entryPoints: { commands: "src/cli/main.ts", "thread-main": "src/cluster/manifests/reader/thread-main.ts" },
+    entryPoints: { commands: "src/cli/main.ts" },
     splitting: true,
     format: "esm",
   },
@@ -77,20 +78,23 @@ const BUILDS = [
 
 /** @returns whether there is a bundle now; without esbuild there is none, and the modules run as they are. */
 export async function bundle() {
-  rmSync(folder, { recursive: true, force: true });
   const esbuild = await import("esbuild").catch(() => undefined);
-  if (esbuild === undefined) return false;
+  if (esbuild === undefined) {
+    rmSync(folder, { recursive: true, force: true });
+    return false;
+  }
   const results = await Promise.all(BUILDS.map((options) => esbuild.build({ ...COMMON, ...options })));
-  mkdirSync(folder, { recursive: true });
+  const beside = emptyBeside(folder);
   const texts = new Map(results.flatMap(({ outputFiles }) => outputFiles.map(({ path, text }) => [path, text])));
   const places = {};
   for (const [path, text] of texts) {
     if (path.endsWith(".map")) continue;
-    writeFileSync(path, text);
+    writeFileSync(join(beside, relative(folder, path)), text);
     const found = logPlaces(text, JSON.parse(texts.get(`${path}.map`) ?? "{}"));
     if (Object.keys(found).length > 0) places[basename(path)] = found;
   }
-  writeFileSync(join(folder, "log-places.json"), `${JSON.stringify(places)}\n`);
+  writeFileSync(join(beside, "log-places.json"), `${JSON.stringify(places)}\n`);
+  swap(beside, folder);
   return true;
 }
 

@@ -6,7 +6,7 @@
  * - `package` (`npm run test:package`): what is around the program: the npm package as another project installs it, the demo,
  *   the page in a browser, a mode that is added, the bench and the soak test themselves, load that takes a minute.
  * - `vm` (`npm run test:vm`): what needs another kernel, in user-mode Linux (testkit/vm), and Windows programs under Wine.
- * - `all` (`npm run test:all`): these, and two more kernels in qemu, the image, long histories, the next Node.js.
+ * - `all` (`npm run test:all`): these, and two more kernels in qemu, the image, long histories, the next Node.js, mutants.
  *
  * A test that needs the kernel and was skipped although the kernel can run it counts as failed.
  */
@@ -324,7 +324,10 @@ async function checkNextNode() {
     return false;
   }
 }
-if (isWhole && isAll) total[(await checkNextNode()) ? "passed" : "failed"] += 1;
+if (isWhole && isAll) {
+  total[(await checkNextNode()) ? "passed" : "failed"] += 1;
+  total[(await check("mutants of random lines", ["test/mutation/run.ts"])) ? "passed" : "failed"] += 1;
+}
 
 for (const title of wronglySkipped) console.log(`✗ skipped although this machine can run it: ${title}`);
 // A suite that was skipped as a whole is not among the counted tests.

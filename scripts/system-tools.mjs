@@ -1,7 +1,6 @@
 /** Tools of the operating system that a command needs, and their Debian packages. */
 import { spawn, spawnSync } from "node:child_process";
 import { accessSync, constants, existsSync, readFileSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -76,14 +75,26 @@ function isInstalled(tool) {
   });
 }
 
-const APT_LOCK = join(tmpdir(), "kube-proxy-ts-apt.lock");
+/** Root runs apt-get, so the lock is where only root can make one: another user could hold, or plant, one in a folder for all. */
+const APT_LOCK = "/run/kube-proxy-ts-apt.lock";
+const MOST_SECONDS = 600;
+/** What flock ends with when another has the lock. */
+const IS_HELD = 75;
 
 /** One after the other: tests that ask for packages run side by side, and apt-get itself refuses the second one. */
 function apt(...args) {
+  const result = lockedApt(["--nonblock"], args);
+  if (result.status !== IS_HELD) return result;
+  console.error(`another installation holds ${APT_LOCK}: waiting for ${MOST_SECONDS / 60} minutes at most`);
+  const late = lockedApt(["--timeout", String(MOST_SECONDS)], args);
+  return late.status === IS_HELD ? { ...late, stderr: `${APT_LOCK} is still held (fuser -v ${APT_LOCK})` } : late;
+}
+
+function lockedApt(waiting, args) {
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
   // Nothing else is on a machine that judges changes: what a power cut would lose there is not missed.
   const options = process.env.KPTS_STRICT === "1" ? ["-o", "DPkg::Options::=--force-unsafe-io"] : [];
-  const words = [APT_LOCK, "apt-get", ...options, ...args];
+  const words = ["--conflict-exit-code", String(IS_HELD), ...waiting, APT_LOCK, "apt-get", ...options, ...args];
   return spawnSync("flock", words, { stdio: ["ignore", "ignore", "pipe"], encoding: "utf8", env });
 }
 

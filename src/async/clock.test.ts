@@ -35,6 +35,18 @@ for (const [name, clock] of [
   });
 }
 
+describe("system clock", () => {
+  it("fires no sooner than asked, by a clock of its own", async () => {
+    for (const delayMs of [1, 40, 120]) {
+      const begin = process.hrtime.bigint();
+      await systemClock.sleep(delayMs, new AbortController().signal);
+      const tookMs = Number(process.hrtime.bigint() - begin) / 1e6;
+      // Node.js counts whole milliseconds, from the beginning of the one that is under way.
+      assert.ok(tookMs >= delayMs - 1, `${tookMs.toFixed(2)} ms instead of ${delayMs}`);
+    }
+  });
+});
+
 describe("fake clock", () => {
   it("fires timers in the order they are due, each at its own time", async () => {
     const clock = new FakeClock();

@@ -19,13 +19,19 @@ const SLICE_MS = 5;
 
 /** Due when the event loop has had no turn from it for 5 ms. */
 export class SliceYielder implements Yielder {
+  readonly #signal: AbortSignal | undefined;
   #endMs = performance.now() + SLICE_MS;
+
+  /** @param signal ends the computation at its next turn. */
+  constructor(signal?: AbortSignal) {
+    this.#signal = signal;
+  }
 
   isDue(): boolean {
     return performance.now() >= this.#endMs;
   }
 
-  async turn(signal?: AbortSignal): Promise<void> {
+  async turn(signal = this.#signal): Promise<void> {
     await eventLoopTurn();
     signal?.throwIfAborted();
     this.#endMs = performance.now() + SLICE_MS;

@@ -48,6 +48,13 @@ export const COMMANDS: readonly Command[] = [
     usage: async () => (await import("./diff-options.ts")).DIFF_USAGE,
   },
   {
+    name: "prove",
+    badInput: EXIT_BAD_INPUT,
+    summary: "says whether rules do with every packet what the Services ask for, or what other rules do",
+    run: async (argv, output) => await (await import("./prove.ts")).proveCommand(argv, output),
+    usage: async () => (await import("./prove.ts")).PROVE_USAGE,
+  },
+  {
     name: "status",
     badInput: EXIT_BAD_INPUT,
     summary: "says how a running daemon is doing",
@@ -74,6 +81,13 @@ export const COMMANDS: readonly Command[] = [
     summary: "writes one archive for support, without secrets",
     run: async (argv, output) => await (await import("./sysdump.ts")).sysdump(argv, output),
     usage: async () => (await import("./sysdump.ts")).SYSDUMP_USAGE,
+  },
+  {
+    name: "hns-check",
+    badInput: EXIT_BAD_INPUT,
+    summary: "says what HNS of a Windows host is and does, and how fast",
+    run: async (argv, output) => await (await import("./hns-check.ts")).hnsCheck(argv, output),
+    usage: async () => (await import("./hns-check.ts")).HNS_CHECK_USAGE,
   },
   {
     name: "help",

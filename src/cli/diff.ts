@@ -2,8 +2,6 @@
  * `kube-proxy diff`: what a change of manifests does to clients and rules, or what of that which is wanted a kernel, or a dump of
  * one, has not got.
  */
-import { readFile } from "node:fs/promises";
-import { text as textOf } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import {
   differencesText,
@@ -14,13 +12,16 @@ import {
 } from "../explain/diff-dumps.ts";
 import { diffObjects, objectsDiffText } from "../explain/diff-objects.ts";
 import { diffSockets } from "../explain/diff-sockets.ts";
-import { type ExplainedCluster, explainedCluster, type Objects } from "../explain/explained-cluster.ts";
+import { type ExplainedCluster, explainedCluster } from "../explain/explained-cluster.ts";
 import { kernelDumps } from "../explain/kernel-dumps.ts";
+import type { Objects } from "../explain/part-of-cluster.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { merged, wantedInventories } from "../explain/wanted.ts";
 import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inventory.ts";
 import { dumpKind, readDump } from "../inspect/dumps/read-dump.ts";
 import { savesIn } from "../kernel/iptables/parser/saves.ts";
+import { readInputText } from "./bounded-input.ts";
+import { chosenNode } from "./chosen-node.ts";
 import { DIFF_USAGE, type DiffOptions, readDiffOptions } from "./diff-options.ts";
 import { dumpFiles } from "./dump-folder.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
@@ -54,13 +55,18 @@ export async function diff(
     const [first, second] = sides;
     if (first === undefined) throw new UsageError("diff needs manifests");
     if (second !== undefined) return await betweenObjects(first, second, options, output);
-    return await againstKernel(first, options, output, input, signal);
+    const isThisHost = options.mode === "kernel";
+    const { config, note } = chosenNode(first.nodes, options.choices.config, { isThisHost });
+    if (note !== undefined) output.err(safe(`${note}\n`));
+    return await againstKernel(first, { ...options, choices: { ...options.choices, config } }, output, input, signal);
   });
 }
 
 async function betweenObjects(before: Objects, after: Objects, options: DiffOptions, output: Output): Promise<number> {
   const { choices, isNodeGiven, form, showsRules } = options;
-  const nodes = isNodeGiven ? [choices.config.hostnameOverride] : undefined;
+  // One that comes or goes is among the Nodes of one side.
+  const chosen = () => chosenNode([...before.nodes, ...after.nodes], choices.config).config.hostnameOverride;
+  const nodes = isNodeGiven ? [chosen()] : undefined;
   const result = await diffObjects(before, after, { ...choices, nodes, warn: warner(output) });
   const isSame = result.nodes.length + result.nodesAdded.length + result.nodesRemoved.length === 0;
   if (form === "json") output.out(jsonText(result));
@@ -252,7 +258,7 @@ function emptyInventory(kind: DumpKind, family: string | undefined, table: strin
 
 async function readText(file: string, input: NodeJS.ReadableStream): Promise<string> {
   try {
-    return file === "-" ? await textOf(input) : await readFile(file, "utf8");
+    return await readInputText(file, input);
   } catch (error) {
     throw new UsageError(`cannot read the dump in ${file}: ${error instanceof Error ? error.message : error}`);
   }

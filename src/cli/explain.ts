@@ -5,17 +5,21 @@
 import { modeNamed } from "../dataplane/registry.ts";
 import { explainOnAllNodes, nodeGroupsText } from "../explain/all-nodes.ts";
 import { clientChanges } from "../explain/compare.ts";
-import { type ExplainedCluster, explainedCluster, explainPorts, type Objects } from "../explain/explained-cluster.ts";
+import { type ExplainedCluster, explainedCluster, explainPorts } from "../explain/explained-cluster.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
 import { find, type Search } from "../explain/find.ts";
 import { answerText, FORMS, type Form } from "../explain/forms.ts";
+import type { Objects } from "../explain/part-of-cluster.ts";
 import { partOf, servicesOfTarget } from "../explain/part-of-cluster.ts";
+import { isLedAtLoopback } from "../explain/planned-rules.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { parseTarget, type Target } from "../explain/target.ts";
 import { withTraffic } from "../explain/traffic.ts";
 import { WHAT_IF_FIELDS, WhatIfError, withChange } from "../explain/what-if.ts";
 import { withSockets } from "../explain/with-sockets.ts";
 import { addressOfPod, type KnownPod, knownPods } from "../inspect/known-pods.ts";
+import { familyOf, isLoopback } from "../net/ip.ts";
+import { chosenNode } from "./chosen-node.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import {
   INSPECT_FLAGS,
@@ -43,11 +47,11 @@ export const EXPLAIN_USAGE = `Usage: kube-proxy explain WHAT [-f DIR|FILE|-] [op
        kubectl kube-proxy explain WHAT [options]
 
 Says what WHAT is on a node: every address and what a client meets there, every endpoint and why it is used or left out,
-and what is in the kernel for it. Needs neither root nor a kernel.
+and with --rules what is in the kernel for it. Needs neither root nor a kernel.
 
 WHAT is one of
   shop/web, shop/web:http      a Service, or one of its ports
-  svc/web -n shop              the same
+  svc/web -n shop              the same, as is web.shop.svc.cluster.local
   shop/web-1, pod/web-1        a pod that is an endpoint, by its name
   10.96.0.10:80, 10.96.0.10    an address of a Service, of a node with a node port, or of an endpoint
   30080, 30080/tcp             a node port
@@ -57,6 +61,7 @@ ${OBJECTS_FLAGS_HELP}
   -n, --namespace NAME         the namespace of a Service that is named without one (svc/NAME: default the context's)
 ${INSPECT_FLAGS_HELP}
       --all-nodes              on every Node: where they differ
+      --rules                  also the chains, rules, sets and servers that are in the kernel for it
       --kernel                 also what this host's kernel has counted: connections that are open now, and those
                                since the rules were made; and where the pinned maps of ebpf mode lead. Needs root
       --what-if FIELD=VALUE    what would be different for clients. FIELD is one of the Service's
@@ -82,6 +87,7 @@ interface ExplainOptions {
   readonly choices: InspectChoices;
   readonly wish: string | undefined;
   readonly asksKernel: boolean;
+  readonly showsRules: boolean;
   readonly form: Form;
   /** Reads the configuration again with another mode. */
   readonly withMode: (mode: string) => Promise<InspectChoices>;
@@ -105,12 +111,16 @@ export async function explain(
       output.out(EXPLAIN_USAGE);
       return EXIT_SUCCESS;
     }
-    const { from, choices, form, what } = options;
+    const { from, form, what } = options;
     const { terminal } = output;
     const warn = warner(output);
     const whole = await readObjects(from, output, input);
+    const { config, note } = options.onAllNodes
+      ? { config: options.choices.config, note: undefined }
+      : chosenNode(whole.nodes, options.choices.config, { isThisHost: options.asksKernel });
+    const choices = { ...options.choices, config };
     const { target, because } = targetOf(options, whole);
-    const inspection = await modeNamed(choices.config.mode).loadInspection();
+    const inspection = await modeNamed(config.mode).loadInspection();
     const objects = partOf(whole, servicesOfTarget(whole, target, inspection));
     const [firstNode] = whole.nodes;
     if (options.onAllNodes && firstNode === undefined)
@@ -123,26 +133,36 @@ export async function explain(
       output.out(safe(`${search.name} is there once for all Services. What it is for: ${search.purpose}.\n`));
       return EXIT_SUCCESS;
     }
+    const { wish, showsRules } = options;
+    const textOptions = { width: terminal?.width, showsRules };
     if (options.onAllNodes) {
       const groups = await explainOnAllNodes(objects, search.keys, { ...choices, warn });
-      output.out(form === "json" ? jsonText(groups) : painted(nodeGroupsText(groups, terminal?.width), terminal));
+      output.out(form === "json" ? jsonText(groups) : painted(nodeGroupsText(groups, textOptions), terminal));
       return EXIT_SUCCESS;
     }
-    const { wish } = options;
-    const planned = explainPorts(cluster, search.keys);
+    const planned = await explainPorts(cluster, search.keys);
     const servicePorts = options.asksKernel
       ? await withTraffic(inspection, await withSockets(cluster, planned, warn))
       : planned;
     if (wish === undefined) {
       const text = await answerText(
         form,
-        { what, because: [...because, ...search.because], servicePorts },
-        terminal?.width,
+        {
+          what,
+          because: [
+            ...(note === undefined ? [] : [note]),
+            ...because,
+            ...search.because,
+            ...(await loopbackWords(cluster, target, search.keys)),
+          ],
+          servicePorts,
+        },
+        textOptions,
       );
       output.out(form === "text" ? painted(text, terminal) : text);
     } else {
-      const after = await explainedWith(wish, objects, servicePorts, options, warn);
-      output.out(painted(safe(wishText(wish, servicePorts, explainPorts(after, search.keys))), terminal));
+      const after = await explainedWith(wish, objects, servicePorts, { ...options, choices }, warn);
+      output.out(painted(safe(wishText(wish, servicePorts, await explainPorts(after, search.keys))), terminal));
     }
     return EXIT_SUCCESS;
   });
@@ -199,6 +219,13 @@ function podMeant(
 function searched(cluster: ExplainedCluster, target: Target, whole: Objects): Exclude<Search, { kind: "nothing" }> {
   const part = find(cluster, target);
   if (part.kind !== "nothing") return part;
+  // The same name elsewhere is what people mean most.
+  const [, name = ""] = target.kind === "service" ? target.service.split("/") : [];
+  const namesakes = [...servicesLike(target, whole)].filter((service) => service.endsWith(`/${name}`));
+  const [namesake] = namesakes;
+  if (target.kind === "service" && namesake !== undefined && !namesakes.includes(target.service)) {
+    throw new UsageError(part.why, `Did you mean ${namesakes.join(" or ")}?`);
+  }
   const meant = [...part.meant];
   const nearest = nearestWord(part.wanted, meant.length > 0 ? meant : servicesLike(target, whole));
   // The word itself is there more than once.
@@ -216,6 +243,24 @@ function* servicesLike(target: Target, { services }: Objects): Generator<string,
   }
 }
 
+/** Whether a node port answers at the loopback address that was asked for. */
+async function loopbackWords(
+  { families, config }: ExplainedCluster,
+  target: Target,
+  keys: readonly string[],
+): Promise<string[]> {
+  if (target.kind !== "address" || target.port === undefined || !isLoopback(target.address)) return [];
+  const { address, port } = target;
+  const family = families.find(({ node }) => node.family === familyOf(address));
+  const served = keys.flatMap((key) => family?.node.state.services.get(key) ?? []);
+  const [first] = served;
+  if (family === undefined || first === undefined) return [];
+  const protocol = first.protocol.toLowerCase();
+  const isLed = await isLedAtLoopback(family.node, config, { address, port, protocol });
+  const where = `${config.mode} mode ${isLed ? "leads" : "does not lead"} what this node sends there`;
+  return [`${address} is the loopback address: ${where}.`];
+}
+
 /** The cluster with the wish fulfilled. @throws UsageError */
 async function explainedWith(
   wish: string,
@@ -228,7 +273,8 @@ async function explainedWith(
   if (mode !== undefined) {
     requireMode("--what-if mode=…", mode);
     const { config, families } = await withMode(mode);
-    return await explainedCluster(objects, config, families, warn);
+    const { hostnameOverride } = choices.config;
+    return await explainedCluster(objects, { ...config, hostnameOverride }, families, warn);
   }
   const services = new Set(servicePorts.map(({ servicePort }) => servicePort.replace(/:[^:]*$/, "")));
   try {
@@ -258,6 +304,7 @@ async function readOptions(argv: readonly string[]): Promise<ExplainOptions | "h
     namespace: { type: "string", short: "n" },
     "what-if": { type: "string" },
     kernel: { type: "boolean" },
+    rules: { type: "boolean" },
     output: { type: "string", short: "o", default: "text" },
   });
   if (values.help === true) return "help";
@@ -285,6 +332,7 @@ async function readOptions(argv: readonly string[]): Promise<ExplainOptions | "h
     choices,
     wish: values["what-if"],
     asksKernel: values.kernel ?? false,
+    showsRules: values.rules ?? false,
     form,
     withMode: async (mode) => ({
       ...choices,

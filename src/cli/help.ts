@@ -37,7 +37,7 @@ trace walks a packet through rules, and diff compares rules with what is wanted:
 what these tools print on any node. Each --dump takes one file, - for standard input, or the folder of an unpacked sysdump.
 
   iptables-save, ip6tables-save     trace, diff
-  nft list ruleset                  trace, diff
+  nft list ruleset                  diff
   nft -j list ruleset               trace
   ipset save, ipvsadm -S -n         trace, diff
 

@@ -1,10 +1,12 @@
 /** What the commands that look at a node have in common: flags, and reading of the configuration. */
 import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
+import { releaseNames } from "../config/release.ts";
 import { isProxyMode, MODES, type ProxyMode } from "../dataplane/registry.ts";
 import { PlanError } from "../lib/plan-error.ts";
 import { checkedSettings } from "../lib/plan-settings.ts";
 import { escapeLine } from "../logging/escape.ts";
 import type { IpFamily } from "../net/ip.ts";
+import { readBounded } from "./bounded-input.ts";
 import { UsageError } from "./exit.ts";
 import type { Output } from "./output.ts";
 import { nearestWord } from "./suggestion.ts";
@@ -14,16 +16,18 @@ export const INSPECT_FLAGS = {
   mode: { type: "string" },
   family: { type: "string", default: "both" },
   config: { type: "string" },
+  compatibility: { type: "string" },
   node: { type: "string" },
   "hostname-override": { type: "string" },
   help: { type: "boolean", short: "h" },
 } as const;
 
 /** Their lines in a command's help. */
-export const INSPECT_FLAGS_HELP = `      --node NAME              the node to look from (default: the only Node in the manifests, else this host)
+export const INSPECT_FLAGS_HELP = `      --node NAME              the node to look from (default: the only Node, this host, or the first by name)
       --mode MODE              ${MODES.map(({ name }) => name).join(", ")} (default: the configuration's mode)
       --family ipv4|ipv6|both  address family (default both)
-      --config FILE            the node's KubeProxyConfiguration`;
+      --config FILE            the node's KubeProxyConfiguration
+      --compatibility RELEASE  whose rules: ${releaseNames()} (default: the configuration's)`;
 
 type Adjust = (draft: DraftConfig) => DraftConfig;
 
@@ -42,6 +46,7 @@ interface InspectValues {
   readonly mode?: string | undefined;
   readonly family: string;
   readonly config?: string | undefined;
+  readonly compatibility?: string | undefined;
   readonly node?: string | undefined;
   readonly "hostname-override"?: string | undefined;
 }
@@ -51,9 +56,15 @@ export async function readChoices(values: InspectValues, adjust?: Adjust): Promi
   const word = values.family.toLowerCase();
   const families = Object.hasOwn(FAMILIES, word) ? FAMILIES[word] : undefined;
   if (families === undefined) throw new UsageError(`--family must be ipv4, ipv6 or both, got "${values.family}"`);
-  const { config: file, mode } = values;
+  const { config: file, mode, compatibility } = values;
   const node = values.node ?? values["hostname-override"];
-  return { families, config: await readSettings(file, mode, node, adjust) };
+  const change = asRelease(compatibility);
+  return { families, config: await readSettings(file, mode, node, (draft) => change(adjust?.(draft) ?? draft)) };
+}
+
+/** What `--compatibility` changes, where it is given. */
+export function asRelease(compatibility: string | undefined): Adjust {
+  return (draft) => (compatibility === undefined ? draft : { ...draft, compatibility });
 }
 
 /** The configuration in a file, with mode and node of the command line over it. @throws UsageError */
@@ -95,9 +106,8 @@ export function requireMode(flag: string, mode: string): asserts mode is ProxyMo
 }
 
 async function readConfig(file: string): Promise<Uint8Array> {
-  const { readFile } = await import("node:fs/promises");
   try {
-    return await readFile(file);
+    return await readBounded(file);
   } catch (error) {
     throw new UsageError(`cannot use the configuration ${file}: ${error instanceof Error ? error.message : error}`);
   }

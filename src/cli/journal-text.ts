@@ -1,6 +1,6 @@
 /** Records of the journal as lines, for `kube-proxy monitor`. Not yet safe for a terminal. Pure. */
 import type { SyncRecord } from "../daemon/journal-stream.ts";
-import { causeWords, msText as ms, writtenWords } from "../page/client/sync-words.ts";
+import { causeWords, writtenWords } from "../daemon/sync-words.ts";
 
 /** One record: a line for each cause, and one with what was written and how long that took. */
 export function recordText(record: SyncRecord): string {
@@ -22,4 +22,9 @@ function stagesText({ stages: { waiting, model, rules, kernel, after } }: SyncRe
   const inKernel = kernel === null ? "" : ` (kernel ${ms(kernel)})`;
   const total = ms(waiting + model + rules + after);
   return `${total} ms: waited ${ms(waiting)}, model ${ms(model)}, rules ${ms(rules)}${inKernel}, after ${ms(after)}`;
+}
+
+/** With the digits that say something: `0.04`, `1.2`, `250`. */
+function ms(value: number): string {
+  return value >= 100 ? value.toFixed(0) : value >= 1 ? value.toFixed(1) : value.toFixed(2);
 }

@@ -1,6 +1,6 @@
 /** Manual pages in roff (man(7)), made from the help texts of the commands. Pure. */
 
-export interface ManSource {
+interface ManSource {
   /** `kube-proxy-explain` */
   readonly name: string;
   readonly summary: string;

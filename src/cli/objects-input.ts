@@ -4,10 +4,10 @@ import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
 import type { ClusterRecords } from "../cluster/manifests/index.ts";
 import { formatManifestProblem } from "../cluster/manifests/index.ts";
+import { CURRENT_RELEASE } from "../config/release.ts";
 import { safe } from "../explain/safe-text.ts";
 import { silentLogger } from "../logging/logger.ts";
 import { programIdentity, userAgentProduct } from "../program/program-identity.ts";
-import { KUBERNETES_VERSION } from "../program/version.ts";
 import { UsageError } from "./exit.ts";
 import type { Output } from "./output.ts";
 import { readInput } from "./render-input.ts";
@@ -82,7 +82,7 @@ async function readFromCluster(
   try {
     const config = await loadClientConfig({ kubeconfig: paths, master: "", context, log: silentLogger });
     const product = userAgentProduct(programIdentity());
-    const options = { config, version: KUBERNETES_VERSION, product, warn, pods };
+    const options = { config, version: CURRENT_RELEASE.version, product, warn, pods };
     const cluster = await readCluster(options, new AbortController().signal);
     return { ...cluster, namespace: config.namespace };
   } catch (error) {

@@ -2,9 +2,9 @@
  * kube-proxy's own command: flags and configuration file to a running daemon, or to one of the actions `--version`,
  * `--write-config-to`, `--cleanup`, `--init-only`. The order of the steps is upstream's (reference start.md §1).
  */
-import { readFile, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import type { KubeProxyConfig } from "../config/config.ts";
-import { formatMs } from "../config/duration.ts";
+import { releaseOf } from "../config/release.ts";
 import type { ServePage } from "../daemon/live-daemon.ts";
 import type { WindowsService, WindowsServiceOptions } from "../daemon/windows-service.ts";
 import { modeNamed, modesInCleanUpOrder } from "../dataplane/registry.ts";
@@ -15,10 +15,12 @@ import { ProblemMemory } from "../logging/problem-memory.ts";
 import { isLoopback } from "../net/ip.ts";
 import { programIdentity } from "../program/program-identity.ts";
 import { parseListenAddress } from "../server/http/listen-address.ts";
+import { formatMs } from "../text/duration.ts";
+import { readBounded } from "./bounded-input.ts";
 import { CommandError, EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { parseCommandLine } from "./flags/command-line.ts";
 import { type CompletedOptions, completeOptions, requireConfig, requireLogging } from "./flags/complete.ts";
-import { LOG_FILE, WINDOWS_SERVICE } from "./flags/process.ts";
+import { LOG_FILE, VERSION, WINDOWS_SERVICE } from "./flags/process.ts";
 import type { Output } from "./output.ts";
 
 /** Runs the command. @returns the exit status. @throws UsageError for a command line that cannot be read. */
@@ -46,7 +48,7 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
   try {
     // Before anything that may fail: the manager waits for it.
     if (command.flags.get(WINDOWS_SERVICE)) await runAsService();
-    const options = await completeOptions(command.flags, { readFile: (path) => readFile(path) });
+    const options = await completeOptions(command.flags, { readFile: (path) => readBounded(path) });
     // Notices about the configuration come before there is a configured logger; the program's name comes before all.
     if (options.notices.length > 0) introduce(log);
     for (const { level, message, facts } of options.notices) {
@@ -68,7 +70,14 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
         applyPriorityClass(config.windowsPriorityClass, log);
       }
     }
-    return await end(await act(config, options, { version: command.gitVersion, log, problems, stop }));
+    return await end(
+      await act(config, options, {
+        version: command.flags.get(VERSION).gitVersion ?? releaseOf(config).version,
+        log,
+        problems,
+        stop,
+      }),
+    );
   } catch (error) {
     log.error("command failed", error instanceof CommandError ? new Error(error.message) : error);
     return await end(EXIT_FAILURE);

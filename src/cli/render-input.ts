@@ -1,14 +1,13 @@
 /** What `render` reads: folders and files of manifests, pipes, standard input. */
-import { readFile, stat } from "node:fs/promises";
-import { text } from "node:stream/consumers";
+import { stat } from "node:fs/promises";
 import {
   type ClusterRecords,
   formatManifestProblem,
   type ManifestProblem,
-  ManifestReader,
   readManifests,
   readManifestText,
 } from "../cluster/manifests/index.ts";
+import { readInputText } from "./bounded-input.ts";
 import { UsageError } from "./exit.ts";
 
 /** A path that stands for standard input. */
@@ -27,8 +26,7 @@ export async function readInput(
   if (paths.filter((path) => path === STANDARD_INPUT).length > 1) {
     throw new UsageError("-f - was given more than once: standard input can be read once");
   }
-  using reader = new ManifestReader({ keepsPods: true });
-  const parts = await Promise.all(paths.map((path) => readOne(path, input, reader)));
+  const parts = await Promise.all(paths.map((path) => readOne(path, input)));
   const cluster: ClusterRecords = {
     services: parts.flatMap(({ services }) => services),
     endpointSlices: parts.flatMap(({ endpointSlices }) => endpointSlices),
@@ -49,16 +47,16 @@ function lineOf(problem: ManifestProblem): string {
   return `${problem.severity}: ${formatManifestProblem(problem)}`;
 }
 
-async function readOne(path: string, input: NodeJS.ReadableStream, reader: ManifestReader): Promise<ClusterRecords> {
+async function readOne(path: string, input: NodeJS.ReadableStream): Promise<ClusterRecords> {
   try {
     if (path === STANDARD_INPUT)
-      return await readManifestText(await text(input), "standard input", { keepsPods: true });
+      return await readManifestText(await readInputText(path, input), "standard input", { keepsPods: true });
     const found = await stat(path);
     // A pipe, as the shell makes one of `<(kubectl get …)`.
     if (!found.isFile() && !found.isDirectory()) {
-      return await readManifestText(await readFile(path, "utf8"), path, { keepsPods: true });
+      return await readManifestText(await readInputText(path, input), path, { keepsPods: true });
     }
-    return await readManifests(path, reader);
+    return await readManifests(path, { keepsPods: true });
   } catch (error) {
     throw new UsageError(`cannot read the manifests in ${path}: ${error instanceof Error ? error.message : error}`);
   }

@@ -5,12 +5,14 @@
 import type { ClusterRecords } from "../cluster/manifests/index.ts";
 import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
 import type { AnyFlag } from "../config/flag.ts";
+import { releaseNames } from "../config/release.ts";
 import { MODES, modeNamed } from "../dataplane/registry.ts";
 import { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
 import { makePlan } from "../lib/make-plan.ts";
 import { PlanError } from "../lib/plan-error.ts";
 import { escapeLine } from "../logging/escape.ts";
 import type { IpFamily } from "../net/ip.ts";
+import { chosenNode } from "./chosen-node.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { readChoices, warner } from "./inspect-options.ts";
 import { readMissing } from "./missing-features.ts";
@@ -38,7 +40,9 @@ Prints the rules that the node service proxy would program for these manifests. 
       --family ipv4|ipv6|both  address family (default both)
       --service NS/NAME        only what is there for this Service
       --config FILE            KubeProxyConfiguration to render with
-      --hostname-override NAME the node to render for (default: the only Node in the manifests, else this host)
+      --compatibility RELEASE  whose rules: ${releaseNames()} (default: the configuration's)
+      --node NAME              the node to render for (default: the only Node, this host, or the first by name);
+                               also --hostname-override NAME
 ${MODE_FLAGS.map(modeFlagHelp).join("")}      --without LIST           what the node's kernel or tools lack: ${KERNEL_FEATURES.join(", ")}
   -o, --output FORM            text: input of iptables-restore or nft; for ipvs of all four tools (default)
                                json: the plan as data, of both families as a list; for nftables in libnftables' schema
@@ -50,14 +54,14 @@ ${MODE_FLAGS.map(modeFlagHelp).join("")}      --without LIST           what the 
   -h, --help                   this text
 
 Examples:
-  kube-proxy render -f examples --hostname-override node-a --mode nftables
-  kube-proxy render -f examples --hostname-override node-a --service shop/web --family ipv4
+  kube-proxy render -f examples --node node-a --mode nftables
+  kube-proxy render -f examples --node node-a --service shop/web --family ipv4
 
 From a cluster, for one node, and compared with what that node has:
 
   kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml > cluster.yaml
   ours() { grep KUBE- | sed 's/ \\[[0-9:]*\\]$//' | sort; }
-  diff <(kube-proxy render -f cluster.yaml --hostname-override NODE --family ipv4 -o iptables-save | ours) \\
+  diff <(kube-proxy render -f cluster.yaml --node NODE --family ipv4 -o iptables-save | ours) \\
        <(ssh NODE iptables-save | grep -v KUBELET | ours)
 
 Exit status: 0; 1 when a document could not be used (the others are rendered; without any, nothing is printed) or the
@@ -105,7 +109,9 @@ export async function render(
       cluster.services.map(({ namespace, name }) => `${namespace}/${name}`),
     );
   }
-  output.out(await rendered(cluster, options, warner(output)));
+  const { config, note } = chosenNode(cluster.nodes, options.config);
+  if (note !== undefined) output.err(`${escapeLine(note)}\n`);
+  output.out(await rendered(cluster, { ...options, config }, warner(output)));
   return cluster.problems.some(({ severity }) => severity === "error") ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
@@ -153,6 +159,8 @@ async function readOptions(argv: readonly string[]): Promise<RenderOptions | "he
     family: { type: "string", default: "both" },
     service: { type: "string" },
     config: { type: "string" },
+    compatibility: { type: "string" },
+    node: { type: "string" },
     "hostname-override": { type: "string" },
     without: { type: "string", default: "" },
     output: { type: "string", short: "o", default: "text" },

@@ -1,11 +1,11 @@
 /** `kube-proxy sysdump`: one archive for support, without secrets. */
 import { statSync } from "node:fs";
 import { hostname } from "node:os";
+import { CURRENT_RELEASE } from "../config/release.ts";
 import type { StatusReport } from "../daemon/inspect-report.ts";
 import { safe } from "../explain/safe-text.ts";
 import { execProcess } from "../kernel/process.ts";
 import { identityLine, programIdentity } from "../program/program-identity.ts";
-import { KUBERNETES_VERSION } from "../program/version.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, readChoices } from "./inspect-options.ts";
 import { askDaemon } from "./inspect-socket-client.ts";
@@ -77,7 +77,7 @@ export async function sysdump(
     const places = await httpPlaces(options.values.config);
     const head = {
       program: identityLine(programIdentity()),
-      kubernetes: KUBERNETES_VERSION,
+      kubernetes: CURRENT_RELEASE.version,
       node: options.node,
       created: new Date(createdMs).toISOString(),
       user: process.getuid?.() === 0 ? "root" : "not root",

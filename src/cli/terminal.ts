@@ -8,7 +8,7 @@ export interface Terminal {
 }
 
 const CHOICES = ["auto", "always", "never"] as const;
-export type ColourChoice = (typeof CHOICES)[number];
+type ColourChoice = (typeof CHOICES)[number];
 
 /** Takes `--color` out of a command's arguments. @throws UsageError */
 export function takeColour(argv: readonly string[]): {

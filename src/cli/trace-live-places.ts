@@ -5,7 +5,7 @@ import type { ChainHook, PacketTracer } from "../kernel/nftables/tracing/packet-
 import { NF_INET_HOOKS } from "../kernel/nftables/wire/constants.ts";
 import type { ObservedPacket } from "../trace/live/observed.ts";
 import type { RulePlaces } from "../trace/live/observed-way.ts";
-import { STAGES } from "../trace/netfilter/program.ts";
+import { HOOKS } from "../trace/netfilter/program.ts";
 import { interfaceNames } from "./trace-kernel.ts";
 
 /** Reads what the packet needs. Tables and chains that are gone are left out. */
@@ -26,7 +26,7 @@ export async function rulePlaces(tracer: PacketTracer, { visits }: ObservedPacke
   return {
     hookOf(family, table, chain) {
       const found = tables.get(`${family} ${table}`)?.get(chain);
-      const stage = STAGES.find((name) => NF_INET_HOOKS[name] === found?.hook);
+      const stage = HOOKS.find((name) => NF_INET_HOOKS[name] === found?.hook);
       return found === undefined || stage === undefined ? undefined : { stage, priority: found.priority };
     },
     indexOf(family, table, chain, handle) {

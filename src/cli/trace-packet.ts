@@ -1,5 +1,6 @@
 /** The packet that `kube-proxy trace` is asked about, out of its flags. Pure. */
 
+import { type ClientPlace, sendingTo } from "../inspect/client-place.ts";
 import type { FirstHook } from "../kernel/nftables/tracing/trace-table.ts";
 import { familyOf, type IpAddress, type IpFamily, joinHostPort, parseIpAddress } from "../net/ip.ts";
 import { CONNECTION_STATES, type ConnectionState, type PacketQuestion } from "../trace/packet.ts";
@@ -9,13 +10,6 @@ import { nearestWord } from "./suggestion.ts";
 /** Clients that have a name instead of an address. */
 export const POSITIONS = ["pod", "node", "outside"] as const;
 export type Position = (typeof POSITIONS)[number];
-
-/** What a name of a client stands for on the node at hand. */
-export interface ClientPlace {
-  readonly address: IpAddress;
-  /** Undefined: not known. */
-  readonly inInterface: string | undefined;
-}
 
 export interface PacketFlags {
   readonly from: string;
@@ -77,26 +71,38 @@ function portOf(flag: string, digits: string): number {
   throw new UsageError(`${flag}: a port is a number from 1 to 65535, got "${digits}"`);
 }
 
+/** A pod of this node. */
+export interface PodPlace {
+  /** Undefined: not known. */
+  readonly inInterface: string | undefined;
+}
+
 /** What is known of clients on the node at hand. */
-export interface ClientKnowledge {
+interface ClientKnowledge {
   /** Where a named client is; throws UsageError where that is not known. */
   readonly placeOf: (position: Position) => ClientPlace;
   readonly isLocal: (address: IpAddress) => boolean;
-  /** Where packets come in from a client that is known to be a pod. */
-  readonly podInterface: (address: IpAddress) => string | undefined;
+  /** Whether it is a pod of this node, and where packets come in from it; undefined where that is not known. */
+  readonly podAt: (address: IpAddress) => PodPlace | undefined;
 }
 
 /** @throws UsageError */
 export function packetQuestion(
   flags: PacketFlags,
   target: ParsedTarget,
-  { placeOf, isLocal, podInterface }: ClientKnowledge,
+  { placeOf, isLocal, podAt }: ClientKnowledge,
 ): PacketQuestion {
-  const { address, port, inInterface } = clientOf(flags, placeOf, isLocal);
+  const { address, port, inInterface } = clientOf(
+    flags,
+    (position) => sendingTo(target.address, placeOf(position), isLocal),
+    isLocal,
+  );
   if (familyOf(address) !== target.family) {
     throw new UsageError(`--from ${flags.from} and --to ${flags.to} are of different families`);
   }
   const state = checkedState(flags.state);
+  const pod = podAt(address);
+  const isHere = inInterface === "" || pod !== undefined;
   return {
     family: target.family,
     protocol: target.protocol,
@@ -104,7 +110,9 @@ export function packetQuestion(
     sourcePort: port,
     destination: target.address,
     destinationPort: target.port,
-    inInterface: flags.in ?? inInterface ?? podInterface(address),
+    inInterface: flags.in ?? inInterface ?? pod?.inInterface,
+    // What is said to come in by an interface has left its socket.
+    origin: !isHere ? "elsewhere" : flags.in === undefined ? "socket" : "this-node",
     mark: markOf(flags.mark),
     state,
   };

@@ -1,15 +1,16 @@
-/** Pods by name in `--from` and `--to` of `kube-proxy trace`: the same packet with addresses. Pure. */
+/** Pods by name in `--from` and `--to` of `kube-proxy trace`, and Services in `--to`: the same packet with addresses. Pure. */
 import type { ServiceRecord } from "../cluster/objects.ts";
+import { withoutDomain } from "../explain/target.ts";
 import { addressOfPod, type KnownPod, knownPods, type PodSources } from "../inspect/known-pods.ts";
 import { familyOf, IP_FAMILIES, type IpFamily, joinHostPort, parseIpAddress, urlHost } from "../net/ip.ts";
 import { UsageError } from "./exit.ts";
 import { nearestWord } from "./suggestion.ts";
 
 /** `NAMESPACE/NAME`, with what stands behind it. */
-export interface PodMention {
+interface PodMention {
   /** `namespace/name` */
   readonly pod: string;
-  /** `:PORT`, `/PROTOCOL`, both or neither. */
+  /** `:PORT`, `/PROTOCOL`, both or neither; the port of a Service may be its name. */
   readonly rest: string;
 }
 
@@ -31,12 +32,12 @@ export interface ResolvedEnds extends PacketEnds {
 export type NamedObjects = PodSources & { readonly services: readonly ServiceRecord[] };
 
 const MENTION =
-  /^(?:pods?\/|po\/)?(?<pod>[a-z0-9](?:[-a-z0-9]*[a-z0-9])?\/[a-z0-9][-.a-z0-9]*)(?<rest>(?::\d+)?(?:\/[a-z0-9]+)?)$/i;
+  /^(?:pods?\/|po\/)?(?<pod>[a-z0-9](?:[-a-z0-9]*[a-z0-9])?\/[a-z0-9][-.a-z0-9]*)(?<rest>(?::[a-z0-9-]+)?(?:\/[a-z0-9]+)?)$/i;
 
 /** A pod's name in what was typed for `--from` or `--to`; undefined for everything else. */
 export function podMention(text: string): PodMention | undefined {
   // An address before a protocol has a dot or a colon before the slash, which no namespace has.
-  const { pod, rest = "" } = MENTION.exec(text)?.groups ?? {};
+  const { pod, rest = "" } = MENTION.exec(withoutDomain(text))?.groups ?? {};
   return pod === undefined ? undefined : { pod: pod.toLowerCase(), rest };
 }
 
@@ -50,7 +51,8 @@ export function resolvePods({ from, to }: PacketEnds, objects: NamedObjects): Re
   const known = knownPods(objects);
   const [fromMention, toMention] = [from === undefined ? undefined : podMention(from), podMention(to)];
   const fromPod = fromMention && podNamed("--from", fromMention.pod, known, objects);
-  const toPod = toMention && podNamed("--to", toMention.pod, known, objects);
+  const service = toMention && !known.has(toMention.pod) ? serviceEnd(toMention, objects) : undefined;
+  const toPod = toMention && (service ?? podNamed("--to", toMention.pod, known, objects));
   const families = [fromPod, toPod].flatMap((pod) => (pod === undefined ? [] : [familiesOf(pod)]));
   const typed = [fromMention === undefined ? from : undefined, toMention === undefined ? to : undefined];
   const wanted = typed.flatMap((text) => familyOfText(text) ?? []);
@@ -62,15 +64,43 @@ export function resolvePods({ from, to }: PacketEnds, objects: NamedObjects): Re
     if (address === undefined) {
       throw new UsageError(`${flag}: pod ${pod.name} has no ${family} address, but ${pod.addresses.join(", ")}`);
     }
-    notes.push(`${pod.name} is ${address}${pod.nodeName === "" ? "" : `, on ${pod.nodeName}`}`);
+    notes.push(
+      `${pod.name} is ${pod === service ? `${urlHost(address)}${rest}` : address}${pod.nodeName === "" ? "" : `, on ${pod.nodeName}`}`,
+    );
     return `${urlHost(address)}${rest}`;
   };
   return {
     from: fromPod === undefined ? from : put("--from", fromPod, fromMention?.rest ?? ""),
-    to: toPod === undefined ? to : put("--to", toPod, toMention?.rest ?? ""),
+    to: toPod === undefined ? to : put("--to", toPod, service?.rest ?? toMention?.rest ?? ""),
     fromNode: fromPod?.nodeName || undefined,
     notes,
   };
+}
+
+/** A Service in place of a pod: its cluster IPs, and the number of its port. @throws UsageError for a port that it does not have */
+function serviceEnd(
+  { pod: name, rest }: PodMention,
+  { services }: NamedObjects,
+): (KnownPod & { readonly rest: string }) | undefined {
+  const service = services.find((one) => `${one.namespace}/${one.name}` === name);
+  const addresses = service?.clusterIPs.flatMap((text) => parseIpAddress(text) ?? []) ?? [];
+  if (service === undefined || addresses.length === 0) return undefined;
+  const [, wanted, protocol] = /^(?::([^/]+))?(?:\/(.+))?$/.exec(rest) ?? [];
+  const fitting = service.ports.filter(
+    (one) =>
+      (wanted === undefined || one.name === wanted || String(one.port) === wanted) &&
+      (protocol === undefined || one.protocol === protocol.toUpperCase()),
+  );
+  const [port] = fitting;
+  if (port !== undefined && (fitting.length === 1 || wanted !== undefined)) {
+    return { name, nodeName: "", addresses, rest: `:${port.port}/${port.protocol.toLowerCase()}` };
+  }
+  const names = service.ports.map((one) => one.name || String(one.port)).join(", ");
+  throw new UsageError(
+    wanted === undefined
+      ? `--to: Service ${name} has several ports: --to ${name}:PORT, which is ${names}`
+      : `--to: Service ${name} has no port "${wanted}", but ${names}`,
+  );
 }
 
 function podNamed(

@@ -1,20 +1,18 @@
 /** Where `kube-proxy trace` has its rules from: a plan for manifests, dumps, or this node's kernel. */
-import { readFile } from "node:fs/promises";
-import { text as textOfStream } from "node:stream/consumers";
 import type { ClusterRecords } from "../cluster/manifests/index.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { partForPacket } from "../explain/packet-part.ts";
-import { FEW_SERVICES, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
-import { clientPlace, OUTSIDE, podInterface } from "../inspect/client-place.ts";
+import { FEW_SERVICES, isPodOf, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
+import { type ClientPlace, clientPlace, OUTSIDE, podInterface } from "../inspect/client-place.ts";
 import { nodeNameIn, type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import { amongOthers } from "../inspect/other-ports.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../net/ip.ts";
 import { DumpError } from "../trace/dump/dump-error.ts";
 import { type Dump, recogniseDumps } from "../trace/dump/recognise.ts";
-import type { KnownRoute } from "../trace/facts.ts";
-import type { PacketQuestion } from "../trace/packet.ts";
+import type { KnownRoute, KnownServices } from "../trace/facts.ts";
+import { readInputText } from "./bounded-input.ts";
 import { UsageError } from "./exit.ts";
-import type { ClientPlace, Position } from "./trace-packet.ts";
+import type { PodPlace, Position } from "./trace-packet.ts";
 
 /** Rules, and what their source says of the node. */
 export interface TracedRules {
@@ -30,18 +28,18 @@ export interface TracedRules {
   readonly knowsClients: boolean;
   /** The longest prefix first. @default not known */
   readonly routes?: readonly KnownRoute[];
+  /** @default not known */
+  readonly services?: KnownServices;
   placeOf(position: Position): ClientPlace;
   /**
-   * What becomes of a socket of this node before there is a packet, in words; undefined: nothing.
-   * @param fromNode where the client is a pod whose node is known. @default nothing
+   * Whether this is a pod of this node; undefined where it is none, or that is not known.
+   * @param podNode where the client is a pod whose node is known. @default not known
    */
-  atSocket?(question: PacketQuestion, fromNode: string | undefined): string | undefined;
-  /** Where packets of a pod of this node come in. @default not known */
-  podInterface?(podNode: string, podAddress: IpAddress): string | undefined;
+  podAt?(address: IpAddress, podNode: string | undefined): PodPlace | undefined;
 }
 
 /** Where the packet goes that the rules are planned for. */
-export interface PlannedTarget {
+interface PlannedTarget {
   readonly family: IpFamily;
   readonly address: IpAddress;
   readonly port: number | undefined;
@@ -60,20 +58,19 @@ export async function rulesForObjects(
   const isInPart = port !== undefined && cluster.services.length > FEW_SERVICES;
   const part = isInPart ? partForPacket(cluster, nodeName, { destination: address, port, showsEveryRule }) : undefined;
   const node = amongOthers(offlineNode(part?.objects ?? cluster, config, family, warn), part?.others ?? new Map());
-  const addresses = [...node.hostAddresses];
+  const addresses = node.hostAddresses;
   const podCIDRs = podCIDRsOf(cluster.nodes, node);
-  const { name, dumps, atSocket } = await plannedRules(node, config, podCIDRs).catch(refuse);
+  const rules = await plannedRules(node, config).catch(refuse);
   return {
-    name,
+    ...rules,
     notes: [`addresses of the node are taken to be ${addresses.join(", ") || "none but loopback"}`],
-    dumps,
-    addresses,
     knowsAddresses: true,
     knowsClients: false,
     placeOf: (position) => placeInManifests(position, node, podCIDRs),
-    atSocket,
-    podInterface: (podNode, address) =>
-      podNode === node.name && !addresses.includes(address) ? podInterface(node) : undefined,
+    podAt(address, podNode) {
+      const isHere = podNode === undefined ? isPodOf(node, podCIDRs, address) : podNode === node.name;
+      return isHere && !addresses.includes(address) ? { inInterface: podInterface(node) } : undefined;
+    },
   };
 }
 
@@ -128,7 +125,7 @@ export async function dumpedRules(
 async function readDumps(path: string, input: NodeJS.ReadableStream): Promise<Dump[]> {
   const name = path === "-" ? "standard input" : path;
   try {
-    return recogniseDumps(path === "-" ? await textOfStream(input) : await readFile(path, "utf8"), name);
+    return recogniseDumps(await readInputText(path, input), name);
   } catch (error) {
     if (error instanceof DumpError) throw new UsageError(error.message);
     throw new UsageError(`cannot read the dump ${name}: ${error instanceof Error ? error.message : error}`);

@@ -4,6 +4,7 @@
  */
 
 import type { ClusterRecords } from "../cluster/manifests/index.ts";
+import { releaseNames } from "../config/release.ts";
 import { MODES } from "../dataplane/registry.ts";
 import { escapeJson } from "../logging/escape.ts";
 import { type IpAddress, parseIpAddress } from "../net/ip.ts";
@@ -15,9 +16,10 @@ import { newPacket } from "../trace/packet.ts";
 import { traceData } from "../trace/report/json.ts";
 import { type TraceReport, traceText } from "../trace/report/text.ts";
 import { seededRandom } from "../trace/seeded-random.ts";
+import { chosenNode } from "./chosen-node.ts";
 import { dumpFiles } from "./dump-folder.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
-import { readSettings, warner } from "./inspect-options.ts";
+import { asRelease, readSettings, warner } from "./inspect-options.ts";
 import { inspecting } from "./inspecting.ts";
 import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
@@ -42,7 +44,8 @@ beside what is simulated for them.
 
       --from CLIENT            ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT; or pod, node, outside, with :PORT behind it;
                                or a pod by its name, NAMESPACE/NAME or NAMESPACE/NAME:PORT
-      --to ADDRESS:PORT/PROTO  where the packet goes; tcp (default), udp, sctp. NAMESPACE/NAME:PORT/PROTO is a pod
+      --to ADDRESS:PORT/PROTO  where the packet goes; tcp (default), udp, sctp. NAMESPACE/NAME:PORT/PROTO is a pod,
+                               or a Service at its cluster IP: shop/web:http, web.shop.svc.cluster.local:80
       --in INTERFACE           where it comes in (default: not known, for packets of the node itself none)
       --mark NUMBER            the packet's mark (default 0)
       --state STATE            of its connection: new (default), established, related, invalid, untracked
@@ -54,9 +57,10 @@ Rules, of one of these; without any, those in this node's kernel are walked, whi
       --kubeconfig FILE        a cluster: the plan for it is walked
       --context NAME           the context in it (default: the current one), or in the kubeconfig that kubectl would read
       --mode MODE              ${MODES.map(({ name }) => name).join(", ")} (default: the configuration's mode)
-      --node NAME              the node to plan for (default: the only Node in the manifests, else this host)
+      --node NAME              the node to plan for (default: the only Node, this host, or the first by name)
       --config FILE            the node's KubeProxyConfiguration
-      --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft list ruleset (or nft -j), ipset save or ipvsadm -S -n print
+      --compatibility RELEASE  whose rules: ${releaseNames()} (default: the configuration's)
+      --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft -j list ruleset, ipset save or ipvsadm -S -n print
                                on a node (repeatable), or the folder that a sysdump was unpacked to; of other
                                programs' rules what is not understood is shown as such. Of Windows, what render prints
       --kernel                 this node's kernel, also where --kubeconfig is given; the pinned maps of ebpf mode are
@@ -81,7 +85,7 @@ Examples:
   kube-proxy trace --from 198.51.100.7 --in eth0 --to 192.168.0.2:30080 --dump iptables.txt --local 192.168.0.2
   sudo kube-proxy trace --from node --to 10.96.0.10:80
   sudo kube-proxy trace --live --to 10.96.0.10:80
-  nft list ruleset | kube-proxy trace --from 10.0.0.9 --to 10.96.0.10:53/udp --dump - --local 192.168.0.2
+  nft -j list ruleset | kube-proxy trace --from 10.0.0.9 --to 10.96.0.10:53/udp --dump - --local 192.168.0.2
 
 Exit status: 0; with --live 1 when no packet came, or when the kernel did something else than the simulation; 2 when the packet cannot be understood or the rules cannot be used.
 `;
@@ -179,17 +183,14 @@ async function traced(
   const rules = await rulesFor(options, { objects, target }, input, warn);
   const addresses = [...rules.addresses, ...options.local, ...deviceAddresses(rules.dumps)];
   const isComplete = rules.knowsAddresses || options.local.length > 0 || hasAllAddresses(rules.dumps);
-  const facts = nodeFacts({ addresses, isComplete, routes: rules.routes ?? [] });
-  const podInterface = (address: IpAddress) =>
-    fromNode === undefined ? undefined : rules.podInterface?.(fromNode, address);
+  const facts = nodeFacts({ ...rules, addresses, isComplete });
   const question = packetQuestion({ ...options.packet, from: from ?? "", to }, target, {
     placeOf: rules.placeOf,
     isLocal: (ip) => facts.addressType(ip) === "local",
-    podInterface,
+    podAt: (address) => rules.podAt?.(address, fromNode),
   });
   const knowsClients = options.isNewClient || rules.knowsClients;
   const packet = newPacket(question);
-  const step = rules.atSocket?.(question, fromNode);
   const { seed, isVerbose } = options;
   try {
     const root = walkDumps(rules.dumps, packet, facts, {
@@ -201,7 +202,7 @@ async function traced(
     return {
       packet,
       rules: rules.name,
-      notes: [...notes, ...rules.notes, ...(step === undefined ? [] : [step])],
+      notes: [...notes, ...rules.notes],
       root,
     };
   } catch (error) {
@@ -211,18 +212,20 @@ async function traced(
 }
 
 async function rulesFor(
-  { isPlan, dumps, local, config, mode, node, isVerbose }: TraceOptions,
+  { isPlan, dumps, local, config, compatibility, mode, node, isVerbose }: TraceOptions,
   { objects, target }: { readonly objects: ClusterRecords | undefined; readonly target: ParsedTarget },
   input: NodeJS.ReadableStream,
   warn: (message: string) => void,
 ): Promise<TracedRules> {
   if (isPlan && objects !== undefined) {
     const end = { ...target, showsEveryRule: isVerbose };
-    return await rulesForObjects(objects, await readSettings(config, mode, node), end, warn);
+    const chosen = chosenNode(objects.nodes, await readSettings(config, mode, node, asRelease(compatibility)));
+    const rules = await rulesForObjects(objects, chosen.config, end, warn);
+    return chosen.note === undefined ? rules : { ...rules, notes: [chosen.note, ...rules.notes] };
   }
   const { family } = target;
   if (dumps === undefined) {
-    const settings = await readSettings(config, mode, node);
+    const settings = await readSettings(config, mode, node, asRelease(compatibility));
     const rules = await (await import("./trace-kernel.ts")).kernelRules(family, local);
     return await (await import("./trace-sockets.ts")).withLiveSockets(rules, family, settings);
   }
@@ -249,6 +252,7 @@ function readOptions(argv: readonly string[]) {
     node: { type: "string" },
     "hostname-override": { type: "string" },
     config: { type: "string" },
+    compatibility: { type: "string" },
     dump: { type: "string", multiple: true },
     local: { type: "string", multiple: true, default: [] },
     kernel: { type: "boolean", default: false },
@@ -298,6 +302,7 @@ function readOptions(argv: readonly string[]) {
     mode: values.mode,
     node: values.node ?? values["hostname-override"],
     config: values.config,
+    compatibility: values.compatibility,
     isVerbose: values.verbose,
     form: values.output,
   } as const;

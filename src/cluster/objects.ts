@@ -11,7 +11,7 @@ import type { IpAddress, IpFamily } from "../net/ip.ts";
 import type { Protocol } from "../net/protocol.ts";
 
 /** The identity that every namespaced record has. `name` and `namespace` are valid DNS names (checked by the source). */
-export interface ObjectKey {
+interface ObjectKey {
   readonly namespace: string;
   readonly name: string;
 }

@@ -1,7 +1,7 @@
 /** `IP:port` texts of the health and metrics servers. Pure. Reference configuration.md §3.2, §3.5. */
 import { joinHostPort, parseIpAddress, toPort } from "../net/ip.ts";
 
-export interface HostPort {
+interface HostPort {
   readonly host: string;
   readonly port: string;
 }

@@ -5,9 +5,8 @@
  * `DraftConfig` is resolved but unchecked, `KubeProxyConfig` has passed `checkConfig` (`validate.ts`). Addresses and
  * prefixes stay the texts of the user, because they are written back as they were; `net/ip.ts` reads them.
  */
-import type { ModeConfig, SectionNameOf } from "../dataplane/dataplane.ts";
-import { modeNamed, type ProxyMode, type RegisteredMode } from "../dataplane/registry.ts";
 import type { Quantity } from "./quantity.ts";
+import type { SectionDocument, SectionFields } from "./section-fields.ts";
 
 export const API_VERSION = "kubeproxy.config.k8s.io/v1alpha1";
 export const KIND = "KubeProxyConfiguration";
@@ -46,11 +45,26 @@ export interface LoggingConfig {
   readonly options: { readonly text: LogOutput; readonly json: LogOutput };
 }
 
-/** The resolved section of every registered mode, by its name. */
-export type ModeSections = {
-  readonly [M in RegisteredMode as SectionNameOf<M>]: M["config"] extends ModeConfig<infer _Fields, infer Section>
-    ? Section
-    : never;
+/**
+ * What each mode adds to the configuration, by the name of the mode. A mode declares it itself, in its `index.ts` (`declare module`),
+ * so that settings are typed without an import of any mode.
+ */
+// biome-ignore lint/suspicious/noEmptyInterface: modes fill it
+export interface DeclaredModes {}
+
+/** A mode's section: its name, what it is resolved to, and its fields in the file. */
+export interface DeclaredSection<
+  Name extends string,
+  Config extends { readonly fields: SectionFields; resolve(document: never): unknown },
+> {
+  readonly name: Name;
+  readonly resolved: ReturnType<Config["resolve"]>;
+  readonly document: SectionDocument<Config["fields"]>;
+}
+
+/** The section of every mode, by its name: resolved, or as the file has it. */
+export type ModeSections<Form extends "resolved" | "document"> = {
+  readonly [M in keyof DeclaredModes as DeclaredModes[M]["name"]]: DeclaredModes[M][Form];
 };
 
 export interface DetectLocalConfig {
@@ -71,7 +85,7 @@ export interface ConntrackConfig {
 }
 
 /** Resolved from file, flags and defaults, but not yet checked. */
-export interface DraftConfig extends ModeSections {
+export interface DraftConfig extends ModeSections<"resolved"> {
   /** The gates that were set, not the effective ones: see `feature-gates.ts`. */
   readonly featureGates: Readonly<Record<string, boolean>>;
   readonly clientConnection: ClientConnection;
@@ -91,7 +105,7 @@ export interface DraftConfig extends ModeSections {
   readonly masqueradeAll: boolean;
   readonly detectLocalMode: string;
   readonly detectLocal: DetectLocalConfig;
-  /** Prefixes, or the one word `primary`. */
+  /** Prefixes, and words that stand for some: `node-port-words.ts`. */
   readonly nodePortAddresses: readonly string[];
   readonly oomScoreAdj: number;
   readonly conntrack: ConntrackConfig;
@@ -99,16 +113,12 @@ export interface DraftConfig extends ModeSections {
   readonly windowsRunAsService: boolean;
   /** Empty: as the process was started. See `windows-priority-class.ts`. */
   readonly windowsPriorityClass: string;
+  /** The name of the release that is copied: see `release.ts`. */
+  readonly compatibility: string;
 }
 
 /** A configuration that has passed every check. */
 export interface KubeProxyConfig extends DraftConfig {
-  readonly mode: ProxyMode;
+  readonly mode: keyof DeclaredModes;
   readonly detectLocalMode: DetectLocalMode;
-}
-
-/** The time to keep between two syncs: what the user chose, else the active mode's own default. Pure. */
-export function shortestSyncPeriodMs(config: KubeProxyConfig, isMinSyncPeriodSet: boolean): number {
-  const { restWhenUnsetMs } = modeNamed(config.mode).config;
-  return isMinSyncPeriodSet ? config.minSyncPeriodMs : (restWhenUnsetMs ?? config.minSyncPeriodMs);
 }

@@ -13,18 +13,26 @@ import {
   sectionNameOf,
 } from "../dataplane/registry.ts";
 import { familyOf, parseIpAddress } from "../net/ip.ts";
+import { durationToMs } from "../text/duration.ts";
 import { appendPortIfNeeded } from "./bind-address.ts";
-import { API_VERSION, type DraftConfig, KIND, type LoggingConfig, type ModeSections } from "./config.ts";
-import { durationToMs } from "./duration.ts";
+import {
+  API_VERSION,
+  type DraftConfig,
+  KIND,
+  type KubeProxyConfig,
+  type LoggingConfig,
+  type ModeSections,
+} from "./config.ts";
 import { ZERO_QUANTITY } from "./quantity.ts";
+import { CURRENT_RELEASE } from "./release.ts";
 import { emptySection, type SectionFields } from "./section-fields.ts";
-import type { ConfigurationDocument, ModeSectionDocuments } from "./v1alpha1-document.ts";
+import type { ConfigurationDocument } from "./v1alpha1-document.ts";
 
 const SECOND_MS = 1000;
 const HOUR_MS = 3600 * SECOND_MS;
 
-export const HEALTHZ_PORT = 10256;
-export const METRICS_PORT = 10249;
+const HEALTHZ_PORT = 10256;
+const METRICS_PORT = 10249;
 const SYNC_PERIOD_MS = 30 * SECOND_MS;
 
 const NO_OUTPUT = { splitStream: false, infoBufferSize: ZERO_QUANTITY };
@@ -64,6 +72,7 @@ export const EMPTY_DOCUMENT: ConfigurationDocument = {
   udpIdleTimeout: 0n,
   windowsRunAsService: false,
   windowsPriorityClass: "",
+  compatibility: "",
 };
 
 /** Applies the defaults to a document and merges its mode sections into one set of values. Pure. */
@@ -107,6 +116,7 @@ export function resolveDocument(document: ConfigurationDocument): DraftConfig {
     configSyncPeriodMs: durationToMs(document.configSyncPeriod) || 15 * 60 * SECOND_MS,
     windowsRunAsService: document.windowsRunAsService,
     windowsPriorityClass: document.windowsPriorityClass,
+    compatibility: document.compatibility || CURRENT_RELEASE.name,
   };
 }
 
@@ -152,16 +162,16 @@ function periods(document: ConfigurationDocument): Pick<DraftConfig, "syncPeriod
 // The two functions below go through all modes at once. Which fields belong to which mode is in the descriptors' types,
 // which a loop cannot show TypeScript.
 
-function emptySections(): ModeSectionDocuments {
+function emptySections(): ModeSections<"document"> {
   return Object.fromEntries(
     MODES.map((mode) => [sectionNameOf(mode), emptySection<SectionFields>(mode.config.fields)]),
-  ) as unknown as ModeSectionDocuments;
+  ) as unknown as ModeSections<"document">;
 }
 
-function resolveSections(document: ConfigurationDocument): ModeSections {
+function resolveSections(document: ConfigurationDocument): ModeSections<"resolved"> {
   return Object.fromEntries(
     MODES.map((mode) => [sectionNameOf(mode), mode.config.resolve(document)]),
-  ) as unknown as ModeSections;
+  ) as unknown as ModeSections<"resolved">;
 }
 
 function resolveLogging(logging: ConfigurationDocument["logging"]): LoggingConfig {
@@ -194,4 +204,10 @@ export function applyPlatformDefaults(draft: DraftConfig, platform: NodeJS.Platf
     detectLocalMode: draft.detectLocalMode || "ClusterCIDR",
     nodePortAddresses: draft.nodePortAddresses.length === 0 ? nodePortAddresses : draft.nodePortAddresses,
   };
+}
+
+/** The time to keep between two syncs: what the user chose, else the active mode's own default. Pure. */
+export function shortestSyncPeriodMs(config: KubeProxyConfig, isMinSyncPeriodSet: boolean): number {
+  const { restWhenUnsetMs } = modeNamed(config.mode).config;
+  return isMinSyncPeriodSet ? config.minSyncPeriodMs : (restWhenUnsetMs ?? config.minSyncPeriodMs);
 }

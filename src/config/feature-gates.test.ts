@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type FeatureGates, findGate, setFeatureGates } from "./feature-gates.ts";
+import { type FeatureGates, findGate, gatesOf, LOCALHOST_NODE_PORTS_GATE, setFeatureGates } from "./feature-gates.ts";
 import { KNOWN_GATES } from "./known-feature-gates.ts";
 
 function gatesWith(wanted: Readonly<Record<string, boolean>>): FeatureGates {
@@ -15,7 +15,7 @@ const errorOf = (wanted: Readonly<Record<string, boolean>>): string => {
 };
 
 describe("feature gates", () => {
-  it("have the defaults, stages and locks of v1.36", () => {
+  it("have the defaults, stages and locks of v1.37", () => {
     const expected: readonly (readonly [string, boolean, string, boolean])[] = [
       ["AllowServiceExternalIPs", true, "GA", false],
       ["ComponentFlagz", true, "Beta", false],
@@ -25,7 +25,13 @@ describe("feature gates", () => {
       ["NFTablesProxyMode", true, "GA", true],
       ["WinDSR", true, "GA", true],
       ["WinOverlay", true, "GA", true],
-      ["NativeHistograms", false, "Alpha", false],
+      ["NativeHistograms", true, "Beta", false],
+      ["KubeProxyNFTablesLocalhostNodePorts", false, "Alpha", false],
+      ["NFTablesNetlink", true, "Beta", false],
+      ["KubeProxyIPVS", true, "Deprecated", false],
+      ["MemoryQoS", true, "Beta", false],
+      ["DRADeviceTaints", true, "GA", false],
+      ["HPAConfigurableTolerance", true, "GA", true],
       ["ContextualLogging", true, "Beta", false],
       ["LoggingAlphaOptions", false, "Alpha", false],
       ["LoggingBetaOptions", true, "Beta", false],
@@ -45,6 +51,18 @@ describe("feature gates", () => {
       assert.deepEqual([spec?.default, spec?.stage, spec?.locked], [enabled, stage, locked], name);
       assert.equal(gates.isEnabled(name), enabled, name);
     }
+  });
+
+  it("follow the release in the one default that is ours to follow", () => {
+    const on = (compatibility: string, featureGates = {}) =>
+      gatesOf({ compatibility, featureGates }).isEnabled(LOCALHOST_NODE_PORTS_GATE);
+    assert.deepEqual(
+      ["v1.36", "v1.37", "v1.38"].map((name) => on(name)),
+      [false, false, true],
+    );
+    assert.equal(on("v1.36", { AllAlpha: true }), true);
+    assert.equal(on("v1.38", { AllBeta: false }), false);
+    assert.equal(on("v1.38", { [LOCALHOST_NODE_PORTS_GATE]: false }), false);
   });
 
   it("are each listed once", () => {
@@ -69,9 +87,9 @@ describe("feature gates", () => {
   });
 
   it("follow the bulk switches unless they are set themselves", () => {
-    const alpha = gatesWith({ AllAlpha: true, NativeHistograms: false });
+    const alpha = gatesWith({ AllAlpha: true, QOSReserved: false });
     assert.equal(alpha.isEnabled("ClientsAllowCBOR"), true);
-    assert.equal(alpha.isEnabled("NativeHistograms"), false);
+    assert.equal(alpha.isEnabled("QOSReserved"), false);
     assert.equal(alpha.isEnabled("ComponentFlagz"), true);
     const beta = gatesWith({ AllBeta: false, WatchListClient: true });
     assert.equal(beta.isEnabled("ComponentFlagz"), false);

@@ -1,8 +1,9 @@
 /** Feature gates: which are known, which are on. Pure. Reference start.md §2.8. */
 import { type GateStage, KNOWN_GATES } from "./known-feature-gates.ts";
+import { CURRENT_RELEASE, type Release, releaseOf } from "./release.ts";
 
 /** What is known of one gate before anything is set. */
-export interface GateSpec {
+interface GateSpec {
   readonly stage: GateStage;
   readonly default: boolean;
   /** A locked gate cannot be set to anything but its default. */
@@ -25,15 +26,18 @@ export interface FeatureGates {
 }
 
 /** A line to log for a gate that was set although it is no longer a choice. */
-export interface GateNotice {
+interface GateNotice {
   readonly message: string;
   readonly facts: { readonly featureGate: string; readonly value: boolean };
 }
 
 /** The outcome of setting gates. */
-export type GatesResult =
+type GatesResult =
   | { readonly ok: true; readonly gates: FeatureGates; readonly notices: readonly GateNotice[] }
   | { readonly ok: false; readonly error: string };
+
+/** Whether node ports answer on loopback addresses in nftables mode (KEP-6032). */
+export const LOCALHOST_NODE_PORTS_GATE = "KubeProxyNFTablesLocalhostNodePorts";
 
 const BULK: Readonly<Record<string, GateStage>> = { AllAlpha: "Alpha", AllBeta: "Beta" };
 
@@ -46,13 +50,20 @@ const SPECS: ReadonlyMap<string, GateSpec> = new Map(
   ),
 );
 
+/** A gate that was alpha and off until a release turned it on, as that release has it. */
+const TURNED_ON: GateSpec = { stage: "Beta", default: true, locked: false };
+
+function specsOf(release: Release): ReadonlyMap<string, GateSpec> {
+  return release.localhostNodePorts ? new Map([...SPECS, [LOCALHOST_NODE_PORTS_GATE, TURNED_ON]]) : SPECS;
+}
+
 /**
  * Looks a gate up.
  *
  * @returns its stage, default and lock, or `undefined` for an unknown name.
  */
-export function findGate(name: string): GateSpec | undefined {
-  return SPECS.get(name);
+export function findGate(name: string, release: Release = CURRENT_RELEASE): GateSpec | undefined {
+  return specsOf(release).get(name);
 }
 
 /**
@@ -61,11 +72,15 @@ export function findGate(name: string): GateSpec | undefined {
  * @returns the effective gates, or `unrecognized feature gate: X` / `cannot set feature gate X to false, feature is
  * locked to true`; of several errors, which upstream reports in no fixed order, the first by name.
  */
-export function setFeatureGates(wanted: Readonly<Record<string, boolean>>): GatesResult {
+export function setFeatureGates(
+  wanted: Readonly<Record<string, boolean>>,
+  release: Release = CURRENT_RELEASE,
+): GatesResult {
+  const specs = specsOf(release);
   const notices: GateNotice[] = [];
   for (const name of Object.keys(wanted).sort()) {
     const value = wanted[name] === true;
-    const spec = findGate(name);
+    const spec = specs.get(name);
     if (spec === undefined) return { ok: false, error: `unrecognized feature gate: ${name}` };
     if (spec.locked && spec.default !== value) {
       return {
@@ -81,12 +96,22 @@ export function setFeatureGates(wanted: Readonly<Record<string, boolean>>): Gate
       });
     }
   }
-  return { ok: true, gates: makeGates(wanted), notices };
+  return { ok: true, gates: makeGates(wanted, specs), notices };
 }
 
-function makeGates(wanted: Readonly<Record<string, boolean>>): FeatureGates {
+/** The gates of settings that have passed the checks. @throws Error for others. */
+export function gatesOf(config: {
+  readonly featureGates: Readonly<Record<string, boolean>>;
+  readonly compatibility: string;
+}): FeatureGates {
+  const result = setFeatureGates(config.featureGates, releaseOf(config));
+  if (!result.ok) throw new Error(result.error);
+  return result.gates;
+}
+
+function makeGates(wanted: Readonly<Record<string, boolean>>, specs: ReadonlyMap<string, GateSpec>): FeatureGates {
   const enabled = new Map<string, boolean>();
-  for (const [name, spec] of SPECS) {
+  for (const [name, spec] of specs) {
     const bulk = Object.keys(BULK).find((switchName) => BULK[switchName] === spec.stage);
     const forStage = bulk === undefined ? undefined : own(wanted, bulk);
     enabled.set(name, own(wanted, name) ?? (name in BULK ? undefined : forStage) ?? spec.default);
@@ -94,7 +119,7 @@ function makeGates(wanted: Readonly<Record<string, boolean>>): FeatureGates {
   return {
     isEnabled: (name) => enabled.get(name) === true,
     list: () =>
-      [...SPECS]
+      [...specs]
         .filter(([name]) => !(name in BULK))
         .map(([name, { stage }]) => ({ name, stage, enabled: enabled.get(name) === true }))
         .sort((a, b) => (a.name < b.name ? -1 : 1)),

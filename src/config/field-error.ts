@@ -1,12 +1,17 @@
 /** The texts of validation errors, in the shape that Kubernetes gives them. Pure. Reference configuration.md §3.5. */
-import { formatMs } from "./duration.ts";
-import { quoteGo } from "./go-text.ts";
+import { formatMs } from "../text/duration.ts";
+import { quoteGo } from "../text/go-text.ts";
 
 type ShownValue = string | number | readonly string[] | Readonly<Record<string, boolean>>;
 
 /** `path: Invalid value: v: detail`; texts are quoted, numbers bare, lists and maps JSON. */
 export function invalid(path: string, value: ShownValue, detail: string): string {
   return `${path}: Invalid value: ${show(value)}: ${detail}`;
+}
+
+/** `path: Duplicate value: v`. */
+export function duplicate(path: string, value: ShownValue): string {
+  return `${path}: Duplicate value: ${show(value)}`;
 }
 
 /** `path: Forbidden: detail`. */

@@ -5,9 +5,7 @@
 
 import { parseIpAddress } from "../net/ip.ts";
 import { parsePortRange } from "../net/port-range.ts";
-import { splitHostPort } from "./bind-address.ts";
-import type { VModuleItem } from "./config.ts";
-import { formatDuration, parseDuration } from "./duration.ts";
+import { formatDuration, parseDuration } from "../text/duration.ts";
 import {
   INT32,
   type Parsed,
@@ -18,7 +16,9 @@ import {
   quoteGo,
   refused,
   VERBOSITY,
-} from "./go-text.ts";
+} from "../text/go-text.ts";
+import { splitHostPort } from "./bind-address.ts";
+import type { VModuleItem } from "./config.ts";
 import { parseQuantity, type Quantity } from "./quantity.ts";
 
 /** A type of flag values. */

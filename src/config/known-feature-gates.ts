@@ -1,14 +1,14 @@
 /**
- * The feature gates that Kubernetes v1.36 knows. Every component takes the whole list, so a node whose operator passes
- * one set of gates to all components must find them all known here; only the few in reference start.md §2.8 change
- * what a service proxy does. Names, stages and defaults are those of the v1.36 documentation.
+ * The feature gates that Kubernetes v1.37 knows, and those of v1.36 that it has dropped. Every component takes the whole
+ * list, so a node whose operator passes one set of gates to all components must find them all known here; only the few
+ * in reference start.md §2.8 change what a service proxy does. Names, stages and defaults are those of v1.37.
  */
 
 /** The maturity of a gate; `GA` gates may be locked to their default. */
 export type GateStage = "Alpha" | "Beta" | "GA" | "Deprecated";
 
 /** A group of gates that share stage, default and lock. */
-export interface GateGroup {
+interface GateGroup {
   readonly stage: GateStage;
   readonly default: boolean;
   readonly locked: boolean;
@@ -22,66 +22,75 @@ export const KNOWN_GATES: readonly GateGroup[] = [
     default: false,
     locked: false,
     names: `
-      AllAlpha APIServingWithRoutine AllowUnsafeMalformedObjectDeletion CBORServingAndStorage
-      CPUManagerPolicyAlphaOptions CRIListStreaming CSIVolumeHealth ClientsAllowCBOR ClientsPreferCBOR
-      CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook ContainerStopSignals
-      ControllerManagerReleaseLeaderElectionLockOnExit CrossNamespaceVolumeDataSource DRAListTypeAttributes
-      DRANodeAllocatableResources DRAResourcePoolStatus DRAWorkloadResourceClaims EventedPLEG GangScheduling
-      GenericWorkload HPAScaleToZero ImageVolumeWithDigest InPlacePodVerticalScalingExclusiveCPUs
-      InPlacePodVerticalScalingExclusiveMemory KubeletInUserNamespace LoggingAlphaOptions
-      ManifestBasedAdmissionControlConfig MemoryQoS MutablePVNodeAffinity NativeHistograms
-      PersistentVolumeClaimUnusedSinceTime PodAndContainerStatsFromCRI PodLevelResourceManagers
-      PodLogsQuerySplitStreams PodsAPI QOSReserved ReduceDefaultCrashLoopBackOffDecay RuntimeClassInImageCriApi
-      ShardedListAndWatch StorageCapacityScoring StorageVersionAPI TaintTolerationComparisonOperators
+      APIServerWebhookAuthenticationToken APIServingWithRoutine AllAlpha AtomicWriteVolumeUserFields
+      CBORServingAndStorage CPUManagerPolicyAlphaOptions CRIListStreaming CSIVolumeHealth ClientsAllowCBOR
+      ClientsPreferCBOR CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook
+      CompositePodGroup ConsistentListFromCacheSkipTimeoutFallback ContainerStopSignals
+      ControllerManagerReleaseLeaderElectionLockOnExit CrossNamespaceVolumeDataSource DRADerivedAttributes
+      DRADeviceCompatibilityGroups DRAListTypeAttributes DRANodeAllocatableResources DRAOptionalNodeOperations
+      DRAPartitionableDevicesType DRAResourcePoolStatus DefaultPodSysctls EmptyDirVolumeMode EventedPLEG
+      EvictionRequestAPI GRPCContainerProbeTLS GangScheduling H2CContainerProbe ImageVolumeWithDigest
+      InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory
+      InPlacePodVerticalScalingMemoryBackedVolumes InPlacePodVerticalScalingSchedulerPreemption
+      InterPodAffinityHostnameFastPath KubeProxyNFTablesLocalhostNodePorts LoggingAlphaOptions
+      MutablePVNodeAffinity NodeLifecycleConditions PodGroupPreemptionPolicy PodLogsQuerySplitStreams
+      QOSReserved ReduceDefaultCrashLoopBackOffDecay RuntimeClassInImageCriApi SchedulerPreQueueingHints
+      ShardedListAndWatch StatefulSetRecreateStrategy StorageVersionAPI TaintTolerationComparisonOperators
       TopologyAwareWorkloadScheduling TopologyManagerPolicyAlphaOptions UserNamespacesHostNetworkSupport
-      VolumeLimitScaling WindowsCPUAndMemoryAffinity WorkloadAwarePreemption WorkloadWithJob`,
+      VolumeBindMountOptions WindowsCPUAndMemoryAffinity WorkloadAwarePreemption WorkloadWithJob`,
   },
   {
     stage: "Beta",
     default: true,
     locked: false,
     names: `
-      APIResponseCompression APIServerIdentity AllowParsingUserUIDFromCertAuth AtomicFIFO
-      AuthorizePodWebsocketUpgradeCreatePermission CPUManagerPolicyBetaOptions CRDObservedGenerationTracking
-      ClearingNominatedNodeNameAfterBinding ClientsAllowCARotation ClientsAllowTLSCacheGC ComponentFlagz
-      ComponentStatusz ConstrainedImpersonation ContainerCheckpoint ContainerRestartRules ContextualLogging
-      DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaints DRAExtendedResource DRAPartitionableDevices
-      DRAResourceClaimDeviceStatus DRAResourceClaimGranularStatusAuthorization DRASchedulerFilterTimeout
-      DeclarativeValidationBeta DeploymentReplicaSetTerminatingReplicas DetectCacheInconsistency EnvFiles
-      ExtendWebSocketsToKubelet GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority HPAConfigurableTolerance
-      HostnameOverride InOrderInformersBatchProcess InPlacePodLevelResourcesVerticalScaling
-      InPlacePodVerticalScalingInitContainers KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages
-      KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders ListFromCacheSnapshot LoggingBetaOptions
-      MatchLabelKeysInPodTopologySpread MatchLabelKeysInPodTopologySpreadSelectorMerge
-      MutablePodResourcesForSuspendedJobs MutableSchedulingDirectivesForSuspendedJobs NodeDeclaredFeatures
-      NominatedNodeNameForExpectation OpenAPIEnums OpportunisticBatching PLEGOnDemandRelist PodDeletionCost
-      PodLevelResources PodReadyToStartContainersCondition PodTopologyLabelsAdmission PortForwardWebsockets
-      PreventStaticPodAPIReferences RelaxedServiceNameValidation ReloadKubeletClientCAFile
-      ReloadKubeletServerCertificateFile RemoteRequestHeaderUID ResourceHealthStatus ResourceHealthStatusMessage
-      RestartAllContainersOnContainerExits RotateKubeletServerCertificate SchedulerAsyncPreemption
-      SchedulerPopFromBackoffQ ServiceAccountNodeAudienceRestriction SizeBasedListCostEstimate
-      StaleControllerConsistencyDaemonSet StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet
-      StaleControllerConsistencyStatefulSet StatefulSetSemanticRevisionComparison StorageVersionHash
-      StrictIPCIDRValidation StructuredAuthenticationConfigurationEgressSelector
-      StructuredAuthenticationConfigurationJWKSMetrics TokenRequestServiceAccountUIDValidation
-      TopologyManagerPolicyBetaOptions TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation
-      UnknownVersionInteroperabilityProxy UnlockWhileProcessingFIFO WatchCacheInitializationPostStartHook WatchList
-      WatchListClient WindowsGracefulNodeShutdown`,
+      APIResponseCompression APIServerIdentity AllowParsingUserUIDFromCertAuth
+      AllowUnsafeMalformedObjectDeletion AtomicFIFO AuthorizePodWebsocketUpgradeCreatePermission
+      CPUManagerPolicyBetaOptions CRDObservedGenerationTracking ClearingNominatedNodeNameAfterBinding
+      ClientsAllowCARotation ClientsAllowTLSCacheGC ComponentFlagz ComponentStatusz ConcurrentWatchObjectDecode
+      ConstrainedImpersonation ContainerCheckpoint ContainerRestartRules ContextualLogging DRAConsumableCapacity
+      DRADeviceBindingConditions DRAPartitionableDevices DRAResourceClaimGranularStatusAuthorization
+      DRASchedulerFilterTimeout DeclarativeValidationBeta DeploymentReplicaSetTerminatingReplicas
+      DetectCacheInconsistency EnvFiles EtcdRangeStream ExcludeAdmissionWebhookVirtualResources
+      ExtendWebSocketsToKubelet GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority
+      HPAOptimizedSelectorStore HPAScaleToZero HugepageAwareEviction InOrderInformersBatchProcess
+      InPlacePodLevelResourcesVerticalScaling KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages
+      KubeletInUserNamespace KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
+      ListFromCacheSnapshot LoggingBetaOptions ManifestBasedAdmissionControlConfig
+      MatchLabelKeysInPodTopologySpread MatchLabelKeysInPodTopologySpreadSelectorMerge MaxUnavailableStatefulSet
+      MemoryQoS MutablePodResourcesForSuspendedJobs MutableSchedulingDirectivesForSuspendedJobs NFTablesNetlink
+      NativeHistograms NodeControllerLeaseCircuitBreaker NominatedNodeNameForExpectation OpenAPIEnums
+      OpportunisticBatching PersistentVolumeClaimUnusedSinceTime PodDeletionCost PodLevelResources
+      PodTopologyLabelsAdmission PodsAPI PortForwardWebsockets PreventStaticPodAPIReferences
+      ReloadKubeletClientCAFile ReloadKubeletServerCertificateFile RemoteRequestHeaderUID ResourceHealthStatus
+      ResourceHealthStatusMessage RestartAllContainersOnContainerExits RotateKubeletServerCertificate
+      SchedulerAsyncPreemption SchedulerPopFromBackoffQ ServiceAccountNodeAudienceRestriction
+      SizeBasedListCostEstimate StaleControllerConsistencyDaemonSet StaleControllerConsistencyHPA
+      StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet
+      StatefulSetSemanticRevisionComparison StorageCapacityScoring StorageVersionHash StrictIPCIDRValidation
+      StructuredAuthenticationConfigurationEgressSelector StructuredAuthenticationConfigurationJWKSMetrics
+      TokenRequestServiceAccountUIDValidation TopologyManagerPolicyBetaOptions
+      TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation
+      UnknownVersionInteroperabilityProxy UnlockWhileProcessingFIFO VolumeLimitScaling WatchList WatchListClient
+      WatchListCompression WindowsGracefulNodeShutdown`,
   },
   {
     stage: "Beta",
     default: false,
     locked: false,
     names: `
-      AllBeta ClusterTrustBundle ClusterTrustBundleProjection ConcurrentWatchObjectDecode CoordinatedLeaderElection
-      DRADeviceTaintRules LocalStorageCapacityIsolationFSQuotaMonitoring MaxUnavailableStatefulSet
-      PodCertificateRequest SELinuxMount SchedulerAsyncAPICalls StorageVersionMigrator`,
+      AllBeta CoordinatedLeaderElection DRAWorkloadResourceClaims GenericWorkload
+      LocalStorageCapacityIsolationFSQuotaMonitoring PodAndContainerStatsFromCRI PodLevelResourceManagers
+      SchedulerAsyncAPICalls`,
   },
   {
     stage: "GA",
     default: true,
     locked: false,
-    names: "AllowServiceExternalIPs DisableAllocatorDualWrite ExecProbeTimeout",
+    names: `
+      AllowServiceExternalIPs ClusterTrustBundle ClusterTrustBundleProjection DRADeviceTaintRules
+      DRADeviceTaints DisableAllocatorDualWrite ExecProbeTimeout PodCertificateRequest SELinuxMount
+      StorageVersionMigrator`,
   },
   {
     stage: "GA",
@@ -90,24 +99,28 @@ export const KNOWN_GATES: readonly GateGroup[] = [
     names: `
       APIServerTracing AnonymousAuthConfigurableEndpoints AnyVolumeDataSource AuthorizeNodeWithSelectors
       AuthorizeWithSelectors BtreeWatchCache CPUManagerPolicyOptions CRDValidationRatcheting
-      CSIServiceAccountTokenSecrets ConsistentListFromCache CronJobsScheduledAnnotation CustomResourceFieldSelectors
-      DRAAdminAccess DRAPrioritizedList DeclarativeValidation DynamicResourceAllocation ElasticIndexedJob
-      ExternalServiceAccountTokenSigner ImageMaximumGCAge ImageVolume InOrderInformers InPlacePodVerticalScaling
-      InformerResourceVersion JobBackoffLimitPerIndex JobManagedBy JobPodReplacementPolicy JobSuccessPolicy
-      KubeletCgroupDriverFromCRI KubeletFineGrainedAuthz KubeletPSI KubeletPodResourcesDynamicResources
-      KubeletPodResourcesGet KubeletTracing LogarithmicScaleDown MatchLabelKeysInPodAffinity MemoryManager
-      MultiCIDRServiceAllocator MutableCSINodeAllocatableCount MutatingAdmissionPolicy NFTablesProxyMode
-      NodeInclusionPolicyInPodTopologySpread NodeLogQuery NodeSwap OrderedNamespaceDeletion PodIndexLabel
-      PodLifecycleSleepAction PodLifecycleSleepActionAllowZero PodObservedGenerationTracking PodSchedulingReadiness
-      PreferSameTrafficDistribution ProcMountType RecoverVolumeExpansionFailure RecursiveReadOnlyMounts
-      RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation ResilientWatchCacheInitialization
+      CSIServiceAccountTokenSecrets ConsistentListFromCache CronJobsScheduledAnnotation
+      CustomResourceFieldSelectors DRAAdminAccess DRAExtendedResource DRAPrioritizedList
+      DRAResourceClaimDeviceStatus DeclarativeValidation DynamicResourceAllocation ElasticIndexedJob
+      ExternalServiceAccountTokenSigner HPAConfigurableTolerance HostnameOverride ImageMaximumGCAge ImageVolume
+      InOrderInformers InPlacePodVerticalScaling InPlacePodVerticalScalingInitContainers InformerResourceVersion
+      JobBackoffLimitPerIndex JobManagedBy JobPodReplacementPolicy JobSuccessPolicy KubeletCgroupDriverFromCRI
+      KubeletFineGrainedAuthz KubeletPSI KubeletPodResourcesDynamicResources KubeletPodResourcesGet
+      KubeletTracing LogarithmicScaleDown MatchLabelKeysInPodAffinity MemoryManager MultiCIDRServiceAllocator
+      MutableCSINodeAllocatableCount MutatingAdmissionPolicy NFTablesProxyMode NodeDeclaredFeatures
+      NodeInclusionPolicyInPodTopologySpread NodeLogQuery NodeSwap OrderedNamespaceDeletion PLEGOnDemandRelist
+      PodIndexLabel PodLifecycleSleepAction PodLifecycleSleepActionAllowZero PodObservedGenerationTracking
+      PodReadyToStartContainersCondition PodSchedulingReadiness PreferSameTrafficDistribution ProcMountType
+      RecoverVolumeExpansionFailure RecursiveReadOnlyMounts RelaxedDNSSearchValidation
+      RelaxedEnvironmentVariableValidation RelaxedServiceNameValidation ResilientWatchCacheInitialization
       RetryGenerateName SELinuxChangePolicy SELinuxMountReadWriteOncePod SchedulerQueueingHints
       SeparateTaintEvictionController ServiceAccountTokenJTI ServiceAccountTokenNodeBinding
       ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo ServiceTrafficDistribution
       SidecarContainers StatefulSetAutoDeletePVC StatefulSetStartOrdinal StreamingCollectionEncodingToJSON
       StreamingCollectionEncodingToProtobuf StrictCostEnforcementForVAP StrictCostEnforcementForWebhooks
       StructuredAuthenticationConfiguration StructuredAuthorizationConfiguration TopologyAwareHints
-      TopologyManagerPolicyOptions UserNamespacesSupport VolumeAttributesClass WinDSR WinOverlay`,
+      TopologyManagerPolicyOptions UserNamespacesSupport VolumeAttributesClass
+      WatchCacheInitializationPostStartHook WinDSR WinOverlay`,
   },
   {
     stage: "Deprecated",
@@ -118,5 +131,10 @@ export const KNOWN_GATES: readonly GateGroup[] = [
       DeclarativeValidationTakeover GitRepoVolumeDriver InPlacePodVerticalScalingAllocatedStatus KMSv1
       SeparateCacheWatchRPC WatchFromStorageWithoutResourceVersion WindowsHostNetwork`,
   },
-  { stage: "Deprecated", default: true, locked: false, names: "DisableNodeKubeProxyVersion StorageNamespaceIndex" },
+  {
+    stage: "Deprecated",
+    default: true,
+    locked: false,
+    names: "DisableNodeKubeProxyVersion KubeProxyIPVS StorageNamespaceIndex",
+  },
 ];

@@ -2,7 +2,7 @@
  * Kubernetes quantities (`512`, `1K`, `2Ki`), as far as the log buffer sizes need them: read, made canonical, and
  * turned into whole bytes. Pure. Reference configuration.md §3.2 (`logging.options.*.infoBufferSize`).
  */
-import { type Parsed, parsed, refused } from "./go-text.ts";
+import { type Parsed, parsed, refused } from "../text/go-text.ts";
 
 /** A quantity in canonical form, and its value rounded up to whole bytes. */
 export interface Quantity {

@@ -4,7 +4,7 @@
  */
 
 /** What a field may hold: the Go type behind it, and whether upstream keeps it as a pointer ("optional"). */
-export interface FieldTypes {
+interface FieldTypes {
   readonly text: string;
   readonly texts: readonly string[];
   readonly bool: boolean;

@@ -3,9 +3,9 @@
  * the node's IP families. Pure: the caller logs or ends the process. Reference configuration.md §6.
  */
 import { familyOf, type IpFamily, isUnspecified, parseCidr, parseIpAddress } from "../net/ip.ts";
+import { joinErrors } from "../text/go-text.ts";
 import { splitHostPort } from "./bind-address.ts";
 import type { DraftConfig } from "./config.ts";
-import { joinErrors } from "./go-text.ts";
 
 /** The message under which the outcome of both checks is logged when it is not fatal. */
 export const INCOMPLETE_CONFIG_MESSAGE = "Kube-proxy configuration may be incomplete or incorrect";
@@ -17,7 +17,7 @@ export interface NodeFacts {
 }
 
 /** The outcome of the family check; a fatal one ends the process with {@link fatalFamilyText}. */
-export interface FamilyProblem {
+interface FamilyProblem {
   readonly message: string;
   readonly fatal: boolean;
 }

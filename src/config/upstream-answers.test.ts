@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { parseCidr } from "../net/ip.ts";
+import { parseGoFloat32 } from "../text/go-text.ts";
 import { setFeatureGates } from "./feature-gates.ts";
 import { gatesType } from "./flag-types.ts";
-import { parseGoFloat32 } from "./go-text.ts";
 import { ConfigDecodeError, decodeConfiguration } from "./v1alpha1-decode.ts";
 
 const HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";

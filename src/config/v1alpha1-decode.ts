@@ -3,9 +3,9 @@
  * Reference configuration.md §3.1.
  */
 import type * as v from "valibot";
+import { quoteGo } from "../text/go-text.ts";
 import { API_VERSION, KIND } from "./config.ts";
 import { configTextOf } from "./config-bytes.ts";
-import { quoteGo } from "./go-text.ts";
 import type { ConfigurationDocument } from "./v1alpha1-document.ts";
 import {
   configurationSchema,
@@ -18,7 +18,7 @@ import {
 import { ConfigSyntaxError, type ConfigText, type JsonValue, readConfigText } from "./v1alpha1-text.ts";
 
 /** A decoded file. */
-export interface DecodedConfiguration {
+interface DecodedConfiguration {
   readonly document: ConfigurationDocument;
   /** What strict decoding refuses and lenient decoding drops; `undefined` when the file is strictly right. */
   readonly strictError: string | undefined;

@@ -2,11 +2,8 @@
  * A decoded `KubeProxyConfiguration` before defaults: what is not set is the zero value of its Go type, or absent where
  * upstream keeps a pointer. Durations are nanoseconds. Reference configuration.md §3.2.
  */
-import type { ModeConfig, SectionNameOf } from "../dataplane/dataplane.ts";
-import type { RegisteredMode } from "../dataplane/registry.ts";
-import type { ClientConnection, VModuleItem } from "./config.ts";
+import type { ClientConnection, ModeSections, VModuleItem } from "./config.ts";
 import type { Quantity } from "./quantity.ts";
-import type { SectionDocument } from "./section-fields.ts";
 
 /** `logging.flushFrequency`: a duration text, or whole nanoseconds; written back in the form it was read. */
 export interface FlushFrequency {
@@ -19,15 +16,8 @@ interface LogOutputDocument {
   readonly infoBufferSize: Quantity;
 }
 
-/** The section of every registered mode, by its name. */
-export type ModeSectionDocuments = {
-  readonly [M in RegisteredMode as SectionNameOf<M>]: M["config"] extends ModeConfig<infer Fields, infer _Section>
-    ? SectionDocument<Fields>
-    : never;
-};
-
 /** The whole document. */
-export interface ConfigurationDocument extends ModeSectionDocuments {
+export interface ConfigurationDocument extends ModeSections<"document"> {
   readonly kind: string;
   readonly apiVersion: string;
   readonly featureGates: Readonly<Record<string, boolean>>;
@@ -69,4 +59,6 @@ export interface ConfigurationDocument extends ModeSectionDocuments {
   readonly windowsRunAsService: boolean;
   /** Ours. */
   readonly windowsPriorityClass: string;
+  /** Ours. */
+  readonly compatibility: string;
 }

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "../../testkit/support/fast-check.ts";
+import { toFloat32 } from "../text/go-text.ts";
 import type { DraftConfig, LogOutput } from "./config.ts";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "./defaults.ts";
-import { toFloat32 } from "./go-text.ts";
 import { parseQuantity } from "./quantity.ts";
 import { decodeConfiguration } from "./v1alpha1-decode.ts";
 import { encodeYaml, toV1Alpha1 } from "./v1alpha1-encode.ts";
@@ -224,6 +224,7 @@ const anyConfig: fc.Arbitrary<DraftConfig> = fc.record({
     vmodule: fc.array(fc.record({ filePattern: words, verbosity: fc.nat() }), { maxLength: 2 }),
     options: fc.record({ text: output, json: output }),
   }),
+  compatibility: fc.constantFrom("v1.36", "v1.37", "v1.38"),
   hostnameOverride: words,
   bindAddress: fc.oneof(fc.ipV4(), fc.constantFrom("::", "fd00::1", "x")),
   healthzBindAddress: fc.constantFrom("1.2.3.4:5", "[::]:10256", "nonsense"),
@@ -244,7 +245,11 @@ const anyConfig: fc.Arbitrary<DraftConfig> = fc.record({
     tcpFinTimeoutMs: fc.integer(),
     udpTimeoutMs: fc.integer(),
   }),
-  nftables: fc.record({ masqueradeBit: bit, layout: fc.constantFrom("Compatible", "Flat") }),
+  nftables: fc.record({
+    masqueradeBit: bit,
+    layout: fc.constantFrom("Compatible", "Flat"),
+    localhostNodePorts: fc.constantFrom("Upstream", "Extended"),
+  }),
   userspace: fc.record({
     portRange: words,
     udpIdleTimeoutMs: wholeMs,
@@ -257,8 +262,8 @@ const anyConfig: fc.Arbitrary<DraftConfig> = fc.record({
     pinFolder: words,
     hostNamespaceOnly: fc.boolean(),
     holdNodePorts: fc.boolean(),
-    packetPath: fc.constantFrom("Nftables", "Tcx"),
-    packetInterfaces: fc.array(words),
+    validForMs: wholeMs,
+    rememberedSockets: fc.integer({ min: -100, max: 2 ** 30 }),
   }),
   winkernel: fc.record({
     networkName: words,

@@ -6,8 +6,9 @@
  */
 import type { PlainObject, WrittenPeriods } from "../dataplane/dataplane.ts";
 import { DEFAULT_MODE, findMode, MODES, type RegisteredMode, sectionNameOf } from "../dataplane/registry.ts";
+import { durationFromMs, formatMs } from "../text/duration.ts";
 import { API_VERSION, type DraftConfig, KIND, type LoggingConfig, type LogOutput } from "./config.ts";
-import { durationFromMs, formatMs } from "./duration.ts";
+import { CURRENT_RELEASE } from "./release.ts";
 import { listOrNull } from "./written-list.ts";
 
 const NO_PERIODS: WrittenPeriods = { syncPeriod: "0s", minSyncPeriod: "0s" };
@@ -50,8 +51,9 @@ export function toV1Alpha1(config: DraftConfig): PlainObject {
     configSyncPeriod: formatMs(config.configSyncPeriodMs),
     ...Object.assign({}, ...MODES.map((mode) => mode.config.encodeAtTop?.(config) ?? {})),
     ...(config.windowsRunAsService ? { windowsRunAsService: true } : {}),
-    // Upstream does not know it, and reads the rest when it is not there.
+    // Upstream does not know these, and reads the rest when they are not there.
     ...(config.windowsPriorityClass === "" ? {} : { windowsPriorityClass: config.windowsPriorityClass }),
+    ...(config.compatibility === CURRENT_RELEASE.name ? {} : { compatibility: config.compatibility }),
   };
 }
 

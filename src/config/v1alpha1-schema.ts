@@ -8,11 +8,12 @@
  */
 import * as v from "valibot";
 import { MODES, sectionNameOf } from "../dataplane/registry.ts";
-import { parseDuration } from "./duration.ts";
-import { quoteGo, toFloat32 } from "./go-text.ts";
+import { parseDuration } from "../text/duration.ts";
+import { quoteGo, toFloat32 } from "../text/go-text.ts";
+import type { ModeSections } from "./config.ts";
 import { parseQuantity, type Quantity, ZERO_QUANTITY } from "./quantity.ts";
 import type { FieldKind, SectionFields } from "./section-fields.ts";
-import type { ConfigurationDocument, FlushFrequency, ModeSectionDocuments } from "./v1alpha1-document.ts";
+import type { ConfigurationDocument, FlushFrequency } from "./v1alpha1-document.ts";
 
 /** What upstream calls a nested object, and its fields: needed for error texts and for finding unknown fields. */
 export interface StructInfo {
@@ -229,6 +230,7 @@ export const configurationSchema = struct("v1alpha1.KubeProxyConfiguration", {
   udpIdleTimeout: duration(),
   windowsRunAsService: bool(),
   windowsPriorityClass: text(),
+  compatibility: text(),
 });
 
 /** Reads a document. Its type is written out, because a program without a configuration file must not load the schema. */
@@ -241,6 +243,6 @@ export function parseDocument(
   if (!result.success) return { ok: false, issues: result.issues };
   // The sections are made from the modes' tables, whose types TypeScript cannot follow through `Object.fromEntries`;
   // all else is checked here.
-  const document: Omit<ConfigurationDocument, keyof ModeSectionDocuments> = result.output;
+  const document: Omit<ConfigurationDocument, keyof ModeSections<"document">> = result.output;
   return { ok: true, document: document as ConfigurationDocument };
 }

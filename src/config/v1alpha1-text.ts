@@ -16,8 +16,8 @@ import {
   type Tags,
 } from "yaml";
 import { messageOf } from "../logging/message-of.ts";
+import { quoteGo } from "../text/go-text.ts";
 import { ConfigSyntaxError } from "./config-bytes.ts";
-import { quoteGo } from "./go-text.ts";
 import { SCALAR_TAGS } from "./yaml-scalars.ts";
 
 export { ConfigSyntaxError } from "./config-bytes.ts";

@@ -2,8 +2,9 @@
  * Checks of the logging section, which upstream runs twice: first alone, before logging starts, then with the rest.
  * Pure. Reference configuration.md §3.5, last row.
  */
+
+import { formatMs } from "../text/duration.ts";
 import type { LoggingConfig } from "./config.ts";
-import { formatMs } from "./duration.ts";
 import type { FeatureGates } from "./feature-gates.ts";
 import { forbidden, invalid, required } from "./field-error.ts";
 

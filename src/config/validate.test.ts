@@ -17,6 +17,8 @@ const CONNTRACK = "KubeProxyLinuxConfiguration.KubeProxyConntrackConfiguration";
 const PAIR = "must be a either a single CIDR or dual-stack pair of CIDRs (e.g. [10.100.0.0/16, fde4:8dba:82e1::/48]";
 const CIDR_BLOCK = "must be a valid CIDR block (e.g. 10.100.0.0/16 or fde4:8dba:82e1::/48)";
 
+const WORDS = "must be a valid CIDR or one of the keywords 'primary', 'localhost', 'all'";
+
 describe("checkConfig", () => {
   it("narrows the modes of a right configuration", () => {
     const checked = checkConfig(config("mode: ipvs"));
@@ -101,14 +103,39 @@ describe("checkConfig", () => {
       ["healthzBindAddress: host:80", 'HealthzBindAddress: Invalid value: "host": must be a valid IP'],
       ["metricsBindAddress: 1.2.3.4:0", 'MetricsBindAddress: Invalid value: "0": must be a valid port'],
       ["metricsBindAddress: '[::1]:65536'", 'MetricsBindAddress: Invalid value: "65536": must be a valid port'],
-      ["nodePortAddresses: [a, 10.0.0.0/8]", 'NodePortAddresses[0]: Invalid value: "a": must be a valid CIDR'],
       [
-        "nodePortAddresses: [10.0.0.0/8, primary, a]",
+        "compatibility: v1.36\nnodePortAddresses: [a, 10.0.0.0/8]",
+        'NodePortAddresses[0]: Invalid value: "a": must be a valid CIDR',
+      ],
+      [
+        "compatibility: v1.36\nnodePortAddresses: [10.0.0.0/8, primary, a]",
         `NodePortAddresses[1]: Invalid value: "primary": can't use both 'primary' and CIDRs`,
+      ],
+      ["nodePortAddresses: [a, 10.0.0.0/8]", `NodePortAddresses[0]: Invalid value: "a": ${WORDS}`],
+      ["nodePortAddresses: [primary, primary]", 'NodePortAddresses[1]: Duplicate value: "primary"'],
+      [
+        'nodePortAddresses: [Primary, 1.2.3.4, ""]',
+        `[NodePortAddresses[0]: Invalid value: "Primary": ${WORDS}, NodePortAddresses[1]: Invalid value: "1.2.3.4": ${WORDS}, NodePortAddresses[2]: Invalid value: "": ${WORDS}]`,
+      ],
+      [
+        "compatibility: v1.35",
+        'Compatibility: Unsupported value: "v1.35": supported values: "v1.36", "v1.37", "v1.38"',
+      ],
+      [
+        "mode: ipvs\nfeatureGates: {KubeProxyIPVS: false}",
+        'Mode.ProxyMode: Invalid value: "ipvs": must be iptables, nftables or blank (blank means the best-available proxy [currently iptables])',
+      ],
+      [
+        "mode: bogus",
+        'Mode.ProxyMode: Invalid value: "bogus": must be iptables, ipvs, nftables or blank (blank means the best-available proxy [currently iptables])',
+      ],
+      [
+        "compatibility: v1.36\nshowHiddenMetricsForVersion: '1.36'",
+        `ShowHiddenMetricsForVersion: Invalid value: "1.36": invalid showHiddenMetricsForVersion: showHiddenMetricsForVersion: Invalid value: "1.36": must be omitted or have the value '1.35'; only the previous minor version is allowed`,
       ],
       [
         "showHiddenMetricsForVersion: '1.2'",
-        `ShowHiddenMetricsForVersion: Invalid value: "1.2": invalid showHiddenMetricsForVersion: showHiddenMetricsForVersion: Invalid value: "1.2": must be omitted or have the value '1.35'; only the previous minor version is allowed`,
+        `ShowHiddenMetricsForVersion: Invalid value: "1.2": invalid showHiddenMetricsForVersion: showHiddenMetricsForVersion: Invalid value: "1.2": must be omitted or have the value '1.36'; only the previous minor version is allowed`,
       ],
       [
         "detectLocalMode: foo",
@@ -137,12 +164,13 @@ describe("checkConfig", () => {
       ],
       ["detectLocalMode: InterfaceNamePrefix\ndetectLocal: {interfaceNamePrefix: ..}", ""],
       [
-        'mode: ebpf\nebpf: {packetInterfaces: [eth0, "e*", "eth0:1"]}',
-        'KubeProxyEBPFConfiguration.PacketInterfaces[2]: Invalid value: "eth0:1": must be the name of an interface (at most 15 characters, without blanks, slashes and colons), or the beginning of one and *',
+        "mode: ebpf\nebpf: {validFor: 59s}",
+        'KubeProxyEBPFConfiguration.ValidFor: Invalid value: "59s": must be at least 1m0s',
       ],
+      ["mode: ebpf\nebpf: {validFor: 1m, rememberedSockets: 1024}", ""],
       [
-        'mode: ebpf\nebpf: {packetInterfaces: ["e*0"]}',
-        'KubeProxyEBPFConfiguration.PacketInterfaces[0]: Invalid value: "e*0": must be the name of an interface (at most 15 characters, without blanks, slashes and colons), or the beginning of one and *',
+        "mode: ebpf\nebpf: {rememberedSockets: 0}",
+        "KubeProxyEBPFConfiguration.RememberedSockets: Invalid value: 0: must be within the range [1024, 16777216]",
       ],
       ["detectLocal: {bridgeInterface: 'br 0'}", ""],
       [
@@ -165,7 +193,11 @@ describe("checkConfig", () => {
       "nodePortAddresses: [primary]",
       "nodePortAddresses: [010.0.0.0/08]",
       "clusterCIDR: fd00::/8,10.0.0.0/8",
-      "showHiddenMetricsForVersion: '1.35'",
+      "nodePortAddresses: [primary, localhost, all, 10.0.0.0/8]",
+      "nodePortAddresses: [10.0.0.0/8, 10.0.0.0/8, all]",
+      "featureGates: {KubeProxyIPVS: true, NFTablesNetlink: true, KubeProxyNFTablesLocalhostNodePorts: true}\nmode: ipvs",
+      "compatibility: v1.36\nshowHiddenMetricsForVersion: '1.35'",
+      "showHiddenMetricsForVersion: '1.36'",
       "conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s}",
       "ipvs: {scheduler: no-such-scheduler}\nmode: ipvs",
     ]) {

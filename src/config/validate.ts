@@ -1,26 +1,32 @@
 /**
  * The checks of a resolved configuration: upstream's paths, order and words. Pure. Reference configuration.md §3.5.
  */
-import { defaultModeOn, isProxyMode, MODES, modesOn } from "../dataplane/registry.ts";
+import { defaultModeOn, isProxyMode, MODES, modeNamed, modesOn, type RegisteredMode } from "../dataplane/registry.ts";
 import { parseCidr, parseIpAddress, toPort } from "../net/ip.ts";
+import { formatMs } from "../text/duration.ts";
+import { joinErrors } from "../text/go-text.ts";
 import { splitHostPort } from "./bind-address.ts";
 import { DETECT_LOCAL_MODES, type DetectLocalMode, type DraftConfig, type KubeProxyConfig } from "./config.ts";
-import { formatMs } from "./duration.ts";
-import { type FeatureGates, setFeatureGates } from "./feature-gates.ts";
-import { invalid, negative, negativeMs, notPositive, CONFIG_ROOT as ROOT, unsupported } from "./field-error.ts";
-import { joinErrors } from "./go-text.ts";
-import { NODE_PORT_ADDRESSES_PRIMARY } from "./node-port-primary.ts";
+import { type FeatureGates, gatesOf, setFeatureGates } from "./feature-gates.ts";
+import {
+  duplicate,
+  invalid,
+  negative,
+  negativeMs,
+  notPositive,
+  CONFIG_ROOT as ROOT,
+  unsupported,
+} from "./field-error.ts";
+import { NODE_PORT_ADDRESSES_PRIMARY, NODE_PORT_WORDS } from "./node-port-words.ts";
+import { RELEASES, type Release, releaseOf } from "./release.ts";
 import { detectLocalErrors } from "./validate-detect-local.ts";
 import { loggingErrors } from "./validate-logging.ts";
 import { PRIORITY_CLASSES } from "./windows-priority-class.ts";
 
 /** The outcome of checking: the configuration with its modes narrowed, or every error in upstream's order. */
-export type CheckResult =
+type CheckResult =
   | { readonly ok: true; readonly config: KubeProxyConfig }
   | { readonly ok: false; readonly errors: readonly string[]; readonly message: string };
-
-/** The minor version before the running one: the only one whose hidden metrics may be shown. */
-export const PREVIOUS_MINOR_VERSION = "1.35";
 
 /**
  * Checks a resolved configuration (after `applyPlatformDefaults`).
@@ -39,30 +45,33 @@ export function checkConfig(draft: DraftConfig): CheckResult {
 
 /** The errors of a configuration; an empty mode or local-traffic mode is allowed here, as it is upstream. */
 export function configErrors(draft: DraftConfig): readonly string[] {
-  const gates = setFeatureGates(draft.featureGates);
+  const release = releaseOf(draft);
+  const result = setFeatureGates(draft.featureGates, release);
+  // Of gates that cannot be applied the defaults hold.
+  const gates = result.ok ? result.gates : gatesOf({ ...draft, featureGates: {} });
   return [
-    ...(gates.ok ? [] : [invalid(`${ROOT}.featureGates`, draft.featureGates, gates.error)]),
+    ...(result.ok ? [] : [invalid(`${ROOT}.featureGates`, draft.featureGates, result.error)]),
+    ...compatibilityErrors(draft),
     ...MODES.flatMap(({ config }) => config.errors(draft)),
     ...linuxErrors(draft),
     ...windowsErrors(draft),
-    ...modeErrors(draft.mode),
+    ...modeErrors(draft.mode, gates),
     ...negative(`${ROOT}.ClientConnection.Burst`, draft.clientConnection.burst),
     ...notPositive(`${ROOT}.ConfigSyncPeriod`, draft.configSyncPeriodMs),
     ...periodErrors(draft),
     ...addressErrors(draft),
-    ...nodePortAddressErrors(draft.nodePortAddresses),
-    ...hiddenMetricsErrors(draft.showHiddenMetricsForVersion),
+    ...nodePortAddressErrors(draft.nodePortAddresses, release),
+    ...hiddenMetricsErrors(draft.showHiddenMetricsForVersion, release),
     ...detectLocalModeErrors(draft.detectLocalMode),
     ...detectLocalErrors(draft, `${ROOT}.DetectLocalConfiguration`),
-    ...loggingErrors(draft.logging, gates.ok ? gates.gates : NO_GATES, `${ROOT}.logging`),
+    ...loggingErrors(draft.logging, gates, `${ROOT}.logging`),
   ];
 }
 
-/** Gates that could not be applied: the defaults hold. */
-const NO_GATES: FeatureGates = (() => {
-  const defaults = setFeatureGates({});
-  return defaults.ok ? defaults.gates : { isEnabled: () => false, list: () => [] };
-})();
+function compatibilityErrors({ compatibility }: DraftConfig): readonly string[] {
+  const known = RELEASES.map(({ name }) => name);
+  return known.includes(compatibility) ? [] : [unsupported(`${ROOT}.Compatibility`, compatibility, known)];
+}
 
 function linuxErrors({ conntrack, oomScoreAdj }: DraftConfig): readonly string[] {
   const linux = `${ROOT}.KubeProxyLinuxConfiguration`;
@@ -85,10 +94,11 @@ function windowsErrors({ windowsPriorityClass }: DraftConfig): readonly string[]
   return [unsupported(`${ROOT}.WindowsPriorityClass`, windowsPriorityClass, [...PRIORITY_CLASSES.keys()])];
 }
 
-function modeErrors(mode: string, platform = process.platform): readonly string[] {
-  if (mode === "" || isProxyMode(mode)) return [];
+function modeErrors(mode: string, gates: FeatureGates, platform = process.platform): readonly string[] {
+  const isOff = ({ gate }: RegisteredMode) => gate !== undefined && !gates.isEnabled(gate);
+  if (mode === "" || (isProxyMode(mode) && !isOff(modeNamed(mode)))) return [];
   const known = modesOn(platform)
-    .filter(({ isUpstream }) => isUpstream)
+    .filter((other) => other.isUpstream && !isOff(other))
     .map(({ name }) => name);
   const detail = `must be ${known.join(", ")} or blank (blank means the best-available proxy [currently ${defaultModeOn(platform).name}])`;
   return [invalid(`${ROOT}.Mode.ProxyMode`, mode, detail)];
@@ -128,7 +138,19 @@ function hostPortErrors(path: string, text: string): readonly string[] {
   ];
 }
 
-function nodePortAddressErrors(addresses: readonly string[]): readonly string[] {
+function nodePortAddressErrors(addresses: readonly string[], release: Release): readonly string[] {
+  if (!release.mixesNodePortWords) return primaryOrCidrErrors(addresses);
+  const words = NODE_PORT_WORDS.map((word) => `'${word}'`).join(", ");
+  return addresses.flatMap((address, index) => {
+    const path = `${ROOT}.NodePortAddresses[${index}]`;
+    if (NODE_PORT_WORDS.includes(address)) return addresses.indexOf(address) < index ? [duplicate(path, address)] : [];
+    const detail = `must be a valid CIDR or one of the keywords ${words}`;
+    return parseCidr(address) === undefined ? [invalid(path, address, detail)] : [];
+  });
+}
+
+/** Up to v1.36. */
+function primaryOrCidrErrors(addresses: readonly string[]): readonly string[] {
   const errors: string[] = [];
   for (const [index, address] of addresses.entries()) {
     const path = `${ROOT}.NodePortAddresses[${index}]`;
@@ -141,12 +163,12 @@ function nodePortAddressErrors(addresses: readonly string[]): readonly string[] 
   return errors;
 }
 
-function hiddenMetricsErrors(version: string): readonly string[] {
-  if (version === "" || version === PREVIOUS_MINOR_VERSION) return [];
+function hiddenMetricsErrors(version: string, { previousMinor }: Release): readonly string[] {
+  if (version === "" || version === previousMinor) return [];
   const inner = invalid(
     "showHiddenMetricsForVersion",
     version,
-    `must be omitted or have the value '${PREVIOUS_MINOR_VERSION}'; only the previous minor version is allowed`,
+    `must be omitted or have the value '${previousMinor}'; only the previous minor version is allowed`,
   );
   return [invalid(`${ROOT}.ShowHiddenMetricsForVersion`, version, `invalid showHiddenMetricsForVersion: ${inner}`)];
 }

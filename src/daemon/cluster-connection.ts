@@ -5,10 +5,10 @@ import type { EventRecorder } from "../cluster/apiserver/events/events.ts";
 import type { ObjectSource } from "../cluster/object-source.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { Logger } from "../logging/logger.ts";
+import type { MetricFamilies } from "../metrics/metric-families.ts";
 import { programIdentity, userAgentProduct } from "../program/program-identity.ts";
-import type { MetricFamilies } from "../server/metrics/metric-families.ts";
 
-export interface ClusterConnectionOptions {
+interface ClusterConnectionOptions {
   readonly config: KubeProxyConfig;
   /** Folder of manifests; undefined means the API server. */
   readonly manifests: string | undefined;
@@ -28,7 +28,7 @@ export interface ClusterConnectionOptions {
   readonly log: Logger;
 }
 
-export interface ClusterConnection {
+interface ClusterConnection {
   readonly source: ObjectSource;
   /** Takes events about this node; those of a folder have no reader. */
   readonly events: EventRecorder;

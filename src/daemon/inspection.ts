@@ -15,7 +15,7 @@ import type { NodeSetup } from "./node-setup.ts";
 /** What only the builder of a proxier knows of its family. */
 export type FamilyFacts = Pick<LiveFamily, "nodeIP" | "detector" | "nodePortAddresses">;
 
-export interface InspectionContext {
+interface InspectionContext {
   /** Path of the socket; undefined: none. */
   readonly inspectSocket: string | undefined;
   /** Undefined: no page. */

@@ -16,7 +16,7 @@ const GATHER_MS = 20;
 /** Written at once; the rest waits until the reader has taken them. */
 const AT_ONCE = 64;
 
-export interface JournalStreamOptions {
+interface JournalStreamOptions {
   /** How many records from before come first. */
   readonly last: number;
   /** Ends the stream. */

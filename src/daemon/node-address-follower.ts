@@ -12,7 +12,7 @@ const SETTLE_MS = 100;
 /** How soon it is tried again when the kernel cannot be watched or asked. */
 const RETRY_MS = 30_000;
 
-export interface NodeAddressFollowerOptions {
+interface NodeAddressFollowerOptions {
   readonly addresses: NodePortAddresses;
   readonly watch: Pick<AddressWatch, "watch">;
   readonly read: LocalAddresses;

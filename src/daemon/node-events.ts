@@ -1,7 +1,8 @@
 /** The events that operators find on the Node and on Services (reference operation.md §13). Pure. */
 import type { EventFacts } from "../cluster/apiserver/events/event-object.ts";
+import { conflictText } from "../model/frontend-conflicts.ts";
 import type { FrontendConflict } from "../model/owned-services.ts";
-import { conflictText } from "../sync/frontend-conflicts.ts";
+import type { CostlyService } from "../sync/portions.ts";
 
 /** An event about this node's start; `note` says what was started, or is the error's text. */
 export function nodeEvent(
@@ -28,6 +29,19 @@ export function serviceHealthFailure(nodeName: string, service: string, port: nu
     reason: "FailedToStartServiceHealthcheck",
     action: "Listen",
     note: `node ${nodeName} failed to start healthcheck "${service}" on port ${port}: ${error.message}`,
+  };
+}
+
+/** A Service took long to program, which other changes may have had to wait for. */
+export function costlyService(nodeName: string, { service, servicePorts, milliseconds }: CostlyService): EventFacts {
+  const [namespace = "", name = ""] = service.split("/");
+  const cost = `${servicePorts} service ports of it took ${(milliseconds / 1000).toFixed(1)} s to program`;
+  return {
+    regarding: { apiVersion: "v1", kind: "Service", namespace, name },
+    type: "Warning",
+    reason: "CostlyService",
+    action: "ProgramService",
+    note: `node ${nodeName}: ${cost}; on every node each change of it costs as much: give it fewer ports`,
   };
 }
 

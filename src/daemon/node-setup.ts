@@ -3,12 +3,13 @@
  * serve, and whether the configuration fits it. Reference start.md §1 (steps 14 to 22), configuration.md §5, §6.
  */
 import type { KubeProxyConfig } from "../config/config.ts";
+import { withoutNodePortWords } from "../config/node-port-words.ts";
 import { familyCheck, fatalFamilyText, INCOMPLETE_CONFIG_MESSAGE, softCheck } from "../config/soft-checks.ts";
 import type { ModeRuntime } from "../dataplane/dataplane.ts";
 import type { RegisteredMode } from "../dataplane/registry.ts";
 import { isIpv6Supported } from "../kernel/ipv6-support.ts";
 import type { Logger } from "../logging/logger.ts";
-import { effectiveNodeAddresses, expandPrimary, type NodeAddresses } from "../model/node-identity.ts";
+import { effectiveNodeAddresses, type NodeAddresses, primaryCidrs } from "../model/node-identity.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { isLoopback } from "../net/ip.ts";
 import type { NodeFacts } from "./node-manager.ts";
@@ -17,7 +18,7 @@ import type { NodeFacts } from "./node-manager.ts";
 export interface NodeSetup {
   readonly addresses: NodeAddresses;
   readonly podCIDRs: readonly string[];
-  /** `nodePortAddresses` with `primary` replaced. */
+  /** `nodePortAddresses` with its words replaced by prefixes. */
   readonly nodePortAddresses: readonly string[];
   /** Families to serve, IPv4 first. */
   readonly families: readonly IpFamily[];
@@ -44,7 +45,7 @@ export async function setUpNode(
       "Can't determine this node's IP, assuming loopback; if this is incorrect, please set the --bind-address flag",
     );
   }
-  const nodePortAddresses = expandPrimary(config.nodePortAddresses, addresses);
+  const nodePortAddresses = withoutNodePortWords(config.nodePortAddresses, primaryCidrs(addresses));
   const facts = { primaryFamily, podCIDRs: node.podCIDRs };
   const expanded = { ...config, nodePortAddresses };
   const incomplete = softCheck(expanded, facts);

@@ -5,8 +5,9 @@
 import { hostname } from "node:os";
 import { type Clock, systemClock } from "../async/clock.ts";
 import type { EventRecorder } from "../cluster/apiserver/events/events.ts";
-import { type KubeProxyConfig, shortestSyncPeriodMs } from "../config/config.ts";
-import { type FeatureGates, type GateState, setFeatureGates } from "../config/feature-gates.ts";
+import type { KubeProxyConfig } from "../config/config.ts";
+import { shortestSyncPeriodMs } from "../config/defaults.ts";
+import { type FeatureGates, type GateState, gatesOf } from "../config/feature-gates.ts";
 import { type ConfigFileWatch, watchConfigFile } from "../config/watch-config-file.ts";
 import type { ModeRuntime, OpenMode } from "../dataplane/dataplane.ts";
 import { modeNamed, modesOn, modesReplacedBy, type RegisteredMode, runsOn } from "../dataplane/registry.ts";
@@ -40,7 +41,7 @@ import { collectWhenIdle } from "./idle-memory.ts";
 import { type FamilyFacts, serveInspection } from "./inspection.ts";
 import type { ServePage } from "./live-daemon.ts";
 import { followNodeAddresses } from "./node-address-follower.ts";
-import { frontendConflict, nodeEvent, serviceHealthFailure } from "./node-events.ts";
+import { costlyService, frontendConflict, nodeEvent, serviceHealthFailure } from "./node-events.ts";
 import { type NodeKernel, nodeKernel } from "./node-kernel.ts";
 import { NodeManager } from "./node-manager.ts";
 import { type NodeSetup, setUpNode } from "./node-setup.ts";
@@ -65,7 +66,7 @@ export interface RunOptions {
   readonly initOnly: boolean;
   /** Every flag and its value, for /flagz. */
   readonly flags: ReadonlyMap<string, string>;
-  /** `v1.36.2`, perhaps with a suffix. */
+  /** `v1.37.0`, perhaps with a suffix. */
   readonly version: string;
   readonly setVerbosity: (level: number) => void;
   readonly log: Logger;
@@ -157,13 +158,6 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     stop.abort(new Finished());
   }
   if (stop.signal.reason instanceof Error && !(stop.signal.reason instanceof Finished)) throw stop.signal.reason;
-}
-
-/** @throws Error for gates that validation would not have let through. */
-function gatesOf(config: KubeProxyConfig): FeatureGates {
-  const result = setFeatureGates(config.featureGates);
-  if (!result.ok) throw new Error(result.error);
-  return result.gates;
 }
 
 /** Before anything is asked or touched. @throws Error when the mode is one of another system. */
@@ -309,6 +303,7 @@ async function createProxier(context: ProxierContext, family: IpFamily, openMode
     health,
     serviceHealth,
     conntrack: context.conntrack,
+    localAddresses: context.kernel.localAddresses,
     periods: {
       minMs: shortestSyncPeriodMs(config, context.isMinSyncPeriodSet),
       isMinChosen: context.isMinSyncPeriodSet,
@@ -319,6 +314,7 @@ async function createProxier(context: ProxierContext, family: IpFamily, openMode
     log: context.log,
     onFailures: (failures) => health.setFailures(family, failures),
     onConflict: (conflict) => context.events.record(frontendConflict(nodeName, conflict)),
+    onCostlyService: (costly) => context.events.record(costlyService(nodeName, costly)),
     ...(context.journal === undefined ? {} : { journal: context.journal }),
   });
   const onChange = (ips: readonly IpAddress[], isNew: boolean): void => {

@@ -1,7 +1,7 @@
 /**
  * What a proxy mode is. A mode is one folder here, with a descriptor in its `index.ts` and one line in `registry.ts`.
  * Everything that depends on the mode is derived from descriptors: flags, the section of the configuration file with its
- * defaults, checks and encoding, metrics, forms of `render`, what is cleaned up, what demo and tests expect.
+ * defaults, checks and encoding, metrics, forms of `render`, and what is cleaned up.
  *
  * Descriptors are loaded with every start, so they import neither the kernel boundary nor planners; those come with
  * {@link ModeDescriptor.loadRuntime} and {@link ModeDescriptor.loadRenderer}.
@@ -12,21 +12,23 @@ import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
 import type { AnyFlag } from "../config/flag.ts";
 import type { SectionFields } from "../config/section-fields.ts";
 import type { ConfigurationDocument } from "../config/v1alpha1-document.ts";
+import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
 import type { AddressWatch } from "../kernel/route/address-watch.ts";
 import type { Logger } from "../logging/logger.ts";
+import type { MetricFamilies } from "../metrics/metric-families.ts";
 import type { LocalTrafficDetector } from "../model/local-traffic-detector.ts";
 import type { NodePortAddresses } from "../model/node-port-addresses.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
-import type { MetricFamilies } from "../server/metrics/metric-families.ts";
 import type { Backend } from "../sync/backend.ts";
+import type { Dump } from "../trace/dump/recognise.ts";
+import type { Deviation } from "./deviations.ts";
 import type { ModeInspection } from "./inspection.ts";
 import type { ModeRenderer } from "./rendering.ts";
 import type { StopPolicy } from "./stop-policy.ts";
-import type { ModeTraits } from "./traits.ts";
 
 /** A value as JSON has it, as a section is written back. */
-export type PlainValue = null | boolean | number | string | readonly PlainValue[] | PlainObject;
+type PlainValue = null | boolean | number | string | readonly PlainValue[] | PlainObject;
 export interface PlainObject {
   readonly [key: string]: PlainValue;
 }
@@ -50,6 +52,8 @@ export interface ModeConfig<Fields extends SectionFields, Section> {
   resolve(document: ConfigurationDocument): Section;
   /** The errors of the section, in upstream's words where it has the field. Asked whichever mode runs. Pure. */
   errors(draft: DraftConfig): readonly string[];
+  /** What is to be logged, at the level of warnings, of settings that have no effect any more. Pure. @default nothing */
+  notice?(document: ConfigurationDocument): string | undefined;
   /** The section as it is written back; undefined leaves it out. Pure. */
   encode(draft: DraftConfig, context: EncodeContext): PlainObject | undefined;
   /** Fields of the mode outside of its section, as they are written back at the end of the document. Pure. */
@@ -70,7 +74,7 @@ export interface ModeConfig<Fields extends SectionFields, Section> {
 }
 
 /** What a section needs to know to be written back. */
-export interface EncodeContext {
+interface EncodeContext {
   readonly periods: WrittenPeriods;
   /** `masqueradeAll` of the section. */
   readonly masqueradeAll: boolean;
@@ -159,6 +163,25 @@ export interface ModeRuntime {
   cleanUp(log: Logger, config?: KubeProxyConfig): Promise<boolean>;
   /** Defines every measurement of the mode, and nothing else: for the list in docs/metrics.md. */
   defineMetrics(families: MetricFamilies): void;
+  /**
+   * Prints facts about this host for a report, also what it makes of objects that are removed again. Optional: only where they cannot be
+   * known otherwise. @returns whether all is as the mode needs it.
+   */
+  checkHost?(options: {
+    readonly networkName: string;
+    readonly writes: boolean;
+    print(line: string): void;
+  }): Promise<boolean>;
+}
+
+/** A mode, or one of its layouts, whose rules `prove` compares with what Services mean. */
+export interface ProvedVariant {
+  /** As `prove --modes` takes it. */
+  readonly name: string;
+  /** Chooses it. @default the mode alone does */
+  choose?(draft: DraftConfig): DraftConfig;
+  /** What it does otherwise, as documented. */
+  deviations(config: KubeProxyConfig): readonly Deviation[];
 }
 
 /** One proxy mode. */
@@ -169,8 +192,10 @@ export interface ModeDescriptor<Name extends string, Config extends ModeConfig<S
   readonly sectionName?: string;
   /** What the mode runs on; elsewhere it can be rendered and explained. @default Linux */
   readonly platforms?: readonly NodeJS.Platform[];
-  /** Whether kube-proxy v1.36 knows the mode; its error texts name only those of the platform. */
+  /** Whether upstream's kube-proxy knows the mode; its error texts name only those of the platform. */
   readonly isUpstream: boolean;
+  /** The feature gate without which the mode is not known. @default none */
+  readonly gate?: string;
   readonly config: Config;
   /** Upstream's `Using … Proxier`. */
   readonly startMessage: string;
@@ -198,8 +223,6 @@ export interface ModeDescriptor<Name extends string, Config extends ModeConfig<S
   readonly hasOwnNames?: true;
   /** Modes whose chains the leftovers of this one refer to: it is cleaned up before them. */
   readonly cleanUpBefore?: readonly string[];
-  /** What users can see of the mode: demo and tests expect it. */
-  readonly traits: ModeTraits;
   /** Flags of the mode that decide what is programmed, so that `render` takes them as well. They take a value. @default none */
   readonly renderFlags?: readonly AnyFlag[];
   /** Forms of `render --output`, the default first. */
@@ -209,6 +232,10 @@ export interface ModeDescriptor<Name extends string, Config extends ModeConfig<S
    * the rules, where places of rules are said. @default the mode cannot be traced
    */
   readonly traceForms?: readonly string[];
+  /** What packets meet beside rules: sockets of programs, and of the proxy itself. @default nothing */
+  loadTraceStages?(): Promise<(node: OfflineNode, config: KubeProxyConfig) => Dump>;
+  /** For `prove`: what is compared, each under its own name. @default nothing */
+  readonly proved?: readonly ProvedVariant[];
   loadRenderer(): Promise<ModeRenderer>;
   /** For `explain` and `diff`. */
   loadInspection(): Promise<ModeInspection>;

@@ -10,6 +10,8 @@ import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import type { ServicePortName } from "../model/service-port-name.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
+import type { Dump } from "../trace/dump/recognise.ts";
+import type { ModeWords } from "./mode-words.ts";
 import type { ModeCounters } from "./traffic.ts";
 
 /** One thing in the kernel that is there for a service port. */
@@ -42,10 +44,11 @@ export interface OwnName {
 }
 
 /** @param endpoints their {@link Endpoint.text}; asked for only where the name needs them. */
-export type OwnerTest = (port: ServicePortName, endpoints: () => Iterable<string>) => boolean;
+type OwnerTest = (port: ServicePortName, endpoints: () => Iterable<string>) => boolean;
 
 /** A mode, seen by people who look at the kernel. */
 export interface ModeInspection {
+  readonly words: ModeWords;
   /** How an endpoint is chosen among several, to follow "chosen": `at random`. */
   choice(config: KubeProxyConfig): string;
   /** All that is in the kernel for one service port, in a fixed order; nothing for an unknown key. */
@@ -69,7 +72,7 @@ export interface ModeInspection {
 }
 
 /** How `kube-proxy diff` compares what is wanted with what tools print. */
-export interface ModeComparison {
+interface ModeComparison {
   /** What prints the mode's part of the kernel, and the form of `render` that is the same for what is wanted. */
   readonly dumps: readonly { readonly kind: DumpKind; readonly form: string }[];
   /** The name of the mode's nftables tables, if it has any. */
@@ -112,4 +115,6 @@ export interface SocketInspection {
   live(family: IpFamily, config: KubeProxyConfig): Promise<LiveSockets>;
   /** @param own the host's addresses. */
   wanted(node: OfflineNode, config: KubeProxyConfig, own: ReadonlySet<IpAddress>): ReadonlyMap<string, WantedSocket>;
+  /** What {@link live} has read, for `trace`. */
+  chain(live: Extract<LiveSockets, { ok: true }>): Dump;
 }

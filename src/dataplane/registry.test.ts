@@ -17,16 +17,10 @@ test("a node that comes up in one mode is cleaned of all others, but for rules t
     const { beforeFirstSync, afterFirstSync } = modesReplacedBy(modeNamed(name));
     return [namesOf(beforeFirstSync), namesOf(afterFirstSync)];
   };
-  assert.deepEqual(replaced("iptables"), [
-    ["ipvs", "userspace"],
-    ["nftables", "ebpf"],
-  ]);
+  assert.deepEqual(replaced("iptables"), [["ipvs"], ["nftables", "userspace", "ebpf"]]);
   assert.deepEqual(replaced("nftables"), [[], ["ipvs", "iptables", "userspace", "ebpf"]]);
-  assert.deepEqual(replaced("userspace"), [
-    ["ipvs", "iptables"],
-    ["nftables", "ebpf"],
-  ]);
-  assert.deepEqual(replaced("ipvs"), [["userspace"], ["nftables", "ebpf"]]);
+  assert.deepEqual(replaced("userspace"), [[], ["ipvs", "iptables", "nftables", "ebpf"]]);
+  assert.deepEqual(replaced("ipvs"), [[], ["nftables", "userspace", "ebpf"]]);
   assert.deepEqual(replaced("ebpf"), [[], ["ipvs", "iptables", "userspace"]]);
 });
 

@@ -15,7 +15,7 @@ export type RegisteredMode = (typeof MODES)[number];
 export type ProxyMode = RegisteredMode["name"];
 
 /** The section of a mode in the configuration. */
-export type SectionName = SectionNameOf<RegisteredMode>;
+type SectionName = SectionNameOf<RegisteredMode>;
 
 /** The mode that runs where none is named, and whose section has the periods of modes without their own. */
 export const DEFAULT_MODE = iptables;
@@ -67,7 +67,7 @@ export function modesInCleanUpOrder(platform: NodeJS.Platform = process.platform
 }
 
 /** The modes whose leftovers are removed at the start of another, each list in order. */
-export interface ReplacedModes {
+interface ReplacedModes {
   readonly beforeFirstSync: readonly RegisteredMode[];
   /** Their rules serve until those of the new mode do. */
   readonly afterFirstSync: readonly RegisteredMode[];

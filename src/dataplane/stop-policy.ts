@@ -10,3 +10,11 @@ export const KEEPS_RULES: StopPolicy = { message: "Stopping; the rules stay in p
 
 /** For `--cleanup` and other actions: they are finished, if there is time. */
 export const FINISHES: StopPolicy = { message: "Told to stop; what was begun is finished first", limitMs: 5_000 };
+
+/** How long connections that the process carries beside its rules may go on. */
+export const RELAY_DRAIN_MS = 10_000;
+
+/** For modes in which some connections may end with the process (node ports on loopback, extended). */
+export function drainsRelay(isExtended: boolean): StopPolicy {
+  return isExtended ? { ...KEEPS_RULES, limitMs: KEEPS_RULES.limitMs + RELAY_DRAIN_MS } : KEEPS_RULES;
+}

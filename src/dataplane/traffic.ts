@@ -10,14 +10,14 @@ export interface CountedPort {
   readonly endpoints: readonly CountedEndpoint[];
 }
 
-export interface CountedFrontend {
+interface CountedFrontend {
   /** Undefined for a node port. */
   readonly address: IpAddress | undefined;
   readonly port: number;
   readonly count: Count;
 }
 
-export interface CountedEndpoint {
+interface CountedEndpoint {
   readonly ip: IpAddress;
   readonly port: number;
   /** `ip:port` */

@@ -2,13 +2,14 @@
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { clientChanges } from "./compare.ts";
-import { explainedCluster, explainPorts, type Objects } from "./explained-cluster.ts";
+import { explainedCluster, explainPorts } from "./explained-cluster.ts";
 import type { PortExplanation } from "./explanation.ts";
+import type { Objects } from "./part-of-cluster.ts";
 import { safe } from "./safe-text.ts";
-import { explanationText } from "./text.ts";
+import { explanationText, type TextOptions } from "./text.ts";
 
 /** One service port of one family on all nodes, in groups of nodes that say the same. */
-export interface NodeGroups {
+interface NodeGroups {
   /** The largest first. */
   readonly groups: readonly { readonly nodes: readonly string[]; readonly explained: PortExplanation }[];
 }
@@ -30,7 +31,7 @@ export async function explainOnAllNodes(
   const explanations: PortExplanation[] = [];
   for (const { name } of objects.nodes) {
     const cluster = await explainedCluster(objects, { ...config, hostnameOverride: name }, families, warn);
-    explanations.push(...explainPorts(cluster, keys));
+    explanations.push(...(await explainPorts(cluster, keys)));
   }
   const byPort = Map.groupBy(
     explanations,
@@ -56,17 +57,17 @@ function whatClientsSee({ frontends, endpoints, policies }: PortExplanation): un
 }
 
 /** For people: the first group in full, and of the others what differs from it. Pure. */
-export function nodeGroupsText(all: readonly NodeGroups[], width?: number): string {
-  return all.map((one) => groupsText(one, width)).join("\n");
+export function nodeGroupsText(all: readonly NodeGroups[], options: TextOptions = {}): string {
+  return all.map((one) => groupsText(one, options)).join("\n");
 }
 
-function groupsText({ groups }: NodeGroups, width: number | undefined): string {
+function groupsText({ groups }: NodeGroups, options: TextOptions): string {
   const [first, ...others] = groups;
   if (first === undefined) return "";
   if (others.length === 0) {
-    return `${safe(`The same on every node: ${first.nodes.join(", ")}. Seen from ${first.explained.node}:\n`)}${explanationText(first.explained, width)}`;
+    return `${safe(`The same on every node: ${first.nodes.join(", ")}. Seen from ${first.explained.node}:\n`)}${explanationText(first.explained, options)}`;
   }
-  let text = `${safe(`On ${first.nodes.join(", ")}:\n`)}${explanationText(first.explained, width)}`;
+  let text = `${safe(`On ${first.nodes.join(", ")}:\n`)}${explanationText(first.explained, options)}`;
   for (const { nodes, explained } of others) {
     const changes = clientChanges(first.explained, explained).map(({ what }) => `  ${what}\n`);
     text += safe(`\nOn ${nodes.join(", ")}, other than on ${first.explained.node}:\n${changes.join("")}`);

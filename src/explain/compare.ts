@@ -1,6 +1,6 @@
 /** What differs for clients between two explanations of one service port: `--what-if`, and `diff`. Pure. */
-import type { ExplainedEndpoint, ExplainedFrontend, PortExplanation } from "./explanation.ts";
-import type { Encounter } from "./reach.ts";
+
+import type { Encounter, ExplainedEndpoint, ExplainedFrontend, PortExplanation } from "./explanation.ts";
 import { frontendTitle } from "./text.ts";
 import { encounterWords, POSITION_WORDS } from "./words.ts";
 

@@ -5,7 +5,7 @@ import { type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
 import { PROTOCOLS } from "../net/protocol.ts";
 
 /** A service port in texts. */
-export interface StatedPort {
+interface StatedPort {
   /** `namespace/name:port` */
   readonly servicePort: string;
   readonly protocol: string;

@@ -31,7 +31,7 @@ export function diffInventories(
 }
 
 /** How a comparison is told: against the kernel, or between two plans. */
-export interface DifferenceWords {
+interface DifferenceWords {
   readonly states: Readonly<Record<Difference["state"], string>>;
   readonly missing: string;
   readonly extra: string;

@@ -2,22 +2,19 @@
  * What a change of manifests does, node by node: to clients in words, and to the rules. Only Services that differ are looked at,
  * and those that share an address with them, so that the cost follows the change.
  */
+
 import { objectKeyText } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { type ClientChange, clientChanges } from "./compare.ts";
 import { diffInventories, type OwnedDifference } from "./diff-dumps.ts";
-import {
-  allPortKeys,
-  type ExplainedCluster,
-  explainedCluster,
-  explainPorts,
-  type Objects,
-} from "./explained-cluster.ts";
+import { allPortKeys, type ExplainedCluster, explainedCluster, explainPorts } from "./explained-cluster.ts";
+import type { PortExplanation } from "./explanation.ts";
+import type { Objects } from "./part-of-cluster.ts";
 import { partOf, withNeighbours } from "./part-of-cluster.ts";
 import { wantedInventories } from "./wanted.ts";
 
-export interface DiffRequest {
+interface DiffRequest {
   readonly config: KubeProxyConfig;
   readonly families: readonly IpFamily[];
   /** Names; undefined: every Node that both sides have. */
@@ -72,15 +69,18 @@ async function diffNode(
   const [wasWanted, isWanted] = await Promise.all([wantedInventories(old), wantedInventories(current)]);
   return {
     node: current.families[0]?.node.name ?? "",
-    clients: clientsOf(old, current),
+    clients: await clientsOf(old, current),
     rules: [...diffInventories(isWanted, wasWanted, current)],
   };
 }
 
-function clientsOf(before: ExplainedCluster, after: ExplainedCluster): ClientChange[] {
+async function clientsOf(before: ExplainedCluster, after: ExplainedCluster): Promise<ClientChange[]> {
   const keys = [...new Set([...allPortKeys(before), ...allPortKeys(after)])].sort();
-  return keys.flatMap((key) => {
-    const [old, current] = [explainPorts(before, [key]), explainPorts(after, [key])];
+  const [olds, currents] = [await explainPorts(before, keys), await explainPorts(after, keys)];
+  const nameOf = ({ servicePort, protocol }: PortExplanation) => `${servicePort} ${protocol}`;
+  const [byName, nowByName] = [Map.groupBy(olds, nameOf), Map.groupBy(currents, nameOf)];
+  return [...new Set([...byName.keys(), ...nowByName.keys()])].sort().flatMap((name) => {
+    const [old, current] = [byName.get(name) ?? [], nowByName.get(name) ?? []];
     const families = new Set([...old, ...current].map(({ family }) => family));
     return [...families].flatMap((family) =>
       clientChanges(

@@ -18,7 +18,11 @@ async function differences(live: LiveSockets, masqueradeAll = false) {
     ...family,
     inspection: {
       ...family.inspection,
-      loadSockets: async () => ({ live: async () => live, wanted: () => new Map() }),
+      loadSockets: async () => ({
+        live: async () => live,
+        wanted: () => new Map(),
+        chain: () => ({ kind: "chains" as const, chains: () => [] }),
+      }),
     },
   }));
   return await diffSockets({ ...cluster, families });

@@ -1,11 +1,11 @@
 /** Where sockets of a node are led against where they should be: differences, each with its service port. */
 import type { LedSocket, WantedSocket } from "../dataplane/inspection.ts";
+import { socketLines } from "../dataplane/socket-words.ts";
 import type { OwnedDifference } from "./diff-dumps.ts";
 import type { ExplainedCluster } from "./explained-cluster.ts";
-import { socketLines } from "./socket-words.ts";
 
 /** A comparison, and what could not be read, in sentences. */
-export interface SocketDifferences {
+interface SocketDifferences {
   readonly differences: readonly OwnedDifference[];
   readonly unread: readonly string[];
 }

@@ -2,15 +2,14 @@
 import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { ModeInspection } from "../dataplane/inspection.ts";
-import type { ModeTraits } from "../dataplane/traits.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import { type EndpointUse, endpointReasons, topologyReason } from "../model/endpoint-reasons.ts";
 import { declaredFrontends, type FrontendAddress, frontendKey, frontendsOf } from "../model/frontend.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../model/service-port-routing.ts";
 import { decisionWords } from "./decisions.ts";
+import { type Asked, type ClientFacts, encountersAt, type Walk } from "./encounters.ts";
 import type { ExplainedEndpoint, ExplainedFrontend, ExplainedUse, Policies, PortExplanation } from "./explanation.ts";
-import { type ClientFacts, encountersAt } from "./reach.ts";
 import { type StatedEndpoint, type Statement, statedEndpoints } from "./stated-endpoints.ts";
 import { endpointWords } from "./words.ts";
 
@@ -18,7 +17,6 @@ import { endpointWords } from "./words.ts";
 export interface ExplainedNode {
   readonly node: OfflineNode;
   readonly config: KubeProxyConfig;
-  readonly mode: { readonly name: string; readonly traits: ModeTraits };
   readonly inspection: ModeInspection;
   readonly clients: ClientFacts;
   /** Who declares a frontend first: the key of its service port. */
@@ -26,15 +24,20 @@ export interface ExplainedNode {
 }
 
 /** The objects that a service port comes from. */
-export interface ServiceObjects {
+interface ServiceObjects {
   readonly service: ServiceRecord | undefined;
   /** Those of the service, of every family. */
   readonly slices: readonly EndpointSliceRecord[];
 }
 
-/** Explains one service port. */
-export function explainPort(here: ExplainedNode, port: ServicePort, objects: ServiceObjects): PortExplanation {
-  const { node, config, mode, inspection } = here;
+/** Explains one service port. @param walk leads packets through what the mode plans for it, at least. */
+export function explainPort(
+  here: ExplainedNode,
+  port: ServicePort,
+  objects: ServiceObjects,
+  walk: Walk,
+): PortExplanation {
+  const { node, config, inspection } = here;
   const topology = { nodeName: node.name, zone: node.zone };
   const all = node.state.endpoints.get(port.name.key) ?? [];
   const routing = routeServicePort(port, all, topology);
@@ -42,11 +45,11 @@ export function explainPort(here: ExplainedNode, port: ServicePort, objects: Ser
   const reason = topologyReason(all, topology);
   const policies = policiesOf(here, port);
   const endpoints = endpointsOf(here, routing, statement);
-  const frontends = explainedFrontends(here, port, routing);
+  const frontends = explainedFrontends(here, port, { routing, endpoints: all, walk });
   return {
     node: node.name,
     zone: node.zone ?? null,
-    mode: mode.name,
+    mode: config.mode,
     family: node.family,
     servicePort: port.name.text,
     protocol: port.protocol,
@@ -62,12 +65,12 @@ export function explainPort(here: ExplainedNode, port: ServicePort, objects: Ser
       })),
     ],
     decisions: decisionWords({
-      traits: mode.traits,
-      clients: here.clients,
+      words: inspection.words,
+      node,
+      config,
       port,
       routing,
       topology: reason,
-      zone: node.zone,
       policies,
       endpoints,
       frontends,
@@ -89,7 +92,13 @@ function policiesOf({ node }: ExplainedNode, port: ServicePort): Policies {
   };
 }
 
-function explainedFrontends(here: ExplainedNode, port: ServicePort, routing: ServicePortRouting): ExplainedFrontend[] {
+function explainedFrontends(
+  here: ExplainedNode,
+  port: ServicePort,
+  known: Pick<Asked, "routing" | "endpoints" | "walk">,
+): ExplainedFrontend[] {
+  const { routing } = known;
+  const { node, clients: facts, inspection } = here;
   const owned = new Map(frontendsOf(port, routing).map((frontend) => [keyOf(port, frontend), frontend]));
   return declaredFrontends(port).map((declared): ExplainedFrontend => {
     const { kind, address, port: number } = declared;
@@ -102,7 +111,7 @@ function explainedFrontends(here: ExplainedNode, port: ServicePort, routing: Ser
       return { ...common, policy: isLocal ? "Local" : "Cluster", fate: "lost", owner, clients: [] };
     }
     const { policy, fate } = frontend;
-    const clients = encountersAt({ frontend, port, routing, traits: here.mode.traits, facts: here.clients });
+    const clients = encountersAt({ ...known, frontend, port, node, clients: facts, words: inspection.words });
     return { ...common, policy, fate, owner: null, clients };
   });
 }

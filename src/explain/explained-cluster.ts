@@ -1,5 +1,4 @@
 /** A cluster as one node must serve it, in one mode, ready to be explained. */
-import type { ClusterRecords } from "../cluster/manifests/index.ts";
 import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { modeNamed } from "../dataplane/registry.ts";
@@ -7,13 +6,11 @@ import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import { declaredFrontends, frontendKey } from "../model/frontend.ts";
 import { nodeIPsOf } from "../model/node-identity.ts";
 import { type Cidr, familyOf, type IpAddress, type IpFamily, parseCidr } from "../net/ip.ts";
+import type { ClientFacts } from "./encounters.ts";
 import { type ExplainedNode, explainPort } from "./explain-port.ts";
 import type { PortExplanation } from "./explanation.ts";
-import { slicesByService } from "./part-of-cluster.ts";
-import type { ClientFacts } from "./reach.ts";
-
-/** The objects of a cluster; what is wrong with them has been told by their reader. */
-export type Objects = Omit<ClusterRecords, "problems">;
+import { type Objects, slicesByService } from "./part-of-cluster.ts";
+import { walkOf } from "./planned-rules.ts";
 
 /** One node, with the families asked for. */
 export interface ExplainedCluster {
@@ -29,7 +26,7 @@ export async function explainedCluster(
   families: readonly IpFamily[],
   warn: (message: string) => void,
 ): Promise<ExplainedCluster> {
-  const { name, traits, loadInspection } = modeNamed(config.mode);
+  const { loadInspection } = modeNamed(config.mode);
   const inspection = await loadInspection();
   return {
     objects,
@@ -39,37 +36,31 @@ export async function explainedCluster(
       return {
         node,
         config,
-        mode: { name, traits },
         inspection,
-        clients: clientFacts(objects, config, node),
+        clients: clientFacts(objects, node),
         ownerOf: (frontend) => ownerIn(node, frontend),
       };
     }),
   };
 }
 
-function clientFacts({ nodes }: Objects, config: KubeProxyConfig, node: OfflineNode): ClientFacts {
+function clientFacts({ nodes }: Objects, node: OfflineNode): ClientFacts {
   const { family, name } = node;
   const own = nodes.find((one) => one.name === name);
   const others = nodes.filter((one) => one.name !== name).flatMap((one) => nodeIPsOf(one));
   const otherNodes = others.filter((address) => familyOf(address) === family);
-  return clientFactsOf(node, config, own?.podCIDRs ?? [], otherNodes);
+  return clientFactsOf(node, own?.podCIDRs ?? [], otherNodes);
 }
 
 /** What is known of the clients of a node. @param otherNodes addresses of this family. */
 export function clientFactsOf(
-  { detector, family, nodeIP }: OfflineNode,
-  { masqueradeAll, winkernel }: KubeProxyConfig,
+  { detector, family }: OfflineNode,
   podCIDRs: readonly string[],
   otherNodes: readonly IpAddress[],
 ): ClientFacts {
   const podNetworks = podCIDRs.map(parseCidr).filter((cidr) => cidr !== undefined);
   const ownNetworks: readonly Cidr[] = podNetworks.filter((cidr) => familyOf(cidr) === family);
   return {
-    detectsPods: detector.kind !== "none",
-    masqueradeAll,
-    answersDirectly: winkernel.enableDSR,
-    nodeIP,
     podNetworks: ownNetworks.length === 0 && detector.kind === "cidr" ? [detector.cidr] : ownNetworks,
     otherNodes,
   };
@@ -86,17 +77,23 @@ export function ownerIn({ state }: OfflineNode, frontend: string): string | unde
 }
 
 /** Explains the service ports with these keys, family by family; a key that a family does not have is passed over. */
-export function explainPorts(cluster: ExplainedCluster, keys: Iterable<string>): PortExplanation[] {
+export async function explainPorts(cluster: ExplainedCluster, keys: Iterable<string>): Promise<PortExplanation[]> {
   const explanations: PortExplanation[] = [];
+  const walks = new Map(
+    await Promise.all(
+      cluster.families.map(async ({ node, config }) => [node.family, await walkOf(node, config)] as const),
+    ),
+  );
   const slices = slicesByService(cluster.objects.endpointSlices);
   const services = new Map(cluster.objects.services.map((service) => [objectKeyText(service), service]));
   for (const key of keys) {
     for (const family of cluster.families) {
       const port = family.node.state.services.get(key);
-      if (port === undefined) continue;
+      const walk = walks.get(family.node.family);
+      if (port === undefined || walk === undefined) continue;
       const { service } = port.name;
       explanations.push(
-        explainPort(family, port, { service: services.get(service), slices: slices.get(service) ?? [] }),
+        explainPort(family, port, { service: services.get(service), slices: slices.get(service) ?? [] }, walk),
       );
     }
   }

@@ -1,8 +1,36 @@
 /** What `kube-proxy explain` says of one service port on one node, as data: `-o json`. Names and shapes may still change. */
 import type { KernelPart } from "../dataplane/inspection.ts";
+import type { ModeWords, NotTaken } from "../dataplane/mode-words.ts";
 import type { FrontendKind } from "../model/frontend.ts";
 import type { IpFamily } from "../net/ip.ts";
-import type { Encounter } from "./reach.ts";
+
+/** Where a client is: a pod of this node, this node itself, another node, outside of the cluster. */
+export const POSITIONS = ["pod", "node", "other-node", "outside"] as const;
+export type Position = (typeof POSITIONS)[number];
+
+/** Why a client meets something else than an answer, or not the answer that the policy promises. */
+export type ReachReason =
+  | "no-endpoint"
+  | "no-local-endpoint"
+  | "answers-lost"
+  | "no-node-port-address"
+  | "not-known"
+  | "policy"
+  | NotTaken;
+
+export interface Encounter {
+  readonly position: Position;
+  readonly outcome: "answered" | "refused" | "dropped" | "passed-by";
+  /** Which endpoints answer; undefined when none does. */
+  readonly endpoints: "all" | "local" | undefined;
+  /** What the endpoint sees as the client: its address, the service's own address, or another. Undefined when none answers. */
+  readonly source: "kept" | "service-address" | ModeWords["otherSource"] | undefined;
+  readonly reason: ReachReason;
+  /** By whom it is answered, or why it is not. */
+  readonly words: string;
+  /** This holds for clients in `loadBalancerSourceRanges` only; others are dropped. */
+  readonly onlyListedSources: boolean;
+}
 
 /** One service port, seen by one node and one family. */
 export interface PortExplanation {

@@ -2,7 +2,7 @@
 import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import { declaredFrontends } from "../model/frontend.ts";
 import type { ServicePort } from "../model/service-port.ts";
-import { joinHostPort } from "../net/ip.ts";
+import { joinHostPort, parseIpAddress } from "../net/ip.ts";
 import { type ExplainedCluster, servedServices, serviceOf } from "./explained-cluster.ts";
 import type { Target } from "./target.ts";
 
@@ -93,6 +93,13 @@ function findAddress(cluster: ExplainedCluster, { address, port, protocol }: Soc
     const ports = others.map((one) => `${one.port}/${one.protocol} (${one.name.text})`).join(", ");
     return nothing(text, `no service port answers at ${text}; ${address} has ${ports}`);
   }
+  const proxied = cluster.objects.services.find(({ loadBalancerIngress }) =>
+    loadBalancerIngress.some(({ ip, ipMode }) => ipMode === "Proxy" && parseIpAddress(ip) === address),
+  );
+  if (proxied !== undefined) {
+    const why = `${address} is the load balancer of ${objectKeyText(proxied)} with ipMode Proxy`;
+    return nothing(text, `${why}: the load balancer takes what comes for it, and no node does`);
+  }
   return nothing(text, `${text} is no address of a Service, and no endpoint of one`);
 }
 
@@ -143,10 +150,9 @@ function findName(cluster: ExplainedCluster, name: string): Search {
   if (named.length > 1)
     return nothing(name, `several Services have the name ${name}: ${named.join(", ")}; add the namespace`);
   if (IS_MEANT_AS_ADDRESS.test(name)) return nothing(name, `${name} is no IP address`);
-  const modes = cluster.families.map(({ mode }) => mode.name)[0] ?? "";
   return nothing(
     name,
-    `${name} is no Service, and no chain or set that this program makes in ${modes} mode for these objects; ` +
+    `${name} is no Service, and no chain or set that this program makes in ${cluster.config.mode} mode for these objects; ` +
       "it may be left over from an endpoint that is gone, or be another program's or another mode's",
   );
 }

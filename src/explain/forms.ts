@@ -1,12 +1,11 @@
 /** An answer of `explain` in each form that it has. */
 import type { PortExplanation } from "./explanation.ts";
-import { mermaidText } from "./mermaid.ts";
 import { pictureOf } from "./picture.ts";
 import { jsonText, safe } from "./safe-text.ts";
 import { svgText } from "./svg.ts";
-import { explanationText } from "./text.ts";
+import { explanationText, sentenceText, type TextOptions } from "./text.ts";
 
-export const FORMS = ["text", "json", "yaml", "mermaid", "svg"] as const;
+export const FORMS = ["text", "json", "svg"] as const;
 export type Form = (typeof FORMS)[number];
 
 export interface Answer {
@@ -17,24 +16,16 @@ export interface Answer {
   readonly servicePorts: readonly PortExplanation[];
 }
 
-/** @param width of the terminal that text is for, in characters. @default no limit */
-export async function answerText(form: Form, answer: Answer, width?: number): Promise<string> {
+export async function answerText(form: Form, answer: Answer, options: TextOptions = {}): Promise<string> {
   const pictures = () => answer.servicePorts.map((one, index) => pictureOf(one, `p${index}`));
   switch (form) {
     case "text": {
-      const head = safe(answer.because.map((sentence) => `${sentence}\n`).join(""));
-      const explanations = answer.servicePorts.map((one) => explanationText(one, width));
+      const head = safe(answer.because.map((sentence) => sentenceText(sentence, "", options.width)).join(""));
+      const explanations = answer.servicePorts.map((one) => explanationText(one, options));
       return [head, ...explanations].filter((part) => part !== "").join("\n");
     }
     case "json":
       return jsonText(answer);
-    case "yaml": {
-      // The library costs start-up time: it is loaded for those who ask for it. JSON's escapes keep the text safe.
-      const { stringify } = await import("yaml");
-      return safe(stringify(answer, { aliasDuplicateObjects: false }));
-    }
-    case "mermaid":
-      return mermaidText(pictures());
     case "svg":
       return svgText(pictures());
   }

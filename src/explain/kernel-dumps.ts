@@ -3,7 +3,7 @@ import { DumpError, type DumpKind } from "../inspect/dumps/inventory.ts";
 import { type Exec, ExecError, execProcess } from "../kernel/process.ts";
 import type { IpFamily } from "../net/ip.ts";
 
-export interface KernelDump {
+interface KernelDump {
   /** The command, for messages. */
   readonly name: string;
   readonly text: string;

@@ -4,7 +4,7 @@
  */
 import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import { type IpAddress, parseIpAddress } from "../net/ip.ts";
-import type { Objects } from "./explained-cluster.ts";
+import type { Objects } from "./part-of-cluster.ts";
 import { slicesByService } from "./part-of-cluster.ts";
 import { kindOfService } from "./service-kind.ts";
 
@@ -20,7 +20,7 @@ export interface PacketEnd {
 export const FEW_OF_A_KIND = 16;
 
 /** What one packet can meet, and how much stands around it. */
-export interface PacketPart {
+interface PacketPart {
   readonly objects: Objects;
   /** The other Services, as `namespace/name`: each has as many rules as one of `objects`, whose name this gives. */
   readonly others: ReadonlyMap<string, string>;

@@ -2,6 +2,7 @@
  * The part of a cluster that says all about some Services: they, their slices, and the Services that share an address with them.
  * So that a question about one Service among 10,000 costs what that Service costs. Pure.
  */
+import type { ClusterRecords } from "../cluster/manifests/index.ts";
 import {
   type EndpointSliceRecord,
   objectKeyText,
@@ -11,8 +12,10 @@ import {
 import type { ModeInspection } from "../dataplane/inspection.ts";
 import { servicePortName } from "../model/service-port-name.ts";
 import { joinHostPort, parseIpAddress } from "../net/ip.ts";
-import type { Objects } from "./explained-cluster.ts";
 import type { Target } from "./target.ts";
+
+/** The objects of a cluster; what is wrong with them has been told by their reader. */
+export type Objects = Omit<ClusterRecords, "problems">;
 
 /** The objects of these Services, as `namespace/name`, with all nodes; undefined stands for all Services. */
 export function partOf(objects: Objects, services: ReadonlySet<string> | undefined): Objects {

@@ -1,6 +1,6 @@
 /**
  * An explanation as a picture: frontends on the left, the policies in the middle, endpoints on the right; what is not used is
- * dashed. Boxes and arrows are the same for mermaid and SVG. Pure.
+ * dashed. Pure.
  */
 import type { ExplainedEndpoint, ExplainedUse, PortExplanation } from "./explanation.ts";
 import { frontendTitle, shareText } from "./text.ts";

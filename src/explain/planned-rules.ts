@@ -1,12 +1,19 @@
 /** The rules that a mode plans for a node, ready to be walked: for `trace`, and for the page of a daemon. */
 import type { KubeProxyConfig } from "../config/config.ts";
 import { modeNamed } from "../dataplane/registry.ts";
+import { sendingTo } from "../inspect/client-place.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import { messageOf } from "../logging/message-of.ts";
-import { cidrContains, joinHostPort, parseCidr } from "../net/ip.ts";
+import { cidrContains, type IpAddress, parseCidr } from "../net/ip.ts";
+import { deviceAddresses } from "../trace/dump/device-addresses.ts";
 import { dumpsOf } from "../trace/dump/of-rendered.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
-import type { PacketQuestion } from "../trace/packet.ts";
+import { walkerOf } from "../trace/dump/walk-dumps.ts";
+import { type KnownServices, nodeFacts } from "../trace/facts.ts";
+import { COMES_BY_BRIDGE } from "../trace/iptables/match.ts";
+import { outcomesOf } from "../trace/netfilter/tree.ts";
+import { newPacket } from "../trace/packet.ts";
+import type { Walk } from "./encounters.ts";
 
 /** The mode, so configured, has no rules, or none that can be walked; the message says which. */
 export class NoRulesError extends Error {
@@ -17,35 +24,30 @@ export interface PlannedRules {
   /** In words. */
   readonly name: string;
   readonly dumps: readonly Dump[];
-  /** What becomes of a socket of this node before there is a packet, in words; undefined: nothing. */
-  atSocket(question: PacketQuestion): string | undefined;
+  /** Of the node, those that rules give it among them. */
+  readonly addresses: readonly IpAddress[];
+  readonly services: KnownServices;
 }
 
 /** Up to so many Services or service ports everything is planned: a part would have most of them, and this costs nothing to find. */
 export const FEW_SERVICES = 50;
-/** The form of modes that lead sockets: a line for each frontend. */
-const SOCKETS = "sockets";
 
-/** @param podCIDRs of the node. @throws NoRulesError */
-export async function plannedRules(
-  node: OfflineNode,
-  config: KubeProxyConfig,
-  podCIDRs: readonly string[],
-): Promise<PlannedRules> {
-  const { traceForms = [], renderForms, loadRenderer } = modeNamed(config.mode);
+/** @throws NoRulesError */
+export async function plannedRules(node: OfflineNode, config: KubeProxyConfig): Promise<PlannedRules> {
+  const { traceForms = [], loadRenderer, loadTraceStages } = modeNamed(config.mode);
   if (traceForms.length === 0) throw new NoRulesError(`mode ${config.mode} has no rules that could be walked`);
   const renderer = await loadRenderer();
-  const render = (form: string) =>
-    renderer(node, { config, form, service: undefined, missing: new Set() }).catch(refuse);
-  const dumps = await dumpsOf(traceForms, render);
-  const sockets = renderForms.some((form) => form === SOCKETS) ? await render(SOCKETS) : undefined;
+  const dumps = await dumpsOf(traceForms, (form) =>
+    renderer(node, { config, form, service: undefined, missing: new Set() }).catch(refuse),
+  );
+  const stages = await loadTraceStages?.();
+  if (stages !== undefined) dumps.push(stages(node, config));
   return {
     name: `the plan of mode ${config.mode} for ${node.name}`,
     dumps,
-    atSocket: (question) =>
-      sockets?.kind === "text" && isOnNode(question, node, podCIDRs)
-        ? socketStep(sockets.text, question, node.hostAddresses)
-        : undefined,
+    // Modes with virtual servers have their addresses on a device.
+    addresses: [...node.hostAddresses, ...deviceAddresses(dumps)],
+    services: servicesOf(node),
   };
 }
 
@@ -53,34 +55,54 @@ function refuse(error: unknown): never {
   throw new NoRulesError(messageOf(error));
 }
 
-/** Whether a process or pod of this node asks. */
-function isOnNode(
-  { inInterface, source }: PacketQuestion,
-  { detector }: OfflineNode,
-  podCIDRs: readonly string[],
-): boolean {
+function servicesOf({ state }: OfflineNode): KnownServices {
+  const addresses = new Map<IpAddress, string>();
+  const remoteEndpoints = new Set<IpAddress>();
+  for (const [key, port] of state.services) {
+    for (const address of [port.clusterIP, ...port.externalIPs, ...port.loadBalancerVIPs]) {
+      if (!addresses.has(address)) addresses.set(address, port.name.service);
+    }
+    for (const { ip, isLocal } of state.endpoints.get(key) ?? []) if (!isLocal) remoteEndpoints.add(ip);
+  }
+  return { addresses, remoteEndpoints };
+}
+
+/** Whether an address is that of a pod of this node. @param podCIDRs of the node. */
+export function isPodOf({ detector }: OfflineNode, podCIDRs: readonly string[], address: IpAddress): boolean {
   const own = podCIDRs.flatMap((text) => parseCidr(text) ?? []);
   // Where the Node does not say which are its own, those of the cluster.
   const cidrs = own.length > 0 ? own : detector.kind === "cidr" ? [detector.cidr] : [];
-  return inInterface === "" || cidrs.some((cidr) => cidrContains(cidr, source));
+  return cidrs.some((cidr) => cidrContains(cidr, address));
 }
 
-/** @param lines `TCP 10.96.0.1:80 leads to … # NAME`; a node port's address is `*`. */
-function socketStep(lines: string, question: PacketQuestion, own: readonly string[]): string | undefined {
-  const { protocol, destination, destinationPort = 0, state = "new" } = question;
-  if (state !== "new") return undefined;
-  const word = protocol.toUpperCase();
-  const places = [
-    joinHostPort(destination, destinationPort),
-    ...(own.includes(destination) ? [`*:${destinationPort}`] : []),
-  ];
-  for (const place of places) {
-    const start = `${word} ${place} `;
-    const line = lines.split("\n").find((one) => one.startsWith(start));
-    if (line === undefined) continue;
-    const [outcome = "", name = ""] = line.slice(start.length).split(" # ");
-    if (outcome === "takes the rules") return `at connect() nothing is decided for ${name}: its packets take the rules`;
-    return `decided at connect(): for a socket of this node, ${name} ${outcome}; the rules below are for what has no socket here`;
-  }
-  return undefined;
+/** Whether the node's own connections to a port of its loopback address are led anywhere: node ports are, in some modes. */
+export async function isLedAtLoopback(
+  node: OfflineNode,
+  config: KubeProxyConfig,
+  { address, port, protocol }: { readonly address: IpAddress; readonly port: number; readonly protocol: string },
+): Promise<boolean> {
+  const walk = await walkOf(node, config);
+  const ends = { source: address, sourcePort: undefined, destination: address, destinationPort: port };
+  const outcomes = walk({ family: node.family, protocol, inInterface: "", ...ends });
+  return [...outcomes].some(({ fate, packet }) => fate.kind !== "delivered" || packet.destination !== address);
+}
+
+/** Leads packets through the plan; each client is taken for a new one, and pods come in by a port of a bridge. Nowhere without rules. */
+export async function walkOf(node: OfflineNode, config: KubeProxyConfig): Promise<Walk> {
+  const rules = await plannedRules(node, config).catch((error: unknown) => {
+    if (error instanceof NoRulesError) return undefined;
+    throw error;
+  });
+  if (rules === undefined) return () => [];
+  const { dumps, addresses, services } = rules;
+  const facts = nodeFacts({ addresses, services });
+  const walk = walkerOf(dumps, node.family, facts, { knowsClients: true, knowsDynamicSets: true });
+  const isLocal = (address: IpAddress) => facts.addressType(address) === "local";
+  return (question) => {
+    const { inInterface, origin, destination, source } = question;
+    const { address } = sendingTo(destination, { address: source, inInterface }, isLocal);
+    const isPod = origin === "socket" && inInterface !== "";
+    const answers = new Map([[COMES_BY_BRIDGE, isPod]]);
+    return outcomesOf(walk(newPacket({ ...question, source: address }), { record: "ends", answers }));
+  };
 }

@@ -5,7 +5,7 @@ import type { ServicePort } from "../model/service-port.ts";
 import { routeServicePort } from "../model/service-port-routing.ts";
 
 /** Of what node it is asked. */
-export interface KindNode {
+interface KindNode {
   readonly name: string;
   readonly zone: string | undefined;
 }

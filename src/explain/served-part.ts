@@ -3,8 +3,7 @@
  * share there is one of each kind, and the others are counted (`other-ports.ts`).
  */
 import type { Steps } from "../async/steps.ts";
-import type { OfflineNode } from "../inspect/offline-node.ts";
-import type { OtherPort } from "../inspect/other-ports.ts";
+import type { OfflineNode, OtherPort } from "../inspect/offline-node.ts";
 import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import type { IpAddress } from "../net/ip.ts";

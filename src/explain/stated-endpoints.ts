@@ -20,7 +20,7 @@ export interface StatedEndpoint {
 }
 
 /** Something in the slices that makes no endpoint of the service port. */
-export interface PassedOver {
+interface PassedOver {
   readonly slice: string;
   readonly why: string;
 }

@@ -22,14 +22,24 @@ const ADDRESS = /^(?:\[([^\]]+)\]|([^/[\]]*?))(?::(\d{1,5}))?(?:\/(tcp|udp|sctp)
 const SERVICE = /^(?:(?:svc|service|services)\/)?([^/:]+)(?:\/([^/:]+))?(?::([^/:]+))?$/i;
 const IS_SERVICE_WORD = /^(?:svc|service|services)\//i;
 
+/** `web.shop.svc`, `web.shop.svc.cluster.local`, in any cluster domain. */
+const DNS_NAME = /^([a-z0-9-]+)\.([a-z0-9-]+)\.svc(?:\.[a-z0-9.-]*)?(?=:|\/|$)/i;
+
+/** The same text with `namespace/name` in place of a Service's name in DNS. */
+export function withoutDomain(text: string): string {
+  return text.replace(DNS_NAME, (_all, name: string, namespace: string) => `${namespace}/${name}`.toLowerCase());
+}
+
 /**
  * Reads a target.
  *
+ * @param typed a Service's name may be that of DNS.
  * @param namespace of a Service that is named without one.
  * @param fallback where there is no `namespace`: of a Service after `svc/`.
  * @returns undefined for text that can be none of these.
  */
-export function parseTarget(text: string, namespace: string | undefined, fallback = "default"): Target | undefined {
+export function parseTarget(typed: string, namespace: string | undefined, fallback = "default"): Target | undefined {
+  const text = withoutDomain(typed);
   const [, number, numberProtocol] = NUMBER.exec(text) ?? [];
   if (number !== undefined) {
     const port = toPort(Number(number));

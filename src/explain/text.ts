@@ -1,25 +1,41 @@
 /** An explanation for people: sentences and small tables, safe for a terminal. Pure. */
+
+import { factsText } from "../dataplane/socket-words.ts";
 import { joinHostPort } from "../net/ip.ts";
 import type { ExplainedFrontend, ExplainedUse, PortExplanation } from "./explanation.ts";
 import { safe } from "./safe-text.ts";
-import { factsText } from "./socket-words.ts";
 import { tableText } from "./table.ts";
 import { encounterWords, KIND_WORDS, POSITION_WORDS } from "./words.ts";
 
-/** One service port of one family. @param width of the terminal, in characters. @default no limit */
-export function explanationText(explained: PortExplanation, width?: number): string {
+export interface TextOptions {
+  /** Of the terminal, in characters. @default no limit */
+  readonly width?: number | undefined;
+  /** What is in the kernel for it, too. @default false */
+  readonly showsRules?: boolean;
+}
+
+/** One service port of one family: the answer first. */
+export function explanationText(explained: PortExplanation, { width, showsRules = false }: TextOptions = {}): string {
   const { servicePort, protocol, type, node, zone, mode, family } = explained;
   const place = `on ${node}${zone === null ? "" : ` (${zone})`}`;
   const parts = [
     `${servicePort} ${protocol}, ${type}, ${place}, ${mode} mode, ${family}\n`,
     section("Addresses", explained.frontends.map((frontend) => frontendText(frontend, width)).join("")),
     section("Endpoints", endpointsText(explained, width)),
-    section("Why", explained.decisions.map((sentence) => `  ${sentence}\n`).join("")),
-    section("Passed over", explained.passedOver.map(({ slice, why }) => `  ${slice}: ${why}\n`).join("")),
-    section("In the kernel", kernelText(explained)),
-    section("Counted", (explained.trafficNotes ?? []).map((sentence) => `  ${sentence}\n`).join("")),
+    section("Why", explained.decisions.map((sentence) => sentenceText(sentence, "  ", width)).join("")),
+    section(
+      "Passed over",
+      explained.passedOver.map(({ slice, why }) => sentenceText(`${slice}: ${why}`, "  ", width)).join(""),
+    ),
+    showsRules ? section("In the kernel", kernelText(explained)) : "",
+    section("Counted", (explained.trafficNotes ?? []).map((one) => sentenceText(one, "  ", width)).join("")),
   ];
   return safe(parts.filter((part) => part !== "").join("\n"));
+}
+
+/** Broken between words where the terminal ends. */
+export function sentenceText(sentence: string, indent: string, width: number | undefined): string {
+  return tableText([[sentence]], indent, width);
 }
 
 function section(title: string, body: string): string {
@@ -35,7 +51,11 @@ export function frontendTitle({ kind, address, port }: Pick<ExplainedFrontend, "
 function frontendText(frontend: ExplainedFrontend, width: number | undefined): string {
   const { policy, owner, answersAt } = frontend;
   const where = answersAt === null ? "" : ` at ${answersAt}`;
-  const title = `  ${frontendTitle(frontend)}${where}, policy ${policy}${trafficText(frontend)}\n`;
+  const title = sentenceText(
+    `${frontendTitle(frontend)}${where}, policy ${policy}${trafficText(frontend)}`,
+    "  ",
+    width,
+  );
   if (owner !== null) return `${title}    belongs to ${owner}, and does not lead here\n`;
   // Positions that meet the same stand in one line.
   const groups = new Map<string, string[]>();

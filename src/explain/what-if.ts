@@ -1,7 +1,7 @@
 /** `--what-if field=value`: the same objects with one field of a Service changed. Pure. */
 import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import { parseCidr, parseIpAddress } from "../net/ip.ts";
-import type { Objects } from "./explained-cluster.ts";
+import type { Objects } from "./part-of-cluster.ts";
 
 /** A wish that cannot be fulfilled: the message says what is possible. */
 export class WhatIfError extends Error {

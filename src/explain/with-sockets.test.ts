@@ -31,12 +31,18 @@ async function explained(live: LiveSockets) {
     ...family,
     inspection: {
       ...family.inspection,
-      loadSockets: async () => ({ live: async () => live, wanted: () => new Map() }),
+      loadSockets: async () => ({
+        live: async () => live,
+        wanted: () => new Map(),
+        chain: () => ({ kind: "chains" as const, chains: () => [] }),
+      }),
     },
   }));
   const keys = [...(families[0]?.node.state.services.keys() ?? [])];
   const warnings: string[] = [];
-  const ports = await withSockets({ ...cluster, families }, explainPorts(cluster, keys), (line) => warnings.push(line));
+  const ports = await withSockets({ ...cluster, families }, await explainPorts(cluster, keys), (line) =>
+    warnings.push(line),
+  );
   return { ports, warnings };
 }
 

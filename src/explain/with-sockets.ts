@@ -1,8 +1,9 @@
 /** Where this node's kernel leads sockets at the addresses of service ports, for `explain --kernel`. */
+
+import { socketLines } from "../dataplane/socket-words.ts";
 import { joinHostPort } from "../net/ip.ts";
 import type { ExplainedCluster } from "./explained-cluster.ts";
 import type { PortExplanation } from "./explanation.ts";
-import { socketLines } from "./socket-words.ts";
 
 /**
  * The same explanations with what sockets meet; unchanged in modes that lead none.

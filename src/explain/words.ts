@@ -1,7 +1,7 @@
 /** The sentences of explanations. Pure. */
 import type { EndpointReason, IgnoredHints, TopologyReason } from "../model/endpoint-reasons.ts";
 import type { FrontendKind } from "../model/frontend.ts";
-import type { Encounter, Position, ReachReason } from "./reach.ts";
+import type { Encounter, Position, ReachReason } from "./explanation.ts";
 
 /** The kinds of frontends as Kubernetes calls them. */
 export const KIND_WORDS: Readonly<Record<FrontendKind, string>> = {
@@ -19,7 +19,7 @@ export const POSITION_WORDS: Readonly<Record<Position, string>> = {
 };
 
 /** Facts that reasons of endpoints mention. */
-export interface ReasonFacts {
+interface ReasonFacts {
   readonly nodeName: string;
   readonly endpointNode: string;
   readonly hints: readonly string[];
@@ -54,34 +54,43 @@ const REACH_WORDS: Readonly<Record<ReachReason, string>> = {
   "own-packets-not-looked-at":
     "no endpoint is usable, and no rule looks at the node's own packets: they leave by its routes",
   "only-from-elsewhere": "only what comes from elsewhere is led to external IPs: it leaves by the node's routes",
-  "answers-lost": "the policy is Local and no endpoint is here: the endpoint would answer the client past this node",
+  "answers-lost": "its address is kept and no endpoint is here: the endpoint would answer the client past this node",
+  "no-node-port-address": "no address of this node takes node ports",
+  "not-known": "it cannot be told from what is planned",
   "no-load-balancer":
     "no endpoint that the policy allows is usable, so the host has no load balancer there: it leaves by its routes",
   "host-not-led": "load balancers of the host do not lead the node's own packets: they leave by its routes",
   policy: "",
 };
 
-const OUTCOME_WORDS: Readonly<Record<Encounter["outcome"], string>> = {
-  answered: "answered",
+const OUTCOME_WORDS: Readonly<Record<Exclude<Encounter["outcome"], "answered">, string>> = {
   refused: "refused",
   dropped: "dropped, without an answer",
   "passed-by": "not taken",
 };
 
 /** What a client meets, as part of a sentence. */
-export function encounterWords(encounter: Encounter): string {
+export function encounterWords({ outcome, words }: Encounter): string {
+  return outcome === "answered" ? `answered ${words}` : `${OUTCOME_WORDS[outcome]}: ${words}`;
+}
+
+/** By whom a client is answered, or why it is not. */
+export function reasonWords(encounter: Omit<Encounter, "words">): string {
   const { outcome, reason, endpoints, source, onlyListedSources } = encounter;
   const only = onlyListedSources ? "; clients outside of loadBalancerSourceRanges are dropped" : "";
-  if (outcome !== "answered") return `${OUTCOME_WORDS[outcome]}: ${REACH_WORDS[reason]}${only}`;
+  if (outcome !== "answered") return `${REACH_WORDS[reason]}${only}`;
   const from = endpoints === "local" ? "an endpoint of this node" : "any used endpoint";
-  const seen = {
-    kept: "which sees the client's address",
-    masqueraded: "which sees this node's address (masqueraded)",
-    "service-address": "which sees the service's own address",
-    "host-or-source-vip": "which sees this node's address, or the source VIP on an overlay",
-  }[source ?? "kept"];
-  return `${OUTCOME_WORDS[outcome]} by ${from}, ${seen}${only}`;
+  const lost =
+    reason === "answers-lost" ? "; one on another node answers past this one, and its client gets nothing" : "";
+  return `by ${from}, ${SOURCE_WORDS[source ?? "kept"]}${lost}${only}`;
 }
+
+const SOURCE_WORDS: Readonly<Record<NonNullable<Encounter["source"]>, string>> = {
+  kept: "which sees the client's address",
+  masqueraded: "which sees this node's address (masqueraded)",
+  "service-address": "which sees the service's own address",
+  "host-or-source-vip": "which sees this node's address, or the source VIP on an overlay",
+};
 
 /** What topology hints do on this node; no sentence when there are none. */
 export function topologyWords({ mode, ignored }: TopologyReason, zone: string | undefined): string[] {

@@ -35,6 +35,15 @@ export function clientPlace(
   }
 }
 
+/** A client that is the node itself sends to an address of its own from that address (RFC 6724, section 5, rule 1). */
+export function sendingTo(
+  destination: IpAddress,
+  place: ClientPlace,
+  isLocal: (address: IpAddress) => boolean,
+): ClientPlace {
+  return place.inInterface === "" && isLocal(destination) ? { ...place, address: destination } : place;
+}
+
 /** An address that a pod may have: the network's with 250 at its end. */
 function aPodIn(network: IpAddress): IpAddress {
   const text = network.includes(":") ? network.replace(/[0-9a-f]*$/, "fa") : network.replace(/\d+$/, "250");

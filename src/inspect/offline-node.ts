@@ -6,9 +6,11 @@ import { hostname } from "node:os";
 import type { ClusterRecords } from "../cluster/manifests/index.ts";
 import type { NodeRecord } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
-import { setFeatureGates } from "../config/feature-gates.ts";
+import { gatesOf } from "../config/feature-gates.ts";
+import { withoutNodePortWords } from "../config/node-port-words.ts";
+import { logConflicts } from "../model/frontend-conflicts.ts";
 import { detectorFor, type LocalTrafficDetector } from "../model/local-traffic-detector.ts";
-import { effectiveNodeAddresses, expandPrimary, nodeIPsOf, nodeNameFrom } from "../model/node-identity.ts";
+import { effectiveNodeAddresses, nodeIPsOf, nodeNameFrom, primaryCidrs } from "../model/node-identity.ts";
 import {
   type NodePortAddresses,
   type NodePortIPs,
@@ -17,10 +19,18 @@ import {
 } from "../model/node-port-addresses.ts";
 import type { ServedState } from "../model/proxy-state.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
-import { logConflicts } from "../sync/frontend-conflicts.ts";
 import { offlineState } from "./offline-state.ts";
-import type { OtherPort } from "./other-ports.ts";
 import { warningLogger } from "./warning-logger.ts";
+
+/** A service port that is not among those of the node's state, and has as many rules as one that is. */
+export interface OtherPort {
+  /** {@link ServicePortName.key}, as is `like`. */
+  readonly key: string;
+  /** {@link ServicePortName.text} */
+  readonly text: string;
+  /** Of the one in the state. */
+  readonly like: string;
+}
 
 /** One family of a node. */
 export interface OfflineNode {
@@ -53,11 +63,10 @@ export function offlineNode(
       `no Node "${name}" among the objects: no endpoint is local, addresses are unknown; --node or hostnameOverride names another`,
     );
   const log = warningLogger(warn);
-  const gates = setFeatureGates(config.featureGates);
   const { state, conflicts } = offlineState(cluster, {
     family,
     nodeName: name,
-    allowExternalIPs: !gates.ok || gates.gates.isEnabled("AllowServiceExternalIPs"),
+    allowExternalIPs: gatesOf(config).isEnabled("AllowServiceExternalIPs"),
     log,
   });
   logConflicts(conflicts, log);
@@ -71,7 +80,7 @@ export function offlineNode(
     interfaceNamePrefix: config.detectLocal.interfaceNamePrefix,
   });
   const own = hostAddresses(node, family);
-  const nodePorts = nodePortAddresses(family, expandPrimary(config.nodePortAddresses, addresses));
+  const nodePorts = nodePortAddresses(family, withoutNodePortWords(config.nodePortAddresses, primaryCidrs(addresses)));
   return {
     family,
     name,

@@ -3,7 +3,7 @@ import type { ClusterRecords } from "../cluster/manifests/index.ts";
 import type { FrontendConflict } from "../model/owned-services.ts";
 import { ProxyState, type ProxyStateOptions } from "../model/proxy-state.ts";
 
-export interface OfflineState {
+interface OfflineState {
   readonly state: ProxyState;
   /** Frontends that several service ports declare. */
   readonly conflicts: readonly FrontendConflict[];

@@ -1,16 +1,6 @@
 /** Service ports that a node has beside those that are looked at, as far as the places and the number of rules depend on them. */
 import { servicePortKey } from "../model/service-port-name.ts";
-import type { OfflineNode } from "./offline-node.ts";
-
-/** A service port that is not among those of the node's state, and has as many rules as one that is. */
-export interface OtherPort {
-  /** {@link ServicePortName.key}, as is `like`. */
-  readonly key: string;
-  /** {@link ServicePortName.text} */
-  readonly text: string;
-  /** Of the one in the state. */
-  readonly like: string;
-}
+import type { OfflineNode, OtherPort } from "./offline-node.ts";
 
 /**
  * The node of a part of its cluster as one of the whole. Pure.

@@ -5,7 +5,7 @@
 import type { ChildProcess } from "node:child_process";
 
 /** The parts of a child that matter when it is signalled. */
-export type SignalledChild = Pick<ChildProcess, "pid" | "exitCode" | "signalCode" | "kill">;
+type SignalledChild = Pick<ChildProcess, "pid" | "exitCode" | "signalCode" | "kill">;
 
 /** Signals a child that runs; one that never started, or has ended, is left alone. @returns whether it was signalled. */
 export function signalChild(child: SignalledChild, signal: NodeJS.Signals = "SIGTERM"): boolean {

@@ -4,7 +4,7 @@ import { errnoName } from "./netlink/errors.ts";
 import { libc, reliableErrno } from "./netlink/libc.ts";
 
 /** What upstream sets, and what we want at least. */
-export const WANTED_OPEN_FILES = 64_000;
+const WANTED_OPEN_FILES = 64_000;
 
 const RLIMIT_NOFILE = 7;
 /** u64 soft · u64 hard, in the host's byte order */
@@ -24,7 +24,7 @@ export interface FileLimitCalls {
   write(limits: FileLimits): string | undefined;
 }
 
-export interface RaisedFileLimit {
+interface RaisedFileLimit {
   /** The limit now in force. */
   readonly limit: number;
   /** Why it is lower than wanted, and what to do; `undefined` when it is not. */

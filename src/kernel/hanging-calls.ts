@@ -6,7 +6,7 @@
 import { createRequire } from "node:module";
 
 /** A call under way. */
-export interface MayHang {
+interface MayHang {
   /** The call has returned. */
   end(): void;
 }

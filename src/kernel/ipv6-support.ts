@@ -2,7 +2,7 @@
 import { access } from "node:fs/promises";
 import type { Sysctls } from "./sysctl.ts";
 
-export interface Ipv6SupportDeps {
+interface Ipv6SupportDeps {
   /** @default the kernel's own */
   readonly sysctls?: Pick<Sysctls, "read">;
   /** Exists only where the kernel has IPv6. @default /proc/net/if_inet6 */

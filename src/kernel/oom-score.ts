@@ -7,7 +7,7 @@ import { messageOf } from "../logging/message-of.ts";
 const TRIES = 2;
 const PAUSE_MS = 100;
 
-export interface OomScoreDeps {
+interface OomScoreDeps {
   readonly log: Logger;
   /** @default writes /proc/self/oom_score_adj */
   readonly write?: (text: string) => Promise<void>;

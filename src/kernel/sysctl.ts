@@ -3,7 +3,7 @@ import { constants } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
-export type SysctlErrorCode =
+type SysctlErrorCode =
   /** This kernel, or this namespace, does not have the parameter (a module may be missing). */
   | "missing"
   /** Read-only file system, or too few privileges. */

@@ -1,6 +1,7 @@
 /** Kubernetes objects in, the records that model and plans are made of out. What is wrong with an object is data. */
 import { formatManifestProblem, type ManifestProblem } from "../cluster/manifests/problem.ts";
 import { type ClusterRecords, projectObjects, readManifests } from "../cluster/manifests/read-manifests.ts";
+import { PlanError } from "./plan-error.ts";
 
 /**
  * What a node's service proxy needs of a cluster. `problems` names every object that could not be used (`error`) and every
@@ -14,6 +15,7 @@ export type ObjectProblem = ManifestProblem;
 /** A file or folder could not be read at all. */
 export class ClusterReadError extends Error {
   override readonly name = "ClusterReadError";
+  readonly code = "cluster-unreadable";
   readonly path: string;
   constructor(path: string, reason: string, options?: ErrorOptions) {
     super(`cannot read the manifests in ${path}: ${reason}`, options);
@@ -25,8 +27,11 @@ export class ClusterReadError extends Error {
  * Takes Services, EndpointSlices (or old Endpoints), Nodes and ServiceCIDRs as plain objects, as an API server or a parser
  * of YAML gives them, lists of them included. Objects of other kinds are passed over. Does not throw for any object: what
  * cannot be used is in `problems`, where `document` is its position in the list, counted from 1.
+ *
+ * @throws PlanError `input-invalid` for what is no list
  */
 export function clusterFrom(objects: readonly unknown[]): Cluster {
+  if (!Array.isArray(objects)) throw invalidInput("objects", objects, "a list of objects");
   try {
     return projectObjects(objects);
   } catch {
@@ -71,6 +76,30 @@ function notPlain(document: number, reason: string): ObjectProblem {
   const [firstLine = ""] = reason.split("\n");
   const message = `must be plain data that JSON can hold: ${firstLine}`;
   return { severity: "error", file: "objects", document, line: 0, object: "", field: "", message };
+}
+
+const LISTS = ["services", "endpointSlices", "nodes", "serviceCIDRs"] as const satisfies readonly (keyof Cluster)[];
+
+/** @throws PlanError `input-invalid` for what neither {@link clusterFrom} nor {@link readCluster} has made. */
+export function requireCluster(cluster: Cluster): void {
+  if (typeof cluster !== "object" || cluster === null)
+    throw invalidInput("cluster", cluster, "what clusterFrom() or readCluster() gives");
+  for (const name of LISTS) {
+    if (!Array.isArray(cluster[name]))
+      throw invalidInput(`cluster.${name}`, cluster[name], "a list, as clusterFrom() and readCluster() make it");
+  }
+}
+
+/** @throws PlanError `input-invalid` for a value that is not among those known. */
+export function requireKnown(name: string, value: unknown, known: readonly unknown[]): void {
+  if (!known.includes(value)) throw invalidInput(name, value, known.map((one) => `"${one}"`).join(" or "));
+}
+
+/** The error of an argument. @param wanted what it must be, in words. */
+export function invalidInput(name: string, value: unknown, wanted: string): PlanError {
+  const got =
+    typeof value === "string" ? JSON.stringify(value) : Array.isArray(value) ? "a list" : String(typeof value);
+  return new PlanError("input-invalid", `${name} must be ${wanted}, got ${value === null ? "null" : got}`);
 }
 
 /** What was thrown, as text. Pure. */

@@ -25,12 +25,12 @@ import { offlineState } from "../inspect/offline-state.ts";
 import { warningLogger } from "../inspect/warning-logger.ts";
 import type { Endpoint } from "../model/endpoint.ts";
 import { type Frontend, frontendsOf } from "../model/frontend.ts";
+import { conflictText } from "../model/frontend-conflicts.ts";
 import type { FrontendConflict } from "../model/owned-services.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../model/service-port-routing.ts";
-import type { IpFamily } from "../net/ip.ts";
-import { conflictText } from "../sync/frontend-conflicts.ts";
-import type { Cluster } from "./cluster.ts";
+import { IP_FAMILIES, type IpFamily } from "../net/ip.ts";
+import { type Cluster, invalidInput, requireCluster, requireKnown } from "./cluster.ts";
 
 export type {
   EndpointSliceRecord,
@@ -56,6 +56,7 @@ export {
   type ObjectProblem,
   readCluster,
 } from "./cluster.ts";
+export { PlanError, type PlanErrorCode } from "./plan-error.ts";
 
 /** Whose view of the cluster is asked for. */
 export interface ModelOptions {
@@ -91,8 +92,14 @@ export interface NodeModel {
   readonly warnings: readonly string[];
 }
 
-/** Makes the model of one family. Pure, and never throws. @experimental */
-export function modelOf(cluster: Cluster, { family, node = "", allowExternalIPs = true }: ModelOptions): NodeModel {
+/** Makes the model of one family. Pure. @throws PlanError `input-invalid`, and nothing else. @experimental */
+export function modelOf(cluster: Cluster, options: ModelOptions): NodeModel {
+  requireCluster(cluster);
+  if (typeof options !== "object" || options === null)
+    throw invalidInput("options", options, "an object with a family");
+  const { family, node = "", allowExternalIPs = true } = options;
+  requireKnown("options.family", family, IP_FAMILIES);
+  if (typeof node !== "string") throw invalidInput("options.node", node, "the name of a node");
   const warnings = new Set<string>();
   // As the daemon reads --hostname-override.
   const nodeName = node.trim().toLowerCase();

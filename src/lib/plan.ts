@@ -21,9 +21,9 @@
  * ```
  */
 import { modeNamed, type ProxyMode } from "../dataplane/registry.ts";
-import type { KernelFeature } from "../dataplane/rendering.ts";
+import { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
 import { IP_FAMILIES, type IpFamily } from "../net/ip.ts";
-import type { Cluster } from "./cluster.ts";
+import { type Cluster, invalidInput, requireCluster, requireKnown } from "./cluster.ts";
 import { makePlan, type RenderOptions } from "./make-plan.ts";
 import { checkedSettings } from "./plan-settings.ts";
 
@@ -72,14 +72,26 @@ export interface Plan {
   render(form?: string, options?: RenderOptions): Promise<string>;
 }
 
+function requireListOf(name: string, list: readonly unknown[], known: readonly unknown[]): void {
+  if (!Array.isArray(list)) throw invalidInput(name, list, "a list");
+  for (const [index, one] of list.entries()) requireKnown(`${name}[${index}]`, one, known);
+}
+
 /**
  * Plans a cluster for one node.
  *
- * @throws PlanError `config-decode`, `config-invalid`
+ * @throws PlanError `input-invalid`, `config-decode`, `config-invalid`
  * @experimental
  */
 export async function plan(request: PlanRequest): Promise<Plan> {
-  const { cluster, families = IP_FAMILIES, without = [] } = request;
+  if (typeof request !== "object" || request === null)
+    throw invalidInput("request", request, "an object that has a cluster");
+  const { cluster, families = IP_FAMILIES, without = [], node = "", mode } = request;
+  requireCluster(cluster);
+  requireListOf("families", families, IP_FAMILIES);
+  requireListOf("without", without, KERNEL_FEATURES);
+  if (typeof node !== "string") throw invalidInput("node", node, "the name of a node");
+  if (mode !== undefined && typeof mode !== "string") throw invalidInput("mode", mode, "the name of a mode");
   const { config, warnings: configWarnings } = await checkedSettings(request);
   const warnings = new Set(configWarnings);
   const missing = new Set(without);

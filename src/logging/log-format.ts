@@ -27,7 +27,7 @@ export interface LogRecord {
 }
 
 /** Makes the line of a record. */
-export type LogFormatter = (record: LogRecord) => string;
+type LogFormatter = (record: LogRecord) => string;
 
 const LETTER: Readonly<Record<Severity, string>> = { info: "I", warning: "W", error: "E" };
 

@@ -31,7 +31,7 @@ export interface EndpointUse {
 }
 
 /** One endpoint; a policy that the service port does not use is undefined. */
-export interface ReasonedEndpoint {
+interface ReasonedEndpoint {
   readonly endpoint: Endpoint;
   readonly cluster: EndpointUse | undefined;
   readonly local: EndpointUse | undefined;

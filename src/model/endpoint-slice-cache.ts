@@ -2,14 +2,15 @@
  * The endpoint slices of every service of one family, applied and pending: reference endpoints.md §5.1 and §6.2. Knows which
  * slices changed; what that does to the live map is the endpoints change tracker's business.
  */
-import { exactList } from "../cluster/exact-list.ts";
+
 import type { EndpointSliceRecord } from "../cluster/objects.ts";
+import { exactList } from "../net/exact-list.ts";
 import { flatText } from "../net/flat-text.ts";
 import { equalSlices } from "./endpoint-slice-equality.ts";
 import { type ReadSlice, readSlice, type SliceReader } from "./slice-endpoints.ts";
 
 /** The slices of one service before and after its pending changes, each in order of slice name. */
-export interface SlicesChange {
+interface SlicesChange {
   readonly service: string;
   readonly previous: readonly ReadSlice[];
   readonly current: readonly ReadSlice[];

@@ -35,7 +35,7 @@ const REFUSED: SliceVerdict = { accepted: false, changed: false };
 const UNCHANGED: SliceVerdict = { accepted: true, changed: false };
 const CHANGED: SliceVerdict = { accepted: true, changed: true };
 
-export interface EndpointsChangeTrackerOptions {
+interface EndpointsChangeTrackerOptions {
   readonly family: IpFamily;
   /** Empty when unknown: no endpoint is local then. */
   readonly nodeName: string;

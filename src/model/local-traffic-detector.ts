@@ -20,7 +20,7 @@ export interface LocalTrafficSettings {
 }
 
 /** A detector and, when it detects nothing, why: worth a log line for the primary family. */
-export interface DetectorChoice {
+interface DetectorChoice {
   readonly detector: LocalTrafficDetector;
   readonly reason: { readonly message: string; readonly facts: Facts } | undefined;
 }

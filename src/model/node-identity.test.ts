@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { effectiveNodeAddresses, expandPrimary, nodeIPsOf, nodeNameFrom } from "./node-identity.ts";
+import { withoutNodePortWords } from "../config/node-port-words.ts";
+import { effectiveNodeAddresses, nodeIPsOf, nodeNameFrom, primaryCidrs } from "./node-identity.ts";
 import { nodePortAddresses } from "./node-port-addresses.ts";
 import { ip } from "./testing/records.ts";
 
@@ -86,19 +87,25 @@ describe("effective addresses", () => {
   }
 });
 
-describe("nodePortAddresses primary", () => {
+describe("the words of nodePortAddresses", () => {
   const expanded = (nodeIPs: readonly string[], configured: readonly string[] = ["primary"]) =>
-    expandPrimary(configured, effectiveNodeAddresses(nodeIPs.map(ip), ""));
+    withoutNodePortWords(configured, primaryCidrs(effectiveNodeAddresses(nodeIPs.map(ip), "")));
 
-  test("becomes the node's own addresses", () => {
+  test("are replaced where they stand", () => {
+    assert.deepEqual(expanded(["10.0.0.7", "fd00::7"], ["all", "10.0.0.0/8", "primary", "localhost"]), [
+      ...["0.0.0.0/0", "::/0", "10.0.0.0/8", "10.0.0.7/32", "fd00::7/128", "127.0.0.0/8", "::1/128"],
+    ]);
+    assert.deepEqual(expanded([], ["primary", "localhost"]), ["127.0.0.0/8", "::1/128"]);
+  });
+  test("primary becomes the node's own addresses", () => {
     assert.deepEqual(expanded(["fd00::7", "10.0.0.7"]), ["10.0.0.7/32", "fd00::7/128"]);
   });
-  test("on a single-stack node leaves the other family open", () => {
+  test("primary on a single-stack node leaves the other family open", () => {
     const list = expanded(["10.0.0.7"]);
     assert.deepEqual(list, ["10.0.0.7/32"]);
     assert.equal(nodePortAddresses("IPv6", list).matchesAll, true);
   });
-  test("with unknown node IPs means all addresses", () => {
+  test("primary with unknown node IPs means all addresses", () => {
     assert.deepEqual(expanded([]), []);
     assert.equal(nodePortAddresses("IPv4", expanded([])).matchesAll, true);
   });

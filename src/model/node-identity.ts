@@ -67,11 +67,7 @@ export function effectiveNodeAddresses(nodeIPs: readonly IpAddress[], bindAddres
   };
 }
 
-/**
- * Replaces the single word `primary` in `nodePortAddresses` by the node's own addresses, loopback left out (node.md §9);
- * any other list comes back as it is. The result is empty, which means all addresses, when only loopback is known.
- */
-export function expandPrimary(nodePortAddresses: readonly string[], node: NodeAddresses): readonly string[] {
-  if (nodePortAddresses.length !== 1 || nodePortAddresses[0] !== "primary") return nodePortAddresses;
-  return [node.ips.IPv4, node.ips.IPv6].filter((ip) => !isLoopback(ip)).map(hostCidr);
+/** The node's own addresses as prefixes: what `primary` in `nodePortAddresses` means, loopback left out (node.md §9). */
+export function primaryCidrs({ ips }: NodeAddresses): readonly string[] {
+  return [ips.IPv4, ips.IPv6].filter((ip) => !isLoopback(ip)).map(hostCidr);
 }

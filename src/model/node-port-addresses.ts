@@ -24,6 +24,8 @@ export interface NodePortAddresses {
   readonly matchesAll: boolean;
   /** Node ports are reachable through 127.0.0.0/8; always false for IPv6. */
   readonly containsLoopback: boolean;
+  /** Some prefix of the list begins at a loopback address: such are meant, and not only contained (KEP-6032). */
+  readonly namesLoopback: boolean;
 }
 
 /** `all` stands for every local address, also those that appear later. */
@@ -32,7 +34,7 @@ export type NodePortIPs = { readonly kind: "all" } | { readonly kind: "ips"; rea
 const LOOPBACK_NETWORK = ipFromBytes(Uint8Array.of(127, 0, 0, 0));
 
 /**
- * Reads `nodePortAddresses`, with `primary` already replaced (`expandPrimary`). A list without a prefix of this family
+ * Reads `nodePortAddresses`, whose words have been replaced by prefixes. A list without a prefix of this family
  * matches all of the family's addresses. Values that are not prefixes are skipped; validation has refused them. Pure.
  */
 export function nodePortAddresses(family: IpFamily, configured: readonly string[]): NodePortAddresses {
@@ -40,7 +42,13 @@ export function nodePortAddresses(family: IpFamily, configured: readonly string[
   const own = parsed.filter((cidr) => familyOf(cidr) === family);
   const matchesAll = own.length === 0 || own.some(isZeroCidr);
   const cidrs = matchesAll ? [zeroCidr(family)] : own;
-  return { family, cidrs, matchesAll, containsLoopback: family === "IPv4" && cidrs.some(touchesLoopback) };
+  return {
+    family,
+    cidrs,
+    matchesAll,
+    containsLoopback: family === "IPv4" && cidrs.some(touchesLoopback),
+    namesLoopback: own.some((cidr) => isLoopback(splitCidr(cidr).address)),
+  };
 }
 
 /**

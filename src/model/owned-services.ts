@@ -18,7 +18,7 @@ export interface FrontendConflict {
   readonly ownerKind: FrontendKind;
 }
 
-export interface OwnedChanges {
+interface OwnedChanges {
   /** Keys of service ports that are not what they were. */
   readonly changedPorts: ReadonlySet<string>;
   /** Frontends that were lost with these changes. */

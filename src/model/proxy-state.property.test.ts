@@ -6,7 +6,7 @@ import type { ObjectEvent } from "../cluster/object-source.ts";
 import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import { silentLogger } from "../logging/logger.ts";
 import type { IpFamily } from "../net/ip.ts";
-import { ownedFrontends } from "./frontend.ts";
+import { frontendKey, ownedFrontends } from "./frontend.ts";
 import { type AppliedChanges, ProxyState } from "./proxy-state.ts";
 import { haveSameLosses } from "./service-port.ts";
 import { makeEndpointRecord, makeService, makeServicePort, makeSlice } from "./testing/records.ts";
@@ -204,9 +204,9 @@ function assertRecomputed(state: ProxyState): void {
   assert.deepEqual(state.udpServices, new Map([...state.services].filter(([, port]) => port.protocol === "UDP")));
   for (const port of state.services.values()) {
     for (const { address, port: number } of ownedFrontends(port)) {
-      const [atAddress, onPort] = state.udpFrontends.ownersOf(address ?? port.clusterIP, number);
-      const owners = address === undefined ? onPort : atAddress;
-      assert.equal(owners?.includes(port.name.key) ?? false, port.protocol === "UDP");
+      const { ofAddress, ofNodePort } = state.udpFrontends.ownersOf(address ?? port.clusterIP, number);
+      const owners = address === undefined ? ofNodePort : ofAddress;
+      assert.equal(owners.includes(port.name.key), port.protocol === "UDP");
     }
   }
 }
@@ -231,6 +231,15 @@ function assertChanges(before: Snapshot, after: Snapshot, changes: AppliedChange
   }
   const hasUdpChange = differingKeys(before.endpoints, after.endpoints).some((key) => key.endsWith("/UDP"));
   assert.ok(changes.conntrackCleanupRequired || !hasUdpChange);
+  const owned = (services: typeof before.services, key: string): readonly string[] => {
+    const port = services.get(key);
+    return port?.protocol === "UDP" ? ownedFrontends(port).map((frontend) => frontendKey("UDP", frontend)) : [];
+  };
+  const gone = [...before.services.keys()].flatMap((key) => {
+    const kept = owned(after.services, key);
+    return owned(before.services, key).filter((frontend) => !kept.includes(frontend));
+  });
+  assert.deepEqual(changes.goneUdp, new Set(gone));
 }
 
 function differingKeys(before: ReadonlyMap<string, unknown>, after: ReadonlyMap<string, unknown>): string[] {

@@ -10,6 +10,7 @@ import type { Logger } from "../logging/logger.ts";
 import type { IpFamily } from "../net/ip.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { EndpointsChangeTracker, type SliceVerdict } from "./endpoints-change-tracker.ts";
+import { frontendKey, ownedFrontends } from "./frontend.ts";
 import { type FrontendConflict, OwnedServices } from "./owned-services.ts";
 import type { OnProblem } from "./problem.ts";
 import { ServiceChangeTracker } from "./service-change-tracker.ts";
@@ -24,23 +25,12 @@ export interface AppliedChanges {
   readonly changedPorts: ReadonlySet<string>;
   /** Whether stale UDP flows must be looked for after a successful sync. */
   readonly conntrackCleanupRequired: boolean;
+  /** What UDP service ports owned and do not own any more, as `frontendKey` writes it. */
+  readonly goneUdp: ReadonlySet<string>;
   /** When the endpoint changes were caused, in milliseconds since the epoch. */
   readonly triggerTimesMs: readonly { readonly service: string; readonly timesMs: readonly number[] }[];
   /** Frontends that service ports declare and have lost to others with these changes. */
   readonly conflicts: readonly FrontendConflict[];
-}
-
-/** What several calls moved, one after the other, as if it had been one. Pure. */
-export function joinedChanges(all: readonly AppliedChanges[]): AppliedChanges {
-  const [only] = all;
-  if (only !== undefined && all.length === 1) return only;
-  return {
-    updatedServices: new Set(all.flatMap(({ updatedServices }) => [...updatedServices])),
-    changedPorts: new Set(all.flatMap(({ changedPorts }) => [...changedPorts])),
-    conntrackCleanupRequired: all.some(({ conntrackCleanupRequired }) => conntrackCleanupRequired),
-    triggerTimesMs: all.flatMap(({ triggerTimesMs }) => triggerTimesMs),
-    conflicts: all.flatMap(({ conflicts }) => conflicts),
-  };
 }
 
 export interface ProxyStateOptions {
@@ -167,8 +157,14 @@ export class ProxyState {
       if (after === undefined) this.#endpointCount -= endpoints;
       this.#logReplaced(before, after);
     });
+    const goneUdp = new Set<string>();
     const owned = yield* this.#owned.updating(services.changedPorts, this.#declared, (key, port) => {
-      this.#udpFrontends.replace(key, this.#udpServices.get(key), port);
+      const before = this.#udpServices.get(key);
+      this.#udpFrontends.replace(key, before, port);
+      if (before !== undefined) {
+        const kept = new Set(port?.protocol === "UDP" ? frontendKeys(port) : []);
+        for (const frontend of frontendKeys(before)) if (!kept.has(frontend)) goneUdp.add(frontend);
+      }
       if (port === undefined) this.#udpServices.delete(key);
       else if (port.protocol === "UDP") this.#udpServices.set(key, port);
     });
@@ -178,7 +174,8 @@ export class ProxyState {
     return {
       updatedServices: unionOf(services.updatedServices, endpoints.updatedServices),
       changedPorts: unionOf(owned.changedPorts, endpoints.changedPorts),
-      conntrackCleanupRequired: endpoints.conntrackCleanupRequired || owned.movesUdpFlows,
+      conntrackCleanupRequired: endpoints.conntrackCleanupRequired || owned.movesUdpFlows || goneUdp.size > 0,
+      goneUdp,
       triggerTimesMs: [...endpoints.lastChangeTriggerTimes].map(([service, timesMs]) => ({ service, timesMs })),
       conflicts: owned.conflicts,
     };
@@ -203,3 +200,6 @@ function unionOf(a: ReadonlySet<string>, b: ReadonlySet<string>): ReadonlySet<st
   for (const item of b) union.add(item);
   return union;
 }
+
+const frontendKeys = (port: ServicePort): readonly string[] =>
+  ownedFrontends(port).map((frontend) => frontendKey(port.protocol, frontend));

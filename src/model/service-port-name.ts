@@ -29,3 +29,10 @@ export function servicePortKey(namespace: string, name: string, port: string, pr
     ? flatText(namespace, "/", name, "/", protocol)
     : flatText(namespace, "/", name, ":", port, "/", protocol);
 }
+
+/** The `namespace/name` in a {@link ServicePortName.key}. Pure. */
+export function serviceOfKey(key: string): string {
+  const end = /[:/]/g;
+  end.lastIndex = key.indexOf("/") + 1;
+  return key.slice(0, end.exec(key)?.index);
+}

@@ -18,7 +18,7 @@ import type { OnProblem } from "./problem.ts";
 import type { ServicePort } from "./service-port.ts";
 import { servicePortName } from "./service-port-name.ts";
 
-export interface ServicePortsOptions {
+interface ServicePortsOptions {
   /** Feature gate AllowServiceExternalIPs. */
   readonly allowExternalIPs: boolean;
   /** Told of values that were skipped. */

@@ -2,8 +2,9 @@
  * From the slices of a service to its endpoints: reference endpoints.md §5.2. Each slice is read once, when it is applied;
  * joining the slices of a service later neither parses nor copies what only one slice says.
  */
-import { exactList } from "../cluster/exact-list.ts";
+
 import { type EndpointRecord, type EndpointSliceRecord, objectKeyText } from "../cluster/objects.ts";
+import { exactList } from "../net/exact-list.ts";
 import { joinHostPort } from "../net/ip.ts";
 import { type Endpoint, equalEndpoints } from "./endpoint.ts";
 import { equalOptionalLists } from "./equal-lists.ts";
@@ -11,7 +12,7 @@ import type { OnProblem } from "./problem.ts";
 import { servicePortKey } from "./service-port-name.ts";
 
 /** The endpoints that one slice has for one service port. */
-export interface SlicePort {
+interface SlicePort {
   /** {@link ServicePortName.key} */
   readonly key: string;
   readonly isUdp: boolean;

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import type { IpAddress } from "../net/ip.ts";
 import type { UdpFlow } from "../net/udp-flow.ts";
 import type { Endpoint } from "./endpoint.ts";
 import type { ServicePort } from "./service-port.ts";
@@ -36,10 +37,16 @@ function flow(destination: [string, number], replySource: [string, number]): Udp
   };
 }
 
-function stale(services: ServicePort[], endpoints: Record<string, readonly Endpoint[]>, one: UdpFlow): boolean {
+function stale(
+  services: ServicePort[],
+  endpoints: Record<string, readonly Endpoint[]>,
+  one: UdpFlow,
+  gone: readonly string[] = [],
+  own: readonly IpAddress[] = [],
+): boolean {
   const frontends = new UdpFrontends();
   for (const port of services) frontends.replace(port.name.key, undefined, port);
-  return staleFlowTest(frontends, new Map(Object.entries(endpoints)))(one);
+  return staleFlowTest(frontends, new Map(Object.entries(endpoints)), new Set(gone), new Set(own))(one);
 }
 
 const CLUSTER = { "ns1/dns:dns/UDP": [...SERVING, DEAD] };
@@ -68,11 +75,47 @@ describe("stale UDP flows", () => {
     });
   }
 
-  test("a service without serving endpoints has no flow touched", () => {
-    const toNobody = flow(["172.16.0.1", 53], ["10.0.0.9", 5353]);
-    assert.equal(stale([DNS], {}, toNobody), false);
-    assert.equal(stale([DNS], { "ns1/dns:dns/UDP": [DEAD] }, toNobody), false);
-    assert.equal(stale([DNS], { "ns1/dns:dns/UDP": [DEAD] }, flow(["1.1.1.1", 30053], ["1.1.1.1", 30053])), false);
+  test("of a service without serving endpoints every flow goes, but those to its node port, and to other hosts' like it", () => {
+    for (const endpoints of [{}, { "ns1/dns:dns/UDP": [DEAD] }]) {
+      for (const address of ["172.16.0.1", "5.5.5.5", "9.9.9.9"]) {
+        assert.equal(stale([DNS], endpoints, flow([address, 53], ["10.0.0.9", 5353])), true, address);
+        assert.equal(stale([DNS], endpoints, flow([address, 53], [address, 53])), true, address);
+      }
+      assert.equal(stale([DNS], endpoints, flow(["172.16.0.1", 30053], ["10.0.0.9", 5353])), false);
+      assert.equal(stale([DNS], endpoints, flow(["1.1.1.1", 30053], ["1.1.1.1", 30053])), false);
+      assert.equal(stale([DNS], endpoints, flow(["1.1.1.1", 53], ["1.1.1.1", 53])), false);
+    }
+  });
+
+  test("flows to what a service port had before it went are stale, until another has the address", () => {
+    const gone = ["udp 172.16.0.1:53", "udp 5.5.5.5:53"];
+    const taker = udpPort("taker", { clusterIP: ip("172.16.0.2"), externalIPs: [ip("5.5.5.5")] });
+    const endpoints = { "ns1/taker:dns/UDP": [makeEndpoint("10.0.0.7", 53)] };
+    assert.equal(stale([], {}, flow(["172.16.0.1", 53], ["10.0.0.1", 5353]), gone), true);
+    assert.equal(stale([], {}, flow(["172.16.0.1", 54], ["10.0.0.1", 5353]), gone), false);
+    assert.equal(stale([taker], endpoints, flow(["5.5.5.5", 53], ["10.0.0.7", 53]), gone), false);
+    assert.equal(stale([taker], endpoints, flow(["5.5.5.5", 53], ["10.0.0.1", 5353]), gone), true);
+    assert.equal(stale([taker], endpoints, flow(["172.16.0.1", 53], ["10.0.0.1", 5353]), gone), true);
+  });
+
+  test("of a node port without endpoints or an owner, what was translated at an address of the node is stale", () => {
+    const own = [ip("192.168.0.2")];
+    const key = "udp *:30053";
+    const rows: readonly [string, [string, number], [string, number], boolean][] = [
+      ["translated", ["192.168.0.2", 30053], ["10.0.0.9", 5353], true],
+      ["never translated, so it may be to a server of the node", ["192.168.0.2", 30053], ["192.168.0.2", 30053], false],
+      ["to another host", ["8.8.8.8", 30053], ["10.0.0.9", 5353], false],
+      ["to another port", ["192.168.0.2", 30054], ["10.0.0.9", 5353], false],
+    ];
+    for (const [what, destination, replier, isStale] of rows) {
+      const one = flow(destination, replier);
+      assert.equal(stale([DNS], {}, one, [], own), isStale, `without endpoints: ${what}`);
+      assert.equal(stale([DNS], { "ns1/dns:dns/UDP": [DEAD] }, one, [], own), isStale, `not serving: ${what}`);
+      assert.equal(stale([], {}, one, [key], own), isStale, `without an owner: ${what}`);
+      assert.equal(stale([], {}, one, [], own), false, what);
+    }
+    const good = flow(["192.168.0.2", 30053], ["10.0.0.1", 5353]);
+    assert.equal(stale([DNS], CLUSTER, good, [key], own), false, "it has an owner again");
   });
 
   test("TCP and SCTP services have no say", () => {
@@ -116,7 +159,7 @@ describe("stale UDP flows", () => {
     const moved = udpPort("dns", { clusterIP: ip("172.16.0.9") });
     for (const port of [DNS, twin]) frontends.replace(port.name.key, undefined, port);
     frontends.replace(DNS.name.key, DNS, moved);
-    const owners = (address: string, port: number) => frontends.ownersOf(ip(address), port).flat();
+    const owners = (address: string, port: number) => Object.values(frontends.ownersOf(ip(address), port)).flat();
     assert.deepEqual(owners("172.16.0.1", 53), [twin.name.key]);
     assert.deepEqual(owners("8.8.8.8", 30053), [twin.name.key]);
     assert.deepEqual(owners("172.16.0.9", 53), [DNS.name.key]);

@@ -5,7 +5,7 @@
 import { type IpAddress, joinHostPort } from "../net/ip.ts";
 import type { UdpFlow } from "../net/udp-flow.ts";
 import type { Endpoint } from "./endpoint.ts";
-import { type FrontendAddress, ownedFrontends } from "./frontend.ts";
+import { type FrontendAddress, frontendKey, ownedFrontends } from "./frontend.ts";
 import type { ServicePort } from "./service-port.ts";
 
 /** `ip:port` of serving endpoints. */
@@ -41,9 +41,9 @@ export class UdpFrontends {
   }
 
   /** The service ports that decide about a destination: those of its address, and those of its port on any address. */
-  ownersOf(address: IpAddress, port: number): readonly Owners[] {
+  ownersOf(address: IpAddress, port: number): { readonly ofAddress: Owners; readonly ofNodePort: Owners } {
     const onPort = this.#byPort.get(port);
-    return onPort === undefined ? [] : [onPort.byAddress.get(address) ?? NO_OWNERS, onPort.nodePort];
+    return { ofAddress: onPort?.byAddress.get(address) ?? NO_OWNERS, ofNodePort: onPort?.nodePort ?? NO_OWNERS };
   }
 
   #change({ address, port }: FrontendAddress, change: (owners: Owners) => Owners): void {
@@ -60,13 +60,20 @@ export class UdpFrontends {
 }
 
 /**
- * Makes the judgement of flows: whether one goes to a frontend and is answered by none of its serving endpoints. Service ports
- * without a serving endpoint have no say; where an endpoint is, readiness and policy do not matter. A frontend has one owner,
- * whose endpoints alone count. Pure; looks only at service ports that flows go to.
+ * Makes the judgement of flows: whether one goes to a frontend and is answered by none of its serving endpoints; where an
+ * endpoint is, readiness and policy do not matter. A frontend has one owner, whose endpoints alone count. At an address
+ * without any every flow is stale. A node port is known by its number alone, which flows to other hosts may have as well: without
+ * endpoints, or without an owner now, it ends only what was translated at an address of the node. Pure; looks only at service ports
+ * that flows go to.
+ *
+ * @param gone what service ports owned before, as {@link frontendKey} writes it; what has an owner again is judged by it.
+ * @param own addresses of the node.
  */
 export function staleFlowTest(
   frontends: UdpFrontends,
   endpoints: ReadonlyMap<string, readonly Endpoint[]>,
+  gone: ReadonlySet<string>,
+  own: ReadonlySet<IpAddress>,
 ): (flow: UdpFlow) => boolean {
   const known = new Map<string, Serving>();
   const servingOf = (key: string): Serving => {
@@ -74,19 +81,23 @@ export function staleFlowTest(
     known.set(key, serving);
     return serving;
   };
-  return ({ destinationIP, destinationPort, replySourceIP, replySourcePort }) =>
-    frontends.ownersOf(destinationIP, destinationPort).some((owners) => {
-      const serving = owners.map(servingOf).filter(({ size }) => size > 0);
-      if (serving.length === 0) return false;
+  return ({ destinationIP, destinationPort, replySourceIP, replySourcePort }) => {
+    const { ofAddress, ofNodePort } = frontends.ownersOf(destinationIP, destinationPort);
+    const isAnswered = (owners: Owners) => {
       const replier = joinHostPort(replySourceIP, replySourcePort);
-      return !serving.some((texts) => texts.has(replier));
-    });
-}
-
-/** Whether any of these service ports has a serving endpoint. Pure; nearly always the first has. */
-export function anyServes(keys: Iterable<string>, endpoints: ReadonlyMap<string, readonly Endpoint[]>): boolean {
-  for (const key of keys) if (endpoints.get(key)?.some(({ isServing }) => isServing) === true) return true;
-  return false;
+      return owners.some((owner) => servingOf(owner).has(replier));
+    };
+    if (ofAddress.length > 0 && !isAnswered(ofAddress)) return true;
+    const hasNodePort = ofNodePort.some((owner) => servingOf(owner).size > 0);
+    if (hasNodePort && !isAnswered(ofNodePort)) return true;
+    if (ofAddress.length > 0) return false;
+    const isGone = (address: IpAddress | undefined) =>
+      gone.size > 0 && gone.has(frontendKey("UDP", { address, port: destinationPort }));
+    if (isGone(destinationIP)) return true;
+    const isTranslated = replySourceIP !== destinationIP || replySourcePort !== destinationPort;
+    if (hasNodePort || !isTranslated || !own.has(destinationIP)) return false;
+    return ofNodePort.length > 0 || isGone(undefined);
+  };
 }
 
 function servingIn(endpoints: readonly Endpoint[] | undefined): Serving {

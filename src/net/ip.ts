@@ -122,6 +122,19 @@ export function narrowerCidr(one: Cidr, other: Cidr): Cidr | undefined {
   return cidrContains(wide, splitCidr(narrow).address) ? narrow : undefined;
 }
 
+/** An address of a prefix, by its distance from the first; what lies behind the last begins at the first again. */
+export function addressAt(cidr: Cidr, offset: number): IpAddress {
+  const { address, length } = splitCidr(cidr);
+  const bytes = ipBytes(address);
+  const hostBits = bytes.length * 8 - length;
+  const last = bytes.length - 1;
+  const room = hostBits >= 16 ? 0xffff : 2 ** hostBits - 1;
+  const within = offset & room;
+  bytes[last] = (bytes[last] ?? 0) | (within & 0xff);
+  bytes[last - 1] = (bytes[last - 1] ?? 0) | (within >> 8);
+  return ipFromBytes(bytes);
+}
+
 const DOT = 0x2e;
 const ZERO = 0x30;
 
@@ -205,6 +218,14 @@ export function isUnspecified(address: IpAddress): boolean {
 /** The unspecified address of a family. Pure. */
 export function unspecifiedAddress(family: IpFamily): IpAddress {
   return (family === "IPv4" ? "0.0.0.0" : "::") as IpAddress;
+}
+
+/** An address with a port, as {@link joinHostPort} writes it. */
+export function parseHostPort(text: string): { readonly address: IpAddress; readonly port: number } | undefined {
+  const colon = text.lastIndexOf(":");
+  const address = parseIpAddress(text.slice(0, colon).replace(/^\[|\]$/g, ""));
+  const port = Number(text.slice(colon + 1));
+  return address === undefined || !Number.isInteger(port) ? undefined : { address, port };
 }
 
 /** `10.0.0.1:80` or `[fd00::1]:80`: the text form of an endpoint, also the input of chain-name hashes. Pure. */

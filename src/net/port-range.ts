@@ -8,7 +8,7 @@ export interface PortRange {
 
 export const ANY_PORT: PortRange = { first: 0, last: 0 };
 
-export type PortRangeResult =
+type PortRangeResult =
   | { readonly ok: true; readonly range: PortRange }
   | { readonly ok: false; readonly error: string };
 

@@ -1,16 +1,27 @@
 /** The answers of the page's server, as both sides know them. */
 
 import type { StatusReport } from "../daemon/inspect-report.ts";
+import type { CauseWords } from "../daemon/sync-words.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
 import type { Picture } from "../explain/picture.ts";
 import type { LoggedProblem } from "../logging/problem-memory.ts";
 import type { SyncRecord } from "../sync/journal/sync-record.ts";
 
-export type { ExplainedEndpoint, ExplainedFrontend, ExplainedUse, PortExplanation } from "../explain/explanation.ts";
+export type { CauseWords } from "../daemon/sync-words.ts";
+export type {
+  Encounter,
+  ExplainedEndpoint,
+  ExplainedFrontend,
+  ExplainedUse,
+  PortExplanation,
+} from "../explain/explanation.ts";
 export type { Arrow, Box, Picture } from "../explain/picture.ts";
-export type { Encounter } from "../explain/reach.ts";
 export type { LoggedProblem } from "../logging/problem-memory.ts";
-export type { SyncCause, SyncRecord } from "../sync/journal/sync-record.ts";
+
+/** A sync with what is said of it. */
+export interface ToldSync extends SyncRecord {
+  readonly words: { readonly causes: readonly CauseWords[]; readonly written: string };
+}
 
 /** `/api/state` */
 export interface StateAnswer {
@@ -19,7 +30,7 @@ export interface StateAnswer {
   readonly isNodeEligible: boolean;
   readonly problems: readonly LoggedProblem[];
   /** Syncs since the number that was asked for, the oldest first. */
-  readonly syncs: readonly SyncRecord[];
+  readonly syncs: readonly ToldSync[];
   readonly missedSyncs: number;
   /** To ask for those after it. */
   readonly lastSync: number;

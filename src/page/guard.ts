@@ -2,10 +2,10 @@
  * What every answer of the page has in common: it only reads, answers to its own address alone, and lets a browser load nothing
  * from elsewhere and keep nothing.
  */
-import type { ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { parseIpAddress } from "../net/ip.ts";
 import { reply, TEXT } from "../server/http/http-reply.ts";
-import type { HttpHandler } from "../server/http/routes.ts";
+import { authorityOf, type HttpHandler, pathOf } from "../server/http/routes.ts";
 
 const HEADERS = {
   "Content-Security-Policy":
@@ -23,9 +23,9 @@ export function guarded(handler: HttpHandler): HttpHandler {
     for (const [name, value] of Object.entries(HEADERS)) response.setHeader(name, value);
     if (request.method !== "GET" && request.method !== "HEAD") {
       refuse(response, 405, "this page only reads: use GET\n", { Allow: "GET, HEAD" });
-    } else if (!isOwnHost(request.headers.host)) {
+    } else if (!isOwnHost(authorityOf(request))) {
       refuse(response, 421, "ask by an IP address or as localhost: other names in the Host header are not answered\n");
-    } else if (isFromElsewhere(request.headers["sec-fetch-site"], request.headers["sec-fetch-mode"])) {
+    } else if (isFromElsewhere(request)) {
       refuse(response, 403, "pages of other sites may not ask this one\n");
     } else {
       await handler(request, response);
@@ -47,7 +47,13 @@ export function isOwnHost(host: string | undefined): boolean {
   return parseIpAddress(name) !== undefined || (bracketed === undefined && /^localhost$/i.test(name));
 }
 
-/** Links from elsewhere may lead here; nothing else of another site may. */
-function isFromElsewhere(site: string | string[] | undefined, mode: string | string[] | undefined): boolean {
-  return site !== undefined && site !== "same-origin" && site !== "none" && mode !== "navigate";
+/** Links of other sites may lead to a document here. Their frames, scripts and pictures may not, and nothing to `/api/`. */
+function isFromElsewhere(request: IncomingMessage): boolean {
+  const {
+    "sec-fetch-site": site = "none",
+    "sec-fetch-mode": mode,
+    "sec-fetch-dest": target = "document",
+  } = request.headers;
+  if (site === "same-origin" || site === "none") return false;
+  return mode !== "navigate" || target !== "document" || pathOf(request).startsWith("/api/");
 }

@@ -6,6 +6,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Mutex } from "../async/mutex.ts";
+import { SliceYielder } from "../async/yielder.ts";
 import type { LiveDaemon, LiveFamily, PageContext } from "../daemon/live-daemon.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import { joinHostPort } from "../net/ip.ts";
@@ -17,7 +18,7 @@ import { type Asset, readAssets } from "./assets.ts";
 import { guarded } from "./guard.ts";
 import { nodeView } from "./node-view.ts";
 import type { AddTraffic } from "./service-answer.ts";
-import { MAX_ROWS, serviceTable } from "./service-table.ts";
+import { MAX_ROWS, MAX_WORDS, serviceTable, wordsOf } from "./service-table.ts";
 import { stateAnswer, stateTag } from "./state-answer.ts";
 
 /** @param address `IP:port`. Resolves when the signal has aborted and all is closed. */
@@ -48,10 +49,14 @@ function urlOf({ address, port }: { readonly address: string; readonly port: num
   return `http://${joinHostPort(host, port)}/`;
 }
 
-type Answer = { readonly status: number; readonly body: unknown };
+interface Answer {
+  readonly status: number;
+  readonly body: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
+}
 
 /** What the page asks of the host. */
-export interface PageSources {
+interface PageSources {
   /** A family with the host's addresses. */
   readonly viewOf?: (family: LiveFamily) => Promise<OfflineNode>;
   /** Asks the kernel for counters and connections. @default this host's */
@@ -62,6 +67,8 @@ export interface PageSources {
 
 /** The kernel is asked for counters so often at most, however many want them: it may have 100,000 connections to list. */
 const COUNT_EVERY_MS = 1_000;
+/** Questions that wait and the one that is answered. A page asks one or two at a time; one client may have 16 connections. */
+const MAX_QUESTIONS = 12;
 
 /** Answers files and questions. */
 export function pageHandler(
@@ -75,42 +82,62 @@ export function pageHandler(
 ): HttpHandler {
   const turns = new Mutex();
   let countedMs = Number.NEGATIVE_INFINITY;
-  const questions: Readonly<Record<string, (query: URLSearchParams) => Promise<Answer>>> = {
-    "/api/services": async (query) => ({
-      status: 200,
-      body: await serviceTable(daemon, {
-        search: query.get("search") ?? "",
+  const questions: Readonly<Record<string, (query: URLSearchParams, signal: AbortSignal) => Promise<Answer>>> = {
+    "/api/services": async (query, signal) => {
+      const words = wordsOf(query.get("search") ?? "");
+      if (words.length > MAX_WORDS) return failure(400, `Search for ${MAX_WORDS} words at most, not ${words.length}.`);
+      const question = {
+        words,
         onlyTroubled: query.get("only") === "troubled",
         offset: numberIn(query, "offset", 0),
         limit: Math.min(MAX_ROWS, numberIn(query, "limit", 100)),
-      }),
-    }),
-    "/api/service": async (query) => {
+      };
+      return { status: 200, body: await serviceTable(daemon, question, new SliceYielder(signal)) };
+    },
+    "/api/service": async (query, signal) => {
       const { serviceAnswer } = await import("./service-answer.ts");
       const key = query.get("key") ?? "";
+      const unknown = failure(404, `This node serves no service port ${key}.`);
+      if (!daemon.families.some(({ state }) => state.services.has(key))) return unknown;
       const traffic = query.has("traffic")
         ? (addTraffic ?? (await import("../explain/traffic.ts")).withTraffic)
         : undefined;
       if (traffic !== undefined) {
-        await sleep(Math.max(0, countedMs + COUNT_EVERY_MS - performance.now()));
+        await sleep(Math.max(0, countedMs + COUNT_EVERY_MS - performance.now()), undefined, { signal });
         countedMs = performance.now();
       }
       const body = await serviceAnswer(daemon, key, viewOf, traffic);
-      return body === undefined ? failure(404, `This node serves no service port ${key}.`) : { status: 200, body };
+      return body === undefined ? unknown : { status: 200, body };
     },
-    "/api/trace": async (query) => {
+    "/api/trace": async (query, signal) => {
       const { QuestionError, traceAnswer } = await import("./trace-answer.ts");
       const text = (name: string) => query.get(name) ?? "";
       const question = { from: text("from"), to: text("to"), port: text("port"), protocol: text("protocol") || "tcp" };
       try {
-        const body = await traceAnswer(daemon, { ...question, isVerbose: query.has("verbose") }, viewOf);
-        return { status: 200, body };
+        const asked = { ...question, isVerbose: query.has("verbose") };
+        return { status: 200, body: await traceAnswer(daemon, asked, viewOf, new SliceYielder(signal)) };
       } catch (error) {
         if (error instanceof QuestionError) return failure(400, error.message);
         throw error;
       }
     },
   };
+  const asking = new Set<ServerResponse>();
+  /** Answers in turn, unless the client hangs up before that. */
+  async function answerInTurn(response: ServerResponse, question: (signal: AbortSignal) => Promise<Answer>) {
+    const gone = new AbortController();
+    asking.add(response);
+    response.once("close", () => {
+      asking.delete(response);
+      gone.abort();
+    });
+    try {
+      return await turns.run(() => question(gone.signal), gone.signal);
+    } catch (error) {
+      if (gone.signal.aborted) return undefined;
+      throw error;
+    }
+  }
   return guarded(async (request, response) => {
     const path = pathOf(request);
     const asset = assets.get(path);
@@ -119,8 +146,12 @@ export function pageHandler(
     else if (path === "/api/state") replyState(daemon, startedMs, request, response);
     else if (question === undefined) replyNotFound(response);
     else {
-      const { status, body } = await turns.run(() => question(queryOf(request)));
-      reply(response, status, JSON_TYPE, JSON.stringify(body));
+      const answer =
+        asking.size < MAX_QUESTIONS
+          ? await answerInTurn(response, (signal) => question(queryOf(request), signal))
+          : { ...failure(503, "Too many questions wait for an answer."), headers: { "Retry-After": "1" } };
+      if (answer === undefined) return;
+      reply(response, answer.status, JSON_TYPE, JSON.stringify(answer.body), answer.headers);
     }
   });
 }

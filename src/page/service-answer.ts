@@ -5,6 +5,7 @@ import { type ExplainedNode, explainPort } from "../explain/explain-port.ts";
 import { clientFactsOf, ownerIn } from "../explain/explained-cluster.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
 import { pictureOf } from "../explain/picture.ts";
+import { walkOf } from "../explain/planned-rules.ts";
 import type { withTraffic } from "../explain/traffic.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { ServicePort } from "../model/service-port.ts";
@@ -24,7 +25,7 @@ export async function serviceAnswer(
   viewOf: (family: LiveDaemon["families"][number]) => Promise<OfflineNode>,
   addTraffic?: AddTraffic,
 ): Promise<ServiceAnswer | undefined> {
-  const { name, traits, loadInspection } = modeNamed(daemon.config.mode);
+  const { loadInspection } = modeNamed(daemon.config.mode);
   const inspection = await loadInspection();
   const explanations: PortExplanation[] = [];
   for (const family of daemon.families) {
@@ -36,13 +37,13 @@ export async function serviceAnswer(
     const here: ExplainedNode = {
       node,
       config: daemon.config,
-      mode: { name, traits },
       inspection,
-      clients: clientFactsOf(node, daemon.config, daemon.podCIDRs, []),
+      clients: clientFactsOf(node, daemon.podCIDRs, []),
       ownerOf: (frontend) => ownerIn(node, frontend),
     };
     const objects = { service: undefined, slices: family.state.slicesOf(port.name.service) };
-    explanations.push({ ...explainPort(here, port, objects), type: typeOf(port) });
+    const walk = await walkOf(neighboursOf(port, node), daemon.config);
+    explanations.push({ ...explainPort(here, port, objects, walk), type: typeOf(port) });
   }
   if (explanations.length === 0) return undefined;
   const counted = addTraffic === undefined ? explanations : await addTraffic(inspection, explanations);
@@ -51,6 +52,19 @@ export async function serviceAnswer(
     .map((explanation) => ({ explanation, picture: pictureOf(explanation, explanation.family) }));
   return { key, families };
 }
+
+/** The node with the service ports alone that share an address or a node port with this one: what its clients can meet. */
+function neighboursOf(port: ServicePort, node: OfflineNode): OfflineNode {
+  const { state } = node;
+  const places = new Set(placesOf(port));
+  const services = new Map([...state.services].filter(([, one]) => placesOf(one).some((place) => places.has(place))));
+  const endpoints = new Map([...services.keys()].map((key) => [key, state.endpoints.get(key) ?? []]));
+  const { endpointCount, localReadyCounts } = state;
+  return { ...node, state: { services, endpoints, endpointCount, localReadyCounts } };
+}
+
+const placesOf = ({ clusterIP, externalIPs, loadBalancerVIPs, nodePort }: ServicePort): (string | number)[] =>
+  [clusterIP, ...externalIPs, ...loadBalancerVIPs, nodePort].filter((place) => place !== 0);
 
 /** What the daemon carries itself, it knows better than the kernel. */
 function withCarried(explanation: PortExplanation, { families }: LiveDaemon, key: string): PortExplanation {

@@ -1,6 +1,6 @@
 /** The service table of a running daemon, by portions: what is searched for, and the state of each. */
 import { sortedKeys } from "../async/sorted-keys.ts";
-import { SliceYielder, type Yielder } from "../async/yielder.ts";
+import type { Yielder } from "../async/yielder.ts";
 import type { LiveDaemon, LiveFamily } from "../daemon/live-daemon.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { routeServicePort } from "../model/service-port-routing.ts";
@@ -10,9 +10,17 @@ import type { ServiceFamilyRow, ServiceRow, ServiceTable } from "./answers.ts";
 /** Rows of one answer. */
 export const MAX_ROWS = 200;
 
-export interface TableQuestion {
-  /** Words, all of which must be in the name, an address, a port or an endpoint. */
-  readonly search: string;
+/** Each word may cost a look at every endpoint of the node. */
+export const MAX_WORDS = 16;
+
+/** The different words of a search. Pure. */
+export function wordsOf(search: string): readonly string[] {
+  return [...new Set(search.toLowerCase().match(/\S+/g))];
+}
+
+interface TableQuestion {
+  /** All of them must be in the name, an address, a port or an endpoint. */
+  readonly words: readonly string[];
   readonly onlyTroubled: boolean;
   readonly offset: number;
   readonly limit: number;
@@ -21,16 +29,12 @@ export interface TableQuestion {
 /** Gives way while it looks: a hundred thousand rows take a second. */
 export async function serviceTable(
   daemon: LiveDaemon,
-  { search, onlyTroubled, offset, limit }: TableQuestion,
-  yielder: Yielder = new SliceYielder(),
+  { words, onlyTroubled, offset, limit }: TableQuestion,
+  yielder: Yielder,
 ): Promise<ServiceTable> {
   const all = new Map<string, unknown>();
   for (const { state } of daemon.families) for (const key of state.services.keys()) all.set(key, undefined);
   const keys = await sortedKeys(all, yielder);
-  const words = search
-    .toLowerCase()
-    .split(/\s+/)
-    .filter((word) => word !== "");
   const refused = new Set(daemon.verdict().failures.map(({ subject }) => subject));
   const rows: ServiceRow[] = [];
   let matching = 0;

@@ -1,13 +1,14 @@
 /** How a running daemon is: what the page asks for again and again. */
 import { statusReport } from "../daemon/inspect-report.ts";
 import type { LiveDaemon } from "../daemon/live-daemon.ts";
+import { causeWords, writtenWords } from "../daemon/sync-words.ts";
 import type { StateAnswer } from "./answers.ts";
 
 /** Syncs of one answer. */
 const MAX_SYNCS = 200;
 
 /** What a reader knows. */
-export interface KnownSyncs {
+interface KnownSyncs {
   /** The last sync. */
   readonly after: number;
   /** Of which process, as it said; undefined: of this one. */
@@ -25,7 +26,10 @@ export function stateAnswer(daemon: LiveDaemon, known: KnownSyncs, startedMs: nu
     zone: daemon.zone() ?? null,
     isNodeEligible: daemon.verdict().isNodeEligible,
     problems: daemon.problems(),
-    syncs: records,
+    syncs: records.map((record) => ({
+      ...record,
+      words: { causes: record.causes.map(causeWords), written: writtenWords(record) },
+    })),
     missedSyncs: missed,
     lastSync: journal.last,
     startedMs,

@@ -3,16 +3,15 @@
  * other work.
  */
 import { runInTurns } from "../async/steps.ts";
-import { SliceYielder } from "../async/yielder.ts";
+import type { Yielder } from "../async/yielder.ts";
 import type { LiveDaemon, LiveFamily } from "../daemon/live-daemon.ts";
-import { FEW_SERVICES, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
+import { FEW_SERVICES, isPodOf, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
 import { partOfServed } from "../explain/served-part.ts";
-import { clientPlace } from "../inspect/client-place.ts";
+import { type ClientPlace, clientPlace, sendingTo } from "../inspect/client-place.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import { ownedFrontends } from "../model/frontend.ts";
-import { familyOf, parseIpAddress, toPort } from "../net/ip.ts";
+import { familyOf, type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
 import { protocolName } from "../net/protocol.ts";
-import { deviceAddresses } from "../trace/dump/device-addresses.ts";
 import { walkDumps } from "../trace/dump/walk-dumps.ts";
 import { nodeFacts } from "../trace/facts.ts";
 import { outcomesOf } from "../trace/netfilter/tree.ts";
@@ -23,7 +22,7 @@ import type { TraceAnswer } from "./answers.ts";
 import { stepsOf } from "./trace-steps.ts";
 
 /** What the user has typed. */
-export interface TraceQuestion {
+interface TraceQuestion {
   readonly from: string;
   readonly to: string;
   readonly port: string;
@@ -46,20 +45,23 @@ export async function traceAnswer<Family extends Pick<LiveFamily, "family">>(
   daemon: Pick<LiveDaemon, "config" | "podCIDRs"> & { readonly families: readonly Family[] },
   question: TraceQuestion,
   viewOf: (family: Family) => Promise<OfflineNode>,
+  yielder: Yielder,
 ): Promise<TraceAnswer> {
   const { destination, port, protocol } = targetOf(question);
   const family = daemon.families.find((one) => one.family === familyOf(destination));
   if (family === undefined) throw new QuestionError(`This node serves no ${familyOf(destination)}.`);
   const whole = await viewOf(family);
-  const { address, inInterface } = clientOf(question.from, whole, daemon.podCIDRs);
   const end = { destination, port, showsEveryRule: question.isVerbose };
-  const node =
-    whole.state.services.size > FEW_SERVICES ? await runInTurns(partOfServed(whole, end), new SliceYielder()) : whole;
-  const { name, dumps, atSocket } = await plannedRules(node, daemon.config, daemon.podCIDRs).catch(refuse);
-  // Modes with virtual servers have their addresses on a device.
-  const addresses = [...whole.hostAddresses, ...deviceAddresses(dumps)];
-  const facts = nodeFacts({ addresses });
-  const isOwn = facts.addressType(address) === "local";
+  const node = whole.state.services.size > FEW_SERVICES ? await runInTurns(partOfServed(whole, end), yielder) : whole;
+  const { name, dumps, addresses, services } = await plannedRules(node, daemon.config).catch(refuse);
+  const facts = nodeFacts({ addresses, services });
+  const isOwn = (ip: IpAddress) => facts.addressType(ip) === "local";
+  const { address, inInterface } = sendingTo(
+    destination,
+    clientOf(question.from, whole, daemon.podCIDRs, isOwn),
+    isOwn,
+  );
+  const isHere = inInterface === "" || isPodOf(whole, daemon.podCIDRs, address);
   const asked = {
     family: whole.family,
     protocol,
@@ -67,10 +69,10 @@ export async function traceAnswer<Family extends Pick<LiveFamily, "family">>(
     sourcePort: undefined,
     destination,
     destinationPort: port,
-    inInterface: inInterface ?? (isOwn ? "" : undefined),
-  };
+    inInterface,
+    origin: isHere ? "socket" : "elsewhere",
+  } as const;
   const packet = newPacket(asked);
-  const step = atSocket(asked);
   try {
     const root = walkDumps(dumps, packet, facts, {
       ...{ knowsClients: false, knowsDynamicSets: false },
@@ -79,10 +81,7 @@ export async function traceAnswer<Family extends Pick<LiveFamily, "family">>(
     return {
       packet: packetText(packet),
       rules: `${name}; ${ownersText(node, asked)}`,
-      notes: [
-        `addresses of the node: ${whole.hostAddresses.join(", ") || "none but loopback"}`,
-        ...(step === undefined ? [] : [step]),
-      ],
+      notes: [`addresses of the node: ${whole.hostAddresses.join(", ") || "none but loopback"}`],
       outcomes: fateShares(outcomesOf(root)).map(({ odds, ...share }) => ({ ...share, odds: oddsText(odds) })),
       steps: stepsOf(root),
     };
@@ -107,7 +106,12 @@ function targetOf({ to, port, protocol }: TraceQuestion) {
   return { destination, port: number, protocol: known };
 }
 
-function clientOf(from: string, node: OfflineNode, podCIDRs: readonly string[]) {
+function clientOf(
+  from: string,
+  node: OfflineNode,
+  podCIDRs: readonly string[],
+  isOwn: (address: IpAddress) => boolean,
+): ClientPlace {
   const position = POSITIONS.find((one) => one === from.trim().toLowerCase());
   if (position !== undefined) {
     const place = clientPlace(position, node, podCIDRs);
@@ -119,7 +123,7 @@ function clientOf(from: string, node: OfflineNode, podCIDRs: readonly string[]) 
     throw new QuestionError(`"${from}" is no client: give an address, or ${POSITIONS.join(", ")}.`);
   }
   if (familyOf(address) !== node.family) throw new QuestionError("Client and destination are of different families.");
-  return { address, inInterface: undefined };
+  return { address, inInterface: isOwn(address) ? "" : undefined };
 }
 
 /** Whose the destination is. */

@@ -6,7 +6,7 @@ import { readFileSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
-export interface ProgramIdentity {
+interface ProgramIdentity {
   readonly name: "kube-proxy-ts";
   /** The version in package.json. */
   readonly version: string;

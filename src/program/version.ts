@@ -3,26 +3,24 @@
  * behaviour it has; build facts that only upstream's binary has are filled with those of this runtime.
  * Reference start.md §2.6, operation.md §12.4.
  */
-import { quoteGo } from "../config/go-text.ts";
-import type { BuildInfo } from "../server/metrics/metrics.ts";
-import { identityLine, programIdentity } from "./program-identity.ts";
 
-/** The Kubernetes release whose kube-proxy this program replaces. */
-export const KUBERNETES_VERSION = "v1.36.2";
-export const KUBERNETES_MAJOR = "1";
-export const KUBERNETES_MINOR = "36";
+import { CURRENT_RELEASE, releaseNames } from "../config/release.ts";
+import type { BuildInfo } from "../metrics/build-info.ts";
+import { quoteGo } from "../text/go-text.ts";
+import { identityLine, programIdentity } from "./program-identity.ts";
 
 const GO_ARCHITECTURES: Readonly<Record<string, string>> = { x64: "amd64", ia32: "386", ppc64: "ppc64le" };
 
 /**
  * The build facts of this process.
  *
- * @param gitVersion the reported version; `--version=v1.36.2-suffix` changes it.
+ * @param gitVersion the reported version; `--version=v1.37.0-suffix` changes it.
  */
-export function buildInfo(gitVersion: string = KUBERNETES_VERSION): BuildInfo {
+export function buildInfo(gitVersion: string = CURRENT_RELEASE.version): BuildInfo {
+  const [major = "", minor = ""] = gitVersion.replace(/^v/, "").split(".");
   return {
-    major: KUBERNETES_MAJOR,
-    minor: KUBERNETES_MINOR,
+    major,
+    minor,
     gitVersion,
     gitCommit: "unknown",
     gitTreeState: "clean",
@@ -33,9 +31,9 @@ export function buildInfo(gitVersion: string = KUBERNETES_VERSION): BuildInfo {
   };
 }
 
-/** What `--version` prints: upstream's line first, for scripts that read it, then who this really is. */
-export function versionText(gitVersion: string = KUBERNETES_VERSION): string {
-  return `Kubernetes ${gitVersion}\n${identityLine(programIdentity())}\n`;
+/** What `--version` prints: upstream's line first, for scripts that read it, then who this really is, and what it can be. */
+export function versionText(gitVersion: string = CURRENT_RELEASE.version): string {
+  return `Kubernetes ${gitVersion}\n${identityLine(programIdentity())}\ncompatibility: ${releaseNames()}\n`;
 }
 
 /** What `--version=raw` prints: first a line in the style of a Go struct. */

@@ -4,7 +4,7 @@
  */
 import { ListenError, type ListenFacts } from "./listen-error.ts";
 
-export interface DescriptorBudgetOptions {
+interface DescriptorBudgetOptions {
   readonly limit: number;
   /** How many may wait for descriptors; each has one already that is not counted. @default 0 */
   readonly waitingLimit?: number;

@@ -10,7 +10,7 @@ import type { TcpShared } from "./tcp-connection.ts";
 import { TcpRelay } from "./tcp-relay.ts";
 import { UdpRelay, type UdpShared } from "./udp-relay.ts";
 
-export interface NodeRelaysOptions {
+interface NodeRelaysOptions {
   readonly log: Logger;
   /** How many files this process may have open; relays leave some of them to the rest of the program. */
   readonly fileLimit: number;

@@ -63,6 +63,8 @@ export interface RelayOptions {
   readonly idleTimeoutMs: number;
   /** How long each attempt to dial may take. @default 250, 500, 1000 and 2000 */
   readonly dialTimeoutsMs?: readonly number[];
+  /** Whether a TCP client that is sent away or cut meets the end of what it reads, and no reset. @default false */
+  readonly endsQuietly?: boolean;
 }
 
 /** The sockets of one network namespace. */

@@ -72,11 +72,12 @@ export class TcpConnection {
     if (this.#stopWaiting === undefined) this.#refuse("out of file descriptors");
   }
 
-  /** Ends the connection abruptly on both sides. */
-  cut(): void {
-    resetSocket(this.#clientSocket);
+  /** Ends the connection abruptly on both sides. @param isQuiet without a reset, but for what was not read. */
+  cut(isQuiet = false): void {
+    const end = isQuiet ? (socket: Socket) => void socket.destroy() : resetSocket;
+    end(this.#clientSocket);
     this.#dialling?.cancel();
-    if (this.#endpointSocket !== undefined) resetSocket(this.#endpointSocket);
+    if (this.#endpointSocket !== undefined) end(this.#endpointSocket);
     if (this.#destination === undefined) this.#end();
   }
 
@@ -88,7 +89,7 @@ export class TcpConnection {
 
   #refuse(reason: string): void {
     this.#options.observer.refused(this.#client, reason);
-    this.cut();
+    this.cut(this.#options.endsQuietly);
   }
 
   #dial(attempt: number): void {

@@ -8,7 +8,7 @@ import type { Destination } from "./relay.ts";
 /** The kernel asks a silent peer whether it is still there: otherwise one that vanished would keep its sockets. */
 export const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelay: 60_000 };
 
-export interface DialOutcome {
+interface DialOutcome {
   /** The attempt goes out from this address and port; not told when it failed at once. Costs some time. */
   readonly from?: ((local: Destination) => void) | undefined;
   /** The socket has read nothing yet; its taker listens for its errors from now on. */

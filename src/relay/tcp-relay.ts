@@ -18,6 +18,7 @@ export class TcpRelay implements Relay {
   readonly port: number;
   readonly #server: Server;
   readonly #shared: TcpShared;
+  readonly #endsQuietly: boolean | undefined;
   readonly #connections = new Set<TcpConnection>();
   #isClosed = false;
   #idle: PromiseWithResolvers<void> | undefined;
@@ -26,6 +27,7 @@ export class TcpRelay implements Relay {
     this.#server = server;
     this.#shared = shared;
     this.address = options.address;
+    this.#endsQuietly = options.endsQuietly;
     this.port = (server.address() as AddressInfo).port; // always one for a TCP server that listens
     server.on("connection", (accepted: Socket) => this.#accept(accepted, options));
     // It goes on listening, no matter what happened to one connection.
@@ -71,7 +73,7 @@ export class TcpRelay implements Relay {
     this.#idle ??= Promise.withResolvers();
     const cut = sleep(timeoutMs, undefined, { signal: timer.signal }).then(
       () => {
-        for (const connection of this.#connections) connection.cut();
+        for (const connection of this.#connections) connection.cut(this.#endsQuietly);
       },
       () => {}, // nothing left to cut
     );

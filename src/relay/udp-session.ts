@@ -9,7 +9,7 @@ import { isCongested, udpSocketFor } from "./udp-socket.ts";
 /** Datagrams kept while the socket is being connected, which takes no longer than a turn of the event loop. */
 const PENDING_LIMIT = 256;
 
-export interface UdpSessionEvents {
+interface UdpSessionEvents {
   /** Something for the client. */
   reply(datagram: Buffer): void;
   /** Called once. */

@@ -1,19 +1,22 @@
 /** What follows the rules of a sync: latencies, health ports of services, flows that the old rules still make. */
 import type { Clock } from "../async/clock.ts";
-import { formatMs } from "../config/duration.ts";
 import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
+import type { LocalAddresses } from "../kernel/route/addresses.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { AppliedChanges, ProxyState } from "../model/proxy-state.ts";
-import type { IpFamily } from "../net/ip.ts";
+import type { IpAddress, IpFamily } from "../net/ip.ts";
+import { formatMs } from "../text/duration.ts";
 import type { SyncFailure } from "./backend.ts";
 import type { ServiceHealthPorts, SyncMetrics } from "./observers.ts";
 import { deleteStaleUdpFlows } from "./stale-flows.ts";
 import { refusedServices } from "./sync-failures.ts";
 
-export interface AfterSyncOptions {
+interface AfterSyncOptions {
   readonly metrics: SyncMetrics;
   readonly serviceHealth: ServiceHealthPorts;
   readonly conntrack: ConntrackTable;
+  /** @default none is known */
+  readonly localAddresses?: LocalAddresses;
   readonly clock: Clock;
   readonly log: Logger;
   readonly family: IpFamily;
@@ -33,11 +36,11 @@ export class AfterSync {
   }
 
   /** Latencies from cause to kernel. Those of services with a refused part would be untrue; they are left out. */
-  observeProgramming(applied: AppliedChanges, failures: readonly SyncFailure[]): void {
+  observeProgramming(triggerTimesMs: AppliedChanges["triggerTimesMs"], failures: readonly SyncFailure[]): void {
     const { clock, metrics, log } = this.#options;
     const refused = refusedServices(failures);
     const nowMs = clock.now();
-    for (const { service, timesMs } of applied.triggerTimesMs) {
+    for (const { service, timesMs } of triggerTimesMs) {
       if (refused.has(service)) continue;
       for (const timeMs of timesMs) {
         // Less than 0 when a clock is wrong or was set meanwhile: a histogram's sum must not go down.
@@ -59,12 +62,19 @@ export class AfterSync {
     }
   }
 
-  /** Deletes UDP flows that lead to endpoints which are gone. */
-  async cleanStaleFlows(signal: AbortSignal): Promise<void> {
+  /** Deletes UDP flows that lead where no rule leads now. @param gone frontends without their owner. */
+  async cleanStaleFlows(gone: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
     const { clock, conntrack, metrics, family, state, log } = this.#options;
     const startMs = clock.monotonicMs();
     try {
-      const { deleted, errors } = await deleteStaleUdpFlows(conntrack, family, state, signal);
+      const { deleted, errors } = await deleteStaleUdpFlows(
+        conntrack,
+        family,
+        state,
+        gone,
+        signal,
+        await this.#ownAddresses(signal),
+      );
       const elapsedMs = clock.monotonicMs() - startMs;
       metrics.observeConntrackCleanup(elapsedMs / 1000, deleted);
       if (errors.length > 0) {
@@ -79,6 +89,16 @@ export class AfterSync {
     } catch (error) {
       log.error("Stale UDP flows were not looked for: conntrack could not be read", error, { cannot: ENDING_FLOWS });
       this.#isFlowEndingRefused = true;
+    }
+  }
+
+  async #ownAddresses(signal: AbortSignal): Promise<ReadonlySet<IpAddress>> {
+    const { localAddresses, family, log } = this.#options;
+    try {
+      return new Set(await localAddresses?.(family, signal));
+    } catch (error) {
+      log.error("UDP flows to node ports may stay: the addresses of the node are not known", error);
+      return new Set();
     }
   }
 }

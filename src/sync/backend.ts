@@ -34,6 +34,8 @@ export interface SyncFailure {
   /** `namespace/name:port`, or a description such as `stale chain KUBE-SEP-…`. */
   readonly subject: string;
   readonly reason: string;
+  /** Every service depends on it, so that the node is not healthy. @default only what it names is not as it should be */
+  readonly concernsAll?: true;
 }
 
 /** What a sync that reached the kernel tells. A sync that could not program anything throws instead. */
@@ -74,12 +76,6 @@ export interface Backend {
   /** Brings the kernel to the state that `input` describes. Rejects when nothing could be programmed. */
   sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome>;
   /**
-   * Called before the first sync, while services and endpoints still arrive, with what there is by then and the keys of the service
-   * ports that came or changed since the last call: may begin what leads nowhere until the sync. Never overlaps a sync. What it rejects
-   * with is logged, and it is not called again. Optional: a mode without it has nothing to do before.
-   */
-  prepare?(input: SyncInput, signal: AbortSignal): Promise<void>;
-  /**
    * Watches for other programs destroying our rules until the signal aborts; calls `onLost` with what must be written
    * again, or with nothing when a full sync is due, and `requestSync` when nothing was destroyed but the host has changed.
    * Optional: a mode without it has nothing to watch.
@@ -100,6 +96,11 @@ export interface Backend {
    * user has not chosen `minSyncPeriod`. Optional: only `minSyncPeriod` counts then.
    */
   readonly restMs?: number;
+  /**
+   * Of more changed service ports only so many are handed over at once, so that other changes need not wait for all of them. For modes
+   * whose changes cost what is changed. @default all at once
+   */
+  readonly portsAtOnce?: number;
   /** Overrides whether the periodic full sync may be skipped (iptables large-cluster mode). */
   readonly skipsPeriodicFullSync?: boolean;
   /**

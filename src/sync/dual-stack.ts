@@ -32,7 +32,7 @@ export interface NodeSink {
   onSynced(): void;
 }
 
-export interface DualStackOptions {
+interface DualStackOptions {
   /** One or two, IPv4 first. */
   readonly proxiers: readonly ProxierSink[];
   /** Events of other nodes are dropped. */

@@ -40,4 +40,6 @@ export interface SyncMetrics {
   observeConntrackCleanup(seconds: number, deleted: number): void;
   /** Another program destroyed rules of ours; they are being written again. */
   countRepair(): void;
+  /** A single Service took longer than a second to program. */
+  countCostlyService(): void;
 }

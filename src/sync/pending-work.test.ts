@@ -2,12 +2,22 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { FULL_SYNC, merged, NO_WORK, type PendingWork } from "./pending-work.ts";
 
-const failed: PendingWork = { isFull: false, ports: new Set(["a", "b"]), services: new Set(["s"]), staleFlows: true };
+const failed: PendingWork = {
+  isFull: false,
+  ports: new Set(["a", "b"]),
+  services: new Set(["s"]),
+  staleFlows: true,
+  goneUdp: new Set(["udp 10.0.0.1:53"]),
+};
 
 it("hands a failed sync's work on together with what was asked for meanwhile", () => {
-  const next = merged(failed, { isFull: true, ports: new Set(["b", "c"]) });
-  const services = new Set(["s"]);
-  assert.deepEqual(next, { isFull: true, ports: new Set(["a", "b", "c"]), services, staleFlows: true });
+  const next = merged(failed, {
+    isFull: true,
+    ports: new Set(["b", "c"]),
+    goneUdp: new Set(["udp 10.0.0.2:53"]),
+  });
+  const goneUdp = new Set(["udp 10.0.0.1:53", "udp 10.0.0.2:53"]);
+  assert.deepEqual(next, { ...failed, isFull: true, ports: new Set(["a", "b", "c"]), goneUdp });
   assert.deepEqual([...next.ports], ["a", "b", "c"], "the older work comes first");
 });
 

@@ -12,9 +12,17 @@ export interface PendingWork {
   readonly services: ReadonlySet<string>;
   /** UDP flows may lead to endpoints that no longer serve. */
   readonly staleFlows: boolean;
+  /** UDP frontends that service ports do not own any more, and whose flows may still be there. */
+  readonly goneUdp: ReadonlySet<string>;
 }
 
-export const NO_WORK: PendingWork = { isFull: false, ports: new Set(), services: new Set(), staleFlows: false };
+export const NO_WORK: PendingWork = {
+  isFull: false,
+  ports: new Set(),
+  services: new Set(),
+  staleFlows: false,
+  goneUdp: new Set(),
+};
 
 export const FULL_SYNC: PendingWork = { ...NO_WORK, isFull: true };
 
@@ -25,6 +33,7 @@ export function merged(first: PendingWork, second: Partial<PendingWork>): Pendin
     ports: union(first.ports, second.ports ?? NO_WORK.ports),
     services: union(first.services, second.services ?? NO_WORK.services),
     staleFlows: first.staleFlows || second.staleFlows === true,
+    goneUdp: union(first.goneUdp, second.goneUdp ?? NO_WORK.goneUdp),
   };
 }
 

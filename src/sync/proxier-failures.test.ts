@@ -130,12 +130,12 @@ describe("proxier: parts that the kernel refuses", () => {
     return bench;
   };
 
-  it("names them, is not healthy and tries again in full after syncPeriod", async () => {
+  it("names them, is healthy, as other nodes refuse them too, and tries again in full after syncPeriod", async () => {
     const bench = await start();
     const failure = { subject: "ns/bad:p", reason: "refused" };
     assert.deepEqual(bench.failures, [[failure]]);
     assert.deepEqual(bench.proxier.status.failures, [failure]);
-    assert.equal(bench.health.isPending, true);
+    assert.equal(bench.health.isPending, false);
     assert.match(bench.log.lines.join("\n"), /E Sync failed .*ns\/bad:p \(refused\)/);
     assert.deepEqual([...bench.backend.programmed.keys()], ["ns/good:p/TCP"]);
     await bench.clock.advance(30_000);
@@ -144,6 +144,21 @@ describe("proxier: parts that the kernel refuses", () => {
     assert.deepEqual(bench.failures, [[failure], []]);
     assert.equal(bench.health.isPending, false);
   });
+
+  for (const [name, refused, concernsAll] of [
+    ["no service port is served", ["ns/bad:p/TCP", "ns/good:p/TCP"], undefined],
+    ["a part that every service needs is refused", ["the chains"], true],
+  ] as const) {
+    it(`is not healthy while ${name}`, async () => {
+      const bench = await start();
+      bench.backend.script = () => ({ refused, ...(concernsAll && { concernsAll }) });
+      await bench.clock.advance(60_000);
+      assert.equal(bench.health.isPending, true);
+      bench.backend.script = () => ({});
+      await bench.clock.advance(60_000);
+      assert.equal(bench.health.isPending, false);
+    });
+  }
 
   it("writes changes alone while a part stays refused, and tries all ever more rarely", async () => {
     const bench = await start();
@@ -201,7 +216,7 @@ describe("proxier: parts that the kernel refuses", () => {
     ]);
     assert.deepEqual(
       bench.metrics.calls.filter((call) => /^(programming|no local|last sync)/.test(call)),
-      ["programming 1.5s", "no local endpoints 1 2"],
+      ["programming 1.5s", "no local endpoints 1 2", `last sync ${bench.clock.now() / 1000}`],
     );
   });
 });

@@ -2,11 +2,13 @@
 import type { Clock } from "../async/clock.ts";
 import type { Yielder } from "../async/yielder.ts";
 import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
+import type { LocalAddresses } from "../kernel/route/addresses.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { FrontendConflict } from "../model/owned-services.ts";
 import type { Backend, SyncFailure } from "./backend.ts";
 import type { SyncJournal } from "./journal/sync-journal.ts";
 import type { HealthReporter, ServiceHealthPorts, SyncMetrics } from "./observers.ts";
+import type { CostlyService } from "./portions.ts";
 
 export interface ProxierOptions {
   readonly nodeName: string;
@@ -15,6 +17,8 @@ export interface ProxierOptions {
   readonly health: HealthReporter;
   readonly serviceHealth: ServiceHealthPorts;
   readonly conntrack: ConntrackTable;
+  /** @default none is known, and flows to node ports without endpoints stay */
+  readonly localAddresses?: LocalAddresses;
   readonly periods: {
     /** `minSyncPeriod`. */
     readonly minMs: number;
@@ -38,6 +42,8 @@ export interface ProxierOptions {
   readonly onFailures?: (failures: readonly SyncFailure[]) => void;
   /** Told of every frontend that a service port has lost to another one. */
   readonly onConflict?: (conflict: FrontendConflict) => void;
+  /** Told of a Service that took long to program. */
+  readonly onCostlyService?: (costly: CostlyService) => void;
   /** Where every sync is written down, with its causes. @default nowhere */
   readonly journal?: SyncJournal;
 }

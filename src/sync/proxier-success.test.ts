@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ProxierBench } from "./testing/proxier-bench.ts";
 import { addService, UDP, UDP_SLICE, udpFlow } from "./testing/proxier-events.ts";
-import { endpointRecord, sliceRecord } from "./testing/records.ts";
+import { endpointRecord, serviceRecord, sliceRecord } from "./testing/records.ts";
 
 describe("proxier: after a success", () => {
   it("takes a cause that seems to come later than its effect (a clock was set) for one just now", async () => {
@@ -97,5 +97,19 @@ describe("proxier: after a success", () => {
     await bench.clock.advance(1000);
     assert.deepEqual(bench.conntrack.flows, [kept]);
     assert.equal(bench.metrics.calls.filter((call) => call === "conntrack 0s 1 deleted").length, 1);
+  });
+
+  it("deletes the flows of a UDP Service that is deleted, also when its sync has failed first", async () => {
+    const bench = new ProxierBench();
+    addService(bench, "a", UDP);
+    bench.proxier.onEndpointSlice({ kind: "add", object: sliceRecord("a", ["10.1.0.1"], UDP_SLICE) });
+    await bench.start();
+    bench.conntrack.flows = [udpFlow("10.1.0.1")];
+    bench.backend.script = (call) => (call === 2 ? { error: new Error("busy") } : {});
+    bench.proxier.onService({ kind: "delete", object: serviceRecord("a", UDP) });
+    await bench.clock.advance(1000);
+    assert.equal(bench.conntrack.flows.length, 1);
+    await bench.clock.advance(30_000);
+    assert.deepEqual(bench.conntrack.flows, []);
   });
 });

@@ -12,20 +12,21 @@ import { runInTurns } from "../async/steps.ts";
 import { SliceYielder } from "../async/yielder.ts";
 import type { ObjectEvent } from "../cluster/object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
-import { formatMs } from "../config/duration.ts";
 import type { Logger } from "../logging/logger.ts";
 import { messageOf } from "../logging/message-of.ts";
-import { type AppliedChanges, joinedChanges, ProxyState } from "../model/proxy-state.ts";
+import { logConflicts } from "../model/frontend-conflicts.ts";
+import { type AppliedChanges, ProxyState } from "../model/proxy-state.ts";
+import { serviceOfKey } from "../model/service-port-name.ts";
 import type { IpFamily } from "../net/ip.ts";
+import { formatMs } from "../text/duration.ts";
 import { AfterSync } from "./after-sync.ts";
 import type { OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "./backend.ts";
-import { logConflicts } from "./frontend-conflicts.ts";
-import { HeadStart } from "./head-start.ts";
 import { CauseNotes } from "./journal/cause-notes.ts";
 import { RunningSync } from "./journal/running-sync.ts";
 import { FULL_SYNC, merged, NO_WORK, type PendingWork } from "./pending-work.ts";
+import { Portions, type PortPortion } from "./portions.ts";
 import type { ProxierOptions, ProxierStatus } from "./proxier-options.ts";
-import { IncompleteSyncError } from "./sync-failures.ts";
+import { IncompleteSyncError, isServing } from "./sync-failures.ts";
 
 const HOUR_MS = 3_600_000;
 
@@ -41,10 +42,6 @@ export class Proxier {
   readonly #after: AfterSync;
   /** Kept where there is a journal. */
   readonly #notes: CauseNotes | undefined;
-  /** Where the mode prepares anything. */
-  readonly #headStart: HeadStart | undefined;
-  /** What was applied before the first sync, for which it is. */
-  #ahead: AppliedChanges[] = [];
   #hasServices = false;
   #hasEndpointSlices = false;
   #zone: string | undefined;
@@ -58,6 +55,9 @@ export class Proxier {
   #isFailing = false;
   readonly #inForce = Promise.withResolvers<void>();
   #failures: readonly SyncFailure[] = [];
+  readonly #portions = new Portions();
+  /** Changes that are in the kernel in part. */
+  #unobserved: AppliedChanges["triggerTimesMs"] = [];
 
   /** @throws RangeError when `minSyncPeriod` is longer than the time between full syncs. */
   constructor(options: ProxierOptions) {
@@ -80,7 +80,6 @@ export class Proxier {
       log: this.#log,
     });
     this.#after = new AfterSync({ ...options, log: this.#log, family: this.family, state: this.state });
-    if (backend.prepare !== undefined) this.#headStart = new HeadStart(() => this.#prepare(), this.#log);
     this.#runner = new BoundedRunner({
       periods: { minMs: periods.minMs, retryMs: periods.syncMs, maxMs: this.#fullMs },
       clock,
@@ -116,7 +115,6 @@ export class Proxier {
     const isPending = this.state.onService(event);
     serviceChanges.addTotal();
     serviceChanges.setPending(this.state.pendingServiceCount);
-    if (!this.#isInitialised) this.#headStart?.note();
     if (!isPending || !this.#isInitialised) return;
     this.#notes?.onService(event);
     this.sync();
@@ -129,10 +127,7 @@ export class Proxier {
     if (accepted) endpointChanges.addTotal();
     if (!changed) return;
     endpointChanges.addPending();
-    if (!this.#isInitialised) {
-      this.#headStart?.note();
-      return;
-    }
+    if (!this.#isInitialised) return;
     this.#notes?.onEndpointSlice(event);
     this.sync();
   }
@@ -200,7 +195,6 @@ export class Proxier {
     // A first sync that failed before the loop started is still owed.
     if (this.#isFailing) health.queuedUpdate(this.family);
     await Promise.all([this.#runner.run(signal), this.#watch(signal)]);
-    await this.#headStart?.end();
   }
 
   /** Resolves after the first sync that has brought rules into the kernel, perhaps but for parts that it refused. */
@@ -245,23 +239,24 @@ export class Proxier {
       this.#log.v(2, "Not syncing until Services and EndpointSlices have been received");
       return;
     }
-    await this.#headStart?.end();
-    if (signal.aborted) return;
     const startMs = clock.monotonicMs();
     let work = this.#take(startMs);
     const isFullSync = work.isFull;
     this.#wasQueuedWhileSyncing = false;
     const running = this.#begin(isFullSync, startMs);
     try {
-      const applied = joinedChanges([...this.#ahead, await this.#applyChanges()]);
-      this.#ahead = [];
-      const { changedPorts: ports, updatedServices: services, conntrackCleanupRequired } = applied;
-      work = merged(work, { ports, services, staleFlows: conntrackCleanupRequired && backend.endsUdpFlows !== true });
+      const applied = await this.#applyChanges();
+      const { changedPorts: ports, updatedServices: services, conntrackCleanupRequired: staleFlows, goneUdp } = applied;
+      work = merged(work, { ports, services, ...(backend.endsUdpFlows !== true && { staleFlows, goneUdp }) });
       running?.onModel(ports.size);
       this.#log.v(2, `Syncing ${backend.mode} rules`, { fullSync: isFullSync });
-      const outcome = await backend.sync(this.#inputOf(work), signal);
+      const most = isFullSync ? Number.POSITIVE_INFINITY : (backend.portsAtOnce ?? Number.POSITIVE_INFINITY);
+      const portion = this.#portions.first(work.ports, most);
+      const rulesMs = clock.monotonicMs();
+      const outcome = await backend.sync(this.#inputOf({ ...work, ports: portion.now }), signal);
+      if (!isFullSync) this.#noteCost(portion, clock.monotonicMs() - rulesMs);
       running?.onRules(outcome.written);
-      await this.#finish(outcome, applied, work);
+      await this.#finish(outcome, applied, work, portion.later);
       running?.end("done", []);
     } catch (error) {
       this.#pending = merged(leftBy(error, work), this.#pending);
@@ -282,6 +277,16 @@ export class Proxier {
     if (this.#notes.isEmpty) this.#notes.onWhole(this.#isFailing ? "retry" : isFullSync ? "periodic" : "requested");
     const noted = this.#notes.take();
     return new RunningSync({ journal, family: this.family, clock, isFullSync, startMs, noted });
+  }
+
+  #noteCost(portion: PortPortion, milliseconds: number): void {
+    const { metrics, onCostlyService } = this.#options;
+    for (const costly of this.#portions.note(portion, milliseconds)) {
+      const { service, servicePorts } = costly;
+      this.#log.warn("A Service took long to program", { service, servicePorts, took: formatMs(costly.milliseconds) });
+      metrics.countCostlyService();
+      onCostlyService?.(costly);
+    }
   }
 
   #owe(work: Partial<PendingWork>): void {
@@ -316,16 +321,6 @@ export class Proxier {
     return applied;
   }
 
-  /** While lists arrive. */
-  async #prepare(): Promise<void> {
-    const applied = await this.#applyChanges();
-    this.#ahead.push(applied);
-    await this.#options.backend.prepare?.(
-      this.#inputOf({ ...NO_WORK, ports: applied.changedPorts }),
-      this.#stop.signal,
-    );
-  }
-
   #inputOf(work: PendingWork): SyncInput {
     const { services, endpoints, endpointCount } = this.state;
     return {
@@ -341,9 +336,16 @@ export class Proxier {
 
   /**
    * The kernel has been programmed, perhaps but for the parts that it refused. Everything that follows the rules is
-   * done for what is there; only a sync without failures counts as success.
+   * done for what is there; health asks only whether the node serves.
+   *
+   * @param later service ports that are the next sync's.
    */
-  async #finish(outcome: SyncOutcome, applied: AppliedChanges, work: PendingWork): Promise<void> {
+  async #finish(
+    outcome: SyncOutcome,
+    applied: AppliedChanges,
+    work: PendingWork,
+    later: ReadonlySet<string>,
+  ): Promise<void> {
     const { clock, health, metrics, onFailures } = this.#options;
     const { failures, noLocalEndpoints } = outcome;
     this.#inForce.resolve();
@@ -352,10 +354,17 @@ export class Proxier {
       this.#lastFullSyncMs = clock.monotonicMs();
       this.#incompleteFullSyncs = isComplete ? 0 : this.#incompleteFullSyncs + 1;
     }
-    this.#after.observeProgramming(applied, failures);
+    if (later.size > 0) this.#postpone(later, work);
+    const unfinished = new Set(Array.from(later, serviceOfKey));
+    const causes = [...this.#unobserved, ...applied.triggerTimesMs];
+    this.#unobserved = causes.filter(({ service }) => unfinished.has(service));
+    this.#after.observeProgramming(
+      causes.filter(({ service }) => !unfinished.has(service)),
+      failures,
+    );
     metrics.setNoLocalEndpoints(noLocalEndpoints.internal, noLocalEndpoints.external);
-    if (isComplete) {
-      this.#isFailing = false;
+    if (isComplete) this.#isFailing = false;
+    if (isServing(failures, this.state.services)) {
       health.updated(this.family);
       // What was queued meanwhile may not be in the kernel yet.
       if (this.#wasQueuedWhileSyncing) health.queuedUpdate(this.family);
@@ -365,8 +374,15 @@ export class Proxier {
     this.#failures = failures;
     if (!isComplete || hadFailures) onFailures?.(failures);
     await this.#after.syncServiceHealth(work.services);
-    if (work.staleFlows) await this.#after.cleanStaleFlows(this.#stop.signal);
+    if (work.staleFlows && later.size === 0) await this.#after.cleanStaleFlows(work.goneUdp, this.#stop.signal);
     if (!isComplete) throw new IncompleteSyncError(failures);
+  }
+
+  /** Flows that the old rules still make are looked for when all of the new ones are there. */
+  #postpone(ports: ReadonlySet<string>, { staleFlows, goneUdp }: PendingWork): void {
+    this.#owe({ ports, staleFlows, goneUdp });
+    this.#wasQueuedWhileSyncing = true;
+    this.#runner.runNow();
   }
 
   /** Nothing could be programmed, or nothing is known of what was: that concerns no part but all. */
@@ -380,9 +396,10 @@ export class Proxier {
   #reportFailure(error: unknown): void {
     const { health, periods } = this.#options;
     this.#isFailing = true;
-    if (!(error instanceof IncompleteSyncError)) this.#noteTotalFailure(error);
+    const isPartial = error instanceof IncompleteSyncError;
+    if (!isPartial) this.#noteTotalFailure(error);
     // Syncs that were not queued must show, too, or health would stay good without end.
-    health.queuedUpdate(this.family);
+    if (!isPartial || !isServing(this.#failures, this.state.services)) health.queuedUpdate(this.family);
     this.#log.error("Sync failed", error, { retryingTime: formatMs(Math.min(periods.syncMs, this.#fullMs)) });
   }
 }
@@ -392,5 +409,7 @@ export class Proxier {
  * rules still make are looked for when the new ones are in. When nothing is known of the kernel, all must be written.
  */
 function leftBy(error: unknown, work: PendingWork): PendingWork {
-  return error instanceof IncompleteSyncError ? { ...NO_WORK, staleFlows: work.staleFlows } : { ...work, isFull: true };
+  return error instanceof IncompleteSyncError
+    ? { ...NO_WORK, staleFlows: work.staleFlows, goneUdp: work.goneUdp }
+    : { ...work, isFull: true };
 }

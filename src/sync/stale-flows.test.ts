@@ -8,6 +8,7 @@ import { deleteStaleUdpFlows } from "./stale-flows.ts";
 import { FakeConntrack } from "./testing/recorders.ts";
 import { endpointRecord, serviceRecord, sliceRecord } from "./testing/records.ts";
 
+const NONE: ReadonlySet<string> = new Set();
 const NEVER = new AbortController().signal;
 
 function flow(destination: string, replier: string, sourcePort: number): UdpFlow {
@@ -24,10 +25,13 @@ function flow(destination: string, replier: string, sourcePort: number): UdpFlow
   };
 }
 
+function emptyState(): ProxyState {
+  return new ProxyState({ family: "IPv4", nodeName: "", allowExternalIPs: true, now: () => 0, log: silentLogger });
+}
+
 /** A UDP service 10.0.0.1:80 whose only endpoint is 10.1.0.1:8080. */
 function served(isServing: boolean): ProxyState {
-  const log = silentLogger;
-  const state = new ProxyState({ family: "IPv4", nodeName: "", allowExternalIPs: true, now: () => 0, log });
+  const state = emptyState();
   const ports = [{ name: "p", protocol: "UDP", port: 80, nodePort: 0 }] as const;
   state.onService({ kind: "add", object: serviceRecord("a", { ports }) });
   const endpoints = [endpointRecord("10.1.0.1", { ready: isServing, serving: isServing })];
@@ -45,7 +49,7 @@ const other = flow("10.0.0.2", "10.1.0.2", 4);
 it("deletes the flows to endpoints that are gone and those never sent to one, and keeps all others", async () => {
   const table = new FakeConntrack();
   table.flows = [good, gone, black, other];
-  assert.deepEqual(await deleteStaleUdpFlows(table, "IPv4", served(true), NEVER), { deleted: 2, errors: [] });
+  assert.deepEqual(await deleteStaleUdpFlows(table, "IPv4", served(true), NONE, NEVER), { deleted: 2, errors: [] });
   assert.deepEqual(table.flows, [good, other]);
 });
 
@@ -53,28 +57,37 @@ it("goes on after a flow that cannot be deleted and says why", async () => {
   const table = new FakeConntrack();
   table.flows = [gone, black];
   table.stuck.add(gone);
-  const { deleted, errors } = await deleteStaleUdpFlows(table, "IPv4", served(true), NEVER);
+  const { deleted, errors } = await deleteStaleUdpFlows(table, "IPv4", served(true), NONE, NEVER);
   assert.equal(deleted, 1);
   assert.match(String(errors), /flow from port 2 cannot be deleted/);
   assert.deepEqual(table.flows, [gone]);
 });
 
-it("does not read the table when no UDP service has a serving endpoint", async () => {
+it("deletes every flow to a service without serving endpoints, and to one that is gone", async () => {
+  const table = new FakeConntrack();
+  table.flows = [good, gone, black, other];
+  assert.equal((await deleteStaleUdpFlows(table, "IPv4", served(false), NONE, NEVER)).deleted, 3);
+  assert.deepEqual(table.flows, [other]);
+  const { deleted } = await deleteStaleUdpFlows(table, "IPv4", emptyState(), new Set(["udp 10.0.0.2:80"]), NEVER);
+  assert.deepEqual([deleted, table.flows], [1, []]);
+});
+
+it("does not read the table where there is no UDP service, and was none", async () => {
   const table = new FakeConntrack();
   table.flows = [gone];
-  assert.deepEqual(await deleteStaleUdpFlows(table, "IPv4", served(false), NEVER), { deleted: 0, errors: [] });
+  assert.deepEqual(await deleteStaleUdpFlows(table, "IPv4", emptyState(), NONE, NEVER), { deleted: 0, errors: [] });
   assert.deepEqual([table.dumps, table.flows.length], [0, 1]);
 });
 
 it("deletes nothing more once the signal aborts", async () => {
   const table = new FakeConntrack();
   table.flows = [gone];
-  assert.equal((await deleteStaleUdpFlows(table, "IPv4", served(true), AbortSignal.abort())).deleted, 0);
+  assert.equal((await deleteStaleUdpFlows(table, "IPv4", served(true), NONE, AbortSignal.abort())).deleted, 0);
   assert.deepEqual(table.flows, [gone]);
 });
 
 it("rejects when the table cannot be read", async () => {
   const table = new FakeConntrack();
   table.dumpError = new Error("not permitted");
-  await assert.rejects(deleteStaleUdpFlows(table, "IPv4", served(true), NEVER), /not permitted/);
+  await assert.rejects(deleteStaleUdpFlows(table, "IPv4", served(true), NONE, NEVER), /not permitted/);
 });

@@ -5,6 +5,9 @@ import { type IpAddress, type IpFamily, joinHostPort, parseIpAddress } from "../
 export const CONNECTION_STATES = ["new", "established", "related", "invalid", "untracked"] as const;
 export type ConnectionState = (typeof CONNECTION_STATES)[number];
 
+/** Who sends it: a socket of this node or of its pods, something of this node that has none (a tunnel, a machine), or another host. */
+export type Origin = "socket" | "this-node" | "elsewhere";
+
 /** Where a packet comes from and where it goes to. Ports are undefined where they are not known or the protocol has none. */
 export interface Flow {
   readonly source: IpAddress;
@@ -26,6 +29,7 @@ export interface Packet extends Flow {
   readonly protocol: string;
   /** Empty for packets of the node itself; undefined when it is not known. */
   readonly inInterface: string | undefined;
+  readonly origin: Origin;
   /** Empty before routing; undefined when it is not known. */
   readonly outInterface: string | undefined;
   readonly mark: number;
@@ -47,7 +51,7 @@ export interface Packet extends Flow {
 }
 
 /** What connection tracking does to each packet of a connection. */
-export type Translation = Pick<Flow, "source" | "destination" | "destinationPort">;
+type Translation = Pick<Flow, "source" | "destination" | "destinationPort">;
 
 /** What must be said of a packet; the rest follows. */
 export interface PacketQuestion extends Flow {
@@ -55,6 +59,8 @@ export interface PacketQuestion extends Flow {
   readonly protocol: string;
   /** Empty: the node itself sends it. Undefined: not known. */
   readonly inInterface: string | undefined;
+  /** @default a socket for packets of the node itself, elsewhere for others */
+  readonly origin?: Origin;
   /** @default 0 */
   readonly mark?: number;
   /** @default "new" */
@@ -70,6 +76,7 @@ export function newPacket(question: PacketQuestion): Packet {
     family,
     protocol,
     inInterface,
+    origin: question.origin ?? (inInterface === "" ? "socket" : "elsewhere"),
     outInterface: "",
     mark: question.mark ?? 0,
     state: question.state ?? "new",
@@ -99,6 +106,13 @@ export function withDestination(packet: Packet, destination: IpAddress, port: nu
     isDestinationTranslated: packet.isDestinationTranslated || !isSame,
     isDestinationDecided: true,
   };
+}
+
+/** The connection asks for another place from the beginning: nothing is translated. Pure. */
+export function askingFor(packet: Packet, destination: IpAddress, destinationPort: number): Packet {
+  const { source, sourcePort } = packet;
+  const original: Flow = { source, sourcePort, destination, destinationPort };
+  return { ...packet, destination, destinationPort, original };
 }
 
 /** The packet after source NAT to this address; its port is whichever is free. Pure. */

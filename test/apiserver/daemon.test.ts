@@ -6,7 +6,7 @@ import { type TestContext, test } from "node:test";
 import { signalChild } from "../../src/kernel/child-process.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
 import { type ApiDaemon, PROGRAM, startApiDaemon, startClusterServer } from "./api-daemon.ts";
-import { node, service, slice } from "./example-objects.ts";
+import { node, service, serviceCidr, slice } from "./example-objects.ts";
 import { CONFIG_CONF } from "./kubeadm-files.ts";
 import type { TestApiServer } from "./test-api-server.ts";
 
@@ -61,7 +61,7 @@ inNetns(import.meta.url, { name: "apidaemon", timeoutMs: 180_000 }, () => {
       uid: uidOf(server, "nodes", "node-a"),
     });
     assert.match(String(event?.note), /^Starting kube-proxy \(kube-proxy-ts [\d.]+\) in iptables mode$/);
-    const agent = /^kube-proxy\/v1\.36\.2 \(linux\/\w+\) kubernetes\/unknown kube-proxy-ts\/[\d.]+ \([0-9a-f]{40}\)$/;
+    const agent = /^kube-proxy\/v1\.37\.0 \(linux\/\w+\) kubernetes\/unknown kube-proxy-ts\/[\d.]+ \([0-9a-f]{40}\)$/;
     assert.match(String(server.seen("watch", "services")[0]?.headers["user-agent"]), agent);
     assert.match(daemon.log.split("\n")[0] ?? "", /"Starting kube-proxy-ts" version=/);
     const metrics = await (await fetch("http://127.0.0.1:10249/metrics")).text();
@@ -115,6 +115,19 @@ inNetns(import.meta.url, { name: "apidaemon", timeoutMs: 180_000 }, () => {
     assert.equal(await daemon.ended(), 1);
     assert.match(daemon.log, /"PodCIDRs changed for the node" .*newPodCIDRs=\["10\.245\.0\.0\/24"\]/);
     assert.match(rules(), /10\.96\.0\.1\/32/, "the rules stay");
+  });
+
+  test("nftables mode: ServiceCIDRs that come after Services and EndpointSlices are in the rules at once", async (t) => {
+    const server = await startClusterServer(t);
+    server.delete("servicecidrs", serviceCidr());
+    const daemon = startApiDaemon(t, server, { config: CONFIG_CONF.replace('mode: ""', "mode: nftables") });
+    const listed = () => execFileSync("nft", ["list", "ruleset"], { encoding: "utf8" });
+    await daemon.synced();
+    assert.match(listed(), /dnat to 10\.128\.1\.1:8080/);
+    assert.doesNotMatch(listed(), /Drop traffic to unallocated ClusterIPs/);
+    server.put("servicecidrs", serviceCidr());
+    // Upstream's table has the rule after its next full sync only, which nothing here asks for.
+    await daemon.until("the rule", () => /Drop traffic to unallocated ClusterIPs/.test(listed()), 2000);
   });
 
   test("a health-check port that is taken becomes an event on the Service, counted while it lasts", async (t) => {

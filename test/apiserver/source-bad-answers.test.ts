@@ -118,11 +118,34 @@ test("an object of 40 MB is left out of a watch and of a list without stopping a
   assert.deepEqual(sink.take("services"), []);
   const said = log
     .errors()
-    .filter((line) => /has 4\d{7} bytes, more than 16777216: its last good version stays/.test(line));
+    .filter((line) => /has 4\d{7} bytes, more than 4194304: its last good version stays/.test(line));
   assert.equal(said.length, 1, log.errors().join("\n"));
   server.delete("services", service(4));
   await settled(source, "services");
   assert.deepEqual(sink.take("services"), ["delete default/svc-4"]);
+});
+
+test("objects whose names cannot be used hide nothing, neither in a list nor in a watch", async (t) => {
+  const source = await start(t, {
+    prepare: (server) => {
+      some(server);
+      server.switches.hasWatchList = false;
+      server.pages.mangle = (json) => (json.includes('"svc-5"') ? json.replace('"svc-5"', '"__proto__"') : json);
+    },
+  });
+  const { server, sink, log } = source;
+  assert.equal(sink.state.services.size, COUNT - 1);
+  await until("the watch", () => server.watches("services").length === 1);
+  const [watch] = server.watches("services");
+  watch?.sendNow(
+    '{"type":"ADDED","object":{"metadata":{"name":"a\\"; drop","namespace":"d","resourceVersion":"9999"}}}',
+  );
+  server.put("services", service(60));
+  await until("what comes after it", () => sink.state.services.has("default/svc-60"));
+  assert.equal(server.watches("services")[0], watch, "the same watch goes on");
+  // The list's, and the watch's; a slice is said to belong to the first.
+  const said = log.errors().filter((line) => /metadata\.name must be a DNS subdomain.*left out/.test(line));
+  assert.equal(said.length, 2, log.errors().join("\n"));
 });
 
 for (const [what, line] of [

@@ -1,10 +1,21 @@
 /** `npm run attack`: everything that once stopped the program, done to a fresh build, with figures. Needs root. */
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
+import type { NetworkNamespace } from "../../testkit/net/network-namespace.ts";
 import type { ProxyDaemon } from "../../testkit/support/proxy-daemon.ts";
 import { faultNode } from "../kernel/faults/fault-node.ts";
 import type { Probe } from "./attackers.ts";
-import { type AttackedMode, askForDebugger, holdIdleConnections, pipelineUnread, victim } from "./stop-it.ts";
+import {
+  type AttackedMode,
+  askForDebugger,
+  type DoorOutcome,
+  FLOODS,
+  floodFromServer,
+  hangUpOnPage,
+  holdIdleConnections,
+  pipelineUnread,
+  victim,
+} from "./stop-it.ts";
 
 const say = (line: string) => void process.stdout.write(`${line}\n`);
 let failures = 0;
@@ -23,16 +34,24 @@ async function attempt(title: string, work: () => Promise<string>): Promise<void
   }
 }
 
-async function on<T>(mode: AttackedMode, openFiles: number | undefined, attack: (daemon: ProxyDaemon) => Promise<T>) {
+async function inNode<T>(attack: (node: NetworkNamespace) => Promise<T>): Promise<T> {
   const afterwards: (() => unknown)[] = [];
   try {
-    const node = await faultNode({ after: (work) => void afterwards.push(work) });
-    const daemon = await victim(node, mode, openFiles);
-    afterwards.unshift(() => daemon.dispose());
-    return await attack(daemon);
+    return await attack(await faultNode({ after: (work) => void afterwards.push(work) }));
   } finally {
     for (const work of afterwards) await work();
   }
+}
+
+async function on<T>(mode: AttackedMode, openFiles: number | undefined, attack: (daemon: ProxyDaemon) => Promise<T>) {
+  return await inNode(async (node) => {
+    const daemon = await victim(node, mode, openFiles);
+    try {
+      return await attack(daemon);
+    } finally {
+      await daemon.dispose();
+    }
+  });
 }
 
 for (const mode of ["iptables", "nftables", "userspace"] as const) {
@@ -50,6 +69,28 @@ await attempt("pipelined requests", async () => {
   if (probe.failed > 0 || probe.longestMs - probe.lateMs > 50 || grownMb > 40) throw new Error(text);
   return text;
 });
+const doors = ({ probe, grownMb, endMs, lines }: DoorOutcome): string =>
+  `${grownMb} MB more, ended in ${endMs.toFixed(0)} ms, ${lines} lines of the log; ${health(probe)}`;
+
+await attempt("questions to the page, and hanging up", async () => {
+  const outcome = await inNode((node) => hangUpOnPage(node, 10_000));
+  const text = `answered ${outcome.askedMs.toFixed(0)} ms after that; ${doors(outcome)}`;
+  if (outcome.probe.failed > 0 || outcome.askedMs > 2_000 || outcome.endMs > 2_000 || outcome.grownMb > 90) {
+    throw new Error(text);
+  }
+  return text;
+});
+for (const what of FLOODS) {
+  await attempt(`an API server that never stops: ${what}`, async () => {
+    const outcome = await inNode((node) => floodFromServer(node, what, 8_000));
+    const { failed, longestMs, lateMs } = outcome.probe;
+    // What it is told of as new it keeps, as upstream does.
+    const mostMb = what === "ADDED" ? Number.POSITIVE_INFINITY : 150;
+    const isBad = failed > 0 || longestMs - lateMs > 500 || outcome.endMs > 2_000 || outcome.grownMb > mostMb;
+    if (isBad || outcome.lines > 300) throw new Error(doors(outcome));
+    return doors(outcome);
+  });
+}
 await attempt("SIGUSR1", async () => {
   const { isOpen, isAlive } = await on("nftables", undefined, askForDebugger);
   if (isOpen || !isAlive) throw new Error(isOpen ? "a debugger answers" : "the daemon is gone");
@@ -60,5 +101,11 @@ await attempt("tools that cannot be started", async () => {
   const { status, stdout } = spawnSync(process.execPath, ["--test", file], { encoding: "utf8" });
   if (status !== 0) throw new Error(stdout);
   return "bystanders live, and tools start again";
+});
+await attempt("UDP sockets of one process against a pending answer, ebpf", async () => {
+  const file = fileURLToPath(new URL("../../src/kernel/bpf/socket-balancer/unusual-sockets.test.ts", import.meta.url));
+  const { status, stdout } = spawnSync(process.execPath, ["--test", file], { encoding: "utf8" });
+  if (status !== 0) throw new Error(stdout);
+  return "it comes from the address that was asked";
 });
 process.exitCode = failures === 0 ? 0 : 1;

@@ -1,11 +1,18 @@
 /** What once stopped the program does not. `npm run attack` shows the figures. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { PATIENCE } from "../../testkit/support/patience.ts";
+import { PATIENCE, stretched } from "../../testkit/support/patience.ts";
 import { kernelSkip } from "../../testkit/support/topology.ts";
 import { faultNode } from "../kernel/faults/fault-node.ts";
 import type { Probe } from "./attackers.ts";
-import { askForDebugger, holdIdleConnections, pipelineUnread, victim } from "./stop-it.ts";
+import {
+  askForDebugger,
+  floodFromServer,
+  hangUpOnPage,
+  holdIdleConnections,
+  pipelineUnread,
+  victim,
+} from "./stop-it.ts";
 
 /** Beside what the machine itself is late: other tests run here. */
 const HEALTH_LIMIT_MS = 50 * PATIENCE;
@@ -23,6 +30,25 @@ describe("attacks", { skip: kernelSkip, timeout: 180_000 * PATIENCE }, () => {
       const { probe } = await holdIdleConnections(daemon, mode);
       assert.equal(probe.failed, 0);
       assert.ok(probe.count > 0);
+    });
+  }
+
+  test("questions to the page whose clients hang up hold up neither others nor the end", async (t) => {
+    const outcome = await hangUpOnPage(await faultNode(t), 3_000);
+    assert.equal(outcome.probe.failed, 0);
+    assert.ok(outcome.askedMs < stretched(2_500), `${outcome.askedMs} ms`);
+    assert.ok(outcome.endMs < stretched(2_500), `${outcome.endMs} ms`);
+    assert.ok(outcome.grownMb < 90, `${outcome.grownMb} MB more`);
+  });
+
+  for (const what of ["blank lines", "ADDED"] as const) {
+    test(`an API server that never stops writing: ${what}`, async (t) => {
+      const { probe, endMs, grownMb, lines } = await floodFromServer(await faultNode(t), what, 2_000);
+      assert.equal(probe.failed, 0);
+      assert.ok(probe.longestMs - probe.lateMs < stretched(700), JSON.stringify(probe));
+      assert.ok(endMs < stretched(2_000), `${endMs} ms`);
+      assert.ok(what === "ADDED" || grownMb < 150, `${grownMb} MB more`);
+      assert.ok(lines < 300, `${lines} lines of the log`);
     });
   }
 

@@ -117,6 +117,92 @@ export async function pipelineUnread(daemon: ProxyDaemon, watchMs: number): Prom
   }
 }
 
+export interface DoorOutcome {
+  /** Of the door that is not attacked. */
+  readonly probe: Probe;
+  readonly grownMb: number;
+  /** From SIGTERM to the end. */
+  readonly endMs: number;
+  /** Lines of the log while it lasted. */
+  readonly lines: number;
+}
+
+const PAGE_PORT = 10_333;
+const API_PORT = 10_444;
+
+export const FLOODS = ["blank lines", "ADDED", "MODIFIED", "BOOKMARK", "unusable", "deep"] as const;
+
+/** Asks the page what takes long and hangs up, again and again; then asks it properly, and ends the daemon. */
+export async function hangUpOnPage(
+  namespace: NetworkNamespace,
+  watchMs: number,
+): Promise<DoorOutcome & { askedMs: number }> {
+  const bound = `--inspect-bind-address=127.0.0.1:${PAGE_PORT}`;
+  const daemon = await ProxyDaemon.start(namespace, {
+    ...daemonOptions({ objects: FIRST, config: { mode: "nftables" } }),
+    args: [bound],
+  });
+  const key = encodeURIComponent("default/first:web/TCP");
+  const attack = ["hang-up", "127.0.0.1", PAGE_PORT, `/api/service?key=${key}&traffic`] as const;
+  return await watched(daemon, attack, "/healthz", watchMs, async () => {
+    const startMs = performance.now();
+    // 503 until the last clients are known to be gone.
+    const answers = async () => (await daemon.fetch(`http://127.0.0.1:${PAGE_PORT}/api/services`)).status === 200;
+    await daemon.until("an answer of the page", answers);
+    return { askedMs: performance.now() - startMs };
+  });
+}
+
+/** An API server that never stops writing. */
+export async function floodFromServer(
+  namespace: NetworkNamespace,
+  what: (typeof FLOODS)[number],
+  watchMs: number,
+): Promise<DoorOutcome> {
+  const server = await Attacker.start(namespace, "flood", "127.0.0.1", API_PORT, what);
+  try {
+    const daemon = ProxyDaemon.prepare(namespace, {
+      ...daemonOptions({ config: { mode: "nftables" } }),
+      master: `http://127.0.0.1:${API_PORT}`,
+    });
+    daemon.spawn();
+    await daemon.until("an answer", async () => (await daemon.fetch("http://127.0.0.1:10256/livez")).status !== 0);
+    return await watched(daemon, undefined, "/livez", watchMs, async () => ({}));
+  } finally {
+    server.end();
+  }
+}
+
+/** Looks on through a door that is not attacked, then ends the daemon. */
+async function watched<T>(
+  daemon: ProxyDaemon,
+  attack: readonly [string, ...(string | number)[]] | undefined,
+  path: string,
+  watchMs: number,
+  then: () => Promise<T>,
+): Promise<DoorOutcome & T> {
+  const attackers: Attacker[] = [];
+  try {
+    const beforeMb = residentMb(daemon);
+    const probe = await Attacker.start(daemon.namespace, "probe", "127.0.0.1", 10256, path);
+    attackers.push(probe);
+    const attacker = attack && (await Attacker.start(daemon.namespace, ...attack));
+    if (attacker !== undefined) attackers.push(attacker);
+    await new Promise((resolve) => setTimeout(resolve, watchMs));
+    const seen = await probe.result();
+    attacker?.end();
+    const asked = await then();
+    const grownMb = residentMb(daemon) - beforeMb;
+    const lines = daemon.log.split("\n").length;
+    const startMs = performance.now();
+    await daemon.stop();
+    return { ...asked, probe: seen, grownMb, lines, endMs: performance.now() - startMs };
+  } finally {
+    for (const one of attackers) one.end();
+    await daemon.dispose();
+  }
+}
+
 /** Sends SIGUSR1. @returns whether a debugger answers, and whether the daemon does. */
 export async function askForDebugger(daemon: ProxyDaemon): Promise<{ isOpen: boolean; isAlive: boolean }> {
   const { pid } = daemon;

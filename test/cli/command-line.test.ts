@@ -20,12 +20,17 @@ describe("the command line", { concurrency: 2 }, () => {
   test("--version prints upstream's line and then who this is, with the commit of the checkout", async () => {
     const head = execFileSync("git", ["rev-parse", "HEAD"], { cwd: import.meta.dirname, encoding: "utf8" }).trim();
     const own = `kube-proxy-ts ${VERSION} (commit ${head}, Node.js ${process.version})\n`;
+    const all = "compatibility: v1.36, v1.37 or v1.38 (preview)\n";
     for (const flag of ["--version", "--version=true"]) {
-      assert.deepEqual(await runKubeProxy([flag]), { status: 0, stdout: `Kubernetes v1.36.2\n${own}`, stderr: "" });
+      assert.deepEqual(await runKubeProxy([flag]), {
+        status: 0,
+        stdout: `Kubernetes v1.37.0\n${own}${all}`,
+        stderr: "",
+      });
     }
     const raw = await runKubeProxy(["--version=raw"]);
     assert.equal(raw.status, 0);
-    assert.match(raw.stdout, /^version\.Info\{Major:"1", Minor:"36", .*GitVersion:"v1\.36\.2", .*\}\n/);
+    assert.match(raw.stdout, /^version\.Info\{Major:"1", Minor:"37", .*GitVersion:"v1\.37\.0", .*\}\n/);
     assert.ok(raw.stdout.endsWith(`}\n${own}`), raw.stdout);
   });
 
@@ -47,7 +52,7 @@ describe("the command line", { concurrency: 2 }, () => {
   test("a version that is not this one's is refused", async () => {
     const { status, stdout, stderr } = await runKubeProxy(["--version=v9"]);
     assert.deepEqual([status, stdout], [1, ""]);
-    assert.match(stderr, /^Error: invalid argument "v9" for "--version" flag: .*default version "v1\.36\.2"$/m);
+    assert.match(stderr, /^Error: invalid argument "v9" for "--version" flag: .*default version "v1\.37\.0"$/m);
   });
 
   test("--help describes every flag on standard output", async () => {

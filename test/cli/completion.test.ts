@@ -21,7 +21,8 @@ async function script(shell: string): Promise<string> {
 function offered(bash: string, ...words: readonly string[]): readonly string[] {
   const line = words.map((word) => `'${word}'`).join(" ");
   const program = `${bash}\nCOMP_WORDS=(${line}); COMP_CWORD=${words.length - 1}; _kube_proxy; printf '%s\\n' "\${COMPREPLY[@]}"`;
-  const out = execFileSync("bash", ["-c", program], { encoding: "utf8" });
+  // A bash whose input is a socket, as Node.js gives it one, takes itself for a remote shell and reads the user's settings.
+  const out = execFileSync("bash", ["--norc", "-c", program], { encoding: "utf8" });
   return out.split("\n").filter((word) => word !== "");
 }
 

@@ -40,7 +40,7 @@ test("the text for every case is what a full sync sends, in both families", asyn
   for (const name of caseNames()) {
     const { node, services, slices } = caseState(name);
     const manifests = JSON.stringify({ apiVersion: "v1", kind: "List", items: [node, ...services, ...slices] });
-    const config = join(folder, `${name}.yaml`);
+    const config = join(folder, "config.yaml");
     writeFileSync(config, caseFile(name, "iptables/config.yaml"));
     for (const { family, option, dump } of FAMILIES) {
       const args = ["-f", "-", "--config", config, "--family", option, "--hostname-override", "node-a"];

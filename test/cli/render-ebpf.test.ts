@@ -45,10 +45,3 @@ test("with node ports that are held, the programs that refuse them, too", async 
   const found = names.map((name) => stdout.split("\n").filter((line) => line === name).length);
   assert.deepEqual(found, [1, 1, 1]);
 });
-
-test("with programs at interfaces, the program of packets, too", async () => {
-  const { stdout } = await runKubeProxy([...EXAMPLES, "-o", "programs", "--ebpf-packet-path", "Tcx"]);
-  const hooks = stdout.split("\n").filter((line) => /^[a-z]/.test(line));
-  assert.equal(hooks.at(-1), "tcx/ingress kpts_packet4");
-  assert.match(stdout, /^\d+: \(85\) call bpf_ct_insert_entry#kernel$/m);
-});

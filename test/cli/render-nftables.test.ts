@@ -40,6 +40,15 @@ describe("every case is rendered as nft lists it", () => {
   }
 });
 
+test("--compatibility chooses the release, and a wrong one is named", async (t) => {
+  const single = async (...options: string[]) => (await rendered(t, "random-001", ...options)).includes("mod 1 map");
+  assert.deepEqual([await single(), await single("--compatibility", "v1.36")], [false, true]);
+  await assert.rejects(
+    runCommand(render, ["-f", "-", "--compatibility", "v1.9"], "{}"),
+    /Compatibility: Unsupported value: "v1\.9": supported values: "v1\.36", "v1\.37", "v1\.38"/,
+  );
+});
+
 test("the messages are shown with everything that they say", async (t) => {
   const lines = (await rendered(t, "cluster-ip", "-o", "netlink")).split("\n");
   assert.equal(lines[0], "# 0: begin batch, type 0x0010, flags 0x1, family 0, 20 bytes");

@@ -123,9 +123,9 @@ test("the comparison of the help finds what differs, and nothing else", { skip: 
   );
   const script = recipe
     .replace("kube-proxy render", `${KUBE_PROXY} render --config config.json ${lacking(daemon).join(" ")}`)
-    .replace("--hostname-override NODE", "--hostname-override node-a")
+    .replace("--node NODE", "--node node-a")
     .replace("ssh NODE", `ip netns exec ${node.name}`);
-  const compare = () => run("bash", ["-c", `${script}; true`], { cwd: daemon.folder });
+  const compare = () => run("bash", ["--norc", "-c", `${script}; true`], { cwd: daemon.folder });
   assert.notEqual(comparable(await saved()), comparable(before));
   assert.deepEqual(await compare(), { stdout: "", stderr: "" });
   await node.exec(["iptables", "-t", "nat", "-I", "KUBE-SERVICES", "-s", "10.9.9.9/32", "-j", "RETURN"]);

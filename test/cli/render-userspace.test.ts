@@ -71,7 +71,7 @@ test("the plan as data has portals, rules and the proxy's ports", async () => {
   assert.deepEqual([data.mode, data.family, data.jumps.length], ["userspace", "IPv4", 8]);
   const dns = data.servicePorts.find(({ name }: { name: string }) => name === "kube-system/kube-dns:dns");
   assert.deepEqual(dns.portals, [{ kind: "cluster-ip", address: "10.96.0.53", port: 53, sources: [] }]);
-  assert.equal(dns.rules[0].target.port, dns.proxyPorts.cluster);
+  assert.match(dns.rules[0].target.to, new RegExp(`:${dns.proxyPorts.cluster}$`));
 });
 
 test("an address that no other host can reach is refused in words", async (t) => {

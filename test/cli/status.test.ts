@@ -80,6 +80,17 @@ test("an answer that is cut is told from one of another program", async (t) => {
   assert.match(err, /^Error: the answer at \S+ is cut: the daemon has ended meanwhile\n$/);
 });
 
+test("an answer in which any list is none is not of a daemon", async (t) => {
+  for (const wrong of ["failures", "families", "limits"]) {
+    const path = join(folder(t), "kube-proxy.sock");
+    const report = { mode: "nftables", failures: [], families: [], limits: [], [wrong]: "none" };
+    const server = createHttpServer((_request, response) => void response.end(JSON.stringify(report))).listen(path);
+    t.after(() => server.close());
+    const { status: code, err } = await runCommand(status, ["--socket", path]);
+    assert.deepEqual([code, err.startsWith("Error: ")], [2, true], `${wrong}: ${err}`);
+  }
+});
+
 test("what was refused makes the status 1, and is safe to print", async (t) => {
   const path = join(folder(t), "kube-proxy.sock");
   daemonAt(t, path, [{ subject: "shop/web:http", reason: "no \u001b[31mspace" }]);

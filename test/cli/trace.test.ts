@@ -36,18 +36,66 @@ function file(name: string, content: string): string {
 
 describe("over the plan", () => {
   const endpoints = ["10.180.0.11", "10.180.0.12", "10.180.1.11"];
-  for (const { name, traits } of MODES.filter((mode) => "traceForms" in mode)) {
+  /** A load balancer whose ranges leave the node and its pods out, and a cluster IP. */
+  const [barred, clusterIP] = ["203.0.113.31:80", "10.96.0.31:80"];
+
+  test("ipvs: the node has the addresses of Services, and sends to them from them", async () => {
+    const toBarred = await inExamples("ipvs", "--from", "node", "--to", barred);
+    assert.match(toBarred.out, /^Packet: tcp 203\.0\.113\.31 to 203\.0\.113\.31:80, from the node itself/);
+    assert.match(toBarred.out, /100\.0 % {2}dropped by iptables -t filter KUBE-IPVS-OUT-FILTER rule 1: /);
+    const toClusterIP = await inExamples("ipvs", "--from", "node", "--to", clusterIP);
+    assert.match(toClusterIP.out, /sent to 10\.180\.0\.12:8080, from the node's address \(masqueraded\)/);
+  });
+
+  test("--compatibility: the rules of the release", async () => {
+    const ruleOf = async (release: string) =>
+      (await inExamples("nftables", "--compatibility", release, "--from", "10.180.0.11", "--to", "10.96.0.40:25")).out;
+    assert.match(await ruleOf("v1.36"), /dnat ip to numgen random mod 1 map /);
+    assert.match(await ruleOf("v1.37"), /meta l4proto tcp dnat to 10\.180\.0\.25:2525/);
+  });
+
+  test("ICMP to a cluster IP is led nowhere, which is said", async () => {
+    const whole = /^ {2}100\.0 % {2}(.*)$/gm;
+    const met = new Map<string, readonly string[]>();
+    for (const { name } of MODES) {
+      const { out } = await inExamples(name, "--from", "pod", "--to", "10.96.0.31/icmp");
+      met.set(
+        name,
+        Array.from(out.matchAll(whole), ([, text = ""]) => text.replace(/ by .*$/, "")),
+      );
+    }
+    const notLed =
+      "not led to an endpoint: 10.96.0.31 is an address of shop/admin, and only TCP, UDP and SCTP to its ports are led, " +
+      "not ICMP: it leaves";
+    const refused = "refused (icmp port-unreachable)";
+    assert.deepEqual(Object.fromEntries(met), {
+      iptables: [notLed],
+      nftables: [refused],
+      ebpf: [refused],
+      ipvs: ["refused (icmp-port-unreachable)"],
+      userspace: [notLed],
+      kernelspace: [notLed],
+    });
+  });
+
+  test("a port that no Service has at its address", async () => {
+    const { out } = await inExamples("iptables", "--from", "outside", "--to", "10.96.0.31:81");
+    assert.match(
+      out,
+      /100\.0 % {2}not led to an endpoint: 10\.96\.0\.31 is an address of shop\/admin, and nothing takes TCP to its port 81: it leaves/,
+    );
+  });
+
+  for (const { name } of MODES.filter((mode) => "traceForms" in mode)) {
     test(`a pod at a cluster IP, in mode ${name}`, async () => {
       const result = await inExamples(name, "--from", "pod:40000", "--to", "10.96.0.10:80", "--new-client");
       assert.equal(result.status, 0, result.err);
-      if (traits.carriesTraffic) assert.match(result.out, /100\.0 % {2}delivered to a process of the node at /);
-      else {
-        const source = traits.hasHostLoadBalancers ? "the node's address (masqueraded)" : "10.180.0.250 (kept)";
-        assert.deepEqual(
-          fates(result),
-          endpoints.map((ip) => `33.3 %  sent to ${ip}:8080, from ${source}`),
-        );
-      }
+      const isKept = name !== "userspace" && name !== "kernelspace";
+      const source = isKept ? "10.180.0.250 (kept)" : "the node's address (masqueraded)";
+      assert.deepEqual(
+        fates(result),
+        endpoints.map((ip) => `33.3 %  sent to ${ip}:8080, from ${source}`),
+      );
     });
 
     test(`IPv6, from outside to a node port, in mode ${name}`, async () => {
@@ -89,7 +137,9 @@ describe("over the plan", () => {
           "the node itself is not led",
           ["--from", "node", "--to", "10.96.0.10:80"],
           /→ not asked: HNS does not lead packets of the node itself/,
-          ["100.0 %  sent to 10.96.0.10:80, from 10.200.0.2 (kept)"],
+          [
+            "100.0 %  not led to an endpoint: 10.96.0.10 is an address of shop/web, and nothing takes TCP to its port 80: it leaves by the node's routes",
+          ],
         ],
         [
           "a later packet goes where its connection goes",
@@ -101,13 +151,17 @@ describe("over the plan", () => {
           "a frontend without endpoints has none, and is named",
           ["--from", "pod", "--to", "10.96.0.70:80"],
           /no load balancer has tcp 10\.96\.0\.70:80: office\/legacy:http has no endpoint that could be led to$/m,
-          ["100.0 %  sent to 10.96.0.70:80, from 10.180.0.250 (kept)"],
+          [
+            "100.0 %  not led to an endpoint: 10.96.0.70 is an address of office/legacy, and nothing takes TCP to its port 80: it leaves by the node's routes",
+          ],
         ],
         [
           "with -v the others are said to be no match",
           ["--from", "pod", "--to", "10.96.0.10:81", "-v"],
           /· load balancer tcp 10\.96\.0\.10:80: .*\n +no: its place is tcp 10\.96\.0\.10:80, IPv4, and the packet is for tcp 10\.96\.0\.10:81$/m,
-          ["100.0 %  sent to 10.96.0.10:81, from 10.180.0.250 (kept)"],
+          [
+            "100.0 %  not led to an endpoint: 10.96.0.10 is an address of shop/web, and nothing takes TCP to its port 81: it leaves by the node's routes",
+          ],
         ],
       ];
     for (const [what, argv, way, expected] of cases) {
@@ -140,7 +194,7 @@ describe("over the plan", () => {
         way.steps.map(({ kind }: { kind: string }) => kind),
         ["stage", "remark"],
       );
-      assert.equal(outcomes[0].fate.kind, "sent");
+      assert.equal(outcomes[0].fate.kind, "not-led");
     });
 
     test("what render prints is a dump; where the node's addresses are not known, both is shown", async () => {
@@ -168,29 +222,30 @@ describe("over the plan", () => {
   });
 
   describe("what is decided before there is a packet, in ebpf mode", () => {
-    const cases: readonly (readonly [string, string, string, RegExp | undefined])[] = [
-      [
-        ...(["a pod at a cluster IP", "pod", "10.96.0.31:80"] as const),
-        /^Note: {3}decided at connect\(\): for a socket of this node, shop\/admin:http leads to 10\.180\.0\.12:8080 10\.180\.1\.11:8080;/m,
-      ],
-      [
-        ...(["the node at a node port", "node", "10.200.0.2:30082"] as const),
-        /^Note: {3}decided at connect\(\): for a socket of this node, shop\/admin:http leads to /m,
-      ],
-      [
-        ...(["a pod where the client's address decides", "pod", "203.0.113.31:80"] as const),
-        /^Note: {3}at connect\(\) nothing is decided for shop\/admin:http: its packets take the rules$/m,
-      ],
-      ["a client outside", "outside", "10.200.0.2:30082", undefined],
-      ["another port", "pod", "10.96.0.31:81", undefined],
-    ];
-    for (const [what, from, to, expected] of cases) {
-      test(what, async () => {
-        const { out, err } = await inExamples("ebpf", "--from", from, "--to", to);
-        if (expected === undefined) assert.doesNotMatch(out, /connect\(\)/);
-        else assert.match(out, expected, err);
-      });
-    }
+    const led = (source: string) =>
+      ["10.180.0.12", "10.180.1.11"].map((ip) => `50.0 %  sent to ${ip}:8080, from ${source} (kept)`);
+    const masqueraded = ["10.180.0.12", "10.180.1.11"].map(
+      (ip) => `50.0 %  sent to ${ip}:8080, from the node's address (masqueraded)`,
+    );
+    const ask = async (from: string, to: string, ...more: string[]) =>
+      fates(await inExamples("ebpf", "--from", from, "--to", to, "--new-client", ...more));
+    const nodePort = "10.200.0.2:30082";
+
+    test("a socket asks for an endpoint", async () => {
+      assert.deepEqual(await ask("pod", clusterIP), led("10.180.0.250"));
+      assert.deepEqual(await ask("node", nodePort), led("10.200.0.2"));
+      assert.deepEqual(await ask("pod", nodePort), led("10.180.0.250"));
+    });
+
+    test("a client outside has no socket here, nor has what comes in by an interface", async () => {
+      assert.deepEqual(await ask("outside", nodePort), masqueraded);
+      assert.deepEqual(await ask("pod", nodePort, "--in", "cni0"), masqueraded);
+    });
+
+    test("where the client's address decides, and where there is nothing, the rules are asked", async () => {
+      assert.match((await ask("pod", barred)).join(), /^100\.0 % {2}dropped by ip kube-proxy firewall-check rule 1/);
+      assert.match((await ask("pod", "10.96.0.31:81")).join(), /^100\.0 % {2}refused .* cluster-ips-check/);
+    });
   });
 
   test("what is refused names the rule", async () => {
@@ -269,11 +324,30 @@ describe("pods by their names", () => {
     assert.match(there.out, /coming in by an interface that is not known,/);
   });
 
-  test("an unknown pod: the nearest name; a Service of that name: its cluster IP", async () => {
+  test("a Service: its cluster IP, with the number and the protocol of its port", async () => {
+    const packetTo = async (to: string) =>
+      /^Packet: (.*),/m.exec((await ask("--from", "lab/client", "--to", to)).out)?.[1];
+    for (const to of [
+      "shop/web",
+      "shop/web:http",
+      "shop/web:80/tcp",
+      "web.shop.svc",
+      "web.shop.svc.cluster.local:http",
+    ]) {
+      assert.match((await packetTo(to)) ?? "", /^tcp \S+ to 10\.96\.0\.10:80,/, to);
+    }
+    assert.match((await packetTo("kube-system/kube-dns:dns")) ?? "", /^udp \S+ to 10\.96\.0\.53:53,/);
+    const several = await ask("--from", "lab/client", "--to", "kube-system/kube-dns");
+    assert.match(several.err, /has several ports: --to kube-system\/kube-dns:PORT, which is dns, dns-tcp\n$/);
+    const none = await ask("--from", "lab/client", "--to", "shop/web:nope");
+    assert.match(none.err, /Service shop\/web has no port "nope", but http\n$/);
+  });
+
+  test("an unknown pod: the nearest name; a Service as the client: its cluster IP", async () => {
     const unknown = await ask("--from", "lab/clinet", "--to", "10.96.0.10:80");
     assert.equal(unknown.status, 2);
     assert.match(unknown.err, /^Error: --from: no pod "lab\/clinet" is known: .*\nDid you mean lab\/client\?\n$/);
-    const service = await ask("--from", "lab/client", "--to", "shop/web:80");
+    const service = await ask("--from", "shop/web:80", "--to", "10.96.0.10:80");
     assert.match(service.err, /no pod "shop\/web" is known, but a Service\nIts cluster IP: --to 10\.96\.0\.10:80\.\n$/);
     const family = await ask("--from", "office/mail-0", "--to", "[fd00:10:96::53]:53");
     assert.match(family.err, /pod office\/mail-0 has no IPv6 address, but 10\.180\.0\.25/);
@@ -390,7 +464,12 @@ describe("input that cannot be used ends with status 2", () => {
       /is cut: the table nat does not end with COMMIT/,
     ],
     ["nft cut", [...PACKET, "--dump", "-"], json.slice(0, 2000), /standard input is cut, or no JSON/],
-    ["nft's text, cut", [...PACKET, "--dump", "-"], "table ip kube-proxy {\n", /standard input: it is cut: the table/],
+    [
+      "nft's text",
+      [...PACKET, "--dump", "-"],
+      "table ip kube-proxy {\n}\n",
+      /standard input is the text of nft: give what `nft -j list ruleset` prints, which says more$/m,
+    ],
     [
       "of another tool",
       [...PACKET, "--dump", "-"],

@@ -1,6 +1,6 @@
 /**
  * Makes two dumps of iptables comparable, by the rules of the conformance cases: counters and canary chains do not
- * count, and in chains that services share only the order within one service's group does.
+ * count, and in chains that services share only the order within one service's group does, and that node ports come last.
  */
 
 const SHARED_CHAINS = new Set(["KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-EXTERNAL-SERVICES", "KUBE-PROXY-FIREWALL"]);
@@ -69,5 +69,6 @@ function groupByService(rules: readonly string[]): string[] {
     if (group === undefined) groups.set(service, [rule]);
     else group.push(rule);
   }
-  return [...[...groups].sort(byKey).flatMap(([, group]) => group), ...tail];
+  // One jump for each node address, from a map of Go (`GetNodeIPs`), whose order is random.
+  return [...[...groups].sort(byKey).flatMap(([, group]) => group), ...tail.sort()];
 }

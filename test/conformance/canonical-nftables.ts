@@ -38,9 +38,11 @@ function canonical(value: unknown, key = ""): unknown {
   }
   if (!isObject(value)) return value;
   const entries = Object.entries(value).filter(([name]) => !IGNORED.has(name));
-  const counter = isObject(value.counter) ? [["counter", {}] as const] : [];
+  // Of a counter in a rule its numbers do not count; one with a name is an object, or named by a rule.
+  const isNumbers = isObject(value.counter) && !("name" in value.counter);
+  const counter = isNumbers ? [["counter", {}] as const] : [];
   return Object.fromEntries(
-    [...entries.filter(([name]) => name !== "counter" || !isObject(value.counter)), ...counter]
+    [...entries.filter(([name]) => name !== "counter" || !isNumbers), ...counter]
       .map(([name, item]) => [name, canonical(item, name)] as const)
       .sort(([a], [b]) => (a < b ? -1 : 1)),
   );

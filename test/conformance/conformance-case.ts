@@ -3,7 +3,7 @@
  * objects.
  */
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import type { NodeRecord } from "../../src/cluster/objects.ts";
 import {
   isEndpointSliceSelected,
@@ -13,9 +13,12 @@ import {
   projectNode,
   projectService,
 } from "../../src/cluster/projection/index.ts";
+import { withoutNodePortWords } from "../../src/config/node-port-words.ts";
+import { CURRENT_RELEASE, type Release, releaseOf } from "../../src/config/release.ts";
+import { localhostServiceOf } from "../../src/dataplane/nftables/localhost-node-ports.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import { detectorFor, type LocalTrafficDetector } from "../../src/model/local-traffic-detector.ts";
-import { effectiveNodeAddresses, expandPrimary, type NodeAddresses, nodeIPsOf } from "../../src/model/node-identity.ts";
+import { effectiveNodeAddresses, type NodeAddresses, nodeIPsOf, primaryCidrs } from "../../src/model/node-identity.ts";
 import { type NodePortAddresses, nodePortAddresses } from "../../src/model/node-port-addresses.ts";
 import { ProxyState } from "../../src/model/proxy-state.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
@@ -39,6 +42,7 @@ export interface CaseConfig {
   readonly masqueradeBit?: number;
   readonly localhostNodePorts?: boolean;
   readonly nodePortAddresses?: readonly string[];
+  readonly featureGates?: Readonly<Record<string, boolean>>;
 }
 
 export interface CaseState {
@@ -58,16 +62,47 @@ export interface CaseModel {
   readonly state: ProxyState;
 }
 
+/** `v1.36/cluster-ip`, …: what each release left in the kernel. A name without a release is the current one's. */
 export function caseNames(): string[] {
-  return readdirSync(CASES).sort();
+  return ["v1.36", "v1.37"].flatMap((release) =>
+    readdirSync(new URL(release, CASES))
+      .sort()
+      .map((name) => `${release}/${name}`),
+  );
 }
 
-export function caseFile(name: string, file: string): string {
+/** The release of a case. */
+export function caseRelease(name: string): Release {
+  return releaseOf({ compatibility: name.split("/")[0] ?? "" });
+}
+
+/** The protocols of node ports that nftables mode refuses on loopback addresses. */
+export function caseRejectedAtLocalhost(name: string, { config, nodePortAddresses: addresses }: CaseModel) {
+  const { featureGates = {} } = config;
+  const settings = {
+    featureGates,
+    compatibility: caseRelease(name).name,
+    nftables: { localhostNodePorts: "Upstream" },
+  };
+  return localhostServiceOf(settings, addresses)?.rejected ?? [];
+}
+
+function caseText(name: string, file: string): string {
   return readFileSync(new URL(`${name}/${file}`, CASES), "utf8");
 }
 
+/** A file of a case; to the configuration of its run the release is added, which upstream does not know as a setting. */
+export function caseFile(name: string, file: string): string {
+  const path = name.includes("/") ? name : `${CURRENT_RELEASE.name}/${name}`;
+  if (!file.endsWith("config.yaml")) return caseText(path, file);
+  return JSON.stringify({ ...JSON.parse(caseText(path, file)), compatibility: caseRelease(path).name });
+}
+
+/** States that both releases have met are stored once. */
 export function caseState(name: string): CaseState {
-  return JSON.parse(caseFile(name, "state.json"));
+  const [, bare = name] = name.split("/");
+  const release = existsSync(new URL(`v1.37/${bare}/state.json`, CASES)) ? "v1.37" : "v1.36";
+  return JSON.parse(caseText(`${release}/${bare}`, "state.json"));
 }
 
 function projected<T>(projection: Projection<T>): T {
@@ -108,7 +143,7 @@ export function caseModel(name: string, family: IpFamily, defaultNodePortAddress
     node,
     addresses,
     detector,
-    nodePortAddresses: nodePortAddresses(family, expandPrimary(configured, addresses)),
+    nodePortAddresses: nodePortAddresses(family, withoutNodePortWords(configured, primaryCidrs(addresses))),
     state,
   };
 }

@@ -17,7 +17,7 @@ export interface DaemonCases {
   /** The same of the node. */
   actual(daemon: ProxyDaemon): Promise<readonly string[]>;
   /** Anything else that must hold at the end of a case. */
-  also?(daemon: ProxyDaemon): Promise<void>;
+  also?(daemon: ProxyDaemon, name: string): Promise<void>;
 }
 
 /** The names of cases by their configuration, in the order of the first. */
@@ -37,7 +37,7 @@ async function runCase(daemon: ProxyDaemon, name: string, cases: DaemonCases): P
     assert.deepEqual(actual, expected);
     throw error;
   });
-  await cases.also?.(daemon);
+  await cases.also?.(daemon, name);
 }
 
 async function runGroup(t: TestContext, config: string, names: readonly string[], cases: DaemonCases): Promise<void> {

@@ -14,6 +14,9 @@ async function listed({ namespace }: ProxyDaemon, ...options: readonly string[])
   return stdout;
 }
 
+/** Of the listening sockets; those of health checks are on other ports. */
+const RELAY_LISTENER = /(?<= )(?:127\.0\.0\.1|\[::1\]):30\d+/g;
+
 daemonLeavesWhatUpstreamLeft({
   mode: "nftables",
   objects: ({ node, services, slices }) => [node, SERVICE_CIDR_OBJECT, ...services, ...slices],
@@ -25,7 +28,18 @@ daemonLeavesWhatUpstreamLeft({
     canonicalNftables(JSON.parse(await listed(daemon, "-j")).nftables),
     canonicalNftText(await listed(daemon)),
   ],
-  also: async (daemon) => {
+  also: async (daemon, name) => {
+    if (name.startsWith("v1.37/localhost-")) {
+      const { body } = await daemon.fetch("http://127.0.0.1:10249/metrics");
+      const measured = body.split("\n").filter((line) => line.includes("localhost_nodeport"));
+      assert.equal(
+        measured.map((line) => `${line}\n`).join(""),
+        name.endsWith("-gate-off") ? "" : caseFile(name, "nftables/metrics.txt"),
+      );
+      const expected = caseFile(name, "nftables/listeners.txt").match(RELAY_LISTENER) ?? [];
+      const { stdout } = await daemon.namespace.exec(["ss", "-Hltn"]);
+      assert.deepEqual(stdout.match(RELAY_LISTENER)?.sort() ?? [], [...expected].sort());
+    }
     const failures = await daemon.metric('kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv4"}');
     assert.equal(failures, undefined);
   },

@@ -6,11 +6,12 @@ import { planStatic } from "../../src/dataplane/nftables/compatible/plan-static.
 import { TABLE } from "../../src/dataplane/nftables/names.ts";
 import type { NftElement, NftFamily } from "../../src/kernel/nftables/ruleset.ts";
 import { elementKey } from "../../src/kernel/nftables/ruleset.ts";
-import { chainJson, type Json, ruleJson, setJson } from "../../src/kernel/nftables/ruleset-json.ts";
+import { chainJson, counterJson, type Json, ruleJson, setJson } from "../../src/kernel/nftables/ruleset-json.ts";
 import { nodePortIPs } from "../../src/model/node-port-addresses.ts";
+import { withoutLoopback } from "../../src/model/without-loopback.ts";
 import { type Cidr, familyOf, type IpFamily } from "../../src/net/ip.ts";
 import { canonicalNftables } from "./canonical-nftables.ts";
-import { caseFile, caseModel, caseNames } from "./conformance-case.ts";
+import { caseFile, caseModel, caseNames, caseRejectedAtLocalhost, caseRelease } from "./conformance-case.ts";
 import { cidr, ip } from "./example-clusters.ts";
 
 const NODE_ADDRESSES = ["127.0.0.1", "::1", "10.200.0.2", "10.180.0.1", "fd00:200::2", "fd00:10:180::1"].map(ip);
@@ -26,12 +27,16 @@ function rulesetOf(name: string, family: IpFamily, nftFamily: NftFamily): Json[]
     masqueradeMark: 2 ** (config.masqueradeBit ?? 14),
     masqueradeAll: config.masqueradeAll ?? false,
     detector: model.detector,
+    release: caseRelease(name),
+    rejectedAtLocalhost: caseRejectedAtLocalhost(name, model),
   };
   const facts = {
     zone: model.node.zone,
-    nodePortIPs: nodePortIPs(
-      model.nodePortAddresses,
-      NODE_ADDRESSES.filter((address) => familyOf(address) === family),
+    nodePortIPs: withoutLoopback(
+      nodePortIPs(
+        model.nodePortAddresses,
+        NODE_ADDRESSES.filter((address) => familyOf(address) === family),
+      ),
     ),
     serviceCIDRs: SERVICE_CIDRS.filter((serviceCidr) => familyOf(serviceCidr) === family),
   };
@@ -52,6 +57,7 @@ function rulesetOf(name: string, family: IpFamily, nftFamily: NftFamily): Json[]
   const chains = [...fixed.chains, ...plans.flatMap((plan) => plan.chains)];
   return [
     { table: { family: nftFamily, name: TABLE } },
+    ...fixed.counters.map((counter) => counterJson(table, counter)),
     ...sets.map((set) => setJson(table, set, [...(elements.get(set.name)?.values() ?? [])])),
     ...chains.map((chain) => chainJson(table, chain)),
     ...chains.flatMap((chain) => chain.rules.map((rule) => ruleJson(table, chain.name, rule))),

@@ -38,7 +38,7 @@ export async function toyCheckout(): Promise<ToyCheckout> {
 async function bundle(folder: string): Promise<void> {
   await build({
     absWorkingDir: folder,
-    entryPoints: { main: "src/cli/main.ts", "thread-main": "src/cluster/manifests/reader/thread-main.ts" },
+    entryPoints: { main: "src/cli/main.ts" },
     outdir: join(folder, "dist/bundle"),
     bundle: true,
     splitting: true,

@@ -58,7 +58,7 @@ describe("the image", { skip: imageSkip() }, () => {
   test("starts as kubeadm's DaemonSet starts it", async () => {
     assert.deepEqual(image.config.Entrypoint, ["/usr/local/bin/kube-proxy"]);
     const words = (await image.run("/usr/local/bin/kube-proxy", "--version")).split("\n");
-    assert.equal(words[0], "Kubernetes v1.36.2");
+    assert.equal(words[0], "Kubernetes v1.37.0");
     assert.ok(words[1]?.startsWith(`kube-proxy-ts ${VERSION} (commit ${IMAGE_COMMIT}, Node.js v`), words[1]);
     assert.deepEqual(image.config.Labels, {
       "org.opencontainers.image.title": "kube-proxy-ts",

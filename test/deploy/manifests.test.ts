@@ -198,6 +198,17 @@ test("what the chart's other values change is what they are named for", () => {
   assert.ok(changed.includes(JSON.stringify(resources).slice(1, -1)));
   assert.match(changed, /"NODE_NAME".*"HTTPS_PROXY"/);
   assert.match(changed, /"imagePullSecrets":\[\{"name":"s"\}\]/);
+  const told = pod({ inspectSocket: true, extraArgs: ["--v=2"], priorityClassName: "mine", restricted: true });
+  const { priorityClassName, containers, volumes } = told.spec as {
+    priorityClassName: string;
+    containers: { command: string[]; volumeMounts: { name: string; mountPath: string }[] }[];
+    volumes: object[];
+  };
+  assert.equal(priorityClassName, "mine");
+  assert.deepEqual(containers[0]?.command.slice(-2), ["--inspect-socket=/run/kube-proxy/inspect.sock", "--v=2"]);
+  // The root file system may be read-only.
+  assert.equal(containers[0]?.volumeMounts.find(({ name }) => name === "inspect")?.mountPath, "/run/kube-proxy");
+  assert.ok(volumes.some((volume) => JSON.stringify(volume) === '{"name":"inspect","emptyDir":{}}'));
   const sums = [{}, { config: { mode: "nftables" } }].map((values) =>
     JSON.stringify(pod({ ...values, restartOnConfigChange: true }).metadata),
   );
@@ -275,6 +286,21 @@ test("ebpf mode has the node's bpf file system, cgroups and network namespaces: 
   assert.equal(added.containers[0].name, plain.containers[0].name);
   const names = (list: readonly { readonly name: string }[]) => list.map(({ name }) => name);
   assert.deepEqual(names(mountsOf(added)), names(added.volumes));
+});
+
+test("the chart restricts the pod as the patch does", () => {
+  const podOf = (values: object) =>
+    Object(chartManifests({ ...PLAIN, ...values }).get("DaemonSet kube-proxy")?.spec).template.spec;
+  const [plain, restricted] = [podOf({}), podOf({ restricted: true })];
+  const [patch] = parseAllDocuments(readFileSync(join(DEPLOY, "restricted.yaml"), "utf8"));
+  const added = patch?.toJS().spec.template.spec;
+  assert.deepEqual(restricted, {
+    ...plain,
+    initContainers: added.initContainers,
+    containers: [{ ...plain.containers[0], securityContext: added.containers[0].securityContext }],
+  });
+  assert.equal(added.initContainers[0].image, plain.containers[0].image);
+  assert.throws(() => podOf({ restricted: true, config: { mode: "ebpf" } }), /restricted is not for mode ebpf/);
 });
 
 test("values that mean nothing are refused by name", () => {

@@ -37,11 +37,13 @@ const dashboard: {
   readonly templating: { readonly list: readonly { readonly name: string }[] };
 } = JSON.parse(readFileSync(join(CHECKOUT, "deploy/chart/files/dashboard.json"), "utf8"));
 
-/** Has Prometheus' own tool read a rule file. */
-async function checkRules(t: TestContext, path: string): Promise<void> {
+/** Has Prometheus' own tool read a rule file, or try one. */
+const checkRules = (t: TestContext, path: string) => promtool(t, "check", path);
+
+async function promtool(t: TestContext, command: "check" | "test", path: string): Promise<void> {
   const notHere = (error: unknown) => error instanceof CommandError && error.status === -1;
   try {
-    await runCommand(["promtool", "check", "rules", path]);
+    await runCommand(["promtool", command, "rules", path]);
   } catch (error) {
     if (!notHere(error)) throw error;
     t.skip("not on this machine: promtool, of the Debian package prometheus");
@@ -59,6 +61,37 @@ test("each alert leads to its own heading in the operations guide", () => {
     assert.equal(annotations.runbook_url, `${RUNBOOK}#${alert.toLowerCase()}`);
     assert.ok(anchors.has(alert.toLowerCase()), `docs/operations.md has no heading ${alert}`);
   }
+});
+
+test("one page for many nodes that are down, and one when nothing is scraped", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-rules-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const series = (down: number) =>
+    Array.from({ length: 200 }, (_, index) => ({
+      series: `up{job="kube-proxy", instance="node-${index}"}`,
+      values: `${index < down ? 0 : 1}x10`,
+    }));
+  const alerting = (share: string, labels: object) => ({
+    exp_labels: { severity: "critical", ...labels },
+    exp_annotations: {
+      ...rules.groups[0]?.rules[0]?.annotations,
+      summary: `kube-proxy does not answer on ${share} of the nodes`,
+    },
+  });
+  const job = { job: "kube-proxy" };
+  const cases = [
+    { input_series: series(1), exp_alerts: [] },
+    { input_series: series(50), exp_alerts: [alerting("25%", job)] },
+    { input_series: [], exp_alerts: [alerting("100%", job)] },
+  ];
+  const path = join(folder, "test.yaml");
+  const tests = cases.map(({ input_series, exp_alerts }) => ({
+    interval: "1m",
+    input_series,
+    alert_rule_test: [{ eval_time: "8m", alertname: "KubeProxyDown", exp_alerts }],
+  }));
+  writeFileSync(path, stringify({ rule_files: [RULES], tests }));
+  await promtool(t, "test", path);
 });
 
 test("promtool takes the rule file", async (t) => {

@@ -58,7 +58,8 @@ async function freshCheckout(folder: string): Promise<string> {
     "--exclude-standard",
     "-z",
   ]);
-  const isNeeded = (path: string) => path !== "" && !/^(test|bench|docs|examples)\//.test(path);
+  const isNeeded = (path: string) =>
+    path === "docs/library.md" || (path !== "" && !/^(test|bench|docs|examples)\//.test(path));
   for (const path of listed.stdout.split("\0").filter(isNeeded)) {
     mkdirSync(dirname(join(folder, path)), { recursive: true });
     cpSync(join(CHECKOUT, path), join(folder, path));
@@ -143,12 +144,67 @@ describe("the npm package", () => {
     assert.deepEqual(forTests, []);
   });
 
+  test("the library alone needs neither a Node.js of its own nor Linux, and is under 10 MB with all that it needs", async () => {
+    const checkout = join(root, "checkout");
+    await runCommand([process.execPath, join(checkout, "scripts/library-package.mjs")], LIMIT);
+    const own = JSON.parse(readFileSync(join(checkout, "dist-library/package.json"), "utf8"));
+    assert.deepEqual([own.os, own.libc, own.bin, own.scripts], [undefined, undefined, undefined, undefined]);
+    assert.deepEqual([own.version, own.exports], [manifest.version, manifest.exports]);
+    assert.deepEqual(Object.keys(own.optionalDependencies), ["koffi"]);
+    const needed = Object.keys(own.dependencies);
+    assert.ok(!needed.includes("node"), needed.join());
+
+    // What npm would lay out where koffi cannot be installed.
+    const bare = join(root, "bare");
+    mkdirSync(join(bare, "node_modules"), { recursive: true });
+    const pack = ["npm", "pack", "--json", "--pack-destination", bare, join(checkout, "dist-library")] as const;
+    const [{ filename }] = JSON.parse((await runCommand(pack, { ...LIMIT, cwd: bare })).stdout);
+    const library = join(bare, "node_modules/kube-proxy-ts-library");
+    mkdirSync(library);
+    await runCommand(["tar", "-xzf", join(bare, filename), "-C", library, "--strip-components=1"], LIMIT);
+    for (const name of needed) symlinkSync(join(CHECKOUT, "node_modules", name), join(bare, "node_modules", name));
+    const places = [library, ...[...needed, "koffi", "@koromix"].map((name) => join(CHECKOUT, "node_modules", name))];
+    const { stdout: sizes } = await runCommand(["du", "-sbD", ...places], LIMIT);
+    const bytes = sizes.split("\n").reduce((sum, line) => sum + Number(line.split("\t")[0]), 0);
+    assert.ok(bytes < 10_000_000, `${bytes} bytes`);
+
+    writeFileSync(join(bare, "package.json"), '{"type":"module"}');
+    writeFileSync(
+      join(bare, "elsewhere.mjs"),
+      `Object.defineProperty(process, "platform", { value: process.argv[2] });
+const { clusterFrom, modelOf } = await import("kube-proxy-ts-library/model");
+const { plan } = await import("kube-proxy-ts-library/plan");
+const { explain, trace } = await import("kube-proxy-ts-library/explain");
+const spec = { clusterIP: "10.96.0.10", clusterIPs: ["10.96.0.10"], ipFamilies: ["IPv4"], ports: [{ port: 80 }] };
+const labels = { "kubernetes.io/service-name": "web" };
+const slice = { addressType: "IPv4", ports: [{ port: 8080 }], endpoints: [{ addresses: ["10.244.1.5"] }] };
+const cluster = clusterFrom([
+  { apiVersion: "v1", kind: "Service", metadata: { namespace: "shop", name: "web" }, spec },
+  { apiVersion: "discovery.k8s.io/v1", kind: "EndpointSlice", metadata: { namespace: "shop", name: "a", labels }, ...slice },
+]);
+const seen = [modelOf(cluster, { family: "IPv4" }).servicePorts.length];
+for (const mode of ["iptables", "ipvs", "nftables", "userspace", "ebpf", "kernelspace"]) {
+  const rules = await plan({ cluster, node: "node-a", mode, families: ["IPv4"] });
+  seen.push((await rules.render()).includes("10.96.0.10"));
+}
+const request = { cluster, node: "node-a", mode: "nftables" };
+seen.push((await explain(request, "shop/web")).servicePorts.length);
+seen.push((await trace(request, { from: "outside", to: "10.96.0.10", port: 80 })).outcomes.length);
+console.log(JSON.stringify(seen));
+`,
+    );
+    for (const platform of ["linux", "darwin", "win32"]) {
+      const { stdout } = await runCommand([process.execPath, "elsewhere.mjs", platform], { ...LIMIT, cwd: bare });
+      assert.deepEqual(JSON.parse(stdout), [1, true, true, true, true, true, true, 1, 1], platform);
+    }
+  });
+
   test("runs where it is installed: it says who it is, and renders", async (t) => {
     if (noRegistry !== undefined) return t.skip(noRegistry);
     const options = { ...LIMIT, cwd: user };
     const version = await runCommand([join(user, "node_modules/.bin/kube-proxy"), "--version"], options);
     const [first, second = ""] = version.stdout.split("\n");
-    assert.equal(first, "Kubernetes v1.36.2");
+    assert.equal(first, "Kubernetes v1.37.0");
     assert.ok(second.startsWith(`kube-proxy-ts ${manifest.version} (commit ${commit}, Node.js v24.`), second);
     const examples = join(CHECKOUT, "examples");
     const render = [

@@ -11,49 +11,42 @@ const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   net: [],
   logging: [],
+  text: ["logging"],
+  metrics: [],
   async: ["logging"],
   kernel: ["async", "logging", "net"],
-  relay: ["async", "kernel", "logging", "net"],
+  relay: ["kernel", "logging", "net"],
   // Settings and the descriptors of the modes that declare them are one layer in two folders.
-  config: ["dataplane", "logging", "net"],
-  cluster: ["async", "config", "kernel", "logging", "net", "server"],
+  config: ["dataplane", "logging", "net", "text"],
+  cluster: ["async", "config", "kernel", "logging", "metrics", "net"],
   model: ["async", "cluster", "logging", "net"],
-  sync: ["async", "cluster", "config", "kernel", "logging", "model", "net"],
-  server: ["async", "cluster", "kernel", "logging", "net", "sync"],
-  inspect: ["cluster", "config", "logging", "model", "net", "sync"],
-  dataplane: ["async", "config", "inspect", "kernel", "logging", "model", "modes", "net", "server", "sync"],
-  "dataplane/shared": [
-    "async",
-    "config",
-    "dataplane",
-    "inspect",
-    "kernel",
-    "logging",
-    "model",
-    "net",
-    "server",
-    "sync",
-  ],
+  sync: ["async", "cluster", "kernel", "logging", "model", "net", "text"],
+  server: ["async", "cluster", "kernel", "logging", "metrics", "net", "sync"],
+  inspect: ["cluster", "config", "logging", "model", "net"],
+  dataplane: ["async", "config", "inspect", "kernel", "logging", "metrics", "model", "modes", "net", "sync", "trace"],
+  "dataplane/shared": ["config", "inspect", "kernel", "logging", "metrics", "model", "net", "sync"],
   modes: [
-    ...["async", "cluster", "config", "dataplane", "dataplane/shared", "inspect", "kernel", "logging", "model", "net"],
-    ...["relay", "server", "sync"],
+    ...["async", "config", "dataplane", "dataplane/shared", "inspect", "kernel", "logging", "metrics", "model", "net"],
+    ...["relay", "sync", "text", "trace"],
   ],
   trace: ["kernel", "logging", "net"],
-  program: ["config", "server"],
+  program: ["config", "metrics", "text"],
   daemon: [
-    ...["async", "cluster", "config", "dataplane", "kernel", "logging", "model", "net", "program", "server", "sync"],
+    ...["async", "cluster", "config", "dataplane", "kernel", "logging", "metrics", "model", "net", "program", "server"],
+    ...["sync"],
   ],
+  prove: ["cluster", "config", "dataplane", "explain", "inspect", "model", "net", "trace"],
   explain: ["async", "cluster", "config", "dataplane", "inspect", "kernel", "logging", "model", "net", "trace"],
   // What other programs import: entries of package.json's exports.
-  lib: ["cluster", "config", "dataplane", "inspect", "kernel", "model", "net", "sync"],
+  lib: ["cluster", "config", "dataplane", "explain", "inspect", "kernel", "model", "net", "trace"],
   // A daemon seen by people: above what explains and traces.
   page: [
-    ...["async", "config", "daemon", "dataplane", "explain", "inspect", "kernel", "logging", "model", "net", "server"],
-    ...["sync", "trace"],
+    ...["async", "daemon", "dataplane", "explain", "inspect", "kernel", "logging", "model", "net", "server", "sync"],
+    ...["trace"],
   ],
   cli: [
     ...["cluster", "config", "daemon", "dataplane", "explain", "inspect", "kernel", "lib", "logging", "net", "page"],
-    ...["program", "server", "trace"],
+    ...["program", "prove", "server", "text", "trace"],
   ],
 };
 
@@ -71,6 +64,8 @@ function layerOf(folder: string): string {
 interface Import {
   readonly from: string;
   readonly to: string;
+  /** When it is run: `import()`. */
+  readonly isLate?: boolean;
 }
 
 function imports(): readonly Import[] {
@@ -79,20 +74,24 @@ function imports(): readonly Import[] {
   );
   return files.flatMap((from) => {
     const text = readFileSync(join(ROOT, from), "utf8");
-    const targets = [...text.matchAll(/(?:\bfrom|\bimport\()\s*"(\.\.?\/[^"]+)"/g)];
-    return targets.map(([, target = ""]) => ({
+    const targets = [...text.matchAll(/(\bfrom|\bimport\()\s*"(\.\.?\/[^"]+)"/g)];
+    return targets.map(([, how, target = ""]) => ({
       from,
       to: relative(ROOT, normalize(join(ROOT, dirname(from), target))),
+      isLate: how === "import(",
     }));
   });
 }
+
+/** A mode that stands on another has its runtime, renderer and inspection. */
+const STANDS_ON: Readonly<Record<string, string>> = { "dataplane/ebpf": "dataplane/nftables" };
 
 test("production code imports only what its layer may", () => {
   const all = imports();
   assert.ok(all.length > 1000, "the imports are found at all");
   const wrong = all.filter(({ from, to }) => {
     const [one, other] = [folderOf(from), folderOf(to)];
-    return one !== other && !(MAY_IMPORT[layerOf(one)] ?? []).includes(layerOf(other));
+    return one !== other && STANDS_ON[one] !== other && !(MAY_IMPORT[layerOf(one)] ?? []).includes(layerOf(other));
   });
   assert.deepEqual(
     wrong.map(({ from, to }) => `${from} imports ${to}`),
@@ -100,13 +99,52 @@ test("production code imports only what its layer may", () => {
   );
 });
 
-test("no mode imports the folder of another", () => {
+test("no mode imports the folder of another, but of the one that it stands on", () => {
   const wrong = imports().filter(({ from, to }) => {
     const [one, other] = [folderOf(from), folderOf(to)];
-    return one !== other && layerOf(one) === "modes" && layerOf(other) === "modes";
+    return one !== other && STANDS_ON[one] !== other && layerOf(one) === "modes" && layerOf(other) === "modes";
   });
   assert.deepEqual(
     wrong.map(({ from, to }) => `${from} imports ${to}`),
     [],
   );
+});
+
+/** Files that import each other, over any number of others. A type counts like a value. */
+function cycles(all: readonly Import[]): readonly (readonly string[])[] {
+  const next = Map.groupBy(all, ({ from }) => from);
+  const places = new Map<string, { index: number; lowest: number }>();
+  const path: string[] = [];
+  const found: string[][] = [];
+  const visit = (file: string): { readonly lowest: number } => {
+    const place = { index: places.size, lowest: places.size };
+    places.set(file, place);
+    path.push(file);
+    for (const { to } of next.get(file) ?? []) {
+      // What is not on the path any more belongs to another group.
+      if (!places.has(to)) place.lowest = Math.min(place.lowest, visit(to).lowest);
+      else if (path.includes(to)) place.lowest = Math.min(place.lowest, places.get(to)?.index ?? place.lowest);
+    }
+    if (place.lowest === place.index) {
+      const group = path.splice(path.indexOf(file));
+      if (group.length > 1) found.push(group.sort());
+    }
+    return place;
+  };
+  for (const from of next.keys()) if (!places.has(from)) visit(from);
+  return found;
+}
+
+test("a cycle of imports is found, whether of two files or of more", () => {
+  const edges = (...pairs: readonly string[]) => pairs.map((pair) => ({ from: pair.charAt(0), to: pair.charAt(1) }));
+  assert.deepEqual(cycles(edges("ab", "bc", "ac", "dc", "db")), []);
+  assert.deepEqual(cycles(edges("ab", "ba", "bc")), [["a", "b"]]);
+  assert.deepEqual(cycles(edges("ab", "bc", "cd", "da", "be", "fe", "ef")), [
+    ["e", "f"],
+    ["a", "b", "c", "d"],
+  ]);
+});
+
+test("no two files import each other, not even types, and not over others", () => {
+  assert.deepEqual(cycles(imports().filter(({ isLate }) => !isLate)), []);
 });

@@ -4,7 +4,7 @@ import { systemClock } from "../../src/async/clock.ts";
 import { createRestMetrics } from "../../src/cluster/apiserver/connection/rest-metrics.ts";
 import { createLastHeard } from "../../src/cluster/apiserver/watch/last-heard.ts";
 import { MODES } from "../../src/dataplane/registry.ts";
-import { createFamilies, type FamilyOptions, type MetricFamilies } from "../../src/server/metrics/metric-families.ts";
+import { createFamilies, type FamilyOptions, type MetricFamilies } from "../../src/metrics/metric-families.ts";
 import { createMetrics } from "../../src/server/metrics/metrics.ts";
 import type { MetricFamily } from "./metrics-document.ts";
 
@@ -39,6 +39,10 @@ function recording(defined: Map<string, MetricFamily>): MetricFamilies {
     histogram(options) {
       record("histogram", options, options.buckets);
       return real.histogram(options);
+    },
+    scrapedSamples(options, read) {
+      record("counter", options);
+      real.scrapedSamples(options, read);
     },
     scraped(type, options, read) {
       record(type, options);

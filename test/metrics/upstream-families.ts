@@ -1,4 +1,4 @@
-/** What kube-proxy v1.36 serves on Linux under /metrics and /metrics/slis (reference operation.md §9.2, §12). */
+/** What kube-proxy serves under /metrics and /metrics/slis (reference operation.md §9.2, §12). */
 import type { MetricFamily } from "./metrics-document.ts";
 
 const SYNC = Array.from({ length: 15 }, (_, power) => 0.001 * 2 ** power);
@@ -38,10 +38,18 @@ const OWN = [
   gauge("sync_proxy_rules_iptables_last", "table ip_family"),
   counter("sync_proxy_rules_nftables_sync_failures_total", "ip_family"),
   counter("sync_proxy_rules_nftables_cleanup_failures_total", "ip_family"),
+  // On Windows, since v1.37.
+  ...["create", "update", "delete"].map((verb) =>
+    counter(`sync_proxy_rules_winkernel_lb_${verb}_failures_total`, "ip_family lb_type error"),
+  ),
   histogram("conntrack_reconciler_sync_duration_seconds", SYNC, "ip_family"),
   counter("conntrack_reconciler_deleted_entries_total", "ip_family"),
   counter("iptables_ct_state_invalid_dropped_packets_total"),
   counter("iptables_localhost_nodeports_accepted_packets_total"),
+  // Of node ports on loopback, since v1.37.
+  gauge("nftables_localhost_nodeport_listeners", "ip_family"),
+  counter("nftables_localhost_nodeport_listener_creation_failures_total", "ip_family"),
+  counter("nftables_localhost_nodeport_rejected_packets_total", "ip_family protocol"),
 ].map((own) => ({ ...own, name: `kubeproxy_${own.name}` }));
 
 /** §12.3 */

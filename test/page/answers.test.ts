@@ -69,7 +69,13 @@ test("it only reads, and answers to addresses and localhost alone", async (t) =>
     (await answerTo(`${url}api/state`, { "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors" })).status,
     403,
   );
-  assert.equal((await answerTo(url, { "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate" })).status, 200);
+  const link = { "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate" };
+  assert.equal((await answerTo(url, link)).status, 200);
+  assert.equal((await answerTo(url, { ...link, "sec-fetch-dest": "document" })).status, 200);
+  for (const target of ["iframe", "frame", "object", "embed"]) {
+    assert.equal((await answerTo(url, { ...link, "sec-fetch-dest": target })).status, 403, target);
+  }
+  assert.equal((await answerTo(`${url}api/services`, { ...link, "sec-fetch-dest": "document" })).status, 403);
   assert.equal((await answerTo(`${url}etc/passwd`)).status, 404);
   assert.equal((await answerTo(`${url}../package.json`)).status, 404);
 });
@@ -127,6 +133,17 @@ test("services are found by name, address, node port and endpoint, and come in p
   const troubled = await json<ServiceTable>(`${url}api/services?only=troubled`);
   assert.ok(troubled.matching > 0 && troubled.matching < all);
   assert.ok(troubled.rows.every(({ trouble }) => trouble !== null));
+});
+
+test("a search has sixteen different words at most", async (t) => {
+  const { url } = await page(t);
+  const words = Array.from({ length: 17 }, (_, index) => `w${index}`);
+  const { status, text } = await answerTo(`${url}api/services?search=${words.join("+")}`);
+  assert.deepEqual([status, JSON.parse(text)], [400, { error: "Search for 16 words at most, not 17." }]);
+  const repeated = await json<ServiceTable>(
+    `${url}api/services?search=${Array.from({ length: 3_000 }, () => "web").join("+")}`,
+  );
+  assert.ok(repeated.matching > 0);
 });
 
 test("ten thousand services are searched in a moment", async (t) => {
@@ -215,20 +232,26 @@ for (const mode of ["iptables", "userspace", "nftables"]) {
   });
 }
 
-test("userspace without rules has nothing that could be walked, which is said", async (t) => {
+test("userspace without rules: what the host does not have leaves it", async (t) => {
   const { url, daemon } = await page(t, { mode: "userspace" });
   Object.assign(daemon.config.userspace, { rules: "none" });
-  const { status, text } = await answerTo(`${url}api/trace?from=pod&to=10.96.0.10&port=80`);
-  assert.deepEqual(
-    [status, JSON.parse(text)],
-    [400, { error: "Nothing can be walked here: userspace.rules is none, so there are no rules." }],
+  const { outcomes } = await json<TraceAnswer>(`${url}api/trace?from=pod&to=10.96.0.10&port=80`);
+  assert.match(
+    outcomes.map(({ text }) => text).join(),
+    /^not led to an endpoint: 10\.96\.0\.10 is an address of shop\/web/,
   );
 });
 
-test("ebpf: where a socket is led at connect() is said beside the rules", async (t) => {
+test("ebpf: a socket of the node asks for an endpoint", async (t) => {
   const { url } = await page(t, { mode: "ebpf" });
-  const { notes } = await json<TraceAnswer>(`${url}api/trace?from=node&to=10.96.0.10&port=80`);
-  assert.match(notes.join("\n"), /decided at connect\(\): for a socket of this node, shop\/web:http leads to /);
+  const { outcomes } = await json<TraceAnswer>(`${url}api/trace?from=node&to=10.96.0.10&port=80`);
+  assert.match(outcomes[0]?.text ?? "", /^sent to 10\..*:8080, from .* \(kept\)$/);
+});
+
+test("ipvs: the node sends to the address of a Service from that address", async (t) => {
+  const { url } = await page(t, { mode: "ipvs" });
+  const { packet } = await json<TraceAnswer>(`${url}api/trace?from=node&to=10.96.0.10&port=80`);
+  assert.match(packet, /^tcp 10\.96\.0\.10 to 10\.96\.0\.10:80, from the node itself/);
 });
 
 test("questions about packets that cannot be answered say what to do", async (t) => {

@@ -26,6 +26,8 @@ export interface PageOptions {
   /** @default one that is free */
   readonly port?: number;
   readonly startedMs?: number;
+  /** Waited for before the kernel has counted. */
+  readonly counting?: () => Promise<void>;
 }
 
 export interface ServedPage {
@@ -46,6 +48,7 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
     failures = [],
     port: wanted = 0,
     startedMs = 1,
+    counting = async () => {},
   } = options;
   const objects = projectObjects([{ apiVersion: "v1", kind: "List", items }]);
   const { config } = await checkedSettings({ config: undefined, mode, node: "node-a", adjust: undefined });
@@ -94,13 +97,15 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
     limits: () => limits,
     problems: () => problems,
   };
-  const addTraffic: AddTraffic = async (_inspection, explanations) =>
-    explanations.map((own) => ({
+  const addTraffic: AddTraffic = async (_inspection, explanations) => {
+    await counting();
+    return explanations.map((own) => ({
       ...own,
       frontends: own.frontends.map((one) => ({ ...one, open: 7, counted: null })),
       endpoints: own.endpoints.map((one, index) => ({ ...one, open: index, counted: 40 + index })),
       trafficNotes: ["Only open connections are known."],
     }));
+  };
   const viewOf = async ({ family }: { family: string }) => {
     const found = families.find(({ live }) => live.family === family);
     if (found === undefined) throw new Error(family);

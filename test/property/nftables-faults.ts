@@ -1,9 +1,10 @@
 /** Faults for histories of the nftables mode: refused rules, changes of other programs, and a ruleset that changes while it is read. */
 
+import assert from "node:assert/strict";
 import { isServiceChain, portTextOf } from "../../src/dataplane/nftables/names.ts";
 import type { NftErrorCode, NftOperation, NftSetContent } from "../../src/kernel/nftables/nftables.ts";
 import type { NftElement, NftSet } from "../../src/kernel/nftables/ruleset.ts";
-import { type ForeignCommand, foreignInMemory } from "../../src/kernel/nftables/testing/foreign-hand.ts";
+import { foreignInMemory } from "../../src/kernel/nftables/testing/foreign-hand.ts";
 import fc from "../../testkit/support/fast-check.ts";
 import type { NftablesHistory } from "./nftables-history.ts";
 
@@ -17,7 +18,7 @@ export interface Refusal {
 }
 
 export type Damage =
-  | { readonly kind: "flush" | "append" | "hold"; readonly index: number }
+  | { readonly kind: "flush" | "append" | "hold" | "rename" | "swap"; readonly index: number }
   | { readonly kind: "delete-element" | "delete-set" | "change-element"; readonly index: number }
   | { readonly kind: "delete-table" };
 
@@ -39,7 +40,16 @@ export function faultArbitrary(): fc.Arbitrary<Fault> {
     {
       weight: 8,
       arbitrary: fc.record({
-        kind: fc.constantFrom("flush", "append", "hold", "delete-element", "delete-set", "change-element"),
+        kind: fc.constantFrom(
+          "flush",
+          "append",
+          "hold",
+          "rename",
+          "swap",
+          "delete-element",
+          "delete-set",
+          "change-element",
+        ),
         index: fc.nat(60),
       }),
     },
@@ -85,6 +95,9 @@ function mentions(operation: NftOperation, service: string): boolean {
 
 /** A chain of another program's, which jumps into ours. */
 export const FOREIGN = "theirs";
+
+/** What another program calls a chain of ours. */
+const RENAMED = "renamed";
 
 function kindOf({ isMap, hasTargets, hasRanges }: NftSetContent): Pick<NftSet, "isMap" | "hasTargets" | "hasRanges"> {
   return { isMap, ...(hasTargets && { hasTargets }), ...(hasRanges && { hasRanges }) };
@@ -136,12 +149,26 @@ export class FaultyNode {
     this.refusals.length = 0;
     this.#races.clear();
     const content = await this.#foreign.read();
-    if (!content?.chains.has(FOREIGN)) return;
-    await this.#do({ kind: "flush-chain", chain: FOREIGN });
-    await this.#do({ kind: "delete-chain", chain: FOREIGN });
+    if (content?.chains.has(FOREIGN)) {
+      await this.#do({ kind: "flush-chain", chain: FOREIGN });
+      await this.#do({ kind: "delete-chain", chain: FOREIGN });
+    }
   }
 
-  async #do(command: ForeignCommand): Promise<void> {
+  /** A chain without rules of ours does not show who made it: under another name it stays, and nothing may go to it. */
+  async removeRenamed(): Promise<void> {
+    const content = await this.#foreign.read();
+    const renamed = content?.chains.get(RENAMED);
+    if (renamed === undefined) return;
+    assert.ok(
+      renamed.ruleDigests.every((digest) => digest === undefined),
+      "rules of ours are left",
+    );
+    await this.#do({ kind: "flush-chain", chain: RENAMED });
+    await this.#do({ kind: "delete-chain", chain: RENAMED });
+  }
+
+  async #do(command: Parameters<typeof foreignInMemory>[1]): Promise<void> {
     await foreignInMemory(this.#foreign, command);
   }
 
@@ -158,6 +185,20 @@ export class FaultyNode {
       case "append": {
         const chain = pick([...content.chains.keys()]);
         if (chain !== undefined) await this.#do({ kind: damage.kind === "flush" ? "flush-chain" : "add-rule", chain });
+        return;
+      }
+      case "rename":
+      case "swap": {
+        const names = [...content.chains.keys()];
+        const chain = pick(names);
+        const { kernel } = this.#history.rig;
+        const hasRoom = !content.chains.has(RENAMED);
+        if (chain === undefined || !hasRoom) return;
+        kernel.renameChain(chain, RENAMED);
+        if (damage.kind === "rename") return;
+        const other = names[(damage.index + 1) % names.length] ?? chain;
+        if (other !== chain) kernel.renameChain(other, chain);
+        kernel.renameChain(RENAMED, other);
         return;
       }
       case "hold": {

@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, before, describe, test } from "node:test";
+import { RELEASES, type Release } from "../../src/config/release.ts";
 import { LAYOUT_NAMES } from "../../src/dataplane/nftables/layout-name.ts";
 import { BackendRig } from "../../src/dataplane/nftables/testing/backend-rig.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../../src/kernel/nftables/netlink-nftables.ts";
@@ -13,6 +14,7 @@ import { inNetns } from "../../testkit/support/in-netns.ts";
 import { canonicalNftables } from "../conformance/canonical-nftables.ts";
 import { type Step, stepArbitrary } from "./cluster-arbitrary.ts";
 import { NftablesHistory } from "./nftables-history.ts";
+import { type Meddling, meddle, meddlingArbitrary, removeTraces } from "./nftables-meddling.ts";
 
 const RUNS = historyRuns("KPTS_PROPERTY_KERNEL_RUNS", 16) / LAYOUT_NAMES.length;
 const FAMILIES = [
@@ -48,7 +50,13 @@ function listed(): { readonly found: string; readonly fresh: string } {
 /** Short ones hardly ever change what is there. */
 const LONG = { minLength: 20, maxLength: 60, size: "max" } as const;
 
-type Happening = Step | { readonly kind: "restart" };
+/** A process that ends may be followed by one that copies another release. */
+type Happening = Step | { readonly kind: "restart"; readonly release: Release };
+
+const restart: fc.Arbitrary<Happening> = fc
+  .constantFrom(...RELEASES)
+  .map((release): Happening => ({ kind: "restart", release }));
+type MeddlingStep = Meddling & { readonly meddles: true };
 
 inNetns(import.meta.url, { name: "nfthist", timeoutMs: 300_000 }, () => {
   describe("random histories on the real kernel", () => {
@@ -62,7 +70,7 @@ inNetns(import.meta.url, { name: "nfthist", timeoutMs: 300_000 }, () => {
       async function assertAsFromNothing(history: NftablesHistory): Promise<void> {
         const connect = () => ruleset.open({ family: nft, table: FRESH });
         const { driver, node } = history.rig;
-        const fresh = new BackendRig(driver, { layout, family, connect });
+        const fresh = new BackendRig(driver, { layout, family, connect, release: history.rig.release });
         Object.assign(fresh.node, node);
         assert.deepEqual((await driver.syncOther(fresh.backend)).failures, []);
         fresh.close();
@@ -74,7 +82,7 @@ inNetns(import.meta.url, { name: "nfthist", timeoutMs: 300_000 }, () => {
       test(`${layout}, ${family}: every sync leaves what a full sync from nothing leaves`, async () => {
         const happening: fc.Arbitrary<Happening> = fc.oneof(
           { weight: 15, arbitrary: stepArbitrary(family) },
-          { weight: 1, arbitrary: fc.constant<Happening>({ kind: "restart" }) },
+          { weight: 1, arbitrary: restart },
         );
         await fc.assert(
           fc.asyncProperty(fc.array(happening, LONG), async (happenings) => {
@@ -86,8 +94,10 @@ inNetns(import.meta.url, { name: "nfthist", timeoutMs: 300_000 }, () => {
             });
             try {
               for (const step of [...happenings, { kind: "sync", isFullSync: false } as const]) {
-                if (step.kind === "restart") history.rig.restart();
-                else if (step.kind !== "sync") await history.take(step);
+                if (step.kind === "restart") {
+                  history.rig.release = step.release;
+                  history.rig.restart();
+                } else if (step.kind !== "sync") history.apply(step);
                 else {
                   assert.deepEqual((await history.sync(step.isFullSync)).failures, []);
                   await assertAsFromNothing(history);
@@ -95,6 +105,42 @@ inNetns(import.meta.url, { name: "nfthist", timeoutMs: 300_000 }, () => {
               }
               assert.deepEqual(history.rig.metrics, { syncFailures: 0, cleanupFailures: 0 });
               assert.deepEqual(history.rig.lost, [], "our own commits were taken for another program's");
+            } finally {
+              history.rig.close();
+            }
+          }),
+          { numRuns: RUNS, endOnFailure: true },
+        );
+      });
+
+      test(`${layout}, ${family}: what another program does to the table is undone by the end of the period`, async () => {
+        const happening: fc.Arbitrary<Happening | MeddlingStep> = fc.oneof(
+          { weight: 8, arbitrary: stepArbitrary(family) },
+          { weight: 6, arbitrary: meddlingArbitrary.map((one): MeddlingStep => ({ ...one, meddles: true })) },
+          { weight: 1, arbitrary: restart },
+        );
+        const table = `${nft} ${TABLE}`;
+        await fc.assert(
+          fc.asyncProperty(fc.array(happening, LONG), async (happenings) => {
+            execFileSync("nft", ["flush ruleset"]);
+            const connect = () => ruleset.open({ family: nft, table: TABLE });
+            const history = new NftablesHistory(family, { layout, connect });
+            try {
+              await history.sync(true);
+              for (const step of [...happenings, { kind: "sync", isFullSync: false } as const]) {
+                if ("meddles" in step) meddle(table, step);
+                else if (step.kind === "restart") {
+                  history.rig.release = step.release;
+                  history.rig.restart();
+                } else if (step.kind !== "sync") history.apply(step);
+                else {
+                  await history.sync(step.isFullSync);
+                  await history.rig.endPeriod();
+                  assert.deepEqual((await history.sync(false)).failures, []);
+                  removeTraces(table);
+                  await assertAsFromNothing(history);
+                }
+              }
             } finally {
               history.rig.close();
             }

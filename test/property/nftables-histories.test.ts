@@ -6,6 +6,7 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { RELEASES, type Release } from "../../src/config/release.ts";
 import { LAYOUT_NAMES } from "../../src/dataplane/nftables/layout-name.ts";
 import { portTextOf } from "../../src/dataplane/nftables/names.ts";
 import { operationText } from "../../src/dataplane/nftables/testing/backend-rig.ts";
@@ -67,13 +68,15 @@ async function assertAsFromScratch({ rig }: NftablesHistory): Promise<void> {
   assert.deepEqual(without(expectedLines, lines), [], "what is missing");
 }
 
-type Happening = Step | { readonly kind: "restart" };
+/** A process that ends may be followed by one that copies another release. */
+type Happening = Step | { readonly kind: "restart"; readonly release: Release };
+
+const restart: fc.Arbitrary<Happening> = fc
+  .constantFrom(...RELEASES)
+  .map((release): Happening => ({ kind: "restart", release }));
 
 function happeningArbitrary(family: "IPv4" | "IPv6"): fc.Arbitrary<Happening> {
-  return fc.oneof(
-    { weight: 30, arbitrary: stepArbitrary(family) },
-    { weight: 1, arbitrary: fc.constant<Happening>({ kind: "restart" }) },
-  );
+  return fc.oneof({ weight: 30, arbitrary: stepArbitrary(family) }, { weight: 1, arbitrary: restart });
 }
 
 const KINDS = LAYOUT_NAMES.flatMap((layout) => (["IPv4", "IPv6"] as const).map((family) => ({ layout, family })));
@@ -85,8 +88,10 @@ for (const { layout, family } of KINDS) {
       fc.asyncProperty(steps, async (happenings) => {
         const history = new NftablesHistory(family, { layout, ...(family === "IPv4" && { portsAtOnce: 2 }) });
         for (const step of [...happenings, { kind: "sync", isFullSync: false } as const]) {
-          if (step.kind === "restart") history.rig.restart();
-          else if (step.kind !== "sync") await history.take(step);
+          if (step.kind === "restart") {
+            history.rig.release = step.release;
+            history.rig.restart();
+          } else if (step.kind !== "sync") history.apply(step);
           else {
             const { failures } = await history.sync(step.isFullSync);
             assert.deepEqual(failures, []);
@@ -168,7 +173,7 @@ for (const { layout, releasesLate } of KERNELS) {
         const node = new FaultyNode(history);
         for (const step of happenings) {
           if (isFault(step)) await node.take(step);
-          else if (step.kind !== "sync") await history.take(step);
+          else if (step.kind !== "sync") history.apply(step);
           else {
             rig.passTime(700);
             let { failures } = await history.sync(step.isFullSync);
@@ -188,6 +193,7 @@ for (const { layout, releasesLate } of KERNELS) {
         assert.deepEqual((await history.sync(false)).failures, []);
         rig.passTime(2000);
         assert.deepEqual((await history.sync(false)).failures, []);
+        await node.removeRenamed();
         await assertAsFromScratch(history);
         rig.close();
       }),

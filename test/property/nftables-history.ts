@@ -20,23 +20,12 @@ export class NftablesHistory {
   readonly state: ProxyState;
   readonly #family: IpFamily;
   readonly #objects = new ObjectHistory();
-  #steps = 0;
 
   constructor(family: IpFamily, options: Omit<BackendRigOptions, "family"> = {}) {
     this.#family = family;
     const now = () => 0;
     this.state = new ProxyState({ family, nodeName: NODE_NAME, allowExternalIPs: true, now, log: silentLogger });
     this.rig = new BackendRig(new SyncDriver(this.state), { family, ...options });
-  }
-
-  /** {@link apply}; until the first sync of a process, every second step is prepared for. */
-  async take(step: Exclude<Step, { kind: "sync" }>): Promise<void> {
-    this.apply(step);
-    this.#steps += 1;
-    if (this.#steps % 2 > 0) return;
-    const { changedPorts } = this.state.applyChanges();
-    this.rig.driver.touch(changedPorts);
-    await this.rig.prepare(changedPorts);
   }
 
   /** Does everything but syncs. */

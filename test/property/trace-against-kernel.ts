@@ -6,14 +6,15 @@ import assert from "node:assert/strict";
 import type { ClusterRecords } from "../../src/cluster/manifests/index.ts";
 import type { KubeProxyConfig } from "../../src/config/config.ts";
 import { planNftables } from "../../src/dataplane/nftables/cluster-plan.ts";
-import { layoutOf } from "../../src/dataplane/nftables/config.ts";
 import type { LayoutName } from "../../src/dataplane/nftables/layout-name.ts";
 import { modeNamed } from "../../src/dataplane/registry.ts";
-import { masqueradeMarkOf } from "../../src/dataplane/shared/masquerade-bit.ts";
 import { type OfflineNode, offlineNode } from "../../src/inspect/offline-node.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
 import { ip, makeEndpointRecord, makeService, makeSlice } from "../../src/model/testing/records.ts";
-import { type IpAddress, type IpFamily, parseIpAddress } from "../../src/net/ip.ts";
+import { type IpAddress, type IpFamily, parseIpAddress, specialAddress } from "../../src/net/ip.ts";
+import { classesOf } from "../../src/prove/classes.ts";
+import { rootClasses } from "../../src/prove/roots.ts";
+import { ruleFates } from "../../src/prove/rule-fates.ts";
 import { deviceAddresses } from "../../src/trace/dump/device-addresses.ts";
 import { dumpsOf } from "../../src/trace/dump/of-rendered.ts";
 import { programOfDumps } from "../../src/trace/dump/program.ts";
@@ -109,9 +110,7 @@ async function planned(
 
 /** What the program sends, and no tool: nft 1.0.6 cannot read every table that the kernel takes. */
 async function sentByProgram(node: OfflineNode, config: KubeProxyConfig): Promise<LoadedRules> {
-  const { masqueradeAll, nftables } = config;
-  const choices = { masqueradeAll, masqueradeMark: masqueradeMarkOf(nftables), layout: layoutOf(nftables) };
-  return { kind: "netlink", plan: await planNftables(node, choices) };
+  return { kind: "netlink", plan: await planNftables(node, config) };
 }
 
 interface Destination {
@@ -171,20 +170,66 @@ function observedText(observed: Observed): string {
 /** Sends packets at random to a random cluster. @returns how many. */
 export async function compare(lab: PacketLab, variant: Variant, family: IpFamily, seed: number): Promise<number> {
   const cluster = clusterOf(family, seed);
-  const { dumps, rules } = await planned(cluster, variant, family, seed);
-  await lab.load(rules, family);
   const random = seededRandom(seed);
   const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)] as T; // lists here are not empty
+  const packets = Array.from({ length: PACKETS_PER_CLUSTER }, (): PacketQuestion => {
+    return { family, sourcePort: lab.takePort(), ...pick(clientsOf(family)), ...pick(destinationsOf(cluster, family)) };
+  });
+  return await sendAll(lab, await planned(cluster, variant, family, seed), packets, seed);
+}
+
+/** Clients of the lab, those of the node twice. */
+function clientsOf(family: IpFamily) {
   const { node, pods, outside } = PLACES[family];
-  const clients = [
+  return [
     ...pods.map((source) => ({ source, inInterface: "cni0" })),
     ...outside.map((source) => ({ source, inInterface: "eth0" })),
     { source: node, inInterface: "" },
     { source: node, inInterface: "" },
   ];
-  const packets = Array.from({ length: PACKETS_PER_CLUSTER }, (): PacketQuestion => {
-    return { family, sourcePort: lab.takePort(), ...pick(clients), ...pick(destinationsOf(cluster, family)) };
-  });
+}
+
+/** Sends one packet of each class of packets (src/prove/) that a client of the lab can send. @returns how many, of how many classes. */
+export async function compareClasses(
+  lab: PacketLab,
+  variant: Variant,
+  family: IpFamily,
+  seed: number,
+): Promise<{ readonly sent: number; readonly classes: number }> {
+  const plan = await planned(clusterOf(family, seed), variant, family, seed);
+  const facts = factsOf(plan.dumps);
+  const own = [PLACES[family].node, ip(family === "IPv4" ? "127.0.0.1" : "::1")];
+  const packets: PacketQuestion[] = [];
+  let classes = 0;
+  const subject = ruleFates(plan.dumps, family, facts);
+  for (const { packets: all, example } of classesOf(family, rootClasses(family, own), [subject])) {
+    classes += 1;
+    const { destinationPort, protocol } = example;
+    const destination = PLACES[family].other.find((address) => all.destination.has(address)) ?? example.destination;
+    const client = clientsOf(family).find(
+      ({ source, inInterface }) => all.source.has(source) && all.inInterface.has(inInterface),
+    );
+    const isSendable = (protocol === "tcp" || protocol === "udp") && isUnicast(destination) && destinationPort !== 0;
+    if (client === undefined || !isSendable) continue;
+    packets.push({ family, sourcePort: lab.takePort(), ...client, destination, destinationPort, protocol });
+  }
+  return { sent: await sendAll(lab, plan, packets, seed), classes };
+}
+
+/** Whether a packet can be sent there, and by way of the node: not to this machine, and to no group. */
+function isUnicast(address: IpAddress): boolean {
+  return specialAddress(address) === undefined && !/^(?:0|24\d|25[0-5])\.|^(?:::|fe)/.test(address);
+}
+
+/** Each must meet a fate that its trace has. @returns how many. */
+async function sendAll(
+  lab: PacketLab,
+  { dumps, rules }: Planned,
+  packets: readonly PacketQuestion[],
+  seed: number,
+): Promise<number> {
+  const family = packets[0]?.family ?? "IPv4";
+  await lab.load(rules, family);
   const facts = factsOf(dumps);
   const traced = programOfDumps(dumps, { family, facts, knowsClients: true, knowsDynamicSets: true });
   const outcomesFor = (packet: PacketQuestion) => [

@@ -9,7 +9,14 @@ import { historyRuns } from "../../testkit/support/fast-check.ts";
 import { netnsSkip } from "../../testkit/support/netns.ts";
 import { skipWithoutTool } from "../../testkit/support/tools.ts";
 import type { PacketLab } from "../trace/packet-lab.ts";
-import { compare, PACKETS_PER_CLUSTER, shares, traceLab, type Variant } from "./trace-against-kernel.ts";
+import {
+  compare,
+  compareClasses,
+  PACKETS_PER_CLUSTER,
+  shares,
+  traceLab,
+  type Variant,
+} from "./trace-against-kernel.ts";
 
 const RUNS = historyRuns("KPTS_PROPERTY_TRACE_RUNS", 6);
 
@@ -44,5 +51,15 @@ describe("a packet meets a fate that its trace has", {
         assert.equal(count, RUNS * PACKETS_PER_CLUSTER);
       });
     }
+  }
+
+  for (const variant of VARIANTS.filter(({ mode }) => mode !== "userspace")) {
+    test(`${variant.name}: one packet of each class of packets`, async (t) => {
+      for (const family of ["IPv4", "IPv6"] as const) {
+        const { sent, classes } = await compareClasses(lab, variant, family, first);
+        assert.ok(sent > 0);
+        t.diagnostic(`${family}: ${sent} of ${classes} classes can be sent`);
+      }
+    });
   }
 });

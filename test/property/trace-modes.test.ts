@@ -89,9 +89,7 @@ function packetsTo(cluster: ClusterRecords, family: IpFamily): PacketQuestion[] 
 }
 
 const first = Number(process.env.KPTS_PROPERTY_SEED ?? Date.now() % 1_000_000);
-const others = MODES.filter(
-  ({ name, traits }) => name !== "iptables" && !traits.carriesTraffic && !traits.hasHostLoadBalancers,
-);
+const others = MODES.filter(({ name }) => !["iptables", "userspace", "kernelspace"].includes(name));
 
 for (const { name } of others) {
   for (const family of ["IPv4", "IPv6"] as const) {

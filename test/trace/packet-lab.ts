@@ -3,7 +3,7 @@
  * tracking, so that no endpoint has to exist. What gets through leaves an entry that says where it was led and with which
  * source; what is refused comes back as an error of the socket; what is dropped leaves nothing.
  */
-import { type ChildProcess, execFileSync } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { closeSync, mkdtempSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -56,8 +56,13 @@ const ECONNREFUSED = 111;
 const HARDWARE = { cni0: "02:00:00:00:00:01", eth0: "02:00:00:00:00:02", out: "02:00:00:00:00:03" } as const;
 const LIMIT_MS = 2_000;
 const GRACE_MS = 20;
-const EVENT =
-  /\[NEW\]\s+(tcp|udp)\s.*?src=(\S+) dst=(\S+) sport=(\d+) dport=(\d+).*?src=(\S+) dst=(\S+) sport=(\d+) dport=(\d+)/;
+const ENTRY =
+  /^(tcp|udp)\s.*?src=(\S+) dst=(\S+) sport=(\d+) dport=(\d+).*?src=(\S+) dst=(\S+) sport=(\d+) dport=(\d+)/;
+
+/** A reset that answers a connection's first packet takes its entry away before it is listed. For `sh`, in a namespace. */
+const WITHOUT_RESETS = ["iptables", "ip6tables"]
+  .map((tool) => `${tool} -t raw -F; ${tool} -t raw -A OUTPUT -p tcp --tcp-flags RST RST -j DROP`)
+  .join("\n");
 
 export class PacketLab {
   readonly #node: NetworkNamespace;
@@ -65,7 +70,6 @@ export class PacketLab {
   readonly #nodeAddresses: readonly IpAddress[];
   readonly #folder = mkdtempSync(join(tmpdir(), "kpts-packets-"));
   readonly #ruleset: NetlinkRuleset;
-  readonly #events: ChildProcess;
   /** By protocol and source port, which no two packets share. */
   readonly #sent = new Map<string, SentPacket>();
   #nextPort = 20_000;
@@ -76,13 +80,6 @@ export class PacketLab {
     this.#clients = clients;
     this.#nodeAddresses = nodeAddresses;
     this.#ruleset = inNetworkNamespace(node.path, () => openNetlinkRuleset());
-    this.#events = node.spawn(["conntrack", "-E", "-e", "NEW"], { stdio: ["ignore", "pipe", "ignore"] });
-    let rest = "";
-    this.#events.stdout?.setEncoding("utf8").on("data", (chunk: string) => {
-      const lines = `${rest}${chunk}`.split("\n");
-      rest = lines.pop() ?? "";
-      for (const line of lines) this.#onEvent(line);
-    });
   }
 
   static async create(addresses: LabAddresses): Promise<PacketLab> {
@@ -150,11 +147,11 @@ export class PacketLab {
       ];
       await clients.exec(["ip", option, "-batch", "-"], { input: rules.join("\n") });
     }
+    await clients.exec(["sh", "-e"], { input: WITHOUT_RESETS });
     return new PacketLab(node, clients, addresses.node);
   }
 
   async remove(): Promise<void> {
-    this.#events.kill("SIGKILL");
     await this.#ruleset.close();
     for (const { fd } of this.#sent.values()) closeSync(fd);
     await NetworkNamespace.removeAll([this.#node, this.#clients]);
@@ -169,7 +166,10 @@ export class PacketLab {
     const run = (tool: string, ...args: string[]) =>
       execFileSync("ip", ["netns", "exec", this.#node.name, tool, ...args], { stdio: ["ignore", "ignore", "pipe"] });
     if (rules.kind === "ipvs") this.#loadIpvs(rules.dumps, family);
-    else run("nft", "flush", "ruleset");
+    else {
+      run("nft", "flush", "ruleset");
+      run("sh", "-ec", WITHOUT_RESETS);
+    }
     if (rules.kind === "netlink") {
       const { operations, table } = rules.plan;
       await this.#ruleset.open({ family: table.family, table: table.name }).transact(operations);
@@ -201,6 +201,7 @@ export class PacketLab {
       "ip link delete kube-ipvs0 2>/dev/null",
       // The translation of a virtual server shows in connection tracking, and postrouting may add its own.
       "sysctl -qw net.ipv4.vs.conntrack=1",
+      WITHOUT_RESETS,
       "true",
     ];
     run(clean.join("\n"), "sh");
@@ -248,11 +249,23 @@ export class PacketLab {
   async observed(isSilent: (key: string) => boolean): Promise<ReadonlyMap<string, Observed>> {
     await this.#settled();
     const end = performance.now() + stretched(LIMIT_MS);
-    while (!this.#lookForRefusals(isSilent) && performance.now() < end) await sleep(2);
+    while (!this.#lookForRefusals(isSilent) && performance.now() < end) {
+      await sleep(2);
+      await this.#lookForEntries();
+    }
     // A refusal that is not expected would have come back by now as well.
     await sleep(GRACE_MS);
     this.#lookForRefusals(isSilent);
+    // What has an entry was led: no rule has refused it.
+    await this.#lookForEntries();
     return new Map([...this.#sent].map(([key, { observed }]) => [key, observed ?? { kind: "silence" }]));
+  }
+
+  /** Lists the table: of events the kernel loses some (ENOBUFS), however large the buffer is. */
+  async #lookForEntries(): Promise<void> {
+    const family = this.#family === "IPv6" ? "ipv6" : "ipv4";
+    const { stdout } = await this.#node.exec(["conntrack", "-L", "-f", family]);
+    for (const line of stdout.split("\n")) this.#onEntry(line);
   }
 
   /** @returns whether all is known but what is expected to be silent. */
@@ -277,16 +290,19 @@ export class PacketLab {
       const ends = { source: marker, sourcePort, destination: marker, destinationPort: 9 };
       this.send({ family: familyOf(marker), protocol: "udp", inInterface: "", ...ends });
       const packet = this.#sent.get(key);
-      for (let round = 0; round < 40 && packet?.observed === undefined; round += 1) await sleep(5);
+      for (let round = 0; round < 10 && packet?.observed === undefined; round += 1) {
+        await sleep(5);
+        await this.#lookForEntries();
+      }
       this.#sent.delete(key);
       if (packet !== undefined) closeSync(packet.fd);
       if (packet?.observed !== undefined) return;
-      if (performance.now() > end) throw new Error("conntrack -E says nothing");
+      if (performance.now() > end) throw new Error("conntrack -L lists nothing");
     }
   }
 
-  #onEvent(line: string): void {
-    const [, protocol, , , sport, , replySource, replyDestination, replySport] = EVENT.exec(line) ?? [];
+  #onEntry(line: string): void {
+    const [, protocol, , , sport, , replySource, replyDestination, replySport] = ENTRY.exec(line) ?? [];
     const packet = this.#sent.get(`${protocol} ${sport}`);
     const [destination, source] = [parseIpAddress(replySource ?? ""), parseIpAddress(replyDestination ?? "")];
     if (packet === undefined || destination === undefined || source === undefined) return;

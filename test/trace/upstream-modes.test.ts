@@ -86,6 +86,12 @@ function knownDifference(packet: PacketQuestion, iptables: readonly Outcome[], n
   // KUBE-EXTERNAL-SERVICES is not asked for packets of the node itself.
   if (goesOn && packet.inInterface === "" && (fate?.kind === "refused" || fate?.kind === "dropped"))
     return "from the node";
+  // Refusals of node ports match every local address in iptables mode: `nodePortAddresses` does not limit them (reference iptables.md §7).
+  const goesOnByNftables =
+    nftables.length === 1 && fate?.kind === "delivered" && byNftables?.packet.destination === packet.destination;
+  const refusal = byIptables === undefined || !("by" in byIptables.fate) ? "" : byIptables.fate.by;
+  if (goesOnByNftables && refusal.includes("KUBE-EXTERNAL-SERVICES") && refusal.includes("--dst-type LOCAL"))
+    return "nodePortAddresses";
   if (byIptables?.fate.kind === "refused" && fate?.kind === "dropped" && fate.by.includes(" firewall-"))
     return "source ranges";
   if (summaryOf(iptables, false) === summaryOf(nftables, false)) {

@@ -21,7 +21,11 @@ const LOADED = [
 ];
 
 /** Interfaces and constants, and the C library, which is opened with the first call. */
-const HARMLESS = ["src/kernel/conntrack/conntrack.ts", "src/kernel/netlink/libc.ts"];
+const HARMLESS = [
+  ...["src/kernel/conntrack/conntrack.ts", "src/kernel/netlink/libc.ts"],
+  // The sizes that ebpf mode's settings may ask for.
+  ...["src/kernel/bpf/socket-balancer/maps.ts", "src/kernel/bpf/layout.ts"],
+];
 const OF_LINUX =
   /^src\/kernel\/(?:bpf|conntrack|ipset|iptables|ipvs|netlink|nfacct|nftables|route)\/|^src\/kernel\/sysctl\.ts$/;
 

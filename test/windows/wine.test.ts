@@ -36,8 +36,7 @@ inNetns(import.meta.url, { name: "wine", timeoutMs: 240_000, prepare: prepareWin
       await addInterface(CONTRACT_INTERFACE, "169.254.1.1/16");
       await addInterface(SERVICE_INTERFACE, "169.254.2.1/16");
       endWindows = await startWindows({ INTERFACE_TO_ADD_SERVICE_IP: SERVICE_INTERFACE });
-      const entries = ["src/cli/main.ts", "src/cluster/manifests/reader/thread-main.ts"];
-      program = await bundleForWindows(join(folder, "kube proxy"), entries);
+      program = await bundleForWindows(join(folder, "kube proxy"), ["src/cli/main.ts"]);
     });
     after(async () => {
       await endWindows();

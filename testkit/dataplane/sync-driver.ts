@@ -57,11 +57,6 @@ export class SyncDriver {
     this.#pending = FULL_SYNC;
   }
 
-  /** As the proxier does it while lists arrive; a backend that has nothing to prepare does nothing. */
-  async prepare(backend: Backend, keys: ReadonlySet<string>, signal: AbortSignal = NEVER): Promise<void> {
-    await backend.prepare?.(this.#inputOf({ ...NO_WORK, ports: keys }), signal);
-  }
-
   async sync(backend: Backend, { full = false, signal = NEVER }: DrivenSync = {}): Promise<SyncOutcome> {
     const work = merged(this.#pending, { isFull: full });
     this.#pending = NO_WORK;

@@ -25,6 +25,8 @@ export interface DaemonOptions {
   readonly hostnameOverride: string;
   /** Written as one List before the start. */
   readonly objects: readonly unknown[];
+  /** URL of an API server, which is asked instead of them. */
+  readonly master?: string;
   /** More arguments. */
   readonly args?: readonly string[];
   readonly env?: NodeJS.ProcessEnv;
@@ -91,13 +93,13 @@ export class ProxyDaemon {
    * @param more arguments for this time.
    */
   spawn(wrapper = this.#options.wrapper, more: readonly string[] = []): void {
-    const { hostnameOverride, args = [], env, program = KUBE_PROXY } = this.#options;
+    const { hostnameOverride, master, args = [], env, program = KUBE_PROXY } = this.#options;
     const command: [string, ...string[]] = wrapper === undefined ? [program] : [...wrapper, program];
     const child = this.namespace.spawn(
       [
         ...command,
         `--config=${join(this.folder, "config.json")}`,
-        `--manifests=${this.manifests}`,
+        master === undefined ? `--manifests=${this.manifests}` : `--master=${master}`,
         `--hostname-override=${hostnameOverride}`,
         "-v=2",
         ...args,

@@ -442,65 +442,6 @@ static HRESULT check_load_balancer(const wchar_t *document, const Object *own) {
   return 0;
 }
 
-/* Copies a text to the place, and gives the place after it. */
-static wchar_t *put(wchar_t *to, const wchar_t *from, size_t length) {
-  wmemcpy(to, from, length);
-  return to + length;
-}
-
-static int is_in_list(const wchar_t *list, const wchar_t *value, size_t length) {
-  for (const wchar_t *one = first_of(list); one != NULL; one = next_of(one)) {
-    if ((size_t)(after_value(one) - one) == length && wmemcmp(one, value, length) == 0) return 1;
-  }
-  return 0;
-}
-
-/* A document after a request to change its policies, which the caller frees; NULL for another request. */
-static wchar_t *with_policies(const wchar_t *document, const wchar_t *request) {
-  const wchar_t *change = member(request, L"RequestType");
-  const wchar_t *had = member(document, L"Policies"), *given = member(member(request, L"Settings"), L"Policies");
-  int is_add = is_text(change, L"Add"), is_remove = is_text(change, L"Remove"), is_update = is_text(change, L"Update");
-  if (!is_text(member(request, L"ResourceType"), L"Policy") || is_add + is_remove + is_update != 1) return NULL;
-  wchar_t *text = calloc(wcslen(document) + wcslen(request) + 32, sizeof *text), *to = text;
-  to = put(to, L"{\"Policies\":[", 13);
-  int count = 0;
-  for (const wchar_t *one = is_update ? NULL : first_of(had); one != NULL; one = next_of(one)) {
-    size_t length = after_value(one) - one;
-    if (is_remove && is_in_list(given, one, length)) continue;
-    if (count++ > 0) *to++ = L',';
-    to = put(to, one, length);
-  }
-  for (const wchar_t *one = is_remove ? NULL : first_of(given); one != NULL; one = next_of(one)) {
-    if (count++ > 0) *to++ = L',';
-    to = put(to, one, after_value(one) - one);
-  }
-  *to++ = L']';
-  for (const wchar_t *at = blanks(blanks(document) + 1); *at == L'"';) {
-    const wchar_t *name = at, *value = blanks(blanks(after_string(at)) + 1), *last = after_value(value);
-    if (value != had) {
-      *to++ = L',';
-      to = put(to, name, last - name);
-    }
-    at = blanks(last);
-    if (*at == L',') at = blanks(at + 1);
-  }
-  *to = L'}';
-  return text;
-}
-
-/* Networks and endpoints change in parts. */
-static HRESULT modify_part(char kind, void *handle, const wchar_t *settings, wchar_t **error) {
-  Object *own = opened(kind, handle);
-  if (own == NULL) return failed(USED_AFTER_UNLOAD, error);
-  if (!is_json(settings)) return failed(BAD_JSON, error);
-  wchar_t *changed = with_policies(own->document, settings);
-  if (changed == NULL) return failed(BAD_JSON, error);
-  free(own->document);
-  own->document = changed;
-  save();
-  return 0;
-}
-
 static void tell(DWORD type) {
   for (int i = 0; i < MOST_WATCHERS; i++) {
     AcquireSRWLockExclusive(&watchers_lock);
@@ -556,24 +497,6 @@ static DWORD WINAPI tell_all(void *from) {
 OF_KIND(Network, 'N')
 OF_KIND(Endpoint, 'E')
 OF_KIND(LoadBalancer, 'L')
-
-EXPORT HRESULT WINAPI HcnCreateNetwork(const GUID *id, PCWSTR settings, void **handle, PWSTR *error) {
-  (void)id;
-  begin("HcnCreateNetwork");
-  if (!is_json(settings)) return end(failed(BAD_JSON, error));
-  *handle = open_handle('N', create('N', settings)->id);
-  return end(0);
-}
-
-EXPORT HRESULT WINAPI HcnModifyNetwork(void *handle, PCWSTR settings, PWSTR *error) {
-  begin("HcnModifyNetwork");
-  return end(modify_part('N', handle, settings, error));
-}
-
-EXPORT HRESULT WINAPI HcnModifyEndpoint(void *handle, PCWSTR settings, PWSTR *error) {
-  begin("HcnModifyEndpoint");
-  return end(modify_part('E', handle, settings, error));
-}
 
 EXPORT HRESULT WINAPI HcnRegisterServiceCallback(Notification call, void *context, void **handle) {
   begin("HcnRegisterServiceCallback");

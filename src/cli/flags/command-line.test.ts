@@ -3,6 +3,7 @@ import { describe, it } from "node:test";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../../config/defaults.ts";
 import { UsageError } from "../exit.ts";
 import { type CommandLine, parseCommandLine } from "./command-line.ts";
+import { VERSION } from "./process.ts";
 import { FLAGS } from "./table.ts";
 
 function run(...args: readonly string[]): Extract<CommandLine, { kind: "run" }> {
@@ -148,7 +149,7 @@ describe("parseCommandLine: errors", () => {
       [["--vmodule=a"], 'invalid argument "a" for "--vmodule" flag: "a" does not have the pattern=N format'],
       [
         ["--version=v9.9.9"],
-        'invalid argument "v9.9.9" for "--version" flag: version "v9.9.9" must match major/minor/patch of default version "v1.36.2"',
+        'invalid argument "v9.9.9" for "--version" flag: version "v9.9.9" must match major/minor/patch of default version "v1.37.0"',
       ],
       [
         ["--version=xyz"],
@@ -178,19 +179,25 @@ describe("parseCommandLine: errors", () => {
 
 describe("parseCommandLine: help and version", () => {
   it("prints the version in both forms", () => {
-    const own = /^Kubernetes v1\.36\.2\nkube-proxy-ts \S+ \(commit [0-9a-f]{40}, Node\.js v\S+\)\n$/;
+    const own =
+      /^Kubernetes v1\.37\.0\nkube-proxy-ts \S+ \(commit [0-9a-f]{40}, Node\.js v\S+\)\ncompatibility: v1\.36, v1\.37 or v1\.38 \(preview\)\n$/;
     assert.match(printed("--version"), own);
     assert.match(printed("--version=true"), own);
     const start =
-      'version.Info{Major:"1", Minor:"36", EmulationMajor:"", EmulationMinor:"", MinCompatibilityMajor:"", MinCompatibilityMinor:"", GitVersion:"v1.36.2", GitCommit:"';
+      'version.Info{Major:"1", Minor:"37", EmulationMajor:"", EmulationMinor:"", MinCompatibilityMajor:"", MinCompatibilityMinor:"", GitVersion:"v1.37.0", GitCommit:"';
     assert.ok(printed("--version=raw").startsWith(start));
     assert.match(printed("--version=raw"), /Platform:"linux\/[a-z0-9]+"\}\nkube-proxy-ts .*\n$/);
   });
 
   it("reports another suffix of the version when asked to", () => {
-    assert.equal(run("--version=v1.36.2-acme.1").gitVersion, "v1.36.2-acme.1");
-    assert.match(printed("--version=v1.36.2+x", "--version"), /^Kubernetes v1\.36\.2\+x\n/);
-    assert.equal(run("--version=false").gitVersion, "v1.36.2");
+    assert.equal(run("--version=v1.37.0-acme.1").flags.get(VERSION).gitVersion, "v1.37.0-acme.1");
+    assert.match(printed("--version=v1.37.0+x", "--version"), /^Kubernetes v1\.37\.0\+x\n/);
+    assert.equal(run("--version=false").flags.get(VERSION).gitVersion, undefined);
+  });
+
+  it("prints the version of the release that is copied", () => {
+    assert.match(printed("--version", "--compatibility=v1.36"), /^Kubernetes v1\.36\.2\n/);
+    assert.match(printed("--compatibility=v1.38", "--version=raw"), /Minor:"38".*GitVersion:"v1\.38\.0-alpha\.2"/);
   });
 
   it("lists every flag that is not deprecated, with type and default", () => {
@@ -202,24 +209,24 @@ describe("parseCommandLine: help and version", () => {
       assert.match(text, /--conntrack-min int32 \(default 131072\)/);
       assert.match(text, /--manifests directory \[extension/);
       assert.match(text, /kube-proxy render/);
-      assert.match(text, /NativeHistograms=true\|false \(ALPHA - default=false\)/);
+      assert.match(text, /KubeProxyNFTablesLocalhostNodePorts=true\|false \(ALPHA - default=false\)/);
       assert.doesNotMatch(text, /NFTablesProxyMode/);
     }
   });
 });
 
 describe("flags", () => {
-  it("are upstream's, --manifests, --inspect-bind-address, --inspect-socket, --log-file, --nftables-layout, and those of userspace and ebpf mode and of Windows", () => {
-    const names = `bind-address bind-address-hard-fail boot-id-file cleanup cluster-cidr config config-sync-period
+  it("are upstream's, --manifests, --inspect-bind-address, --inspect-socket, --log-file, --nftables-layout, --nftables-localhost-nodeports, --compatibility, and those of userspace and ebpf mode and of Windows", () => {
+    const names = `bind-address bind-address-hard-fail boot-id-file cleanup cluster-cidr compatibility config config-sync-period
       conntrack-max-per-core conntrack-min conntrack-tcp-be-liberal conntrack-tcp-timeout-close-wait
       conntrack-tcp-timeout-established conntrack-udp-timeout conntrack-udp-timeout-stream detect-local-mode ebpf-cgroup-root ebpf-hold-node-ports ebpf-host-namespace-only ebpf-packet-interfaces
-      ebpf-packet-path ebpf-pin-folder enable-dsr
+      ebpf-packet-path ebpf-pin-folder ebpf-remembered-sockets ebpf-valid-for enable-dsr
       feature-gates forward-healthcheck-vip healthz-bind-address healthz-port help hostname-override init-only inspect-bind-address inspect-socket iptables-localhost-nodeports iptables-masquerade-bit
       iptables-min-sync-period iptables-sync-period ipvs-exclude-cidrs ipvs-min-sync-period ipvs-scheduler ipvs-strict-arp
       ipvs-sync-period ipvs-tcp-timeout ipvs-tcpfin-timeout ipvs-udp-timeout kube-api-burst kube-api-content-type
       kube-api-qps kubeconfig log-file log-flush-frequency log-json-info-buffer-size log-json-split-stream log-text-info-buffer-size
       log-text-split-stream logging-format machine-id-file manifests masquerade-all master metrics-bind-address metrics-port
-      network-name nftables-layout nodeport-addresses oom-score-adj pod-bridge-interface pod-interface-name-prefix profiling proxy-mode
+      network-name nftables-layout nftables-localhost-nodeports nodeport-addresses oom-score-adj pod-bridge-interface pod-interface-name-prefix profiling proxy-mode
       proxy-port-range root-hnsendpoint-name show-hidden-metrics-for-version source-vip udp-timeout userspace-drain-timeout userspace-rules v version vmodule
       windows-priorityclass windows-service write-config-to`;
     assert.deepEqual(
@@ -269,6 +276,7 @@ const FIELDS_OF_FLAGS = `
   bind-address bindAddress
   bind-address-hard-fail bindAddressHardFail
   cluster-cidr detectLocal.clusterCIDRs
+  compatibility compatibility
   config-sync-period configSyncPeriodMs
   conntrack-max-per-core conntrack.maxPerCore
   conntrack-min conntrack.min
@@ -281,9 +289,9 @@ const FIELDS_OF_FLAGS = `
   ebpf-cgroup-root ebpf.cgroupRoot
   ebpf-hold-node-ports ebpf.holdNodePorts
   ebpf-host-namespace-only ebpf.hostNamespaceOnly
-  ebpf-packet-interfaces ebpf.packetInterfaces
-  ebpf-packet-path ebpf.packetPath
   ebpf-pin-folder ebpf.pinFolder
+  ebpf-remembered-sockets ebpf.rememberedSockets
+  ebpf-valid-for ebpf.validForMs
   enable-dsr winkernel.enableDSR
   feature-gates featureGates
   forward-healthcheck-vip winkernel.forwardHealthCheckVip
@@ -314,6 +322,7 @@ const FIELDS_OF_FLAGS = `
   metrics-bind-address metricsBindAddress
   network-name winkernel.networkName
   nftables-layout nftables.layout
+  nftables-localhost-nodeports nftables.localhostNodePorts
   nodeport-addresses nodePortAddresses
   oom-score-adj oomScoreAdj
   pod-bridge-interface detectLocal.bridgeInterface

@@ -1,12 +1,14 @@
 /**
  * The command line of `kube-proxy`: from arguments to what is to be done. Reference start.md §1 steps 1–3, §2.
  */
-import { quoteGo } from "../../config/go-text.ts";
+
+import { releaseOf } from "../../config/release.ts";
 import { buildInfo, rawVersionText, versionText } from "../../program/version.ts";
+import { quoteGo } from "../../text/go-text.ts";
 import { UsageError } from "../exit.ts";
 import { helpText } from "./help.ts";
 import { type FlagValues, parseFlags } from "./parse.ts";
-import { HELP, VERSION } from "./process.ts";
+import { COMPATIBILITY, HELP, VERSION } from "./process.ts";
 
 /** What a command line asks for. `stderrLines` are printed first, on standard error. */
 export type CommandLine =
@@ -15,7 +17,6 @@ export type CommandLine =
       readonly kind: "run";
       readonly stderrLines: readonly string[];
       readonly flags: FlagValues;
-      readonly gitVersion: string;
     };
 
 /**
@@ -32,8 +33,8 @@ export function parseCommandLine(args: readonly string[]): CommandLine {
     const got = `[${positional.map(quoteGo).join(" ")}]`;
     throw new UsageError(`"kube-proxy" does not take any arguments, got ${got}`);
   }
-  const { gitVersion, print } = values.get(VERSION);
+  const { gitVersion = releaseOf({ compatibility: values.get(COMPATIBILITY) }).version, print } = values.get(VERSION);
   if (print === "raw") return { kind: "print", text: rawVersionText(buildInfo(gitVersion)), stderrLines };
   if (print === "short") return { kind: "print", text: versionText(gitVersion), stderrLines };
-  return { kind: "run", flags: values, gitVersion, stderrLines };
+  return { kind: "run", flags: values, stderrLines };
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { shortestSyncPeriodMs } from "../../config/config.ts";
+import { shortestSyncPeriodMs } from "../../config/defaults.ts";
 import { encodeYaml } from "../../config/v1alpha1-encode.ts";
 import { CommandError } from "../exit.ts";
 import { parseCommandLine } from "./command-line.ts";
@@ -36,7 +36,12 @@ describe("completeOptions without a file", () => {
   it("gives the defaults of Linux", async () => {
     const { config, notices, actions } = await complete([]);
     assert.deepEqual([config.mode, config.detectLocalMode, config.syncPeriodMs], ["iptables", "ClusterCIDR", 30_000]);
-    assert.deepEqual(notices, [{ level: "info", message: "Using iptables proxy", facts: {} }]);
+    const using = { level: "info", message: "Using iptables proxy", facts: {} };
+    assert.deepEqual(notices[0], using);
+    assert.deepEqual([notices[1]?.level, notices.length], ["warning", 2]);
+    assert.match(notices[1]?.message ?? "", /mode is not set.* iptables .* nftables from Kubernetes v1\.40/);
+    assert.deepEqual((await complete(["--proxy-mode=iptables"])).notices, []);
+    assert.deepEqual((await complete(["--compatibility=v1.36"])).notices, [using]);
     assert.deepEqual(actions, {
       cleanup: false,
       initOnly: false,
@@ -197,6 +202,17 @@ describe("completeOptions with a file", () => {
         facts: { err: 'strict decoding error: unknown field "bogus"' },
       },
     ]);
+  });
+
+  it("takes a packet path of ebpf mode that has gone, and says once what is used", async () => {
+    for (const packetPath of ["Tcx", "tcx"]) {
+      const file = `mode: ebpf\nebpf:\n  packetPath: ${packetPath}\n  packetInterfaces: [eth0]\n`;
+      const { notices } = await complete(["--config=FILE"], file);
+      const message = "ebpf.packetPath: Tcx has been removed: packets of other machines take the nftables rules";
+      assert.deepEqual(notices, [{ level: "warning", message, facts: {} }]);
+    }
+    const { notices } = await complete(["--config=FILE"], "mode: ebpf\nebpf: { packetPath: Nftables }\n");
+    assert.deepEqual(notices, []);
   });
 
   it("fails on files that cannot be read or decoded", async () => {

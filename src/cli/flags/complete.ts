@@ -6,11 +6,12 @@ import { appendPortIfNeeded } from "../../config/bind-address.ts";
 import type { DraftConfig, KubeProxyConfig } from "../../config/config.ts";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, periodsOf, resolveDocument } from "../../config/defaults.ts";
 import { type FeatureGates, setFeatureGates } from "../../config/feature-gates.ts";
-import { joinErrors } from "../../config/go-text.ts";
+import { type Release, releaseOf } from "../../config/release.ts";
 import { checkConfig } from "../../config/validate.ts";
 import { loggingErrors } from "../../config/validate-logging.ts";
-import { defaultModeOn } from "../../dataplane/registry.ts";
+import { defaultModeOn, MODES } from "../../dataplane/registry.ts";
 import { messageOf } from "../../logging/message-of.ts";
+import { joinErrors } from "../../text/go-text.ts";
 import { CommandError } from "../exit.ts";
 import { LOGGING_FLAGS } from "./logging.ts";
 import { minSyncPeriodFlag } from "./modes.ts";
@@ -38,7 +39,7 @@ import {
 import { FLAGS } from "./table.ts";
 
 /** What a run does and where it finds things; an empty text means "not given". */
-export interface RunActions {
+interface RunActions {
   readonly cleanup: boolean;
   readonly initOnly: boolean;
   readonly writeConfigTo: string;
@@ -53,7 +54,7 @@ export interface RunActions {
 }
 
 /** A line that could not be logged yet: logging is set up from the configuration that is still being made. */
-export interface Notice {
+interface Notice {
   readonly level: "info" | "warning";
   readonly message: string;
   readonly facts: Readonly<Record<string, unknown>>;
@@ -73,7 +74,7 @@ export interface CompletedOptions {
   readonly notices: readonly Notice[];
 }
 
-export interface CompleteDeps {
+interface CompleteDeps {
   /** Reads a text file; rejects with an error that has a `code` like those of `node:fs`. */
   readFile(path: string): Promise<string | Uint8Array>;
 }
@@ -91,10 +92,9 @@ export async function completeOptions(flags: FlagValues, deps: CompleteDeps): Pr
     configFile === ""
       ? { config: configFromFlags(flags), isMinSyncPeriodSet: isMinSyncPeriodGiven(flags) }
       : await configFromFile(configFile, flags, deps, notices);
-  if (merged.mode === "")
-    notices.push({ level: "info", message: `Using ${defaultModeOn(process.platform).name} proxy`, facts: {} });
+  if (merged.mode === "") notices.push(...defaultModeNotices(releaseOf(merged)));
   const config = overrideHostname(applyPlatformDefaults(merged), flags);
-  const gates = setFeatureGates(config.featureGates);
+  const gates = setFeatureGates(config.featureGates, releaseOf(config));
   if (!gates.ok) throw new CommandError(`failed complete: ${gates.error}`);
   notices.push(
     ...gates.notices.map(({ message, facts }): Notice => ({ level: "warning", message, facts: { ...facts } })),
@@ -117,6 +117,14 @@ export async function completeOptions(flags: FlagValues, deps: CompleteDeps): Pr
     flagSnapshot: snapshot(flags, configFile === "" ? config : undefined),
     notices,
   };
+}
+
+function defaultModeNotices(release: Release, platform = process.platform): readonly Notice[] {
+  const { name } = defaultModeOn(platform);
+  const using: Notice = { level: "info", message: `Using ${name} proxy`, facts: {} };
+  if (platform === "win32" || !release.warnsOfDefaultMode) return [using];
+  const message = `The proxy mode is not set. It is ${name} now and is to be nftables from Kubernetes v1.40 on: set mode (--proxy-mode) to the one that is meant`;
+  return [using, { level: "warning", message, facts: {} }];
 }
 
 /**
@@ -176,6 +184,10 @@ async function configFromFile(
     if (strictError !== undefined) {
       const message = "Using lenient decoding as strict decoding failed";
       notices.push({ level: "info", message, facts: { err: strictError } });
+    }
+    for (const { config } of MODES) {
+      const message = config.notice?.(document);
+      if (message !== undefined) notices.push({ level: "warning", message, facts: {} });
     }
     const config = LOGGING_FLAGS.filter((flag) => flags.isGiven(flag)).reduce(
       (draft, flag) => flag.overlay(draft, flags.textsOf(flag)),

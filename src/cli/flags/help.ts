@@ -2,13 +2,15 @@
 import { findGate } from "../../config/feature-gates.ts";
 import type { AnyFlag } from "../../config/flag.ts";
 import { KNOWN_GATES } from "../../config/known-feature-gates.ts";
+import { CURRENT_RELEASE } from "../../config/release.ts";
 import { COMMANDS } from "../commands.ts";
 import { FLAGS } from "./table.ts";
 
 const SYNOPSIS = `kube-proxy makes the Services of a Kubernetes cluster reachable from this node and its pods. It watches Services and
 EndpointSlices and programs the node's kernel so that connections to a service address end at one of its endpoints.
 
-This is kube-proxy-ts: it takes the flags, the configuration file, and leaves the rules of upstream's kube-proxy v1.36.`;
+This is kube-proxy-ts: it takes the flags, the configuration file, and leaves the rules of upstream's kube-proxy
+${CURRENT_RELEASE.name}, or of another release that --compatibility names.`;
 
 const USAGE = `Usage:
   kube-proxy [flags]                 run the proxy

@@ -1,8 +1,8 @@
 /** The flags of kernel tuning. Reference start.md §2.2. */
 import type { ConntrackConfig, DraftConfig } from "../../config/config.ts";
-import { durationToMs } from "../../config/duration.ts";
 import { type AnyFlag, flag } from "../../config/flag.ts";
 import { boolType, durationType, int32Type } from "../../config/flag-types.ts";
+import { durationToMs } from "../../text/duration.ts";
 
 const SECOND = 1_000_000_000n;
 const KEEPS_KERNEL_VALUE = "0 keeps the kernel's value.";

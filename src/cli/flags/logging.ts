@@ -1,6 +1,5 @@
 /** The flags of the logging section; they win over the configuration file. Reference start.md §2.2, §2.3. */
 import type { DraftConfig, LoggingConfig, LogOutput } from "../../config/config.ts";
-import { durationToMs } from "../../config/duration.ts";
 import { type AnyFlag, flag } from "../../config/flag.ts";
 import {
   boolType,
@@ -11,6 +10,7 @@ import {
   vmoduleType,
 } from "../../config/flag-types.ts";
 import { ZERO_QUANTITY } from "../../config/quantity.ts";
+import { durationToMs } from "../../text/duration.ts";
 
 const withLogging = (config: DraftConfig, change: Partial<LoggingConfig>): DraftConfig => ({
   ...config,

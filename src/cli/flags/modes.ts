@@ -1,9 +1,9 @@
 /** The flags of the proxy modes: those that each declares, and for each with periods of its own, two for these. */
 import type { DraftConfig } from "../../config/config.ts";
-import { durationToMs } from "../../config/duration.ts";
 import { type AnyFlag, type Flag, flag } from "../../config/flag.ts";
 import { durationType } from "../../config/flag-types.ts";
 import { DEFAULT_MODE, findMode, MODES, type RegisteredMode } from "../../dataplane/registry.ts";
+import { durationToMs } from "../../text/duration.ts";
 
 const SECOND = 1_000_000_000n;
 

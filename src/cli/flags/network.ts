@@ -38,7 +38,7 @@ export const NODEPORT_ADDRESSES = flag({
   name: "nodeport-addresses",
   type: stringListType,
   initial: [],
-  help: 'Prefixes of the node addresses that answer node ports, or the one word "primary". Empty: all addresses, but "primary" in nftables mode.',
+  help: 'Where node ports answer: prefixes, and the words "primary" (the node\'s own addresses), "localhost" and "all", in any mix. Loopback works for IPv4 in iptables mode, and for TCP in nftables mode if the list names it and the gate KubeProxyNFTablesLocalhostNodePorts is on. Empty: all addresses, but "primary" in nftables mode.',
   overlay: (config, nodePortAddresses) => ({ ...config, nodePortAddresses }),
 });
 

@@ -5,7 +5,7 @@
  */
 
 import type { AnyFlag, Flag } from "../../config/flag.ts";
-import { quoteGo } from "../../config/go-text.ts";
+import { quoteGo } from "../../text/go-text.ts";
 import { UsageError } from "../exit.ts";
 import { flagHint } from "../subcommand-options.ts";
 import { FLAGS } from "./table.ts";
@@ -21,7 +21,7 @@ export interface FlagValues {
 }
 
 /** A command line that could be read. */
-export interface ParsedFlags {
+interface ParsedFlags {
   readonly values: FlagValues;
   readonly positional: readonly string[];
   /** One line for each use of a deprecated flag, for standard error. */

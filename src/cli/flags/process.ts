@@ -1,6 +1,6 @@
 /** The flags of what the process does, where it finds the cluster, and how it talks to it. Reference start.md §2.2. */
+
 import type { ClientConnection, DraftConfig } from "../../config/config.ts";
-import { durationToMs } from "../../config/duration.ts";
 import { type AnyFlag, flag } from "../../config/flag.ts";
 import {
   boolType,
@@ -11,8 +11,9 @@ import {
   int32Type,
   stringType,
 } from "../../config/flag-types.ts";
-import { parsed, parseGoBool, quoteGo, refused } from "../../config/go-text.ts";
-import { KUBERNETES_VERSION } from "../../program/version.ts";
+import { CURRENT_RELEASE, releaseNames } from "../../config/release.ts";
+import { durationToMs } from "../../text/duration.ts";
+import { parsed, parseGoBool, quoteGo, refused } from "../../text/go-text.ts";
 
 const withClient = (config: DraftConfig, change: Partial<ClientConnection>): DraftConfig => ({
   ...config,
@@ -20,9 +21,10 @@ const withClient = (config: DraftConfig, change: Partial<ClientConnection>): Dra
 });
 
 /** What `--version` asks for, and the version that is reported from then on. */
-export interface VersionRequest {
+interface VersionRequest {
   readonly print: "none" | "short" | "raw";
-  readonly gitVersion: string;
+  /** Undefined: that of the release that is copied. */
+  readonly gitVersion: string | undefined;
 }
 
 const RELEASE = /^v(\d+\.\d+\.\d+)(?:[-+].*)?$/;
@@ -33,10 +35,10 @@ const versionType: FlagType<VersionRequest> = {
   read: (text, soFar) => {
     if (text === "raw") return parsed({ ...soFar, print: "raw" });
     if (text.startsWith("v")) {
-      return RELEASE.exec(text)?.[1] === RELEASE.exec(KUBERNETES_VERSION)?.[1]
+      return RELEASE.exec(text)?.[1] === RELEASE.exec(CURRENT_RELEASE.version)?.[1]
         ? parsed({ ...soFar, gitVersion: text })
         : refused(
-            `version ${quoteGo(text)} must match major/minor/patch of default version ${quoteGo(KUBERNETES_VERSION)}`,
+            `version ${quoteGo(text)} must match major/minor/patch of default version ${quoteGo(CURRENT_RELEASE.version)}`,
           );
     }
     const wanted = parseGoBool(text);
@@ -48,8 +50,8 @@ const versionType: FlagType<VersionRequest> = {
 export const VERSION = flag({
   name: "version",
   type: versionType,
-  initial: { print: "none", gitVersion: KUBERNETES_VERSION },
-  help: "--version and --version=raw print the version and end; --version=v1.36.2-… reports this version instead.",
+  initial: { print: "none", gitVersion: undefined },
+  help: `--version and --version=raw print the version and end; --version=${CURRENT_RELEASE.version}-… reports this version instead.`,
 });
 
 export const HELP = flag({
@@ -89,6 +91,15 @@ export const INSPECT_BIND_ADDRESS = flag({
   initial: "",
   help: "Serve a page here that shows services, the ways of packets, syncs and what is wrong; it only reads, and asks for no password. For example 127.0.0.1:10260. Empty: no page. May be used together with --config.",
   isExtension: true,
+});
+
+export const COMPATIBILITY = flag({
+  name: "compatibility",
+  type: { ...stringType, word: "release" },
+  initial: CURRENT_RELEASE.name,
+  help: `Whose rules, messages and defaults to have, where releases differ: ${releaseNames()}.`,
+  isExtension: true,
+  overlay: (config, compatibility) => ({ ...config, compatibility }),
 });
 
 export const CLEANUP = flag({
@@ -156,6 +167,7 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
     help: "Accepted for compatibility, without effect.",
   }),
   CLEANUP,
+  COMPATIBILITY,
   CONFIG,
   flag({
     name: "config-sync-period",
@@ -218,7 +230,7 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
     name: "show-hidden-metrics-for-version",
     type: stringType,
     initial: "",
-    help: "Show metrics that this version hides: empty, or the previous minor version (1.35).",
+    help: `Show metrics that this version hides: empty, or the previous minor version (${CURRENT_RELEASE.previousMinor}).`,
     overlay: (config, showHiddenMetricsForVersion) => ({ ...config, showHiddenMetricsForVersion }),
   }),
   VERSION,

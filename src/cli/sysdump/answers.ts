@@ -1,14 +1,15 @@
 /** The objects, and what `explain` says of their Services. */
 import { objectKeyText } from "../../cluster/objects.ts";
 import { modeNamed } from "../../dataplane/registry.ts";
-import { allPortKeys, explainedCluster, explainPorts, type Objects } from "../../explain/explained-cluster.ts";
+import { allPortKeys, explainedCluster, explainPorts } from "../../explain/explained-cluster.ts";
+import type { Objects } from "../../explain/part-of-cluster.ts";
 import { partOf } from "../../explain/part-of-cluster.ts";
 import { withTraffic } from "../../explain/traffic.ts";
 import type { InspectChoices } from "../inspect-options.ts";
 import { objectsList } from "./objects-list.ts";
 import type { SysdumpPart } from "./part.ts";
 
-export interface AnswersOptions {
+interface AnswersOptions {
   /** Reads the objects; asked once. */
   readonly objects: () => Promise<{ readonly objects: Objects; readonly problems: readonly string[] }>;
   readonly choices: () => Promise<InspectChoices>;
@@ -39,7 +40,7 @@ async function explained(all: Objects, { config, families }: InspectChoices, mos
     warnings.add(message),
   );
   const inspection = await modeNamed(config.mode).loadInspection();
-  const servicePorts = await withTraffic(inspection, explainPorts(cluster, allPortKeys(cluster)));
+  const servicePorts = await withTraffic(inspection, await explainPorts(cluster, allPortKeys(cluster)));
   const leftOut = Math.max(0, names.length - most);
   return `${JSON.stringify({ servicesLeftOut: leftOut, warnings: [...warnings], servicePorts }, undefined, 1)}\n`;
 }

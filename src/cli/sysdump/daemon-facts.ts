@@ -13,7 +13,7 @@ const JOURNAL_RECORDS = 1_000;
 const JOURNAL_QUIET_MS = 500;
 
 /** Where a daemon answers; undefined: it is not asked there. */
-export interface DaemonPlaces {
+interface DaemonPlaces {
   readonly socket: string | undefined;
   /** `127.0.0.1:10249` */
   readonly metrics: string;

@@ -1,7 +1,7 @@
 /** The objects as manifests that every command reads with -f. They have what a proxy needs of them and nothing else. Pure. */
 import type { EndpointSliceRecord, NodeRecord, ServiceCidrRecord, ServiceRecord } from "../../cluster/objects.ts";
 
-export interface ListedObjects {
+interface ListedObjects {
   readonly services: readonly ServiceRecord[];
   readonly endpointSlices: readonly EndpointSliceRecord[];
   readonly nodes: readonly NodeRecord[];

@@ -6,7 +6,6 @@ import type { ObjectKind, ObjectKinds, ObjectSink, ObjectSource } from "../objec
 import type { Transport } from "./connection/transport.ts";
 import type { EventSubject } from "./events/event-object.ts";
 import type { OnHeard } from "./watch/last-heard.ts";
-import { ListOrder } from "./watch/list-order.ts";
 import { Recovery } from "./watch/recovery.ts";
 import { Reflector, type ReflectorTimes } from "./watch/reflector.ts";
 import { CLUSTER_RESOURCES, nodeResource, type WatchedResource } from "./watch/resources.ts";
@@ -35,7 +34,7 @@ export interface ApiSourceOptions {
 }
 
 /** The source, and what events need to know of its objects. */
-export interface ApiSource extends ObjectSource {
+interface ApiSource extends ObjectSource {
   /** The UID of an object as last delivered; undefined when it is not known. */
   uidOf(subject: EventSubject): string | undefined;
 }
@@ -67,7 +66,7 @@ async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink
   const ended = AbortSignal.any([signal, failed.signal]);
   const reflect = async <K extends ObjectKind>(resource: WatchedResource<K>): Promise<void> => {
     try {
-      await follow(resource, { ...options, recovery, causes, order }, records, sink, ended);
+      await follow(resource, { ...options, recovery, causes }, records, sink, ended);
     } catch (error) {
       failed.abort();
       throw error;
@@ -75,8 +74,6 @@ async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink
   };
   const recovery = new Recovery(options.clock, options.random ?? Math.random);
   const causes = new SharedCauses();
-  const order = new ListOrder(options.clock);
-  ended.addEventListener("abort", () => order.end(), { once: true });
   const [services, endpointSlices, serviceCIDRs] = CLUSTER_RESOURCES;
   try {
     // The Node's request is the first: the rest of the start waits for it.
@@ -92,8 +89,6 @@ async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink
 interface Shared {
   readonly recovery: Recovery;
   readonly causes: SharedCauses;
-  /** Services are read before EndpointSlices. */
-  readonly order: ListOrder;
 }
 
 async function follow<K extends ObjectKind>(
@@ -103,9 +98,8 @@ async function follow<K extends ObjectKind>(
   sink: ObjectSink,
   signal: AbortSignal,
 ): Promise<void> {
-  const { transport, recovery, causes, order, clock, log, resyncPeriodMs, streamsLists, onProblem, times, random } =
-    options;
-  const { controller, plural, kind } = resource;
+  const { transport, recovery, causes, clock, log, resyncPeriodMs, streamsLists, onProblem, times, random } = options;
+  const { controller, plural } = resource;
   log.info(`Starting ${controller} controller`);
   log.info("Waiting for caches to sync", { controller });
   const reflector = new Reflector({
@@ -120,7 +114,6 @@ async function follow<K extends ObjectKind>(
       onEvent: (kindOfEvent, event) => sink.onEvent(kindOfEvent, event),
       onSynced: (kindOfEvent) => {
         log.info("Caches are synced", { controller });
-        if (kind === "services") order.end();
         sink.onSynced(kindOfEvent);
       },
     },
@@ -128,9 +121,7 @@ async function follow<K extends ObjectKind>(
     ...(onProblem === undefined ? {} : { onProblem: (problem) => onProblem(plural, problem) }),
     onHeard: () => {
       options.onHeard?.(plural);
-      if (kind === "services") order.alive();
     },
-    ...(kind === "endpointSlices" ? { turn: order.turn } : {}),
     ...(times === undefined ? {} : { times }),
     ...(random === undefined ? {} : { random }),
   });

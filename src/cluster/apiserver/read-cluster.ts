@@ -10,7 +10,7 @@ import type { Transport } from "./connection/transport.ts";
 import { requireJson } from "./watch/list-reader.ts";
 import { CLUSTER_RESOURCES, nodeResource } from "./watch/resources.ts";
 
-export interface ReadClusterOptions {
+interface ReadClusterOptions {
   readonly config: ClientConfig;
   /** Parts of the User-Agent, as `createApiClient` takes them. */
   readonly version: string;

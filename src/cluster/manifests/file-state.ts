@@ -1,14 +1,14 @@
 /** What is in force of one file, and how a new reading of it changes that. */
 import type { ListedFile } from "./folder-listing.ts";
 import type { ManifestObject, ParsedManifest } from "./manifest-objects.ts";
+import type { FileReading } from "./manifest-reader.ts";
 import type { ManifestProblem } from "./problem.ts";
-import type { FileReading } from "./reader/reading.ts";
-import { isCutOff, outlineOf, type TextOutline } from "./text-outline.ts";
 
 export interface FileState {
   readonly listed: ListedFile;
-  /** Of the text last understood. */
-  readonly outline: TextOutline;
+  /** Of the text last understood, in characters. */
+  readonly length: number;
+  readonly endsWithLineBreak: boolean;
   /** Of the text last read. */
   readonly digest: string;
   /** Good objects, also those whose newer version is bad. */
@@ -18,7 +18,7 @@ export interface FileState {
 }
 
 /** A reading's effect: the new state of the file, and the titles of objects that are of no use here. */
-export interface AdoptedText {
+interface AdoptedText {
   readonly state: FileState;
   readonly ignored: readonly string[];
 }
@@ -32,15 +32,19 @@ const NONE: readonly never[] = [];
 export function adoptText(
   file: string,
   listed: ListedFile,
-  { digest, outline, parsed }: Extract<FileReading, { readonly kind: "read" }>,
+  { digest, parsed, ...end }: Extract<FileReading, { readonly kind: "read" }>,
   before: FileState | undefined,
 ): AdoptedText {
-  if (before !== undefined && before.listed.inode === listed.inode && isCutOff(before.outline, outline)) {
-    const problem = fileProblem(file, cutOffMessage(before.outline.length, outline.length));
+  if (before !== undefined && before.listed.inode === listed.inode && isCutOff(before, end)) {
+    const problem = fileProblem(file, cutOffMessage(before.length, end.length));
     return { state: { ...before, listed, digest, problems: [problem] }, ignored: NONE };
   }
   const { refusedIds, problems, ignored } = parsed;
-  return { state: { listed, outline, digest, objects: inForce(parsed, before), refusedIds, problems }, ignored };
+  const { length, endsWithLineBreak } = end;
+  return {
+    state: { listed, length, endsWithLineBreak, digest, objects: inForce(parsed, before), refusedIds, problems },
+    ignored,
+  };
 }
 
 /** The state of a file that is there but cannot be read: everything stays as it was. Pure. */
@@ -52,7 +56,14 @@ export function unreadableState(
 ): FileState {
   const problems = [fileProblem(file, `cannot be read: ${reason}; what it held before stays in force`)];
   if (before !== undefined) return { ...before, listed, digest: "", problems };
-  return { listed, outline: outlineOf(""), digest: "", objects: new Map(), refusedIds: new Set(), problems };
+  const nothing = {
+    length: 0,
+    endsWithLineBreak: false,
+    digest: "",
+    objects: new Map(),
+    refusedIds: new Set<string>(),
+  };
+  return { listed, ...nothing, problems };
 }
 
 /** A problem of a file as a whole. Pure. */
@@ -67,6 +78,16 @@ function inForce(parsed: ParsedManifest, before: FileState | undefined): Readonl
     if (!objects.has(id) && (parsed.isIncomplete || parsed.refusedIds.has(id))) objects.set(id, object);
   }
   return objects;
+}
+
+type TextEnd = Pick<FileState, "length" | "endsWithLineBreak">;
+
+/**
+ * Whether a text found in the same file is that of a writer who stopped halfway: shorter, and without the line break that ended it.
+ * Of a text that had none, and may still be understood, nothing tells it from an edit.
+ */
+function isCutOff(before: TextEnd, now: TextEnd): boolean {
+  return now.length < before.length && (now.length === 0 || (before.endsWithLineBreak && !now.endsWithLineBreak));
 }
 
 function cutOffMessage(before: number, now: number): string {

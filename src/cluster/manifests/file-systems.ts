@@ -28,19 +28,6 @@ const WITHOUT_SIZES: ReadonlyMap<number, string> = new Map([
   [0x76_55_82_1, "resctrl"],
 ]);
 
-/** On disks and in the memory of this machine. What is not named here may be on another one that does not answer. */
-const LOCAL: ReadonlySet<number> = new Set([
-  0x00_00_ef_53, // ext2, ext3, ext4
-  0x58_46_53_42, // xfs
-  0x91_23_68_3e, // btrfs
-  0x2f_c1_2f_c1, // zfs
-  0xf2_f5_20_10, // f2fs
-  0x01_02_19_94, // tmpfs
-  0x85_84_58_f6, // ramfs
-  0x79_4c_76_30, // overlayfs
-  0x73_71_73_68, // squashfs
-]);
-
 /** Knows each device for as long as one listing lasts: what is mounted may change. */
 export class FileSystems {
   readonly #byDevice = new Map<bigint, number>();
@@ -50,11 +37,6 @@ export class FileSystems {
     const type = this.#byDevice.get(dev) ?? (await statfs(path)).type;
     this.#byDevice.set(dev, type);
     return WITHOUT_SIZES.get(type);
-  }
-
-  /** Whether something that {@link nameWithoutSizes} was asked about is on this machine, as far as is known. */
-  isLocal({ dev }: BigIntStats): boolean {
-    return LOCAL.has(this.#byDevice.get(dev) ?? 0);
   }
 }
 

@@ -13,8 +13,6 @@ export interface ListedFile {
   readonly inode: string;
   readonly size: number;
   readonly modifiedMs: number;
-  /** On a file system of this machine, where a read does not hang. */
-  readonly isLocal: boolean;
 }
 
 export interface FolderListing {
@@ -27,6 +25,8 @@ export interface FolderListing {
 }
 
 interface Draft {
+  /** The folder itself, without links; undefined for a single file. */
+  readonly inside: string | undefined;
   readonly files: Map<string, ListedFile>;
   readonly directories: Map<string, string>;
   readonly unreadable: Map<string, string>;
@@ -38,7 +38,7 @@ const WANTED = /\.(?:ya?ml|json)$/;
 const BATCH = 2;
 
 /** Whether a directory entry is to be read: no dot files, editors' backups or swap files. Pure. */
-export function isManifestName(name: string): boolean {
+function isManifestName(name: string): boolean {
   return WANTED.test(name) && !isHidden(name);
 }
 
@@ -47,26 +47,31 @@ function isHidden(name: string): boolean {
 }
 
 /**
- * Lists a folder and everything below it, following symbolic links, each directory once. A single file is listed as
- * itself, under any name. Throws when `root` cannot be read.
+ * Lists a folder and everything below it, each directory once. Symbolic links are followed to places in the folder: what is
+ * elsewhere may be for others than those who read log and page. `root` itself may be a link, or a single file of any name.
+ * Throws when it cannot be read.
  */
 export async function listFolder(root: string): Promise<FolderListing> {
+  const target = await realpath(root);
+  const stats = await stat(root, { bigint: true });
   const draft: Draft = {
+    inside: stats.isDirectory() ? target : undefined,
     files: new Map(),
     directories: new Map(),
     unreadable: new Map(),
     fileSystems: new FileSystems(),
   };
-  const stats = await stat(root, { bigint: true });
   if (stats.isDirectory()) await listDirectory(draft, root, stats, new Set());
   else await addFile(draft, root, stats, true);
   const reason = draft.unreadable.get(root);
   if (reason !== undefined) throw new Error(`${root} ${reason}`);
   // The root may itself be a link that is swapped.
-  const target = await realpath(root);
   if (target !== path.resolve(root)) await addDirectory(draft, path.dirname(path.resolve(root)));
-  const files = new Map([...draft.files].sort(([a], [b]) => (a < b ? -1 : 1)));
-  return { files, directories: draft.directories, unreadable: draft.unreadable };
+  return { files: inOrder(draft.files), directories: draft.directories, unreadable: inOrder(draft.unreadable) };
+}
+
+function inOrder<T>(places: ReadonlyMap<string, T>): ReadonlyMap<string, T> {
+  return new Map([...places].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
 async function listDirectory(draft: Draft, directory: string, stats: BigIntStats, seen: Set<string>): Promise<void> {
@@ -86,7 +91,9 @@ async function listDirectory(draft: Draft, directory: string, stats: BigIntStats
   wanted.sort((a, b) => (a.name < b.name ? -1 : 1));
   for (let start = 0; start < wanted.length; start += BATCH) {
     const batch = wanted.slice(start, start + BATCH);
-    const found = await Promise.all(batch.map((entry) => look(draft, path.join(directory, entry.name))));
+    const found = await Promise.all(
+      batch.map((entry) => lookInside(draft, path.join(directory, entry.name), entry.isSymbolicLink())),
+    );
     for (const [index, entry] of batch.entries()) {
       const entryStats = found[index];
       if (entryStats === undefined) continue;
@@ -118,7 +125,6 @@ async function addFile(draft: Draft, file: string, stats: BigIntStats, isLink: b
     inode,
     size: Number(stats.size),
     modifiedMs: Number(stats.mtimeMs),
-    isLocal: draft.fileSystems.isLocal(stats),
   });
   if (isLink) {
     const target = await realpath(file).catch(() => undefined);
@@ -148,6 +154,23 @@ async function addDirectory(draft: Draft, directory: string): Promise<void> {
   if (draft.directories.has(directory)) return;
   const stats = await look(draft, directory);
   if (stats?.isDirectory()) draft.directories.set(directory, inodeOf(stats));
+}
+
+/** What is there, unless a link leads out of the folder. */
+async function lookInside(draft: Draft, entryPath: string, isLink: boolean): Promise<BigIntStats | undefined> {
+  if (!isLink || draft.inside === undefined) return await look(draft, entryPath);
+  try {
+    const target = await realpath(entryPath);
+    if (target !== draft.inside && !target.startsWith(path.join(draft.inside, path.sep))) {
+      draft.unreadable.set(entryPath, "is skipped: it is a link that leaves the folder; put the file itself here");
+      return undefined;
+    }
+    // The target, which is inside, and not where the link leads by now.
+    return await look(draft, target);
+  } catch (error) {
+    noteFailure(draft, entryPath, error);
+    return undefined;
+  }
 }
 
 async function look(draft: Draft, entryPath: string): Promise<BigIntStats | undefined> {

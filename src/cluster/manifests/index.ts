@@ -8,4 +8,3 @@ export {
   readManifests,
   readManifestText,
 } from "./read-manifests.ts";
-export { ManifestReader } from "./reader/manifest-reader.ts";

@@ -1,10 +1,10 @@
 /** A folder of manifests with files and objects that cannot be used: they are named, and what was there stays. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { chmodSync, renameSync, symlinkSync, truncateSync } from "node:fs";
+import { chmodSync, renameSync, rmSync, symlinkSync, truncateSync } from "node:fs";
 import { test } from "node:test";
 import { readManifests } from "./read-manifests.ts";
-import { manifestBench, serviceYaml } from "./testing/manifest-bench.ts";
+import { manifestBench, serviceYaml, TempFolder } from "./testing/manifest-bench.ts";
 
 test("an object whose new version is bad stays as it was, its neighbours change", async () => {
   using it = await manifestBench({ "a.yaml": `${serviceYaml("a")}---\n${serviceYaml("b")}---\n${serviceYaml("c")}` });
@@ -81,6 +81,39 @@ test("losing the folder throws and deletes nothing, and it is picked up when it 
   assert.deepEqual(await it.settle(), ["update services/default/a"]);
 });
 
+test("what a place held stays when it cannot be read, what another with a longer name held goes", async () => {
+  using it = await manifestBench({ "b/in.yaml": serviceYaml("in"), "bc.yaml": serviceYaml("bc") });
+  it.temp.remove("b");
+  symlinkSync("/", it.temp.at("b"));
+  it.temp.remove("bc.yaml");
+  assert.deepEqual(await it.settle(), ["delete services/default/bc"]);
+  it.temp.remove("b");
+  assert.deepEqual(await it.settle(), ["delete services/default/in"]);
+});
+
+const LEAVES = "is skipped: it is a link that leaves the folder; put the file itself here";
+
+test("nothing of what a link leads to outside of the folder is read, a neighbour with a longer name neither", async () => {
+  using outside = new TempFolder();
+  using it = await manifestBench({ "a.yaml": serviceYaml("a") });
+  outside.write("secret.yaml", serviceYaml("canary", 0));
+  execFileSync("mkdir", [`${it.temp.path}x`]);
+  execFileSync("cp", [outside.at("secret.yaml"), `${it.temp.path}x/b.yaml`]);
+  try {
+    symlinkSync(outside.path, it.temp.at("d"));
+    symlinkSync(outside.at("secret.yaml"), it.temp.at("s.yaml"));
+    symlinkSync(`${it.temp.path}x/b.yaml`, it.temp.at("b.yaml"));
+    // In two steps, of which the first stays inside.
+    symlinkSync("s.yaml", it.temp.at("t.yaml"));
+    assert.deepEqual(await it.settle(), []);
+    const problems = it.problems().join("\n");
+    assert.equal(problems.match(/is a link that leaves the folder/g)?.length, 4, problems);
+    assert.doesNotMatch(problems + it.log.take().join("\n"), /canary/);
+  } finally {
+    rmSync(`${it.temp.path}x`, { recursive: true });
+  }
+});
+
 test("a file that cannot be read keeps what it held", async () => {
   using it = await manifestBench({ "a.yaml": serviceYaml("a") });
   it.temp.remove("a.yaml");
@@ -99,24 +132,25 @@ test("a file that cannot be read keeps what it held", async () => {
   assert.deepEqual(await it.settle(), []);
 });
 
-test("pipes, and files of file systems without sizes, are skipped by name and once", async () => {
+test("pipes, files of file systems without sizes, and links that leave the folder are skipped by name and once", async () => {
   using it = await manifestBench({ "a.yaml": serviceYaml("a") });
   execFileSync("mkfifo", [it.temp.at("pipe.yaml")]);
   symlinkSync("/proc/kmsg", it.temp.at("kmsg.yaml"));
   symlinkSync("/sys/kernel/uevent_seqnum", it.temp.at("sys.yaml"));
   symlinkSync("/dev/null", it.temp.at("null.yaml"));
   symlinkSync("/proc/self", it.temp.at("self"));
+  symlinkSync(`${it.temp.path}-not/a.yaml`, it.temp.at("gone.yaml"));
   it.temp.write("z.yaml", serviceYaml("z"));
   assert.deepEqual(await it.settle(), ["add services/default/z"]);
   const skipped = it.folder.problems().map(({ file, message }) => `${file.slice(it.temp.path.length + 1)} ${message}`);
   assert.deepEqual(
     skipped.map((text) => text.replace("; what it held before stays in force", "")),
     [
-      "kmsg.yaml is skipped: it is on a file system (proc) whose files have no sizes",
-      "null.yaml is skipped: it is a device; only regular files are read",
+      `kmsg.yaml ${LEAVES}`,
+      `null.yaml ${LEAVES}`,
       "pipe.yaml is skipped: it is a pipe; only regular files are read",
-      "self is skipped: it is on a file system (proc) whose files have no sizes",
-      "sys.yaml is skipped: it is on a file system (sysfs) whose files have no sizes",
+      `self ${LEAVES}`,
+      `sys.yaml ${LEAVES}`,
     ],
   );
   assert.equal(it.log.take().length, 5);
@@ -127,5 +161,8 @@ test("pipes, and files of file systems without sizes, are skipped by name and on
   execFileSync("mkfifo", [it.temp.at("a.yaml")]);
   assert.deepEqual(await it.settle(), []);
   await assert.rejects(readManifests("/proc/kmsg"), /\/proc\/kmsg is skipped: it is on a file system \(proc\)/);
+  await assert.rejects(readManifests("/proc/self/net"), /is skipped: it is on a file system \(proc\)/);
+  await assert.rejects(readManifests("/sys/kernel/uevent_seqnum"), /is skipped: it is on a file system \(sysfs\)/);
+  await assert.rejects(readManifests("/dev/null"), /is skipped: it is a device; only regular files are read/);
   await assert.rejects(readManifests(it.temp.at("pipe.yaml")), /is skipped: it is a pipe/);
 });

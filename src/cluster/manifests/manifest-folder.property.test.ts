@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../../testkit/support/fast-check.ts";
 import { readManifests } from "./read-manifests.ts";
-import { endpointsYaml, manifestBench, serviceYaml, sharedReader, sliceYaml } from "./testing/manifest-bench.ts";
+import { endpointsYaml, manifestBench, serviceYaml, sliceYaml } from "./testing/manifest-bench.ts";
 
 /** One step of a folder's history. */
 const step = fc.oneof(
@@ -38,7 +38,7 @@ test("after any history of edits the sink holds what a fresh reading gives", asy
         else it.temp[change.do](change.file, change.documents.join("---\n"));
       }
       await it.settle();
-      const fresh = await readManifests(it.temp.path, sharedReader);
+      const fresh = await readManifests(it.temp.path);
       const records = [...fresh.services, ...fresh.endpointSlices].map((record) => JSON.stringify(record)).sort();
       assert.deepEqual(Array.from(it.sink.current.values(), (record) => JSON.stringify(record)).sort(), records);
     }),

@@ -8,10 +8,9 @@ import type { PodRecord } from "../objects.ts";
 import { adoptText, type FileState, fileProblem, unreadableState } from "./file-state.ts";
 import { type FolderListing, type ListedFile, listFolder } from "./folder-listing.ts";
 import type { ManifestObject } from "./manifest-objects.ts";
+import type { ManifestReader } from "./manifest-reader.ts";
 import { mergeFiles, podsOf, type RecordMaps, recordsOf } from "./merge.ts";
 import { formatManifestProblem, type ManifestProblem } from "./problem.ts";
-import type { ManifestReader } from "./reader/manifest-reader.ts";
-import { isQuick } from "./reader/reading.ts";
 
 /** How long a change must rest before it is believed; a file that got shorter in place may still be growing. */
 const REST_MS = { normal: 20, shortened: 250 } as const;
@@ -157,12 +156,7 @@ export class ManifestFolder {
     const before = this.#files.get(file);
     // The same text in a new file is read again: it can no longer be one that is being written.
     const knownDigest = before?.listed.inode === listed.inode ? before.digest : undefined;
-    const reading = await this.#reader.read({
-      file,
-      inode: listed.inode,
-      knownDigest,
-      isQuick: isQuick(file, listed),
-    });
+    const reading = await this.#reader.read({ file, inode: listed.inode, knownDigest });
     switch (reading.kind) {
       case "replaced":
         return "replaced";
@@ -170,8 +164,7 @@ export class ManifestFolder {
         if (before !== undefined) this.#files.set(file, { ...before, listed });
         return "same";
       case "unreadable": {
-        const seen = reading.isLasting ? listed : { ...listed, stamp: "" };
-        this.#files.set(file, unreadableState(file, seen, reading.reason, before));
+        this.#files.set(file, unreadableState(file, { ...listed, stamp: "" }, reading.reason, before));
         if (this.#files.get(file)?.problems[0]?.message !== before?.problems[0]?.message) this.#report(file, []);
         return "same";
       }

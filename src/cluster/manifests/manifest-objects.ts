@@ -1,4 +1,5 @@
 /** The objects that a file defines, and everything that is wrong with them. Knows nothing of YAML, which costs memory. */
+import { runAtOnce, type Steps } from "../../async/steps.ts";
 import type { PodRecord } from "../objects.ts";
 import { formatProblem } from "../projection/findings.ts";
 import type { ObjectEntry } from "../projection/object-entry.ts";
@@ -49,7 +50,7 @@ export interface ManifestDraft {
 export function parseDecoded(documents: readonly unknown[], file: string, keepsPods: boolean): ParsedManifest {
   const draft = newDraft(keepsPods);
   for (const [index, raw] of documents.entries()) {
-    addDocument(draft, file, index + 1, { line: 0, raw, error: undefined, lineOf: () => 0 });
+    runAtOnce(addDocument(draft, file, index + 1, { line: 0, raw, error: undefined, lineOf: () => 0 }));
   }
   return draft;
 }
@@ -74,8 +75,14 @@ export function addBrokenDocument(
 }
 
 /** Takes the objects of a document over, and notes what is wrong with them. */
-export function addDocument(draft: ManifestDraft, file: string, number: number, document: ManifestDocument): void {
+export function* addDocument(
+  draft: ManifestDraft,
+  file: string,
+  number: number,
+  document: ManifestDocument,
+): Steps<void> {
   for (const { raw, path, typeMeta } of flattenLists(document.raw)) {
+    yield;
     const projected = projectObject(raw, typeMeta, draft.keepsPods);
     const place = { file, document: number, object: projected.title };
     if (projected.status === "ignored") {

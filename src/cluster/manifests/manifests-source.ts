@@ -6,8 +6,8 @@ import { DELIVERY_ORDER, deliver, NO_RECORDS } from "./delivery.ts";
 import { DirectoryWatch } from "./directory-watch.ts";
 import { listFolder } from "./folder-listing.ts";
 import { ManifestFolder, type Refresh } from "./manifest-folder.ts";
+import { ManifestReader } from "./manifest-reader.ts";
 import type { ManifestProblem } from "./problem.ts";
-import { ManifestReader } from "./reader/manifest-reader.ts";
 import { Wakeup } from "./wakeup.ts";
 
 export interface ManifestsSourceOptions {
@@ -18,7 +18,7 @@ export interface ManifestsSourceOptions {
   readonly debounceMs?: number;
   /** How often to look without being woken up, in case an event is lost. @default 5000 */
   readonly rescanMs?: number;
-  /** Reads and parses the files; the source disposes of it. @default one with the usual limits */
+  /** Reads and parses the files. @default one with the usual limits */
   readonly reader?: ManifestReader;
   /** Finds the files. @default on the file system */
   readonly list?: typeof listFolder;
@@ -43,9 +43,8 @@ export function createManifestsSource(options: ManifestsSourceOptions): Manifest
   return {
     problems: () => folder.problems(),
     async run(sink, signal) {
-      using _ = reader;
       // What hangs is left behind: to stop must not take longer than that.
-      await Promise.race([follow(folder, { dir, log, debounceMs, rescanMs, reader }, sink, signal), aborted(signal)]);
+      await Promise.race([follow(folder, { dir, log, debounceMs, rescanMs }, sink, signal), aborted(signal)]);
     },
   };
 }
@@ -56,7 +55,7 @@ async function aborted(signal: AbortSignal): Promise<void> {
 
 async function follow(
   folder: ManifestFolder,
-  { dir, log, debounceMs, rescanMs, reader }: Required<Omit<ManifestsSourceOptions, "list">>,
+  { dir, log, debounceMs, rescanMs }: Required<Omit<ManifestsSourceOptions, "list" | "reader">>,
   sink: ObjectSink,
   signal: AbortSignal,
 ): Promise<void> {
@@ -70,10 +69,7 @@ async function follow(
   for (const kind of DELIVERY_ORDER) sink.onSynced(kind);
 
   const wakeup = new Wakeup();
-  const watch = new DirectoryWatch(() => {
-    wakeup.notify();
-    reader.warmUp();
-  }, log);
+  const watch = new DirectoryWatch(() => wakeup.notify(), log);
   let isLost = false;
   let isUnsettled = watch.update(folder.directories());
   try {

@@ -9,7 +9,7 @@ import type { ManifestProblem } from "./problem.ts";
 /** Records by kind and key. */
 export type RecordMaps = { readonly [K in ObjectKind]: ReadonlyMap<string, ObjectEntry<K>> };
 
-export interface MergedFolder {
+interface MergedFolder {
   readonly objects: ReadonlyMap<string, ManifestObject>;
   /** Objects that several files define. */
   readonly duplicates: readonly ManifestProblem[];

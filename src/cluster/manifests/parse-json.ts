@@ -1,5 +1,6 @@
 /** The text of a JSON file → the objects it defines, and everything that is wrong with it. Knows nothing of YAML, which costs memory. */
-import { guessObject } from "./document-guess.ts";
+import type { Steps } from "../../async/steps.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import { brokenDocument, type ManifestDocument, readJsonDocument } from "./documents.ts";
 import {
   addBrokenDocument,
@@ -9,20 +10,20 @@ import {
   type ParsedManifest,
 } from "./manifest-objects.ts";
 
-/** What the caller wants to know and decide while a file is parsed. */
+/** What the caller decides while a file is parsed. */
 export interface ParseHooks {
-  /** Called before each document is parsed, with its place and its size in characters. */
-  onDocument?(number: number, line: number, length: number): void;
-  /** Why the document that begins in this line is not to be parsed. */
-  refusal?(line: number, length: number): string | undefined;
+  /** Why a document of so many characters is not to be parsed. */
+  refusal?(length: number): string | undefined;
+  /** Reads a document of so many characters. @throws Error when that takes too long @default without a limit */
+  limited?<T>(length: number, work: () => T): T;
   /** Takes Pods as well, and the names of pods in slices. @default false */
   readonly keepsPods?: boolean;
 }
 
 /** Parses one file, which is one document. Never throws. */
-export function parseJson(text: string, file: string, hooks: ParseHooks = {}): ParsedManifest {
+export function* jsonSteps(text: string, file: string, hooks: ParseHooks = {}): Steps<ParsedManifest> {
   const draft = newDraft(hooks.keepsPods ?? false);
-  addPiece(draft, { file, number: 1, line: 1, text, hooks, read: () => readJsonDocument(text) });
+  yield* addPiece(draft, { file, number: 1, line: 1, text, hooks, read: () => readJsonDocument(text) });
   return draft;
 }
 
@@ -38,16 +39,23 @@ export interface UnreadDocument {
 }
 
 /** Reads a document, unless it is refused, and takes its objects over. */
-export function addPiece(draft: ManifestDraft, { file, number, line, text, hooks, read }: UnreadDocument): void {
-  const refusal = hooks.refusal?.(line, text.length);
-  if (refusal !== undefined) {
-    addBrokenDocument(draft, file, number, brokenDocument(line, guessObject(text), undefined), refusal);
-    return;
+export function* addPiece(
+  draft: ManifestDraft,
+  { file, number, line, text, hooks, read }: UnreadDocument,
+): Steps<void> {
+  const refuse = (reason: string) =>
+    addBrokenDocument(draft, file, number, brokenDocument(line, null, undefined), reason);
+  const refusal = hooks.refusal?.(text.length);
+  if (refusal !== undefined) return refuse(refusal);
+  let document: ManifestDocument;
+  try {
+    document = hooks.limited?.(text.length, read) ?? read();
+  } catch (error) {
+    return refuse(`is not used: ${messageOf(error)}`);
   }
-  hooks.onDocument?.(number, line, text.length);
-  const document = read();
+  yield;
   if (document.error !== undefined) addBrokenDocument(draft, file, number, document, unparsable(document.error));
-  else if (document.raw !== null) addDocument(draft, file, number, document);
+  else if (document.raw !== null) yield* addDocument(draft, file, number, document);
 }
 
 /** Parsers quote the text around, line breaks included. */

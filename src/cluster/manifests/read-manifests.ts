@@ -3,10 +3,9 @@ import { silentLogger } from "../../logging/logger.ts";
 import type { EndpointSliceRecord, NodeRecord, PodRecord, ServiceCidrRecord, ServiceRecord } from "../objects.ts";
 import { ManifestFolder } from "./manifest-folder.ts";
 import { parseDecoded } from "./manifest-objects.ts";
+import { ManifestReader, READ_LIMITS, tooLarge } from "./manifest-reader.ts";
 import { podsOf, type RecordMaps, recordsOf } from "./merge.ts";
 import type { ManifestProblem } from "./problem.ts";
-import { ManifestReader } from "./reader/manifest-reader.ts";
-import { READ_LIMITS, tooLarge } from "./reader/reading.ts";
 
 /** The records of a cluster, in the order of the manifests. */
 export interface ClusterRecords {
@@ -25,20 +24,13 @@ export interface ReadChoice {
   readonly keepsPods?: boolean;
 }
 
-/**
- * Reads a folder, or a single file of any name. Rejects when it cannot be read at all.
- *
- * @param given reads it, and can read others: each reader has a thread.
- */
-export async function readManifests(path: string, given?: ManifestReader): Promise<ClusterRecords> {
-  const reader = given ?? new ManifestReader();
-  try {
-    const folder = new ManifestFolder(path, silentLogger, reader);
-    await folder.load();
-    return clusterRecords(folder.records(), folder.problems(), folder.pods());
-  } finally {
-    if (given === undefined) reader[Symbol.dispose]();
-  }
+/** Reads a folder, or a single file of any name. Rejects when it cannot be read at all. */
+export async function readManifests(path: string, { keepsPods = false }: ReadChoice = {}): Promise<ClusterRecords> {
+  // Nothing else waits for a command: what takes long is what was asked for.
+  const reader = new ManifestReader({ keepsPods, limits: { documentMs: 300_000 } });
+  const folder = new ManifestFolder(path, silentLogger, reader);
+  await folder.load();
+  return clusterRecords(folder.records(), folder.problems(), folder.pods());
 }
 
 /** Reads a text as if it were a file of that name. Never rejects. JSON is recognised by how it begins: YAML takes it, too, slowly. */
@@ -51,7 +43,7 @@ export async function readManifestText(
   if (decoded !== undefined) return projectObjects([decoded], file, { keepsPods });
   // Only here, for the daemon must not pay for the YAML parser.
   const { parseManifest } = await import("./parse-manifest.ts");
-  const refusal = (_line: number, length: number): string | undefined => tooLarge(file, length, READ_LIMITS);
+  const refusal = (length: number): string | undefined => tooLarge(file, length, READ_LIMITS);
   const { objects, problems } = parseManifest(text, file, { refusal, keepsPods });
   return clusterRecords(recordsOf(objects.values()), problems, podsOf(objects.values()));
 }

@@ -3,7 +3,7 @@ import { familyOf, IP_FAMILIES, type IpFamily, parseIpAddress, specialAddress } 
 import { choiceField, type JsonObject, listField, stringField, stringListField } from "./fields.ts";
 import { type Findings, refuse, warn } from "./findings.ts";
 
-export interface ClusterIps {
+interface ClusterIps {
   readonly clusterIP: string;
   readonly clusterIPs: readonly string[];
   readonly ipFamilies: readonly IpFamily[];

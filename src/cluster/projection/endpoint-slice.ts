@@ -1,7 +1,8 @@
 /** discovery.k8s.io/v1 EndpointSlice → {@link EndpointSliceRecord}. */
+
+import { exactList } from "../../net/exact-list.ts";
 import { PROTOCOLS } from "../../net/protocol.ts";
 import { equalEndpointRecords } from "../equal-endpoints.ts";
-import { exactList } from "../exact-list.ts";
 import type { EndpointRecord, EndpointSlicePort, EndpointSliceRecord } from "../objects.ts";
 import { readEndpoint } from "./endpoint.ts";
 import {

@@ -2,8 +2,9 @@
  * One `endpoints[]` entry of an EndpointSlice. This is the hot path of a big cluster (150,000 of them): a path text is
  * only made for an entry that is wrong.
  */
+
+import { exactList } from "../../net/exact-list.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress, specialAddress } from "../../net/ip.ts";
-import { exactList } from "../exact-list.ts";
 import type { EndpointRecord } from "../objects.ts";
 import { isAbsent, isJsonObject, type JsonObject } from "./fields.ts";
 import { type Findings, refuse, warn } from "./findings.ts";

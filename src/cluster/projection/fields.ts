@@ -2,7 +2,7 @@
  * Readers of single fields of decoded JSON. Each takes what was found, notes what is wrong, and gives a usable value in
  * any case, so that all problems of an object are reported at once.
  */
-import { exactList } from "../exact-list.ts";
+import { exactList } from "../../net/exact-list.ts";
 import { type Findings, refuse } from "./findings.ts";
 
 export type JsonObject = Readonly<Record<string, unknown>>;

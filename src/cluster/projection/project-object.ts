@@ -17,7 +17,7 @@ import { projectService } from "./service.ts";
 import { projectServiceCidr } from "./service-cidr.ts";
 
 /** What became of one object. `title` names it for people: `Service default/web`. */
-export type ProjectedObject =
+type ProjectedObject =
   | {
       readonly status: "accepted";
       readonly title: string;
@@ -108,7 +108,7 @@ const RETIRED: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** An object's kind as written, or as its list says for items that leave it out. */
-export interface TypeMeta {
+interface TypeMeta {
   readonly apiVersion: string;
   readonly kind: string;
 }
@@ -166,7 +166,7 @@ function projectedPod(raw: JsonObject, typeMeta: TypeMeta): ProjectedObject {
 }
 
 /** One object out of a document: the document itself, or an item of a list in it. */
-export interface ListedObject {
+interface ListedObject {
   readonly raw: unknown;
   /** Where in the document: empty, or `items[3]`. */
   readonly path: string;

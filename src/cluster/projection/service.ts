@@ -1,6 +1,7 @@
 /** core/v1 Service → {@link ServiceRecord}. */
+
+import { exactList } from "../../net/exact-list.ts";
 import { PROTOCOLS } from "../../net/protocol.ts";
-import { exactList } from "../exact-list.ts";
 import type { LoadBalancerIngress, ServicePortSpec, ServiceRecord } from "../objects.ts";
 import { readClusterIps } from "./cluster-ips.ts";
 import {

@@ -6,7 +6,7 @@
 const LIMIT = 16_384;
 
 /** A check together with the texts that passed it. */
-export interface SharedStrings {
+interface SharedStrings {
   /** The shared copy of a text that passes the check, `undefined` for one that does not. */
   share(text: string): string | undefined;
 }

@@ -14,7 +14,7 @@ export interface WantedFrontend {
 }
 
 /** What there is for a service port. */
-export interface Claim {
+interface Claim {
   /** In the order of the frontends; undefined for those that are not there. */
   readonly values: readonly (Uint8Array | undefined)[];
   readonly cluster: EndpointList | undefined;
@@ -33,6 +33,8 @@ export class AdoptedFrontends {
   /** Values of those that no service port has claimed. */
   readonly #found = new Map<string, Uint8Array>();
   readonly #lists = new Map<number, FoundList>();
+  /** Ids of lists that service ports go on with. */
+  readonly #claimed = new Set<number>();
 
   /** @param adopt takes over the lists that frontends lead to, and gives back those that can be used. */
   constructor(
@@ -41,15 +43,15 @@ export class AdoptedFrontends {
   ) {
     for (const [key, value] of elements) {
       this.#found.set(nameOfKey(key), value);
-      const { id, base, count } = frontendWords(value);
+      const { id, base, count, held } = frontendWords(value);
       if (count === 0) continue;
       const known = this.#lists.get(id);
       if (known === undefined) {
-        this.#lists.set(id, { id, base, count, users: 1, isTorn: false });
+        this.#lists.set(id, { id, base, count, held, users: 1, isTorn: false });
         continue;
       }
       known.users++;
-      if (known.base !== base || known.count !== count) known.isTorn = true;
+      if (known.base !== base || known.count !== count || known.held !== held) known.isTorn = true;
     }
     const whole = new Set(adopt([...this.#lists.values()].filter(({ isTorn }) => !isTorn)));
     for (const list of this.#lists.values()) if (!whole.has(list)) this.#lists.delete(list.id);
@@ -59,14 +61,20 @@ export class AdoptedFrontends {
   claim(frontends: readonly WantedFrontend[]): Claim {
     const values = frontends.map(({ name }) => this.#take(name));
     const ids = values.map((value) => (value === undefined ? undefined : idOf(value)));
+    const own = new Set<number>();
     const listFor = (to: WantedFrontend["to"]): EndpointList | undefined => {
       for (let at = 0; at < ids.length; at++) {
         const id = ids[at];
         if (id === undefined || frontends[at]?.to !== to) continue;
         const list = this.#lists.get(id);
         if (list === undefined || list.users !== ids.filter((one) => one === id).length) continue;
+        // Ids of two lists that differ in the lowest bit belong to one service port.
+        const isFree = !this.#claimed.has(id ^ 1) || own.has(id ^ 1);
+        if (!isFree) continue;
+        this.#claimed.add(id);
+        own.add(id);
         this.#lists.delete(id);
-        return { id, base: list.base, count: list.count };
+        return { id, base: list.base, count: list.count, held: list.held };
       }
       return undefined;
     };

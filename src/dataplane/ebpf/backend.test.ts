@@ -2,9 +2,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { local, port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
+import { until } from "../../../testkit/support/patience.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { ip } from "../../model/testing/records.ts";
-import { AT_SOCKET } from "./backend.ts";
+import { AT_SOCKET } from "./socket-path.ts";
 import { type BpfFaults, CGROUP, EbpfRig } from "./testing/ebpf-rig.ts";
 
 const NO_SOCKETS = "Nothing is decided at the socket; the nftables rules lead all packets";
@@ -18,6 +19,63 @@ function rig(t: { after(end: () => void): void }) {
 
 const attached = ({ bpf }: EbpfRig) =>
   ["connect4", "connect6"].map((hook) => bpf.attached(hook as "connect4", CGROUP).length);
+
+test("programs decide for ten minutes after each look, and then all pass", async (t) => {
+  const cluster = new TestCluster();
+  const subject = new EbpfRig(cluster.driver, { lookEveryMs: 5 });
+  t.after(() => void subject.backend.close());
+  cluster.set(port("dns", "10.96.0.1", { protocol: "UDP" }), [remote("10.180.1.1")]);
+  await cluster.driver.sync(subject.backend);
+  const led = () => subject.connectUdp(7n, "10.96.0.1", 80);
+  assert.equal(led(), "10.180.1.1");
+  subject.monotonicNs += 600_000_000_001n;
+  assert.equal(led(), "10.96.0.1", "nothing has said that it lives");
+  subject.watch(t);
+  await until("the next look", () => led() === "10.180.1.1");
+  subject.monotonicNs += 600_000_000_000n;
+  assert.equal(led(), "10.180.1.1", "until the last moment, or it was looked again");
+});
+
+test("when one watch fails, the others end with it", async (t) => {
+  const { rig: subject } = rig(t);
+  const failing = async () => Promise.reject(new Error("the rules cannot be watched"));
+  Object.defineProperty(subject.packetPath.backend, "monitor", { value: failing });
+  const watching = subject.backend.monitor(
+    () => {},
+    new AbortController().signal,
+    () => {},
+  );
+  await assert.rejects(watching, /the rules cannot be watched/);
+  assert.equal(subject.isWatching, false);
+});
+
+test("node ports at addresses for which the map has no room are left to the rules", async (t) => {
+  const { cluster, rig: subject, sync } = rig(t);
+  subject.hostAddresses = [ip("192.168.0.2"), ip("192.168.0.3")];
+  subject.faults.update = (map) => (map === "node_addrs4" ? "E2BIG" : undefined);
+  cluster.set(port("web", "10.96.0.1", { nodePort: 30_080 }), [remote("10.180.1.1")]);
+  await sync();
+  assert.ok(subject.backend.isAttached);
+  assert.deepEqual(
+    subject.log.filter(({ level }) => level === "error"),
+    [],
+  );
+});
+
+test("a sync does not wait for sockets that are disconnected", async (t) => {
+  const { cluster, rig: subject, sync } = rig(t);
+  cluster.set(port("dns", "10.96.0.1", { protocol: "UDP" }), [remote("10.180.1.1")]);
+  await sync();
+  assert.equal(subject.connectUdp(7n, "10.96.0.1", 80), "10.180.1.1");
+  const { promise, resolve } = Promise.withResolvers<void>();
+  subject.disconnecting = promise;
+  cluster.setEndpoints(port("dns", "10.96.0.1", { protocol: "UDP" }), [remote("10.180.1.2")]);
+  await sync();
+  assert.equal(subject.connectUdp(8n, "10.96.0.1", 80), "10.180.1.2");
+  assert.deepEqual(subject.disconnections, []);
+  resolve();
+  await until("the end of the socket", () => subject.disconnections.length === 1);
+});
 
 describe("what is decided at the socket", () => {
   const pods = [local("10.180.0.10"), remote("10.180.1.11")];
@@ -35,13 +93,13 @@ describe("what is decided at the socket", () => {
       [`TCP 10.96.0.1 80 cluster ${both}`, `TCP 192.0.2.1 80 cluster ${both}`, `TCP 192.0.2.2 80 cluster ${both}`],
     ],
     [
-      "external addresses with the Local policy, which does not bind clients of this node",
+      "external addresses with the Local policy for the host alone: whom it binds in a container is a question of addresses",
       port("web", "10.96.0.1", {
         externalIPs: [ip("192.0.2.1")],
         externalPolicyLocal: true,
         internalPolicyLocal: true,
       }),
-      ["TCP 10.96.0.1 80 local 10.180.0.10 8080", `TCP 192.0.2.1 80 cluster ${both}`],
+      ["TCP 10.96.0.1 80 local 10.180.0.10 8080", `TCP 192.0.2.1 80 cluster-for-host ${both}`],
     ],
     [
       "not an address with source ranges",
@@ -73,18 +131,6 @@ describe("what is decided at the socket", () => {
       assert.deepEqual(subject.backend.sockets, expected);
     });
   }
-
-  test("where pods cannot be told from others, a Local policy of the outside leaves them to the rules", async (t) => {
-    const cluster = new TestCluster();
-    const subject = new EbpfRig(cluster.driver, { detectsPods: false });
-    t.after(() => void subject.backend.close());
-    cluster.set(port("web", "10.96.0.1", { externalIPs: [ip("192.0.2.1")], externalPolicyLocal: true }), pods);
-    await cluster.driver.sync(subject.backend);
-    assert.deepEqual(subject.backend.sockets, [
-      `TCP 10.96.0.1 80 cluster ${both}`,
-      `TCP 192.0.2.1 80 cluster-for-host ${both}`,
-    ]);
-  });
 
   test("a change writes what it changes, and asks nothing; the next full sync looks where programs are", async (t) => {
     const { cluster, rig: subject, sync } = rig(t);

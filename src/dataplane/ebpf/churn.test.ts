@@ -35,12 +35,13 @@ test("connections meet an endpoint of their own service, while all endpoints cha
     { bpf, family: "IPv4", onMoved: (open) => programs.load(open), nowMs: () => (nowMs += REST_MS) },
     { services: 2, endpoints: 4 },
   );
+  maps.renew(2n ** 63n);
   t.after(() => {
     programs.close();
     maps.close();
   });
   const services = [80, 81].map((number) => port(`s${number}`, VIP, { port: number }));
-  const facts = { nodeName: "node-a", zone: undefined, detectsPods: true };
+  const facts = { nodeName: "node-a", zone: undefined };
   const change = (round: number): void => {
     for (const service of services) {
       const [one = 0, other = 0] = listening[service.port as 80 | 81];
@@ -53,17 +54,25 @@ test("connections meet an endpoint of their own service, while all endpoints cha
   maps.settle();
   programs.load(maps.open);
   programs.attach(cgroup);
-  let isOver = false;
-  const dialling = dialler.dialInTurn(VIP, [80, 81], CONNECTIONS).finally(() => {
-    isOver = true;
-  });
   let rounds = 0;
-  while (!isOver) {
-    change(++rounds);
-    if (rounds % 50 === 0) programs.load(maps.open);
-    await turn();
+  const dialWhileChanging = async () => {
+    let isOver = false;
+    const dialling = dialler.dialInTurn(VIP, [80, 81], CONNECTIONS).finally(() => {
+      isOver = true;
+    });
+    while (!isOver) {
+      change(++rounds);
+      if (rounds % 50 === 0) programs.load(maps.open);
+      await turn();
+    }
+    return await dialling;
+  };
+  let outcomes = await dialWhileChanging();
+  // On a busy machine the other process may be through before this one has had its turns.
+  for (let attempt = 0; rounds <= 100 && attempt < 20; attempt += 1) {
+    rounds = 0;
+    outcomes = await dialWhileChanging();
   }
-  const outcomes = await dialling;
   assert.ok(rounds > 100, "it has changed all the time");
   for (const [number, met] of Object.entries(outcomes)) {
     const { ENETUNREACH: passed = 0, ...reached } = met;

@@ -2,9 +2,10 @@
 import type { DraftConfig } from "../../config/config.ts";
 import { CONFIG_ROOT, invalid } from "../../config/field-error.ts";
 import { flag } from "../../config/flag.ts";
-import { boolType, stringListType, stringType } from "../../config/flag-types.ts";
-import { NODE_PORT_ADDRESSES_PRIMARY } from "../../config/node-port-primary.ts";
-import { INTERFACE_NAME_RULE, isInterfaceName, isInterfaceNamePrefix } from "../../net/interface-name.ts";
+import { boolType, durationType, int32Type, stringListType, stringType } from "../../config/flag-types.ts";
+import { NODE_PORT_ADDRESSES_PRIMARY } from "../../config/node-port-words.ts";
+import { REMEMBERED } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { durationFromMs, durationToMs, formatMs } from "../../text/duration.ts";
 import type { ModeConfig } from "../dataplane.ts";
 import { DEFAULT_MASQUERADE_BIT, masqueradeBitErrors } from "../shared/masquerade-bit.ts";
 
@@ -19,40 +20,10 @@ export interface EbpfConfig {
   readonly hostNamespaceOnly: boolean;
   /** Processes of the host may not bind to node ports that are served. */
   readonly holdNodePorts: boolean;
-  /** What leads packets: the rules alone, or programs at interfaces in front of them. A {@link PacketPathName}. */
-  readonly packetPath: string;
-  /** Names of interfaces where packets meet programs, `eth*` for all that begin so; empty: those with the node's address. */
-  readonly packetInterfaces: readonly string[];
-}
-
-/** The first is the default. */
-export const PACKET_PATHS = ["Nftables", "Tcx"] as const;
-export type PacketPathName = (typeof PACKET_PATHS)[number];
-
-/** The packet path of settings that have passed the checks. Pure. */
-export function packetPathOf({ packetPath }: EbpfConfig): PacketPathName {
-  return PACKET_PATHS.find((name) => name.toLowerCase() === packetPath.toLowerCase()) ?? PACKET_PATHS[0];
-}
-
-function packetErrors(section: EbpfConfig): readonly string[] {
-  const { packetPath, packetInterfaces } = section;
-  const errors: string[] = [];
-  if (packetPathOf(section).toLowerCase() !== packetPath.toLowerCase()) {
-    const rule = `must be ${PACKET_PATHS.join(" or ")}`;
-    errors.push(invalid(`${CONFIG_ROOT}.${GO_TYPE}.PacketPath`, packetPath, rule));
-  }
-  for (const [index, name] of packetInterfaces.entries()) {
-    if (isInterfaceChoice(name)) continue;
-    const rule = `must be the name of an interface (${INTERFACE_NAME_RULE}), or the beginning of one and *`;
-    errors.push(invalid(`${CONFIG_ROOT}.${GO_TYPE}.PacketInterfaces[${index}]`, name, rule));
-  }
-  return errors;
-}
-
-/** The kernel takes `*` within a name as well; here it is taken for an attempt at a pattern. */
-function isInterfaceChoice(name: string): boolean {
-  if (name.slice(0, -1).includes("*")) return false;
-  return name.endsWith("*") ? isInterfaceNamePrefix(name.slice(0, -1)) : isInterfaceName(name);
+  /** How long programs decide after the process has shown last that it lives. */
+  readonly validForMs: number;
+  /** How many UDP flows, connected UDP sockets, TCP sockets and clients with session affinity there is room for, of each family. */
+  readonly rememberedSockets: number;
 }
 
 const FIELDS = {
@@ -64,9 +35,17 @@ const FIELDS = {
   pinFolder: "text",
   hostNamespaceOnly: "bool",
   holdNodePorts: "bool",
+  validFor: "duration",
+  rememberedSockets: "optionalInt32",
+  // Of earlier versions: see `notice`.
   packetPath: "text",
   packetInterfaces: "texts",
 } as const;
+
+const VALID_FOR_MS = 600_000;
+const [LEAST_REMEMBERED, MOST_REMEMBERED] = [1024, 1 << 24];
+/** The process shows every ten seconds that it lives. */
+const LEAST_VALID_FOR_MS = 60_000;
 
 /** The value of `pinFolder` that asks for none. */
 export const NO_FOLDER = "none";
@@ -85,22 +64,29 @@ function pathErrors({ cgroupRoot, pinFolder }: EbpfConfig): readonly string[] {
   return errors;
 }
 
+function validForErrors({ validForMs }: EbpfConfig): readonly string[] {
+  if (validForMs >= LEAST_VALID_FOR_MS) return [];
+  const rule = `must be at least ${formatMs(LEAST_VALID_FOR_MS)}`;
+  return [invalid(`${CONFIG_ROOT}.${GO_TYPE}.ValidFor`, formatMs(validForMs), rule)];
+}
+
+function rememberedErrors({ rememberedSockets: wanted }: EbpfConfig): readonly string[] {
+  if (wanted >= LEAST_REMEMBERED && wanted <= MOST_REMEMBERED) return [];
+  const rule = `must be within the range [${LEAST_REMEMBERED}, ${MOST_REMEMBERED}]`;
+  return [invalid(`${CONFIG_ROOT}.${GO_TYPE}.RememberedSockets`, wanted, rule)];
+}
+
 /** Whether the section says anything; otherwise it is left out, so that upstream can read the rest. */
 function saysSomething({ mode, ebpf }: DraftConfig): boolean {
-  const { cgroupRoot, pinFolder, hostNamespaceOnly, holdNodePorts, packetInterfaces } = ebpf;
-  if (cgroupRoot !== "" || pinFolder !== "" || packetInterfaces.length > 0) return true;
-  if (packetPathOf(ebpf) !== PACKET_PATHS[0]) return true;
+  const { cgroupRoot, pinFolder, hostNamespaceOnly, holdNodePorts } = ebpf;
+  if (cgroupRoot !== "" || pinFolder !== "" || ebpf.validForMs !== VALID_FOR_MS) return true;
+  if (ebpf.rememberedSockets !== REMEMBERED) return true;
   return mode === "ebpf" || hostNamespaceOnly || holdNodePorts || ebpf.masqueradeBit !== DEFAULT_MASQUERADE_BIT;
 }
 
-export const PACKET_PATH_FLAG = flag({
-  name: "ebpf-packet-path",
-  type: stringType,
-  initial: PACKET_PATHS[0],
-  isExtension: true,
-  help: "What leads packets of other machines in ebpf mode: Nftables (the rules), or Tcx (programs at the node's interfaces choose the endpoint and the kernel's conntrack translates; the rules lead what is left. Linux 6.7).",
-  overlay: (config, packetPath) => ({ ...config, ebpf: { ...config.ebpf, packetPath } }),
-});
+const USES_RULES = "packets of other machines take the nftables rules";
+/** Flags of earlier versions, which change nothing. */
+const GONE_FLAG = { isExtension: true, help: "Removed.", deprecated: `It has no effect: ${USES_RULES}.` };
 
 export const ebpfConfig: ModeConfig<typeof FIELDS, EbpfConfig> = {
   goType: `v1alpha1.${GO_TYPE}`,
@@ -115,25 +101,26 @@ export const ebpfConfig: ModeConfig<typeof FIELDS, EbpfConfig> = {
     pinFolder: ebpf.pinFolder,
     hostNamespaceOnly: ebpf.hostNamespaceOnly,
     holdNodePorts: ebpf.holdNodePorts,
-    packetPath: ebpf.packetPath === "" ? PACKET_PATHS[0] : ebpf.packetPath,
-    packetInterfaces: ebpf.packetInterfaces,
+    validForMs: durationToMs(ebpf.validFor) || VALID_FOR_MS,
+    rememberedSockets: ebpf.rememberedSockets ?? REMEMBERED,
   }),
   errors: ({ mode, ebpf }) =>
     mode === "ebpf"
-      ? [...masqueradeBitErrors(GO_TYPE, ebpf.masqueradeBit), ...pathErrors(ebpf), ...packetErrors(ebpf)]
+      ? [
+          ...masqueradeBitErrors(GO_TYPE, ebpf.masqueradeBit),
+          ...pathErrors(ebpf),
+          ...validForErrors(ebpf),
+          ...rememberedErrors(ebpf),
+        ]
       : [],
+  notice: ({ ebpf }) =>
+    ebpf.packetPath.toLowerCase() === "tcx" ? `ebpf.packetPath: Tcx has been removed: ${USES_RULES}` : undefined,
   encode(draft, { masqueradeAll, periods }) {
     if (!saysSomething(draft)) return undefined;
-    const { masqueradeBit, cgroupRoot, pinFolder, hostNamespaceOnly, holdNodePorts, packetInterfaces } = draft.ebpf;
-    const sockets = { cgroupRoot, pinFolder, hostNamespaceOnly, holdNodePorts };
-    return {
-      masqueradeBit,
-      masqueradeAll,
-      ...periods,
-      ...sockets,
-      packetPath: packetPathOf(draft.ebpf),
-      packetInterfaces,
-    };
+    const { masqueradeBit, cgroupRoot, pinFolder, hostNamespaceOnly, holdNodePorts, rememberedSockets } = draft.ebpf;
+    const validFor = formatMs(draft.ebpf.validForMs);
+    const sockets = { cgroupRoot, pinFolder, hostNamespaceOnly, holdNodePorts, validFor, rememberedSockets };
+    return { masqueradeBit, masqueradeAll, ...periods, ...sockets };
   },
   flags: [
     flag({
@@ -168,14 +155,23 @@ export const ebpfConfig: ModeConfig<typeof FIELDS, EbpfConfig> = {
       help: "In ebpf mode, let no process on the host's network bind to a node port that is served (TCP, UDP): it gets EADDRINUSE.",
       overlay: (config, holdNodePorts) => ({ ...config, ebpf: { ...config.ebpf, holdNodePorts } }),
     }),
-    PACKET_PATH_FLAG,
     flag({
-      name: "ebpf-packet-interfaces",
-      type: stringListType,
-      initial: [],
+      name: "ebpf-valid-for",
+      type: durationType,
+      initial: durationFromMs(VALID_FOR_MS),
       isExtension: true,
-      help: "Interfaces where packets meet programs with --ebpf-packet-path Tcx: names, eth* for all that begin so; empty: those with the node's address.",
-      overlay: (config, packetInterfaces) => ({ ...config, ebpf: { ...config.ebpf, packetInterfaces } }),
+      help: "In ebpf mode, how long programs decide at the socket after the process has shown last that it lives; then all take the rules.",
+      overlay: (config, time) => ({ ...config, ebpf: { ...config.ebpf, validForMs: durationToMs(time) } }),
     }),
+    flag({
+      name: "ebpf-remembered-sockets",
+      type: int32Type,
+      initial: REMEMBERED,
+      isExtension: true,
+      help: "In ebpf mode, for how many UDP flows, connected UDP sockets, TCP sockets and clients with session affinity of each family there is room; rounded up to a power of two, and in force when the maps are made again.",
+      overlay: (config, rememberedSockets) => ({ ...config, ebpf: { ...config.ebpf, rememberedSockets } }),
+    }),
+    flag({ name: "ebpf-packet-path", type: stringType, initial: "", ...GONE_FLAG }),
+    flag({ name: "ebpf-packet-interfaces", type: stringListType, initial: [], ...GONE_FLAG }),
   ],
 };

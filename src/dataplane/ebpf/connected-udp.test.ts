@@ -15,7 +15,7 @@ import { SocketMaps } from "./socket-maps.ts";
 import { SocketPrograms } from "./socket-programs.ts";
 import { StaleConnections } from "./stale-connections.ts";
 
-const FACTS = { nodeName: "node-a", zone: undefined, detectsPods: true };
+const FACTS = { nodeName: "node-a", zone: undefined };
 const MAPPED = "::ffff:";
 /** The family of the maps, and what the sockets' addresses begin with. */
 const KINDS: readonly (readonly [string, IpFamily, string])[] = [
@@ -39,6 +39,7 @@ describe("connected UDP", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, 
         { bpf, family, onMoved: (open) => programs.load(open), nowMs: () => performance.now() },
         { services: 1, endpoints: 2 },
       );
+      maps.renew(2n ** 63n);
       let disconnected = 0;
       const stale = new StaleConnections({
         disconnector,

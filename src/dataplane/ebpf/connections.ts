@@ -7,6 +7,7 @@ import {
   BACKEND_VALUE,
   CONNECTED_KEY,
   CONNECTED_VALUE,
+  HELD,
 } from "../../kernel/bpf/socket-balancer/maps.ts";
 import type { StaleSocket } from "../../kernel/sock-diag/disconnect-udp.ts";
 import { type IpFamily, ipFromBytes } from "../../net/ip.ts";
@@ -17,7 +18,7 @@ export interface LostConnection extends StaleSocket {
   readonly element: readonly [key: Uint8Array, value: Uint8Array];
 }
 
-export interface ConnectionMaps {
+interface ConnectionMaps {
   readonly connected: BpfMap;
   readonly barred: BpfMap;
   readonly backends?: BpfMap;
@@ -50,7 +51,10 @@ export class Connections {
     const identityAt = BACKEND_IDENTITY_WORD[this.#family].at / 8;
     const { backend, identity } = CONNECTED_VALUE[this.#family].fields;
     return elements
-      .filter(([, value]) => words[takeNumber(value, backend) * perBackend + identityAt] !== takeWide(value, identity))
+      .filter(([, value]) => {
+        const now = words[takeNumber(value, backend) * perBackend + identityAt] ?? 0n;
+        return (now & ~HELD) !== takeWide(value, identity);
+      })
       .map((element) => this.#read(element));
   }
 

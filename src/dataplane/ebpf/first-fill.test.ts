@@ -8,7 +8,7 @@ import { BpfError } from "../../kernel/bpf/bpf-error.ts";
 import { ip, makeEndpoint } from "../../model/testing/records.ts";
 import { SocketMaps } from "./socket-maps.ts";
 
-const FACTS = { nodeName: "node-a", zone: undefined, detectsPods: true };
+const FACTS = { nodeName: "node-a", zone: undefined };
 const ENDPOINT = makeEndpoint("10.180.0.10", 8080);
 const OTHER = makeEndpoint("10.180.0.11", 8080);
 

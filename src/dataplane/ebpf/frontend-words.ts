@@ -1,6 +1,4 @@
 /** What the maps hold of a frontend, by how the connections to it are treated. Pure. */
-
-import { MASQUERADED } from "../../kernel/bpf/packet-balancer/maps.ts";
 import type { EndpointList } from "../../kernel/bpf/socket-balancer/endpoint-lists.ts";
 import { type FrontendWords, HOST_ONLY, NO_ENDPOINTS } from "../../kernel/bpf/socket-balancer/maps.ts";
 import type { FrontendKind } from "../../model/frontend.ts";
@@ -15,8 +13,6 @@ export const LISTS: Readonly<Record<Treatment, WantedFrontend["to"]>> = {
   cluster: "cluster",
   "cluster-for-host": "cluster",
   local: "local",
-  "masqueraded-cluster": "cluster",
-  "masqueraded-local": "local",
 };
 
 const FLAGS: Readonly<Record<Treatment, number>> = {
@@ -25,8 +21,6 @@ const FLAGS: Readonly<Record<Treatment, number>> = {
   cluster: 0,
   "cluster-for-host": HOST_ONLY,
   local: 0,
-  "masqueraded-cluster": MASQUERADED,
-  "masqueraded-local": MASQUERADED,
 };
 
 export function listFor(treatment: Treatment, installed: Installed): EndpointList | undefined {
@@ -54,7 +48,8 @@ export function isSame(before: Installed, after: Installed): boolean {
 }
 
 const isSameList = (one: EndpointList | undefined, two: EndpointList | undefined): boolean =>
-  one === two || (one?.base === two?.base && one?.count === two?.count && one?.id === two?.id);
+  one === two ||
+  (one?.base === two?.base && one?.count === two?.count && one?.held === two?.held && one?.id === two?.id);
 
 export function frontendWordsFor(treatment: Treatment, installed: Installed): FrontendWords {
   const list = listFor(treatment, installed);
@@ -63,6 +58,7 @@ export function frontendWordsFor(treatment: Treatment, installed: Installed): Fr
     base: list?.base ?? 0,
     count: list?.count ?? 0,
     id: list?.id ?? 0,
+    held: list?.held ?? 0,
     flags: FLAGS[treatment],
     affinitySeconds: sessionAffinity === "ClientIP" ? stickyMaxAgeSeconds : 0,
   };

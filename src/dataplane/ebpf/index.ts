@@ -3,23 +3,38 @@
  * rules of the flat layout. Reference ebpf.md.
  */
 import type { ModeDescriptor } from "../dataplane.ts";
-import { TRANSLATES_IN_KERNEL } from "../traits.ts";
-import { ebpfConfig, PACKET_PATH_FLAG } from "./config.ts";
+import { drainsRelay } from "../stop-policy.ts";
+import { ebpfConfig } from "./config.ts";
+
+declare module "../../config/config.ts" {
+  interface DeclaredModes {
+    readonly ebpf: DeclaredSection<"ebpf", typeof ebpfConfig>;
+  }
+}
 
 export const ebpf: ModeDescriptor<"ebpf", typeof ebpfConfig> = {
   name: "ebpf",
   isUpstream: false,
   config: ebpfConfig,
-  renderFlags: [PACKET_PATH_FLAG],
   startMessage: "Using eBPF Proxier",
   unavailableText: "nftables, which ebpf mode stands on, is not available on this host ",
-  traits: { ...TRANSLATES_IN_KERNEL, checksSourcesFirst: true, decidesAtSocket: ["TCP", "UDP"] },
   // The packet path is the table of the nftables mode: its next full sync makes the difference.
   replacesInPlace: ["nftables"],
   hasOwnNames: true,
+  stopPolicy: ({ nftables: { localhostNodePorts } }) => drainsRelay(localhostNodePorts === "Extended"),
   renderForms: ["text", "json", "netlink", "sockets", "programs"],
   traceForms: ["json"],
+  proved: [
+    {
+      name: "ebpf",
+      deviations: () => [
+        ...(["decided-at-socket", "other-ports-refused", "unallocated-dropped", "sources-first"] as const),
+        "cluster-address-masqueraded",
+      ],
+    },
+  ],
+  loadTraceStages: async () => (await import("./live-sockets.ts")).plannedSockets,
   loadRenderer: async () => (await import("./render.ts")).renderEbpf,
-  loadInspection: async () => (await import("./inspect.ts")).inspectEbpf(),
+  loadInspection: async () => (await import("./inspect.ts")).inspectEbpf,
   loadRuntime: async () => (await import("./runtime.ts")).ebpfRuntime,
 };

@@ -1,19 +1,26 @@
 /** The eBPF mode, seen by people who look at the kernel: the rules of the packet path are what they find. */
 import type { ModeInspection } from "../inspection.ts";
-import { packetPath, packetPathConfig } from "./packet-path.ts";
+import { masqueradingOf, type SourceFacts, TRANSLATING } from "../mode-words.ts";
+import { inspectNftables as under } from "../nftables/inspect.ts";
+import { packetPathConfig } from "./packet-path.ts";
 
-export async function inspectEbpf(): Promise<ModeInspection> {
-  const under = await packetPath().loadInspection();
-  return {
-    ...under,
-    choice: (config) => under.choice(packetPathConfig(config)),
-    partsOf: (node, config, key) => under.partsOf(node, packetPathConfig(config), key),
-    loadCounters: async () => ({
-      isEndpointTracked: true,
-      fill: async () => [
-        "Connections that were decided at the socket go straight to an endpoint, and are in no count here: only what took the rules is.",
-      ],
-    }),
-    loadSockets: async () => (await import("./live-sockets.ts")).ebpfSockets,
-  };
+export const inspectEbpf: ModeInspection = {
+  ...under,
+  words: { ...TRANSLATING, sources },
+  choice: (config) => under.choice(packetPathConfig(config)),
+  partsOf: (node, config, key) => under.partsOf(node, packetPathConfig(config), key),
+  loadCounters: async () => ({
+    isEndpointTracked: true,
+    fill: async () => [
+      "Connections that were decided at the socket go straight to an endpoint, and are in no count here: only what took the rules is.",
+    ],
+  }),
+  loadSockets: async () => (await import("./live-sockets.ts")).ebpfSockets,
+};
+
+function sources(facts: SourceFacts): readonly string[] {
+  if (facts.config.masqueradeAll || facts.port.protocol === "SCTP") return TRANSLATING.sources(facts);
+  const hairpin =
+    "An endpoint that asks its own Service and gets itself sees itself where it is led at the socket, and the node's address where it is not (UDP at node ports, the Local policy of the outside).";
+  return [...masqueradingOf(facts), ...(facts.hasLocal ? [hairpin] : [])];
 }

@@ -18,17 +18,19 @@ class Packed {
   readonly port: ServicePort;
   readonly treatments: SocketPlan["treatments"];
   readonly id: number;
+  /** −1: there is no such list. */
   readonly base: number;
-  /** 0: there is no such list. */
   readonly count: number;
+  readonly held: number;
   readonly local: EndpointList | undefined;
 
   constructor({ port, treatments, cluster, local }: Installed) {
     this.port = port;
     this.treatments = treatments;
     this.id = cluster?.id ?? 0;
-    this.base = cluster?.base ?? 0;
+    this.base = cluster?.base ?? -1;
     this.count = cluster?.count ?? 0;
+    this.held = cluster?.held ?? 0;
     this.local = local;
   }
 }
@@ -49,8 +51,8 @@ export class InstalledPorts {
   get(key: string): Installed | undefined {
     const packed = this.#ports.get(key);
     if (packed === undefined) return undefined;
-    const { port, treatments, id, base, count, local } = packed;
-    const cluster = count === 0 ? undefined : { id, base, count };
+    const { port, treatments, id, base, count, held, local } = packed;
+    const cluster = base < 0 ? undefined : { id, base, count, held };
     return { port, treatments, cluster, local, isUncertain: this.#uncertain.has(key) };
   }
 

@@ -13,17 +13,18 @@ import { localAddresses } from "../../kernel/route/addresses.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { type IpAddress, type IpFamily, ipFromBytes, joinHostPort, unspecifiedAddress } from "../../net/ip.ts";
 import { protocolOfNumber } from "../../net/protocol.ts";
+import type { Dump } from "../../trace/dump/recognise.ts";
 import type { LedSocket, LiveSockets, SocketInspection, WantedSocket } from "../inspection.ts";
 import { destinationsOf } from "./destinations.ts";
 import { pinFolderOf } from "./node-pins.ts";
 import { closeAll, memoryOf } from "./open-maps.ts";
+import { socketChain } from "./socket-chain.ts";
 import { SocketPins } from "./socket-pins.ts";
 import { planSocket, type Treatment } from "./socket-plan.ts";
 
 /** What a wanted frontend is read of. */
 type SocketNode = Pick<OfflineNode, "name" | "zone"> & {
   readonly state: Pick<OfflineNode["state"], "services" | "endpoints">;
-  readonly detector: { readonly kind: string };
 };
 
 /** Where the pinned maps of a family lead. @param root folder of the network namespace. @returns undefined when they are not whole. */
@@ -41,9 +42,11 @@ export function pinnedSockets(
       const { flags, affinitySeconds, ...list } = frontendWords(value);
       const known = flags & (NO_ENDPOINTS | HOST_ONLY);
       const endpoints = lists.read(list).map(({ ip, port }) => joinHostPort(ip, port));
-      found.set(placeOfKey(key, family), {
-        clients: known !== flags ? "none" : (known & HOST_ONLY) === 0 ? "all" : "host",
-        isRefused: (known & NO_ENDPOINTS) !== 0,
+      const place = placeOfKey(key, family);
+      const isRefused = (known & NO_ENDPOINTS) !== 0;
+      found.set(place, {
+        clients: known !== flags || passes(place, isRefused) ? "none" : (known & HOST_ONLY) === 0 ? "all" : "host",
+        isRefused,
         endpoints: endpoints.sort(),
         affinitySeconds,
       });
@@ -59,22 +62,23 @@ export function pinnedSockets(
  * @param own the host's addresses: a Service that has one of them takes the rules there. Pure.
  */
 export function wantedSockets(
-  { state, name, zone, detector }: SocketNode,
+  { state, name, zone }: SocketNode,
   { masqueradeAll }: Pick<KubeProxyConfig, "masqueradeAll">,
   own: ReadonlySet<IpAddress>,
 ): ReadonlyMap<string, WantedSocket> {
   const wanted = new Map<string, WantedSocket>();
   if (masqueradeAll) return wanted;
-  const facts = { nodeName: name, zone, detectsPods: detector.kind !== "none" };
+  const facts = { nodeName: name, zone };
   for (const [key, port] of state.services) {
     const plan = planSocket(port, state.endpoints.get(key) ?? [], facts);
     for (const { kind, address, port: number } of destinationsOf(port)) {
       const treatment = plan.treatments[kind];
       if (treatment === "pass" || (address !== undefined && own.has(address))) continue;
       const isRefused = treatment === "refuse";
-      wanted.set(`${port.protocol} ${placeText(address, number)}`, {
+      const place = `${port.protocol} ${placeText(address, number)}`;
+      wanted.set(place, {
         servicePort: port.name.text,
-        clients: treatment === "cluster-for-host" ? "host" : "all",
+        clients: passes(place, isRefused) ? "none" : treatment === "cluster-for-host" ? "host" : "all",
         isRefused,
         endpoints: isRefused ? [] : listOf(treatment, plan).toSorted(),
         affinitySeconds: port.sessionAffinity === "ClientIP" ? port.stickyMaxAgeSeconds : 0,
@@ -86,6 +90,9 @@ export function wantedSockets(
 
 const listOf = (treatment: Treatment, plan: ReturnType<typeof planSocket>): readonly string[] =>
   (treatment === "local" ? plan.local : plan.cluster).map(({ ip, port }) => joinHostPort(ip, port));
+
+/** Datagrams are never refused at the socket. */
+const passes = (place: string, isRefused: boolean): boolean => isRefused && place.startsWith("UDP ");
 
 const placeText = (address: IpAddress | undefined, port: number): string =>
   address === undefined ? `*:${port}` : joinHostPort(address, port);
@@ -116,4 +123,15 @@ async function live(family: IpFamily, config: KubeProxyConfig): Promise<LiveSock
   }
 }
 
-export const ebpfSockets: SocketInspection = { live, wanted: wantedSockets };
+/** Where the plan leads sockets, for `trace`. Pure. */
+export function plannedSockets(node: OfflineNode, config: KubeProxyConfig): Dump {
+  const { hostAddresses, nodePortIPs } = node;
+  const answering = nodePortIPs.kind === "all" ? hostAddresses : nodePortIPs.ips;
+  return socketChain(wantedSockets(node, config, new Set(hostAddresses)), answering, "sockets, as planned");
+}
+
+export const ebpfSockets: SocketInspection = {
+  live,
+  wanted: wantedSockets,
+  chain: ({ sockets, own }) => socketChain(sockets, [...own], "sockets, by the pinned maps"),
+};

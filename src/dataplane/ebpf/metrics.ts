@@ -1,6 +1,7 @@
 /** The measurements that only the eBPF mode makes. */
+
+import type { MetricFamilies } from "../../metrics/metric-families.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { MetricFamilies } from "../../server/metrics/metric-families.ts";
 
 /** Of one IP family. */
 export interface EbpfMetrics {
@@ -12,14 +13,8 @@ export interface EbpfMetrics {
   readonly disconnected: { inc(count: number): void };
 }
 
-/** Of one IP family, where packets meet programs. */
-export interface PacketMetrics {
-  /** Interfaces where they do. */
-  readonly packetInterfaces: { set(value: number): void };
-}
-
 /** Defines the families and gives the function that makes the object of one IP family. */
-export function defineEbpfMetrics(families: MetricFamilies): (family: IpFamily) => EbpfMetrics & PacketMetrics {
+export function defineEbpfMetrics(families: MetricFamilies): (family: IpFamily) => EbpfMetrics {
   const attached = families.gauge({
     name: "kubeproxy_ebpf_attached",
     help: "Whether connections of this node's processes and pods are decided at the socket",
@@ -35,13 +30,7 @@ export function defineEbpfMetrics(families: MetricFamilies): (family: IpFamily) 
     help: "Connected UDP sockets that were disconnected because their endpoint was gone",
     labels: ["ip_family"],
   });
-  const packetInterfaces = families.gauge({
-    name: "kubeproxy_ebpf_packet_interfaces",
-    help: "Interfaces where packets of other machines to services are led by programs",
-    labels: ["ip_family"],
-  });
   return (family) => ({
-    packetInterfaces: { set: (value) => packetInterfaces.set({ ip_family: family }, value) },
     disconnected: { inc: (count) => disconnected.inc({ ip_family: family }, count) },
     attached: { set: (value) => attached.set({ ip_family: family }, value) },
     passedPorts: { set: (value) => passedPorts.set({ ip_family: family }, value) },

@@ -1,10 +1,14 @@
-/** Where this node's maps and links outlive the process, and how what an earlier one has left there goes. */
+/** Where this node's maps and links outlive the process, and how what an earlier one has left goes. */
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
+import { findCgroupRoot } from "../../kernel/bpf/cgroup-root.ts";
 import { findPinFolder, type PinFolder, USUAL_FOLDER } from "../../kernel/bpf/pin-folder.ts";
+import { FolderLock } from "../../kernel/folder-lock.ts";
+import type { Logger } from "../../logging/logger.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import { IP_FAMILIES, type IpFamily } from "../../net/ip.ts";
 import { NO_FOLDER } from "./config.ts";
-import { SocketPins } from "./socket-pins.ts";
+import { OWN_PREFIX, SocketPins } from "./socket-pins.ts";
 
 /**
  * The folder of this network namespace: proxies of several nodes on one machine share the file system.
@@ -19,7 +23,7 @@ export function pinFolderOf({ ebpf }: KubeProxyConfig, cookie: () => bigint): Pi
 
 /**
  * Ends what earlier processes have left: in the configured folder, and in the usual one.
- * @param families whose. @default all @throws BpfError when something is left.
+ * @param families whose. @default all @throws BpfError when something is left; FolderInUse
  */
 export async function endPins(
   bpf: Bpf,
@@ -32,11 +36,48 @@ export async function endPins(
   for (const folder of folders) {
     if (!findPinFolder(folder).ok || bpf.pins.list(folder) === undefined) continue;
     const own = `${folder}/${cookie()}`;
+    if (bpf.pins.list(own) === undefined) continue;
+    const lock = new FolderLock(own);
+    lock.hold(() => {});
     const { udpDisconnector } = await import("../../kernel/sock-diag/disconnect-udp.ts");
     for (const family of families) {
       if (bpf.pins.list(`${own}/${family}`) === undefined) continue;
       await new SocketPins(bpf.pins, own, family).endWithSockets(udpDisconnector());
     }
+    lock.release();
     for (const path of [own, folder]) if (bpf.pins.list(path)?.length === 0) bpf.pins.remove(path);
   }
 }
+
+/**
+ * Detaches programs that earlier processes have left at the cgroup, under names in a folder that is not configured any more: they would
+ * decide in front of what is there now.
+ * @param own folder whose links stay.
+ */
+export function detachStale(
+  bpf: Bpf,
+  { config, log }: { readonly config?: KubeProxyConfig | undefined; readonly log: Logger },
+  own?: string,
+): void {
+  const cgroup = findCgroupRoot(config?.ebpf.cgroupRoot ?? "");
+  if (!cgroup.ok) return;
+  try {
+    const folders = own === undefined ? [] : IP_FAMILIES.map((family) => new SocketPins(bpf.pins, own, family));
+    const kept = new Set(folders.flatMap((pins) => pins.linkIds()));
+    let programs = 0;
+    for (const link of bpf.findLinks(cgroup.path, OWN_PREFIX)) {
+      if (kept.has(link.id)) {
+        link.release();
+        continue;
+      }
+      link.close();
+      programs++;
+    }
+    if (programs > 0) log.warn(DETACHED, { cgroup: cgroup.path, programs });
+  } catch (error) {
+    log.v(1, "What decides at the socket is not known", { cgroup: cgroup.path, reason: messageOf(error) });
+  }
+}
+
+/** Logged once at start. */
+const DETACHED = "Programs of an earlier process have decided at the socket, and are detached";

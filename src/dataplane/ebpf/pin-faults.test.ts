@@ -8,7 +8,7 @@ import { Assembler } from "../../kernel/bpf/asm/assembler.ts";
 import { type Hook, socketContext } from "../../kernel/bpf/contexts.ts";
 import { encode } from "../../kernel/bpf/layout.ts";
 import { CONNECTED_KEY, CONNECTED_VALUE, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
-import { NOT_KEPT } from "./backend.ts";
+import { NOT_KEPT } from "./socket-path.ts";
 import {
   CGROUP,
   NODE_HOOKS,
@@ -54,17 +54,17 @@ test("what another version has left goes, and what others have put there stays",
   const { node, serve, other } = scene(t);
   const { pins } = other;
   const program = other.loadProgram(passing("connect4"), "connect4");
-  for (const folder of ["links", "v1", "v2", "v0", "extra"]) pins.makeFolder(`${OWN}/${folder}`);
-  for (const path of ["v2/frontends4", "v2/kpts_more", "v0/frontends4"]) {
+  for (const folder of ["links", "v3", "v1", "v0", "extra"]) pins.makeFolder(`${OWN}/${folder}`);
+  for (const path of ["v1/frontends4", "v1/kpts_more", "v0/frontends4"]) {
     pins.pin(other.createMap(FOREIGN_MAP), `${OWN}/${path}`);
   }
   pins.pin(other.attach(program, "connect4", CGROUP), `${OWN}/links/kpts_other_version`);
-  const theirs = ["extra/m", "links/theirs", "v1/theirs", "theirs"].map((path) => `${OWN}/${path}`);
+  const theirs = ["extra/m", "links/theirs", "v3/theirs", "theirs"].map((path) => `${OWN}/${path}`);
   for (const path of theirs) pins.pin(other.createMap(FOREIGN_MAP), path);
   other.end();
   const process = await serve();
   assert.deepEqual(errors(process), []);
-  const paths = node.machine.names.paths.filter((path) => /theirs|extra|other|v0|v2|more/.test(path));
+  const paths = node.machine.names.paths.filter((path) => /theirs|extra|other|v0|v1|more/.test(path));
   assert.deepEqual(paths, [...theirs, `${OWN}/extra/`].sort());
   assert.deepEqual(
     attached(node).map(({ length }) => length),
@@ -78,8 +78,8 @@ test("maps that are not as this version makes them are replaced, and all that is
   const { node, serve, other } = scene(t);
   (await serve()).kill();
   const { pins } = other;
-  pins.remove(`${OWN}/v1/slots4`);
-  pins.pin(other.createMap({ ...FOREIGN_MAP, name: "slots4" }), `${OWN}/v1/slots4`);
+  pins.remove(`${OWN}/v3/slots4`);
+  pins.pin(other.createMap({ ...FOREIGN_MAP, name: "slots4" }), `${OWN}/v3/slots4`);
   const process = await serve();
   assert.deepEqual([errors(process), leads(node)], [[], LEADS]);
   process.kill();
@@ -91,13 +91,13 @@ test("maps that are not as this version makes them are replaced, and all that is
 
 test("where the names cannot be kept, it says so once and works without", async (t) => {
   const { node, serve, fullSync, other } = scene(t);
-  other.pins.makeFolder(`${OWN}/v1/backends4/theirs`);
+  other.pins.makeFolder(`${OWN}/v3/backends4/theirs`);
   const process = await serve();
   await fullSync(process);
   assert.deepEqual(errors(process), [NOT_KEPT]);
   assert.deepEqual([leads(node), attached(node).map(({ length }) => length)], [LEADS, [1, 1, 1]]);
-  other.pins.remove(`${OWN}/v1/backends4/theirs`);
-  other.pins.remove(`${OWN}/v1/backends4`);
+  other.pins.remove(`${OWN}/v3/backends4/theirs`);
+  other.pins.remove(`${OWN}/v3/backends4`);
   await fullSync(process);
   process.kill();
   assert.deepEqual(leads(node), LEADS, "kept since it could be");
@@ -107,7 +107,7 @@ test("names that are taken away while it runs are given again with the next full
   const { node, serve, fullSync, other } = scene(t);
   const process = await serve();
   const before = node.machine.names.paths;
-  for (const path of ["links/kpts_connect4", "v1/slots4", "v1/kpts_connect4"]) other.pins.remove(`${OWN}/${path}`);
+  for (const path of ["links/kpts_connect4", "v3/slots4", "v3/kpts_connect4"]) other.pins.remove(`${OWN}/${path}`);
   await fullSync(process);
   assert.deepEqual(node.machine.names.paths, before);
   process.kill();
@@ -145,8 +145,8 @@ test("what is gone is noticed without a change of the cluster", async (t) => {
   const asked = { syncs: 0, fullSyncs: 0 };
   const count = (what: keyof typeof asked) => () => void asked[what]++;
   const watching = process.backend.monitor(count("fullSyncs"), stop.signal, count("syncs"));
-  other.pins.remove(`${OWN}/v1/slots4`);
-  await until("the name", () => node.machine.names.paths.includes(`${OWN}/v1/slots4`));
+  other.pins.remove(`${OWN}/v3/slots4`);
+  await until("the name", () => node.machine.names.paths.includes(`${OWN}/v3/slots4`));
   assert.deepEqual(asked, { syncs: 0, fullSyncs: 0 });
   node.machine.cgroups.delete(CGROUP);
   await until("a sync", () => asked.syncs > 0);
@@ -156,6 +156,32 @@ test("what is gone is noticed without a change of the cluster", async (t) => {
   await until("a full sync", () => asked.fullSyncs > 0);
   await fullSync(process);
   assert.deepEqual(leads(node), LEADS);
+  stop.abort();
+  await watching;
+});
+
+test("a frontend that another program takes out of the map, or changes, comes back", async (t) => {
+  const { node, serve, fullSync } = scene(t);
+  const process = await serve();
+  const stop = new AbortController();
+  let lost = 0;
+  const watching = process.backend.monitor(
+    () => void lost++,
+    stop.signal,
+    () => {},
+  );
+  for (const change of ["delete", "update"] as const) {
+    lost = 0;
+    const [frontends] = node.mapsAt("connect4").flatMap((maps) => maps.get("frontends4") ?? []);
+    const [[key, value] = []] = frontends?.entries() ?? [];
+    if (key === undefined || value === undefined) assert.fail("there is a frontend");
+    if (change === "delete") frontends?.delete(key);
+    else frontends?.update(key, new Uint8Array(value.length), 0);
+    assert.notDeepEqual(leads(node), LEADS);
+    await until("a full sync", () => lost > 0);
+    await fullSync(process);
+    assert.deepEqual(leads(node), LEADS);
+  }
   stop.abort();
   await watching;
 });
@@ -213,7 +239,7 @@ for (const what of ["createMap", "loadProgram", "attach"] as const) {
   test(`nothing that is old decides when ${what} fails in the next start`, async (t) => {
     const { node, serve, fullSync, other } = scene(t);
     (await serve()).kill();
-    if (what === "createMap") other.pins.remove(`${OWN}/v1/slots4`);
+    if (what === "createMap") other.pins.remove(`${OWN}/v3/slots4`);
     if (what === "attach") other.pins.remove(`${OWN}/links/kpts_connect4`);
     const process = await serve({ refused: what });
     assert.deepEqual(errors(process), [NO_SOCKETS]);
@@ -233,7 +259,7 @@ describe("connected UDP sockets that an earlier process has led", () => {
     const { node, serve, other } = scene(t);
     (await serve()).kill();
     const { connected } = memoryMaps("IPv4");
-    const identity = 1n | (1n << 32n);
+    const identity = 2n | (1n << 32n);
     const [key, value] = [
       encode(CONNECTED_KEY, { cookie: 77 }),
       encode(CONNECTED_VALUE.IPv4, {
@@ -244,7 +270,7 @@ describe("connected UDP sockets that an earlier process has led", () => {
         backend: 0,
       }),
     ];
-    other.pins.map(`${OWN}/v1/${connected.name}`, () => connected)?.update(key, value);
+    other.pins.map(`${OWN}/v3/${connected.name}`, () => connected)?.update(key, value);
     return { node, serve, other };
   };
 
@@ -256,7 +282,7 @@ describe("connected UDP sockets that an earlier process has led", () => {
 
   test("are told when the maps are made again, where nothing else would tell them later", async (t) => {
     const { node, serve, other } = await led(t);
-    other.pins.remove(`${OWN}/v1/slots4`);
+    other.pins.remove(`${OWN}/v3/slots4`);
     await serve();
     assert.deepEqual(node.told, [77n]);
   });

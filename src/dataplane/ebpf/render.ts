@@ -2,16 +2,13 @@
 
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import { disassemble } from "../../kernel/bpf/asm/disassemble.ts";
-import type { Program } from "../../kernel/bpf/asm/program.ts";
-import { packetProgram } from "../../kernel/bpf/packet-balancer/lead-packet.ts";
-import { ownAddressesMap, packetClientsMap } from "../../kernel/bpf/packet-balancer/maps.ts";
 import { leadingMaps, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { joinHostPort } from "../../net/ip.ts";
+import { renderNftables } from "../nftables/render.ts";
 import type { ModeRenderer, RenderRequest } from "../rendering.ts";
-import { packetPathOf } from "./config.ts";
 import { destinationsOf } from "./destinations.ts";
-import { packetPath, packetPathConfig } from "./packet-path.ts";
+import { packetPathConfig } from "./packet-path.ts";
 import { planSocket, type SocketPlan, type Treatment } from "./socket-plan.ts";
 import { socketPrograms } from "./socket-programs.ts";
 
@@ -19,14 +16,13 @@ export const renderEbpf: ModeRenderer = async (node, request) => {
   const { form } = request;
   if (form === "sockets") return { kind: "text", text: socketLines(node, request), tool: `sockets, ${node.family}` };
   if (form === "programs") return { kind: "text", text: programText(node, request), tool: `programs, ${node.family}` };
-  const render = await packetPath().loadRenderer();
-  return render(node, { ...request, config: packetPathConfig(request.config) });
+  return renderNftables(node, { ...request, config: packetPathConfig(request.config) });
 };
 
 /** A line for each frontend, in the order of the service ports' names: what a socket of this node that asks for it meets. */
-function socketLines({ state, name, zone, detector }: OfflineNode, { service, config }: RenderRequest): string {
+function socketLines({ state, name, zone }: OfflineNode, { service, config }: RenderRequest): string {
   if (config.masqueradeAll) return "masqueradeAll: everything takes the rules\n";
-  const facts = { nodeName: name, zone, detectsPods: detector.kind !== "none" };
+  const facts = { nodeName: name, zone };
   const lines: string[] = [];
   for (const [key, port] of state.services) {
     if (service !== undefined && port.name.service !== service) continue;
@@ -55,18 +51,12 @@ function outcomeText(treatment: Treatment, { cluster, local }: SocketPlan, { pro
 }
 
 /** The programs as the kernel's verifier prints them. The host's network namespace and the sizes of maps are those of a small node. */
-function programText({ family, detector }: OfflineNode, { config, service }: RenderRequest): string {
+function programText({ family }: OfflineNode, { config, service }: RenderRequest): string {
   if (service !== undefined) throw new Error("--output programs is the same for every Service: leave --service out");
   const maps = { ...leadingMaps(family, { frontends: 1024, slots: 4096, backends: 4096 }), ...memoryMaps(family) };
   const { hostNamespaceOnly: isForHostOnly, holdNodePorts: holdsNodePorts } = config.ebpf;
   const options = { hostCookie: 1n, isForHostOnly, holdsNodePorts, connectedUdp: "all" as const };
-  const programs: (readonly [string, Program])[] = [...socketPrograms(family, maps, options)];
-  if (packetPathOf(config.ebpf) === "Tcx") {
-    const own = { ownAddresses: ownAddressesMap(family), packetClients: packetClientsMap(family) };
-    const podRange = detector.kind === "cidr" ? detector.cidr : undefined;
-    programs.push(["tcx/ingress", packetProgram(family, { ...maps, ...own }, { podRange })]);
-  }
-  return programs
+  return socketPrograms(family, maps, options)
     .map(([hook, program]) => `${hook} ${program.name}\n${disassemble(program.instructions).join("\n")}\n`)
     .join("\n");
 }

@@ -4,25 +4,29 @@ import type { KubeProxyConfig } from "../../config/config.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import { cgroup2Mounts, findCgroupRoot } from "../../kernel/bpf/cgroup-root.ts";
 import { kernelBpf } from "../../kernel/bpf/kernel-bpf.ts";
+import { powerOfTwo } from "../../kernel/bpf/socket-balancer/free-list.ts";
+import { FolderInUse, FolderLock } from "../../kernel/folder-lock.ts";
 import { ownNetnsCookie } from "../../kernel/netns-cookie.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
 import { udpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { Logger } from "../../logging/logger.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import { IP_FAMILIES } from "../../net/ip.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
-import { AT_SOCKET, EbpfBackend, NOT_KEPT, STUCK } from "./backend.ts";
-import { packetPathOf } from "./config.ts";
+import { nftablesRuntime } from "../nftables/runtime.ts";
+import { EbpfBackend } from "./backend.ts";
 import { defineEbpfMetrics } from "./metrics.ts";
-import { endPins, pinFolderOf } from "./node-pins.ts";
-import { packetPath, packetPathConfig } from "./packet-path.ts";
+import { detachStale, endPins, pinFolderOf } from "./node-pins.ts";
+import { packetPathConfig } from "./packet-path.ts";
+import { SocketMaps } from "./socket-maps.ts";
+import { AT_SOCKET, NOT_KEPT, STUCK } from "./socket-path.ts";
 import { SocketPins } from "./socket-pins.ts";
 import { SocketPrograms } from "./socket-programs.ts";
-import { whyNotLoaded } from "./trial-load.ts";
 
 async function open(node: NodeContext): Promise<OpenMode> {
   const { config, log } = node;
   const metricsOf = defineEbpfMetrics(node.metrics);
-  const under = await (await packetPath().loadRuntime()).open({ ...node, config: packetPathConfig(config) });
+  const under = await nftablesRuntime.open({ ...node, config: packetPathConfig(config) });
   const cgroup = cgroupFor(node);
   if (!cgroup.ok) {
     log.error("Nothing is decided at the socket; the nftables rules lead all packets", new Error(cgroup.reason), {
@@ -34,34 +38,44 @@ async function open(node: NodeContext): Promise<OpenMode> {
   // Of families that are not served any more, or of another time, when something was kept.
   const isKept = cgroup.ok && folder !== undefined;
   await removePins(bpf, node, isKept ? IP_FAMILIES.filter((family) => !node.families.includes(family)) : IP_FAMILIES);
-  const packets = packetPathOf(config.ebpf) === "Tcx" ? await import("./packet-runtime.ts") : undefined;
-  const ahead = packets?.packetStages(node, metricsOf);
+  if (cgroup.ok) detachStale(bpf, node, folder);
+  const lock = isKept ? new FolderLock(folder) : undefined;
+  const holdPins = (): void => {
+    try {
+      lock?.hold((path) => bpf.pins.makeFolder(path));
+    } catch (error) {
+      // A folder that cannot be made is told when names are given.
+      if (error instanceof FolderInUse) throw error;
+    }
+  };
   return {
     async backendFor(family) {
-      const backend = await under.backendFor(family);
       return new EbpfBackend({
-        packetPath: ahead?.before(backend, family) ?? backend,
+        packetPath: await under.backendFor(family),
         bpf,
         cgroup: cgroup.ok ? cgroup.path : undefined,
         whyNoCgroup: cgroup.ok ? undefined : cgroup.reason,
+        holdPins,
         pins: isKept ? new SocketPins(bpf.pins, folder, family.family) : undefined,
         nodeName: node.nodeName,
-        detectsPods: family.detector.kind !== "none",
         nodePortAddresses: family.nodePortAddresses,
         programs: () => ({
           hostCookie: ownNetnsCookie(),
           isForHostOnly: config.ebpf.hostNamespaceOnly,
           holdsNodePorts: config.ebpf.holdNodePorts,
         }),
+        rememberedSockets: powerOfTwo(config.ebpf.rememberedSockets),
+        validForMs: config.ebpf.validForMs,
         disconnector: udpDisconnector(),
         localAddresses,
         addressWatch: node.addressWatch,
+        clock: node.clock,
         metrics: metricsOf(family.family),
         log: family.log,
       });
     },
     async close() {
-      await ahead?.close();
+      lock?.release();
       await under.close();
     },
   };
@@ -72,9 +86,23 @@ function missingForSockets(bpf: Bpf): string | undefined {
   if (cgroup2Mounts(readFileSync("/proc/self/mountinfo", "utf8")).length === 0) {
     return "no cgroup2 file system is mounted: the eBPF mode attaches its programs to a cgroup";
   }
-  const makePrograms = () =>
-    new SocketPrograms(bpf, "IPv4", { hostCookie: ownNetnsCookie(), isForHostOnly: false, connectedUdp: "all" });
-  return whyNotLoaded({ bpf }, makePrograms);
+  try {
+    const options = { hostCookie: ownNetnsCookie(), isForHostOnly: false, connectedUdp: "all" } as const;
+    const programs = new SocketPrograms(bpf, "IPv4", options);
+    const maps = new SocketMaps(
+      { bpf, family: "IPv4", onMoved: () => {}, nowMs: () => 0 },
+      { services: 0, endpoints: 0 },
+    );
+    try {
+      programs.load(maps.open);
+    } finally {
+      programs.close();
+      maps.close();
+    }
+    return undefined;
+  } catch (error) {
+    return messageOf(error);
+  }
 }
 
 /** Undefined: nothing is kept. */
@@ -116,7 +144,11 @@ export const ebpfRuntime: ModeRuntime = {
   missingInKernel: async () => missingForSockets(kernelBpf()),
   open,
   // Of the programs; the rules are those of the nftables mode, which cleans them up.
-  cleanUp: async (log, config) => removePins(kernelBpf(), { log, config }),
+  async cleanUp(log, config) {
+    const isRemoved = await removePins(kernelBpf(), { log, config });
+    detachStale(kernelBpf(), { log, config });
+    return isRemoved;
+  },
   // Those of the packet path are the nftables mode's.
   defineMetrics: (families) => void defineEbpfMetrics(families),
 };

@@ -19,7 +19,7 @@ import type { Endpoint } from "../../model/endpoint.ts";
 import type { FrontendAddress } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { type IpAddress, type IpFamily, ipBytes, ipFromBytes } from "../../net/ip.ts";
-import { AdoptedFrontends } from "./adopted-frontends.ts";
+import { AdoptedFrontends, nameOfKey } from "./adopted-frontends.ts";
 import { Connections } from "./connections.ts";
 import { destinationsOf } from "./destinations.ts";
 import { FrontendTable } from "./frontend-table.ts";
@@ -37,13 +37,11 @@ import {
 } from "./open-maps.ts";
 import { PASS_ALL, planSocket, type SocketPlan, type SocketPlanFacts, type Treatment } from "./socket-plan.ts";
 
-export interface SocketMapsOptions {
+interface SocketMapsOptions {
   readonly bpf: Bpf;
   readonly family: IpFamily;
   /** The maps are others now, with the same content and more room: programs must be made again. The old ones are closed next. */
   readonly onMoved: (maps: OpenMaps) => void;
-  /** @default planSocket */
-  readonly plan?: typeof planSocket;
   /** How many clients, sockets and peers programs remember of each kind. @default as many as programs of sockets need */
   readonly remembered?: number;
   /** Monotonic. */
@@ -67,8 +65,6 @@ export class SocketMaps {
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
   #nodeAddresses: ReadonlySet<IpAddress> = new Set();
   #hasLostUdp = false;
-  /** What was replaced before the last failure is not settled. */
-  #hasFailed = false;
   /** Connected UDP sockets that were led. */
   readonly connections: Connections;
 
@@ -134,13 +130,23 @@ export class SocketMaps {
     return this.#refused;
   }
 
-  /** Node ports answer at these addresses, and no others. @throws BpfError */
+  /** Programs decide until then, and let all pass after it. @param untilNs of CLOCK_MONOTONIC. @throws BpfError */
+  renew(untilNs: bigint): void {
+    this.#memory.validUntil.update(new Uint8Array(4), new Uint8Array(BigUint64Array.of(untilNs).buffer));
+  }
+
+  /** Node ports are led at these addresses, and no others; at those for which there is no room, the rules lead. @throws BpfError */
   setNodeAddresses(addresses: ReadonlySet<IpAddress>): void {
     const { nodeAddresses } = this.#memory;
     const before = this.#nodeAddresses;
     this.#nodeAddresses = addresses;
     for (const gone of before) if (!addresses.has(gone)) nodeAddresses.delete(ipBytes(gone));
-    for (const added of addresses) if (!before.has(added)) nodeAddresses.update(ipBytes(added), PRESENT);
+    try {
+      for (const added of addresses) if (!before.has(added)) nodeAddresses.update(ipBytes(added), PRESENT);
+    } catch (error) {
+      // At the others node ports are left to the rules.
+      if (!hasBpfCode(error, "E2BIG")) throw error;
+    }
   }
 
   /** Service addresses that are the host's own pass. @returns keys of the service ports concerned, which must be set again. */
@@ -180,8 +186,7 @@ export class SocketMaps {
 
   /** Brings the maps to what a service port and its endpoints ask for; those of a new one at the latest with {@link settle}. */
   set(key: string, port: ServicePort, endpoints: readonly Endpoint[], facts: SocketPlanFacts): void {
-    const { plan: planOf = planSocket } = this.#options;
-    const plan = planOf(port, endpoints, facts);
+    const plan = planSocket(port, endpoints, facts);
     if (this.#frontends.isWaiting(key)) this.#flush();
     let before = this.#installed.get(key);
     if (before !== undefined && before.port !== port) {
@@ -236,6 +241,29 @@ export class SocketMaps {
     this.#lists.settle();
     this.#hasLostUdp = true;
     this.#adopted = undefined;
+  }
+
+  /**
+   * Compares the frontends in the kernel with what was written there. @returns number of service ports of which another program has
+   * taken some away or changed them: they are written again when they are {@link set}. @throws BpfError
+   */
+  findDamage(): number {
+    if (this.#frontends.hasWaiting || this.isUnsettled) return 0;
+    const there = new Map(this.#set.frontends.entries().map(([key, value]) => [nameOfKey(key), value]));
+    let damaged = 0;
+    for (const [key, installed] of this.#installed) {
+      const { port, treatments } = installed;
+      const isWhole = destinationsOf(port).every((frontend) => {
+        const treatment = this.#treatmentOf(treatments, frontend);
+        const value = there.get(this.#frontends.nameOf(port, frontend));
+        if (treatment === "pass" || value === undefined) return treatment === "pass" && value === undefined;
+        return Buffer.compare(value, frontendValueBytes(frontendWordsFor(treatment, installed))) === 0;
+      });
+      if (isWhole) continue;
+      this.#installed.set(key, { ...installed, isUncertain: true });
+      damaged++;
+    }
+    return damaged;
   }
 
   /** Takes a service port out. */
@@ -297,26 +325,24 @@ export class SocketMaps {
     const before: Installed = known ?? { port, treatments, ...NO_LISTS };
     let { cluster, local } = before;
     try {
-      cluster = this.#lists.write(cluster, plan.cluster);
-      local = this.#lists.write(local, plan.local);
+      cluster = this.#lists.write(cluster, plan.cluster, plan.serving, local);
+      local = this.#lists.write(local, plan.local, plan.serving, cluster);
       if (known === undefined) this.#writeNewFrontends(key, { port, treatments, cluster, local });
       else this.#writeFrontends(before, { port, treatments, cluster, local });
     } catch (error) {
       this.#installed.set(key, { ...before, cluster, local, isUncertain: true });
-      this.#hasFailed = true;
       throw error;
     }
     this.#settle(port);
     const after: Installed = { port, treatments, cluster, local };
-    if (!hasFrontends(plan)) this.#installed.delete(key);
+    if (!hasFrontends(plan) && cluster === undefined && local === undefined) this.#installed.delete(key);
     else if (!isSame(before, after)) this.#installed.set(key, after);
   }
 
-  /** What an attempt that failed has replaced is given back here as well, and may be of another protocol. */
+  /** What an attempt that failed has replaced is given back here as well. */
   #settle({ protocol }: ServicePort): void {
     const hasGone = this.#lists.settle();
-    if (hasGone && (protocol === "UDP" || this.#hasFailed)) this.#hasLostUdp = true;
-    this.#hasFailed = false;
+    if (hasGone && protocol === "UDP") this.#hasLostUdp = true;
   }
 
   /** No client is led by them yet: they can wait for others. */

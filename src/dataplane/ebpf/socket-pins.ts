@@ -24,7 +24,7 @@ const VERSION_FOLDER = /^v\d+$/;
 const OWN_VERSION = `v${MAPS_VERSION}`;
 const LINKS = "links";
 /** Begins the names of our programs, so those of links. */
-const OWN_PREFIX = "kpts_";
+export const OWN_PREFIX = "kpts_";
 
 type Pinned = BpfMap | BpfProgram | BpfLink;
 
@@ -56,7 +56,7 @@ export class SocketPins {
         Object.keys(leadingMaps(family, ofSize(1))),
         (name, entries) => leadingMaps(family, ofSize(entries))[name],
       ),
-      memory: this.#findAll(Object.keys(memoryMaps(family)), (name) => memoryMaps(family)[name]),
+      memory: this.#findAll(Object.keys(memoryMaps(family)), (name, entries) => memoryMaps(family, entries)[name]),
     };
   }
 
@@ -65,6 +65,16 @@ export class SocketPins {
     const [linkPath, programPath] = [this.#pathOf(LINKS, name), this.#pathOf(OWN_VERSION, name)];
     const link = this.#find(linkPath, () => this.#pins.link(linkPath, hook));
     return link && { link, program: this.#find(programPath, () => this.#pins.program(programPath)) };
+  }
+
+  /** Ids of the links that have names here, whichever process has given them. */
+  linkIds(): readonly number[] {
+    return (this.#pins.list(this.#pathOf(LINKS)) ?? []).flatMap((name) => {
+      const link = this.#attempt(() => this.#pins.link(this.#pathOf(LINKS, name)));
+      const id = link?.id;
+      link?.release();
+      return id ?? [];
+    });
   }
 
   /** Gives all of it its names, where it has not got them, and takes away others of ours. What fails is {@link problem}. */

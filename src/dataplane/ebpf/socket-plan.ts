@@ -8,13 +8,11 @@ import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 
 /**
- * What a connection to a frontend meets at the socket. `pass`: nothing, the packet path decides. `refuse`: there are no endpoints.
+ * What a connection to a frontend meets at the socket. `pass`: nothing, the packet path decides. `refuse`: TCP is refused, and datagrams
+ * pass; the frontend is known all the same, so that its node port can be held.
  * `cluster` and `local`: an endpoint of that policy. `cluster-for-host`: the same for clients on the host's network, and `pass` for pods.
- * Of packets, endpoints may see the node's address: `masqueraded-…`.
  */
-export type Treatment =
-  | ("pass" | "refuse" | "cluster" | "cluster-for-host" | "local")
-  | ("masqueraded-cluster" | "masqueraded-local");
+export type Treatment = "pass" | "refuse" | "cluster" | "cluster-for-host" | "local";
 
 /** All frontends of one kind of a service port are treated alike. */
 export interface SocketPlan {
@@ -23,14 +21,14 @@ export interface SocketPlan {
   readonly cluster: readonly Endpoint[];
   /** Endpoints of the Local policy; empty when no frontend is led to them. */
   readonly local: readonly Endpoint[];
+  /** Endpoints with which a flow of datagrams stays, whether they are offered or not: those that serve. */
+  readonly serving: readonly Endpoint[];
 }
 
 export interface SocketPlanFacts {
   readonly nodeName: string;
   /** Undefined when the node has none. */
   readonly zone: string | undefined;
-  /** The node can tell its pods from others, so that a Local policy of the outside does not bind them. */
-  readonly detectsPods: boolean;
 }
 
 const NONE: readonly Endpoint[] = [];
@@ -41,17 +39,15 @@ export const PASS_ALL: SocketPlan = {
   treatments: { "cluster-ip": "pass", "external-ip": "pass", "load-balancer": "pass", "node-port": "pass" },
   cluster: [],
   local: [],
+  serving: [],
 };
 
 /** By the place of each kind's treatment among {@link TREATMENTS}: one object for all service ports that are treated alike. */
 const treatmentsByPlaces = new Map<number, SocketPlan["treatments"]>([[0, PASS_ALL.treatments]]);
-const TREATMENTS: readonly Treatment[] = [
-  ...(["pass", "refuse", "cluster", "cluster-for-host", "local"] as const),
-  ...(["masqueraded-cluster", "masqueraded-local"] as const),
-];
+const TREATMENTS: readonly Treatment[] = ["pass", "refuse", "cluster", "cluster-for-host", "local"];
 
 /** One object for all service ports that are treated alike: there are few ways, and many service ports. */
-export function shared(treatments: SocketPlan["treatments"]): SocketPlan["treatments"] {
+function shared(treatments: SocketPlan["treatments"]): SocketPlan["treatments"] {
   let places = 0;
   for (const kind of KINDS) places = places * TREATMENTS.length + TREATMENTS.indexOf(treatments[kind]);
   const known = treatmentsByPlaces.get(places);
@@ -61,7 +57,7 @@ export function shared(treatments: SocketPlan["treatments"]): SocketPlan["treatm
 }
 
 /** Whether a frontend of a service port is treated so. */
-export function has(treatments: SocketPlan["treatments"], treatment: Treatment): boolean {
+function has(treatments: SocketPlan["treatments"], treatment: Treatment): boolean {
   return KINDS.some((kind) => treatments[kind] === treatment);
 }
 
@@ -70,18 +66,21 @@ export function planSocket(port: ServicePort, endpoints: readonly Endpoint[], fa
   if (port.protocol === "SCTP") return PASS_ALL;
   const routing = routeServicePort(port, endpoints, facts);
   const treatments: Record<FrontendKind, Treatment> = { ...PASS_ALL.treatments };
-  const forInside: Treatment = facts.detectsPods ? "cluster" : "cluster-for-host";
   for (const { kind, policy, sources, fate } of frontendsOf(port, routing)) {
     // Where the source of a connection decides, it is too early at the socket: it has no source yet.
     if (sources.length > 0) continue;
     const isLocal = policy === "Local";
-    if (fate === "refuse") treatments[kind] = "refuse";
-    else if (kind !== "cluster-ip") treatments[kind] = isLocal ? forInside : "cluster";
+    // A datagram to a node port may be an answer to a client that has this source port: conntrack knows, and a socket does not.
+    const isAmbiguous = kind === "node-port" && port.protocol === "UDP";
+    if (fate === "refuse" || isAmbiguous) treatments[kind] = "refuse";
+    // Whether a Local policy of the outside binds a container is a question of its address, which a socket has not got yet.
+    else if (kind !== "cluster-ip") treatments[kind] = isLocal ? "cluster-for-host" : "cluster";
     else if (fate === "serve") treatments[kind] = isLocal ? "local" : "cluster";
   }
   return {
     treatments: shared(treatments),
     cluster: has(treatments, "cluster") || has(treatments, "cluster-for-host") ? routing.cluster : NONE,
     local: has(treatments, "local") ? routing.local : NONE,
+    serving: port.protocol === "UDP" ? endpoints.filter(({ isServing }) => isServing) : NONE,
   };
 }

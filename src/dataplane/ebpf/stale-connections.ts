@@ -2,15 +2,18 @@
  * Connected UDP sockets whose endpoint is gone are disconnected, so that they connect again, to one that serves. They are told apart from
  * sockets that went to the same address by themselves: only what a program of ours has led has a record.
  */
+import { type Clock, systemClock, type Timer } from "../../async/clock.ts";
 import { Mutex } from "../../async/mutex.ts";
 import type { Disconnection, UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { Connections, LostConnection } from "./connections.ts";
 
-export interface StaleConnectionsOptions {
+interface StaleConnectionsOptions {
   readonly disconnector: Pick<UdpDisconnector, "disconnect">;
   readonly onDisconnected: (count: number) => void;
   readonly log: Logger;
+  /** @default the machine's */
+  readonly clock?: Clock;
   /** @default 1000 */
   readonly secondLookMs?: number;
 }
@@ -21,7 +24,8 @@ const SECOND_LOOK_MS = 1000;
 export class StaleConnections {
   readonly #options: StaleConnectionsOptions;
   readonly #turns = new Mutex();
-  #timer: NodeJS.Timeout | undefined;
+  #timer: Timer | undefined;
+  #isWaiting = false;
   #isEnded = false;
   #hasComplained = false;
 
@@ -31,17 +35,23 @@ export class StaleConnections {
 
   /** To be called after an endpoint of a UDP service port went, when the maps offer it no more. */
   async disconnect(connections: Connections): Promise<void> {
-    const left = await this.#turns.run(() => this.#look(connections));
+    // A look that has not begun sees what has gone since it was asked for.
+    if (this.#isWaiting) return;
+    this.#isWaiting = true;
+    const left = await this.#turns.run(() => {
+      this.#isWaiting = false;
+      return this.#look(connections);
+    });
     if (left.length === 0 || this.#isEnded) return;
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.#lookAgain(connections), this.#options.secondLookMs ?? SECOND_LOOK_MS);
-    this.#timer.unref();
+    this.#timer?.cancel();
+    const { clock = systemClock, secondLookMs = SECOND_LOOK_MS } = this.#options;
+    this.#timer = clock.setTimer(secondLookMs, () => void this.#lookAgain(connections));
   }
 
   /** The next process looks for them. Nothing of this is used after it. */
   close(): void {
     this.#isEnded = true;
-    clearTimeout(this.#timer);
+    this.#timer?.cancel();
   }
 
   /** All that are led: nothing will tell them later. It is the end; nothing of this is used after it. */

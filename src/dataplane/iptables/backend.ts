@@ -59,13 +59,13 @@ export interface IptablesMetrics {
 }
 
 /** Named packet counters of the kernel (reference iptables-operation.md §12.2). */
-export interface CounterStore {
+interface CounterStore {
   /** Creates the counter if missing; resolves to whether it exists now. Never rejects. */
   ensure(name: string): Promise<boolean>;
 }
 
 /** Watches for changes by other programs; resolves when the signal aborts (`kernel/iptables/canary-monitor.ts`). */
-export type Monitor = (isIntact: () => Promise<Presence>, onLost: () => void, signal: AbortSignal) => Promise<void>;
+type Monitor = (isIntact: () => Promise<Presence>, onLost: () => void, signal: AbortSignal) => Promise<void>;
 
 export interface IptablesBackendOptions {
   readonly config: PlanConfig;
@@ -85,7 +85,7 @@ export interface IptablesBackendOptions {
   readonly largeClusterEndpoints?: number;
   /** Full syncs of more ports than this come in pieces, where the tools like it. @default PORTS_PER_TRANSACTION */
   readonly portsPerTransaction?: number;
-  /** When long computations give way. @default every 10 ms */
+  /** When long computations give way. @default every 5 ms */
   readonly yielder?: Yielder;
 }
 

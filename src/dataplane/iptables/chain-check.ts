@@ -17,7 +17,7 @@ export interface WrittenChains {
 }
 
 /** Chains that are not what was written, or that are gone. */
-export interface ChainDamage {
+interface ChainDamage {
   readonly owners: ReadonlySet<string>;
   readonly chains: readonly string[];
   /** Not confined to chains of few service ports. */

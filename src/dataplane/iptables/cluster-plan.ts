@@ -2,7 +2,7 @@
  * What the iptables mode would program for a cluster on one node, without a kernel: as restore input or as data. Pure.
  */
 
-import type { OtherPort } from "../../inspect/other-ports.ts";
+import type { OtherPort } from "../../inspect/offline-node.ts";
 import type { IptablesTable } from "../../kernel/iptables/iptables.ts";
 import type { SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
@@ -25,12 +25,12 @@ import {
   type TablePart,
 } from "../shared/iptables-rules/saved-form.ts";
 import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
-import { LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
+import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { planServicePort, planSharedRules } from "./plan-service-port.ts";
 import { planStatic } from "./plan-static.ts";
 
 /** A planned cluster: what belongs to no service port, and each service port's part, sorted by key. */
-export interface IptablesPlan {
+interface IptablesPlan {
   readonly extent: "whole" | "part";
   readonly jumps: readonly JumpRule[];
   readonly fixed: StaticPlan;
@@ -38,19 +38,14 @@ export interface IptablesPlan {
 }
 
 /** Plans a whole cluster. */
-export function planIptables(
-  state: ServedState,
-  config: PlanConfig,
-  facts: Omit<PlanFacts, "isLargeCluster">,
-): IptablesPlan {
-  const all: PlanFacts = { ...facts, isLargeCluster: state.endpointCount > LARGE_CLUSTER_ENDPOINTS };
+export function planIptables(state: ServedState, config: PlanConfig, facts: PlanFacts): IptablesPlan {
   const keys = [...state.services.keys()].sort();
   const ports = keys.flatMap((key) => {
     const port = state.services.get(key);
     if (port === undefined) return [];
-    return [{ port, plan: planServicePort(port, state.endpoints.get(key) ?? [], config, all) }];
+    return [{ port, plan: planServicePort(port, state.endpoints.get(key) ?? [], config, facts) }];
   });
-  return { extent: "whole", jumps: JUMP_RULES, fixed: planStatic(config, all), ports };
+  return { extent: "whole", jumps: JUMP_RULES, fixed: planStatic(config, facts), ports };
 }
 
 const NOTHING_FIXED: StaticPlan = {
@@ -87,29 +82,28 @@ export function savedInput(plan: IptablesPlan, family: IpFamily): string {
 export function plannedTables(
   state: ServedState,
   config: PlanConfig,
-  facts: Omit<PlanFacts, "isLargeCluster">,
+  facts: PlanFacts,
   family: IpFamily,
   others: readonly OtherPort[] = [],
 ): ReadonlyMap<string, SavedTable> {
-  const all: PlanFacts = { ...facts, isLargeCluster: state.endpointCount > LARGE_CLUSTER_ENDPOINTS };
   const endpointsOf = (port: ServicePort) => state.endpoints.get(port.name.key) ?? [];
   const ownerOf = new Map<string, ServicePort>();
   const sharedOf = new Map<string, readonly SharedRule[]>();
   for (const [key, port] of state.services) {
-    const shared = planSharedRules(port, endpointsOf(port), config, all);
+    const shared = planSharedRules(port, endpointsOf(port), config, facts);
     for (const { rule } of shared) if (rule.target.kind === "jump") ownerOf.set(rule.target.chain, port);
     sharedOf.set(key, shared);
   }
   const contents = tableContents({
     jumps: JUMP_RULES,
-    fixed: planStatic(config, all),
+    fixed: planStatic(config, facts),
     ports: withCounts(sharedOf, others).map((shared) => ({ plan: { ...NOTHING_OWN, shared } })),
   });
   // A packet comes to the chains of a service port by its rules in the shared ones.
   const partWith = (chain: string): TablePart | undefined => {
     const port = ownerOf.get(chain);
     if (port === undefined) return undefined;
-    const { ownChains, ownRules } = planServicePort(port, endpointsOf(port), config, all);
+    const { ownChains, ownRules } = planServicePort(port, endpointsOf(port), config, facts);
     return { chains: ownChains, rules: ownRules };
   };
   return savedTables({ ...contents, nat: { ...contents.nat, partWith } }, family);

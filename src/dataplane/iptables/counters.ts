@@ -14,10 +14,7 @@ const TOOLS: Readonly<Record<IpFamily, string>> = { IPv4: "iptables-save", IPv6:
 export const iptablesCounters: ModeCounters = { isEndpointTracked: true, fill: (ports) => fillFromIptables(ports) };
 
 /** @param exec runs the tools of one network namespace. */
-export async function fillFromIptables(
-  ports: readonly CountedPort[],
-  exec: Exec = execProcess,
-): Promise<readonly string[]> {
+async function fillFromIptables(ports: readonly CountedPort[], exec: Exec = execProcess): Promise<readonly string[]> {
   for (const family of new Set(ports.map((port) => port.family))) {
     const file = TOOLS[family];
     const { status, stdout, stderr } = await exec(file, ["-c", "-t", "nat"], { timeoutMs: TIMEOUT_MS });
@@ -35,7 +32,7 @@ const DESTINATION = /-d ([\da-f.:]+)\/(?:32|128) -p (\w+) .*--dport (\d+) -j /;
 const NODE_PORT = /-p (\w+) .*--dport (\d+) -j /;
 
 /** @param text of `iptables-save -c -t nat`. */
-export function fillFromSaved(text: string, ports: readonly CountedPort[]): void {
+function fillFromSaved(text: string, ports: readonly CountedPort[]): void {
   const frontends = new Map<string, Count>();
   const chains = new Map<string, Count>();
   for (const { name, frontends: own, endpoints } of ports) {

@@ -3,7 +3,7 @@ import type { Iptables } from "../../kernel/iptables/iptables.ts";
 import { readTable, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Logger } from "../../logging/logger.ts";
 
-export interface ExistingRules {
+interface ExistingRules {
   /**
    * The filter table is committed before nat can be refused, so its last known good rules are read before. Undefined when it cannot
    * be read.

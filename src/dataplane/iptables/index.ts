@@ -1,7 +1,12 @@
 /** The iptables mode: rules of iptables and ip6tables, either back end. Reference iptables.md. */
 import type { ModeDescriptor } from "../dataplane.ts";
-import { TRANSLATES_IN_KERNEL } from "../traits.ts";
 import { iptablesConfig } from "./config.ts";
+
+declare module "../../config/config.ts" {
+  interface DeclaredModes {
+    readonly iptables: DeclaredSection<"iptables", typeof iptablesConfig>;
+  }
+}
 
 export const iptables: ModeDescriptor<"iptables", typeof iptablesConfig> = {
   name: "iptables",
@@ -9,13 +14,23 @@ export const iptables: ModeDescriptor<"iptables", typeof iptablesConfig> = {
   config: iptablesConfig,
   startMessage: "Using iptables Proxier",
   unavailableText: "iptables is not available on this host ",
-  traits: {
-    ...TRANSLATES_IN_KERNEL,
-    localhostNodePorts: ["TCP", "UDP", "SCTP"],
-    refusesNodeAtExternalAddresses: false,
-  },
   renderForms: ["text", "json", "iptables-save"],
   traceForms: ["tables"],
+  proved: [
+    {
+      name: "iptables",
+      deviations: ({ iptables: { localhostNodePorts } }) => [
+        ...(localhostNodePorts ? (["loopback-node-ports"] as const) : []),
+        ...([
+          "refused-at-every-address",
+          "own-external-serves",
+          "own-not-refused",
+          "hairpin-anywhere",
+          "external-opens-balancer",
+        ] as const),
+      ],
+    },
+  ],
   loadRenderer: async () => (await import("./render.ts")).renderIptables,
   loadInspection: async () => (await import("./inspect.ts")).inspectIptables,
   loadRuntime: async () => (await import("./runtime.ts")).iptablesRuntime,

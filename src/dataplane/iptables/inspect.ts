@@ -1,5 +1,6 @@
 /** What a service port owns in iptables mode, and whose a chain is: reference iptables.md §1, §3, §7. */
 import type { KernelPart, ModeInspection, OwnName } from "../inspection.ts";
+import { TRANSLATING } from "../mode-words.ts";
 import {
   CHAINS,
   endpointChain,
@@ -9,7 +10,6 @@ import {
 } from "../shared/iptables-rules/chain-names.ts";
 import { savedLine } from "../shared/iptables-rules/saved-form.ts";
 import { offlineOptions } from "./offline-options.ts";
-import { LARGE_CLUSTER_ENDPOINTS } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
 
 const RULES_OF: Readonly<Record<string, string>> = {
@@ -43,6 +43,7 @@ const UNORDERED: ReadonlySet<string> = new Set([
 
 /** The iptables mode, seen by people who look at the kernel. */
 export const inspectIptables: ModeInspection = {
+  words: TRANSLATING,
   choice: () => "at random, each with the same chance",
   sharedPurpose: (name) => SHARED.get(name),
   ownerTest(name) {
@@ -76,8 +77,7 @@ export const inspectIptables: ModeInspection = {
     if (port === undefined) return [];
     const endpoints = state.endpoints.get(key) ?? [];
     const { config, facts } = offlineOptions(node, kubeProxyConfig);
-    const isLargeCluster = state.endpointCount > LARGE_CLUSTER_ENDPOINTS;
-    const plan = planServicePort(port, endpoints, config, { ...facts, isLargeCluster });
+    const plan = planServicePort(port, endpoints, config, facts);
     const names = new Map<string, OwnName>();
     for (const own of inspectIptables.namesOf(port, endpoints)) names.set(own.name, own);
     return [

@@ -1,13 +1,13 @@
 /** The measurements of the iptables mode (reference iptables-operation.md §14). */
 
 import type { Logger } from "../../logging/logger.ts";
+import type { MetricFamilies } from "../../metrics/metric-families.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { MetricFamilies } from "../../server/metrics/metric-families.ts";
 import { defineRestoreMetrics, defineRuleCountMetrics } from "../shared/iptables-metrics.ts";
 import type { IptablesMetrics } from "./backend.ts";
 
 /** Packet count of an nfacct object; `undefined` or a rejection when it cannot be read. */
-export type ReadNfacct = (objectName: string) => number | undefined | Promise<number | undefined>;
+type ReadNfacct = (objectName: string) => number | undefined | Promise<number | undefined>;
 
 /** nfacct object → family and help; names are those of reference operation.md §12.1. */
 const NFACCT_FAMILIES = [

@@ -3,11 +3,11 @@ import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import type { KernelFeature } from "../rendering.ts";
 import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
-import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+import { LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
 
 export interface OfflineOptions {
   readonly config: PlanConfig;
-  readonly facts: Omit<PlanFacts, "isLargeCluster">;
+  readonly facts: PlanFacts;
 }
 
 /** @param missing what the node's kernel and tools lack. */
@@ -33,6 +33,7 @@ export function offlineOptions(
       zone: node.zone,
       nodePortIPs: node.nodePortIPs,
       counters: { ctStateInvalid: hasCounters, localhostNodePorts: hasCounters },
+      isLargeCluster: node.state.endpointCount > LARGE_CLUSTER_ENDPOINTS,
     },
   };
 }

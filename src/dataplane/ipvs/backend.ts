@@ -33,7 +33,7 @@ import { type VirtualServerDifference, type VirtualServerFailures, VirtualServer
 import { noChanges, WantedState } from "./wanted-state.ts";
 import { Watch } from "./watch.ts";
 
-export interface IpvsBackendOptions {
+interface IpvsBackendOptions {
   readonly config: PlanConfig;
   readonly ipvs: Ipvs;
   readonly ipset: Ipset;
@@ -49,12 +49,12 @@ export interface IpvsBackendOptions {
   readonly verifyPeriodMs: number;
   readonly clock: Clock;
   readonly log: Logger;
-  /** When long computations give way. @default every 10 ms */
+  /** When long computations give way. @default every 5 ms */
   readonly yielder?: Yielder;
 }
 
 /** The measurements of this mode, one family. */
-export interface IpvsMetrics {
+interface IpvsMetrics {
   /** Refused or failed iptables-restore. */
   readonly restoreFailures: { inc(): void };
 }
@@ -266,14 +266,14 @@ export class IpvsBackend implements Backend {
     const wanted = this.#wanted.virtualServers;
     this.#noteSets(await this.#sets.add(sets, this.#wanted, signal), failures);
     for (const [id, reason] of this.#sets.unusable) {
-      failures.add(undefined, `IP set ${setName(id, this.family)}`, reason);
+      failures.addGeneral(`IP set ${setName(id, this.family)}`, reason);
     }
     try {
       await syncRules();
     } catch (error) {
       if (!(error instanceof IptablesError)) throw error;
       this.#options.metrics.restoreFailures.inc();
-      failures.add(undefined, RULES, error.message);
+      failures.addGeneral(RULES, error.message);
     }
     this.#noteVirtualServers(await this.#virtualServers.change(virtualServers, wanted, signal), failures);
     this.#noteAddresses(await this.#addresses.bind(addresses), failures);

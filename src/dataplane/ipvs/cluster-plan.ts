@@ -25,7 +25,7 @@ import { WEIGHT } from "./virtual-server-step.ts";
 import { WantedState } from "./wanted-state.ts";
 
 /** A planned node; everything in a fixed order. */
-export interface IpvsPlan {
+interface IpvsPlan {
   readonly addresses: readonly IpAddress[];
   readonly sets: readonly { readonly definition: IpsetDefinition; readonly entries: readonly string[] }[];
   readonly virtualServers: readonly (PlannedVirtualServer & { readonly servicePort: string })[];

@@ -4,14 +4,14 @@ import type { SyncFailure, SyncInput } from "../../sync/backend.ts";
 /** Gathers the failures of one sync: the first of each subject counts. */
 export class SyncFailures {
   readonly #input: SyncInput;
-  readonly #reasons = new Map<string, string>();
+  readonly #bySubject = new Map<string, SyncFailure>();
 
   constructor(input: SyncInput) {
     this.#input = input;
   }
 
   get size(): number {
-    return this.#reasons.size;
+    return this.#bySubject.size;
   }
 
   /**
@@ -20,10 +20,19 @@ export class SyncFailures {
    */
   add(owner: string | undefined, what: string, reason: string): void {
     const subject = owner === undefined ? what : (this.#input.services.get(owner)?.name.text ?? owner);
-    if (!this.#reasons.has(subject)) this.#reasons.set(subject, reason);
+    this.#note({ subject, reason });
+  }
+
+  /** What every service depends on. */
+  addGeneral(subject: string, reason: string): void {
+    this.#note({ subject, reason, concernsAll: true });
+  }
+
+  #note(failure: SyncFailure): void {
+    if (!this.#bySubject.has(failure.subject)) this.#bySubject.set(failure.subject, failure);
   }
 
   get bySubject(): ReadonlyMap<string, SyncFailure> {
-    return new Map(Array.from(this.#reasons, ([subject, reason]) => [subject, { subject, reason }]));
+    return this.#bySubject;
   }
 }

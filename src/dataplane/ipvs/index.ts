@@ -1,11 +1,17 @@
 /** The ipvs mode: virtual servers of the kernel, IP sets, a constant few iptables rules. Reference ipvs.md. */
 import type { ModeDescriptor } from "../dataplane.ts";
-import { TRANSLATES_IN_KERNEL } from "../traits.ts";
 import { ipvsConfig } from "./config.ts";
+
+declare module "../../config/config.ts" {
+  interface DeclaredModes {
+    readonly ipvs: DeclaredSection<"ipvs", typeof ipvsConfig>;
+  }
+}
 
 export const ipvs: ModeDescriptor<"ipvs", typeof ipvsConfig> = {
   name: "ipvs",
   isUpstream: true,
+  gate: "KubeProxyIPVS",
   config: ipvsConfig,
   startMessage: "Using ipvs Proxier",
   unavailableText: "iptables is not available on this host ",
@@ -17,7 +23,6 @@ export const ipvs: ModeDescriptor<"ipvs", typeof ipvsConfig> = {
   replacesInPlace: ["iptables"],
   // Its rules refer to chains that the iptables mode has, too.
   cleanUpBefore: ["iptables"],
-  traits: { ...TRANSLATES_IN_KERNEL, hasVirtualServers: true },
   renderForms: ["text", "json", "iptables-save", "ip", "ipset", "ipvsadm", "iptables"],
   traceForms: ["iptables-save", "ipset", "ipvsadm", "ip"],
   loadRenderer: async () => (await import("./render.ts")).renderIpvs,

@@ -2,6 +2,7 @@
 import { ipsetEntryText } from "../../kernel/ipset/ipset.ts";
 import { virtualServerText } from "../../kernel/ipvs/ipvs.ts";
 import type { KernelPart, ModeInspection } from "../inspection.ts";
+import { TRANSLATING } from "../mode-words.ts";
 import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
 import { schedulerOf } from "./config.ts";
 import { CHAINS, DUMMY_DEVICE, SET_IDS, SETS, setName } from "./names.ts";
@@ -24,6 +25,8 @@ const SHARED_CHAINS: ReadonlyMap<string, string> = new Map([
 
 /** The ipvs mode, seen by people who look at the kernel. */
 export const inspectIpvs: ModeInspection = {
+  // A Local policy binds the node and its pods, too.
+  words: { ...TRANSLATING, localPolicy: { ...TRANSLATING.localPolicy, whom: "" } },
   choice: ({ ipvs }) => `by the kernel's scheduler ${schedulerOf(ipvs)}`,
   sharedPurpose(name, family) {
     const id = SET_IDS.find((one) => setName(one, family) === name);

@@ -9,7 +9,7 @@ const CONN_REUSE_MODE = "net/ipv4/vs/conn_reuse_mode";
 /** From here on the parameter exists, and from there on its default is right. */
 const CONN_REUSE_KERNELS = { first: { major: 4, minor: 1 }, fixed: { major: 5, minor: 9 } } as const;
 
-export interface NodeSettings {
+interface NodeSettings {
   readonly strictARP: boolean;
   /** Undefined when it cannot be told. */
   readonly kernelVersion: KernelVersion | undefined;

@@ -25,7 +25,7 @@ export interface PlannedVirtualServer {
   readonly endpoints: readonly Endpoint[];
 }
 
-export interface PlannedEntry {
+interface PlannedEntry {
   readonly set: SetId;
   readonly entry: IpsetEntry;
 }

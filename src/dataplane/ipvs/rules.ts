@@ -15,7 +15,7 @@ type Table = (typeof TABLES)[number];
 type Saved = Readonly<Record<Table, SavedTable>>;
 
 /** Where the rules differ from what is wanted. */
-export interface RulesDifference {
+interface RulesDifference {
   readonly saved: Saved;
   readonly lacksJumps: boolean;
   readonly differs: boolean;

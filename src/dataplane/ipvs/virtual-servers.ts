@@ -21,7 +21,7 @@ export interface VirtualServerDifference {
 /** Why a virtual server is not as wanted, by its text. */
 export type VirtualServerFailures = Map<string, string>;
 
-export interface VirtualServersOptions {
+interface VirtualServersOptions {
   readonly ipvs: Ipvs;
   readonly family: IpFamily;
   /** Virtual servers with these addresses are never deleted: ipvs.md §9. */

@@ -9,7 +9,7 @@ import type { Guid } from "../../kernel/hcn/guid.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { Logger } from "../../logging/logger.ts";
-import { type Cidr, parseCidr } from "../../net/ip.ts";
+import { type Cidr, type IpAddress, parseCidr } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import { EndpointWriter } from "./endpoint-writer.ts";
@@ -18,6 +18,7 @@ import { HostState, isOverlay } from "./host-state.ts";
 import { HostWatch } from "./host-watch.ts";
 import { HostWriter } from "./host-writer.ts";
 import { LoadBalancerWriter } from "./load-balancer-writer.ts";
+import type { KernelspaceMetrics } from "./metrics.ts";
 import { Overview } from "./overview.ts";
 import type { Owed } from "./owed.ts";
 import { isForeign, isLeftover } from "./ownership.ts";
@@ -28,7 +29,7 @@ import { type Verification, verifyHost } from "./verification.ts";
 import { noChanges, WantedState } from "./wanted-state.ts";
 import { WriteCounts } from "./write-counts.ts";
 
-export interface KernelspaceBackendOptions {
+interface KernelspaceBackendOptions {
   readonly config: PlanConfig;
   readonly hcn: Hcn;
   /** HNS changes load balancers in place. */
@@ -40,18 +41,28 @@ export interface KernelspaceBackendOptions {
   readonly hostMac: string;
   /** Of every interface, in lower case with colons. */
   readonly hostMacs: ReadonlySet<string>;
+  /** Whether an interface of the host has an address. */
+  isHostAddress(address: IpAddress): boolean;
+  readonly metrics: KernelspaceMetrics;
   /** `syncPeriod`: the longest pause between two looks at HNS, and between two attempts. */
   readonly syncPeriodMs: number;
   readonly clock: Clock;
   readonly log: Logger;
-  /** When long computations give way. @default every 10 ms */
+  /** When long computations give way. @default every 5 ms */
   readonly yielder?: Yielder;
 }
 
 /** What asks HNS, and does nothing else for long. */
 const CALLS = [
-  ...(["network", "networkNamed", "networkIds", "endpoint", "endpointNamed", "endpointIds", "endpoints"] as const),
-  ...(["loadBalancer", "loadBalancerIds", "loadBalancers", "makeEndpoints", "policyLists"] as const),
+  ...(["network", "networkNamed", "networkIds", "knownEndpoint", "endpointNamed", "endpointIds", "endpoints"] as const),
+  ...([
+    "loadBalancer",
+    "knownLoadBalancer",
+    "loadBalancerIds",
+    "loadBalancers",
+    "makeEndpoints",
+    "policyLists",
+  ] as const),
   ...(["createLoadBalancer", "modifyLoadBalancer", "delete"] as const),
 ];
 /** Nearly all blocks of 64 of the 16,384 dynamic ports that Windows comes with. */
@@ -94,13 +105,14 @@ export class KernelspaceBackend implements Backend {
     this.#endpoints = new EndpointWriter({ ...this.#options, nodeIP: config.nodeIP, counts });
     this.#remarks = new PortRemarks(log);
     this.#watch = new HostWatch({ ...options, turns: this.#turns });
-    this.#loadBalancers = new LoadBalancerWriter({ hcn, canModify, counts, log });
+    this.#loadBalancers = new LoadBalancerWriter({ hcn, canModify, counts, metrics: options.metrics, log });
     const parts = {
       endpoints: this.#endpoints,
       loadBalancers: this.#loadBalancers,
       remarks: this.#remarks,
       sourceVip: config.sourceVip,
       yielder: this.#yielder,
+      isHostAddress: options.isHostAddress,
     };
     this.#writer = new HostWriter(parts, this.#wanted);
     this.#refused = new RefusedPorts({
@@ -127,7 +139,7 @@ export class KernelspaceBackend implements Backend {
 
   /** Looks between syncs whether others have changed something. */
   monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
-    return this.#watch.run(() => this.#verify(onLost, requestSync), signal, requestSync);
+    return this.#watch.run(() => this.#verify(onLost, signal, requestSync), signal, requestSync);
   }
 
   async close(): Promise<void> {
@@ -195,7 +207,7 @@ export class KernelspaceBackend implements Backend {
       }
       this.#isNetworkChanged = false;
     }
-    await host.refreshEndpoints(hcn);
+    await host.refreshEndpoints(hcn, signal);
     this.#follow(host);
     const changes = noChanges();
     const facts = factsOf(host, input);
@@ -252,13 +264,13 @@ export class KernelspaceBackend implements Backend {
     return leftovers;
   }
 
-  async #verify(onLost: (lost?: LostRules) => void, requestSync: () => void): Promise<void> {
+  async #verify(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
     const host = this.#host;
     if (host === undefined) return;
     const { hcn, networkName, rootName, log } = this.#options;
     let found: Verification = "same-network";
     try {
-      found = await verifyHost(hcn, host, { networkName, rootName, overview: this.#dueOverview() });
+      found = await verifyHost(hcn, host, { networkName, rootName, overview: this.#dueOverview(), signal });
     } finally {
       // Also what was seen before HNS failed.
       if (found !== "other-network") this.#tell(this.#follow(host), found === "changed-network", onLost, requestSync);

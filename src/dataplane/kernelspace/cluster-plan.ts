@@ -16,7 +16,7 @@ import { remoteMac } from "./remote-mac.ts";
 import { WantedState } from "./wanted-state.ts";
 
 /** A document, and what it is for. */
-export interface PlannedDocument {
+interface PlannedDocument {
   readonly call: "HcnCreateEndpoint" | "HcnCreateLoadBalancer";
   readonly purpose: string;
   /** As it is sent. */

@@ -9,7 +9,7 @@ import type { ModeConfig } from "../dataplane.ts";
 export interface WinkernelConfig {
   /** Empty: the environment variable `KUBE_NETWORK`. */
   readonly networkName: string;
-  /** Empty: on an overlay, that of the endpoint which the CNI plugin has reserved. */
+  /** Empty: on an overlay, the one that the CNI plugin has reserved on this node. */
   readonly sourceVip: string;
   readonly enableDSR: boolean;
   /** Empty: {@link ROOT_ENDPOINT_NAME}. */
@@ -82,7 +82,7 @@ export const winkernelConfig: ModeConfig<typeof FIELDS, WinkernelConfig> = {
       name: "source-vip",
       type: stringType,
       initial: "",
-      help: "In kernelspace mode (Windows) on an overlay network, the address from which the node reaches pods; empty means that of the HNS endpoint sourcevip.",
+      help: "In kernelspace mode (Windows) on an overlay network, the address from which the node reaches pods; empty means the one that the CNI plugin has reserved on the node.",
       isExtension: true,
       overlay: (config, sourceVip) => withWinkernel(config, { sourceVip }),
     }),

@@ -8,7 +8,7 @@ import { providerOf } from "./plan-service-port.ts";
 import { remoteMac } from "./remote-mac.ts";
 import type { WriteCounts } from "./write-counts.ts";
 
-export interface EndpointWriterOptions {
+interface EndpointWriterOptions {
   readonly hcn: Hcn;
   readonly nodeIP: IpAddress;
   /** As Node writes it; empty where no overlay needs it. */

@@ -3,8 +3,9 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 import { HR } from "../../../testkit/fakes/hcn/memory-hcn.ts";
+import { listOf } from "../../kernel/hcn/json-fields.ts";
 import { ip } from "../../model/testing/records.ts";
-import { LOOK_MS, NETWORK, newModel, SYNC_PERIOD_MS } from "./testing/kernelspace-rig.ts";
+import { LOOK_MS, NETWORK, NODE_IPS, newHost, newModel, SYNC_PERIOD_MS } from "./testing/kernelspace-rig.ts";
 
 const WEB = port("web", "10.96.0.1", { nodePort: 30080 });
 const PODS = [remote("10.180.1.1"), remote("10.180.1.2")];
@@ -113,25 +114,38 @@ describe("HNS as a whole", () => {
     assert.equal(host.documents("LoadBalancer").size, 2);
   });
 
-  test("a document of an unknown schema is told once, left alone, and named where it is in the way", async () => {
+  for (const version of [0, 1, 3]) {
+    test(`a network of schema version ${version} is read, which is told once (calico #8465)`, async () => {
+      const host = newHost();
+      for (const document of host.documents("Network").values()) {
+        Object.assign(document, { SchemaVersion: { Major: version, Minor: 0 } });
+      }
+      const model = newModel({ host });
+      model.set(WEB, PODS);
+      for (const full of [true, true]) assert.deepEqual((await model.rig.sync({ full })).failures, []);
+      assert.deepEqual(model.rig.logged("warn"), [
+        "An HNS object has a document of another schema than the one asked for; it is read as that",
+      ]);
+    });
+  }
+
+  test("a document that cannot be read is told once, left alone, and named where it is in the way", async () => {
     const model = newModel();
     const { rig } = model;
     const mapping = { Protocol: 6, InternalPort: 80, ExternalPort: 30080 };
-    const future = rig.host.addLoadBalancer({ SchemaVersion: { Major: 3, Minor: 0 }, PortMappings: [mapping] });
+    const unread = rig.host.addLoadBalancer({ ID: "none", PortMappings: [mapping] });
     model.set(WEB, PODS);
     const { failures } = await rig.sync();
     assert.equal(failures.length, 1);
-    assert.match(failures[0]?.reason ?? "", new RegExp(`perhaps the load balancer ${future} has it, whose document`));
+    assert.match(failures[0]?.reason ?? "", new RegExp(`perhaps the load balancer ${unread} has it, whose document`));
     rig.watch();
     for (let syncs = 0; syncs < 3; syncs++) {
       await rig.clock.advance(2 * LOOK_MS);
       await rig.sync();
     }
     await rig.sync({ full: true });
-    assert.deepEqual(rig.logged("warn"), [
-      "An HNS object is left alone because its document has schema version 3, of which only 2 is known",
-    ]);
-    assert.ok(rig.host.has("LoadBalancer", future));
+    assert.deepEqual(rig.logged("warn"), ["An HNS object is left alone because its document has no ID"]);
+    assert.ok(rig.host.has("LoadBalancer", unread));
     assert.equal(rig.host.documents("LoadBalancer").size, 2, "the cluster IP is served");
     await rig.close();
   });
@@ -222,6 +236,32 @@ describe("single objects", () => {
     await rig.clock.advance(1_000);
     assert.deepEqual(rig.asked, ["sync"], "within a second");
     assert.deepEqual((await rig.sync()).failures, []);
+    await rig.close();
+  });
+
+  test("an address of the node itself is told once and is no failure, and the others of its Service serve", async () => {
+    const model = newModel();
+    const { rig } = model;
+    model.set(WEB, [local(NODE_IPS.IPv4), ...PODS]);
+    for (const full of [true, false, true]) assert.deepEqual((await rig.sync({ full })).failures, []);
+    assert.deepEqual(rig.logged("warn"), [
+      "HNS has no endpoint for an address of the node itself, so a Service cannot lead to it",
+    ]);
+    const [loadBalancer] = rig.host.documents("LoadBalancer").values();
+    assert.equal(listOf(loadBalancer?.HostComputeEndpoints).length, PODS.length);
+    rig.host.takeCalls();
+    await rig.sync();
+    assert.deepEqual(rig.host.takeCalls(), [], "an idle sync asks nothing");
+    rig.watch();
+    rig.host.addEndpoint({ addresses: [NODE_IPS.IPv4] });
+    await rig.clock.advance(LOOK_MS);
+    await rig.sync();
+    const [now] = rig.host.documents("LoadBalancer").values();
+    assert.equal(
+      listOf(now?.HostComputeEndpoints).length,
+      PODS.length + 1,
+      "an endpoint that comes after all is served",
+    );
     await rig.close();
   });
 

@@ -2,7 +2,7 @@
 import { networkInterfaces } from "node:os";
 import { type IpAddress, isUnspecified, parseIpAddress } from "../../net/ip.ts";
 
-export interface HostInterfaces {
+interface HostInterfaces {
   /** In lower case with colons. */
   readonly macs: ReadonlySet<string>;
   /** Of the interface with the address, the last one that has it; undefined when none has. */

@@ -10,7 +10,7 @@ import type { ChangedLoadBalancer, Overview } from "./overview.ts";
 import type { EndpointPlaces } from "./ownership.ts";
 
 /** What looks have found to be other than it was known to be. */
-export interface HostNews {
+interface HostNews {
   /** Frontends whose load balancer is gone. */
   readonly lost: ReadonlySet<string>;
   /** Load balancers that are not what they were. */
@@ -115,16 +115,18 @@ export class HostState implements EndpointPlaces {
     return news;
   }
 
-  /** Looks which endpoints have come and gone: one call, and three for each that is new. */
-  async refreshEndpoints(hcn: Hcn): Promise<void> {
+  /** Looks which endpoints have come and gone: one call, and three for each that is new to both families. */
+  async refreshEndpoints(hcn: Hcn, signal?: AbortSignal): Promise<void> {
     const found = new Set(await hcn.endpointIds(this.network.id));
     for (const id of [...this.endpoints.ids()]) {
       if (found.has(id)) continue;
+      hcn.forget(id);
       for (const address of this.endpoints.forget(id)?.addresses ?? []) this.#addresses.add(address);
     }
     for (const id of found) {
       if (this.endpoints.has(id) || hcn.isUnread(id)) continue;
-      const endpoint = await hcn.endpoint(id);
+      signal?.throwIfAborted();
+      const endpoint = await hcn.knownEndpoint(id);
       if (endpoint === undefined) continue;
       this.endpoints.note(endpoint);
       for (const address of endpoint.addresses) this.#addresses.add(address);
@@ -140,11 +142,13 @@ export class HostState implements EndpointPlaces {
     this.#hasNewRoot = found !== undefined;
   }
 
-  /** Looks which load balancers have come and gone: one call, and three for each that is new. */
-  async refreshLoadBalancers(hcn: Hcn): Promise<void> {
+  /** Looks which load balancers have come and gone: one call, and three for each that is new to both families. */
+  async refreshLoadBalancers(hcn: Hcn, signal?: AbortSignal): Promise<void> {
     const found = new Set(await hcn.loadBalancerIds());
     for (const id of [...this.loadBalancers.ids()]) {
-      const gone = found.has(id) ? undefined : this.loadBalancers.forget(id);
+      if (found.has(id)) continue;
+      hcn.forget(id);
+      const gone = this.loadBalancers.forget(id);
       if (gone !== undefined) for (const key of keysOf(gone, this.family)) this.#lost.add(key);
     }
     this.#unread = [...found].filter((id) => hcn.isUnread(id));
@@ -152,7 +156,8 @@ export class HostState implements EndpointPlaces {
     for (const id of found) {
       // What cannot be read now cannot be read later.
       if (this.loadBalancers.has(id) || hcn.isUnread(id)) continue;
-      const loadBalancer = await hcn.loadBalancer(id);
+      signal?.throwIfAborted();
+      const loadBalancer = await hcn.knownLoadBalancer(id);
       if (loadBalancer === undefined) continue;
       this.loadBalancers.note(loadBalancer);
       if (!loadBalancer.endpoints.every((endpoint) => this.isOurs(endpoint))) isElsewhereKnown = false;

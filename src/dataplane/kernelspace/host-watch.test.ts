@@ -139,6 +139,24 @@ describe("an HNS that tells nothing", () => {
     await rig.close();
   });
 
+  test("is said to tell nothing once, also in detailed logs", async () => {
+    const clock = new FakeClock();
+    const lines: string[] = [];
+    const log = { ...silentLogger, v: (_level: number, message: string) => void lines.push(message) };
+    const hcn = { watch: () => Promise.reject(new Error("not implemented")) };
+    const watch = new HostWatch({ hcn, turns: new Mutex(), syncPeriodMs: 30_000, clock, log });
+    const stop = new AbortController();
+    const running = watch.run(
+      async () => {},
+      stop.signal,
+      () => {},
+    );
+    await clock.advance(10 * LOOK_MS);
+    stop.abort();
+    await running;
+    assert.deepEqual(lines, ["HNS does not tell of changes; it is asked for them"]);
+  });
+
   test("and says the same fault once", async () => {
     const { rig } = await watched();
     const heal = rig.host.refuse(({ verb }) => (verb === "Enumerate" ? HR.outOfMemory : undefined));

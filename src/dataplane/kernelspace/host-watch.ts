@@ -10,7 +10,7 @@ import type { HnsNoticeKind } from "../../kernel/hcn/notices.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { restAfterLook } from "../shared/look-rest.ts";
 
-export interface HostWatchOptions {
+interface HostWatchOptions {
   readonly hcn: Pick<Hcn, "watch">;
   /** Held while HNS is called: no two calls may be under way at once. */
   readonly turns: Mutex;
@@ -40,6 +40,8 @@ export class HostWatch {
   #isGone = false;
   /** Said last, and not said again. */
   #told = "";
+  /** Why HNS tells nothing, as it was said last. */
+  #deaf = "";
 
   constructor(options: HostWatchOptions) {
     this.#options = options;
@@ -59,7 +61,7 @@ export class HostWatch {
         await this.#listen();
         await this.#pause(restAfterLook(tookMs, this.#options.syncPeriodMs), signal);
         if (signal.aborted) return;
-        tookMs = await this.#look(look);
+        tookMs = await this.#look(look, signal);
       }
     } finally {
       this.#requestSync = undefined;
@@ -86,7 +88,7 @@ export class HostWatch {
   }
 
   /** @returns how long it took. */
-  async #look(look: () => Promise<void>): Promise<number> {
+  async #look(look: () => Promise<void>, signal: AbortSignal): Promise<number> {
     const { clock, turns, log } = this.#options;
     this.#hasNotice = false;
     let beganMs = clock.monotonicMs();
@@ -97,6 +99,7 @@ export class HostWatch {
       });
       this.#told = "";
     } catch (error) {
+      if (signal.aborted) return 0;
       const text = String(error);
       if (text !== this.#told) log.error("HNS could not be asked whether everything is still there", error);
       this.#told = text;
@@ -112,9 +115,12 @@ export class HostWatch {
     try {
       this.#end = await turns.run(() => hcn.watch((notice) => this.#onNotice(notice)));
     } catch (error) {
-      log.v(2, "HNS does not tell of changes; it is asked for them", { error: String(error) });
+      const text = String(error);
+      if (text !== this.#deaf) log.v(2, "HNS does not tell of changes; it is asked for them", { error: text });
+      this.#deaf = text;
       return;
     }
+    this.#deaf = "";
     if (!this.#isGone) return;
     this.#isGone = false;
     log.info("HNS is back");

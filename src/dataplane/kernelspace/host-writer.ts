@@ -14,27 +14,43 @@ import { type HostState, isOverlay } from "./host-state.ts";
 import type { LoadBalancerWriter } from "./load-balancer-writer.ts";
 import { Owed } from "./owed.ts";
 import { isForeign } from "./ownership.ts";
-import type { PlannedLoadBalancer } from "./plan-service-port.ts";
+import type { LoadBalancerKind, PlannedLoadBalancer } from "./plan-service-port.ts";
 import type { PortRemarks } from "./port-remarks.ts";
 import type { WantedState } from "./wanted-state.ts";
 
-export interface HostWriterOptions {
+interface HostWriterOptions {
   readonly endpoints: EndpointWriter;
   readonly loadBalancers: LoadBalancerWriter;
   readonly remarks: PortRemarks;
   readonly sourceVip: IpAddress | undefined;
   readonly yielder: Yielder;
+  /** Whether the node itself has an address. */
+  isHostAddress(address: IpAddress): boolean;
 }
 
-/** One load balancer to be written. */
-interface Work {
+interface Wanted {
+  readonly owner: string;
+  readonly value: PlannedLoadBalancer;
+}
+
+/** A frontend to be looked at; lower ranks come first. */
+interface Work extends Wanted {
+  readonly key: string;
+  readonly rank: number;
+}
+
+/** A load balancer to be written. */
+interface Writing {
   readonly key: string;
   readonly owner: string;
-  readonly isHealthCheck: boolean;
+  readonly kind: LoadBalancerKind;
   readonly settings: LoadBalancerSettings;
-  readonly found: HcnLoadBalancer | undefined;
 }
 
+/** Nothing on the node works without names. */
+const DNS_PORT = 53;
+/** Begins the keys of its service ports. */
+const API_SERVER = "default/kubernetes:";
 const SOURCE_VIP = "source VIP";
 
 export class HostWriter {
@@ -75,8 +91,9 @@ export class HostWriter {
   }
 
   /**
-   * Endpoints come first, because load balancers name them; then what is wanted, cluster IPs before all else; what is not wanted
-   * goes last, endpoints after the load balancers that named them. @throws what stops everything; all is owed again then.
+   * By frontend, name resolution and the API server before all else, then cluster IPs: each is served as soon as the endpoints that it
+   * names are there, and does not wait for those of others. What is not wanted goes last, endpoints after the load balancers that named
+   * them. @throws what stops everything; all is owed again then.
    */
   async carryOut(host: HostState, signal: AbortSignal): Promise<void> {
     const owed = this.#owed;
@@ -85,8 +102,7 @@ export class HostWriter {
     // What is not done below is owed again.
     this.#owed = new Owed();
     try {
-      await this.#createEndpoints(host, owed.addresses, signal);
-      const gone = await this.#putLoadBalancers(host, owed.keys, signal);
+      const gone = await this.#serve(host, owed, signal);
       for (const id of new Set([...owed.leftovers, ...gone])) {
         // It could not be deleted before, and is wanted again.
         if (this.#isWanted(host, id)) continue;
@@ -111,26 +127,69 @@ export class HostWriter {
     return keys.some((key) => this.#wanted.loadBalancers.effective(key) !== undefined);
   }
 
-  async #createEndpoints(host: HostState, addresses: ReadonlySet<IpAddress>, signal: AbortSignal): Promise<void> {
-    await this.#options.endpoints.making(host, async (make) => {
+  /** @returns load balancers that nothing wants any more. */
+  async #serve(host: HostState, { addresses, keys }: Owed, signal: AbortSignal): Promise<readonly Guid[]> {
+    const { endpoints, loadBalancers, yielder } = this.#options;
+    const gone: Guid[] = [];
+    const work: Work[] = [];
+    for (const key of keys) {
+      const wanted = this.#wanted.loadBalancers.effective(key);
+      const found = host.loadBalancers.at(key);
+      if (wanted !== undefined) work.push({ key, ...wanted, rank: this.#rankOf(wanted, found) });
+      else if (found !== undefined && !isForeign(found, host)) gone.push(found.id);
+    }
+    const missing = new Set(addresses);
+    await endpoints.making(host, async (make) => {
       await this.#createSourceVip(host, make);
-      for (const address of addresses) {
-        const reason = this.#wanted.reasonFor(address);
-        if (reason === undefined || host.endpoints.isServed(address)) continue;
-        signal.throwIfAborted();
-        const owe = (): void => this.#owed.addAddress(address, this.#wanted);
-        const [owner = address] = this.#wanted.ownersOf(address);
-        if (reason === "local") {
-          // The CNI plugin makes it; a remote one in its place would keep it from doing so (kubernetes #130963).
-          const words = `HNS has no endpoint for the pod ${address} of this node; the CNI plugin makes it`;
-          for (const each of this.#wanted.ownersOf(address)) this.#fail(each, each, words);
-          owe();
-        } else {
-          const create = () => (reason === "vip" ? make.vip(address) : make.remote(address));
-          await this.#attempt(owner, owner, create, owe, `; endpoint for ${address}`);
+      for (const { key, owner, value } of work.sort((a, b) => a.rank - b.rank)) {
+        for (const address of addressesOf(value)) {
+          if (missing.delete(address)) await this.#createEndpoint(host, make, address, signal);
         }
+        const settings = resolve(host, value);
+        const found = host.loadBalancers.at(key);
+        // While nothing of it is there, what it had stays, as far as it still leads anywhere.
+        const isDone =
+          settings.endpoints.length === 0 || (found !== undefined && loadBalancers.isSettled(found, settings));
+        signal.throwIfAborted();
+        if (!isDone) await this.#put(host, { key, owner, kind: value.kind, settings });
+        if (yielder.isDue()) await yielder.turn(signal);
       }
+      for (const address of missing) await this.#createEndpoint(host, make, address, signal);
     });
+    return gone;
+  }
+
+  /** What is changed comes before what is made, which may take its place, and the node's own address last. */
+  #rankOf({ owner, value }: Wanted, found: HcnLoadBalancer | undefined): number {
+    const isVital = value.mapping.externalPort === DNS_PORT || owner.startsWith(API_SERVER);
+    if (isVital && value.kind === "cluster-ip") return 0;
+    return (
+      (found === undefined ? 3 : this.#options.loadBalancers.canModify ? 1 : 2) * 2 +
+      Number(value.frontendVip === undefined)
+    );
+  }
+
+  async #createEndpoint(host: HostState, make: EndpointMaker, address: IpAddress, signal: AbortSignal): Promise<void> {
+    const reason = this.#wanted.reasonFor(address);
+    if (reason === undefined || host.endpoints.isServed(address)) return;
+    signal.throwIfAborted();
+    const { remarks, isHostAddress } = this.#options;
+    const owners = this.#wanted.ownersOf(address);
+    const [owner = address] = owners;
+    const owe = (): void => this.#owed.addAddress(address, this.#wanted);
+    if (reason !== "local") {
+      const create = () => (reason === "vip" ? make.vip(address) : make.remote(address));
+      await this.#attempt(owner, owner, create, owe, `; endpoint for ${address}`);
+    } else if (isHostAddress(address)) {
+      // No pod has it to itself, so no endpoint will come, and no other pod is worse served.
+      const message = "HNS has no endpoint for an address of the node itself, so a Service cannot lead to it";
+      remarks.tellOnce(`own ${address}`, message, { address, servicePortName: remarks.nameOf(owner) });
+    } else {
+      // The CNI plugin makes it; a remote one in its place would keep it from doing so (kubernetes #130963).
+      const words = `HNS has no endpoint for the pod ${address} of this node; the CNI plugin makes it`;
+      for (const each of owners) this.#fail(each, each, words);
+      owe();
+    }
   }
 
   async #createSourceVip(host: HostState, make: EndpointMaker): Promise<void> {
@@ -145,39 +204,9 @@ export class HostWriter {
     );
   }
 
-  /** @returns load balancers that nothing wants any more. */
-  async #putLoadBalancers(host: HostState, keys: ReadonlySet<string>, signal: AbortSignal): Promise<readonly Guid[]> {
-    const { loadBalancers, yielder } = this.#options;
-    const gone: Guid[] = [];
-    const work: Work[] = [];
-    for (const key of keys) {
-      const wanted = this.#wanted.loadBalancers.effective(key);
-      const found = host.loadBalancers.at(key);
-      if (wanted === undefined) {
-        if (found !== undefined && !isForeign(found, host)) gone.push(found.id);
-        continue;
-      }
-      const settings = resolve(host, wanted.value);
-      // Nothing of it is there yet: what it had stays, as far as it still leads anywhere.
-      if (settings.endpoints.length === 0) continue;
-      if (found !== undefined && loadBalancers.isSettled(found, settings)) continue;
-      const isHealthCheck = this.#wanted.loadBalancers.get(key)?.kind === "health-check";
-      work.push({ key, owner: wanted.owner, isHealthCheck, settings, found });
-      if (yielder.isDue()) await yielder.turn(signal);
-    }
-    const { canModify } = loadBalancers;
-    const rank = ({ settings, found }: Work): number =>
-      (found === undefined ? 2 : canModify ? 0 : 1) * 2 + Number(settings.frontendVip === undefined);
-    for (const one of work.sort((a, b) => rank(a) - rank(b))) {
-      signal.throwIfAborted();
-      await this.#put(host, one);
-    }
-    return gone;
-  }
-
-  async #put(host: HostState, { key, owner, isHealthCheck, settings }: Work): Promise<void> {
-    const put = () => this.#options.loadBalancers.put(host, key, settings);
-    if (!isHealthCheck) {
+  async #put(host: HostState, { key, owner, kind, settings }: Writing): Promise<void> {
+    const put = () => this.#options.loadBalancers.put(host, key, kind, settings);
+    if (kind !== "health-check") {
       await this.#attempt(owner, owner, put, () => this.#owed.keys.add(key), `; frontend ${key}`);
       return;
     }
@@ -232,6 +261,11 @@ export class HostWriter {
     if (this.#failures.has(owner)) return;
     this.#failures.set(owner, { subject: this.#options.remarks.nameOf(owner) ?? subject, reason });
   }
+}
+
+/** What must have an endpoint before a load balancer is of use. */
+function addressesOf({ endpoints, frontendVip }: PlannedLoadBalancer): readonly IpAddress[] {
+  return [...(endpoints === "root" ? [] : endpoints), ...(frontendVip === undefined ? [] : [frontendVip])];
 }
 
 /** Only HNS knows the IDs of endpoints. Those that are not there yet are left out. */

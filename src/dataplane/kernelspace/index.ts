@@ -1,7 +1,12 @@
 /** The kernelspace mode of Windows: load balancers of HNS. Reference windows.md. */
 import type { ModeDescriptor } from "../dataplane.ts";
-import { TRANSLATES_IN_KERNEL } from "../traits.ts";
 import { winkernelConfig } from "./config.ts";
+
+declare module "../../config/config.ts" {
+  interface DeclaredModes {
+    readonly kernelspace: DeclaredSection<"winkernel", typeof winkernelConfig>;
+  }
+}
 
 export const kernelspace: ModeDescriptor<"kernelspace", typeof winkernelConfig> & {
   readonly sectionName: "winkernel";
@@ -15,7 +20,6 @@ export const kernelspace: ModeDescriptor<"kernelspace", typeof winkernelConfig> 
   unavailableText: "kernelspace is not available on this host ",
   usesNetfilter: () => false,
   nodePortsEverywhere: true,
-  traits: { ...TRANSLATES_IN_KERNEL, hasHostLoadBalancers: true },
   renderFlags: winkernelConfig.flags,
   renderForms: ["text", "json"],
   traceForms: ["load-balancers"],

@@ -1,11 +1,33 @@
 /** What a service port owns in kernelspace mode: load balancers of HNS. Reference windows.md §2.6. */
 import type { KernelPart, ModeInspection } from "../inspection.ts";
+import type { ModeWords } from "../mode-words.ts";
 import { offlineOptions } from "./cluster-plan.ts";
 import { rootEndpointNameOf } from "./host-config.ts";
 import { type PlannedLoadBalancer, planServicePort } from "./plan-service-port.ts";
 
 /** The kernelspace mode, seen by people who look at HNS. */
+const WORDS: ModeWords = {
+  unserved: "there is no load balancer for it",
+  localPolicy: { whom: "", source: "; clients keep their address" },
+  sourceRanges: () => "loadBalancerSourceRanges has no effect: load balancers of the host do not tell clients apart.",
+  affinity: () =>
+    "A client keeps its endpoint, for as long as the host pleases: the timeout cannot be set (sessionAffinity ClientIP).",
+  sources: ({ config, port }) => [
+    config.winkernel.enableDSR
+      ? "Endpoints answer clients of the cluster IP directly (winkernel.enableDSR), and see their addresses."
+      : "Without winkernel.enableDSR, endpoints see this node or the source VIP as the client of the cluster IP.",
+    ...(port.externalPolicyLocal
+      ? [
+          "The Local policy of the outside needs direct server return in HNS (9.3 to 9.x, or 10.2 on); without it, it counts as Cluster.",
+        ]
+      : []),
+  ],
+  otherSource: "host-or-source-vip",
+  notTaken: (position) => (position === "node" ? "host-not-led" : "no-load-balancer"),
+};
+
 export const inspectKernelspace: ModeInspection = {
+  words: WORDS,
   choice: () => "by HNS, for each connection",
   sharedPurpose: () => undefined,
   // HNS names nothing but by IDs of its own.

@@ -2,13 +2,20 @@
  * Brings load balancers from what HNS has to what is wanted, one frontend at a time: changed in place where HNS can do that, otherwise
  * deleted and made again back to back. What was written is read back, because some versions of HNS say yes and do nothing.
  */
-import { type HcnLoadBalancer, type LoadBalancerSettings, loadBalancerText } from "../../kernel/hcn/documents.ts";
+import {
+  type HcnLoadBalancer,
+  type LoadBalancerSettings,
+  loadBalancerText,
+  MAP_EXTERNAL_IP,
+} from "../../kernel/hcn/documents.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import { hcnErrorClass } from "../../kernel/hcn/hcn-error.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { HostState } from "./host-state.ts";
+import type { KernelspaceMetrics, LoadBalancerVerb } from "./metrics.ts";
 import { isForeign } from "./ownership.ts";
+import type { LoadBalancerKind } from "./plan-service-port.ts";
 import { isAsWanted } from "./settings-difference.ts";
 import type { WriteCounts } from "./write-counts.ts";
 
@@ -17,27 +24,30 @@ export class FrontendHeldError extends Error {
   override readonly name = "FrontendHeldError";
 }
 
-export interface LoadBalancerWriterOptions {
+interface LoadBalancerWriterOptions {
   readonly hcn: Hcn;
   /** HNS changes load balancers in place. */
   readonly canModify: boolean;
   readonly counts: WriteCounts;
+  readonly metrics: KernelspaceMetrics;
   readonly log: Logger;
 }
 
 export class LoadBalancerWriter {
   readonly #hcn: Hcn;
   readonly #counts: WriteCounts;
+  readonly #metrics: KernelspaceMetrics;
   readonly #log: Logger;
   #canModify: boolean;
   readonly #own = new Set<Guid>();
   /** What was sent, where HNS has something else than that to say of it: it is not sent again for this reason. */
   readonly #reworded = new Map<Guid, { readonly sent: string; readonly readBack: string }>();
 
-  constructor({ hcn, canModify, counts, log }: LoadBalancerWriterOptions) {
+  constructor({ hcn, canModify, counts, metrics, log }: LoadBalancerWriterOptions) {
     this.#hcn = hcn;
     this.#canModify = canModify;
     this.#counts = counts;
+    this.#metrics = metrics;
     this.#log = log;
   }
 
@@ -67,29 +77,46 @@ export class LoadBalancerWriter {
   }
 
   /** @throws HcnError, or FrontendHeldError when something else answers there. */
-  async put(host: HostState, key: string, wanted: LoadBalancerSettings): Promise<void> {
+  async put(host: HostState, key: string, kind: LoadBalancerKind, wanted: LoadBalancerSettings): Promise<void> {
     const found = host.loadBalancers.at(key);
-    if (found === undefined) return await this.#create(host, key, wanted);
-    if (this.isSettled(found, wanted)) return;
-    this.#refuseForeign(host, found);
-    if (this.#canModify && (await this.#modify(host, found, wanted))) return;
-    await this.remove(host, found.id);
-    await this.#create(host, key, wanted);
+    if (found === undefined) return await this.#create(host, key, kind, wanted);
+    if (await this.#settle(host, found, kind, wanted)) return;
+    await this.#create(host, key, kind, wanted);
   }
 
-  async remove(host: HostState, id: Guid): Promise<void> {
-    await this.#hcn.delete("LoadBalancer", id);
+  async remove(host: HostState, id: Guid, kind?: LoadBalancerKind): Promise<void> {
+    const isOf = kind ?? kindOf(host.loadBalancers.get(id));
+    await this.#counted("delete", isOf, this.#hcn.delete("LoadBalancer", id));
     this.#counts.add("load balancers deleted");
     host.loadBalancers.forget(id);
     this.#reworded.delete(id);
     this.#own.delete(id);
   }
 
+  /** Changes what is at the frontend, or takes it away. @returns whether it is as wanted. */
+  async #settle(
+    host: HostState,
+    found: HcnLoadBalancer,
+    kind: LoadBalancerKind,
+    wanted: LoadBalancerSettings,
+  ): Promise<boolean> {
+    if (this.isSettled(found, wanted)) return true;
+    this.#refuseForeign(host, found);
+    if (this.#canModify && (await this.#modify(host, found, kind, wanted))) return true;
+    await this.remove(host, found.id, kind);
+    return false;
+  }
+
   /** @returns whether it worked. */
-  async #modify(host: HostState, found: HcnLoadBalancer, wanted: LoadBalancerSettings): Promise<boolean> {
+  async #modify(
+    host: HostState,
+    found: HcnLoadBalancer,
+    lbKind: LoadBalancerKind,
+    wanted: LoadBalancerSettings,
+  ): Promise<boolean> {
     let changed: HcnLoadBalancer;
     try {
-      changed = await this.#hcn.modifyLoadBalancer(found.id, wanted);
+      changed = await this.#counted("update", lbKind, this.#hcn.modifyLoadBalancer(found.id, wanted));
     } catch (error) {
       const kind = hcnErrorClass(error);
       if (kind === "absent") {
@@ -112,42 +139,43 @@ export class LoadBalancerWriter {
     return true;
   }
 
-  async #create(host: HostState, key: string, wanted: LoadBalancerSettings): Promise<void> {
+  async #create(host: HostState, key: string, kind: LoadBalancerKind, wanted: LoadBalancerSettings): Promise<void> {
+    const create = () => this.#counted("create", kind, this.#hcn.createLoadBalancer(wanted));
     let created: HcnLoadBalancer;
     try {
-      created = await this.#hcn.createLoadBalancer(wanted);
+      created = await create();
     } catch (error) {
       if (hcnErrorClass(error) !== "taken") throw error;
-      await this.#takeOver(host, key, wanted, error);
-      return;
+      const found = await this.#holderOf(host, key, error);
+      if (await this.#settle(host, found, kind, wanted)) return;
+      created = await create();
     }
-    this.#noteCreated(host, created, wanted);
-  }
-
-  /** Something answers at the frontend that was not there before: after a restart of HNS, load balancers come back late (kubernetes #139519). */
-  async #takeOver(host: HostState, key: string, wanted: LoadBalancerSettings, cause: unknown): Promise<void> {
-    await host.refreshLoadBalancers(this.#hcn);
-    const found = host.loadBalancers.at(key);
-    if (found === undefined) {
-      const [unread] = host.unreadLoadBalancers;
-      const advice =
-        unread === undefined
-          ? "no load balancer is there: a socket of the host or a reserved range of ports has it (netsh int ipv4 show excludedportrange)"
-          : `perhaps the load balancer ${unread} has it, whose document cannot be read (hnsdiag list loadbalancers)`;
-      throw new FrontendHeldError(`${String(cause instanceof Error ? cause.message : cause)}; ${advice}`, { cause });
-    }
-    if (this.isSettled(found, wanted)) return;
-    this.#refuseForeign(host, found);
-    if (this.#canModify && (await this.#modify(host, found, wanted))) return;
-    await this.remove(host, found.id);
-    this.#noteCreated(host, await this.#hcn.createLoadBalancer(wanted), wanted);
-  }
-
-  #noteCreated(host: HostState, created: HcnLoadBalancer, wanted: LoadBalancerSettings): void {
     host.loadBalancers.note(created);
     this.#counts.add("load balancers made");
     this.#own.add(created.id);
     if (!isAsWanted(created, wanted)) this.#noteReworded(created, wanted);
+  }
+
+  /** Something answers at the frontend that was not there before: after a restart of HNS, load balancers come back late (kubernetes #139519). */
+  async #holderOf(host: HostState, key: string, cause: unknown): Promise<HcnLoadBalancer> {
+    await host.refreshLoadBalancers(this.#hcn);
+    const found = host.loadBalancers.at(key);
+    if (found !== undefined) return found;
+    const [unread] = host.unreadLoadBalancers;
+    const advice =
+      unread === undefined
+        ? "no load balancer is there: a socket of the host or a reserved range of ports has it (netsh int ipv4 show excludedportrange)"
+        : `perhaps the load balancer ${unread} has it, whose document cannot be read (hnsdiag list loadbalancers)`;
+    throw new FrontendHeldError(`${String(cause instanceof Error ? cause.message : cause)}; ${advice}`, { cause });
+  }
+
+  async #counted<T>(verb: LoadBalancerVerb, kind: LoadBalancerKind, call: Promise<T>): Promise<T> {
+    try {
+      return await call;
+    } catch (error) {
+      this.#metrics.countFailure(verb, kind, error);
+      throw error;
+    }
   }
 
   #refuseForeign(host: HostState, found: HcnLoadBalancer): void {
@@ -165,4 +193,10 @@ export class LoadBalancerWriter {
   #noteReworded(found: HcnLoadBalancer, wanted: LoadBalancerSettings): void {
     this.#reworded.set(found.id, { sent: loadBalancerText(wanted), readBack: JSON.stringify(found) });
   }
+}
+
+/** What a load balancer that no Service wants any more was for, as far as it shows. */
+function kindOf(found: HcnLoadBalancer | undefined): LoadBalancerKind {
+  if (found?.frontendVips.length === 0) return "node-port";
+  return found?.mappings.some(({ flags }) => (flags & MAP_EXTERNAL_IP) !== 0) ? "external-ip" : "cluster-ip";
 }

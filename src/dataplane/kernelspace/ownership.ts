@@ -21,9 +21,11 @@ const WRITTEN_DISTRIBUTIONS: ReadonlySet<number> = new Set([0, 2]);
 
 /**
  * Whether a load balancer is another program's for sure, so that it is not touched at a frontend of a Service either: it leads to
- * another network, or has several addresses or ports.
+ * another network, has several addresses or ports, or is of another schema than ours.
  */
-export function isForeign({ endpoints, frontendVips, mappings }: HcnLoadBalancer, places: EndpointPlaces): boolean {
+export function isForeign(one: HcnLoadBalancer, places: EndpointPlaces): boolean {
+  const { endpoints, frontendVips, mappings, otherSchema } = one;
+  if (otherSchema !== undefined) return true;
   return frontendVips.length > 1 || mappings.length > 1 || endpoints.some((id) => places.isElsewhere(id));
 }
 

@@ -195,7 +195,7 @@ function healthCheckOf(
       distribution: 0,
       flags: MAPPING_FLAGS["health-check"][preserves ? 1 : 0],
     },
-    sourceVip: undefined,
+    sourceVip: config.sourceVip,
     flags: familyFlag(config),
     endpoints: "root",
   };

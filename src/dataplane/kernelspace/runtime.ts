@@ -1,18 +1,29 @@
 /** The kernelspace mode, put together: HNS's libraries, its version, the network of the cluster. Reference windows.md §1. */
+import { readFileSync } from "node:fs";
 import type { KubeProxyConfig } from "../../config/config.ts";
 import { openHcn } from "../../kernel/hcn/computenetwork.ts";
 import type { HcnNetwork } from "../../kernel/hcn/documents.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import type { HnsFeatures } from "../../kernel/hcn/hns-version.ts";
 import type { Logger } from "../../logging/logger.ts";
-import { parseIpAddress } from "../../net/ip.ts";
+import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
 import type { FamilyContext, ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { KernelspaceBackend } from "./backend.ts";
 import { cleanUpHost } from "./cleanup.ts";
 import { healthPortOf, networkNameOf, rootEndpointNameOf } from "./host-config.ts";
 import { hostInterfaces, hostMacOf } from "./host-interfaces.ts";
 import { isOverlay, missingNetworkText } from "./host-state.ts";
-import { awaitHost, findSourceVip, hcnWith, probe, singleFamilyReason } from "./start.ts";
+import { defineKernelspaceMetrics } from "./metrics.ts";
+import {
+  awaitHost,
+  findSourceVip,
+  hcnWith,
+  missingSourceVipText,
+  probe,
+  requireFeatures,
+  SOURCE_VIP_FILE,
+  singleFamilyReason,
+} from "./start.ts";
 
 const NO_NAME =
   "no HNS network is named: set winkernel.networkName (--network-name) or the environment variable KUBE_NETWORK";
@@ -41,22 +52,44 @@ async function networkOf(hcn: Hcn, config: KubeProxyConfig): Promise<HcnNetwork>
   return network;
 }
 
+const sourcesOf = ({ winkernel }: KubeProxyConfig) => ({ config: winkernel, readFile: readSourceVipFile });
+
+/** After it was waited for. @throws Error when it has gone again. */
+async function requiredSourceVip(
+  hcn: Hcn,
+  network: HcnNetwork,
+  config: KubeProxyConfig,
+  log: Logger,
+): Promise<IpAddress> {
+  const found = await findSourceVip(hcn, network, sourcesOf(config));
+  if (found === undefined) throw new Error(missingSourceVipText(network));
+  if (found !== config.winkernel.sourceVip)
+    log.info("The source VIP is the one that is reserved on this node", { sourceVip: found });
+  return found;
+}
+
+/** PowerShell writes UTF-16 with a mark, others UTF-8. */
+function readSourceVipFile(): string | undefined {
+  try {
+    const bytes = readFileSync(SOURCE_VIP_FILE);
+    return new TextDecoder(bytes[0] === 0xff ? "utf-16le" : "utf-8").decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
 async function open(node: NodeContext): Promise<OpenMode> {
   const { config, log } = node;
   const hcn = hcnOf(log);
+  const metricsOf = defineKernelspaceMetrics(node.metrics);
   const features = await probe(hcn);
   const network = await networkOf(hcn, config);
-  if (config.winkernel.enableDSR && !features.dsr) {
-    throw new Error("platform does not support feature Direct Server Return (DSR): set winkernel.enableDSR to false");
-  }
+  requireFeatures(features, network, config.winkernel);
   if (!features.sessionAffinity) log.info("Session Affinity is not supported on this version of Windows");
-  if (isOverlay(network) && !features.remoteSubnet) throw new Error("platform does not support feature Remote Subnet");
   return {
     async backendFor(context) {
       const interfaces = hostInterfaces();
-      const sourceVip = isOverlay(network)
-        ? await findSourceVip(hcn, network, config.winkernel, context.family, context.log)
-        : undefined;
+      const sourceVip = isOverlay(network) ? await requiredSourceVip(hcn, network, config, context.log) : undefined;
       return new KernelspaceBackend({
         config: { ...planConfig(node, context, features), sourceVip },
         hcn,
@@ -65,6 +98,8 @@ async function open(node: NodeContext): Promise<OpenMode> {
         rootName: config.winkernel.forwardHealthCheckVip ? rootEndpointNameOf(config) : undefined,
         hostMac: isOverlay(network) ? hostMacOf(context.nodeIP, interfaces) : "",
         hostMacs: interfaces.macs,
+        isHostAddress: (address) => hostInterfaces().macOf(address) !== undefined,
+        metrics: metricsOf(context.family),
         syncPeriodMs: config.syncPeriodMs,
         clock: node.clock,
         log: context.log,
@@ -111,7 +146,7 @@ export const kernelspaceRuntime: ModeRuntime = {
   missingInKernel: async () =>
     process.platform === "win32" ? undefined : `not on this machine: Windows; ${ONLY_WINDOWS}`,
   async awaitHost({ config, ...wait }) {
-    await awaitHost(hcnOf(wait.log), requiredNetworkName(config), wait);
+    await awaitHost(hcnOf(wait.log), requiredNetworkName(config), sourcesOf(config), wait);
   },
   async singleFamilyReason(config, log) {
     const hcn = hcnOf(log);
@@ -119,5 +154,9 @@ export const kernelspaceRuntime: ModeRuntime = {
   },
   open,
   cleanUp,
-  defineMetrics() {},
+  checkHost: async (options) => {
+    const { testHost } = await import("./self-test.ts");
+    return await testHost({ ...options, calls: openHcn(), nowMs: () => performance.now() });
+  },
+  defineMetrics: (families) => void defineKernelspaceMetrics(families),
 };

@@ -5,8 +5,17 @@ import { type LogLine, recordingLogger } from "../../../testkit/dataplane/record
 import { HR, MemoryHcn } from "../../../testkit/fakes/hcn/memory-hcn.ts";
 import { Hcn } from "../../kernel/hcn/hcn.ts";
 import { FakeClock } from "../../sync/testing/fake-clock.ts";
-import { awaitHost, findSourceVip, probe, singleFamilyReason } from "./start.ts";
+import {
+  awaitHost,
+  findSourceVip,
+  probe,
+  requireFeatures,
+  type SourceVipSources,
+  singleFamilyReason,
+} from "./start.ts";
 import { NETWORK, newHost } from "./testing/kernelspace-rig.ts";
+
+const NO_VIP: SourceVipSources = { config: { sourceVip: "" }, readFile: () => undefined };
 
 function waiting(host: MemoryHcn) {
   const clock = new FakeClock();
@@ -15,7 +24,7 @@ function waiting(host: MemoryHcn) {
   const stop = new AbortController();
   const onWaiting = (reason: string | undefined): void => void shown.push(reason);
   const wait = { log: recordingLogger(log), clock, signal: stop.signal, onWaiting };
-  return { clock, log, shown, stop, found: awaitHost(new Hcn(host), NETWORK, wait) };
+  return { clock, log, shown, stop, found: awaitHost(new Hcn(host), NETWORK, NO_VIP, wait) };
 }
 
 describe("the start waits", () => {
@@ -92,6 +101,23 @@ describe("the start ends", () => {
   });
 });
 
+for (const type of ["L2Bridge", "Overlay"] as const) {
+  for (const lacking of ["dsr", "remoteSubnet", undefined] as const) {
+    for (const enableDSR of [true, false]) {
+      test(`a Windows that lacks ${lacking ?? "nothing"} on an ${type}, with enableDSR ${enableDSR}`, async () => {
+        const hcn = new Hcn(newHost(type));
+        const network = (await hcn.networkNamed(NETWORK)) ?? assert.fail();
+        const features = { ...(await probe(hcn)), ...(lacking && { [lacking]: false }) };
+        const start = (): void => requireFeatures(features, network, { enableDSR });
+        if (lacking === "dsr" && enableDSR)
+          assert.throws(start, /Direct Server Return \(DSR\): set winkernel.enableDSR/);
+        else if (lacking === "remoteSubnet" && type === "Overlay") assert.throws(start, /feature Remote Subnet$/);
+        else start();
+      });
+    }
+  }
+}
+
 test("two families run on an L2Bridge of a Windows that knows both; elsewhere one does, and that is told (kubernetes #136241)", async () => {
   const reasonOn = (type: "L2Bridge" | "Overlay", minor: number): Promise<string | undefined> => {
     const hcn = new Hcn(newHost(type, { version: { major: 11, minor } }));
@@ -103,29 +129,42 @@ test("two families run on an L2Bridge of a Windows that knows both; elsewhere on
 });
 
 describe("the source VIP of an overlay", () => {
-  const open = async (add: (host: MemoryHcn) => void, sourceVip = "", log: LogLine[] = []) => {
+  const find = async (add: (host: MemoryHcn) => void, sources: Partial<SourceVipSources> = {}) => {
     const host = newHost("Overlay");
     add(host);
     const hcn = new Hcn(host);
     const network = await hcn.networkNamed(NETWORK);
     assert.ok(network !== undefined);
-    return await findSourceVip(hcn, network, { sourceVip }, "IPv4", recordingLogger(log));
+    return await findSourceVip(hcn, network, { ...NO_VIP, ...sources });
   };
+  const reserved = (host: MemoryHcn): void => void host.addEndpoint({ name: "sourcevip", addresses: ["192.168.1.9"] });
 
   test("is the configured one, also where another is reserved", async () => {
-    const add = (host: MemoryHcn): void => void host.addEndpoint({ name: "sourcevip", addresses: ["192.168.1.9"] });
-    assert.equal(await open(add, "192.168.1.2"), "192.168.1.2");
+    assert.equal(await find(reserved, { config: { sourceVip: "192.168.1.2" } }), "192.168.1.2");
   });
 
+  for (const [what, text] of [
+    ["of old IPAM plugins", '{"cniVersion":"0.2.0","ip4":{"ip":"192.168.1.5/24","gateway":"192.168.1.1"},"dns":{}}'],
+    ["of newer ones", '{"cniVersion":"1.0.0","ips":[{"address":"192.168.1.5/24"}]}'],
+  ] as const) {
+    test(`is that of flannel's file in the format ${what}`, async () => {
+      assert.equal(await find(reserved, { readFile: () => text }), "192.168.1.5");
+    });
+  }
+
+  for (const text of ["", "{", "[]", '{"ip4":null}', '{"ip4":{"ip":"nonsense"}}']) {
+    test(`is not taken from a file that has none: ${JSON.stringify(text)}`, async () => {
+      assert.equal(await find(reserved, { readFile: () => text }), "192.168.1.9");
+    });
+  }
+
   for (const name of ["sourcevip", "SourceVip", "Calico_ep"]) {
-    test(`is that of the endpoint ${name} where none is configured, which is told`, async () => {
-      const log: LogLine[] = [];
+    test(`is that of the endpoint ${name} where none is configured`, async () => {
       const add = (host: MemoryHcn): void => {
         host.addEndpoint({ name: "Ethernet", addresses: ["192.168.1.8"] });
         host.addEndpoint({ name, addresses: ["fd00::9", "192.168.1.9"] });
       };
-      assert.equal(await open(add, "", log), "192.168.1.9");
-      assert.equal(log.length, 1);
+      assert.equal(await find(add), "192.168.1.9");
     });
   }
 
@@ -136,9 +175,18 @@ describe("the source VIP of an overlay", () => {
       host.addEndpoint({ name: "sourcevip", addresses: ["192.168.1.8"], isRemote: true });
       host.addEndpoint({ name: "sourcevip", addresses: ["fd00::9"] });
     };
-    await assert.rejects(
-      open(add),
-      /source-vip flag not set: .*--source-vip.*or an endpoint named sourcevip on the HNS network "cbr0"/,
-    );
+    assert.equal(await find(add), undefined);
+  });
+
+  test("is waited for: Calico makes its endpoint after the network", async () => {
+    const host = newHost("Overlay");
+    const { clock, shown, found } = waiting(host);
+    await clock.advance(5_000);
+    assert.equal(shown.length, 1);
+    assert.match(shown[0] ?? "", /^source-vip flag not set: the overlay "cbr0" needs .*--source-vip.*Calico_ep$/);
+    host.addEndpoint({ name: "Calico_ep", addresses: ["192.168.1.9"] });
+    await clock.advance(1_000);
+    await found;
+    assert.equal(shown.at(-1), undefined);
   });
 });

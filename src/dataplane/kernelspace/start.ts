@@ -8,9 +8,10 @@ import { Hcn } from "../../kernel/hcn/hcn.ts";
 import type { HcnCalls } from "../../kernel/hcn/hcn-calls.ts";
 import { hcnErrorClass } from "../../kernel/hcn/hcn-error.ts";
 import { type HnsFeatures, hnsFeatures, hnsVersionText } from "../../kernel/hcn/hns-version.ts";
+import { listOf, objectOf, textOf } from "../../kernel/hcn/json-fields.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
-import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../net/ip.ts";
+import { familyOf, type IpAddress, parseIpAddress } from "../../net/ip.ts";
 import type { WinkernelConfig } from "./config.ts";
 import { isOverlay, missingNetworkText } from "./host-state.ts";
 
@@ -24,14 +25,23 @@ export interface HostWait {
 }
 
 const RETRY_MS = 1_000;
-/** Endpoints that CNI plugins and their scripts reserve as source VIP, in lower case: those of sig-windows-tools, and of Calico. */
+/** Endpoints that CNI plugins reserve as source VIP, in lower case; Calico's node agent makes its own with its first start. */
 const SOURCE_VIP_NAMES: ReadonlySet<string> = new Set(["sourcevip", "calico_ep"]);
+/** Where sig-windows-tools' script for flannel leaves what the IPAM plugin has answered. */
+export const SOURCE_VIP_FILE = "c:\\sourcevip\\sourceVip.json";
 
-/** HNS, with a warning for every object whose document cannot be read. */
+/** HNS, with a warning for every object whose document is not as it should be. */
 export function hcnWith(calls: HcnCalls, log: Logger): Hcn {
-  return new Hcn(calls, (kind, id, problem) =>
-    log.warn(`An HNS object is left alone because its document ${problem}`, { kind, id }),
-  );
+  return new Hcn(calls, {
+    unread: (kind, id, problem) =>
+      log.warn(`An HNS object is left alone because its document ${problem}`, { kind, id }),
+    otherSchema: (kind, id, version) =>
+      log.warn("An HNS object has a document of another schema than the one asked for; it is read as that", {
+        kind,
+        id,
+        version,
+      }),
+  });
 }
 
 /** Asks HNS what it is. @throws Error when it cannot be worked with; an HcnError when it does not answer now. */
@@ -54,16 +64,33 @@ export async function probe(hcn: Hcn): Promise<HnsFeatures> {
   return features;
 }
 
+/** @throws Error where this Windows lacks what the settings and the network ask for. */
+export function requireFeatures(
+  features: HnsFeatures,
+  network: HcnNetwork,
+  { enableDSR }: Pick<WinkernelConfig, "enableDSR">,
+): void {
+  if (enableDSR && !features.dsr) {
+    throw new Error("platform does not support feature Direct Server Return (DSR): set winkernel.enableDSR to false");
+  }
+  if (isOverlay(network) && !features.remoteSubnet) throw new Error("platform does not support feature Remote Subnet");
+}
+
 /**
- * Waits until HNS answers and has the network.
+ * Waits until HNS answers and has the network, and on an overlay for the source VIP.
  *
  * @throws Error when waiting is of no use, and the signal's reason.
  */
-export async function awaitHost(hcn: Hcn, networkName: string, wait: HostWait): Promise<HcnNetwork> {
+export async function awaitHost(
+  hcn: Hcn,
+  networkName: string,
+  sources: SourceVipSources,
+  wait: HostWait,
+): Promise<HcnNetwork> {
   const { log, clock, signal, onWaiting } = wait;
   let told = "";
   for (;;) {
-    const found = await look(hcn, networkName);
+    const found = await look(hcn, networkName, sources);
     if (typeof found === "object") {
       if (told !== "") onWaiting(undefined);
       return found;
@@ -79,10 +106,13 @@ export async function awaitHost(hcn: Hcn, networkName: string, wait: HostWait): 
 }
 
 /** @returns the network, or what there is to wait for. */
-async function look(hcn: Hcn, networkName: string): Promise<HcnNetwork | string> {
+async function look(hcn: Hcn, networkName: string, sources: SourceVipSources): Promise<HcnNetwork | string> {
   try {
     await probe(hcn);
-    return (await hcn.networkNamed(networkName)) ?? missingNetworkText(networkName);
+    const network = await hcn.networkNamed(networkName);
+    if (network === undefined) return missingNetworkText(networkName);
+    const lacksVip = isOverlay(network) && (await findSourceVip(hcn, network, sources)) === undefined;
+    return lacksVip ? missingSourceVipText(network) : network;
   } catch (error) {
     const kind = hcnErrorClass(error);
     if (kind === undefined || kind === "denied") throw error;
@@ -108,28 +138,47 @@ export async function singleFamilyReason(
     : undefined;
 }
 
-/**
- * The source VIP: the configured one, otherwise that of the endpoint which the CNI plugin has reserved for it.
- *
- * @throws Error where there is none: an overlay cannot work without.
- */
+/** Where a source VIP may come from. */
+export interface SourceVipSources {
+  readonly config: Pick<WinkernelConfig, "sourceVip">;
+  /** The text of {@link SOURCE_VIP_FILE}; undefined where there is none. */
+  readFile(): string | undefined;
+}
+
+/** The source VIP: the configured one, otherwise that of flannel's file or of Calico's endpoint, which differ from node to node; undefined: none yet. */
 export async function findSourceVip(
   hcn: Hcn,
   network: HcnNetwork,
-  { sourceVip }: Pick<WinkernelConfig, "sourceVip">,
-  family: IpFamily,
-  log: Logger,
-): Promise<IpAddress> {
-  const configured = parseIpAddress(sourceVip);
+  { config, readFile }: SourceVipSources,
+): Promise<IpAddress | undefined> {
+  const configured = parseIpAddress(config.sourceVip);
   if (configured !== undefined) return configured;
+  const reserved = sourceVipIn(readFile() ?? "{}");
+  if (reserved !== undefined) return reserved;
   for (const { name, isRemote, addresses } of await hcn.endpoints(network.id)) {
     if (isRemote || !SOURCE_VIP_NAMES.has(name.toLowerCase())) continue;
-    const found = addresses.find((address) => familyOf(address) === family);
-    if (found === undefined) continue;
-    log.info("No source VIP is configured; using that of an HNS endpoint", { endpoint: name, sourceVip: found });
-    return found;
+    // Overlays are of IPv4 alone.
+    const found = addresses.find((address) => familyOf(address) === "IPv4");
+    if (found !== undefined) return found;
   }
-  throw new Error(
-    `source-vip flag not set: an overlay needs winkernel.sourceVip (--source-vip), or an endpoint named sourcevip on the HNS network "${network.name}"`,
-  );
+  return undefined;
+}
+
+/** The address in what an IPAM plugin answers, of either version of its format. */
+function sourceVipIn(text: string): IpAddress | undefined {
+  let answer: unknown;
+  try {
+    answer = JSON.parse(text);
+  } catch {
+    // The script is writing it.
+    return undefined;
+  }
+  const { ip4, ips } = objectOf(answer);
+  const address = textOf(objectOf(ip4).ip) || textOf(objectOf(listOf(ips)[0]).address);
+  return parseIpAddress(address.split("/")[0] ?? "");
+}
+
+/** Says what to do on an overlay without source VIP. Pure. */
+export function missingSourceVipText({ name }: HcnNetwork): string {
+  return `source-vip flag not set: the overlay "${name}" needs winkernel.sourceVip (--source-vip), flannel's ${SOURCE_VIP_FILE}, or an endpoint named sourcevip or Calico_ep`;
 }

@@ -13,7 +13,7 @@ import { servicePortName } from "../../model/service-port-name.ts";
 import { ip, makeEndpoint } from "../../model/testing/records.ts";
 import type { Cidr } from "../../net/ip.ts";
 import { providerOf } from "./plan-service-port.ts";
-import { newModel, type RigOptions, type TestModel } from "./testing/kernelspace-rig.ts";
+import { newModel, type RigOptions, SOURCE_VIPS, type TestModel } from "./testing/kernelspace-rig.ts";
 
 const OVERLAY: RigOptions = { type: "Overlay" };
 const OVERLAY_DSR: RigOptions = { type: "Overlay", config: { enableDsr: true } };
@@ -303,6 +303,7 @@ describe("upstream's cases: load balancers", () => {
     assert.deepEqual([...found.keys()].sort(), ["*:3001", "10.20.30.41:80", "11.21.31.41:32000", "11.21.31.41:80"]);
     const health = found.get("11.21.31.41:32000");
     assert.deepEqual(health?.endpoints, ["192.168.2.1"]);
+    for (const [at, { document }] of found) assert.equal(document.SourceVIP, SOURCE_VIPS.IPv4, at);
     assert.deepEqual(health?.document.PortMappings, [{ Protocol: 6, InternalPort: 32000, ExternalPort: 32000 }]);
     assert.equal(numberOf(found.get("11.21.31.41:80")?.document.Flags), 1);
     assert.equal(numberOf(found.get("*:3001")?.document.Flags), 1);

@@ -4,11 +4,13 @@ import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import { type HostState, isOverlay } from "./host-state.ts";
 import type { Overview } from "./overview.ts";
 
-export interface VerificationOptions {
+interface VerificationOptions {
   readonly networkName: string;
   readonly rootName: string | undefined;
   /** Also looks what load balancers do, which is one call more. */
   readonly overview: Overview | undefined;
+  /** Ends it between two calls. */
+  readonly signal: AbortSignal;
 }
 
 /**
@@ -21,11 +23,11 @@ export type Verification = "other-network" | "changed-network" | "same-network";
 export async function verifyHost(
   hcn: Hcn,
   host: HostState,
-  { networkName, rootName, overview }: VerificationOptions,
+  { networkName, rootName, overview, signal }: VerificationOptions,
 ): Promise<Verification> {
   if (!(await hcn.networkIds(networkName)).includes(host.network.id)) return "other-network";
-  await host.refreshEndpoints(hcn);
-  await host.refreshLoadBalancers(hcn);
+  await host.refreshEndpoints(hcn, signal);
+  await host.refreshLoadBalancers(hcn, signal);
   await host.refreshRoot(hcn, rootName);
   const hasChanged = isOverlay(host.network) && (await isChanged(hcn, host.network));
   if (overview !== undefined) await host.refreshBehaviour(hcn, overview);

@@ -1,5 +1,5 @@
 /** What a sync has written, for the journal. No I/O. */
-export type WriteKind =
+type WriteKind =
   | "load balancers made"
   | "load balancers changed"
   | "load balancers deleted"

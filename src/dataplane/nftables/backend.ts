@@ -4,6 +4,7 @@
  * writes nothing where nothing differs. Reference nftables-operation.md §11.
  */
 
+import { type Clock, systemClock } from "../../async/clock.ts";
 import { sortedKeys } from "../../async/sorted-keys.ts";
 import { neverYield, SliceYielder, type Yielder } from "../../async/yielder.ts";
 import {
@@ -11,7 +12,7 @@ import {
   NftError,
   type NftExpectation,
   type NftForeignChange,
-  type NftSetContent,
+  type NftMark,
   type NftTableContent,
 } from "../../kernel/nftables/nftables.ts";
 import type { NftFamily } from "../../kernel/nftables/ruleset.ts";
@@ -22,26 +23,34 @@ import { RefusedPorts } from "../shared/refused-ports.ts";
 import { bisectPorts, isAttributable, type PortChange } from "./bisect-ports.ts";
 import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
-import { EarlyChains } from "./early-chains.ts";
 import { assessDamage, someNames } from "./foreign-damage.ts";
 import { forgetClients } from "./forget-clients.ts";
 import { lastKnownGood, type RefusedPortHint } from "./last-known-good.ts";
 import type { Layout } from "./layout.ts";
 import type { LayoutName } from "./layout-name.ts";
 import { LAYOUTS } from "./layouts.ts";
+import type { LocalhostRelay } from "./localhost-relay.ts";
 import { isOfServicePort, TABLE, TABLE_COMMENT } from "./names.ts";
 import { NO_FACTS, readFacts } from "./plan-facts.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { type DesiredPort, desiredPort, type InstalledPort, type PlanPort, withoutPlan } from "./port-objects.ts";
-import { PORTS_AT_ONCE, planOf } from "./preparation.ts";
-import { readPrepared } from "./read-prepared.ts";
-import { type ReconcileOptions, type Reconciliation, reconcile, stateOf, type WantedTable } from "./reconcile.ts";
+import { PORTS_AT_ONCE, readPrepared } from "./preparation.ts";
+import {
+  foreignBaseChains,
+  type ReconcileOptions,
+  type Reconciliation,
+  reconcile,
+  stateOf,
+  type WantedTable,
+} from "./reconcile.ts";
 import { repairSets } from "./repair.ts";
 import { hasOurShape } from "./table-shape.ts";
 import { TableState } from "./table-state.ts";
 
 /** How often a full sync starts again because another program changed the ruleset while it was being worked out. */
 const MAX_CONFLICTS = 5;
+/** Unless told otherwise. */
+const SYNC_PERIOD_MS = 30_000;
 
 /** The measurements of this mode (reference nftables-operation.md §12), one family. */
 export interface NftablesMetrics {
@@ -58,10 +67,14 @@ export interface NftablesBackendOptions {
   readonly nft: Nftables;
   /** Asked on every full sync. Resolves to undefined when the host's addresses cannot be read. */
   readonly nodePortIPs: () => Promise<NodePortIPs | undefined>;
+  /** Serves node ports on loopback addresses. @default nothing does */
+  readonly localhost?: Pick<LocalhostRelay, "sync" | "close">;
   readonly metrics: NftablesMetrics;
   readonly log: Logger;
-  /** Monotonic. @default performance.now */
-  readonly nowMs?: () => number;
+  /** @default the machine's */
+  readonly clock?: Pick<Clock, "monotonicMs" | "sleep">;
+  /** How often it is asked whether others have touched the table. @default 30 s */
+  readonly syncPeriodMs?: number;
   /** When long computations give way. @default every 5 ms */
   readonly yielder?: Yielder;
   /** Of more new service ports the chains are made in portions of so many at most, before anything leads to them. @default 500 */
@@ -72,6 +85,7 @@ export class NftablesBackend implements Backend {
   readonly mode = "nftables";
   readonly family;
   readonly usesServiceCIDRs = true;
+  readonly portsAtOnce = PORTS_AT_ONCE;
   readonly #options: NftablesBackendOptions;
   readonly #layout: Layout;
   readonly #committer: Committer;
@@ -79,13 +93,19 @@ export class NftablesBackend implements Backend {
   #state: TableState;
   /** In view of the facts of the last full sync; undefined when the kernel is not known to match memory. */
   #plan: PlanPort | undefined;
-  /** Chains made before the first sync; undefined when there are none, and null when none are to be made. */
-  #early: EarlyChains | undefined | null;
   /** Service ports whose rules the kernel refused in the last sync: they have their last good ones, or none. */
   readonly #refused: RefusedPorts;
   /** Chains and sets that others have touched since the last sync began, or that could not be written then. */
   #damaged: ReadonlySet<string> = new Set();
   #wasWatched = false;
+  /** Just before the table was read for the last time. */
+  #readAt: NftMark | undefined;
+  /** The next sync compares everything. */
+  #mustLook = false;
+  /** While changes of others are watched. */
+  #onRepaired: (() => void) | undefined;
+  /** Base chains of other programs' in our table. */
+  #foreign: readonly string[] = [];
 
   constructor(options: NftablesBackendOptions) {
     const { nft, metrics, log, config, layout = "Compatible" } = options;
@@ -99,12 +119,19 @@ export class NftablesBackend implements Backend {
           servicePort: subject,
         }),
     });
-    const nowMs = options.nowMs ?? (() => performance.now());
+    const { clock = systemClock } = options;
+    const nowMs = () => clock.monotonicMs();
     this.#committer = new Committer({ nft, cleanupFailures: metrics.cleanupFailures, log, nowMs });
   }
 
   get restMs(): number {
     return this.#committer.restMs;
+  }
+
+  get remarks(): readonly string[] {
+    if (this.#foreign.length === 0) return [];
+    const table = `${this.#options.nft.family} ${TABLE}`;
+    return [`Packets pass chains of other programs in table ${table}: ${someNames(new Set(this.#foreign))}`];
   }
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
@@ -118,11 +145,12 @@ export class NftablesBackend implements Backend {
     try {
       // What is not to be done is not waited for: under a stream of changes there are hundreds of syncs a second.
       if (this.#committer.deferred.size > 0) await this.#committer.deleteDeferred();
-      const plan = input.isFullSync ? undefined : this.#plan;
+      const plan = input.isFullSync || this.#mustLook ? undefined : this.#plan;
       const isDone = plan !== undefined && (await this.#partialSync(input, plan, damaged, signal));
       if (!isDone) await this.#fullSync(input, signal);
       const maps = isDone ? this.#state.takeDoubtfulMaps() : this.#clientMaps();
       if (maps.length > 0) await this.#forgetClients(maps);
+      await this.#options.localhost?.sync(input);
     } catch (error) {
       this.#plan = undefined;
       syncFailures.inc();
@@ -131,23 +159,6 @@ export class NftablesBackend implements Backend {
     if (this.#refused.size > 0) syncFailures.inc();
     const { failures } = this.#refused;
     return { failures, noLocalEndpoints: this.#state.lacking, written: this.#committer.takeWritten() };
-  }
-
-  /** Makes chains while lists arrive, where there is no table yet. In the flat layout service ports have none. */
-  async prepare(input: SyncInput, signal: AbortSignal): Promise<void> {
-    if (this.#layout.hasPortChains !== true || this.#early === null) return;
-    const { nft, config, nodePortIPs, yielder = new SliceYielder() } = this.#options;
-    if (this.#early === undefined) {
-      const facts = await readFacts(input, this.family, nodePortIPs);
-      const plans = { plan: this.#planWith(facts), planStatic: planOf(this.#layout, config, facts) };
-      this.#early = (await EarlyChains.begin({ ...this.#preparing, ...plans, nft, facts })) ?? null;
-    }
-    await this.#early?.add(input, { yielder, signal });
-  }
-
-  get #preparing() {
-    const { portsAtOnce = PORTS_AT_ONCE } = this.#options;
-    return { commit: (draft: TransactionDraft) => this.#committer.commit(draft), portsAtOnce };
   }
 
   #planWith(facts: PlanFacts): PlanPort {
@@ -165,18 +176,53 @@ export class NftablesBackend implements Backend {
     if (clients > 0) this.#options.log.v(4, "Forgot clients whose endpoints are gone", { clients });
   }
 
+  async close(): Promise<void> {
+    await this.#options.localhost?.close();
+  }
+
   /** Sees what other programs do to the table, as it happens. */
-  async monitor(onLost: OnLostRules, signal: AbortSignal): Promise<void> {
-    const watching = this.#options.nft.watch((change) => this.#onForeignChange(change, onLost), signal);
+  async monitor(onLost: OnLostRules, signal: AbortSignal, requestSync: () => void): Promise<void> {
+    const watching = this.#options.nft.watch((change) => this.#onForeignChange(change, onLost, requestSync), signal);
+    this.#onRepaired = () => onLost({ ports: new Set() });
     // What happened since the watch broke off was not seen.
     if (this.#wasWatched) onLost();
     this.#wasWatched = true;
-    await watching;
+    const failed = new AbortController();
+    const looking = this.#lookAround(AbortSignal.any([signal, failed.signal]), requestSync);
+    try {
+      await watching;
+    } finally {
+      failed.abort();
+      await looking;
+    }
   }
 
-  #onForeignChange(change: NftForeignChange, onLost: OnLostRules): void {
+  /** Has everything compared when others have touched the table since it was read, harmful or not. Never rejects. */
+  async #lookAround(signal: AbortSignal, requestSync: () => void): Promise<void> {
+    const { nft, clock = systemClock, syncPeriodMs = SYNC_PERIOD_MS } = this.#options;
+    for (;;) {
+      await clock.sleep(syncPeriodMs, signal);
+      if (signal.aborted) return;
+      const mark = this.#readAt;
+      if (mark === undefined) continue;
+      const generation = await nft.generationIfUntouched(mark).catch(() => undefined);
+      if (generation !== undefined || signal.aborted) continue;
+      this.#look(requestSync);
+    }
+  }
+
+  #look(requestSync: () => void): void {
+    this.#mustLook = true;
+    requestSync();
+  }
+
+  #onForeignChange(change: NftForeignChange, onLost: OnLostRules, requestSync: () => void): void {
     const damage = assessDamage(change, this.#state.ports);
     if (damage === undefined) return;
+    if (damage.kind === "unknown") {
+      this.#look(requestSync);
+      return;
+    }
     this.#options.log.warn("Another program changed our nftables rules; repairing them", {
       chains: someNames(change.chains),
       sets: someNames(change.sets),
@@ -225,7 +271,7 @@ export class NftablesBackend implements Backend {
       await this.#committer.commit(draft);
     } catch (error) {
       undoStatic?.();
-      for (const [owner, installed] of before.reverse()) this.#state.put(owner, installed);
+      for (const [owner, installed] of before) this.#state.put(owner, installed);
       if (!isAttributable(error)) throw error;
       this.#options.metrics.syncFailures.inc();
       this.#options.log.error("nftables partial sync was refused, comparing all rules with the kernel's", error);
@@ -241,52 +287,45 @@ export class NftablesBackend implements Backend {
 
   async #fullSync(input: SyncInput, signal: AbortSignal): Promise<void> {
     this.#plan = undefined;
+    const isLook = this.#mustLook;
+    this.#mustLook = false;
     const { config } = this.#options;
     const facts = await readFacts(input, this.family, this.#options.nodePortIPs);
     const plan = this.#planWith(facts);
-    let early = this.#early ?? undefined;
-    this.#early = null;
-    const planned = early?.suits(facts) === true ? early : undefined;
     const ports = new Map<string, DesiredPort>();
     const yielder = this.#yielder;
     for (const key of await sortedKeys(input.services, yielder, signal)) {
-      const port = input.services.get(key);
-      const known = port && planned?.planned(key, port, input.endpoints.get(key));
-      const desired = known ?? this.#changeOf(key, input, plan).desired;
+      const { desired } = this.#changeOf(key, input, plan);
       if (desired !== undefined) ports.set(key, withoutPlan(desired));
       if (yielder.isDue()) await yielder.turn(signal);
     }
     const wanted: WantedTable = { layout: this.#layout, config, facts, ports, kept: new Map() };
     for (let conflicts = 0; ; conflicts += 1) {
       try {
-        await this.#commitWhole(wanted, input, early, signal);
+        await this.#commitWhole(wanted, input, isLook, signal);
         break;
       } catch (error) {
-        await early?.end();
         if (!(error instanceof NftError) || error.code !== "conflict" || conflicts >= MAX_CONFLICTS) throw error;
-        early = undefined;
       }
     }
     this.#plan = plan;
   }
 
   /** Rejects with `conflict` when another program changed the ruleset meanwhile. */
-  async #commitWhole(
-    wanted: WantedTable,
-    input: SyncInput,
-    early: EarlyChains | undefined,
-    signal: AbortSignal,
-  ): Promise<void> {
+  async #commitWhole(wanted: WantedTable, input: SyncInput, isLook: boolean, signal: AbortSignal): Promise<void> {
     const options = { deferred: this.#committer.deferred, yielder: this.#yielder, signal };
     const state = await stateOf(wanted, options);
-    const { nft } = this.#options;
-    const read = (expected: NftExpectation) => this.#read(expected);
-    const prepared = await readPrepared(wanted, state, { ...options, ...this.#preparing, nft, read, early });
+    const { nft, portsAtOnce = PORTS_AT_ONCE } = this.#options;
+    const read = (expected?: NftExpectation) => this.#read(expected);
+    const commit = (draft: TransactionDraft) => this.#committer.commit(draft);
+    const prepared = await readPrepared(wanted, state, { ...options, commit, portsAtOnce, nft, read });
     let { content } = prepared;
+    this.#noteForeign(content);
     const whole = await reconcile(content, wanted, state, options);
     try {
       await this.#committer.commit(whole.draft, prepared.generation);
       await this.#wake(content);
+      if (isLook && hasOthersThan(input.changedPorts, whole.draft)) this.#noteRepair();
       this.#state = whole.state;
       this.#refused.replace(new Map());
       return;
@@ -298,7 +337,9 @@ export class NftablesBackend implements Backend {
       this.#options.log.error("nftables full sync was refused, looking for the service port that is at fault", error);
     }
     // What refused ports have is looked for among all that there is.
-    const isRead = typeof prepared.generation === "number" && ![...(content?.sets.values() ?? [])].some(isCompared);
+    const isRead =
+      typeof prepared.generation === "number" &&
+      ![...(content?.sets.values() ?? [])].some(({ others }) => others !== undefined);
     if (content !== undefined && !isRead) content = await this.#read();
     const { base, changes } = await this.#setAside(whole, content, wanted, input, options);
     await this.#committer.commit(base.draft, content?.generation);
@@ -319,9 +360,26 @@ export class NftablesBackend implements Backend {
   }
 
   /** What others have done until now will be seen in the kernel itself. */
-  #read(expected?: NftExpectation): Promise<NftTableContent | undefined> {
+  async #read(expected?: NftExpectation): Promise<NftTableContent | undefined> {
     this.#damaged = new Set();
-    return this.#options.nft.read(expected);
+    this.#readAt = await this.#options.nft.mark();
+    return await this.#options.nft.read(expected);
+  }
+
+  #noteRepair(): void {
+    this.#options.log.warn("Another program changed our nftables rules; they have been repaired");
+    this.#onRepaired?.();
+  }
+
+  #noteForeign(content: NftTableContent | undefined): void {
+    const foreign = content === undefined ? [] : foreignBaseChains(content);
+    if (foreign.some((name) => !this.#foreign.includes(name))) {
+      const chains = someNames(new Set(foreign));
+      this.#options.log.warn("Packets pass chains of other programs in our nftables table; they are left alone", {
+        chains,
+      });
+    }
+    this.#foreign = foreign;
   }
 
   /**
@@ -380,11 +438,13 @@ export class NftablesBackend implements Backend {
   }
 }
 
-function isCompared({ others, sent }: NftSetContent): boolean {
-  return others !== undefined || sent !== undefined;
-}
-
 function ownedTable(family: NftFamily): string {
   const name = `table ${family} ${TABLE}`;
   return `nftables: ${name} belongs to another process (flag owner), and the kernel lets no other change it: end that process`;
+}
+
+/** Whether a draft is known to do anything but for these service ports. */
+function hasOthersThan(changed: ReadonlySet<string>, draft: TransactionDraft): boolean {
+  if (changed.size === 0) return !draft.isEmpty;
+  return [...draft.owners()].some((owner) => !changed.has(owner));
 }

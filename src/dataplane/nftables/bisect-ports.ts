@@ -13,7 +13,7 @@ export interface PortChange {
   readonly desired: DesiredPort | undefined;
 }
 
-export interface BisectPortsOptions {
+interface BisectPortsOptions {
   /** Knows what is installed, and afterwards what was accepted. */
   readonly state: TableState;
   readonly commit: (draft: TransactionDraft) => Promise<void>;

@@ -6,7 +6,7 @@ import type { NftFamily } from "../../kernel/nftables/ruleset.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { LayoutName } from "./layout-name.ts";
 
-export interface ChooseLayoutOptions {
+interface ChooseLayoutOptions {
   readonly ruleset: Pick<NetlinkRuleset, "check">;
   readonly family: NftFamily;
   readonly log: Logger;

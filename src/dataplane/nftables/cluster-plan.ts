@@ -4,6 +4,7 @@
  */
 
 import { SliceYielder } from "../../async/yielder.ts";
+import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import { messageLines } from "../../kernel/nftables/netlink-dump.ts";
 import { encodeTransaction } from "../../kernel/nftables/netlink-transaction.ts";
@@ -13,11 +14,11 @@ import { elementKey, type NftElement, type NftFamily } from "../../kernel/nftabl
 import { type NftTable, tableOf } from "../../kernel/nftables/ruleset-table.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { IpFamily } from "../../net/ip.ts";
+import { layoutOf } from "./config.ts";
 import { sameElement } from "./element-changes.ts";
-import type { LayoutName } from "./layout-name.ts";
 import { LAYOUTS as TABLE_LAYOUTS } from "./layouts.ts";
 import { TABLE } from "./names.ts";
-import { type PlanChoices as ConfigChoices, offlineOptions } from "./offline-options.ts";
+import { offlineOptions } from "./offline-options.ts";
 import { type DesiredPort, desiredPort, type PlanPort } from "./port-objects.ts";
 import { reconcile, stateOf } from "./reconcile.ts";
 
@@ -29,8 +30,6 @@ export interface NftablesPlan {
   readonly table: NftTable;
 }
 
-type PlanChoices = ConfigChoices & { readonly layout: LayoutName };
-
 /**
  * What of a planned table is one Service's: what its ports alone bring into a table, as far as the table of the whole
  * cluster has it. An address that another Service has by right is not in it.
@@ -40,12 +39,12 @@ type PlanChoices = ConfigChoices & { readonly layout: LayoutName };
 export async function tableOfService(
   whole: NftTable,
   node: OfflineNode,
-  options: PlanChoices,
+  config: KubeProxyConfig,
   service: string,
 ): Promise<NftTable> {
   const [own, empty] = await Promise.all([
-    planNftables(node, options, (port) => port.name.service === service),
-    planNftables(node, options, () => false),
+    planNftables(node, config, (port) => port.name.service === service),
+    planNftables(node, config, () => false),
   ]);
   return commonPart(whole, difference(own.table, empty.table));
 }
@@ -83,13 +82,12 @@ function commonPart(table: NftTable, other: NftTable): NftTable {
 /** Plans a whole cluster; service ports in the order of their keys. */
 export async function planNftables(
   node: OfflineNode,
-  options: PlanChoices,
+  kubeProxyConfig: KubeProxyConfig,
   isWanted: (port: ServicePort) => boolean = () => true,
 ): Promise<NftablesPlan> {
   const { family, state } = node;
-  const { layout: layoutName, ...choices } = options;
-  const layout = TABLE_LAYOUTS[layoutName];
-  const { config, facts } = offlineOptions(node, choices);
+  const layout = TABLE_LAYOUTS[layoutOf(kubeProxyConfig.nftables)];
+  const { config, facts } = offlineOptions(node, kubeProxyConfig);
   const plan: PlanPort = (port, endpoints) => layout.planServicePort(port, endpoints, config, facts);
   const ports = new Map<string, DesiredPort>();
   for (const key of [...state.services.keys()].sort()) {

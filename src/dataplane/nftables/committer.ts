@@ -6,7 +6,7 @@ import { CommitCost } from "../shared/commit-cost.ts";
 import { DeferredDeletions } from "./deferred-deletions.ts";
 import type { TransactionDraft } from "./draft.ts";
 
-export interface CommitterOptions {
+interface CommitterOptions {
   readonly nft: Nftables;
   /** Counts refused transactions of deferred deletions. */
   readonly cleanupFailures: { inc(): void };
@@ -142,6 +142,8 @@ const WORDS: Readonly<Record<NftOperation["kind"], string>> = {
   "flush-chain": "flush chain",
   "delete-chain": "delete chain",
   "add-rule": "add rule",
+  "add-counter": "add counter",
+  "delete-counter": "delete counter",
   "add-set": "add set",
   "flush-set": "flush set",
   "delete-set": "delete set",

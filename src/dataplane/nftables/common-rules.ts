@@ -6,7 +6,8 @@ import { rule } from "./base-chains.ts";
 import { SETS } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 
-const LOCALHOST = { IPv4: "127.0.0.0/8" as Cidr, IPv6: "::1/128" as Cidr } as const;
+/** Loopback addresses. */
+export const LOOPBACK = { IPv4: "127.0.0.0/8" as Cidr, IPv6: "::1/128" as Cidr } as const;
 
 /** `address . protocol . port` */
 export const FRONT_END: readonly NftKeyType[] = ["address", "protocol", "port"];
@@ -35,7 +36,7 @@ const toAddressIn = (name: string): NftStatement => ({ kind: "lookup", fields: [
 /** The match for addresses that node ports answer at. @param isBeforeRouting whether it is open who gets the packet. */
 export function toNodePort(config: PlanConfig, facts: PlanFacts, isBeforeRouting: boolean): NftStatement[] {
   if (facts.nodePortIPs.kind !== "all") return [toAddressIn(SETS.nodePortIPs)];
-  const cidrs = [LOCALHOST[config.family]];
+  const cidrs = [LOOPBACK[config.family]];
   const notLocalhost: NftStatement = { kind: "address", side: "daddr", negate: true, cidrs };
   return isBeforeRouting ? [{ kind: "fib-local", side: "daddr" }, notLocalhost] : [notLocalhost];
 }

@@ -2,7 +2,7 @@
 import { CONFIG_ROOT, invalid } from "../../config/field-error.ts";
 import { flag } from "../../config/flag.ts";
 import { stringType } from "../../config/flag-types.ts";
-import { NODE_PORT_ADDRESSES_PRIMARY } from "../../config/node-port-primary.ts";
+import { NODE_PORT_ADDRESSES_PRIMARY } from "../../config/node-port-words.ts";
 import type { ModeConfig } from "../dataplane.ts";
 import { DEFAULT_MASQUERADE_BIT, masqueradeBitErrors } from "../shared/masquerade-bit.ts";
 import { LAYOUT_NAMES, type LayoutName, layoutNameOf } from "./layout-name.ts";
@@ -11,20 +11,31 @@ export interface NftablesConfig {
   readonly masqueradeBit: number;
   /** A {@link LayoutName}; another text does not pass the checks. */
   readonly layout: string;
+  /** One of {@link LOCALHOST_NODE_PORTS}, once checked. */
+  readonly localhostNodePorts: string;
 }
+
+/** How node ports are served on loopback addresses: upstream's relay, if its gate is on, or one with all that other node ports have. */
+const LOCALHOST_NODE_PORTS = ["Upstream", "Extended"] as const;
 
 /** The layout of settings that have passed the checks. Pure. */
 export function layoutOf({ layout }: NftablesConfig): LayoutName {
   return layoutNameOf(layout) ?? DEFAULT_LAYOUT;
 }
 
-function layoutErrors({ layout }: NftablesConfig): readonly string[] {
-  if (layoutNameOf(layout) !== undefined) return [];
-  const path = `${CONFIG_ROOT}.KubeProxyNFTablesConfiguration.Layout`;
-  return [invalid(path, layout, `must be ${LAYOUT_NAMES.join(" or ")}`)];
+function wordErrors({ layout, localhostNodePorts }: NftablesConfig): readonly string[] {
+  const path = `${CONFIG_ROOT}.KubeProxyNFTablesConfiguration`;
+  const words = [
+    [`${path}.Layout`, layout, LAYOUT_NAMES],
+    [`${path}.LocalhostNodePorts`, localhostNodePorts, LOCALHOST_NODE_PORTS],
+  ] as const;
+  return words.flatMap(([field, word, known]) =>
+    known.some((one) => one === word) ? [] : [invalid(field, word, `must be ${known.join(" or ")}`)],
+  );
 }
 
 const [DEFAULT_LAYOUT] = LAYOUT_NAMES;
+const [DEFAULT_LOCALHOST] = LOCALHOST_NODE_PORTS;
 
 const FIELDS = {
   masqueradeBit: "optionalInt32",
@@ -32,6 +43,7 @@ const FIELDS = {
   syncPeriod: "duration",
   minSyncPeriod: "duration",
   layout: "text",
+  localhostNodePorts: "text",
 } as const;
 
 export const LAYOUT_FLAG = flag({
@@ -41,6 +53,15 @@ export const LAYOUT_FLAG = flag({
   isExtension: true,
   help: "How services are laid out in nftables mode: Compatible (as upstream does it) or Flat (rules are constant, and a change costs the same however many services there are).",
   overlay: (config, layout) => ({ ...config, nftables: { ...config.nftables, layout } }),
+});
+
+const LOCALHOST_FLAG = flag({
+  name: "nftables-localhost-nodeports",
+  type: stringType,
+  initial: DEFAULT_LOCALHOST,
+  isExtension: true,
+  help: "How nftables mode serves node ports on loopback addresses that --nodeport-addresses names: Upstream (its relay for TCP, if the feature gate KubeProxyNFTablesLocalhostNodePorts is on) or Extended (TCP and UDP, with or without the gate; a second endpoint is tried; connections may end when the process stops).",
+  overlay: (config, localhostNodePorts) => ({ ...config, nftables: { ...config.nftables, localhostNodePorts } }),
 });
 
 export const nftablesConfig: ModeConfig<typeof FIELDS, NftablesConfig> = {
@@ -54,17 +75,19 @@ export const nftablesConfig: ModeConfig<typeof FIELDS, NftablesConfig> = {
   resolve: ({ nftables }) => ({
     masqueradeBit: nftables.masqueradeBit ?? DEFAULT_MASQUERADE_BIT,
     layout: nftables.layout === "" ? DEFAULT_LAYOUT : nftables.layout,
+    localhostNodePorts: nftables.localhostNodePorts === "" ? DEFAULT_LOCALHOST : nftables.localhostNodePorts,
   }),
   errors: ({ mode, nftables }) =>
     mode === "nftables"
-      ? [...masqueradeBitErrors("KubeProxyNFTablesConfiguration", nftables.masqueradeBit), ...layoutErrors(nftables)]
+      ? [...masqueradeBitErrors("KubeProxyNFTablesConfiguration", nftables.masqueradeBit), ...wordErrors(nftables)]
       : [],
   encode: ({ nftables }, { masqueradeAll, periods }) => ({
     masqueradeBit: nftables.masqueradeBit,
     masqueradeAll,
     ...periods,
-    // Upstream does not know the field: it is written only where it says something.
+    // Upstream does not know these fields: they are written only where they say something.
+    ...(nftables.localhostNodePorts === DEFAULT_LOCALHOST ? {} : { localhostNodePorts: nftables.localhostNodePorts }),
     ...(layoutOf(nftables) === DEFAULT_LAYOUT ? {} : { layout: layoutOf(nftables) }),
   }),
-  flags: [LAYOUT_FLAG],
+  flags: [LAYOUT_FLAG, LOCALHOST_FLAG],
 };

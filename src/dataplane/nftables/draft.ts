@@ -9,6 +9,7 @@ import { ruleDigestIn } from "./port-objects.ts";
 
 const PHASES = [
   "table",
+  "add-counters",
   "add-sets",
   "add-chains",
   "add-rules",
@@ -19,6 +20,7 @@ const PHASES = [
   "delete-shared-sets",
   "delete-chains",
   "delete-sets",
+  "delete-counters",
 ] as const;
 
 type Phase = Exclude<(typeof PHASES)[number], "delete-elements" | "add-elements">;

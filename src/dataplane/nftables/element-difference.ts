@@ -13,14 +13,12 @@ export interface DifferenceOptions {
 }
 
 /**
- * A set, and the elements that it has; or, where it was compared with the state, at which keys it has others; or, where this process
- * has filled it, what with. Of the last kind the state remembers who wants what.
+ * A set, and the elements that it has; or, where it was compared with the state, at which keys it has others.
  */
 export interface PresentSet {
   readonly set: NftSet;
   readonly present: Iterable<NftElement>;
   readonly others?: NftSetContent["others"] | undefined;
-  readonly sent?: NftSetContent["sent"] | undefined;
 }
 
 /** Adds to the draft what changes the sets from what is present to what the state wants. Rejects when the signal aborts. */
@@ -31,11 +29,11 @@ export async function changeElements(
   { yielder, signal }: DifferenceOptions,
 ): Promise<void> {
   const found = new Map<string, Found>();
-  for (const { set, present, others, sent } of sets) {
+  for (const { set, present, others } of sets) {
     // All is as it should be.
     if (others?.size === 0) continue;
     const left = new Map<string, NftElement>();
-    found.set(set.name, { set, left, others, unseen: sent && new Set(sent), differing: [] });
+    found.set(set.name, { set, left, others });
     for (const element of present) {
       left.set(elementKey(element.key), element);
       if (yielder.isDue()) await yielder.turn(signal);
@@ -43,13 +41,7 @@ export async function changeElements(
   }
   if (found.size === 0) return;
   for (const { set: name, owner, element: after } of state.wantedElements(found)) {
-    const { set, left, others, unseen, differing } = found.get(name) ?? unexpected(name);
-    if (unseen !== undefined) {
-      // Nearly all are the very objects that were sent: that needs no key.
-      if (!unseen.delete(after)) differing.push({ owner, after });
-      if (yielder.isDue()) await yielder.turn(signal);
-      continue;
-    }
+    const { set, left, others } = found.get(name) ?? unexpected(name);
     const key = elementKey(after.key);
     const isAsWanted = others?.has(key) === false;
     const before = others === undefined ? left.get(key) : isAsWanted ? after : others.get(key);
@@ -57,29 +49,14 @@ export async function changeElements(
     if (!sameElement(before, after)) draft.changeElement(set, { set: name, before, after }, owner || undefined);
     if (yielder.isDue()) await yielder.turn(signal);
   }
-  for (const { set, left, unseen, differing } of found.values()) {
-    for (const before of unseen ?? []) left.set(elementKey(before.key), before);
-    for (const { owner, after } of differing) {
-      const key = elementKey(after.key);
-      const before = left.get(key);
-      left.delete(key);
-      if (!sameElement(before, after)) draft.changeElement(set, { set: set.name, before, after }, owner || undefined);
-    }
-    for (const [key, before] of left) {
-      // Of what was sent for several owners, the one that is wanted has been seen.
-      const after = unseen && state.wantedAt(set.name, key);
-      if (!sameElement(before, after)) draft.changeElement(set, { set: set.name, before, after });
-    }
+  for (const { set, left } of found.values()) {
+    for (const before of left.values()) draft.changeElement(set, { set: set.name, before, after: undefined });
   }
 }
 
 interface Found extends Pick<PresentSet, "set" | "others"> {
   /** Elements that are not wanted, as far as is known by now. */
   readonly left: Map<string, NftElement>;
-  /** Of what was sent. */
-  readonly unseen: Set<NftElement> | undefined;
-  /** What is wanted and was not sent, or not as this object. */
-  readonly differing: { readonly owner: string; readonly after: NftElement }[];
 }
 
 function unexpected(set: string): never {

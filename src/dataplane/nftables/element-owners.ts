@@ -54,11 +54,6 @@ export class ElementOwners {
     return this.#sets.get(set)?.effective(key)?.owner;
   }
 
-  /** What belongs at a key of a tracked set. */
-  elementAt(set: string, key: string): NftElement | undefined {
-    return this.#sets.get(set)?.get(key);
-  }
-
   /** Whether it is remembered who wants what of a set; otherwise no two owners want the same key. */
   remembers(set: string): boolean {
     return this.#sets.has(set);

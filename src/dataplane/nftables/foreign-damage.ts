@@ -5,7 +5,7 @@ import { isAffinitySet, isServiceChain } from "./names.ts";
 import type { InstalledPort } from "./port-objects.ts";
 
 /** Confined to chains and sets that are known, or anything. */
-export type ForeignDamage =
+type ForeignDamage =
   | {
       readonly kind: "known";
       /** Service ports that a damaged chain or affinity set belongs to. */
@@ -13,7 +13,9 @@ export type ForeignDamage =
       /** All that was damaged, by name: chains and sets, of service ports and shared ones. */
       readonly names: ReadonlySet<string>;
     }
-  | { readonly kind: "total" };
+  | { readonly kind: "total" }
+  /** There is a chain that was not: one of ours may have another name now. */
+  | { readonly kind: "unknown" };
 
 /** Undefined when nothing of ours was touched: others may keep chains and sets of their own in the table. */
 export function assessDamage(
@@ -23,15 +25,17 @@ export function assessDamage(
   if (change.isTotal) return { kind: "total" };
   const names = new Set<string>();
   const ofServices = new Set<string>();
+  let isUnknown = false;
   for (const chain of change.chains) {
     if (isServiceChain(chain)) ofServices.add(chain);
     else if (isFixedChain(chain)) names.add(chain);
+    else if (change.defined.has(chain)) isUnknown = true;
   }
   for (const set of change.sets) {
     if (isAffinitySet(set)) ofServices.add(set);
     else if (sharedSetOfAny(set) !== undefined) names.add(set);
   }
-  if (names.size + ofServices.size === 0) return undefined;
+  if (names.size + ofServices.size === 0) return isUnknown ? { kind: "unknown" } : undefined;
   const ports = new Set<string>();
   for (const [owner, { chains, affinitySets }] of ofServices.size > 0 ? installed : []) {
     for (const name of [...chains.keys(), ...affinitySets.keys()]) {
@@ -42,7 +46,7 @@ export function assessDamage(
   }
   // What looks like ours and belongs to none must go; and what was made again may be of another kind.
   const isOfAnyKind = [...names].some((name) => change.defined.has(name));
-  return ofServices.size > 0 || isOfAnyKind ? { kind: "total" } : { kind: "known", ports, names };
+  return ofServices.size > 0 || isOfAnyKind || isUnknown ? { kind: "total" } : { kind: "known", ports, names };
 }
 
 const LOGGED_NAMES = 10;

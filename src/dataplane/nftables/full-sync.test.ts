@@ -161,7 +161,12 @@ test("the loss of others' chains in the table is not ours", async () => {
 test("a watch that broke off is followed by a full sync when it goes on", async () => {
   const { rig } = await modelWithA();
   const lost: unknown[] = [];
-  const watch = () => rig.backend.monitor((what) => lost.push(what), new AbortController().signal);
+  const watch = () =>
+    rig.backend.monitor(
+      (what) => lost.push(what),
+      new AbortController().signal,
+      () => {},
+    );
   rig.kernel.failWatching(new Error("no buffer space"));
   const watching = watch();
   assert.deepEqual(lost, [undefined]);
@@ -270,4 +275,44 @@ test("without permission the sync fails, and memory is not trusted afterwards", 
   rig.kernel.failOnce(new NftError("denied", "no CAP_NET_ADMIN", undefined));
   await assert.rejects(rig.sync(), { code: "denied" });
   assert.equal((await rig.operationsOf()).length, 5);
+});
+
+test("a table that others have touched is read at the end of the period, and once", async () => {
+  const { rig } = await modelWithA();
+  const foreign = rig.kernel.connectAnother();
+  let reads = 0;
+  const isRead = async (): Promise<boolean> => {
+    const before = reads;
+    rig.kernel.afterNextRead(async () => void reads++);
+    if (rig.driver.isSyncDue) assert.deepEqual(await texts(rig), []);
+    return reads > before;
+  };
+  await rig.endPeriod();
+  assert.equal(await isRead(), false, "nobody was there");
+  await foreignInMemory(foreign, { kind: "add-rule", chain: "theirs" });
+  assert.equal(await isRead(), true, "a chain may be one of ours with another name");
+  await rig.endPeriod();
+  assert.equal(await isRead(), false);
+  await foreignInMemory(foreign, { kind: "flush-chain", chain: "theirs" });
+  assert.equal(await isRead(), false);
+  await rig.endPeriod();
+  assert.equal(await isRead(), true);
+  await rig.endPeriod();
+  assert.equal(await isRead(), false);
+  assert.deepEqual([rig.lost, rig.log], [[], []]);
+});
+
+test("what goes to a chain that was renamed goes to ours again, and the other is gone", async () => {
+  for (const chain of ["services", "nat-prerouting", CHAIN]) {
+    const { rig } = await modelWithA();
+    const before = rig.list();
+    rig.kernel.renameChain(chain, "evil");
+    await rig.sync();
+    assert.deepEqual(sorted(rig.list()), sorted(before));
+    assert.deepEqual(
+      rig.log.map(({ message }) => message),
+      ["Another program changed our nftables rules; they have been repaired"],
+    );
+    assert.deepEqual(rig.lost, [{ ports: new Set() }], "it counts");
+  }
 });

@@ -1,7 +1,14 @@
 /** The nftables mode: a table of its own per family, programmed over netlink. Reference nftables.md. */
 import type { ModeDescriptor } from "../dataplane.ts";
-import { TRANSLATES_IN_KERNEL } from "../traits.ts";
+import { drainsRelay } from "../stop-policy.ts";
 import { LAYOUT_FLAG, nftablesConfig } from "./config.ts";
+import { LAYOUT_NAMES } from "./layout-name.ts";
+
+declare module "../../config/config.ts" {
+  interface DeclaredModes {
+    readonly nftables: DeclaredSection<"nftables", typeof nftablesConfig>;
+  }
+}
 
 export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig> = {
   name: "nftables",
@@ -10,10 +17,15 @@ export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig> = {
   startMessage: "Using nftables Proxier",
   unavailableText: "nftables is not available on this host ",
   hasOwnNames: true,
-  traits: { ...TRANSLATES_IN_KERNEL, checksSourcesFirst: true },
+  stopPolicy: ({ nftables: { localhostNodePorts } }) => drainsRelay(localhostNodePorts === "Extended"),
   renderFlags: [LAYOUT_FLAG],
   renderForms: ["text", "json", "netlink"],
   traceForms: ["json"],
+  proved: LAYOUT_NAMES.map((layout) => ({
+    name: layout === "Flat" ? "flat" : "nftables",
+    choose: (draft) => ({ ...draft, nftables: { ...draft.nftables, layout } }),
+    deviations: () => ["other-ports-refused", "unallocated-dropped", "sources-first", "cluster-address-masqueraded"],
+  })),
   loadRenderer: async () => (await import("./render.ts")).renderNftables,
   loadInspection: async () => (await import("./inspect.ts")).inspectNftables,
   loadRuntime: async () => (await import("./runtime.ts")).nftablesRuntime,

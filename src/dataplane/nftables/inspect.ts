@@ -2,7 +2,7 @@
 import type { NftSet } from "../../kernel/nftables/ruleset.ts";
 import { elementText } from "../../kernel/nftables/ruleset-text.ts";
 import type { KernelPart, ModeInspection, OwnName } from "../inspection.ts";
-import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
+import { TRANSLATING } from "../mode-words.ts";
 import { BASE_CHAINS } from "./base-chains.ts";
 import { SHARED_SETS } from "./compatible/plan-static.ts";
 import { layoutOf } from "./config.ts";
@@ -13,6 +13,7 @@ import {
   endpointMapOf,
   FLAT_CHAINS,
   FLAT_SETS,
+  isChainOnDemand,
   STICKY_SETS,
   timeoutOf,
 } from "./flat/names.ts";
@@ -66,6 +67,7 @@ const SHARED: ReadonlyMap<string, string> = new Map([
 
 /** The nftables mode, seen by people who look at the kernel. */
 export const inspectNftables: ModeInspection = {
+  words: TRANSLATING,
   choice: () => "at random, each with the same chance",
   sharedPurpose: (name) => SHARED.get(name) ?? numberedPurpose(name),
   ownerTest(name) {
@@ -86,13 +88,13 @@ export const inspectNftables: ModeInspection = {
       yield { name: affinitySet, purpose: `holds the clients of the endpoint ${text}`, endpoint: text };
     }
   },
-  partsOf(node, { masqueradeAll, nftables }, key) {
-    const layout = LAYOUTS[layoutOf(nftables)];
+  partsOf(node, kubeProxyConfig, key) {
+    const layout = LAYOUTS[layoutOf(kubeProxyConfig.nftables)];
     const { state, family } = node;
     const port = state.services.get(key);
     if (port === undefined) return [];
     const endpoints = state.endpoints.get(key) ?? [];
-    const { config, facts } = offlineOptions(node, { masqueradeAll, masqueradeMark: masqueradeMarkOf(nftables) });
+    const { config, facts } = offlineOptions(node, kubeProxyConfig);
     const plan = layout.planServicePort(port, endpoints, config, facts);
     const table = `table ${family === "IPv4" ? "ip" : "ip6"} ${TABLE}`;
     const names = new Map<string, OwnName>();
@@ -137,6 +139,7 @@ const ENDPOINT_MAP_PURPOSES: Readonly<Record<EndpointMap, string>> = {
 
 /** What sets of the flat layout are for whose names end in a number. */
 function numberedPurpose(name: string): string | undefined {
+  if (isChainOnDemand(name)) return "looks into a map of one size, or of clients of one timeout (flat layout)";
   const endpoints = endpointMapOf(name);
   if (endpoints !== undefined) {
     const { map, slots } = endpoints;

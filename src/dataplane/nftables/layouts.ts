@@ -7,7 +7,7 @@ import { BASE_CHAINS } from "./base-chains.ts";
 import { planServicePort as planCompatiblePort } from "./compatible/plan-service-port.ts";
 import { planStatic as planCompatibleStatic, SHARED_SETS } from "./compatible/plan-static.ts";
 import { clientMaps, clientMapsInDoubt } from "./flat/clients.ts";
-import { FLAT_CHAINS } from "./flat/names.ts";
+import { FLAT_CHAINS, isChainOnDemand } from "./flat/names.ts";
 import { changedSlots, planServicePort as planFlatPort } from "./flat/plan-service-port.ts";
 import { planStatic as planFlatStatic } from "./flat/plan-static.ts";
 import { flatSet, isTrackedSet } from "./flat/sets.ts";
@@ -50,7 +50,7 @@ export function sharedSetOfAny(name: string): NftSet | undefined {
 
 /** Whether a chain is a fixed one of any layout. Pure. */
 export function isFixedChain(name: string): boolean {
-  return LAYOUT_NAMES.some((layout) => LAYOUTS[layout].fixedChains.has(name));
+  return LAYOUT_NAMES.some((layout) => LAYOUTS[layout].fixedChains.has(name)) || isChainOnDemand(name);
 }
 
 /** Whether a chain has a name that some layout gives. Pure. */

@@ -1,8 +1,10 @@
 /** The measurements that only the nftables mode makes (reference nftables-operation.md §12). */
 
+import type { MetricFamilies } from "../../metrics/metric-families.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { MetricFamilies } from "../../server/metrics/metric-families.ts";
+import type { Protocol } from "../../net/protocol.ts";
 import type { NftablesMetrics } from "./backend.ts";
+import type { LocalhostMetrics } from "./localhost-relay.ts";
 
 /** Defines the families and gives the function that makes the object of one IP family. */
 export function defineNftablesMetrics(families: MetricFamilies): (family: IpFamily) => NftablesMetrics {
@@ -17,5 +19,42 @@ export function defineNftablesMetrics(families: MetricFamilies): (family: IpFami
   return (family) => ({
     syncFailures: { inc: () => syncFailures.inc({ ip_family: family }) },
     cleanupFailures: { inc: () => cleanupFailures.inc({ ip_family: family }) },
+  });
+}
+
+/** What is measured of node ports on loopback addresses. @param rejected the packets of each counter there is. */
+export function defineLocalhostMetrics(
+  families: MetricFamilies,
+  rejected: () => Promise<
+    readonly { readonly family: IpFamily; readonly protocol: Protocol; readonly packets: number }[]
+  >,
+): (family: IpFamily) => LocalhostMetrics {
+  const name = (what: string) => `kubeproxy_nftables_localhost_nodeport_${what}`;
+  const labels = ["ip_family"];
+  const listeners = families.gauge({
+    name: name("listeners"),
+    help: "Number of active localhost NodePort userspace proxy listeners.",
+    labels,
+  });
+  const failures = families.counter({
+    name: name("listener_creation_failures_total"),
+    help: "Number of localhost NodePort userspace proxy listener creation failures.",
+    labels,
+  });
+  families.scrapedSamples(
+    {
+      name: name("rejected_packets_total"),
+      help: "Number of packets rejected on localhost NodePorts. UDP and SCTP are always rejected; TCP is rejected when the localhost NodePort proxy is not running",
+      labels: [...labels, "protocol"],
+    },
+    async () =>
+      (await rejected()).map(({ family, protocol, packets }) => ({
+        labels: { ip_family: family, protocol },
+        value: packets,
+      })),
+  );
+  return (family) => ({
+    listeners: { set: (count) => listeners.set({ ip_family: family }, count) },
+    creationFailures: { inc: () => failures.inc({ ip_family: family }) },
   });
 }

@@ -17,6 +17,7 @@ export const SETS = {
   nodePortIPs: "nodeport-ips",
   noEndpointServices: "no-endpoint-services",
   noEndpointNodePorts: "no-endpoint-nodeports",
+  localhostRejectPorts: "localhost-nodeport-reject-ports",
   firewallIPs: "firewall-ips",
   serviceIPs: "service-ips",
   serviceNodePorts: "service-nodeports",
@@ -31,6 +32,9 @@ export const CHAINS = {
   masquerading: "masquerading",
   clusterIPsCheck: "cluster-ips-check",
   reject: "reject-chain",
+  localhostRejectTcp: "localhost-nodeport-reject-tcp",
+  localhostRejectUdp: "localhost-nodeport-reject-udp",
+  localhostRejectSctp: "localhost-nodeport-reject-sctp",
 } as const;
 
 /** Longest name without its prefix (nftables.md §5.4). */

@@ -1,10 +1,16 @@
 /** What the nftables planners need to know besides the services: configuration and facts of the node, one family. */
+import type { Release } from "../../config/release.ts";
 import type { NodePlanConfig } from "../../model/node-plan-config.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { Cidr } from "../../net/ip.ts";
+import type { Protocol } from "../../net/protocol.ts";
 
 /** Constant for the life of the process. */
-export type PlanConfig = NodePlanConfig;
+export interface PlanConfig extends NodePlanConfig {
+  readonly release: Release;
+  /** Protocols of node ports that are refused on loopback addresses. @default none: nothing answers there */
+  readonly rejectedAtLocalhost?: readonly Protocol[];
+}
 
 /** May differ from sync to sync. */
 export interface PlanFacts {

@@ -1,10 +1,10 @@
 /** What the kernel holds for one service port, as far as it must be remembered to change or remove it. */
 
-import { exactList } from "../../cluster/exact-list.ts";
 import { ruleDigest } from "../../kernel/nftables/rule-digest.ts";
 import type { NftChain, NftSet } from "../../kernel/nftables/ruleset.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePort } from "../../model/service-port.ts";
+import { exactList } from "../../net/exact-list.ts";
 import { smallMap } from "../shared/small-map.ts";
 import type { ServicePortPlan, SharedElement } from "./table-plan.ts";
 

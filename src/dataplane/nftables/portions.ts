@@ -15,7 +15,7 @@ function kernelMs(): number {
 }
 
 /** How many things a portion is made of. */
-export interface PortionSizes {
+interface PortionSizes {
   readonly least: number;
   /** Also that of the first portion. */
   readonly most: number;

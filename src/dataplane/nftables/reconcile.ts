@@ -3,11 +3,12 @@
  * what others have put into the table under names that are not ours, stay. No I/O.
  */
 import type { NftExpectation, NftTableContent } from "../../kernel/nftables/nftables.ts";
-import type { NftChain, NftSet } from "../../kernel/nftables/ruleset.ts";
+import { type NftChain, type NftSet, targetsOf } from "../../kernel/nftables/ruleset.ts";
 import { type ChainPresence, TransactionDraft } from "./draft.ts";
 import { changeElements, type DifferenceOptions, type PresentSet } from "./element-difference.ts";
 import type { Layout } from "./layout.ts";
 import { isOurChain, isOurSet } from "./layouts.ts";
+import { protocolCounted } from "./localhost-node-ports.ts";
 import { isAffinitySet, SETS, TABLE_COMMENT } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { chainDigest, type DesiredPort, digestOf, type InstalledPort, installedPort } from "./port-objects.ts";
@@ -78,16 +79,25 @@ export async function reconcile(
 
   const chains = new Set<string>();
   const sets = new Set<string>();
+  const write = (chain: NftChain, digest: string, owner?: string): void => {
+    chains.add(chain.name);
+    const presence = presenceOf(usable, chain, digest);
+    if (presence !== undefined) draft.writeChain(chain, presence, owner, digest);
+  };
+  for (const counter of plan.counters)
+    if (!usable?.counters.has(counter)) draft.add("add-counters", { kind: "add-counter", counter });
+  for (const counter of usable?.counters.keys() ?? []) {
+    if (protocolCounted(counter) === undefined || plan.counters.includes(counter)) continue;
+    draft.add("delete-counters", { kind: "delete-counter", counter });
+  }
   for (const set of plan.sets) {
     sets.add(set.name);
     if (!usable?.sets.has(set.name)) draft.add("add-sets", { kind: "add-set", set });
   }
   for (const chain of plan.chains) {
-    chains.add(chain.name);
     const { rules: _rules, ...head } = chain;
     if (hasOtherPolicy(usable, chain)) draft.add("add-chains", { kind: "add-chain", chain: head });
-    const presence = presenceOf(usable, chain.name, digestOf(chain));
-    if (presence !== undefined) draft.writeChain(chain, presence);
+    write(chain, digestOf(chain));
   }
   for (const installed of kept.values()) {
     for (const name of installed.chains.keys()) chains.add(name);
@@ -100,19 +110,15 @@ export async function reconcile(
         draft.add("add-sets", { kind: "add-set", set }, owner);
       }
     }
-    for (const chain of desired.chainObjects) {
-      chains.add(chain.name);
-      const presence = presenceOf(usable, chain.name, desired.chains.get(chain.name));
-      if (presence !== undefined) draft.writeChain(chain, presence, owner, desired.chains.get(chain.name));
-    }
+    for (const chain of desired.chainObjects) write(chain, desired.chains.get(chain.name) ?? digestOf(chain), owner);
     if (yielder.isDue()) await yielder.turn(signal);
   }
   const filled: PresentSet[] = [];
   const empty = new Map<string, NftSet>();
   for (const set of plan.sets) {
     if (set.timeoutSeconds !== undefined) continue;
-    const { elements: present = [], others, sent } = usable?.sets.get(set.name) ?? {};
-    if (present.length > 0 || others !== undefined || sent !== undefined) filled.push({ set, present, others, sent });
+    const { elements: present = [], others } = usable?.sets.get(set.name) ?? {};
+    if (present.length > 0 || others !== undefined) filled.push({ set, present, others });
     else empty.set(set.name, set);
   }
   await changeElements(draft, filled, state, { yielder, signal });
@@ -120,7 +126,9 @@ export async function reconcile(
   // Until the draft is committed nothing else changes the state. To find that there are none would be to plan every service.
   if (missing > 0) draft.fillSets(empty, () => state.wantedElements(empty), missing);
   for (const [name, { ruleDigests }] of usable?.chains ?? []) {
-    if (!isOurChain(name) || chains.has(name)) continue;
+    // What another program has renamed still has our rules.
+    const isOurs = isOurChain(name) || ruleDigests.some((digest) => digest !== undefined);
+    if (!isOurs || chains.has(name)) continue;
     if (ruleDigests.length > 0) draft.emptyChain(name);
     if (!deferred.has(name)) draft.deleteChain(name);
   }
@@ -132,16 +140,25 @@ export async function reconcile(
   return { draft, state };
 }
 
-/** How a chain must be written; undefined when the kernel has it as it should be. */
-function presenceOf(
-  content: NftTableContent | undefined,
-  name: string,
-  digest: string | undefined,
-): ChainPresence | undefined {
-  const present = content?.chains.get(name);
+/**
+ * How a chain must be written; undefined when the kernel has it as it should be. A rule follows its chain to
+ * another name: after another program has renamed chains, a rule of ours may lead elsewhere than it says. What an anonymous map leads to is not
+ * read: the chain of such a map has a rule to each of its targets, too.
+ */
+function presenceOf(content: NftTableContent | undefined, chain: NftChain, digest: string): ChainPresence | undefined {
+  const present = content?.chains.get(chain.name);
   if (present === undefined) return "absent";
-  if (chainDigest(present.ruleDigests) === digest) return undefined;
-  return present.ruleDigests.length === 0 ? "empty" : "filled";
+  const { ruleDigests, targets = [] } = present;
+  if (ruleDigests.length === 0) return digest === "" ? undefined : "empty";
+  const isRight = chainDigest(ruleDigests) === digest && targets.join() === targetsOf(chain).join();
+  return isRight ? undefined : "filled";
+}
+
+/** Chains of other programs' in our table that packets come through: they are left alone. Pure. */
+export function foreignBaseChains({ chains }: NftTableContent): string[] {
+  return Array.from(chains).flatMap(([name, { hook, ruleDigests }]) =>
+    hook !== undefined && !isOurChain(name) && ruleDigests.every((digest) => digest === undefined) ? [name] : [],
+  );
 }
 
 function fixedElements({ nodePortIPs }: PlanFacts) {

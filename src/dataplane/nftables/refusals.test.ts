@@ -288,3 +288,22 @@ test("a refused port's chain that only waits for its deletion is not kept", asyn
   allow();
   assert.deepEqual((await rig.sync()).failures, []);
 });
+
+test("what others damage of a port that is refused is repaired when it is accepted", async () => {
+  const { a } = first();
+  const model = newModel();
+  const sticky = { ...a, sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 100 } as const;
+  const [old, added] = [remote("10.180.0.1"), remote("10.180.0.2")];
+  model.set(sticky, [old]);
+  await model.rig.sync();
+  const allow = refuseRules(model, [endpointNames(a.name, added).chain]);
+  model.setEndpoints(sticky, [old, added]);
+  assert.equal((await model.rig.sync()).failures.length, 1);
+  // The plan of this chain is what it was.
+  const { chain } = endpointNames(a.name, old);
+  await foreignInMemory(model.rig.kernel.connectAnother(), { kind: "flush-chain", chain });
+  assert.equal((await model.rig.sync()).failures.length, 1);
+  allow();
+  assert.deepEqual((await model.rig.sync()).failures, []);
+  await assertAsFromNothing(model);
+});

@@ -3,22 +3,15 @@
 import { libnftablesJson, tableJson } from "../../kernel/nftables/ruleset-table.ts";
 import { tableText } from "../../kernel/nftables/ruleset-text.ts";
 import type { ModeRenderer } from "../rendering.ts";
-import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
 import { messageDump, planNftables, tableOfService } from "./cluster-plan.ts";
-import { layoutOf } from "./config.ts";
 
 export const renderNftables: ModeRenderer = async (node, { config, form, service }) => {
-  const options = {
-    masqueradeAll: config.masqueradeAll,
-    masqueradeMark: masqueradeMarkOf(config.nftables),
-    layout: layoutOf(config.nftables),
-  };
-  const plan = await planNftables(node, options);
+  const plan = await planNftables(node, config);
   if (form === "netlink") {
     if (service !== undefined) throw new Error("--output netlink is a whole sync: leave --service out");
     return { kind: "text", text: await messageDump(plan), tool: `table ${plan.table.family} ${plan.table.name}` };
   }
-  const table = service === undefined ? plan.table : await tableOfService(plan.table, node, options, service);
+  const table = service === undefined ? plan.table : await tableOfService(plan.table, node, config, service);
   if (form === "json") return { kind: "items", items: tableJson(table), document: libnftablesJson };
   return { kind: "text", text: tableText(table), tool: undefined };
 };

@@ -6,7 +6,7 @@ import { changeElements, type DifferenceOptions, type PresentSet } from "./eleme
 import { sharedSetOfAny } from "./layouts.ts";
 import type { TableState } from "./table-state.ts";
 
-export interface RepairOptions extends DifferenceOptions {
+interface RepairOptions extends DifferenceOptions {
   readonly nft: Nftables;
   /** As it was committed last. */
   readonly state: TableState;
@@ -32,8 +32,11 @@ export async function repairSets(
     const set = sets.get(name);
     const present = set && (await nft.readElements(set));
     if (set === undefined || present === undefined) return false;
-    // What packets have put in is theirs.
-    if (set.timeoutSeconds !== undefined) continue;
+    if (set.timeoutSeconds !== undefined) {
+      // What packets have put in is theirs, as far as it leads to an endpoint of ours.
+      state.doubt(name);
+      continue;
+    }
     found.push({ set, present });
   }
   await changeElements(draft, found, state, options);

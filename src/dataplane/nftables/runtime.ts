@@ -3,24 +3,31 @@
  * nftables-operation.md §10.
  */
 
+import { type Release, releaseOf } from "../../config/release.ts";
+import { raiseFileLimit } from "../../kernel/file-limit.ts";
 import { isIpv6Supported } from "../../kernel/ipv6-support.ts";
 import { isAtLeast, kernelRelease, parseKernelVersion } from "../../kernel/kernel-version.ts";
 import { probeKernel } from "../../kernel/nftables/kernel-probe.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../../kernel/nftables/netlink-nftables.ts";
-import { NftError } from "../../kernel/nftables/nftables.ts";
+import { type Nftables, NftError } from "../../kernel/nftables/nftables.ts";
 import type { NftFamily } from "../../kernel/nftables/ruleset.ts";
+import { shareOfServers } from "../../kernel/share-of-servers.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import { withoutLoopback } from "../../model/without-loopback.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
+import { NodeRelays } from "../../relay/node-relays.ts";
+import type { Relays } from "../../relay/relay.ts";
+import type { FamilyContext, ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
 import { nodePortDestinations } from "../shared/node-port-destinations.ts";
 import { NftablesBackend } from "./backend.ts";
 import { chooseLayout } from "./choose-layout.ts";
 import { layoutOf } from "./config.ts";
-import { defineNftablesMetrics } from "./metrics.ts";
+import { localhostServiceOf, protocolCounted } from "./localhost-node-ports.ts";
+import { type LocalhostForm, type LocalhostMetrics, LocalhostRelay } from "./localhost-relay.ts";
+import { defineLocalhostMetrics, defineNftablesMetrics } from "./metrics.ts";
 import { TABLE } from "./names.ts";
 
 const FAMILIES: Readonly<Record<IpFamily, NftFamily>> = { IPv4: "ip", IPv6: "ip6" };
@@ -40,9 +47,9 @@ async function checkKernelVersion(): Promise<void> {
 }
 
 /** Loopback addresses cannot be reached by node ports in this mode: packets to them are not translated. */
-function reachable(destinations: NodePortIPs | undefined, log: Logger): NodePortIPs | undefined {
+function reachable(destinations: NodePortIPs | undefined, release: Release, log: Logger): NodePortIPs | undefined {
   const others = destinations && withoutLoopback(destinations);
-  if (others !== destinations) {
+  if (others !== destinations && !release.mixesNodePortWords) {
     log.error(
       "--nodeport-addresses includes localhost but localhost NodePorts are not supported",
       new Error("127.0.0.0/8 and ::1 are left out"),
@@ -94,16 +101,34 @@ class ProbedKernel {
 
 async function open(node: NodeContext, kernel = new ProbedKernel()): Promise<OpenMode> {
   const { config, nodeName } = node;
+  const release = releaseOf(config);
   const metricsOf = defineNftablesMetrics(node.metrics);
   const masqueradeMark = masqueradeMarkOf(config.nftables);
+  const tables = new Map<IpFamily, Nftables>();
+  let localhostMetricsOf: ReturnType<typeof defineLocalhostMetrics> | undefined;
+  let relays: Relays | undefined;
+  const localhostRelay = (form: LocalhostForm, metrics: LocalhostMetrics, { family, log }: FamilyContext) => {
+    relays ??= openRelays(node.log);
+    return new LocalhostRelay({ family, nodeName, form, relays, metrics, log });
+  };
   return {
-    async backendFor({ family, nodeIP, detector, nodePortAddresses, log }) {
+    async backendFor(context) {
+      const { family, nodeIP, detector, nodePortAddresses, log } = context;
       const ruleset = await kernel.ruleset(family);
       log.v(2, "Using nftables mark for masquerade", { mark: `0x${masqueradeMark.toString(16).padStart(8, "0")}` });
+      const nft = ruleset.open({ family: FAMILIES[family], table: TABLE });
+      tables.set(family, nft);
+      const localhost = localhostServiceOf(config, nodePortAddresses);
+      if (localhost !== undefined)
+        localhostMetricsOf ??= defineLocalhostMetrics(node.metrics, () => rejectedPackets(tables, node.log));
+      const metrics = localhost && localhostMetricsOf?.(family);
+      const masqueradeAll = config.masqueradeAll;
+      const rejectedAtLocalhost = localhost?.rejected ?? [];
       return new NftablesBackend({
-        config: { family, nodeName, nodeIP, masqueradeMark, masqueradeAll: config.masqueradeAll, detector },
+        config: { family, nodeName, nodeIP, masqueradeMark, masqueradeAll, detector, release, rejectedAtLocalhost },
         layout: await chooseLayout(layoutOf(config.nftables), { ruleset, family: FAMILIES[family], log }),
-        nft: ruleset.open({ family: FAMILIES[family], table: TABLE }),
+        nft,
+        ...(localhost?.form && metrics && { localhost: localhostRelay(localhost.form, metrics, context) }),
         nodePortIPs: async () =>
           reachable(
             await nodePortDestinations(
@@ -111,14 +136,39 @@ async function open(node: NodeContext, kernel = new ProbedKernel()): Promise<Ope
               "Failed to get node ip address matching nodeport cidrs, services with nodeport may not work as intended",
               log,
             ),
+            release,
             log,
           ),
         metrics: metricsOf(family),
+        clock: node.clock,
+        syncPeriodMs: config.syncPeriodMs,
         log,
       });
     },
     close: () => kernel.close(),
   };
+}
+
+function openRelays(log: Logger): Relays {
+  const { limit } = raiseFileLimit();
+  return new NodeRelays({ log, fileLimit: limit - shareOfServers(limit) });
+}
+
+/** What the rules have counted of packets to node ports on loopback addresses. */
+async function rejectedPackets(tables: ReadonlyMap<IpFamily, Nftables>, log: Logger) {
+  const perFamily = await Promise.all(
+    Array.from(tables, async ([family, nft]) => {
+      const counters = await nft.readCounters().catch((error: unknown) => {
+        log.error("failed to list nftables counters", error, { ipFamily: family });
+        return new Map<string, number>();
+      });
+      return [...counters].sort().flatMap(([name, packets]) => {
+        const protocol = protocolCounted(name);
+        return protocol === undefined ? [] : [{ family, protocol, packets }];
+      });
+    }),
+  );
+  return perFamily.flat();
 }
 
 /** Deletes the tables of both families. A kernel without nf_tables has none. */
@@ -156,5 +206,8 @@ export const nftablesRuntime: ModeRuntime = {
     return (node) => open(node, kernel);
   },
   cleanUp,
-  defineMetrics: (families) => void defineNftablesMetrics(families),
+  defineMetrics(families) {
+    defineNftablesMetrics(families);
+    defineLocalhostMetrics(families, async () => []);
+  },
 };

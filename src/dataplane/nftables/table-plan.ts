@@ -18,6 +18,8 @@ export interface ServicePortPlan {
 
 /** Everything but services: sets before the chains that refer to them. */
 export interface StaticPlan {
+  /** Names of counters that rules name. They do not change while the process runs. */
+  readonly counters: readonly string[];
   readonly sets: readonly NftSet[];
   readonly chains: readonly NftChain[];
 }

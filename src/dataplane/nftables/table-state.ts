@@ -26,14 +26,14 @@ const NO_OWNER = "";
 const NO_NAMES: ReadonlySet<string> = new Set();
 
 /** An element of a set, and the key of the service port that it is for; empty when it is for none. */
-export interface OwnedElement {
+interface OwnedElement {
   readonly owner: string;
   readonly set: string;
   readonly element: NftElement;
 }
 
 /** What the table without its services depends on. */
-export interface TablePremises {
+interface TablePremises {
   readonly layout: Layout;
   readonly config: PlanConfig;
   readonly facts: PlanFacts;
@@ -108,6 +108,11 @@ export class TableState {
     return owner === undefined ? undefined : this.#ports.get(owner);
   }
 
+  /** A map of clients may lead to what is no endpoint: see {@link takeDoubtfulMaps}. */
+  doubt(map: string): void {
+    this.#doubtful.add(map);
+  }
+
   /**
    * Names of maps that may lead clients to endpoints that are gone, once what was changed is in the kernel; from now on
    * there are none.
@@ -134,11 +139,6 @@ export class TableState {
       if (owner === undefined) yield* this.#effective(NO_OWNER, this.#premises.fixed ?? [], sets);
       else yield* this.#effective(owner, this.#ports.get(owner)?.elements ?? [], sets);
     }
-  }
-
-  /** What should be at a key of a tracked set (`layout.ts`). */
-  wantedAt(set: string, key: string): NftElement | undefined {
-    return this.#owners.elementAt(set, key);
   }
 
   /** About how many {@link wantedElements} gives: not fewer. */

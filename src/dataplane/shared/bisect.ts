@@ -11,7 +11,7 @@ export interface Refusal<Part, Reason> {
   readonly offender?: Part | undefined;
 }
 
-export interface BisectOptions<Part, Reason> {
+interface BisectOptions<Part, Reason> {
   /**
    * Tries a group, which is never empty; a refused one must leave nothing behind. Rejects when leaving out a part cannot
    * help: that ends the search.

@@ -1,6 +1,7 @@
 /** What several modes that program iptables measure, under upstream's names (reference iptables-operation.md §14). */
+
+import type { MetricFamilies } from "../../metrics/metric-families.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { MetricFamilies } from "../../server/metrics/metric-families.ts";
 
 /** Refused writes of one IP family. */
 export interface RestoreMetrics {
@@ -9,7 +10,7 @@ export interface RestoreMetrics {
 }
 
 /** The tables whose rules are counted. */
-export type CountedTable = "filter" | "nat";
+type CountedTable = "filter" | "nat";
 
 /** Rules of one IP family. */
 export interface RuleCountMetrics {

@@ -5,7 +5,7 @@
  */
 import type { SyncFailure } from "../../sync/backend.ts";
 
-export interface RefusedPortsOptions {
+interface RefusedPortsOptions {
   /** Told once of each owner that is refused, and again only when the reason is another one. */
   readonly onNews?: (failure: SyncFailure) => void;
 }
@@ -43,10 +43,14 @@ export class RefusedPorts {
    */
   refuse(owner: string, reason: string, subject?: string): void {
     const before = this.#byOwner.get(owner);
-    const failure: SyncFailure = { subject: subject ?? before?.subject ?? owner, reason };
+    this.#put(owner, { ...before, subject: subject ?? before?.subject ?? owner, reason });
+  }
+
+  #put(owner: string, failure: SyncFailure): void {
+    const isNews = this.#byOwner.get(owner)?.reason !== failure.reason;
     this.#byOwner.delete(owner);
     this.#byOwner.set(owner, failure);
-    if (before?.reason !== reason) this.#onNews(failure);
+    if (isNews) this.#onNews(failure);
   }
 
   /** The kernel has taken it, or there is nothing to be taken any more. */
@@ -57,6 +61,6 @@ export class RefusedPorts {
   /** A sync that tried everything has left these, and nothing else. */
   replace(failures: ReadonlyMap<string, SyncFailure>): void {
     for (const owner of this.owners) if (!failures.has(owner)) this.#byOwner.delete(owner);
-    for (const [owner, { subject, reason }] of failures) this.refuse(owner, reason, subject);
+    for (const [owner, failure] of failures) this.#put(owner, failure);
   }
 }

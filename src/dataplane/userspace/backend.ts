@@ -26,7 +26,7 @@ import { isRelayed, type ServiceRelays } from "./service-relays.ts";
 /** Upstream's words. */
 const SCTP_REFUSED = "SCTP is not supported for user space proxy";
 
-export interface UserspaceBackendOptions {
+interface UserspaceBackendOptions {
   readonly family: IpFamily;
   /** Empty when unknown: no endpoint is local then. */
   readonly nodeName: string;
@@ -45,7 +45,7 @@ export interface UserspaceBackendOptions {
   readonly drainTimeoutMs: number;
   readonly clock: Clock;
   readonly log: Logger;
-  /** When long computations give way. @default every 10 ms */
+  /** When long computations give way. @default every 5 ms */
   readonly yielder?: Yielder;
 }
 

@@ -7,7 +7,7 @@
 import { type IpAddress, joinHostPort } from "../../net/ip.ts";
 import type { Destination } from "../../relay/relay.ts";
 
-export interface BalancerDeps {
+interface BalancerDeps {
   /** At least 0 and below 1. */
   readonly random: () => number;
   /** Milliseconds that never go back. */

@@ -16,7 +16,7 @@ export interface UserspaceMetrics {
   refused(protocol: string): void;
 }
 
-export interface ClientObserverOptions {
+interface ClientObserverOptions {
   readonly metrics: UserspaceMetrics;
   readonly connections: EndpointConnections;
   readonly monotonicMs: () => number;

@@ -6,7 +6,7 @@ import type { Rule } from "../../kernel/iptables/rule.ts";
 import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
-import { unspecifiedAddress } from "../../net/ip.ts";
+import { isLoopback, unspecifiedAddress } from "../../net/ip.ts";
 import { fullPayload, spellPlan } from "../shared/iptables-rules/full-payload.ts";
 import { textsOf } from "../shared/iptables-rules/payload.ts";
 import type { ServicePortPlan, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
@@ -33,7 +33,7 @@ interface PlannedPort {
 }
 
 /** A planned cluster, by key of the service ports. */
-export interface UserspacePlan {
+interface UserspacePlan {
   readonly node: OfflineNode;
   readonly hasRules: boolean;
   readonly ports: readonly PlannedPort[];
@@ -81,7 +81,8 @@ export function planConfigOf(
   { family, nodeIP, detector }: OfflineNode,
   { bindAddress }: KubeProxyConfig,
 ): PortalPlanConfig {
-  return { listenAddress: listenAddressOf(bindAddress, family), hostAddress: nodeIP, knowsBridgePorts: true, detector };
+  const listenAddress = listenAddressOf(bindAddress, family, isLoopback(nodeIP) ? undefined : nodeIP);
+  return { listenAddress, hostAddress: nodeIP, knowsBridgePorts: true, detector };
 }
 
 /** The portals of a service port of the node. */

@@ -3,15 +3,15 @@
  * v1.25 had them; the section is ours.
  */
 import type { DraftConfig } from "../../config/config.ts";
-import { durationFromMs, durationToMs, formatMs } from "../../config/duration.ts";
 import { CONFIG_ROOT, invalid, negativeMs, notPositive, unsupported } from "../../config/field-error.ts";
 import { flag } from "../../config/flag.ts";
 import { durationType, portRangeType, stringType } from "../../config/flag-types.ts";
 import { parsePortRange } from "../../net/port-range.ts";
+import { durationFromMs, durationToMs, formatMs } from "../../text/duration.ts";
 import type { ModeConfig } from "../dataplane.ts";
 
 /** What leads packets to the sockets: `none` needs no netfilter and serves local addresses only. */
-export const USERSPACE_RULES = ["iptables", "none"] as const;
+const USERSPACE_RULES = ["iptables", "none"] as const;
 
 export interface UserspaceConfig {
   /** Empty: any free port. See `port-range.ts`. */

@@ -28,7 +28,7 @@ import type { ServiceRelays } from "./service-relays.ts";
 
 const NOTHING_ASSIGNED: AssignmentOutcome = { refused: new Map(), added: new Set() };
 
-export interface HostListenersOptions {
+interface HostListenersOptions {
   readonly family: IpFamily;
   readonly sockets: ServiceRelays;
   /** Absent: addresses that the host does not have are not served. */

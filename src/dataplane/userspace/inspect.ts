@@ -1,5 +1,6 @@
 /** What a service port owns in userspace mode: rules that lead to the proxy's sockets, or the sockets. Reference userspace.md §1.3. */
 import type { KernelPart, ModeInspection } from "../inspection.ts";
+import { TRANSLATING } from "../mode-words.ts";
 import { savedLine } from "../shared/iptables-rules/saved-form.ts";
 import { listenersOf, planOfService, planUserspace } from "./cluster-plan.ts";
 import { PORTAL_CHAINS } from "./plan-portal-rules.ts";
@@ -15,6 +16,13 @@ const CHAIN_PURPOSES: ReadonlyMap<string, string> = new Map([
 
 /** The userspace mode, seen by people who look at the kernel. */
 export const inspectUserspace: ModeInspection = {
+  words: {
+    ...TRANSLATING,
+    localPolicy: { whom: "from outside, ", source: "" },
+    sources: () => ["The proxy carries the bytes itself, so endpoints always see this node's address."],
+    // What comes from elsewhere is refused where there are no endpoints.
+    notTaken: (_position, isBarred) => (isBarred ? "source-ranges" : "only-from-elsewhere"),
+  },
   choice: () => "in turn, by the proxy's own process",
   sharedPurpose: (name) => CHAIN_PURPOSES.get(name),
   ownerTest: () => undefined,

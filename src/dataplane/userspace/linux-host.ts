@@ -3,7 +3,7 @@ import { raiseFileLimit } from "../../kernel/file-limit.ts";
 import { createIptables } from "../../kernel/iptables/exec-iptables.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
 import type { Logger } from "../../logging/logger.ts";
-import { type IpAddress, isLinkLocalV6, isLoopback } from "../../net/ip.ts";
+import type { IpAddress } from "../../net/ip.ts";
 import { ANY_PORT, parsePortRange } from "../../net/port-range.ts";
 import type { FamilyContext, NodeContext } from "../dataplane.ts";
 import {
@@ -16,21 +16,12 @@ import { cleanUpFamilies, iptablesTools, missingIptables } from "../shared/iptab
 import { cleanUpPortals, isPortalChain } from "./cleanup.ts";
 import type { Front, FrontParts, UserspaceHost } from "./host.ts";
 import { HostListeners } from "./host-listeners.ts";
-import { listenAddressOf } from "./listen-address.ts";
+import { hostAddressAmong, listenAddressOf, type ProxyAddresses } from "./listen-address.ts";
 import type { Listeners } from "./listeners.ts";
 import { PortAllocator } from "./port-allocator.ts";
 import { knowsBridgePorts, PortalRules } from "./portal-rules.ts";
 import { RedirectListeners } from "./redirect-listeners.ts";
 import { staleFlowsOf } from "./stale-flows.ts";
-
-/** The node's address, or any other than loopback that the host has. */
-async function hostAddressOf({ family, nodeIP, log }: FamilyContext): Promise<IpAddress> {
-  if (!isLoopback(nodeIP)) return nodeIP;
-  const usable = (ip: IpAddress) => !isLoopback(ip) && !isLinkLocalV6(ip);
-  const found = (await localAddresses(family)).find(usable);
-  if (found === undefined) log.info("This host has no address of the family but loopback", { ipFamily: family });
-  return found ?? nodeIP;
-}
 
 interface RuleParts extends FrontParts {
   readonly node: NodeContext;
@@ -40,8 +31,12 @@ interface RuleParts extends FrontParts {
 async function redirectListeners(context: FamilyContext, parts: RuleParts): Promise<Listeners> {
   const { node, metrics, sockets, relays, retry } = parts;
   const { config, conntrack } = node;
-  const { family, log } = context;
-  const listenAddress = listenAddressOf(config.bindAddress, family);
+  const { family, nodeIP, log } = context;
+  const addressesAmong = (local: ReadonlySet<IpAddress>, before?: IpAddress): ProxyAddresses => {
+    const found = hostAddressAmong(local, nodeIP, before);
+    return { listenAddress: listenAddressOf(config.bindAddress, family, found), hostAddress: found ?? nodeIP };
+  };
+  const addresses = addressesAmong(new Set(await localAddresses(family)));
   const range = parsePortRange(config.userspace.portRange);
   const ports = new PortAllocator({
     range: range.ok ? range.range : ANY_PORT, // validation has refused others
@@ -59,12 +54,8 @@ async function redirectListeners(context: FamilyContext, parts: RuleParts): Prom
     });
   return new RedirectListeners({
     family,
-    plan: {
-      listenAddress,
-      hostAddress: await hostAddressOf(context),
-      knowsBridgePorts: hasBridgePorts,
-      detector: context.detector,
-    },
+    plan: { ...addresses, knowsBridgePorts: hasBridgePorts, detector: context.detector },
+    addressesAmong,
     rules,
     sockets,
     relays,

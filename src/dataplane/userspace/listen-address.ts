@@ -3,16 +3,43 @@ import {
   familyOf,
   type IpAddress,
   type IpFamily,
+  isLinkLocalV6,
   isLoopback,
   isUnspecified,
   parseIpAddress,
   unspecifiedAddress,
 } from "../../net/ip.ts";
 
-/** Where the proxy's own sockets listen. @throws Error for loopback, which only this host could reach. */
-export function listenAddressOf(bindAddress: string, family: IpFamily): IpAddress {
+/** What the rules and sockets follow from: where the sockets listen, and which address of the host they lead to. */
+export interface ProxyAddresses {
+  /** Unspecified only while the host has no address of its own. */
+  readonly listenAddress: IpAddress;
+  readonly hostAddress: IpAddress;
+}
+
+/**
+ * Where the proxy's own sockets listen. Without a `bindAddress` that is one address of the host, not all of them: the rules
+ * translate to it whichever interface a packet came in at, and a UDP socket answers from the address it is bound to.
+ *
+ * @param hostAddress undefined while the host has none but loopback.
+ * @throws Error for loopback, which only this host could reach.
+ */
+export function listenAddressOf(bindAddress: string, family: IpFamily, hostAddress: IpAddress | undefined): IpAddress {
   const bound = parseIpAddress(bindAddress);
-  if (bound === undefined || familyOf(bound) !== family || isUnspecified(bound)) return unspecifiedAddress(family);
+  if (bound === undefined || familyOf(bound) !== family || isUnspecified(bound))
+    return hostAddress ?? unspecifiedAddress(family);
   if (isLoopback(bound)) throw new Error(`cannot proxy on localhost: bindAddress (--bind-address) is ${bound}`);
   return bound;
+}
+
+/** The address of this host for its services: the last one while it is there, else the node's, else any that a pod reaches. Pure. */
+export function hostAddressAmong(
+  addresses: ReadonlySet<IpAddress>,
+  nodeIP: IpAddress,
+  before?: IpAddress,
+): IpAddress | undefined {
+  const isUsable = (ip: IpAddress): boolean => !isLoopback(ip) && !isLinkLocalV6(ip);
+  for (const preferred of [before, nodeIP])
+    if (preferred !== undefined && isUsable(preferred) && addresses.has(preferred)) return preferred;
+  return [...addresses].find(isUsable);
 }

@@ -1,6 +1,7 @@
 /** The measurements that only the userspace mode makes; upstream's had none. */
+
+import type { MetricFamilies } from "../../metrics/metric-families.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { MetricFamilies } from "../../server/metrics/metric-families.ts";
 
 /** What the userspace mode reports for one family. */
 export interface UserspaceMetrics {

@@ -23,7 +23,7 @@ export interface NetshHost {
   canBind(address: IpAddress): Promise<boolean>;
 }
 
-export interface NetshAssignerOptions {
+interface NetshAssignerOptions {
   readonly family: IpFamily;
   readonly interfaceName: string;
   readonly host: NetshHost;

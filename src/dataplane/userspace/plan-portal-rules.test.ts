@@ -8,6 +8,7 @@ import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import { ip, makeEndpoint, makeServicePort } from "../../model/testing/records.ts";
 import type { Cidr } from "../../net/ip.ts";
+import { hostAddressAmong, listenAddressOf } from "./listen-address.ts";
 import { PORTAL_JUMPS, type PortalPlanConfig, planPortalRules } from "./plan-portal-rules.ts";
 import { portalsOf } from "./portals.ts";
 
@@ -195,4 +196,18 @@ test("pods inside a source range are in the smaller of both: a rule of iptables 
   assert.deepEqual(sources("10.0.0.0/8"), ["10.1.0.0/16 40001", "10.0.0.0/8 40002"]);
   assert.deepEqual(sources("10.1.7.0/24"), ["10.1.7.0/24 40001", "10.1.7.0/24 40002"]);
   assert.deepEqual(sources("192.0.2.0/24"), ["192.0.2.0/24 40002"]);
+});
+
+test("the sockets have one address of the host, and keep it while it is there", () => {
+  const among = (addresses: readonly string[], before?: string) =>
+    hostAddressAmong(new Set(addresses.map(ip)), ip("192.168.1.5"), before === undefined ? undefined : ip(before));
+  const all = ["127.0.0.1", "10.1.0.1", "192.168.1.5"];
+  assert.equal(among(all), "192.168.1.5");
+  assert.equal(among(all, "10.1.0.1"), "10.1.0.1");
+  assert.equal(among(["127.0.0.1", "10.1.0.1"], "192.168.1.5"), "10.1.0.1");
+  assert.equal(among(["127.0.0.1", "fe80::1"]), undefined);
+  assert.equal(listenAddressOf("0.0.0.0", "IPv4", ip("192.168.1.5")), "192.168.1.5");
+  assert.equal(listenAddressOf("192.168.1.9", "IPv4", ip("192.168.1.5")), "192.168.1.9");
+  assert.equal(listenAddressOf("::", "IPv4", undefined), "0.0.0.0");
+  assert.throws(() => listenAddressOf("127.0.0.1", "IPv4", undefined), /cannot proxy on localhost/);
 });

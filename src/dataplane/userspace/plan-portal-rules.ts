@@ -19,6 +19,7 @@ import { protocolName } from "../../net/protocol.ts";
 import type { RulesPlanner } from "../shared/iptables-rules/planned-rules.ts";
 import type { JumpRule, ServicePortPlan, SharedRule, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
 import { isServed, type Lane, laneOf } from "./lanes.ts";
+import type { ProxyAddresses } from "./listen-address.ts";
 import type { Portal } from "./portals.ts";
 
 /** Packets that come in from elsewhere pass the `container` chains, those of the host itself the `host` ones. */
@@ -78,12 +79,8 @@ export const PORTAL_STATIC_PLAN: StaticPlan = {
   natTail: [],
 };
 
-/** Constant for the life of the process. */
-export interface PortalPlanConfig {
-  /** Where the proxy's sockets listen; the unspecified address means everywhere. */
-  readonly listenAddress: IpAddress;
-  /** The node's own address: where its own packets are sent when the sockets listen everywhere. */
-  readonly hostAddress: IpAddress;
+/** Constant while the host keeps its address. */
+export interface PortalPlanConfig extends ProxyAddresses {
   /** Whether rules may ask if a packet came in by a bridge port (xt_physdev). Without it, none does. */
   readonly knowsBridgePorts: boolean;
   /** Tells the cluster's pods from clients outside. */

@@ -7,6 +7,9 @@ import type { OfflineNode } from "../../inspect/offline-node.ts";
 import type { SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
 import type { ServicePort } from "../../model/service-port.ts";
+import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
+import { cidrContains, type IpAddress, joinHostPort } from "../../net/ip.ts";
+import { protocolName } from "../../net/protocol.ts";
 import { CountsBetween, type InTable } from "../shared/iptables-rules/counted-rules.ts";
 import type { SharedRule } from "../shared/iptables-rules/rules-plan.ts";
 import {
@@ -18,7 +21,7 @@ import {
 } from "../shared/iptables-rules/saved-form.ts";
 import { planConfigOf, portalsIn } from "./cluster-plan.ts";
 import { FreePorts, portsFrom } from "./free-ports.ts";
-import { type Lane, lanesOf } from "./lanes.ts";
+import { isServed, type Lane, laneOf, lanesOf } from "./lanes.ts";
 import {
   PORTAL_CHAINS,
   PORTAL_JUMPS,
@@ -27,14 +30,22 @@ import {
   planPortalRules,
 } from "./plan-portal-rules.ts";
 import type { Portal } from "./portals.ts";
+import type { PlannedRelay, PlannedRelays } from "./relay-chain.ts";
 import { isRelayed } from "./service-relays.ts";
 
 type Rules = readonly InTable<Rule | UnplannedRules>[];
 
-/** @returns undefined where there are no rules. @throws Error when the configuration does not let the proxy listen. */
-export function plannedTables(node: OfflineNode, config: KubeProxyConfig): ReadonlyMap<string, SavedTable> | undefined {
-  if (config.userspace.rules !== "iptables") return undefined;
-  const shared = sharedRules(node, config);
+/** What packets meet: rules, and the sockets behind them. */
+interface PlannedTables {
+  readonly tables: ReadonlyMap<string, SavedTable>;
+  readonly relays: PlannedRelays;
+}
+
+/** No rule where there are to be none. @throws Error when the configuration does not let the proxy listen. */
+export function plannedTables(node: OfflineNode, config: KubeProxyConfig): PlannedTables {
+  if (config.userspace.rules !== "iptables") return { tables: new Map(), relays: listeningRelays(node) };
+  const relays = new Map<string, PlannedRelay>();
+  const shared = sharedRules(node, config, relays);
   const content = (table: "filter" | "nat", chains: readonly string[]): TableContent<Rule | UnplannedRules> => ({
     chains: [...chains, ...jumpTargets(table, PORTAL_JUMPS)],
     rules: [
@@ -43,11 +54,40 @@ export function plannedTables(node: OfflineNode, config: KubeProxyConfig): Reado
     ],
   });
   const { filterChains, natChains } = PORTAL_STATIC_PLAN;
-  return savedTables({ filter: content("filter", filterChains), nat: content("nat", natChains) }, node.family);
+  const contents = { filter: content("filter", filterChains), nat: content("nat", natChains) };
+  return { tables: savedTables(contents, node.family), relays };
 }
 
+/** The proxy listens at the addresses themselves, and looks at its clients. */
+function listeningRelays(node: OfflineNode): PlannedRelays {
+  const relays = new Map<string, PlannedRelay>();
+  for (const [key, port] of node.state.services) {
+    if (!isRelayed(port.name)) continue;
+    const routing = routingIn(node, key, port);
+    for (const portal of portalsIn(node, port)) {
+      const { address, port: number, sources } = portal;
+      const place = address === undefined ? String(number) : joinHostPort(address, number);
+      relays.set(`${protocolName(port.protocol)} ${place}`, {
+        port,
+        endpointsFor({ source, inInterface }) {
+          const isIn = sources.length === 0 || sources.some((range) => cidrContains(range, source));
+          const lane = laneOf(portal, inInterface === "" || isPod(node, source));
+          return isIn && isServed(portal, lane) ? routing[lane] : [];
+        },
+      });
+    }
+  }
+  return relays;
+}
+
+const routingIn = ({ name, zone, state }: OfflineNode, key: string, port: ServicePort): ServicePortRouting =>
+  routeServicePort(port, state.endpoints.get(key) ?? [], { nodeName: name, zone });
+
+const isPod = ({ detector }: OfflineNode, address: IpAddress): boolean =>
+  detector.kind === "cidr" && cidrContains(detector.cidr, address);
+
 /** In the order of the keys, in which the proxy's ports are counted as well. */
-function sharedRules(node: OfflineNode, config: KubeProxyConfig): Rules[] {
+function sharedRules(node: OfflineNode, config: KubeProxyConfig, relays: Map<string, PlannedRelay>): Rules[] {
   const { state, others = [] } = node;
   const planConfig = planConfigOf(node, config);
   const freePorts = new FreePorts(config.userspace.portRange);
@@ -67,8 +107,15 @@ function sharedRules(node: OfflineNode, config: KubeProxyConfig): Rules[] {
     }
     const first = freePorts.take(standIn.lanes.size);
     if (first === undefined) continue;
-    if (other === undefined) found.push(between.take(), standIn.rulesFor(first));
-    else {
+    if (other === undefined) {
+      found.push(between.take(), standIn.rulesFor(first));
+      const { port } = standIn;
+      const routing = routingIn(node, key, port);
+      for (const [lane, proxyPort] of Object.entries(portsFrom(first, standIn.lanes))) {
+        const endpoints = lane === "local" ? routing.local : routing.cluster;
+        relays.set(`${protocolName(port.protocol)} ${proxyPort}`, { port, endpointsFor: () => endpoints });
+      }
+    } else {
       between.add(like);
       if (standIn.hasOpenPorts) found.push(between.take(), standIn.openFor(first, other.text));
     }
@@ -86,12 +133,12 @@ class StandIn {
   readonly closed: readonly SharedRule[];
   /** Rules that let in packets to the proxy's own ports name nothing else, so they are needed whichever service port is asked for. */
   readonly hasOpenPorts: boolean;
-  readonly #port: ServicePort;
+  readonly port: ServicePort;
   readonly #portals: readonly Portal[];
   readonly #config: PortalPlanConfig;
 
   constructor(port: ServicePort, portals: readonly Portal[], config: PortalPlanConfig) {
-    this.#port = port;
+    this.port = port;
     this.#portals = portals;
     this.#config = config;
     this.lanes = lanesOf(portals);
@@ -101,9 +148,9 @@ class StandIn {
   }
 
   /** @param first of the proxy's ports. @param text the name of the service port that they are for. */
-  rulesFor(first: number, text = this.#port.name.text): readonly SharedRule[] {
-    const name = { ...this.#port.name, text };
-    return planPortalRules({ ...this.#port, name }, this.#portals, portsFrom(first, this.lanes), this.#config).shared;
+  rulesFor(first: number, text = this.port.name.text): readonly SharedRule[] {
+    const name = { ...this.port.name, text };
+    return planPortalRules({ ...this.port, name }, this.#portals, portsFrom(first, this.lanes), this.#config).shared;
   }
 
   openFor(first: number, text: string): readonly SharedRule[] {

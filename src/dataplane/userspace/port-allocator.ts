@@ -6,7 +6,7 @@
 import { type PortRange, portRangeText } from "../../net/port-range.ts";
 import { ListenError } from "../../relay/listen-error.ts";
 
-export interface PortAllocatorOptions {
+interface PortAllocatorOptions {
   readonly range: PortRange;
   /** At least 0 and below 1. */
   readonly random: () => number;

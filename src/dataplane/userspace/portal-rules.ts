@@ -23,21 +23,21 @@ import { PORTAL_JUMPS, PORTAL_STATIC_PLAN } from "./plan-portal-rules.ts";
 import { digestOf, type SavedTables, savedRules } from "./saved-portal-rules.ts";
 
 /** The iptables measurements that this mode makes. */
-export interface RuleMetrics {
+interface RuleMetrics {
   /** A restore was refused or failed. */
   readonly restoreFailures: { inc(): void };
   /** Rules in the kernel. */
   setTotal(table: "filter" | "nat", rules: number): void;
 }
 
-export interface PortalRulesOptions {
+interface PortalRulesOptions {
   readonly iptables: Iptables;
   readonly metrics: RuleMetrics;
   readonly log: Logger;
 }
 
 /** What a service port is to have. */
-export interface WantedRules {
+interface WantedRules {
   readonly name: ServicePortName;
   readonly rules: InstalledPlan;
 }

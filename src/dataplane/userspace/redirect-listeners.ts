@@ -14,6 +14,7 @@ import { spellPlan } from "../shared/iptables-rules/full-payload.ts";
 import { PlanMemory } from "../shared/iptables-rules/planned-rules.ts";
 import { type HeldPort, HeldPorts } from "./held-ports.ts";
 import { type Lane, lanesOf } from "./lanes.ts";
+import type { ProxyAddresses } from "./listen-address.ts";
 import { FailureList, type Listeners, type ListenersRequest, type PortFailures, type WantedPort } from "./listeners.ts";
 import { type LanePorts, type PortalInput, type PortalPlanConfig, portalPlanner } from "./plan-portal-rules.ts";
 import type { AllocatedPort, PortAllocator } from "./port-allocator.ts";
@@ -23,9 +24,11 @@ import type { Portal } from "./portals.ts";
 import type { ServiceRelays } from "./service-relays.ts";
 import { type StaleFlows, UdpPortals } from "./stale-flows.ts";
 
-export interface RedirectListenersOptions {
+interface RedirectListenersOptions {
   readonly family: IpFamily;
+  /** At the start; its addresses follow the host's. */
   readonly plan: PortalPlanConfig;
+  readonly addressesAmong: (hostAddresses: ReadonlySet<IpAddress>, before: IpAddress) => ProxyAddresses;
   readonly rules: PortalRules;
   readonly sockets: ServiceRelays;
   readonly relays: Relays;
@@ -50,7 +53,8 @@ export class RedirectListeners implements Listeners {
   readonly #options: RedirectListenersOptions;
   readonly #anywhere: IpAddress;
   readonly #held: HeldPorts;
-  readonly #memory: PlanMemory<PortalInput>;
+  #plan: PortalPlanConfig;
+  #memory: PlanMemory<PortalInput>;
   readonly #served = new Map<string, ServedPort>();
   /** Sockets to be closed once no rule leads there, and UDP portals that changed: kept when the rules cannot be written. */
   #leaving: Leaving[] = [];
@@ -60,12 +64,14 @@ export class RedirectListeners implements Listeners {
     this.#options = options;
     this.#anywhere = unspecifiedAddress(options.family);
     this.#held = new HeldPorts(options.relays);
+    this.#plan = options.plan;
     this.#memory = new PlanMemory(portalPlanner(options.plan));
   }
 
   async apply(request: ListenersRequest, signal: AbortSignal): Promise<PortFailures> {
     const { rules, staleFlows } = this.#options;
     const failures = new FailureList();
+    if (request.isFull) this.#followAddresses(request.hostAddresses);
     for (const [key, wanted] of this.#changesOf(request)) {
       signal.throwIfAborted();
       const served = this.#served.get(key);
@@ -102,12 +108,13 @@ export class RedirectListeners implements Listeners {
    * established. So the ports are held, and no other process gets the clients.
    */
   async stopAccepting(): Promise<void> {
-    const { sockets, plan } = this.#options;
+    const { sockets } = this.#options;
+    const { listenAddress: address } = this.#plan;
     await sockets.closeAll();
     for (const [key, { name, sockets: lanes }] of this.#served) {
       const protocol = name.protocol as RelayProtocol; // it was listened with
       for (const { opened } of lanes.values()) {
-        await this.#held.hold(key, { protocol, address: plan.listenAddress, port: opened.port }).catch(() => {});
+        await this.#held.hold(key, { protocol, address, port: opened.port }).catch(() => {});
       }
     }
   }
@@ -121,6 +128,22 @@ export class RedirectListeners implements Listeners {
     }
     this.#served.clear();
     await this.#held.close();
+  }
+
+  /** Where the host's address is another, every socket moves there; the rules that lead to it are written with this request. */
+  #followAddresses(hostAddresses: ReadonlySet<IpAddress>): void {
+    const { addressesAmong, log, family } = this.#options;
+    const { listenAddress: before, hostAddress } = this.#plan;
+    const addresses = addressesAmong(hostAddresses, hostAddress);
+    if (addresses.listenAddress === before && addresses.hostAddress === hostAddress) return;
+    this.#plan = { ...this.#plan, ...addresses };
+    this.#memory = new PlanMemory(portalPlanner(this.#plan));
+    if (addresses.listenAddress === before) return;
+    log.info("The proxy's sockets move to another address", { ipFamily: family, before, now: addresses.listenAddress });
+    for (const { name, sockets } of this.#served.values()) {
+      for (const socket of sockets.values()) this.#leaving.push({ name, socket });
+      sockets.clear();
+    }
   }
 
   *#changesOf({ isFull, wanted }: ListenersRequest): Iterable<readonly [string, WantedPort | undefined]> {
@@ -172,11 +195,10 @@ export class RedirectListeners implements Listeners {
   }
 
   async #listen(name: ServicePortName, lane: Lane, failures: FailureList): Promise<AllocatedPort<Relay> | undefined> {
-    const { ports, sockets, plan } = this.#options;
+    const { ports, sockets } = this.#options;
+    const { listenAddress: address } = this.#plan;
     try {
-      return await ports.open((port) =>
-        sockets.listen({ name, address: plan.listenAddress, port, sources: [], laneOf: () => lane }),
-      );
+      return await ports.open((port) => sockets.listen({ name, address, port, sources: [], laneOf: () => lane }));
     } catch (error) {
       const reason = messageOf(error);
       const what = error instanceof PortsExhaustedError ? "failed to allocate proxy port" : "failed to start proxy";

@@ -6,11 +6,7 @@ import { plannedTables } from "./planned-tables.ts";
 
 export const renderUserspace: ModeRenderer = async (node, request) => {
   const { config, form, service } = request;
-  if (form === "tables") {
-    const tables = plannedTables(node, config);
-    if (tables === undefined) throw new Error("userspace.rules is none, so there are no rules");
-    return { kind: "tables", tables };
-  }
+  if (form === "tables") return { kind: "tables", tables: plannedTables(node, config).tables };
   const whole = planUserspace(node, config);
   const plan = service === undefined ? whole : planOfService(whole, service);
   switch (form) {

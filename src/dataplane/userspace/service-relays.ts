@@ -9,7 +9,7 @@ import type { Destination, PickDestination, Relay, RelayObserver, RelayProtocol,
 import type { Balancer } from "./balancer.ts";
 import { type Lane, laneKey } from "./lanes.ts";
 
-export interface ServiceRelaysOptions {
+interface ServiceRelaysOptions {
   readonly relays: Relays;
   readonly balancer: Balancer;
   /** How long a UDP session may be silent. */
@@ -17,7 +17,7 @@ export interface ServiceRelaysOptions {
   readonly observe: (name: ServicePortName) => RelayObserver;
 }
 
-export interface ListenRequest {
+interface ListenRequest {
   readonly name: ServicePortName;
   readonly address: IpAddress;
   /** 0: any free port. */

@@ -13,7 +13,7 @@ export function dumpKind(text: string): DumpKind | undefined {
   return /^-A (?:-t|-u|--\w+-service) /m.test(text) ? "ipvsadm" : undefined;
 }
 
-export interface DumpChoices {
+interface DumpChoices {
   /** Of an iptables dump that does not tell its family itself. */
   readonly family: IpFamily | undefined;
   /** The name of this program's nftables tables. */

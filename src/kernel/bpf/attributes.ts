@@ -11,14 +11,15 @@ export const COMMANDS = {
   OBJ_PIN: 6,
   OBJ_GET: 7,
   PROG_TEST_RUN: 10,
+  PROG_GET_FD_BY_ID: 13,
   OBJ_GET_INFO_BY_FD: 15,
   PROG_QUERY: 16,
-  BTF_GET_FD_BY_ID: 19,
-  BTF_GET_NEXT_ID: 23,
   MAP_LOOKUP_BATCH: 24,
   MAP_UPDATE_BATCH: 26,
   LINK_CREATE: 28,
   LINK_UPDATE: 29,
+  LINK_GET_FD_BY_ID: 30,
+  LINK_GET_NEXT_ID: 31,
   LINK_DETACH: 34,
 } as const;
 
@@ -66,16 +67,12 @@ export const PROG_LOAD = layout("PROG_LOAD", ATTRIBUTE_BYTES, {
   programFlags: u32(44),
   programName: bytes(48, 16),
   expectedAttachType: u32(68),
-  /** Of words; types of modules whose functions are called, from index 1 on. */
-  descriptors: u64(120),
 });
 
 export const PROG_TEST_RUN = layout("PROG_TEST_RUN", ATTRIBUTE_BYTES, {
   programFd: u32(0),
   /** Out: r0. */
   result: u32(4),
-  dataSizeIn: u32(8),
-  dataIn: u64(16),
   contextSizeIn: u32(40),
   contextIn: u64(48),
 });
@@ -86,22 +83,14 @@ export const OBJECT_INFO = layout("OBJ_GET_INFO_BY_FD", ATTRIBUTE_BYTES, {
   info: u64(8),
 });
 
-/** Of BTF_GET_NEXT_ID and BTF_GET_FD_BY_ID. */
-export const OBJECT_ID = layout("BTF_GET_ID", ATTRIBUTE_BYTES, {
+export const PROGRAM_INFO = layout("bpf_prog_info", 232, { id: u32(4), tag: bytes(8, 8), name: bytes(64, 16) });
+
+/** Of `…_GET_FD_BY_ID` and `…_GET_NEXT_ID`, for which the kernel asks for CAP_SYS_ADMIN. */
+export const OBJECT_ID = layout("GET_ID", ATTRIBUTE_BYTES, {
   id: u32(0),
   /** Out: of the next one. */
   next: u32(4),
 });
-
-export const TYPES_INFO = layout("bpf_btf_info", 32, {
-  types: u64(0),
-  /** In: room; out: what there is. */
-  size: u32(8),
-  name: u64(16),
-  nameSize: u32(24),
-});
-
-export const PROGRAM_INFO = layout("bpf_prog_info", 232, { type: u32(0), id: u32(4), tag: bytes(8, 8) });
 
 export const MAP_INFO = layout("bpf_map_info", 88, {
   type: u32(0),
@@ -123,15 +112,7 @@ export const LINK_INFO = layout("bpf_link_info", 32, {
   attachType: u32(24),
 });
 
-/** Of a link to an interface. */
-export const INTERFACE_LINK_INFO = layout("bpf_link_info of tcx", 32, {
-  programId: u32(8),
-  /** 0 when the interface is gone. */
-  interfaceIndex: u32(16),
-});
-
 export const PROG_QUERY = layout("PROG_QUERY", ATTRIBUTE_BYTES, {
-  /** Or the index of an interface. */
   targetFd: u32(0),
   attachType: u32(4),
   queryFlags: u32(8),
@@ -142,7 +123,6 @@ export const PROG_QUERY = layout("PROG_QUERY", ATTRIBUTE_BYTES, {
 
 export const LINK_CREATE = layout("LINK_CREATE", ATTRIBUTE_BYTES, {
   programFd: u32(0),
-  /** Or the index of an interface. */
   targetFd: u32(4),
   attachType: u32(8),
   flags: u32(12),

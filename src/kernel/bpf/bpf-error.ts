@@ -1,7 +1,7 @@
 /** Failures of bpf(2), with a stable `code`. */
 
 /** The kernel's errno name (`ENOENT`), or one of ours. */
-export type BpfErrorCode =
+type BpfErrorCode =
   | `E${string}`
   /** This machine's kernel or processor cannot do it. */
   | "unsupported"

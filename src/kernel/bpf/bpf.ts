@@ -29,23 +29,23 @@ export interface BpfMap {
   close(): void;
 }
 
-/** Where a program is to run: at a hook of a cgroup, where packets come in by an interface, or on demand of a test, over plain memory. */
-export type ProgramPlace = Hook | "ingress" | "test";
+/** Where a program is to run: at a hook of a cgroup, or on demand of a test, over plain memory. */
+export type ProgramPlace = Hook | "test";
 
 export interface BpfProgram {
   readonly id: number;
   /** The same instructions have the same tag: 16 hexadecimal digits. */
   readonly tag: string;
   /**
-   * Runs it once: one that was loaded for a `test` over a context that it may change, one for `ingress` with a frame of Ethernet that
-   * came in by the loopback interface of this network namespace. No others. @returns r0, 32 bits.
+   * Runs it once, when it was loaded for a `test`. @param context it may change it. @returns r0, 32 bits.
    */
-  run(input: Uint8Array): number;
+  run(context: Uint8Array): number;
   close(): void;
 }
 
 /** A program that runs at a hook, for as long as this is open. */
 export interface BpfLink {
+  readonly id: number;
   /** The inode number of the cgroup's directory; 0 when the cgroup is gone. */
   readonly cgroupId: bigint;
   readonly programId: number;
@@ -86,17 +86,6 @@ export interface BpfPins {
   link(path: string, hook?: Hook): BpfLink | undefined;
 }
 
-/** A program that packets meet where they come in by an interface, for as long as this is open. */
-export interface InterfaceLink {
-  /** 0 when the interface is gone. */
-  readonly interfaceIndex: number;
-  readonly programId: number;
-  /** Another program takes over; no packet sees neither or both. */
-  replace(program: BpfProgram): void;
-  /** Ends it, and closes. */
-  close(): void;
-}
-
 export interface Bpf {
   /** @throws BpfError `invalid` with the reason, or the kernel's errno. */
   createMap(definition: MapDefinition): BpfMap;
@@ -107,15 +96,13 @@ export interface Bpf {
   loadProgram(program: Program, place: ProgramPlace, maps?: readonly BpfMap[]): BpfProgram;
   /** @param cgroup its directory in a cgroup2 file system. */
   attach(program: BpfProgram, hook: Hook, cgroup: string): BpfLink;
-  /**
-   * After the programs that are there, which stay. @param program one that was loaded for `ingress`.
-   * @param interfaceIndex of this network namespace. @throws BpfError, `EINVAL` before Linux 6.6
-   */
-  attachToInterface(program: BpfProgram, interfaceIndex: number): InterfaceLink;
-  /** Ids of the programs that packets meet where they come in by an interface, in their order. */
-  attachedToInterface(interfaceIndex: number): readonly number[];
   /** Ids of the programs attached to the cgroup itself, not to those above it. */
   attached(hook: Hook, cgroup: string): readonly number[];
+  /**
+   * Links at the cgroup itself, of any process, whose programs' names begin so. @throws BpfError `EPERM` without CAP_SYS_ADMIN, where
+   * anything is attached.
+   */
+  findLinks(cgroup: string, prefix: string): readonly BpfLink[];
   /** The number of a cgroup's directory. @throws BpfError without one. */
   cgroupId(cgroup: string): bigint;
   readonly pins: BpfPins;

@@ -1,8 +1,8 @@
 /** What a program is called with, and what of it it may read and write (reference ebpf-programs.md §4.2). */
-import { be16, be32, bytes, type Field, type Layout, layout, u8, u32, u64, type Width } from "./layout.ts";
+import { be16, be32, type Field, type Layout, layout, u32, u64, type Width } from "./layout.ts";
 
 /** Accesses that the verifier allows in a range of bytes. */
-export interface ContextAccess {
+interface ContextAccess {
   readonly at: number;
   readonly size: number;
   readonly reads: readonly Width[];
@@ -91,50 +91,6 @@ function* ownAccesses(hook: Hook): Generator<ContextAccess> {
   yield { at: isIPv4 ? sourceIp4.at : sourceIp6.at, size: isIPv4 ? 4 : 16, reads: [4], writes: [] };
   yield { at: sourcePort.at, size: 4, reads: [4], writes: [] };
 }
-
-/** `__sk_buff`: a packet at an interface. */
-export const PACKET = layout("__sk_buff", 192, {
-  /** 0: to this machine's address of the link. */
-  packetType: u32(4),
-  mark: u32(8),
-  /** An Ethernet type; the word's lower half has its bytes as they are in packets. */
-  protocol: u32(16),
-  /** Whether it carries the tag of a VLAN, whose interface will see it again without. */
-  hasVlan: u32(20),
-  interfaceIndex: u32(40),
-});
-
-/** Programs that packets meet where they come in (tcx, Linux 6.6): numbers of the program's type and of its attachment. */
-export const INGRESS = { programType: 3, attachType: 46 } as const;
-
-/** What such a program returns when the packet goes on its way: programs after it see it, too. */
-export const TCX_NEXT = -1;
-
-/** Words of {@link PACKET} that such programs read. They write none. */
-export const PACKET_CONTEXT: ContextRules = {
-  name: "ingress",
-  size: PACKET.size,
-  accesses: [
-    { at: PACKET.fields.packetType.at, size: 8, reads: [4], writes: [] },
-    { at: PACKET.fields.protocol.at, size: 8, reads: [4], writes: [] },
-    { at: PACKET.fields.interfaceIndex.at, size: 4, reads: [4], writes: [] },
-  ],
-};
-
-/** `bpf_fib_lookup`: the route of a packet, asked for as if it had come in by an interface. */
-export const FIB_LOOKUP = layout("bpf_fib_lookup", 64, {
-  /** AF_INET or AF_INET6. */
-  family: u8(0),
-  protocol: u8(1),
-  sourcePort: be16(2),
-  destinationPort: be16(4),
-  interfaceIndex: u32(8),
-  /** In: the packet's. Out, if asked for: the address that the route's interface would send from. */
-  source: bytes(16, 16),
-  destination: bytes(32, 16),
-});
-/** No look for the neighbour's link address (Linux 6.3), and the source address (6.7), please. */
-export const FIB_FLAGS = 4 | 16;
 
 /** What a program of type SYSCALL is called with: memory of the caller, for tests of other programs' bodies (§4.6). */
 export function memoryContext(what: Pick<Layout<Readonly<Record<string, Field>>>, "name" | "size">): ContextRules {

@@ -5,12 +5,11 @@ import { errnoName } from "../netlink/errors.ts";
 import { encodeProgram } from "./asm/encode.ts";
 import type { Program } from "./asm/program.ts";
 import * as attributes from "./attributes.ts";
-import type { Bpf, BpfLink, BpfMap, BpfProgram, InterfaceLink, ProgramPlace } from "./bpf.ts";
+import type { Bpf, BpfLink, BpfMap, BpfProgram, ProgramPlace } from "./bpf.ts";
 import { BpfError } from "./bpf-error.ts";
-import { type CalledFunctions, findFunctions } from "./called-functions.ts";
-import { HOOKS, type Hook, INGRESS } from "./contexts.ts";
+import { HOOKS, type Hook } from "./contexts.ts";
 import { KernelMap } from "./kernel-map.ts";
-import { kernelPins, ofFiles } from "./kernel-pins.ts";
+import { CGROUP_LINK, kernelPins, ofFiles } from "./kernel-pins.ts";
 import { encode, takeNumber, takeWide } from "./layout.ts";
 import { objectInfo } from "./object-info.ts";
 import { addressOf, bpf, fixedBytes, fixedCopy, tryBpf } from "./system-call.ts";
@@ -21,8 +20,6 @@ const SYSCALL_PROGRAM = 31;
 const SLEEPABLE = 16;
 /** None of our helpers is for GPL programs only (reference ebpf-programs.md §4.3). */
 const LICENSE = "Apache-2.0";
-/** The kernel's own functions are for programs under a licence that it finds in its list: who loads these may choose. */
-const LICENSE_FOR_KERNEL_CALLS = "Dual MIT/GPL";
 const LOG_BYTES = 1 << 20;
 /** Of LINK_UPDATE: only if the old program is the one that is given. */
 const REPLACE = 4;
@@ -37,9 +34,7 @@ export function kernelBpf(): Bpf {
     loadProgram: (program, place, maps = []) => loadProgram(program, place, maps),
     attach: (program, hook, cgroup) => createLink(kernelProgram(program), hook, cgroup),
     attached,
-    attachToInterface: (program, interfaceIndex) => new KernelInterfaceLink(kernelProgram(program), interfaceIndex),
-    attachedToInterface: (interfaceIndex) =>
-      queryPrograms(interfaceIndex, INGRESS.attachType, `interface ${interfaceIndex}`),
+    findLinks,
     cgroupId: (cgroup) => ofFiles(cgroup, () => statSync(cgroup, { bigint: true }).ino),
     pins: kernelPins({
       descriptorOf,
@@ -57,35 +52,20 @@ function descriptorOf(what: BpfMap | BpfProgram | BpfLink): number {
 /** Numbers of the program's type, of its attachment, and its flags. */
 function numbersOf(place: ProgramPlace): { programType: number; expectedAttachType: number; programFlags: number } {
   if (place === "test") return { programType: SYSCALL_PROGRAM, expectedAttachType: 0, programFlags: SLEEPABLE };
-  const { programType, attachType } = place === "ingress" ? INGRESS : HOOKS[place];
+  const { programType, attachType } = HOOKS[place];
   return { programType, expectedAttachType: attachType, programFlags: 0 };
 }
 
 function loadProgram(program: Program, place: ProgramPlace, maps: readonly BpfMap[]): KernelProgram {
-  const called = calledFunctions(program);
-  try {
-    return loadWith(program, place, maps, called);
-  } finally {
-    called?.close();
-  }
-}
-
-function loadWith(
-  program: Program,
-  place: ProgramPlace,
-  maps: readonly BpfMap[],
-  called: CalledFunctions | undefined,
-): KernelProgram {
   const descriptorOf = (name: string) => mapDescriptor(program, maps, name);
-  const code = fixedCopy(encodeProgram(program.instructions, descriptorOf, (name) => called?.numbers.get(name)));
-  const license = fixedCopy(Buffer.from(`${called === undefined ? LICENSE : LICENSE_FOR_KERNEL_CALLS}\0`));
+  const code = fixedCopy(encodeProgram(program.instructions, descriptorOf));
+  const license = fixedCopy(Buffer.from(`${LICENSE}\0`));
   const wanted = {
     ...numbersOf(place),
     instructionCount: code.length / 8,
     instructions: addressOf(code),
     license: addressOf(license),
     programName: Buffer.from(program.name),
-    ...(called?.descriptors !== undefined && { descriptors: addressOf(called.descriptors) }),
   };
   const { result, errno } = tryBpf("PROG_LOAD", encode(attributes.PROG_LOAD, wanted));
   if (result >= 0) return new KernelProgram(result, program.name);
@@ -104,12 +84,6 @@ function loadWith(
   throw new BpfError(name, `bpf: PROG_LOAD: ${name}: ${explainVerifierLog(program, text)}`);
 }
 
-/** Where the kernel has the functions that a program calls; undefined when it calls none. @throws BpfError when it lacks one. */
-function calledFunctions({ instructions }: Program): CalledFunctions | undefined {
-  const names = instructions.flatMap((one) => (one.kind === "call-kernel" ? [one.name] : []));
-  return names.length === 0 ? undefined : findFunctions(names);
-}
-
 function mapDescriptor(program: Program, maps: readonly BpfMap[], name: string): number {
   const map = maps.find(({ definition }) => definition.name === name);
   if (map instanceof KernelMap && program.maps.includes(map.definition)) return map.fd;
@@ -126,24 +100,22 @@ class KernelProgram implements BpfProgram {
   readonly id: number;
   readonly tag: string;
   readonly #name: string;
-  readonly #meetsPackets: boolean;
 
   constructor(fd: number, name: string) {
     this.fd = fd;
     this.#name = name;
     const info = objectInfo(fd, attributes.PROGRAM_INFO.size, `program ${name}`);
-    const { type, id, tag } = attributes.PROGRAM_INFO.fields;
-    this.#meetsPackets = takeNumber(info, type) === INGRESS.programType;
+    const { id, tag } = attributes.PROGRAM_INFO.fields;
     this.id = takeNumber(info, id);
     this.tag = Buffer.from(info.subarray(tag.at, tag.at + tag.bytes)).toString("hex");
   }
 
   run(input: Uint8Array): number {
     const memory = fixedCopy(input);
-    const [size, place] = [memory.length, addressOf(memory)];
     const run = encode(attributes.PROG_TEST_RUN, {
       programFd: this.fd,
-      ...(this.#meetsPackets ? { dataSizeIn: size, dataIn: place } : { contextSizeIn: size, contextIn: place }),
+      contextSizeIn: memory.length,
+      contextIn: addressOf(memory),
     });
     bpf("PROG_TEST_RUN", run, `program ${this.#name}`);
     input.set(memory);
@@ -178,6 +150,10 @@ class KernelLink implements BpfLink {
     return takeWide(this.#info(), attributes.LINK_INFO.fields.cgroupId);
   }
 
+  get id(): number {
+    return takeNumber(this.#info(), attributes.LINK_INFO.fields.id);
+  }
+
   get programId(): number {
     return takeNumber(this.#info(), attributes.LINK_INFO.fields.programId);
   }
@@ -203,40 +179,6 @@ class KernelLink implements BpfLink {
   }
 }
 
-class KernelInterfaceLink implements InterfaceLink {
-  readonly #fd: number;
-  readonly #what: string;
-
-  constructor(program: KernelProgram, interfaceIndex: number) {
-    this.#what = `interface ${interfaceIndex}`;
-    const { attachType } = INGRESS;
-    const asked = encode(attributes.LINK_CREATE, { programFd: program.fd, targetFd: interfaceIndex, attachType });
-    this.#fd = bpf("LINK_CREATE", asked, this.#what);
-  }
-
-  get interfaceIndex(): number {
-    return takeNumber(this.#info(), attributes.INTERFACE_LINK_INFO.fields.interfaceIndex);
-  }
-
-  get programId(): number {
-    return takeNumber(this.#info(), attributes.INTERFACE_LINK_INFO.fields.programId);
-  }
-
-  replace(program: BpfProgram): void {
-    const newProgramFd = kernelProgram(program).fd;
-    bpf("LINK_UPDATE", encode(attributes.LINK_UPDATE, { linkFd: this.#fd, newProgramFd }), this.#what);
-  }
-
-  close(): void {
-    tryBpf("LINK_DETACH", encode(attributes.LINK_DETACH, { linkFd: this.#fd }));
-    closeSync(this.#fd);
-  }
-
-  #info(): Uint8Array {
-    return objectInfo(this.#fd, attributes.INTERFACE_LINK_INFO.size, this.#what);
-  }
-}
-
 function attached(hook: Hook, cgroup: string): readonly number[] {
   return withDirectory(cgroup, (targetFd) => queryPrograms(targetFd, HOOKS[hook].attachType, `${hook} at ${cgroup}`));
 }
@@ -252,6 +194,53 @@ function queryPrograms(targetFd: number, attachType: number, what: string): read
   bpf("PROG_QUERY", query, what);
   const count = takeNumber(query, attributes.PROG_QUERY.fields.programCount);
   return [...new Uint32Array(ids.buffer, 0, count)];
+}
+
+function findLinks(cgroup: string, prefix: string): readonly KernelLink[] {
+  const hooks = Object.keys(HOOKS) as Hook[]; // its own keys
+  const programs = new Set(hooks.flatMap((hook) => attached(hook, cgroup)));
+  const named = new Set([...programs].filter((id) => programNameOf(id)?.startsWith(prefix)));
+  if (named.size === 0) return [];
+  const { ino } = ofFiles(cgroup, () => statSync(cgroup, { bigint: true }));
+  const found: KernelLink[] = [];
+  for (let id = nextLink(0); id !== undefined; id = nextLink(id)) {
+    const fd = openById("LINK_GET_FD_BY_ID", id);
+    if (fd === undefined) continue;
+    const info = objectInfo(fd, attributes.LINK_INFO.size, `link ${id}`);
+    const { type, programId, cgroupId } = attributes.LINK_INFO.fields;
+    const isOne = takeNumber(info, type) === CGROUP_LINK && takeWide(info, cgroupId) === ino;
+    if (isOne && named.has(takeNumber(info, programId))) found.push(new KernelLink(fd, `link ${id} at ${cgroup}`));
+    else closeSync(fd);
+  }
+  return found;
+}
+
+function nextLink(id: number): number | undefined {
+  const asked = encode(attributes.OBJECT_ID, { id });
+  const { result, errno } = tryBpf("LINK_GET_NEXT_ID", asked);
+  if (result >= 0) return takeNumber(asked, attributes.OBJECT_ID.fields.next);
+  if (errno === constants.errno.ENOENT) return undefined;
+  throw new BpfError(errnoName(errno), `bpf: LINK_GET_NEXT_ID: ${errnoName(errno)}`);
+}
+
+/** Undefined when it is gone. */
+function openById(command: "LINK_GET_FD_BY_ID" | "PROG_GET_FD_BY_ID", id: number): number | undefined {
+  const { result, errno } = tryBpf(command, encode(attributes.OBJECT_ID, { id }));
+  if (result >= 0) return result;
+  if (errno === constants.errno.ENOENT) return undefined;
+  throw new BpfError(errnoName(errno), `bpf: ${command}: ${errnoName(errno)}`);
+}
+
+function programNameOf(id: number): string | undefined {
+  const fd = openById("PROG_GET_FD_BY_ID", id);
+  if (fd === undefined) return undefined;
+  try {
+    const { name } = attributes.PROGRAM_INFO.fields;
+    const info = objectInfo(fd, attributes.PROGRAM_INFO.size, `program ${id}`);
+    return Buffer.from(info.subarray(name.at, name.at + name.bytes)).toString("latin1");
+  } finally {
+    closeSync(fd);
+  }
 }
 
 function withDirectory<T>(path: string, work: (fd: number) => T): T {

@@ -13,12 +13,12 @@ import { objectInfo } from "./object-info.ts";
 import { addressOf, bpf, fixedCopy, tryBpf } from "./system-call.ts";
 
 /** Of a link to a cgroup (reference ebpf-programs.md §3.3). */
-const CGROUP_LINK = 3;
+export const CGROUP_LINK = 3;
 const FOR_ROOT = 0o700;
 const { ENOENT } = constants.errno;
 
 /** How descriptors become what they stand for, and back. */
-export interface PinnedKinds {
+interface PinnedKinds {
   descriptorOf(what: BpfMap | BpfProgram | BpfLink): number;
   program(fd: number, what: string): BpfProgram;
   link(fd: number, what: string): BpfLink;

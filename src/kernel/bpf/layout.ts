@@ -67,7 +67,7 @@ const sizeOf = (field: Field | BytesField): number => ("width" in field ? field.
 type FieldValue<Place> = Place extends BytesField ? Uint8Array : number | bigint;
 
 /** What each field is to hold; what is left out is zero. */
-export type FieldValues<Fields> = { readonly [Name in keyof Fields]?: FieldValue<Fields[Name]> };
+type FieldValues<Fields> = { readonly [Name in keyof Fields]?: FieldValue<Fields[Name]> };
 
 /** Bytes of a struct, zeroes where nothing is given. @throws RangeError for a value that does not fit its field. */
 export function encode<Fields extends Readonly<Record<string, Field | BytesField>>>(

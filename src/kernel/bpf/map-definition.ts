@@ -3,7 +3,7 @@
 /** Under the kernel's names (reference ebpf-programs.md §3.4). */
 export const MAP_TYPES = { hash: 1, array: 2, "lru-hash": 9 } as const;
 
-export type MapType = keyof typeof MAP_TYPES;
+type MapType = keyof typeof MAP_TYPES;
 
 export interface MapDefinition {
   /** At most 15 characters of `[A-Za-z0-9_.]`: the kernel refuses others. */

@@ -58,6 +58,15 @@ test("nothing is written where the kernel has the value already", async () => {
   assert.equal(moduleParameters.writes.length, 1);
 });
 
+test("a table that is larger than wanted stays, also where nothing can be written", async () => {
+  const sysctls = memorySysctls({ ...KERNEL, "net/netfilter/nf_conntrack_max": 262145 });
+  sysctls.readOnly.add("net/netfilter/nf_conntrack_max");
+  const moduleParameters = memorySysctls({ hashsize: 65536 });
+  await tuneConntrack(DEFAULTS, { log: silentLogger, sysctls, moduleParameters, cpus: 8 });
+  assert.equal(sysctls.values.get("net/netfilter/nf_conntrack_max"), 262145);
+  assert.deepEqual(moduleParameters.writes, []);
+});
+
 test("zero leaves a parameter alone", async () => {
   const sysctls = memorySysctls(KERNEL);
   const settings: ConntrackSettings = {

@@ -34,7 +34,7 @@ export function conntrackMax(
   return Math.max(scaled, settings.min);
 }
 
-export interface ConntrackTuningDeps {
+interface ConntrackTuningDeps {
   readonly log: Logger;
   /** @default the kernel's own */
   readonly sysctls?: Sysctls;
@@ -93,8 +93,12 @@ async function askForTable(): Promise<void> {
 async function setMax(settings: ConntrackSettings, deps: ConntrackTuningDeps, sysctls: Sysctls): Promise<void> {
   const max = conntrackMax(settings, deps.cpus ?? cpuCount());
   if (max === undefined || max <= 0) return;
-  deps.log.info("Setting nf_conntrack_max", { nfConntrackMax: max });
-  await setIfDifferent(sysctls, deps.log, `${ENTRY}max`, max);
+  const entry = `${ENTRY}max`;
+  // A greater table is the wish of the node, and no reason to fail where parameters cannot be written.
+  if (!((await sysctls.read(entry).catch(() => 0)) >= max)) {
+    deps.log.info("Setting nf_conntrack_max", { nfConntrackMax: max });
+    await setIfDifferent(sysctls, deps.log, entry, max);
+  }
   const parameters = deps.moduleParameters ?? fileSysctls("/sys/module/nf_conntrack/parameters");
   const hashSize = Math.trunc(max / 4);
   if ((await parameters.read("hashsize")) >= hashSize) return;

@@ -3,14 +3,12 @@
  * on a worker thread, one at a time. Texts that HCN gives are ours to free, also those of errors. Run under Wine with a library
  * of this repository (`testkit/wine`), and not on Windows. Reference windows-hcn.md §4.1, §4.7.
  */
-import { createRequire } from "node:module";
 import { Mutex } from "../../async/mutex.ts";
+import { type Koffi, type Library, systemLibrary, windowsKoffi } from "../windows/system-library.ts";
 import { type Guid, guidBytes, ZERO_GUID } from "./guid.ts";
 import type { HcnCalls, HcnHandle, HcnKind } from "./hcn-calls.ts";
 import { GENERAL_FAILURE, HcnError } from "./hcn-error.ts";
 
-type Koffi = typeof import("koffi");
-type Library = ReturnType<Koffi["load"]>;
 /** The address of a text that HCN has made, or of an object; null for none. */
 type Pointer = bigint | null;
 type Out = [Pointer];
@@ -23,13 +21,13 @@ const PROTOTYPES = {
   Query: (kind: HcnKind) =>
     `int32_t __stdcall HcnQuery${kind}Properties(void *, const char16_t *, _Out_ void **, _Out_ void **)`,
   Close: (kind: HcnKind) => `int32_t __stdcall HcnClose${kind}(void *)`,
-  Create: (kind: "Network" | "LoadBalancer") =>
-    `int32_t __stdcall HcnCreate${kind}(const uint8_t *, const char16_t *, _Out_ void **, _Out_ void **)`,
-  Modify: (kind: HcnKind) => `int32_t __stdcall HcnModify${kind}(void *, const char16_t *, _Out_ void **)`,
   Delete: (kind: HcnKind) => `int32_t __stdcall HcnDelete${kind}(const uint8_t *, _Out_ void **)`,
 } as const;
 const CREATE_ENDPOINT =
   "int32_t __stdcall HcnCreateEndpoint(void *, const uint8_t *, const char16_t *, _Out_ void **, _Out_ void **)";
+const CREATE_LOAD_BALANCER =
+  "int32_t __stdcall HcnCreateLoadBalancer(const uint8_t *, const char16_t *, _Out_ void **, _Out_ void **)";
+const MODIFY_LOAD_BALANCER = "int32_t __stdcall HcnModifyLoadBalancer(void *, const char16_t *, _Out_ void **)";
 const NOTIFICATION = "void __stdcall HcnNotification(uint32_t, void *, int32_t, const char16_t *)";
 const REGISTER = "int32_t __stdcall HcnRegisterServiceCallback(void *, void *, _Out_ void **)";
 const UNREGISTER = "int32_t __stdcall HcnUnregisterServiceCallback(void *)";
@@ -40,18 +38,15 @@ let notification: ReturnType<Koffi["pointer"]> | undefined;
 
 /** Opens the libraries. Nothing is loaded before. @throws Error that says what Windows lacks. */
 export function openHcn(): HcnCalls {
-  // `require` and not `import`: see netlink/libc.ts.
-  const koffi: Koffi = createRequire(import.meta.url)("koffi");
-  const hcn = load(koffi, "computenetwork.dll");
-  const hns = load(koffi, "vmcompute.dll");
-  const free = load(koffi, "ole32.dll").func("void __stdcall CoTaskMemFree(void *)");
-  return new ComputeNetwork(koffi, { hcn, hns }, (pointer) => free(pointer));
+  const hcn = load("computenetwork.dll");
+  const hns = load("vmcompute.dll");
+  const free = load("ole32.dll").func("void __stdcall CoTaskMemFree(void *)");
+  return new ComputeNetwork(windowsKoffi(), { hcn, hns }, (pointer) => free(pointer));
 }
 
-/** From the system's folder only: what lies in the program's or the working folder must not be taken for it. */
-function load(koffi: Koffi, name: string): Library {
+function load(name: string): Library {
   try {
-    return koffi.load(`${process.env.SystemRoot ?? "C:\\Windows"}\\System32\\${name}`);
+    return systemLibrary(name);
   } catch (error) {
     const advice =
       "it needs Windows Server 2019 or newer with the feature Containers (Install-WindowsFeature Containers)";
@@ -106,23 +101,15 @@ class ComputeNetwork implements HcnCalls {
     return handleOf(handle);
   }
 
-  createNetwork(settings: string): Promise<HcnHandle> {
-    return this.#create("Network", settings);
-  }
-
-  createLoadBalancer(settings: string): Promise<HcnHandle> {
-    return this.#create("LoadBalancer", settings);
-  }
-
-  async #create(kind: "Network" | "LoadBalancer", settings: string): Promise<HcnHandle> {
+  async createLoadBalancer(settings: string): Promise<HcnHandle> {
     const [handle, error] = [none(), none()];
-    await this.#call("hcn", PROTOTYPES.Create(kind), [guidBytes(ZERO_GUID), settings, handle, error], error);
+    await this.#call("hcn", CREATE_LOAD_BALANCER, [guidBytes(ZERO_GUID), settings, handle, error], error);
     return handleOf(handle);
   }
 
-  async modify(kind: HcnKind, handle: HcnHandle, settings: string): Promise<void> {
+  async modifyLoadBalancer(handle: HcnHandle, settings: string): Promise<void> {
     const error = none();
-    await this.#call("hcn", PROTOTYPES.Modify(kind), [handle, settings, error], error);
+    await this.#call("hcn", MODIFY_LOAD_BALANCER, [handle, settings, error], error);
   }
 
   async delete(kind: HcnKind, id: Guid): Promise<void> {

@@ -146,8 +146,19 @@ test("what cannot be read says why", () => {
   assert.deepEqual(readEndpoint("{"), { problem: "is no JSON" });
   assert.deepEqual(readEndpoint("[]"), { problem: "is no JSON object" });
   assert.deepEqual(readEndpoint("{}"), { problem: "has no ID" });
-  const future = JSON.stringify({ ID, SchemaVersion: { Major: 3, Minor: 0 } });
-  assert.deepEqual(readLoadBalancer(future), { problem: "has schema version 3, of which only 2 is known" });
+});
+
+test("another version of the schema is read, and known as such", () => {
+  for (const [version, otherSchema] of [
+    [0, 0],
+    [1, 1],
+    [2, undefined],
+    [3, 3],
+  ] as const) {
+    const read = readNetwork(JSON.stringify({ ID, Name: "cbr0", SchemaVersion: { Major: version, Minor: 0 } }));
+    assert.ok("name" in read);
+    assert.deepEqual([read.name, read.otherSchema], ["cbr0", otherSchema]);
+  }
 });
 
 test("an answer that is no list does not pass for one without objects", () => {

@@ -6,7 +6,7 @@ import { type Cidr, type IpAddress, parseCidr, parseIpAddress } from "../../net/
 import { type Guid, parseGuid } from "./guid.ts";
 import { isJsonObject, type JsonObject, listOf, numberOf, objectOf, textOf } from "./json-fields.ts";
 
-export const SCHEMA = { Major: 2, Minor: 0 } as const;
+const SCHEMA = { Major: 2, Minor: 0 } as const;
 
 /** Bits of a load balancer. */
 export const LB_DSR = 1;
@@ -37,13 +37,18 @@ const MAP_WORDS = {
 const DISTRIBUTION_WORDS = { None: 0, SourceIPProtocol: 1, SourceIP: DISTRIBUTE_BY_SOURCE };
 const EP_WORDS = { None: 0, RemoteEndpoint: EP_REMOTE };
 
+/** Set where HNS answers in another version of the schema than it was asked in: what is read may lack something. */
+export interface ReadDocument {
+  readonly otherSchema?: number;
+}
+
 /** Addresses that another node carries. */
 export interface RemoteSubnet {
   readonly prefix: Cidr;
   readonly providerAddress: IpAddress;
 }
 
-export interface HcnNetwork {
+export interface HcnNetwork extends ReadDocument {
   readonly id: Guid;
   readonly name: string;
   /** `Overlay`, `L2Bridge`, …; `NAT` where it says nothing. */
@@ -51,7 +56,7 @@ export interface HcnNetwork {
   readonly remoteSubnets: readonly RemoteSubnet[];
 }
 
-export interface HcnEndpoint {
+export interface HcnEndpoint extends ReadDocument {
   readonly id: Guid;
   readonly name: string;
   /** Undefined where HNS does not say. */
@@ -81,7 +86,7 @@ export interface LoadBalancerBehaviour {
   readonly flags: number;
 }
 
-export interface HcnLoadBalancer extends LoadBalancerBehaviour {
+export interface HcnLoadBalancer extends LoadBalancerBehaviour, ReadDocument {
   readonly id: Guid;
   readonly endpoints: readonly Guid[];
 }
@@ -274,7 +279,10 @@ function portMapping(value: unknown): PortMapping {
   };
 }
 
-function readObject<T>(text: string, read: (id: Guid, document: JsonObject) => T): T | UnreadDocument {
+function readObject<T extends { readonly id: Guid } & ReadDocument>(
+  text: string,
+  read: (id: Guid, document: JsonObject) => T,
+): T | UnreadDocument {
   let document: unknown;
   try {
     document = JSON.parse(text);
@@ -282,10 +290,11 @@ function readObject<T>(text: string, read: (id: Guid, document: JsonObject) => T
     return { problem: "is no JSON" };
   }
   if (!isJsonObject(document)) return { problem: "is no JSON object" };
-  const { Major: major = SCHEMA.Major } = objectOf(document.SchemaVersion);
-  if (major !== SCHEMA.Major) return { problem: `has schema version ${String(major)}, of which only 2 is known` };
   const id = parseGuid(textOf(document.ID));
-  return id === undefined ? { problem: "has no ID" } : read(id, document);
+  if (id === undefined) return { problem: "has no ID" };
+  // HNS has objects of versions 0 and 1 (calico #8465), whose fields are the same; upstream never looks.
+  const { Major: major = SCHEMA.Major } = objectOf(document.SchemaVersion);
+  return { ...read(id, document), ...(major !== SCHEMA.Major && { otherSchema: numberOf(major) }) };
 }
 
 /** A MAC address in one form: HNS writes dashes, Node colons. Pure. */

@@ -20,13 +20,11 @@ export interface HcnCalls {
   query(kind: HcnKind, handle: HcnHandle, query: string): Promise<string>;
   close(kind: HcnKind, handle: HcnHandle): Promise<void>;
   /** HNS chooses the ID. @returns the open object. */
-  createNetwork(settings: string): Promise<HcnHandle>;
-  /** HNS chooses the ID. @returns the open object. */
   createEndpoint(network: HcnHandle, settings: string): Promise<HcnHandle>;
   /** HNS chooses the ID. @returns the open object. */
   createLoadBalancer(settings: string): Promise<HcnHandle>;
-  /** @param settings of a load balancer its whole document; of others a request to change a part. */
-  modify(kind: HcnKind, handle: HcnHandle, settings: string): Promise<void>;
+  /** @param settings the whole document. */
+  modifyLoadBalancer(handle: HcnHandle, settings: string): Promise<void>;
   delete(kind: HcnKind, id: Guid): Promise<void>;
   /** The first version of the interface, for what HCN cannot be asked. @returns a JSON document. */
   hnsCall(method: string, path: string, body: string): Promise<string>;

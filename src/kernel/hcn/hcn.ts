@@ -25,15 +25,19 @@ import { type Guid, parseGuid } from "./guid.ts";
 import type { HcnCalls, HcnHandle, HcnKind } from "./hcn-calls.ts";
 import { hcnErrorClass } from "./hcn-error.ts";
 import type { HnsVersion } from "./hns-version.ts";
-import { type JsonObject, numberOf, objectOf, textOf } from "./json-fields.ts";
-import { type NetworkSettings, networkText, type PolicyChange, policyRequestText } from "./network-documents.ts";
+import { numberOf, objectOf, textOf } from "./json-fields.ts";
 import { type HnsNoticeKind, noticeKind } from "./notices.ts";
 
-/** Told once of a document that cannot be read: the object stays as it is. */
-export type OnUnread = (kind: HcnKind, id: Guid, problem: string) => void;
+/** Told once of each document that is not as it should be. */
+interface OddDocuments {
+  /** It cannot be read: the object stays as it is. */
+  unread(kind: HcnKind, id: Guid, problem: string): void;
+  /** It is read, though it is of another version of the schema. */
+  otherSchema(kind: HcnKind, id: Guid, version: number): void;
+}
 
 /** @returns the endpoint as HNS has it now. */
-export type CreateEndpoint = (settings: EndpointSettings) => Promise<HcnEndpoint>;
+type CreateEndpoint = (settings: EndpointSettings) => Promise<HcnEndpoint>;
 
 interface ObjectOf {
   readonly Network: HcnNetwork;
@@ -41,7 +45,9 @@ interface ObjectOf {
   readonly LoadBalancer: HcnLoadBalancer;
 }
 
-const READERS: { readonly [K in HcnKind]: (text: string) => ObjectOf[K] | UnreadDocument } = {
+const READERS: {
+  readonly [K in HcnKind]: (text: string) => ObjectOf[K] | UnreadDocument;
+} = {
   Network: readNetwork,
   Endpoint: readEndpoint,
   LoadBalancer: readLoadBalancer,
@@ -49,13 +55,16 @@ const READERS: { readonly [K in HcnKind]: (text: string) => ObjectOf[K] | Unread
 
 export class Hcn {
   readonly #calls: HcnCalls;
-  readonly #onUnread: OnUnread;
+  readonly #onOdd: OddDocuments;
+  readonly #otherSchema = new Set<Guid>();
   /** What is wrong with documents, by ID of the object. */
   readonly #unread = new Map<Guid, string>();
+  /** Endpoints and load balancers as they were read last, so that one address family need not read what the other has made. */
+  readonly #read = new Map<Guid, HcnEndpoint | HcnLoadBalancer>();
 
-  constructor(calls: HcnCalls, onUnread: OnUnread = () => {}) {
+  constructor(calls: HcnCalls, onOdd: OddDocuments = { unread() {}, otherSchema() {} }) {
     this.#calls = calls;
-    this.#onUnread = onUnread;
+    this.#onOdd = onOdd;
   }
 
   /** @throws Error when HNS does not say. */
@@ -118,6 +127,12 @@ export class Hcn {
     return this.#look("Endpoint", id, queryText());
   }
 
+  /** The endpoint as anyone has read it last; otherwise as {@link endpoint}. */
+  async knownEndpoint(id: Guid): Promise<HcnEndpoint | undefined> {
+    const known = this.#read.get(id);
+    return known !== undefined && "addresses" in known ? known : await this.endpoint(id);
+  }
+
   /** All of the host: one call, and three for each. */
   loadBalancers(signal?: AbortSignal): Promise<HcnLoadBalancer[]> {
     return this.#list("LoadBalancer", undefined, signal);
@@ -132,6 +147,17 @@ export class Hcn {
     return this.#look("LoadBalancer", id, queryText());
   }
 
+  /** The load balancer as anyone has read it last; otherwise as {@link loadBalancer}. */
+  async knownLoadBalancer(id: Guid): Promise<HcnLoadBalancer | undefined> {
+    const known = this.#read.get(id);
+    return known !== undefined && "mappings" in known ? known : await this.loadBalancer(id);
+  }
+
+  /** It has gone: should its ID come back, it is read. */
+  forget(id: Guid): void {
+    this.#read.delete(id);
+  }
+
   /** @returns the endpoint as HNS has it now. */
   createEndpoint(settings: EndpointSettings): Promise<HcnEndpoint> {
     return this.makeEndpoints(settings.network, (create) => create(settings));
@@ -144,7 +170,7 @@ export class Hcn {
     try {
       return await run(async (settings) => {
         opened ??= await calls.open("Network", network);
-        return await this.#read("Endpoint", await calls.createEndpoint(opened, endpointText(settings)));
+        return await this.#describe("Endpoint", await calls.createEndpoint(opened, endpointText(settings)));
       });
     } finally {
       if (opened !== undefined) await calls.close("Network", opened);
@@ -154,31 +180,25 @@ export class Hcn {
   /** @returns the load balancer as HNS has it now. */
   async createLoadBalancer(settings: LoadBalancerSettings): Promise<HcnLoadBalancer> {
     const handle = await this.#calls.createLoadBalancer(loadBalancerText(settings));
-    return await this.#read("LoadBalancer", handle);
-  }
-
-  /** @returns the network as HNS has it now. */
-  async createNetwork(settings: NetworkSettings): Promise<HcnNetwork> {
-    return await this.#read("Network", await this.#calls.createNetwork(networkText(settings)));
+    return await this.#describe("LoadBalancer", handle);
   }
 
   /** @returns the load balancer as HNS has it now, which some versions of HNS leave as it was. */
-  modifyLoadBalancer(id: Guid, settings: LoadBalancerSettings): Promise<HcnLoadBalancer> {
-    return this.#modify("LoadBalancer", id, loadBalancerText(settings));
-  }
-
-  /** Adds, removes or replaces policies. @returns the object as HNS has it now. */
-  changePolicies<K extends "Network" | "Endpoint">(
-    kind: K,
-    id: Guid,
-    change: PolicyChange,
-    policies: readonly JsonObject[],
-  ): Promise<ObjectOf[K]> {
-    return this.#modify(kind, id, policyRequestText(change, policies));
+  async modifyLoadBalancer(id: Guid, settings: LoadBalancerSettings): Promise<HcnLoadBalancer> {
+    const calls = this.#calls;
+    const handle = await calls.open("LoadBalancer", id);
+    try {
+      await calls.modifyLoadBalancer(handle, loadBalancerText(settings));
+    } catch (error) {
+      await calls.close("LoadBalancer", handle);
+      throw error;
+    }
+    return await this.#describe("LoadBalancer", handle);
   }
 
   /** What is gone already is deleted. */
   async delete(kind: HcnKind, id: Guid): Promise<void> {
+    this.forget(id);
     try {
       await this.#calls.delete(kind, id);
     } catch (error) {
@@ -200,18 +220,6 @@ export class Hcn {
     return this.#calls.watch((type) => onNotice(noticeKind(type)));
   }
 
-  async #modify<K extends HcnKind>(kind: K, id: Guid, text: string): Promise<ObjectOf[K]> {
-    const calls = this.#calls;
-    const handle = await calls.open(kind, id);
-    try {
-      await calls.modify(kind, handle, text);
-    } catch (error) {
-      await calls.close(kind, handle);
-      throw error;
-    }
-    return await this.#read(kind, handle);
-  }
-
   async #list<K extends HcnKind>(kind: K, filter: HcnFilter | undefined, signal?: AbortSignal): Promise<ObjectOf[K][]> {
     const query = queryText(filter);
     signal?.throwIfAborted();
@@ -231,23 +239,35 @@ export class Hcn {
     } catch (error) {
       if (hcnErrorClass(error) !== "absent") throw error;
       this.#unread.delete(id);
+      this.forget(id);
       return undefined;
     }
     const object = READERS[kind](text);
     if (!("problem" in object)) {
       this.#unread.delete(id);
+      if (object.otherSchema !== undefined && !this.#otherSchema.has(id)) {
+        this.#otherSchema.add(id);
+        this.#onOdd.otherSchema(kind, id, object.otherSchema);
+      }
+      this.#remember(object);
       return object;
     }
-    if (this.#unread.get(id) !== object.problem) this.#onUnread(kind, id, object.problem);
+    this.forget(id);
+    if (this.#unread.get(id) !== object.problem) this.#onOdd.unread(kind, id, object.problem);
     this.#unread.set(id, object.problem);
     return undefined;
   }
 
   /** Reads a created or changed object, and closes it. */
-  async #read<K extends HcnKind>(kind: K, handle: HcnHandle): Promise<ObjectOf[K]> {
+  async #describe<K extends HcnKind>(kind: K, handle: HcnHandle): Promise<ObjectOf[K]> {
     const object = READERS[kind](await this.#propertiesOf(kind, handle, queryText()));
     if ("problem" in object) throw new Error(`HNS describes a new ${kind} in a document that ${object.problem}`);
+    this.#remember(object);
     return object;
+  }
+
+  #remember(object: HcnNetwork | HcnEndpoint | HcnLoadBalancer): void {
+    if (!("remoteSubnets" in object)) this.#read.set(object.id, object);
   }
 
   async #propertiesOf(kind: HcnKind, handle: HcnHandle, query: string): Promise<string> {

@@ -25,7 +25,7 @@ const RANGES = {
   modifyLoadBalancer: [within(15, 5), since(16, 0)],
 } as const satisfies Readonly<Record<string, readonly Range[]>>;
 
-export type HnsFeature = keyof typeof RANGES;
+type HnsFeature = keyof typeof RANGES;
 export type HnsFeatures = Readonly<Record<HnsFeature, boolean>>;
 
 /** The features of a version. Pure. */

@@ -30,7 +30,7 @@ const SMALL_REQUEST_BYTES = 256;
 const RECEIVE_BUFFER_BYTES = 1024 * 1024;
 
 /** The sets of this process's network namespace. */
-export interface NetlinkIpset extends Ipset, AsyncDisposable {}
+interface NetlinkIpset extends Ipset, AsyncDisposable {}
 
 /** Opens the sets; the kernel is first spoken to by the first call. */
 export function openIpset(): NetlinkIpset {

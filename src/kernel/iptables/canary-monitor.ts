@@ -7,13 +7,13 @@ import type { Logger } from "../../logging/logger.ts";
 import type { Iptables, IptablesTable, Presence } from "./iptables.ts";
 
 /** The part of a clock that is used here. */
-export interface MonitorClock {
+interface MonitorClock {
   monotonicMs(): number;
   /** Resolves early when the signal aborts; never rejects. */
   sleep(delayMs: number, signal: AbortSignal): Promise<void>;
 }
 
-export interface CanaryMonitorOptions {
+interface CanaryMonitorOptions {
   readonly iptables: Iptables;
   /** Name of the canary chain, the same in every table. */
   readonly chain: string;

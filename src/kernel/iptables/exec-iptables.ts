@@ -20,7 +20,7 @@ import { readChainNames, readChainUses } from "./parser/ruleset.ts";
 import { backEndIn, type IptablesBackEnd, versionIn, versionProblem } from "./tool-version.ts";
 
 /** Names or paths of the three programs of a family. */
-export interface IptablesBinaries {
+interface IptablesBinaries {
   readonly rule: string;
   readonly save: string;
   readonly restore: string;
@@ -54,7 +54,7 @@ export interface ExecIptablesOptions {
 }
 
 /** What nf_tables says of an iptables table (`nft-chains.ts`). */
-export interface NftReader {
+interface NftReader {
   nftChainUses(family: IpFamily, table: IptablesTable): Promise<ReadonlyMap<string, number>>;
   countNftRules(family: IpFamily, table: IptablesTable, chain: string): Promise<number>;
   nftGeneration(): Promise<number | undefined>;

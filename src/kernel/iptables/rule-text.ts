@@ -15,7 +15,7 @@ export function markText(mark: number): string {
 }
 
 /** Checks text that is about to become one unquoted word of a rule. Throws a RangeError that names it. */
-export function ruleWord(what: string, text: string): string {
+function ruleWord(what: string, text: string): string {
   if (!SAFE_WORD.test(text)) {
     throw new RangeError(
       `${what} ${JSON.stringify(text)} cannot be written into a rule: no blanks, quotes or control characters`,

@@ -46,7 +46,7 @@ const RECEIVE_BUFFER_BYTES = 1024 * 1024;
 /** IPVS of this process's network namespace. */
 export interface NetlinkIpvs extends Ipvs, AsyncDisposable {}
 
-export interface NetlinkIpvsOptions {
+interface NetlinkIpvsOptions {
   /** Called when the kernel has no IPVS, before it is asked once more. */
   readonly loadModule: () => Promise<void>;
 }

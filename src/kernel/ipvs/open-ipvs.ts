@@ -6,7 +6,7 @@ import { type NetlinkIpvs, openNetlinkIpvs } from "./netlink-ipvs.ts";
 /** Loading a module takes milliseconds; a stuck `modprobe` must not stop the program. */
 const MODPROBE_TIMEOUT_MS = 10_000;
 
-export interface OpenIpvsOptions {
+interface OpenIpvsOptions {
   readonly log: Logger;
   /** @default the host's tools */
   readonly exec?: Exec;

@@ -35,7 +35,7 @@ const SEND_OVERHEAD_BYTES = 32;
 const { EAGAIN, EBADF, ENOBUFS } = constants.errno;
 
 /** Dump datagrams have up to 32 KiB; notifications of many set elements may be larger. */
-export const RECEIVE_CAPACITY = 65536;
+const RECEIVE_CAPACITY = 65536;
 
 export interface DescriptorOptions {
   /** Multicast groups by number. */

@@ -33,7 +33,7 @@ export interface Reply {
 export type ReplyVisitor = (reply: Reply) => void;
 
 /** A visitor's return value `false` stops the walk. */
-export type FrameVisitor = (reply: Reply) => boolean | undefined;
+type FrameVisitor = (reply: Reply) => boolean | undefined;
 
 /** Visits each message of the first `length` bytes. Throws `malformed`. */
 export function forEachMessage(input: ByteReader, length: number, visit: FrameVisitor): void {

@@ -14,6 +14,7 @@ export interface Libc {
   setsockopt(fd: number, level: number, option: number, value: Uint8Array, length: number): number;
   getsockopt(fd: number, level: number, option: number, value: Uint8Array, length: Uint8Array): number;
   getsockname(fd: number, address: Uint8Array, length: Uint8Array): number;
+  flock(fd: number, operation: number): number;
   eventfd(initial: number, flags: number): number;
   /** Both limits are u64 soft · u64 hard; `null` sets or reads nothing. Process 0 is this one. */
   prlimit(process: number, resource: number, wanted: Uint8Array | null, before: Uint8Array | null): number;
@@ -66,6 +67,7 @@ function load(): Libc {
     setsockopt: library.func("int setsockopt(int fd, int level, int option, uint8_t *value, uint32_t length)"),
     getsockopt: library.func("int getsockopt(int fd, int level, int option, uint8_t *value, uint8_t *length)"),
     getsockname: library.func("int getsockname(int fd, uint8_t *address, uint8_t *length)"),
+    flock: library.func("int flock(int fd, int operation)"),
     eventfd: library.func("int eventfd(unsigned int initial, int flags)"),
     prlimit: library.func("int prlimit(int process, int resource, uint8_t *wanted, uint8_t *before)"),
     addressOf: (bytes) => BigInt(koffi.address(bytes)),

@@ -38,7 +38,7 @@ export interface CallOptions {
 }
 
 /** Sees an answer, and the index of the request that it is for. */
-export type AnswerVisitor = (reply: Reply, request: number) => void;
+type AnswerVisitor = (reply: Reply, request: number) => void;
 
 /** What became of an atomic batch. */
 export type BatchResult =

@@ -15,7 +15,7 @@ const NFNL_MSG_ACCT_GET = 1;
 
 const counter = attributes({ name: [1, zstring], packets: [2, u64be], bytes: [3, u64be] });
 
-export interface NetlinkCounters extends AccountingCounters, AsyncDisposable {
+interface NetlinkCounters extends AccountingCounters, AsyncDisposable {
   close(): Promise<void>;
 }
 
@@ -67,7 +67,7 @@ export function openAccountingCounters(): NetlinkCounters {
 }
 
 /** Counters on a socket of their own. */
-export interface OpenCounters extends AvailableCounters {
+interface OpenCounters extends AvailableCounters {
   close(): Promise<void>;
 }
 

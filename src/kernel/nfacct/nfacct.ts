@@ -6,7 +6,7 @@ export interface CounterValue {
 }
 
 /** Whether the kernel has accounting objects. */
-export type Availability = { readonly available: true } | { readonly available: false; readonly reason: string };
+type Availability = { readonly available: true } | { readonly available: false; readonly reason: string };
 
 /** The counters of one network namespace. Names have at most 31 characters. Methods throw when the kernel refuses. */
 export interface AccountingCounters {
@@ -19,7 +19,7 @@ export interface AccountingCounters {
 }
 
 /** Longest name that the kernel takes (NFACCT_NAME_MAX without the terminator). */
-export const NFACCT_NAME_LIMIT = 31;
+const NFACCT_NAME_LIMIT = 31;
 
 /** The name that probes ask for. */
 export const NFACCT_PROBE_NAME = "IMayExist";

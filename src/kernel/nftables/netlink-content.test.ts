@@ -20,6 +20,7 @@ function kernel(chains: readonly string[], ...lists: readonly (readonly string[]
     ruleHeads: async () => chains.map((chain) => ({ table: TABLE, chain })),
     setHeads: async () => [],
     elements: async () => [],
+    counters: async () => [],
     ask: async () => {},
   };
 }

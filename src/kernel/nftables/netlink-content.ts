@@ -41,7 +41,7 @@ import type { NftChainHeadObject, NftElementObject, NftSetHead } from "./wire/ob
 import { commentOf, originOf } from "./wire/userdata.ts";
 
 /** What a table holds, but for the generation. */
-export type TableObjects = Omit<NftTableContent, "generation">;
+type TableObjects = Omit<NftTableContent, "generation">;
 
 const OBJECTS_PER_LOOK = 128;
 /**
@@ -56,7 +56,10 @@ const QUESTIONS_AT_ONCE = 512;
 const DYNAMIC_SET_SIZE = 65_535;
 
 /** What reads a table. */
-export type TableReader = Pick<NftablesClient, "tables" | "chainHeads" | "ruleHeads" | "setHeads" | "elements" | "ask">;
+export type TableReader = Pick<
+  NftablesClient,
+  "tables" | "chainHeads" | "ruleHeads" | "setHeads" | "elements" | "counters" | "ask"
+>;
 
 /**
  * Reads a table piece by piece; undefined when there is none. It may have changed meanwhile: compare generations.
@@ -74,7 +77,7 @@ export async function readTable(
   const found = (await client.tables(nfproto)).find(({ name }) => name === table);
   if (found === undefined) return undefined;
   const { flags: tableFlags = 0 } = found;
-  const chains = new Map<string, { hook: NftChainContent["hook"]; ruleDigests: (string | undefined)[] }>();
+  const chains = new Map<string, ChainContent>();
   const yielder = new SliceYielder();
   let looks = 0;
   const pauseIfDue = () => (++looks % OBJECTS_PER_LOOK === 0 && yielder.isDue() ? yielder.turn() : undefined);
@@ -94,10 +97,14 @@ export async function readTable(
     }
     await listChains();
   }
-  for (const { chain = "", userdata } of rules) {
+  for (const { chain = "", userdata, target } of rules) {
     const pause = pauseIfDue();
     if (pause !== undefined) await pause;
-    chains.get(chain)?.ruleDigests.push(digestOfOrigin(originOf(userdata)));
+    const content = chains.get(chain);
+    content?.ruleDigests.push(digestOfOrigin(originOf(userdata)));
+    if (content === undefined || target === undefined) continue;
+    if (content.targets === undefined) content.targets = [target];
+    else content.targets.push(target);
   }
   const sets = new Map<string, NftSetContent>();
   const compared = new Map<string, ComparedSet>();
@@ -138,7 +145,24 @@ export async function readTable(
     hasOtherFlags: (tableFlags & ~NFT_TABLE_F_DORMANT) !== 0,
     chains,
     sets,
+    counters: await readCounters(client, table, layout),
   };
+}
+
+/** Reads the packets of each counter that rules can name. */
+export async function readCounters(
+  client: Pick<TableReader, "counters">,
+  table: string,
+  { nfproto }: FamilyLayout,
+): Promise<ReadonlyMap<string, number>> {
+  const counters = await client.counters(nfproto, table);
+  return new Map(counters.map(({ name = "", data }) => [name, data?.packets ?? 0]));
+}
+
+/** While it is read. */
+interface ChainContent extends NftChainContent {
+  readonly ruleDigests: (string | undefined)[];
+  targets?: string[];
 }
 
 /** A set to be compared, and how many elements it has. */
@@ -194,7 +218,7 @@ async function compareElements(
 }
 
 /** Names a set with keys of these types. */
-export interface SetToRead {
+interface SetToRead {
   readonly table: string;
   readonly name: string;
   readonly key: readonly NftKeyType[];

@@ -15,7 +15,7 @@ import { hostU32, netU16 } from "./wire/data.ts";
 import { constantExpression, type NftExpression } from "./wire/expressions.ts";
 
 /** Takes a set that the rule brings along, to be created before it; gives the name to look it up by. */
-export type AddAnonymousSet = (set: AnonymousSet) => string;
+type AddAnonymousSet = (set: AnonymousSet) => string;
 
 const WORD = 4;
 const REGISTER_WORDS = 16;
@@ -148,8 +148,12 @@ function compile(
     case "masquerade":
       out.push({ kind: "masq", flags: nft.NF_NAT_RANGE_PROTO_RANDOM_FULLY });
       return;
+    case "counter":
+      out.push({ kind: "objref", immName: statement.name, immType: nft.NFT_OBJECT_COUNTER });
+      return;
     case "reject":
-      out.push({ kind: "reject", type: nft.NFT_REJECT_ICMP_UNREACH, icmpCode: layout.portUnreachable });
+      if (statement.withReset === true) out.push({ kind: "reject", type: nft.NFT_REJECT_TCP_RST, icmpCode: 0 });
+      else out.push({ kind: "reject", type: nft.NFT_REJECT_ICMP_UNREACH, icmpCode: layout.portUnreachable });
       return;
     case "verdict":
       out.push(immediateVerdict(statement.verdict));

@@ -6,7 +6,7 @@
 import { Mutex } from "../../async/mutex.ts";
 import { isInterrupted, isNotFound } from "../netlink/errors.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
-import { readElements, readTable } from "./netlink-content.ts";
+import { readCounters, readElements, readTable } from "./netlink-content.ts";
 import { fromNetlinkError, fromRefusal } from "./netlink-errors.ts";
 import { ELEMENT_BYTES, type EncodedTransaction, encodeTransaction } from "./netlink-transaction.ts";
 import { LAYOUTS } from "./netlink-values.ts";
@@ -217,15 +217,6 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
         });
         await sending;
       },
-      async exists() {
-        try {
-          const isThere = (await client.tables(layout.nfproto)).some(({ name }) => name === table);
-          if (!isThere) isNew = true;
-          return isThere;
-        } catch (error) {
-          throw fromNetlinkError(error);
-        }
-      },
       async read(expected) {
         try {
           return await readConsistently(expected);
@@ -234,18 +225,30 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
         }
       },
       mark: () => commits.run(async () => ({ generation: await currentGeneration(), commits: committed })),
-      generationIfAlone: (mark) =>
-        commits.run(async () => {
-          const generation = await currentGeneration();
-          if (generation - mark.generation !== committed - mark.commits) return undefined;
-          lastRead = { generation, transactions };
-          return generation;
-        }),
+      async generationIfUntouched(mark) {
+        const now = await commits.run(async () => ({
+          generation: await currentGeneration(),
+          commits: committed,
+          transactions,
+        }));
+        const isAlone = now.generation - mark.generation === now.commits - mark.commits;
+        if (!isAlone && !(await monitor.isUntouched(target, mark.generation, now.generation))) return undefined;
+        lastRead = now;
+        return now.generation;
+      },
       async readElements({ name, key }) {
         try {
           return await readElements(client, { table, name, key }, layout);
         } catch (error) {
           if (isNotFound(error)) return undefined;
+          throw fromNetlinkError(error);
+        }
+      },
+      async readCounters() {
+        try {
+          return await readCounters(client, table, layout);
+        } catch (error) {
+          if (isNotFound(error)) return new Map();
           throw fromNetlinkError(error);
         }
       },

@@ -133,7 +133,7 @@ function destination({ family }: FamilyLayout): TypeOf {
 }
 
 /** An element of a named set by its key. @throws RangeError when the key does not fit. */
-export function keyObject(set: NftSet, key: readonly NftValue[], layout: FamilyLayout): NftElementObject {
+function keyObject(set: NftSet, key: readonly NftValue[], layout: FamilyLayout): NftElementObject {
   if (key.length === 0) return { flags: NFT_SET_ELEM_CATCHALL };
   if (set.hasRanges !== true) return { key: { value: encodeKey(set.key, key, layout) } };
   const ends = rangeEnds(key.at(-1));

@@ -14,7 +14,7 @@ import { type NftChainHead, NftError, type NftOperation } from "./nftables.ts";
 import { ruleDigest } from "./rule-digest.ts";
 import type { NftRule, NftSet } from "./ruleset.ts";
 import { NftBatch } from "./wire/batch.ts";
-import { NF_ACCEPT, NF_DROP, NF_INET_HOOKS, NFT_TABLE_F_DORMANT } from "./wire/constants.ts";
+import { NF_ACCEPT, NF_DROP, NF_INET_HOOKS, NFT_OBJECT_COUNTER, NFT_TABLE_F_DORMANT } from "./wire/constants.ts";
 import { commentUserdata, ruleUserdata } from "./wire/userdata.ts";
 
 const OPERATIONS_PER_LOOK = 16;
@@ -40,7 +40,7 @@ function anonymousSetName(isShort: boolean): string {
   return isShort ? `_${lastName.toString(36)}` : `__${lastName.toString(36)}_${NAME_STAMP}`;
 }
 
-export interface TransactionTarget {
+interface TransactionTarget {
   readonly layout: FamilyLayout;
   readonly table: string;
   /** Nothing in the table was made by an earlier process, whose names could be the same. @default false */
@@ -146,6 +146,12 @@ class OperationEncoder {
         return undefined;
       case "add-rule":
         this.#addRule(operation.chain, operation.rule, operation.digest ?? ruleDigest(operation.rule));
+        return undefined;
+      case "add-counter":
+        this.#batch.add("counter", { table, name: operation.counter, type: NFT_OBJECT_COUNTER, data: {} });
+        return undefined;
+      case "delete-counter":
+        this.#batch.delete("counter", { table, name: operation.counter, type: NFT_OBJECT_COUNTER });
         return undefined;
       case "add-set":
         this.#batch.add("set", { ...setObject(operation.set, this.#layout), table });

@@ -25,6 +25,10 @@ export type NftOperation =
       /** That of `ruleDigest`, where it has been worked out already. */
       readonly digest?: string;
     }
+  /** That it counts already is no error: it goes on. */
+  | { readonly kind: "add-counter"; readonly counter: string }
+  /** No rule may name it any more. */
+  | { readonly kind: "delete-counter"; readonly counter: string }
   | { readonly kind: "add-set"; readonly set: NftSet }
   | { readonly kind: "flush-set"; readonly set: NftSet }
   | { readonly kind: "delete-set"; readonly set: string }
@@ -37,6 +41,8 @@ export interface NftChainContent {
   /** Undefined for a regular chain; "other" for a base chain of a kind that this program never makes. */
   readonly hook: NftHook | "other" | undefined;
   readonly ruleDigests: readonly (string | undefined)[];
+  /** The chains that rules go to in the end, in the order of the rules, by the names that they have now. @default none */
+  readonly targets?: readonly string[];
 }
 
 /** What the kernel holds of a set. Elements that packets made are left out (`timeoutSeconds` sets). */
@@ -54,8 +60,6 @@ export interface NftSetContent {
    * which it has something else than what is expected, or nothing. By {@link elementKey}.
    */
   readonly others?: ReadonlyMap<string, NftElement | undefined>;
-  /** Instead of `elements`, which is empty then, where this process has just filled the set: the very objects. A key may be there twice. */
-  readonly sent?: ReadonlySet<NftElement>;
 }
 
 /**
@@ -79,6 +83,8 @@ export interface NftTableContent {
   readonly hasOtherFlags: boolean;
   readonly chains: ReadonlyMap<string, NftChainContent>;
   readonly sets: ReadonlyMap<string, NftSetContent>;
+  /** Packets by the name of the counter. */
+  readonly counters: ReadonlyMap<string, number>;
 }
 
 /** A moment of the ruleset. */
@@ -121,19 +127,19 @@ export interface Nftables {
    * @param operations taken one by one, with turns of the event loop in between: they must not change meanwhile.
    */
   transact(operations: Iterable<NftOperation>, options?: NftTransactOptions): Promise<void>;
-  /** Whether there is such a table; what is in it does not count. */
-  exists(): Promise<boolean>;
   /** Reads the table; undefined when there is none. @param expected sets that may be compared. @default none */
   read(expected?: NftExpectation): Promise<NftTableContent | undefined>;
-  /** Notes the moment, for {@link Nftables.generationIfAlone}. */
+  /** Notes the moment, for {@link Nftables.generationIfUntouched}. */
   mark(): Promise<NftMark>;
   /**
-   * The generation now, if no other program has committed anything since the mark: then what this process has done since is
-   * all that has changed. Undefined otherwise, or when that is not certain.
+   * The generation now, if no other program has touched the table since the mark: then what this process has done since is
+   * all that has changed in it. Undefined otherwise, or when that is not certain.
    */
-  generationIfAlone(mark: NftMark): Promise<number | undefined>;
+  generationIfUntouched(mark: NftMark): Promise<number | undefined>;
   /** Reads the elements of one set, whether packets fill it or not; undefined when there is no set of this name. */
   readElements(set: NftSet): Promise<readonly NftElement[] | undefined>;
+  /** The packets of each counter that rules can name; none where there is no table. */
+  readCounters(): Promise<ReadonlyMap<string, number>>;
   /** Calls `onChange` for changes that others commit, until the signal aborts. Rejects when it cannot watch (any more). */
   watch(onChange: (change: NftForeignChange) => void, signal: AbortSignal): Promise<void>;
 }

@@ -41,9 +41,14 @@ export function targetTypeName(family: NftFamily): string {
 }
 
 /** Names a table in the objects of this module. */
-export interface TableName {
+interface TableName {
   readonly family: NftFamily;
   readonly table: string;
+}
+
+/** A counter that has counted nothing. Pure. */
+export function counterJson({ family, table }: TableName, name: string): Json {
+  return { counter: { family, name, table, packets: 0, bytes: 0 } };
 }
 
 /** A set or map with its elements. Pure. */
@@ -177,7 +182,10 @@ function statementJson(statement: NftStatement, family: NftFamily): Json {
     }
     case "masquerade":
       return { masquerade: { flags: "fully-random" } };
+    case "counter":
+      return { counter: statement.name };
     case "reject":
+      if (statement.withReset === true) return { reject: { type: "tcp reset" } };
       return { reject: { type: family === "ip" ? "icmp" : "icmpv6", expr: "port-unreachable" } };
     case "verdict":
       return verdictJson(statement.verdict);

@@ -33,7 +33,7 @@ const ANONYMOUS = "_";
 const NOTHING: ReadonlySet<string> = new Set();
 
 /** A table of a family. */
-export interface WatchedTable {
+interface WatchedTable {
   readonly nfproto: number;
   readonly table: string;
 }
@@ -49,7 +49,7 @@ interface Watcher extends WatchedTable {
   touchedAt: number | undefined;
 }
 
-export interface RulesetMonitorOptions {
+interface RulesetMonitorOptions {
   readonly client: NftablesClient;
   /** Held while a commit of ours is under way. */
   readonly commits: Mutex;
@@ -130,7 +130,6 @@ export class RulesetMonitor {
     return (
       this.#completeSince !== undefined &&
       distance(since, this.#completeSince) >= 0 &&
-      !hasNews(watcher) &&
       (watcher.touchedAt === undefined || distance(since, watcher.touchedAt) >= 0)
     );
   }

@@ -1,12 +1,14 @@
 /** A whole table as data, and the table that operations make out of nothing. Pure. */
 import type { NftOperation } from "./nftables.ts";
 import type { NftChain, NftElement, NftFamily, NftRule, NftSet } from "./ruleset.ts";
-import { chainJson, type Json, ruleJson, setJson } from "./ruleset-json.ts";
+import { chainJson, counterJson, type Json, ruleJson, setJson } from "./ruleset-json.ts";
 
 export interface NftTable {
   readonly family: NftFamily;
   readonly name: string;
   readonly comment: string;
+  /** Names of those that rules name. */
+  readonly counters: readonly string[];
   readonly sets: readonly { readonly set: NftSet; readonly elements: readonly NftElement[] }[];
   readonly chains: readonly NftChain[];
 }
@@ -17,12 +19,16 @@ export interface NftTable {
  */
 export function tableOf(family: NftFamily, name: string, operations: readonly NftOperation[]): NftTable {
   let comment = "";
+  const counters = new Set<string>();
   const sets = new Map<string, { set: NftSet; elements: NftElement[] }>();
   const chains = new Map<string, NftChain & { rules: NftRule[] }>();
   for (const operation of operations) {
     switch (operation.kind) {
       case "add-table":
         comment = operation.comment;
+        break;
+      case "add-counter":
+        counters.add(operation.counter);
         break;
       case "add-set":
         sets.set(operation.set.name, { set: operation.set, elements: [] });
@@ -40,17 +46,18 @@ export function tableOf(family: NftFamily, name: string, operations: readonly Nf
         throw new RangeError(`nftables: ${operation.kind} where there is nothing yet`);
     }
   }
-  return { family, name, comment, sets: [...sets.values()], chains: [...chains.values()] };
+  return { family, name, comment, counters: [...counters], sets: [...sets.values()], chains: [...chains.values()] };
 }
 
 /**
  * The table in libnftables' JSON schema, as `nft -j list ruleset` prints it, without handles and in an order in which
  * `nft -j -f` can read it back: what is gone to comes first.
  */
-export function tableJson({ family, name, sets, chains }: NftTable): Json[] {
+export function tableJson({ family, name, counters, sets, chains }: NftTable): Json[] {
   const table = { family, table: name };
   return [
     { table: { family, name } },
+    ...counters.map((counter) => counterJson(table, counter)),
     ...chains.map((chain) => chainJson(table, chain)),
     ...sets.map(({ set, elements }) => setJson(table, set, elements)),
     ...chains.flatMap((chain) => chain.rules.map((rule) => ruleJson(table, chain.name, rule))),

@@ -31,6 +31,7 @@ const TABLE: NftTable = {
   family: "ip",
   name: "t",
   comment: "a comment",
+  counters: ["a-counter"],
   sets: [
     ...[1, 59, 60, 3_661, 86_400, 90_061].map((timeoutSeconds) => ({
       set: { name: `s${timeoutSeconds}`, key: ["address"], isMap: false, timeoutSeconds } as const,
@@ -67,6 +68,14 @@ const TABLE: NftTable = {
         { statements: [{ kind: "vmap", fields: ["l4proto", "dport"], map: "m" }] },
         { statements: [{ kind: "update", set: "s1", field: "saddr" }] },
         { statements: [{ kind: "lookup", fields: ["saddr"], set: "s1" }, { kind: "reject" }] },
+        { statements: [{ kind: "counter", name: "a-counter" }, { kind: "reject" }] },
+        {
+          statements: [
+            { kind: "l4proto", protocol: "tcp" },
+            { kind: "counter", name: "a-counter" },
+            { kind: "reject", withReset: true },
+          ],
+        },
       ],
     },
   ],
@@ -104,6 +113,7 @@ test("operations make the table that they describe, and nothing else can", () =>
   const element = { key: ["192.0.2.1" as IpAddress] }; // canonical
   const table = tableOf("ip", "t", [
     { kind: "add-table", comment: "text" },
+    { kind: "add-counter", counter: "k" },
     { kind: "add-set", set },
     { kind: "add-chain", chain: { name: "c", comment: "x" } },
     { kind: "add-rule", chain: "c", rule },
@@ -113,6 +123,7 @@ test("operations make the table that they describe, and nothing else can", () =>
     family: "ip",
     name: "t",
     comment: "text",
+    counters: ["k"],
     sets: [{ set, elements: [element] }],
     chains: [{ name: "c", comment: "x", rules: [rule] }],
   });

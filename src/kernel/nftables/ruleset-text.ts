@@ -19,8 +19,9 @@ import { rangeText } from "./ruleset-ranges.ts";
 import type { NftTable } from "./ruleset-table.ts";
 
 /** A whole table. */
-export function tableText({ family, name, comment, sets, chains }: NftTable): string {
+export function tableText({ family, name, comment, counters, sets, chains }: NftTable): string {
   const blocks = [
+    ...counters.map((counter) => block(`counter ${counter}`, ["packets 0 bytes 0"])),
     ...sets.map(({ set, elements }) => setText(set, elements, family)),
     ...chains.map((chain) => chainText(chain, family)),
   ];
@@ -198,8 +199,10 @@ function statementText(statement: NftStatement, family: NftFamily): string {
     }
     case "masquerade":
       return "masquerade fully-random";
+    case "counter":
+      return `counter name ${quoted(statement.name)}`;
     case "reject":
-      return "reject";
+      return statement.withReset === true ? "reject with tcp reset" : "reject";
     case "verdict":
       return verdictText(statement.verdict);
   }

@@ -90,8 +90,10 @@ export type NftStatement =
   | { readonly kind: "random-dnat"; readonly targets: readonly NftTarget[] }
   /** `masquerade fully-random` */
   | { readonly kind: "masquerade" }
-  /** `reject`, with an ICMP port-unreachable of the family */
-  | { readonly kind: "reject" }
+  /** `counter name "…"` */
+  | { readonly kind: "counter"; readonly name: string }
+  /** `reject`, with an ICMP port-unreachable of the family; or `reject with tcp reset` */
+  | { readonly kind: "reject"; readonly withReset?: true }
   | { readonly kind: "verdict"; readonly verdict: NftVerdict };
 
 export interface NftRule {
@@ -113,6 +115,14 @@ export interface NftChain {
   readonly hook?: NftHook;
   readonly comment?: string;
   readonly rules: readonly NftRule[];
+}
+
+/** The chains that rules go to in the end, in their order. Pure. */
+export function targetsOf({ rules }: Pick<NftChain, "rules">): string[] {
+  return rules.flatMap(({ statements }) => {
+    const last = statements.at(-1);
+    return last?.kind === "verdict" && last.verdict.kind !== "drop" ? [last.verdict.chain] : [];
+  });
 }
 
 /** All addresses from one to another, both included: `10.0.0.0-10.0.0.255`. */

@@ -40,7 +40,7 @@ const RECEIVE_BUFFER_BYTES = 1024 * 1024;
 const DONE_ALREADY = { add: "EEXIST", remove: "EADDRNOTAVAIL" } as const;
 
 /** Devices of this process's network namespace. */
-export interface NetlinkLinks extends Links, AsyncDisposable {}
+interface NetlinkLinks extends Links, AsyncDisposable {}
 
 /** Methods throw a NetlinkError when the kernel refuses (`EPERM`). */
 export function openLinks(): NetlinkLinks {

@@ -139,7 +139,7 @@ function beginAddress(
 }
 
 /** What a message says about a device. */
-export interface LinkMessage extends LinkDescription {
+interface LinkMessage extends LinkDescription {
   readonly isDeleted: boolean;
 }
 

@@ -1,5 +1,6 @@
 /** Disconnects UDP sockets whose peer is gone, in whichever network namespace they are (reference ebpf.md §1.8). */
 
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { messageOf } from "../../logging/message-of.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { cookieOf, findNamespaces, seesOtherNamespaces } from "../find-namespaces.ts";
@@ -46,6 +47,9 @@ export interface UdpDisconnector {
   /** @returns what became of each, in their order. */
   disconnect(sockets: readonly StaleSocket[]): Promise<readonly Disconnection[]>;
 }
+
+/** Sockets that are disconnected before other work of this thread has its turn. */
+const PORTION = 512;
 
 const FAMILIES: readonly SocketFamily[] = [AF_INET, AF_INET6];
 
@@ -130,14 +134,18 @@ async function disconnectIn(
   for (const family of FAMILIES) found.push(...(await connectedOf(socket, family, byCookie)));
   for (const one of stale) outcomes.set(one, "absent");
   if (found.length === 0) return;
-  const request = new MessageBuffer(128 * found.length);
-  for (const [, one] of found) writeDestroy(request, one);
-  const errors = await socket.exchange(request);
-  for (const [one] of found) outcomes.set(one, "disconnected");
-  for (const error of errors) {
-    const [one] = found[error.facts.request?.index ?? -1] ?? [];
-    // It has closed meanwhile, or connected to something else.
-    if (one !== undefined) outcomes.set(one, isNotFound(error) ? "absent" : "unreachable");
+  for (let start = 0; start < found.length; start += PORTION) {
+    const portion = found.slice(start, start + PORTION);
+    const request = new MessageBuffer(128 * portion.length);
+    for (const [, one] of portion) writeDestroy(request, one);
+    const errors = await socket.exchange(request);
+    for (const [one] of portion) outcomes.set(one, "disconnected");
+    for (const error of errors) {
+      const [one] = portion[error.facts.request?.index ?? -1] ?? [];
+      // It has closed meanwhile, or connected to something else.
+      if (one !== undefined) outcomes.set(one, isNotFound(error) ? "absent" : "unreachable");
+    }
+    await nextTurn();
   }
 }
 

@@ -2,12 +2,10 @@
  * The boundary to the service control manager of Windows (advapi32): the process tells it how it is, and is told what to do. Run under
  * Wine, not on Windows. Reference windows-hcn.md §5.3.
  */
-import { createRequire } from "node:module";
-
-type Koffi = typeof import("koffi");
+import { systemLibrary, windowsKoffi } from "./system-library.ts";
 
 /** What a service says of itself (winsvc.h). */
-export const SERVICE_STATES = { stopped: 1, startPending: 2, stopPending: 3, running: 4 } as const;
+const SERVICE_STATES = { stopped: 1, startPending: 2, stopPending: 3, running: 4 } as const;
 export type ServiceState = keyof typeof SERVICE_STATES;
 
 /** What a service is told (winsvc.h). */
@@ -31,9 +29,8 @@ export interface ServiceCalls {
 
 /** Opens the library. @param name of the service. @throws Error on other systems. */
 export function openServiceCalls(name: string): ServiceCalls {
-  // `require` and not `import`: see netlink/libc.ts.
-  const koffi: Koffi = createRequire(import.meta.url)("koffi");
-  const library = koffi.load(`${process.env.SystemRoot ?? "C:\\Windows"}\\System32\\advapi32.dll`);
+  const koffi = windowsKoffi();
+  const library = systemLibrary("advapi32.dll");
   koffi.proto("void __stdcall ServiceMain(uint32_t count, void *words)");
   koffi.proto("uint32_t __stdcall HandlerEx(uint32_t control, uint32_t type, void *data, void *context)");
   koffi.struct("SERVICE_TABLE_ENTRYW", { name: "str16", main: "ServiceMain *" });

@@ -2,7 +2,7 @@
 import type { ErrorAnswer } from "../answers.ts";
 
 /** What the daemon says is wrong with a question, in words. */
-export class RefusedError extends Error {}
+class RefusedError extends Error {}
 
 /** @throws RefusedError with the daemon's words; TypeError when there is no answer. */
 export async function ask<Answer>(path: string, query: Readonly<Record<string, string>>, signal?: AbortSignal) {

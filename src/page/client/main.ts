@@ -3,12 +3,9 @@ import { byId, el, plain } from "./dom.ts";
 import { nodeView } from "./node-view.ts";
 import { serviceView } from "./service-view.ts";
 import { servicesView } from "./services-view.ts";
-import { State } from "./state.ts";
+import { State, type View } from "./state.ts";
 import { syncsView } from "./syncs-view.ts";
 import { traceView } from "./trace-view.ts";
-
-/** Fills the main part; called with the query of the address. @returns what ends the view. */
-export type View = (main: HTMLElement, query: URLSearchParams, state: State) => () => void;
 
 const VIEWS: Readonly<Record<string, { readonly title: string; readonly view: View }>> = {
   "/services": { title: "Services", view: servicesView },

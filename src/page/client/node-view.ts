@@ -1,7 +1,7 @@
 /** The node: how its families are, what it cannot do and why, and what the log has complained about. */
 import type { LoggedProblem, StateAnswer } from "../answers.ts";
 import { el, plain } from "./dom.ts";
-import type { View } from "./main.ts";
+import type { View } from "./state.ts";
 import { timeText } from "./time-text.ts";
 
 export const nodeView: View = (main, _query, state) => {

@@ -10,8 +10,8 @@ import type {
 import { ask } from "./ask.ts";
 import { Counts, countedText, withCounts } from "./counts.ts";
 import { el, plain } from "./dom.ts";
-import type { View } from "./main.ts";
 import { pictureOf } from "./picture.ts";
+import type { View } from "./state.ts";
 
 export const serviceView: View = (main, query, state) => {
   const key = query.get("key") ?? "";
@@ -197,45 +197,14 @@ function frontendPart(
               "dd",
               {},
               el("span", { class: `badge ${client.outcome === "answered" ? "good" : "bad"}` }, outcomeText(client)),
-              plain(sourceText(client)),
+              plain(` ${client.words}`),
             ),
           ]),
         ),
   );
 }
 
-function outcomeText({ outcome, endpoints }: Encounter): string {
-  if (outcome === "answered") return endpoints === "local" ? "answered by endpoints here" : "answered";
-  return outcome === "passed-by" ? "not looked at" : outcome;
-}
-
-const SOURCES = {
-  kept: "the client's address is kept",
-  masqueraded: "the endpoint sees the node",
-  "service-address": "the endpoint sees the service's address",
-  "host-or-source-vip": "the endpoint sees the node or the source VIP",
-} as const;
-const REASONS: Readonly<Record<Encounter["reason"], string>> = {
-  "no-endpoint": "no usable endpoint",
-  "no-local-endpoint": "no usable endpoint on this node",
-  "source-ranges": "outside of loadBalancerSourceRanges",
-  "own-packets-not-looked-at": "the node's own packets to this address are not looked at",
-  "only-from-elsewhere": "only packets from elsewhere are taken",
-  "answers-lost": "answers would not come back through this node",
-  "no-load-balancer": "no usable endpoint, so no load balancer",
-  "host-not-led": "the node's own packets are not led",
-  policy: "",
-};
-
-function sourceText({ source, reason, onlyListedSources }: Encounter): string {
-  const parts = [
-    source === undefined ? "" : SOURCES[source],
-    REASONS[reason],
-    onlyListedSources ? "listed sources only" : "",
-  ];
-  const text = parts.filter((part) => part !== "").join(", ");
-  return text === "" ? "" : ` ${text}`;
-}
+const outcomeText = ({ outcome }: Encounter): string => (outcome === "passed-by" ? "not taken" : outcome);
 
 function endpointRow(
   { address, node, state, isLocal, cluster, local }: ExplainedEndpoint,

@@ -2,7 +2,7 @@
 import type { ServiceFamilyRow, ServiceRow, ServiceTable } from "../answers.ts";
 import { ask } from "./ask.ts";
 import { el, plain } from "./dom.ts";
-import type { View } from "./main.ts";
+import type { View } from "./state.ts";
 
 const ROWS = 100;
 /** The table is asked for again after a change, but not more often than this. */

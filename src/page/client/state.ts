@@ -1,5 +1,5 @@
 /** What is known of the daemon, kept up to date; views are told when it changes. */
-import type { StateAnswer, SyncRecord } from "../answers.ts";
+import type { StateAnswer, ToldSync } from "../answers.ts";
 import { Poll } from "./ask.ts";
 
 /** Syncs that the page keeps. */
@@ -8,7 +8,7 @@ const KEPT_SYNCS = 300;
 export interface Known {
   readonly answer: StateAnswer;
   /** The newest first. */
-  readonly syncs: readonly SyncRecord[];
+  readonly syncs: readonly ToldSync[];
 }
 
 export class State {
@@ -56,3 +56,6 @@ export class State {
     for (const listener of this.#listeners) listener();
   }
 }
+
+/** Fills the main part; called with the query of the address. @returns what ends the view. */
+export type View = (main: HTMLElement, query: URLSearchParams, state: State) => () => void;

@@ -1,9 +1,8 @@
 /** The timeline of syncs, the newest first: why each ran, what it wrote, how long its parts took. */
-import type { SyncCause, SyncRecord } from "../answers.ts";
+import type { CauseWords, ToldSync } from "../answers.ts";
 import { el, plain } from "./dom.ts";
-import type { View } from "./main.ts";
-import { causeWords, msText, writtenWords } from "./sync-words.ts";
-import { timeText } from "./time-text.ts";
+import type { View } from "./state.ts";
+import { msText, timeText } from "./time-text.ts";
 
 const SHOWN = 100;
 export const syncsView: View = (main, _query, state) => {
@@ -62,12 +61,12 @@ export const syncsView: View = (main, _query, state) => {
   return state.onChange(show);
 };
 
-function isTrouble({ result, causes }: SyncRecord): boolean {
+function isTrouble({ result, causes }: ToldSync): boolean {
   return result !== "done" || causes.some(({ kind }) => kind === "repair");
 }
 
-function itemOf(sync: SyncRecord): HTMLElement {
-  const { family, endedMs, causes, furtherCauses, result, failures, furtherFailures } = sync;
+function itemOf(sync: ToldSync): HTMLElement {
+  const { family, endedMs, causes, furtherCauses, result, failures, furtherFailures, words } = sync;
   const time = new Date(endedMs);
   const isRepair = causes.some(({ kind }) => kind === "repair");
   return el(
@@ -87,10 +86,10 @@ function itemOf(sync: SyncRecord): HTMLElement {
       el(
         "ul",
         { class: "causes" },
-        ...causes.map((cause) => el("li", {}, ...causeParts(cause))),
+        ...words.causes.map((cause) => el("li", {}, ...causeParts(cause))),
         furtherCauses > 0 && el("li", {}, `and ${furtherCauses} more`),
       ),
-      el("p", { class: "wrote" }, plain(`${sync.isFullSync ? "Full sync: " : ""}${writtenWords(sync)}`)),
+      el("p", { class: "wrote" }, plain(`${sync.isFullSync ? "Full sync: " : ""}${words.written}`)),
       failures.length > 0 &&
         el(
           "ul",
@@ -103,15 +102,14 @@ function itemOf(sync: SyncRecord): HTMLElement {
   );
 }
 
-function causeParts(cause: SyncCause): (Node | string)[] {
-  const { before, object, service, after } = causeWords(cause);
+function causeParts({ before, object, service, after }: CauseWords): (Node | string)[] {
   if (object === "") return [plain(before)];
   const search = new URLSearchParams({ search: service === "" ? object : service });
   return [before, el("a", { href: `#/services?${search}` }, plain(object)), plain(after)];
 }
 
 /** A bar as long as the logarithm of the time: a millisecond and a minute are both seen. */
-function stagesPart({ stages: { waiting, model, rules, kernel, after } }: SyncRecord): HTMLElement {
+function stagesPart({ stages: { waiting, model, rules, kernel, after } }: ToldSync): HTMLElement {
   const parts = [
     ["waited", waiting],
     ["model", model],

@@ -2,7 +2,7 @@
 import type { TraceAnswer, TraceStep, TraceSteps } from "../answers.ts";
 import { ask } from "./ask.ts";
 import { el, plain } from "./dom.ts";
-import type { View } from "./main.ts";
+import type { View } from "./state.ts";
 
 export const traceView: View = (main, query) => {
   const field = (id: string, label: string, attributes: Record<string, string | number | boolean>) => {

@@ -8,9 +8,9 @@ const COMPONENT = "kube-proxy";
 const NOT_FOR_MACHINES = "Warning: This page is for people. Its layout changes at random; do not parse it.";
 const DELIMITERS = [":", ": ", "=", " "] as const;
 
-export type ZPageKind = "Statusz" | "Flagz";
+type ZPageKind = "Statusz" | "Flagz";
 
-export interface ZPage {
+interface ZPage {
   readonly kind: ZPageKind;
   /** Lines of the text form, in order. */
   lines(): Iterable<readonly [name: string, value: string]>;
@@ -24,7 +24,7 @@ type Choice =
   | { readonly form: "none" };
 
 /** What an Accept header asks for: the first entry that we can serve. Pure. */
-export function chooseForm(accept: string, kind: ZPageKind): Choice {
+function chooseForm(accept: string, kind: ZPageKind): Choice {
   const entries = accept.split(",").map((entry) => entry.trim());
   if (accept.trim() === "") return { form: "text" };
   for (const entry of entries) {
@@ -85,13 +85,13 @@ export function formatUptime(seconds: number): string {
 }
 
 /** What /statusz tells. */
-export interface StatuszFacts {
+interface StatuszFacts {
   /** Unix milliseconds. */
   readonly startMs: number;
   nowMs(): number;
-  /** `1.36.2`, without the leading v. */
+  /** `1.37.0`, without the leading v. */
   readonly binaryVersion: string;
-  /** `1.36`. */
+  /** `1.37`. */
   readonly emulationVersion: string;
   /** What really runs here: name, version, commit. */
   readonly implementation: string;

@@ -10,18 +10,18 @@ import type { HealthVerdict, ProxyHealth } from "./proxy-health.ts";
 import { formatRfc3339, ZERO_TIME } from "./rfc3339.ts";
 
 /** Counts the answers; {@link ProxyMetrics} is one. */
-export interface HealthCounters {
+interface HealthCounters {
   countHealthz(status: 200 | 503): void;
   countLivez(status: 200 | 503): void;
 }
 
 /** An answer of one of the two paths. */
-export interface HealthAnswer {
+interface HealthAnswer {
   readonly status: 200 | 503;
   readonly body: string;
 }
 
-export interface HealthServerOptions {
+interface HealthServerOptions {
   /** `IP:port`; empty: no server. */
   readonly address: string;
   readonly health: ProxyHealth;
@@ -45,10 +45,11 @@ export function healthAnswer(verdict: HealthVerdict, considersNode: boolean, isV
   const isOk = verdict.isHealthy && (!considersNode || verdict.isNodeEligible);
   const newestMs = Math.max(...verdict.families.map(({ lastUpdatedMs }) => lastUpdatedMs));
   const lastUpdatedMs = isOk ? verdict.nowMs : newestMs;
-  const families = verdict.families.map(({ family, lastUpdatedMs: familyMs, isHealthy, remarks }) => [
-    family,
-    { lastUpdated: formatRfc3339(familyMs), healthy: isHealthy, ...(isVerbose && remarks.length > 0 && { remarks }) },
-  ]);
+  const families = verdict.families.map((one) => {
+    const remarks = isVerbose ? one.remarks : [];
+    const { family, lastUpdatedMs: familyMs, isHealthy: healthy } = one;
+    return [family, { lastUpdated: formatRfc3339(familyMs), healthy, ...(remarks.length > 0 && { remarks }) }];
+  });
   const body = {
     lastUpdated: Number.isFinite(lastUpdatedMs) ? formatRfc3339(lastUpdatedMs) : ZERO_TIME,
     currentTime: formatRfc3339(verdict.nowMs),

@@ -178,6 +178,9 @@ test("what a mode does in a lesser way is told and changes no status; all that i
   health.updated("IPv4");
   let degraded = [{ subject: "nothing is decided at the socket", reason: "EPERM" }];
   const remarks = ["nothing is decided at the socket: EPERM"];
+  const asked = () => assert.fail("remarks may cost a dump of a map, and were not asked for");
+  health.setMode("IPv4", Object.defineProperty({ degraded: [] }, "remarks", { get: asked }));
+  healthAnswer(health.verdict(), false);
   health.setMode("IPv4", { remarks, degraded: [] });
   assert.doesNotMatch(healthAnswer(health.verdict(), false).body, /degraded|remarks/);
   health.setMode("IPv4", {

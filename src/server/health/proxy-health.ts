@@ -14,17 +14,17 @@ import type { HealthReporter } from "../../sync/observers.ts";
 const TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler";
 
 /** What is known of one family that has synced at least once. */
-export interface FamilyHealth {
+interface FamilyHealth {
   readonly family: IpFamily;
   /** Unix milliseconds. */
   readonly lastUpdatedMs: number;
   readonly isHealthy: boolean;
-  /** What the mode says of its work. */
+  /** What the mode says of its work, when it is asked: that may cost it something. */
   readonly remarks: readonly string[];
 }
 
 /** What the start waits for, a part of the rules that the kernel refuses, a health-check port that is taken, or a resource that cannot be watched. Retried all the time. */
-export interface StandingFailure extends SyncFailure {
+interface StandingFailure extends SyncFailure {
   /** Absent for what is not about one family. */
   readonly ipFamily?: IpFamily;
 }
@@ -45,7 +45,7 @@ export interface HealthVerdict {
 }
 
 /** What a mode says of itself whenever it is asked. */
-export type SelfReport = Pick<Backend, "remarks" | "degraded">;
+type SelfReport = Pick<Backend, "remarks" | "degraded">;
 
 interface FamilyState {
   lastUpdatedMs: number | undefined;
@@ -137,7 +137,12 @@ export class ProxyHealth implements HealthReporter {
       const state = this.#states[family];
       if (state.lastUpdatedMs === undefined) continue;
       const { lastUpdatedMs, mode } = state;
-      families.push({ family, lastUpdatedMs, isHealthy: this.#isFamilyHealthy(state), remarks: mode.remarks ?? [] });
+      families.push({
+        ...{ family, lastUpdatedMs, isHealthy: this.#isFamilyHealthy(state) },
+        get remarks() {
+          return mode.remarks ?? [];
+        },
+      });
     }
     return {
       nowMs: this.#clock.now(),

@@ -48,7 +48,7 @@ interface Entry {
 }
 
 /** The body for a service's state: indented with tabs, no newline at the end. Pure. */
-export function serviceHealthBody(service: string, localEndpoints: number, serviceProxyHealthy: boolean): string {
+function serviceHealthBody(service: string, localEndpoints: number, serviceProxyHealthy: boolean): string {
   const slash = service.indexOf("/");
   const names = { namespace: service.slice(0, slash), name: service.slice(slash + 1) };
   return JSON.stringify({ service: names, localEndpoints, serviceProxyHealthy }, undefined, "\t");

@@ -28,7 +28,7 @@ export interface ConnectionLimits {
   readonly perPeer: number;
 }
 
-export interface ConnectionGateOptions extends ConnectionLimits {
+interface ConnectionGateOptions extends ConnectionLimits {
   /** Told when a connection goes for another one, or is not let in. */
   onFull?(peer: string): void;
 }

@@ -7,6 +7,7 @@ import type { Socket } from "node:net";
 import type { Clock, Timer } from "../../async/clock.ts";
 import { createServer } from "../../kernel/node-http.ts";
 import type { ConnectionGate, GatedConnection, Worth } from "./connection-gate.ts";
+import { reply, TEXT } from "./http-reply.ts";
 import { pacedStream } from "./paced-stream.ts";
 import type { HttpHandler } from "./routes.ts";
 
@@ -108,7 +109,10 @@ class Connection implements GatedConnection {
       // Other connections take their turns: without a pause here, answers that fit into the kernel's buffer hold up all.
       setImmediate(() => this.#socket.destroyed || this.#answerNext());
     });
-    void this.#handler(request, response);
+    // As in Go: which of them another server before this one has looked at is not known (RFC 9112 §3.2).
+    if ((request.headersDistinct.host?.length ?? 1) > 1)
+      reply(response, 400, TEXT, "400 Bad Request: too many Host headers\n");
+    else void this.#handler(request, response);
   }
 }
 

@@ -10,7 +10,7 @@ const PIECE_BYTES = 1024;
 /** A client that has sent its last byte may be gone; an answer of which nothing is written for this long is told. */
 const END_MS = 1_000;
 
-export interface PacedStream {
+interface PacedStream {
   readonly stream: Duplex;
   /** To be called when `isReady` has become true. */
   resume(): void;
@@ -87,6 +87,8 @@ export function pacedStream(socket: Socket, isReady: () => boolean): PacedStream
     rest = bytes;
     socket.pause();
     give();
+    // One that hangs up while it is answered is noticed only where its socket is read.
+    if (rest === undefined) socket.resume();
   });
   socket.on("end", () => {
     hasEnded = true;

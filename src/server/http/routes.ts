@@ -23,12 +23,17 @@ export function routePaths(routes: Readonly<Record<string, HttpHandler>>): HttpH
 }
 
 /** A proxy asks with the whole address, which every server must understand (RFC 9112 §3.2.2). */
-const ABSOLUTE = /^https?:\/\/[^/?]*/i;
+const ABSOLUTE = /^https?:\/\/([^/?]*)/i;
 
 /** The path of a request, as it was sent: what a client sends need not be a path, and nothing is decoded. */
 export function pathOf({ url = "/" }: IncomingMessage): string {
   const [path = ""] = url.replace(ABSOLUTE, "").split("?", 1);
   return path === "" ? "/" : path;
+}
+
+/** The host that a request is for: of its whole address if it has one, before that of the Host header (RFC 9112 §3.2.2). */
+export function authorityOf({ url = "/", headers }: IncomingMessage): string | undefined {
+  return ABSOLUTE.exec(url)?.[1] ?? headers.host;
 }
 
 /** The query of a request. */

@@ -2,6 +2,7 @@
 
 import type { Clock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";
+import type { MetricFamilies } from "../../metrics/metric-families.ts";
 import { profilingPages } from "../debug/profiling-pages.ts";
 import { flagsIndex, verbosityPage } from "../debug/verbosity-page.ts";
 import { flagzPage, statuszPage, zPage } from "../debug/z-pages.ts";
@@ -10,7 +11,6 @@ import { answeringAt, type HttpEndpoint, startHttpEndpoint } from "../http/http-
 import { JSON_TYPE, reply, TEXT } from "../http/http-reply.ts";
 import { type HttpHandler, queryOf, routePaths } from "../http/routes.ts";
 import { sharedPage, toPage } from "../http/shared-page.ts";
-import type { MetricFamilies } from "./metric-families.ts";
 import { replyMetrics } from "./metrics-page.ts";
 import { processStartSeconds } from "./runtime-metrics.ts";
 import { createSliMetrics, type SliMetrics } from "./sli-metrics.ts";
@@ -27,7 +27,7 @@ export interface MetricsServerOptions {
   readonly flags?: ReadonlyMap<string, string>;
   /** For /statusz; absent: no such page (gate ComponentStatusz). */
   readonly status?: {
-    /** `v1.36.2`. */
+    /** `v1.37.0`. */
     readonly version: string;
     /** Name, version and commit of this program. */
     readonly implementation: string;
@@ -57,7 +57,7 @@ function healthzHandler(slis: SliMetrics): HttpHandler {
   };
 }
 
-/** `1.36.2` and `1.36` of `v1.36.2`. */
+/** `1.37.0` and `1.37` of `v1.37.0`. */
 function versions(gitVersion: string): { readonly binaryVersion: string; readonly emulationVersion: string } {
   const binaryVersion = gitVersion.replace(/^v/, "");
   return { binaryVersion, emulationVersion: binaryVersion.split(".").slice(0, 2).join(".") };

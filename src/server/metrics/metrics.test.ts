@@ -32,6 +32,7 @@ function useAll(metrics: ProxyMetrics): void {
   sync.setNoLocalEndpoints(1, 2);
   sync.observeConntrackCleanup(0.01, 3);
   sync.countRepair();
+  sync.countCostlyService();
   const iptables = defineIptablesMetrics(metrics.families)("IPv6");
   iptables.restoreFailures.inc();
   iptables.partialRestoreFailures.inc();
@@ -56,6 +57,11 @@ const EXPECTED: readonly [name: string, type: string, help: string][] = [
     "sync_proxy_rules_no_local_endpoints_total",
     "gauge",
     "Number of services with a Local traffic policy and no endpoints",
+  ],
+  [
+    "sync_proxy_rules_costly_services_total",
+    "counter",
+    "Cumulative times that a single Service took longer than a second to program",
   ],
   [
     "sync_proxy_rules_repairs_total",

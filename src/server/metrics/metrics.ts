@@ -2,29 +2,16 @@
  * All measurements of the program, under upstream's names, in one registry. Layers get small objects that they report to;
  * the metrics server renders the text.
  */
+
+import type { BuildInfo } from "../../metrics/build-info.ts";
+import { createFamilies, type MetricFamilies } from "../../metrics/metric-families.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { SyncMetrics } from "../../sync/observers.ts";
-import { createFamilies, type MetricFamilies } from "./metric-families.ts";
 import { defineRuntimeMetrics } from "./runtime-metrics.ts";
 import { defineSyncMetrics } from "./sync-metrics.ts";
 
-/** The facts of `kubernetes_build_info` and `--version=raw`. */
-export interface BuildInfo {
-  readonly major: string;
-  readonly minor: string;
-  /** `v1.36.2`. */
-  readonly gitVersion: string;
-  readonly gitCommit: string;
-  readonly gitTreeState: string;
-  readonly buildDate: string;
-  /** What runs it, in the places of Go's facts. */
-  readonly goVersion: string;
-  readonly compiler: string;
-  readonly platform: string;
-}
-
 /** The facts of `kubeproxy_ts_build_info`: what really runs here. */
-export interface ProgramFacts {
+interface ProgramFacts {
   readonly version: string;
   readonly commit: string;
   /** Version of Node.js. */

@@ -8,7 +8,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { constants, PerformanceObserver } from "node:perf_hooks";
 import { getHeapStatistics } from "node:v8";
-import type { MetricFamilies, ReadValue } from "./metric-families.ts";
+import type { MetricFamilies, ReadValue } from "../../metrics/metric-families.ts";
 
 const GC_BUCKETS = [0.001, 0.01, 0.1, 1, 2, 5];
 const GC_KINDS: ReadonlyMap<number, string> = new Map([

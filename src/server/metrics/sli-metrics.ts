@@ -1,6 +1,6 @@
 /** `/metrics/slis`: how the always-on health check of the metrics server went (reference operation.md §9.2). */
 import type { Gauge } from "prom-client";
-import { createFamilies, type MetricFamilies } from "./metric-families.ts";
+import { createFamilies, type MetricFamilies } from "../../metrics/metric-families.ts";
 import { processStartSeconds } from "./runtime-metrics.ts";
 
 export interface SliMetrics {

@@ -1,7 +1,8 @@
 /** The measurements that all proxy modes share (reference health.md §16). */
+
+import type { MetricFamilies } from "../../metrics/metric-families.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { SyncMetrics } from "../../sync/observers.ts";
-import type { MetricFamilies } from "./metric-families.ts";
 
 /** 0.001 s, doubled 14 times. */
 const DURATION_BUCKETS: readonly number[] = Array.from({ length: 15 }, (_, power) => 0.001 * 2 ** power);
@@ -79,6 +80,11 @@ export function defineSyncMetrics(families: MetricFamilies): (family: IpFamily) 
     "Cumulative times that rules which other programs had changed were written again",
     perFamily,
   );
+  const costlyServices = counter(
+    "sync_proxy_rules_costly_services_total",
+    "Cumulative times that a single Service took longer than a second to program",
+    perFamily,
+  );
 
   return (family) => {
     const labels = { ip_family: family };
@@ -108,6 +114,7 @@ export function defineSyncMetrics(families: MetricFamilies): (family: IpFamily) 
         conntrackDeleted.inc(labels, deleted);
       },
       countRepair: () => repairs.inc(labels),
+      countCostlyService: () => costlyServices.inc(labels),
     };
   };
 }

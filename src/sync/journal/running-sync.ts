@@ -8,7 +8,7 @@ import type { SyncJournal } from "./sync-journal.ts";
 /** Failures beyond these are counted only. */
 const KEPT_FAILURES = 8;
 
-export interface RunningSyncOptions {
+interface RunningSyncOptions {
   readonly journal: SyncJournal;
   readonly family: IpFamily;
   readonly clock: Clock;

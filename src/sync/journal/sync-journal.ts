@@ -8,7 +8,7 @@ import type { SyncRecord } from "./sync-record.ts";
 const KEPT_SYNCS = 512;
 
 /** What a reader gets. */
-export interface JournalPart {
+interface JournalPart {
   readonly records: readonly SyncRecord[];
   /** How many there were between the reader's place and the first of `records`. */
   readonly missed: number;

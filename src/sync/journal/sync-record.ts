@@ -4,7 +4,7 @@ import type { IpFamily } from "../../net/ip.ts";
 import type { SyncFailure } from "../backend.ts";
 
 /** An object of the cluster that came, changed or went. */
-export interface ObjectCause {
+interface ObjectCause {
   readonly kind: "object";
   readonly object: "Service" | "EndpointSlice";
   readonly change: ObjectEvent<unknown>["kind"];
@@ -15,7 +15,7 @@ export interface ObjectCause {
 }
 
 /** Rules of ours that another program destroyed. */
-export interface RepairCause {
+interface RepairCause {
   readonly kind: "repair";
   /** How many service ports are concerned; null: everything is written again. */
   readonly servicePorts: number | null;
@@ -51,7 +51,7 @@ export interface SyncRecord {
   readonly furtherFailures: number;
 }
 
-export interface SyncStages {
+interface SyncStages {
   /** From the first cause to the begin. */
   readonly waiting: number;
   /** Until it is known what the changes mean for services and endpoints. */

@@ -11,6 +11,8 @@ export interface SyncScript {
   readonly durationMs?: number;
   readonly error?: Error;
   readonly refused?: readonly string[];
+  /** The refused parts are such as every service needs. */
+  readonly concernsAll?: true;
 }
 
 /** What a sync was given, copied: the maps themselves are live. */
@@ -40,8 +42,7 @@ export class FakeBackend implements Backend {
   skipsPeriodicFullSync = false;
   endsUdpFlows = false;
   restMs = 0;
-  /** Before the proxier is made. */
-  prepare?: NonNullable<Backend["prepare"]>;
+  portsAtOnce = Number.POSITIVE_INFINITY;
   /** What is in the kernel. */
   programmed = new Map<string, string>();
   readonly calls: SyncCall[] = [];
@@ -90,7 +91,7 @@ export class FakeBackend implements Backend {
     const { isFullSync, zone, serviceCIDRs } = input;
     const changedPorts = [...input.changedPorts].sort();
     this.calls.push({ startMs: this.#clock.monotonicMs(), isFullSync, changedPorts, zone, serviceCIDRs });
-    const { durationMs, error, refused = [] } = this.script(this.calls.length, input);
+    const { durationMs, error, refused = [], concernsAll } = this.script(this.calls.length, input);
     const wanted = programAll(input);
     if (durationMs !== undefined) await this.#clock.sleep(durationMs, signal);
     signal.throwIfAborted();
@@ -109,7 +110,11 @@ export class FakeBackend implements Backend {
     if (error !== undefined) throw error;
     this.#refused = refused;
     return {
-      failures: refused.map((key) => ({ subject: input.services.get(key)?.name.text ?? key, reason: "refused" })),
+      failures: refused.map((key) => ({
+        subject: input.services.get(key)?.name.text ?? key,
+        reason: "refused",
+        ...(concernsAll && { concernsAll }),
+      })),
       noLocalEndpoints: { internal: 1, external: 2 },
     };
   }

@@ -1,8 +1,9 @@
 /** A proxier on a bench: everything around it is a fake, time included. */
 import { testYielder } from "../../async/testing/test-yielder.ts";
 import type { FrontendConflict } from "../../model/owned-services.ts";
-import type { Backend, SyncFailure } from "../backend.ts";
+import type { SyncFailure } from "../backend.ts";
 import { SyncJournal } from "../journal/sync-journal.ts";
+import type { CostlyService } from "../portions.ts";
 import { Proxier } from "../proxier.ts";
 import type { ProxierOptions } from "../proxier-options.ts";
 import { FakeBackend } from "./fake-backend.ts";
@@ -25,13 +26,12 @@ export class ProxierBench {
   readonly log = new RecordingLogger();
   readonly conflicts: FrontendConflict[] = [];
   readonly failures: (readonly SyncFailure[])[] = [];
+  readonly costly: CostlyService[] = [];
   readonly journal = new SyncJournal();
   readonly stop = new AbortController();
   readonly proxier: Proxier;
 
-  /** @param prepare what the mode does before the first sync. @default nothing */
-  constructor(periods: Partial<ProxierOptions["periods"]> = {}, prepare?: NonNullable<Backend["prepare"]>) {
-    if (prepare !== undefined) this.backend.prepare = prepare;
+  constructor(periods: Partial<ProxierOptions["periods"]> = {}) {
     this.proxier = new Proxier({
       nodeName: "node",
       backend: this.backend,
@@ -46,6 +46,7 @@ export class ProxierBench {
       yielder: testYielder,
       onFailures: (failures) => this.failures.push(failures),
       onConflict: (conflict) => this.conflicts.push(conflict),
+      onCostlyService: (costly) => this.costly.push(costly),
       journal: this.journal,
     });
   }

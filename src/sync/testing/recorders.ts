@@ -68,6 +68,10 @@ export class RecordingMetrics implements SyncMetrics {
     this.calls.push(`conntrack ${seconds}s ${deleted} deleted`);
   }
 
+  countCostlyService(): void {
+    this.calls.push("costly service");
+  }
+
   countRepair(): void {
     this.calls.push("repair");
   }

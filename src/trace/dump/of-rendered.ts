@@ -3,14 +3,14 @@ import type { SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import { type Dump, recogniseDump } from "./recognise.ts";
 
 /** One family's part of a form of `render`, in the shape that renderers give it. */
-export type RenderedPlan =
+type RenderedPlan =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "items"; readonly items: readonly unknown[] }
   | { readonly kind: "tables"; readonly tables: ReadonlyMap<string, SavedTable> }
   | { readonly kind: "data" };
 
 /** @param form its name, for errors. @returns undefined when nothing is planned. @throws DumpError */
-export function dumpOf(rendered: RenderedPlan, form: string): Dump | undefined {
+function dumpOf(rendered: RenderedPlan, form: string): Dump | undefined {
   switch (rendered.kind) {
     case "items":
       return { kind: "nftables", objects: rendered.items };

@@ -20,10 +20,12 @@ export interface DumpOptions {
 }
 
 /** Rules to walk, and what packets leave in them. */
-export interface TracedProgram {
+interface TracedProgram {
   readonly program: Program;
   /** Leaves what a packet wrote into a set or a list (`Outcome.entries`) for those that follow. */
   remember(entry: Entry): void;
+  /** Takes out all that was left so. */
+  forget(): void;
 }
 
 /** Puts the dumps of a node together. Dumps of iptables must be of the family. */
@@ -51,12 +53,17 @@ export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): Tr
     rulesets.push(readNftRuleset(dump.objects, { family, facts, knowsDynamicSets, without }));
   }
   chains.push(...rulesets.flatMap((ruleset) => ruleset.chains));
+  for (const dump of dumps) if (dump.kind === "chains") chains.push(...dump.chains(facts, knowsClients));
   chains.push(...ipvsChains(textsOf("ipvsadm"), facts, knowsClients));
   return {
     program: programOf(chains),
     remember(entry) {
       lists.remember(entry);
       for (const ruleset of rulesets) ruleset.remember(entry);
+    },
+    forget() {
+      lists.forget();
+      for (const ruleset of rulesets) ruleset.forget();
     },
   };
 }

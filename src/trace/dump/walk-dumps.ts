@@ -1,4 +1,5 @@
 /** A packet's way through what dumps have, whichever system they are of. */
+import type { IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import { walkHostPlan } from "../hns/walk.ts";
 import type { TraceNode } from "../netfilter/tree.ts";
@@ -7,7 +8,22 @@ import type { Packet } from "../packet.ts";
 import { type DumpOptions, programOfDumps } from "./program.ts";
 import type { Dump } from "./recognise.ts";
 
-export interface DumpWalkOptions extends WalkOptions, Pick<DumpOptions, "knowsClients" | "knowsDynamicSets"> {}
+type Knowledge = Pick<DumpOptions, "knowsClients" | "knowsDynamicSets">;
+
+interface DumpWalkOptions extends WalkOptions, Knowledge {}
+
+/** For many packets of one family. @param facts of the node that the dumps are of. */
+export function walkerOf(
+  dumps: readonly Dump[],
+  family: IpFamily,
+  facts: NodeFacts,
+  knowledge: Knowledge,
+): (packet: Packet, options: WalkOptions) => TraceNode {
+  const host = dumps.find((dump) => dump.kind === "hns");
+  if (host !== undefined) return (packet, options) => walkHostPlan(host.plan, packet, facts, options);
+  const { program } = programOfDumps(dumps, { ...knowledge, family, facts });
+  return (packet, options) => walk(program, packet, facts, options);
+}
 
 /** @param facts of the node that the dumps are of. @throws TooManyWaysError */
 export function walkDumps(
@@ -16,8 +32,5 @@ export function walkDumps(
   facts: NodeFacts,
   options: DumpWalkOptions,
 ): TraceNode {
-  const host = dumps.find((dump) => dump.kind === "hns");
-  if (host !== undefined) return walkHostPlan(host.plan, packet, facts, options);
-  const { program } = programOfDumps(dumps, { ...options, family: packet.family, facts });
-  return walk(program, packet, facts, options);
+  return walkerOf(dumps, packet.family, facts, options)(packet, options);
 }

@@ -7,7 +7,7 @@ import { joinHostPort } from "../../net/ip.ts";
 import { protocolNameOfNumber } from "../../net/protocol.ts";
 import { isLocalQuestion, type NodeFacts } from "../facts.ts";
 import type { Branch, Fate, TraceEnd, TraceEvent, TraceNode } from "../netfilter/tree.ts";
-import type { WalkOptions } from "../netfilter/walk.ts";
+import { fateOfLeaving, type WalkOptions } from "../netfilter/walk.ts";
 import { endText, masqueraded, type Packet, withDestination, withSource } from "../packet.ts";
 import type { HostPlan, PlannedEndpoint, PlannedLoadBalancer } from "./host-plan.ts";
 import { behaviourWords } from "./load-balancer-words.ts";
@@ -33,20 +33,20 @@ export function walkHostPlan(
   const events: TraceEvent[] = [{ kind: "stage", stage: "virtual switch", packet }];
   const type = facts.addressType(packet.destination);
   if (type !== undefined) {
-    const rest = atPlace(plan, packet, type === "local" ? "node" : "elsewhere", options);
+    const rest = atPlace(plan, packet, type === "local" ? "node" : "elsewhere", facts, options);
     return { ...rest, events: [...events, ...rest.events] };
   }
   const question = isLocalQuestion(packet.destination);
   const branches = (["node", "elsewhere"] as const).map((place): Branch => {
     const label = place === "node" ? question : `${packet.destination} is no address of the node`;
-    return { odds: undefined, label, node: atPlace(plan, packet, place, options) };
+    return { odds: undefined, label, node: atPlace(plan, packet, place, facts, options) };
   });
   return { events, end: { kind: "fork", question: `whether ${question}`, branches } };
 }
 
-function atPlace(plan: HostPlan, packet: Packet, place: Place, options: HostWalkOptions): TraceNode {
+function atPlace(plan: HostPlan, packet: Packet, place: Place, facts: NodeFacts, options: HostWalkOptions): TraceNode {
   const events: TraceEvent[] = [];
-  const passedBy = ended({ kind: place === "node" ? "delivered" : "sent" }, packet);
+  const passedBy = ended(place === "node" ? { kind: "delivered" } : fateOfLeaving(packet, packet, facts), packet);
   const found = plan.loadBalancers.map((one) => foundIn(one, packet, place));
   const hit = found.find((one) => one !== undefined);
   if (options.record === "all") {

@@ -8,7 +8,8 @@ import type {
 import { splitCidr } from "../../net/ip.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
 import type { Packet } from "../packet.ts";
-import { fits, prefixRange } from "../value.ts";
+import { fieldsQuestion, isOneOf } from "../question.ts";
+import { fits, type Pattern, prefixRange } from "../value.ts";
 
 /** In the order in which the tools print them. */
 export function basicSteps(rule: Omit<KernelRule, "matches" | "target">): Step[] {
@@ -43,6 +44,7 @@ function addressStep(option: "-s" | "-d", { cidr, negated }: AddressMatch): Step
   const of = (packet: Packet) => (option === "-s" ? packet.source : packet.destination);
   return {
     text: `${sign(negated)}${option} ${cidr}`,
+    asks: [fieldsQuestion([option === "-s" ? "source" : "destination"], [{ patterns: [range], outcome: "" }])],
     run(packet) {
       const value = of(packet);
       return answer(isHost ? value === address : fits(range, value), negated);
@@ -53,10 +55,14 @@ function addressStep(option: "-s" | "-d", { cidr, negated }: AddressMatch): Step
 
 function interfaceStep(option: "-i" | "-o", { name, negated }: InterfaceMatch): Step {
   const beginning = name.endsWith("+") ? name.slice(0, -1) : undefined;
+  const pattern: Pattern =
+    beginning === undefined ? { kind: "exact", value: name } : { kind: "beginning", text: beginning };
   const verb = option === "-i" ? "comes in" : "leaves";
   const of = (packet: Packet) => (option === "-i" ? packet.inInterface : packet.outInterface);
   return {
     text: `${sign(negated)}${option} ${name}`,
+    // By which interface it leaves follows from where it goes, which is asked.
+    asks: option === "-o" ? [] : [fieldsQuestion(["inInterface"], [{ patterns: [pattern], outcome: "" }])],
     run(packet) {
       const value = of(packet);
       if (value === undefined) return asked(`it ${verb} by ${name}`, negated);
@@ -73,6 +79,7 @@ function protocolStep({ protocol, negated }: ProtocolMatch): Step {
   const wanted = protocol === "ipv6-icmp" ? "icmpv6" : protocol;
   return {
     text: `${sign(negated)}-p ${protocol}`,
+    asks: [isOneOf("protocol", [wanted])],
     run: (packet) => answer(packet.protocol === wanted, negated),
     observed: (packet) => `the protocol is ${packet.protocol}`,
   };

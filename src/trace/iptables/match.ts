@@ -12,13 +12,20 @@ import type { IpAddress } from "../../net/ip.ts";
 import { isLocalQuestion } from "../facts.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
 import type { ConnectionState, Packet } from "../packet.ts";
+import { fieldsQuestion, isOneOf, type Question } from "../question.ts";
+import type { Pattern } from "../value.ts";
 import { answer, asked } from "./basic-match.ts";
 import { recentListName, type Surroundings } from "./surroundings.ts";
+
+/** The question whether a packet comes in by a port of a bridge. */
+export const COMES_BY_BRIDGE = "it comes in by a port of a bridge";
 
 type Judge = (packet: Packet) => StepResult;
 
 interface Judged {
   readonly judge: Judge;
+  /** As in a step. */
+  readonly asks: readonly Question[] | undefined;
   readonly observed?: (packet: Packet) => string;
   readonly isAction?: boolean;
 }
@@ -27,9 +34,10 @@ interface Judged {
 export function matchStep<K extends MatchKind>(match: KernelMatch<K>, surroundings: Surroundings): Step | undefined {
   const judged = JUDGES[match.kind](match, surroundings);
   if (judged === undefined) return undefined;
-  const { judge, observed, isAction } = judged;
+  const { judge, asks, observed, isAction } = judged;
   return {
     text: printMatch(match),
+    asks,
     run: judge,
     ...(observed === undefined ? {} : { observed }),
     ...(isAction === undefined ? {} : { isAction }),
@@ -39,8 +47,16 @@ export function matchStep<K extends MatchKind>(match: KernelMatch<K>, surroundin
 const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surroundings) => Judged | undefined } = {
   comment: () => undefined,
   nfacct: () => undefined,
-  conntrack: ({ states, negated }) => ({ judge: (packet) => stateOf(packet, states, negated), observed: stateText }),
-  state: ({ states, negated }) => ({ judge: (packet) => stateOf(packet, states, negated), observed: stateText }),
+  conntrack: ({ states, negated }) => ({
+    judge: (packet) => stateOf(packet, states, negated),
+    asks: [],
+    observed: stateText,
+  }),
+  state: ({ states, negated }) => ({
+    judge: (packet) => stateOf(packet, states, negated),
+    asks: [],
+    observed: stateText,
+  }),
   addrtype({ source, destination }, { facts }) {
     const one = (address: IpAddress, types: AddressTypes | undefined): StepResult => {
       if (types === undefined) return GO_ON;
@@ -56,6 +72,7 @@ const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surro
     };
     return {
       judge: (packet) => both(one(packet.source, source), () => one(packet.destination, destination)),
+      asks: [...((source && [facts.about.source]) || []), ...((destination && [facts.about.destination]) || [])],
       observed(packet) {
         const address = source === undefined ? packet.destination : packet.source;
         return `${address} is of type ${facts.addressType(address)?.toUpperCase() ?? "that is not known"}`;
@@ -64,6 +81,7 @@ const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surro
   },
   mark: ({ value, mask, negated }) => ({
     judge: (packet) => answer((packet.mark & mask) >>> 0 === value, negated),
+    asks: [],
     observed: (packet) => `the mark is 0x${packet.mark.toString(16)}`,
   }),
   statistic({ probability, negated }) {
@@ -73,22 +91,25 @@ const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surro
       { odds, result: GO_ON },
       { odds: 1 - odds, result: NO_MATCH },
     ];
-    return { judge: () => (odds <= 0 ? NO_MATCH : { kind: "choice", options }) };
+    return { judge: () => (odds <= 0 ? NO_MATCH : { kind: "choice", options }), asks: [] };
   },
   recent: recentJudge,
   set: ({ name, directions, negated }, { sets }) => ({
+    asks: sets.asks(name, directions),
     judge(packet) {
       const isIn = sets.has(name, directions, packet);
       return isIn === undefined ? asked(`it is in the set ${name}`, negated) : answer(isIn, negated);
     },
   }),
   physdev: ({ isIn }) => ({
+    asks: undefined,
     judge(packet) {
       if (packet.inInterface === "") return answer(false, !isIn);
-      return asked("it comes in by a port of a bridge", !isIn);
+      return asked(COMES_BY_BRIDGE, !isIn);
     },
   }),
   ipvs: ({ protocolNumber, address, port }) => ({
+    asks: [],
     judge({ virtualServer: server }) {
       if (server === undefined) return NO_MATCH;
       const isProtocol = protocolNumber === undefined || PROTOCOL_NUMBERS[server.protocol] === protocolNumber;
@@ -139,6 +160,7 @@ function recentJudge(match: KernelMatch<"recent">, { recent }: Surroundings): Ju
   const addressIn = (packet: Packet) => (side === "source" ? packet.source : packet.destination);
   if (action === "set") {
     return {
+      asks: [],
       isAction: true,
       judge(packet) {
         const address = addressIn(packet);
@@ -149,6 +171,8 @@ function recentJudge(match: KernelMatch<"recent">, { recent }: Surroundings): Ju
     };
   }
   return {
+    // A client in the list has sent such a packet before.
+    asks: hitCount === undefined ? [] : undefined,
     judge(packet) {
       const address = addressIn(packet);
       const isKnown = recent.has(list, address, seconds);
@@ -161,7 +185,17 @@ function recentJudge(match: KernelMatch<"recent">, { recent }: Surroundings): Ju
 }
 
 function portsJudge({ source, destination, kind }: PortsMatch<"tcp" | "udp" | "sctp">): Judged {
+  const portQuestion = (field: "sourcePort" | "destinationPort", range: PortRange | undefined): Question[] => {
+    if (range === undefined) return [];
+    const pattern: Pattern = { kind: "range", first: BigInt(range.from), last: BigInt(range.to) };
+    return [fieldsQuestion([field], [{ patterns: [pattern], outcome: "" }])];
+  };
   return {
+    asks: [
+      isOneOf("protocol", [kind]),
+      ...portQuestion("sourcePort", source),
+      ...portQuestion("destinationPort", destination),
+    ],
     judge(packet) {
       if (packet.protocol !== kind) return NO_MATCH;
       return both(portIn(packet.sourcePort, source, "source"), () => {

@@ -41,7 +41,7 @@ export function opaqueSteps(text: string, family: IpFamily, hasChain: (name: str
     { text: "what follows is not understood", run: () => question },
     ...(target === undefined || WITHOUT_EFFECT.has(target)
       ? []
-      : [{ text: target, isAction: true, run: () => result }]),
+      : [{ text: target, asks: [], isAction: true, run: () => result }]),
   ];
 }
 

@@ -4,6 +4,7 @@
  */
 import type { UnspelledRules } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Packet } from "../packet.ts";
+import { isOneOf, type Question } from "../question.ts";
 
 /** What a rule says first: perhaps a source, then the destination. */
 const HOST = /^(?:(?:! )?-s \S+ )?-d ([0-9a-f.:]+)\/(?:32|128) /;
@@ -14,6 +15,7 @@ export class RuleIndex {
   readonly #byKey = new Map<string, number[]>();
   readonly #others: number[] = [];
   readonly #length: number;
+  #asks: readonly Question[] | undefined;
 
   /** @param rules of which `destinationAt` gives the only address, or `:` and the only port, that packets go to that a rule is for. */
   constructor(rules: Pick<UnspelledRules, "length" | "destinationAt">) {
@@ -27,6 +29,25 @@ export class RuleIndex {
         else same.push(index);
       }
     }
+  }
+
+  /** What decides which rules those are. */
+  get asks(): readonly Question[] {
+    this.#asks ??= [
+      isOneOf(
+        "destination",
+        this.#keys((key) => !key.startsWith(":")),
+      ),
+      isOneOf(
+        "destinationPort",
+        this.#keys((key) => key.startsWith(":")).map((key) => Number(key.slice(1))),
+      ),
+    ];
+    return this.#asks;
+  }
+
+  #keys(isMeant: (key: string) => boolean): string[] {
+    return [...this.#byKey.keys()].filter(isMeant);
   }
 
   /** The first rule from this one on that can match; the number of rules when there is none. */

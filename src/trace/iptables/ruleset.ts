@@ -5,7 +5,7 @@ import { parseRuleText } from "../../kernel/iptables/parser/rule-syntax.ts";
 import { RuleSyntaxError } from "../../kernel/iptables/parser/rule-words.ts";
 import type { SavedChain, SavedTable, UnspelledRules } from "../../kernel/iptables/parser/ruleset.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { BaseChain, Chain, Rule, Stage, Step } from "../netfilter/program.ts";
+import type { BaseChain, Chain, Hook, Rule, Step } from "../netfilter/program.ts";
 import { basicSteps } from "./basic-match.ts";
 import { matchStep } from "./match.ts";
 import { opaqueSteps } from "./opaque-rule.ts";
@@ -15,14 +15,14 @@ import { targetStep } from "./target.ts";
 
 /** Priorities of the built-in chains (include/uapi/linux/netfilter_ipv4.h); nat differs by chain. */
 const PRIORITIES: Readonly<Record<string, number>> = { raw: -300, mangle: -150, filter: 0, security: 50 };
-const NAT_PRIORITIES: Readonly<Record<Stage, number>> = {
+const NAT_PRIORITIES: Readonly<Record<Hook, number>> = {
   prerouting: -100,
   output: -100,
   input: 100,
   postrouting: 100,
   forward: 0,
 };
-const STAGES: Readonly<Record<string, Stage>> = {
+const STAGES: Readonly<Record<string, Hook>> = {
   PREROUTING: "prerouting",
   INPUT: "input",
   FORWARD: "forward",
@@ -75,6 +75,7 @@ function compileChain(name: string, saved: SavedChain, context: RuleContext): Ch
   const compiled: Rule[] = [];
   let index: RuleIndex | undefined;
   const placeAt = rules.placeAt?.bind(rules);
+  const isShort = (placeAt?.(rules.length) ?? rules.length) < INDEXED_LENGTH;
   return {
     name,
     ...(placeAt !== undefined && { placeAt }),
@@ -86,8 +87,13 @@ function compileChain(name: string, saved: SavedChain, context: RuleContext): Ch
       compiled[at] = compileRule(text, context);
       return compiled[at];
     },
+    asks() {
+      if (isShort) return [];
+      index ??= new RuleIndex(rules);
+      return index.asks;
+    },
     firstCandidate(at, packet) {
-      if ((placeAt?.(rules.length) ?? rules.length) < INDEXED_LENGTH) return at;
+      if (isShort) return at;
       index ??= new RuleIndex(rules);
       return index.next(at, packet);
     },

@@ -3,11 +3,14 @@ import type { IpAddress } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import type { Entry } from "../netfilter/program.ts";
 import type { Packet } from "../packet.ts";
+import type { Question } from "../question.ts";
 
 /** The IP sets that matches ask. */
 export interface IpSets {
   /** Whether the packet is in the set; undefined when there is no such set, or it is of a kind that is not understood. */
   has(name: string, directions: readonly ("src" | "dst")[], packet: Packet): boolean | undefined;
+  /** What {@link has} depends on; undefined when the set is not understood. */
+  asks(name: string, directions: readonly ("src" | "dst")[]): readonly Question[] | undefined;
 }
 
 /** The lists of `-m recent`, which packets fill. */
@@ -23,7 +26,7 @@ export interface Surroundings {
 }
 
 /** Where nothing was given. */
-export const NO_SETS: IpSets = { has: () => undefined };
+export const NO_SETS: IpSets = { has: () => undefined, asks: () => undefined };
 export const UNKNOWN_LISTS: RecentLists = { has: () => undefined };
 /** No client has been here before. */
 export const EMPTY_LISTS: RecentLists = { has: () => false };
@@ -43,6 +46,10 @@ export class RememberedLists implements RecentLists {
 
   remember({ set, key }: Entry): void {
     this.#entries.add(`${set} ${key}`);
+  }
+
+  forget(): void {
+    this.#entries.clear();
   }
 }
 

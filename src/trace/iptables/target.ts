@@ -10,7 +10,9 @@ const ACCEPT = { kind: "accept" } as const;
 /** Compiles a target; undefined for a rule that only counts. Pure. */
 export function targetStep(target: KernelTarget, { facts }: Surroundings): Step | undefined {
   if (target.kind === "none") return undefined;
-  return { text: printTarget(target), isAction: true, run: (packet) => act(target, packet) };
+  const asks =
+    target.kind === "MASQUERADE" ? [facts.about.destination] : target.kind === "REDIRECT" ? [facts.about.source] : [];
+  return { text: printTarget(target), asks, isAction: true, run: (packet) => act(target, packet) };
 
   function act(chosen: Exclude<KernelTarget, { kind: "none" }>, packet: Packet): StepResult {
     switch (chosen.kind) {

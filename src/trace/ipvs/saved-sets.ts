@@ -2,6 +2,7 @@
 import { type IpFamily, parseCidr, parseIpAddress } from "../../net/ip.ts";
 import type { IpSets } from "../iptables/surroundings.ts";
 import type { Packet } from "../packet.ts";
+import { fieldsQuestion, type PacketField, type Question } from "../question.ts";
 import { fits, keyText, orderOf, type Pattern, prefixRange } from "../value.ts";
 
 interface SavedSet {
@@ -28,7 +29,10 @@ export function readIpSets(texts: readonly string[]): IpSets {
       else if (word === "add") addEntry(sets.get(name), subject, rest);
     }
   }
-  return { has: (name, directions, packet) => isIn(sets.get(name), directions, packet) };
+  return {
+    has: (name, directions, packet) => isIn(sets.get(name), directions, packet),
+    asks: (name, directions) => questionsOf(sets.get(name), directions),
+  };
 }
 
 function newSet(type: string, options: readonly string[]): SavedSet {
@@ -87,6 +91,8 @@ function isIn(set: SavedSet | undefined, directions: readonly ("src" | "dst")[],
   for (const [index, dimension] of set.dimensions.entries()) {
     const isSource = directions[index] === "src";
     if (dimension === "port") {
+      // Of ICMP, an entry would have a type in place of a port.
+      if (packet.protocol.startsWith("icmp")) return set.isUnclear ? undefined : false;
       const port = isSource ? packet.sourcePort : packet.destinationPort;
       if (port === undefined) return undefined;
       parts.push(set.type.startsWith("bitmap:") ? port : `${packet.protocol}:${port}`);
@@ -95,4 +101,33 @@ function isIn(set: SavedSet | undefined, directions: readonly ("src" | "dst")[],
   if (set.exact.has(keyText(parts))) return true;
   const found = set.patterns.some((patterns) => patterns.every((pattern, index) => fits(pattern, parts[index] ?? "")));
   return found || !set.isUnclear ? found : undefined;
+}
+
+const PROTOCOL_AND_PORT = /^([a-z0-9]+):(\d+)$/;
+
+/** A port of a hash is compared with its protocol; a set of another family has nothing. */
+function questionsOf(
+  set: SavedSet | undefined,
+  directions: readonly ("src" | "dst")[],
+): readonly Question[] | undefined {
+  if (set === undefined || set.isUnclear) return undefined;
+  const isBitmap = set.type.startsWith("bitmap:");
+  const fields = set.dimensions.flatMap((dimension, index): PacketField[] => {
+    const isSource = directions[index] === "src";
+    if (dimension !== "port") return [isSource ? "source" : "destination"];
+    return [...(isBitmap ? [] : ["protocol" as const]), isSource ? "sourcePort" : "destinationPort"];
+  });
+  const split = (pattern: Pattern): Pattern[] => {
+    const match = pattern.kind === "exact" ? PROTOCOL_AND_PORT.exec(String(pattern.value)) : null;
+    if (match === null) return [pattern];
+    return [
+      { kind: "exact", value: match[1] ?? "" },
+      { kind: "exact", value: Number(match[2]) },
+    ];
+  };
+  const exact = Array.from(set.exact, (key): Pattern[] => {
+    return key.split(" . ").map((value) => ({ kind: "exact", value: /^\d+$/.test(value) ? Number(value) : value }));
+  });
+  const keys = [...exact, ...set.patterns].map((patterns) => ({ patterns: patterns.flatMap(split), outcome: "" }));
+  return [fieldsQuestion(fields, keys)];
 }

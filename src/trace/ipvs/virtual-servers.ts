@@ -2,10 +2,11 @@
  * The virtual servers of IPVS as base chains: where a packet for one of them reaches the node, or leaves it, IPVS chooses a real
  * server and sends the packet on itself (reference ipvs.md §2). Read from what `ipvsadm -S -n` prints.
  */
-import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
+import { type IpAddress, parseHostPort } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import type { BaseChain, Chain, Rule, Stage, StepResult } from "../netfilter/program.ts";
 import { endText, type Packet, type VirtualServerName } from "../packet.ts";
+import { fieldsQuestion, type Key } from "../question.ts";
 
 interface RealServer {
   readonly address: IpAddress;
@@ -51,7 +52,7 @@ function readServers(texts: readonly string[]): VirtualServer[] {
       const isPersistent = words.includes("-p");
       servers.set(keyOf(name), { ...name, scheduler: after("-s"), isPersistent, text: line.trim(), servers: [] });
     } else if (words[0] === "-a") {
-      const real = parseEnd(after("-r"));
+      const real = parseHostPort(after("-r"));
       const weight = words.includes("-w") ? Number(after("-w")) : 1;
       if (real !== undefined) servers.get(keyOf(name))?.servers.push({ ...real, weight });
     }
@@ -61,21 +62,20 @@ function readServers(texts: readonly string[]): VirtualServer[] {
 
 function serverName(option: string | undefined, end: string | undefined): VirtualServerName | undefined {
   const protocol = PROTOCOLS[option ?? ""];
-  const found = parseEnd(end ?? "");
+  const found = parseHostPort(end ?? "");
   return protocol === undefined || found === undefined ? undefined : { protocol, ...found };
-}
-
-function parseEnd(text: string): { readonly address: IpAddress; readonly port: number } | undefined {
-  const colon = text.lastIndexOf(":");
-  const address = parseIpAddress(text.slice(0, colon).replace(/^\[|\]$/g, ""));
-  const port = Number(text.slice(colon + 1));
-  return address === undefined || !Number.isInteger(port) ? undefined : { address, port };
 }
 
 /** One rule for each virtual server; a packet meets its own. */
 function virtualServerChain(servers: readonly VirtualServer[], facts: NodeFacts, knowsClients: boolean): Chain {
   const indices = new Map(servers.map((server, index) => [keyOf(server), index]));
+  const keys = servers.map((server): Key => {
+    const { protocol, address, port } = server;
+    return { patterns: [protocol, address, port].map((value) => ({ kind: "exact", value })), outcome: keyOf(server) };
+  });
+  const asked = [fieldsQuestion(["protocol", "destination", "destinationPort"], keys)];
   return {
+    asks: () => asked,
     name: "virtual servers",
     length: servers.length,
     isNumbered: false,
@@ -100,6 +100,7 @@ function serverRule(server: VirtualServer, facts: NodeFacts, knowsClients: boole
     steps: [
       {
         text,
+        asks: [],
         isAction: true,
         run(packet) {
           const chosen = choice(server, packet, facts);

@@ -3,7 +3,7 @@ import type { TraceEvent } from "../netfilter/tree.ts";
 import { groupsOf, type StepGroup, type Way } from "./way.ts";
 
 /** A step, and who has it. */
-export interface ComparedStep {
+interface ComparedStep {
   readonly side: "both" | "kernel" | "simulation";
   /** The simulation's where both have it: it says more. */
   readonly event: TraceEvent;

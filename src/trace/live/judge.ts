@@ -1,7 +1,7 @@
 /** A traced packet beside the simulation of the same packet over the same rules. */
 import type { NodeFacts } from "../facts.ts";
 import type { BaseChain, Program } from "../netfilter/program.ts";
-import { STAGES } from "../netfilter/program.ts";
+import { HOOKS } from "../netfilter/program.ts";
 import { TooManyWaysError, walk } from "../netfilter/walk.ts";
 import { type Comparison, compareWays, isSameEnd } from "./compare.ts";
 import type { ObservedPacket } from "./observed.ts";
@@ -17,7 +17,7 @@ export interface JudgedPacket {
 }
 
 /** The rules that the packet met, and what is known of the node. */
-export interface LiveRules {
+interface LiveRules {
   readonly program: Program;
   readonly facts: NodeFacts;
   readonly places: RulePlaces;
@@ -47,6 +47,6 @@ function inOrderOf(program: Program, { events }: ObservedWay): Program {
   const rank = (chain: BaseChain): number => seen.get(chain) ?? seen.size;
   const ordered = (chains: readonly BaseChain[]): readonly BaseChain[] =>
     chains.toSorted((a, b) => a.priority - b.priority || rank(a) - rank(b));
-  const entries = STAGES.map((stage) => [stage, ordered(program[stage])] as const);
+  const entries = HOOKS.map((stage) => [stage, ordered(program[stage])] as const);
   return { ...program, ...Object.fromEntries(entries) };
 }

@@ -1,7 +1,7 @@
 /** How a walk goes on where chance, or something that is not known, decides. Pure. */
 import type { StepResult } from "./program.ts";
 
-export interface OpenBranch {
+interface OpenBranch {
   readonly odds: number | undefined;
   readonly label: string;
   readonly result: StepResult;

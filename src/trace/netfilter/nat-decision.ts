@@ -16,7 +16,7 @@ export function whyNotAsked(packet: Packet, stage: Stage): string | undefined {
 
 /** Where no rule translates, that is a decision as well; what was decided for the connection is done to each of its packets. */
 export function withTranslationDecided(packet: Packet, stage: Stage): Packet {
-  if (stage === "forward" || packet.state === "untracked") return packet;
+  if (stage === "socket" || stage === "forward" || packet.state === "untracked") return packet;
   const isDestination = stage === "prerouting" || stage === "output";
   const { translation } = packet;
   if (translation === undefined)

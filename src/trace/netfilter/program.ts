@@ -3,10 +3,13 @@
  * the base chains of a hook in the order of their priorities; where several programs have one, all of them.
  */
 import type { Packet } from "../packet.ts";
+import type { Question } from "../question.ts";
 
-export const STAGES = ["prerouting", "input", "forward", "output", "postrouting"] as const;
+export const HOOKS = ["prerouting", "input", "forward", "output", "postrouting"] as const;
 /** A hook of netfilter. */
-export type Stage = (typeof STAGES)[number];
+export type Hook = (typeof HOOKS)[number];
+/** `socket` comes before all hooks, for what this node asks for itself: programs may choose where a connection goes. */
+export type Stage = Hook | "socket";
 
 /** Where control goes after a rule. */
 export type Verdict =
@@ -47,6 +50,8 @@ export interface Step {
   /** As its tool prints it. */
   readonly text: string;
   run(packet: Packet): StepResult;
+  /** All that the result depends on, of what a sender chooses. Undefined: on something else as well. */
+  readonly asks?: readonly Question[] | undefined;
   /** Whether it does something: then it says so itself. @default false */
   readonly isAction?: boolean;
   /** What the packet has where the condition asks: `ip daddr is 10.0.0.1`. */
@@ -67,6 +72,8 @@ export interface Chain {
   readonly isNumbered?: boolean;
   /** The rule at an index, compiled when it is asked for. */
   ruleAt(index: number): Rule | undefined;
+  /** What {@link firstCandidate} looks at. @default nothing */
+  asks?(): readonly Question[];
   /** The first index, from this one on, whose rule can match the packet; the length when there is none. @default index */
   firstCandidate?(index: number, packet: Packet): number;
   /** Where the rule is in the whole chain, from 0, if others are left out; for the length, that of the whole. @default index */
@@ -93,6 +100,7 @@ export type Program = Readonly<Record<Stage, readonly BaseChain[]>>;
 export function programOf(chains: readonly BaseChain[]): Program {
   const at = (stage: Stage) => chains.filter((chain) => chain.stage === stage).sort((a, b) => a.priority - b.priority);
   return {
+    socket: at("socket"),
     prerouting: at("prerouting"),
     input: at("input"),
     forward: at("forward"),

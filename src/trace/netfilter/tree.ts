@@ -6,8 +6,10 @@ import type { BaseChain, Entry, Rule, Stage } from "./program.ts";
 export type Fate =
   /** It reaches a process of the node. */
   | { readonly kind: "delivered" }
-  /** It leaves the node. */
-  | { readonly kind: "sent" }
+  /** It leaves the node. `isAnswerLost`: the endpoint answers past this node, so that the client does not know the answer. */
+  | { readonly kind: "sent"; readonly isAnswerLost?: true }
+  /** It is for an address of a Service, and nothing leads it to an endpoint: it leaves by the node's routes. */
+  | { readonly kind: "not-led"; readonly because: string }
   | { readonly kind: "dropped"; readonly by: string }
   | { readonly kind: "refused"; readonly answer: string; readonly by: string }
   /** Something that is not understood, or not known, decides. */

@@ -4,6 +4,8 @@
  */
 import { isLocalQuestion, type NodeFacts } from "../facts.ts";
 import type { Packet } from "../packet.ts";
+import { fieldsQuestion, isOneOf, type Question } from "../question.ts";
+import type { Pattern } from "../value.ts";
 import { type Branching, branchesOf } from "./branches.ts";
 import { failsLater } from "./later-conditions.ts";
 import { whyNotAsked, withTranslationDecided } from "./nat-decision.ts";
@@ -11,10 +13,12 @@ import {
   type BaseChain,
   type Chain,
   type Entry,
+  type Hook,
   NO_MATCH,
   type Program,
   type Rule,
   type Stage,
+  type Step,
   type StepResult,
   type Verdict,
 } from "./program.ts";
@@ -26,8 +30,19 @@ export interface WalkOptions {
   readonly record?: "ends" | "matches" | "all";
   /** Takes one branch of each random choice: gives a number from 0 to 1, without 1. @default all branches */
   readonly random?: () => number;
+  /** Questions that need not be asked, with their answers. @default none */
+  readonly answers?: ReadonlyMap<string, boolean>;
+  /** Told of all that the way depends on, before it is looked at. */
+  readonly observer?: WalkObserver;
   /** Forks beyond this many ends are refused. @default 100,000 */
   readonly maxEnds?: number;
+}
+
+/** For those that ask which other packets take the same way. */
+interface WalkObserver {
+  asked(question: Question, packet: Packet): void;
+  /** Something decides that is no question. @param what it is, in words. */
+  unclear(what: string): void;
 }
 
 /** There are too many ways to go through. */
@@ -75,32 +90,38 @@ const NOWHERE: TraceEnd = { kind: "fork", question: undefined, branches: [] };
 /** Walks a packet through everything that it can meet. @throws TooManyWaysError */
 export function walk(program: Program, packet: Packet, facts: NodeFacts, options: WalkOptions = {}): TraceNode {
   const root: OpenNode = { events: [], end: NOWHERE };
-  const machine = new Machine(program, facts, options);
-  machine.run({
+  new Machine(program, packet, facts, options).run({
     node: root,
     packet,
-    stage: packet.inInterface === "" ? "output" : "prerouting",
+    stage: packet.origin === "socket" && packet.state === "new" ? "socket" : firstHook(packet),
     base: -1,
     frame: undefined,
     step: 0,
     decided: undefined,
     entries: [],
-    answers: new Map(),
+    answers: options.answers ?? new Map(),
   });
   return root;
 }
 
+const firstHook = ({ inInterface }: Packet): Hook => (inInterface === "" ? "output" : "prerouting");
+
 class Machine {
   readonly #program: Program;
+  readonly #asked: Packet;
   readonly #facts: NodeFacts;
   readonly #record: "ends" | "matches" | "all";
   readonly #random: (() => number) | undefined;
   readonly #maxEnds: number;
+  readonly #observer: WalkObserver | undefined;
   readonly #open: Walk[] = [];
   #ends = 1;
 
-  constructor(program: Program, facts: NodeFacts, { record = "matches", random, maxEnds = LIMIT }: WalkOptions) {
+  constructor(program: Program, asked: Packet, facts: NodeFacts, options: WalkOptions) {
+    const { record = "matches", random, maxEnds = LIMIT, observer } = options;
+    this.#observer = observer;
     this.#program = program;
+    this.#asked = asked;
     this.#facts = facts;
     this.#record = record;
     this.#random = random;
@@ -134,6 +155,7 @@ class Machine {
   }
 
   #candidate(walk: Walk, { chain, index }: Frame): number {
+    this.#askOfChain(walk, chain);
     const next = chain.firstCandidate?.(index, walk.packet) ?? index;
     if (chain.isNumbered === false) return next;
     const count = chain.placeAt === undefined ? next - index : chain.placeAt(next) - placeAfter(chain, index - 1);
@@ -141,12 +163,20 @@ class Machine {
     return next;
   }
 
+  #askOfChain({ packet }: Walk, { name, asks, firstCandidate }: Chain): void {
+    if (this.#observer === undefined || firstCandidate === undefined) return;
+    if (asks === undefined) this.#observer.unclear(`how ${name} finds its rules`);
+    for (const question of asks?.() ?? []) this.#observer.asked(question, packet);
+  }
+
   #runRule(walk: Walk, rule: Rule): boolean {
     for (let at = walk.step; at < rule.steps.length; at += 1) {
       const step = rule.steps[at];
       if (step === undefined) break;
+      if (walk.decided === undefined) this.#ask(walk, step, rule);
       const result: StepResult = walk.decided ?? step.run(walk.packet);
       walk.decided = undefined;
+      if ("packet" in result && result.packet !== undefined) this.#askWhetherChanged(walk.packet, result.packet);
       switch (result.kind) {
         case "go-on":
           if (result.packet !== undefined) walk.packet = result.packet;
@@ -177,6 +207,7 @@ class Machine {
   #decide(walk: Walk, rule: Rule, at: number, result: StepResult & { kind: "choice" | "unknown" }): boolean {
     walk.step = at;
     // What does not hold in any case needs no answer.
+    if (result.kind === "unknown") for (const step of rule.steps.slice(at + 1)) this.#ask(walk, step, rule);
     if (result.kind === "unknown" && failsLater(rule, at, walk.packet)) {
       walk.decided = NO_MATCH;
       return false;
@@ -196,6 +227,20 @@ class Machine {
     });
     walk.node.end = { kind: "fork", question: branching.question, branches };
     return true;
+  }
+
+  #ask({ packet }: Walk, step: Step, rule: Rule): void {
+    if (this.#observer === undefined) return;
+    if (step.asks === undefined) this.#observer.unclear(`"${step.text}" in the rule "${rule.text}"`);
+    for (const question of step.asks ?? []) this.#observer.asked(question, packet);
+  }
+
+  /** A translation to what the packet has already is none. */
+  #askWhetherChanged(before: Packet, after: Packet): void {
+    const { destination, destinationPort } = after;
+    if (this.#observer === undefined || (before.destination === destination && isDecidedAlike(before, after))) return;
+    const patterns = [destination, destinationPort ?? 0].map((value): Pattern => ({ kind: "exact", value }));
+    this.#observer.asked(fieldsQuestion(["destination", "destinationPort"], [{ patterns, outcome: "" }]), before);
   }
 
   #noteMatch(walk: Walk, rule: Rule, said: string): void {
@@ -286,6 +331,7 @@ class Machine {
     walk.base = -1;
     walk.step = 0;
     walk.frame = undefined;
+    if (stage === "socket" && this.#program.socket.length === 0) return;
     this.#note(walk, { kind: "stage", stage, packet: walk.packet });
   }
 
@@ -308,7 +354,14 @@ class Machine {
     const { stage } = walk;
     walk.packet = withTranslationDecided(walk.packet, stage);
     const { destination } = walk.packet;
+    this.#observer?.asked(this.#facts.about.destination, walk.packet);
     switch (stage) {
+      case "socket":
+        // A pod that is led to itself sends nothing to the node.
+        this.#observer?.asked(isOneOf("source", [destination]), walk.packet);
+        if (walk.packet.inInterface !== "" && destination === walk.packet.source) return this.#leave(walk);
+        this.#enter(walk, firstHook(walk.packet));
+        return false;
       case "input":
         return this.#finish(walk, { kind: "delivered" });
       case "forward":
@@ -322,7 +375,7 @@ class Machine {
         return this.#route(walk, (type) => (type === "local" ? "input" : "forward"));
       case "postrouting":
         // What the node sends to itself comes in again, by the loopback interface.
-        if (walk.packet.inInterface !== "") return this.#finish(walk, { kind: "sent" });
+        if (walk.packet.inInterface !== "") return this.#leave(walk);
         return this.#route(walk, (type) => (type === "local" ? "prerouting" : undefined));
     }
   }
@@ -347,7 +400,7 @@ class Machine {
       return true;
     }
     const to = stageOf(answer ? "local" : "unicast");
-    if (to === undefined) return this.#finish(walk, { kind: "sent" });
+    if (to === undefined) return this.#leave(walk);
     this.#note(walk, { kind: "routed", to, because: answer ? question : `${destination} is no address of the node` });
     if (to === "prerouting") walk.packet = { ...walk.packet, inInterface: "lo", outInterface: "" };
     if (to === "forward") walk.packet = { ...walk.packet, outInterface: this.#facts.outInterface(destination) };
@@ -355,10 +408,36 @@ class Machine {
     return false;
   }
 
+  /** It leaves the node. */
+  #leave(walk: Walk): boolean {
+    return this.#finish(walk, fateOfLeaving(walk.packet, this.#asked, this.#facts));
+  }
+
   #finish(walk: Walk, fate: Fate): boolean {
     walk.node.end = { kind: "end", fate, packet: walk.packet, entries: walk.entries };
     return true;
   }
+}
+
+/** What becomes of a packet that leaves the node. @param asked the same packet as it came. Pure. */
+export function fateOfLeaving(packet: Packet, asked: Packet, facts: NodeFacts): Fate {
+  const { destination, source, origin } = packet;
+  if (destination === asked.destination && packet.destinationPort === asked.destinationPort) {
+    const service = facts.serviceAt(destination);
+    return service === undefined ? { kind: "sent" } : { kind: "not-led", because: whyNotLed(packet, service) };
+  }
+  const isTranslated = packet.isDestinationTranslated || packet.virtualServer !== undefined;
+  const isFromElsewhere = origin === "elsewhere" || facts.serviceAt(source) !== undefined;
+  const isLost = isTranslated && isFromElsewhere && !packet.isSourceTranslated && facts.isRemoteEndpoint(destination);
+  return isLost ? { kind: "sent", isAnswerLost: true } : { kind: "sent" };
+}
+
+function whyNotLed({ protocol, destination, destinationPort }: Packet, service: string): string {
+  const what =
+    destinationPort === undefined
+      ? `only TCP, UDP and SCTP to its ports are led, not ${protocol.toUpperCase()}`
+      : `nothing takes ${protocol.toUpperCase()} to its port ${destinationPort}`;
+  return `${destination} is an address of ${service}, and ${what}: it leaves by the node's routes`;
 }
 
 /** -1 where places mean nothing. */
@@ -368,4 +447,8 @@ function placeIn(chain: Chain, index: number): number {
 
 function placeAfter(chain: Chain, index: number): number {
   return index < 0 ? 0 : placeIn(chain, index) + 1;
+}
+
+function isDecidedAlike(before: Packet, after: Packet): boolean {
+  return before.isDestinationDecided === after.isDestinationDecided;
 }

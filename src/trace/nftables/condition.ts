@@ -1,10 +1,11 @@
 /** Conditions: `match` statements of libnftables' JSON. */
 import { isLocalQuestion } from "../facts.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
-import { fits, orderOf, type Parts } from "../value.ts";
+import type { Key } from "../question.ts";
+import { fits, orderOf, type Parts, type Pattern } from "../value.ts";
 import { patternOf } from "./constant.ts";
 import { drawn } from "./draw.ts";
-import { compileExpression, type Reading, type Surroundings } from "./expression.ts";
+import { compileExpression, keyQuestions, type Reading, type Surroundings } from "./expression.ts";
 import { type JsonObject, listOf, named, textOf } from "./json.ts";
 import { SetIndex } from "./named-set.ts";
 
@@ -35,6 +36,10 @@ export function compileCondition({ op, left, right }: JsonObject, text: string, 
   };
   return {
     text,
+    asks: keyQuestions(
+      expression,
+      expression.fields.every((field) => field === undefined) ? [] : keysOf(op, right, surroundings),
+    ),
     run: (packet) => drawn(expression, packet, judge),
     observed(packet) {
       const reading = expression.read(packet, 0);
@@ -67,6 +72,28 @@ function compileTest(op: string, right: unknown, surroundings: Surroundings): Te
     return (parts) => parts.some((part) => known.some((pattern) => fits(pattern, part)));
   }
   return (parts) => known.length === parts.length && known.every((pattern, index) => fits(pattern, parts[index] ?? ""));
+}
+
+/** What the left side is compared with; undefined where that is not understood. */
+function keysOf(op: unknown, right: unknown, surroundings: Surroundings): readonly Key[] | undefined {
+  const name = textOf(right);
+  if (name?.startsWith("@") === true) return surroundings.setNamed(name.slice(1))?.keys;
+  const set = named(right);
+  if (set?.name === "set") return new SetIndex("", false, listOf(set.body)).keys;
+  const concat = set?.name === "concat" ? listOf(set.body) : [right];
+  const patterns = concat
+    .map(patternOf)
+    .flatMap((pattern) => (pattern === undefined ? [] : [comparedWith(op, pattern)]));
+  return patterns.length === concat.length ? [{ patterns, outcome: "" }] : undefined;
+}
+
+/** All values for which a comparison by size holds. */
+function comparedWith(op: unknown, pattern: Pattern): Pattern {
+  const limit = pattern.kind === "exact" ? orderOf(pattern.value) : undefined;
+  if (limit === undefined) return pattern;
+  const most = 1n << 128n;
+  if (op === "<" || op === "<=") return { kind: "range", first: 0n, last: op === "<" ? limit - 1n : limit };
+  return op === ">" || op === ">=" ? { kind: "range", first: op === ">" ? limit + 1n : limit, last: most } : pattern;
 }
 
 function inverted(test: Test): Test {

@@ -6,6 +6,7 @@
 import type { IpAddress } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import type { Flow, Packet } from "../packet.ts";
+import { type ComparedField, isOneOf, type Key, type Question } from "../question.ts";
 import { type Parts, protocolName } from "../value.ts";
 import { scalarOf } from "./constant.ts";
 import { isObject, listOf, named, numberOf, textOf } from "./json.ts";
@@ -23,7 +24,7 @@ export type Reading =
   | { readonly kind: "maybe"; readonly what: string };
 
 /** Where a random number comes from: the walk tries all. */
-export interface Draw {
+interface Draw {
   readonly count: number;
   readonly offset: number;
 }
@@ -36,6 +37,10 @@ export interface Expression {
   readonly draw: Draw | undefined;
   /** Of a concatenation: the index of the part that is that number. */
   readonly drawnPart?: number;
+  /** Which field each part is; undefined: it follows from what is asked. */
+  readonly fields: readonly (ComparedField | undefined)[];
+  /** What else the reading depends on. Undefined: on something that is not a field of the packet. */
+  readonly asks: readonly Question[] | undefined;
   /** Whether it reads as nothing for every number: spares the walk trying all. */
   isNoneForAll?(packet: Packet): boolean;
 }
@@ -59,34 +64,48 @@ function valueOr(scalar: string | number | undefined, what: string): Reading {
 /** Compiles an expression; one that is not understood reads as unknown. */
 export function compileExpression(json: unknown, surroundings: Surroundings): Expression {
   const text = expressionText(json);
-  const read = (reader: (packet: Packet, drawn: number) => Reading, draw?: Draw): Expression => ({
-    text,
-    read: reader,
-    draw,
-  });
+  const read = (
+    reader: (packet: Packet, drawn: number) => Reading,
+    { draw, fields = [undefined], asks = [] }: Partial<Pick<Expression, "draw" | "fields" | "asks">> = {},
+  ): Expression => ({ text, read: reader, draw, fields, asks });
+  const unclear = (reader: (packet: Packet) => Reading): Expression => ({ ...read(reader), asks: undefined });
   const constant = scalarOf(json);
   if (constant !== undefined) return read(() => value(constant));
   const found = named(json);
   const body = found !== undefined && isObject(found.body) ? found.body : {};
   switch (found?.name) {
-    case "payload":
-      return read((packet) => payload(packet, textOf(body.protocol) ?? "", textOf(body.field) ?? "", text));
+    case "payload": {
+      const [protocol, field] = [textOf(body.protocol) ?? "", textOf(body.field) ?? ""];
+      const reader = (packet: Packet) => payload(packet, protocol, field, text);
+      const compared = PAYLOAD_FIELDS[field];
+      if (compared === undefined) return unclear(reader);
+      const isOfProtocol = !["ip", "ip6", "th"].includes(protocol);
+      return read(reader, { fields: [compared], asks: isOfProtocol ? [isOneOf("protocol", [protocol])] : [] });
+    }
     case "meta": {
       const key = textOf(body.key) ?? textOf(found.body) ?? "";
-      return read((packet) => meta(packet, key));
+      const reader = (packet: Packet) => meta(packet, key);
+      return KNOWN_META.has(key) ? read(reader, { fields: [META_FIELDS[key]] }) : unclear(reader);
     }
     case "ct": {
       const key = textOf(body.key) ?? "";
       const flowOf = body.dir === "reply" ? replyFlow : originalFlow;
-      return read((packet) => connection(packet, key, text, flowOf));
+      const reader = (packet: Packet) => connection(packet, key, text, flowOf);
+      const field = CONNECTION_FIELDS[key];
+      if (["state", "status", "direction"].includes(key)) return read(reader);
+      if (key === "protocol") return read(reader, { fields: ["protocol"] });
+      if (field === undefined) return unclear(reader);
+      return read(reader, { fields: [body.dir === "reply" ? OTHER_END[field] : `original ${field}`] });
     }
     case "fib": {
       const flags = listOf(body.flags);
-      return read((packet) => fib(packet, textOf(body.result) ?? "", flags, surroundings.facts, text));
+      const reader = (packet: Packet) => fib(packet, textOf(body.result) ?? "", flags, surroundings.facts, text);
+      const side = flags[0] === "saddr" ? "source" : "destination";
+      return read(reader, { asks: [surroundings.facts.about[side]] });
     }
     case "numgen": {
       const draw = { count: numberOf(body.mod) ?? 1, offset: numberOf(body.offset) ?? 0 };
-      return read((_packet, drawn) => value(drawn + draw.offset), draw);
+      return read((_packet, drawn) => value(drawn + draw.offset), { draw });
     }
     case "concat":
       return concatenation(listOf(found.body), surroundings, text);
@@ -99,9 +118,41 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
     case ">>":
       return calculation(found.name, listOf(found.body), surroundings, text);
     default:
-      return read(() => ({ kind: "unknown", what: text }));
+      return unclear(() => ({ kind: "unknown", what: text }));
   }
 }
+
+const PAYLOAD_FIELDS: Readonly<Record<string, ComparedField>> = {
+  saddr: "source",
+  daddr: "destination",
+  protocol: "protocol",
+  nexthdr: "protocol",
+  sport: "sourcePort",
+  dport: "destinationPort",
+};
+const META_FIELDS: Readonly<Record<string, ComparedField>> = {
+  l4proto: "protocol",
+  iifname: "inInterface",
+  iif: "inInterface",
+};
+const KNOWN_META = new Set(["l4proto", "mark", "nfproto", "protocol", "iifname", "iif", "oifname", "oif"]);
+const CONNECTION_FIELDS: Readonly<Record<string, "source" | "destination" | "sourcePort" | "destinationPort">> = {
+  "ip saddr": "source",
+  "ip6 saddr": "source",
+  saddr: "source",
+  "ip daddr": "destination",
+  "ip6 daddr": "destination",
+  daddr: "destination",
+  "proto-src": "sourcePort",
+  "proto-dst": "destinationPort",
+};
+
+const OTHER_END = {
+  source: "destination",
+  destination: "source",
+  sourcePort: "destinationPort",
+  destinationPort: "sourcePort",
+} as const;
 
 function payload(packet: Packet, protocol: string, field: string, text: string): Reading {
   if (protocol === "ip" || protocol === "ip6") {
@@ -113,6 +164,8 @@ function payload(packet: Packet, protocol: string, field: string, text: string):
   }
   // `th` is any transport header.
   if (protocol !== "th" && protocol !== packet.protocol) return NONE;
+  // What stands in their place in a header of ICMP is in no set of ports.
+  if (packet.protocol.startsWith("icmp") && (field === "dport" || field === "sport")) return NONE;
   if (field === "dport") return valueOr(packet.destinationPort, "the destination port");
   if (field === "sport") return valueOr(packet.sourcePort, "the source port");
   return { kind: "unknown", what: text };
@@ -197,6 +250,8 @@ function concatenation(items: readonly unknown[], surroundings: Surroundings, te
   const drawnPart = parts.findIndex(({ draw }) => draw !== undefined);
   return {
     text,
+    fields: parts.flatMap(({ fields }) => fields),
+    asks: allAsked(parts),
     draw: parts[drawnPart]?.draw,
     ...(drawnPart < 0 ? {} : { drawnPart }),
     read(packet, drawn) {
@@ -218,6 +273,8 @@ function mapLookup(body: Readonly<Record<string, unknown>>, surroundings: Surrou
   return {
     text,
     draw,
+    fields: [],
+    asks: keyQuestions(key, index?.keys),
     isNoneForAll(packet) {
       if (index === undefined || drawnPart === undefined) return false;
       const reading = key.read(packet, 0);
@@ -234,6 +291,31 @@ function mapLookup(body: Readonly<Record<string, unknown>>, surroundings: Surrou
       return partsOf(found.data, text);
     },
   };
+}
+
+/** What all of them ask; undefined where one asks what is not known. */
+function allAsked(parts: readonly Pick<Expression, "asks">[]): readonly Question[] | undefined {
+  const asked = parts.flatMap(({ asks }) => (asks === undefined ? [] : [asks]));
+  return asked.length === parts.length ? asked.flat() : undefined;
+}
+
+/** What a comparison of an expression with these keys depends on. Pure. */
+export function keyQuestions(
+  expression: Expression,
+  keys: readonly Key[] | undefined,
+): readonly Question[] | undefined {
+  const { asks, fields, draw } = expression;
+  if (asks === undefined || keys === undefined) return undefined;
+  const question: Question = {
+    fields,
+    keys,
+    values(packet) {
+      const reading = expression.read(packet, 0);
+      return reading.kind === "value" ? reading.parts : undefined;
+    },
+    drawnPart: draw === undefined ? undefined : (expression.drawnPart ?? 0),
+  };
+  return fields.some((field) => field !== undefined) ? [...asks, question] : asks;
 }
 
 /** The map that a lookup names or brings along. */
@@ -266,8 +348,12 @@ function calculation(
   text: string,
 ): Expression {
   const parts = operands.map((operand) => compileExpression(operand, surroundings));
+  // What is calculated from a field is not compared as it stands.
+  const isOfField = parts.some(({ fields }) => fields.some((field) => field !== undefined));
   return {
     text,
+    fields: [undefined],
+    asks: isOfField ? undefined : allAsked(parts),
     draw: parts.find(({ draw }) => draw !== undefined)?.draw,
     read(packet, drawn) {
       let total: number | undefined;

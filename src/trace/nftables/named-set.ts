@@ -1,5 +1,6 @@
 /** Sets and maps, named or within a rule, indexed once: a lookup does not walk over the elements that have exact keys. */
 
+import type { Key } from "../question.ts";
 import { fits, keyText, type Parts, type Pattern, type Scalar } from "../value.ts";
 import { patternOf } from "./constant.ts";
 import { isObject, listOf, named, textOf } from "./json.ts";
@@ -16,6 +17,9 @@ export class SetIndex {
   /** Filled by packets, so that what is listed is not all that is in it. */
   readonly isUnknown: boolean;
   readonly #isMap: boolean;
+  readonly #given: readonly unknown[];
+  #keys: readonly Key[] | undefined;
+  readonly #remembered = new Set<string>();
   /** Not indexed yet: of most sets no packet asks. */
   #elements: readonly unknown[];
   readonly #exact = new Map<string, Found>();
@@ -30,6 +34,7 @@ export class SetIndex {
     this.name = name;
     this.isUnknown = isUnknown;
     this.#isMap = isMap;
+    this.#given = elements;
     this.#elements = elements;
   }
 
@@ -37,6 +42,17 @@ export class SetIndex {
   get isUnclear(): boolean {
     this.#index();
     return this.#unclearCount > 0;
+  }
+
+  /** What it was given, element by element; undefined where one is not understood. */
+  get keys(): readonly Key[] | undefined {
+    if (this.isUnclear) return undefined;
+    this.#keys ??= this.#given.flatMap((element) => {
+      const [key, data] = this.#isMap && Array.isArray(element) ? element : [element, undefined];
+      const patterns = patternsOf(keyIn(key).key);
+      return patterns === undefined ? [] : [{ patterns, outcome: data === undefined ? "" : JSON.stringify(data) }];
+    });
+    return this.#keys;
   }
 
   #index(): void {
@@ -51,24 +67,16 @@ export class SetIndex {
   }
 
   #add(element: unknown, data: unknown): void {
-    const wrapped = named(element);
-    const isWrapped = wrapped?.name === "elem" && isObject(wrapped.body);
-    const key: unknown = isWrapped && isObject(wrapped.body) ? wrapped.body.val : element;
-    const comment = isWrapped && isObject(wrapped.body) ? textOf(wrapped.body.comment) : undefined;
+    const { key, comment } = keyIn(element);
     const found: Found = { data, comment };
     if (key === "*") {
       this.#catchAll = found;
       return;
     }
-    const concat = named(key);
-    const patterns: Pattern[] = [];
-    for (const part of concat?.name === "concat" ? listOf(concat.body) : [key]) {
-      const pattern = patternOf(part);
-      if (pattern === undefined) {
-        this.#unclearCount += 1;
-        return;
-      }
-      patterns.push(pattern);
+    const patterns = patternsOf(key);
+    if (patterns === undefined) {
+      this.#unclearCount += 1;
+      return;
     }
     const exact = patterns.flatMap((pattern) => (pattern.kind === "exact" ? [pattern.value] : []));
     if (exact.length === patterns.length) this.#exact.set(keyText(exact), found);
@@ -78,7 +86,15 @@ export class SetIndex {
   /** Adds an entry, as a packet does. */
   remember(key: string, data: unknown): void {
     this.#index();
+    if (!this.#exact.has(key)) this.#remembered.add(key);
     this.#exact.set(key, { data, comment: undefined });
+    this.#partial.clear();
+  }
+
+  /** Takes out what {@link remember} has added. */
+  forget(): void {
+    for (const key of this.#remembered) this.#exact.delete(key);
+    this.#remembered.clear();
     this.#partial.clear();
   }
 
@@ -114,6 +130,21 @@ export class SetIndex {
     }
     return index.get(keyText(parts.toSpliced(free, 1))) ?? NOTHING;
   }
+}
+
+/** An element's key, with or without what stands beside it. */
+function keyIn(element: unknown): { readonly key: unknown; readonly comment: string | undefined } {
+  const wrapped = named(element);
+  if (wrapped?.name !== "elem" || !isObject(wrapped.body)) return { key: element, comment: undefined };
+  return { key: wrapped.body.val, comment: textOf(wrapped.body.comment) };
+}
+
+/** One for each part of a key; undefined where one is not understood, and for the key of all others. */
+function patternsOf(key: unknown): Pattern[] | undefined {
+  const concat = named(key);
+  const parts = concat?.name === "concat" ? listOf(concat.body) : [key];
+  const patterns = parts.flatMap((part) => (key === "*" ? [] : (patternOf(part) ?? [])));
+  return patterns.length === parts.length ? patterns : undefined;
 }
 
 const NOTHING: ReadonlyMap<Scalar, Found> = new Map();

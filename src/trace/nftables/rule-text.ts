@@ -44,7 +44,7 @@ export function statementText(json: unknown): string {
     case "opaque":
       return String(found.body);
     case "counter":
-      return "counter";
+      return typeof found.body === "string" ? `counter name "${found.body}"` : "counter";
     case "log":
       return body.prefix === undefined ? "log" : `log prefix ${JSON.stringify(body.prefix)}`;
     case "limit":

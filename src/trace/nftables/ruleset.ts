@@ -1,14 +1,14 @@
 /** The objects of libnftables' JSON as tables with chains and sets that can be walked. */
 import type { IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
-import { type BaseChain, type Chain, type Entry, type Rule, STAGES, type Stage } from "../netfilter/program.ts";
+import { type BaseChain, type Chain, type Entry, HOOKS, type Hook, type Rule } from "../netfilter/program.ts";
 import type { Surroundings } from "./expression.ts";
 import { isObject, type JsonObject, listOf, numberOf, textOf } from "./json.ts";
 import { SetIndex } from "./named-set.ts";
 import { ruleText } from "./rule-text.ts";
 import { compileStatement } from "./statement.ts";
 
-export interface NftRulesetOptions {
+interface NftRulesetOptions {
   readonly family: IpFamily;
   readonly facts: NodeFacts;
   /** Whether what is listed in sets that packets fill is all that is in them. @default true */
@@ -23,6 +23,8 @@ export interface NftRuleset {
   readonly leftOut: readonly string[];
   /** Adds what a packet has left in a set. */
   remember(entry: Entry): void;
+  /** Takes out all that was added so. */
+  forget(): void;
 }
 
 interface OpenTable {
@@ -62,6 +64,9 @@ export function readNftRuleset(objects: readonly unknown[], options: NftRulesetO
       for (const { sets } of tables.values())
         sets.get(set)?.remember(key, data === undefined ? undefined : { concat: data });
     },
+    forget() {
+      for (const { sets } of tables.values()) for (const set of sets.values()) set.forget();
+    },
   };
 }
 
@@ -90,7 +95,7 @@ function baseChainsOf({ label, sets, chains }: OpenTable, facts: NodeFacts): Bas
   for (const [name, { rules }] of chains) compiled.set(name, compileChain(name, rules, surroundings));
   const found: BaseChain[] = [];
   for (const [name, { head }] of chains) {
-    const stage = STAGES.find((known): known is Stage => known === head.hook);
+    const stage = HOOKS.find((known): known is Hook => known === head.hook);
     const chain = compiled.get(name);
     if (stage === undefined || chain === undefined) continue;
     found.push({

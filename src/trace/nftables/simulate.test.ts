@@ -7,7 +7,7 @@ import type { Cidr } from "../../net/ip.ts";
 import { nodeFacts } from "../facts.ts";
 import type { Fate, Outcome } from "../netfilter/tree.ts";
 import { endText, type PacketQuestion } from "../packet.ts";
-import { simulateTable } from "./simulate.ts";
+import { simulateTable } from "../testing/simulate.ts";
 
 const NODE = "192.0.2.10";
 const facts = nodeFacts({ addresses: [ip(NODE)] });
@@ -19,6 +19,7 @@ const TABLE: NftTable = {
   family: "ip",
   name: "t",
   comment: "",
+  counters: [],
   sets: [
     {
       set: { name: "frontends", key: ["address", "protocol", "port"], isMap: true },
@@ -240,6 +241,7 @@ const FLAT: NftTable = {
   family: "ip",
   name: "flat",
   comment: "",
+  counters: [],
   sets: [
     {
       set: { name: "services", key: ["address", "protocol", "port"], isMap: false },

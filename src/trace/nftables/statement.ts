@@ -5,7 +5,7 @@ import { keyText } from "../value.ts";
 import { compileCondition } from "./condition.ts";
 import { drawn } from "./draw.ts";
 import { entryFromText } from "./entry-text.ts";
-import { compileExpression, mapOf, type Surroundings } from "./expression.ts";
+import { compileExpression, keyQuestions, mapOf, type Surroundings } from "./expression.ts";
 import { isObject, type JsonObject, named, textOf } from "./json.ts";
 import { statementText } from "./rule-text.ts";
 import { compileTranslation } from "./translation.ts";
@@ -16,7 +16,10 @@ const WITHOUT_EFFECT = new Set(["counter", "log", "comment", "continue", "ct hel
 /** Compiles one statement; one that is not understood asks the walk to go both ways, or ends it where it may change the packet. Pure. */
 export function compileStatement(json: unknown, surroundings: Surroundings): Step {
   const text = statementText(json);
-  const fixed = (result: StepResult): Step => ({ text, run: () => result });
+  const fixed = (result: StepResult): Step => {
+    const isClear = result.kind === "go-on" || result.kind === "verdict";
+    return { text, asks: isClear ? [] : undefined, run: () => result };
+  };
   if (typeof json === "string") {
     const entry = entryFromText(json);
     return entry === undefined ? fixed(unknown(text)) : entryStep(entry, text, surroundings);
@@ -45,6 +48,7 @@ export function compileStatement(json: unknown, surroundings: Surroundings): Ste
     case "notrack":
       return {
         text,
+        asks: [],
         isAction: true,
         run: (packet) => ({ kind: "go-on", packet: { ...packet, state: "untracked" }, said: text }),
       };
@@ -101,6 +105,7 @@ function verdictMap(body: JsonObject, text: string, surroundings: Surroundings):
   const map = mapOf(body.data, surroundings);
   return {
     text,
+    asks: keyQuestions(key, map?.keys),
     run: (packet) =>
       drawn(key, packet, (reading): StepResult => {
         if (reading.kind === "none") return NO_MATCH;
@@ -134,11 +139,16 @@ function mangle(body: JsonObject, text: string, surroundings: Surroundings): Ste
   if (target?.name !== "meta" || key !== "mark") {
     // Of a connection's mark and of priorities nothing that is walked depends; of headers much.
     const isHarmless = target?.name === "ct" || target?.name === "meta";
-    return { text, run: () => (isHarmless ? GO_ON : { kind: "lost", because: `${text} changes the packet` }) };
+    return {
+      text,
+      asks: isHarmless ? [] : undefined,
+      run: () => (isHarmless ? GO_ON : { kind: "lost", because: `${text} changes the packet` }),
+    };
   }
   const value = compileExpression(body.value, surroundings);
   return {
     text,
+    asks: value.asks,
     isAction: true,
     run: (packet) =>
       drawn(value, packet, (reading): StepResult => {
@@ -163,8 +173,14 @@ function entryStep({ op, set, elem, data }: EntryStatement, text: string, surrou
   const keyJson = wrapped?.name === "elem" && isObject(wrapped.body) ? wrapped.body.val : elem;
   const key = compileExpression(keyJson, surroundings);
   const value = data === undefined ? undefined : compileExpression(data, surroundings);
+  // An entry is the same for all that send such a packet: what is in it is theirs.
+  const asks =
+    key.asks === undefined || (value !== undefined && value.asks === undefined)
+      ? undefined
+      : [...key.asks, ...(value?.asks ?? [])];
   return {
     text,
+    asks,
     isAction: true,
     run(packet: Packet): StepResult {
       const reading = key.read(packet, 0);

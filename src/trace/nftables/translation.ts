@@ -22,6 +22,7 @@ export function compileTranslation(
     case "masquerade":
       return {
         text,
+        asks: [facts.about.destination],
         run(packet) {
           const address = facts.ownAddressTowards(packet.destination);
           const said = `masquerade: the source becomes ${address ?? `the node's address towards ${packet.destination}`}`;
@@ -31,6 +32,7 @@ export function compileTranslation(
     case "redirect":
       return {
         text,
+        asks: [facts.about.source],
         run(packet) {
           const own = redirectAddress(packet, facts.ownAddressTowards(packet.source));
           const changed = withDestination(packet, own, portFor(packet));
@@ -62,6 +64,7 @@ export function compileTranslation(
         };
       return {
         text,
+        asks: address.asks === undefined ? undefined : [...address.asks, ...(port?.asks ?? [])],
         run: (packet) => drawn(address, packet, judge(packet)),
         observed(packet) {
           const reading = address.read(packet, 0);

@@ -7,8 +7,13 @@ type End = Pick<Outcome, "fate" | "packet">;
 /** What becomes of the packet, and which source the other end sees. */
 export function fateText({ fate, packet }: End): string {
   switch (fate.kind) {
-    case "sent":
-      return `sent to ${destinationText(packet)}, ${sourceText(packet)}`;
+    case "sent": {
+      const answer =
+        fate.isAnswerLost === true ? "; its answer goes past this node, and the client does not know it" : "";
+      return `sent to ${destinationText(packet)}, ${sourceText(packet)}${answer}`;
+    }
+    case "not-led":
+      return `not led to an endpoint: ${fate.because}`;
     case "delivered":
       return `delivered to a process of the node at ${destinationText(packet)}, ${sourceText(packet)}`;
     case "dropped":
@@ -49,7 +54,7 @@ export function packetText(packet: Packet): string {
 }
 
 /** Ends that are the same, together; the likeliest first within each set of assumptions. */
-export interface FateShare {
+interface FateShare {
   readonly text: string;
   readonly odds: number;
   readonly assumptions: readonly string[];

@@ -86,11 +86,9 @@ const DAMAGE: readonly (readonly [what: string, commands: string])[] = [
   [
     "the affinity map is of another size",
     [
-      `flush chain ${TABLE} frontend-endpoints`,
-      `flush chain ${TABLE} nodeport-endpoints`,
-      `flush chain ${TABLE} frontend-cluster-endpoints`,
-      `flush chain ${TABLE} nodeport-cluster-endpoints`,
-      `flush chain ${TABLE} remember-clients`,
+      `flush chain ${TABLE} pick-clients-600`,
+      `flush chain ${TABLE} remember-frontends-600`,
+      `flush chain ${TABLE} remember-nodeports-600`,
       `delete map ${TABLE} clients-600`,
       `add map ${TABLE} clients-600 { type ipv4_addr . ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service ; size 10 ; flags dynamic,timeout ; timeout 600s ; }`,
     ].join("\n"),
@@ -98,7 +96,7 @@ const DAMAGE: readonly (readonly [what: string, commands: string])[] = [
   [
     "a map is of another type, and full",
     [
-      `flush chain ${TABLE} frontend-endpoints`,
+      `flush chain ${TABLE} pick-endpoints-2`,
       `delete map ${TABLE} endpoints-2`,
       `add map ${TABLE} endpoints-2 { type ipv4_addr : ipv4_addr ; size 1 ; }`,
       `add element ${TABLE} endpoints-2 { 10.0.0.1 : 10.0.0.2 }`,

@@ -15,8 +15,8 @@ export interface Commit {
 const PROBE = "monitor-probe";
 
 export class NftMonitor {
-  /** Complete ones, oldest first. */
-  readonly commits: Commit[] = [];
+  readonly #commits: Commit[] = [];
+  #hasLost = false;
   readonly #child: ChildProcess;
   #changes: string[] = [];
   #rest = "";
@@ -43,6 +43,12 @@ export class NftMonitor {
     return monitor;
   }
 
+  /** Complete ones, oldest first. @throws Error where events were lost, so that an absent commit proves nothing */
+  get commits(): Commit[] {
+    if (this.#hasLost) throw new Error("nft monitor lost events");
+    return this.#commits;
+  }
+
   stop(): void {
     signalChild(this.#child);
   }
@@ -51,10 +57,11 @@ export class NftMonitor {
     const lines = (this.#rest + text).split("\n");
     this.#rest = lines.pop() ?? "";
     for (const line of lines) {
+      if (line.startsWith("# ERROR")) this.#hasLost = true;
       const by = /^# new generation \d+ by process \d+ \((.*)\)$/.exec(line)?.[1];
       if (by === undefined) this.#changes.push(line);
       else {
-        this.commits.push({ changes: this.#changes, by });
+        this.#commits.push({ changes: this.#changes, by });
         this.#changes = [];
       }
     }

@@ -29,7 +29,9 @@ async function failuresOf(daemon: ProxyDaemon): Promise<readonly Failure[]> {
 /** Where the rules send what is for a cluster IP. */
 async function proxyPort(daemon: ProxyDaemon, clusterIP: string): Promise<string | undefined> {
   const saved = await daemon.saved("iptables-save");
-  return new RegExp(`^-A KUBE-PORTALS-CONTAINER -d ${clusterIP}/32 .* --to-ports (\\d+)$`, "m").exec(saved)?.[1];
+  return new RegExp(`^-A KUBE-PORTALS-CONTAINER -d ${clusterIP}/32 .* --to-destination \\S+:(\\d+)$`, "m").exec(
+    saved,
+  )?.[1];
 }
 
 /** Runs a program of Node's in the namespace until it prints its first line. */
@@ -179,7 +181,7 @@ describe("userspace mode: faults", { concurrency: 2, skip: kernelSkip, timeout: 
     const node = await faultNode(t);
     const first = await startDaemon(t, node, { config: CONFIG, objects: served("web", 1) });
     await first.stop("SIGKILL");
-    assert.match(await first.saved("iptables-save"), /--to-ports/);
+    assert.match(await first.saved("iptables-save"), /--to-destination/);
     const second = prepareDaemon(t, node, {
       config: { ...CONFIG, clientConnection: { kubeconfig: "" } },
       args: ["--init-only"],

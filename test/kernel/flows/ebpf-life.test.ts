@@ -12,10 +12,11 @@ import { kernelBpf } from "../../../src/kernel/bpf/kernel-bpf.ts";
 import { pinnedState } from "../../../src/kernel/bpf/testing/pinned-state.ts";
 import { testBpffs } from "../../../src/kernel/bpf/testing/test-bpffs.ts";
 import { reasonToSkip } from "../../../src/kernel/bpf/testing/test-cgroup.ts";
-import { defaultClusterCidr } from "../../../testkit/net/topology-spec.ts";
+import { defaultClusterCidr, nodeA } from "../../../testkit/net/topology-spec.ts";
+import { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { ask, outcomes } from "./asking.ts";
-import { FAMILIES, type ServiceSpec } from "./cluster-objects.ts";
+import { clusterOf, FAMILIES, type ServiceSpec } from "./cluster-objects.ts";
 import { expectTold } from "./ebpf-told.ts";
 import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
 import { ALL_MODES, type Mode, traitsOf } from "./modes.ts";
@@ -151,6 +152,59 @@ test("ebpf: sudden death, restart, other modes and the end, under connections th
       attached(network).every((programs, at) => programs[0] === foreign[at]),
       "those of others stay first",
     );
+  });
+
+  await t.test("a second process takes the rules, says so, and goes on when the first one is gone", async () => {
+    const before = [state(), attached(network)];
+    const config = JSON.parse(readFileSync(join(daemon.folder, "config.json"), "utf8"));
+    const objects = clusterOf(services);
+    const second = ProxyDaemon.prepare(daemon.namespace, { hostnameOverride: nodeA.name, objects, config });
+    try {
+      second.spawn();
+      await second.until("its word", () => /Nothing is decided at the socket.*another process/s.test(second.log));
+      await sleep(500);
+      assert.deepEqual([state(), attached(network)], before);
+      await second.stop("SIGTERM");
+      assert.deepEqual([state(), attached(network)], before, "it leaves what is not its own");
+      second.log = "";
+      second.spawn();
+      await second.until("its word", () => /another process/.test(second.log));
+      await daemon.stop("SIGKILL");
+      const goesOn = () => second.log.includes("Connections to services are decided at the socket");
+      await second.until("the place of the first", goesOn);
+      assert.deepEqual([state(), attached(network)], before);
+    } finally {
+      await second.dispose();
+    }
+  });
+
+  await t.test("programs under names in another folder are detached at start, in this mode and in others", async () => {
+    const of = (mode: Mode, folder: string) => {
+      const { cgroupRoot } = first.ebpf;
+      chooseMode(network, { ...first, ebpf: { cgroupRoot, pinFolder: `${bpffs.path}/${folder}` } }, mode);
+    };
+    const start = async (): Promise<void> => {
+      daemon.log = "";
+      const startedAt = Date.now();
+      daemon.spawn();
+      await daemon.synced(startedAt);
+    };
+    of("ebpf", "elsewhere");
+    await start();
+    const ours = attached(network).map((programs) => programs.length);
+    assert.deepEqual(ours, [2, 3, 2, 3, 1], "one for each kind of socket, and the foreign one");
+    assert.match(daemon.log, /Programs of an earlier process have decided at the socket, and are detached/);
+    assert.deepEqual(await met(network), []);
+    await daemon.stop("SIGKILL");
+    of("nftables", "kept");
+    await start();
+    await daemon.until("their end", () => attached(network).every(({ length }) => length === 1));
+    assert.match(daemon.log, /Programs of an earlier process have decided at the socket, and are detached/);
+    assert.deepEqual(await met(network), []);
+    await daemon.stop("SIGKILL");
+    chooseMode(network, first, "ebpf");
+    await start();
+    assert.doesNotMatch(daemon.log, /an earlier process/);
   });
 
   await t.test("--cleanup leaves nothing of it, also after a sudden death and in another mode", async () => {

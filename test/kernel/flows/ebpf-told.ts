@@ -4,7 +4,12 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { BpfMap } from "../../../src/kernel/bpf/bpf.ts";
 import { kernelBpf } from "../../../src/kernel/bpf/kernel-bpf.ts";
-import { frontendKeyBytes, leadingMaps, MAPS_VERSION } from "../../../src/kernel/bpf/socket-balancer/maps.ts";
+import {
+  FRONTEND_KEY,
+  leadingMaps,
+  MAPS_VERSION,
+  putFrontendKey,
+} from "../../../src/kernel/bpf/socket-balancer/maps.ts";
 import { ip } from "../../../src/model/testing/records.ts";
 import { PROTOCOL_NUMBERS } from "../../../src/net/protocol.ts";
 import type { CommandResult } from "../../../testkit/net/run-command.ts";
@@ -58,15 +63,19 @@ export async function expectTold(
     explain.stdout,
     /^ {4}the kernel now, at connect\(\): leads to 10\.180\.0\.11:8080, 10\.180\.1\.11:8080$/m,
   );
-  assert.match(explain.stdout, /gets itself sees itself: it is led at the socket/);
+  assert.match(
+    explain.stdout,
+    /gets itself sees itself where it is led at the socket, and the node's address where it is not/,
+  );
   assert.deepEqual([same.stdout, same.status], ["No differences.\n", 0], same.stderr);
-  const decided = `by the pinned maps, ${at} leads to 10.180.0.11:8080, 10.180.1.11:8080;`;
+  const decided = `by the pinned maps: TCP ${at} leads to 10.180.0.11:8080, 10.180.1.11:8080\n`;
   assert.ok(fromNode.stdout.includes(decided), fromNode.stdout + fromNode.stderr);
   assert.match(fromNode.stdout, /50\.0 % {2}sent to 10\.180\.0\.11:8080/);
 
   // Another's hand.
   const frontends = pinnedFrontends(folder);
-  const key = frontendKeyBytes(ip(address), SERVICE_PORT, PROTOCOL_NUMBERS.TCP);
+  const key = new Uint8Array(FRONTEND_KEY.IPv4.size);
+  putFrontendKey(key, 0, "IPv4", ip(address), SERVICE_PORT, PROTOCOL_NUMBERS.TCP);
   const value = frontends.lookup(key) ?? assert.fail(`nothing leads from ${at}`);
   frontends.delete(key);
   try {
@@ -75,7 +84,7 @@ export async function expectTold(
       lost.stdout,
       new RegExp(`^frontend TCP ${at} in the maps of IPv4 \\(flows/stable:tcp\\) is missing$`, "m"),
     );
-    assert.deepEqual([lost.status, passing.status, passing.stdout.includes("connect()")], [1, 0, false]);
+    assert.deepEqual([lost.status, passing.status, passing.stdout.includes(`TCP ${at} leads to`)], [1, 0, false]);
   } finally {
     frontends.update(key, value);
     frontends.close();

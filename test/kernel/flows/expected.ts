@@ -88,14 +88,6 @@ export interface Question {
   readonly number: number;
 }
 
-/**
- * Whether the node gets no answer from an address of its own that is not its node IP: a proxy that serves everywhere answers
- * a datagram from the address that was asked, and the rules wrote the node IP in its place.
- */
-export function losesOwnDatagrams(mode: Mode, protocol: Protocol): boolean {
-  return traitsOf[mode].carriesTraffic && protocol === "UDP";
-}
-
 /** The cell of the table. */
 export function expected(mode: Mode, service: ServiceFacts, question: Question): Expected {
   const { to, from, family, protocol } = question;
@@ -116,9 +108,18 @@ export function expected(mode: Mode, service: ServiceFacts, question: Question):
   if (pods.length === 0) return { kind: "silence" };
   const isKept = isInternal ? isPod : policy === "Local" && from !== "node";
   // Of a pod that is led from its socket, every endpoint sees the address, itself included (reference ebpf.md §1.4).
-  const isAtSocket = isPod && traitsOf[mode].decidesAtSocket.includes(protocol);
-  if (isAtSocket) return answersOf(pods, true, from, family, true);
+  if (isPod && isDecidedAtSocket(mode, service.external, to, protocol))
+    return answersOf(pods, true, from, family, true);
   return answersOf(pods, isKept && !carriesTraffic, from, family);
+}
+
+/**
+ * Whether a pod is led before it sends anything: not where its address decides (a Local policy of the outside), and not with datagrams
+ * to a node port, which may be answers to a client with that source port.
+ */
+export function isDecidedAtSocket(mode: Mode, external: Policy, to: Destination, protocol: Protocol): boolean {
+  if (!traitsOf[mode].decidesAtSocket.includes(protocol)) return false;
+  return to === "cluster IP" || (external === "Cluster" && (to !== "node port" || protocol === "TCP"));
 }
 
 /** Reference ipvs.md §3, §4 and §7. */

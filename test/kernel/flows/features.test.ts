@@ -21,7 +21,7 @@ import {
   DESTINATIONS,
   type Destination,
   type Expected,
-  losesOwnDatagrams,
+  isDecidedAtSocket,
   type Position,
 } from "./expected.ts";
 import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
@@ -110,9 +110,9 @@ const seenBy =
 const masqueraded = (from: Position, ...pods: ServingPod[]) => seenBy(from, false, ...pods);
 /** At an external address: of a pod that is led from its socket, endpoints see its own address (reference ebpf.md §1.4). */
 const ledFromPod =
-  (mode: Mode, ...pods: ServingPod[]): Wanted =>
+  (mode: Mode, to: Destination, ...pods: ServingPod[]): Wanted =>
   (family, protocol) =>
-    answersOf(pods, traitsOf[mode].decidesAtSocket.includes(protocol), "pod", family);
+    answersOf(pods, isDecidedAtSocket(mode, "Cluster", to, protocol), "pod", family);
 const nothing = (): Expected => ({ kind: "nothing" });
 /** Where the address is the node's own by now, a proxy holds its port and refuses who comes past the rules. */
 const barredBy =
@@ -185,8 +185,8 @@ async function vipAsSource(mode: Mode, network: FlowNetwork): Promise<void> {
     .namespace(nodeA.name)
     .configure(vips.flatMap(({ IPv4, IPv6 }) => [`addr add ${IPv4}/32 dev lo`, `addr add ${IPv6}/128 dev lo nodad`]));
   await Promise.all([
-    expectAll(mode, network, "for-the-lan", "load balancer", "node", (family, protocol) =>
-      losesOwnDatagrams(mode, protocol) ? nothing() : answersOf(["local-1"], false, "node", family),
+    expectAll(mode, network, "for-the-lan", "load balancer", "node", (family) =>
+      answersOf(["local-1"], false, "node", family),
     ),
     expectAll(mode, network, "for-the-client", "load balancer", "node", barredBy(mode)),
   ]);
@@ -197,9 +197,8 @@ async function localhostNodePorts({ probers }: FlowNetwork, mode: Mode): Promise
   const { localhostNodePorts, carriesTraffic } = traitsOf[mode];
   const refused: Expected = { kind: "refused" };
   const lines = protocolsOf(mode).flatMap((protocol) => {
-    const isLost = losesOwnDatagrams(mode, protocol);
     const at = (address: string, isServed: boolean, family: Family) => {
-      const wanted = isLost ? nothing() : isServed ? answersOf(ALL, false, "node", family) : refused;
+      const wanted = isServed ? answersOf(ALL, false, "node", family) : refused;
       return differenceFrom(wanted, probers.node, { protocol, address, port });
     };
     // A proxy has no reason to leave out the one of IPv6.
@@ -275,8 +274,13 @@ function registerTests(t: TestContext, network: FlowNetwork, mode: Mode): Promis
       "source ranges let in who is listed and drop everybody else, at the load balancer's address only",
       cell("for-the-client", "load balancer", outside, masqueraded(outside, "local-1")),
       cell("for-the-client", "load balancer", "pod", barred),
-      cell("for-the-client", "node port", "pod", ledFromPod(mode, "local-1")),
-      cell("for-the-client", "external IP", "pod", carriesTraffic ? nothing : ledFromPod(mode, "local-1")),
+      cell("for-the-client", "node port", "pod", ledFromPod(mode, "node port", "local-1")),
+      cell(
+        "for-the-client",
+        "external IP",
+        "pod",
+        carriesTraffic ? nothing : ledFromPod(mode, "external IP", "local-1"),
+      ),
       inside("for-the-client", "local-1"),
     ),
     check("the service's own address as source passes if the node's is listed", () => vipAsSource(mode, network)),

@@ -61,3 +61,22 @@ test("layouts and modes are switched in place", {
     seen.set(mode, rules);
   }
 });
+
+test("a node goes from iptables to userspace mode, and its clients notice nothing", { skip: kernelSkip }, async (t) => {
+  const network = await flowNetwork(t, "iptables", services);
+  const { daemon } = network;
+  const config = JSON.parse(readFileSync(join(daemon.folder, "config.json"), "utf8"));
+  const held = await holdConnections(network, STABLE);
+  const stopAsking = askSteadily(network, STABLE, ["TCP", "UDP"]);
+  writeFileSync(join(daemon.folder, "config.json"), JSON.stringify({ ...config, mode: "userspace" }));
+  await daemon.stop("SIGTERM");
+  const startedAt = Date.now();
+  daemon.spawn();
+  await daemon.synced(startedAt);
+  await daemon.until("the end of the rules of iptables mode", async () => {
+    const saved = await Promise.all([daemon.saved("iptables-save"), daemon.saved("ip6tables-save")]);
+    return !saved.join("").includes("KUBE-SVC-") && saved.every((text) => text.includes("KUBE-PORTALS-HOST"));
+  });
+  assert.deepEqual(await stopAsking(), []);
+  await assertAlive(held);
+});

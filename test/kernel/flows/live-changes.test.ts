@@ -158,28 +158,30 @@ interface UdpFlow {
   readonly family: Family;
   readonly number: number;
   readonly sourcePort: number;
+  /** @default the cluster IP */
+  readonly to?: Destination;
 }
 
 /** Requests from one UDP port are one flow to the kernel, as long as they keep coming. */
 async function askFromPort(
   cluster: LiveCluster,
-  { family, number, sourcePort }: UdpFlow,
+  { family, number, sourcePort, to = "cluster IP" }: UdpFlow,
   timeoutMs: number,
 ): Promise<string> {
-  const target = addressOf(number, "cluster IP", "UDP", family);
+  const target = addressOf(number, to, "UDP", family);
   const [answer] = await cluster.network.probers.pod.connect({ ...target, sourcePort, timeoutMs });
   if (answer === undefined) throw new Error("a request has an answer");
   return answer.ok ? answer.pod : (outcomes([answer])[0] ?? "");
 }
 
-async function flowUntil(cluster: LiveCluster, flow: UdpFlow, pod: string): Promise<void> {
+async function flowUntil(cluster: LiveCluster, flow: UdpFlow, ...pods: readonly string[]): Promise<void> {
   const end = Date.now() + EFFECT_LIMIT_MS;
   let got = await askFromPort(cluster, flow, ATTEMPT_MS);
-  while (got !== pod && Date.now() < end) {
+  while (!pods.includes(got) && Date.now() < end) {
     await sleep(20);
     got = await askFromPort(cluster, flow, ATTEMPT_MS);
   }
-  assert.equal(got, pod, `flow from port ${flow.sourcePort} over ${flow.family}`);
+  assert.ok(pods.includes(got), `${got}, not ${pods}: flow from port ${flow.sourcePort} over ${flow.family}`);
 }
 
 async function staleUdpFlow(cluster: LiveCluster): Promise<void> {
@@ -223,6 +225,43 @@ async function flowBeforeService(cluster: LiveCluster): Promise<void> {
   await Promise.all(flows.map((flow) => flowUntil(cluster, flow, "local-2")));
 }
 
+async function flowsEndWithService(cluster: LiveCluster): Promise<void> {
+  const flows = FAMILIES.map((family): UdpFlow => ({ family, number: 9, sourcePort: 20009 }));
+  const until = (outcome: string) => Promise.all(flows.map((flow) => flowUntil(cluster, flow, outcome)));
+  cluster.set(service(9, ["local-1"]));
+  await until("local-1");
+  // The pod still answers those who reach it.
+  cluster.set(service(9, []));
+  await until("refused");
+  cluster.set(service(9, ["local-1"]));
+  await until("local-1");
+  cluster.remove("service-9");
+  await until("timeout");
+}
+
+/** Upstream leaves those to node ports, which it knows by their number alone. */
+async function flowsEndWithFrontends(cluster: LiveCluster): Promise<void> {
+  const flows = (to: Destination, at: number) =>
+    // A socket of IPv6 has its port of IPv4 as well.
+    FAMILIES.map((family, index): UdpFlow => ({ family, number: 10, sourcePort: at + index, to }));
+  const nodePort = flows("node port", 20010);
+  // A mode that carries traffic itself serves them to what comes from elsewhere.
+  const external = traitsOf[cluster.mode].carriesTraffic === true ? [] : flows("external IP", 20012);
+  const until = (which: readonly UdpFlow[], ...outcomes: readonly string[]) =>
+    Promise.all(which.map((flow) => flowUntil(cluster, flow, ...outcomes)));
+  cluster.set(service(10, ["local-1"]));
+  await until([...nodePort, ...external], "local-1");
+  cluster.set(service(10, ["local-1"], { externalIPs: [] }));
+  await until(external, "timeout", "refused");
+  await until(nodePort, "local-1");
+  cluster.set(service(10, []));
+  await until(nodePort, "refused", "timeout");
+  cluster.set(service(10, ["local-1"]));
+  await until(nodePort, "local-1");
+  cluster.remove("service-10");
+  await until(nodePort, "refused", "timeout");
+}
+
 async function heldTcpConnection(cluster: LiveCluster): Promise<void> {
   const { topology } = cluster.network;
   const held = await Promise.all(
@@ -251,6 +290,8 @@ for (const mode of ALL_MODES) {
       check("a UDP flow moves when its pod is gone", staleUdpFlow),
       check("UDP flows stay where their pods stay", liveUdpFlows),
       check("a UDP flow that is older than its service is translated after all", flowBeforeService),
+      check("UDP flows end with the last endpoint, and with the service", flowsEndWithService),
+      check("UDP flows end with their node port and their external IP", flowsEndWithFrontends),
       check("an established TCP connection outlives its endpoint", heldTcpConnection),
     ]);
   });

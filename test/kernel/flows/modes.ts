@@ -3,13 +3,13 @@
  * same for all modes but for what the traits of a mode say.
  */
 
-import { modeNamed, type ProxyMode } from "../../../src/dataplane/registry.ts";
-import type { ModeTraits } from "../../../src/dataplane/traits.ts";
+import type { ProxyMode } from "../../../src/dataplane/registry.ts";
 import type { Protocol } from "../../../src/net/protocol.ts";
 import { HOST_MODES } from "../../../testkit/support/host-modes.ts";
 import type { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 import { canonicalIptables } from "../../conformance/canonical-iptables.ts";
 import { canonicalNftables } from "../../conformance/canonical-nftables.ts";
+import { type ModeTraits, traitsOfMode } from "../../mode-traits.ts";
 import { listing } from "../ipvs/ipvs-node.ts";
 import { PROTOCOLS } from "./cluster-objects.ts";
 
@@ -51,14 +51,6 @@ const OBSERVED = {
   },
   // The programs see the sockets of the test's own cgroup: flow-network.ts.
   ebpf: { runsInCgroup: true, remembersByAddress: true, rules: nftRules },
-  // The same with programs at the node's interfaces, which packets of other machines meet: packet-programs.test.ts.
-  "ebpf-tcx": {
-    config: { mode: "ebpf" },
-    ebpf: { packetPath: "Tcx" },
-    runsInCgroup: true,
-    remembersByAddress: true,
-    rules: nftRules,
-  },
   userspace: {
     // A flow that is silent for longer than the default 250 ms is another one.
     config: { udpIdleTimeout: "30s" },
@@ -80,14 +72,12 @@ export const traitsOf: Readonly<Record<Mode, ObservedMode>> = {
   nftables: observed("nftables"),
   "nftables-flat": observed("nftables-flat"),
   ebpf: observed("ebpf"),
-  "ebpf-tcx": observed("ebpf-tcx"),
   userspace: observed("userspace"),
   ipvs: observed("ipvs"),
 };
 
 function observed(mode: Mode): ObservedMode {
-  const { traits } = modeNamed(mode === "nftables-flat" ? "nftables" : mode === "ebpf-tcx" ? "ebpf" : mode);
-  return { ...traits, ...OBSERVED[mode] };
+  return { ...traitsOfMode(mode === "nftables-flat" ? "nftables" : mode), ...OBSERVED[mode] };
 }
 
 /**
@@ -106,7 +96,7 @@ export const ALL_MODES: readonly Mode[] =
   process.env.KPTS_MODES === undefined ? [...MODES_AND_LAYOUTS, "ebpf"] : MODES_AND_LAYOUTS;
 
 /** The same, each mode once: for what has nothing to do with the layout. */
-export const MODES: readonly Mode[] = MODES_AND_LAYOUTS.filter((mode) => !["nftables-flat", "ebpf-tcx"].includes(mode));
+export const MODES: readonly Mode[] = MODES_AND_LAYOUTS.filter((mode) => mode !== "nftables-flat");
 
 async function ipvsState(daemon: ProxyDaemon): Promise<string> {
   const { namespace } = daemon;

@@ -5,7 +5,7 @@ import { bareAddress, type DualAddress, nodeA } from "../../../testkit/net/topol
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { differenceFrom } from "./asking.ts";
 import { addressesOf, FAMILIES, type ServiceSpec, type ServingPod } from "./cluster-objects.ts";
-import { answersOf, type Expected, losesOwnDatagrams, type Position } from "./expected.ts";
+import { answersOf, type Expected, type Position } from "./expected.ts";
 import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
 import { ALL_MODES, type Mode, protocolsOf, traitsOf } from "./modes.ts";
 
@@ -48,8 +48,7 @@ async function expectNodePort(
           ? { kind: "answers", peers: ownPeers }
           : answersOf(pods, from !== "node" && !traitsOf[mode].carriesTraffic, from, family);
     for (const protocol of protocolsOf(mode)) {
-      const isLost = wanted === "served" && from === "node" && at !== nodeA.lan && losesOwnDatagrams(mode, protocol);
-      const difference = await differenceFrom(isLost ? { kind: "nothing" } : expected, probers[from], {
+      const difference = await differenceFrom(expected, probers[from], {
         protocol,
         address,
         port,

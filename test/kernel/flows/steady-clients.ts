@@ -1,6 +1,7 @@
 /** Clients that must notice nothing: connections that are held, and requests without a pause. */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Protocol } from "../../../src/net/protocol.ts";
 import { stretched } from "../../../testkit/support/patience.ts";
 import { outcomes } from "./asking.ts";
 import { FAMILIES, PROTOCOLS } from "./cluster-objects.ts";
@@ -8,12 +9,16 @@ import { addressOf, type FlowNetwork } from "./flow-network.ts";
 import { HeldConnection } from "./held-connection.ts";
 
 /** Asks a service all the time until told to stop. @returns how to stop, which gives what it met but answers, each once. */
-export function askSteadily({ probers }: FlowNetwork, service: number): () => Promise<string[]> {
+export function askSteadily(
+  { probers }: FlowNetwork,
+  service: number,
+  protocols: readonly Protocol[] = PROTOCOLS,
+): () => Promise<string[]> {
   const troubles = new Set<string>();
   let asked = 0;
   let isRunning = true;
   const streams = FAMILIES.flatMap((family) =>
-    PROTOCOLS.map(async (protocol) => {
+    protocols.map(async (protocol) => {
       const target = addressOf(service, "cluster IP", protocol, family);
       while (isRunning) {
         const answers = await probers.pod.connect({ ...target, count: 2, timeoutMs: stretched(8000) });

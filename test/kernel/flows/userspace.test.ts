@@ -1,7 +1,7 @@
 /** What only a proxy that carries the bytes itself can do, or do wrong: endpoints that fail, ends of either side, no rules. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import type { Prober } from "../../../testkit/net/namespace-prober.ts";
+import { type Prober, startProber } from "../../../testkit/net/namespace-prober.ts";
 import type { Topology } from "../../../testkit/net/topology.ts";
 import { clientPod, defaultClusterCidr, nodeA } from "../../../testkit/net/topology-spec.ts";
 import { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
@@ -59,6 +59,12 @@ const toWeb = { protocol: "TCP", address: WEB, port: 80, timeoutMs: 8000 } as co
 const series = (name: string, protocol: string) =>
   `kubeproxy_userspace_${name}{ip_family="IPv4",protocol="${protocol}"}`;
 
+/** A page of metrics may be a tenth of a second old. */
+async function counted(daemon: ProxyDaemon, name: string, protocol: string, expected: number): Promise<void> {
+  const isThere = async () => (await daemon.metric(series(name, protocol))) === expected;
+  await daemon.until(`${name} of ${protocol} is ${expected}`, isThere);
+}
+
 test("userspace: an endpoint that refuses and one that never answers are passed over, and counted", {
   skip: kernelSkip,
 }, async (t) => {
@@ -69,8 +75,8 @@ test("userspace: an endpoint that refuses and one that never answers are passed 
     answers.map((answer) => (answer.ok ? answer.pod : answer.error)),
     Array.from({ length: 9 }, () => "web-1"),
   );
+  await counted(daemon, "connections_total", "tcp", 9);
   assert.ok(((await daemon.metric(series("dial_failures_total", "tcp"))) ?? 0) > 0);
-  assert.equal(await daemon.metric(series("connections_total", "tcp")), 9);
 });
 
 test("userspace: an endpoint dies in mid-stream; then there is none, and then one again", {
@@ -137,8 +143,82 @@ test("userspace: UDP sessions end when nothing happens in them", { skip: kernelS
   const { daemon, pod } = await scene(t, objects);
   const answers = await pod.connect({ ...toWeb, protocol: "UDP", count: 20 });
   assert.deepEqual([...new Set(answers.map((answer) => answer.ok && answer.pod))], ["web-1"]);
-  assert.equal(await daemon.metric(series("connections_total", "udp")), 20);
+  await counted(daemon, "connections_total", "udp", 20);
   await daemon.until("sessions end", async () => (await daemon.metric(series("active_connections", "udp"))) === 0);
+});
+
+/** A pod as Calico makes it: a link of its own, whose end on the node has no address but a link-local one. */
+async function addPointToPointPod(topology: Topology): Promise<Prober> {
+  const ipv4 = "10.180.0.77";
+  const ipv6 = "fd00:10:180::77";
+  const pod = await topology.addPod({ name: "calico-pod", node: nodeA.name });
+  const node = topology.namespace(nodeA.name);
+  await node.configure([
+    `link add cali0 type veth peer name cali netns ${pod.name}`,
+    "addr add fe80::1/64 dev cali0 nodad",
+    "link set cali0 up",
+    `route add ${ipv4}/32 dev cali0`,
+    `route add ${ipv6}/128 dev cali0`,
+  ]);
+  node.sysctl({ "net.ipv4.conf.cali0.proxy_arp": 1 });
+  await pod.configure([
+    `addr add ${ipv4}/32 dev cali`,
+    `addr add ${ipv6}/128 dev cali nodad`,
+    "link set cali up",
+    "route add 169.254.1.1 dev cali",
+    "route add default via 169.254.1.1 dev cali",
+    "route add default via fe80::1 dev cali",
+  ]);
+  return startProber(pod);
+}
+
+test("userspace: a pod whose link has no address on the node is served, as are the node's other clients", {
+  skip: kernelSkip,
+}, async (t) => {
+  const clusterIPs = [WEB, "fd00:10:96::1"];
+  const ports = [
+    { name: "http", port: 80, protocol: "TCP", nodePort: 30080 },
+    { name: "dns", port: 80, protocol: "UDP", nodePort: 30080 },
+  ];
+  const slicePorts = ports.map(({ name, protocol }) => ({ name, port: PORT, protocol }));
+  const ipv6 = { addressType: "IPv6", metadata: { ...slice("web", []).metadata, name: "web-6" } };
+  const objects = [
+    service("web", WEB, { type: "NodePort", clusterIPs, ipFamilies: ["IPv4", "IPv6"], ports }),
+    slice("web", [webPod.ipv4], { ports: slicePorts }),
+    slice("web", [webPod.ipv6], { ...ipv6, ports: slicePorts }),
+  ];
+  const { topology, daemon, pod, outside } = await scene(t, objects);
+  await daemon.synced();
+  const node = probersFor(topology, [nodeA.name])[nodeA.name] as Prober;
+  const clients = { calico: await addPointToPointPod(topology), pod, outside, node };
+  const met: Record<string, readonly string[]> = {};
+  for (const [client, prober] of Object.entries(clients)) {
+    for (const [address, port] of [
+      [WEB, 80],
+      ["fd00:10:96::1", 80],
+      ["10.200.0.2", 30080],
+      ["fd00:200::2", 30080],
+      ...(client === "node" ? ([["127.0.0.1", 30080]] as const) : ([["10.180.0.1", 30080]] as const)),
+    ] as const) {
+      for (const protocol of ["TCP", "UDP"] as const) {
+        const answers = await prober.connect({ protocol, address, port, timeoutMs: 3000 });
+        met[`${client} ${protocol} ${address}`] = answers.map((answer) => (answer.ok ? answer.pod : answer.error));
+      }
+    }
+  }
+  assert.deepEqual(met, Object.fromEntries(Object.keys(met).map((asked) => [asked, ["web-1"]])));
+});
+
+test("userspace: when the address that its sockets have goes, they move to another of the host", {
+  skip: kernelSkip,
+}, async (t) => {
+  const { topology, daemon, pod } = await scene(t, web([webPod.ipv4]));
+  const sees = async () => outcomes(await pod.connect({ ...toWeb, timeoutMs: 1000 }));
+  assert.match((await sees())[0] ?? "", /^web-1/);
+  const node = topology.namespace(nodeA.name);
+  await node.configure(["addr del 10.200.0.2/24 dev eth0"]);
+  await daemon.until("the pod is served again", async () => (await sees())[0]?.startsWith("web-1") === true);
+  assert.doesNotMatch(await daemon.saved("iptables-save"), /10\.200\.0\.2:/);
 });
 
 test("userspace without rules: addresses of this host and node ports are served, and nothing is in the kernel", {

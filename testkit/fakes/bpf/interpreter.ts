@@ -4,13 +4,11 @@
  */
 import { HELPERS, type HelperName } from "../../../src/kernel/bpf/asm/helpers.ts";
 import type { Instruction, Operand, Register } from "../../../src/kernel/bpf/asm/instruction.ts";
-import type { KernelFunctionName } from "../../../src/kernel/bpf/asm/kernel-functions.ts";
 import { compare, compute, convertOrder } from "./arithmetic.ts";
-import type { ConnectionReference, ConnectionTable } from "./connection-table.ts";
 import type { MemoryMap } from "./memory-map.ts";
 import { MemoryFault, MemoryRegion, type Pointer } from "./memory-region.ts";
 
-type Value = bigint | Pointer | MemoryMap | ConnectionReference;
+type Value = bigint | Pointer | MemoryMap;
 
 /** What helpers answer that does not come from maps. */
 export interface Surroundings {
@@ -19,11 +17,6 @@ export interface Surroundings {
   readonly processor?: number;
   readonly socketCookie?: bigint;
   readonly netnsCookie?: bigint;
-  /** From the network's header on. */
-  readonly packet?: Uint8Array;
-  /** Answers in the memory of `bpf_fib_lookup`; gives its result. @default there is no route */
-  readonly route?: (asked: Uint8Array) => number;
-  readonly connections?: ConnectionTable;
 }
 
 export interface Outcome {
@@ -34,12 +27,6 @@ export interface Outcome {
 }
 
 const STACK_BYTES = 512;
-/** Of `bpf_ct_opts`: after the network namespace and the error. */
-const CONNECTION_PROTOCOL_AT = 8;
-const FROM_NETWORK_HEADER = 1n;
-const EFAULT = 14;
-/** RTN_UNREACHABLE and its like. */
-const NO_ROUTE = 2;
 const ARGUMENTS: readonly Register[] = ["r1", "r2", "r3", "r4", "r5"];
 
 /** @param context is read and written in place. @throws MemoryFault for what the kernel would never let run. */
@@ -74,7 +61,6 @@ class Machine {
       const instruction = instructions[next];
       if (instruction === undefined) throw new MemoryFault("the program runs beyond its end");
       if (instruction.kind === "exit") {
-        this.#surroundings.connections?.demandNoReferences();
         return { result: this.#number("r0"), returnValue: this.#returnValue };
       }
       next = this.#step(instruction) ?? next + 1;
@@ -87,9 +73,6 @@ class Machine {
       case "alu":
         this.#registers.set(one.destination, this.#alu(one));
         return undefined;
-      case "negate":
-        this.#registers.set(one.destination, compute("sub", one.bits, 0n, this.#number(one.destination)));
-        return undefined;
       case "byte-order":
         this.#registers.set(one.destination, convertOrder(one.order, one.bits, this.#number(one.destination)));
         return undefined;
@@ -101,12 +84,6 @@ class Machine {
       case "store": {
         const { region, offset } = this.#pointer(one.base);
         region.write(offset + BigInt(one.offset), one.width, this.#number(one.source));
-        return undefined;
-      }
-      case "atomic-add": {
-        const { region, offset } = this.#pointer(one.base);
-        const at = offset + BigInt(one.offset);
-        region.write(at, one.width, region.read(at, one.width) + this.#number(one.source));
         return undefined;
       }
       case "load-wide":
@@ -125,13 +102,6 @@ class Machine {
         const result = this.#call(one.helper);
         for (const register of ARGUMENTS) this.#registers.delete(register);
         this.#registers.set("r0", result);
-        return undefined;
-      }
-      case "call-kernel": {
-        const result = this.#callKernel(one.name);
-        for (const register of ARGUMENTS) this.#registers.delete(register);
-        if (result === undefined) this.#registers.delete("r0");
-        else this.#registers.set("r0", result);
         return undefined;
       }
       case "exit":
@@ -179,56 +149,11 @@ class Machine {
         return socketCookie ?? 1n;
       case "get_netns_cookie":
         return netnsCookie ?? 1n;
-      case "skb_load_bytes_relative": {
-        const { packet = new Uint8Array() } = this.#surroundings;
-        const [at, size] = [Number(this.#number("r2")), Number(this.#number("r4"))];
-        if (this.#number("r5") !== FROM_NETWORK_HEADER) throw new MemoryFault("only from the network's header on");
-        const { region, offset } = this.#pointer("r3");
-        const isWhole = at + size <= packet.length;
-        // Where it is too short, the kernel writes zeroes.
-        for (let index = 0; index < size; index++) {
-          region.write(offset + BigInt(index), 1, BigInt(isWhole ? (packet[at + index] ?? 0) : 0));
-        }
-        return isWhole ? 0n : negative(EFAULT);
-      }
-      case "fib_lookup": {
-        const asked = this.#bytes("r2", Number(this.#number("r3")));
-        return BigInt(this.#surroundings.route?.(asked) ?? NO_ROUTE);
-      }
       case "set_retval":
         this.#returnValue = Number(BigInt.asIntN(32, this.#number("r1")));
         return 0n;
       default:
         return absentHelper(helper);
-    }
-  }
-
-  #callKernel(name: KernelFunctionName): Value | undefined {
-    const { connections } = this.#surroundings;
-    if (connections === undefined) throw new MemoryFault(`${name}: there is no table of connections`);
-    switch (name) {
-      case "bpf_skb_ct_lookup":
-      case "bpf_skb_ct_alloc": {
-        const tuple = this.#bytes("r2", Number(this.#number("r3")));
-        const protocol = this.#bytes("r4", Number(this.#number("r5")))[CONNECTION_PROTOCOL_AT] ?? 0;
-        if (name === "bpf_skb_ct_alloc") return connections.alloc(tuple, protocol);
-        return connections.lookup(tuple, protocol) ?? 0n;
-      }
-      case "bpf_ct_set_nat_info": {
-        const end = { address: this.#bytes("r2", 16).slice(), port: Number(this.#number("r3")) };
-        const { connection } = this.#reference("r1");
-        if (this.#number("r4") === 0n) connection.source = end;
-        else connection.destination = end;
-        return 0n;
-      }
-      case "bpf_ct_set_timeout":
-        this.#reference("r1").connection.timeoutMs = Number(this.#number("r2"));
-        return undefined;
-      case "bpf_ct_insert_entry":
-        return connections.insert(this.#reference("r1")) ?? 0n;
-      case "bpf_ct_release":
-        connections.giveBack(this.#reference("r1"));
-        return undefined;
     }
   }
 
@@ -255,12 +180,6 @@ class Machine {
     const value = this.#value(register);
     if (typeof value === "object" && "region" in value) return value;
     throw new MemoryFault(`${register} holds no address${value === 0n ? ", but null" : ""}`);
-  }
-
-  #reference(register: Register): ConnectionReference {
-    const value = this.#value(register);
-    if (typeof value === "object" && "connection" in value) return value;
-    throw new MemoryFault(`${register} holds no reference`);
   }
 
   #map(register: Register): MemoryMap {

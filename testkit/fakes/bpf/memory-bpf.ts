@@ -17,7 +17,6 @@ import {
 import { explainVerifierLog } from "../../../src/kernel/bpf/verifier-log.ts";
 import { errnoName } from "../../../src/kernel/netlink/errors.ts";
 import { interpret } from "./interpreter.ts";
-import { MemoryInterfaces } from "./memory-interfaces.ts";
 import { type MapWriteResult, MemoryMap } from "./memory-map.ts";
 import { memoryPins, type Pinnable, PinnedNames } from "./memory-pins.ts";
 
@@ -27,12 +26,10 @@ const MODES = { any: 0, create: 1, replace: 2 } as const;
 export class BpfMachine {
   /** By folder; may be changed: a cgroup that is taken away is gone, and its links lose it. */
   readonly cgroups: Map<string, bigint>;
-  readonly interfaces = new MemoryInterfaces();
   readonly names = new PinnedNames();
   readonly links = new Set<AttachedLink>();
-  /** Whether the modules are loaded that have the functions of connection tracking. */
-  hasConntrack = true;
   programs = 0;
+  lastLink = 0;
 
   constructor(cgroups: ReadonlyMap<string, bigint> = new Map()) {
     this.cgroups = new Map(cgroups);
@@ -75,16 +72,22 @@ export function memoryBpf(
   return {
     createMap: (definition) => new OpenMap(definition, elements.get(definition.name)),
     loadProgram(program, _place, maps = []) {
-      if (!kernel.hasConntrack) refuseCalls(program);
       refuseUnset(program);
       return new MemoryProgram(++kernel.programs, program, openMaps(program, maps));
     },
     attach(program, hook, cgroup) {
-      const link = new AttachedLink(ours(program), hook, cgroupId(cgroup), (gone) => kernel.links.delete(gone));
+      const link = new AttachedLink(++kernel.lastLink, ours(program), hook, cgroupId(cgroup), (gone) =>
+        kernel.links.delete(gone),
+      );
       kernel.links.add(link);
       return opened(link);
     },
     cgroupId,
+    findLinks(cgroup, prefix) {
+      const id = cgroupId(cgroup);
+      const there = [...kernel.links].filter((link) => link.isThere && link.cgroupId === id);
+      return there.filter(({ program }) => program.name.startsWith(prefix)).map(opened);
+    },
     attached: (hook, cgroup) => kernel.attached(hook, cgroup),
     pins: memoryPins(kernel.names, {
       pinnable(what) {
@@ -116,8 +119,6 @@ export function memoryBpf(
     end() {
       for (const link of [...open]) link.drop();
     },
-    attachToInterface: (program, index) => kernel.interfaces.attach(program, index),
-    attachedToInterface: (index) => kernel.interfaces.attached(index),
   };
 }
 
@@ -208,17 +209,6 @@ function openMaps(program: Program, maps: readonly BpfMap[]): ReadonlyMap<string
   );
 }
 
-/** As where no module has what is called. */
-function refuseCalls({ instructions }: Program): void {
-  const called = instructions.find((one) => one.kind === "call-kernel");
-  if (called === undefined) return;
-  const module = called.name === "bpf_ct_set_nat_info" ? "nf_nat" : "nf_conntrack";
-  throw new BpfError(
-    "unsupported",
-    `bpf: ${called.name} is not in this kernel, and the module ${module}, which may have it, is not loaded`,
-  );
-}
-
 /** The one thing of the verifier's that is done here: a register that nothing wrote before the first jump. */
 function refuseUnset(program: Program): void {
   const written = new Set<Register>(["r1", "r10"]);
@@ -248,6 +238,10 @@ class MemoryProgram implements BpfProgram, Pinnable {
   readonly maps: ReadonlyMap<string, MemoryMap>;
   readonly #program: Program;
 
+  get name(): string {
+    return this.#program.name;
+  }
+
   constructor(id: number, program: Program, maps: ReadonlyMap<string, MemoryMap>) {
     this.id = id;
     this.#program = program;
@@ -267,6 +261,7 @@ class MemoryProgram implements BpfProgram, Pinnable {
 /** A link in the kernel: there while it has a name or is open somewhere. */
 class AttachedLink implements Pinnable {
   readonly kind = "link";
+  readonly id: number;
   readonly hook: Hook;
   readonly cgroupId: bigint;
   readonly #onGone: (link: AttachedLink) => void;
@@ -274,7 +269,8 @@ class AttachedLink implements Pinnable {
   isDetached = false;
   #holders = 0;
 
-  constructor(program: MemoryProgram, hook: Hook, cgroupId: bigint, onGone: (link: AttachedLink) => void) {
+  constructor(id: number, program: MemoryProgram, hook: Hook, cgroupId: bigint, onGone: (link: AttachedLink) => void) {
+    this.id = id;
     this.program = program;
     this.hook = hook;
     this.cgroupId = cgroupId;
@@ -311,6 +307,10 @@ class MemoryLink implements BpfLink {
   get cgroupId(): bigint {
     const { cgroupId, isDetached } = this.link;
     return !isDetached && [...this.#cgroups.values()].includes(cgroupId) ? cgroupId : 0n;
+  }
+
+  get id(): number {
+    return this.link.id;
   }
 
   get programId(): number {

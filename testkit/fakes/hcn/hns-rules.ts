@@ -39,18 +39,6 @@ export function frontendsOf(document: JsonObject): string[] {
   );
 }
 
-/** Carries out a request to change policies; of other parts it knows nothing. */
-export function withPolicies(kind: HcnKind, document: JsonObject, request: JsonObject): JsonObject {
-  const given = listOf(objectOf(request.Settings).Policies);
-  const had = listOf(document.Policies);
-  const texts = new Set(given.map((policy) => JSON.stringify(policy)));
-  if (request.ResourceType !== "Policy") throw failed("Modify", kind, HR.badJson);
-  if (request.RequestType === "Add") return { ...document, Policies: [...had, ...given] };
-  if (request.RequestType === "Update") return { ...document, Policies: given };
-  if (request.RequestType !== "Remove") throw failed("Modify", kind, HR.badJson);
-  return { ...document, Policies: had.filter((policy) => !texts.has(JSON.stringify(policy))) };
-}
-
 export function subnetsOf(network: JsonObject) {
   return listOf(network.Ipams)
     .flatMap((ipam) => listOf(objectOf(ipam).Subnets))

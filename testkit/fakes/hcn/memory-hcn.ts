@@ -9,7 +9,7 @@ import type { HnsVersion } from "../../../src/kernel/hcn/hns-version.ts";
 import { type JsonObject, listOf, numberOf, objectOf, textOf } from "../../../src/kernel/hcn/json-fields.ts";
 import { SERVICE_DISCONNECT } from "../../../src/kernel/hcn/notices.ts";
 import { cidrContains, parseIpAddress } from "../../../src/net/ip.ts";
-import { failed, frontendsOf, type HcnVerb, HR, parseJson, subnetsOf, withPolicies } from "./hns-rules.ts";
+import { failed, frontendsOf, type HcnVerb, HR, parseJson, subnetsOf } from "./hns-rules.ts";
 
 export { type HcnVerb, HR } from "./hns-rules.ts";
 
@@ -222,12 +222,6 @@ export class MemoryHcn implements HcnCalls {
     await this.#call({ verb: "Close", kind, about: "" }, () => {}).catch(() => {});
   }
 
-  async createNetwork(settings: string): Promise<HcnHandle> {
-    return await this.#call({ verb: "Create", kind: "Network", about: settings }, () =>
-      this.#handle("Network", this.#add("Network", objectOf(parseJson(settings)))),
-    );
-  }
-
   async createEndpoint(network: HcnHandle, settings: string): Promise<HcnHandle> {
     return await this.#call({ verb: "Create", kind: "Endpoint", about: settings }, () => {
       const networkId = this.#opened("Create", "Network", network);
@@ -248,14 +242,9 @@ export class MemoryHcn implements HcnCalls {
     });
   }
 
-  async modify(kind: HcnKind, handle: HcnHandle, settings: string): Promise<void> {
-    await this.#call({ verb: "Modify", kind, about: settings }, () => {
-      const id = this.#opened("Modify", kind, handle);
-      if (kind !== "LoadBalancer") {
-        const before = this.#stores[kind].get(id) ?? {};
-        this.#stores[kind].set(id, withPolicies(kind, before, objectOf(parseJson(settings))));
-        return;
-      }
+  async modifyLoadBalancer(handle: HcnHandle, settings: string): Promise<void> {
+    await this.#call({ verb: "Modify", kind: "LoadBalancer", about: settings }, () => {
+      const id = this.#opened("Modify", "LoadBalancer", handle);
       const { major, minor } = this.#version;
       if (this.#options.modifiesSilently === true) return;
       if (major < 15 || (major === 15 && minor < 5)) throw failed("Modify", "LoadBalancer", HR.notImplemented);

@@ -15,7 +15,13 @@ const SUBJECT: NftablesSubject = {
   open: async () => {
     const kernel = new MemoryNftKernel("ip");
     const another = kernel.connectAnother();
-    return { nft: kernel.connect(), foreign: (command) => foreignInMemory(another, command) };
+    return {
+      nft: kernel.connect(),
+      foreign: async (command) =>
+        command.kind === "rename-chain"
+          ? kernel.renameChain(command.chain, command.to)
+          : await foreignInMemory(another, command),
+    };
   },
 };
 nftablesContract(SUBJECT);

@@ -14,8 +14,14 @@ import {
   type NftSetContent,
   type NftTableContent,
 } from "../../../src/kernel/nftables/nftables.ts";
-import { elementKey, type NftElement, type NftFamily, type NftSet } from "../../../src/kernel/nftables/ruleset.ts";
-import { chainJson, type Json, ruleJson, setJson } from "../../../src/kernel/nftables/ruleset-json.ts";
+import {
+  elementKey,
+  type NftElement,
+  type NftFamily,
+  type NftSet,
+  targetsOf,
+} from "../../../src/kernel/nftables/ruleset.ts";
+import { chainJson, counterJson, type Json, ruleJson, setJson } from "../../../src/kernel/nftables/ruleset-json.ts";
 import type { IpAddress } from "../../../src/net/ip.ts";
 import { MemoryTable } from "./memory-table.ts";
 
@@ -97,14 +103,13 @@ export class MemoryNftKernel {
         if (all.length === 0) return;
         this.#transact(program, all, typeof generation === "function" ? await generation() : generation);
       },
-      exists: async () => this.#table.exists,
       read: async (expected) => {
         const content = this.#read(expected);
         if (program.writesDigests) for (const action of this.#afterRead.splice(0)) await action();
         return content;
       },
       mark: async () => ({ generation: this.#generation, commits: this.#commits.get(program) ?? 0 }),
-      generationIfAlone: async (mark) => {
+      generationIfUntouched: async (mark) => {
         const commits = (this.#commits.get(program) ?? 0) - mark.commits;
         return this.#generation - mark.generation === commits ? this.#generation : undefined;
       },
@@ -112,6 +117,7 @@ export class MemoryNftKernel {
         const set = this.#table.exists ? this.#table.sets.get(name) : undefined;
         return set && [...set.elements.values(), ...(set.set.hasTargets === true ? set.packetEntries.values() : [])];
       },
+      readCounters: async () => this.#counters(),
       watch: (onChange, signal) => this.#watch(program, onChange, signal),
     };
   }
@@ -194,10 +200,16 @@ export class MemoryNftKernel {
     }));
     return [
       { table: { family: this.family, name: table } },
+      ...Array.from(this.#table.counters.keys(), (counter) => counterJson(name, counter)),
       ...Array.from(this.#table.sets.values(), ({ set, elements }) => setJson(name, set, [...elements.values()])),
       ...chains.map((chain) => chainJson(name, chain)),
       ...chains.flatMap((chain) => chain.rules.map((rule) => ruleJson(name, chain.name, rule))),
     ];
+  }
+
+  /** Nothing is counted here. */
+  #counters(): Map<string, number> {
+    return new Map(Array.from(this.#table.exists ? this.#table.counters.keys() : [], (name) => [name, 0]));
   }
 
   #transact(program: MemoryProgram, operations: readonly NftOperation[], generation: number | undefined): void {
@@ -222,11 +234,21 @@ export class MemoryNftKernel {
       throw error;
     }
     this.#table.commit();
+    this.#transactions.push(operations);
+    this.#committed(program, changeOf(operations));
+  }
+
+  /** Another program gives a chain another name. @throws NftError as the kernel. */
+  renameChain(from: string, to: string): void {
+    this.#table.renameChain(from, to);
+    this.#committed(ANOTHER, { chains: new Set([to]), sets: new Set(), defined: new Set([to]), isTotal: false });
+  }
+
+  #committed(program: MemoryProgram, change: Omit<NftForeignChange, "by">): void {
     this.#generation += 1;
     this.#commits.set(program, (this.#commits.get(program) ?? 0) + 1);
-    this.#transactions.push(operations);
-    const change = changeOf(operations, program);
-    for (const watcher of [...this.#watchers]) if (watcher.program !== program) watcher.onChange(change);
+    const by = { pid: program.pid, name: program.name };
+    for (const watcher of [...this.#watchers]) if (watcher.program !== program) watcher.onChange({ ...change, by });
   }
 
   #read(expected?: NftExpectation): NftTableContent | undefined {
@@ -236,11 +258,15 @@ export class MemoryNftKernel {
       generation: this.#generation,
       isDormant: this.#table.isDormant,
       hasOtherFlags: false,
+      counters: this.#counters(),
       chains: new Map(
-        Array.from(chains, ([name, { hook, rules }]) => [
-          name,
-          { hook, ruleDigests: rules.map(({ digest }) => digest) },
-        ]),
+        Array.from(chains, ([name, { hook, rules }]) => {
+          const targets = targetsOf({ rules: rules.map(({ rule }) => rule) });
+          return [
+            name,
+            { hook, ruleDigests: rules.map(({ digest }) => digest), ...(targets.length > 0 && { targets }) },
+          ];
+        }),
       ),
       sets: new Map(
         Array.from(sets, ([name, { set, elements }]) => [
@@ -283,7 +309,7 @@ export class MemoryNftKernel {
   }
 }
 
-function changeOf(operations: readonly NftOperation[], by: MemoryProgram): NftForeignChange {
+function changeOf(operations: readonly NftOperation[]): Omit<NftForeignChange, "by"> {
   const chains = new Set<string>();
   const sets = new Set<string>();
   const defined = new Set<string>();
@@ -307,6 +333,9 @@ function changeOf(operations: readonly NftOperation[], by: MemoryProgram): NftFo
       case "add-rule":
         chains.add(operation.chain);
         break;
+      case "add-counter":
+      case "delete-counter":
+        break;
       case "delete-set":
         sets.add(operation.set);
         break;
@@ -314,5 +343,5 @@ function changeOf(operations: readonly NftOperation[], by: MemoryProgram): NftFo
         sets.add(operation.set.name);
     }
   }
-  return { chains, sets, defined, isTotal, by: { pid: by.pid, name: by.name } };
+  return { chains, sets, defined, isTotal };
 }

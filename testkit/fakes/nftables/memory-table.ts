@@ -50,6 +50,8 @@ export class MemoryTable {
   isDormant = false;
   chains = new Map<string, MemoryChain>();
   sets = new Map<string, MemorySet>();
+  /** How many rules name each counter. */
+  counters = new Map<string, number>();
   readonly #undo: Undo[] = [];
   /** Kernels before 6.2 give up the references of deleted elements only some time after the transaction. */
   readonly #releasesLate: boolean;
@@ -86,6 +88,12 @@ export class MemoryTable {
       case "add-rule":
         this.#addRule(this.#chain(operation.chain, refuse), operation, writesDigests, refuse);
         break;
+      case "add-counter":
+        this.#addCounter(operation.counter);
+        break;
+      case "delete-counter":
+        this.#deleteCounter(operation.counter, refuse);
+        break;
       case "add-set":
         this.#addSet(operation.set, refuse);
         break;
@@ -118,6 +126,23 @@ export class MemoryTable {
     for (let undo = this.#undo.pop(); undo !== undefined; undo = this.#undo.pop()) undo();
   }
 
+  /** Gives a chain another name: what goes to it goes there still. @throws NftError as the kernel. */
+  renameChain(from: string, to: string): void {
+    const chain = this.chains.get(from);
+    if (chain === undefined) throw new NftError("not_found", `there is no chain ${from}`, undefined);
+    if (this.chains.has(to)) throw new NftError("exists", `there is a chain ${to}`, undefined);
+    this.chains.delete(from);
+    this.chains.set(to, { ...chain, name: to });
+    const renamed = <T>(value: T): T =>
+      JSON.parse(JSON.stringify(value, (key, text) => (key === "chain" && text === from ? to : text)));
+    for (const { rules } of this.chains.values()) {
+      for (const [index, { rule, digest }] of rules.entries()) rules[index] = { rule: renamed(rule), digest };
+    }
+    for (const { elements } of this.sets.values()) {
+      for (const [key, element] of elements) if (element.verdict !== undefined) elements.set(key, renamed(element));
+    }
+  }
+
   /** The time has passed after which an old kernel gives up references of deleted elements. */
   releaseReferences(): void {
     for (const chain of this.#unreleased) chain.uses -= 1;
@@ -130,9 +155,9 @@ export class MemoryTable {
   }
 
   #swap(exists: boolean, comment: string): Undo {
-    const { exists: existed, comment: said, isDormant, chains, sets } = this;
-    const before = { exists: existed, comment: said, isDormant, chains, sets };
-    Object.assign(this, { exists, comment, isDormant: false, chains: new Map(), sets: new Map() });
+    const { exists: existed, comment: said, isDormant, chains, sets, counters } = this;
+    const before = { exists: existed, comment: said, isDormant, chains, sets, counters };
+    Object.assign(this, { exists, comment, isDormant: false, chains: new Map(), sets: new Map(), counters: new Map() });
     return () => void Object.assign(this, before);
   }
 
@@ -203,6 +228,8 @@ export class MemoryTable {
       const { set } = this.#set(name, refuse);
       if (values !== undefined && valuesOf(set) !== values) refuse("failed", `${name} has no ${values}`);
     }
+    for (const name of countersOf(rule))
+      if (!this.counters.has(name)) refuse("not_found", `there is no counter ${name}`);
     for (const verdict of verdictsOf(rule)) this.#checkVerdict(verdict, refuse);
     this.#change(() => {
       chain.rules.push({ rule, digest: writesDigests ? (digest ?? ruleDigest(rule)) : undefined });
@@ -211,6 +238,23 @@ export class MemoryTable {
         chain.rules.pop();
         this.#count(rule, -1);
       };
+    });
+  }
+
+  #addCounter(name: string): void {
+    if (this.counters.has(name)) return;
+    this.#change(() => {
+      this.counters.set(name, 0);
+      return () => this.counters.delete(name);
+    });
+  }
+
+  #deleteCounter(name: string, refuse: Refuse): void {
+    const uses = this.counters.get(name) ?? refuse("not_found", `there is no counter ${name}`);
+    if (uses > 0) refuse("busy", `rules name ${name}`);
+    this.#change(() => {
+      this.counters.delete(name);
+      return () => this.counters.set(name, uses);
     });
   }
 
@@ -332,6 +376,7 @@ export class MemoryTable {
       const target = this.sets.get(name);
       if (target !== undefined) target.uses += by;
     }
+    for (const name of countersOf(rule)) this.counters.set(name, (this.counters.get(name) ?? 0) + by);
     for (const verdict of verdictsOf(rule)) this.#countVerdict(verdict, by);
   }
 
@@ -373,6 +418,10 @@ function setsOf(rule: NftRule): SetUse[] {
         return [];
     }
   });
+}
+
+function countersOf(rule: NftRule): string[] {
+  return rule.statements.flatMap((statement) => (statement.kind === "counter" ? [statement.name] : []));
 }
 
 function verdictsOf(rule: NftRule): NftVerdict[] {

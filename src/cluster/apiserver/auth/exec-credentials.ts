@@ -29,7 +29,7 @@ export interface ExecClusterInfo {
 export type RunProgram = (file: string, args: readonly string[], env: NodeJS.ProcessEnv) => Promise<string>;
 
 /** How a run of the program ended, in upstream's words. */
-export type ExecCallStatus = "no_error" | "plugin_execution_error" | "plugin_not_found_error" | "client_internal_error";
+type ExecCallStatus = "no_error" | "plugin_execution_error" | "plugin_not_found_error" | "client_internal_error";
 
 /** Told of what the program does, for metrics. */
 export interface ExecPluginObserver {
@@ -39,7 +39,7 @@ export interface ExecPluginObserver {
   pluginCertified(now: CertificateChain | undefined, before: CertificateChain | undefined): void;
 }
 
-export interface ExecCredentialsOptions {
+interface ExecCredentialsOptions {
   readonly plugin: ExecPlugin;
   /** Asked for when the plugin wants to know the cluster. */
   readonly cluster: () => Promise<ExecClusterInfo>;

@@ -8,7 +8,7 @@ import { ClientConfigError } from "../connection/client-config.ts";
 /** Upstream re-reads token files after a minute less ten seconds (reference operation.md §8.1). */
 const MAX_AGE_MS = 50_000;
 
-export interface RotatingFileOptions<T> {
+interface RotatingFileOptions<T> {
   readonly path: string;
   /** What it is, for messages: `token file`. */
   readonly title: string;

@@ -13,7 +13,7 @@ export interface ApiClientOptions {
   /** `clientConnection.qps` and `.burst`, for all transports together. */
   readonly qps: number;
   readonly burst: number;
-  /** `v1.36.2`; part of the User-Agent. */
+  /** `v1.37.0`; part of the User-Agent. */
   readonly version: string;
   /** What follows in the User-Agent: this program's own name, version and commit. */
   readonly product: string;

@@ -4,7 +4,7 @@ import { type ClientConfig, ClientConfigError, parseServerUrl } from "./client-c
 
 const SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-export interface InClusterOptions {
+interface InClusterOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Where token and CA are mounted. @default the place that Kubernetes uses */
   readonly serviceAccountDir?: string;

@@ -21,14 +21,14 @@ import {
   parseServerUrl,
 } from "./client-config.ts";
 
-export interface KubeconfigFile {
+interface KubeconfigFile {
   /** For relative paths in it and for messages. */
   readonly path: string;
   /** Decoded. */
   readonly content: unknown;
 }
 
-export interface KubeconfigOptions {
+interface KubeconfigOptions {
   /** Merged as kubectl merges those of `$KUBECONFIG`: of one name, and of the current context, the first file's counts. */
   readonly files: readonly KubeconfigFile[];
   /** Wins over the cluster's `server` unless empty. */

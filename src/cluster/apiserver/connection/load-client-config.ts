@@ -6,7 +6,7 @@ import { type ClientConfig, ClientConfigError, parseServerUrl } from "./client-c
 import { inClusterConfig } from "./in-cluster.ts";
 import { resolveKubeconfig } from "./kubeconfig.ts";
 
-export interface LoadClientConfigOptions {
+interface LoadClientConfigOptions {
   /** Path; empty when there is none. Several are merged as kubectl does. */
   readonly kubeconfig: string | readonly string[];
   /** `--master`; empty when not given. */

@@ -4,7 +4,7 @@ import type { Clock } from "../../../async/clock.ts";
 const DEFAULT_QPS = 5;
 const DEFAULT_BURST = 10;
 
-export interface RateLimiterOptions {
+interface RateLimiterOptions {
   /** Requests per second in the long run; 0 means 5, less than 0 means no limit. */
   readonly qps: number;
   /** Requests that may come at once; 0 means 10. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createFamilies } from "../../../server/metrics/metric-families.ts";
+import { createFamilies } from "../../../metrics/metric-families.ts";
 import { FakeClock } from "../../../sync/testing/fake-clock.ts";
 import { createRestMetrics } from "./rest-metrics.ts";
 

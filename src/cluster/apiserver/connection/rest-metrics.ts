@@ -1,7 +1,7 @@
 /** The `rest_client_*` families of Kubernetes components (reference operation.md §12.3), as far as they mean something here. */
 
 import type { Clock } from "../../../async/clock.ts";
-import type { MetricFamilies } from "../../../server/metrics/metric-families.ts";
+import type { MetricFamilies } from "../../../metrics/metric-families.ts";
 import type { ExecPluginObserver } from "../auth/exec-credentials.ts";
 import type { RestObserver } from "./transport.ts";
 

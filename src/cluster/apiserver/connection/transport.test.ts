@@ -74,7 +74,7 @@ test("requests go over one kept-alive connection, with the headers that upstream
   assert.equal(server.connections, 1);
   const headers = server.requests[0]?.headers;
   assert.equal(headers?.["user-agent"], "kube-proxy/v1.36.2 (linux/amd64) kubernetes/unknown");
-  assert.equal(headers?.accept, "application/json");
+  assert.equal(headers?.accept, "application/json;drop=metadata.managedFields, application/json");
   assert.equal(headers?.["accept-encoding"], "gzip");
   assert.equal(headers?.["impersonate-group"], "a, b");
   transport.close();

@@ -38,7 +38,7 @@ export interface EventRecorder {
   idle(): Promise<void>;
 }
 
-export interface EventRecorderOptions {
+interface EventRecorderOptions {
   readonly transport: Pick<Transport, "send">;
   /** The host's own name, not `hostnameOverride`. */
   readonly hostname: string;

@@ -21,9 +21,9 @@ export class JsonLines {
   push(chunk: Buffer): void {
     let start = 0;
     for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, start)) {
-      const line = this.#line.take(chunk.subarray(start, end));
+      // A blank line costs no Buffer: a chunk may be made of them.
+      if (end > start || this.#line.bytes > 0) this.#onLine(this.#line.take(chunk.subarray(start, end)));
       start = end + 1;
-      if (line.bytes > 0) this.#onLine(line);
     }
     if (start < chunk.length) this.#line.add(chunk.subarray(start));
   }

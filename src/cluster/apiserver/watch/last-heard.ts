@@ -1,7 +1,7 @@
 /** How long a resource has not been heard of, as a metric: what a log line per outage cannot tell an alert. */
 
 import type { Clock } from "../../../async/clock.ts";
-import type { MetricFamilies } from "../../../server/metrics/metric-families.ts";
+import type { MetricFamilies } from "../../../metrics/metric-families.ts";
 
 /** Told each time the API server has said something about a resource (plural name). */
 export type OnHeard = (resource: string) => void;

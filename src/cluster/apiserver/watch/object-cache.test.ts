@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { service, slice } from "../../../../test/apiserver/example-objects.ts";
 import { RecordingSink } from "../../../../test/apiserver/recording-sink.ts";
+import { systemClock } from "../../../async/clock.ts";
 import { recordingLog } from "../testing/recording-log.ts";
 import { identityInText, ObjectCache } from "./object-cache.ts";
 import { CLUSTER_RESOURCES } from "./resources.ts";
@@ -11,7 +12,12 @@ const [services, endpointSlices] = CLUSTER_RESOURCES;
 function setUp() {
   const sink = new RecordingSink();
   const log = recordingLog();
-  return { sink, log, cache: new ObjectCache(services, sink, log), slices: new ObjectCache(endpointSlices, sink, log) };
+  return {
+    sink,
+    log,
+    cache: new ObjectCache(services, sink, log, systemClock),
+    slices: new ObjectCache(endpointSlices, sink, log, systemClock),
+  };
 }
 
 /** `service(index)` at a resource version. */
@@ -85,7 +91,8 @@ test("what cannot be told from any object changes nothing", () => {
     {},
     { metadata: null },
     { metadata: { name: "a" } },
-    { metadata: { name: "A b", namespace: "c" } },
+    { metadata: { name: "", namespace: "c" } },
+    { metadata: { name: 7, namespace: "c" } },
   ]) {
     assert.equal(cache.listed(raw), false);
     assert.equal(cache.changed(raw), undefined);
@@ -93,6 +100,63 @@ test("what cannot be told from any object changes nothing", () => {
   }
   assert.deepEqual(sink.take("services"), []);
 });
+
+test("an object whose name no object of a cluster can have is left out by name, and hides nothing", () => {
+  const { sink, log, cache } = setUp();
+  cache.beginList();
+  cache.listed(at(1, 1));
+  for (const [name, namespace] of [
+    ["__proto__", "c"],
+    ['a"; drop', "c"],
+    ["a", "C d"],
+    ["x".repeat(254), "c"],
+  ]) {
+    const raw = { metadata: { name, namespace, resourceVersion: "7" } };
+    assert.equal(cache.listed(raw), true);
+    assert.equal(cache.changed(raw)?.resourceVersion, "7");
+    assert.equal(cache.deleted(raw)?.resourceVersion, "7");
+  }
+  cache.listed(at(2, 2));
+  cache.endList();
+  assert.deepEqual(sink.take("services"), ["add default/svc-1", "add default/svc-2"]);
+  assert.match(log.errors()[0] ?? "", /metadata\.name must be a DNS subdomain.*: it is left out/);
+  assert.equal(log.lines[0]?.facts.object, 'Service "__proto__"');
+});
+
+test("objects that cannot be used are told of at a bounded rate", () => {
+  let nowMs = 5;
+  const log = recordingLog();
+  const cache = new ObjectCache(services, new RecordingSink(), log, { monotonicMs: () => nowMs });
+  const flood = () => {
+    for (let index = 0; index < 5_000; index++) cache.changed(at(1, index, { ports: 7 }));
+  };
+  flood();
+  assert.deepEqual([log.errors().length, log.lines.length], [20, 21]);
+  assert.match(log.lines[20]?.message ?? "", /not told of for up to a minute/);
+  nowMs += 59_999;
+  flood();
+  assert.equal(log.lines.length, 21);
+  nowMs += 1;
+  flood();
+  assert.equal(log.errors().length, 40);
+});
+
+for (const [how, mend] of [
+  ["could be used meanwhile", (cache: ObjectCache<"services">) => cache.changed(service(1))],
+  ["was deleted meanwhile", (cache: ObjectCache<"services">) => cache.deleted(service(1))],
+] as const) {
+  test(`an object that ${how} is told of again, in the same version too`, () => {
+    const { log, cache } = setUp();
+    // Without a version all versions are the same.
+    const bad = service(1, { ports: 7 });
+    cache.changed(bad);
+    cache.changed(bad);
+    assert.equal(log.errors().length, 1);
+    mend(cache);
+    cache.changed(bad);
+    assert.equal(log.errors().length, 2);
+  });
+}
 
 test("an object too large to be parsed is known by the beginning of its text, as the API server writes it", () => {
   const meta = (fields: object) =>

@@ -2,13 +2,14 @@
  * What has been delivered of one resource. Turns lists and watch events into the smallest set of additions, updates and
  * deletions. Holds projected records only.
  */
+import type { Clock } from "../../../async/clock.ts";
 import { isDeepStrictEqual } from "../../../kernel/node-util.ts";
 import type { Logger } from "../../../logging/logger.ts";
 import { flatText } from "../../../net/flat-text.ts";
 import type { ObjectKind, ObjectKinds, ObjectSink } from "../../object-source.ts";
 import { isJsonObject } from "../../projection/fields.ts";
-import { type FieldProblem, formatProblem } from "../../projection/findings.ts";
-import { isDnsLabel, isDnsSubdomain } from "../../projection/names.ts";
+import { describeValue, type FieldProblem, formatProblem } from "../../projection/findings.ts";
+import { DNS_LABEL_RULE, DNS_SUBDOMAIN_RULE, isDnsLabel, isDnsSubdomain } from "../../projection/names.ts";
 import type { WatchedResource } from "./resources.ts";
 
 interface Entry<T> {
@@ -19,15 +20,20 @@ interface Entry<T> {
 }
 
 /** Which object it is, where that can be said. */
-export interface ObjectIdentity {
+interface ObjectIdentity {
   /** `namespace/name`, or the name. */
   readonly key: string;
   /** Empty when it has none. */
   readonly resourceVersion: string;
+  /** Why no object of a cluster can have this name. */
+  readonly nameProblem?: string;
 }
 
 /** Refusals are told once; of more objects than this, again. */
 const MAX_REMEMBERED_REFUSALS = 1_000;
+/** So many objects are told of in this time. A server may have any number of them. */
+const MAX_TOLD = 20;
+const TOLD_WITHIN_MS = 60_000;
 const EVENTS_PER_TURN = 500;
 
 export class ObjectCache<K extends ObjectKind> {
@@ -37,12 +43,15 @@ export class ObjectCache<K extends ObjectKind> {
   readonly #entries = new Map<string, Entry<ObjectKinds[K]>>();
   /** Key → resource version that was complained of. */
   readonly #refusals = new Map<string, string>();
+  readonly #clock: Pick<Clock, "monotonicMs">;
   #generation = 0;
+  #told = { sinceMs: Number.NEGATIVE_INFINITY, count: 0 };
 
-  constructor(resource: WatchedResource<K>, sink: ObjectSink, log: Logger) {
+  constructor(resource: WatchedResource<K>, sink: ObjectSink, log: Logger, clock: Pick<Clock, "monotonicMs">) {
     this.#resource = resource;
     this.#sink = sink;
     this.#log = log;
+    this.#clock = clock;
   }
 
   get size(): number {
@@ -122,7 +131,11 @@ export class ObjectCache<K extends ObjectKind> {
 
   #put(raw: unknown, identity: ObjectIdentity, isListed: boolean): void {
     const { kind, isSelected, project } = this.#resource;
-    const { key, resourceVersion } = identity;
+    const { key, resourceVersion, nameProblem } = identity;
+    if (nameProblem !== undefined) {
+      this.#complain(identity, nameProblem, false);
+      return;
+    }
     const entry = this.#entries.get(key);
     if (!isSelected(raw)) {
       if (entry !== undefined) this.#remove(key, entry);
@@ -135,7 +148,7 @@ export class ObjectCache<K extends ObjectKind> {
       return;
     }
     if (this.#refusals.size > 0) this.#refusals.delete(key);
-    if (projection.warnings.length > 0) {
+    if (projection.warnings.length > 0 && this.#mayTell()) {
       const object = `${this.#resource.title} ${key}`;
       this.#log.v(2, "Left out parts of an object", { object, reason: problemsText(projection.warnings) });
     }
@@ -158,24 +171,41 @@ export class ObjectCache<K extends ObjectKind> {
   }
 
   #complain({ key, resourceVersion }: ObjectIdentity, reason: string, isKept: boolean): void {
-    if (this.#refusals.get(key) === resourceVersion) return;
+    if (this.#refusals.get(key) === resourceVersion || !this.#mayTell()) return;
     if (this.#refusals.size >= MAX_REMEMBERED_REFUSALS) this.#refusals.clear();
     this.#refusals.set(key, resourceVersion);
     const outcome = isKept ? "its last good version stays in use" : "it is left out";
     const message = "Cannot use an object from the API server";
     this.#log.error(message, new Error(`${reason}: ${outcome}`), { object: `${this.#resource.title} ${key}` });
   }
+
+  /** Whether one more object may be told of now. */
+  #mayTell(): boolean {
+    const nowMs = this.#clock.monotonicMs();
+    if (nowMs - this.#told.sinceMs >= TOLD_WITHIN_MS) this.#told = { sinceMs: nowMs, count: 0 };
+    this.#told.count += 1;
+    if (this.#told.count === MAX_TOLD + 1) {
+      this.#log.warn("Objects that cannot be used are not told of for up to a minute: there are too many");
+    }
+    return this.#told.count <= MAX_TOLD;
+  }
 }
 
-/** Which object it is; `undefined` for what cannot be an object of the resource. Pure. */
-export function identityOf(raw: unknown, isNamespaced: boolean): ObjectIdentity | undefined {
+/** Which object it is; `undefined` for what has no name. Pure. */
+function identityOf(raw: unknown, isNamespaced: boolean): ObjectIdentity | undefined {
   if (!isJsonObject(raw) || !isJsonObject(raw.metadata)) return undefined;
-  const { name, namespace, resourceVersion } = raw.metadata;
-  if (typeof name !== "string" || !isDnsSubdomain(name)) return undefined;
-  const version = typeof resourceVersion === "string" ? resourceVersion : "";
-  if (!isNamespaced) return { key: name, resourceVersion: version };
-  if (typeof namespace !== "string" || !isDnsLabel(namespace)) return undefined;
-  return { key: flatText(namespace, "/", name), resourceVersion: version };
+  const { name, namespace = "", resourceVersion: version } = raw.metadata;
+  if (typeof name !== "string" || name === "" || typeof namespace !== "string") return undefined;
+  if (isNamespaced && namespace === "") return undefined;
+  const resourceVersion = typeof version === "string" ? version : "";
+  if (!isDnsSubdomain(name)) return misnamed(`metadata.name ${DNS_SUBDOMAIN_RULE}`, name, resourceVersion);
+  if (!isNamespaced) return { key: name, resourceVersion };
+  if (!isDnsLabel(namespace)) return misnamed(`metadata.namespace ${DNS_LABEL_RULE}`, namespace, resourceVersion);
+  return { key: flatText(namespace, "/", name), resourceVersion };
+}
+
+function misnamed(nameProblem: string, name: string, resourceVersion: string): ObjectIdentity {
+  return { key: describeValue(name), resourceVersion, nameProblem };
 }
 
 // `metadata` begins with the names in what the API server writes, so the head of an object that is too large has them.

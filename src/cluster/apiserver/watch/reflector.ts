@@ -74,7 +74,7 @@ const ORDINARY_ENDS: readonly ApiErrorCode[] = ["unreachable", "timeout", "expir
 /** A watch that worked until then is only opened again: nothing says that the server needs a rest. */
 const CUTS: readonly ApiErrorCode[] = ["unreachable", "timeout"];
 
-export interface ReflectorOptions<K extends ObjectKind> {
+interface ReflectorOptions<K extends ObjectKind> {
   readonly resource: WatchedResource<K>;
   readonly transport: Transport;
   readonly sink: ObjectSink;
@@ -89,8 +89,6 @@ export interface ReflectorOptions<K extends ObjectKind> {
   readonly onProblem?: OnProblem;
   /** Told whenever the server has said something. */
   readonly onHeard?: () => void;
-  /** Waited for before any answer is read. */
-  readonly turn?: Promise<void>;
   /** Whether lists are asked for as streams, until the server refuses that. @default true */
   readonly streamsLists?: boolean;
   /** Numbers from 0 up to 1. @default Math.random */
@@ -135,7 +133,7 @@ export class Reflector<K extends ObjectKind> {
     this.#times = { ...TIMES, ...options.times };
     this.#random = random;
     this.#streamsLists = options.streamsLists ?? true;
-    this.#cache = new ObjectCache(resource, sink, log);
+    this.#cache = new ObjectCache(resource, sink, log, clock);
     this.#failures = new FailureLog(log, clock, onProblem, options.causes);
     this.#refusals = new Backoff(clock, random);
     this.#letdowns = new Backoff(clock, random);
@@ -194,14 +192,13 @@ export class Reflector<K extends ObjectKind> {
   }
 
   async #listPages(signal: AbortSignal): Promise<void> {
-    const { resource, transport, turn, onHeard } = this.#options;
+    const { resource, transport, onHeard } = this.#options;
     const common = {
       resource,
       transport,
       cache: this.#cache,
       idleMs: this.#times.listIdleMs,
       onOpen: () => this.#answered(),
-      ...(turn && { turn }),
       ...(onHeard && { onProgress: onHeard }),
     };
     const read = (query: Readonly<Record<string, string>>) => readListPage({ ...common, query }, signal);
@@ -247,7 +244,7 @@ export class Reflector<K extends ObjectKind> {
   }
 
   async #watch(query: Readonly<Record<string, string>>, signal: AbortSignal, onInitialEnd?: () => void): Promise<void> {
-    const { clock, resource, transport, turn } = this.#options;
+    const { clock, resource, transport } = this.#options;
     const { watchAnswerMs, watchTimeoutMs, watchGraceMs, streamIdleMs, shortWatchMs } = this.#times;
     const timeoutSeconds = Math.max(1, Math.floor((watchTimeoutMs * (1 + this.#random())) / 1000));
     const end = new AbortController();
@@ -265,7 +262,6 @@ export class Reflector<K extends ObjectKind> {
           cache: this.#cache,
           query: { ...query, timeoutSeconds: String(timeoutSeconds) },
           answerMs: watchAnswerMs,
-          ...(turn && { turn }),
           onProgress: () => {
             initial?.alive();
             this.#options.onHeard?.();

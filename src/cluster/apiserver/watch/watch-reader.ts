@@ -22,8 +22,6 @@ export interface WatchOptions<K extends ObjectKind> {
   readonly query: Readonly<Record<string, string>>;
   /** The longest time until the server accepts the watch. */
   readonly answerMs: number;
-  /** Waited for before the answer is read. */
-  readonly turn?: Promise<void>;
   /** Something has come. */
   readonly onProgress: () => void;
   /** The events begin with everything that is there; told when that was all. */
@@ -51,15 +49,14 @@ export async function followWatch<K extends ObjectKind>(
   const events = new WatchEvents(options);
   requireJson(response.contentType, (detail) => events.garbage(detail));
   options.onOpen();
-  await options.turn;
   // An event that the end cuts off has not moved the version, so the next watch brings it again.
   const lines = new JsonLines(MAX_OBJECT_BYTES, (line) => events.take(line));
   const yielder = new SliceYielder();
   for await (const chunk of response.body) {
     options.onProgress();
     lines.push(chunk);
-    // A connection brings megabytes at a stretch, and what is done with a list while it arrives would wait for its end.
-    if (events.isInitial && yielder.isDue()) await yielder.turn();
+    // A connection brings megabytes at a stretch, and a server may never stop.
+    if (yielder.isDue()) await yielder.turn();
   }
   if (lines.pendingBytes > 0) throw events.cutOff(lines.pendingBytes);
   return events.count;

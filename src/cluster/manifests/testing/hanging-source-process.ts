@@ -6,8 +6,8 @@ import { open } from "node:fs/promises";
 import path from "node:path";
 import { silentLogger } from "../../../logging/logger.ts";
 import { listFolder } from "../folder-listing.ts";
+import { ManifestReader, readRegularFile } from "../manifest-reader.ts";
 import { createManifestsSource } from "../manifests-source.ts";
-import { ManifestReader } from "../reader/manifest-reader.ts";
 
 const [which, dir = ""] = process.argv.slice(2);
 const stop = new AbortController();
@@ -21,7 +21,13 @@ const alive = setInterval(() => process.stdout.write("alive\n"), 200);
 const source = createManifestsSource({
   dir,
   log: silentLogger,
-  reader: new ManifestReader({ entry: new URL("./hanging-thread.ts", import.meta.url) }),
+  reader: new ManifestReader({
+    readFile: async (file, ...more) => {
+      // A pipe without a writer.
+      if (which === "read") await open(`${file}.pipe`, "r");
+      return await readRegularFile(file, ...more);
+    },
+  }),
   list: async (root) => {
     if (which === "list") await open(path.join(root, "hang.yaml.pipe"), "r");
     return await listFolder(root);

@@ -6,8 +6,8 @@ import type { Facts, Logger } from "../../../logging/logger.ts";
 import type { ObjectEvent, ObjectKind, ObjectKinds, ObjectSink } from "../../object-source.ts";
 import { deliver, NO_RECORDS } from "../delivery.ts";
 import { ManifestFolder } from "../manifest-folder.ts";
+import { ManifestReader } from "../manifest-reader.ts";
 import type { RecordMaps } from "../merge.ts";
-import { ManifestReader } from "../reader/manifest-reader.ts";
 
 /** A Service manifest that ends with a line break. */
 export function serviceYaml(name: string, port = 80): string {
@@ -151,8 +151,8 @@ export class RecordingLogger implements Logger {
   }
 }
 
-/** One for all benches of a test file: it costs a thread. */
-export const sharedReader = new ManifestReader({ idleMs: 60_000 });
+/** One for all benches of a test file. */
+export const sharedReader = new ManifestReader();
 
 /** A folder that is looked at when the test says so. */
 export class ManifestBench implements Disposable {

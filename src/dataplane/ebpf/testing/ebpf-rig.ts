@@ -38,9 +38,15 @@ export class EbpfRig {
   /** What becomes of each that is told. */
   disconnects: (socket: StaleSocket) => Disconnection = () => "disconnected";
   readonly disconnections: StaleSocket[] = [];
+  /** How long it takes. @default no time */
+  disconnecting: Promise<void> | undefined;
+  /** Addresses of the host are watched. */
+  isWatching = false;
   /** May be changed between syncs; then call {@link changeAddresses}. */
   hostAddresses: readonly IpAddress[] = [];
   nowMs = 0;
+  /** Of the kernel's clock. */
+  monotonicNs = 0n;
   /** How often the kernel was asked where a program is attached. */
   linkQuestions = 0;
   #mapWrites = 0;
@@ -48,7 +54,7 @@ export class EbpfRig {
   #onAddressChange: () => void = () => {};
   readonly #stop = new AbortController();
 
-  constructor(driver: SyncDriver, { hasCgroup = true, detectsPods = true } = {}) {
+  constructor(driver: SyncDriver, { hasCgroup = true, lookEveryMs = 10_000 } = {}) {
     this.packetPath = new BackendRig(driver, { layout: "Flat" });
     this.bpf = this.#faulty(memoryBpf(new Map([[CGROUP, 5n]])));
     this.backend = new EbpfBackend({
@@ -56,12 +62,15 @@ export class EbpfRig {
       bpf: this.bpf,
       cgroup: hasCgroup ? CGROUP : undefined,
       nodeName: "node-a",
-      detectsPods,
       nodePortAddresses: nodePortAddresses("IPv4", ["192.168.0.0/24"]),
       programs: () => ({ hostCookie: 1n, isForHostOnly: false }),
+      validForMs: 600_000,
+      lookEveryMs,
+      monotonicNs: () => this.monotonicNs,
       disconnector: {
         reach: async () => this.reach,
         disconnect: async (sockets) => {
+          if (this.disconnecting !== undefined) await this.disconnecting;
           this.disconnections.push(...sockets);
           return sockets.map(this.disconnects);
         },
@@ -70,7 +79,13 @@ export class EbpfRig {
       addressWatch: {
         watch: (onChange, signal) => {
           this.#onAddressChange = onChange;
-          return new Promise((resolve) => signal.addEventListener("abort", () => resolve()));
+          this.isWatching = true;
+          return new Promise((resolve) =>
+            signal.addEventListener("abort", () => {
+              this.isWatching = false;
+              resolve();
+            }),
+          );
         },
       },
       metrics: {
@@ -124,7 +139,11 @@ export class EbpfRig {
     putNumber(context, userPort, port);
     putNumber(context, protocol, PROTOCOL_NUMBERS.UDP);
     const elements = new Map(maps.map((map) => [map.definition.name, elementsOf(map)]));
-    interpret(program.instructions, context, elements, { socketCookie, netnsCookie });
+    interpret(program.instructions, context, elements, {
+      socketCookie,
+      netnsCookie,
+      monotonicNs: () => this.monotonicNs,
+    });
     return context.slice(userIp4.at, userIp4.at + 4).join(".");
   }
 

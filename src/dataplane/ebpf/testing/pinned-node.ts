@@ -106,11 +106,11 @@ export class PinnedNode {
       cgroup,
       pins: isPinned ? new SocketPins(bpf.pins, PIN_FOLDER, "IPv4") : undefined,
       nodeName: "node-a",
-      detectsPods: true,
       nodePortAddresses: nodePortAddresses("IPv4", ["192.168.0.0/24"]),
       programs: () => ({ hostCookie: 1n, isForHostOnly: false }),
       localAddresses: async () => [ipFromBytes(Uint8Array.of(192, 168, 0, 2))],
       addressWatch: { watch: (_, signal) => new Promise((end) => signal.addEventListener("abort", () => end())) },
+      validForMs: 600_000,
       lookEveryMs: 5,
       metrics: { attached: { set() {} }, passedPorts: { set() {} }, disconnected: { inc() {} } },
       disconnector: {
@@ -191,7 +191,11 @@ function observed(bpf: Bpf, onStep: (what: string) => void): Bpf {
     }
     return what;
   };
-  const map = (made: BpfMap): BpfMap => watch(made, STEPS.map, (name) => `${name} ${made.definition.name}`) ?? made;
+  // That the process lives is said all the time, and changes nothing of what is kept.
+  const map = (made: BpfMap): BpfMap =>
+    made.definition.name === "valid_until4"
+      ? made
+      : (watch(made, STEPS.map, (name) => `${name} ${made.definition.name}`) ?? made);
   const link = (made: BpfLink): BpfLink => watch(made, STEPS.link, (name) => `${name} link`) ?? made;
   const { pins } = bpf;
   const watchedPins = {

@@ -4,12 +4,14 @@ import type { SyncDriver } from "../../../../testkit/dataplane/sync-driver.ts";
 import { TestCluster } from "../../../../testkit/dataplane/test-cluster.ts";
 import { MemoryHcn, type MemoryHcnOptions } from "../../../../testkit/fakes/hcn/memory-hcn.ts";
 import { testYielder } from "../../../async/testing/test-yielder.ts";
+import type { Hcn } from "../../../kernel/hcn/hcn.ts";
 import { type JsonObject, listOf, objectOf, textOf } from "../../../kernel/hcn/json-fields.ts";
 import { ip } from "../../../model/testing/records.ts";
 import type { IpFamily } from "../../../net/ip.ts";
 import type { LostRules, SyncOutcome } from "../../../sync/backend.ts";
 import { FakeClock } from "../../../sync/testing/fake-clock.ts";
 import { KernelspaceBackend } from "../backend.ts";
+import type { KernelspaceMetrics } from "../metrics.ts";
 import type { PlanConfig } from "../plan-options.ts";
 import { hcnWith } from "../start.ts";
 
@@ -17,6 +19,10 @@ export interface RigOptions {
   readonly family?: IpFamily;
   /** A host that exists already. */
   readonly host?: MemoryHcn;
+  /** @default {@link KernelspaceRig.failedCalls} */
+  readonly metrics?: KernelspaceMetrics;
+  /** Through which it is asked. @default one of the backend's own */
+  readonly client?: Hcn;
   readonly hcn?: MemoryHcnOptions;
   readonly type?: "Overlay" | "L2Bridge";
   readonly config?: Partial<PlanConfig>;
@@ -49,6 +55,8 @@ export class KernelspaceRig {
   readonly host: MemoryHcn;
   readonly clock = new FakeClock();
   readonly log: LogLine[] = [];
+  /** Of load balancers: verb, kind and error. */
+  readonly failedCalls: string[] = [];
   readonly asked: (LostRules | "full" | "sync")[] = [];
   backend: KernelspaceBackend;
   readonly driver: SyncDriver;
@@ -77,12 +85,16 @@ export class KernelspaceRig {
         healthPort: undefined,
         ...config,
       },
-      hcn: hcnWith(this.host, recordingLogger(this.log)),
+      hcn: this.#options.client ?? hcnWith(this.host, recordingLogger(this.log)),
       canModify,
       networkName: NETWORK,
       rootName,
       hostMac: HOST_MAC,
       hostMacs: new Set([HOST_MAC]),
+      isHostAddress: (address) => address === NODE_IPS[family],
+      metrics: this.#options.metrics ?? {
+        countFailure: (verb, kind, error) => this.failedCalls.push(`${verb} ${kind} ${error}`),
+      },
       syncPeriodMs: SYNC_PERIOD_MS,
       clock: this.clock,
       yielder: testYielder,

@@ -3,6 +3,7 @@
  * Reference nftables.md §3.4, §3.5, §4. Pure: the same input gives the same plan, in the same order.
  */
 
+import type { Release } from "../../../config/release.ts";
 import type {
   NftChain,
   NftElement,
@@ -16,14 +17,17 @@ import { frontendsOf } from "../../../model/frontend.ts";
 import { onePerDestination } from "../../../model/frontend-ownership.ts";
 import type { ServicePort } from "../../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../../model/service-port-routing.ts";
-import { type ProtocolName, protocolName } from "../../../net/protocol.ts";
+import { type Protocol, type ProtocolName, protocolName } from "../../../net/protocol.ts";
 import { allowedSources } from "../allowed-sources.ts";
 import { detectorStatement } from "../common-rules.ts";
+import { localhostElements } from "../localhost-node-ports.ts";
 import { CHAINS, endpointNames, SETS, type ServicePortChains, servicePortChains } from "../names.ts";
 import type { PlanConfig, PlanFacts } from "../plan-options.ts";
 import type { ServicePortPlan, SharedElement } from "../table-plan.ts";
 
 interface Decisions {
+  readonly release: Release;
+  readonly rejectedAtLocalhost: readonly Protocol[];
   readonly port: ServicePort;
   readonly protocol: ProtocolName;
   readonly chains: ServicePortChains;
@@ -40,6 +44,8 @@ export function planServicePort(
   facts: PlanFacts,
 ): ServicePortPlan {
   const d: Decisions = {
+    release: config.release,
+    rejectedAtLocalhost: config.rejectedAtLocalhost ?? [],
     port,
     protocol: protocolName(port.protocol),
     chains: servicePortChains(port.name),
@@ -88,14 +94,9 @@ function planEndpointChains(d: Decisions): { readonly sets: NftSet[]; readonly c
 function choiceRules(d: Decisions, endpoints: readonly Endpoint[]): NftRule[] {
   if (d.port.sessionAffinity !== "ClientIP") {
     const targets = endpoints.map(({ ip, port }) => ({ ip, port }));
-    return [
-      {
-        statements: [
-          { kind: "l4proto", protocol: d.protocol },
-          { kind: "random-dnat", targets },
-        ],
-      },
-    ];
+    const [only] = targets.length === 1 && d.release.plainSingleDnat ? targets : [];
+    const dnat: NftStatement = only === undefined ? { kind: "random-dnat", targets } : { kind: "dnat", to: only };
+    return [{ statements: [{ kind: "l4proto", protocol: d.protocol }, dnat] }];
   }
   const names = endpoints.map((endpoint) => endpointNames(d.port.name, endpoint));
   const returning = names.map(({ chain, affinitySet }): NftRule => {
@@ -138,9 +139,10 @@ function firewallRule(d: Decisions, config: PlanConfig): NftRule {
 /** Elements of shared sets and maps, nftables.md §3.5. */
 function planElements(d: Decisions): readonly SharedElement[] {
   const { port, routing, protocol, chains } = d;
-  const elements: SharedElement[] = [];
+  const elements: SharedElement[] = localhostElements(port, d.rejectedAtLocalhost);
   const add = (set: string, element: NftElement) => elements.push({ set, element });
-  const comment = port.name.text;
+  // Names are ASCII: the API server and the projection see to that.
+  const comment = port.name.text.slice(0, d.release.elementCommentBytes);
 
   for (const { ip, port: endpointPort, isLocal } of routing.categories.reachable) {
     if (isLocal) add(SETS.hairpinConnections, { key: [ip, ip, protocol, endpointPort] });

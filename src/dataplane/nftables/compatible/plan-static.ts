@@ -2,7 +2,7 @@
  * What belongs to no service in upstream's layout: the fixed chains, and the sets and maps that services fill. Reference
  * nftables.md §2, §3. Pure.
  */
-import type { NftChain, NftSet, NftStatement } from "../../../kernel/nftables/ruleset.ts";
+import type { NftChain, NftRule, NftSet, NftStatement } from "../../../kernel/nftables/ruleset.ts";
 import { baseChains, rule } from "../base-chains.ts";
 import {
   CLUSTER_IPS,
@@ -16,6 +16,7 @@ import {
   NODE_PORT_IPS,
   toNodePort,
 } from "../common-rules.ts";
+import { LOCALHOST_REJECT_PORTS, localhostRejection, setsInForce } from "../localhost-node-ports.ts";
 import { CHAINS, SETS } from "../names.ts";
 import type { PlanConfig, PlanFacts } from "../plan-options.ts";
 import type { StaticPlan } from "../table-plan.ts";
@@ -27,6 +28,7 @@ export const SHARED_SETS: readonly NftSet[] = [
   NODE_PORT_IPS,
   map(SETS.noEndpointServices, FRONT_END, "vmap to drop or reject packets to services with no endpoints"),
   map(SETS.noEndpointNodePorts, NODE_PORT, "vmap to drop or reject packets to service nodeports with no endpoints"),
+  LOCALHOST_REJECT_PORTS,
   map(SETS.firewallIPs, FRONT_END, "destinations that are subject to LoadBalancerSourceRanges"),
   map(SETS.serviceIPs, FRONT_END, "ClusterIP, ExternalIP and LoadBalancer IP traffic"),
   map(SETS.serviceNodePorts, NODE_PORT, "NodePort traffic"),
@@ -40,18 +42,19 @@ const frontendMap = (name: string): NftStatement => ({
 const nodePortMap = (name: string): NftStatement => ({ kind: "vmap", fields: ["l4proto", "dport"], map: name });
 /** Plans the static part. Pure. */
 export function planStatic(config: PlanConfig, facts: PlanFacts): StaticPlan {
-  const matchesAll = facts.nodePortIPs.kind === "all";
+  const rejection = localhostRejection(config.rejectedAtLocalhost ?? [], config.family, false);
   return {
-    sets: matchesAll ? SHARED_SETS.filter((shared) => shared !== NODE_PORT_IPS) : SHARED_SETS,
-    chains: [...baseChains(), ...fixedChains(config, facts)],
+    counters: rejection.counters,
+    sets: setsInForce(SHARED_SETS, config, facts),
+    chains: [...baseChains(), ...fixedChains(config, facts, rejection.check), ...rejection.chains],
   };
 }
 
-function fixedChains(config: PlanConfig, facts: PlanFacts): NftChain[] {
+function fixedChains(config: PlanConfig, facts: PlanFacts, localhost: readonly NftRule[]): NftChain[] {
   return [
     {
       name: CHAINS.nodePortEndpointsCheck,
-      rules: [rule(...toNodePort(config, facts, false), nodePortMap(SETS.noEndpointNodePorts))],
+      rules: [rule(...toNodePort(config, facts, false), nodePortMap(SETS.noEndpointNodePorts)), ...localhost],
     },
     { name: CHAINS.serviceEndpointsCheck, rules: [rule(frontendMap(SETS.noEndpointServices))] },
     { name: CHAINS.firewallCheck, rules: [rule(frontendMap(SETS.firewallIPs))] },

@@ -57,8 +57,31 @@ test("another number of endpoints is one transaction, with the map and the rule 
   const at = (text: string): number => operations.findIndex((operation) => operation.startsWith(text));
   assert.ok(at("add-set endpoints-3") >= 0 && at("add-set endpoints-3") < at("add-rule frontend-endpoints"));
   assert.ok(at("delete-elements endpoints-2") < at("add-elements endpoints-3"));
-  assert.equal(operations.at(-1), "delete-set endpoints-2");
+  assert.deepEqual(operations.slice(-2), ["delete-set endpoints-2", "delete-chain pick-endpoints-2"]);
   assert.deepEqual((await endpointsOf(model.rig, "endpoints-3")).length, 3);
+});
+
+test("the first and the last of a size or timeout write no rule that looks into a map of others", async () => {
+  const model = newModel({ layout: "Flat" });
+  const sticky = (seconds: number) => ({ sessionAffinity: "ClientIP", stickyMaxAgeSeconds: seconds }) as const;
+  for (const count of [2, 5])
+    model.set(port(`s${count}`, `10.96.1.${count}`, { nodePort: 30000 + count }), remotes(count));
+  model.set(port("sticky", "10.96.1.9", sticky(60)), remotes(2));
+  await model.rig.sync();
+  const looksInto = async (change: () => void): Promise<string[]> => {
+    change();
+    const written = (await model.rig.operationsOf()).flatMap((operation) =>
+      operation.kind === "add-rule" ? operation.rule.statements : [],
+    );
+    const maps = written.flatMap((one) => (one.kind === "map-dnat" || one.kind === "update-map" ? [one.map] : []));
+    return [...new Set(maps)].sort();
+  };
+  const other = port("other", "10.96.1.1", { nodePort: 30001 });
+  assert.deepEqual(await looksInto(() => model.set(other, remotes(3))), ["endpoints-3", "nodeport-endpoints-3"]);
+  assert.deepEqual(await looksInto(() => model.set(other, remotes(7))), ["endpoints-7", "nodeport-endpoints-7"]);
+  assert.deepEqual(await looksInto(() => model.set({ ...other, ...sticky(90) })), ["clients-90"]);
+  assert.deepEqual(await looksInto(() => model.set({ ...other, ...sticky(91) })), ["clients-91"]);
+  assert.deepEqual(await looksInto(() => model.delete(other)), []);
 });
 
 test("a size that is refused keeps the last known good rules, and its services are named", async () => {

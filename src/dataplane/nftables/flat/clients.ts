@@ -8,7 +8,7 @@ import type { SharedElement, StaticPlan } from "../table-plan.ts";
 import { CLIENTS, endpointMapOf, STICKY_SETS, timedName, timeoutOf } from "./names.ts";
 
 /** Finds the elements of the service port that has one at a key of a set. */
-export type FindElements = (set: string, key: string) => readonly SharedElement[] | undefined;
+type FindElements = (set: string, key: string) => readonly SharedElement[] | undefined;
 
 /** The maps of clients that a table has. Pure. */
 export function clientMaps({ sets }: StaticPlan): string[] {

@@ -44,6 +44,22 @@ export type EndpointMap = (typeof ENDPOINT_MAPS)[keyof typeof ENDPOINT_MAPS];
 
 const endpointMaps: ReadonlySet<string> = new Set(Object.values(ENDPOINT_MAPS));
 
+/** Chains that exist while there are endpoint maps of a size, or clients of a timeout: the names of these with a word before them. */
+export const PICK = "pick";
+export const REMEMBER = { frontend: "remember-frontends", nodePort: "remember-nodeports" } as const;
+
+/** `pick-endpoints-3`, `pick-clients-10800`. Pure. */
+export function pickChain(map: string): string {
+  return `${PICK}-${map}`;
+}
+
+/** Whether a chain exists for a size or a timeout. Pure. */
+export function isChainOnDemand(name: string): boolean {
+  if (timeoutOf(name, REMEMBER.frontend) !== undefined || timeoutOf(name, REMEMBER.nodePort) !== undefined) return true;
+  const map = name.startsWith(`${PICK}-`) ? name.slice(PICK.length + 1) : "";
+  return endpointMapOf(map) !== undefined || timeoutOf(map, CLIENTS) !== undefined;
+}
+
 /** The map of the frontends with so many slots: `endpoints-3`. Pure. */
 export function endpointMapName(map: EndpointMap, slots: number): string {
   return `${map}-${slots}`;

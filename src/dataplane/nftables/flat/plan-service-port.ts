@@ -14,6 +14,7 @@ import { mergedIntervals } from "../../../net/intervals.ts";
 import { protocolName } from "../../../net/protocol.ts";
 import { allowedSources } from "../allowed-sources.ts";
 import type { ElementChange } from "../element-changes.ts";
+import { localhostElements } from "../localhost-node-ports.ts";
 import { SETS } from "../names.ts";
 import type { PlanConfig, PlanFacts } from "../plan-options.ts";
 import type { ServicePortPlan, SharedElement } from "../table-plan.ts";
@@ -34,6 +35,7 @@ export function planServicePort(
     if (!isLocal) continue;
     elements.push({ set: SETS.hairpinConnections, element: { key: [ip, ip, protocol, endpointPort] } });
   }
+  elements.push(...localhostElements(port, config.rejectedAtLocalhost ?? []));
   const slots = slotsOf(routing);
   for (const frontend of onePerDestination(port, frontendsOf(port, routing))) {
     const elementsOf = new FrontendElements(port, frontend, elements);

@@ -11,9 +11,9 @@ import {
   detectorStatement,
   masqueradeClusterIPs,
   masqueradeRules,
-  NODE_PORT_IPS,
   toNodePort,
 } from "../common-rules.ts";
+import { localhostRejection, setsInForce } from "../localhost-node-ports.ts";
 import { CHAINS, SETS } from "../names.ts";
 import type { PlanConfig, PlanFacts } from "../plan-options.ts";
 import type { SetsInUse, StaticPlan } from "../table-plan.ts";
@@ -24,6 +24,8 @@ import {
   endpointMapName,
   FLAT_CHAINS,
   FLAT_SETS,
+  pickChain,
+  REMEMBER,
   STICKY_SETS,
   timedName,
 } from "./names.ts";
@@ -51,14 +53,16 @@ const DROP: NftStatement = { kind: "verdict", verdict: { kind: "drop" } };
 /** Plans the table without its elements. @param inUse decides which sets and rules there are beside the constant ones. */
 export function planStatic(config: PlanConfig, facts: PlanFacts, inUse: SetsInUse): StaticPlan {
   const demand = setsOnDemand(inUse);
-  const fixed = facts.nodePortIPs.kind === "all" ? FIXED_SETS.filter((set) => set !== NODE_PORT_IPS) : FIXED_SETS;
+  const rejection = localhostRejection(config.rejectedAtLocalhost ?? [], config.family, true);
   const remembers = demand.timeouts.length > 0;
   const remember = remembers ? [rule(NEW, { kind: "ct-dnat" }, jumpTo(FLAT_CHAINS.rememberClients))] : [];
   return {
-    sets: [...fixed, ...definitionsOf(inUse, demand)],
+    counters: rejection.counters,
+    sets: [...setsInForce(FIXED_SETS, config, facts), ...definitionsOf(inUse, demand)],
     chains: [
       ...baseChains(remember),
-      ...checks(config, facts),
+      ...checks(config, facts, rejection.check),
+      ...pickChains(demand),
       ...frontendChains(config, demand),
       ...nodePortChains(config, demand),
       {
@@ -70,13 +74,14 @@ export function planStatic(config: PlanConfig, facts: PlanFacts, inUse: SetsInUs
         ],
       },
       { name: CHAINS.masquerading, rules: masqueradeRules(config) },
-      ...(remembers ? [{ name: FLAT_CHAINS.rememberClients, rules: rememberRules(facts, demand) }] : []),
+      ...rejection.chains,
+      ...rememberChains(facts, demand),
     ],
   };
 }
 
 /** What becomes of packets that are not served, and who may ask. */
-function checks(config: PlanConfig, facts: PlanFacts): NftChain[] {
+function checks(config: PlanConfig, facts: PlanFacts, localhost: readonly NftRule[]): NftChain[] {
   const toPort = toNodePort(config, facts, false);
   return [
     {
@@ -84,6 +89,7 @@ function checks(config: PlanConfig, facts: PlanFacts): NftChain[] {
       rules: [
         rule(...toPort, isIn(NODE_PORT, FLAT_SETS.rejectedNodePorts), REJECT),
         rule(...toPort, isIn(NODE_PORT, FLAT_SETS.droppedNodePorts), DROP),
+        ...localhost,
       ],
     },
     {
@@ -111,8 +117,8 @@ function checks(config: PlanConfig, facts: PlanFacts): NftChain[] {
 function frontendChains(config: PlanConfig, demand: SetsOnDemand): NftChain[] {
   const { frontend, frontendCluster } = ENDPOINT_MAPS;
   return [
-    { name: FLAT_CHAINS.frontendEndpoints, rules: choiceRules(FRONTEND, frontend, demand) },
-    { name: FLAT_CHAINS.frontendClusterEndpoints, rules: choiceRules(FRONTEND, frontendCluster, demand) },
+    { name: FLAT_CHAINS.frontendEndpoints, rules: choiceRules(frontend, demand) },
+    { name: FLAT_CHAINS.frontendClusterEndpoints, rules: choiceRules(frontendCluster, demand) },
     {
       name: FLAT_CHAINS.frontendLocalPolicy,
       rules: localPolicyRules(config, FLAT_CHAINS.frontendClusterEndpoints, FLAT_CHAINS.frontendEndpoints),
@@ -131,8 +137,8 @@ function frontendChains(config: PlanConfig, demand: SetsOnDemand): NftChain[] {
 function nodePortChains(config: PlanConfig, demand: SetsOnDemand): NftChain[] {
   const { nodePort, nodePortCluster } = ENDPOINT_MAPS;
   return [
-    { name: FLAT_CHAINS.nodePortEndpoints, rules: choiceRules(NODE_PORT, nodePort, demand) },
-    { name: FLAT_CHAINS.nodePortClusterEndpoints, rules: choiceRules(NODE_PORT, nodePortCluster, demand) },
+    { name: FLAT_CHAINS.nodePortEndpoints, rules: choiceRules(nodePort, demand) },
+    { name: FLAT_CHAINS.nodePortClusterEndpoints, rules: choiceRules(nodePortCluster, demand) },
     {
       name: FLAT_CHAINS.nodePortLocalPolicy,
       rules: localPolicyRules(config, FLAT_CHAINS.nodePortClusterEndpoints, FLAT_CHAINS.nodePortEndpoints),
@@ -165,47 +171,63 @@ function localPolicyRules(config: PlanConfig, clusterEndpoints: string, localEnd
   ];
 }
 
-/** A client's own endpoint, or one at random. A lookup that finds nothing ends its rule, and the next is tried. */
-function choiceRules(fields: readonly NftField[], map: EndpointMap, { slots, timeouts }: SetsOnDemand): NftRule[] {
-  const isNeeded = slots.has(map);
+/**
+ * A client's own endpoint, or one at random. A look that finds nothing comes back, and the next is tried. Each has a chain of its own:
+ * for a rule that looks into a map the kernel goes through all that is in it, and a chain that gets one more rule is written again.
+ */
+function choiceRules(map: EndpointMap, { slots, timeouts }: SetsOnDemand): NftRule[] {
+  const counts = slots.get(map) ?? [];
+  const clients = counts.length === 0 ? [] : timeouts;
   return [
-    ...(isNeeded ? timeouts : []).map((seconds) =>
-      rule({ kind: "map-dnat", fields: CLIENT, map: timedName(CLIENTS, seconds) }),
-    ),
-    ...(slots.get(map) ?? []).map((count) =>
-      rule({ kind: "map-dnat", fields, slots: count, map: endpointMapName(map, count) }),
+    ...clients.map((seconds) => rule(jumpTo(pickChain(timedName(CLIENTS, seconds))))),
+    ...counts.map((count) => rule(jumpTo(pickChain(endpointMapName(map, count))))),
+  ];
+}
+
+function pickChains({ slots, timeouts }: SetsOnDemand): NftChain[] {
+  const pick = (map: string, fields: readonly NftField[], drawn?: number): NftChain => ({
+    name: pickChain(map),
+    rules: [rule({ kind: "map-dnat", fields, ...(drawn !== undefined && { slots: drawn }), map })],
+  });
+  const maps = Object.values(ENDPOINT_MAPS);
+  const isNodePort = (map: EndpointMap) => map === ENDPOINT_MAPS.nodePort || map === ENDPOINT_MAPS.nodePortCluster;
+  return [
+    ...timeouts.map((seconds) => pick(timedName(CLIENTS, seconds), CLIENT)),
+    ...maps.flatMap((map) =>
+      (slots.get(map) ?? []).map((count) =>
+        pick(endpointMapName(map, count), isNodePort(map) ? NODE_PORT : FRONTEND, count),
+      ),
     ),
   ];
 }
 
 /**
  * Keeps who asked where and got which endpoint, once it is decided. One rule for each protocol, since nft 1.0.6 needs to know
- * it to read the ports of a connection.
+ * it to read the ports of a connection. A chain for each timeout, as for sizes ({@link choiceRules}).
  */
-function rememberRules(facts: PlanFacts, demand: SetsOnDemand): NftRule[] {
+function rememberChains(facts: PlanFacts, { frontendTimeouts, nodePortTimeouts, timeouts }: SetsOnDemand): NftChain[] {
   const toNode = facts.nodePortIPs.kind === "all" ? [] : [isIn(["original-daddr"], SETS.nodePortIPs)];
-  return demand.timeouts.flatMap((seconds) =>
-    PROTOCOL_NAMES.flatMap((protocol) => {
-      const isOfProtocol: NftStatement = { kind: "l4proto", protocol };
-      const remember: NftStatement = {
+  const chain = (name: string, seconds: number, ...asked: readonly NftStatement[]): NftChain => ({
+    name: timedName(name, seconds),
+    rules: PROTOCOL_NAMES.map((protocol) =>
+      rule({ kind: "l4proto", protocol }, ...asked, {
         kind: "update-map",
         map: timedName(CLIENTS, seconds),
         key: ASKED_BY_CLIENT,
         target: ["reply-saddr", "reply-sport"],
-      };
-      const rules: NftRule[] = [];
-      if (demand.frontendTimeouts.has(seconds)) {
-        rules.push(rule(isOfProtocol, isIn(ASKED_FRONTEND, timedName(STICKY_SETS.frontend, seconds)), remember));
-      }
-      if (demand.nodePortTimeouts.has(seconds)) {
-        const asksNodePort = [
-          ...toNode,
-          isIn(ASKED_NODE_PORT, timedName(STICKY_SETS.nodePort, seconds)),
-          isNotIn(ASKED_FRONTEND, FLAT_SETS.frontends),
-        ];
-        rules.push(rule(isOfProtocol, ...asksNodePort, remember));
-      }
-      return rules;
-    }),
-  );
+      }),
+    ),
+  });
+  const chains = timeouts.flatMap((seconds) => {
+    const byFrontend = isIn(ASKED_FRONTEND, timedName(STICKY_SETS.frontend, seconds));
+    const byNodePort = isIn(ASKED_NODE_PORT, timedName(STICKY_SETS.nodePort, seconds));
+    return [
+      ...(frontendTimeouts.has(seconds) ? [chain(REMEMBER.frontend, seconds, byFrontend)] : []),
+      ...(nodePortTimeouts.has(seconds)
+        ? [chain(REMEMBER.nodePort, seconds, ...toNode, byNodePort, isNotIn(ASKED_FRONTEND, FLAT_SETS.frontends))]
+        : []),
+    ];
+  });
+  if (chains.length === 0) return [];
+  return [...chains, { name: FLAT_CHAINS.rememberClients, rules: chains.map(({ name }) => rule(jumpTo(name))) }];
 }

@@ -4,6 +4,7 @@
  */
 import type { NftSet } from "../../../kernel/nftables/ruleset.ts";
 import { CLUSTER_IPS, FRONT_END, HAIRPIN_CONNECTIONS, NODE_PORT, NODE_PORT_IPS, set } from "../common-rules.ts";
+import { LOCALHOST_REJECT_PORTS } from "../localhost-node-ports.ts";
 import type { SetsInUse } from "../table-plan.ts";
 import {
   CLIENTS,
@@ -34,6 +35,7 @@ export const FIXED_SETS: readonly NftSet[] = [
   set(FLAT_SETS.rejectedNodePorts, NODE_PORT, "node ports of services without endpoints"),
   set(FLAT_SETS.droppedFrontends, FRONT_END, "services without endpoints on this node"),
   set(FLAT_SETS.droppedNodePorts, NODE_PORT, "node ports of services without endpoints on this node"),
+  LOCALHOST_REJECT_PORTS,
   set(FLAT_SETS.restrictedFrontends, FRONT_END, "load balancer addresses with source ranges"),
   {
     name: FLAT_SETS.allowedSources,

@@ -13,7 +13,7 @@ export const MOST_EXACT = 64;
 export const LEAST_SLOTS_EACH = 8;
 
 /** An endpoint as far as it has slots. */
-export interface SlotOwner extends NftTarget {
+interface SlotOwner extends NftTarget {
   /** Its identity. */
   readonly text: string;
 }

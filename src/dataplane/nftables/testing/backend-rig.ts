@@ -8,6 +8,7 @@ import { TestCluster } from "../../../../testkit/dataplane/test-cluster.ts";
 import type { MemoryNftKernelOptions } from "../../../../testkit/fakes/nftables/memory-nftables.ts";
 import { MemoryNftKernel } from "../../../../testkit/fakes/nftables/memory-nftables.ts";
 import { testYielder } from "../../../async/testing/test-yielder.ts";
+import { CURRENT_RELEASE, type Release } from "../../../config/release.ts";
 import type { Nftables, NftOperation } from "../../../kernel/nftables/nftables.ts";
 import type { Json } from "../../../kernel/nftables/ruleset-json.ts";
 import type { NodePortIPs } from "../../../model/node-port-addresses.ts";
@@ -29,6 +30,7 @@ export const CONFIGS: Readonly<Record<IpFamily, PlanConfig>> = {
     masqueradeMark: 0x4000,
     masqueradeAll: false,
     detector: { kind: "interface", name: "cni0" },
+    release: CURRENT_RELEASE,
   },
   IPv6: {
     family: "IPv6",
@@ -37,6 +39,7 @@ export const CONFIGS: Readonly<Record<IpFamily, PlanConfig>> = {
     masqueradeMark: 0x4000,
     masqueradeAll: false,
     detector: { kind: "interface", name: "cni0" },
+    release: CURRENT_RELEASE,
   },
 };
 
@@ -52,6 +55,8 @@ export interface BackendRigOptions extends MemoryNftKernelOptions {
   readonly family?: IpFamily;
   /** @default "Compatible" */
   readonly layout?: LayoutName;
+  /** @default the current one */
+  readonly release?: Release;
   /** Where the rules go. @default a kernel in memory, {@link BackendRig.kernel} */
   readonly connect?: () => Nftables;
   /** See `NftablesBackendOptions`. */
@@ -67,24 +72,34 @@ export class BackendRig {
   readonly #config: PlanConfig;
   /** What the process that is started next is told. */
   layout: LayoutName;
+  /** Likewise. */
+  release: Release;
   readonly #connect: () => Nftables;
   readonly #portsAtOnce: number | undefined;
   /** What the backend asked to have repaired: a full sync, or these ports. */
   readonly lost: (LostRules | undefined)[] = [];
   /** Monotonic. */
   nowMs = 0;
+  /** They wait for the end of a sync period. */
+  readonly #sleepers = new Set<() => void>();
   backend: NftablesBackend;
-  /** Before the first sync of the process, as long as that has gone well. */
-  #mayPrepare = true;
   #stop = new AbortController();
   #stopWatching = new AbortController();
 
   constructor(
     driver: SyncDriver,
-    { family = "IPv4", layout = "Compatible", connect, portsAtOnce, ...options }: BackendRigOptions = {},
+    {
+      family = "IPv4",
+      layout = "Compatible",
+      release = CURRENT_RELEASE,
+      connect,
+      portsAtOnce,
+      ...options
+    }: BackendRigOptions = {},
   ) {
     this.driver = driver;
     this.layout = layout;
+    this.release = release;
     this.#config = CONFIGS[family];
     this.kernel = new MemoryNftKernel(family === "IPv4" ? "ip" : "ip6", options);
     this.#portsAtOnce = portsAtOnce;
@@ -95,7 +110,7 @@ export class BackendRig {
   #start(): NftablesBackend {
     const log = recordingLogger(this.log);
     const backend = new NftablesBackend({
-      config: this.#config,
+      config: { ...this.#config, release: this.release },
       layout: this.layout,
       nft: this.#connect(),
       nodePortIPs: async () => this.node.nodePortIPs,
@@ -104,7 +119,7 @@ export class BackendRig {
         cleanupFailures: { inc: () => void this.metrics.cleanupFailures++ },
       },
       log,
-      nowMs: () => this.nowMs,
+      clock: { monotonicMs: () => this.nowMs, sleep: (_ms, signal) => this.#periodEnd(signal) },
       yielder: testYielder,
       ...(this.#portsAtOnce !== undefined && { portsAtOnce: this.#portsAtOnce }),
     });
@@ -114,7 +129,9 @@ export class BackendRig {
     };
     // Watching in memory cannot fail unless a test says so; that test looks at the log itself.
     backend
-      .monitor(onLost, AbortSignal.any([this.#stop.signal, this.#stopWatching.signal]))
+      .monitor(onLost, AbortSignal.any([this.#stop.signal, this.#stopWatching.signal]), () =>
+        this.driver.requireFullSync(),
+      )
       .catch((error: unknown) => log.error("watching failed", error));
     return backend;
   }
@@ -125,34 +142,10 @@ export class BackendRig {
     this.#stop = new AbortController();
     this.#stopWatching = new AbortController();
     this.driver.forget();
-    this.#mayPrepare = true;
     this.backend = this.#start();
   }
 
-  /** What a process does with service ports before its first sync, and all that follows from it; later nothing. */
-  async prepare(keys: ReadonlySet<string>): Promise<void> {
-    if (!this.#mayPrepare) return;
-    try {
-      await this.driver.prepare(this.backend, keys, this.#stop.signal);
-      await this.#quiet();
-    } catch {
-      this.#mayPrepare = false;
-    }
-  }
-
-  /** Waits until nothing that goes on by itself commits any more. */
-  async #quiet(): Promise<void> {
-    const nft = this.#connect();
-    for (let before = -1, turns = 0; turns < 3; turns++) {
-      await new Promise((resolve) => setImmediate(resolve));
-      const { commits } = await nft.mark();
-      if (commits !== before) turns = 0;
-      before = commits;
-    }
-  }
-
   sync(options: { readonly full?: boolean } = {}): Promise<SyncOutcome> {
-    this.#mayPrepare = false;
     return this.driver.sync(this.backend, { ...options, signal: this.#stop.signal });
   }
 
@@ -163,13 +156,35 @@ export class BackendRig {
     return this.kernel.takeOperations();
   }
 
+  /** A sync period ends: it is asked whether others have touched the table. Resolves when the answer is there. */
+  async endPeriod(): Promise<void> {
+    const sleepers = [...this.#sleepers];
+    for (const end of sleepers) end();
+    while (this.#sleepers.size < sleepers.length) await new Promise((resolve) => setImmediate(resolve));
+  }
+
+  #periodEnd(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const end = (): void => {
+        this.#sleepers.delete(end);
+        resolve();
+      };
+      this.#sleepers.add(end);
+      signal.addEventListener("abort", end, { once: true });
+    });
+  }
+
   list(): Json[] {
     return this.kernel.list();
   }
 
   /** A kernel as one full sync from nothing leaves it. */
   async fromNothing(): Promise<MemoryNftKernel> {
-    const rig = new BackendRig(this.driver, { family: this.#config.family, layout: this.layout });
+    const rig = new BackendRig(this.driver, {
+      family: this.#config.family,
+      layout: this.layout,
+      release: this.release,
+    });
     Object.assign(rig.node, this.node);
     await this.driver.syncOther(rig.backend);
     rig.close();
@@ -218,6 +233,9 @@ export function operationText(operation: NftOperation): string {
     case "delete-chain":
     case "add-rule":
       return `${operation.kind} ${operation.chain}`;
+    case "add-counter":
+    case "delete-counter":
+      return `${operation.kind} ${operation.counter}`;
     case "delete-set":
       return `delete-set ${operation.set}`;
     case "add-set":

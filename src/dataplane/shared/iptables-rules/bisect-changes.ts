@@ -12,7 +12,7 @@ import { isAttributable, send } from "./restore.ts";
 import type { ServicePortPlan, ServiceTable } from "./rules-plan.ts";
 
 /** What an owner is to have. */
-export interface DesiredRules {
+interface DesiredRules {
   /** Asked for each attempt: a group may have the rules of a whole cluster. */
   readonly plan: () => ServicePortPlan;
   /** What is remembered of the plan when the kernel has it. */
@@ -36,13 +36,13 @@ export function stepOf({ owner, before, after }: OwnerChange): OwnerStep {
   return { owner, before, after: after?.plan() };
 }
 
-export interface BisectChangesOptions {
+interface BisectChangesOptions {
   readonly onRefused: (error: IptablesRestoreError) => void;
   /** So many refused restores, and the rest is left as it is: it is neither accepted nor refused. @default no limit */
   readonly maxRefusals?: number;
 }
 
-export interface BisectChangesResult {
+interface BisectChangesResult {
   /** By owner, chains that could not be deleted included: what the tool said. */
   readonly refused: ReadonlyMap<string, string>;
   /** What the kernel holds for every owner of the changes; `undefined` is nothing. */

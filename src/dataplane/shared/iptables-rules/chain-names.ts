@@ -24,7 +24,7 @@ export const CHAINS = {
 } as const;
 
 /** Prefixes of the nat chains that belong to one service port; chains with these are ours to delete when unused. */
-export const SERVICE_CHAIN_PREFIXES = ["KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-", "KUBE-FW-", "KUBE-EXT-"] as const;
+const SERVICE_CHAIN_PREFIXES = ["KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-", "KUBE-FW-", "KUBE-EXT-"] as const;
 
 /** Whether a nat chain is one that a service port owns, of this run or an earlier one. Pure. */
 export function isServiceChain(name: string): name is ChainName {

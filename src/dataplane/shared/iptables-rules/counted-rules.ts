@@ -1,5 +1,5 @@
 /** Rules in shared chains, where those of most service ports only need to be counted. Pure. */
-import type { OtherPort } from "../../../inspect/other-ports.ts";
+import type { OtherPort } from "../../../inspect/offline-node.ts";
 import type { Rule } from "../../../kernel/iptables/rule.ts";
 import type { ServiceTable, SharedRule } from "./rules-plan.ts";
 import type { UnplannedRules } from "./saved-form.ts";

@@ -18,7 +18,7 @@ export interface OwnerStep {
 }
 
 /** The side of a step. */
-export interface StepRules {
+interface StepRules {
   readonly shared: readonly InstalledRule[];
   /** Those that only the side before has are deleted. */
   readonly ownChains: readonly ChainName[];

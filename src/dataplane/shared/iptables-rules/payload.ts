@@ -6,7 +6,7 @@ import type { ChainName } from "../../../kernel/iptables/rule.ts";
 import type { ServiceTable } from "./rules-plan.ts";
 
 /** Lines of a payload with their owner: the key of a service port, `chain NAME` for a stale chain, or undefined. */
-export interface PayloadPart {
+interface PayloadPart {
   readonly owner: string | undefined;
   /** Ends in a line feed. */
   readonly text: string;

@@ -38,7 +38,7 @@ export interface DesiredPort {
 }
 
 /** What the kernel holds after a transaction of which a part was accepted. */
-export interface TransactionResult {
+interface TransactionResult {
   /** By owner. */
   readonly failures: Map<string, SyncFailure>;
   /** By owner; owners that failed have what was kept of them, or nothing. */
@@ -50,7 +50,7 @@ export interface TransactionResult {
 export type FilterEntries = ReadonlyMap<string, readonly (Rule | PrintedRule)[]>;
 
 /** The input of {@link applyFull}. */
-export interface FullTransaction {
+interface FullTransaction {
   readonly plan: StaticPlan;
   /** In the order in which rules are to stand in shared chains. */
   readonly ports: ReadonlyMap<string, DesiredPort>;
@@ -173,7 +173,7 @@ class FullAttempt {
     const { accepted, refused, states, written } = await bisectChanges(this.#iptables, changes, { onRefused });
     if (fixed.refused) {
       if (fixed.filter + fixed.nat + accepted.length === 0) throw original;
-      this.#failures.set(STATIC_RULES, { subject: STATIC_RULES, reason: original.output });
+      this.#failures.set(STATIC_RULES, { subject: STATIC_RULES, reason: original.output, concernsAll: true });
     }
     for (const [owner, reason] of refused) {
       this.#failures.set(owner, { subject: this.#full.ports.get(owner)?.name.text ?? owner, reason });

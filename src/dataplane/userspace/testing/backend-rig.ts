@@ -131,14 +131,11 @@ export class BackendRig {
     }
     const range = parsePortRange(options.portRange ?? "");
     if (!range.ok) throw new RangeError(range.error);
+    const addresses = { listenAddress: ip(options.listenAddress ?? "0.0.0.0"), hostAddress: ip("192.168.1.5") };
     return new RedirectListeners({
       family: "IPv4",
-      plan: {
-        listenAddress: ip(options.listenAddress ?? "0.0.0.0"),
-        hostAddress: ip("192.168.1.5"),
-        knowsBridgePorts: true,
-        detector: PODS,
-      },
+      plan: { ...addresses, knowsBridgePorts: true, detector: PODS },
+      addressesAmong: () => addresses,
       rules,
       sockets,
       relays,

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ConnectionTable } from "../../../../testkit/fakes/bpf/connection-table.ts";
 import { interpret } from "../../../../testkit/fakes/bpf/interpreter.ts";
 import { MemoryMap } from "../../../../testkit/fakes/bpf/memory-map.ts";
-import { PACKET, PACKET_CONTEXT, SOCK_ADDR, socketContext, USER_PORT_WORD } from "../contexts.ts";
+import { SOCK_ADDR, socketContext, USER_PORT_WORD } from "../contexts.ts";
 import { u32, u64 } from "../layout.ts";
 import type { MapDefinition } from "../map-definition.ts";
 import { Assembler, AssemblyError } from "./assembler.ts";
@@ -164,97 +163,7 @@ const MISTAKES: readonly (readonly [string, (a: Assembler) => void, RegExp])[] =
     },
     /read before all of its 4 bytes are written/,
   ],
-  [
-    "a reference that is never given back",
-    (a) => {
-      connectionInR0(a);
-      a.mov("r0", 1);
-      a.exit();
-    },
-    /a reference is never given back/,
-  ],
-  [
-    "a reference that may be null",
-    (a) => {
-      connectionInR0(a, false);
-      a.mov("r1", "r0");
-      a.callKernel("bpf_ct_release");
-    },
-    /bpf_ct_release: r1 holds a reference to nf_conn, or null; it takes a reference to nf_conn there/,
-  ],
-  [
-    "a reference that was given back",
-    (a) => {
-      connectionInR0(a);
-      a.mov("r6", "r0");
-      a.mov("r1", "r0");
-      a.callKernel("bpf_ct_release");
-      a.mov("r1", "r6");
-      a.callKernel("bpf_ct_release");
-    },
-    /r6 holds nothing/,
-  ],
-  [
-    "a reference of another kind",
-    (a) => {
-      connectionInR0(a);
-      a.mov("r1", "r0");
-      a.mov("r2", 1000);
-      a.callKernel("bpf_ct_set_timeout");
-    },
-    /bpf_ct_set_timeout: r1 holds a reference to nf_conn; it takes a reference to nf_conn___init there/,
-  ],
-  [
-    "memory that is not written up to its size",
-    (a) => {
-      const tuple = a.slot("tuple", 16);
-      a.store("r10", u64(0), 0, tuple.offset);
-      a.addressOf("r2", tuple);
-      a.mov("r3", 12);
-      a.addressOf("r4", tuple);
-      a.mov("r5", 4);
-      a.callKernel("bpf_skb_ct_lookup");
-    },
-    /bpf_skb_ct_lookup: r2 holds the address of the stack at -16; not all 12 bytes of the memory are written/,
-  ],
-  [
-    "room beyond the stack",
-    (a) => {
-      const room = a.slot("room", 8);
-      a.mov("r2", 0);
-      a.addressOf("r3", room);
-      a.mov("r4", 16);
-      a.mov("r5", 1);
-      a.call("skb_load_bytes_relative");
-    },
-    /skb_load_bytes_relative: r3 holds the address of the stack at -8; its room has 16 bytes/,
-  ],
-  [
-    "a size that is not known",
-    (a) => {
-      const room = a.slot("room", 8);
-      a.mov("r2", 0);
-      a.addressOf("r3", room);
-      a.load("r4", "r1", SOCK_ADDR.fields.protocol);
-      a.mov("r5", 1);
-      a.call("skb_load_bytes_relative");
-    },
-    /skb_load_bytes_relative: r4 holds a number; the size must be one number on every way/,
-  ],
 ];
-
-/** @param isThere whether it has been compared with 0. */
-function connectionInR0(a: Assembler, isThere = true): void {
-  const out = a.label("out");
-  const memory = a.slot("memory", 16);
-  a.clear(memory);
-  a.addressOf("r2", memory);
-  a.mov("r3", 12);
-  a.addressOf("r4", memory);
-  a.mov("r5", 12);
-  a.callKernel("bpf_skb_ct_lookup");
-  if (isThere) a.jumpIf("r0", "==", 0, out);
-}
 
 function valueInR0(a: Assembler): void {
   const key = a.slot("key", 8);
@@ -274,38 +183,6 @@ for (const [what, make, message] of MISTAKES) {
     );
   });
 }
-
-test("what a call writes can be read, references end on every way, and numbers join", () => {
-  const a = new Assembler("room", PACKET_CONTEXT);
-  const room = a.slot("room", 8);
-  const [one, out] = [a.label("one"), a.label("out")];
-  a.mov("r6", "r1");
-  a.mov("r2", 0);
-  a.addressOf("r3", room);
-  a.mov("r4", 8);
-  a.mov("r5", 1);
-  a.call("skb_load_bytes_relative");
-  a.load("r7", "r10", u64(0), room.offset);
-  a.mov("r1", "r6");
-  connectionInR0(a, false);
-  a.jumpIf("r0", "==", 0, one);
-  a.mov("r1", "r0");
-  a.callKernel("bpf_ct_release");
-  a.mov("r0", 1);
-  a.jump(out);
-  a.place(one);
-  a.mov("r0", 2);
-  a.place(out);
-  a.exit();
-  const connections = new ConnectionTable();
-  const ask = () => interpret(a.finish().instructions, context, new Map(), { packet: new Uint8Array(8), connections });
-  const context = new Uint8Array(PACKET.size);
-  assert.equal(ask().result, 2n);
-  const made = connections.insert(connections.alloc(new Uint8Array(12), 0));
-  assert.ok(made !== undefined);
-  connections.giveBack(made);
-  assert.equal(ask().result, 1n);
-});
 
 test("copies of a look-up's result are settled by one comparison", () => {
   const a = new Assembler("copies", socketContext("connect4"));

@@ -7,7 +7,6 @@ import { getCallSites } from "../../node-util.ts";
 import { type ContextRules, mayAccess } from "../contexts.ts";
 import type { Field } from "../layout.ts";
 import type { MapDefinition } from "../map-definition.ts";
-import { argumentProblem, numberHeld } from "./arguments.ts";
 import { type ArgumentKind, HELPERS, type HelperName } from "./helpers.ts";
 import type {
   AluOperation,
@@ -18,7 +17,6 @@ import type {
   Register,
   WritableRegister,
 } from "./instruction.ts";
-import { KERNEL_FUNCTIONS, type KernelFunctionName } from "./kernel-functions.ts";
 import type { Program } from "./program.ts";
 import { describeHeld, type Held, ProgramState, SCALAR, STACK_BYTES, UNSET } from "./program-state.ts";
 
@@ -89,7 +87,7 @@ export class Assembler {
   }
 
   mov(destination: WritableRegister, source: Operand, bits: Bits = 64): void {
-    const held: Held = typeof source === "number" ? { kind: "scalar", value: source } : this.#read(source);
+    const held: Held = typeof source === "number" ? SCALAR : this.#read(source);
     if (bits === 32 && held.kind !== "scalar") throw this.#mistake(`half of ${describeHeld(held)} is of no use`);
     this.#emit({ kind: "alu", operation: "mov", bits, destination, source });
     this.#known().hold(destination, held);
@@ -171,7 +169,7 @@ export class Assembler {
   jumpIf(left: Register, comparison: Comparison, right: Operand, label: Label, bits: Bits = 64): void {
     const held = this.#read(left);
     const [taken, next] = [this.#known().copy(), this.#known().copy()];
-    if (held.kind === "value-or-null" || held.kind === "object-or-null") {
+    if (held.kind === "value-or-null") {
       const isEquality = comparison === "==" || comparison === "!=";
       if (!isEquality || right !== 0 || bits !== 64) throw this.#mistake(`${left} must be compared with 0 first`);
       taken.settleLookup(held.lookup, comparison === "==");
@@ -188,33 +186,16 @@ export class Assembler {
   call(name: HelperName): void {
     const { takes, gives } = HELPERS[name];
     const first = this.#read("r1", takes.length > 0);
-    this.#demandArguments(name, takes);
+    this.#demandArguments(name, takes, first.kind === "map" ? first.map : undefined);
     this.#emit({ kind: "call", helper: name });
-    this.#afterCall(takes);
+    for (const register of ARGUMENTS) this.#known().hold(register, UNSET);
     const isLookup = gives === "value-or-null" && first.kind === "map";
     const given: Held = isLookup ? { kind: "value-or-null", map: first.map, lookup: this.#lookups++ } : SCALAR;
     this.#known().hold("r0", given);
   }
 
-  /** Calls a function of the kernel with what is in r1 to r5, which are lost. */
-  callKernel(name: KernelFunctionName): void {
-    const { takes, gives } = KERNEL_FUNCTIONS[name];
-    this.#demandArguments(name, takes);
-    this.#emit({ kind: "call-kernel", name });
-    const state = this.#known();
-    this.#afterCall(takes);
-    if (typeof gives === "string") {
-      state.hold("r0", gives === "scalar" ? SCALAR : UNSET);
-      return;
-    }
-    const lookup = this.#lookups++;
-    state.take(lookup);
-    state.hold("r0", { kind: "object-or-null", object: gives.object, lookup });
-  }
-
   exit(): void {
     this.#demandScalar("r0");
-    if (this.#known().holdsReferences) throw this.#mistake("a reference is never given back");
     this.#emit({ kind: "exit" });
     this.#state = undefined;
   }
@@ -291,30 +272,22 @@ export class Assembler {
     }
   }
 
-  #demandArguments(name: string, takes: readonly ArgumentKind[]): void {
-    const first = this.#read("r1", takes.length > 0);
-    const map = first.kind === "map" ? first.map : undefined;
+  #demandArguments(name: string, takes: readonly ArgumentKind[], map: MapDefinition | undefined): void {
     takes.forEach((kind, index) => {
       const register = ARGUMENTS[index] ?? "r5";
       const held = this.#read(register);
-      const next = this.#known().held(ARGUMENTS[index + 1] ?? "r5");
-      const why = argumentProblem(this.#known(), kind, held, { map, next });
+      const why = this.#argumentProblem(kind, held, map);
       if (why !== undefined) throw this.#mistake(`${name}: ${register} holds ${describeHeld(held)}; ${why}`);
     });
   }
 
-  /** What a call writes, what it takes away, and the registers that it destroys. */
-  #afterCall(takes: readonly ArgumentKind[]): void {
-    const state = this.#known();
-    takes.forEach((kind, index) => {
-      const held = state.held(ARGUMENTS[index] ?? "r5");
-      const next = state.held(ARGUMENTS[index + 1] ?? "r5");
-      if (kind === "room" && held.kind === "stack") state.markWritten(held.offset, numberHeld(next));
-      if (typeof kind === "object" && "object" in kind && kind.isTaken === true && held.kind === "object") {
-        state.giveBack(held.lookup);
-      }
-    });
-    for (const register of ARGUMENTS) state.hold(register, UNSET);
+  /** Why the verifier would refuse an argument, in words. @param map the first argument, if it is one. */
+  #argumentProblem(kind: ArgumentKind, held: Held, map: MapDefinition | undefined): string | undefined {
+    if (kind !== "key" && kind !== "value") return held.kind === kind ? undefined : `it takes a ${kind} there`;
+    const size = (kind === "key" ? map?.keySize : map?.valueSize) ?? 0;
+    if (held.kind === "value" && held.offset + size <= held.map.valueSize) return undefined;
+    if (held.kind !== "stack" || held.offset + size > 0) return `its ${kind} has ${size} bytes`;
+    return this.#known().isWritten(held.offset, size) ? undefined : `not all ${size} bytes of the ${kind} are written`;
   }
 
   #mistake(why: string): AssemblyError {

@@ -47,16 +47,12 @@ function text(one: Instruction, distance: (target: number) => string): string {
   switch (one.kind) {
     case "alu":
       return `${named(one.destination, one.bits)} ${ALU_SYMBOLS[one.operation]} ${operand(one.source, one.bits)}`;
-    case "negate":
-      return `${named(one.destination, one.bits)} = -${named(one.destination, one.bits)}`;
     case "byte-order":
       return `${one.destination} = ${one.order}${one.bits} ${one.destination}`;
     case "load":
       return `${one.destination} = ${memory(one)}`;
     case "store":
       return `${memory(one)} = ${one.source}`;
-    case "atomic-add":
-      return `lock ${memory(one)} += ${one.source}`;
     case "load-wide":
       return `${one.destination} = 0x${BigInt.asUintN(64, one.value).toString(16)}`;
     case "load-map":
@@ -69,9 +65,6 @@ function text(one: Instruction, distance: (target: number) => string): string {
     }
     case "call":
       return `call bpf_${one.helper}#${HELPERS[one.helper].id}`;
-    case "call-kernel":
-      // The kernel prints the number of its build here.
-      return `call ${one.name}#kernel`;
     case "exit":
       return "exit";
   }

@@ -1,18 +1,7 @@
 /** Instructions to bytes: 8 for each, 16 for a wide immediate (reference ebpf-programs.md §4.1). Little-endian hosts only. */
 import { HELPERS } from "./helpers.ts";
 import { type Instruction, type Operand, REGISTERS, type Register, slotNumbers } from "./instruction.ts";
-import type { KernelFunctionName } from "./kernel-functions.ts";
 import * as op from "./opcodes.ts";
-
-/** Where the kernel has a function. */
-export interface KernelFunctionNumber {
-  /** Of its type in the BTF. */
-  readonly id: number;
-  /** 0 for the kernel itself; of a module, the index of its BTF in the descriptors that are given with the program. */
-  readonly module: number;
-}
-
-const NO_NUMBER: KernelFunctionNumber = { id: 0, module: 0 };
 
 /** Bytes of one slot. */
 export const SLOT_BYTES = 8;
@@ -20,13 +9,12 @@ export const SLOT_BYTES = 8;
 /**
  * What the kernel loads. Pure.
  *
- * @param descriptorOf the descriptor of a map by its name. @param numberOf where the kernel has a function.
+ * @param descriptorOf the descriptor of a map by its name.
  * @throws RangeError for an offset, an immediate or a distance that has no room in its field.
  */
 export function encodeProgram(
   instructions: readonly Instruction[],
   descriptorOf: (map: string) => number = () => 0,
-  numberOf: (name: KernelFunctionName) => KernelFunctionNumber | undefined = () => undefined,
 ): Uint8Array {
   const slots = slotNumbers(instructions);
   const writer = new SlotWriter((slots.at(-1) ?? 0) * SLOT_BYTES);
@@ -38,20 +26,14 @@ export function encodeProgram(
         throw new RangeError(`a jump to ${target} leaves the program`);
       return slot - next;
     };
-    if (instruction.kind !== "call-kernel") encodeOne(writer, instruction, distance, descriptorOf);
-    else {
-      const { id, module } = numberOf(instruction.name) ?? NO_NUMBER;
-      writer.slot(op.OP_CALL | op.CLASS.JMP, "r0", KERNEL_CALL, module, id);
-    }
+    encodeOne(writer, instruction, distance, descriptorOf);
   });
   return writer.bytes;
 }
 
-const KERNEL_CALL = REGISTERS[op.PSEUDO_KERNEL_CALL] ?? "r2";
-
 function encodeOne(
   writer: SlotWriter,
-  one: Exclude<Instruction, { kind: "call-kernel" }>,
+  one: Instruction,
   distance: (target: number) => number,
   descriptorOf: (map: string) => number,
 ): SlotWriter {
@@ -60,8 +42,6 @@ function encodeOne(
       const opcode = op.ALU_CODES[one.operation] | (one.bits === 64 ? op.CLASS.ALU64 : op.CLASS.ALU);
       return writer.withOperand(opcode, one.destination, one.source, 0);
     }
-    case "negate":
-      return writer.slot(op.OP_NEGATE | (one.bits === 64 ? op.CLASS.ALU64 : op.CLASS.ALU), one.destination, "r0", 0, 0);
     case "byte-order": {
       const opcode = op.OP_BYTE_ORDER | op.CLASS.ALU | (one.order === "be" ? op.SOURCE_REGISTER : 0);
       return writer.slot(opcode, one.destination, "r0", 0, one.bits);
@@ -80,14 +60,6 @@ function encodeOne(
         return writer.slot(opcode | op.CLASS.ST, one.base, "r0", one.offset, one.source);
       return writer.slot(opcode | op.CLASS.STX, one.base, one.source, one.offset, 0);
     }
-    case "atomic-add":
-      return writer.slot(
-        op.MODE_ATOMIC | op.WIDTH_CODES[one.width] | op.CLASS.STX,
-        one.base,
-        one.source,
-        one.offset,
-        0,
-      );
     case "load-wide": {
       const value = BigInt.asUintN(64, one.value);
       writer.slot(op.LOAD_WIDE, one.destination, "r0", 0, Number(BigInt.asIntN(32, value)));

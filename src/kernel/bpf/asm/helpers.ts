@@ -1,27 +1,11 @@
 /** The kernel's helper functions that our programs call (reference ebpf-programs.md §4.3). */
 
-/** What the kernel counts references to: each that is taken must be given back. Under the kernel's names. */
-export type KernelObject = "nf_conn" | "nf_conn___init";
-
 /**
- * What an argument must be. `key` and `value` point to as many bytes as the map says, each of them written before. `memory` and
- * `room` point to as many as the number in the next register says; those of `room` are written by the call.
+ * What an argument must be. `key` and `value` point to as many bytes as the map says, each of them written before.
  */
-export type ArgumentKind =
-  | "map"
-  | "key"
-  | "value"
-  | "scalar"
-  | "context"
-  | "memory"
-  | "room"
-  | "size"
-  /** So many bytes, all written. */
-  | { readonly bytes: number }
-  /** `isTaken`: it is given away with the call. */
-  | { readonly object: KernelObject; readonly isTaken?: true };
+export type ArgumentKind = "map" | "key" | "value" | "scalar" | "context";
 
-export interface Helper {
+interface Helper {
   readonly id: number;
   readonly takes: readonly ArgumentKind[];
   /** `value-or-null`: a pointer into the map, to be compared with 0 before it is used. */
@@ -44,10 +28,6 @@ export const HELPERS = {
   ktime_get_ns: helper(5, []),
   get_prandom_u32: helper(7, []),
   get_smp_processor_id: helper(8, []),
-  /** Copies bytes of a packet: from, to, how many, and counted from where: 0 the link's header, 1 the network's. 0 or a negative errno. */
-  skb_load_bytes_relative: helper(68, ["context", "scalar", "room", "size", "scalar"]),
-  /** Asks for a route, in the memory of `bpf_fib_lookup`, which is changed. 0, a reason why there is none, or a negative errno. */
-  fib_lookup: helper(69, ["context", "memory", "size", "scalar"]),
   /** Unique for each socket since the machine started. */
   get_socket_cookie: helper(46, ["context"]),
   /** Unique for each network namespace since the machine started. */
@@ -57,10 +37,3 @@ export const HELPERS = {
 } as const satisfies Readonly<Record<string, Helper>>;
 
 export type HelperName = keyof typeof HELPERS;
-
-const NAMES = new Map(Object.keys(HELPERS).map((name) => [HELPERS[name as HelperName].id, name as HelperName]));
-
-/** The helper with this number, or undefined when our programs call no such one. */
-export function helperNamed(id: number): HelperName | undefined {
-  return NAMES.get(id);
-}

@@ -4,7 +4,6 @@
  */
 import type { Width } from "../layout.ts";
 import type { HelperName } from "./helpers.ts";
-import type { KernelFunctionName } from "./kernel-functions.ts";
 
 /** `r0` result, `r1`–`r5` arguments (lost in every call), `r6`–`r9` kept, `r10` frame pointer. */
 export type Register = "r0" | "r1" | "r2" | "r3" | "r4" | "r5" | "r6" | "r7" | "r8" | "r9" | "r10";
@@ -30,7 +29,6 @@ export type Instruction =
       readonly destination: Register;
       readonly source: Operand;
     }
-  | { readonly kind: "negate"; readonly bits: Bits; readonly destination: Register }
   /** Converts the low `bits` between the host's order and the named one, and clears the rest. */
   | {
       readonly kind: "byte-order";
@@ -52,13 +50,6 @@ export type Instruction =
       readonly offset: number;
       readonly source: Operand;
     }
-  | {
-      readonly kind: "atomic-add";
-      readonly width: 4 | 8;
-      readonly base: Register;
-      readonly offset: number;
-      readonly source: Register;
-    }
   | { readonly kind: "load-wide"; readonly destination: Register; readonly value: bigint }
   /** The map itself, for helpers. `map` is its name; the descriptor comes in when the program is loaded. */
   | { readonly kind: "load-map"; readonly destination: Register; readonly map: string }
@@ -73,8 +64,6 @@ export type Instruction =
       readonly target: number;
     }
   | { readonly kind: "call"; readonly helper: HelperName }
-  /** Its number comes in when the program is loaded. */
-  | { readonly kind: "call-kernel"; readonly name: KernelFunctionName }
   | { readonly kind: "exit" };
 
 /** How many 8-byte slots an instruction takes: jumps count slots. */

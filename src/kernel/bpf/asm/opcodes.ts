@@ -7,8 +7,6 @@ export const CLASS = { LD: 0, LDX: 1, ST: 2, STX: 3, ALU: 4, JMP: 5, JMP32: 6, A
 /** The second operand is a register. */
 export const SOURCE_REGISTER = 0x08;
 export const MODE_MEMORY = 0x60;
-export const MODE_ATOMIC = 0xc0;
-export const OP_NEGATE = 0x80;
 export const OP_BYTE_ORDER = 0xd0;
 export const OP_JUMP = 0x00;
 export const OP_CALL = 0x80;
@@ -17,8 +15,6 @@ export const OP_EXIT = 0x90;
 export const LOAD_WIDE = 0x18;
 /** In the source register of {@link LOAD_WIDE}: the immediate is a map's descriptor. */
 export const PSEUDO_MAP_FD = 1;
-/** In the source register of a call: the immediate is the number of a function of the kernel. */
-export const PSEUDO_KERNEL_CALL = 2;
 
 export const ALU_CODES: Readonly<Record<AluOperation, number>> = {
   add: 0x00,
@@ -50,17 +46,3 @@ export const JUMP_CODES: Readonly<Record<Comparison, number>> = {
 };
 
 export const WIDTH_CODES: Readonly<Record<Width, number>> = { 4: 0x00, 2: 0x08, 1: 0x10, 8: 0x18 };
-
-function reversed<Name extends string>(codes: Readonly<Record<Name, number>>): ReadonlyMap<number, Name> {
-  const names = Object.keys(codes) as Name[]; // exactly the keys of its own table
-  return new Map(names.map((name) => [codes[name], name]));
-}
-
-export const ALU_NAMES = reversed(ALU_CODES);
-export const JUMP_NAMES = reversed(JUMP_CODES);
-export const WIDTHS: ReadonlyMap<number, Width> = new Map([
-  [0x00, 4],
-  [0x08, 2],
-  [0x10, 1],
-  [0x18, 8],
-]);

@@ -4,7 +4,6 @@
  * §4.4).
  */
 import type { MapDefinition } from "../map-definition.ts";
-import type { KernelObject } from "./helpers.ts";
 import { REGISTERS, type Register } from "./instruction.ts";
 
 export const STACK_BYTES = 512;
@@ -12,8 +11,7 @@ export const STACK_BYTES = 512;
 export type Held =
   /** Nothing yet, or something else on another way that leads here. */
   | { readonly kind: "unset" }
-  /** `value`: where it is the same on every way. */
-  | { readonly kind: "scalar"; readonly value?: number }
+  | { readonly kind: "scalar" }
   | { readonly kind: "context" }
   /** An address in the stack; `offset` from the frame pointer is negative. */
   | { readonly kind: "stack"; readonly offset: number }
@@ -21,9 +19,7 @@ export type Held =
   /** An address in a map's value. */
   | { readonly kind: "value"; readonly map: MapDefinition; readonly offset: number }
   /** What a look-up gave. Copies of it have the same number, and are checked together. */
-  | { readonly kind: "value-or-null"; readonly map: MapDefinition; readonly lookup: number }
-  /** A reference to something of the kernel's. The number tells it from others, as that of a look-up does. */
-  | { readonly kind: "object" | "object-or-null"; readonly object: KernelObject; readonly lookup: number };
+  | { readonly kind: "value-or-null"; readonly map: MapDefinition; readonly lookup: number };
 
 export const SCALAR: Held = { kind: "scalar" };
 export const UNSET: Held = { kind: "unset" };
@@ -32,13 +28,10 @@ export class ProgramState {
   readonly #registers: Map<Register, Held>;
   /** Bit n: the byte at n − 512 was written. */
   #written: bigint;
-  /** References that were taken and not given back, on any way. */
-  readonly #references: Set<number>;
 
-  private constructor(registers: ReadonlyMap<Register, Held>, written: bigint, references: Iterable<number> = []) {
+  private constructor(registers: ReadonlyMap<Register, Held>, written: bigint) {
     this.#registers = new Map(registers);
     this.#written = written;
-    this.#references = new Set(references);
   }
 
   /** A program begins with the context in r1, the frame pointer in r10, and nothing else. */
@@ -51,7 +44,7 @@ export class ProgramState {
   }
 
   copy(): ProgramState {
-    return new ProgramState(this.#registers, this.#written, this.#references);
+    return new ProgramState(this.#registers, this.#written);
   }
 
   /** What is known whichever of two ways was taken. */
@@ -60,9 +53,8 @@ export class ProgramState {
     for (const register of REGISTERS) {
       const [one, two] = [this.held(register), other.held(register)];
       if (isSame(one, two)) registers.set(register, one);
-      else if (one.kind === "scalar" && two.kind === "scalar") registers.set(register, SCALAR);
     }
-    return new ProgramState(registers, this.#written & other.#written, [...this.#references, ...other.#references]);
+    return new ProgramState(registers, this.#written & other.#written);
   }
 
   held(register: Register): Held {
@@ -77,30 +69,8 @@ export class ProgramState {
   settleLookup(lookup: number, isNull: boolean): void {
     for (const [register, held] of this.#registers) {
       if (!("lookup" in held) || held.lookup !== lookup) continue;
-      if (isNull) this.#registers.set(register, SCALAR);
-      else if (held.kind === "value-or-null")
-        this.#registers.set(register, { kind: "value", map: held.map, offset: 0 });
-      else this.#registers.set(register, { ...held, kind: "object" });
+      this.#registers.set(register, isNull ? SCALAR : { kind: "value", map: held.map, offset: 0 });
     }
-    if (isNull) this.#references.delete(lookup);
-  }
-
-  /** A call has given a reference. */
-  take(reference: number): void {
-    this.#references.add(reference);
-  }
-
-  /** A reference was given back: no copy of it can be used any more. */
-  giveBack(reference: number): void {
-    this.#references.delete(reference);
-    for (const [register, held] of this.#registers) {
-      if (held.kind === "object" && held.lookup === reference) this.#registers.set(register, UNSET);
-    }
-  }
-
-  /** Whether a reference would be lost at the program's end. */
-  get holdsReferences(): boolean {
-    return this.#references.size > 0;
   }
 
   markWritten(offset: number, size: number): void {
@@ -119,7 +89,6 @@ function isSame(one: Held, two: Held): boolean {
   if (one.kind !== two.kind) return false;
   if ("map" in one && "map" in two && one.map !== two.map) return false;
   if ("offset" in one && "offset" in two && one.offset !== two.offset) return false;
-  if (one.kind === "scalar" && two.kind === "scalar") return one.value === two.value;
   return !("lookup" in one && "lookup" in two) || one.lookup === two.lookup;
 }
 
@@ -140,9 +109,5 @@ export function describeHeld(held: Held): string {
       return `a pointer into a value of ${held.map.name}`;
     case "value-or-null":
       return `a pointer into a value of ${held.map.name}, or null`;
-    case "object":
-      return `a reference to ${held.object}`;
-    case "object-or-null":
-      return `a reference to ${held.object}, or null`;
   }
 }

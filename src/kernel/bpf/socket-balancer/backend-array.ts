@@ -1,10 +1,14 @@
 /** The array of backends, as this process writes it: words of the kernel's own memory. */
-import { type IpFamily, ipBytes, ipFromBytes, ipv4Word } from "../../../net/ip.ts";
-import type { ListedEndpoint } from "./endpoint-lists.ts";
-import { BACKEND_IDENTITY_WORD, BACKEND_VALUE } from "./maps.ts";
+import { type IpAddress, type IpFamily, ipBytes, ipFromBytes, ipv4Word } from "../../../net/ip.ts";
+import { BACKEND_IDENTITY_WORD, BACKEND_VALUE, HELD } from "./maps.ts";
 
 const ID_BITS = 32n;
 const PORTS = 2 ** 16;
+
+export interface ListedEndpoint {
+  readonly ip: IpAddress;
+  readonly port: number;
+}
 
 /** Words are written whole, because programs read them so, and read by halves: nothing is allocated for a number of 32 bits. */
 export class BackendArray {
@@ -55,6 +59,14 @@ export class BackendArray {
     Atomics.store(this.#memory, at, BigInt(this.#halves[2 * at + 1] ?? 0) << ID_BITS);
   }
 
+  /** Whether it is kept for flows alone. */
+  hold(backend: number, isHeld: boolean): void {
+    const at = backend * this.#words + this.#identity;
+    const now = this.#memory[at] ?? 0n;
+    const word = isHeld ? now | HELD : now & ~HELD;
+    if (word !== now) Atomics.store(this.#memory, at, word);
+  }
+
   /** Equal for equal endpoints. */
   keyAt(backend: number): number | string {
     return this.#key(this.#halves, 2 * backend * this.#words);
@@ -66,8 +78,13 @@ export class BackendArray {
     return this.#key(this.#scratchHalves, 0);
   }
 
+  /** Whether new clients of this list may be led there. */
+  isOffered(backend: number, id: number): boolean {
+    return this.#halves[2 * (backend * this.#words + this.#identity)] === id;
+  }
+
   idAt(backend: number): number {
-    return this.#halves[2 * (backend * this.#words + this.#identity)] ?? 0;
+    return (this.#halves[2 * (backend * this.#words + this.#identity)] ?? 0) & ~Number(HELD);
   }
 
   endpointAt(backend: number): ListedEndpoint {

@@ -11,7 +11,7 @@ import { BACKEND_IDENTITY_WORD, type BalancerMaps, CONNECTED_VALUE, PEER_KEY } f
 import { ADDRESS_WORDS, familyOfKind, loadCookie, type ProgramForm, type SocketKind } from "./socket-kind.ts";
 
 /** A socket that is about to be led. */
-export interface Connecting {
+interface Connecting {
   readonly a: Assembler;
   readonly form: ProgramForm;
   readonly kind: SocketKind;

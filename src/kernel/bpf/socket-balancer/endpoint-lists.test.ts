@@ -2,9 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../../../testkit/support/fast-check.ts";
 import { type IpAddress, type IpFamily, ipFromBytes } from "../../../net/ip.ts";
-import { type EndpointList, EndpointLists, type ListedEndpoint, NoRoom } from "./endpoint-lists.ts";
+import type { ListedEndpoint } from "./backend-array.ts";
+import { BackendArray } from "./backend-array.ts";
+import { type EndpointList, EndpointLists, NoRoom } from "./endpoint-lists.ts";
 import { REST_MS } from "./free-list.ts";
-import { BACKEND_VALUE } from "./maps.ts";
+import { BACKEND_IDENTITY_WORD, BACKEND_VALUE, HELD } from "./maps.ts";
 
 const PLENTY = 512;
 
@@ -27,42 +29,62 @@ const steps = fc.array(
   fc.record({
     list: fc.nat({ max: 3 }),
     endpoints: fc.uniqueArray(fc.nat({ max: 20 }), { maxLength: 9 }),
+    serving: fc.uniqueArray(fc.nat({ max: 20 })),
     laterMs: fc.constantFrom(0, 1, REST_MS),
   }),
   { minLength: 1, maxLength: 40 },
 );
 
 for (const family of ["IPv4", "IPv6"] as const) {
-  test(`lists of ${family} hold what was written, and a reader of an old one finds nothing of another`, () => {
+  test(`lists of ${family} hold what was written, and a reader of an old one finds nothing of another, and flows stay while their endpoint serves`, () => {
     fc.assert(
       fc.property(steps, (history) => {
         let nowMs = 0;
-        const lists = new EndpointLists(family, memoryFor(family, PLENTY), () => nowMs);
+        const memory = memoryFor(family, PLENTY);
+        const [perBackend, identityWord] = [BACKEND_VALUE[family].size / 8, BACKEND_IDENTITY_WORD[family].at / 8];
+        const lists = new EndpointLists(family, memory, () => nowMs);
+        const array = new BackendArray(family, memory.backends);
         const held: (EndpointList | undefined)[] = [];
         const wanted: (readonly ListedEndpoint[])[] = [];
+        /** Where flows were led, by list: the backend and what it carried then. */
+        const flows = history.map(() => new Map<string, readonly [backend: number, identity: bigint]>());
+        const backendsOf = ({ base, count }: EndpointList) =>
+          Array.from({ length: count }, (_, slot) => Number(memory.slots[base + slot] ?? -1n));
+        const identityAt = (backend: number) => (memory.backends[backend * perBackend + identityWord] ?? 0n) & ~HELD;
         const check = () => {
           for (const [at, list] of held.entries()) {
             assert.deepEqual(list === undefined ? [] : texts(lists.read(list)), texts(wanted[at] ?? []));
           }
         };
-        for (const { list: at, endpoints, laterMs } of history) {
+        for (const { list: at, endpoints, serving, laterMs } of history) {
           nowMs += laterMs;
           const old = held[at];
           const before = wanted[at] ?? [];
           const after = endpoints.map((number) => endpointOf(family, number));
-          const list = lists.write(old, after);
+          const stays = serving.map((number) => endpointOf(family, number));
+          const list = lists.write(old, after, stays);
           // The frontends still say where the old list is.
           const allowed = new Set([...before, ...after].map(text));
           if (old !== undefined) {
             const seen = lists.read(old);
             assert.ok(seen.every((endpoint) => allowed.has(text(endpoint))));
-            assert.ok(seen.length > 0, "there is always an endpoint to answer");
+            const mayPass = old.count === 0 || (list?.held ?? 0) > 0;
+            assert.ok(seen.length > 0 || mayPass, "there is always an endpoint to answer");
           }
           held[at] = list;
           wanted[at] = after;
           lists.settle();
           if (old !== undefined) assert.ok(lists.read(old).every((endpoint) => allowed.has(text(endpoint))));
           check();
+          const led = flows[at] ?? new Map<string, readonly [number, bigint]>();
+          const holds = new Set([...after, ...stays].map(text));
+          for (const [endpoint, [backend, identity]] of led) {
+            assert.equal(identityAt(backend) === identity, holds.has(endpoint), `a flow to ${endpoint}`);
+            if (!holds.has(endpoint)) led.delete(endpoint);
+          }
+          for (const backend of list === undefined ? [] : backendsOf(list)) {
+            led.set(text(array.endpointAt(backend)), [backend, identityAt(backend)]);
+          }
         }
       }),
       { numRuns: 200 },
@@ -119,4 +141,29 @@ test("of an earlier process, lists that are whole go on; of others nothing is ke
   assert.ok(next !== undefined && next.id > lost.id, "ids are not used again");
   assert.deepEqual(texts(after.read(next)), texts(numbers(20, 16)));
   assert.deepEqual(texts(after.read(whole)), texts(numbers(4, 2)));
+});
+
+test("of an earlier process, endpoints that flows stay with are held, and not offered", () => {
+  const memory = memoryFor("IPv4", 32);
+  const [one, two, three] = [1, 2, 3].map((number) => endpointOf("IPv4", number));
+  assert.ok(one !== undefined && two !== undefined && three !== undefined);
+  const before = new EndpointLists("IPv4", memory, () => 0);
+  const list = before.write(before.write(undefined, [one, two]), [two, three], [one]);
+  assert.ok(list !== undefined);
+  assert.deepEqual([list.count, list.held], [2, 1]);
+  const local = before.write(undefined, [one], [], list);
+  assert.ok(local !== undefined && local.id === (list.id ^ 1), "flows are those of the service port");
+  const other = before.write(undefined, [one]);
+  assert.ok(other !== undefined && ![list.id, local.id].includes(other.id));
+  before.settle();
+  const identities = memory.backends.slice();
+  const after = new EndpointLists("IPv4", memory, () => REST_MS);
+  assert.deepEqual(after.adopt([list, local, other]), [list, local, other]);
+  assert.deepEqual(texts(after.read(list)), texts([two, three]));
+  assert.deepEqual(memory.backends, identities);
+  const back = after.write(list, [one, two, three], [one, two, three]);
+  assert.deepEqual(back && [texts(after.read(back)), back.held], [texts([one, two, three]), 0]);
+  assert.equal(after.settle(), false, "nothing has gone");
+  assert.equal(back && after.write(back, []), undefined);
+  assert.equal(after.settle(), true);
 });

@@ -3,28 +3,26 @@
  * changes, a reader finds the old endpoint of a slot or the new one, or sees that the backend is not its own any more (reference
  * ebpf-operation.md §5.3, §5.4).
  */
-import type { IpAddress, IpFamily } from "../../../net/ip.ts";
-import { BackendArray } from "./backend-array.ts";
+import type { IpFamily } from "../../../net/ip.ts";
+import { BackendArray, type ListedEndpoint } from "./backend-array.ts";
 import { FreeList, powerOfTwo, type Run } from "./free-list.ts";
 
 /** An id above this is none of ours: so many service ports were never made between two starts of a machine. */
 const MOST_IDS = 2 ** 31;
 
-/** Where a list is: its frontends say so to the programs. */
+/** Where a list is: its frontends say so to the programs. The run of slots is as long as the next power of two of all that it has. */
 export interface EndpointList {
+  /** The two lists of a service port differ in the lowest bit: a flow is one of both. */
   readonly id: number;
   readonly base: number;
-  /** Never 0. The run of slots is as long as the next power of two. */
+  /** Endpoints from which new clients choose. */
   readonly count: number;
-}
-
-export interface ListedEndpoint {
-  readonly ip: IpAddress;
-  readonly port: number;
+  /** Endpoints behind them that are not offered any more, and serve: flows of datagrams stay with them. */
+  readonly held: number;
 }
 
 /** The memory of the two arrays. */
-export interface ListMemory {
+interface ListMemory {
   readonly slots: BigUint64Array;
   readonly backends: BigUint64Array;
 }
@@ -48,8 +46,8 @@ export class EndpointLists {
   #oldRuns: EndpointList[] = [];
 
   /** @param memory all zero, unless its lists are told to {@link adopt}. @param nowMs monotonic. @param firstId of a new list. */
-  constructor(family: IpFamily, memory: ListMemory, nowMs: () => number, firstId = 1) {
-    this.#nextId = firstId;
+  constructor(family: IpFamily, memory: ListMemory, nowMs: () => number, firstId = 2) {
+    this.#nextId = Math.max(2, firstId + (firstId % 2));
     this.#family = family;
     this.#slots = memory.slots;
     this.#slotHalves = halvesOf(memory.slots);
@@ -69,11 +67,14 @@ export class EndpointLists {
     let end = 0;
     for (const list of found.toSorted((one, other) => one.base - other.base)) {
       if (list.base < end || !this.#own(list, owners)) continue;
-      end = list.base + powerOfTwo(list.count);
+      end = list.base + lengthOf(list);
       whole.push(list);
     }
     this.#freeBackends.occupy(this.#keepOwned(owners), 1);
-    const runs = whole.map(({ base, count }) => ({ base, length: powerOfTwo(count) }));
+    for (const { base, count, held } of whole) {
+      for (let at = 0; at < count + held; at++) this.#backends.hold(this.#slot(base + at), at >= count);
+    }
+    const runs = whole.map((list) => ({ base: list.base, length: lengthOf(list) }));
     this.#freeSlots.occupy(runs, this.#slots.length);
     return whole;
   }
@@ -85,7 +86,7 @@ export class EndpointLists {
     for (let backend = 0; backend <= owners.length; backend++) {
       if (backend < owners.length) {
         const id = this.#backends.idAt(backend);
-        if (id !== 0 && id < MOST_IDS) this.#nextId = Math.max(this.#nextId, id + 1);
+        if (id !== 0 && id < MOST_IDS) this.#nextId = Math.max(this.#nextId, (id | 1) + 1);
         if (owners[backend] !== 0) continue;
         if (id !== 0) this.#backends.clear(backend);
       }
@@ -96,9 +97,10 @@ export class EndpointLists {
   }
 
   /** Makes a list the owner of its backends when each of its slots leads to one that is its own, and no two to the same. */
-  #own({ id, base, count }: EndpointList, owners: Uint32Array): boolean {
-    if (id === 0 || id >= MOST_IDS || count === 0 || base + powerOfTwo(count) > this.#slots.length) return false;
-    for (let at = base; at < base + count; at++) {
+  #own(list: EndpointList, owners: Uint32Array): boolean {
+    const { id, base, count, held } = list;
+    if (id === 0 || id >= MOST_IDS || count === 0 || base + lengthOf(list) > this.#slots.length) return false;
+    for (let at = base; at < base + count + held; at++) {
       const backend = this.#slot(at);
       if (backend < owners.length && owners[backend] === 0 && this.#backends.idAt(backend) === id) {
         owners[backend] = id;
@@ -122,21 +124,24 @@ export class EndpointLists {
 
   /**
    * Makes a list hold these endpoints, in any order; none of them twice. When the result is not what it was, its frontends must
-   * be told. Then {@link settle} is due. @throws NoRoom
+   * be told. Then {@link settle} is due.
+   * @param serving what was in the list and is among these is held. @param sibling the other list of the service port. @throws NoRoom
    */
-  write(list: EndpointList | undefined, endpoints: readonly ListedEndpoint[]): EndpointList | undefined {
-    if (list === undefined) return endpoints.length === 0 ? undefined : this.#writeNew(endpoints);
-    if (endpoints.length > 0) return this.#change(list, endpoints);
-    for (let at = 0; at < list.count; at++) this.#oldBackends.push(this.#slot(list.base + at));
-    this.#oldRuns.push(list);
-    return undefined;
+  write(
+    list: EndpointList | undefined,
+    endpoints: readonly ListedEndpoint[],
+    serving: readonly ListedEndpoint[] = [],
+    sibling?: EndpointList,
+  ): EndpointList | undefined {
+    if (list !== undefined) return this.#change(list, endpoints, serving);
+    return endpoints.length === 0 ? undefined : this.#writeNew(endpoints, sibling);
   }
 
   /** The endpoints of a list, as the programs read them. */
   read({ id, base, count }: EndpointList): readonly ListedEndpoint[] {
     const backends = Array.from({ length: count }, (_, at) => this.#slot(base + at));
     return backends
-      .filter((backend) => this.#backends.idAt(backend) === id)
+      .filter((backend) => this.#backends.isOffered(backend, id))
       .map((backend) => this.#backends.endpointAt(backend));
   }
 
@@ -147,50 +152,60 @@ export class EndpointLists {
       this.#backends.clear(backend);
       this.#freeBackends.giveBack(backend, 1);
     }
-    for (const { base, count } of this.#oldRuns) this.#freeSlots.giveBack(base, powerOfTwo(count));
+    for (const list of this.#oldRuns) this.#freeSlots.giveBack(list.base, lengthOf(list));
     this.#oldBackends = [];
     this.#oldRuns = [];
     return hasEndpoints;
   }
 
-  #writeNew(endpoints: readonly ListedEndpoint[]): EndpointList {
-    const id = this.#nextId++;
+  #writeNew(endpoints: readonly ListedEndpoint[], sibling: EndpointList | undefined): EndpointList {
+    const id = sibling === undefined ? this.#nextId : sibling.id ^ 1;
+    if (sibling === undefined) this.#nextId += 2;
     const backends = this.#makeBackends(id, endpoints);
-    return { id, base: this.#writeRun(backends, backends), count: backends.length };
+    return { id, base: this.#writeRun(backends, backends), count: backends.length, held: 0 };
   }
 
-  #change(list: EndpointList, endpoints: readonly ListedEndpoint[]): EndpointList {
-    const { id, base } = list;
+  #change(
+    list: EndpointList,
+    endpoints: readonly ListedEndpoint[],
+    serving: readonly ListedEndpoint[],
+  ): EndpointList | undefined {
+    const { id } = list;
     const wanted = new Map(endpoints.map((endpoint) => [this.#backends.keyFor(endpoint), endpoint]));
-    const kept: number[] = [];
-    const replaced: number[] = [];
-    const free: number[] = [];
-    for (let at = 0; at < list.count; at++) {
-      const backend = this.#slot(base + at);
-      if (wanted.delete(this.#backends.keyAt(backend))) kept.push(backend);
-      else {
-        replaced.push(backend);
-        free.push(at);
-      }
+    const offered: number[] = [];
+    const left: number[] = [];
+    for (let at = list.base; at < list.base + list.count + list.held; at++) {
+      const backend = this.#slot(at);
+      (wanted.delete(this.#backends.keyAt(backend)) ? offered : left).push(backend);
     }
-    if (wanted.size === 0 && free.length === 0) return list;
+    if (wanted.size === 0 && left.length === 0 && list.held === 0) return list;
+    const stays = new Set(left.length === 0 ? [] : serving.map((endpoint) => this.#backends.keyFor(endpoint)));
+    const held = left.filter((backend) => stays.has(this.#backends.keyAt(backend)));
     const added = this.#makeBackends(id, [...wanted.values()]);
-    const count = kept.length + added.length;
-    if (powerOfTwo(count) !== powerOfTwo(list.count)) {
-      const moved = this.#writeRun([...kept, ...added], added);
+    offered.push(...added);
+    const changed = { id, base: list.base, count: offered.length, held: held.length };
+    if (changed.count + changed.held === 0) this.#oldRuns.push(list);
+    else if (lengthOf(changed) === lengthOf(list)) {
+      this.#fill(list.base, offered);
+      this.#fill(list.base + offered.length, held);
+    } else {
+      changed.base = this.#writeRun([...offered, ...held], added);
       this.#oldRuns.push(list);
-      this.#oldBackends.push(...replaced);
-      return { id, base: moved, count };
     }
-    // In place: what goes is replaced by what comes, then by what stands at the end.
-    let end = list.count;
-    for (const backend of added) this.#setSlot(base + (free.shift() ?? end++), backend);
-    for (const at of free.toReversed()) {
-      end--;
-      if (at !== end) this.#setSlot(base + at, this.#slot(base + end));
-    }
-    this.#oldBackends.push(...replaced);
-    return { id, base, count };
+    for (const backend of offered) this.#backends.hold(backend, false);
+    for (const backend of held) this.#backends.hold(backend, true);
+    this.#oldBackends.push(...left.filter((backend) => !held.includes(backend)));
+    if (changed.count + changed.held === 0) return undefined;
+    return changed;
+  }
+
+  /** Makes a run of slots hold these backends; those that are there stay where they are. */
+  #fill(base: number, backends: readonly number[]): void {
+    const missing = new Set(backends);
+    const free: number[] = [];
+    for (let at = base; at < base + backends.length; at++) if (!missing.delete(this.#slot(at))) free.push(at);
+    let next = 0;
+    for (const backend of missing) this.#setSlot(free[next++] ?? base, backend);
   }
 
   /** @param made those of them to give up when there is no room. */
@@ -235,6 +250,8 @@ export class EndpointLists {
     Atomics.store(this.#slots, at, BigInt(backend));
   }
 }
+
+const lengthOf = ({ count, held }: EndpointList): number => powerOfTwo(count + held);
 
 const halvesOf = (words: BigUint64Array): Uint32Array =>
   new Uint32Array(words.buffer, words.byteOffset, 2 * words.length);

@@ -8,7 +8,7 @@ import { Assembler, type Label, type StackSlot } from "../asm/assembler.ts";
 import type { Program } from "../asm/program.ts";
 import { SOCK } from "../contexts.ts";
 import { type Field, u32 } from "../layout.ts";
-import { lookUp } from "./map-calls.ts";
+import { demandValid, lookUp } from "./map-calls.ts";
 import { type BalancerMaps, FRONTEND_KEY } from "./maps.ts";
 import {
   CONTEXT,
@@ -27,7 +27,7 @@ const { EADDRINUSE } = constants.errno;
 /** The protocol, over calls. */
 const PROTOCOL = "r9";
 
-export interface HoldOptions {
+interface HoldOptions {
   /** @default "attached" */
   readonly form?: ProgramForm;
   /** Of the host's network namespace: sockets of others are left alone. */
@@ -69,6 +69,7 @@ export function holdProgram(
   // Without an address it is a node port.
   lookUp(a, maps.frontends, key);
   a.jumpIf("r0", "==", 0, allow);
+  demandValid(a, maps.validUntil, a.slot("validity", 16), allow);
   if (kind === "mapped") demandIPv4(a, allow, refuse);
   takeAddress(a, kind, key, refuse);
   lookUp(a, maps.nodeAddresses, key);

@@ -5,7 +5,7 @@ import { memoryBpf } from "../../../../testkit/fakes/bpf/memory-bpf.ts";
 import { MemoryMap } from "../../../../testkit/fakes/bpf/memory-map.ts";
 import fc from "../../../../testkit/support/fast-check.ts";
 import { PATIENCE } from "../../../../testkit/support/patience.ts";
-import { type IpAddress, ipFromBytes } from "../../../net/ip.ts";
+import { type IpAddress, ipFromBytes, unspecifiedAddress } from "../../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
 import { kernelBpf } from "../kernel-bpf.ts";
 import { takeNumber } from "../layout.ts";
@@ -74,17 +74,27 @@ function sceneFor(kind: SocketKind): fc.Arbitrary<Scene> {
       { maxLength: 12 },
     ),
     nodeAddresses: fc.uniqueArray(addressOf(kind), { maxLength: 2 }),
-    dials: fc.array(
-      fc.record({
-        to: placeFor(kind),
-        protocol: fc.constantFrom(6, 17, 17, 1, 136),
-        socket: fc.integer({ min: 7, max: 9 }),
-        netns: fc.integer({ min: 1, max: 3 }),
-        random: fc.nat({ max: 0xffffffff }),
-      }),
-      { minLength: DIALS, maxLength: DIALS },
-    ),
+    dials: fc.array(dialArbitrary(kind), { minLength: DIALS, maxLength: DIALS }),
   });
+}
+
+/** A socket has one protocol: its flows are known by what it asks for, and not by how. */
+function dialArbitrary(kind: SocketKind): fc.Arbitrary<Scene["dials"][number]> {
+  return fc
+    .record({
+      to: fc.record({
+        address: fc.oneof(
+          { weight: 9, arbitrary: addressOf(kind) },
+          fc.constant(unspecifiedAddress(familyOfKind(kind))),
+        ),
+        port,
+      }),
+      protocol: fc.constantFrom(6, 17, 17, 1, 136),
+      socket: fc.integer({ min: 7, max: 9 }),
+      netns: fc.integer({ min: 1, max: 3 }),
+      random: fc.nat({ max: 0xffffffff }),
+    })
+    .map((dial) => ({ ...dial, socket: 1_000 * dial.protocol + dial.socket }));
 }
 
 /** Plays a scene, and compares each dial with what the plan says. */
@@ -200,6 +210,40 @@ for (const kind of KINDS) {
     assert.deepEqual(at(131, 0xffffffff), endpoints[1]);
   });
 
+  const sending = kind === "mapped" ? "connect" : "sendmsg";
+  test(`${kind}: a socket asks four services at a time (${sending}), and knows the answers of each`, () => {
+    const family = familyOfKind(kind);
+    const maps = new Map(Object.values(definitions).map((of) => [of.name, new MemoryMap(of)]));
+    const at = (last: number, port: number): Place => {
+      const bytes = kind === "IPv6" ? new Uint8Array(15).fill(0xfd) : [10, 96, 0];
+      return { address: ipFromBytes(Uint8Array.of(...bytes, last)), port };
+    };
+    const asked = [1, 2, 3, 4, 5].map((number) => at(number, 53));
+    const endpoints = [1, 2, 3, 4, 5].map((number) => at(100 + number, 5353));
+    const frontends = asked.map((place, index) => ({ ...place, protocol: 17, endpoints: [endpoints[index] ?? place] }));
+    fillMaps(openMaps(memoryBpf(new Map(), maps), definitions), frontends, family);
+    const run = (program: ReturnType<typeof revealProgram>, to: Place | undefined, seconds: number) => {
+      assert.ok(to !== undefined);
+      const dial = { to, protocol: 17, socket: 7, netns: 2 };
+      const context = contextOf(kind, dial);
+      const monotonicNs = () => BigInt(seconds) * 1_000_000_000n;
+      interpret(program.instructions, context, maps, { monotonicNs, socketCookie: 7n });
+      return placeOf(kind, dial, context, [...endpoints, ...asked]);
+    };
+    const lead = leadProgram(sending, kind, definitions, OPTIONS);
+    const reveal = revealProgram("recvmsg", kind, definitions, "test");
+    const led = (seconds: number) => asked.map((to) => run(lead, to, seconds));
+    const fourth = endpoints.slice(0, 4);
+    assert.deepEqual(led(100), [...fourth, undefined]);
+    assert.deepEqual(
+      endpoints.map((place) => run(reveal, place, 100)),
+      [...asked.slice(0, 4), undefined],
+    );
+    assert.deepEqual(led(219), [...fourth, undefined], "each use renews it");
+    assert.deepEqual(run(lead, asked[4], 340), endpoints[4], "nothing was asked for two minutes");
+    assert.deepEqual(run(reveal, endpoints[4], 340), asked[4]);
+  });
+
   test(`${kind}: what a socket was led to appears under the address that it asked`, () => {
     const family = familyOfKind(kind);
     const maps = new Map(Object.values(definitions).map((of) => [of.name, new MemoryMap(of)]));
@@ -284,6 +328,11 @@ describe("connect: a process in a cgroup", { skip: reasonToSkip(), timeout: 60_0
         assert.deepEqual(await dialler.dial("tcp", { address: dialled, port: 82 }), { code: "ENETUNREACH" });
         const { peer } = await dialler.dial("tcp", { address: dialled, port: 80 });
         assert.equal(peer, `${dialled} 80`, "the peer has the address that was dialled");
+        const validity = maps.validUntil.lookup(new Uint8Array(4)) ?? assert.fail("an array has its elements");
+        maps.validUntil.update(new Uint8Array(4), new Uint8Array(BigUint64Array.of(process.hrtime.bigint()).buffer));
+        assert.deepEqual(await dialler.dial("tcp", { address: dialled, port: 80 }), { code: "ENETUNREACH" });
+        assert.deepEqual(await dialler.dial("tcp", { address: dialled, port: 81 }), { code: "ENETUNREACH" });
+        maps.validUntil.update(new Uint8Array(4), validity);
         const other = await dialler.dial("tcp", { address: local, port: ports[1] ?? 0 });
         assert.deepEqual(other, { reached: ports[1], peer: `${local} ${ports[1]}` });
         const datagram = await dialler.dial("datagram", { address: dialled, port: 53 });

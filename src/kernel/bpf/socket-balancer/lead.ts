@@ -9,9 +9,8 @@ import { Assembler, type Label, type StackSlot } from "../asm/assembler.ts";
 import type { Program } from "../asm/program.ts";
 import { SOCK_ADDR, USER_PORT_WORD } from "../contexts.ts";
 import { u32, u64 } from "../layout.ts";
-import type { MapDefinition } from "../map-definition.ts";
 import { forgetConnected, registerConnected } from "./connected.ts";
-import { lookUp, update } from "./map-calls.ts";
+import { demandValid, lookUp, update } from "./map-calls.ts";
 import {
   BACKEND_IDENTITY_WORD,
   BACKEND_VALUE,
@@ -20,13 +19,16 @@ import {
   CHOICE_VALUE,
   CONNECTED_VALUE,
   EXTENT_WORD,
+  FLOW_KEY,
+  FLOW_VALUE,
+  FLOWS_OF_SOCKET,
   FRONTEND_KEY,
   FRONTEND_VALUE,
+  HELD,
   HOST_ONLY,
   IDENTITY_WORD,
   NO_ENDPOINTS,
   PEER_KEY,
-  PEER_VALUE,
   SLOT_VALUE,
 } from "./maps.ts";
 import {
@@ -46,7 +48,10 @@ import { writeTcpPeer } from "./tcp-peers.ts";
 const { ECONNREFUSED } = constants.errno;
 const NS_PER_SECOND = 1_000_000_000;
 /** How long a socket's datagrams go to one backend after the last of them: as long as conntrack would remember. */
-const FLOW_SECONDS = 120;
+const FLOW_NS = 120_000_000_000n;
+
+/** A flow stays with a backend that is not offered any more, and with one of the service port's other list. */
+const HELD_OR_SIBLING = Number(HELD) | 1;
 
 /** Registers that keep what they hold over calls. */
 const EXTENT = "r7";
@@ -91,11 +96,14 @@ class LeadProgram {
   readonly #index: StackSlot;
   /** Seconds for which a choice holds. */
   readonly #seconds: StackSlot;
-  readonly #choice: StackSlot;
+  /** Key of the last choice. */
+  readonly #client: StackSlot;
   readonly #choiceValue: StackSlot;
   /** The backend, as the socket will see it: a key of the peers. */
   readonly #peer: StackSlot;
-  readonly #peerValue: StackSlot;
+  /** Of a UDP socket: a key of the flows, and its value. */
+  readonly #flow: StackSlot;
+  readonly #flowValue: StackSlot;
   /** Of a UDP socket that connects. */
   readonly #connected: StackSlot;
 
@@ -114,10 +122,11 @@ class LeadProgram {
     this.#dialled = a.slot("dialled", FRONTEND_KEY[family].size);
     this.#index = a.slot("index", 4);
     this.#seconds = a.slot("seconds", 8);
-    this.#choice = a.slot("choice", CHOICE_KEY.size);
+    this.#client = a.slot("client", CHOICE_KEY.size);
     this.#choiceValue = a.slot("choice value", CHOICE_VALUE.size);
     this.#peer = a.slot("peer", PEER_KEY[family].size);
-    this.#peerValue = a.slot("peer value", PEER_VALUE[family].size);
+    this.#flow = a.slot("flow", FLOW_KEY.size);
+    this.#flowValue = a.slot("flow value", FLOW_VALUE[family].size);
     this.#connected = a.slot("connected", CONNECTED_VALUE[family].size);
   }
 
@@ -126,10 +135,12 @@ class LeadProgram {
     a.mov(CONTEXT, "r1");
     this.#demandProtocol();
     if (this.#kind === "mapped") demandMapped(a, this.#pass);
-    for (const slot of [this.#dialled, this.#choice, this.#choiceValue, this.#peer, this.#peerValue]) a.clear(slot);
-    if (this.#call === "connect") a.clear(this.#connected);
+    a.clear(this.#dialled);
     if (this.#options.isForHostOnly === true) this.#demandHost();
     this.#findFrontend();
+    for (const slot of [this.#client, this.#choiceValue, this.#peer, this.#flow, this.#flowValue]) a.clear(slot);
+    if (this.#call === "connect") a.clear(this.#connected);
+    demandValid(a, this.#maps.validUntil, this.#choiceValue, this.#pass);
     this.#obeyFlags();
     this.#chooseBackend();
     this.#remember();
@@ -168,42 +179,42 @@ class LeadProgram {
   /** Leaves the frontend's words in {@link EXTENT} and {@link IDENTITY}: its element may be used for another at any time. */
   #findFrontend(): void {
     const a = this.#a;
-    const { fields } = FRONTEND_KEY[familyOfKind(this.#kind)];
-    const found = a.label("found");
-    const words = ADDRESS_WORDS[this.#kind];
-    const addressAt = (index: number) => u32(fields.address.at + 4 * index);
-    for (const [index, word] of words.entries()) {
+    const { fields, size } = FRONTEND_KEY[familyOfKind(this.#kind)];
+    a.mov("r2", 0);
+    for (const [index, word] of ADDRESS_WORDS[this.#kind].entries()) {
       a.load("r1", CONTEXT, word);
-      a.store("r10", addressAt(index), "r1", this.#dialled.offset);
+      a.store("r10", u32(fields.address.at + 4 * index), "r1", this.#dialled.offset);
+      a.alu("or", "r2", "r1");
     }
+    // The unspecified address is the client's own machine; in the map it stands for a node port.
+    a.jumpIf("r2", "==", 0, this.#pass);
     // The word's lower half has the port's bytes as they are in packets.
     a.load("r1", CONTEXT, USER_PORT_WORD);
     a.store("r10", fields.port, "r1", this.#dialled.offset);
     a.store("r10", fields.protocol, PROTOCOL, this.#dialled.offset);
-    lookUp(this.#a, this.#maps.frontends, this.#dialled);
-    a.jumpIf("r0", "!=", 0, found);
-    // A node port has no address of its own: it is looked up without one, and then the address among the node's.
-    for (const index of words.keys()) a.store("r10", addressAt(index), 0, this.#dialled.offset);
-    lookUp(this.#a, this.#maps.frontends, this.#dialled);
-    a.jumpIf("r0", "==", 0, this.#pass);
-    a.load(EXTENT, "r0", EXTENT_WORD);
-    a.load(IDENTITY, "r0", IDENTITY_WORD);
-    a.load("r1", "r0", FRONTEND_VALUE.fields.affinitySeconds);
-    a.store("r10", u64(0), "r1", this.#seconds.offset);
-    for (const [index, word] of words.entries()) {
-      a.load("r1", CONTEXT, word);
-      a.store("r10", addressAt(index), "r1", this.#dialled.offset);
+    lookUp(a, this.#maps.frontends, this.#dialled);
+    if (this.#call === "connect") {
+      const found = a.label("found");
+      a.jumpIf("r0", "!=", 0, found);
+      // A datagram to a node port may answer a client that has this source port: conntrack knows, and a socket does not.
+      a.jumpIf(PROTOCOL, "==", PROTOCOL_NUMBERS.UDP, this.#pass);
+      lookUp(a, this.#maps.nodeAddresses, this.#dialled);
+      a.jumpIf("r0", "==", 0, this.#pass);
+      const nodePort = a.slot("node port", size);
+      a.clear(nodePort);
+      a.load("r1", CONTEXT, USER_PORT_WORD);
+      a.store("r10", fields.port, "r1", nodePort.offset);
+      a.store("r10", fields.protocol, PROTOCOL, nodePort.offset);
+      lookUp(a, this.#maps.frontends, nodePort);
+      a.jumpIf("r0", "==", 0, this.#pass);
+      a.place(found);
+    } else {
+      a.jumpIf("r0", "==", 0, this.#pass);
     }
-    lookUp(this.#a, this.#maps.nodeAddresses, this.#dialled);
-    a.jumpIf("r0", "==", 0, this.#pass);
-    const known = a.label("known");
-    a.jump(known);
-    a.place(found);
     a.load(EXTENT, "r0", EXTENT_WORD);
     a.load(IDENTITY, "r0", IDENTITY_WORD);
     a.load("r1", "r0", FRONTEND_VALUE.fields.affinitySeconds);
     a.store("r10", u64(0), "r1", this.#seconds.offset);
-    a.place(known);
   }
 
   #obeyFlags(): void {
@@ -222,62 +233,112 @@ class LeadProgram {
     a.place(isServed);
   }
 
-  /** Leaves the backend's address in {@link #peer}: the one that the client had, or one of all. */
+  /**
+   * Leaves the backend's address in {@link #peer}, and notes the choice: a socket that sends stays with the one that it has had there
+   * while that serves, and a client with session affinity while it is offered. Otherwise one is drawn.
+   */
   #chooseBackend(): void {
     const a = this.#a;
-    const [choose, chosen] = [a.label("choose"), a.label("chosen")];
-    this.#recall(choose);
-    this.#takeBackend(choose);
+    const { clients } = this.#maps;
+    const [draw, chosen, isChosen] = [a.label("draw"), a.label("chosen"), a.label("is chosen")];
+    const { cookie, id } = CHOICE_KEY.fields;
+    if (this.#call === "sendmsg") {
+      const isNew = a.label("new");
+      this.#recallFlow(isNew);
+      this.#takeBackend(isNew, HELD_OR_SIBLING);
+      a.jump(isChosen);
+      a.place(isNew);
+    }
+    a.load("r1", "r10", u64(0), this.#seconds.offset);
+    a.jumpIf("r1", "==", 0, draw);
+    loadCookie(a, this.#form, "netns");
+    a.store("r10", cookie, "r0", this.#client.offset);
+    a.store("r10", id, IDENTITY, this.#client.offset);
+    this.#recallClient(draw);
+    this.#takeBackend(draw);
     a.jump(chosen);
-    a.place(choose);
+    a.place(draw);
     this.#draw();
     this.#takeBackend(this.#pass);
     a.place(chosen);
+    a.load("r1", "r10", u64(0), this.#seconds.offset);
+    a.jumpIf("r1", "==", 0, isChosen);
+    const { backend, lastUsedNs } = CHOICE_VALUE.fields;
+    a.call("ktime_get_ns");
+    a.store("r10", lastUsedNs, "r0", this.#choiceValue.offset);
+    a.load("r1", "r10", u32(0), this.#index.offset);
+    a.store("r10", backend, "r1", this.#choiceValue.offset);
+    update(a, clients, this.#client, this.#choiceValue);
+    a.place(isChosen);
   }
 
   /** The client's last choice, if there is one that holds; its index is in {@link #index}. */
-  #recall(none: Label): void {
+  #recallClient(none: Label): void {
     const a = this.#a;
-    const { clients, flows } = this.#maps;
-    const [hasAffinity, hasKey, hasValue] = [a.label("affinity"), a.label("key"), a.label("value")];
-    const { cookie, id } = CHOICE_KEY.fields;
-    a.load("r1", "r10", u64(0), this.#seconds.offset);
-    a.jumpIf("r1", "!=", 0, hasAffinity);
-    if (this.#call === "connect") {
-      a.jump(none);
-    } else {
-      loadCookie(a, this.#form, "socket");
-      a.store("r10", cookie, "r0", this.#choice.offset);
-      a.store("r10", id, IDENTITY, this.#choice.offset);
-      lookUp(this.#a, flows, this.#choice);
-      a.jumpIf("r0", "==", 0, none);
-      a.load("r1", "r0", CHOICE_VALUE.fields.backend);
-      a.load("r2", "r0", CHOICE_VALUE.fields.lastUsedNs);
-      a.mov("r3", FLOW_SECONDS);
-      a.store("r10", u64(0), "r3", this.#peer.offset);
-      a.jump(hasKey);
-    }
-    a.place(hasAffinity);
-    loadCookie(a, this.#form, "netns");
-    a.store("r10", cookie, "r0", this.#choice.offset);
-    a.store("r10", id, IDENTITY, this.#choice.offset);
-    lookUp(this.#a, clients, this.#choice);
+    const { backend, lastUsedNs } = CHOICE_VALUE.fields;
+    lookUp(a, this.#maps.clients, this.#client);
     a.jumpIf("r0", "==", 0, none);
-    a.load("r1", "r0", CHOICE_VALUE.fields.backend);
-    a.load("r2", "r0", CHOICE_VALUE.fields.lastUsedNs);
-    a.load("r3", "r10", u64(0), this.#seconds.offset);
-    a.store("r10", u64(0), "r3", this.#peer.offset);
-    a.place(hasKey);
+    a.load("r1", "r0", backend);
     a.store("r10", u32(0), "r1", this.#index.offset);
-    a.store("r10", u64(0), "r2", this.#peerValue.offset);
+    a.load("r1", "r0", lastUsedNs);
+    a.store("r10", lastUsedNs, "r1", this.#choiceValue.offset);
     a.call("ktime_get_ns");
-    a.load("r2", "r10", u64(0), this.#peerValue.offset);
-    a.alu("sub", "r0", "r2");
-    a.load("r3", "r10", u64(0), this.#peer.offset);
-    a.alu("mul", "r3", NS_PER_SECOND);
-    a.jumpIf("r0", "<=", "r3", hasValue);
+    a.load("r1", "r10", lastUsedNs, this.#choiceValue.offset);
+    a.alu("sub", "r0", "r1");
+    a.load("r2", "r10", u64(0), this.#seconds.offset);
+    a.alu("mul", "r2", NS_PER_SECOND);
+    a.jumpIf("r0", ">", "r2", none);
+  }
+
+  /** The same of the socket's flow to what was dialled. */
+  #recallFlow(none: Label): void {
+    const a = this.#a;
+    const { backend, lastUsedNs } = FLOW_VALUE[familyOfKind(this.#kind)].fields;
+    const isOwn = a.label("own flow");
+    a.call("ktime_get_ns");
+    a.store("r10", lastUsedNs, "r0", this.#flowValue.offset);
+    loadCookie(a, this.#form, "socket");
+    a.store("r10", FLOW_KEY.fields.cookie, "r0", this.#flow.offset);
+    this.#eachFlow(none, isOwn, () => {});
     a.jump(none);
-    a.place(hasValue);
+    a.place(isOwn);
+    a.load("r1", "r0", backend);
+    a.store("r10", u32(0), "r1", this.#index.offset);
+    this.#jumpIfOld(none);
+  }
+
+  /** Leaves the element of a flow in r0, and its number in the key. @param other what to do with one to something else. */
+  #eachFlow(isFree: Label, isOwn: Label, other: () => void): void {
+    const a = this.#a;
+    const { dialled, dialledPort } = FLOW_VALUE[familyOfKind(this.#kind)].fields;
+    const { address, port } = FRONTEND_KEY[familyOfKind(this.#kind)].fields;
+    for (let number = 0; number < FLOWS_OF_SOCKET; number++) {
+      const isOther = a.label("other flow");
+      a.store("r10", FLOW_KEY.fields.number, number, this.#flow.offset);
+      lookUp(a, this.#maps.flows, this.#flow);
+      a.jumpIf("r0", "==", 0, isFree);
+      for (const word of ADDRESS_WORDS[this.#kind].keys()) {
+        a.load("r1", "r0", u32(dialled.at + 4 * word));
+        a.load("r2", "r10", u32(address.at + 4 * word), this.#dialled.offset);
+        a.jumpIf("r1", "!=", "r2", isOther);
+      }
+      a.load("r1", "r0", dialledPort);
+      a.load("r2", "r10", port, this.#dialled.offset);
+      a.jumpIf("r1", "==", "r2", isOwn);
+      a.place(isOther);
+      other();
+    }
+  }
+
+  /** Of the flow in r0; now is in {@link #flowValue}. */
+  #jumpIfOld(isOld: Label): void {
+    const a = this.#a;
+    const { lastUsedNs } = FLOW_VALUE[familyOfKind(this.#kind)].fields;
+    a.load("r1", "r10", lastUsedNs, this.#flowValue.offset);
+    a.load("r2", "r0", lastUsedNs);
+    a.alu("sub", "r1", "r2");
+    a.loadWide("r2", FLOW_NS);
+    a.jumpIf("r1", "s>", "r2", isOld);
   }
 
   /** Slot `base + (random × count >> 32)`. */
@@ -301,8 +362,9 @@ class LeadProgram {
   /**
    * A backend that carries another id was given to another service port meanwhile. Its identity is read before the address and after
    * it: a writer takes the identity away first and gives the new one last, so that what lies between two equal ones belongs to it.
+   * @param besides bits of the id that need not be those of the frontend's list.
    */
-  #takeBackend(otherwise: Label): void {
+  #takeBackend(otherwise: Label, besides = 0): void {
     const a = this.#a;
     const family = familyOfKind(this.#kind);
     const { address, port } = BACKEND_VALUE[family].fields;
@@ -318,7 +380,12 @@ class LeadProgram {
     }
     a.load("r4", "r0", identity);
     a.jumpIf("r4", "!=", "r5", otherwise);
-    a.jumpIf("r4", "!=", IDENTITY, otherwise, 32);
+    if (besides === 0) a.jumpIf("r4", "!=", IDENTITY, otherwise, 32);
+    else {
+      a.alu("xor", "r4", IDENTITY, 32);
+      a.alu("and", "r4", ~besides, 32);
+      a.jumpIf("r4", "!=", 0, otherwise);
+    }
     if (this.#call === "connect") a.store("r10", CONNECTED_VALUE[family].fields.identity, "r4", this.#connected.offset);
     if (family === "IPv4") {
       // Address and port in one word; what follows them there is 0.
@@ -330,44 +397,20 @@ class LeadProgram {
     }
   }
 
-  /** The choice, where one holds, and under which address the socket knows the backend. What cannot be written is forgotten. */
+  /** Under which address the socket knows the backend. */
   #remember(): void {
     const a = this.#a;
-    const family = familyOfKind(this.#kind);
-    const { clients, flows, udpPeers } = this.#maps;
-    const { backend, lastUsedNs } = CHOICE_VALUE.fields;
-    const [byNamespace, isKept] = [a.label("namespace"), a.label("kept")];
-    const writeChoice = (map: MapDefinition): void => {
-      a.call("ktime_get_ns");
-      a.store("r10", lastUsedNs, "r0", this.#choiceValue.offset);
-      a.load("r1", "r10", u32(0), this.#index.offset);
-      a.store("r10", backend, "r1", this.#choiceValue.offset);
-      update(this.#a, map, this.#choice, this.#choiceValue);
-    };
-    a.load("r1", "r10", u64(0), this.#seconds.offset);
-    a.jumpIf("r1", "!=", 0, byNamespace);
-    if (this.#call === "sendmsg") writeChoice(flows);
-    a.jump(isKept);
-    a.place(byNamespace);
-    writeChoice(clients);
-    a.place(isKept);
+    const isWritten = a.label("written");
     loadCookie(a, this.#form, "socket");
-    a.store("r10", PEER_KEY[family].fields.cookie, "r0", this.#peer.offset);
-    const [isUdp, isWritten] = [a.label("udp"), a.label("written")];
+    a.store("r10", PEER_KEY[familyOfKind(this.#kind)].fields.cookie, "r0", this.#peer.offset);
     if (this.#call === "connect") {
+      const isUdp = a.label("udp");
       a.jumpIf(PROTOCOL, "==", PROTOCOL_NUMBERS.UDP, isUdp);
       writeTcpPeer(a, this.#maps, this.#kind, this.#peer, this.#dialled, this.#index);
       a.jump(isWritten);
       a.place(isUdp);
     }
-    const { address, port } = FRONTEND_KEY[family].fields;
-    for (const index of ADDRESS_WORDS[this.#kind].keys()) {
-      a.load("r1", "r10", u32(address.at + 4 * index), this.#dialled.offset);
-      a.store("r10", u32(PEER_VALUE[family].fields.address.at + 4 * index), "r1", this.#peerValue.offset);
-    }
-    a.load("r1", "r10", port, this.#dialled.offset);
-    // The slot has held something else, behind the port as well.
-    a.store("r10", u32(PEER_VALUE[family].fields.port.at), "r1", this.#peerValue.offset);
+    this.#writeFlow();
     if (this.#call === "connect") {
       registerConnected({
         ...{ a, form: this.#form, kind: this.#kind, maps: this.#maps, pass: this.#pass },
@@ -375,8 +418,65 @@ class LeadProgram {
         onlyOf: this.#options.connectedUdp === "host" ? this.#options.hostCookie : undefined,
       });
     }
-    update(this.#a, udpPeers, this.#peer, this.#peerValue);
     a.place(isWritten);
+  }
+
+  /** In the place of the flow to what was dialled; else in a free one, or in one of which no answer can come any more. */
+  #writeFlow(): void {
+    const a = this.#a;
+    const { flows } = this.#maps;
+    const [isFree, isOwn, isOld, isDone] = [a.label("free"), a.label("own"), a.label("old"), a.label("done")];
+    const { fields, size } = FLOW_VALUE[familyOfKind(this.#kind)];
+    this.#makeFlow();
+    this.#eachFlow(isFree, isOwn, () => this.#jumpIfOld(isOld));
+    a.jump(this.#pass);
+    a.place(isOwn);
+    a.load("r1", "r0", fields.backend);
+    a.load("r2", "r10", fields.backend, this.#flowValue.offset);
+    a.jumpIf("r1", "!=", "r2", isOld);
+    for (let at = fields.address.at; at < size; at += 8) {
+      a.load("r1", "r0", u64(at));
+      a.load("r2", "r10", u64(at), this.#flowValue.offset);
+      a.jumpIf("r1", "!=", "r2", isOld);
+    }
+    // The only word that differs is written in its place.
+    a.load("r1", "r10", fields.lastUsedNs, this.#flowValue.offset);
+    a.store("r0", fields.lastUsedNs, "r1");
+    a.jump(isDone);
+    a.place(isOld);
+    update(a, flows, this.#flow, this.#flowValue);
+    a.jumpIf("r0", "!=", 0, this.#pass);
+    a.jump(isDone);
+    a.place(isFree);
+    // Another thread may have taken it for something else just now.
+    update(a, flows, this.#flow, this.#flowValue, "create");
+    a.jumpIf("r0", "!=", 0, this.#pass);
+    a.place(isDone);
+  }
+
+  #makeFlow(): void {
+    const a = this.#a;
+    const family = familyOfKind(this.#kind);
+    const [flow, peer, dialled] = [FLOW_VALUE[family].fields, PEER_KEY[family].fields, FRONTEND_KEY[family].fields];
+    const { offset } = this.#flowValue;
+    if (this.#call === "connect") {
+      a.call("ktime_get_ns");
+      a.store("r10", flow.lastUsedNs, "r0", offset);
+    }
+    a.load("r1", "r10", u32(0), this.#index.offset);
+    a.store("r10", flow.backend, "r1", offset);
+    for (const word of ADDRESS_WORDS[this.#kind].keys()) {
+      a.load("r1", "r10", u32(peer.address.at + 4 * word), this.#peer.offset);
+      a.store("r10", u32(flow.address.at + 4 * word), "r1", offset);
+      a.load("r1", "r10", u32(dialled.address.at + 4 * word), this.#dialled.offset);
+      a.store("r10", u32(flow.dialled.at + 4 * word), "r1", offset);
+    }
+    a.load("r1", "r10", peer.port, this.#peer.offset);
+    a.store("r10", flow.port, "r1", offset);
+    a.load("r1", "r10", dialled.port, this.#dialled.offset);
+    a.store("r10", flow.dialledPort, "r1", offset);
+    a.load("r1", "r10", peer.cookie, this.#peer.offset);
+    a.store("r10", FLOW_KEY.fields.cookie, "r1", this.#flow.offset);
   }
 
   #rewrite(): void {

@@ -2,7 +2,7 @@
  * Maps of one family that lead from a frontend to one of its backends (reference ebpf-operation.md §5.3). A reader may see an old
  * list or a new one, and knows: the backend that it arrives at must carry the id that it came with.
  */
-import { familyOf, type IpAddress, type IpFamily, ipBytes, ipv4Word } from "../../../net/ip.ts";
+import { type IpAddress, type IpFamily, ipBytes, ipv4Word } from "../../../net/ip.ts";
 import { be16, bytes, layout, takeNumber, u8, u32, u64 } from "../layout.ts";
 import type { MapDefinition } from "../map-definition.ts";
 
@@ -10,7 +10,7 @@ import type { MapDefinition } from "../map-definition.ts";
  * What keys and values of the maps mean. Programs over maps of another version would misread them: another number for each change
  * that the sizes of the maps do not show.
  */
-export const MAPS_VERSION = 1;
+export const MAPS_VERSION = 3;
 
 /** What is dialled. The protocol is an IP protocol's number. */
 export const FRONTEND_KEY = {
@@ -26,6 +26,8 @@ export const FRONTEND_VALUE = layout("frontend value", 24, {
   id: u32(8),
   flags: u32(12),
   affinitySeconds: u32(16),
+  /** Of endpoints behind the others, for which no program looks. */
+  held: u32(20),
 });
 /** Base in the lower half, count in the upper. */
 export const EXTENT_WORD = u64(FRONTEND_VALUE.fields.base.at);
@@ -45,31 +47,56 @@ export const BACKEND_VALUE = {
   IPv4: layout("backend", 16, { address: bytes(0, 4), port: be16(4), id: u32(8), generation: u32(12) }),
   IPv6: layout("backend", 32, { address: bytes(0, 16), port: be16(16), id: u32(24), generation: u32(28) }),
 } as const;
-/** Id in the lower half, and the number of times the backend was written in the upper: a reader looks at it before and after. */
+/**
+ * Id in the lower half, and the number of times the backend was written in the upper: a reader looks at it before and after. With
+ * {@link HELD} it is for flows alone that it has already.
+ */
 export const BACKEND_IDENTITY_WORD = {
   IPv4: u64(BACKEND_VALUE.IPv4.fields.id.at),
   IPv6: u64(BACKEND_VALUE.IPv6.fields.id.at),
 } as const;
 
-/**
- * Which backend a client had last: by the cookie of its network namespace for session affinity, by that of its socket for datagrams,
- * and by the id of the service port.
- */
+/** Of a backend that is not offered any more. */
+export const HELD = 1n << 31n;
+
+/** Which backend a client with session affinity had last: by the cookie of its network namespace and the id of the list. */
 export const CHOICE_KEY = layout("choice", 16, { cookie: u64(0), id: u32(8) });
 export const CHOICE_VALUE = layout("choice value", 16, { backend: u32(0), lastUsedNs: u64(8) });
 
-/** How a socket sees a backend: under the address of the frontend that it asked. */
+/** A socket and a backend. */
 export const PEER_KEY = {
   IPv4: layout("peer", 16, { cookie: u64(0), address: bytes(8, 4), port: be16(12) }),
   IPv6: layout("peer", 32, { cookie: u64(0), address: bytes(8, 16), port: be16(24) }),
 } as const;
-export const PEER_VALUE = {
-  IPv4: layout("peer value", 8, { address: bytes(0, 4), port: be16(4) }),
-  IPv6: layout("peer value", 24, { address: bytes(0, 16), port: be16(16) }),
-} as const;
 
 /**
- * The same of a TCP socket, in the element that its cookie's lowest bits name: cookies are given out one after the other, so that it
+ * A UDP socket has a few of these, numbered from 0: to which backend what it sends to a frontend goes, and so under which address it
+ * knows that one. They go when it is closed; where there is no room, the rules lead.
+ */
+export const FLOW_KEY = layout("flow", 16, { cookie: u64(0), number: u32(8) });
+export const FLOW_VALUE = {
+  IPv4: layout("flow value", 32, {
+    backend: u32(0),
+    lastUsedNs: u64(8),
+    address: bytes(16, 4),
+    port: be16(20),
+    dialledPort: be16(22),
+    dialled: bytes(24, 4),
+  }),
+  IPv6: layout("flow value", 56, {
+    backend: u32(0),
+    lastUsedNs: u64(8),
+    address: bytes(16, 16),
+    port: be16(32),
+    dialledPort: be16(34),
+    dialled: bytes(36, 16),
+  }),
+} as const;
+/** How many frontends one socket asks at the same time. */
+export const FLOWS_OF_SOCKET = 4;
+
+/**
+ * Under which address a TCP socket knows its backend, in the element that its cookie's lowest bits name: cookies are given out one after the other, so that it
  * holds the last ones. Its writer takes the cookie away first and gives the new one last.
  */
 export const TCP_PEER = {
@@ -112,6 +139,9 @@ export const CONNECTED_VALUE = {
   }),
 } as const;
 
+/** Until when programs decide, in ns of CLOCK_MONOTONIC: who writes it later than that is dead or hangs, and what they know is old. */
+export const VALID_UNTIL = u64(0);
+
 /** Maps that lead from frontends to backends. */
 export interface LeadingMaps {
   readonly frontends: MapDefinition;
@@ -123,14 +153,14 @@ export interface LeadingMaps {
 export interface MemoryMaps {
   /** The addresses at which node ports answer. */
   readonly nodeAddresses: MapDefinition;
+  /** {@link VALID_UNTIL}, the only element. */
+  readonly validUntil: MapDefinition;
   /** {@link CHOICE_KEY} of clients with session affinity. */
   readonly clients: MapDefinition;
-  /** {@link CHOICE_KEY} of sockets that send datagrams. */
+  /** {@link FLOW_KEY}. Nothing is forgotten for others: a datagram that finds no room is not led. */
   readonly flows: MapDefinition;
   /** {@link TCP_PEER}. */
   readonly tcpPeers: MapDefinition;
-  /** {@link PEER_KEY} of UDP. */
-  readonly udpPeers: MapDefinition;
   /** {@link CONNECTED_KEY} of connected UDP. Nothing is forgotten for others: a socket that finds no room is not led. */
   readonly connected: MapDefinition;
   /** Cookies of network namespaces in which no socket could be told of anything: their connected UDP is not led. */
@@ -146,22 +176,14 @@ export interface BalancerCapacity {
   readonly backends: number;
 }
 
-/** Clients, sockets and peers that are remembered of each kind; a power of two. What was used longest ago is forgotten first. */
-const REMEMBERED = 32_768;
+/** Clients, flows and sockets that are remembered of each kind; a power of two. */
+export const REMEMBERED = 32_768;
 const NODE_ADDRESSES = 1024;
 const BARRED_NAMESPACES = 1024;
 
 /** @param remembered how many of each kind. @default 32768 */
 export function memoryMaps(family: IpFamily, remembered = REMEMBERED): MemoryMaps {
   const suffix = family === "IPv4" ? "4" : "6";
-  const lru = (name: string, keySize: number, valueSize: number): MapDefinition => ({
-    name: `${name}${suffix}`,
-    type: "lru-hash",
-    keySize,
-    valueSize,
-    maxEntries: remembered,
-  });
-  const [peerKey, peerValue] = [PEER_KEY[family].size, PEER_VALUE[family].size];
   return {
     nodeAddresses: {
       name: `node_addrs${suffix}`,
@@ -171,8 +193,29 @@ export function memoryMaps(family: IpFamily, remembered = REMEMBERED): MemoryMap
       maxEntries: NODE_ADDRESSES,
       isAllocatedOnWrite: true,
     },
-    clients: lru("clients", CHOICE_KEY.size, CHOICE_VALUE.size),
-    flows: lru("flows", CHOICE_KEY.size, CHOICE_VALUE.size),
+    validUntil: {
+      name: `valid_until${suffix}`,
+      type: "array",
+      keySize: 4,
+      valueSize: 8,
+      maxEntries: 1,
+      isMappable: true,
+    },
+    clients: {
+      name: `clients${suffix}`,
+      type: "lru-hash",
+      keySize: CHOICE_KEY.size,
+      valueSize: CHOICE_VALUE.size,
+      maxEntries: remembered,
+    },
+    flows: {
+      name: `flows${suffix}`,
+      type: "hash",
+      keySize: FLOW_KEY.size,
+      valueSize: FLOW_VALUE[family].size,
+      maxEntries: remembered,
+      isAllocatedOnWrite: true,
+    },
     tcpPeers: {
       name: `tcp_peers${suffix}`,
       type: "array",
@@ -180,7 +223,6 @@ export function memoryMaps(family: IpFamily, remembered = REMEMBERED): MemoryMap
       valueSize: TCP_PEER[family].size,
       maxEntries: remembered,
     },
-    udpPeers: lru("udp_peers", peerKey, peerValue),
     connected: {
       name: `connected${suffix}`,
       type: "hash",
@@ -230,14 +272,6 @@ export function leadingMaps(family: IpFamily, capacity: BalancerCapacity): Leadi
   };
 }
 
-/** The key of a frontend: {@link FRONTEND_KEY}. @param protocol an IP protocol's number. Pure. */
-export function frontendKeyBytes(address: IpAddress, port: number, protocol: number): Uint8Array {
-  const family = familyOf(address);
-  const key = new Uint8Array(FRONTEND_KEY[family].size);
-  putFrontendKey(key, 0, family, address, port, protocol);
-  return key;
-}
-
 /** Writes the key of a frontend into bytes. @param address undefined for a node port. @param protocol an IP protocol's number. */
 export function putFrontendKey(
   bytes: Uint8Array,
@@ -272,6 +306,7 @@ export interface FrontendWords {
   readonly id: number;
   readonly flags: number;
   readonly affinitySeconds: number;
+  readonly held: number;
 }
 
 /** The value of a frontend. Pure. */
@@ -283,13 +318,14 @@ export function frontendValueBytes(words: FrontendWords): Uint8Array {
 
 /** Writes the value of a frontend into bytes. @param index of the value, counted from their beginning. */
 export function putFrontendValue(bytes: Uint8Array, index: number, words: FrontendWords): void {
-  const { base, count, id, flags, affinitySeconds } = FRONTEND_VALUE.fields;
+  const { base, count, id, flags, affinitySeconds, held } = FRONTEND_VALUE.fields;
   const at = index * FRONTEND_VALUE.size;
   putWord(bytes, at + base.at, words.base);
   putWord(bytes, at + count.at, words.count);
   putWord(bytes, at + id.at, words.id);
   putWord(bytes, at + flags.at, words.flags);
   putWord(bytes, at + affinitySeconds.at, words.affinitySeconds);
+  putWord(bytes, at + held.at, words.held);
 }
 
 function putWord(bytes: Uint8Array, at: number, word: number): void {
@@ -298,12 +334,13 @@ function putWord(bytes: Uint8Array, at: number, word: number): void {
 
 /** The words of a frontend's value. Pure. */
 export function frontendWords(value: Uint8Array): FrontendWords {
-  const { base, count, id, flags, affinitySeconds } = FRONTEND_VALUE.fields;
+  const { base, count, id, flags, affinitySeconds, held } = FRONTEND_VALUE.fields;
   return {
     base: takeNumber(value, base),
     count: takeNumber(value, count),
     id: takeNumber(value, id),
     flags: takeNumber(value, flags),
     affinitySeconds: takeNumber(value, affinitySeconds),
+    held: takeNumber(value, held),
   };
 }

@@ -8,7 +8,7 @@ import type { Program } from "../asm/program.ts";
 import { SOCK_ADDR, USER_PORT_WORD } from "../contexts.ts";
 import { u32 } from "../layout.ts";
 import { lookUp } from "./map-calls.ts";
-import { type BalancerMaps, PEER_KEY, PEER_VALUE } from "./maps.ts";
+import { type BalancerMaps, FLOW_KEY, FLOW_VALUE, FLOWS_OF_SOCKET, PEER_KEY } from "./maps.ts";
 import {
   ADDRESS_WORDS,
   CONTEXT,
@@ -54,14 +54,33 @@ export function revealProgram(
   a.load("r1", CONTEXT, USER_PORT_WORD);
   a.store("r10", port, "r1", peer.offset);
   if (call === "getpeername") a.jumpIf(PROTOCOL, "==", PROTOCOL_NUMBERS.TCP, isTcp);
-  lookUp(a, maps.udpPeers, peer);
-  a.jumpIf("r0", "==", 0, pass);
-  const value = PEER_VALUE[family].fields;
+  const [flow, found] = [a.slot("flow", FLOW_KEY.size), a.label("found")];
+  const value = FLOW_VALUE[family].fields;
+  a.clear(flow);
+  a.load("r1", "r10", cookie, peer.offset);
+  a.store("r10", FLOW_KEY.fields.cookie, "r1", flow.offset);
+  for (let number = 0; number < FLOWS_OF_SOCKET; number++) {
+    const next = a.label("next");
+    a.store("r10", FLOW_KEY.fields.number, number, flow.offset);
+    lookUp(a, maps.flows, flow);
+    a.jumpIf("r0", "==", 0, pass);
+    for (const word of ADDRESS_WORDS[kind].keys()) {
+      a.load("r1", "r0", u32(value.address.at + 4 * word));
+      a.load("r2", "r10", u32(address.at + 4 * word), peer.offset);
+      a.jumpIf("r1", "!=", "r2", next);
+    }
+    a.load("r1", "r0", value.port);
+    a.load("r2", "r10", port, peer.offset);
+    a.jumpIf("r1", "==", "r2", found);
+    a.place(next);
+  }
+  a.jump(pass);
+  a.place(found);
   for (const [word, field] of ADDRESS_WORDS[kind].entries()) {
-    a.load("r1", "r0", u32(value.address.at + 4 * word));
+    a.load("r1", "r0", u32(value.dialled.at + 4 * word));
     a.store(CONTEXT, field, "r1");
   }
-  a.load("r1", "r0", value.port);
+  a.load("r1", "r0", value.dialledPort);
   a.store(CONTEXT, USER_PORT_WORD, "r1");
   if (call === "getpeername") {
     a.jump(pass);

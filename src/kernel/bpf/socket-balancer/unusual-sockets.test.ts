@@ -63,6 +63,16 @@ test("unusual sockets", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, as
     },
   );
 
+  await t.test("thousands of sockets of others do not change where a pending answer comes from", async () => {
+    const room = definitions.flows.maxEntries;
+    const answer = { reached: udp, peer: `${VIP} 53` };
+    assert.deepEqual(await dialler.sendBesides(null, [VIP, 53], 3 * room), answer, "they are closed at once");
+    assert.equal(maps.flows.entries().length, 0, "what is closed is forgotten");
+    assert.deepEqual(await dialler.sendBesides(null, [VIP, 53], 2 * room, 2 * room), answer, "they stay open");
+    assert.equal(maps.flows.entries().length, 0);
+    assert.deepEqual(await dialler.dial("datagram", { address: VIP, port: 53 }), answer);
+  });
+
   await t.test("a datagram that a connected socket sends does not change which endpoint it is told of", async () => {
     const [, value] = maps.connected.entries()[0] ?? [];
     assert.equal(value, undefined, "all of them are closed");

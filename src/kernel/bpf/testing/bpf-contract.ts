@@ -5,7 +5,7 @@ import { Assembler } from "../asm/assembler.ts";
 import type { Program } from "../asm/program.ts";
 import type { Bpf, BpfMap } from "../bpf.ts";
 import { BpfError, hasBpfCode } from "../bpf-error.ts";
-import { memoryContext, PACKET, PACKET_CONTEXT, socketContext, TCX_NEXT } from "../contexts.ts";
+import { memoryContext, socketContext } from "../contexts.ts";
 import { u32, u64 } from "../layout.ts";
 import type { MapDefinition } from "../map-definition.ts";
 import { pinsContract } from "./pins-contract.ts";
@@ -17,13 +17,6 @@ export interface BpfRig {
   readonly cgroupId: bigint;
   /** An empty folder of a bpf file system. */
   readonly folder: string;
-  /** Calls of interfaces are made in here: they are the test's own. */
-  inNetwork<T>(work: () => T): T;
-  /** The index of an interface there. */
-  addInterface(): number;
-  removeInterface(index: number): void;
-  /** Takes away the modules of connection tracking, and loads them again; undefined where they are built in, or others need them. */
-  readonly setConntrack?: ((isLoaded: boolean) => Promise<void>) | undefined;
 }
 
 export interface BpfSubject {
@@ -72,45 +65,6 @@ function adding(definition: MapDefinition): Program {
   a.exit();
   a.place(absent);
   a.mov("r0", 0);
-  a.exit();
-  return a.finish();
-}
-
-/** A program that leaves every packet to what comes next. */
-function looking(name: string): Program {
-  const a = new Assembler(name, PACKET_CONTEXT);
-  a.load("r0", "r1", PACKET.fields.mark);
-  a.mov("r0", TCX_NEXT);
-  a.exit();
-  return a.finish();
-}
-
-/** A program that calls functions of both modules of connection tracking. */
-function translating(): Program {
-  const a = new Assembler("translating", PACKET_CONTEXT);
-  const [connection, place] = [a.slot("connection", 16), a.slot("place", 16)];
-  const pass = a.label("pass");
-  a.clear(connection);
-  a.clear(place);
-  a.addressOf("r2", connection);
-  a.mov("r3", 12);
-  a.addressOf("r4", connection);
-  a.mov("r5", 12);
-  a.callKernel("bpf_skb_ct_alloc");
-  a.jumpIf("r0", "==", 0, pass);
-  a.mov("r6", "r0");
-  a.mov("r1", "r6");
-  a.addressOf("r2", place);
-  a.mov("r3", 80);
-  a.mov("r4", 1);
-  a.callKernel("bpf_ct_set_nat_info");
-  a.mov("r1", "r6");
-  a.callKernel("bpf_ct_insert_entry");
-  a.jumpIf("r0", "==", 0, pass);
-  a.mov("r1", "r0");
-  a.callKernel("bpf_ct_release");
-  a.place(pass);
-  a.mov("r0", TCX_NEXT);
   a.exit();
   return a.finish();
 }
@@ -265,54 +219,25 @@ export function bpfContract(subject: BpfSubject): void {
       assert.deepEqual(rig.bpf.attached("connect4", rig.cgroup), []);
     });
 
-    check(
-      "functions of connection tracking are called where they are, and said to be absent where they are not",
-      async (rig) => {
-        const isHere = (): void => rig.bpf.loadProgram(translating(), "ingress").close();
-        isHere();
-        const { setConntrack } = rig;
-        if (setConntrack === undefined) return;
-        await setConntrack(false);
-        assert.throws(
-          isHere,
-          (error) =>
-            hasBpfCode(error, "unsupported") &&
-            /bpf_skb_ct_alloc .* the module nf_conntrack, .* is not loaded/.test(`${error}`),
-        );
-        await setConntrack(true);
-        isHere();
-      },
-    );
+    check("links are found by the names of their programs, whichever process has them", (rig, t) => {
+      const [ours, theirs] = [passing(), { ...passing(), name: "theirs" }].map((one) =>
+        rig.bpf.loadProgram(one, "connect4"),
+      );
+      assert.ok(ours !== undefined && theirs !== undefined);
+      t.after(() => [ours, theirs].map((one) => one.close()));
+      assert.deepEqual(rig.bpf.findLinks(rig.cgroup, "pass"), []);
+      const links = [ours, theirs].map((program) => rig.bpf.attach(program, "connect4", rig.cgroup));
+      const found = rig.bpf.findLinks(rig.cgroup, "pass");
+      assert.deepEqual(
+        found.map((link) => [link.id, link.programId]),
+        [[links[0]?.id, ours.id]],
+      );
+      for (const link of found) link.close();
+      assert.deepEqual(rig.bpf.attached("connect4", rig.cgroup), [theirs.id]);
+      assert.equal(links[0]?.cgroupId, 0n);
+      for (const link of links) link.close();
+    });
 
     pinsContract(check);
-    check(
-      "packets of an interface meet programs in their order; a link is replaced, and gone with the interface",
-      (rig, t) => {
-        const index = rig.addInterface();
-        const programs = ["first", "second", "third"].map((name) => rig.bpf.loadProgram(looking(name), "ingress"));
-        const [first, second, third] = programs;
-        assert.ok(first !== undefined && second !== undefined && third !== undefined);
-        t.after(() => programs.map((one) => one.close()));
-        rig.inNetwork(() => {
-          const met = () => rig.bpf.attachedToInterface(index);
-          assert.deepEqual(met(), []);
-          const [one, other] = [rig.bpf.attachToInterface(first, index), rig.bpf.attachToInterface(second, index)];
-          assert.deepEqual(met(), [first.id, second.id]);
-          assert.deepEqual([one.interfaceIndex, one.programId], [index, first.id]);
-          one.replace(third);
-          assert.deepEqual(met(), [third.id, second.id]);
-          one.close();
-          assert.deepEqual(met(), [second.id]);
-          rig.removeInterface(index);
-          assert.equal(other.interfaceIndex, 0);
-          assert.throws(() => other.replace(first), /ENOLINK/);
-          other.close();
-          assert.throws(
-            () => rig.bpf.attachToInterface(first, index),
-            (error) => hasBpfCode(error, "ENODEV"),
-          );
-        });
-      },
-    );
   });
 }

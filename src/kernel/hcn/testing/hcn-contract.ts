@@ -2,14 +2,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Cidr, IpAddress } from "../../../net/ip.ts";
+import type { IpAddress } from "../../../net/ip.ts";
 import type { EndpointSettings, LoadBalancerSettings } from "../documents.ts";
 import { type Guid, ZERO_GUID } from "../guid.ts";
 import { Hcn } from "../hcn.ts";
 import type { HcnCalls } from "../hcn-calls.ts";
 import { HcnError, type HcnErrorClass } from "../hcn-error.ts";
-import { objectOf } from "../json-fields.ts";
-import { remoteSubnetPolicy } from "../network-documents.ts";
 import type { HnsNoticeKind } from "../notices.ts";
 
 /**
@@ -30,8 +28,6 @@ export interface HcnSubject {
 }
 
 const ip = (text: string): IpAddress => text as IpAddress; // canonical literals below
-
-const cidr = (text: string): Cidr => text as Cidr; // canonical literals below
 
 async function until(condition: () => boolean): Promise<void> {
   for (let tries = 0; !condition(); tries++) {
@@ -204,42 +200,6 @@ export function runHcnContract({ name, open }: HcnSubject): void {
       const made = await hcn.createLoadBalancer(settings([pod.id]));
       await hcn.delete("Endpoint", pod.id);
       assert.deepEqual(await hcn.loadBalancer(made.id), made);
-    });
-
-    test("a network is made, its policies change, and it goes", async () => {
-      const { hcn, network } = await host();
-      const made = await hcn.createNetwork({ name: "vxlan0", type: "Overlay", subnets: [cidr("10.190.0.0/16")] });
-      assert.deepEqual(made, { id: made.id, name: "vxlan0", type: "Overlay", remoteSubnets: [] });
-      const subnets = ["10.190.1.0/24", "10.190.2.0/24"].map((prefix, index) => ({
-        prefix: cidr(prefix),
-        providerAddress: ip(`10.0.0.${index + 3}`),
-      }));
-      const policies = subnets.map(remoteSubnetPolicy);
-      const added = await hcn.changePolicies("Network", made.id, "Add", policies.slice(0, 1));
-      assert.deepEqual(added, { ...made, remoteSubnets: subnets.slice(0, 1) });
-      await hcn.changePolicies("Network", made.id, "Add", policies.slice(1));
-      assert.deepEqual((await hcn.networkNamed("vxlan0"))?.remoteSubnets, subnets);
-      await hcn.changePolicies("Network", made.id, "Remove", policies.slice(0, 1));
-      assert.deepEqual((await hcn.network(made.id))?.remoteSubnets, subnets.slice(1));
-      const replaced = await hcn.changePolicies("Network", made.id, "Update", policies);
-      assert.deepEqual(replaced.remoteSubnets, subnets);
-      await hcn.delete("Network", made.id);
-      await hcn.delete("Network", made.id);
-      assert.equal(await hcn.network(made.id), undefined);
-      assert.deepEqual(await hcn.networkIds("vxlan0"), []);
-      assert.deepEqual(await hcn.network(network.id), network);
-    });
-
-    test("policies of an endpoint change, and it stays what it was", async () => {
-      const { calls, hcn, pod } = await host();
-      const policy = { Type: "ProviderAddress", Settings: { ProviderAddress: "10.0.0.3" } };
-      const changed = await hcn.changePolicies("Endpoint", pod.id, "Add", [policy]);
-      assert.deepEqual(changed, { ...pod, providerAddress: "10.0.0.3" });
-      const handle = await calls.open("Endpoint", pod.id);
-      const { Policies } = objectOf(JSON.parse(await calls.query("Endpoint", handle, "{}")));
-      await calls.close("Endpoint", handle);
-      assert.deepEqual(Policies, [policy]);
-      await assert.rejects(hcn.changePolicies("Endpoint", ZERO_GUID, "Add", [policy]), answers("absent", 0x490));
     });
 
     test("many endpoints are made on a network that is opened once", async () => {

@@ -18,7 +18,7 @@ export interface InterfaceMatch {
 }
 
 /** Protocols that rules of any author match. */
-export type RuleProtocol = ProtocolName | "icmp" | "ipv6-icmp";
+type RuleProtocol = ProtocolName | "icmp" | "ipv6-icmp";
 export const RULE_PROTOCOLS: readonly RuleProtocol[] = [...PROTOCOL_NAMES, "icmp", "ipv6-icmp"];
 
 export interface ProtocolMatch {

@@ -24,7 +24,7 @@ import { isTargetName, printTarget, TARGETS } from "./rule-targets.ts";
 import { RuleSyntaxError, splitWords } from "./rule-words.ts";
 
 /** Longest name of a chain, in characters. */
-export const CHAIN_NAME_LIMIT = 28;
+const CHAIN_NAME_LIMIT = 28;
 const INTERFACE_NAME_LIMIT = 15;
 
 /** A part of the rule that has its own options. */

@@ -12,7 +12,7 @@ import { type GivenOptions, hex, parseAddress, parseMark, parseNumber, type Rule
 export type Hook = "PREROUTING" | "INPUT" | "FORWARD" | "OUTPUT" | "POSTROUTING";
 
 /** How one target is written, and where it may stand. */
-export interface TargetSyntax<T> {
+interface TargetSyntax<T> {
   readonly options: Readonly<Record<string, 0 | 1>>;
   /** Throws RuleSyntaxError. */
   build(given: GivenOptions, context: RuleContext): T;

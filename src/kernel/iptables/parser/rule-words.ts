@@ -1,6 +1,6 @@
 /** Lines of iptables-restore and iptables-save as words. Pure. */
 
-export type RuleSyntaxCode =
+type RuleSyntaxCode =
   | "bad_quotes"
   | "bad_argument"
   | "bad_value"

@@ -8,6 +8,7 @@ export type ForeignCommand =
   | { readonly kind: "delete-table" }
   | { readonly kind: "flush-chain"; readonly chain: string }
   | { readonly kind: "delete-chain"; readonly chain: string }
+  | { readonly kind: "rename-chain"; readonly chain: string; readonly to: string }
   /** A rule `drop`; the chain is made if need be. */
   | { readonly kind: "add-rule"; readonly chain: string }
   /** A rule that jumps to another chain; the chain is made if need be. */
@@ -24,12 +25,15 @@ export type ForeignCommand =
 /** Where an element that another program made leads to. */
 const THEIRS = { ip: "192.0.2.99" as IpAddress, port: 99 }; // canonical
 
-/** Does it with a handle of another program's on a kernel in memory. */
-export async function foreignInMemory(nft: Nftables, command: ForeignCommand): Promise<void> {
+/** Does it with a handle of another program's on a kernel in memory: all but renaming, which this project has no operation for. */
+export async function foreignInMemory(
+  nft: Nftables,
+  command: Exclude<ForeignCommand, { kind: "rename-chain" }>,
+): Promise<void> {
   await nft.transact(operationsOf(command));
 }
 
-function operationsOf(command: ForeignCommand): NftOperation[] {
+function operationsOf(command: Parameters<typeof foreignInMemory>[1]): NftOperation[] {
   switch (command.kind) {
     case "delete-table":
     case "flush-chain":
@@ -76,6 +80,8 @@ export function foreignNftText(family: NftFamily, table: string, command: Foreig
       return `flush chain ${at(command.chain)}\n`;
     case "delete-chain":
       return `delete chain ${at(command.chain)}\n`;
+    case "rename-chain":
+      return `rename chain ${at(command.chain)} ${command.to}\n`;
     case "add-rule":
       return `add chain ${at(command.chain)}\nadd rule ${at(command.chain)} drop\n`;
     case "add-jump":

@@ -52,9 +52,8 @@ function nftablesContent(subject: NftablesSubject): void {
   test("there is nothing to read before there is a table", async (t) => {
     const { nft } = await subject.open(t);
     assert.equal(await nft.read(), undefined);
-    assert.equal(await nft.exists(), false);
     await nft.transact([{ kind: "add-table", comment: "a test's" }]);
-    assert.equal(await nft.exists(), true);
+    assert.notEqual(await nft.read(), undefined);
   });
 
   test("until it is known which generation a transaction is for, others are carried out", async (t) => {
@@ -90,21 +89,21 @@ function nftablesContent(subject: NftablesSubject): void {
     assert.equal((await nft.read())?.chains.has("x"), false);
   });
 
-  test("says whether only this process has committed anything since a mark", async (t) => {
+  test("says whether only this process has touched the table since a mark", async (t) => {
     const { nft, foreign } = await openExample(subject, t);
     const before = await nft.mark();
-    assert.equal(await nft.generationIfAlone(before), before.generation);
+    assert.equal(await nft.generationIfUntouched(before), before.generation);
     await nft.transact([addChain("one"), addChain("two")]);
     await nft.transact([deleteChain("two")]);
-    const own = await nft.generationIfAlone(before);
+    const own = await nft.generationIfUntouched(before);
     assert.equal(own, await generationOf(nft));
     await nft.transact([addChain("three")], { generation: own ?? assert.fail() });
     const after = await nft.mark();
     await foreign({ kind: "add-rule", chain: "one" });
-    assert.equal(await nft.generationIfAlone(before), undefined);
-    assert.equal(await nft.generationIfAlone(after), undefined);
+    assert.equal(await nft.generationIfUntouched(before), undefined);
+    assert.equal(await nft.generationIfUntouched(after), undefined);
     await nft.transact([deleteChain("three")]);
-    assert.equal(await nft.generationIfAlone(after), undefined);
+    assert.equal(await nft.generationIfUntouched(after), undefined);
   });
 
   test("reads what was committed", async (t) => {
@@ -271,6 +270,19 @@ function nftablesContent(subject: NftablesSubject): void {
       [["nat-prerouting", { hook: { type: "nat", hook: "output", priority: 3 }, ruleDigests: [] }]],
     );
     assert.equal(content?.sets.size, 0);
+  });
+
+  test("what goes to a chain is read with the name that the chain has now", async (t) => {
+    const { nft, foreign } = await openExample(subject, t);
+    await nft.transact([addChain("x"), addRule("x", { statements: [{ kind: "verdict", verdict: goto(A) }] })]);
+    assert.deepEqual((await nft.read())?.chains.get("x")?.targets, [A]);
+    await foreign({ kind: "rename-chain", chain: A, to: "y" });
+    const content = await nft.read();
+    assert.deepEqual(content?.chains.get("x")?.targets, ["y"]);
+    assert.equal(content?.chains.get("x")?.ruleDigests.length, 1);
+    assert.equal(content?.chains.has(A), false);
+    const verdicts = content?.sets.get(SERVICE_IPS.name)?.elements.map(({ verdict }) => verdict);
+    assert.deepEqual(verdicts, [goto("y")]);
   });
 
   test("rules of another program have no digest", async (t) => {

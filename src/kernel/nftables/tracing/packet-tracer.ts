@@ -29,7 +29,7 @@ export interface PacketTracer extends AsyncDisposable {
   close(): Promise<void>;
 }
 
-export interface PacketTracerOptions {
+interface PacketTracerOptions {
   readonly onEvent: (event: TraceEvent) => void;
   /** Messages were lost: the kernel had more to tell than was taken. */
   readonly onLost: () => void;

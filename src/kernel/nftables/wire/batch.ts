@@ -13,7 +13,7 @@ import { NLA_F_NESTED, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_NONREC } fr
 import { MessageBuffer } from "../../netlink/message-buffer.ts";
 import { beginBatch, beginNfnetlink, endBatch, NFNL_SUBSYS_NFTABLES } from "../../netlink/nfnetlink.ts";
 import * as nft from "./constants.ts";
-import { chain, element, elements, type NftElementObject, rule, set, table } from "./objects.ts";
+import { chain, counter, element, elements, type NftElementObject, rule, set, table } from "./objects.ts";
 
 interface Kind {
   readonly add: number;
@@ -28,11 +28,12 @@ export const KINDS = {
   chain: { add: nft.NFT_MSG_NEWCHAIN, delete: nft.NFT_MSG_DELCHAIN, flags: NLM_F_CREATE, codec: chain },
   rule: { add: nft.NFT_MSG_NEWRULE, delete: nft.NFT_MSG_DELRULE, flags: NLM_F_CREATE | NLM_F_APPEND, codec: rule },
   set: { add: nft.NFT_MSG_NEWSET, delete: nft.NFT_MSG_DELSET, flags: NLM_F_CREATE, codec: set },
+  counter: { add: nft.NFT_MSG_NEWOBJ, delete: nft.NFT_MSG_DELOBJ, flags: NLM_F_CREATE, codec: counter },
   elements: { add: nft.NFT_MSG_NEWSETELEM, delete: nft.NFT_MSG_DELSETELEM, flags: NLM_F_CREATE, codec: elements },
 } as const satisfies Record<string, Kind>;
 
 export type NftKind = keyof typeof KINDS;
-export type NftObject<K extends NftKind> = ValueOf<(typeof KINDS)[K]["codec"]>;
+type NftObject<K extends NftKind> = ValueOf<(typeof KINDS)[K]["codec"]>;
 
 /** Leaves room below the 65,535 bytes that one attribute can have for an element of any size. */
 const ELEMENTS_BYTES_LIMIT = 60_000;

@@ -18,6 +18,12 @@ export const NFT_MSG_DELSETELEM = 14;
 export const NFT_MSG_NEWGEN = 15;
 export const NFT_MSG_GETGEN = 16;
 export const NFT_MSG_TRACE = 17;
+export const NFT_MSG_NEWOBJ = 18;
+export const NFT_MSG_GETOBJ = 19;
+export const NFT_MSG_DELOBJ = 20;
+
+/** What an object that rules name is. */
+export const NFT_OBJECT_COUNTER = 1;
 
 /** A table that is switched off. */
 export const NFT_TABLE_F_DORMANT = 0x1;
@@ -39,14 +45,11 @@ export const NF_DROP = 0;
 export const NF_ACCEPT = 1;
 export const NFT_JUMP = -3;
 export const NFT_GOTO = -4;
-export const NFT_RETURN = -5;
 
 /** Four registers of 16 bytes; a verdict has its own. `NFT_REG32_00` + n are the same bytes by words of four. */
 export const NFT_REG_VERDICT = 0;
 export const NFT_REG_1 = 1;
 export const NFT_REG_2 = 2;
-export const NFT_REG_3 = 3;
-export const NFT_REG_4 = 4;
 export const NFT_REG32_00 = 8;
 
 export const NFT_SET_ANONYMOUS = 0x1;
@@ -65,7 +68,6 @@ export const NFT_SET_ELEM_CATCHALL = 0x2;
 export const NFT_META_MARK = 3;
 export const NFT_META_IIFNAME = 6;
 export const NFT_META_NFTRACE = 12;
-export const NFT_META_NFPROTO = 15;
 export const NFT_META_L4PROTO = 16;
 
 export const NFT_PAYLOAD_NETWORK_HEADER = 1;
@@ -98,6 +100,7 @@ export const NFT_NAT_DNAT = 1;
 export const NF_NAT_RANGE_PROTO_SPECIFIED = 0x2;
 export const NF_NAT_RANGE_PROTO_RANDOM_FULLY = 0x10;
 export const NFT_REJECT_ICMP_UNREACH = 0;
+export const NFT_REJECT_TCP_RST = 1;
 export const NFT_DYNSET_OP_UPDATE = 1;
 
 /** Data types as `nft` numbers them: they only matter for how a set is listed. */

@@ -7,7 +7,6 @@ export const verdict = attributes({ code: [1, i32be], chain: [2, zstring], chain
 
 /** Either bytes as they lie in registers, or a verdict. */
 export const data = attributes({ value: [1, binary], verdict: [2, verdict] });
-export type NftData = ValueOf<typeof data>;
 export type NftVerdictData = ValueOf<typeof verdict>;
 
 /** Joins fields as registers hold a concatenation: each padded with zeroes to four bytes. Pure. */

@@ -7,7 +7,7 @@ import { MessageBuffer } from "../../netlink/message-buffer.ts";
 import { beginNfnetlink, NFNL_SUBSYS_NFTABLES, nfnetlinkPayload } from "../../netlink/nfnetlink.ts";
 import type { CallOptions, NetlinkSocket } from "../../netlink/socket.ts";
 
-export interface DumpRequest<T> {
+interface DumpRequest<T> {
   readonly family: number;
   /** NFT_MSG_GET… */
   readonly message: number;

@@ -88,7 +88,6 @@ function isUnknown(value: { readonly kind: PropertyKey }): value is UnknownExpre
 
 /** Expressions inside sets, elements and dynset. */
 export const statefulExpression = expressionCodec(STATEFUL);
-export type NftStatefulExpression = ValueOf<typeof statefulExpression>;
 
 const TABLES = {
   ...STATEFUL,
@@ -153,8 +152,6 @@ const TABLES = {
 
 export const expression = expressionCodec(TABLES);
 export type NftExpression = ValueOf<typeof expression>;
-/** The expression of one kind. */
-export type NftExpressionOf<K extends NftExpression["kind"]> = Extract<NftExpression, { readonly kind: K }>;
 
 /** The same, never to be changed: it is written once, and then copied as bytes. For what stands in the rules of every service. */
 export function constantExpression(value: NftExpression): NftExpression {
@@ -163,3 +160,23 @@ export function constantExpression(value: NftExpression): NftExpression {
   WRITTEN.set(value, new Uint8Array(out.bytes));
   return value;
 }
+
+/**
+ * Of the list of a rule's expressions the chain that the last one goes to; undefined when it goes to none. For reading rules by the ten
+ * thousand: what the other expressions say is not looked at.
+ */
+export const jumpTarget: Codec<string | undefined> = {
+  nested: true,
+  write: () => {
+    throw new TypeError("nf_tables: where a rule goes is read only");
+  },
+  read(input, start, end) {
+    let from = end;
+    let to = end;
+    forEachAttribute(input, start, end, (_type, valueStart, valueEnd) => {
+      [from, to] = [valueStart, valueEnd];
+    });
+    const last = expression.read(input, from, to);
+    return last.kind === "immediate" ? last.data?.verdict?.chain : undefined;
+  },
+};

@@ -60,7 +60,7 @@ function findKind(message: number, subsystem: number): { verb: "add" | "delete";
   return undefined;
 }
 
-const KIND_NAMES: readonly NftKind[] = ["table", "chain", "rule", "set", "elements"];
+const KIND_NAMES: readonly NftKind[] = ["table", "chain", "rule", "set", "counter", "elements"];
 
 type Names = Pick<NftFailure, "table" | "chain" | "set">;
 
@@ -81,6 +81,8 @@ function readNames(messages: MessageBuffer, index: number, kind: NftKind): Names
       const object = KINDS.set.codec.read(input, start, end);
       return { table: object.table, set: object.name };
     }
+    case "counter":
+      return { table: KINDS.counter.codec.read(input, start, end).table };
     case "elements": {
       const object = elements.read(input, start, end);
       return { table: object.table, set: object.set };

@@ -13,10 +13,12 @@ import { explainFailure, type NftFailure } from "./failure.ts";
 import {
   chain,
   chainHead,
+  counter,
   elements,
   generation,
   type NftChainHeadObject,
   type NftChainObject,
+  type NftCounterObject,
   type NftElementObject,
   type NftElementsObject,
   type NftGeneration,
@@ -66,6 +68,8 @@ export interface NftablesClient extends AsyncDisposable {
   /** Named and anonymous ones; the latter have NFT_SET_ANONYMOUS among their flags. */
   sets(family: number, tableName: string, options?: CallOptions): Promise<NftSetObject[]>;
   elements(family: number, tableName: string, setName: string, options?: CallOptions): Promise<NftElementObject[]>;
+  /** The counters that rules name. */
+  counters(family: number, tableName: string, options?: CallOptions): Promise<NftCounterObject[]>;
   /** Asks for single elements. @param onAnswer told of each answer, in any order. */
   ask(query: ElementQuery, onAnswer: (index: number, answer: ElementAnswer) => void): Promise<void>;
   /** What commits of this client's are announced with; another after a failure of its socket. */
@@ -153,6 +157,9 @@ export function openNftables(): NftablesClient {
       dump(family, nft.NFT_MSG_GETRULE, ruleHead, { table: tableName, chain: chainName }, options),
 
     sets: (family, tableName, options) => dump(family, nft.NFT_MSG_GETSET, set, { table: tableName }, options),
+
+    counters: (family, tableName, options) =>
+      dump(family, nft.NFT_MSG_GETOBJ, counter, { table: tableName, type: nft.NFT_OBJECT_COUNTER }, options),
 
     async elements(family, tableName, setName, options) {
       const filter: NftElementsObject = { table: tableName, set: setName };

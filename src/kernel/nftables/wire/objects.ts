@@ -4,7 +4,7 @@
  */
 import { attributes, binary, i32be, list, u32be, u64be, type ValueOf, zstring } from "../../netlink/attributes.ts";
 import { data } from "./data.ts";
-import { expression, statefulExpression } from "./expressions.ts";
+import { expression, jumpTarget, statefulExpression } from "./expressions.ts";
 
 export const table = attributes({
   name: [1, zstring],
@@ -76,11 +76,12 @@ export const setHead = attributes({
   expressions: [18, binary],
 });
 
-/** A rule without what it does. */
+/** A rule without what it does, but for where it goes in the end. */
 export const ruleHead = attributes({
   table: [1, zstring],
   chain: [2, zstring],
   handle: [3, u64be],
+  target: [4, jumpTarget],
   userdata: [7, binary],
 });
 
@@ -135,6 +136,14 @@ export const elements = attributes({
   elements: [3, list(1, element)],
 });
 
+/** A counter that rules name. */
+export const counter = attributes({
+  table: [1, zstring],
+  name: [2, zstring],
+  type: [3, u32be],
+  data: [4, attributes({ packets: [2, u64be], bytes: [1, u64be] })],
+});
+
 export const generation = attributes({ id: [1, u32be], processId: [2, u32be], processName: [3, zstring] });
 
 export type NftTableObject = ValueOf<typeof table>;
@@ -146,4 +155,5 @@ export type NftSetHead = ValueOf<typeof setHead>;
 export type NftSetObject = ValueOf<typeof set>;
 export type NftElementObject = ValueOf<typeof element>;
 export type NftElementsObject = ValueOf<typeof elements>;
+export type NftCounterObject = ValueOf<typeof counter>;
 export type NftGeneration = ValueOf<typeof generation>;

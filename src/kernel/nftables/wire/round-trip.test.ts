@@ -22,7 +22,7 @@ import * as nft from "./constants.ts";
 import type { NftExpression } from "./expressions.ts";
 import { chain, elements, rule, set, table } from "./objects.ts";
 
-const CASES = join(import.meta.dirname, "../../../../test/conformance/cases");
+const CASES = join(import.meta.dirname, "../../../../test/conformance/cases/v1.37");
 const TABLE = "kube-proxy";
 
 /** The kernel does not mark nests in what it sends: takes the marks out of what we wrote. */

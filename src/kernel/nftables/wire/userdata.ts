@@ -22,7 +22,7 @@ const ELEMENT_OPEN_INTERVAL = 1;
 const ORIGIN = 0xb7;
 
 /** How `nft` shows a key or value: as it lies in memory, or swapped. Concatenations and single bytes have none. */
-export type ByteOrder = "none" | "host" | "big";
+type ByteOrder = "none" | "host" | "big";
 const BYTE_ORDERS: Readonly<Record<ByteOrder, number>> = { none: 0, host: 1, big: 2 };
 
 /** The expression whose type a key or value has, as `nft` says it: `typeof`. */
@@ -76,7 +76,7 @@ function commentEntry(comment: string): Uint8Array {
 let last = { comment: "", userdata: entry(COMMENT, text("", USERDATA_LIMIT - 2)) };
 
 /** What a program stores with its rules to know them again: at most this many bytes. */
-export const ORIGIN_LIMIT = 32;
+const ORIGIN_LIMIT = 32;
 
 /**
  * User data of a rule: its comment, if any, and a mark of the program that made it. Programs that do not know the mark

@@ -2,7 +2,6 @@
 import fc from "../../../../../testkit/support/fast-check.ts";
 import { HELPERS, type HelperName } from "../helpers.ts";
 import { type Instruction, REGISTERS, type Register } from "../instruction.ts";
-import { KERNEL_FUNCTION_NAMES } from "../kernel-functions.ts";
 import { ALU_CODES, JUMP_CODES } from "../opcodes.ts";
 
 const names = <Name extends string>(table: Readonly<Record<Name, unknown>>): Name[] => Object.keys(table) as Name[];
@@ -28,7 +27,6 @@ function anyInstruction(count: number): fc.Arbitrary<Instruction> {
       destination: register,
       source: operand,
     }),
-    fc.record({ kind: fc.constant("negate" as const), bits, destination: register }),
     fc.record({
       kind: fc.constant("byte-order" as const),
       order: fc.constantFrom("le" as const, "be" as const),
@@ -37,13 +35,6 @@ function anyInstruction(count: number): fc.Arbitrary<Instruction> {
     }),
     fc.record({ kind: fc.constant("load" as const), width, destination: register, base: register, offset }),
     fc.record({ kind: fc.constant("store" as const), width, base: register, offset, source: operand }),
-    fc.record({
-      kind: fc.constant("atomic-add" as const),
-      width: fc.constantFrom(4 as const, 8 as const),
-      base: register,
-      offset,
-      source: register,
-    }),
     fc.record({
       kind: fc.constant("load-wide" as const),
       destination: register,
@@ -64,7 +55,6 @@ function anyInstruction(count: number): fc.Arbitrary<Instruction> {
       target,
     }),
     fc.record({ kind: fc.constant("call" as const), helper: fc.constantFrom<HelperName>(...names(HELPERS)) }),
-    fc.record({ kind: fc.constant("call-kernel" as const), name: fc.constantFrom(...KERNEL_FUNCTION_NAMES) }),
     fc.constant({ kind: "exit" as const }),
   );
 }
@@ -126,7 +116,6 @@ function arithmeticStep(register: fc.Arbitrary<Register>, index: number, count: 
     .map((step) => acceptable(step));
   return fc.oneof(
     { weight: 6, arbitrary: alu },
-    fc.record({ kind: fc.constant("negate" as const), bits, destination: register }),
     fc.record({
       kind: fc.constant("byte-order" as const),
       order: fc.constantFrom("le" as const, "be" as const),

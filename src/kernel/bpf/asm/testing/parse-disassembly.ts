@@ -1,7 +1,6 @@
 /** The inverse of `disassemble.ts`, written from the notation alone: a second opinion about every opcode. */
 import { HELPERS, type HelperName } from "../helpers.ts";
 import type { AluOperation, Comparison, Instruction, Operand, Register } from "../instruction.ts";
-import type { KernelFunctionName } from "../kernel-functions.ts";
 
 const OPERATIONS: ReadonlyMap<string, AluOperation> = new Map([
   ["+=", "add"],
@@ -58,8 +57,6 @@ function parseOne(text: string, target: (distance: string) => number): Instructi
   };
   let found = match(/^exit$/);
   if (found !== undefined) return { kind: "exit" };
-  found = match(/^call (\w+)#kernel$/);
-  if (found !== undefined) return { kind: "call-kernel", name: found[0] as KernelFunctionName };
   found = match(/^call bpf_(\w+)#(\d+)$/);
   if (found !== undefined) {
     const helper = found[0] as HelperName;
@@ -80,13 +77,6 @@ function parseOne(text: string, target: (distance: string) => number): Instructi
       target: target(distance),
     };
   }
-  found = match(/^lock \*\(u(\d+) \*\)\((r\d+) ([+-]\d+)\) \+= (r\d+)$/);
-  if (found !== undefined) {
-    const [width = "", base = "", offset = "", source = ""] = found;
-    const at = place(width, base, offset);
-    if (at.width !== 4 && at.width !== 8) throw new Error(`no atomic width: ${text}`);
-    return { kind: "atomic-add", ...at, width: at.width, source: register(source) };
-  }
   found = match(/^\*\(u(\d+) \*\)\((r\d+) ([+-]\d+)\) = (\S+)$/);
   if (found !== undefined) {
     const [width = "", base = "", offset = "", source = ""] = found;
@@ -106,10 +96,6 @@ function parseOne(text: string, target: (distance: string) => number): Instructi
   if (found !== undefined) {
     const order = found[1] === "be" ? "be" : "le";
     return { kind: "byte-order", order, bits: Number(found[2]) as 16 | 32 | 64, destination: register(found[0] ?? "") };
-  }
-  found = match(/^([rw])(\d+) = -\1\2$/);
-  if (found !== undefined) {
-    return { kind: "negate", bits: found[0] === "r" ? 64 : 32, destination: register(`r${found[1]}`) };
   }
   found = match(/^([rw])(\d+) (\S+) ([rw]\d+|-?\d+)$/);
   const operation = OPERATIONS.get(found?.[2] ?? "");

@@ -20,7 +20,7 @@ export type Request =
   | { readonly what: "hold"; readonly name: string; readonly address: string; readonly port: number }
   | { readonly what: "ask"; readonly name: string }
   | { readonly what: "drop"; readonly name: string }
-  | { readonly what: "send besides"; readonly connectedTo: [string, number]; readonly to: [string, number] }
+  | { readonly what: "send besides"; readonly args: Parameters<typeof sendBesides> }
   | { readonly what: "dial"; readonly protocol: DialledProtocol; readonly address: string; readonly port: number };
 
 /** `udp` connects its socket, `datagram` does not. The last two are IPv4 only. */
@@ -182,7 +182,7 @@ process.on("message", async (request: Request) => {
     process.send?.(await dialInTurn(request.address, request.ports, request.count));
   else if (request.what === "hold") process.send?.(await hold(request.name, request.address, request.port));
   else if (request.what === "ask") process.send?.(await ask(request.name));
-  else if (request.what === "send besides") process.send?.(await sendBesides(request.connectedTo, request.to));
+  else if (request.what === "send besides") process.send?.(await sendBesides(...request.args));
   else if (request.what === "drop") {
     held.get(request.name)?.close();
     held.delete(request.name);

@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import { moveInto } from "../../testing/test-cgroup.ts";
 import type { DialledProtocol, DialReport, Request } from "./dialler-side.ts";
 import type { Place } from "./dialling.ts";
+import type { sendBesides } from "./raw-sockets.ts";
 
 export interface Dialler {
   /** Listens on a free port of the address. @returns the port. */
@@ -21,8 +22,8 @@ export interface Dialler {
   /** Sends over a held socket, and waits for the answer. The code of what befell it, also if that was before. */
   ask(name: string): Promise<DialReport>;
   drop(name: string): Promise<unknown>;
-  /** A datagram from a socket that is connected to another address. IPv4. */
-  sendBesides(connectedTo: [string, number], to: [string, number]): Promise<DialReport>;
+  /** IPv4. */
+  readonly sendBesides: typeof sendBesides;
   /** Connects, and for TCP waits for the peer's greeting. */
   dial(protocol: DialledProtocol, to: Pick<Place, "port"> & { readonly address: string }): Promise<DialReport>;
 }
@@ -58,7 +59,7 @@ export async function startDialler(t: TestContext, cgroup: string): Promise<Dial
       (await ask({ what: "dial in turn", address, ports, count })) as Record<number, Record<string, number>>,
     hold: async (name, { address, port }) => (await ask({ what: "hold", name, address, port })) as DialReport,
     ask: async (name) => (await ask({ what: "ask", name })) as DialReport,
-    sendBesides: async (connectedTo, to) => (await ask({ what: "send besides", connectedTo, to })) as DialReport,
+    sendBesides: async (...args) => (await ask({ what: "send besides", args })) as DialReport,
     drop: (name) => ask({ what: "drop", name }),
     dial: async (protocol, { address, port }) => (await ask({ what: "dial", protocol, address, port })) as DialReport,
   };

@@ -7,6 +7,7 @@ import { encode, putNumber, takeNumber } from "../../layout.ts";
 import {
   BACKEND_VALUE,
   type BalancerMaps,
+  FLOWS_OF_SOCKET,
   FRONTEND_KEY,
   frontendValueBytes,
   HOST_ONLY,
@@ -58,6 +59,8 @@ export class DialOracle {
   readonly #frontends: readonly Frontend[];
   readonly #nodeAddresses: readonly IpAddress[];
   readonly #choices = new Map<string, Place>();
+  /** What each UDP socket has asked. */
+  readonly #asked = new Map<number, Set<Frontend>>();
 
   constructor(frontends: readonly Frontend[], nodeAddresses: readonly IpAddress[]) {
     this.#frontends = frontends;
@@ -65,28 +68,41 @@ export class DialOracle {
   }
 
   expected(call: "connect" | "sendmsg", dial: Dial): Expected {
-    const found = this.#find(dial);
+    const found = this.#find(call, dial);
     if (found === undefined || found.isPassed === true) return { kind: "pass" };
     if (found.endpoints.length === 0) {
       return { kind: dial.protocol === PROTOCOL_NUMBERS.TCP ? "refuse" : "pass" };
     }
     if (found.isHostOnly === true && dial.netns !== HOST_NETNS) return { kind: "pass" };
     if (found.isReused === true) return { kind: "pass" };
-    const chosen = this.#choices.get(memoryKey(call, dial, found) ?? "");
+    const asked = this.#asked.get(dial.socket);
+    const isOneTooMany = asked !== undefined && asked.size === FLOWS_OF_SOCKET && !asked.has(found);
+    if (hasFlow(call, dial) && isOneTooMany) return { kind: "pass" };
+    const chosen = keysOf(call, dial, found)
+      .map((key) => this.#choices.get(key))
+      .find((place) => place !== undefined);
     return { kind: "to", places: chosen === undefined ? found.endpoints : [chosen] };
   }
 
   /** What the dial met. */
   note(call: "connect" | "sendmsg", dial: Dial, place: Place): void {
-    const found = this.#find(dial);
-    const key = found && memoryKey(call, dial, found);
-    if (key !== undefined) this.#choices.set(key, place);
+    const found = this.#find(call, dial);
+    if (found !== undefined && hasFlow(call, dial)) {
+      this.#asked.set(dial.socket, (this.#asked.get(dial.socket) ?? new Set()).add(found));
+    }
+    const [first, ...others] = found === undefined ? [] : keysOf(call, dial, found);
+    if (first === undefined) return;
+    // A flow that goes on says nothing of the client.
+    const isFlow = call === "sendmsg" && this.#choices.has(first);
+    for (const key of isFlow ? [first] : [first, ...others]) this.#choices.set(key, place);
   }
 
-  #find({ to, protocol }: Dial): Frontend | undefined {
+  #find(call: "connect" | "sendmsg", { to, protocol }: Dial): Frontend | undefined {
     if (protocol !== PROTOCOL_NUMBERS.TCP && protocol !== PROTOCOL_NUMBERS.UDP) return undefined;
     const candidates = this.#frontends.filter((one) => one.port === to.port && one.protocol === protocol);
-    const isNodePort = this.#nodeAddresses.includes(to.address);
+    // Who sends a datagram to a node port may be answering a client with that source port.
+    const isStream = call === "connect" && protocol === PROTOCOL_NUMBERS.TCP;
+    const isNodePort = isStream && this.#nodeAddresses.includes(to.address);
     return (
       candidates.find((one) => one.address === to.address) ??
       (isNodePort ? candidates.find((one) => one.address === undefined) : undefined)
@@ -94,10 +110,17 @@ export class DialOracle {
   }
 }
 
-function memoryKey(call: "connect" | "sendmsg", dial: Dial, frontend: Frontend): string | undefined {
+/** Only UDP sends to an address; of the program that runs then nothing else is known. */
+const hasFlow = (call: "connect" | "sendmsg", { protocol }: Dial): boolean =>
+  call === "sendmsg" || protocol === PROTOCOL_NUMBERS.UDP;
+
+/** Under which a choice is remembered, the one that counts most first. */
+function keysOf(call: "connect" | "sendmsg", dial: Dial, frontend: Frontend): readonly string[] {
   const place = `${frontend.address} ${frontend.port} ${frontend.protocol}`;
-  if ((frontend.affinitySeconds ?? 0) > 0) return `netns ${dial.netns} ${place}`;
-  return call === "sendmsg" ? `socket ${dial.socket} ${place}` : undefined;
+  return [
+    ...(call === "sendmsg" ? [`socket ${dial.socket} ${place}`] : []),
+    ...((frontend.affinitySeconds ?? 0) > 0 ? [`netns ${dial.netns} ${place}`] : []),
+  ];
 }
 
 export type OpenMaps = Readonly<Record<keyof BalancerMaps, BpfMap>>;
@@ -122,10 +145,11 @@ export function fillMaps(
   family: IpFamily,
   nodeAddresses: readonly IpAddress[] = [],
 ): void {
+  maps.validUntil.update(index32(0), new Uint8Array(8).fill(0xff));
   for (const address of nodeAddresses) maps.nodeAddresses.update(ipBytes(address), index32(0));
   let next = 0;
   for (const [number, frontend] of [...frontends.entries()].toReversed()) {
-    const id = number + 1;
+    const id = 2 * (number + 1);
     const base = next;
     for (const { address, port } of frontend.endpoints) {
       const backend = { address: ipBytes(address), port, id: frontend.isReused === true ? id + 1000 : id };
@@ -141,7 +165,7 @@ export function fillMaps(
     const flags = frontend.isPassed === true ? ANOTHER_FLAG : count === 0 ? NO_ENDPOINTS : ofServed;
     maps.frontends.update(
       encode(FRONTEND_KEY[family], { ...(address !== undefined && { address: ipBytes(address) }), port, protocol }),
-      frontendValueBytes({ base, count, id, flags, affinitySeconds }),
+      frontendValueBytes({ base, count, id, flags, affinitySeconds, held: 0 }),
     );
   }
 }

@@ -84,18 +84,32 @@ export async function dialFastOpen(address: string, port: number): Promise<DialR
   return await greeting(fd);
 }
 
-/** A datagram to an address, from a socket that is connected to another. */
+/**
+ * A datagram to an address, from a socket that may be connected to another.
+ * @param others as many sockets send one there before the answer is read. @param keptOpen of them, until it was.
+ */
 export async function sendBesides(
-  connectedTo: readonly [string, number],
+  connectedTo: readonly [string, number] | null,
   to: readonly [string, number],
+  others = 0,
+  keptOpen = 0,
 ): Promise<DialReport> {
   const { socket, connect, sendto, recvfrom, errno } = calls();
-  const fd = socket(AF_INET, SOCK_DGRAM, 0);
+  const open = [socket(AF_INET, SOCK_DGRAM, 0)];
+  const [fd = -1] = open;
   try {
-    if (connect(fd, socketAddress(...connectedTo), ADDRESS_BYTES) < 0) return { code: errnoName(errno()) };
+    if (connectedTo !== null && connect(fd, socketAddress(...connectedTo), ADDRESS_BYTES) < 0) {
+      return { code: errnoName(errno()) };
+    }
     const data = Buffer.from("?");
     if (Number(sendto(fd, data, data.length, 0, socketAddress(...to), ADDRESS_BYTES)) < 0) {
       return { code: errnoName(errno()) };
+    }
+    for (let number = 0; number < others; number++) {
+      const other = socket(AF_INET, SOCK_DGRAM, 0);
+      sendto(other, data, data.length, 0, socketAddress(...to), ADDRESS_BYTES);
+      if (open.length <= keptOpen) open.push(other);
+      else closeSync(other);
     }
     const answer = Buffer.alloc(16);
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
@@ -108,6 +122,6 @@ export async function sendBesides(
     }
     return { code: "silence" };
   } finally {
-    closeSync(fd);
+    for (const one of open) closeSync(one);
   }
 }

@@ -1,0 +1,48 @@
+/** Which node a command looks from: one that is among the objects, wherever there are Nodes. Pure. */
+import type { NodeRecord } from "../cluster/objects.ts";
+import type { KubeProxyConfig } from "../config/config.ts";
+import { nodeNameIn } from "../inspect/offline-node.ts";
+import { UsageError } from "./exit.ts";
+import { nearestWord } from "./suggestion.ts";
+
+interface ChosenNode {
+  /** With the node's name. */
+  readonly config: KubeProxyConfig;
+  /** Which node was taken where none was named, in a sentence; undefined where there was no choice. */
+  readonly note: string | undefined;
+}
+
+/** Names that are told of many. */
+const SHOWN = 4;
+
+/**
+ * The node that is named; else the only one, this host, or the first by name that takes any pod.
+ *
+ * @param isThisHost what is looked at belongs to this host, so that no other node will do.
+ * @throws UsageError for a node that is not among the objects
+ */
+export function chosenNode(
+  nodes: readonly NodeRecord[],
+  config: KubeProxyConfig,
+  { isThisHost = false }: { readonly isThisHost?: boolean } = {},
+): ChosenNode {
+  const { hostnameOverride } = config;
+  const names = nodes.map(({ name }) => name);
+  const [only, ...others] = names;
+  if (only === undefined || (hostnameOverride === "" && others.length === 0)) return { config, note: undefined };
+  const wanted = nodeNameIn(nodes, config);
+  if (names.includes(wanted)) return { config, note: undefined };
+  if (hostnameOverride !== "") throw new UsageError(`there is no Node "${wanted}"`, nearestNodes(wanted, names));
+  if (isThisHost) throw new UsageError(`this host, ${wanted}, is none of the Nodes: --node says which it is`);
+  const byName = nodes.toSorted((one, other) => (one.name < other.name ? -1 : 1));
+  const { name } = byName.find(({ taintKeys }) => taintKeys.length === 0) ?? byName[0] ?? { name: only };
+  const note = `Seen from ${name}, one of ${names.length} Nodes: --node names another.`;
+  return { config: { ...config, hostnameOverride: name }, note };
+}
+
+function nearestNodes(wanted: string, names: readonly string[]): string {
+  const nearest = nearestWord(wanted, names);
+  if (nearest !== undefined) return `Did you mean ${nearest}?`;
+  const more = names.length > SHOWN ? ` and ${names.length - SHOWN} more` : "";
+  return `There ${names.length === 1 ? "is" : "are"} ${names.toSorted().slice(0, SHOWN).join(", ")}${more}.`;
+}

@@ -1,0 +1,172 @@
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, openSync, statSync } from "node:fs";
+import { open } from "node:fs/promises";
+import { monitorEventLoopDelay } from "node:perf_hooks";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { stretched } from "../../../testkit/support/patience.ts";
+import { signalChild } from "../../kernel/child-process.ts";
+import { ManifestFolder } from "./manifest-folder.ts";
+import { ManifestReader, type ReadLimits, type ReadRequest, readRegularFile } from "./manifest-reader.ts";
+import { RecordingLogger, serviceYaml, TempFolder } from "./testing/manifest-bench.ts";
+
+/** Escapes that YAML does not know: each is an error, and all together cost seconds. */
+const BAD_ESCAPES = "\\q".repeat(200_000);
+
+function annotated(name: string, value: string, port = 80): string {
+  return serviceYaml(name, port).replace("spec:", `  annotations:\n    note: "${value}"\nspec:`);
+}
+
+function requestFor(file: string): ReadRequest {
+  const { dev, ino } = statSync(file, { bigint: true });
+  return { file, inode: `${dev}:${ino}`, knownDigest: undefined };
+}
+
+/** A folder read once, and perhaps again after a change. */
+class ReadOnce implements Disposable {
+  readonly temp = new TempFolder();
+  readonly log = new RecordingLogger();
+  readonly folder: ManifestFolder;
+  #nowMs = 0;
+
+  constructor(limits: Partial<ReadLimits> = {}) {
+    this.folder = new ManifestFolder(this.temp.path, this.log, new ManifestReader({ limits }));
+  }
+
+  async settle(): Promise<void> {
+    do this.#nowMs += 1000;
+    while ((await this.folder.refresh(this.#nowMs)).isUnsettled);
+  }
+
+  ports(): string[] {
+    return Array.from(
+      this.folder.records().services.values(),
+      ({ record }) => `${record.name} ${record.ports[0]?.port}`,
+    );
+  }
+
+  problems(): string[] {
+    return this.folder.problems().map(({ document, object, message }) => `${document} ${object}: ${message}`);
+  }
+
+  [Symbol.dispose](): void {
+    this.temp[Symbol.dispose]();
+  }
+}
+
+test("thousands of files, documents and items of lists are read with turns for everything else between them", async () => {
+  using it = new ReadOnce();
+  const names = Array.from({ length: 2_000 }, (_, index) => `s${index}`);
+  for (const name of names.slice(0, 500)) it.temp.write(`${name}.yaml`, serviceYaml(name));
+  it.temp.write("docs.yaml", names.map((name) => serviceYaml(`d${name}`)).join("---\n"));
+  const spec = { clusterIP: "10.96.0.1", ports: [{ port: 80 }] };
+  const items = names.map((name) => ({ apiVersion: "v1", kind: "Service", metadata: { name: `l${name}` }, spec }));
+  it.temp.write("list.json", JSON.stringify({ apiVersion: "v1", kind: "List", items }));
+  // What is loaded with the first one is not of interest.
+  await new ManifestReader().read(requestFor(it.temp.at("s0.yaml")));
+  const delay = monitorEventLoopDelay({ resolution: 5 });
+  delay.enable();
+  await it.folder.load();
+  delay.disable();
+  assert.equal(it.ports().length, 4_500);
+  assert.ok(delay.max / 1e6 < stretched(150), `the event loop was held for ${Math.round(delay.max / 1e6)} ms`);
+});
+
+test("a document that takes too long is refused, its last version stays, the rest goes on", async () => {
+  using it = new ReadOnce({ documentMs: 300 });
+  it.temp.write("a.yaml", [serviceYaml("a"), serviceYaml("b"), serviceYaml("c")].join("---\n"));
+  await it.folder.load();
+  await it.settle();
+  it.temp.write("a.yaml", [serviceYaml("a", 81), annotated("b", BAD_ESCAPES, 81), serviceYaml("c", 81)].join("---\n"));
+  it.temp.write("d.yaml", serviceYaml("d"));
+  await it.settle();
+  assert.deepEqual(it.ports().toSorted(), ["a 81", "b 80", "c 81", "d 80"]);
+  assert.deepEqual(it.problems(), ["2 : is not used: parsing it takes more than 300 ms; split or simplify it"]);
+  await it.settle();
+  assert.equal(it.log.take().length, 1, "named once");
+  assert.equal(Object.hasOwn(globalThis, Symbol.for("kube-proxy-ts.limited-work")), false);
+});
+
+test("a document that is too large is refused by its place", async () => {
+  using it = new ReadOnce({ documentCharacters: 500_000 });
+  it.temp.write("a.yaml", `${serviceYaml("a")}---\n${annotated("b", "x".repeat(500_000))}---\n${serviceYaml("c")}`);
+  await it.folder.load();
+  assert.deepEqual(it.ports(), ["a 80", "c 80"]);
+  assert.match(
+    it.problems().join(),
+    /^2 : is not parsed: it has 500\d+ characters, and more than 500000 are not taken/,
+  );
+  assert.equal(it.folder.problems()[0]?.line, 9);
+});
+
+test("a file that is another by now is not read", async () => {
+  using temp = new TempFolder();
+  const reader = new ManifestReader();
+  temp.write("a.yaml", serviceYaml("a"));
+  const request = requestFor(temp.at("a.yaml"));
+  temp.replace("a.yaml", serviceYaml("a", 81));
+  assert.deepEqual(await reader.read(request), { kind: "replaced" });
+  temp.remove("a.yaml");
+  assert.deepEqual(await reader.read(request), { kind: "replaced" });
+  // A pipe would be waited for, were it opened as usual.
+  execFileSync("mkfifo", [temp.at("a.yaml")]);
+  assert.deepEqual(await reader.read(requestFor(temp.at("a.yaml"))), { kind: "replaced" });
+});
+
+test("a text that is known is not parsed again", async () => {
+  using temp = new TempFolder();
+  const reader = new ManifestReader();
+  temp.write("a.json", "{}");
+  const first = await reader.read(requestFor(temp.at("a.json")));
+  assert.ok(first.kind === "read");
+  const again = { ...requestFor(temp.at("a.json")), knownDigest: first.digest };
+  assert.deepEqual(await reader.read(again), { kind: "unchanged" });
+});
+
+test("a read that hangs holds up its own file system only, until it returns", async () => {
+  using temp = new TempFolder();
+  const reader = new ManifestReader({
+    limits: { readMs: 300 },
+    readFile: async (file, ...more) => {
+      // A pipe without a writer.
+      if (file.includes("hang")) await open(`${file}.pipe`, "r");
+      return await readRegularFile(file, ...more);
+    },
+  });
+  temp.write("hang.yaml", serviceYaml("h"));
+  temp.write("a.yaml", serviceYaml("a"));
+  execFileSync("mkfifo", [temp.at("hang.yaml.pipe")]);
+  const elsewhere = (file: string): ReadRequest => ({ file: temp.at(file), inode: "0:1", knownDigest: undefined });
+  const hung = await reader.read(elsewhere("hang.yaml"));
+  assert.match(hung.kind === "unreadable" ? hung.reason : hung.kind, /^reading it took more than 300 ms/);
+  assert.equal((await reader.read(requestFor(temp.at("a.yaml")))).kind, "read");
+  const beside = await reader.read(elsewhere("a.yaml"));
+  assert.match(beside.kind === "unreadable" ? beside.reason : beside.kind, /still hangs/);
+  closeSync(openSync(temp.at("hang.yaml.pipe"), "w"));
+  const startMs = performance.now();
+  let again = beside;
+  while (again.kind === "unreadable" && performance.now() - startMs < 15_000) {
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    again = await reader.read(elsewhere("a.yaml"));
+  }
+  assert.equal(again.kind, "replaced", "looked at again");
+});
+
+for (const which of ["read", "list"]) {
+  test(`SIGTERM ends the program while the ${which} of a file server hangs`, async () => {
+    using temp = new TempFolder();
+    temp.write("hang.yaml", serviceYaml("h"));
+    execFileSync("mkfifo", [temp.at("hang.yaml.pipe")]);
+    const program = fileURLToPath(new URL("testing/hanging-source-process.ts", import.meta.url));
+    const child = spawn(process.execPath, [program, which, temp.path], { stdio: ["ignore", "pipe", "inherit"] });
+    const ended = once(child, "exit");
+    // It works on while the call hangs.
+    for (let ticks = 0; ticks < 5; ticks++) await once(child.stdout, "data");
+    signalChild(child, "SIGTERM");
+    const patience = setTimeout(() => signalChild(child, "SIGKILL"), 15_000);
+    assert.deepEqual(await ended, [0, null]);
+    clearTimeout(patience);
+  });
+}

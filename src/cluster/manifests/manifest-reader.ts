@@ -1,0 +1,178 @@
+/**
+ * Reads and parses manifest files beside everything else that the program does. Reads wait on threads of the runtime, so a file
+ * system that hangs takes one of them and is left alone until it answers; documents are parsed one by one, with turns between them.
+ */
+import { constants, open } from "node:fs/promises";
+import { Script } from "node:vm";
+import { runInTurns } from "../../async/steps.ts";
+import { SliceYielder } from "../../async/yielder.ts";
+import { mayHang } from "../../kernel/hanging-calls.ts";
+import { messageOf } from "../../logging/message-of.ts";
+import { contentDigest } from "../projection/content-digest.ts";
+import type { ParsedManifest } from "./manifest-objects.ts";
+import { jsonSteps } from "./parse-json.ts";
+
+/** How much a file may cost. */
+export interface ReadLimits {
+  readonly fileBytes: number;
+  /** Of one YAML document; a JSON file is one document, and cheap. */
+  readonly documentCharacters: number;
+  /** For one document, by the clock: nothing else runs meanwhile. */
+  readonly documentMs: number;
+  /** From opening a file to its last byte. */
+  readonly readMs: number;
+}
+
+export const READ_LIMITS: ReadLimits = {
+  fileBytes: 64 * 2 ** 20,
+  documentCharacters: 16 * 2 ** 20,
+  documentMs: 5_000,
+  readMs: 5_000,
+};
+
+/** Shorter ones cannot take long, and to watch one costs 0.1 ms. */
+const WATCHED_CHARACTERS = 32 * 2 ** 10;
+
+/** Opening never waits, not even for the writer of a pipe. Windows has neither flag. */
+const FLAGS = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NOCTTY ?? 0);
+
+/** Why a document of this size is not parsed, if it is too large. Pure. */
+export function tooLarge(file: string, length: number, { documentCharacters }: ReadLimits): string | undefined {
+  if (length <= documentCharacters || file.endsWith(".json")) return undefined;
+  return `is not parsed: it has ${length} characters, and more than ${documentCharacters} are not taken; split it with "---" lines`;
+}
+
+export interface ReadRequest {
+  readonly file: string;
+  /** `device:inode` of what was listed under that name. */
+  readonly inode: string;
+  /** Of the text as it is known; the same text is not parsed again. */
+  readonly knownDigest: string | undefined;
+}
+
+/** What came of reading one file. */
+export type FileReading =
+  | { readonly kind: "unchanged" }
+  /** Something else is there by now: look again. */
+  | { readonly kind: "replaced" }
+  | { readonly kind: "unreadable"; readonly reason: string }
+  | {
+      readonly kind: "read";
+      readonly digest: string;
+      readonly length: number;
+      readonly endsWithLineBreak: boolean;
+      readonly parsed: ParsedManifest;
+    };
+
+interface ManifestReaderOptions {
+  readonly limits?: Partial<ReadLimits>;
+  /** Takes Pods as well, and the names of pods in slices. @default false */
+  readonly keepsPods?: boolean;
+  /** @default {@link readRegularFile} */
+  readonly readFile?: typeof readRegularFile;
+}
+
+export class ManifestReader {
+  readonly #limits: ReadLimits;
+  readonly #keepsPods: boolean;
+  readonly #readFile: typeof readRegularFile;
+  readonly #yielder = new SliceYielder();
+  readonly #hangingDevices = new Set<string>();
+
+  constructor({ limits = {}, keepsPods = false, readFile = readRegularFile }: ManifestReaderOptions = {}) {
+    this.#limits = { ...READ_LIMITS, ...limits };
+    this.#keepsPods = keepsPods;
+    this.#readFile = readFile;
+  }
+
+  /** Reads one file. Never rejects: what is wrong is in the answer. */
+  async read({ file, inode, knownDigest }: ReadRequest): Promise<FileReading> {
+    let text: string;
+    try {
+      const bytes = await this.#bytesOf(file, inode);
+      if (bytes === undefined) return { kind: "replaced" };
+      text = bytes.toString("utf8");
+    } catch (error) {
+      if (error instanceof Error && "code" in error && error.code === "ENOENT") return { kind: "replaced" };
+      return { kind: "unreadable", reason: messageOf(error) };
+    }
+    const digest = contentDigest(text);
+    if (digest === knownDigest) return { kind: "unchanged" };
+    // The YAML parser is for those alone who need it.
+    const steps = file.endsWith(".json") ? jsonSteps : (await import("./parse-manifest.ts")).manifestSteps;
+    const hooks = {
+      keepsPods: this.#keepsPods,
+      refusal: (length: number) => tooLarge(file, length, this.#limits),
+      limited: <T>(length: number, work: () => T) =>
+        length < WATCHED_CHARACTERS ? work() : withinMs(this.#limits.documentMs, work),
+    };
+    const parsed = await runInTurns(steps(text, file, hooks), this.#yielder);
+    return { kind: "read", digest, length: text.length, endsWithLineBreak: text.endsWith("\n"), parsed };
+  }
+
+  /** @throws Error when it takes too long, or another read from the same device has. */
+  async #bytesOf(file: string, inode: string): Promise<Buffer | undefined> {
+    const [device = ""] = inode.split(":");
+    if (this.#hangingDevices.has(device)) {
+      throw new Error("an earlier read from its file system still hangs; it is read again when that returns");
+    }
+    const { readMs, fileBytes } = this.#limits;
+    const hanging = mayHang();
+    const late = Promise.withResolvers<never>();
+    const timer = setTimeout(() => {
+      this.#hangingDevices.add(device);
+      late.reject(new Error(`reading it took more than ${readMs} ms; see whether its file system answers`));
+    }, readMs);
+    const reading = this.#readFile(file, inode, fileBytes).finally(() => {
+      clearTimeout(timer);
+      this.#hangingDevices.delete(device);
+      hanging.end();
+    });
+    return await Promise.race([reading, late.promise]);
+  }
+}
+
+/**
+ * The bytes of a regular file.
+ *
+ * @param inode `device:inode` of the file that is meant.
+ * @returns `undefined` when something else is there now. Rejects when it is too large or cannot be read.
+ */
+export async function readRegularFile(file: string, inode: string, mostBytes: number): Promise<Buffer | undefined> {
+  await using handle = await open(file, FLAGS);
+  const stats = await handle.stat({ bigint: true });
+  if (!stats.isFile() || `${stats.dev}:${stats.ino}` !== inode) return undefined;
+  // A file may grow while it is read.
+  const portion = Buffer.allocUnsafe(Math.min(Number(stats.size), mostBytes) + 1);
+  const portions: Buffer[] = [];
+  let total = 0;
+  for (;;) {
+    const { bytesRead } = await handle.read(portion, 0, portion.length, null);
+    total += bytesRead;
+    if (total > mostBytes) throw new Error(`it is larger than ${mostBytes} bytes; split it`);
+    if (bytesRead === 0) return Buffer.concat(portions);
+    portions.push(Buffer.from(portion.subarray(0, bytesRead)));
+  }
+}
+
+/** Where a script finds what it is to run. */
+const WORK = Symbol.for("kube-proxy-ts.limited-work");
+let limitedCall: Script | undefined;
+
+/** What the work returns. Only a script can be ended in the middle. @throws Error when it took longer */
+function withinMs<T>(timeout: number, work: () => T): T {
+  const results: T[] = [];
+  limitedCall ??= new Script(`globalThis[Symbol.for("${WORK.description}")]()`);
+  Reflect.defineProperty(globalThis, WORK, { value: () => void results.push(work()), configurable: true });
+  try {
+    limitedCall.runInThisContext({ timeout });
+  } catch (error) {
+    const isLate = error instanceof Error && "code" in error && error.code === "ERR_SCRIPT_EXECUTION_TIMEOUT";
+    throw isLate ? new Error(`parsing it takes more than ${timeout} ms; split or simplify it`) : error;
+  } finally {
+    Reflect.deleteProperty(globalThis, WORK);
+  }
+  const [result] = results;
+  if (result === undefined) throw new Error("the work has no result");
+  return result;
+}

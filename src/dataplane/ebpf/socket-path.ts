@@ -1,0 +1,424 @@
+/**
+ * What decides at the socket, for one family: maps and programs in front of the packet path, which is whole by itself. So what goes
+ * wrong here costs speed and no service: it is said once, and tried again with each full sync.
+ */
+import { type Clock, systemClock } from "../../async/clock.ts";
+import { SliceYielder, type Yielder } from "../../async/yielder.ts";
+import type { Bpf } from "../../kernel/bpf/bpf.ts";
+import { type BalancerCapacity, REMEMBERED } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { FolderInUse } from "../../kernel/folder-lock.ts";
+import { KernelWaits } from "../../kernel/kernel-waits.ts";
+import type { AddressWatch } from "../../kernel/route/address-watch.ts";
+import type { LocalAddresses } from "../../kernel/route/addresses.ts";
+import type { UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
+import type { Logger } from "../../logging/logger.ts";
+import { messageOf } from "../../logging/message-of.ts";
+import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
+import { type IpFamily, isLoopback } from "../../net/ip.ts";
+import type { SyncFailure, SyncInput } from "../../sync/backend.ts";
+import type { EbpfMetrics } from "./metrics.ts";
+import { SocketMaps } from "./socket-maps.ts";
+import type { SocketPins } from "./socket-pins.ts";
+import { type SocketProgramOptions, SocketPrograms, type socketPrograms } from "./socket-programs.ts";
+import { StaleConnections } from "./stale-connections.ts";
+
+export interface SocketPathOptions {
+  readonly family: IpFamily;
+  readonly bpf: Bpf;
+  /** The folder of the cgroup that holds all processes of the node; undefined: nothing is decided at the socket. */
+  readonly cgroup: string | undefined;
+  /** Why there is none. */
+  readonly whyNoCgroup?: string | undefined;
+  /** Where maps and links outlive this process; undefined: they end with it. */
+  readonly pins?: SocketPins | undefined;
+  /** Takes their folder for this process. @throws FolderInUse */
+  readonly holdPins?: () => void;
+  readonly nodeName: string;
+  readonly nodePortAddresses: NodePortAddresses;
+  /** What the programs are told. May throw: then nothing is decided at the socket. */
+  readonly programs: () => Omit<SocketProgramOptions, "connectedUdp">;
+  /** Tells connected UDP sockets that their endpoint is gone. */
+  readonly disconnector: UdpDisconnector;
+  readonly localAddresses: LocalAddresses;
+  readonly addressWatch: Pick<AddressWatch, "watch">;
+  readonly metrics: EbpfMetrics;
+  readonly log: Logger;
+  /** Makes the programs. @default all */
+  readonly assemble?: typeof socketPrograms;
+  /** The least room that maps get. @default for a small cluster */
+  readonly leastRoom?: BalancerCapacity;
+  /** See {@link EbpfConfig}. @default 32768 */
+  readonly rememberedSockets?: number;
+  /** How long programs decide after this process has said that it lives. */
+  readonly validForMs: number;
+  /** How often it is looked for what nothing tells of. @default 10,000 */
+  readonly lookEveryMs?: number;
+  /** Monotonic. @default performance.now */
+  readonly nowMs?: () => number;
+  /** @default the machine's */
+  readonly clock?: Clock;
+  /** CLOCK_MONOTONIC, as programs read it. @default process.hrtime.bigint */
+  readonly monotonicNs?: () => bigint;
+  readonly yielder?: Yielder;
+}
+
+const LOOK_EVERY_MS = 10_000;
+/** The map of frontends is read with each sixth look. */
+const LOOKS_FOR_DAMAGE = 6;
+
+/** Logged once for each reason. */
+export const NOT_KEPT = "Nothing is decided at the socket while this process is away";
+
+/** Logged when names of an earlier process cannot be taken away. */
+export const STUCK = "What decides at the socket cannot be removed, and may lead to endpoints that are gone";
+
+/** The socket programs at work. */
+interface Sockets {
+  readonly maps: SocketMaps;
+  readonly programs: SocketPrograms;
+  readonly stale: StaleConnections;
+}
+
+/** What this mode does beside the packet path, as status and page name it where it cannot be done. */
+export const AT_SOCKET = "connections decided at the socket";
+
+/** What is said again only when it changes. */
+type Subject = "all" | "connected UDP" | "service ports" | "pins";
+
+export class SocketPath {
+  readonly #options: SocketPathOptions;
+  readonly #yielder: Yielder;
+  readonly #waits = new KernelWaits();
+  /** Undefined before the first sync, and where the kernel does not let us. */
+  #sockets: Sockets | undefined;
+  #areAddressesKnown = false;
+  /** Why nothing is decided at the socket, where it may end without a change of the cluster. */
+  #obstacle: "no cgroup" | "another process" | undefined;
+  /** Programs may have lost their cgroup. To ask is a call for each of them: that is for full syncs, and for looks now and then. */
+  #mayBeOrphaned = false;
+  /** What was logged last; empty when all is well. */
+  readonly #said = new Map<Subject, string>();
+
+  constructor(options: SocketPathOptions) {
+    const bpf = this.#waits.timed(options.bpf, ["createMap", "loadProgram", "attach", "attached"]);
+    this.#options = { ...options, bpf };
+    this.#yielder = options.yielder ?? new SliceYielder();
+  }
+
+  /** Whether connections are decided at the socket now. */
+  get isAttached(): boolean {
+    const { programs } = this.#sockets ?? {};
+    return programs?.isAttached === true && !programs.isOrphaned;
+  }
+
+  /** What the maps hold, for tests. */
+  get state(): readonly string[] {
+    return this.#sockets?.maps.state() ?? [];
+  }
+
+  /** Waited for the kernel in the last {@link sync}. */
+  get kernelMs(): number {
+    return this.#waits.ms;
+  }
+
+  /** Where connections are decided, in words; undefined while they are not. */
+  get where(): string | undefined {
+    if (this.#sockets === undefined || !this.isAttached) return undefined;
+    const { size, connections } = this.#sockets.maps;
+    return `decided at the socket in ${this.#options.cgroup}; ${size} service ports, ${connections.count} connected UDP sockets`;
+  }
+
+  /** What is done in a lesser way than it was asked for: what, and why. */
+  get degraded(): readonly SyncFailure[] {
+    const { cgroup, whyNoCgroup = "there is no cgroup to attach to", pins } = this.#options;
+    const way = (subject: string, reason: string | undefined): readonly SyncFailure[] =>
+      reason === undefined || reason === "" ? [] : [{ subject, reason }];
+    if (!this.isAttached) {
+      const isGone = this.#obstacle === "no cgroup" || this.#sockets?.programs.isOrphaned === true;
+      const reason = cgroup === undefined ? whyNoCgroup : isGone ? `the cgroup ${cgroup} is not there` : undefined;
+      return way("nothing is decided at the socket", reason ?? this.#said.get("all"));
+    }
+    const refusals = [...(this.#sockets?.maps.refused.values() ?? [])];
+    const problem = pins?.problem;
+    return [
+      ...way("connected UDP takes the rules", this.#said.get("connected UDP")),
+      ...way(`${refusals.length} service ports take the rules`, refusals[0]),
+      ...way("nothing is decided while this process is away", problem === undefined ? undefined : messageOf(problem)),
+    ];
+  }
+
+  /** Brings the maps to what is wanted. Only the signal's reason is thrown. */
+  async sync(input: SyncInput, signal: AbortSignal): Promise<void> {
+    this.#waits.begin();
+    try {
+      await this.#sync(input, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      await this.#giveUp(error);
+    }
+    const { metrics } = this.#options;
+    metrics.attached.set(this.#sockets?.programs.isAttached === true ? 1 : 0);
+    metrics.passedPorts.set(this.#sockets?.maps.refused.size ?? 0);
+  }
+
+  /** After both paths: a socket that connects again meets an endpoint on either. */
+  async disconnectStale(isFullSync: boolean): Promise<void> {
+    if (this.#sockets === undefined) return;
+    const { maps, stale } = this.#sockets;
+    if (!maps.takeLostUdp() && !isFullSync) return;
+    try {
+      await stale.disconnect(maps.connections);
+    } catch (error) {
+      this.#options.log.error("Looking for UDP sockets whose endpoint is gone failed", error);
+    }
+  }
+
+  /** Until the signal aborts. @throws what the watch of addresses throws. */
+  async watch(onLost: () => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
+    const onAddress = (): void => {
+      this.#areAddressesKnown = false;
+      requestSync();
+    };
+    await Promise.all([
+      this.#options.addressWatch.watch(onAddress, signal),
+      this.#watchSockets(onLost, signal, requestSync),
+    ]);
+  }
+
+  async close(): Promise<void> {
+    // What was kept goes on, and the next process tells connected UDP when its endpoint goes.
+    if (this.#sockets?.programs.release() === true) this.#forget();
+    else await this.#end();
+  }
+
+  /** Nothing tells when a cgroup goes or comes, or when a name is taken away: both are looked at now and then. */
+  async #watchSockets(onLost: () => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
+    const { cgroup, clock = systemClock, lookEveryMs = LOOK_EVERY_MS } = this.#options;
+    for (let looks = 1; cgroup !== undefined && !signal.aborted; looks++) {
+      await clock.sleep(lookEveryMs, signal);
+      if (signal.aborted) return;
+      const { programs } = this.#sockets ?? {};
+      this.#mayBeOrphaned = programs?.isOrphaned === true;
+      if (this.#mayBeOrphaned) requestSync();
+      else if (this.#sockets !== undefined && this.isAttached) {
+        this.#keep(this.#sockets);
+        if (looks % LOOKS_FOR_DAMAGE === 0 && this.#isDamaged(this.#sockets.maps)) onLost();
+      } else if (this.#isObstacleGone(cgroup)) onLost();
+    }
+  }
+
+  #isDamaged(maps: SocketMaps): boolean {
+    const servicePorts = maps.findDamage();
+    if (servicePorts > 0) this.#options.log.warn("Another program has changed the maps: repairing", { servicePorts });
+    return servicePorts > 0;
+  }
+
+  #isObstacleGone(cgroup: string): boolean {
+    const { bpf, holdPins } = this.#options;
+    if (this.#obstacle === undefined || !isThere(bpf, cgroup)) return false;
+    try {
+      holdPins?.();
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  #keep({ programs, maps }: Sockets): void {
+    this.#renew(maps);
+    programs.keep();
+    this.#tellPinProblem();
+  }
+
+  async #sync(input: SyncInput, signal: AbortSignal): Promise<void> {
+    const { cgroup } = this.#options;
+    if (cgroup === undefined) return;
+    const isNew = this.#sockets === undefined;
+    // Where they could not work, they are tried again with each full sync.
+    if (isNew && !input.isFullSync) return;
+    const sockets = this.#sockets ?? this.#open(input, await this.#askReach());
+    this.#sockets = sockets;
+    const { maps, programs } = sockets;
+    const { services, endpoints, zone } = input;
+    const facts = { nodeName: this.#options.nodeName, zone };
+    const isFull = input.isFullSync || isNew || maps.isUnsettled;
+    const concerned = await this.#readAddresses(maps, signal);
+    const wanted: Iterable<string> = isFull ? services.keys() : [...input.changedPorts, ...concerned];
+    const owned: Iterable<string> = isFull ? maps.keys : input.changedPorts;
+    for (const key of owned) maps.release(key, services.get(key));
+    for (const key of [...maps.refused.keys(), ...wanted]) {
+      const port = services.get(key);
+      if (port !== undefined) maps.set(key, port, endpoints.get(key) ?? [], facts);
+      if (this.#yielder.isDue()) await this.#yielder.turn(signal);
+    }
+    maps.settle();
+    if (isFull) this.#renew(maps);
+    if ((this.#mayBeOrphaned || input.isFullSync) && programs.isOrphaned) {
+      this.#options.log.error("The cgroup is gone, and with it what decided at the socket", undefined, { cgroup });
+      programs.close();
+    }
+    if (!programs.isAttached) this.#attach(sockets, cgroup);
+    else if (input.isFullSync) programs.keep();
+    this.#tellPinProblem();
+    this.#tellRefusals(maps.refused);
+  }
+
+  #renew(maps: SocketMaps): void {
+    const { validForMs, monotonicNs = process.hrtime.bigint } = this.#options;
+    maps.renew(monotonicNs() + BigInt(validForMs) * 1_000_000n);
+  }
+
+  #open({ services, endpointCount }: SyncInput, connectedUdp: SocketProgramOptions["connectedUdp"]): Sockets {
+    const {
+      bpf,
+      pins,
+      holdPins,
+      cgroup,
+      clock = systemClock,
+      leastRoom: least,
+      rememberedSockets: remembered = REMEMBERED,
+      assemble,
+      disconnector,
+      metrics,
+      log,
+      nowMs = () => performance.now(),
+    } = this.#options;
+    // Before maps are made for nothing.
+    if (cgroup !== undefined) bpf.cgroupId(cgroup);
+    holdPins?.();
+    const options = { ...this.#options.programs(), connectedUdp };
+    const programs = new SocketPrograms(bpf, this.#options.family, options, pins, assemble);
+    const maps = new SocketMaps(
+      { bpf, family: this.#options.family, onMoved: (open) => programs.load(open), nowMs, least, remembered },
+      { services: services.size, endpoints: endpointCount },
+      pins?.findMaps(),
+    );
+    try {
+      programs.load(maps.open);
+    } catch (error) {
+      maps.close();
+      throw error;
+    }
+    const onDisconnected = (count: number): void => metrics.disconnected.inc(count);
+    return { maps, programs, stale: new StaleConnections({ disconnector, onDisconnected, log, clock }) };
+  }
+
+  /** Which connected UDP sockets could be told when their endpoint goes; what keeps others from it is said once. */
+  async #askReach(): Promise<SocketProgramOptions["connectedUdp"]> {
+    const reach = await this.#options.disconnector.reach();
+    const why = reach.of === "all" ? "" : reach.why;
+    if (!this.#isNews("connected UDP", why) || reach.of === "all") return reach.of;
+    const whose = reach.of === "host" ? "of pods " : "";
+    this.#options.log.warn(`Connected UDP ${whose}takes the rules: ${why}`, {
+      cannot: `${AT_SOCKET} for connected UDP ${whose}`.trimEnd(),
+      why,
+    });
+    return reach.of;
+  }
+
+  #attach({ maps, programs }: Sockets, cgroup: string): void {
+    const { log } = this.#options;
+    programs.load(maps.open);
+    programs.attach(cgroup);
+    this.#said.delete("all");
+    this.#obstacle = undefined;
+    this.#mayBeOrphaned = false;
+    log.info("Connections to services are decided at the socket", { can: AT_SOCKET, cgroup });
+  }
+
+  async #readAddresses(maps: SocketMaps, signal: AbortSignal): Promise<readonly string[]> {
+    if (this.#areAddressesKnown) return [];
+    this.#areAddressesKnown = true;
+    try {
+      const { localAddresses, nodePortAddresses: wanted } = this.#options;
+      const addresses = await localAddresses(this.#options.family, signal);
+      const answering = nodePortIPs(wanted, addresses);
+      const nodeAddresses = answering.kind === "all" ? addresses : answering.ips;
+      maps.setNodeAddresses(new Set(nodeAddresses.filter((address) => !isLoopback(address))));
+      return maps.setHostAddresses(new Set(addresses));
+    } catch (error) {
+      this.#areAddressesKnown = false;
+      throw error;
+    }
+  }
+
+  /** The packet path leads everything until it works again. What was kept for the next start would lead to what is old. */
+  async #giveUp(error: unknown): Promise<void> {
+    await this.#end();
+    const isOthers = error instanceof FolderInUse;
+    const { bpf, cgroup } = this.#options;
+    const isCgroupMissing = cgroup !== undefined && !isThere(bpf, cgroup);
+    this.#obstacle = isOthers ? "another process" : isCgroupMissing ? "no cgroup" : undefined;
+    if (!this.#isNews("all", messageOf(error))) return;
+    this.#options.log.error("Nothing is decided at the socket; the nftables rules lead all packets", error, {
+      cannot: AT_SOCKET,
+    });
+  }
+
+  /** @param text empty when all is well. */
+  #isNews(subject: Subject, text: string): boolean {
+    if (text === (this.#said.get(subject) ?? "")) return false;
+    this.#said.set(subject, text);
+    return true;
+  }
+
+  #tellRefusals(refused: ReadonlyMap<string, string>): void {
+    const names = [...refused.keys()].sort().join(", ");
+    if (!this.#isNews("service ports", names)) return;
+    const what = `${AT_SOCKET} for some service ports`;
+    if (names === "") {
+      this.#options.log.info("All service ports are decided at the socket again", { can: what });
+      return;
+    }
+    const [reason = ""] = refused.values();
+    this.#options.log.error("Service ports that are not decided at the socket", new Error(reason), {
+      names,
+      cannot: what,
+    });
+  }
+
+  #tellPinProblem(): void {
+    const problem = this.#options.pins?.problem;
+    const isNews = this.#isNews("pins", problem === undefined ? "" : messageOf(problem));
+    if (isNews && problem !== undefined) this.#options.log.error(NOT_KEPT, problem);
+  }
+
+  /** What is in the kernel stays as it is. */
+  #forget(): void {
+    this.#sockets?.stale.close();
+    this.#sockets?.maps.close();
+    this.#sockets = undefined;
+    this.#areAddressesKnown = false;
+  }
+
+  /** UDP sockets that were led would not be told any more when their endpoint goes: they connect again, by the rules. */
+  async #end(): Promise<void> {
+    const { pins, holdPins, disconnector, log } = this.#options;
+    const sockets = this.#sockets;
+    this.#sockets = undefined;
+    this.#areAddressesKnown = false;
+    if (sockets !== undefined) {
+      const { maps, programs, stale } = sockets;
+      programs.close();
+      await stale.disconnectAll(maps.connections);
+      maps.close();
+    }
+    try {
+      holdPins?.();
+      if (sockets !== undefined) pins?.end();
+      else await pins?.endWithSockets(disconnector);
+    } catch (error) {
+      // What is theirs decides as they want it.
+      if (!(error instanceof FolderInUse)) log.error(STUCK, error);
+    }
+  }
+}
+
+function isThere(bpf: Bpf, cgroup: string): boolean {
+  try {
+    bpf.cgroupId(cgroup);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,165 @@
+/**
+ * What HNS of this host is and does: facts for people who have a Windows node, since this program has none. With writes it makes one
+ * endpoint and one load balancer at addresses of documentation (RFC 5737), compares what is sent with what is read back, and removes them.
+ */
+import type { HcnEndpoint, HcnNetwork, LoadBalancerSettings } from "../../kernel/hcn/documents.ts";
+import { loadBalancerText } from "../../kernel/hcn/documents.ts";
+import type { Guid } from "../../kernel/hcn/guid.ts";
+import { Hcn } from "../../kernel/hcn/hcn.ts";
+import type { HcnCalls } from "../../kernel/hcn/hcn-calls.ts";
+import { hnsFeatures, hnsVersionText } from "../../kernel/hcn/hns-version.ts";
+import { messageOf } from "../../logging/message-of.ts";
+import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
+import { isOverlay, missingNetworkText } from "./host-state.ts";
+import { remoteMac } from "./remote-mac.ts";
+import { isAsWanted } from "./settings-difference.ts";
+
+export interface SelfTestOptions {
+  readonly calls: HcnCalls;
+  readonly networkName: string;
+  readonly writes: boolean;
+  /** Monotonic. */
+  nowMs(): number;
+  print(line: string): void;
+}
+
+const POD = "192.0.2.1";
+const VIP = "192.0.2.2";
+const PORT = 32_750;
+
+/** Looks at HNS, prints what it finds, and how long calls take. @returns whether everything is as this program needs it. */
+export async function testHost({ calls, networkName, writes, nowMs, print }: SelfTestOptions): Promise<boolean> {
+  const times = new Map<string, number[]>();
+  const raw = new Map<string, string>();
+  let isGood = true;
+  const fault = (line: string): void => {
+    isGood = false;
+    print(`FAULT: ${line}`);
+  };
+  const hcn = new Hcn(watched(calls, nowMs, times, raw), {
+    unread: (kind, id, problem) => fault(`${kind} ${id}: its document ${problem}`),
+    otherSchema: (kind, id, version) => print(`${kind} ${id}: schema version ${version}`),
+  });
+  try {
+    const version = await hcn.version();
+    const features = hnsFeatures(version);
+    const has = Object.entries(features).flatMap(([name, isThere]) => (isThere ? [name] : []));
+    print(`HNS ${hnsVersionText(version)}: ${has.join(", ") || "nothing that is needed"}`);
+    if (!features.apiV2) fault("HNS 9.2 is needed");
+    const network = await hcn.networkNamed(networkName);
+    if (network === undefined) fault(missingNetworkText(networkName));
+    else {
+      print(`network ${network.name}: ${network.type}, ${network.remoteSubnets.length} remote subnets, ${network.id}`);
+      const [endpoints, loadBalancers] = [await hcn.endpoints(network.id), await hcn.loadBalancers()];
+      const remote = endpoints.filter(({ isRemote }) => isRemote).length;
+      print(
+        `endpoints: ${endpoints.length}, of these remote: ${remote}; load balancers of the host: ${loadBalancers.length}`,
+      );
+      print(`first version's view: ${(await hcn.policyLists()).size} load balancers`);
+      if (writes) await writeAndRead(hcn, network, features.modifyLoadBalancer, { print, fault });
+    }
+  } catch (error) {
+    fault(messageOf(error));
+  }
+  for (const [kind, text] of raw) print(`raw ${kind}: ${text}`);
+  for (const [call, taken] of times) {
+    const sorted = taken.toSorted((a, b) => a - b);
+    const [median = 0, most = 0] = [sorted[sorted.length >> 1], sorted.at(-1)];
+    print(`${call}: ${taken.length} calls, median ${median.toFixed(1)} ms, longest ${most.toFixed(1)} ms`);
+  }
+  return isGood;
+}
+
+interface Report {
+  print(line: string): void;
+  fault(line: string): void;
+}
+
+async function writeAndRead(
+  hcn: Hcn,
+  network: HcnNetwork,
+  canModify: boolean,
+  { print, fault }: Report,
+): Promise<void> {
+  const made: (readonly ["Endpoint" | "LoadBalancer", Guid])[] = [];
+  try {
+    const endpoint = await hcn.createEndpoint({
+      network: network.id,
+      address: addressOf(POD),
+      mac: remoteMac(addressOf(POD)),
+      isRemote: true,
+      ...(isOverlay(network) && {
+        providerAddress: network.remoteSubnets[0]?.providerAddress ?? addressOf("192.0.2.3"),
+      }),
+    });
+    made.unshift(["Endpoint", endpoint.id]);
+    if (endpoint.isRemote && endpoint.addresses.includes(addressOf(POD))) print(`endpoint ${POD}: as it was sent`);
+    else fault(`endpoint ${POD}: read back as ${JSON.stringify(endpoint)}`);
+    const first = settingsFor(endpoint, PORT);
+    const loadBalancer = await hcn.createLoadBalancer(first);
+    made.unshift(["LoadBalancer", loadBalancer.id]);
+    compare("made", loadBalancer, first, { print, fault });
+    if (!canModify) return;
+    const second = settingsFor(endpoint, PORT + 1);
+    compare("changed", await hcn.modifyLoadBalancer(loadBalancer.id, second), second, { print, fault });
+  } finally {
+    for (const [kind, id] of made) {
+      await hcn.delete(kind, id).catch((error: unknown) => fault(`${kind} ${id} stays: ${messageOf(error)}`));
+    }
+    const left = [...(await hcn.endpointIds()), ...(await hcn.loadBalancerIds())].filter((id) =>
+      made.some(([, own]) => own === id),
+    );
+    if (left.length === 0) print("cleaned up: nothing is left");
+    else fault(`left: ${left.join(", ")}`);
+  }
+}
+
+function compare(
+  what: string,
+  found: Awaited<ReturnType<Hcn["createLoadBalancer"]>>,
+  sent: LoadBalancerSettings,
+  { print, fault }: Report,
+): void {
+  if (isAsWanted(found, sent)) print(`load balancer ${what}: as it was sent`);
+  else fault(`load balancer ${what}: sent ${loadBalancerText(sent)}, read back ${JSON.stringify(found)}`);
+}
+
+function settingsFor({ id }: HcnEndpoint, internalPort: number): LoadBalancerSettings {
+  const mapping = { protocol: 6, internalPort, externalPort: PORT, distribution: 0, flags: 0 };
+  return { endpoints: [id], sourceVip: undefined, frontendVip: addressOf(VIP), mapping, flags: 0 };
+}
+
+function addressOf(text: string): IpAddress {
+  const address = parseIpAddress(text);
+  if (address === undefined) throw new RangeError(`${text} is no address`);
+  return address;
+}
+
+/** The same calls, with the time of each and the first document of each kind noted. */
+function watched(
+  calls: HcnCalls,
+  nowMs: () => number,
+  times: Map<string, number[]>,
+  raw: Map<string, string>,
+): HcnCalls {
+  return new Proxy(calls, {
+    get(target, name): unknown {
+      const member: unknown = Reflect.get(target, name, target);
+      if (typeof member !== "function") return member;
+      return async (...args: readonly unknown[]): Promise<unknown> => {
+        const [kind] = args;
+        const call = ["enumerate", "open", "query", "close", "delete"].includes(String(name))
+          ? `${String(name)} ${String(kind)}`
+          : String(name);
+        const sinceMs = nowMs();
+        try {
+          const result: unknown = await Reflect.apply(member, target, args);
+          if (name === "query" && !raw.has(String(kind))) raw.set(String(kind), String(result));
+          return result;
+        } finally {
+          times.set(call, [...(times.get(call) ?? []), nowMs() - sinceMs]);
+        }
+      };
+    },
+  });
+}

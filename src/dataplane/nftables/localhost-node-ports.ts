@@ -1,0 +1,107 @@
+/**
+ * Node ports on loopback addresses, which the kernel cannot translate: those that no relay serves are refused and counted
+ * (KEP-6032, reference releases.md). Pure.
+ */
+import type { KubeProxyConfig } from "../../config/config.ts";
+import { gatesOf, LOCALHOST_NODE_PORTS_GATE } from "../../config/feature-gates.ts";
+import type { NftChain, NftElement, NftRule, NftSet, NftStatement } from "../../kernel/nftables/ruleset.ts";
+import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import type { IpFamily } from "../../net/ip.ts";
+import { PROTOCOLS, type Protocol, protocolName } from "../../net/protocol.ts";
+import { rule } from "./base-chains.ts";
+import { LOOPBACK, map, NODE_PORT, NODE_PORT_IPS } from "./common-rules.ts";
+import type { NftablesConfig } from "./config.ts";
+import { EXTENDED_FORM, type LocalhostForm, UPSTREAM_FORM } from "./localhost-relay.ts";
+import { CHAINS, SETS } from "./names.ts";
+import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+import type { SharedElement, StaticPlan } from "./table-plan.ts";
+
+/** What becomes of node ports on loopback addresses. */
+interface LocalhostService {
+  /** By this relay; undefined: by none. */
+  readonly form: LocalhostForm | undefined;
+  readonly rejected: readonly Protocol[];
+}
+
+/** Undefined: nothing is done about them. Reference releases.md. */
+export function localhostServiceOf(
+  config: Pick<KubeProxyConfig, "featureGates" | "compatibility"> & {
+    readonly nftables: Pick<NftablesConfig, "localhostNodePorts">;
+  },
+  { namesLoopback }: NodePortAddresses,
+): LocalhostService | undefined {
+  const isExtended = config.nftables.localhostNodePorts === "Extended";
+  if (!isExtended && !gatesOf(config).isEnabled(LOCALHOST_NODE_PORTS_GATE)) return undefined;
+  const form = namesLoopback ? (isExtended ? EXTENDED_FORM : UPSTREAM_FORM) : undefined;
+  const relayed: readonly Protocol[] = form?.protocols ?? [];
+  return { form, rejected: PROTOCOLS.filter((protocol) => !relayed.includes(protocol)) };
+}
+
+const COUNTER = "localhost-nodeport-rejected-";
+const CHAIN_OF: Readonly<Record<Protocol, string>> = {
+  TCP: CHAINS.localhostRejectTcp,
+  UDP: CHAINS.localhostRejectUdp,
+  SCTP: CHAINS.localhostRejectSctp,
+};
+
+/** Is there only while something is refused. */
+export const LOCALHOST_REJECT_PORTS: NftSet = map(
+  SETS.localhostRejectPorts,
+  NODE_PORT,
+  "localhost NodePorts rejected by kube-proxy",
+);
+
+/** What refuses. @param resets whether TCP clients get a reset, at once, and not an ICMP error. */
+export function localhostRejection(
+  rejected: readonly Protocol[],
+  family: IpFamily,
+  resets: boolean,
+): { readonly check: readonly NftRule[]; readonly chains: readonly NftChain[] } & Pick<StaticPlan, "counters"> {
+  if (rejected.length === 0) return { check: [], chains: [], counters: [] };
+  return {
+    check: [
+      rule(
+        { kind: "address", side: "daddr", cidrs: [LOOPBACK[family]] },
+        { kind: "vmap", fields: ["l4proto", "dport"], map: SETS.localhostRejectPorts },
+      ),
+    ],
+    chains: rejected.map((protocol) => {
+      const count: NftStatement = { kind: "counter", name: counterOf(protocol) };
+      const withReset: readonly NftStatement[] = [
+        { kind: "l4proto", protocol: "tcp" },
+        count,
+        { kind: "reject", withReset: true },
+      ];
+      const statements = resets && protocol === "TCP" ? withReset : [count, { kind: "reject" } as const];
+      return { name: CHAIN_OF[protocol], rules: [rule(...statements)] };
+    }),
+    counters: rejected.map(counterOf),
+  };
+}
+
+/** The element by which a service port is refused. */
+export function localhostElements({ protocol, nodePort }: ServicePort, rejected: readonly Protocol[]): SharedElement[] {
+  if (nodePort === 0 || !rejected.includes(protocol)) return [];
+  const element: NftElement = {
+    key: [protocolName(protocol), nodePort],
+    verdict: { kind: "goto", chain: CHAIN_OF[protocol] },
+  };
+  return [{ set: SETS.localhostRejectPorts, element }];
+}
+
+function counterOf(protocol: Protocol): string {
+  return COUNTER + protocolName(protocol);
+}
+
+/** The protocol whose refused packets a counter counts; undefined for counters of others. */
+export function protocolCounted(counter: string): Protocol | undefined {
+  return PROTOCOLS.find((protocol) => counterOf(protocol) === counter);
+}
+
+/** The sets that are always there, without those that nothing asks. */
+export function setsInForce(sets: readonly NftSet[], config: PlanConfig, facts: PlanFacts): readonly NftSet[] {
+  const matchesAll = facts.nodePortIPs.kind === "all";
+  const rejects = (config.rejectedAtLocalhost ?? []).length > 0;
+  return sets.filter((set) => (set !== NODE_PORT_IPS || !matchesAll) && (set !== LOCALHOST_REJECT_PORTS || rejects));
+}

@@ -1,0 +1,27 @@
+/** What a socket meets, in words. Pure. */
+import type { LedSocket } from "./inspection.ts";
+
+/** A line for each fact, so that two can be compared. */
+export function socketLines({ clients, isRefused, endpoints, affinitySeconds }: LedSocket): readonly string[] {
+  if (clients === "none") return ["takes the rules"];
+  if (isRefused) return ["has no endpoints"];
+  const lines = endpoints.map((endpoint) => `leads to ${endpoint}`);
+  if (clients === "host") lines.push("leads the host alone");
+  if (affinitySeconds > 0) lines.push(`remembers clients for ${affinitySeconds} s`);
+  return lines.length === 0 ? ["leads nowhere"] : lines;
+}
+
+/** Of long lists as many. */
+const SHOWN = 8;
+const LEADS_TO = "leads to ";
+
+/** The lines of {@link socketLines} as one: `leads to 10.1.0.1:80, 10.1.0.2:80`. */
+export function factsText(lines: readonly string[]): string {
+  const endpoints = lines.filter((line) => line.startsWith(LEADS_TO)).map((line) => line.slice(LEADS_TO.length));
+  const others = lines.filter((line) => !line.startsWith(LEADS_TO));
+  if (endpoints.length === 0) return others.join("; ");
+  const more = endpoints.length > SHOWN ? ` and ${endpoints.length - SHOWN} more` : "";
+  return [`${LEADS_TO}${endpoints.slice(0, SHOWN).join(", ")}${more}`, ...others].join("; ");
+}
+
+export const socketText = (socket: LedSocket): string => factsText(socketLines(socket));

@@ -1,0 +1,215 @@
+/**
+ * What a client meets at a frontend of a service port, by where it is: packets of clients that stand for all at a place are led through
+ * what the mode plans (`trace`), and where they end is put into words. Pure.
+ */
+import { isDeepStrictEqual } from "node:util";
+import type { ModeWords } from "../dataplane/mode-words.ts";
+import { OUTSIDE, podInterface } from "../inspect/client-place.ts";
+import type { OfflineNode } from "../inspect/offline-node.ts";
+import type { Endpoint } from "../model/endpoint.ts";
+import type { Frontend } from "../model/frontend.ts";
+import type { ServicePort } from "../model/service-port.ts";
+import type { ServicePortRouting } from "../model/service-port-routing.ts";
+import {
+  addressAt,
+  type Cidr,
+  cidrContains,
+  type IpAddress,
+  type IpFamily,
+  joinHostPort,
+  narrowerCidr,
+} from "../net/ip.ts";
+import { protocolName } from "../net/protocol.ts";
+import type { Outcome } from "../trace/netfilter/tree.ts";
+import type { PacketQuestion } from "../trace/packet.ts";
+import { type Encounter, POSITIONS, type Position } from "./explanation.ts";
+import { reasonWords } from "./words.ts";
+
+/** What is known of the clients of one family. */
+export interface ClientFacts {
+  /** Networks of the pods of this node, where they are known. */
+  readonly podNetworks: readonly Cidr[];
+  readonly otherNodes: readonly IpAddress[];
+}
+
+/** Leads a packet through what is planned. */
+export type Walk = (question: PacketQuestion) => Iterable<Outcome>;
+
+export interface Asked {
+  readonly frontend: Frontend;
+  readonly port: ServicePort;
+  readonly routing: ServicePortRouting;
+  /** All that the service port has. */
+  readonly endpoints: readonly Endpoint[];
+  readonly node: OfflineNode;
+  readonly clients: ClientFacts;
+  readonly words: ModeWords;
+  readonly walk: Walk;
+}
+
+/** One client of a position. */
+interface Client {
+  readonly position: Position;
+  readonly address: IpAddress;
+  readonly inInterface: string | undefined;
+  /** In `loadBalancerSourceRanges`. */
+  readonly isListed: boolean;
+}
+
+type Met = Omit<Encounter, "onlyListedSources" | "words">;
+
+/** What every position meets at one frontend. */
+export function encountersAt(asked: Asked): Encounter[] {
+  return POSITIONS.map((position) => together(clientsAt(position, asked).map((client) => metBy(client, asked))));
+}
+
+/** Of clients that are listed and clients that are not. */
+function together(all: readonly Met[]): Encounter {
+  const [first, second] = all;
+  const told = (met: Met, onlyListedSources = false): Encounter => {
+    const encounter = { ...met, onlyListedSources };
+    return { ...encounter, words: reasonWords(encounter) };
+  };
+  if (first === undefined) throw new RangeError("there is a client at every position");
+  const isBarred = ({ reason }: Met): boolean => reason === "source-ranges";
+  if (second === undefined || isBarred(first) === isBarred(second)) return told(first);
+  return told(isBarred(first) ? second : first, first.outcome !== second.outcome);
+}
+
+/** One client that stands for all, or two where some are listed and some are not. */
+function clientsAt(position: Position, asked: Asked): Client[] {
+  const { node, clients, frontend } = asked;
+  const { sources } = frontend;
+  const isListed = (address: IpAddress) => sources.some((range) => cidrContains(range, address));
+  if (position === "node") {
+    return [{ position, address: node.nodeIP, inInterface: "", isListed: isListed(node.nodeIP) }];
+  }
+  const inInterface = position === "pod" ? podInterface(node) : "eth0";
+  const taken = new Set<IpAddress>([...asked.endpoints.map(({ ip }) => ip), ...node.hostAddresses]);
+  const all =
+    position === "other-node" && clients.otherNodes.length > 0
+      ? clients.otherNodes
+      : position === "pod" && clients.podNetworks.length > 0
+        ? clients.podNetworks.flatMap((network) => [
+            ...sources.flatMap((range) => addressesIn(narrowerCidr(range, network))),
+            ...addressesIn(network),
+          ])
+        : strangers(asked);
+  const free = all.filter((address) => !taken.has(address));
+  // Nodes may all be endpoints, as of the API server.
+  const candidates = free.length > 0 ? free : [...all, ...STRANGERS[node.family]];
+  // The usual one first.
+  const chosen =
+    sources.length === 0 ? [candidates[0]] : [candidates.find(isListed), candidates.find((one) => !isListed(one))];
+  return chosen.flatMap((address) =>
+    address === undefined ? [] : [{ position, address, inInterface, isListed: isListed(address) }],
+  );
+}
+
+/** Clients of which nothing is known: at addresses for documentation (RFC 5737, RFC 3849), and in the ranges that are listed. */
+function strangers({ node, clients, frontend }: Asked): readonly IpAddress[] {
+  const { detector } = node;
+  const pods = [...clients.podNetworks, ...(detector.kind === "cidr" ? [detector.cidr] : [])];
+  return [...STRANGERS[node.family], ...frontend.sources.flatMap(addressesIn)].filter(
+    (address) => !pods.some((cidr) => cidrContains(cidr, address)) && !clients.otherNodes.includes(address),
+  );
+}
+
+const STRANGERS: Readonly<Record<IpFamily, readonly IpAddress[]>> = {
+  IPv4: [OUTSIDE.IPv4, "198.51.100.77", "192.0.2.77", "233.252.0.77"] as IpAddress[], // canonical literals
+  IPv6: [OUTSIDE.IPv6, "2001:db8:7::77", "3fff::77"] as IpAddress[], // canonical literals
+};
+
+/** Some addresses, unlike those that are given out first. */
+function addressesIn(cidr: Cidr | undefined): readonly IpAddress[] {
+  return cidr === undefined ? [] : [250, 251, 77, 2, 1].map((offset) => addressAt(cidr, offset));
+}
+
+/** Where a request to the frontend goes. */
+function placeOf({ address, port }: Frontend, { nodePortIPs, nodeIP }: OfflineNode) {
+  const own = nodePortIPs.kind === "all" ? nodeIP : (nodePortIPs.ips[0] ?? nodeIP);
+  return { destination: address ?? own, destinationPort: port };
+}
+
+/** What one client meets. */
+function metBy(client: Client, asked: Asked): Met {
+  const { position } = client;
+  const { frontend, port, node, endpoints, walk } = asked;
+  const { destination, destinationPort } = placeOf(frontend, node);
+  const isHere = position === "pod" || position === "node";
+  const outcomes = walk({
+    family: node.family,
+    protocol: protocolName(port.protocol),
+    source: client.address,
+    sourcePort: undefined,
+    destination,
+    destinationPort,
+    inInterface: client.inInterface,
+    origin: isHere ? "socket" : "elsewhere",
+  });
+  const served = new Set(endpoints.map(({ ip, port: number }) => joinHostPort(ip, number)));
+  const reached: Outcome[] = [];
+  let otherwise: Outcome["fate"] | undefined;
+  for (const outcome of outcomes) {
+    const { fate, packet } = outcome;
+    const end = joinHostPort(packet.destination, packet.destinationPort ?? 0);
+    const isSame = packet.destination === destination && packet.destinationPort === destinationPort;
+    const isThere = (fate.kind === "sent" || fate.kind === "delivered") && !isSame && served.has(end);
+    if (isThere) reached.push(outcome);
+    else otherwise ??= fate;
+  }
+  const none = { position, endpoints: undefined, source: undefined } as const;
+  if (reached.length === 0) return { ...none, ...unanswered(otherwise, client, asked) };
+  const lost = reached.filter(({ fate }) => fate.kind === "sent" && fate.isAnswerLost === true).length;
+  if (lost === reached.length) return { ...none, outcome: "dropped", reason: "answers-lost" };
+  return {
+    position,
+    outcome: "answered",
+    endpoints: whichOf(reached, asked),
+    source: sourceOf(reached, client, asked),
+    reason: lost > 0 ? "answers-lost" : "policy",
+  };
+}
+
+function unanswered(
+  fate: Outcome["fate"] | undefined,
+  { position, isListed }: Client,
+  { frontend, routing, words, node: { nodePortIPs } }: Asked,
+): Pick<Met, "outcome" | "reason"> {
+  const { hasAny } = routing.categories;
+  const isBarred = frontend.sources.length > 0 && !isListed;
+  switch (fate?.kind) {
+    case "refused":
+      return { outcome: "refused", reason: hasAny ? "no-local-endpoint" : "no-endpoint" };
+    case "dropped":
+      return { outcome: "dropped", reason: isBarred ? "source-ranges" : "no-local-endpoint" };
+    case "sent":
+    case "delivered":
+    case "not-led": {
+      const isNowhere = frontend.kind === "node-port" && nodePortIPs.kind === "ips" && nodePortIPs.ips.length === 0;
+      if (isNowhere) return { outcome: "passed-by", reason: "no-node-port-address" };
+      return { outcome: "passed-by", reason: words.notTaken(position, isBarred) };
+    }
+    default:
+      return { outcome: "passed-by", reason: "not-known" };
+  }
+}
+
+function whichOf(reached: readonly Outcome[], { frontend, routing }: Asked): "all" | "local" {
+  const local = new Set(routing.local.map(({ text }) => text));
+  const found = new Set(reached.map(({ packet }) => joinHostPort(packet.destination, packet.destinationPort ?? 0)));
+  return frontend.policy === "Local" && isDeepStrictEqual(found, local) ? "local" : "all";
+}
+
+/** An endpoint that gets itself is not asked: it may see another address than the others. */
+function sourceOf(
+  reached: readonly Outcome[],
+  { position, address }: Client,
+  { frontend, node, words }: Asked,
+): Encounter["source"] {
+  const others = reached.filter(({ packet }) => packet.destination !== address);
+  const [first] = others.length > 0 ? others : reached;
+  if (first?.packet.isSourceTranslated !== false) return words.otherSource;
+  const { source } = first.packet;
+  return position === "node" && source === frontend.address && source !== node.nodeIP ? "service-address" : "kept";
+}

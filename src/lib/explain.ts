@@ -1,0 +1,185 @@
+/**
+ * `kube-proxy-ts/explain`: what `kube-proxy explain`, `trace` and `diff` say, as data: what clients meet at a Service and why, what
+ * becomes of a packet, and what a change of a cluster changes. Without root and without a kernel.
+ *
+ * @experimental Names and shapes may change with any version before 1.0.
+ *
+ * @example
+ * ```ts
+ * import { clusterFrom, explain, trace } from "kube-proxy-ts/explain";
+ *
+ * const cluster = clusterFrom([
+ *   {
+ *     apiVersion: "v1",
+ *     kind: "Service",
+ *     metadata: { namespace: "shop", name: "web" },
+ *     spec: { clusterIP: "10.96.0.10", clusterIPs: ["10.96.0.10"], ipFamilies: ["IPv4"], ports: [{ port: 80 }] },
+ *   },
+ *   { apiVersion: "v1", kind: "Node", metadata: { name: "node-a" } },
+ * ]);
+ * const { servicePorts } = await explain({ cluster, mode: "nftables" }, "shop/web");
+ * console.log(servicePorts[0]?.frontends[0]?.fate);
+ * const { outcomes } = await trace({ cluster, mode: "nftables" }, { from: "outside", to: "10.96.0.10", port: 80 });
+ * console.log(outcomes.map(({ odds, fate }) => `${odds}: ${fate}`));
+ * ```
+ */
+import { diffObjects, type ObjectsDiff } from "../explain/diff-objects.ts";
+import { explainedCluster, explainPorts } from "../explain/explained-cluster.ts";
+import type { PortExplanation } from "../explain/explanation.ts";
+import { find } from "../explain/find.ts";
+import { isPodOf, walkOf } from "../explain/planned-rules.ts";
+import { parseTarget } from "../explain/target.ts";
+import { type ClientPlace, clientPlace, podInterface } from "../inspect/client-place.ts";
+import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
+import { familyOf, IP_FAMILIES, parseIpAddress, toPort } from "../net/ip.ts";
+import type { Fate } from "../trace/netfilter/tree.ts";
+import { fateText } from "../trace/report/fate-text.ts";
+import { type Cluster, invalidInput, requireCluster, requireKnown } from "./cluster.ts";
+import type { PlanRequest } from "./plan.ts";
+import { PlanError } from "./plan-error.ts";
+import { checkedSettings } from "./plan-settings.ts";
+
+export type { ClientChange } from "../explain/compare.ts";
+export type { NodeDiff, ObjectsDiff } from "../explain/diff-objects.ts";
+export type { ExplainedEndpoint, ExplainedFrontend, PortExplanation } from "../explain/explanation.ts";
+export { type Cluster, ClusterReadError, clusterFrom, readCluster } from "./cluster.ts";
+export { PlanError, type PlanErrorCode } from "./plan-error.ts";
+
+/** What is looked at, from which node, and in which mode: as for a plan. */
+export type ExplainRequest = Omit<PlanRequest, "without">;
+
+/** What `explain` found. */
+export interface Explanation {
+  /** How what was asked for belongs to the service ports; empty for a Service's own name. */
+  readonly because: readonly string[];
+  readonly servicePorts: readonly PortExplanation[];
+  /** What is odd about configuration and cluster, for people. */
+  readonly warnings: readonly string[];
+}
+
+/** A client's first packet. */
+export interface PacketRequest {
+  /** A client that has a name, or an address. */
+  readonly from: "pod" | "node" | "outside" | (string & {});
+  /** An address. */
+  readonly to: string;
+  readonly port: number;
+  /** @default "tcp" */
+  readonly protocol?: "tcp" | "udp" | "sctp";
+}
+
+/** One thing that may become of a packet. */
+export interface TracedOutcome {
+  /** From 0 to 1: of the random choices on the way. */
+  readonly odds: number;
+  readonly fate: Fate["kind"];
+  /** As `kube-proxy trace` says it. */
+  readonly text: string;
+  readonly source: string;
+  readonly destination: string;
+  readonly destinationPort: number | undefined;
+  readonly isMasqueraded: boolean;
+}
+
+const PROTOCOLS = ["tcp", "udp", "sctp"] as const;
+
+async function settingsOf(request: Omit<ExplainRequest, "cluster">) {
+  const { families = IP_FAMILIES } = request;
+  if (!Array.isArray(families)) throw invalidInput("families", families, "a list");
+  for (const [index, family] of families.entries()) requireKnown(`families[${index}]`, family, IP_FAMILIES);
+  const { config, warnings } = await checkedSettings(request);
+  return { families, config, warnings: new Set(warnings) };
+}
+
+/**
+ * Explains what `kube-proxy explain` explains: `ns/name`, an address with or without a port, a node port, a chain's or a set's name.
+ *
+ * @throws PlanError `target-unknown` where there is no such thing, and those of `plan`
+ * @experimental
+ */
+export async function explain(request: ExplainRequest, what: string): Promise<Explanation> {
+  requireCluster(request.cluster);
+  const { config, families, warnings } = await settingsOf(request);
+  const target = typeof what === "string" ? parseTarget(what, undefined) : undefined;
+  if (target === undefined) throw invalidInput("what", what, "a Service, an address, a port or a name");
+  const cluster = await explainedCluster(request.cluster, config, families, (message) => warnings.add(message));
+  const found = find(cluster, target);
+  if (found.kind === "nothing") throw new PlanError("target-unknown", found.why);
+  if (found.kind === "shared")
+    return { because: [`${found.name}: ${found.purpose}`], servicePorts: [], warnings: [...warnings] };
+  const servicePorts = await explainPorts(cluster, found.keys);
+  return { because: found.because, servicePorts, warnings: [...warnings] };
+}
+
+/**
+ * Leads a packet through the rules that the mode plans, as `kube-proxy trace` does.
+ *
+ * @throws PlanError `input-invalid`, and those of `plan`
+ * @experimental
+ */
+export async function trace(
+  request: Omit<ExplainRequest, "families">,
+  { from, to, port, protocol = "tcp" }: PacketRequest,
+): Promise<{ readonly node: string; readonly outcomes: readonly TracedOutcome[] }> {
+  requireCluster(request.cluster);
+  requireKnown("protocol", protocol, PROTOCOLS);
+  const destination = parseIpAddress(to);
+  if (destination === undefined) throw invalidInput("to", to, "an IP address");
+  if (toPort(port) === undefined) throw invalidInput("port", port, "a number from 1 to 65535");
+  const { config } = await settingsOf(request);
+  const node = offlineNode(request.cluster, config, familyOf(destination), () => {});
+  const { address: source, inInterface, isHere } = clientAt(from, node, request.cluster);
+  const walk = await walkOf(node, config);
+  const origin = isHere ? "socket" : "elsewhere";
+  const flow = { source, sourcePort: undefined, destination, destinationPort: port };
+  const outcomes = [...walk({ ...flow, family: node.family, protocol, inInterface, origin })];
+  return {
+    node: node.name,
+    outcomes: outcomes.map(({ odds, fate, packet }) => ({
+      odds,
+      fate: fate.kind,
+      text: fateText({ fate, packet }),
+      source: packet.source,
+      destination: packet.destination,
+      destinationPort: packet.destinationPort,
+      isMasqueraded: packet.isMasqueraded,
+    })),
+  };
+}
+
+/** Where a client is. @throws PlanError `input-invalid` */
+function clientAt(from: string, node: OfflineNode, { nodes }: Cluster): ClientPlace & { readonly isHere: boolean } {
+  const podCIDRs = nodes.find(({ name }) => name === node.name)?.podCIDRs ?? [];
+  if (from === "pod" || from === "node" || from === "outside") {
+    const place = clientPlace(from, node, podCIDRs);
+    if (place !== undefined) return { ...place, isHere: from !== "outside" };
+    throw new PlanError("input-invalid", "from: the Node has no podCIDR of this family: give the address of a pod");
+  }
+  const address = parseIpAddress(from);
+  if (address === undefined) throw invalidInput("from", from, '"pod", "node", "outside" or an IP address');
+  if (familyOf(address) !== node.family) throw invalidInput("from", from, `an ${node.family} address, as "to" is one`);
+  if (node.hostAddresses.includes(address)) return { address, inInterface: "", isHere: true };
+  const isHere = isPodOf(node, podCIDRs, address);
+  return { address, inInterface: isHere ? podInterface(node) : undefined, isHere };
+}
+
+/**
+ * What a change of a cluster changes for clients and in the rules, as `kube-proxy diff` says it.
+ *
+ * @param request `node`: this one alone. @default every Node that both have
+ * @throws PlanError those of `plan`
+ * @experimental
+ */
+export async function diff(
+  before: Cluster,
+  after: Cluster,
+  request: Omit<ExplainRequest, "cluster"> = {},
+): Promise<ObjectsDiff & { readonly warnings: readonly string[] }> {
+  requireCluster(before);
+  requireCluster(after);
+  const { config, families, warnings } = await settingsOf(request);
+  const nodes = request.node === undefined || request.node === "" ? undefined : [request.node];
+  const warn = (message: string): void => void warnings.add(message);
+  const found = await diffObjects(before, after, { config, families, nodes, warn });
+  return { ...found, warnings: [...warnings] };
+}

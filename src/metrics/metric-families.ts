@@ -1,0 +1,120 @@
+/**
+ * Defines metric families the way Kubernetes components present them: help texts say how stable the family is, families
+ * without a sample are not printed, and the definitions are counted (reference operation.md §12.3).
+ */
+import type { Counter as CounterType, Gauge as GaugeType, Histogram as HistogramType } from "prom-client";
+import { Counter, Gauge, Histogram, Registry } from "./prom-client-parts.ts";
+
+/** How binding a family's name and labels are; `none` leaves the help text alone. */
+type Stability = "ALPHA" | "BETA" | "STABLE" | "none";
+
+export interface FamilyOptions {
+  readonly name: string;
+  readonly help: string;
+  /** @default "ALPHA" */
+  readonly stability?: Stability;
+  /** Series of a family with labels appear with their first use; one without labels is there at 0. @default none */
+  readonly labels?: readonly string[];
+}
+
+/** Reads a value when metrics are scraped; `undefined` leaves the series out of this scrape. */
+export type ReadValue = () => number | undefined | Promise<number | undefined>;
+
+/** The same for a family with labels: the samples that there are in this scrape. */
+type ReadSamples = () => Promise<
+  readonly { readonly labels: Readonly<Record<string, string>>; readonly value: number }[]
+>;
+
+export interface MetricFamilies {
+  counter(options: FamilyOptions): CounterType;
+  gauge(options: FamilyOptions): GaugeType;
+  histogram(options: FamilyOptions & { readonly buckets: readonly number[] }): HistogramType;
+  /** An unlabelled family whose value is read at each scrape; a reader that throws is taken as `undefined`. */
+  scraped(type: "counter" | "gauge", options: FamilyOptions, read: ReadValue): void;
+  /** A counter with labels whose values are read at each scrape. */
+  scrapedSamples(options: FamilyOptions, read: ReadSamples): void;
+  /** Calls the listener for each family defined so far and from now on. */
+  onDefine(listener: (stability: Stability) => void): void;
+  /** All families with samples, by name, in the Prometheus text format 0.0.4. */
+  render(): Promise<string>;
+  readonly contentType: string;
+}
+
+/** Makes an empty set of families with a registry of its own. */
+export function createFamilies(): MetricFamilies {
+  const registry = new Registry();
+  const defined: Stability[] = [];
+  let announce: (stability: Stability) => void = () => {};
+
+  function config(options: FamilyOptions) {
+    const stability = options.stability ?? "ALPHA";
+    defined.push(stability);
+    announce(stability);
+    const help = stability === "none" ? options.help : `[${stability}] ${options.help}`;
+    return { name: options.name, help, labelNames: options.labels ?? [], registers: [registry] };
+  }
+
+  async function readQuietly(read: ReadValue): Promise<number | undefined> {
+    try {
+      return await read();
+    } catch {
+      return undefined;
+    }
+  }
+
+  return {
+    counter: (options) => new Counter(config(options)),
+    gauge: (options) => new Gauge(config(options)),
+    histogram: (options) => new Histogram({ ...config(options), buckets: [...options.buckets] }),
+    scraped(type, options, read) {
+      if (type === "counter") {
+        const counter = new Counter({
+          ...config(options),
+          async collect() {
+            const value = await readQuietly(read);
+            counter.reset();
+            if (value === undefined) counter.remove();
+            else counter.inc(value);
+          },
+        });
+        return;
+      }
+      const gauge = new Gauge({
+        ...config(options),
+        async collect() {
+          const value = await readQuietly(read);
+          if (value === undefined) gauge.remove();
+          else gauge.set(value);
+        },
+      });
+    },
+    scrapedSamples(options, read) {
+      const counter = new Counter({
+        ...config(options),
+        async collect() {
+          const samples = await read();
+          counter.reset();
+          for (const { labels, value } of samples) counter.inc(labels, value);
+        },
+      });
+    },
+    onDefine(listener) {
+      announce = listener;
+      for (const stability of defined) listener(stability);
+    },
+    async render() {
+      const names = registry.getMetricsAsArray().map(({ name }) => name);
+      const texts = await Promise.all(names.sort().map((name) => registry.getSingleMetricAsString(name)));
+      return texts
+        .filter(hasSamples)
+        .map((text) => `${text}\n`)
+        .join("");
+    },
+    contentType: registry.contentType,
+  };
+}
+
+/** Whether there is more than the HELP and TYPE lines. */
+function hasSamples(text: string): boolean {
+  return text.indexOf("\n", text.indexOf("\n") + 1) >= 0;
+}

@@ -1,0 +1,92 @@
+/** What rules make of packets: of a plan, or of a dump of any kube-proxy. */
+import type { IpFamily } from "../net/ip.ts";
+import { programOfDumps } from "../trace/dump/program.ts";
+import type { Dump } from "../trace/dump/recognise.ts";
+import type { NodeFacts } from "../trace/facts.ts";
+import { type Outcome, outcomesOf } from "../trace/netfilter/tree.ts";
+import { walk } from "../trace/netfilter/walk.ts";
+import { isObject, listOf } from "../trace/nftables/json.ts";
+import { endText, type Packet } from "../trace/packet.ts";
+import type { Question } from "../trace/question.ts";
+import type { Subject } from "./classes.ts";
+import { DROPPED, type Fate, REFUSED, thenAgain, wayTo } from "./fate.ts";
+
+/** A rule decides by something that packets cannot be divided by. */
+export class UnprovableError extends Error {
+  override readonly name = "UnprovableError";
+}
+
+/** @param facts of the node, its addresses complete. @throws UnprovableError, when a packet meets such a rule */
+export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeFacts): Subject<Fate> {
+  const own = dumps.map(withoutClients);
+  const traced = programOfDumps(own, { family, facts, knowsClients: true, knowsDynamicSets: true });
+  return {
+    fateOf(packet, asked) {
+      const outcomes = [...waysOf(packet, asked)];
+      const fate = new Map<string, number>();
+      for (const outcome of outcomes) {
+        const { odds, entries } = outcome;
+        let way = wayText(packet, outcome);
+        if (entries.length > 0) {
+          for (const entry of entries) traced.remember(entry);
+          const next = sum([...waysOf(packet, asked)].map((other) => [wayText(packet, other), other.odds]));
+          // Where there is only one way there is nothing to remember.
+          if (outcomes.length > 1 || !next.has(way)) way = thenAgain(way, next);
+          traced.forget();
+        }
+        fate.set(way, (fate.get(way) ?? 0) + odds);
+      }
+      return fate;
+    },
+  };
+
+  function waysOf(packet: Packet, asked: (question: Question, packet: Packet) => void): Generator<Outcome> {
+    const observer = {
+      asked,
+      unclear(what: string) {
+        throw new UnprovableError(`${what} is not understood`);
+      },
+    };
+    return outcomesOf(walk(traced.program, packet, facts, { record: "ends", observer }));
+  }
+}
+
+function sum(ways: Iterable<readonly [string, number]>): Fate {
+  const fate = new Map<string, number>();
+  for (const [way, odds] of ways) fate.set(way, (fate.get(way) ?? 0) + odds);
+  return fate;
+}
+
+function wayText(asked: Packet, { fate, packet, assumptions }: Outcome): string {
+  const [assumption] = assumptions;
+  if (assumption !== undefined) throw new UnprovableError(`it depends on whether ${assumption}`);
+  switch (fate.kind) {
+    case "uncertain":
+      throw new UnprovableError(fate.because);
+    case "dropped":
+      return DROPPED;
+    case "refused":
+      return REFUSED;
+    default: {
+      const { destination, destinationPort } = packet;
+      const isChanged = destination !== asked.destination || destinationPort !== asked.destinationPort;
+      return wayTo(isChanged ? endText(destination, destinationPort) : undefined, packet.isMasqueraded);
+    }
+  }
+}
+
+/** Clients are remembered from an empty beginning: what sets that packets fill held when they were listed is left out. */
+function withoutClients(dump: Dump): Dump {
+  if (dump.kind !== "nftables") return dump;
+  const emptied = (body: unknown): unknown => {
+    if (!isObject(body)) return body;
+    const flags = listOf(body.flags);
+    return flags.includes("timeout") || flags.includes("dynamic") ? { ...body, elem: [] } : body;
+  };
+  const objects = dump.objects.map((object) => {
+    if (!isObject(object)) return object;
+    if (object.set !== undefined) return { set: emptied(object.set) };
+    return object.map === undefined ? object : { map: emptied(object.map) };
+  });
+  return { ...dump, objects };
+}

@@ -1,0 +1,84 @@
+/** A Service of many ports: programmed in portions, between which other changes have their turn. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { ProxierBench } from "./testing/proxier-bench.ts";
+import { addService, UDP, UDP_SLICE, udpFlow } from "./testing/proxier-events.ts";
+import { endpointRecord, sliceRecord } from "./testing/records.ts";
+
+const PORTS = Array.from({ length: 10 }, (_, n) => ({ name: `p${n}`, protocol: "TCP", port: n + 75, nodePort: 0 }));
+
+/** Each portion takes so long. */
+async function started(durationMs: number): Promise<ProxierBench> {
+  const bench = new ProxierBench({ minMs: 0 });
+  await bench.start();
+  bench.backend.portsAtOnce = 3;
+  bench.backend.script = () => ({ durationMs });
+  return bench;
+}
+
+function syncs(bench: ProxierBench): string[] {
+  return bench.backend.calls.slice(1).map(({ changedPorts }) => changedPorts.map((key) => key.split("/")[1]).join(" "));
+}
+
+describe("proxier: portions", () => {
+  it("programs another Service's change before the rest of one with many ports", async () => {
+    const bench = await started(100);
+    addService(bench, "many", { ports: PORTS });
+    await bench.clock.advance(50);
+    addService(bench, "after", { clusterIP: "10.0.0.2", clusterIPs: ["10.0.0.2"] });
+    await bench.clock.advance(100);
+    assert.equal(bench.health.isPending, true, "not all is in the kernel");
+    await bench.clock.advance(2_000);
+    assert.deepEqual(syncs(bench), [
+      "many:p0 many:p1 many:p2",
+      "after:p many:p3 many:p4",
+      "many:p5 many:p6 many:p7",
+      "many:p8 many:p9",
+    ]);
+    assert.equal(bench.backend.programmed.size, 11);
+    assert.equal(bench.health.isPending, false);
+    assert.deepEqual(bench.backend.violations, []);
+  });
+
+  it("names a Service that took longer than a second in all, once", async () => {
+    const bench = await started(300);
+    addService(bench, "many", { ports: PORTS });
+    addService(bench, "other", { clusterIP: "10.0.0.2", clusterIPs: ["10.0.0.2"] });
+    await bench.clock.advance(10_000);
+    assert.equal(bench.metrics.calls.filter((call) => call === "costly service").length, 1);
+    assert.deepEqual(
+      bench.costly.map(({ service, servicePorts }) => [service, servicePorts]),
+      [["ns/many", 10]],
+    );
+    assert.ok(bench.log.lines.some((line) => line.includes('A Service took long to program {"service":"ns/many"')));
+    bench.backend.portsAtOnce = Number.POSITIVE_INFINITY;
+    bench.backend.script = () => ({ durationMs: 1_001 });
+    addService(bench, "slow", { clusterIP: "10.0.0.3", clusterIPs: ["10.0.0.3"] });
+    await bench.clock.advance(10_000);
+    assert.equal(bench.costly.at(-1)?.service, "ns/slow", "in one sync, too");
+  });
+
+  it("observes a change, and looks for stale flows, when all portions are in the kernel", async () => {
+    const bench = await started(100);
+    const ports = PORTS.map((port) => ({ ...port, protocol: "UDP" }));
+    await bench.clock.advance(1_000);
+    const lastChangeTriggerTime = new Date(bench.clock.now()).toISOString();
+    addService(bench, "many", { ...UDP, ports });
+    const slicePorts = ports.map(({ name }) => ({ ...UDP_SLICE.ports[0], name }));
+    bench.proxier.onEndpointSlice({
+      kind: "add",
+      object: sliceRecord("many", [], {
+        ports: slicePorts,
+        endpoints: [endpointRecord("10.1.0.1")],
+        lastChangeTriggerTime,
+      }),
+    });
+    bench.conntrack.flows = [udpFlow("10.1.0.9")];
+    const observed = () => bench.metrics.calls.filter((call) => call.startsWith("programming"));
+    await bench.clock.advance(350);
+    assert.deepEqual([observed(), bench.conntrack.flows.length], [[], 1]);
+    await bench.clock.advance(1_000);
+    assert.deepEqual(observed(), ["programming 0.4s"]);
+    assert.equal(bench.conntrack.flows.length, 0);
+  });
+});

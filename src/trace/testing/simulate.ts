@@ -1,0 +1,33 @@
+/**
+ * What becomes of a packet in nftables tables of ours: the typed tables of the planner, with nothing else on the node. Reads
+ * the same JSON that `render -o json` prints and nft lists, so that what is walked is what reaches the kernel.
+ */
+import { type NftTable, tableJson } from "../../kernel/nftables/ruleset-table.ts";
+import type { NodeFacts } from "../facts.ts";
+import { type Entry, programOf } from "../netfilter/program.ts";
+import { type Outcome, outcomesOf, type TraceNode } from "../netfilter/tree.ts";
+import { type WalkOptions, walk } from "../netfilter/walk.ts";
+import { readNftRuleset } from "../nftables/ruleset.ts";
+import { newPacket, type PacketQuestion } from "../packet.ts";
+
+/** A table that packets can be sent through. */
+export interface NftSimulation {
+  /** Every way that the packet can go. @throws TooManyWaysError */
+  trace(packet: PacketQuestion, options?: WalkOptions): TraceNode;
+  /** Only the ends of these ways, with their odds. */
+  outcomes(packet: PacketQuestion): readonly Outcome[];
+  /** Leaves what a packet wrote into a set (`Outcome.entries`) for those that follow. */
+  remember(entry: Entry): void;
+}
+
+/** Compiles a table once, for many packets. Pure. */
+export function simulateTable(table: NftTable, facts: NodeFacts): NftSimulation {
+  const family = table.family === "ip" ? "IPv4" : "IPv6";
+  const ruleset = readNftRuleset(tableJson(table), { family, facts });
+  const program = programOf(ruleset.chains);
+  return {
+    trace: (packet, options) => walk(program, newPacket(packet), facts, options),
+    outcomes: (packet) => [...outcomesOf(walk(program, newPacket(packet), facts, { record: "ends" }))],
+    remember: (entry) => ruleset.remember(entry),
+  };
+}

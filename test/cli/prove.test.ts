@@ -1,0 +1,146 @@
+/** `kube-proxy prove`: plans and dumps against Services, two dumps, and input that cannot be used. */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, test } from "node:test";
+import { proveCommand } from "../../src/cli/prove.ts";
+import { render } from "../../src/cli/render.ts";
+import { examplesAsJson, runCommand } from "./run-command.ts";
+
+const EXAMPLES = examplesAsJson();
+const directory = mkdtempSync(join(tmpdir(), "kpts-prove-"));
+after(() => rmSync(directory, { recursive: true }));
+
+const prove = (...argv: string[]) => runCommand(proveCommand, argv, EXAMPLES);
+const onNode = (...argv: string[]) => prove("-f", "-", "--node", "node-a", ...argv);
+
+async function saved(): Promise<string> {
+  const argv = [
+    "-f",
+    "-",
+    "--hostname-override",
+    "node-a",
+    "--mode",
+    "iptables",
+    "--family",
+    "ipv4",
+    "-o",
+    "iptables-save",
+  ];
+  const { status, out, err } = await runCommand(render, argv, EXAMPLES);
+  assert.equal(status, 0, err);
+  return out;
+}
+
+function file(name: string, content: string): string {
+  const path = join(directory, name);
+  writeFileSync(path, content);
+  return path;
+}
+
+test("every mode does what the examples ask for, in both families", async () => {
+  const { status, out, err } = await onNode();
+  assert.equal(err, "");
+  assert.equal(status, 0, out);
+  assert.match(out, /^iptables and specification \(node-a, IPv4\): equal for all packets: \d+ classes, \d+\.\d s$/m);
+  assert.match(out, /^flat and specification \(node-a, IPv6\): equal for all packets: /m);
+});
+
+test("all nodes, as data", async () => {
+  const { status, out } = await prove(
+    "-f",
+    "-",
+    "--all-nodes",
+    "--modes",
+    "nftables",
+    "--family",
+    "ipv4",
+    "-o",
+    "json",
+  );
+  assert.equal(status, 0);
+  const answers: readonly { node: string; result: string }[] = JSON.parse(out);
+  assert.deepEqual(
+    answers.map(({ node, result }) => `${node} ${result}`),
+    ["node-a equal", "node-b equal"],
+  );
+});
+
+describe("a dump", () => {
+  test("that is as the Services ask for", async () => {
+    const path = file("same.txt", await saved());
+    const { status, out } = await onNode("--family", "ipv4", "--dump", path, "--as", "iptables");
+    assert.equal(status, 0, out);
+  });
+
+  test("of which one rule leads elsewhere: the packet, both fates, and the way", async () => {
+    const path = file(
+      "moved.txt",
+      (await saved()).replace("--to-destination 10.180.1.11:8080", "--to-destination 10.180.1.99:8080"),
+    );
+    const { status, out } = await onNode("--family", "ipv4", "--dump", path);
+    assert.equal(status, 1);
+    assert.match(out, /NOT equal: \d+ of \d+ classes of packets/);
+    assert.match(out, /specification: .*10\.180\.1\.11:8080/);
+    assert.match(out, /10\.180\.1\.99:8080/);
+    assert.match(out, /shop\/\S+, .*TrafficPolicy Cluster, \d of \d endpoints ready/);
+    assert.match(out, /What becomes of it:/);
+  });
+
+  test("with a rule of another program that is not understood", async () => {
+    const text = (await saved()).replace("\n-A INPUT", "\n-A INPUT -m u32 --u32 0x0 -j ACCEPT\n-A INPUT");
+    const { status, out } = await onNode("--family", "ipv4", "--dump", file("u32.txt", text));
+    assert.equal(status, 2);
+    assert.match(out, /cannot be proved: .*u32/);
+  });
+
+  test("that is cut", async () => {
+    const text = await saved();
+    const { status, err } = await onNode("--dump", file("cut.txt", text.slice(0, text.length / 2)), "--family", "ipv4");
+    assert.equal(status, 2);
+    assert.match(err, /cut/);
+  });
+
+  test("beside another dump", async () => {
+    const text = await saved();
+    const one = file("one.txt", text);
+    const local = ["--local", "10.200.0.2", "--local", "127.0.0.1"];
+    assert.equal((await prove("--dump", one, "--against", one, ...local)).status, 0);
+    const other = file("other.txt", text.replace(/^-A KUBE-SERVICES .*--dport 53 .*$/m, ""));
+    const { status, out } = await prove("--dump", one, "--against", other, ...local);
+    assert.equal(status, 1);
+    assert.match(out, /:53/);
+  });
+});
+
+test("what modes do otherwise is listed", async () => {
+  const { status, out } = await prove("--differences", "--modes", "iptables");
+  assert.equal(status, 0);
+  assert.match(out, /^iptables:\n {2}loopback-node-ports: node ports answer on IPv4 loopback/);
+});
+
+describe("input that cannot be used", () => {
+  const cases: readonly (readonly [argv: readonly string[], error: RegExp])[] = [
+    [["-f", "-", "--node", "node-x"], /no Node "node-x" is among the objects\nDid you mean node-a\?/],
+    [["-f", "-"], /which node\? --node NAME, one of node-a, node-b; or --all-nodes/],
+    [
+      ["-f", "-", "--node", "node-a", "--modes", "iptable"],
+      /"iptable" is none of the modes.*\nDid you mean iptables\?/,
+    ],
+    [["--dump", "x"], /what the rules are to do is not known/],
+    [["--dump", "x", "--against", "y"], /give them with --local/],
+    [["--dump", "x", "--against", "y", "--local", "node"], /--local must be an IP address, got "node"/],
+    [["--against", "y"], /--against needs --dump/],
+    [["-f", "-", "--kernel", "--dump", "x"], /give one/],
+    [["-f", "-", "--node", "node-a", "--dump", "/nowhere"], /cannot read the dump \/nowhere/],
+    [["-f", "-", "-o", "yaml"], /--output must be text or json, got "yaml"/],
+  ];
+  for (const [argv, error] of cases) {
+    test(argv.join(" "), async () => {
+      const { status, err } = await prove(...argv);
+      assert.equal(status, 2);
+      assert.match(err, error);
+    });
+  }
+});

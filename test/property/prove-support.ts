@@ -1,0 +1,59 @@
+/** Clusters, plans and specifications for tests of `prove`. */
+import type { ClusterRecords } from "../../src/cluster/manifests/index.ts";
+import type { KubeProxyConfig } from "../../src/config/config.ts";
+import type { ProvedVariant } from "../../src/dataplane/dataplane.ts";
+import { MODES } from "../../src/dataplane/registry.ts";
+import { plannedRules } from "../../src/explain/planned-rules.ts";
+import { type OfflineNode, offlineNode } from "../../src/inspect/offline-node.ts";
+import { checkedSettings } from "../../src/lib/plan-settings.ts";
+import type { IpFamily } from "../../src/net/ip.ts";
+import { type Proof, prove, type Side } from "../../src/prove/proof.ts";
+import { rulesSide, specificationSide } from "../../src/prove/sides.ts";
+import type { Dump } from "../../src/trace/dump/recognise.ts";
+
+export interface Variant extends ProvedVariant {
+  readonly mode: string;
+}
+
+export const VARIANTS: readonly Variant[] = MODES.flatMap(({ name, proved = [] }) =>
+  proved.map((variant) => ({ ...variant, mode: name })),
+);
+
+/** A cluster on one node, as a mode sees it. */
+export interface ProvedCluster {
+  readonly node: OfflineNode;
+  readonly config: KubeProxyConfig;
+  readonly specification: Side;
+  readonly dumps: readonly Dump[];
+}
+
+/** @param settings parts of a KubeProxyConfiguration. */
+export async function provedCluster(
+  { mode, choose, deviations }: Variant,
+  cluster: ClusterRecords,
+  family: IpFamily,
+  settings: object,
+  nodeName: string,
+): Promise<ProvedCluster> {
+  const { config } = await checkedSettings({ config: settings, mode, node: nodeName, adjust: choose });
+  const node = offlineNode(cluster, config, family, () => {});
+  const specification = specificationSide(cluster, node, config, deviations(config));
+  const { dumps } = await plannedRules(node, config);
+  return { node, config, specification, dumps };
+}
+
+/** @param dumps in place of the plan's. */
+export function provedAgainst({ node, specification }: ProvedCluster, dumps: readonly Dump[]): Proof {
+  const { family, hostAddresses } = node;
+  return prove(family, hostAddresses, [specification, rulesSide("rules", dumps, family, hostAddresses)]);
+}
+
+/** What differs, in words; empty where nothing does. */
+export function differencesIn({ examples, unprovable }: Proof): string[] {
+  if (unprovable !== undefined) return [unprovable];
+  return examples.map(({ packet, fates }) => {
+    const { inInterface, source, destination, destinationPort, protocol } = packet;
+    const from = inInterface === "" ? "node" : inInterface;
+    return `${from} ${source} to ${destination}:${destinationPort}/${protocol}: ${fates.join(" | ")}`;
+  });
+}

@@ -1,0 +1,180 @@
+/**
+ * What `prove` says: every mode does with all packets of a random cluster what Services mean, and so do the rules that upstream
+ * has left in a kernel. `KPTS_PROVE_RUNS` sets how many clusters are tried per mode and family.
+ */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
+import { ip } from "../../src/model/testing/records.ts";
+import { IP_FAMILIES, type IpFamily } from "../../src/net/ip.ts";
+import { classesOf } from "../../src/prove/classes.ts";
+import { fateText } from "../../src/prove/fate.ts";
+import { prove } from "../../src/prove/proof.ts";
+import { rootClasses } from "../../src/prove/roots.ts";
+import { rulesSide } from "../../src/prove/sides.ts";
+import { type Dump, recogniseDumps } from "../../src/trace/dump/recognise.ts";
+import { newPacket } from "../../src/trace/packet.ts";
+import { PACKET_FIELDS } from "../../src/trace/question.ts";
+import { seededRandom } from "../../src/trace/seeded-random.ts";
+import { historyRuns } from "../../testkit/support/fast-check.ts";
+import { caseFile, caseNames, caseState, SERVICE_CIDR_OBJECT } from "../conformance/conformance-case.ts";
+import { NODE_NAME } from "./cluster-arbitrary.ts";
+import { differencesIn, provedAgainst, provedCluster, VARIANTS, type Variant } from "./prove-support.ts";
+import { sampledCluster } from "./sampled-cluster.ts";
+
+/** Node ports on loopback are taken by a relay there, and no rule leads to it. */
+const RELAYED = /\/localhost-(?!gate-off)/;
+/** One Service's endpoints are more than a thousand kinds of clients: minutes in iptables mode. */
+const SLOW = /more-than-1000/;
+const RUNS = historyRuns("KPTS_PROVE_RUNS", 50);
+const FIRST = Number(process.env.KPTS_PROPERTY_SEED ?? Date.now() % 1_000_000);
+const PLACES = {
+  IPv4: { node: ip("10.200.0.2"), podCIDR: "10.180.0.0/16", serviceCIDR: "10.96.0.0/16" },
+  IPv6: { node: ip("fd00:200::2"), podCIDR: "fd00:180::/32", serviceCIDR: "fd00:96::/64" },
+} as const;
+
+/** Each tells a node's own pods in another way. */
+function settingsFor(family: IpFamily, seed: number): object {
+  const clusterCIDR = PLACES[family].podCIDR;
+  const kinds: readonly object[] = [
+    { detectLocalMode: "ClusterCIDR", clusterCIDR },
+    { detectLocalMode: "BridgeInterface", detectLocal: { bridgeInterface: "cbr0" } },
+    { detectLocalMode: "InterfaceNamePrefix", detectLocal: { interfaceNamePrefix: "veth" } },
+    { detectLocalMode: "ClusterCIDR", clusterCIDR, nodePortAddresses: ["10.200.0.0/24", "fd00:200::/64"] },
+    {
+      detectLocalMode: "ClusterCIDR",
+      clusterCIDR,
+      iptables: { masqueradeAll: true },
+      nftables: { masqueradeAll: true },
+    },
+  ];
+  return { ...kinds[seed % kinds.length], compatibility: seed % 4 === 0 ? "v1.36" : "v1.37" };
+}
+
+function clusterFor(family: IpFamily, seed: number) {
+  const cluster = sampledCluster(family, seed, PLACES[family]);
+  const cidrs = [PLACES[family].serviceCIDR];
+  return seed % 2 === 0 ? cluster : { ...cluster, serviceCIDRs: [{ name: "kubernetes", cidrs }] };
+}
+
+for (const variant of VARIANTS) {
+  for (const family of IP_FAMILIES) {
+    test(`${variant.name}, ${family}: all packets meet what Services mean`, async () => {
+      for (let seed = FIRST; seed < FIRST + RUNS; seed += 1) {
+        const proved = await provedCluster(
+          variant,
+          clusterFor(family, seed),
+          family,
+          settingsFor(family, seed),
+          NODE_NAME,
+        );
+        assert.deepEqual(differencesIn(provedAgainst(proved, proved.dumps)), [], `KPTS_PROPERTY_SEED=${seed}`);
+      }
+    });
+  }
+}
+
+function variantNamed(name: string): Variant {
+  const found = VARIANTS.find((variant) => variant.name === name);
+  assert.ok(found);
+  return found;
+}
+
+test("both layouts of the nftables mode do the same with all packets", async () => {
+  for (const family of IP_FAMILIES) {
+    for (let seed = FIRST; seed < FIRST + RUNS; seed += 1) {
+      const sides = [];
+      for (const name of ["nftables", "flat"]) {
+        const settings = settingsFor(family, seed);
+        const { dumps, node } = await provedCluster(
+          variantNamed(name),
+          clusterFor(family, seed),
+          family,
+          settings,
+          NODE_NAME,
+        );
+        sides.push(rulesSide(name, dumps, family, node.hostAddresses));
+      }
+      const [one, other] = sides;
+      assert.ok(one && other);
+      const own = [PLACES[family].node, ip(family === "IPv4" ? "127.0.0.1" : "::1")];
+      assert.deepEqual(differencesIn(prove(family, own, [one, other])), [], `KPTS_PROPERTY_SEED=${seed}`);
+    }
+  }
+});
+
+/** What upstream left, as its tools have listed it. */
+const LISTED = {
+  nftables: (name: string): Dump[] => recogniseDumps(caseFile(name, "nftables/nft.json"), name),
+  iptables: (name: string, family: IpFamily): Dump[] =>
+    recogniseDumps(caseFile(name, family === "IPv4" ? "iptables/iptables.txt" : "iptables/ip6tables.txt"), name),
+} as const;
+
+describe("what upstream left in a kernel does with all packets what Services mean", () => {
+  for (const name of caseNames()) {
+    for (const [mode, list] of Object.entries(LISTED)) {
+      if (
+        (mode === "nftables" && RELAYED.test(name)) ||
+        ((mode === "iptables" || name.startsWith("v1.36")) && SLOW.test(name))
+      )
+        continue;
+      test(`${name}, ${mode}`, async (t) => {
+        let config: object;
+        try {
+          config = JSON.parse(caseFile(name, `${mode}/config.yaml`));
+        } catch {
+          t.skip("no case of this mode");
+          return;
+        }
+        const { services, slices, node } = caseState(name);
+        const objects = [...services, ...slices, node, SERVICE_CIDR_OBJECT];
+        const cluster = projectObjects(objects);
+        for (const family of IP_FAMILIES) {
+          const proved = await provedCluster(variantNamed(mode), cluster, family, config, "node-a");
+          assert.deepEqual(differencesIn(provedAgainst(proved, list(name, family))), [], family);
+        }
+      });
+    }
+  }
+});
+
+test("packets do what the example of their class does, and each is in one class", async () => {
+  const random = seededRandom(FIRST);
+  const family = "IPv4";
+  const packets = historyRuns("KPTS_PROVE_PACKETS", 20_000);
+  for (const variant of VARIANTS) {
+    const proved = await provedCluster(variant, clusterFor(family, FIRST), family, settingsFor(family, 0), NODE_NAME);
+    const own = proved.node.hostAddresses;
+    const { fates } = rulesSide(variant.name, proved.dumps, family, own);
+    const classes = [...classesOf(family, rootClasses(family, own), [fates])];
+    const pick = <T>(list: readonly T[]): T | undefined => list[Math.floor(random() * list.length)];
+    let found = 0;
+    for (let count = 0; count < packets; count += 1) {
+      // Fields of different classes' examples meet in one packet, now and then with a value that no class has as its example.
+      const [a, b, c, d] = [pick(classes), pick(classes), pick(classes), pick(classes)];
+      assert.ok(a && b && c && d);
+      const last = (1 + Math.floor(random() * 254)).toString();
+      const source = random() < 0.2 ? ip(b.example.source.replace(/\d+$/, last)) : b.example.source;
+      const packet = newPacket({
+        family,
+        source,
+        sourcePort: Math.floor(random() * 65_536),
+        destination: random() < 0.2 ? ip(a.example.destination.replace(/\d+$/, last)) : a.example.destination,
+        destinationPort: c.example.destinationPort,
+        protocol: d.example.protocol,
+        inInterface: b.example.inInterface,
+      });
+      const members = classes.filter(({ packets: all }) =>
+        PACKET_FIELDS.every((field) => all[field].has(packet[field] ?? "")),
+      );
+      // From an address that no packet comes from, or to the sender itself.
+      if (members.length === 0 || packet.source === packet.destination) continue;
+      assert.equal(members.length, 1);
+      found += 1;
+      const [expected] = members[0]?.fates ?? [];
+      assert.ok(expected);
+      assert.equal(fateText(fates.fateOf(packet, () => {})), fateText(expected), JSON.stringify(packet));
+    }
+    assert.ok(found > packets / 2, `only ${found} packets`);
+  }
+});
