@@ -105,10 +105,10 @@ export class Watch {
     const found = nodeAddressFacts(await links.addresses(this.#family), nodePortAddresses);
     const missing = [...watched.wantedAddresses().allEffective()].filter(({ value }) => !found.bound.has(value));
     if (missing.length > 0) {
-      const isGone = (await links.link(DUMMY_DEVICE)) === undefined;
-      log.warn(`Another program removed ${isGone ? "the device" : "addresses from"} ${DUMMY_DEVICE}; repairing it`, {
-        addresses: missing.length,
-      });
+      const lost = { addresses: missing.length };
+      if (!(await this.#saidGone(lost))) {
+        log.warn(`Another program removed addresses from ${DUMMY_DEVICE}; repairing it`, lost);
+      }
       watched.onLost();
     } else if (!equalAddressFacts(found, facts)) {
       log.info("The addresses of the node have changed", { nodePortAddresses: found.nodePortIPs.join(", ") });
@@ -138,7 +138,9 @@ export class Watch {
     try {
       const damage = await watched.damage(AbortSignal.any([signal, verification.signal]));
       if (damage === undefined) return;
-      this.#options.log.warn("Another program changed what the ipvs mode has in the kernel; repairing it", damage);
+      if (!(await this.#saidGone(damage))) {
+        this.#options.log.warn("Another program changed what the ipvs mode has in the kernel; repairing it", damage);
+      }
       watched.onLost();
     } catch (error) {
       if (signal.aborted || error instanceof GaveWay) return;
@@ -148,6 +150,13 @@ export class Watch {
     } finally {
       this.#verification = undefined;
     }
+  }
+
+  /** Whichever look comes first says that the device is gone. @returns whether it is. */
+  async #saidGone(damage: Readonly<Record<string, number>>): Promise<boolean> {
+    if ((await this.#options.links.link(DUMMY_DEVICE)) !== undefined) return false;
+    this.#options.log.warn(`Another program removed the device ${DUMMY_DEVICE}; repairing it`, damage);
+    return true;
   }
 
   async #endGrace(signal: AbortSignal): Promise<void> {
