@@ -30,8 +30,29 @@ interface Left {
   readonly ipvs: string;
 }
 
-/** Runs a daemon to its first sync and stops it. @returns what is in the kernel then. */
-async function after(mode: Mode, node: NetworkNamespace): Promise<Left> {
+async function leftIn(daemon: ProxyDaemon, node: NetworkNamespace): Promise<Left> {
+  const saved = await Promise.all([daemon.saved("iptables-save"), daemon.saved("ip6tables-save")]);
+  const { stdout: nftables } = await node.exec(["nft", "list", "tables"]);
+  const everything = await traitsOf.ipvs.rules(daemon);
+  const rules = saved.map(canonicalIptables).join("\n");
+  assert.ok(everything.startsWith(rules));
+  return {
+    iptables: saved.flatMap(ownLines).sort(),
+    nftables: nftables
+      .split("\n")
+      .filter((line) => line.includes("kube-proxy"))
+      .join("\n"),
+    ipvs: everything.slice(rules.length).trim(),
+  };
+}
+
+/**
+ * Runs a daemon to its first sync and stops it once `check` accepts what is in the kernel: what other modes left goes after
+ * that sync, and a stop may come before it is gone.
+ *
+ * @returns what is in the kernel after the stop, which `check` has accepted, too.
+ */
+async function after(mode: Mode, node: NetworkNamespace, check: (left: Left) => void): Promise<Left> {
   const { node: nodeObject, services, slices } = caseState(CASE);
   const { mode: _, ...config } = IPTABLES_CONFIG;
   const daemon = await ProxyDaemon.start(node, {
@@ -40,21 +61,16 @@ async function after(mode: Mode, node: NetworkNamespace): Promise<Left> {
     objects: [nodeObject, SERVICE_CIDR_OBJECT, ...services, ...slices],
   });
   try {
-    // A sync is over when its clean-up is.
-    await daemon.stop();
-    const saved = await Promise.all([daemon.saved("iptables-save"), daemon.saved("ip6tables-save")]);
-    const { stdout: nftables } = await node.exec(["nft", "list", "tables"]);
-    const everything = await traitsOf.ipvs.rules(daemon);
-    const rules = saved.map(canonicalIptables).join("\n");
-    assert.ok(everything.startsWith(rules));
-    return {
-      iptables: saved.flatMap(ownLines),
-      nftables: nftables
-        .split("\n")
-        .filter((line) => line.includes("kube-proxy"))
-        .join("\n"),
-      ipvs: everything.slice(rules.length).trim(),
+    const isAccepted = async (): Promise<boolean> => {
+      check(await leftIn(daemon, node));
+      return true;
     };
+    // The last look says what is wrong.
+    await daemon.until("what other modes left to go", () => isAccepted().catch(() => false)).catch(isAccepted);
+    await daemon.stop();
+    const left = await leftIn(daemon, node);
+    check(left);
+    return left;
   } finally {
     await daemon.dispose();
   }
@@ -63,23 +79,22 @@ async function after(mode: Mode, node: NetworkNamespace): Promise<Left> {
 test("to the ipvs mode and away from it", async (t) => {
   const [fresh, node] = await Promise.all([conformanceNode("fresh"), conformanceNode("switch")]);
   t.after(() => Promise.all([fresh.remove(), node.remove()]));
-  const ipvs = await after("ipvs", fresh);
-  assert.equal(ipvs.nftables, "");
-  assert.match(ipvs.ipvs, /kube-ipvs0/);
-  assert.match(ipvs.ipvs, /^10\.\S+\/TCP rr /m);
+  const ipvs = await after("ipvs", fresh, (left) => {
+    assert.equal(left.nftables, "");
+    assert.match(left.ipvs, /kube-ipvs0/);
+    assert.match(left.ipvs, /^10\.\S+\/TCP rr /m);
+  });
 
   const others: readonly Mode[] = (await hasNftables(node))
     ? ["iptables", "nftables", "userspace"]
     : ["iptables", "userspace"];
   for (const other of others) {
-    const before = await after(other, node);
-    assert.equal(before.ipvs, "", `what ipvs leaves in ${other} mode`);
-    assert.ok(!before.iptables.some((line) => /match-set|IPVS/.test(line)), `rules of ipvs in ${other} mode`);
-    if (other !== "nftables") assert.ok(before.iptables.length > 0);
-    else assert.deepEqual(before.iptables, []);
-    const back = await after("ipvs", node);
-    assert.deepEqual([...back.iptables].sort(), [...ipvs.iptables].sort(), `after ${other}`);
-    assert.equal(back.nftables, "", `after ${other}`);
-    assert.equal(back.ipvs, ipvs.ipvs, `after ${other}`);
+    await after(other, node, (left) => {
+      assert.equal(left.ipvs, "", `what ipvs leaves in ${other} mode`);
+      assert.ok(!left.iptables.some((line) => /match-set|IPVS/.test(line)), `rules of ipvs in ${other} mode`);
+      if (other !== "nftables") assert.ok(left.iptables.length > 0);
+      else assert.deepEqual(left.iptables, []);
+    });
+    await after("ipvs", node, (left) => assert.deepEqual(left, ipvs, `after ${other}`));
   }
 });
