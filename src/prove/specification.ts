@@ -79,7 +79,7 @@ export function specification(
     "destination",
     node.serviceCIDRs.flatMap((text) => prefixPatterns(text, family)),
   );
-  const meaning = new Meaning(node, deviations, clusterIPs);
+  const meaning = new Meaning(node, deviations, clusterIPs, localEnds(frontends, node));
 
   return { fates: { fateOf }, why };
 
@@ -147,10 +147,17 @@ class Meaning {
   readonly #isOwn = isOneOf("inInterface", [""]);
 
   readonly #clusterIPs: ReadonlySet<IpAddress>;
+  readonly #localEnds: ReadonlySet<string>;
 
-  constructor(node: SpecifiedNode, deviations: ReadonlySet<Deviation>, clusterIPs: ReadonlySet<IpAddress>) {
+  constructor(
+    node: SpecifiedNode,
+    deviations: ReadonlySet<Deviation>,
+    clusterIPs: ReadonlySet<IpAddress>,
+    ends: ReadonlySet<string>,
+  ) {
     this.#node = node;
     this.#clusterIPs = clusterIPs;
+    this.#localEnds = ends;
     this.#deviations = deviations;
     this.#isLocalPod = localPodQuestion(node.detector);
   }
@@ -196,8 +203,9 @@ class Meaning {
       this.#isMasqueraded(isInternal, policy, isPod, isOwn) ||
       (isAsClusterIP && this.#isMasqueraded(true, policy, isPod, isOwn));
     // A pod that is led to itself must not see its own address; those of other nodes do not come by here.
-    const isHairpin = ({ isLocal, address: own }: StatedEndpoint) =>
-      own === packet.source && (isLocal || this.#deviations.has("hairpin-anywhere"));
+    const isHairpin = ({ address: own, end }: StatedEndpoint) =>
+      own === packet.source &&
+      (this.#localEnds.has(`${served.protocol} ${end}`) || this.#deviations.has("hairpin-anywhere"));
     const addresses = chosen.map((endpoint) => endpoint.address);
     if (!isMasqueraded) ask(isOneOf("source", addresses), packet);
     const isSticky = service.sessionAffinity === "ClientIP" && chosen.length > 1;
@@ -232,6 +240,16 @@ class Meaning {
     const isNodeListed = ranges.some((range) => fits(range, this.#node.nodeIP));
     return !holds(within("source", isNodeListed ? [...ranges, ...exactly(balancers)] : ranges), packet, ask);
   }
+}
+
+/** A pod is on this node when one Service's slices say so, whatever those of another Service say. */
+function localEnds(frontends: readonly Frontend[], node: SpecifiedNode): ReadonlySet<string> {
+  const used = frontends.flatMap(({ served: { protocol, service, endpoints } }) => {
+    const isNarrowed = service.internalTrafficPolicy === "Local" || externalPolicyOf(service) === "Local";
+    const offered = [...usable(endpoints, node), ...(isNarrowed ? localOf(endpoints) : [])];
+    return offered.map((endpoint) => ({ ...endpoint, protocol }));
+  });
+  return new Set(used.filter(({ isLocal }) => isLocal).map(({ protocol, end }) => `${protocol} ${end}`));
 }
 
 function only(way: string): Fate {
