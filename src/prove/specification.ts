@@ -242,7 +242,7 @@ class Meaning {
   }
 }
 
-/** A pod is on this node when one Service's slices say so, whatever those of another Service say. */
+/** A pod is on this node when the slices of one Service say so, also where those of another do not. */
 function localEnds(frontends: readonly Frontend[], node: SpecifiedNode): ReadonlySet<string> {
   const used = frontends.flatMap(({ served: { protocol, service, endpoints } }) => {
     const isNarrowed = service.internalTrafficPolicy === "Local" || externalPolicyOf(service) === "Local";
