@@ -105,18 +105,25 @@ class BottomlessKernel implements Nftables {
 /** Tells when a sync has ended. */
 class WatchedBackend implements Backend {
   readonly family = "IPv4";
-  readonly mode = "nftables";
   readonly usesServiceCIDRs = true;
-  readonly #backend: NftablesBackend;
+  readonly #backend: Backend;
   readonly #onSynced: () => void;
 
-  constructor(backend: NftablesBackend, onSynced: () => void) {
+  constructor(backend: Backend, onSynced: () => void) {
     this.#backend = backend;
     this.#onSynced = onSynced;
   }
 
+  get mode(): string {
+    return this.#backend.mode;
+  }
+
   get restMs(): number {
-    return this.#backend.restMs;
+    return this.#backend.restMs ?? 0;
+  }
+
+  async monitor(...args: Parameters<NonNullable<Backend["monitor"]>>): Promise<void> {
+    await this.#backend.monitor?.(...args);
   }
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
@@ -141,19 +148,25 @@ export class ChangeCostSubject {
   /** What the caches have taken. */
   #taken = 0;
 
-  /** @param isPaced whether syncs follow each other as in the daemon, or at once. */
-  constructor(endpointsEach: number, isPaced: boolean, layout: LayoutName) {
+  /**
+   * @param isPaced whether syncs follow each other as in the daemon, or at once.
+   * @param subject a backend, or the layout of an nftables one over {@link kernel}.
+   */
+  constructor(endpointsEach: number, isPaced: boolean, subject: LayoutName | Backend) {
     this.#endpointsEach = endpointsEach;
     const log = createLogger({ write: () => {} });
     const { localhostNodePorts: _no, conntrackLiberal: _none, ...config } = benchConfig();
-    const backend = new NftablesBackend({
-      config: { ...config, release: CURRENT_RELEASE },
-      layout,
-      nft: this.kernel,
-      nodePortIPs: async () => ({ kind: "ips", ips: [config.nodeIP] }),
-      metrics: defineNftablesMetrics(this.#metrics.families)("IPv4"),
-      log,
-    });
+    const backend =
+      typeof subject === "object"
+        ? subject
+        : new NftablesBackend({
+            config: { ...config, release: CURRENT_RELEASE },
+            layout: subject,
+            nft: this.kernel,
+            nodePortIPs: async () => ({ kind: "ips", ips: [config.nodeIP] }),
+            metrics: defineNftablesMetrics(this.#metrics.families)("IPv4"),
+            log,
+          });
     const health = new ProxyHealth({ clock: systemClock, syncPeriodMs: SYNC_PERIOD_MS });
     this.#proxier = new Proxier({
       nodeName: config.nodeName,

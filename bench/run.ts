@@ -25,6 +25,7 @@ const BENCHES: ReadonlyMap<string, () => Promise<(argv: readonly string[]) => Pr
   ["nftables", async () => (await import("./nftables.ts")).benchNftables],
   ["ipvs", async () => (await import("./ipvs.ts")).benchIpvs],
   ["cost", async () => (await import("./change-cost.ts")).benchChangeCost],
+  ["functions", async () => (await import("./event-functions.ts")).benchEventFunctions],
   ["kernelspace", async () => (await import("./kernelspace.ts")).benchKernelspace],
   ["connection", async () => (await import("./connection.ts")).benchConnection],
   ["trace", async () => (await import("./trace.ts")).benchTrace],
