@@ -36,6 +36,53 @@ test("programs decide for ten minutes after each look, and then all pass", async
   assert.equal(led(), "10.180.1.1", "until the last moment, or it was looked again");
 });
 
+test("where the kernel cannot say what a call fails with, Services without endpoints take the rules, which is said", async (t) => {
+  const { cluster, rig: subject, sync } = rig(t);
+  cluster.set(port("none", "10.96.0.1"), []);
+  cluster.set(port("web", "10.96.0.2"), [remote("10.180.1.2")]);
+  subject.machine.unknownHelpers.add("set_retval");
+  await sync(true);
+  await sync(true);
+  assert.equal(subject.connect("TCP", "10.96.0.1", 80), "10.96.0.1");
+  assert.equal(subject.connect("TCP", "10.96.0.2", 80), "10.180.1.2");
+  const lines = subject.log.filter(({ message }) => /older than 5\.18/.test(message));
+  assert.deepEqual([lines.length, lines[0]?.level], [1, "info"]);
+  assert.match(subject.backend.remarks[0] ?? "", /decided at the socket.* older than 5\.18/);
+  assert.deepEqual(subject.backend.degraded, []);
+});
+
+test("where it can, they are refused at the socket", async (t) => {
+  const { cluster, rig: subject, sync } = rig(t);
+  cluster.set(port("none", "10.96.0.1"), []);
+  await sync();
+  assert.equal(subject.connect("TCP", "10.96.0.1", 80), "fails with -111");
+  assert.equal(subject.connect("UDP", "10.96.0.1", 80), "10.96.0.1", "of UDP nothing is known there");
+});
+
+test("a frontend that another program has taken out of the map or changed is written again", async (t) => {
+  const cluster = new TestCluster();
+  const subject = new EbpfRig(cluster.driver, { lookEveryMs: 5 });
+  t.after(() => void subject.backend.close());
+  cluster.set(port("web", "10.96.0.1"), [remote("10.180.1.1")]);
+  cluster.set(port("api", "10.96.0.2"), [remote("10.180.1.2")]);
+  await cluster.driver.sync(subject.backend);
+  const map = subject.mapNamed("frontends4") ?? assert.fail("it has been made");
+  const before = new Map(map.entries().map(([key, value]) => [Buffer.from(key).toString("hex"), value]));
+  let lost = 0;
+  subject.watch(t, () => void lost++);
+  const [[first], [second, value]] = map.entries() as [[Uint8Array], [Uint8Array, Uint8Array]]; // there are two
+  map.delete(first);
+  map.update(
+    second,
+    value.map((byte) => byte ^ 1),
+  );
+  const warning = () => subject.log.find(({ message }) => message.startsWith("Another program has changed the maps"));
+  await until("the damage is seen", () => warning() !== undefined);
+  assert.deepEqual([warning()?.facts, lost > 0], [{ servicePorts: 2 }, true]);
+  await cluster.driver.sync(subject.backend, { full: true });
+  assert.deepEqual(new Map(map.entries().map(([key, now]) => [Buffer.from(key).toString("hex"), now])), before);
+});
+
 test("when one watch fails, the others end with it", async (t) => {
   const { rig: subject } = rig(t);
   const failing = async () => Promise.reject(new Error("the rules cannot be watched"));

@@ -36,7 +36,7 @@ export interface SocketPathOptions {
   readonly nodeName: string;
   readonly nodePortAddresses: NodePortAddresses;
   /** What the programs are told. May throw: then nothing is decided at the socket. */
-  readonly programs: () => Omit<SocketProgramOptions, "connectedUdp">;
+  readonly programs: () => Omit<SocketProgramOptions, "connectedUdp" | "canSetReturnValue">;
   /** Tells connected UDP sockets that their endpoint is gone. */
   readonly disconnector: UdpDisconnector;
   readonly localAddresses: LocalAddresses;
@@ -83,7 +83,10 @@ interface Sockets {
 export const AT_SOCKET = "connections decided at the socket";
 
 /** What is said again only when it changes. */
-type Subject = "all" | "connected UDP" | "service ports" | "pins";
+type Subject = "all" | "connected UDP" | "service ports" | "pins" | "refusals";
+
+/** Logged once, and part of what `status` says: clients notice no more than that a refusal is the rules'. */
+const NOT_REFUSED = "Services without endpoints take the rules, because this kernel is older than 5.18";
 
 export class SocketPath {
   readonly #options: SocketPathOptions;
@@ -125,7 +128,8 @@ export class SocketPath {
   get where(): string | undefined {
     if (this.#sockets === undefined || !this.isAttached) return undefined;
     const { size, connections } = this.#sockets.maps;
-    return `decided at the socket in ${this.#options.cgroup}; ${size} service ports, ${connections.count} connected UDP sockets`;
+    const lesser = this.#said.get("refusals") ?? "";
+    return `decided at the socket in ${this.#options.cgroup}; ${size} service ports, ${connections.count} connected UDP sockets${lesser && `. ${lesser}`}`;
   }
 
   /** What is done in a lesser way than it was asked for: what, and why. */
@@ -286,7 +290,9 @@ export class SocketPath {
     // Before maps are made for nothing.
     if (cgroup !== undefined) bpf.cgroupId(cgroup);
     holdPins?.();
-    const options = { ...this.#options.programs(), connectedUdp };
+    const canSetReturnValue = bpf.canSetReturnValue("connect4");
+    if (this.#isNews("refusals", canSetReturnValue ? "" : NOT_REFUSED)) log.info(NOT_REFUSED);
+    const options = { ...this.#options.programs(), connectedUdp, canSetReturnValue };
     const programs = new SocketPrograms(bpf, this.#options.family, options, pins, assemble);
     const maps = new SocketMaps(
       { bpf, family: this.#options.family, onMoved: (open) => programs.load(open), nowMs, least, remembered },

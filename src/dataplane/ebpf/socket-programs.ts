@@ -25,6 +25,8 @@ export interface SocketProgramOptions {
   readonly connectedUdp: "all" | "host" | "none";
   /** Processes of the host may not bind to node ports that are served. @default false */
   readonly holdsNodePorts?: boolean;
+  /** Whether the kernel lets programs say what a call fails with: if not, Services without endpoints take the rules. @default true */
+  readonly canSetReturnValue?: boolean;
 }
 
 /**

@@ -94,6 +94,8 @@ export interface Bpf {
    * @throws BpfError with the refused instruction, the line of ours that emitted it, and the verifier's reason.
    */
   loadProgram(program: Program, place: ProgramPlace, maps?: readonly BpfMap[]): BpfProgram;
+  /** Whether programs at a hook may say what the call fails with (bpf_set_retval, Linux 5.18). True where no program can be loaded. */
+  canSetReturnValue(hook: Hook): boolean;
   /** @param cgroup its directory in a cgroup2 file system. */
   attach(program: BpfProgram, hook: Hook, cgroup: string): BpfLink;
   /** Ids of the programs attached to the cgroup itself, not to those above it. */

@@ -32,6 +32,7 @@ export function kernelBpf(): Bpf {
   return {
     createMap: (definition) => new KernelMap(definition),
     loadProgram: (program, place, maps = []) => loadProgram(program, place, maps),
+    canSetReturnValue,
     attach: (program, hook, cgroup) => createLink(kernelProgram(program), hook, cgroup),
     attached,
     findLinks,
@@ -82,6 +83,25 @@ function loadProgram(program: Program, place: ProgramPlace, maps: readonly BpfMa
   const name = errnoName(errno);
   if (errno === constants.errno.EPERM) bpf("PROG_LOAD", again, `program ${program.name}`);
   throw new BpfError(name, `bpf: PROG_LOAD: ${name}: ${explainVerifierLog(program, text)}`);
+}
+
+/** `r1 = 0; call bpf_set_retval; r0 = 1; exit`. */
+const SETS_RETURN_VALUE = "b701000000000000" + "85000000bb000000" + "b700000001000000" + "9500000000000000";
+
+function canSetReturnValue(hook: Hook): boolean {
+  const code = fixedCopy(Buffer.from(SETS_RETURN_VALUE, "hex"));
+  const license = fixedCopy(Buffer.from(`${LICENSE}\0`));
+  const wanted = encode(attributes.PROG_LOAD, {
+    ...numbersOf(hook),
+    instructionCount: code.length / 8,
+    instructions: addressOf(code),
+    license: addressOf(license),
+    programName: Buffer.from("kpts_probe"),
+  });
+  const { result, errno } = tryBpf("PROG_LOAD", wanted);
+  if (result >= 0) closeSync(result);
+  // The verifier's word for a helper that it does not know.
+  return result >= 0 || errno !== constants.errno.EINVAL;
 }
 
 function mapDescriptor(program: Program, maps: readonly BpfMap[], name: string): number {

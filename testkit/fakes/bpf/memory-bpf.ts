@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { disassemble } from "../../../src/kernel/bpf/asm/disassemble.ts";
 import { encodeProgram } from "../../../src/kernel/bpf/asm/encode.ts";
+import type { HelperName } from "../../../src/kernel/bpf/asm/helpers.ts";
 import type { Instruction, Register } from "../../../src/kernel/bpf/asm/instruction.ts";
 import type { Program } from "../../../src/kernel/bpf/asm/program.ts";
 import type { Bpf, BpfLink, BpfMap, BpfProgram, UpdateMode } from "../../../src/kernel/bpf/bpf.ts";
@@ -30,6 +31,8 @@ export class BpfMachine {
   readonly links = new Set<AttachedLink>();
   programs = 0;
   lastLink = 0;
+  /** Helpers that this kernel is too old for. */
+  readonly unknownHelpers = new Set<HelperName>();
 
   constructor(cgroups: ReadonlyMap<string, bigint> = new Map()) {
     this.cgroups = new Map(cgroups);
@@ -73,8 +76,11 @@ export function memoryBpf(
     createMap: (definition) => new OpenMap(definition, elements.get(definition.name)),
     loadProgram(program, _place, maps = []) {
       refuseUnset(program);
+      const unknown = program.instructions.find((one) => one.kind === "call" && kernel.unknownHelpers.has(one.helper));
+      if (unknown !== undefined) throw new BpfError("EINVAL", `bpf: PROG_LOAD: EINVAL: ${program.name}: invalid func`);
       return new MemoryProgram(++kernel.programs, program, openMaps(program, maps));
     },
+    canSetReturnValue: () => !kernel.unknownHelpers.has("set_retval"),
     attach(program, hook, cgroup) {
       const link = new AttachedLink(++kernel.lastLink, ours(program), hook, cgroupId(cgroup), (gone) =>
         kernel.links.delete(gone),

@@ -2,7 +2,7 @@
 import { type LogLine, recordingLogger } from "../../../../testkit/dataplane/recording-logger.ts";
 import type { SyncDriver } from "../../../../testkit/dataplane/sync-driver.ts";
 import { interpret } from "../../../../testkit/fakes/bpf/interpreter.ts";
-import { elementsOf, memoryBpf } from "../../../../testkit/fakes/bpf/memory-bpf.ts";
+import { BpfMachine, elementsOf, memoryBpf } from "../../../../testkit/fakes/bpf/memory-bpf.ts";
 import { testYielder } from "../../../async/testing/test-yielder.ts";
 import type { Program } from "../../../kernel/bpf/asm/program.ts";
 import type { Bpf, BpfLink, BpfMap } from "../../../kernel/bpf/bpf.ts";
@@ -50,13 +50,15 @@ export class EbpfRig {
   /** How often the kernel was asked where a program is attached. */
   linkQuestions = 0;
   #mapWrites = 0;
+  readonly #maps = new Map<string, BpfMap>();
   #connect4: readonly [Program, readonly BpfMap[]] | undefined;
   #onAddressChange: () => void = () => {};
   readonly #stop = new AbortController();
+  readonly machine = new BpfMachine(new Map([[CGROUP, 5n]]));
 
   constructor(driver: SyncDriver, { hasCgroup = true, lookEveryMs = 10_000 } = {}) {
     this.packetPath = new BackendRig(driver, { layout: "Flat" });
-    this.bpf = this.#faulty(memoryBpf(new Map([[CGROUP, 5n]])));
+    this.bpf = this.#faulty(memoryBpf(this.machine));
     this.backend = new EbpfBackend({
       packetPath: this.packetPath.backend,
       bpf: this.bpf,
@@ -111,15 +113,16 @@ export class EbpfRig {
     });
   }
 
+  /** A map of the backend's, by its name. */
+  mapNamed(name: string): BpfMap | undefined {
+    return this.#maps.get(name);
+  }
+
   /** Watches as the proxier does, until the test ends. @returns how often a sync was asked for. */
-  watch(t: { after(end: () => void): void }): () => number {
+  watch(t: { after(end: () => void): void }, onLost = () => {}): () => number {
     let asked = 0;
     t.after(() => this.#stop.abort());
-    const watching = this.backend.monitor(
-      () => {},
-      this.#stop.signal,
-      () => void asked++,
-    );
+    const watching = this.backend.monitor(onLost, this.#stop.signal, () => void asked++);
     watching.catch((error: unknown) => this.log.push({ level: "error", message: "watching failed", error, facts: {} }));
     return () => asked;
   }
@@ -131,19 +134,30 @@ export class EbpfRig {
 
   /** A UDP socket connects to an IPv4 address. @returns where the program leads it. */
   connectUdp(socketCookie: bigint, address: string, port: number, netnsCookie = 1n): string {
+    return this.connect("UDP", address, port, { socketCookie, netnsCookie });
+  }
+
+  /** A socket connects to an IPv4 address. @returns where the program leads it, or with which errno it fails. */
+  connect(
+    protocol: "TCP" | "UDP",
+    address: string,
+    port: number,
+    { socketCookie = 1n, netnsCookie = 1n } = {},
+  ): string {
     const [program, maps] = this.#connect4 ?? [];
     if (program === undefined || maps === undefined) return address;
     const context = new Uint8Array(SOCK_ADDR.size);
-    const { userIp4, userPort, protocol } = SOCK_ADDR.fields;
+    const { userIp4, userPort } = SOCK_ADDR.fields;
     context.set(address.split(".").map(Number), userIp4.at);
     putNumber(context, userPort, port);
-    putNumber(context, protocol, PROTOCOL_NUMBERS.UDP);
+    putNumber(context, SOCK_ADDR.fields.protocol, PROTOCOL_NUMBERS[protocol]);
     const elements = new Map(maps.map((map) => [map.definition.name, elementsOf(map)]));
-    interpret(program.instructions, context, elements, {
+    const { result, returnValue } = interpret(program.instructions, context, elements, {
       socketCookie,
       netnsCookie,
       monotonicNs: () => this.monotonicNs,
     });
+    if (result === 0n) return `fails with ${returnValue ?? "EPERM"}`;
     return context.slice(userIp4.at, userIp4.at + 4).join(".");
   }
 
@@ -161,7 +175,9 @@ export class EbpfRig {
       ...bpf,
       createMap: (definition) => {
         fail(this.faults.createMap?.(definition.name));
-        return this.#countWrites(bpf.createMap(definition));
+        const map = this.#countWrites(bpf.createMap(definition));
+        this.#maps.set(definition.name, map);
+        return map;
       },
       loadProgram: (program, place, maps) => {
         fail(this.faults.loadProgram?.(program.name));

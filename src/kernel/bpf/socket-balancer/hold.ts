@@ -32,6 +32,8 @@ interface HoldOptions {
   readonly form?: ProgramForm;
   /** Of the host's network namespace: sockets of others are left alone. */
   readonly hostCookie: bigint;
+  /** Whether the kernel lets a program say EADDRINUSE; if not, bind() fails with EPERM. @default true */
+  readonly canSetReturnValue?: boolean;
 }
 
 const WORDS6: readonly Field[] = [0, 4, 8, 12].map((at) => u32(SOCK.fields.sourceIp6.at + at));
@@ -49,7 +51,7 @@ const SOURCE_WORDS: Readonly<Record<SocketKind, readonly Field[]>> = {
 export function holdProgram(
   kind: SocketKind,
   maps: BalancerMaps,
-  { form = "attached", hostCookie }: HoldOptions,
+  { form = "attached", hostCookie, canSetReturnValue = true }: HoldOptions,
 ): Program {
   const a = new Assembler(programName("bind", kind), contextFor("bind", kind, form));
   const [allow, refuse] = [a.label("allow"), a.label("refuse")];
@@ -75,7 +77,7 @@ export function holdProgram(
   lookUp(a, maps.nodeAddresses, key);
   a.jumpIf("r0", "==", 0, allow);
   a.place(refuse);
-  sayReturnValue(a, form, -EADDRINUSE);
+  sayReturnValue(a, form, -EADDRINUSE, canSetReturnValue);
   a.mov("r0", 0);
   a.exit();
   a.place(allow);

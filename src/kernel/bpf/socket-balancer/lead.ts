@@ -69,6 +69,8 @@ export interface LeadOptions {
   readonly isForHostOnly?: boolean;
   /** Connected UDP sockets of which network namespaces can be told when their backend goes: only these are led. @default "all" */
   readonly connectedUdp?: "all" | "host";
+  /** Whether the kernel lets a program say what the call fails with; if not, what would be refused is left to the packet path. @default true */
+  readonly canSetReturnValue?: boolean;
 }
 
 /** @param maps of IPv6 for `IPv6`, else of IPv4. */
@@ -151,10 +153,12 @@ class LeadProgram {
     if (this.#call === "connect") forgetConnected(a, this.#form, PROTOCOL, this.#maps, this.#peer);
     a.mov("r0", 1);
     a.exit();
-    a.place(this.#refuse);
-    sayReturnValue(a, this.#form, -ECONNREFUSED);
-    a.mov("r0", 0);
-    a.exit();
+    if (this.#options.canSetReturnValue !== false) {
+      a.place(this.#refuse);
+      sayReturnValue(a, this.#form, -ECONNREFUSED, true);
+      a.mov("r0", 0);
+      a.exit();
+    }
     return a.finish();
   }
 
@@ -228,7 +232,8 @@ class LeadProgram {
     a.jump(isServed);
     a.place(isForAll);
     a.jumpIf("r1", "!=", NO_ENDPOINTS, this.#pass);
-    a.jumpIf(PROTOCOL, "==", PROTOCOL_NUMBERS.TCP, this.#refuse);
+    const { canSetReturnValue = true } = this.#options;
+    if (canSetReturnValue) a.jumpIf(PROTOCOL, "==", PROTOCOL_NUMBERS.TCP, this.#refuse);
     a.jump(this.#pass);
     a.place(isServed);
   }

@@ -103,8 +103,12 @@ export function loadCookie(a: Assembler, form: ProgramForm, whose: "socket" | "n
   a.call(helper);
 }
 
-/** What the call fails with when the program returns 0: without it, with EPERM, which people take for a policy. */
-export function sayReturnValue(a: Assembler, form: ProgramForm, value: number): void {
+/**
+ * What the call fails with when the program returns 0: without it, with EPERM, which people take for a policy.
+ * @param canSay whether the kernel lets a program say it.
+ */
+export function sayReturnValue(a: Assembler, form: ProgramForm, value: number, canSay: boolean): void {
+  if (!canSay) return;
   a.mov("r1", value);
   if (form === "attached") a.call("set_retval");
   else a.store(CONTEXT, TEST_RETURN_VALUE, "r1");

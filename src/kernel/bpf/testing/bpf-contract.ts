@@ -148,6 +148,10 @@ export function bpfContract(subject: BpfSubject): void {
       assert.ok(map.entries().length <= LRU.maxEntries);
     });
 
+    check("a program may say what the call fails with", (rig) => {
+      assert.equal(rig.bpf.canSetReturnValue("connect4"), true);
+    });
+
     check("many elements are written and read in batches", (rig, t) => {
       const map = mapOf(rig, t, LARGE);
       const all = Array.from({ length: LARGE.maxEntries }, (_, index) => index);
