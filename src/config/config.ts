@@ -5,8 +5,9 @@
  * `DraftConfig` is resolved but unchecked, `KubeProxyConfig` has passed `checkConfig` (`validate.ts`). Addresses and
  * prefixes stay the texts of the user, because they are written back as they were; `net/ip.ts` reads them.
  */
+
+import type { DocumentOf, SectionFields } from "./document-fields.ts";
 import type { Quantity } from "./quantity.ts";
-import type { SectionDocument, SectionFields } from "./section-fields.ts";
 
 export const API_VERSION = "kubeproxy.config.k8s.io/v1alpha1";
 export const KIND = "KubeProxyConfiguration";
@@ -59,7 +60,7 @@ export interface DeclaredSection<
 > {
   readonly name: Name;
   readonly resolved: ReturnType<Config["resolve"]>;
-  readonly document: SectionDocument<Config["fields"]>;
+  readonly document: DocumentOf<Config["fields"]>;
 }
 
 /** The section of every mode, by its name: resolved, or as the file has it. */

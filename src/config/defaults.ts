@@ -23,10 +23,9 @@ import {
   type LoggingConfig,
   type ModeSections,
 } from "./config.ts";
-import { ZERO_QUANTITY } from "./quantity.ts";
+import { emptyObject, type Struct } from "./document-fields.ts";
 import { CURRENT_RELEASE } from "./release.ts";
-import { emptySection, type SectionFields } from "./section-fields.ts";
-import type { ConfigurationDocument } from "./v1alpha1-document.ts";
+import { type ConfigurationDocument, DOCUMENT_FIELDS } from "./v1alpha1-document.ts";
 
 const SECOND_MS = 1000;
 const HOUR_MS = 3600 * SECOND_MS;
@@ -35,45 +34,18 @@ const HEALTHZ_PORT = 10256;
 const METRICS_PORT = 10249;
 const SYNC_PERIOD_MS = 30 * SECOND_MS;
 
-const NO_OUTPUT = { splitStream: false, infoBufferSize: ZERO_QUANTITY };
+/** The whole document: its own fields, and the sections of the modes. */
+export const CONFIGURATION: Struct = {
+  goType: `v1alpha1.${KIND}`,
+  fields: { ...DOCUMENT_FIELDS, ...Object.fromEntries(MODES.map((mode) => [sectionNameOf(mode), mode.config])) },
+};
 
-/**
- * The document in which nothing is set, as decoding one with only kind and version gives it; written out so that a
- * start without a configuration file loads neither the schema nor the YAML library.
- */
+/** The document in which nothing is set, as decoding one with only kind and version gives it. */
 export const EMPTY_DOCUMENT: ConfigurationDocument = {
+  ...emptyObject(CONFIGURATION.fields),
   kind: KIND,
   apiVersion: API_VERSION,
-  featureGates: {},
-  clientConnection: { kubeconfig: "", acceptContentTypes: "", contentType: "", qps: 0, burst: 0 },
-  logging: {
-    format: "",
-    flushFrequency: { nanoseconds: 0n, asText: true },
-    verbosity: 0,
-    vmodule: [],
-    options: { text: NO_OUTPUT, json: NO_OUTPUT },
-  },
-  hostnameOverride: "",
-  bindAddress: "",
-  healthzBindAddress: "",
-  metricsBindAddress: "",
-  bindAddressHardFail: false,
-  enableProfiling: false,
-  showHiddenMetricsForVersion: "",
-  mode: "",
-  ...emptySections(),
-  detectLocalMode: "",
-  detectLocal: { bridgeInterface: "", interfaceNamePrefix: "" },
-  clusterCIDR: "",
-  nodePortAddresses: [],
-  conntrack: { tcpBeLiberal: false, udpTimeout: 0n, udpStreamTimeout: 0n },
-  configSyncPeriod: 0n,
-  portRange: "",
-  udpIdleTimeout: 0n,
-  windowsRunAsService: false,
-  windowsPriorityClass: "",
-  compatibility: "",
-};
+} as unknown as ConfigurationDocument; // its fields are those of the table
 
 /** Applies the defaults to a document and merges its mode sections into one set of values. Pure. */
 export function resolveDocument(document: ConfigurationDocument): DraftConfig {
@@ -159,15 +131,7 @@ function periods(document: ConfigurationDocument): Pick<DraftConfig, "syncPeriod
   };
 }
 
-// The two functions below go through all modes at once. Which fields belong to which mode is in the descriptors' types,
-// which a loop cannot show TypeScript.
-
-function emptySections(): ModeSections<"document"> {
-  return Object.fromEntries(
-    MODES.map((mode) => [sectionNameOf(mode), emptySection<SectionFields>(mode.config.fields)]),
-  ) as unknown as ModeSections<"document">;
-}
-
+/** Which fields belong to which mode is in the descriptors' types, which a loop cannot show TypeScript. */
 function resolveSections(document: ConfigurationDocument): ModeSections<"resolved"> {
   return Object.fromEntries(
     MODES.map((mode) => [sectionNameOf(mode), mode.config.resolve(document)]),

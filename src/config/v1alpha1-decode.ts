@@ -2,19 +2,14 @@
  * Decoding a configuration file: kind and version, types, unknown and repeated fields. Pure.
  * Reference configuration.md §3.1.
  */
-import type * as v from "valibot";
-import { quoteGo } from "../text/go-text.ts";
+import { parseDuration } from "../text/duration.ts";
+import { type Parsed, quoteGo, toFloat32 } from "../text/go-text.ts";
 import { API_VERSION, KIND } from "./config.ts";
 import { configTextOf } from "./config-bytes.ts";
+import { CONFIGURATION } from "./defaults.ts";
+import { emptyObject, type Field, type FieldKind, type FieldTypes, type Struct, zeroOf } from "./document-fields.ts";
+import { parseQuantity } from "./quantity.ts";
 import type { ConfigurationDocument } from "./v1alpha1-document.ts";
-import {
-  configurationSchema,
-  elementOf,
-  jsonKind,
-  parseDocument,
-  type StructInfo,
-  structOf,
-} from "./v1alpha1-schema.ts";
 import { ConfigSyntaxError, type ConfigText, type JsonValue, readConfigText } from "./v1alpha1-text.ts";
 
 /** A decoded file. */
@@ -46,14 +41,12 @@ type JsonObject = { readonly [key: string]: JsonValue };
  */
 export function decodeConfiguration(file: string | Uint8Array): DecodedConfiguration {
   const { text, root, duplicates } = read(file);
-  const object = requireKind(root, text);
-  const result = parseDocument(object);
-  if (!result.ok) throw new ConfigDecodeError(firstProblem(result.issues, object));
   const unknown: string[] = [];
-  collectUnknown(object, configurationSchema, "", unknown);
+  const document = readStruct(requireKind(root, text), CONFIGURATION, { holder: "", fields: "", path: "" }, unknown);
   const problems = [...duplicates, ...unknown.map((path) => `unknown field ${quoteGo(path)}`)];
   return {
-    document: { ...result.document, featureGates: { ...result.document.featureGates, ...unsafeGates(object) } },
+    // Its fields are those of the table, which TypeScript cannot follow through the loop over them.
+    document: document as unknown as ConfigurationDocument,
     strictError: problems.length === 0 ? undefined : `strict decoding error: ${problems.join(", ")}`,
   };
 }
@@ -66,21 +59,6 @@ function read(file: string | Uint8Array): ConfigText & { readonly text: string }
     if (error instanceof ConfigSyntaxError) throw new ConfigDecodeError(error.message, { cause: error });
     throw error;
   }
-}
-
-/** Valibot drops keys that could harm a prototype; here they are names like others, and unknown ones. */
-const DROPPED_KEYS = ["__proto__", "constructor", "prototype"];
-
-function unsafeGates({ featureGates }: JsonObject): Readonly<Record<string, boolean>> {
-  if (featureGates === undefined || !isObject(featureGates)) return {};
-  const entries = DROPPED_KEYS.filter((name) => Object.hasOwn(featureGates, name)).map((name) => {
-    const value = featureGates[name] ?? false;
-    if (typeof value === "boolean") return [name, value] as const;
-    throw new ConfigDecodeError(
-      `json: cannot unmarshal ${jsonKind(value)} into Go struct field ${KIND}.featureGates of type bool`,
-    );
-  });
-  return Object.fromEntries(entries);
 }
 
 /** What to do where upstream only says what is missing. */
@@ -120,79 +98,118 @@ function isObject(value: JsonValue): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** The problem that stands first in the document: upstream decodes key by key and reports that one. */
-function firstProblem(issues: readonly v.BaseIssue<unknown>[], root: JsonObject): string {
-  const ranked = issues.map((issue) => ({ issue, rank: rankOf(issue, root) }));
-  ranked.sort((a, b) => compareRanks(a.rank, b.rank));
-  const first = ranked[0]?.issue;
-  return first === undefined ? "unknown problem" : problemText(first);
+/** The JSON word for the kind of a value, as Go's decoder names it. */
+function jsonKind(value: JsonValue): string {
+  if (Array.isArray(value)) return "array";
+  if (typeof value === "boolean") return "bool";
+  return value === null ? "null" : typeof value;
 }
 
-function rankOf(issue: v.BaseIssue<unknown>, root: JsonObject): readonly number[] {
-  let value: JsonValue | undefined = root;
-  return pathOf(issue).map((key) => {
-    const holder: JsonValue = value ?? null;
-    if (Array.isArray(holder)) {
-      value = holder[Number(key)];
-      return Number(key);
+/** Where a value stands in the document. */
+interface Place {
+  /** Go's name of the innermost object. */
+  readonly holder: string;
+  /** From the root, without positions in lists. */
+  readonly fields: string;
+  /** The same with them. */
+  readonly path: string;
+}
+
+/** Reads an object key by key, as upstream does: of several problems it reports the first in the document. */
+function readStruct(value: JsonValue, struct: Struct, at: Place, unknown: string[]): Record<string, unknown> {
+  if (value !== null && !isObject(value)) return mismatch(value, struct.goType, at);
+  const holder = struct.goType.slice(struct.goType.indexOf(".") + 1);
+  const found = emptyObject(struct.fields);
+  for (const [name, item] of Object.entries(value ?? {})) {
+    const field = Object.hasOwn(struct.fields, name) ? struct.fields[name] : undefined;
+    const path = at.path === "" ? name : `${at.path}.${name}`;
+    const place = { holder, fields: at.fields === "" ? name : `${at.fields}.${name}`, path };
+    if (field === undefined) unknown.push(path);
+    else found[name] = readField(item, field, place, unknown);
+  }
+  return found;
+}
+
+function readField(value: JsonValue, field: Field, at: Place, unknown: string[]): unknown {
+  if (typeof field === "string") {
+    const readValue: Reader<unknown> = READERS[field];
+    // An explicit null is an unset field, but that a plain duration is read as an empty text.
+    return value === null && field !== "duration" ? zeroOf(field) : readValue(value, at);
+  }
+  if ("fields" in field) return readStruct(value, field, at, unknown);
+  const items = readList(value ?? [], field.goType, at);
+  return items.map((item, index) => readStruct(item, field.each, { ...at, path: `${at.path}[${index}]` }, unknown));
+}
+
+type Reader<T> = (value: JsonValue, at: Place) => T;
+
+function readList(value: JsonValue, goType: string, at: Place): readonly JsonValue[] {
+  return Array.isArray(value) ? value : mismatch(value, goType, at);
+}
+
+const textOf =
+  (goType: string): Reader<string> =>
+  (value, at) =>
+    typeof value === "string" ? value : mismatch(value, goType, at);
+
+const readText = textOf("string");
+const readBool: Reader<boolean> = (value, at) => (typeof value === "boolean" ? value : mismatch(value, "bool", at));
+
+const integerOf =
+  (goType: string, least: number, greatest: number): Reader<number> =>
+  (value, at) =>
+    typeof value === "number" && Number.isInteger(value) && value >= least && value <= greatest
+      ? value
+      : mismatch(value, goType, at, numberKind(value));
+
+const readInt32 = integerOf("int32", -(2 ** 31), 2 ** 31 - 1);
+const readDuration: Reader<bigint> = (value, at) => readable(parseDuration(readText(value ?? "", at)), at);
+
+const READERS: { readonly [K in FieldKind]: Reader<FieldTypes[K]> } = {
+  text: readText,
+  proxyMode: textOf("v1alpha1.ProxyMode"),
+  localMode: textOf("v1alpha1.LocalMode"),
+  texts: (value, at) => readList(value, "[]string", at).map((item) => readText(item ?? "", at)),
+  bool: readBool,
+  optionalBool: readBool,
+  int32: readInt32,
+  optionalInt32: readInt32,
+  verbosity: integerOf("v1.VerbosityLevel", 0, 2 ** 32 - 1),
+  float32: (value, at) =>
+    typeof value === "number" && Number.isFinite(Math.fround(value))
+      ? toFloat32(value)
+      : mismatch(value, "float32", at, numberKind(value)),
+  duration: readDuration,
+  optionalDuration: readDuration,
+  flushFrequency(value, at) {
+    if (typeof value === "number" && Number.isInteger(value) && Math.abs(value) <= 2 ** 63 && value !== 2 ** 63) {
+      return { nanoseconds: BigInt(value), asText: false };
     }
-    value = isObject(holder) ? holder[key] : undefined;
-    return isObject(holder) ? Object.keys(holder).indexOf(key) : 0;
-  });
+    if (typeof value === "string") return { nanoseconds: readable(parseDuration(value), at), asText: true };
+    const error = `invalid duration ${quoteGo(JSON.stringify(value))}: json: cannot unmarshal ${numberKind(value)} into Go value of type time.Duration`;
+    return readable({ ok: false, error }, at);
+  },
+  quantity: (value, at) => readable(parseQuantity(typeof value === "string" ? value : JSON.stringify(value)), at),
+  gates(value, at) {
+    if (!isObject(value)) return mismatch(value, "map[string]bool", at);
+    return Object.fromEntries(Object.entries(value).map(([name, isOn]) => [name, readBool(isOn ?? false, at)]));
+  },
+};
+
+/** A number with its value, which may be of the wrong size or shape; anything else by its kind. */
+function numberKind(value: JsonValue): string {
+  return typeof value === "number" ? `number ${JSON.stringify(value)}` : jsonKind(value);
 }
 
-function compareRanks(a: readonly number[], b: readonly number[]): number {
-  for (const [index, rank] of a.entries()) {
-    const difference = rank - (b[index] ?? -1);
-    if (difference !== 0) return difference;
-  }
-  return a.length - b.length;
+/** A wrong type, in the words of Go's decoder. */
+function mismatch(value: JsonValue, goType: string, { holder, fields }: Place, kind = jsonKind(value)): never {
+  throw new ConfigDecodeError(
+    `json: cannot unmarshal ${kind} into Go struct field ${holder}.${fields} of type ${goType}`,
+  );
 }
 
-function pathOf(issue: v.BaseIssue<unknown>): readonly string[] {
-  return (issue.path ?? []).map((item) => String(item.key));
-}
-
-/** A type problem in the words of Go's decoder; a text that could not be read keeps its own words, which do not name the field. */
-function problemText(issue: v.BaseIssue<unknown>): string {
-  if (issue.type === "raw_transform") return `${issue.message} (field ${pathOf(issue).join(".")})`;
-  const { holder, fields } = locate(pathOf(issue));
-  const input = issue.input;
-  // Only a number of the right kind but the wrong size or shape is shown with its value.
-  const kind = typeof input === "number" && issue.type === "check" ? `number ${input}` : jsonKind(input);
-  return `json: cannot unmarshal ${kind} into Go struct field ${holder}.${fields.join(".")} of type ${issue.message}`;
-}
-
-/** The innermost struct on a path, and the path without list positions and map keys. */
-function locate(path: readonly string[]): { readonly holder: string; readonly fields: readonly string[] } {
-  let schema: object | undefined = configurationSchema;
-  let holder: string = KIND;
-  const fields: string[] = [];
-  for (const key of path) {
-    const info: StructInfo | undefined = schema === undefined ? undefined : structOf(schema);
-    if (info === undefined) {
-      schema = schema === undefined ? undefined : elementOf(schema);
-      continue;
-    }
-    holder = info.goName;
-    fields.push(key);
-    schema = info.fields[key];
-  }
-  return { holder, fields };
-}
-
-function collectUnknown(value: JsonValue, schema: object, path: string, found: string[]): void {
-  const element = elementOf(schema);
-  if (element !== undefined && Array.isArray(value)) {
-    for (const [index, item] of value.entries()) collectUnknown(item, element, `${path}[${index}]`, found);
-    return;
-  }
-  const info = structOf(schema);
-  if (info === undefined || !isObject(value)) return;
-  for (const [key, item] of Object.entries(value)) {
-    const field = Object.hasOwn(info.fields, key) ? info.fields[key] : undefined;
-    const fieldPath = path === "" ? key : `${path}.${key}`;
-    if (field === undefined) found.push(fieldPath);
-    else collectUnknown(item, field, fieldPath, found);
-  }
+/** The value of a text. Upstream's words about one that cannot be read do not name the field. */
+function readable<T>(result: Parsed<T>, { path }: Place): T {
+  if (result.ok) return result.value;
+  throw new ConfigDecodeError(`${result.error} (field ${path})`);
 }

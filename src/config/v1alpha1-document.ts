@@ -1,64 +1,73 @@
-/**
- * A decoded `KubeProxyConfiguration` before defaults: what is not set is the zero value of its Go type, or absent where
- * upstream keeps a pointer. Durations are nanoseconds. Reference configuration.md §3.2.
- */
-import type { ClientConnection, ModeSections, VModuleItem } from "./config.ts";
-import type { Quantity } from "./quantity.ts";
+/** The fields of a `KubeProxyConfiguration` beside the sections of the modes, which declare theirs. Reference configuration.md §3.2. */
+import type { ModeSections } from "./config.ts";
+import type { DocumentOf, Fields } from "./document-fields.ts";
 
-/** `logging.flushFrequency`: a duration text, or whole nanoseconds; written back in the form it was read. */
-export interface FlushFrequency {
-  readonly nanoseconds: bigint;
-  readonly asText: boolean;
-}
+const OUTPUT = { splitStream: "bool", infoBufferSize: "quantity" } as const;
 
-interface LogOutputDocument {
-  readonly splitStream: boolean;
-  readonly infoBufferSize: Quantity;
-}
+export const DOCUMENT_FIELDS = {
+  kind: "text",
+  apiVersion: "text",
+  featureGates: "gates",
+  clientConnection: {
+    goType: "v1alpha1.ClientConnectionConfiguration",
+    fields: { kubeconfig: "text", acceptContentTypes: "text", contentType: "text", qps: "float32", burst: "int32" },
+  },
+  logging: {
+    goType: "v1.LoggingConfiguration",
+    fields: {
+      format: "text",
+      flushFrequency: "flushFrequency",
+      verbosity: "verbosity",
+      vmodule: {
+        goType: "v1.VModuleConfiguration",
+        each: { goType: "v1.VModuleItem", fields: { filePattern: "text", verbosity: "verbosity" } },
+      },
+      options: {
+        goType: "v1.FormatOptions",
+        fields: {
+          text: { goType: "v1.TextOptions", fields: OUTPUT },
+          json: { goType: "v1.JSONOptions", fields: OUTPUT },
+        },
+      },
+    },
+  },
+  hostnameOverride: "text",
+  bindAddress: "text",
+  healthzBindAddress: "text",
+  metricsBindAddress: "text",
+  bindAddressHardFail: "bool",
+  enableProfiling: "bool",
+  showHiddenMetricsForVersion: "text",
+  mode: "proxyMode",
+  detectLocalMode: "localMode",
+  detectLocal: {
+    goType: "v1alpha1.DetectLocalConfiguration",
+    fields: { bridgeInterface: "text", interfaceNamePrefix: "text" },
+  },
+  clusterCIDR: "text",
+  nodePortAddresses: "texts",
+  oomScoreAdj: "optionalInt32",
+  conntrack: {
+    goType: "v1alpha1.KubeProxyConntrackConfiguration",
+    fields: {
+      maxPerCore: "optionalInt32",
+      min: "optionalInt32",
+      tcpEstablishedTimeout: "optionalDuration",
+      tcpCloseWaitTimeout: "optionalDuration",
+      tcpBeLiberal: "bool",
+      udpTimeout: "duration",
+      udpStreamTimeout: "duration",
+    },
+  },
+  configSyncPeriod: "duration",
+  // Of userspace mode, where releases up to v1.25 had them.
+  portRange: "text",
+  udpIdleTimeout: "duration",
+  windowsRunAsService: "bool",
+  // Not upstream's.
+  windowsPriorityClass: "text",
+  compatibility: "text",
+} as const satisfies Fields;
 
-/** The whole document. */
-export interface ConfigurationDocument extends ModeSections<"document"> {
-  readonly kind: string;
-  readonly apiVersion: string;
-  readonly featureGates: Readonly<Record<string, boolean>>;
-  readonly clientConnection: ClientConnection;
-  readonly logging: {
-    readonly format: string;
-    readonly flushFrequency: FlushFrequency;
-    readonly verbosity: number;
-    readonly vmodule: readonly VModuleItem[];
-    readonly options: { readonly text: LogOutputDocument; readonly json: LogOutputDocument };
-  };
-  readonly hostnameOverride: string;
-  readonly bindAddress: string;
-  readonly healthzBindAddress: string;
-  readonly metricsBindAddress: string;
-  readonly bindAddressHardFail: boolean;
-  readonly enableProfiling: boolean;
-  readonly showHiddenMetricsForVersion: string;
-  readonly mode: string;
-  readonly detectLocalMode: string;
-  readonly detectLocal: { readonly bridgeInterface: string; readonly interfaceNamePrefix: string };
-  readonly clusterCIDR: string;
-  readonly nodePortAddresses: readonly string[];
-  readonly oomScoreAdj?: number | null | undefined;
-  readonly conntrack: {
-    readonly maxPerCore?: number | null | undefined;
-    readonly min?: number | null | undefined;
-    readonly tcpEstablishedTimeout?: bigint | null | undefined;
-    readonly tcpCloseWaitTimeout?: bigint | null | undefined;
-    readonly tcpBeLiberal: boolean;
-    readonly udpTimeout: bigint;
-    readonly udpStreamTimeout: bigint;
-  };
-  readonly configSyncPeriod: bigint;
-  /** Of userspace mode, where releases up to v1.25 had it. */
-  readonly portRange: string;
-  /** Of userspace mode, likewise. */
-  readonly udpIdleTimeout: bigint;
-  readonly windowsRunAsService: boolean;
-  /** Ours. */
-  readonly windowsPriorityClass: string;
-  /** Ours. */
-  readonly compatibility: string;
-}
+/** A decoded `KubeProxyConfiguration` before defaults. */
+export interface ConfigurationDocument extends DocumentOf<typeof DOCUMENT_FIELDS>, ModeSections<"document"> {}

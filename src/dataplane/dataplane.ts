@@ -9,8 +9,8 @@
 
 import type { Clock } from "../async/clock.ts";
 import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
+import type { SectionFields } from "../config/document-fields.ts";
 import type { AnyFlag } from "../config/flag.ts";
-import type { SectionFields } from "../config/section-fields.ts";
 import type { ConfigurationDocument } from "../config/v1alpha1-document.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";

@@ -1,0 +1,103 @@
+/**
+ * The fields of a configuration document as tables. The type of the document, the document in which nothing is set, and the
+ * reader (`v1alpha1-decode.ts`) are all made from them. Pure. Reference configuration.md §3.1, §3.2.
+ */
+import { type Quantity, ZERO_QUANTITY } from "./quantity.ts";
+
+/** `logging.flushFrequency`: a duration text, or whole nanoseconds; written back in the form it was read. */
+export interface FlushFrequency {
+  readonly nanoseconds: bigint;
+  readonly asText: boolean;
+}
+
+/** What a field of each kind holds. Upstream keeps those called "optional" as pointers: they are absent where nothing is set. */
+export interface FieldTypes {
+  readonly text: string;
+  /** A text of Go's type ProxyMode; the next one, of LocalMode. */
+  readonly proxyMode: string;
+  readonly localMode: string;
+  readonly texts: readonly string[];
+  readonly bool: boolean;
+  readonly optionalBool: boolean;
+  readonly int32: number;
+  readonly optionalInt32: number;
+  readonly verbosity: number;
+  readonly float32: number;
+  /** Nanoseconds. */
+  readonly duration: bigint;
+  /** Nanoseconds. */
+  readonly optionalDuration: bigint;
+  readonly flushFrequency: FlushFrequency;
+  readonly quantity: Quantity;
+  /** Name → whether it is on. */
+  readonly gates: Readonly<Record<string, boolean>>;
+}
+
+export type FieldKind = keyof FieldTypes;
+type OptionalKind = Extract<FieldKind, `optional${string}`>;
+
+/** A nested object. */
+export interface Struct<F extends Fields = Fields> {
+  /** Upstream's type, with its package: part of error texts. */
+  readonly goType: string;
+  readonly fields: F;
+}
+
+/** A list of objects. */
+export interface StructList<F extends Fields = Fields> {
+  readonly goType: string;
+  readonly each: Struct<F>;
+}
+
+export type Field = FieldKind | Struct | StructList;
+
+/** By name. */
+export interface Fields {
+  readonly [name: string]: Field;
+}
+
+/** Fields of one mode's section. */
+export type SectionFields = Readonly<Record<string, FieldKind>>;
+
+type ValueOf<F> = F extends FieldKind
+  ? FieldTypes[F]
+  : F extends StructList<infer Each>
+    ? readonly DocumentOf<Each>[]
+    : F extends Struct<infer Inner>
+      ? DocumentOf<Inner>
+      : never;
+
+/** A decoded object: what is not set is the zero value of its Go type, or absent where the kind is optional. */
+export type DocumentOf<F> = {
+  readonly [N in keyof F as F[N] extends OptionalKind ? never : N]: ValueOf<F[N]>;
+} & { readonly [N in keyof F as F[N] extends OptionalKind ? N : never]?: ValueOf<F[N]> | undefined };
+
+const ZEROES: { readonly [K in FieldKind]: K extends OptionalKind ? undefined : FieldTypes[K] } = {
+  text: "",
+  proxyMode: "",
+  localMode: "",
+  texts: [],
+  bool: false,
+  optionalBool: undefined,
+  int32: 0,
+  optionalInt32: undefined,
+  verbosity: 0,
+  float32: 0,
+  duration: 0n,
+  optionalDuration: undefined,
+  flushFrequency: { nanoseconds: 0n, asText: true },
+  quantity: ZERO_QUANTITY,
+  gates: {},
+};
+
+/** A field that is not set. */
+export function zeroOf(field: Field): unknown {
+  if (typeof field === "string") return ZEROES[field];
+  return "each" in field ? [] : emptyObject(field.fields);
+}
+
+/** An object in which nothing is set: a {@link DocumentOf} these fields. */
+export function emptyObject(fields: Fields): Record<string, unknown> {
+  const zeroes = Object.entries(fields).map(([name, field]) => [name, zeroOf(field)] as const);
+  return Object.fromEntries(zeroes.filter(([, zero]) => zero !== undefined));
+}
