@@ -10,6 +10,8 @@ export interface Command {
   readonly name: string;
   /** One line for lists of commands. */
   readonly summary: string;
+  /** Whether it asks a running daemon, and so takes `--node` and `--all-nodes` (on-nodes.ts). @default false */
+  readonly asksDaemon?: boolean;
   /** The exit status of a command line that cannot be used: 2 where 1 is an answer. */
   readonly badInput: typeof EXIT_FAILURE | typeof EXIT_BAD_INPUT;
   /** @param argv the arguments after its name. @returns the exit status. @throws UsageError */
@@ -49,6 +51,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: "prove",
+    asksDaemon: true,
     badInput: EXIT_BAD_INPUT,
     summary: "says whether rules do with every packet what the Services ask for, or what other rules do",
     run: async (argv, output) => await (await import("./prove.ts")).proveCommand(argv, output),
@@ -56,6 +59,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: "status",
+    asksDaemon: true,
     badInput: EXIT_BAD_INPUT,
     summary: "says how a running daemon is doing",
     run: async (argv, output) => await (await import("./status.ts")).status(argv, output),
@@ -63,6 +67,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: "services",
+    asksDaemon: true,
     badInput: EXIT_BAD_INPUT,
     summary: "prints the service table of a running daemon",
     run: async (argv, output) => await (await import("./services.ts")).services(argv, output),
@@ -70,6 +75,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: "monitor",
+    asksDaemon: true,
     badInput: EXIT_BAD_INPUT,
     summary: "prints every sync of a running daemon as it happens: why, what was written, how long it took",
     run: async (argv, output) => await (await import("./monitor.ts")).monitor(argv, output),
@@ -77,6 +83,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: "sysdump",
+    asksDaemon: true,
     badInput: EXIT_BAD_INPUT,
     summary: "writes one archive for support, without secrets",
     run: async (argv, output) => await (await import("./sysdump.ts")).sysdump(argv, output),

@@ -54,10 +54,10 @@ A daemon that was started with --inspect-socket FILE answers its own user there:
 the same path with --socket. Nothing else listens, and nothing can be changed there.
 
 Examples:
-  kube-proxy --config /etc/kube-proxy.yaml --inspect-socket /run/kube-proxy.sock
-  kube-proxy status --socket /run/kube-proxy.sock
-  kube-proxy services shop/web --socket /run/kube-proxy.sock
-  kubectl exec -n kube-system POD -- kube-proxy status --socket /run/kube-proxy.sock
+  kube-proxy --config /etc/kube-proxy.yaml --inspect-socket /run/kube-proxy/inspect.sock
+  kube-proxy status
+  kube-proxy services shop/web
+  kubectl exec -n kube-system POD -- kube-proxy status
 `;
 
 const STATUSES = `Exit statuses
@@ -79,7 +79,7 @@ trace --live also ends with 1: when no packet came, or when the kernel did somet
 
 Examples:
   kube-proxy diff -f cluster.yaml --node node-a --kernel > /dev/null || echo "not as it is wanted"
-  kube-proxy status --socket /run/kube-proxy.sock || systemctl status kubelet
+  kube-proxy status || systemctl status kubelet
 `;
 
 const OUTPUT_TOPIC = `Output

@@ -1,7 +1,23 @@
 /** Asks a running daemon over its inspect socket. */
 import { connect } from "node:net";
 import { messageOf } from "../logging/message-of.ts";
+import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { UsageError } from "./exit.ts";
+
+/** The flag in the help of every command that asks a daemon. */
+export const SOCKET_FLAG_HELP = `      --socket FILE    the daemon's --inspect-socket (default ${DEFAULT_INSPECT_SOCKET})`;
+
+/** The flags of on-nodes.ts in their help. That module loads more than a single answer needs. */
+export const NODES_FLAGS_HELP = `      --node NAME      ask the daemon of that node of a cluster, through kubectl exec
+      --all-nodes      ask those of all nodes
+      --context NAME, --kubeconfig FILE
+                       which cluster, as kubectl takes them; only with --node or --all-nodes`;
+
+/** What to do when no daemon answers at a socket. */
+export function silentDaemonHint(socketPath: string): string {
+  const start = `Is the daemon running with --inspect-socket=${socketPath}, and are you its user?`;
+  return socketPath === DEFAULT_INSPECT_SOCKET ? `${start} --socket names another.` : start;
+}
 
 /** How long an answer may be silent. */
 export const LIMIT_MS = 5_000;
@@ -18,10 +34,7 @@ export async function askDaemon(socketPath: string, path: string): Promise<unkno
     answer = await answerOf(socketPath, path);
   } catch (error) {
     const reason = messageOf(error);
-    throw new UsageError(
-      `no answer at ${socketPath}: ${reason}`,
-      "Is the daemon running with --inspect-socket, and are you its user?",
-    );
+    throw new UsageError(`no answer at ${socketPath}: ${reason}`, silentDaemonHint(socketPath));
   }
   const hint = "Use the kube-proxy program that the daemon was started from.";
   if (answer.status === 404) {

@@ -20,7 +20,12 @@ async function main(argv: readonly string[]): Promise<number> {
   if (command !== undefined) {
     const { argv: own, choice } = colourOf(rest);
     if (own === undefined) return command.badInput;
-    return await command.run(own, { ...output, terminal: terminalOf(process.stdout, choice, process.env) });
+    const seen = { ...output, terminal: terminalOf(process.stdout, choice, process.env) };
+    if (command.asksDaemon === true && own.some((word) => /^--(node\b|all-nodes$)/.test(word))) {
+      const { isForNodes, onNodes } = await import("./on-nodes.ts");
+      if (isForNodes(name, own, process.env)) return await onNodes(name, own, seen);
+    }
+    return await command.run(own, seen);
   }
   if (/^[a-z]/.test(name)) await suggestCommand(name);
   return await (await import("./proxy-command.ts")).proxyCommand(argv, output);

@@ -5,20 +5,23 @@ import type { JournalLine, SyncRecord } from "../daemon/journal-stream.ts";
 import { safe } from "../explain/safe-text.ts";
 import { request } from "../kernel/node-http.ts";
 import { escapeJson } from "../logging/escape.ts";
+import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
+import { NODES_FLAGS_HELP, SOCKET_FLAG_HELP, silentDaemonHint } from "./inspect-socket-client.ts";
 import { inspecting } from "./inspecting.ts";
 import { recordText } from "./journal-text.ts";
 import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
 import { parseOptions } from "./subcommand-options.ts";
 
-export const MONITOR_USAGE = `Usage: kube-proxy monitor --socket FILE [options]
+export const MONITOR_USAGE = `Usage: kube-proxy monitor [options]
 
 Prints every sync of a running daemon as it happens: which objects changed or what else was the cause, what was written,
 and how many milliseconds each part took. Ends when the daemon ends. A reader that is too slow is told how many syncs it
 has missed; the daemon never waits for it.
 
-      --socket FILE    what the daemon was started with: --inspect-socket FILE
+${SOCKET_FLAG_HELP}
+${NODES_FLAGS_HELP}
       --last NUMBER    first so many syncs from before, as far as the daemon remembers them (default 0)
       --count NUMBER   end after so many syncs
   -o, --output FORM    text, json: a line for each sync (default text)
@@ -28,8 +31,8 @@ The parts: waiting (from the change to the sync), model (what it means for servi
 compared and written; of which the kernel or its tools), after (health-check ports, stale flows).
 
 Examples:
-  kube-proxy monitor --socket /run/kube-proxy.sock --last 50
-  kube-proxy monitor --socket /run/kube-proxy.sock -o json --count 100 > syncs.jsonl
+  kube-proxy monitor --last 50
+  kube-proxy monitor -o json --count 100 > syncs.jsonl
 
 Exit status: 0 when the daemon has ended or --count is reached; 2 when no daemon answers.
 `;
@@ -120,17 +123,14 @@ async function openJournal({ socket, last }: MonitorOptions): Promise<IncomingMe
   } catch (error) {
     asked.destroy();
     const reason = limit.aborted ? `nothing within ${ANSWER_LIMIT_MS / 1_000} seconds` : String(error);
-    throw new UsageError(
-      `no answer at ${socket}: ${reason.replace(/^Error: /, "")}`,
-      "Is the daemon running with --inspect-socket, and are you its user?",
-    );
+    throw new UsageError(`no answer at ${socket}: ${reason.replace(/^Error: /, "")}`, silentDaemonHint(socket));
   }
   throw new UsageError(`the daemon at ${socket} has no journal: is it of another version?`);
 }
 
 function readOptions(argv: readonly string[]): MonitorOptions | "help" {
   const values = parseOptions("kube-proxy monitor", argv, {
-    socket: { type: "string" },
+    socket: { type: "string", default: DEFAULT_INSPECT_SOCKET },
     last: { type: "string", default: "0" },
     count: { type: "string" },
     output: { type: "string", short: "o", default: "text" },
@@ -138,12 +138,6 @@ function readOptions(argv: readonly string[]): MonitorOptions | "help" {
   });
   if (values.help === true) return "help";
   const { socket, output } = values;
-  if (socket === undefined) {
-    throw new UsageError(
-      "monitor needs --socket FILE: the daemon's --inspect-socket",
-      "See 'kube-proxy monitor --help'.",
-    );
-  }
   if (output !== "text" && output !== "json") throw new UsageError(`--output must be text or json, got "${output}"`);
   return {
     socket,

@@ -7,27 +7,29 @@ import { jsonText, safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
 import { countText, shareText } from "../explain/text.ts";
 import { type FlowReader, readTraffic } from "../explain/traffic.ts";
+import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
-import { askDaemon } from "./inspect-socket-client.ts";
+import { askDaemon, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
 import { inspecting } from "./inspecting.ts";
 import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
 import { parseWords } from "./subcommand-options.ts";
 
-export const SERVICES_USAGE = `Usage: kube-proxy services [NAMESPACE/NAME] --socket FILE [options]
+export const SERVICES_USAGE = `Usage: kube-proxy services [NAMESPACE/NAME] [options]
 
 The service table of a running daemon: addresses, endpoints, and the part of the connections that each gets on this node. As
 root in the daemon's network namespace also what the kernel knows: connections that are open now (of conntrack or IPVS), and
 those that were counted (by the rules of iptables mode, by IPVS). What cannot be known is said.
 
-      --socket FILE    what the daemon was started with: --inspect-socket FILE
+${SOCKET_FLAG_HELP}
+${NODES_FLAGS_HELP}
       --no-traffic     only the table: read nothing in the kernel
   -o, --output FORM    text, json (default text)
   -h, --help           this text
 
 Examples:
-  kube-proxy services --socket /run/kube-proxy.sock
-  kube-proxy services shop/web --socket /run/kube-proxy.sock -o json
+  kube-proxy services
+  kube-proxy services shop/web -o json
 
 Exit status: 0; 2 when the daemon does not answer, or has no such Service.
 `;
@@ -82,15 +84,13 @@ interface ServicesOptions {
 
 function readOptions(argv: readonly string[]): ServicesOptions | "help" {
   const { values, positionals } = parseWords("kube-proxy services", argv, {
-    socket: { type: "string" },
+    socket: { type: "string", default: DEFAULT_INSPECT_SOCKET },
     "no-traffic": { type: "boolean", default: false },
     output: { type: "string", short: "o", default: "text" },
     help: { type: "boolean", short: "h" },
   });
   if (values.help === true) return "help";
   const hint = "See 'kube-proxy services --help'.";
-  if (values.socket === undefined)
-    throw new UsageError("services needs --socket FILE: the daemon's --inspect-socket", hint);
   if (!["text", "json"].includes(values.output))
     throw new UsageError(`--output must be text or json, got "${values.output}"`);
   if (positionals.length > 1) throw new UsageError(`unexpected "${positionals.at(-1)}"`, hint);

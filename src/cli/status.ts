@@ -1,25 +1,27 @@
 /** `kube-proxy status`: the state of a running daemon at a glance, asked over its inspect socket. */
 import type { StatusReport } from "../daemon/inspect-report.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
+import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
-import { askDaemon } from "./inspect-socket-client.ts";
+import { askDaemon, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
 import { inspecting } from "./inspecting.ts";
 import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
 import { parseOptions } from "./subcommand-options.ts";
 
-export const STATUS_USAGE = `Usage: kube-proxy status --socket FILE [options]
+export const STATUS_USAGE = `Usage: kube-proxy status [options]
 
 State of a running daemon at a glance: mode, health, syncs, what was refused, and what this node cannot do and why. Needs the
 daemon's user.
 
-      --socket FILE    what the daemon was started with: --inspect-socket FILE
+${SOCKET_FLAG_HELP}
+${NODES_FLAGS_HELP}
   -o, --output FORM    text, json (default text)
   -h, --help           this text
 
 Examples:
-  kube-proxy status --socket /run/kube-proxy.sock
-  kube-proxy status --socket /run/kube-proxy.sock -o json
+  kube-proxy status
+  kube-proxy status -o json
 
 Exit status: 0 when the daemon is healthy and nothing was refused, 1 otherwise, 2 when it does not answer.
 `;
@@ -48,16 +50,11 @@ interface StatusOptions {
 
 function readOptions(argv: readonly string[]): StatusOptions | "help" {
   const values = parseOptions("kube-proxy status", argv, {
-    socket: { type: "string" },
+    socket: { type: "string", default: DEFAULT_INSPECT_SOCKET },
     output: { type: "string", short: "o", default: "text" },
     help: { type: "boolean", short: "h" },
   });
   if (values.help === true) return "help";
-  if (values.socket === undefined)
-    throw new UsageError(
-      "status needs --socket FILE: the daemon's --inspect-socket",
-      "See 'kube-proxy status --help'.",
-    );
   if (!["text", "json"].includes(values.output))
     throw new UsageError(`--output must be text or json, got "${values.output}"`);
   return { socket: values.socket, isJson: values.output === "json" };

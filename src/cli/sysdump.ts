@@ -5,7 +5,7 @@ import { CURRENT_RELEASE } from "../config/release.ts";
 import type { StatusReport } from "../daemon/inspect-report.ts";
 import { safe } from "../explain/safe-text.ts";
 import { execProcess } from "../kernel/process.ts";
-import { identityLine, programIdentity } from "../program/program-identity.ts";
+import { DEFAULT_INSPECT_SOCKET, identityLine, programIdentity } from "../program/program-identity.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, readChoices } from "./inspect-options.ts";
 import { askDaemon } from "./inspect-socket-client.ts";
@@ -33,7 +33,7 @@ environment of exec plugins. Names of Services and addresses are in it.
   -o, --output FILE|-          the archive, readable by its owner alone; - is standard output
                                (default kube-proxy-sysdump-NODE-TIME.tar.gz)
       --force                  replace a file that is there
-      --socket FILE            what the daemon was started with: --inspect-socket FILE
+      --socket FILE            the daemon's --inspect-socket (default ${DEFAULT_INSPECT_SOCKET})
       --metrics HOST:PORT      where it serves metrics (default: of --config, or 127.0.0.1:10249)
       --healthz HOST:PORT      where it serves healthz (default: of --config, or 127.0.0.1:10256)
       --log FILE               the end of a log file (repeatable)
@@ -49,7 +49,7 @@ The other commands read what is unpacked:
   kube-proxy diff -f DUMP/objects --node node-a --mode nftables --dump DUMP
 
 Examples:
-  kube-proxy sysdump --socket /run/kube-proxy.sock --config /etc/kube-proxy.yaml --kubeconfig /etc/kube-proxy.kubeconfig
+  kube-proxy sysdump --config /etc/kube-proxy.yaml --kubeconfig /etc/kube-proxy.kubeconfig
   kubectl exec -n kube-system kube-proxy-abcde -- kube-proxy sysdump -o - > node-a.tar.gz
 
 Exit status: 0; 2 when the archive cannot be written, or the command line is wrong.
@@ -132,8 +132,7 @@ function partsOf(
 }
 
 /** What the daemon says first; undefined without one, for which a part of the archive says why. */
-async function reportOf(socket: string | undefined): Promise<Partial<StatusReport> | undefined> {
-  if (socket === undefined) return undefined;
+async function reportOf(socket: string): Promise<Partial<StatusReport> | undefined> {
   try {
     const report = await askDaemon(socket, "/status");
     return typeof report === "object" && report !== null ? report : undefined;
@@ -149,7 +148,7 @@ function readOptions(argv: readonly string[]) {
     ...OBJECTS_FLAGS,
     output: { type: "string", short: "o" },
     force: { type: "boolean", default: false },
-    socket: { type: "string" },
+    socket: { type: "string", default: DEFAULT_INSPECT_SOCKET },
     metrics: { type: "string" },
     healthz: { type: "string" },
     log: { type: "string", multiple: true },

@@ -2,7 +2,7 @@
  * The inspect socket: a Unix socket, mode 0600, on which a running daemon answers `/status`, `/services` and `/journal` with JSON.
  * Read-only. Without `--inspect-socket` there is none.
  */
-import { existsSync, lstatSync, readlinkSync, unlinkSync } from "node:fs";
+import { existsSync, lstatSync, mkdirSync, readlinkSync, unlinkSync } from "node:fs";
 import type { Server } from "node:http";
 import { dirname } from "node:path";
 import { Readable } from "node:stream";
@@ -10,6 +10,7 @@ import { pipeline } from "node:stream/promises";
 import { SliceYielder } from "../async/yielder.ts";
 import { createServer } from "../kernel/node-http.ts";
 import type { Logger } from "../logging/logger.ts";
+import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { pathOf, queryOf } from "../server/http/routes.ts";
 import { type InspectedDaemon, serviceLines, statusReport } from "./inspect-report.ts";
 import { streamJournal } from "./journal-stream.ts";
@@ -113,6 +114,7 @@ function makeWay(path: string): void {
     throw new Error(`the path of a socket has at most ${MAX_PATH_BYTES} bytes, this one has ${length}`);
   }
   const folder = dirname(path);
+  if (path === DEFAULT_INSPECT_SOCKET) mkdirSync(folder, { recursive: true });
   if (!existsSync(folder)) throw new Error(`there is no folder ${folder}`);
   const present = lstatSync(path, { throwIfNoEntry: false });
   if (present?.isSocket() === true) unlinkSync(path);

@@ -16,6 +16,9 @@ interface ProgramIdentity {
   readonly node: string;
 }
 
+/** Where deployments of this program open the daemon's inspect socket, and its commands look for it. */
+export const DEFAULT_INSPECT_SOCKET = "/run/kube-proxy/inspect.sock";
+
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const COMMIT = /^[0-9a-f]{7,64}(-dirty)?$/;
 const UNKNOWN = "unknown";

@@ -159,7 +159,7 @@ test("bad input: status 2, and words that help", async (t) => {
     assert.deepEqual({ status, out }, { status: 2, out: "" });
     return err;
   };
-  assert.match(await refusal(), /monitor needs --socket/);
+  assert.match(await refusal(), /no answer at \/run\/kube-proxy\/inspect\.sock/);
   assert.match(await refusal("--socket", "/nonexistent"), /no answer at \/nonexistent: .*\nIs the daemon running/);
   assert.match(await refusal("--socket", "x", "--last", "-1"), /--last must be a number|argument is ambiguous/);
   const folder = mkdtempSync(join(tmpdir(), "kpts-monitor-"));

@@ -161,7 +161,7 @@ test("bad input: status 2, and words that help", async (t) => {
     assert.deepEqual({ code, out }, { code: 2, out: "" });
     return err;
   };
-  assert.match(await refusal(status), /status needs --socket/);
+  assert.match(await refusal(status), /no answer at \/run\/kube-proxy\/inspect\.sock/);
   assert.match(
     await refusal(status, "--socket", "/nonexistent"),
     /no answer at \/nonexistent: .*\nIs the daemon running with --inspect-socket/,

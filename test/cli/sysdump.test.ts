@@ -318,7 +318,7 @@ test("explain, trace and diff read what is unpacked; standard output takes the a
     await sysdump(["-o", "-", ...NO_DAEMON, ...NODE_A, "-f", "-"], output, Readable.from([EXAMPLES]), stream),
     0,
   );
-  assert.match(err, /not in it: daemon\/status\.json: no --socket was given/);
+  assert.match(err, /not in it: daemon\/status\.json: no answer at \/run\/kube-proxy\/inspect\.sock/);
   const path = join(at, "a.tar.gz");
   writeFileSync(path, Buffer.concat(parts));
   const dump = unpacked(path, at);

@@ -12,9 +12,9 @@ const JOURNAL_RECORDS = 1_000;
 /** The journal goes on for as long as it is read: this long without a line ends it. */
 const JOURNAL_QUIET_MS = 500;
 
-/** Where a daemon answers; undefined: it is not asked there. */
+/** Where a daemon answers. */
 interface DaemonPlaces {
-  readonly socket: string | undefined;
+  readonly socket: string;
   /** `127.0.0.1:10249` */
   readonly metrics: string;
   readonly healthz: string;
@@ -45,8 +45,7 @@ export function daemonFacts({ socket, metrics, healthz }: DaemonPlaces): readonl
   ];
 }
 
-async function ofSocket(socket: string | undefined, ask: (socket: string) => Promise<string>): Promise<string> {
-  if (socket === undefined) throw new PartError("no --socket was given");
+async function ofSocket(socket: string, ask: (socket: string) => Promise<string>): Promise<string> {
   try {
     return await ask(socket);
   } catch (error) {

@@ -1,0 +1,290 @@
+/**
+ * `--node NAME` and `--all-nodes` of the commands that ask a running daemon: each is run in the pod of the node, by `kubectl exec`, so
+ * that it has the rights, the context and the plugins of the user's own kubectl. The daemon's socket stays closed to others.
+ */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createWriteStream } from "node:fs";
+import { createInterface } from "node:readline";
+import { text } from "node:stream/consumers";
+import { pipeline } from "node:stream/promises";
+import type { StatusReport } from "../daemon/inspect-report.ts";
+import { jsonText, safe } from "../explain/safe-text.ts";
+import { tableText } from "../explain/table.ts";
+import { ExecError, execProcess } from "../kernel/process.ts";
+import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
+import { inspecting } from "./inspecting.ts";
+import type { Output } from "./output.ts";
+import { nearestWord } from "./suggestion.ts";
+
+const NAMESPACE = "kube-system";
+/** kubeadm's label, and that of deploy/trial. */
+const SELECTOR = "k8s-app in (kube-proxy,kube-proxy-ts)";
+const PROGRAM = "/usr/local/bin/kube-proxy";
+/** How many nodes are asked at the same time: each is a connection through the API server. */
+const AT_ONCE = 16;
+/** A kubelet that is gone must not hold up the answers of the others. */
+const LIMIT_MS = 30_000;
+const RIGHTS = `It takes the rights to list pods and to create pods/exec in the namespace ${NAMESPACE}.`;
+
+/** Which daemons a command line asks, and the rest of it, which goes to them. */
+interface NodesAsked {
+  /** Undefined: all. */
+  readonly node: string | undefined;
+  /** Flags of kubectl itself. */
+  readonly kubectl: readonly string[];
+  readonly rest: readonly string[];
+}
+
+interface NodePod {
+  readonly node: string;
+  readonly pod: string;
+  readonly container: string;
+}
+
+/**
+ * Whether a command line with `--node` or `--all-nodes` goes to the daemons. `sysdump` and `prove` have a node to look from: they go there
+ * when kubectl started the program and no objects or rules are given.
+ */
+export function isForNodes(command: string, argv: readonly string[], env: NodeJS.ProcessEnv): boolean {
+  if (!["sysdump", "prove"].includes(command)) return true;
+  return env.KUBE_PROXY_TS_PLUGIN === "1" && !argv.some((word) => /^(-f|--filename|--dump|--modes)(=|$)/.test(word));
+}
+
+/** Takes `--node`, `--all-nodes` and what kubectl needs out of a command line. @throws UsageError */
+function takeNodes(argv: readonly string[]): NodesAsked {
+  const rest: string[] = [];
+  const kubectl: string[] = [];
+  let node: string | undefined;
+  let isAll = false;
+  for (let at = 0; at < argv.length; at += 1) {
+    const word = argv[at] ?? "";
+    const [, name, written] = /^--(node|context|kubeconfig)(?:=(.*))?$/s.exec(word) ?? [];
+    if (word === "--all-nodes") isAll = true;
+    else if (name === undefined) rest.push(word);
+    else {
+      const value = written ?? argv[++at];
+      if (value === undefined || value === "") throw new UsageError(`--${name} needs a value`);
+      if (name === "node") node = value;
+      else kubectl.push(`--${name}=${value}`);
+    }
+  }
+  if (node !== undefined && isAll) throw new UsageError("--node and --all-nodes exclude each other");
+  return { node, kubectl, rest };
+}
+
+/**
+ * Runs a command where the daemons are.
+ *
+ * @param command `status`, `services`, … @returns of one node the command's own exit status; of all 0 when each answered 0, 1 when any did
+ * not, and 2 when none could be asked.
+ */
+export async function onNodes(command: string, argv: readonly string[], output: Output): Promise<number> {
+  return await inspecting(output, async () => {
+    const asked = takeNodes(argv);
+    const pods = await podsOf(asked);
+    const [first] = pods;
+    if (command === "sysdump") {
+      const ends: number[] = [];
+      for (const pod of pods) ends.push(await fetchArchive(asked, pod, output));
+      return Math.max(...ends);
+    }
+    if (asked.node !== undefined && first !== undefined) return await inPod(command, asked, first, output, "");
+    if (command === "monitor") {
+      const width = Math.max(...pods.map(({ node }) => node.length));
+      const ends = pods.map((pod) => inPod(command, asked, pod, output, `${pod.node.padEnd(width)}  `));
+      return Math.max(...(await Promise.all(ends)));
+    }
+    return command === "status" ? await allStates(asked, pods, output) : await allAnswers(command, asked, pods, output);
+  });
+}
+
+/** @throws UsageError when there is none, with the nearest name, or kubectl cannot be asked. */
+async function podsOf({ node, kubectl }: NodesAsked): Promise<readonly NodePod[]> {
+  const args = [...kubectl, "get", "pods", "--namespace", NAMESPACE, "--selector", SELECTOR, "--output", "json"];
+  const { status, stdout, stderr } = await run(args);
+  if (status !== 0) throw new UsageError(`kubectl get pods: ${stderr.trim()}`, RIGHTS);
+  const pods = readPods(stdout);
+  const wanted = node === undefined ? pods : pods.filter((pod) => pod.node === node);
+  if (wanted.length > 0) return wanted;
+  if (node === undefined) throw new UsageError(`no pod with the label ${SELECTOR} runs in ${NAMESPACE}`);
+  const nearest = nearestWord(
+    node,
+    pods.map((pod) => pod.node),
+  );
+  const hint = nearest === undefined ? "kubectl get nodes lists them." : `Did you mean ${nearest}?`;
+  throw new UsageError(`no kube-proxy runs on a node "${node}"`, hint);
+}
+
+interface PodList {
+  readonly items: readonly {
+    readonly metadata: { readonly name: string };
+    readonly spec: { readonly nodeName?: string; readonly containers: readonly { readonly name: string }[] };
+    readonly status?: { readonly phase?: string };
+  }[];
+}
+
+function readPods(json: string): readonly NodePod[] {
+  let list: PodList;
+  try {
+    list = JSON.parse(json) as PodList;
+  } catch {
+    throw new UsageError("kubectl get pods: the answer is no JSON");
+  }
+  return list.items
+    .flatMap(({ metadata, spec, status }) => {
+      const isRunning = status?.phase === "Running" && spec.nodeName !== undefined;
+      const container = spec.containers.find(({ name }) => name === "kube-proxy") ?? spec.containers[0];
+      if (!isRunning || container === undefined) return [];
+      return [{ node: spec.nodeName ?? "", pod: metadata.name, container: container.name }];
+    })
+    .sort((a, b) => (a.node < b.node ? -1 : 1));
+}
+
+/** Where every deployment of this program mounts its configuration. */
+const IN_POD = ["--config=/var/lib/kube-proxy/config.conf", "--kubeconfig=/var/lib/kube-proxy/kubeconfig.conf"];
+
+function podCommand(
+  command: string,
+  { kubectl }: NodesAsked,
+  { node, pod, container }: NodePod,
+  rest: readonly string[],
+) {
+  const own = command === "prove" ? ["--kernel"] : command === "sysdump" ? ["--output=-"] : [];
+  const context = own.length === 0 ? [] : [...own, ...IN_POD, `--node=${node}`];
+  const words = [PROGRAM, command, ...context, ...rest];
+  return [...kubectl, "exec", "--namespace", NAMESPACE, pod, "--container", container, "--", ...words];
+}
+
+/** The archive of one node becomes a file here. */
+async function fetchArchive(asked: NodesAsked, pod: NodePod, output: Output): Promise<number> {
+  const path = `kube-proxy-sysdump-${pod.node}.tar.gz`;
+  const child = spawn("kubectl", podCommand("sysdump", asked, pod, asked.rest), { stdio: ["ignore", "pipe", "pipe"] });
+  const end = once(child, "close") as Promise<[number | null]>;
+  const [told] = await Promise.all([
+    text(child.stderr),
+    pipeline(child.stdout, createWriteStream(path, { mode: 0o600 })),
+  ]);
+  const [status] = await end;
+  output.err(safe(told));
+  if (status === EXIT_SUCCESS) output.out(safe(`${path}\n`));
+  return status ?? EXIT_FAILURE;
+}
+
+/** Runs the command and passes on what it prints, as it comes. @param mark before each line. @returns its exit status. */
+async function inPod(command: string, asked: NodesAsked, pod: NodePod, output: Output, mark: string): Promise<number> {
+  const child = spawn("kubectl", podCommand(command, asked, pod, asked.rest), { stdio: ["ignore", "pipe", "pipe"] });
+  const lines = (stream: NodeJS.ReadableStream, tell: (said: string) => void) => {
+    createInterface({ input: stream }).on("line", (line) => tell(safe(`${mark}${line}\n`)));
+  };
+  lines(child.stdout, output.out);
+  lines(child.stderr, output.err);
+  const [status] = (await once(child, "close")) as [number | null];
+  return status ?? EXIT_FAILURE;
+}
+
+interface NodeAnswer {
+  readonly pod: NodePod;
+  readonly status: number;
+  readonly text: string;
+  /** Why there is no answer. */
+  readonly refusal: string | undefined;
+}
+
+/** Asks many, some at a time. In the order of the pods. */
+async function answers(
+  command: string,
+  asked: NodesAsked,
+  pods: readonly NodePod[],
+  rest: readonly string[],
+): Promise<readonly NodeAnswer[]> {
+  const found: NodeAnswer[] = new Array(pods.length);
+  const left = [...pods.entries()];
+  const take = async () => {
+    for (let next = left.shift(); next !== undefined; next = left.shift()) {
+      const [at, pod] = next;
+      const { status, stdout, stderr } = await run(podCommand(command, asked, pod, rest));
+      // What kubectl prints of its own, and a command that could not answer, leave standard output empty.
+      const refusal = stdout === "" && status !== 0 ? (stderr.trim().split("\n")[0] ?? "") : undefined;
+      found[at] = { pod, status, text: stdout, refusal };
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(AT_ONCE, pods.length) }, take));
+  return found;
+}
+
+async function allAnswers(
+  command: string,
+  asked: NodesAsked,
+  pods: readonly NodePod[],
+  output: Output,
+): Promise<number> {
+  const all = await answers(command, asked, pods, asked.rest);
+  for (const { pod, text: answer, refusal } of all) {
+    output.out(safe(`${pod.node}:\n${answer}`));
+    if (refusal !== undefined) output.err(safe(`${pod.node}: ${refusal}\n`));
+  }
+  return statusOf(all, output);
+}
+
+/** One line for each node, those with something wrong first. */
+async function allStates(asked: NodesAsked, pods: readonly NodePod[], output: Output): Promise<number> {
+  const all = await answers("status", asked, pods, ["-o", "json"]);
+  const rows = all.map((answer) => ({ answer, report: reportOf(answer) }));
+  if (/(^| )(-o|--output)[ =]?json( |$)/.test(asked.rest.join(" "))) {
+    output.out(
+      jsonText(rows.map(({ answer, report }) => ({ ...report, node: answer.pod.node, refusal: answer.refusal }))),
+    );
+    return statusOf(all, output);
+  }
+  rows.sort((a, b) => Number(a.answer.status === 0) - Number(b.answer.status === 0));
+  const head = ["NODE", "MODE", "STATE", "PORTS", "LAST SYNC", "WHAT IS WRONG"];
+  const lines = rows.map(({ answer, report }) => [answer.pod.node, ...stateCells(report, answer.refusal)]);
+  output.out(safe(tableText([head, ...lines])));
+  const well = all.filter(({ status }) => status === 0).length;
+  output.out(`${well} of ${all.length} nodes are well\n`);
+  return statusOf(all, output);
+}
+
+function reportOf({ text: answer, refusal }: NodeAnswer): Partial<StatusReport> | undefined {
+  if (refusal !== undefined) return undefined;
+  try {
+    const report: unknown = JSON.parse(answer);
+    return typeof report === "object" && report !== null ? report : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function stateCells(report: Partial<StatusReport> | undefined, refusal: string | undefined): readonly string[] {
+  if (report === undefined) return ["?", "no answer", "", "", refusal ?? "the answer is of another program"];
+  const { mode = "?", isHealthy, families = [], failures = [] } = report;
+  const ages = families.flatMap(({ lastSyncAgeMs }) => (typeof lastSyncAgeMs === "number" ? [lastSyncAgeMs] : []));
+  const [first, ...more] = failures;
+  const wrong =
+    first === undefined ? "" : `${first.subject}: ${first.reason}${more.length > 0 ? ` (+${more.length})` : ""}`;
+  return [
+    mode,
+    isHealthy === true ? "healthy" : "NOT healthy",
+    String(families.reduce((sum, { servicePorts }) => sum + servicePorts, 0)),
+    ages.length === 0 ? "never" : `${(Math.min(...ages) / 1_000).toFixed(1)} s ago`,
+    wrong,
+  ];
+}
+
+function statusOf(all: readonly NodeAnswer[], output: Output): number {
+  const silent = all.filter(({ refusal }) => refusal !== undefined);
+  if (silent.some(({ refusal }) => /forbidden/i.test(refusal ?? ""))) output.err(`${RIGHTS}\n`);
+  if (silent.length === all.length) return EXIT_BAD_INPUT;
+  return all.every(({ status }) => status === 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+async function run(args: readonly string[]): Promise<{ status: number; stdout: string; stderr: string }> {
+  try {
+    return await execProcess("kubectl", args, { timeoutMs: LIMIT_MS });
+  } catch (error) {
+    if (error instanceof ExecError) throw new UsageError(`kubectl cannot be started: ${error.message}`);
+    if (error instanceof Error) return { status: EXIT_BAD_INPUT, stdout: "", stderr: error.message };
+    throw error;
+  }
+}

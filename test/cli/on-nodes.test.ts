@@ -1,0 +1,115 @@
+/** `--node` and `--all-nodes`: the real program as kubectl's plugin, with a kubectl that runs what it is told to run in a pod here. */
+import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { daemonAt } from "./inspected-daemon.ts";
+import { runKubeProxy } from "./run-kube-proxy.ts";
+
+const BIN = fileURLToPath(new URL("../../bin", import.meta.url));
+
+/** `get` prints the pods; `exec` runs the program here, for the socket of that pod; pod kp-c is another program's. */
+const KUBECTL = `#!/bin/sh
+printf '%s\\n' "$*" >> "$FOLDER/asked"
+case " $* " in *" --context=forbidden "*) echo 'Error from server (Forbidden): pods is forbidden: User "me" cannot list' >&2; exit 1;; esac
+while [ $# -gt 0 ]; do
+  case $1 in
+    kube-proxy) shift; exec "$BIN/kubectl-kube_proxy" "$@" ;;
+    get) cat "$FOLDER/pods.json"; exit 0 ;;
+    exec) break ;;
+    *) shift ;;
+  esac
+done
+pod=$4
+while [ "$1" != -- ]; do shift; done
+shift 2
+if [ "$pod" = kp-c ]; then echo 'unknown command "status" for "kube-proxy"' >&2; exit 1; fi
+command=$1; shift
+if [ "$command" = sysdump ]; then printf 'an archive of %s' "$*"; exit 0; fi
+unset KUBE_PROXY_TS_PLUGIN
+exec "$BIN/kube-proxy" "$command" --socket "$FOLDER/$pod.sock" "$@"
+`;
+
+function cluster(t: TestContext) {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-nodes-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const pod = (name: string, nodeName: string, phase = "Running") => ({
+    metadata: { name },
+    spec: { nodeName, containers: [{ name: "kube-proxy" }] },
+    status: { phase },
+  });
+  const items = [pod("kp-b", "node-b"), pod("kp-a", "node-a"), pod("kp-c", "node-c"), pod("kp-d", "node-d", "Pending")];
+  writeFileSync(join(folder, "pods.json"), JSON.stringify({ items }));
+  writeFileSync(join(folder, "kubectl"), KUBECTL, { mode: 0o755 });
+  symlinkSync(join(BIN, "kubectl-kube_proxy"), join(folder, "kubectl-kube_proxy"));
+  daemonAt(t, join(folder, "kp-a.sock"));
+  daemonAt(t, join(folder, "kp-b.sock"), [{ subject: "shop/web:http", reason: "the kernel refuses it" }]);
+  const env = { PATH: `${folder}:${process.env.PATH}`, FOLDER: folder, BIN };
+  const run = (...args: string[]) =>
+    runKubeProxy(["kube-proxy", ...args], { program: join(folder, "kubectl"), env, cwd: folder });
+  return { folder, run };
+}
+
+test("one node's daemon is asked in its pod, with the command's own exit status", async (t) => {
+  const { run } = cluster(t);
+  const [well, refused, json] = await Promise.all([
+    run("status", "--node", "node-a"),
+    run("status", "--node=node-b"),
+    run("services", "shop/web", "--node", "node-a", "-o", "json", "--no-traffic"),
+  ]);
+  assert.deepEqual([well.status, well.stderr], [0, ""]);
+  assert.match(well.stdout, /^kube-proxy-ts 1\.2\.3, nftables mode, on node-a\nhealthy\n/);
+  assert.equal(refused.status, 1);
+  assert.match(refused.stdout, /^refused: shop\/web:http: the kernel refuses it$/m);
+  assert.equal(JSON.parse(json.stdout)[0].servicePort, "shop/web:http");
+});
+
+test("of all nodes one line each, what is wrong first; a node that cannot answer hides no other", async (t) => {
+  const { run } = cluster(t);
+  const { status, stdout } = await run("status", "--all-nodes");
+  assert.equal(status, 1);
+  const lines = stdout.split("\n");
+  assert.match(lines[0] ?? "", /^ *NODE +MODE +STATE +PORTS +LAST SYNC +WHAT IS WRONG$/);
+  assert.match(
+    lines[1] ?? "",
+    /^ *node-b +nftables +healthy +\d+ +\d+\.\d s ago +shop\/web:http: the kernel refuses it$/,
+  );
+  assert.match(lines[2] ?? "", /^ *node-c +\? +no answer +unknown command "status" for "kube-proxy"$/);
+  assert.match(lines[3] ?? "", /^ *node-a +nftables +healthy/);
+  assert.equal(lines[4], "1 of 3 nodes are well");
+  const json = JSON.parse((await run("status", "--all-nodes", "-o", "json")).stdout);
+  assert.deepEqual(
+    json.map(({ node, mode }: { node: string; mode?: string }) => [node, mode]),
+    [
+      ["node-a", "nftables"],
+      ["node-b", "nftables"],
+      ["node-c", undefined],
+    ],
+  );
+});
+
+test("a node that is not there is named with the nearest, and missing rights with what it takes", async (t) => {
+  const { run } = cluster(t);
+  const none = await run("status", "--node", "node-e");
+  assert.equal(none.status, 2);
+  assert.match(none.stderr, /^Error: no kube-proxy runs on a node "node-e"\nDid you mean node-[abc]\?\n$/);
+  const forbidden = await run("status", "--all-nodes", "--context", "forbidden");
+  assert.equal(forbidden.status, 2);
+  assert.match(
+    forbidden.stderr,
+    /is forbidden.*\nIt takes the rights to list pods and to create pods\/exec in the namespace kube-system\.\n$/,
+  );
+  const both = await run("status", "--all-nodes", "--node", "node-a");
+  assert.equal(both.status, 2);
+  assert.match(both.stderr, /exclude each other/);
+});
+
+test("archives of all nodes become files; elsewhere --node stays the node that is looked from", async (t) => {
+  const { folder, run } = cluster(t);
+  const { status, stdout } = await run("sysdump", "--all-nodes");
+  assert.equal(stdout, "kube-proxy-sysdump-node-a.tar.gz\nkube-proxy-sysdump-node-b.tar.gz\n");
+  assert.equal(status, 1);
+  assert.ok(existsSync(join(folder, "kube-proxy-sysdump-node-a.tar.gz")));
+});
