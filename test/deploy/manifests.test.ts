@@ -104,8 +104,34 @@ const KUBEADM_DAEMON_SET = {
   },
 };
 
-test("the DaemonSet is kubeadm's with another image", () => {
-  assert.deepEqual(plainManifests().get("DaemonSet kube-proxy"), KUBEADM_DAEMON_SET);
+/** The keys by which Kubernetes' API merges the lists of a strategic patch that occur here; other lists are replaced. */
+const MERGE_KEYS: Readonly<Record<string, string>> = { containers: "name", volumes: "name", volumeMounts: "mountPath" };
+
+function strategicallyMerged(target: unknown, patch: unknown, field = ""): unknown {
+  const key = MERGE_KEYS[field];
+  if (Array.isArray(target) && Array.isArray(patch) && key !== undefined) {
+    const left = [...patch];
+    const merged = target.map((item) => {
+      const at = left.findIndex((each) => each[key] === item[key]);
+      return at < 0 ? item : strategicallyMerged(item, left.splice(at, 1)[0]);
+    });
+    return [...merged, ...left];
+  }
+  if (Array.isArray(patch) || typeof patch !== "object" || typeof target !== "object") return patch;
+  const result = { ...Object(target) };
+  for (const [name, value] of Object.entries(Object(patch))) {
+    result[name] = name in result ? strategicallyMerged(result[name], value, name) : value;
+  }
+  return result;
+}
+
+test("the DaemonSet is kubeadm's under kubeadm's patch: another image, the socket, and a rollout that waits for the rules", () => {
+  const text = readFileSync(join(DEPLOY, "kubeadm/kubeproxydaemonset+strategic.yaml"), "utf8");
+  const [patch] = readManifests(text, "kubeadm's patch");
+  const own = plainManifests().get("DaemonSet kube-proxy");
+  assert.deepEqual(own, strategicallyMerged(KUBEADM_DAEMON_SET, patch));
+  const [container] = Object(own?.spec).template.spec.containers;
+  assert.deepEqual(container.command.slice(0, 3), KUBEADM_DAEMON_SET.spec.template.spec.containers[0]?.command);
 });
 
 test("the pods are a service account that has the role system:node-proxier and no other", () => {
@@ -198,7 +224,8 @@ test("what the chart's other values change is what they are named for", () => {
   assert.ok(changed.includes(JSON.stringify(resources).slice(1, -1)));
   assert.match(changed, /"NODE_NAME".*"HTTPS_PROXY"/);
   assert.match(changed, /"imagePullSecrets":\[\{"name":"s"\}\]/);
-  const told = pod({ inspectSocket: true, extraArgs: ["--v=2"], priorityClassName: "mine", restricted: true });
+  assert.doesNotMatch(JSON.stringify(pod({ inspectSocket: false })), /inspect/);
+  const told = pod({ extraArgs: ["--v=2"], priorityClassName: "mine", restricted: true });
   const { priorityClassName, containers, volumes } = told.spec as {
     priorityClassName: string;
     containers: { command: string[]; volumeMounts: { name: string; mountPath: string }[] }[];
@@ -263,12 +290,13 @@ test("the chart's alerts and dashboard are the files', with the runbook where th
 test("probes ask the health port, where they are wanted", () => {
   const container = (probes: object): Record<string, unknown> =>
     Object(chartManifests({ ...PLAIN, probes }).get("DaemonSet kube-proxy")?.spec).template.spec.containers[0];
-  assert.equal(container({}).livenessProbe ?? container({}).readinessProbe, undefined, "as kubeadm has it");
-  const { readinessProbe, livenessProbe } = container({ readiness: true, liveness: true });
+  const none = container({ readiness: false });
+  assert.equal(none.livenessProbe ?? none.readinessProbe, undefined, "as kubeadm has it");
+  const { readinessProbe, livenessProbe } = container({ liveness: true });
   assert.deepEqual(
     [readinessProbe, livenessProbe].map((probe) => Object(probe).httpGet),
     [
-      { path: "/healthz", port: 10256 },
+      { path: "/readyz", port: 10256 },
       { path: "/livez", port: 10256 },
     ],
   );

@@ -36,8 +36,9 @@ interface DaemonSet {
 type Labels = Readonly<Record<string, string>>;
 
 const read = (path: string): DaemonSet => parse(readFileSync(join(CHECKOUT, path), "utf8"));
-const own = read("deploy/kubernetes/daemonset.yaml");
-const trial = read("deploy/trial/daemonset.yaml");
+/** kubeadm's has no settings of the rollout: those of the API server's defaults. */
+const own = patched(read("deploy/kubernetes/daemonset.yaml"), { spec: { updateStrategy: { rollingUpdate: null } } });
+const trial = patched(read("deploy/trial/daemonset.yaml"), { spec: { updateStrategy: { rollingUpdate: null } } });
 const text = readFileSync(join(CHECKOUT, "docs/operations.md"), "utf8");
 const section = text.slice(text.indexOf("### Try one node first"), text.indexOf("### Back"));
 const patches = [...section.matchAll(/patch daemonset kube-proxy -p '(.*)'$/gm)].map(([, json = ""]) =>

@@ -31,8 +31,14 @@ test("healthz and livez answer with their status, headers and counters; other pa
   assert.equal(healthz.headers["x-content-type-options"], "nosniff");
   assert.deepEqual(Object.keys(JSON.parse(healthz.text)), ["lastUpdated", "currentTime", "nodeEligible", "healthy"]);
   assert.equal((await ask(port, "/livez")).status, 200);
-  health.updated("IPv4");
+  const ready = async () => (await ask(port, "/readyz")).status;
+  assert.equal(await ready(), 503, "no family is at work");
   health.setMode("IPv4", { remarks: ["all is well"] });
+  health.setMode("IPv6", {});
+  health.updated("IPv4");
+  assert.equal(await ready(), 503, "IPv6 has not synced");
+  health.updated("IPv6");
+  assert.equal(await ready(), 200, "the Node does not matter");
   const told = ["/livez", "/livez?verbose", "/healthz?verbose"].map(async (path) => (await ask(port, path)).text);
   assert.deepEqual(
     (await Promise.all(told)).map((text) => JSON.parse(text).status.IPv4.remarks),
@@ -41,6 +47,7 @@ test("healthz and livez answer with their status, headers and counters; other pa
   health.queuedUpdate("IPv4");
   await clock.advance(60_000);
   assert.equal((await ask(port, "/livez", { method: "POST" })).status, 503);
+  assert.equal(await ready(), 503);
   assert.deepEqual(
     [(await ask(port, "/healthz/")).status, (await ask(port, "/")).status, (await ask(port, "/metrics")).status],
     [404, 404, 404],

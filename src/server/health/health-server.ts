@@ -1,4 +1,4 @@
-/** `/healthz` and `/livez` on `healthzBindAddress` (reference operation.md §9.1, health.md §15). */
+/** `/healthz`, `/livez` (reference operation.md §9.1, health.md §15) and this program's `/readyz` on `healthzBindAddress`. */
 
 import type { Clock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";
@@ -78,6 +78,10 @@ export function startHealthServer(options: HealthServerOptions): HttpEndpoint | 
     handler: routePaths({
       "/healthz": answer(true, (status) => metrics.countHealthz(status)),
       "/livez": answer(false, (status) => metrics.countLivez(status)),
+      "/readyz": (_request, response) => {
+        const { body } = healthAnswer(health.verdict(), false);
+        reply(response, health.isReady() ? 200 : 503, JSON_TYPE, body);
+      },
     }),
     ...(options.limits === undefined ? {} : { limits: options.limits }),
     log,

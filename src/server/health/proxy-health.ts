@@ -60,12 +60,15 @@ function ofFamily(family: IpFamily, failures: readonly SyncFailure[]): readonly 
   return failures.map(({ subject, reason }) => ({ ipFamily: family, subject, reason }));
 }
 
+/** Of a family that no backend has been made for. */
+const NOT_AT_WORK: SelfReport = {};
+
 export class ProxyHealth implements HealthReporter {
   readonly #clock: Clock;
   readonly #timeoutMs: number;
   readonly #states: Readonly<Record<IpFamily, FamilyState>> = {
-    IPv4: { lastUpdatedMs: undefined, oldestPendingMs: undefined, failures: [], portFailures: [], mode: {} },
-    IPv6: { lastUpdatedMs: undefined, oldestPendingMs: undefined, failures: [], portFailures: [], mode: {} },
+    IPv4: { lastUpdatedMs: undefined, oldestPendingMs: undefined, failures: [], portFailures: [], mode: NOT_AT_WORK },
+    IPv6: { lastUpdatedMs: undefined, oldestPendingMs: undefined, failures: [], portFailures: [], mode: NOT_AT_WORK },
   };
   readonly #watchFailures = new Map<string, string>();
   #isNodeEligible = false;
@@ -129,6 +132,15 @@ export class ProxyHealth implements HealthReporter {
   isHealthy(): boolean {
     if (this.#waiting !== undefined && !this.#isInTime(this.#waiting.sinceMs)) return false;
     return IP_FAMILIES.every((family) => this.#isFamilyHealthy(this.#states[family]));
+  }
+
+  /**
+   * Whether the rules of each family at work are in the kernel, and the proxiers keep up: what a rollout waits for. Upstream has no such
+   * answer; its /livez is well before the first sync, and its /healthz speaks of the Node, too.
+   */
+  isReady(): boolean {
+    const served = IP_FAMILIES.map((family) => this.#states[family]).filter(({ mode }) => mode !== NOT_AT_WORK);
+    return served.length > 0 && served.every(({ lastUpdatedMs }) => lastUpdatedMs !== undefined) && this.isHealthy();
   }
 
   verdict(): HealthVerdict {
