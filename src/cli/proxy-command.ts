@@ -149,7 +149,7 @@ async function act(
   { version, log, problems, stop }: ActContext,
 ): Promise<number> {
   if (actions.writeConfigTo !== "") {
-    const { encodeYaml } = await import("../config/v1alpha1-encode.ts");
+    const { encodeYaml } = await import("../settings/v1alpha1-encode.ts");
     await writeFile(actions.writeConfigTo, await encodeYaml(config));
     log.info("Wrote configuration", { file: actions.writeConfigTo });
     return EXIT_SUCCESS;

@@ -101,3 +101,8 @@ export function emptyObject(fields: Fields): Record<string, unknown> {
   const zeroes = Object.entries(fields).map(([name, field]) => [name, zeroOf(field)] as const);
   return Object.fromEntries(zeroes.filter(([, zero]) => zero !== undefined));
 }
+
+/** Upstream does not tell an empty list from an absent one in what it writes, and writes the latter. Pure. */
+export function listOrNull(list: readonly string[]): readonly string[] | null {
+  return list.length === 0 ? null : list;
+}

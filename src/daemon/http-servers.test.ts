@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { type ListenOptions, Server } from "node:net";
 import { test } from "node:test";
-import { EMPTY_DOCUMENT, resolveDocument } from "../config/defaults.ts";
 import { setFeatureGates } from "../config/feature-gates.ts";
 import { ProxyHealth } from "../server/health/proxy-health.ts";
 import { serverLimits } from "../server/http/connection-limits.ts";
 import { createMetrics } from "../server/metrics/metrics.ts";
 import { memoryLog } from "../server/testing/memory-log.ts";
+import { EMPTY_DOCUMENT, resolveDocument } from "../settings/defaults.ts";
 import { FakeClock } from "../sync/testing/fake-clock.ts";
 import { type MetricsServerContext, startServers } from "./http-servers.ts";
 

@@ -4,7 +4,6 @@ import type { Clock } from "../async/clock.ts";
 import type { EventRecorder } from "../cluster/apiserver/events/events.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { FeatureGates } from "../config/feature-gates.ts";
-import { toV1Alpha1 } from "../config/v1alpha1-encode.ts";
 import type { Logger } from "../logging/logger.ts";
 import { identityLine, programIdentity } from "../program/program-identity.ts";
 import { startHealthServer } from "../server/health/health-server.ts";
@@ -13,6 +12,7 @@ import type { ServerLimits } from "../server/http/connection-limits.ts";
 import type { HttpEndpoint } from "../server/http/http-endpoint.ts";
 import type { ProxyMetrics } from "../server/metrics/metrics.ts";
 import { startMetricsServer } from "../server/metrics/metrics-server.ts";
+import { toV1Alpha1 } from "../settings/v1alpha1-encode.ts";
 import { nodeEvent } from "./node-events.ts";
 
 /** How long the end of the program waits for the event that says why: on a busy node two seconds were not enough. */

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { KubeProxyConfig } from "../config/config.ts";
-import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../config/defaults.ts";
-import { checkConfig } from "../config/validate.ts";
 import { type Logger, silentLogger } from "../logging/logger.ts";
 import { ip } from "../model/testing/records.ts";
 import type { IpFamily } from "../net/ip.ts";
+import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../settings/defaults.ts";
+import { checkConfig } from "../settings/validate.ts";
 import { type ModeSupport, setUpNode } from "./node-setup.ts";
 
 function config(overrides: Partial<KubeProxyConfig> = {}): KubeProxyConfig {

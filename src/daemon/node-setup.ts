@@ -4,7 +4,6 @@
  */
 import type { KubeProxyConfig } from "../config/config.ts";
 import { withoutNodePortWords } from "../config/node-port-words.ts";
-import { familyCheck, fatalFamilyText, INCOMPLETE_CONFIG_MESSAGE, softCheck } from "../config/soft-checks.ts";
 import type { ModeRuntime } from "../dataplane/dataplane.ts";
 import type { RegisteredMode } from "../dataplane/registry.ts";
 import { isIpv6Supported } from "../kernel/ipv6-support.ts";
@@ -12,6 +11,7 @@ import type { Logger } from "../logging/logger.ts";
 import { effectiveNodeAddresses, type NodeAddresses, primaryCidrs } from "../model/node-identity.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { isLoopback } from "../net/ip.ts";
+import { familyCheck, fatalFamilyText, INCOMPLETE_CONFIG_MESSAGE, softCheck } from "../settings/soft-checks.ts";
 import type { NodeFacts } from "./node-manager.ts";
 
 /** The node as the proxiers are built for it. */

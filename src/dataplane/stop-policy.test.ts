@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../config/defaults.ts";
-import { checkConfig } from "../config/validate.ts";
+import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../settings/defaults.ts";
+import { checkConfig } from "../settings/validate.ts";
 import { modeNamed } from "./registry.ts";
 import { KEEPS_RULES } from "./stop-policy.ts";
 

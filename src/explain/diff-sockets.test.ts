@@ -1,9 +1,9 @@
 /** The differences of sockets that a whole comparison tells; what maps hold is tested with the mode. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../config/defaults.ts";
-import { checkConfig } from "../config/validate.ts";
 import type { LiveSockets } from "../dataplane/inspection.ts";
+import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../settings/defaults.ts";
+import { checkConfig } from "../settings/validate.ts";
 import { diffSockets } from "./diff-sockets.ts";
 import { explainedCluster } from "./explained-cluster.ts";
 

@@ -1,10 +1,10 @@
 /** What `explain --kernel` says of sockets. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../config/defaults.ts";
-import { checkConfig } from "../config/validate.ts";
 import type { LedSocket, LiveSockets } from "../dataplane/inspection.ts";
 import { makeService } from "../model/testing/records.ts";
+import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../settings/defaults.ts";
+import { checkConfig } from "../settings/validate.ts";
 import { explainedCluster, explainPorts } from "./explained-cluster.ts";
 import { explanationText } from "./text.ts";
 import { withSockets } from "./with-sockets.ts";

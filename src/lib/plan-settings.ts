@@ -1,8 +1,8 @@
 /** How a plan is made: a checked configuration, out of a file's content and what goes over it. */
 import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
 import { API_VERSION, KIND } from "../config/config.ts";
-import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../config/defaults.ts";
-import { checkConfig } from "../config/validate.ts";
+import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../settings/defaults.ts";
+import { checkConfig } from "../settings/validate.ts";
 import { messageOf } from "./cluster.ts";
 import { PlanError } from "./plan-error.ts";
 
@@ -47,7 +47,7 @@ export async function checkedSettings({
 
 async function decoded(config: string | Uint8Array | object) {
   // The parser of YAML costs memory: it is loaded for those who have a configuration.
-  const { decodeConfiguration } = await import("../config/v1alpha1-decode.ts");
+  const { decodeConfiguration } = await import("../settings/v1alpha1-decode.ts");
   const isText = typeof config === "string" || config instanceof Uint8Array;
   try {
     return decodeConfiguration(isText ? config : JSON.stringify({ apiVersion: API_VERSION, kind: KIND, ...config }));

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../../config/defaults.ts";
+import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../../settings/defaults.ts";
 import { UsageError } from "../exit.ts";
 import { type CommandLine, parseCommandLine } from "./command-line.ts";
 import { VERSION } from "./process.ts";

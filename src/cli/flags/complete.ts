@@ -4,13 +4,13 @@
  */
 import { appendPortIfNeeded } from "../../config/bind-address.ts";
 import type { DraftConfig, KubeProxyConfig } from "../../config/config.ts";
-import { applyPlatformDefaults, EMPTY_DOCUMENT, periodsOf, resolveDocument } from "../../config/defaults.ts";
 import { type FeatureGates, setFeatureGates } from "../../config/feature-gates.ts";
 import { type Release, releaseOf } from "../../config/release.ts";
-import { checkConfig } from "../../config/validate.ts";
-import { loggingErrors } from "../../config/validate-logging.ts";
 import { defaultModeOn, MODES } from "../../dataplane/registry.ts";
 import { messageOf } from "../../logging/message-of.ts";
+import { applyPlatformDefaults, EMPTY_DOCUMENT, periodsOf, resolveDocument } from "../../settings/defaults.ts";
+import { checkConfig } from "../../settings/validate.ts";
+import { loggingErrors } from "../../settings/validate-logging.ts";
 import { joinErrors } from "../../text/go-text.ts";
 import { CommandError } from "../exit.ts";
 import { LOGGING_FLAGS } from "./logging.ts";
@@ -177,7 +177,7 @@ async function configFromFile(
   deps: CompleteDeps,
   notices: Notice[],
 ): Promise<{ readonly config: DraftConfig; readonly isMinSyncPeriodSet: boolean }> {
-  const { ConfigDecodeError, decodeConfiguration } = await import("../../config/v1alpha1-decode.ts");
+  const { ConfigDecodeError, decodeConfiguration } = await import("../../settings/v1alpha1-decode.ts");
   const content = await readContent(path, deps);
   try {
     const { document, strictError } = decodeConfiguration(content);

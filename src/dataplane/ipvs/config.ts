@@ -1,9 +1,9 @@
 /** The settings of the ipvs mode. */
 import type { DraftConfig } from "../../config/config.ts";
+import { listOrNull } from "../../config/document-fields.ts";
 import { CONFIG_ROOT, invalid, negativeMs } from "../../config/field-error.ts";
 import { flag } from "../../config/flag.ts";
 import { boolType, durationType, stringListType, stringType } from "../../config/flag-types.ts";
-import { listOrNull } from "../../config/written-list.ts";
 import { parseCidr } from "../../net/ip.ts";
 import { durationToMs, formatMs } from "../../text/duration.ts";
 import type { ModeConfig } from "../dataplane.ts";

@@ -56,11 +56,11 @@ async function decode(path: string): Promise<unknown> {
       cause: error,
     });
   }
-  const { ConfigSyntaxError, readConfigText } = await import("../../../config/v1alpha1-text.ts");
+  const { TextSyntaxError, readConfigText } = await import("../../../text/upstream-yaml.ts");
   try {
     return readConfigText(text).root;
   } catch (error) {
-    if (!(error instanceof ConfigSyntaxError)) throw error;
+    if (!(error instanceof TextSyntaxError)) throw error;
     throw new ClientConfigError(`invalid configuration: kubeconfig ${path}: ${error.message}`, { cause: error });
   }
 }

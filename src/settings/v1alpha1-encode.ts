@@ -4,12 +4,13 @@
  *
  * The sections of inactive modes have lost their periods by now and are written as `0s`.
  */
+
+import { API_VERSION, type DraftConfig, KIND, type LoggingConfig, type LogOutput } from "../config/config.ts";
+import { listOrNull } from "../config/document-fields.ts";
+import { CURRENT_RELEASE } from "../config/release.ts";
 import type { PlainObject, WrittenPeriods } from "../dataplane/dataplane.ts";
 import { DEFAULT_MODE, findMode, MODES, type RegisteredMode, sectionNameOf } from "../dataplane/registry.ts";
 import { durationFromMs, formatMs } from "../text/duration.ts";
-import { API_VERSION, type DraftConfig, KIND, type LoggingConfig, type LogOutput } from "./config.ts";
-import { CURRENT_RELEASE } from "./release.ts";
-import { listOrNull } from "./written-list.ts";
 
 const NO_PERIODS: WrittenPeriods = { syncPeriod: "0s", minSyncPeriod: "0s" };
 

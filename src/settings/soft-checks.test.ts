@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { DraftConfig } from "./config.ts";
+import type { DraftConfig } from "../config/config.ts";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "./defaults.ts";
 import { familyCheck, fatalFamilyText, type NodeFacts, softCheck } from "./soft-checks.ts";
 

@@ -3,6 +3,19 @@
  * that has a default; only the fields that upstream keeps as pointers can be set to zero. Pure.
  * Reference configuration.md §3.1–3.3, health.md §17.
  */
+
+import { appendPortIfNeeded } from "../config/bind-address.ts";
+import {
+  API_VERSION,
+  type DraftConfig,
+  KIND,
+  type KubeProxyConfig,
+  type LoggingConfig,
+  type ModeSections,
+} from "../config/config.ts";
+import { emptyObject, type Struct } from "../config/document-fields.ts";
+import { CURRENT_RELEASE } from "../config/release.ts";
+import { type ConfigurationDocument, DOCUMENT_FIELDS } from "../config/v1alpha1-document.ts";
 import {
   DEFAULT_MODE,
   defaultModeOn,
@@ -14,18 +27,6 @@ import {
 } from "../dataplane/registry.ts";
 import { familyOf, parseIpAddress } from "../net/ip.ts";
 import { durationToMs } from "../text/duration.ts";
-import { appendPortIfNeeded } from "./bind-address.ts";
-import {
-  API_VERSION,
-  type DraftConfig,
-  KIND,
-  type KubeProxyConfig,
-  type LoggingConfig,
-  type ModeSections,
-} from "./config.ts";
-import { emptyObject, type Struct } from "./document-fields.ts";
-import { CURRENT_RELEASE } from "./release.ts";
-import { type ConfigurationDocument, DOCUMENT_FIELDS } from "./v1alpha1-document.ts";
 
 const SECOND_MS = 1000;
 const HOUR_MS = 3600 * SECOND_MS;

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "../../testkit/support/fast-check.ts";
+import type { DraftConfig, LogOutput } from "../config/config.ts";
+import { parseQuantity } from "../config/quantity.ts";
 import { toFloat32 } from "../text/go-text.ts";
-import type { DraftConfig, LogOutput } from "./config.ts";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "./defaults.ts";
-import { parseQuantity } from "./quantity.ts";
 import { decodeConfiguration } from "./v1alpha1-decode.ts";
 import { encodeYaml, toV1Alpha1 } from "./v1alpha1-encode.ts";
 

@@ -1,10 +1,10 @@
 /** What upstream's reader (sigs.k8s.io/yaml over YAML 1.1, then Go's JSON) takes and refuses beyond plain YAML. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { setFeatureGates } from "../config/feature-gates.ts";
+import { gatesType } from "../config/flag-types.ts";
 import { parseCidr } from "../net/ip.ts";
 import { parseGoFloat32 } from "../text/go-text.ts";
-import { setFeatureGates } from "./feature-gates.ts";
-import { gatesType } from "./flag-types.ts";
 import { ConfigDecodeError, decodeConfiguration } from "./v1alpha1-decode.ts";
 
 const HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";

@@ -3,10 +3,10 @@
  * Pure. Reference configuration.md §3.5, last row.
  */
 
+import type { LoggingConfig } from "../config/config.ts";
+import type { FeatureGates } from "../config/feature-gates.ts";
+import { forbidden, invalid, required } from "../config/field-error.ts";
 import { formatMs } from "../text/duration.ts";
-import type { LoggingConfig } from "./config.ts";
-import type { FeatureGates } from "./feature-gates.ts";
-import { forbidden, invalid, required } from "./field-error.ts";
 
 const LOG_FORMATS = ["text", "json"] as const;
 const MAX_VERBOSITY = 2 ** 31 - 1;

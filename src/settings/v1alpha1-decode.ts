@@ -2,15 +2,28 @@
  * Decoding a configuration file: kind and version, types, unknown and repeated fields. Pure.
  * Reference configuration.md §3.1.
  */
+
+import { API_VERSION, KIND } from "../config/config.ts";
+import {
+  emptyObject,
+  type Field,
+  type FieldKind,
+  type FieldTypes,
+  type Struct,
+  zeroOf,
+} from "../config/document-fields.ts";
+import { parseQuantity } from "../config/quantity.ts";
+import type { ConfigurationDocument } from "../config/v1alpha1-document.ts";
 import { parseDuration } from "../text/duration.ts";
 import { type Parsed, quoteGo, toFloat32 } from "../text/go-text.ts";
-import { API_VERSION, KIND } from "./config.ts";
-import { configTextOf } from "./config-bytes.ts";
+import {
+  type ConfigText,
+  configTextOf,
+  type JsonValue,
+  readConfigText,
+  TextSyntaxError,
+} from "../text/upstream-yaml.ts";
 import { CONFIGURATION } from "./defaults.ts";
-import { emptyObject, type Field, type FieldKind, type FieldTypes, type Struct, zeroOf } from "./document-fields.ts";
-import { parseQuantity } from "./quantity.ts";
-import type { ConfigurationDocument } from "./v1alpha1-document.ts";
-import { ConfigSyntaxError, type ConfigText, type JsonValue, readConfigText } from "./v1alpha1-text.ts";
 
 /** A decoded file. */
 interface DecodedConfiguration {
@@ -56,7 +69,7 @@ function read(file: string | Uint8Array): ConfigText & { readonly text: string }
     const text = configTextOf(typeof file === "string" ? Buffer.from(file) : file);
     return { text, ...readConfigText(text) };
   } catch (error) {
-    if (error instanceof ConfigSyntaxError) throw new ConfigDecodeError(error.message, { cause: error });
+    if (error instanceof TextSyntaxError) throw new ConfigDecodeError(error.message, { cause: error });
     throw error;
   }
 }

@@ -1,7 +1,7 @@
 /**
- * From the text of a configuration file to plain JSON values, as upstream's YAML reader sees them: YAML 1.1 booleans,
- * no base-60 numbers and no dates, the first document only, the last of two equal keys. Pure.
- * Reference configuration.md §3.1.
+ * From a configuration file or kubeconfig to plain JSON values, as upstream's YAML reader sees them: YAML 1.1 booleans,
+ * no base-60 numbers and no dates, the first document only, the last of two equal keys. Octets that are no UTF-8 and control
+ * characters are refused; UTF-16 is known by its byte order mark. Pure. Reference configuration.md §3.1.
  */
 import {
   type Document,
@@ -13,14 +13,11 @@ import {
   LineCounter,
   type ParsedNode,
   parseAllDocuments,
+  type ScalarTag,
   type Tags,
 } from "yaml";
 import { messageOf } from "../logging/message-of.ts";
-import { quoteGo } from "../text/go-text.ts";
-import { ConfigSyntaxError } from "./config-bytes.ts";
-import { SCALAR_TAGS } from "./yaml-scalars.ts";
-
-export { ConfigSyntaxError } from "./config-bytes.ts";
+import { quoteGo } from "./go-text.ts";
 
 /** A value as JSON has it. */
 export type JsonValue = null | boolean | number | string | readonly JsonValue[] | { readonly [key: string]: JsonValue };
@@ -54,7 +51,7 @@ function isNumberTag(tag: Exclude<Tags[number], string>): boolean {
 /**
  * Reads a configuration text. A text that begins with `{` is JSON, anything else YAML.
  *
- * @throws {@link ConfigSyntaxError} when the text cannot be read.
+ * @throws {@link TextSyntaxError} when the text cannot be read.
  */
 export function readConfigText(text: string): ConfigText {
   const isJson = text.trimStart().startsWith("{");
@@ -75,8 +72,8 @@ export function readConfigText(text: string): ConfigText {
   const problem = document.errors[0];
   if (problem !== undefined) {
     // Ours, of a value: upstream names no line for those.
-    if (problem.message.startsWith("yaml: ")) throw new ConfigSyntaxError(problem.message);
-    throw new ConfigSyntaxError(`yaml: line ${lines.linePos(problem.pos[0]).line}: ${problem.message}`);
+    if (problem.message.startsWith("yaml: ")) throw new TextSyntaxError(problem.message);
+    throw new TextSyntaxError(`yaml: line ${lines.linePos(problem.pos[0]).line}: ${problem.message}`);
   }
   checkNodes(document.contents, new Set());
   const duplicates: string[] = [];
@@ -90,7 +87,7 @@ export function readConfigText(text: string): ConfigText {
 /** Refuses what has no counterpart in JSON: keys that are no plain values, and values that contain themselves. */
 function checkNodes(node: unknown, open: ReadonlySet<string>): void {
   if (isAlias(node) && open.has(node.source)) {
-    throw new ConfigSyntaxError(`yaml: anchor '${node.source}' value contains itself`);
+    throw new TextSyntaxError(`yaml: anchor '${node.source}' value contains itself`);
   }
   if (!isCollection(node)) return;
   const within = node.anchor === undefined ? open : new Set([...open, node.anchor]);
@@ -103,9 +100,9 @@ function checkNodes(node: unknown, open: ReadonlySet<string>): void {
 }
 
 function checkKey(key: unknown): void {
-  if (isCollection(key)) throw new ConfigSyntaxError(`yaml: invalid map key: ${key}`.trimEnd());
+  if (isCollection(key)) throw new TextSyntaxError(`yaml: invalid map key: ${key}`.trimEnd());
   if (!isScalar(key) ? !isAlias(key) : key.value === null) {
-    throw new ConfigSyntaxError("unsupported map key of type: <nil>");
+    throw new TextSyntaxError("unsupported map key of type: <nil>");
   }
 }
 
@@ -115,8 +112,8 @@ function plainValue(document: Document.Parsed): unknown {
   } catch (error) {
     const reason = messageOf(error);
     const unknown = /^Unresolved alias.*: (.+)$/.exec(reason)?.[1];
-    if (unknown !== undefined) throw new ConfigSyntaxError(`yaml: unknown anchor '${unknown}' referenced`);
-    throw new ConfigSyntaxError(/alias count/.test(reason) ? "yaml: document contains excessive aliasing" : reason);
+    if (unknown !== undefined) throw new TextSyntaxError(`yaml: unknown anchor '${unknown}' referenced`);
+    throw new TextSyntaxError(/alias count/.test(reason) ? "yaml: document contains excessive aliasing" : reason);
   }
 }
 
@@ -138,7 +135,7 @@ function requireJson(text: string): void {
     JSON.parse(text);
   } catch (error) {
     const reason = messageOf(error);
-    throw new ConfigSyntaxError(`couldn't get version/kind; json parse error: ${reason}`);
+    throw new TextSyntaxError(`couldn't get version/kind; json parse error: ${reason}`);
   }
 }
 
@@ -168,7 +165,7 @@ function toJsonValue(value: unknown, sorted: boolean): JsonValue {
   if (value === null || value === undefined) return null;
   if (typeof value === "string" || typeof value === "boolean") return value;
   if (typeof value === "number") {
-    if (!Number.isFinite(value)) throw new ConfigSyntaxError(`json: unsupported value: ${value}`);
+    if (!Number.isFinite(value)) throw new TextSyntaxError(`json: unsupported value: ${value}`);
     return value;
   }
   if (Array.isArray(value)) return value.map((item) => toJsonValue(item, sorted));
@@ -176,4 +173,119 @@ function toJsonValue(value: unknown, sorted: boolean): JsonValue {
   const entries = Object.entries(value);
   if (sorted) entries.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
   return Object.fromEntries(entries.map(([key, item]) => [key, toJsonValue(item, sorted)]));
+}
+
+/** A text that is no YAML or no JSON; the message is the reader's. */
+export class TextSyntaxError extends Error {
+  override readonly name = "TextSyntaxError";
+}
+
+/** What YAML may contain unescaped. */
+const NOT_PRINTABLE = /[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/u;
+
+/**
+ * Decodes a configuration file.
+ *
+ * @throws {@link TextSyntaxError} in the words of upstream's reader.
+ */
+export function configTextOf(bytes: Uint8Array): string {
+  const [first, second] = bytes;
+  if (first === 0xff && second === 0xfe) return checked(utf16(bytes.subarray(2), "utf-16le"));
+  if (first === 0xfe && second === 0xff) return checked(utf16(bytes.subarray(2), "utf-16be"));
+  const text = new TextDecoder("utf-8").decode(bytes);
+  if (/^\s*\{/.test(text)) return text;
+  try {
+    return checked(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+  } catch (error) {
+    if (error instanceof TextSyntaxError) throw error;
+    throw new TextSyntaxError(`yaml: ${utf8Problem(bytes)}`);
+  }
+}
+
+function utf16(bytes: Uint8Array, encoding: "utf-16le" | "utf-16be"): string {
+  if (bytes.length % 2 !== 0) throw new TextSyntaxError("yaml: incomplete UTF-16 character");
+  try {
+    return new TextDecoder(encoding, { fatal: true }).decode(bytes);
+  } catch {
+    throw new TextSyntaxError("yaml: incomplete UTF-16 surrogate pair");
+  }
+}
+
+function checked(text: string): string {
+  if (NOT_PRINTABLE.test(text)) throw new TextSyntaxError("yaml: control characters are not allowed");
+  return text;
+}
+
+/** What is wrong with octets of which something is. */
+function utf8Problem(bytes: Uint8Array): string {
+  for (let at = 0; at < bytes.length; ) {
+    const width = utf8Width(bytes[at] ?? 0);
+    if (width === 0) return "invalid leading UTF-8 octet";
+    if (at + width > bytes.length) return "incomplete UTF-8 octet sequence";
+    const character = bytes.subarray(at, at + width);
+    if (character.subarray(1).some((octet) => (octet & 0xc0) !== 0x80)) return "invalid trailing UTF-8 octet";
+    if (isOverlong(character)) return "invalid length of a UTF-8 sequence";
+    at += width;
+  }
+  return "invalid Unicode character";
+}
+
+function utf8Width(octet: number): number {
+  if (octet < 0x80) return 1;
+  if (octet >= 0xc0 && octet < 0xe0) return 2;
+  if (octet >= 0xe0 && octet < 0xf0) return 3;
+  return octet >= 0xf0 && octet < 0xf8 ? 4 : 0;
+}
+
+function isOverlong([lead = 0, next = 0, ...more]: Uint8Array): boolean {
+  if (more.length === 0) return lead === 0xc0 || lead === 0xc1;
+  return more.length === 1 ? lead === 0xe0 && next < 0xa0 : lead === 0xf0 && next < 0x90;
+}
+
+/** Go's integers in any base, with `_` anywhere behind the first character. */
+const INTEGER =
+  /^(?:[-+]_*)?(?:0_*[xX]_*[0-9a-fA-F][0-9a-fA-F_]*|0_*[bB]_*[01][01_]*|0_*[oO]_*[0-7][0-7_]*|0[0-7_]*|[1-9][0-9_]*)$/;
+const FLOAT = /^[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?$/;
+const INT64_END = 2n ** 63n;
+/** The greatest double that is an int64. */
+const GREATEST = 2 ** 63 - 1024;
+
+const INTEGER_TAG: ScalarTag = {
+  tag: "tag:yaml.org,2002:int",
+  default: true,
+  test: INTEGER,
+  resolve: integerOf,
+};
+
+const FLOAT_TAG: ScalarTag = {
+  tag: "tag:yaml.org,2002:float",
+  default: true,
+  test: FLOAT,
+  resolve: (text) => Number(text.replaceAll("_", "")),
+};
+
+const BINARY_TAG: ScalarTag = {
+  tag: "tag:yaml.org,2002:binary",
+  resolve: textOfBase64,
+};
+
+/** Numbers and binary values. Infinities are upstream's as YAML 1.1 has them. */
+export const SCALAR_TAGS: readonly ScalarTag[] = [INTEGER_TAG, FLOAT_TAG, BINARY_TAG];
+
+/** Nanoseconds are all that is ever so large; that the last digits of 292 years are lost does not matter, their limit does. */
+function integerOf(text: string): number {
+  const digits = text.replaceAll("_", "");
+  const size = digits.replace(/^[-+]/, "");
+  const value = BigInt(/^0[0-7]/.test(size) ? `0o${size}` : size);
+  const isNegative = digits.startsWith("-");
+  const number = value < INT64_END ? Math.min(Number(value), GREATEST) : Number(value);
+  return isNegative ? -number : number;
+}
+
+/** What the octets mean in UTF-8, as they come through upstream's JSON. */
+function textOfBase64(text: string): string {
+  const digits = text.replaceAll(/[\r\n]/g, "");
+  const isBase64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(digits);
+  if (!isBase64) throw new TextSyntaxError("yaml: !!binary value contains invalid base64 data");
+  return Buffer.from(digits, "base64").toString("utf8");
 }

@@ -1,13 +1,10 @@
 /**
  * The checks of a resolved configuration: upstream's paths, order and words. Pure. Reference configuration.md §3.5.
  */
-import { defaultModeOn, isProxyMode, MODES, modeNamed, modesOn, type RegisteredMode } from "../dataplane/registry.ts";
-import { parseCidr, parseIpAddress, toPort } from "../net/ip.ts";
-import { formatMs } from "../text/duration.ts";
-import { joinErrors } from "../text/go-text.ts";
-import { splitHostPort } from "./bind-address.ts";
-import { DETECT_LOCAL_MODES, type DetectLocalMode, type DraftConfig, type KubeProxyConfig } from "./config.ts";
-import { type FeatureGates, gatesOf, setFeatureGates } from "./feature-gates.ts";
+
+import { splitHostPort } from "../config/bind-address.ts";
+import { DETECT_LOCAL_MODES, type DetectLocalMode, type DraftConfig, type KubeProxyConfig } from "../config/config.ts";
+import { type FeatureGates, gatesOf, setFeatureGates } from "../config/feature-gates.ts";
 import {
   duplicate,
   invalid,
@@ -16,12 +13,16 @@ import {
   notPositive,
   CONFIG_ROOT as ROOT,
   unsupported,
-} from "./field-error.ts";
-import { NODE_PORT_ADDRESSES_PRIMARY, NODE_PORT_WORDS } from "./node-port-words.ts";
-import { RELEASES, type Release, releaseOf } from "./release.ts";
-import { detectLocalErrors } from "./validate-detect-local.ts";
+} from "../config/field-error.ts";
+import { NODE_PORT_ADDRESSES_PRIMARY, NODE_PORT_WORDS } from "../config/node-port-words.ts";
+import { RELEASES, type Release, releaseOf } from "../config/release.ts";
+import { PRIORITY_CLASSES } from "../config/windows-priority-class.ts";
+import { defaultModeOn, isProxyMode, MODES, modeNamed, modesOn, type RegisteredMode } from "../dataplane/registry.ts";
+import { INTERFACE_NAME_RULE, isInterfaceName, isInterfaceNamePrefix } from "../net/interface-name.ts";
+import { type Cidr, familyOf, parseCidr, parseIpAddress, toPort } from "../net/ip.ts";
+import { formatMs } from "../text/duration.ts";
+import { joinErrors } from "../text/go-text.ts";
 import { loggingErrors } from "./validate-logging.ts";
-import { PRIORITY_CLASSES } from "./windows-priority-class.ts";
 
 /** The outcome of checking: the configuration with its modes narrowed, or every error in upstream's order. */
 type CheckResult =
@@ -176,4 +177,46 @@ function hiddenMetricsErrors(version: string, { previousMinor }: Release): reado
 function detectLocalModeErrors(mode: string): readonly string[] {
   if (mode === "" || DETECT_LOCAL_MODES.some((known) => known === mode)) return [];
   return [unsupported(`${ROOT}.DetectLocalMode`, mode, [...DETECT_LOCAL_MODES, ""])];
+}
+
+// Upstream leaves the last bracket open.
+const NOT_A_PAIR =
+  "must be a either a single CIDR or dual-stack pair of CIDRs (e.g. [10.100.0.0/16, fde4:8dba:82e1::/48]";
+const NO_INTERFACE = `must be a name that an interface can have: ${INTERFACE_NAME_RULE}`;
+const NOT_A_CIDR = "must be a valid CIDR block (e.g. 10.100.0.0/16 or fde4:8dba:82e1::/48)";
+
+/** The errors of the section that `detectLocalMode` selects. Pure. */
+export function detectLocalErrors(draft: DraftConfig, path: string): readonly string[] {
+  const { bridgeInterface, clusterCIDRs, interfaceNamePrefix } = draft.detectLocal;
+  switch (draft.detectLocalMode) {
+    case "BridgeInterface":
+      return interfaceErrors(bridgeInterface, isInterfaceName, `${path}.InterfaceName`);
+    case "InterfaceNamePrefix":
+      return interfaceErrors(interfaceNamePrefix, isInterfaceNamePrefix, `${path}.InterfacePrefix`);
+    case "ClusterCIDR":
+      return clusterCidrErrors(clusterCIDRs, `${path}.ClusterCIDRs`);
+    default:
+      return [];
+  }
+}
+
+/** Upstream looks for an empty one alone. With any other that no interface can have, the kernel refuses all rules of the node. */
+function interfaceErrors(name: string, isPossible: (name: string) => boolean, path: string): readonly string[] {
+  if (name === "") return [invalid(path, "", "must not be empty")];
+  return isPossible(name) ? [] : [invalid(path, name, NO_INTERFACE)];
+}
+
+function clusterCidrErrors(texts: readonly string[], path: string): readonly string[] {
+  if (texts.length > 2) return [invalid(path, texts, NOT_A_PAIR)];
+  const cidrs = texts.map(parseCidr);
+  const errors = cidrs.flatMap((cidr, index) =>
+    cidr === undefined ? [invalid(`${path}[${index}]`, texts[index] ?? "", NOT_A_CIDR)] : [],
+  );
+  if (errors.length === 0 && cidrs.length === 2 && !isDualStackPair(cidrs))
+    errors.push(invalid(path, texts, NOT_A_PAIR));
+  return errors;
+}
+
+function isDualStackPair(cidrs: readonly (Cidr | undefined)[]): boolean {
+  return new Set(cidrs.map((cidr) => cidr && familyOf(cidr))).size === 2;
 }

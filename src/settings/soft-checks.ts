@@ -2,10 +2,11 @@
  * Start-up checks of a configuration against the node: what is legal but probably not meant, and what cannot work with
  * the node's IP families. Pure: the caller logs or ends the process. Reference configuration.md §6.
  */
+
+import { splitHostPort } from "../config/bind-address.ts";
+import type { DraftConfig } from "../config/config.ts";
 import { familyOf, type IpFamily, isUnspecified, parseCidr, parseIpAddress } from "../net/ip.ts";
 import { joinErrors } from "../text/go-text.ts";
-import { splitHostPort } from "./bind-address.ts";
-import type { DraftConfig } from "./config.ts";
 
 /** The message under which the outcome of both checks is logged when it is not fatal. */
 export const INCOMPLETE_CONFIG_MESSAGE = "Kube-proxy configuration may be incomplete or incorrect";
