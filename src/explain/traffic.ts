@@ -2,10 +2,10 @@
 
 import type { ModeInspection } from "../dataplane/inspection.ts";
 import { addTo, type Count, type CountedPort, type ModeCounters } from "../dataplane/traffic.ts";
-import type { ServiceFlow } from "../kernel/conntrack/ctnetlink.ts";
-import { readTranslatedFlows } from "../kernel/conntrack/translated-flows.ts";
+import { openConntrack } from "../kernel/conntrack/netlink-conntrack.ts";
 import { messageOf } from "../logging/message-of.ts";
-import { joinHostPort } from "../net/ip.ts";
+import type { Flow } from "../net/flow.ts";
+import { type IpFamily, joinHostPort } from "../net/ip.ts";
 import { countedPort } from "./counted-ports.ts";
 import type { PortExplanation } from "./explanation.ts";
 
@@ -35,8 +35,22 @@ export async function withTraffic(
   }));
 }
 
-/** Reads one dump of the connection tracking table. */
-export type FlowReader = typeof readTranslatedFlows;
+/** Reads one dump of the connection tracking table for each family, as `ConntrackTable.readFlows` does. */
+export type FlowReader = (
+  families: readonly IpFamily[],
+  begin: (family: IpFamily) => (flow: Flow) => void,
+) => Promise<boolean>;
+
+/** That of this process's network namespace: the connections whose destination was translated. */
+export const readTranslatedFlows: FlowReader = async (families, begin) => {
+  await using table = openConntrack();
+  let isComplete = true;
+  for (const family of families) {
+    const wasComplete = await table.readFlows(family, { isTranslated: true }, () => begin(family));
+    isComplete &&= wasComplete;
+  }
+  return isComplete;
+};
 
 /**
  * Fills the counts of these service ports in. What cannot be read stays null.
@@ -100,11 +114,11 @@ interface Place {
   readonly endpoints: ReadonlyMap<string, Count>;
 }
 
-function note(flow: ServiceFlow, places: ReadonlyMap<string, Place>, isEndpointTracked: boolean): void {
-  const { protocol, address, port, endpointIP, endpointPort } = flow;
-  const endpoint = `${endpointIP} ${endpointPort}`;
-  const atAddress = places.get(`${protocol} ${address} ${port}`);
-  const atNodePort = atAddress === undefined ? places.get(`${protocol}  ${port}`) : undefined;
+function note(flow: Flow, places: ReadonlyMap<string, Place>, isEndpointTracked: boolean): void {
+  const { protocol, destinationIP, destinationPort, replySourceIP, replySourcePort } = flow;
+  const endpoint = `${replySourceIP} ${replySourcePort}`;
+  const atAddress = places.get(`${protocol} ${destinationIP} ${destinationPort}`);
+  const atNodePort = atAddress === undefined ? places.get(`${protocol}  ${destinationPort}`) : undefined;
   const place = atAddress ?? atNodePort;
   if (place === undefined) return;
   const count = place.endpoints.get(endpoint);

@@ -210,7 +210,8 @@ describe("conntrack clean-up", () => {
     ["the last UDP endpoint leaving the slice", [udp], { ...udp, endpoints: [] }, false, true],
     ["a UDP port without endpoints before and after", [], { ...udp, endpoints: [] }, false, false],
     ["TCP only", [a], b, false, false],
-    ["SCTP only", [], { ...udp, ports: [{ ...UDP_53, protocol: "SCTP" }] }, false, false],
+    ["TCP only", [], { ...udp, ports: [{ ...UDP_53, protocol: "TCP" }] }, false, false],
+    ["SCTP only", [], { ...udp, ports: [{ ...UDP_53, protocol: "SCTP" }] }, false, true],
   ];
   for (const [name, applied, slice, isRemoval, expected] of rows) {
     test(`${expected ? "" : "not "}required for ${name}`, () => {

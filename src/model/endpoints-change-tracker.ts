@@ -114,7 +114,7 @@ export class EndpointsChangeTracker {
     let conntrackCleanupRequired = false;
     for (const { service, previous, current } of this.#cache.checkout()) {
       updatedServices.add(service);
-      conntrackCleanupRequired ||= hasUdp(previous) || hasUdp(current);
+      conntrackCleanupRequired ||= hasOtherThanTcp(previous) || hasOtherThanTcp(current);
       const endpoints = joinSlices(current);
       replaceEndpoints(live, previous, endpoints, note);
       const localReady = countLocalReady(endpoints);
@@ -167,8 +167,8 @@ function replaceEndpoints(
   }
 }
 
-function hasUdp(slices: readonly ReadSlice[]): boolean {
-  return slices.some((slice) => slice.ports.some((port) => port.isUdp));
+function hasOtherThanTcp(slices: readonly ReadSlice[]): boolean {
+  return slices.some((slice) => slice.ports.some(({ key }) => !key.endsWith("/TCP")));
 }
 
 /** Counts by address: an endpoint that is reachable on two ports is one (endpoints.md §6.2). */

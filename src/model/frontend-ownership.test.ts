@@ -110,10 +110,10 @@ test("what a port loses is told once, with both Services; renaming a port is no 
 test("flows of a UDP frontend that changes hands are stale", () => {
   const model = new Model();
   const taken = named("b", { protocol: "UDP", externalIPs: [ip("10.0.0.9")] });
-  assert.equal(model.apply([taken]).movesUdpFlows, false);
+  assert.equal(model.apply([taken]).movesFlows, false);
   const taker = named("a", { protocol: "UDP", clusterIP: ip("10.0.0.9") });
-  assert.equal(model.apply([taker]).movesUdpFlows, true);
-  assert.equal(model.apply([], [taker]).movesUdpFlows, true);
+  assert.equal(model.apply([taker]).movesFlows, true);
+  assert.equal(model.apply([], [taker]).movesFlows, true);
 });
 
 /** Who owns what, the simple way. */

@@ -5,6 +5,7 @@
 import { runAtOnce, type Steps } from "../async/steps.ts";
 import { declaredFrontends, type FrontendKind, frontendKey } from "./frontend.ts";
 import { type Candidate, FrontendOwnership } from "./frontend-ownership.ts";
+import type { OnReplaced } from "./service-change-tracker.ts";
 import { equalServicePorts, haveSameLosses, type ServicePort } from "./service-port.ts";
 import type { ServicePortName } from "./service-port-name.ts";
 
@@ -23,8 +24,8 @@ interface OwnedChanges {
   readonly changedPorts: ReadonlySet<string>;
   /** Frontends that were lost with these changes. */
   readonly conflicts: readonly FrontendConflict[];
-  /** Whether a UDP frontend went from one service port to another, whose endpoints know nothing of its flows. */
-  readonly movesUdpFlows: boolean;
+  /** Whether a frontend whose flows are ended went from one service port to another, whose endpoints know nothing of them. */
+  readonly movesFlows: boolean;
 }
 
 export class OwnedServices {
@@ -36,6 +37,11 @@ export class OwnedServices {
     return this.#services;
   }
 
+  /** {@link ServicePortName.key} of the service port that has a frontend, as {@link frontendKey} writes it. */
+  ownerOf(frontend: string): string | undefined {
+    return this.#ownership.ownerOf(frontend)?.key;
+  }
+
   /**
    * Takes over declarations that changed. Conflicts are judged when all are in: a renamed port is two changes.
    *
@@ -45,7 +51,7 @@ export class OwnedServices {
   update(
     changed: Iterable<string>,
     declared: ReadonlyMap<string, ServicePort>,
-    onReplaced?: (key: string, port: ServicePort | undefined) => void,
+    onReplaced?: OnReplaced<ServicePort>,
   ): OwnedChanges {
     return runAtOnce(this.updating(changed, declared, onReplaced));
   }
@@ -54,7 +60,7 @@ export class OwnedServices {
   *updating(
     changed: Iterable<string>,
     declared: ReadonlyMap<string, ServicePort>,
-    onReplaced?: (key: string, port: ServicePort | undefined) => void,
+    onReplaced?: OnReplaced<ServicePort>,
   ): Steps<OwnedChanges> {
     const affected = new Set(changed);
     for (const key of [...affected]) {
@@ -63,7 +69,7 @@ export class OwnedServices {
     }
     const changedPorts = new Set<string>();
     const conflicts: FrontendConflict[] = [];
-    let movesUdpFlows = false;
+    let movesFlows = false;
     for (const key of affected) {
       yield;
       const before = this.#services.get(key);
@@ -71,23 +77,23 @@ export class OwnedServices {
       if (port === undefined) {
         if (!this.#services.delete(key)) continue;
         changedPorts.add(key);
-        onReplaced?.(key, undefined);
+        onReplaced?.(key, before, undefined);
         continue;
       }
       const losses = this.#ownership.lossesOf(key, port);
       const after = losses === undefined ? port : { ...port, lostFrontends: new Set(losses.keys()) };
       if (before !== undefined && equalServicePorts(before, after)) continue;
       this.#services.set(key, after);
-      movesUdpFlows ||= port.protocol === "UDP" && before !== undefined && !haveSameLosses(before, after);
+      movesFlows ||= port.protocol !== "TCP" && before !== undefined && !haveSameLosses(before, after);
       changedPorts.add(key);
-      onReplaced?.(key, after);
+      onReplaced?.(key, before, after);
       for (const [frontend, owner] of losses ?? []) {
         if (before?.lostFrontends?.has(frontend) === true) continue;
         const conflict = conflictOf(port, frontend, owner, declared);
         if (conflict !== undefined) conflicts.push(conflict);
       }
     }
-    return { changedPorts, conflicts, movesUdpFlows };
+    return { changedPorts, conflicts, movesFlows };
   }
 }
 

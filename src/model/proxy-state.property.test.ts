@@ -6,6 +6,7 @@ import type { ObjectEvent } from "../cluster/object-source.ts";
 import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import { silentLogger } from "../logging/logger.ts";
 import type { IpFamily } from "../net/ip.ts";
+import { PROTOCOLS } from "../net/protocol.ts";
 import { frontendKey, ownedFrontends } from "./frontend.ts";
 import { type AppliedChanges, ProxyState } from "./proxy-state.ts";
 import { haveSameLosses } from "./service-port.ts";
@@ -171,7 +172,6 @@ class History {
 function snapshot(state: ProxyState) {
   return {
     services: new Map(state.services),
-    udpServices: new Map(state.udpServices),
     endpoints: new Map(state.endpoints),
     endpointCount: state.endpointCount,
     healthCheckNodePorts: new Map(state.healthCheckNodePorts),
@@ -201,12 +201,13 @@ function assertRecomputed(state: ProxyState): void {
   assert.equal(state.endpointCount, endpointCount);
   assert.deepEqual(state.healthCheckNodePorts, healthCheckNodePorts);
   assert.deepEqual(state.localReadyCounts, new Map([...localReady].map(([service, ips]) => [service, ips.size])));
-  assert.deepEqual(state.udpServices, new Map([...state.services].filter(([, port]) => port.protocol === "UDP")));
+  for (const protocol of PROTOCOLS) {
+    const ports = [...state.services.values()].filter((port) => port.protocol === protocol);
+    assert.equal(state.portCount(protocol), ports.length);
+  }
   for (const port of state.services.values()) {
-    for (const { address, port: number } of ownedFrontends(port)) {
-      const { ofAddress, ofNodePort } = state.udpFrontends.ownersOf(address ?? port.clusterIP, number);
-      const owners = address === undefined ? ofNodePort : ofAddress;
-      assert.equal(owners.includes(port.name.key), port.protocol === "UDP");
+    for (const frontend of ownedFrontends(port)) {
+      assert.equal(state.ownerOf(frontendKey(port.protocol, frontend)), port.name.key);
     }
   }
 }
@@ -229,17 +230,18 @@ function assertChanges(before: Snapshot, after: Snapshot, changes: AppliedChange
       `${key} changed, but its service is not among the updated ones, and no frontend came or went`,
     );
   }
-  const hasUdpChange = differingKeys(before.endpoints, after.endpoints).some((key) => key.endsWith("/UDP"));
-  assert.ok(changes.conntrackCleanupRequired || !hasUdpChange);
+  const hasChange = differingKeys(before.endpoints, after.endpoints).some((key) => !key.endsWith("/TCP"));
+  assert.ok(changes.conntrackCleanupRequired || !hasChange);
   const owned = (services: typeof before.services, key: string): readonly string[] => {
     const port = services.get(key);
-    return port?.protocol === "UDP" ? ownedFrontends(port).map((frontend) => frontendKey("UDP", frontend)) : [];
+    if (port === undefined || port.protocol === "TCP") return [];
+    return ownedFrontends(port).map((frontend) => frontendKey(port.protocol, frontend));
   };
   const gone = [...before.services.keys()].flatMap((key) => {
     const kept = owned(after.services, key);
     return owned(before.services, key).filter((frontend) => !kept.includes(frontend));
   });
-  assert.deepEqual(changes.goneUdp, new Set(gone));
+  assert.deepEqual(changes.goneFrontends, new Set(gone));
 }
 
 function differingKeys(before: ReadonlyMap<string, unknown>, after: ReadonlyMap<string, unknown>): string[] {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Facts, silentLogger } from "../logging/logger.ts";
+import { frontendKey } from "./frontend.ts";
 import { ProxyState } from "./proxy-state.ts";
 import { makeEndpointRecord, makeService, makeSlice, TCP_80, UDP_53 } from "./testing/records.ts";
 
@@ -40,7 +41,13 @@ describe("proxy state", () => {
     assert.equal(changes.conntrackCleanupRequired, true);
     assert.deepEqual(changes.triggerTimesMs, [{ service: "ns1/svc1", timesMs: [Date.UTC(2024, 0, 1)] }]);
     assert.equal(state.pendingServiceCount, 0);
-    assert.deepEqual([...state.udpServices.keys()], ["ns1/svc1:dns/UDP"]);
+    assert.equal(state.portCount("UDP"), 1);
+    assert.deepEqual(
+      [...state.services.values()]
+        .map((port) => state.ownerOf(frontendKey(port.protocol, { address: port.clusterIP, port: port.port })))
+        .sort(),
+      ["ns1/svc1:dns/UDP", "ns1/svc1:p/TCP"],
+    );
   });
 
   test("what comes between the steps of applying is applied now or the next time, and nothing is lost", () => {

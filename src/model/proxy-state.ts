@@ -8,6 +8,7 @@ import type { ObjectEvent } from "../cluster/object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { IpFamily } from "../net/ip.ts";
+import type { Protocol } from "../net/protocol.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { EndpointsChangeTracker, type SliceVerdict } from "./endpoints-change-tracker.ts";
 import { frontendKey, ownedFrontends } from "./frontend.ts";
@@ -15,7 +16,7 @@ import { type FrontendConflict, OwnedServices } from "./owned-services.ts";
 import type { OnProblem } from "./problem.ts";
 import { ServiceChangeTracker } from "./service-change-tracker.ts";
 import { type ServicePort, servicePortText } from "./service-port.ts";
-import { UdpFrontends } from "./stale-udp-flows.ts";
+import type { Served } from "./stale-flows.ts";
 
 /** What one call of `applyChanges` moved into the live maps (reference endpoints.md §6.1 and §6.2, results). */
 export interface AppliedChanges {
@@ -23,10 +24,10 @@ export interface AppliedChanges {
   readonly updatedServices: ReadonlySet<string>;
   /** Keys of service ports that were added, removed or differ, or whose endpoints do. */
   readonly changedPorts: ReadonlySet<string>;
-  /** Whether stale UDP flows must be looked for after a successful sync. */
+  /** Whether stale flows must be looked for after a successful sync. */
   readonly conntrackCleanupRequired: boolean;
-  /** What UDP service ports owned and do not own any more, as `frontendKey` writes it. */
-  readonly goneUdp: ReadonlySet<string>;
+  /** What service ports of other protocols than TCP owned and do not own any more, as `frontendKey` writes it. */
+  readonly goneFrontends: ReadonlySet<string>;
   /** When the endpoint changes were caused, in milliseconds since the epoch. */
   readonly triggerTimesMs: readonly { readonly service: string; readonly timesMs: readonly number[] }[];
   /** Frontends that service ports declare and have lost to others with these changes. */
@@ -47,16 +48,15 @@ export interface ProxyStateOptions {
 /** What is served, as those see it who only look: all of it, or a part that stands for a smaller cluster. */
 export type ServedState = Pick<ProxyState, "services" | "endpoints" | "endpointCount" | "localReadyCounts">;
 
-export class ProxyState {
+export class ProxyState implements Served {
   readonly #log: Logger;
   /** As the Services say, no matter which owns the frontends. */
   readonly #declared = new Map<string, ServicePort>();
   readonly #owned = new OwnedServices();
-  readonly #udpServices = new Map<string, ServicePort>();
-  readonly #udpFrontends = new UdpFrontends();
   readonly #endpoints = new Map<string, readonly Endpoint[]>();
   readonly #serviceChanges: ServiceChangeTracker;
   readonly #endpointsChanges: EndpointsChangeTracker;
+  readonly #portCounts: Record<Protocol, number> = { TCP: 0, UDP: 0, SCTP: 0 };
   #endpointCount = 0;
 
   constructor(options: ProxyStateOptions) {
@@ -78,14 +78,14 @@ export class ProxyState {
     return this.#owned.services;
   }
 
-  /** The UDP part of `services`; live. */
-  get udpServices(): ReadonlyMap<string, ServicePort> {
-    return this.#udpServices;
+  /** {@link ServicePortName.key} of the service port that a frontend belongs to, as `frontendKey` writes it. */
+  ownerOf(frontend: string): string | undefined {
+    return this.#owned.ownerOf(frontend);
   }
 
-  /** Where these answer; live. */
-  get udpFrontends(): UdpFrontends {
-    return this.#udpFrontends;
+  /** Number of service ports of a protocol. */
+  portCount(protocol: Protocol): number {
+    return this.#portCounts[protocol];
   }
 
   /** By {@link ServicePortName.key}; live. Lists are sorted by text and never empty; some belong to no known service. */
@@ -157,16 +157,13 @@ export class ProxyState {
       if (after === undefined) this.#endpointCount -= endpoints;
       this.#logReplaced(before, after);
     });
-    const goneUdp = new Set<string>();
-    const owned = yield* this.#owned.updating(services.changedPorts, this.#declared, (key, port) => {
-      const before = this.#udpServices.get(key);
-      this.#udpFrontends.replace(key, before, port);
-      if (before !== undefined) {
-        const kept = new Set(port?.protocol === "UDP" ? frontendKeys(port) : []);
-        for (const frontend of frontendKeys(before)) if (!kept.has(frontend)) goneUdp.add(frontend);
-      }
-      if (port === undefined) this.#udpServices.delete(key);
-      else if (port.protocol === "UDP") this.#udpServices.set(key, port);
+    const goneFrontends = new Set<string>();
+    const owned = yield* this.#owned.updating(services.changedPorts, this.#declared, (_key, before, after) => {
+      if (before !== undefined) this.#portCounts[before.protocol] -= 1;
+      if (after !== undefined) this.#portCounts[after.protocol] += 1;
+      if (before === undefined || before.protocol === "TCP") return;
+      const kept = new Set(after === undefined ? [] : frontendKeys(after));
+      for (const frontend of frontendKeys(before)) if (!kept.has(frontend)) goneFrontends.add(frontend);
     });
     const endpoints = yield* this.#endpointsChanges.applying(this.#endpoints, (key, before, after) => {
       if (this.#declared.has(key)) this.#endpointCount += (after?.length ?? 0) - (before?.length ?? 0);
@@ -174,8 +171,8 @@ export class ProxyState {
     return {
       updatedServices: unionOf(services.updatedServices, endpoints.updatedServices),
       changedPorts: unionOf(owned.changedPorts, endpoints.changedPorts),
-      conntrackCleanupRequired: endpoints.conntrackCleanupRequired || owned.movesUdpFlows || goneUdp.size > 0,
-      goneUdp,
+      conntrackCleanupRequired: endpoints.conntrackCleanupRequired || owned.movesFlows || goneFrontends.size > 0,
+      goneFrontends,
       triggerTimesMs: [...endpoints.lastChangeTriggerTimes].map(([service, timesMs]) => ({ service, timesMs })),
       conflicts: owned.conflicts,
     };

@@ -37,10 +37,10 @@ describe("ports of a slice", () => {
     const slice = makeSlice({ ports: [TCP_80, UDP_53], endpoints: [makeEndpointRecord("10.0.0.1")] });
     const { ports } = read(slice);
     assert.deepEqual(
-      ports.map(({ key, isUdp, endpoints }) => [key, isUdp, texts(endpoints)]),
+      ports.map(({ key, endpoints }) => [key, texts(endpoints)]),
       [
-        ["ns1/svc1:p/TCP", false, ["10.0.0.1:80"]],
-        ["ns1/svc1:dns/UDP", true, ["10.0.0.1:53"]],
+        ["ns1/svc1:p/TCP", ["10.0.0.1:80"]],
+        ["ns1/svc1:dns/UDP", ["10.0.0.1:53"]],
       ],
     );
   });

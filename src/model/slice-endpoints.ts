@@ -15,7 +15,6 @@ import { servicePortKey } from "./service-port-name.ts";
 interface SlicePort {
   /** {@link ServicePortName.key} */
   readonly key: string;
-  readonly isUdp: boolean;
   /** Sorted by text, one per text, never empty. */
   readonly endpoints: readonly Endpoint[];
 }
@@ -39,7 +38,7 @@ export interface SliceReader {
  */
 export function readSlice(record: EndpointSliceRecord, reader: SliceReader, before?: ReadSlice): ReadSlice {
   // Nearly every slice has one port: a list is cheaper than a map.
-  const found: { readonly key: string; readonly isUdp: boolean; readonly endpoints: Endpoint[] }[] = [];
+  const found: { readonly key: string; readonly endpoints: Endpoint[] }[] = [];
   for (let index = 0; index < record.ports.length; index += 1) {
     const slicePort = record.ports[index];
     if (slicePort === undefined) continue;
@@ -52,19 +51,19 @@ export function readSlice(record: EndpointSliceRecord, reader: SliceReader, befo
     const key = servicePortKey(record.namespace, record.serviceName, name, protocol);
     let target = withKey(found, key);
     if (target === undefined) {
-      target = { key, isUdp: protocol === "UDP", endpoints: [] };
+      target = { key, endpoints: [] };
       found.push(target);
     }
     const known = withKey(before?.ports, key)?.endpoints;
     for (const endpoint of record.endpoints) target.endpoints.push(endpointOf(endpoint, port, reader.nodeName, known));
   }
   const ports: SlicePort[] = [];
-  for (const { key, isUdp, endpoints } of found) {
+  for (const { key, endpoints } of found) {
     if (endpoints.length === 0) continue;
     const known = withKey(before?.ports, key);
     sortAndMerge(endpoints);
-    if (known === undefined) ports.push({ key, isUdp, endpoints: exactList(endpoints) });
-    else ports.push({ key: known.key, isUdp, endpoints: sharing(known.endpoints, endpoints) });
+    if (known === undefined) ports.push({ key, endpoints: exactList(endpoints) });
+    else ports.push({ key: known.key, endpoints: sharing(known.endpoints, endpoints) });
   }
   return { record, ports: exactList(ports) };
 }

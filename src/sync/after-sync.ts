@@ -1,35 +1,22 @@
-/** What follows the rules of a sync: latencies, health ports of services, flows that the old rules still make. */
+/** What follows the rules of a sync: latencies, and health ports of services. */
 import type { Clock } from "../async/clock.ts";
-import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
-import type { LocalAddresses } from "../kernel/route/addresses.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { AppliedChanges, ProxyState } from "../model/proxy-state.ts";
-import type { IpAddress, IpFamily } from "../net/ip.ts";
-import { formatMs } from "../text/duration.ts";
 import type { SyncFailure } from "./backend.ts";
 import type { ServiceHealthPorts, SyncMetrics } from "./observers.ts";
-import { deleteStaleUdpFlows } from "./stale-flows.ts";
 import { refusedServices } from "./sync-failures.ts";
 
 interface AfterSyncOptions {
   readonly metrics: SyncMetrics;
   readonly serviceHealth: ServiceHealthPorts;
-  readonly conntrack: ConntrackTable;
-  /** @default none is known */
-  readonly localAddresses?: LocalAddresses;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly family: IpFamily;
   /** The model of the family; live. */
   readonly state: ProxyState;
 }
 
-/** As status and page name it where it cannot be done. */
-const ENDING_FLOWS = "ending UDP flows to endpoints that are gone";
-
 export class AfterSync {
   readonly #options: AfterSyncOptions;
-  #isFlowEndingRefused = false;
 
   constructor(options: AfterSyncOptions) {
     this.#options = options;
@@ -59,46 +46,6 @@ export class AfterSync {
       serviceHealth.syncEndpoints(state.localReadyCounts, changed);
     } catch (error) {
       log.error("Error syncing healthcheck services", error);
-    }
-  }
-
-  /** Deletes UDP flows that lead where no rule leads now. @param gone frontends without their owner. */
-  async cleanStaleFlows(gone: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
-    const { clock, conntrack, metrics, family, state, log } = this.#options;
-    const startMs = clock.monotonicMs();
-    try {
-      const { deleted, errors } = await deleteStaleUdpFlows(
-        conntrack,
-        family,
-        state,
-        gone,
-        signal,
-        await this.#ownAddresses(signal),
-      );
-      const elapsedMs = clock.monotonicMs() - startMs;
-      metrics.observeConntrackCleanup(elapsedMs / 1000, deleted);
-      if (errors.length > 0) {
-        const cannot = ENDING_FLOWS;
-        log.error("Some stale UDP flows could not be deleted", errors[0], { failed: errors.length, deleted, cannot });
-        this.#isFlowEndingRefused = true;
-      } else if (this.#isFlowEndingRefused) {
-        log.info("Stale UDP flows are deleted again", { can: ENDING_FLOWS });
-        this.#isFlowEndingRefused = false;
-      }
-      log.v(4, "Finished reconciling conntrack entries", { deleted, took: formatMs(elapsedMs) });
-    } catch (error) {
-      log.error("Stale UDP flows were not looked for: conntrack could not be read", error, { cannot: ENDING_FLOWS });
-      this.#isFlowEndingRefused = true;
-    }
-  }
-
-  async #ownAddresses(signal: AbortSignal): Promise<ReadonlySet<IpAddress>> {
-    const { localAddresses, family, log } = this.#options;
-    try {
-      return new Set(await localAddresses?.(family, signal));
-    } catch (error) {
-      log.error("UDP flows to node ports may stay: the addresses of the node are not known", error);
-      return new Set();
     }
   }
 }

@@ -87,10 +87,10 @@ export interface Backend {
    */
   close?(): Promise<void>;
   /**
-   * Whether UDP flows lead to this process and not to endpoints, so that the mode alone knows which of the connection
+   * Whether flows lead to this process and not to endpoints, so that the mode alone knows which of the connection
    * tracking table's are stale.
    */
-  readonly endsUdpFlows?: boolean;
+  readonly endsFlows?: boolean;
   /**
    * How long after a sync the next one should wait at least, as far as the mode knows from what syncs cost. Counts where the
    * user has not chosen `minSyncPeriod`. Optional: only `minSyncPeriod` counts then.

@@ -7,17 +7,17 @@ const failed: PendingWork = {
   ports: new Set(["a", "b"]),
   services: new Set(["s"]),
   staleFlows: true,
-  goneUdp: new Set(["udp 10.0.0.1:53"]),
+  goneFrontends: new Set(["udp 10.0.0.1:53"]),
 };
 
 it("hands a failed sync's work on together with what was asked for meanwhile", () => {
   const next = merged(failed, {
     isFull: true,
     ports: new Set(["b", "c"]),
-    goneUdp: new Set(["udp 10.0.0.2:53"]),
+    goneFrontends: new Set(["udp 10.0.0.2:53"]),
   });
-  const goneUdp = new Set(["udp 10.0.0.1:53", "udp 10.0.0.2:53"]);
-  assert.deepEqual(next, { ...failed, isFull: true, ports: new Set(["a", "b", "c"]), goneUdp });
+  const goneFrontends = new Set(["udp 10.0.0.1:53", "udp 10.0.0.2:53"]);
+  assert.deepEqual(next, { ...failed, isFull: true, ports: new Set(["a", "b", "c"]), goneFrontends });
   assert.deepEqual([...next.ports], ["a", "b", "c"], "the older work comes first");
 });
 

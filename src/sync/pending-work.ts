@@ -10,10 +10,10 @@ export interface PendingWork {
   readonly ports: ReadonlySet<string>;
   /** `namespace/name` of the Services whose health-check ports must be looked at. */
   readonly services: ReadonlySet<string>;
-  /** UDP flows may lead to endpoints that no longer serve. */
+  /** Flows may lead to endpoints that no longer serve. */
   readonly staleFlows: boolean;
-  /** UDP frontends that service ports do not own any more, and whose flows may still be there. */
-  readonly goneUdp: ReadonlySet<string>;
+  /** Frontends that service ports do not own any more, and whose flows may still be there. */
+  readonly goneFrontends: ReadonlySet<string>;
 }
 
 export const NO_WORK: PendingWork = {
@@ -21,7 +21,7 @@ export const NO_WORK: PendingWork = {
   ports: new Set(),
   services: new Set(),
   staleFlows: false,
-  goneUdp: new Set(),
+  goneFrontends: new Set(),
 };
 
 export const FULL_SYNC: PendingWork = { ...NO_WORK, isFull: true };
@@ -33,12 +33,12 @@ export function merged(first: PendingWork, second: Partial<PendingWork>): Pendin
     ports: union(first.ports, second.ports ?? NO_WORK.ports),
     services: union(first.services, second.services ?? NO_WORK.services),
     staleFlows: first.staleFlows || second.staleFlows === true,
-    goneUdp: union(first.goneUdp, second.goneUdp ?? NO_WORK.goneUdp),
+    goneFrontends: union(first.goneFrontends, second.goneFrontends ?? NO_WORK.goneFrontends),
   };
 }
 
 /** Without a copy where one side is empty: a first sync brings the ports of a whole cluster. */
-function union(first: ReadonlySet<string>, second: ReadonlySet<string>): ReadonlySet<string> {
+export function union(first: ReadonlySet<string>, second: ReadonlySet<string>): ReadonlySet<string> {
   if (first.size === 0) return second;
   if (second.size === 0) return first;
   return new Set([...first, ...second]);

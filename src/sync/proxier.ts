@@ -8,6 +8,7 @@
  */
 
 import { BoundedRunner } from "../async/bounded-runner.ts";
+import { Mutex } from "../async/mutex.ts";
 import { runInTurns } from "../async/steps.ts";
 import { SliceYielder } from "../async/yielder.ts";
 import type { ObjectEvent } from "../cluster/object-source.ts";
@@ -26,6 +27,7 @@ import { RunningSync } from "./journal/running-sync.ts";
 import { FULL_SYNC, merged, NO_WORK, type PendingWork } from "./pending-work.ts";
 import { Portions, type PortPortion } from "./portions.ts";
 import type { ProxierOptions, ProxierStatus } from "./proxier-options.ts";
+import { StaleFlows } from "./stale-flows.ts";
 import { IncompleteSyncError, isServing } from "./sync-failures.ts";
 
 const HOUR_MS = 3_600_000;
@@ -40,6 +42,9 @@ export class Proxier {
   readonly #runner: BoundedRunner;
   readonly #stop = new AbortController();
   readonly #after: AfterSync;
+  /** Between the steps of a sync the model is of no use to others. */
+  readonly #turns = new Mutex();
+  readonly #staleFlows: StaleFlows;
   /** Kept where there is a journal. */
   readonly #notes: CauseNotes | undefined;
   #hasServices = false;
@@ -79,12 +84,14 @@ export class Proxier {
       now: () => clock.now(),
       log: this.#log,
     });
-    this.#after = new AfterSync({ ...options, log: this.#log, family: this.family, state: this.state });
+    const own = { ...options, log: this.#log, state: this.state };
+    this.#after = new AfterSync(own);
+    this.#staleFlows = new StaleFlows({ ...own, family: this.family, turns: this.#turns, signal: this.#stop.signal });
     this.#runner = new BoundedRunner({
       periods: { minMs: periods.minMs, retryMs: periods.syncMs, maxMs: this.#fullMs },
       clock,
       restMs: () => (periods.isMinChosen === true ? 0 : (backend.restMs ?? 0)),
-      work: () => this.#sync(),
+      work: () => this.#turns.run(() => this.#sync()),
     });
   }
 
@@ -195,6 +202,7 @@ export class Proxier {
     // A first sync that failed before the loop started is still owed.
     if (this.#isFailing) health.queuedUpdate(this.family);
     await Promise.all([this.#runner.run(signal), this.#watch(signal)]);
+    await this.#staleFlows.settled;
   }
 
   /** Resolves after the first sync that has brought rules into the kernel, perhaps but for parts that it refused. */
@@ -246,8 +254,13 @@ export class Proxier {
     const running = this.#begin(isFullSync, startMs);
     try {
       const applied = await this.#applyChanges();
-      const { changedPorts: ports, updatedServices: services, conntrackCleanupRequired: staleFlows, goneUdp } = applied;
-      work = merged(work, { ports, services, ...(backend.endsUdpFlows !== true && { staleFlows, goneUdp }) });
+      const {
+        changedPorts: ports,
+        updatedServices: services,
+        conntrackCleanupRequired: staleFlows,
+        goneFrontends,
+      } = applied;
+      work = merged(work, { ports, services, ...(backend.endsFlows !== true && { staleFlows, goneFrontends }) });
       running?.onModel(ports.size);
       this.#log.v(2, `Syncing ${backend.mode} rules`, { fullSync: isFullSync });
       const most = isFullSync ? Number.POSITIVE_INFINITY : (backend.portsAtOnce ?? Number.POSITIVE_INFINITY);
@@ -374,13 +387,13 @@ export class Proxier {
     this.#failures = failures;
     if (!isComplete || hadFailures) onFailures?.(failures);
     await this.#after.syncServiceHealth(work.services);
-    if (work.staleFlows && later.size === 0) await this.#after.cleanStaleFlows(work.goneUdp, this.#stop.signal);
+    if (work.staleFlows && later.size === 0) this.#staleFlows.look(work.goneFrontends);
     if (!isComplete) throw new IncompleteSyncError(failures);
   }
 
   /** Flows that the old rules still make are looked for when all of the new ones are there. */
-  #postpone(ports: ReadonlySet<string>, { staleFlows, goneUdp }: PendingWork): void {
-    this.#owe({ ports, staleFlows, goneUdp });
+  #postpone(ports: ReadonlySet<string>, { staleFlows, goneFrontends }: PendingWork): void {
+    this.#owe({ ports, staleFlows, goneFrontends });
     this.#wasQueuedWhileSyncing = true;
     this.#runner.runNow();
   }
@@ -410,6 +423,6 @@ export class Proxier {
  */
 function leftBy(error: unknown, work: PendingWork): PendingWork {
   return error instanceof IncompleteSyncError
-    ? { ...NO_WORK, staleFlows: work.staleFlows, goneUdp: work.goneUdp }
+    ? { ...NO_WORK, staleFlows: work.staleFlows, goneFrontends: work.goneFrontends }
     : { ...work, isFull: true };
 }

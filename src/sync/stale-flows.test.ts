@@ -1,19 +1,21 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
+import { Mutex } from "../async/mutex.ts";
 import { silentLogger } from "../logging/logger.ts";
 import { ProxyState } from "../model/proxy-state.ts";
+import type { Flow } from "../net/flow.ts";
 import { parseIpAddress } from "../net/ip.ts";
-import type { UdpFlow } from "../net/udp-flow.ts";
-import { deleteStaleUdpFlows } from "./stale-flows.ts";
+import { deleteStaleFlows } from "./stale-flows.ts";
 import { FakeConntrack } from "./testing/recorders.ts";
 import { endpointRecord, serviceRecord, sliceRecord } from "./testing/records.ts";
 
 const NONE: ReadonlySet<string> = new Set();
 const NEVER = new AbortController().signal;
 
-function flow(destination: string, replier: string, sourcePort: number): UdpFlow {
+function flow(destination: string, replier: string, sourcePort: number): Flow {
   const ip = (text: string) => parseIpAddress(text) ?? assert.fail(text);
   return {
+    protocol: "UDP",
     sourceIP: ip("10.9.9.9"),
     sourcePort,
     destinationIP: ip(destination),
@@ -41,6 +43,18 @@ function served(isServing: boolean): ProxyState {
   return state;
 }
 
+const turns = new Mutex();
+
+function cleaned(
+  table: FakeConntrack,
+  family: "IPv4",
+  served: ProxyState,
+  gone: ReadonlySet<string>,
+  signal: AbortSignal,
+) {
+  return deleteStaleFlows({ table, family, served, gone, own: new Set(), turns, signal });
+}
+
 const good = flow("10.0.0.1", "10.1.0.1", 1);
 const gone = flow("10.0.0.1", "10.1.0.2", 2);
 const black = flow("10.0.0.1", "10.0.0.1", 3);
@@ -49,7 +63,7 @@ const other = flow("10.0.0.2", "10.1.0.2", 4);
 it("deletes the flows to endpoints that are gone and those never sent to one, and keeps all others", async () => {
   const table = new FakeConntrack();
   table.flows = [good, gone, black, other];
-  assert.deepEqual(await deleteStaleUdpFlows(table, "IPv4", served(true), NONE, NEVER), { deleted: 2, errors: [] });
+  assert.deepEqual(await cleaned(table, "IPv4", served(true), NONE, NEVER), { deleted: 2, errors: [] });
   assert.deepEqual(table.flows, [good, other]);
 });
 
@@ -57,7 +71,7 @@ it("goes on after a flow that cannot be deleted and says why", async () => {
   const table = new FakeConntrack();
   table.flows = [gone, black];
   table.stuck.add(gone);
-  const { deleted, errors } = await deleteStaleUdpFlows(table, "IPv4", served(true), NONE, NEVER);
+  const { deleted, errors } = await cleaned(table, "IPv4", served(true), NONE, NEVER);
   assert.equal(deleted, 1);
   assert.match(String(errors), /flow from port 2 cannot be deleted/);
   assert.deepEqual(table.flows, [gone]);
@@ -66,28 +80,28 @@ it("goes on after a flow that cannot be deleted and says why", async () => {
 it("deletes every flow to a service without serving endpoints, and to one that is gone", async () => {
   const table = new FakeConntrack();
   table.flows = [good, gone, black, other];
-  assert.equal((await deleteStaleUdpFlows(table, "IPv4", served(false), NONE, NEVER)).deleted, 3);
+  assert.equal((await cleaned(table, "IPv4", served(false), NONE, NEVER)).deleted, 3);
   assert.deepEqual(table.flows, [other]);
-  const { deleted } = await deleteStaleUdpFlows(table, "IPv4", emptyState(), new Set(["udp 10.0.0.2:80"]), NEVER);
+  const { deleted } = await cleaned(table, "IPv4", emptyState(), new Set(["udp 10.0.0.2:80"]), NEVER);
   assert.deepEqual([deleted, table.flows], [1, []]);
 });
 
 it("does not read the table where there is no UDP service, and was none", async () => {
   const table = new FakeConntrack();
   table.flows = [gone];
-  assert.deepEqual(await deleteStaleUdpFlows(table, "IPv4", emptyState(), NONE, NEVER), { deleted: 0, errors: [] });
+  assert.deepEqual(await cleaned(table, "IPv4", emptyState(), NONE, NEVER), { deleted: 0, errors: [] });
   assert.deepEqual([table.dumps, table.flows.length], [0, 1]);
 });
 
 it("deletes nothing more once the signal aborts", async () => {
   const table = new FakeConntrack();
   table.flows = [gone];
-  assert.equal((await deleteStaleUdpFlows(table, "IPv4", served(true), NONE, AbortSignal.abort())).deleted, 0);
+  assert.equal((await cleaned(table, "IPv4", served(true), NONE, AbortSignal.abort())).deleted, 0);
   assert.deepEqual(table.flows, [gone]);
 });
 
 it("rejects when the table cannot be read", async () => {
   const table = new FakeConntrack();
   table.dumpError = new Error("not permitted");
-  await assert.rejects(deleteStaleUdpFlows(table, "IPv4", served(true), NONE, NEVER), /not permitted/);
+  await assert.rejects(cleaned(table, "IPv4", served(true), NONE, NEVER), /not permitted/);
 });

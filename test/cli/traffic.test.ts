@@ -13,9 +13,8 @@ import { fillFromIpvs } from "../../src/dataplane/ipvs/counters.ts";
 import type { ModeCounters } from "../../src/dataplane/traffic.ts";
 import { countedPort } from "../../src/explain/counted-ports.ts";
 import type { PortExplanation } from "../../src/explain/explanation.ts";
-import { readTraffic } from "../../src/explain/traffic.ts";
-import type { ServiceFlow } from "../../src/kernel/conntrack/ctnetlink.ts";
-import { readTranslatedFlows } from "../../src/kernel/conntrack/translated-flows.ts";
+import { readTraffic, readTranslatedFlows } from "../../src/explain/traffic.ts";
+import type { Flow } from "../../src/net/flow.ts";
 import { type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
 import { MemoryIpvs } from "../../testkit/fakes/ipvs/memory-ipvs.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
@@ -50,8 +49,12 @@ const counters = (isEndpointTracked: boolean): { loadCounters(): Promise<ModeCou
   loadCounters: async () => ({ isEndpointTracked, fill: async () => [] }),
 });
 
-function flow(address: string, port: number, endpointIP: string): ServiceFlow {
-  return { protocol: "TCP", address: ip(address), port, endpointIP: ip(endpointIP), endpointPort: 8080 };
+function flow(address: string, port: number, endpointIP: string): Flow {
+  const client = ip("10.3.0.1");
+  return {
+    ...{ protocol: "TCP", sourceIP: client, sourcePort: 4000, destinationIP: ip(address), destinationPort: port },
+    ...{ replySourceIP: ip(endpointIP), replySourcePort: 8080, replyDestinationIP: client, replyDestinationPort: 4000 },
+  };
 }
 
 test("connections are told by what was asked for and who answers; a dump that is repeated begins at zero", async () => {

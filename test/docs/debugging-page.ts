@@ -63,7 +63,8 @@ async function printedByServices(words: readonly string[]): Promise<string> {
   const path = join(folder, "kube-proxy.sock");
   const { end } = daemonAt({ after() {} }, path);
   const answering = ["10.180.0.11", "10.180.0.11", "10.180.0.12", "10.180.1.11"].map(ip);
-  const service = { protocol: "TCP", address: ip("10.96.0.10"), port: 80, endpointPort: 8080 } as const;
+  const client = { sourceIP: ip("10.180.0.9"), sourcePort: 4000, replyDestinationIP: ip("10.180.0.9") } as const;
+  const service = { protocol: "TCP", destinationIP: ip("10.96.0.10"), destinationPort: 80, ...client } as const;
   let printed = "";
   const print = (text: string): void => {
     printed += text;
@@ -72,7 +73,9 @@ async function printedByServices(words: readonly string[]): Promise<string> {
     const argv = words.map((word) => (word === SOCKET ? path : word));
     await services(argv, { out: print, err: print }, undefined, async (_families, begin) => {
       const visit = begin("IPv4");
-      for (const endpointIP of answering) visit({ ...service, endpointIP });
+      for (const replySourceIP of answering) {
+        visit({ ...service, replySourceIP, replySourcePort: 8080, replyDestinationPort: 4000 });
+      }
       return true;
     });
     return printed;

@@ -191,6 +191,7 @@ test("damage is noticed at the next check, and mended by a full sync", async () 
 test("UDP flows that lead elsewhere are ended when the service comes, changes or goes; others are left", async () => {
   const rig = new BackendRig();
   const flow = (destination: string, replyPort: number, sourcePort: number) => ({
+    protocol: "UDP" as const,
     sourceIP: ip("172.16.9.9"),
     sourcePort,
     destinationIP: ip(destination),

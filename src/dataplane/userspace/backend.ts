@@ -57,7 +57,7 @@ interface Asked {
 
 export class UserspaceBackend implements Backend {
   readonly mode = "userspace";
-  readonly endsUdpFlows = true;
+  readonly endsFlows = true;
   readonly family: IpFamily;
   readonly #options: UserspaceBackendOptions;
   readonly #yielder: Yielder;

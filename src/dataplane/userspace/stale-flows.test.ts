@@ -6,6 +6,7 @@ import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import { ip, makeEndpoint, makeServicePort } from "../../model/testing/records.ts";
+import type { Flow } from "../../net/flow.ts";
 import { portalsOf } from "./portals.ts";
 import { staleFlowsOf, UdpPortals } from "./stale-flows.ts";
 
@@ -13,8 +14,9 @@ const HOST = new Set([ip("192.168.1.5")]);
 const { signal } = new AbortController();
 
 /** A flow from a client, which the kernel sends to `reply`. */
-function flow(to: string, port: number, reply: string, replyPort: number) {
+function flow(to: string, port: number, reply: string, replyPort: number): Flow {
   return {
+    protocol: "UDP",
     sourceIP: ip("172.16.9.9"),
     sourcePort: 1000,
     destinationIP: ip(to),
@@ -86,7 +88,7 @@ test("TCP has no flows to be cleaned, and then the table is not even read", asyn
   const web = makeServicePort();
   udp.served(web.name, portalsWith(web, SERVED), { cluster: 40001 });
   const table = memoryConntrack();
-  table.forEachUdpFlow = () => assert.fail("read");
+  table.readFlows = () => assert.fail("read");
   await staleFlowsOf(table, "IPv4", silentLogger).delete(udp, HOST, signal);
 });
 
@@ -94,7 +96,7 @@ test("a table that cannot be read costs a line in the log", async () => {
   const udp = new UdpPortals();
   udp.served(dns.name, portals, { cluster: 40001 });
   const table = memoryConntrack();
-  table.forEachUdpFlow = () => Promise.reject(new Error("not permitted"));
+  table.readFlows = () => Promise.reject(new Error("not permitted"));
   const errors: string[] = [];
   const log: Logger = { ...silentLogger, error: (message, error) => void errors.push(`${message}: ${error}`) };
   await staleFlowsOf(table, "IPv4", log).delete(udp, HOST, signal);

@@ -6,8 +6,8 @@
 import type { ConntrackTable } from "../../kernel/conntrack/conntrack.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
+import { type Flow, isTranslated } from "../../net/flow.ts";
 import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
-import type { UdpFlow } from "../../net/udp-flow.ts";
 import { isServed, lanesOf } from "./lanes.ts";
 import type { LanePorts } from "./plan-portal-rules.ts";
 import type { Portal } from "./portals.ts";
@@ -42,15 +42,15 @@ export class UdpPortals {
   }
 
   /** Whether the flow goes to one of the portals and does not reach who serves it. */
-  isStale(flow: UdpFlow, hostAddresses: ReadonlySet<IpAddress>): boolean {
-    const { destinationIP, destinationPort, replySourceIP, replySourcePort } = flow;
+  isStale(flow: Flow, hostAddresses: ReadonlySet<IpAddress>): boolean {
+    const { destinationIP, destinationPort, replySourcePort } = flow;
     const exact = joinHostPort(destinationIP, destinationPort);
     const any = `*:${destinationPort}`;
     const text = this.#proxyPorts.has(exact) ? exact : hostAddresses.has(destinationIP) ? any : undefined;
     const proxyPorts = text === undefined ? undefined : this.#proxyPorts.get(text);
     if (proxyPorts === undefined) return false;
     if (proxyPorts.length > 0) return !proxyPorts.includes(replySourcePort);
-    return replySourcePort !== destinationPort || replySourceIP !== destinationIP;
+    return isTranslated(flow);
   }
 }
 
@@ -70,13 +70,16 @@ export function staleFlowsOf(conntrack: ConntrackTable, family: IpFamily, log: L
     async delete(portals, hostAddresses, signal) {
       if (portals.isEmpty) return;
       try {
-        const stale: UdpFlow[] = [];
-        await conntrack.forEachUdpFlow(family, (flow) => {
-          if (portals.isStale(flow, hostAddresses)) stale.push(flow);
+        const stale: Flow[] = [];
+        await conntrack.readFlows(family, { protocol: "UDP" }, () => {
+          stale.length = 0;
+          return (flow) => {
+            if (portals.isStale(flow, hostAddresses)) stale.push(flow);
+          };
         });
         for (const flow of stale) {
           if (signal.aborted) return;
-          await conntrack.deleteUdpFlow(family, flow);
+          await conntrack.deleteFlow(family, flow);
         }
         if (stale.length > 0) log.v(2, "Deleted stale UDP flows", { deleted: stale.length });
       } catch (error) {

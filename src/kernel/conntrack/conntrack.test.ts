@@ -7,14 +7,14 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { memoryConntrack } from "../../../testkit/fakes/conntrack/memory-conntrack.ts";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
+import type { Flow } from "../../net/flow.ts";
 import { type IpAddress, type IpFamily, parseIpAddress } from "../../net/ip.ts";
-import type { UdpFlow } from "../../net/udp-flow.ts";
 import { NETLINK_NETFILTER } from "../netlink/constants.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NFPROTO_IPV4 } from "../netlink/nfnetlink.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
-import type { ConntrackTable } from "./conntrack.ts";
-import { writeUdpDump } from "./ctnetlink.ts";
+import type { ConntrackTable, FlowFilter } from "./conntrack.ts";
+import { writeDump } from "./ctnetlink.ts";
 import { type NetlinkConntrack, openConntrack } from "./netlink-conntrack.ts";
 
 function address(text: string): IpAddress {
@@ -24,8 +24,9 @@ function address(text: string): IpAddress {
 }
 
 /** A flow from a client through a service address to an endpoint. */
-function flow(client: string, service: string, endpoint: string, sourcePort: number): UdpFlow {
+function flow(client: string, service: string, endpoint: string, sourcePort: number): Flow {
   return {
+    protocol: "UDP",
     sourceIP: address(client),
     sourcePort,
     destinationIP: address(service),
@@ -37,21 +38,36 @@ function flow(client: string, service: string, endpoint: string, sourcePort: num
   };
 }
 
+const ENDS = [
+  ...["protocol", "sourceIP", "sourcePort", "destinationIP", "destinationPort"],
+  ...["replySourceIP", "replySourcePort", "replyDestinationIP", "replyDestinationPort"],
+];
+
+/** The UDP flows, without what else the kernel says of them. */
+async function all(table: ConntrackTable, family: IpFamily, filter: FlowFilter = { protocol: "UDP" }): Promise<Flow[]> {
+  let seen: Flow[] = [];
+  await table.readFlows(family, filter, () => {
+    seen = [];
+    return (entry) =>
+      seen.push(Object.fromEntries(ENDS.map((end) => [end, entry[end as keyof Flow]])) as unknown as Flow);
+  });
+  return seen;
+}
+
 interface Harness {
   readonly table: () => ConntrackTable;
   /** Creates the entry by other means than the table. */
-  readonly create: (entry: UdpFlow, protocol?: "udp" | "tcp") => void;
+  readonly create: (entry: Flow, protocol?: "udp" | "tcp") => void;
 }
 
 function contract({ table, create }: Harness): void {
-  const flows: Record<IpFamily, UdpFlow[]> = {
+  const flows: Record<IpFamily, Flow[]> = {
     IPv4: [flow("10.1.0.1", "172.30.0.10", "10.1.0.9", 4001), flow("10.1.0.2", "172.30.0.10", "10.1.0.9", 4002)],
     IPv6: [flow("fd00::1", "fd00:30::10", "fd00::9", 4001), flow("fd00::2", "fd00:30::10", "fd00::9", 4002)],
   };
 
-  async function list(family: IpFamily): Promise<UdpFlow[]> {
-    const seen: UdpFlow[] = [];
-    await table().forEachUdpFlow(family, (entry) => seen.push(entry));
+  async function list(family: IpFamily): Promise<Flow[]> {
+    const seen = await all(table(), family);
     return seen.toSorted((a, b) => a.sourcePort - b.sourcePort);
   }
 
@@ -68,18 +84,18 @@ function contract({ table, create }: Harness): void {
     test(`${family}: exactly the given flow is deleted, once`, async () => {
       const [first, second] = flows[family];
       assert.ok(first !== undefined && second !== undefined);
-      assert.equal(await table().deleteUdpFlow(family, first), true);
+      assert.equal(await table().deleteFlow(family, first), true);
       assert.deepEqual(await list(family), [second]);
-      assert.equal(await table().deleteUdpFlow(family, first), false);
+      assert.equal(await table().deleteFlow(family, first), false);
     });
 
     test(`${family}: a flow that has meanwhile been answered by another endpoint is left alone`, async () => {
       const [, second] = flows[family];
       assert.ok(second !== undefined);
-      const stale: UdpFlow = { ...second, replySourcePort: 1111 };
-      assert.equal(await table().deleteUdpFlow(family, stale), false);
+      const stale: Flow = { ...second, replySourcePort: 1111 };
+      assert.equal(await table().deleteFlow(family, stale), false);
       assert.deepEqual(await list(family), [second]);
-      assert.equal(await table().deleteUdpFlow(family, second), true);
+      assert.equal(await table().deleteFlow(family, second), true);
     });
   }
 }
@@ -89,7 +105,7 @@ describe("conntrack in memory", () => {
   contract({ table: () => memory, create: (entry) => memory.add(entry) });
 });
 
-function conntrackCreate(entry: UdpFlow, protocol: "udp" | "tcp" = "udp"): void {
+function conntrackCreate(entry: Flow, protocol: "udp" | "tcp" = "udp"): void {
   const state = protocol === "tcp" ? ["--state", "ESTABLISHED"] : [];
   execFileSync(
     "conntrack",
@@ -115,12 +131,11 @@ inNetns(import.meta.url, { name: "conntrack" }, () => {
 
     test("flows of other protocols are not visited, and the kernel itself leaves them out", async () => {
       for (let port = 1; port <= 20; port++) conntrackCreate(flow("10.1.0.1", "172.30.0.10", "10.1.0.9", port), "tcp");
-      const seen: UdpFlow[] = [];
-      await table.forEachUdpFlow("IPv4", (entry) => seen.push(entry));
+      const seen = await all(table, "IPv4");
       assert.deepEqual(seen, []);
       await using socket = NetlinkSocket.open(NETLINK_NETFILTER);
       const request = new MessageBuffer();
-      writeUdpDump(request, NFPROTO_IPV4);
+      writeDump(request, NFPROTO_IPV4, { protocol: "UDP" });
       let replies = 0;
       await socket.dump(request, () => replies++);
       assert.equal(replies, 0);
@@ -139,12 +154,11 @@ inNetns(import.meta.url, { name: "conntrack" }, () => {
       const answered = new Promise((resolve) => client.once("message", resolve));
       client.send("hello", 53, "127.0.0.77");
       await answered;
-      const seen: UdpFlow[] = [];
-      await table.forEachUdpFlow("IPv4", (entry) => seen.push(entry));
+      const seen = await all(table, "IPv4");
       const found = seen.find((entry) => entry.destinationIP === "127.0.0.77");
       assert.equal(found?.replySourceIP, "127.0.0.1");
       assert.equal(found.replySourcePort, 5353);
-      assert.equal(await table.deleteUdpFlow("IPv4", found), true);
+      assert.equal(await table.deleteFlow("IPv4", found), true);
       server.close();
       client.close();
     });
@@ -158,9 +172,7 @@ inNetns(import.meta.url, { name: "conntrack" }, () => {
       writeFileSync(join(folder, "flows"), lines.join("\n"));
       execFileSync("conntrack", ["-R", join(folder, "flows")], { stdio: "pipe" });
       rmSync(folder, { recursive: true });
-      let count = 0;
-      await table.forEachUdpFlow("IPv4", () => count++);
-      assert.equal(count, 3000);
+      assert.equal((await all(table, "IPv4")).length, 3000);
     });
   });
 });

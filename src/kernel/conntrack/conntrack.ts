@@ -1,16 +1,56 @@
-import type { IpFamily } from "../../net/ip.ts";
-import type { UdpFlow } from "../../net/udp-flow.ts";
+import type { Flow } from "../../net/flow.ts";
+import type { IpAddress, IpFamily } from "../../net/ip.ts";
+import type { Protocol } from "../../net/protocol.ts";
+
+/** Which entries are asked for: all that are not ruled out. The kernel leaves the others out; one that cannot sends them, and they are left out here. */
+export interface FlowFilter {
+  readonly protocol?: Protocol;
+  /** Where the first packet went. */
+  readonly address?: IpAddress;
+  /** Likewise; needs a protocol. */
+  readonly port?: number;
+  /** Only those whose destination was translated. @default false */
+  readonly isTranslated?: boolean;
+}
+
+/** What went one way, with `nf_conntrack_acct`. */
+export interface Carried {
+  readonly packets: number;
+  readonly bytes: number;
+}
+
+/** An entry of the table. What the kernel does not say is absent. */
+export interface TrackedFlow extends Flow {
+  /** Tells it from later flows between the same ends. */
+  readonly id?: number;
+  readonly isAnswered?: boolean;
+  /** Of TCP and SCTP, in the kernel's words: `ESTABLISHED`. */
+  readonly state?: string;
+  /** Until it is forgotten if nothing comes. */
+  readonly timeoutSeconds?: number;
+  /** To the endpoint. */
+  readonly sent?: Carried;
+  readonly received?: Carried;
+  /** Unix time, with `nf_conntrack_timestamp`. */
+  readonly startMs?: number;
+}
 
 /** The kernel's connection tracking table (reference sync.md §13.2). */
 export interface ConntrackTable {
-  /** Dumps UDP flows of the family; `visit` is called for each. Retries interrupted dumps, then goes on with what it has. */
-  forEachUdpFlow(family: IpFamily, visit: (flow: UdpFlow) => void): Promise<void>;
-  /** Deletes the flow with exactly this tuple; resolves to false when it is already gone. */
-  deleteUdpFlow(family: IpFamily, flow: UdpFlow): Promise<boolean>;
+  /**
+   * Dumps the flows of a family, in portions between which other work has its turn; keeps none of them. Those in a conntrack zone are
+   * left out: service traffic is tracked in the default zone.
+   *
+   * @param begin called when the dump begins, and again when the kernel says that it was interrupted; gives what is told each flow.
+   * @returns whether the last dump was complete.
+   */
+  readFlows(family: IpFamily, filter: FlowFilter, begin: () => (flow: TrackedFlow) => void): Promise<boolean>;
+  /** Deletes the flow if it is still answered by the same; resolves to false when it is not there any more. */
+  deleteFlow(family: IpFamily, flow: Flow): Promise<boolean>;
 }
 
 /** For nodes without netfilter: there is no flow to find or delete. */
 export const NO_CONNTRACK: ConntrackTable = {
-  async forEachUdpFlow() {},
-  deleteUdpFlow: async () => false,
+  readFlows: async () => true,
+  deleteFlow: async () => false,
 };

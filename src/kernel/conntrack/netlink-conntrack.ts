@@ -1,24 +1,16 @@
 /** The kernel's connection tracking table over ctnetlink (reference sync.md §13.2). */
-import type { UdpFlow } from "../../net/udp-flow.ts";
+import { isSameFlow, isTranslated } from "../../net/flow.ts";
+import type { IpFamily } from "../../net/ip.ts";
 import { NETLINK_NETFILTER } from "../netlink/constants.ts";
 import { dumpWithRetry } from "../netlink/dump-retry.ts";
 import { isNotFound } from "../netlink/errors.ts";
-import type { ReplyVisitor } from "../netlink/frames.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
-import { nfnetlinkPayload, nfprotoOf } from "../netlink/nfnetlink.ts";
+import { nfprotoOf } from "../netlink/nfnetlink.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
-import type { ConntrackTable } from "./conntrack.ts";
-import {
-  type ConntrackEntry,
-  conntrackEntry,
-  isSameFlow,
-  toUdpFlow,
-  writeDelete,
-  writeGet,
-  writeUdpDump,
-} from "./ctnetlink.ts";
+import type { ConntrackTable, FlowFilter, TrackedFlow } from "./conntrack.ts";
+import { readFlow, writeDelete, writeDump, writeGet } from "./ctnetlink.ts";
 
-/** A table with many UDP flows comes in large datagrams. */
+/** A table with many flows comes in large datagrams. */
 const RECEIVE_BUFFER_BYTES = 1024 * 1024;
 
 /** The table of the network namespace in which the socket was opened. */
@@ -31,34 +23,25 @@ export interface NetlinkConntrack extends ConntrackTable, AsyncDisposable {
  * Methods throw a NetlinkError when the kernel refuses (`EPERM`, or `EINVAL`/`EOPNOTSUPP` without ctnetlink).
  */
 export function openConntrack(): NetlinkConntrack {
-  const socket = NetlinkSocket.open(NETLINK_NETFILTER, { receiveBufferBytes: RECEIVE_BUFFER_BYTES });
+  const open = () => NetlinkSocket.open(NETLINK_NETFILTER, { receiveBufferBytes: RECEIVE_BUFFER_BYTES });
+  const socket = open();
+  // A dump takes seconds where there are many flows: nothing waits for it.
+  let dumping: NetlinkSocket | undefined;
   return {
-    async forEachUdpFlow(family, visit) {
-      const request = new MessageBuffer(128);
-      writeUdpDump(request, nfprotoOf(family));
-      let flows: UdpFlow[] = [];
-      const collect = onEntry((entry) => {
-        const flow = toUdpFlow(entry);
-        if (flow !== undefined) flows.push(flow);
-      });
-      await dumpWithRetry(() => {
-        flows = [];
-        // Even an empty table takes the kernel 10 ms here: it walks a quarter of a million hash buckets.
-        return socket.dump(request, collect, { isSlow: true });
-      });
-      for (const flow of flows) visit(flow);
+    async readFlows(family, filter, begin) {
+      dumping ??= open();
+      return await readFrom(dumping, family, filter, begin);
     },
 
-    async deleteUdpFlow(family, flow) {
+    async deleteFlow(family, flow) {
       const request = new MessageBuffer(256);
       writeGet(request, nfprotoOf(family), flow);
       let id: number | undefined;
-      const find = onEntry((entry) => {
-        const found = toUdpFlow(entry);
-        if (found !== undefined && isSameFlow(found, flow)) id = entry.id;
-      });
       try {
-        await socket.request(request, find);
+        await socket.request(request, (reply) => {
+          const found = readFlow(reply);
+          if (found !== undefined && isSameFlow(found, flow)) id = found.id;
+        });
         // The same original tuple with another reply is a new flow, which may well be right.
         if (id === undefined) return false;
         request.reset();
@@ -71,14 +54,43 @@ export function openConntrack(): NetlinkConntrack {
       }
     },
 
-    close: () => socket.close(),
-    [Symbol.asyncDispose]: () => socket.close(),
+    close,
+    [Symbol.asyncDispose]: close,
   };
+
+  async function close(): Promise<void> {
+    await Promise.all([socket.close(), dumping?.close()]);
+  }
 }
 
-function onEntry(visit: (entry: ConntrackEntry) => void): ReplyVisitor {
-  return (reply) => {
-    const { input, start, end } = nfnetlinkPayload(reply);
-    visit(conntrackEntry.read(input, start, end));
-  };
+async function readFrom(
+  socket: NetlinkSocket,
+  family: IpFamily,
+  filter: FlowFilter,
+  begin: () => (flow: TrackedFlow) => void,
+): Promise<boolean> {
+  const request = new MessageBuffer(128);
+  writeDump(request, nfprotoOf(family), filter);
+  return await dumpWithRetry(() => {
+    const visit = begin();
+    // Even an empty table takes the kernel 10 ms here: it walks a quarter of a million hash buckets.
+    return socket.dump(
+      request,
+      (reply) => {
+        const flow = readFlow(reply);
+        if (flow !== undefined && passes(flow, filter)) visit(flow);
+      },
+      { isSlow: true },
+    );
+  });
+}
+
+/** What a kernel that filters has left out already. */
+function passes(flow: TrackedFlow, { protocol, address, port, isTranslated: wantsTranslated }: FlowFilter): boolean {
+  return (
+    (protocol === undefined || flow.protocol === protocol) &&
+    (address === undefined || flow.destinationIP === address) &&
+    (port === undefined || flow.destinationPort === port) &&
+    (wantsTranslated !== true || isTranslated(flow))
+  );
 }

@@ -87,7 +87,7 @@ async function isMissing(sysctls: Sysctls, entry: string): Promise<boolean> {
 /** The first request for conntrack's table loads the module that has it (`request_module` in the kernel's nfnetlink.c). */
 async function askForTable(): Promise<void> {
   await using table = openConntrack();
-  await table.forEachUdpFlow("IPv4", () => {});
+  await table.readFlows("IPv4", {}, () => () => {});
 }
 
 async function setMax(settings: ConntrackSettings, deps: ConntrackTuningDeps, sysctls: Sysctls): Promise<void> {

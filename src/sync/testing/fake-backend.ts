@@ -40,7 +40,7 @@ export class FakeBackend implements Backend {
   readonly family: IpFamily;
   usesServiceCIDRs = false;
   skipsPeriodicFullSync = false;
-  endsUdpFlows = false;
+  endsFlows = false;
   restMs = 0;
   portsAtOnce = Number.POSITIVE_INFINITY;
   /** What is in the kernel. */

@@ -1,7 +1,7 @@
 /** Services, slices and flows that tests give to a {@link ProxierBench}. */
 import assert from "node:assert/strict";
+import type { Flow } from "../../net/flow.ts";
 import { parseIpAddress } from "../../net/ip.ts";
-import type { UdpFlow } from "../../net/udp-flow.ts";
 import type { ProxierBench } from "./proxier-bench.ts";
 import { serviceRecord } from "./records.ts";
 
@@ -11,9 +11,10 @@ export function addService(bench: ProxierBench, name: string, changes = {}): voi
 }
 
 /** A flow of a client to the first Service's address that is answered from this endpoint. */
-export function udpFlow(replier: string, sourcePort = 1): UdpFlow {
+export function udpFlow(replier: string, sourcePort = 1): Flow {
   const ip = (text: string) => parseIpAddress(text) ?? assert.fail(text);
   return {
+    protocol: "UDP",
     sourceIP: ip("10.9.9.9"),
     sourcePort,
     destinationIP: ip("10.0.0.1"),

@@ -1,9 +1,9 @@
 /** Observers that write down what they are told, one line per call, in one list each. */
 
-import type { ConntrackTable } from "../../kernel/conntrack/conntrack.ts";
+import type { ConntrackTable, FlowFilter } from "../../kernel/conntrack/conntrack.ts";
 import type { Facts, Logger } from "../../logging/logger.ts";
+import type { Flow } from "../../net/flow.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { UdpFlow } from "../../net/udp-flow.ts";
 import type { HealthReporter, ServiceHealthPorts, SyncMetrics } from "../observers.ts";
 
 export class RecordingHealth implements HealthReporter {
@@ -99,19 +99,21 @@ export class RecordingServiceHealth implements ServiceHealthPorts {
 
 /** A connection tracking table that is a list. */
 export class FakeConntrack implements ConntrackTable {
-  flows: readonly UdpFlow[] = [];
+  flows: readonly Flow[] = [];
   dumps = 0;
   dumpError: Error | undefined;
   /** Flows that cannot be deleted. */
-  readonly stuck = new Set<UdpFlow>();
+  readonly stuck = new Set<Flow>();
 
-  async forEachUdpFlow(_family: IpFamily, visit: (flow: UdpFlow) => void): Promise<void> {
+  async readFlows(_family: IpFamily, { protocol }: FlowFilter, begin: () => (flow: Flow) => void): Promise<boolean> {
     this.dumps++;
     if (this.dumpError !== undefined) throw this.dumpError;
-    for (const flow of this.flows) visit(flow);
+    const visit = begin();
+    for (const flow of this.flows) if ((protocol ?? flow.protocol) === flow.protocol) visit(flow);
+    return true;
   }
 
-  async deleteUdpFlow(_family: IpFamily, flow: UdpFlow): Promise<boolean> {
+  async deleteFlow(_family: IpFamily, flow: Flow): Promise<boolean> {
     if (this.stuck.has(flow)) throw new Error(`flow from port ${flow.sourcePort} cannot be deleted`);
     const before = this.flows.length;
     this.flows = this.flows.filter((other) => other !== flow);

@@ -1,30 +1,33 @@
 /** A connection tracking table in memory: for tests. */
 
 import type { ConntrackTable } from "../../../src/kernel/conntrack/conntrack.ts";
-import { isSameFlow } from "../../../src/kernel/conntrack/ctnetlink.ts";
+import { type Flow, isSameFlow } from "../../../src/net/flow.ts";
 import { familyOf, type IpFamily } from "../../../src/net/ip.ts";
-import type { UdpFlow } from "../../../src/net/udp-flow.ts";
 
 export interface MemoryConntrack extends ConntrackTable {
   /** The kernel has one entry per original tuple: an older one with the same is replaced. */
-  add(flow: UdpFlow): void;
+  add(flow: Flow): void;
   /** What is in the table, in order of appearance. */
-  readonly flows: readonly UdpFlow[];
+  readonly flows: readonly Flow[];
 }
 
-export function memoryConntrack(initial: Iterable<UdpFlow> = []): MemoryConntrack {
-  const entries = new Map<string, UdpFlow>();
-  const add = (flow: UdpFlow): void => void entries.set(originalKey(flow), flow);
+export function memoryConntrack(initial: Iterable<Flow> = []): MemoryConntrack {
+  const entries = new Map<string, Flow>();
+  const add = (flow: Flow): void => void entries.set(originalKey(flow), flow);
   for (const flow of initial) add(flow);
   return {
     add,
     get flows() {
       return [...entries.values()];
     },
-    async forEachUdpFlow(family: IpFamily, visit) {
-      for (const flow of [...entries.values()]) if (familyOf(flow.sourceIP) === family) visit(flow);
+    async readFlows(family: IpFamily, { protocol }, begin) {
+      const visit = begin();
+      for (const flow of [...entries.values()]) {
+        if (familyOf(flow.sourceIP) === family && (protocol ?? flow.protocol) === flow.protocol) visit(flow);
+      }
+      return true;
     },
-    async deleteUdpFlow(family, flow) {
+    async deleteFlow(family, flow) {
       const key = originalKey(flow);
       const found = entries.get(key);
       if (found === undefined || familyOf(found.sourceIP) !== family || !isSameFlow(found, flow)) return false;
@@ -33,6 +36,6 @@ export function memoryConntrack(initial: Iterable<UdpFlow> = []): MemoryConntrac
   };
 }
 
-function originalKey(flow: UdpFlow): string {
-  return `${flow.sourceIP} ${flow.sourcePort} ${flow.destinationIP} ${flow.destinationPort}`;
+function originalKey(flow: Flow): string {
+  return `${flow.protocol} ${flow.sourceIP} ${flow.sourcePort} ${flow.destinationIP} ${flow.destinationPort}`;
 }

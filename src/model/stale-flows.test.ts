@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import type { Flow } from "../net/flow.ts";
 import type { IpAddress } from "../net/ip.ts";
-import type { UdpFlow } from "../net/udp-flow.ts";
 import type { Endpoint } from "./endpoint.ts";
+import { OwnedServices } from "./owned-services.ts";
 import type { ServicePort } from "./service-port.ts";
 import { servicePortName } from "./service-port-name.ts";
-import { staleFlowTest, UdpFrontends } from "./stale-udp-flows.ts";
+import { staleFlowTest } from "./stale-flows.ts";
 import { ip, makeEndpoint, makeServicePort } from "./testing/records.ts";
 
 function udpPort(name: string, overrides: Partial<ServicePort> = {}): ServicePort {
@@ -24,8 +25,9 @@ const SERVING = [
 ];
 const DEAD = makeEndpoint("10.0.0.3", 5353, { isReady: false, isServing: false, isTerminating: true });
 
-function flow(destination: [string, number], replySource: [string, number]): UdpFlow {
+function flow(destination: [string, number], replySource: [string, number]): Flow {
   return {
+    protocol: "UDP",
     sourceIP: ip("10.9.9.9"),
     sourcePort: 40000,
     destinationIP: ip(destination[0]),
@@ -40,13 +42,15 @@ function flow(destination: [string, number], replySource: [string, number]): Udp
 function stale(
   services: ServicePort[],
   endpoints: Record<string, readonly Endpoint[]>,
-  one: UdpFlow,
+  one: Flow,
   gone: readonly string[] = [],
   own: readonly IpAddress[] = [],
 ): boolean {
-  const frontends = new UdpFrontends();
-  for (const port of services) frontends.replace(port.name.key, undefined, port);
-  return staleFlowTest(frontends, new Map(Object.entries(endpoints)), new Set(gone), new Set(own))(one);
+  const owned = new OwnedServices();
+  const declared = new Map(services.map((port) => [port.name.key, port]));
+  owned.update(declared.keys(), declared);
+  const served = { ownerOf: owned.ownerOf.bind(owned), endpoints: new Map(Object.entries(endpoints)) };
+  return staleFlowTest(served, new Set(gone), new Set(own))(one);
 }
 
 const CLUSTER = { "ns1/dns:dns/UDP": [...SERVING, DEAD] };
@@ -118,12 +122,32 @@ describe("stale UDP flows", () => {
     assert.equal(stale([DNS], CLUSTER, good, [key], own), false, "it has an owner again");
   });
 
-  test("TCP and SCTP services have no say", () => {
+  test("services of other protocols have no say", () => {
     for (const protocol of ["TCP", "SCTP"] as const) {
       const name = servicePortName("ns1", "dns", "dns", protocol);
       const port = { ...DNS, protocol, name };
       assert.equal(stale([port], { [name.key]: SERVING }, flow(["172.16.0.1", 53], ["10.0.0.9", 5353])), false);
     }
+  });
+
+  test("an association of SCTP stays with an endpoint that does not serve, and goes with one that is gone", () => {
+    const name = servicePortName("ns1", "dns", "dns", "SCTP");
+    const port = { ...DNS, protocol: "SCTP", name } as const;
+    const endpoints = { [name.key]: [...SERVING, DEAD] };
+    const to = (ip: string): Flow => ({ ...flow(["172.16.0.1", 53], [ip, 5353]), protocol: "SCTP" });
+    assert.equal(stale([port], endpoints, to("10.0.0.1")), false);
+    assert.equal(stale([port], endpoints, to("10.0.0.3")), false);
+    assert.equal(stale([port], endpoints, to("10.0.0.9")), true);
+    assert.equal(stale([port], {}, to("10.0.0.1")), true);
+    assert.equal(stale([], {}, to("10.0.0.1"), ["sctp 172.16.0.1:53"]), true);
+    assert.equal(stale([], {}, to("10.0.0.1"), ["udp 172.16.0.1:53"]), false);
+  });
+
+  test("flows to the number of a node port at addresses that are not the node's are other programs'", () => {
+    const own = [ip("192.168.0.2")];
+    assert.equal(stale([DNS], CLUSTER, flow(["8.8.8.8", 30053], ["8.8.8.8", 30053]), [], own), false);
+    assert.equal(stale([DNS], CLUSTER, flow(["192.168.0.2", 30053], ["192.168.0.2", 30053]), [], own), true);
+    assert.equal(stale([DNS], CLUSTER, flow(["192.168.0.2", 30053], ["10.0.0.1", 5353]), [], own), false);
   });
 
   test("a flow to a cluster IP is also judged by a node port of the same number", () => {
@@ -132,41 +156,11 @@ describe("stale UDP flows", () => {
     assert.equal(stale([DNS, other], endpoints, flow(["172.16.0.1", 53], ["10.0.0.1", 5353])), true);
   });
 
-  test("a frontend that two services claim is served by the endpoints of both", () => {
-    const twin = udpPort("twin", { nodePort: 30053 });
-    const endpoints = { ...CLUSTER, "ns1/twin:dns/UDP": [makeEndpoint("10.0.0.7", 53)] };
-    for (const order of [
-      [DNS, twin],
-      [twin, DNS],
-    ]) {
-      assert.equal(stale(order, endpoints, flow(["172.16.0.1", 53], ["10.0.0.1", 5353])), false);
-      assert.equal(stale(order, endpoints, flow(["172.16.0.1", 53], ["10.0.0.7", 53])), false);
-      assert.equal(stale(order, endpoints, flow(["1.1.1.1", 30053], ["10.0.0.7", 53])), false);
-      assert.equal(stale(order, endpoints, flow(["172.16.0.1", 53], ["10.0.0.8", 53])), true);
-    }
-  });
-
   test("of a frontend that belongs to another port, only the owner's endpoints are right", () => {
     const twin = udpPort("twin", { lostFrontends: new Set(["udp 172.16.0.1:53"]) });
     const endpoints = { ...CLUSTER, "ns1/twin:dns/UDP": [makeEndpoint("10.0.0.7", 53)] };
     assert.equal(stale([DNS, twin], endpoints, flow(["172.16.0.1", 53], ["10.0.0.1", 5353])), false);
     assert.equal(stale([DNS, twin], endpoints, flow(["172.16.0.1", 53], ["10.0.0.7", 53])), true);
-  });
-
-  test("a service port that changed or went has no say any more at what it gave up", () => {
-    const frontends = new UdpFrontends();
-    const twin = udpPort("twin", { nodePort: 30053 });
-    const moved = udpPort("dns", { clusterIP: ip("172.16.0.9") });
-    for (const port of [DNS, twin]) frontends.replace(port.name.key, undefined, port);
-    frontends.replace(DNS.name.key, DNS, moved);
-    const owners = (address: string, port: number) => Object.values(frontends.ownersOf(ip(address), port)).flat();
-    assert.deepEqual(owners("172.16.0.1", 53), [twin.name.key]);
-    assert.deepEqual(owners("8.8.8.8", 30053), [twin.name.key]);
-    assert.deepEqual(owners("172.16.0.9", 53), [DNS.name.key]);
-    assert.deepEqual(owners("5.5.5.5", 53), []);
-    frontends.replace(DNS.name.key, moved, undefined);
-    frontends.replace(twin.name.key, twin, undefined);
-    assert.deepEqual([owners("172.16.0.9", 53), owners("8.8.8.8", 30053)], [[], []]);
   });
 
   test("IPv6", () => {

@@ -1,0 +1,35 @@
+import type { IpAddress } from "./ip.ts";
+import type { Protocol } from "./protocol.ts";
+
+/** A flow as conntrack knows it, in the original direction, with who answers it. */
+export interface Flow {
+  readonly protocol: Protocol;
+  readonly sourceIP: IpAddress;
+  readonly sourcePort: number;
+  readonly destinationIP: IpAddress;
+  readonly destinationPort: number;
+  readonly replySourceIP: IpAddress;
+  readonly replySourcePort: number;
+  readonly replyDestinationIP: IpAddress;
+  readonly replyDestinationPort: number;
+}
+
+/** Whether two flows agree in both directions. Pure. */
+export function isSameFlow(a: Flow, b: Flow): boolean {
+  return (
+    a.protocol === b.protocol &&
+    a.sourceIP === b.sourceIP &&
+    a.sourcePort === b.sourcePort &&
+    a.destinationIP === b.destinationIP &&
+    a.destinationPort === b.destinationPort &&
+    a.replySourceIP === b.replySourceIP &&
+    a.replySourcePort === b.replySourcePort &&
+    a.replyDestinationIP === b.replyDestinationIP &&
+    a.replyDestinationPort === b.replyDestinationPort
+  );
+}
+
+/** Whether another address answers than the one that was asked. Pure. */
+export function isTranslated(flow: Flow): boolean {
+  return flow.replySourceIP !== flow.destinationIP || flow.replySourcePort !== flow.destinationPort;
+}
