@@ -13,7 +13,9 @@ const UNRELEASED = "## [Unreleased]\n";
 const TAGGED = [
   "README.md",
   "docs/operations.md",
+  "deploy/kubeadm/kubeproxydaemonset+strategic.yaml",
   "deploy/kubernetes/daemonset.yaml",
+  "deploy/restricted.yaml",
   "deploy/trial/daemonset.yaml",
   "deploy/windows/Containerfile",
   "deploy/windows/daemonset.yaml",

@@ -67,7 +67,7 @@ describe("the image", { skip: imageSkip() }, () => {
       "org.opencontainers.image.revision": IMAGE_COMMIT,
       "org.opencontainers.image.licenses": "Apache-2.0",
       ...Object.fromEntries(
-        Object.entries(Object(image.config.Labels)).filter(([name]) => name.startsWith("io.buildah.")),
+        Object.entries(Object(image.config.Labels)).filter(([name]) => /^io\.buildah\.|base\.name$/.test(name)),
       ),
     });
     const unknownKind = image.run("/bin/sh", "-c", "IPTABLES_BACKEND=other kube-proxy --version");

@@ -1,5 +1,6 @@
 /** What has to agree when a version is released, and the files that GitHub reads. */
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -15,9 +16,9 @@ function checkVersions(root: string): void {
   const { version }: { readonly version: string } = JSON.parse(read("package.json", root));
   const chart = parse(read("deploy/chart/Chart.yaml", root));
   assert.deepEqual([chart.version, chart.appVersion], [version, version], "deploy/chart/Chart.yaml");
-  for (const path of ["deploy/kubernetes/daemonset.yaml", "deploy/trial/daemonset.yaml"]) {
-    assert.equal(parse(read(path, root)).spec.template.spec.containers[0].image, `kube-proxy-ts:${version}`, path);
-  }
+  const images = execFileSync("grep", ["-rhoE", "^ +image: kube-proxy-ts:[^ ]+", "deploy"], { cwd: root, encoding: "utf8" });
+  const tagged = new Set(images.trim().split("\n").map((line) => line.trim().replace("image: kube-proxy-ts:", "")));
+  assert.deepEqual(tagged, new Set([version, `${version}-windows`]), "the manifests in deploy/");
   assert.ok(
     read("deploy/image/Containerfile", root).includes(`image.version="${version}"`),
     "deploy/image/Containerfile",
@@ -30,6 +31,20 @@ function checkVersions(root: string): void {
   const lock = JSON.parse(read("package-lock.json", root));
   assert.deepEqual([lock.version, lock.packages[""].version], [version, version], "package-lock.json");
 }
+
+test("images, actions and Node.js are named by digest: a tag may name other bytes tomorrow", () => {
+  const bases = ["deploy/image/Containerfile", "deploy/windows/Containerfile"].flatMap((path) =>
+    [...read(path).matchAll(/^(?:FROM|ARG \w*BASE=) ?([a-z]\S*)/gm)].map(([, base = ""]) => base),
+  );
+  assert.equal(bases.filter((base) => base !== "scratch").length, 3);
+  for (const base of bases) assert.match(base, /^scratch$|@sha256:[0-9a-f]{64}$/);
+  for (const name of readdirSync(join(CHECKOUT, ".github/workflows"))) {
+    const uses = [...read(join(".github/workflows", name)).matchAll(/\buses: (\S+)(.*)/g)];
+    assert.ok(uses.length > 0, name);
+    for (const [, action, comment] of uses) assert.match(`${action}${comment}`, /^[\w./-]+@[0-9a-f]{40} # v\d/, name);
+  }
+  assert.match(read("scripts/node-packages.mjs"), /x64: "[0-9a-f]{64}",\n {2}arm64: "[0-9a-f]{64}"/);
+});
 
 test("every place that has the version has this one", () => {
   checkVersions(CHECKOUT);
