@@ -20,7 +20,6 @@ const packageOf = {
   buildah: "buildah",
   debootstrap: "debootstrap",
   "qemu-system-x86_64": "qemu-system-x86",
-  wine: "wine wine64",
   "x86_64-w64-mingw32-gcc": "gcc-mingw-w64-x86-64-win32",
   virtiofsd: debianRelease() < 13 ? "qemu-system-common" : "virtiofsd",
 };
@@ -42,8 +41,8 @@ const imageTools = ["buildah", "debootstrap"];
 /** For the virtual machine qemu of testkit/vm. User-mode Linux needs none. */
 const machineTools = process.arch === "x64" ? ["qemu-system-x86_64", "virtiofsd"] : [];
 
-/** For Windows programs. */
-const wineTools = process.arch === "x64" ? ["wine", "x86_64-w64-mingw32-gcc"] : [];
+/** For what tests make for Windows; Wine itself they unpack into a folder of their own. */
+const wineTools = process.arch === "x64" ? ["x86_64-w64-mingw32-gcc"] : [];
 
 /** Which tools each command needs. The proxy itself runs only the iptables tools; the others are for the demo and the tests. */
 const toolsOf = {

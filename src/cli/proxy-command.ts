@@ -65,6 +65,8 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
     policy = isDaemon(options) ? (modeNamed(config.mode).stopPolicy?.(config) ?? KEEPS_RULES) : FINISHES;
     if (process.platform === "win32" && isDaemon(options)) {
       if (config.windowsRunAsService) await runAsService();
+      // A service is told by its manager.
+      if (service === undefined) await listenForShutdown(log, request);
       if (config.windowsPriorityClass !== "") {
         const { applyPriorityClass } = await import("../daemon/windows-priority.ts");
         applyPriorityClass(config.windowsPriorityClass, log);
@@ -101,6 +103,15 @@ async function startService(options: Omit<WindowsServiceOptions, "calls">): Prom
   } catch (error) {
     throw new CommandError(`failed os init: ${messageOf(error)}`);
   }
+}
+
+/** Stops also at the end of a HostProcess container. */
+async function listenForShutdown(log: RootLogger, request: (reason: string) => void): Promise<void> {
+  const { onShutdownEvent } = await import("../kernel/windows/shutdown-event.ts");
+  onShutdownEvent({
+    onShutdown: () => request("CTRL_SHUTDOWN_EVENT"),
+    onError: (error) => log.error("The end of a HostProcess container will not be noticed", error),
+  });
 }
 
 function introduce(log: RootLogger): void {
@@ -236,7 +247,7 @@ function stopSignal(current: () => StopState): {
   };
   process.on("SIGTERM", onSignal);
   process.on("SIGINT", onSignal);
-  // Ctrl-Break, and the end of the console or of the container.
+  // Ctrl-Break, and the end of the console.
   if (process.platform === "win32") for (const name of ["SIGBREAK", "SIGHUP"] as const) process.on(name, onSignal);
   return { signal: stop.signal, request: onSignal };
 }

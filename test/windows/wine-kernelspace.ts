@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { hostState } from "../../src/dataplane/kernelspace/testing/kernelspace-rig.ts";
 import { SERVICE_DISCONNECT } from "../../src/kernel/hcn/notices.ts";
-import { HnsFile, WineProcess, windowsPath } from "../../testkit/wine/wine-host.ts";
+import { HnsFile, WineProcess, windowsPath, windowsProgram } from "../../testkit/wine/wine-host.ts";
 import { twinOf } from "./twin.ts";
 import { get, until } from "./wine-support.ts";
 
@@ -57,8 +57,8 @@ function slices(name: string, local: readonly number[], remote: readonly number[
   });
 }
 
-/** @param target where the program is. @param folder for files. */
-export async function kernelspaceFollowsManifests(t: TestContext, target: string, folder: string): Promise<void> {
+/** @param folder for files. */
+export async function kernelspaceFollowsManifests(t: TestContext, folder: string): Promise<void> {
   const manifests = join(folder, "my manifests");
   mkdirSync(manifests);
   const write = (objects: readonly object[]): void =>
@@ -78,7 +78,7 @@ export async function kernelspaceFollowsManifests(t: TestContext, target: string
   const hns = new HnsFile(join(folder, "hns.state"));
   const start = () => {
     const run = new WineProcess({
-      script: join(target, "main.js"),
+      ...windowsProgram,
       args: [
         ...["--manifests", windowsPath(manifests), "--network-name", "cbr0", "--hostname-override", "WIN-1"],
         ...["--healthz-bind-address", HEALTHZ, "--metrics-bind-address", METRICS],
@@ -165,7 +165,7 @@ export async function kernelspaceFollowsManifests(t: TestContext, target: string
   assert.equal(await again.ended, 0, again.log);
 
   const cleanUp = new WineProcess({
-    script: join(target, "main.js"),
+    ...windowsProgram,
     args: ["--cleanup", "--network-name", "cbr0"],
     hns,
     output: join(folder, "cleanup.log"),

@@ -4,7 +4,13 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { execProcess } from "../../src/kernel/process.ts";
-import { nodeCommand, serviceControl, WineProcess, windowsPath } from "../../testkit/wine/wine-host.ts";
+import {
+  programCommand,
+  serviceControl,
+  WineProcess,
+  windowsPath,
+  windowsProgram,
+} from "../../testkit/wine/wine-host.ts";
 import { get, until } from "./wine-support.ts";
 import { answerAt, given, listen } from "./wine-userspace.ts";
 
@@ -29,8 +35,8 @@ const OBJECTS = [
   },
 ];
 
-/** @param target where the program is. @param folder for files. */
-export async function serviceStartsAndStops(t: TestContext, target: string, folder: string): Promise<void> {
+/** @param folder for files. */
+export async function serviceStartsAndStops(t: TestContext, folder: string): Promise<void> {
   assert.equal((await execProcess("ip", ["address", "add", `${POD}/32`, "dev", "lo"])).status, 0);
   await listen(t, POD);
   const manifests = join(folder, "service manifests");
@@ -52,7 +58,6 @@ export async function serviceStartsAndStops(t: TestContext, target: string, fold
   configure({});
   const logPath = join(folder, "service.log");
   const log = () => (existsSync(logPath) ? readFileSync(logPath, "utf8") : "");
-  const script = join(target, "main.js");
   const args = [
     "--windows-service",
     `--config=${windowsPath(config)}`,
@@ -64,7 +69,7 @@ export async function serviceStartsAndStops(t: TestContext, target: string, fold
 
   // That of a run which was killed would be started in its place.
   await serviceControl("delete", NAME);
-  await serviceControl("create", NAME, "binPath=", nodeCommand(script, args));
+  await serviceControl("create", NAME, "binPath=", programCommand(args));
   t.after(() => serviceControl("delete", NAME));
   await serviceControl("start", NAME);
   await until("the service to run", hasState("RUNNING"), log);
@@ -93,9 +98,9 @@ export async function serviceStartsAndStops(t: TestContext, target: string, fold
 }
 
 /** Where nothing waits for the process. Wine takes ten seconds to say so, and takes it for any service that is started meanwhile. */
-export async function serviceFailsAlone(target: string, folder: string): Promise<void> {
+export async function serviceFailsAlone(folder: string): Promise<void> {
   const output = join(folder, "no-service.log");
-  const alone = new WineProcess({ script: join(target, "main.js"), args: ["--windows-service"], output });
+  const alone = new WineProcess({ ...windowsProgram, args: ["--windows-service"], output });
   assert.equal(await alone.ended, 1, alone.log);
   assert.match(alone.log, /failed os init: the service control manager did not start this process/);
 }

