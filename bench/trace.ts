@@ -151,7 +151,7 @@ async function command({ mode }: Subject, services: number, endpoints: number): 
   await modeNamed(mode).loadRenderer();
   const destination = benchService(services - 1).clusterIP as IpAddress; // a canonical address
   const before = ownCpuMs();
-  const target = { family: "IPv4", address: destination, port: 80 } as const;
+  const target = { family: "IPv4", address: destination, port: 80, protocol: "tcp" } as const;
   const rules = await rulesForObjects({ ...objects, problems: [] }, config, target, () => {});
   const facts = nodeFacts({ addresses: [...rules.addresses, ...deviceAddresses(rules.dumps)] });
   const choices = { family: "IPv4", facts, knowsClients: false, knowsDynamicSets: false } as const;

@@ -11,7 +11,6 @@ import { find, type Search } from "../explain/find.ts";
 import { answerText, FORMS, type Form } from "../explain/forms.ts";
 import type { Objects } from "../explain/part-of-cluster.ts";
 import { partOf, servicesOfTarget } from "../explain/part-of-cluster.ts";
-import { isLedAtLoopback } from "../explain/planned-rules.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { parseTarget, type Target } from "../explain/target.ts";
 import { withTraffic } from "../explain/traffic.ts";
@@ -61,6 +60,7 @@ ${OBJECTS_FLAGS_HELP}
   -n, --namespace NAME         the namespace of a Service that is named without one (svc/NAME: default the context's)
 ${INSPECT_FLAGS_HELP}
       --all-nodes              on every Node: where they differ
+      --why                    every endpoint, and everything that had a say
       --rules                  also the chains, rules, sets and servers that are in the kernel for it
       --kernel                 also what this host's kernel has counted: connections that are open now, and those
                                since the rules were made; and where the pinned maps of ebpf mode lead. Needs root
@@ -88,6 +88,7 @@ interface ExplainOptions {
   readonly wish: string | undefined;
   readonly asksKernel: boolean;
   readonly showsRules: boolean;
+  readonly showsWhy: boolean;
   readonly form: Form;
   /** Reads the configuration again with another mode. */
   readonly withMode: (mode: string) => Promise<InspectChoices>;
@@ -133,8 +134,8 @@ export async function explain(
       output.out(safe(`${search.name} is there once for all Services. What it is for: ${search.purpose}.\n`));
       return EXIT_SUCCESS;
     }
-    const { wish, showsRules } = options;
-    const textOptions = { width: terminal?.width, showsRules };
+    const { wish, showsRules, showsWhy } = options;
+    const textOptions = { width: terminal?.width, showsRules, showsWhy };
     if (options.onAllNodes) {
       const groups = await explainOnAllNodes(objects, search.keys, { ...choices, warn });
       output.out(form === "json" ? jsonText(groups) : painted(nodeGroupsText(groups, textOptions), terminal));
@@ -153,7 +154,7 @@ export async function explain(
             ...(note === undefined ? [] : [note]),
             ...because,
             ...search.because,
-            ...(await loopbackWords(cluster, target, search.keys)),
+            ...loopbackWords(target, servicePorts),
           ],
           servicePorts,
         },
@@ -244,21 +245,10 @@ function* servicesLike(target: Target, { services }: Objects): Generator<string,
 }
 
 /** Whether a node port answers at the loopback address that was asked for. */
-async function loopbackWords(
-  { families, config }: ExplainedCluster,
-  target: Target,
-  keys: readonly string[],
-): Promise<string[]> {
-  if (target.kind !== "address" || target.port === undefined || !isLoopback(target.address)) return [];
-  const { address, port } = target;
-  const family = families.find(({ node }) => node.family === familyOf(address));
-  const served = keys.flatMap((key) => family?.node.state.services.get(key) ?? []);
-  const [first] = served;
-  if (family === undefined || first === undefined) return [];
-  const protocol = first.protocol.toLowerCase();
-  const isLed = await isLedAtLoopback(family.node, config, { address, port, protocol });
-  const where = `${config.mode} mode ${isLed ? "leads" : "does not lead"} what this node sends there`;
-  return [`${address} is the loopback address: ${where}.`];
+function loopbackWords(target: Target, servicePorts: readonly PortExplanation[]): string[] {
+  if (target.kind !== "address" || !isLoopback(target.address)) return [];
+  const own = servicePorts.filter(({ family }) => family === familyOf(target.address));
+  return own.flatMap(({ frontends }) => frontends.flatMap(({ atLoopback }) => atLoopback ?? []));
 }
 
 /** The cluster with the wish fulfilled. @throws UsageError */
@@ -305,6 +295,7 @@ async function readOptions(argv: readonly string[]): Promise<ExplainOptions | "h
     "what-if": { type: "string" },
     kernel: { type: "boolean" },
     rules: { type: "boolean" },
+    why: { type: "boolean" },
     output: { type: "string", short: "o", default: "text" },
   });
   if (values.help === true) return "help";
@@ -333,6 +324,7 @@ async function readOptions(argv: readonly string[]): Promise<ExplainOptions | "h
     wish: values["what-if"],
     asksKernel: values.kernel ?? false,
     showsRules: values.rules ?? false,
+    showsWhy: values.why ?? false,
     form,
     withMode: async (mode) => ({
       ...choices,

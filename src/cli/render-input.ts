@@ -34,9 +34,11 @@ export async function readInput(
     serviceCIDRs: parts.flatMap(({ serviceCIDRs }) => serviceCIDRs),
     problems: parts.flatMap(({ problems }) => problems),
     pods: parts.flatMap(({ pods = [] }) => pods),
+    serviceNotes: parts.flatMap(({ serviceNotes = [] }) => serviceNotes),
   };
   for (const problem of cluster.problems) tell(lineOf(problem));
-  if (cluster.services.length + cluster.endpointSlices.length + cluster.nodes.length === 0) {
+  const { services, endpointSlices, nodes, serviceNotes = [] } = cluster;
+  if (services.length + endpointSlices.length + nodes.length + serviceNotes.length === 0) {
     const where = paths.map((path) => (path === STANDARD_INPUT ? "standard input" : path)).join(", ");
     throw new UsageError(`nothing to render: no Service, EndpointSlice or Node in ${where} can be used`);
   }

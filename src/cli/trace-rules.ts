@@ -1,6 +1,7 @@
 /** Where `kube-proxy trace` has its rules from: a plan for manifests, dumps, or this node's kernel. */
 import type { ClusterRecords } from "../cluster/manifests/index.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
+import { loopbackNotes } from "../explain/loopback.ts";
 import { partForPacket } from "../explain/packet-part.ts";
 import { FEW_SERVICES, isPodOf, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
 import { type ClientPlace, clientPlace, OUTSIDE, podInterface } from "../inspect/client-place.ts";
@@ -43,6 +44,7 @@ interface PlannedTarget {
   readonly family: IpFamily;
   readonly address: IpAddress;
   readonly port: number | undefined;
+  readonly protocol: string;
   /** Rules that do not match are shown, too. @default false */
   readonly showsEveryRule?: boolean;
 }
@@ -51,7 +53,7 @@ interface PlannedTarget {
 export async function rulesForObjects(
   cluster: ClusterRecords,
   config: KubeProxyConfig,
-  { family, address, port, showsEveryRule = false }: PlannedTarget,
+  { family, address, port, protocol, showsEveryRule = false }: PlannedTarget,
   warn: (message: string) => void,
 ): Promise<TracedRules> {
   const nodeName = nodeNameIn(cluster.nodes, config);
@@ -63,7 +65,10 @@ export async function rulesForObjects(
   const rules = await plannedRules(node, config).catch(refuse);
   return {
     ...rules,
-    notes: [`addresses of the node are taken to be ${addresses.join(", ") || "none but loopback"}`],
+    notes: [
+      `addresses of the node are taken to be ${addresses.join(", ") || "none but loopback"}`,
+      ...(await loopbackNotes(node, config, { address, port, protocol })),
+    ],
     knowsAddresses: true,
     knowsClients: false,
     placeOf: (position) => placeInManifests(position, node, podCIDRs),

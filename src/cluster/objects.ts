@@ -123,6 +123,18 @@ export interface PodRecord extends ObjectKey {
   readonly addresses: readonly IpAddress[];
 }
 
+/** What `explain` says of a core/v1 Service beside what is served. The daemon does not keep it. */
+export interface ServiceNotes extends ObjectKey {
+  /** `clusterIP: None`: the watch does not show it. */
+  readonly isHeadless: boolean;
+  /** Label `service.kubernetes.io/service-proxy-name`: another proxy serves it. `undefined` when the key is absent. */
+  readonly proxyName: string | undefined;
+  /** `app=web,tier=front`; empty when it has none. */
+  readonly selector: string;
+  /** Of load balancers that have a name in place of an address. */
+  readonly hostNames: readonly string[];
+}
+
 /** What the proxy needs of a networking.k8s.io/v1 ServiceCIDR. */
 export interface ServiceCidrRecord {
   readonly name: string;

@@ -233,7 +233,7 @@ export interface ModeDescriptor<Name extends string, Config extends ModeConfig<S
    */
   readonly traceForms?: readonly string[];
   /** What packets meet beside rules: sockets of programs, and of the proxy itself. @default nothing */
-  loadTraceStages?(): Promise<(node: OfflineNode, config: KubeProxyConfig) => Dump>;
+  loadTraceStages?(): Promise<(node: OfflineNode, config: KubeProxyConfig) => readonly Dump[]>;
   /** For `prove`: what is compared, each under its own name. @default nothing */
   readonly proved?: readonly ProvedVariant[];
   loadRenderer(): Promise<ModeRenderer>;

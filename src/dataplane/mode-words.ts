@@ -31,6 +31,8 @@ export interface ModeWords {
   affinity(seconds: number): string;
   /** Whom endpoints see, in sentences. */
   sources(facts: SourceFacts): readonly string[];
+  /** Who leads node ports at loopback addresses, where something does; otherwise why nothing does, and what would. */
+  loopback(facts: SourceFacts): { readonly led: string; readonly notLed: string };
   /** Whom an endpoint sees that does not see its client. */
   readonly otherSource: "masqueraded" | "host-or-source-vip";
   /** @param isBarred whether the client is not in `loadBalancerSourceRanges`. */
@@ -45,10 +47,16 @@ export const TRANSLATING: ModeWords = {
   affinity: (seconds) =>
     `A client keeps its endpoint until it has been silent for ${seconds} seconds (sessionAffinity ClientIP).`,
   sources: (facts) => [...masqueradingOf(facts), ...(facts.hasLocal ? [HAIRPIN] : [])],
+  loopback: ({ node: { nodePortAddresses } }) => ({
+    led: "rules lead there, and the endpoint sees this node's address",
+    notLed:
+      nodePortAddresses.namesLoopback || nodePortAddresses.matchesAll ? "the mode does not lead there" : NOT_NAMED,
+  }),
   otherSource: "masqueraded",
   notTaken: () => "own-packets-not-looked-at",
 };
 
+const NOT_NAMED = "nodePortAddresses leaves loopback out";
 const HAIRPIN = "An endpoint that asks its own Service and gets itself sees the node's address (hairpin).";
 
 /** Who is masqueraded at cluster IPs, where that is not the usual. */

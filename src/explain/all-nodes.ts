@@ -6,7 +6,7 @@ import { explainedCluster, explainPorts } from "./explained-cluster.ts";
 import type { PortExplanation } from "./explanation.ts";
 import type { Objects } from "./part-of-cluster.ts";
 import { safe } from "./safe-text.ts";
-import { explanationText, type TextOptions } from "./text.ts";
+import { explanationText, sentenceText, type TextOptions } from "./text.ts";
 
 /** One service port of one family on all nodes, in groups of nodes that say the same. */
 interface NodeGroups {
@@ -65,12 +65,22 @@ function groupsText({ groups }: NodeGroups, options: TextOptions): string {
   const [first, ...others] = groups;
   if (first === undefined) return "";
   if (others.length === 0) {
-    return `${safe(`The same on every node: ${first.nodes.join(", ")}. Seen from ${first.explained.node}:\n`)}${explanationText(first.explained, options)}`;
+    const same = `The same on every node: ${someOf(first.nodes)}. Seen from ${first.explained.node}:`;
+    return safe(sentenceText(same, "", options.width)) + explanationText(first.explained, options);
   }
-  let text = `${safe(`On ${first.nodes.join(", ")}:\n`)}${explanationText(first.explained, options)}`;
+  let text =
+    safe(sentenceText(`On ${someOf(first.nodes)}:`, "", options.width)) + explanationText(first.explained, options);
   for (const { nodes, explained } of others) {
     const changes = clientChanges(first.explained, explained).map(({ what }) => `  ${what}\n`);
-    text += safe(`\nOn ${nodes.join(", ")}, other than on ${first.explained.node}:\n${changes.join("")}`);
+    text += safe(`\nOn ${someOf(nodes)}, other than on ${first.explained.node}:\n${changes.join("")}`);
   }
   return text;
+}
+
+/** Names of nodes that are told; there may be thousands. */
+const SHOWN = 6;
+
+function someOf(names: readonly string[]): string {
+  const more = names.length - SHOWN;
+  return more > 1 ? `${names.slice(0, SHOWN).join(", ")} and ${more} more` : names.join(", ");
 }

@@ -1,4 +1,5 @@
-/** What decided which endpoints a service port uses on a node, one sentence for each thing that had a say. Pure. */
+/** What decided what clients of a service port meet on a node, one sentence for each thing that had a say. Pure. */
+import type { ServiceNotes, ServiceRecord } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { ModeWords } from "../dataplane/mode-words.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
@@ -6,6 +7,7 @@ import type { TopologyReason } from "../model/endpoint-reasons.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import type { ServicePortRouting } from "../model/service-port-routing.ts";
 import type { ExplainedEndpoint, ExplainedFrontend, Policies } from "./explanation.ts";
+import type { Statement } from "./stated-endpoints.ts";
 import { topologyWords } from "./words.ts";
 
 interface Decided {
@@ -18,22 +20,67 @@ interface Decided {
   readonly policies: Policies;
   readonly endpoints: readonly ExplainedEndpoint[];
   readonly frontends: readonly ExplainedFrontend[];
+  readonly passedOver: Statement["passedOver"];
+  /** Undefined: the daemon does not keep it. */
+  readonly service: ServiceRecord | undefined;
+  readonly notes?: ServiceNotes | undefined;
   /** How an endpoint is chosen among several. */
   readonly choice: string;
 }
 
-export function decisionWords(decided: Decided): string[] {
+/** Why clients meet something else than any endpoint, the gravest first. */
+export function causeWords(decided: Decided): string[] {
   return [
+    ...ownershipSentences(decided),
     ...endpointSentences(decided),
     ...policySentences(decided),
-    ...choiceSentences(decided),
-    ...ownershipSentences(decided),
+    ...loadBalancerSentences(decided),
   ];
 }
 
-function endpointSentences({ endpoints, routing, topology, node, words }: Decided): string[] {
+/** What else is to be known. */
+export function decisionWords({ policies, port, choice, routing, words, node, config, frontends }: Decided): string[] {
+  const sentences: string[] = [];
+  if (policies.healthCheckNodePort !== 0) {
+    const { localReady } = policies;
+    const answer = localReady > 0 ? "200" : "503";
+    sentences.push(
+      `The load balancer's health check at node port ${policies.healthCheckNodePort} gets ${answer}: ${counted(localReady, "ready endpoint")} here.`,
+    );
+  }
+  if (routing.categories.reachable.length > 1) sentences.push(`Among several endpoints one is chosen ${choice}.`);
+  const hasLocal = routing.local.length > 0 || routing.cluster.some(({ isLocal }) => isLocal);
+  return [
+    ...sentences,
+    ...words.sources({ node, config, port, hasLocal }),
+    ...frontends.flatMap(({ atLoopback }) => atLoopback ?? []),
+  ];
+}
+
+/** Addresses that a load balancer keeps to itself. */
+function loadBalancerSentences({ service, notes }: Decided): string[] {
+  const own = service?.loadBalancerIngress.filter(({ ipMode }) => ipMode === "Proxy").map(({ ip }) => ip) ?? [];
+  const names = notes?.hostNames ?? [];
+  return [
+    ...(own.length === 0 ? [] : [`Its load balancer ${own.join(", ")} has ipMode Proxy: no node takes packets to it.`]),
+    ...(names.length === 0
+      ? []
+      : [`Its load balancer has a name and no address (${names.join(", ")}): no node takes packets to it.`]),
+  ];
+}
+
+function withoutEndpoints({ notes, passedOver, service, words }: Decided): string[] {
+  const fate = `The service port has no endpoints: ${words.unserved}.`;
+  if (passedOver.length > 0) return [fate, ...passedOver.map(({ slice, why }) => `EndpointSlice ${slice}: ${why}.`)];
+  if (notes === undefined || service === undefined) return [fate];
+  if (notes.selector === "") return [fate, "It has no selector, and there is no EndpointSlice for it."];
+  return [fate, `No pod matches its selector ${notes.selector}, or none has an address yet.`];
+}
+
+function endpointSentences(decided: Decided): string[] {
+  const { endpoints, routing, topology, node, words } = decided;
   const fate = words.unserved;
-  if (endpoints.length === 0) return [`The service port has no endpoints: ${fate}.`];
+  if (endpoints.length === 0) return withoutEndpoints(decided);
   if (!routing.categories.hasAny) {
     const whose = endpoints.length === 1 ? "Its only endpoint is" : `None of its ${endpoints.length} endpoints is`;
     const state = endpoints.length === 1 ? "neither ready, nor does it still serve" : "ready or still serves";
@@ -60,25 +107,11 @@ function policySentences({ port, policies, routing, words }: Decided): string[] 
       `externalTrafficPolicy is Local: ${whom}only endpoints of this node answer, which has ${local}${source}.`,
     );
   }
+  if (policies.sessionAffinity === "ClientIP") sentences.push(words.affinity(policies.affinitySeconds));
   if (policies.sourceRanges.length > 0 && port.loadBalancerVIPs.length > 0) {
     sentences.push(words.sourceRanges(policies.sourceRanges));
   }
-  if (policies.healthCheckNodePort !== 0) {
-    const { localReady } = policies;
-    const answer = localReady > 0 ? "200" : "503";
-    sentences.push(
-      `The load balancer's health check at node port ${policies.healthCheckNodePort} gets ${answer}: ${counted(localReady, "ready endpoint")} here.`,
-    );
-  }
   return sentences;
-}
-
-function choiceSentences({ policies, port, choice, routing, words, node, config }: Decided): string[] {
-  const sentences: string[] = [];
-  if (routing.categories.reachable.length > 1) sentences.push(`Among several endpoints one is chosen ${choice}.`);
-  if (policies.sessionAffinity === "ClientIP") sentences.push(words.affinity(policies.affinitySeconds));
-  const hasLocal = routing.local.length > 0 || routing.cluster.some(({ isLocal }) => isLocal);
-  return [...sentences, ...words.sources({ node, config, port, hasLocal })];
 }
 
 function ownershipSentences({ frontends }: Decided): string[] {

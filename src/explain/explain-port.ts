@@ -1,15 +1,18 @@
 /** Puts together all that is known of one service port on one node: the model's decisions, and what the mode has for it. */
-import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
+import type { EndpointSliceRecord, ServiceNotes, ServiceRecord } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { ModeInspection } from "../dataplane/inspection.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import { type EndpointUse, endpointReasons, topologyReason } from "../model/endpoint-reasons.ts";
 import { declaredFrontends, type FrontendAddress, frontendKey, frontendsOf } from "../model/frontend.ts";
+import type { NodePortIPs } from "../model/node-port-addresses.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../model/service-port-routing.ts";
-import { decisionWords } from "./decisions.ts";
+import { isLoopback } from "../net/ip.ts";
+import { causeWords, decisionWords } from "./decisions.ts";
 import { type Asked, type ClientFacts, encountersAt, type Walk } from "./encounters.ts";
 import type { ExplainedEndpoint, ExplainedFrontend, ExplainedUse, Policies, PortExplanation } from "./explanation.ts";
+import { atLoopback } from "./loopback.ts";
 import { type StatedEndpoint, type Statement, statedEndpoints } from "./stated-endpoints.ts";
 import { endpointWords } from "./words.ts";
 
@@ -28,6 +31,7 @@ interface ServiceObjects {
   readonly service: ServiceRecord | undefined;
   /** Those of the service, of every family. */
   readonly slices: readonly EndpointSliceRecord[];
+  readonly notes?: ServiceNotes | undefined;
 }
 
 /** Explains one service port. @param walk leads packets through what the mode plans for it, at least. */
@@ -46,6 +50,10 @@ export function explainPort(
   const policies = policiesOf(here, port);
   const endpoints = endpointsOf(here, routing, statement);
   const frontends = explainedFrontends(here, port, { routing, endpoints: all, walk });
+  const decided = {
+    ...{ words: inspection.words, node, config, port, routing, topology: reason, policies, endpoints, frontends },
+    ...{ passedOver: statement.passedOver, ...objects, choice: inspection.choice(config) },
+  };
   return {
     node: node.name,
     zone: node.zone ?? null,
@@ -64,18 +72,8 @@ export function explainPort(
         why: `${endpoint.text} is in ${by}, too, whose word counts`,
       })),
     ],
-    decisions: decisionWords({
-      words: inspection.words,
-      node,
-      config,
-      port,
-      routing,
-      topology: reason,
-      policies,
-      endpoints,
-      frontends,
-      choice: inspection.choice(config),
-    }),
+    causes: causeWords(decided),
+    decisions: decisionWords(decided),
     kernel: inspection.partsOf(node, config, port.name.key),
   };
 }
@@ -104,7 +102,7 @@ function explainedFrontends(
     const { kind, address, port: number } = declared;
     const key = keyOf(port, declared);
     const frontend = owned.get(key);
-    const common = { kind, address: address ?? null, port: number, answersAt: answersAt(here, declared) };
+    const common = { kind, address: address ?? null, port: number, ...ofNodePort(here, port, declared, known) };
     if (frontend === undefined) {
       const isLocal = kind === "cluster-ip" ? port.internalPolicyLocal : port.externalPolicyLocal;
       const owner = here.ownerOf(key) ?? "another service port";
@@ -120,11 +118,26 @@ function keyOf({ protocol }: ServicePort, frontend: Pick<FrontendAddress, "addre
   return frontendKey(protocol, frontend);
 }
 
-function answersAt({ node: { nodePortIPs } }: ExplainedNode, { kind }: FrontendAddress): string | null {
-  if (kind !== "node-port") return null;
-  return nodePortIPs.kind === "all"
-    ? "every address of the node"
-    : nodePortIPs.ips.join(", ") || "no address of the node";
+/** Where a node port answers. */
+function ofNodePort(
+  here: ExplainedNode,
+  port: ServicePort,
+  { kind }: FrontendAddress,
+  { routing, walk }: Pick<Asked, "routing" | "walk">,
+): Pick<ExplainedFrontend, "answersAt" | "atLoopback"> {
+  if (kind !== "node-port") return { answersAt: null, atLoopback: null };
+  const { nodePortIPs } = here.node;
+  if (!routing.categories.hasAny) return { answersAt: placesOf(nodePortIPs), atLoopback: null };
+  const { address, isLed, words } = atLoopback(here, port, walk);
+  if (nodePortIPs.kind === "all") {
+    return { answersAt: `${placesOf(nodePortIPs)}${isLed ? "" : " but loopback"}`, atLoopback: words };
+  }
+  const places = placesOf({ kind: "ips", ips: nodePortIPs.ips.filter((ip) => !isLoopback(ip)) });
+  return { answersAt: isLed ? `${places}, and for this node itself ${address}` : places, atLoopback: words };
+}
+
+function placesOf(addresses: NodePortIPs): string {
+  return addresses.kind === "all" ? "every address of the node" : addresses.ips.join(", ") || "no address of the node";
 }
 
 function endpointsOf({ node }: ExplainedNode, routing: ServicePortRouting, statement: Statement): ExplainedEndpoint[] {

@@ -1,5 +1,5 @@
 /** A cluster as one node must serve it, in one mode, ready to be explained. */
-import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
+import { objectKeyText, type ServiceNotes, type ServiceRecord } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { modeNamed } from "../dataplane/registry.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
@@ -86,15 +86,15 @@ export async function explainPorts(cluster: ExplainedCluster, keys: Iterable<str
   );
   const slices = slicesByService(cluster.objects.endpointSlices);
   const services = new Map(cluster.objects.services.map((service) => [objectKeyText(service), service]));
+  const notes = new Map(cluster.objects.serviceNotes?.map((one) => [objectKeyText(one), one]));
   for (const key of keys) {
     for (const family of cluster.families) {
       const port = family.node.state.services.get(key);
       const walk = walks.get(family.node.family);
       if (port === undefined || walk === undefined) continue;
       const { service } = port.name;
-      explanations.push(
-        explainPort(family, port, { service: services.get(service), slices: slices.get(service) ?? [] }, walk),
-      );
+      const own = { service: services.get(service), notes: notes.get(service), slices: slices.get(service) ?? [] };
+      explanations.push(explainPort(family, port, own, walk));
     }
   }
   return explanations;
@@ -110,7 +110,13 @@ export function servedServices({ families }: ExplainedCluster): ReadonlySet<stri
   return new Set(families.flatMap(({ node }) => Array.from(node.state.services.values(), ({ name }) => name.service)));
 }
 
-/** A Service of the objects by `namespace/name`. */
-export function serviceOf({ objects }: ExplainedCluster, service: string): ServiceRecord | undefined {
-  return objects.services.find((one) => objectKeyText(one) === service);
+/** A Service of the objects by `namespace/name`, and what else is known of one of that name. */
+export function serviceOf(
+  { objects }: ExplainedCluster,
+  service: string,
+): { readonly record: ServiceRecord | undefined; readonly notes: ServiceNotes | undefined } {
+  return {
+    record: objects.services.find((one) => objectKeyText(one) === service),
+    notes: objects.serviceNotes?.find((one) => objectKeyText(one) === service),
+  };
 }

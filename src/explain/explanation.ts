@@ -47,7 +47,9 @@ export interface PortExplanation {
   readonly endpoints: readonly ExplainedEndpoint[];
   /** Copies of endpoints that do not count, and what makes no endpoint. */
   readonly passedOver: readonly { readonly slice: string; readonly why: string }[];
-  /** The policy or rule that decided which endpoints are used, in sentences. */
+  /** Why clients meet something else than any endpoint: policies, hints, what is missing. In sentences. */
+  readonly causes: readonly string[];
+  /** What else is to be known, in sentences. */
   readonly decisions: readonly string[];
   readonly kernel: readonly KernelPart[];
   /** What the numbers of {@link Traffic} mean, and what is not known; missing where the kernel was not asked. */
@@ -86,6 +88,8 @@ export interface ExplainedFrontend extends Traffic {
   readonly owner: string | null;
   /** Where a node port answers: addresses, or "every address of the node". Null for others. */
   readonly answersAt: string | null;
+  /** What this node meets at the port of its loopback address, in a sentence. Null for others than node ports, and without endpoints. */
+  readonly atLoopback: string | null;
   /** What sockets of this node meet here by the kernel's maps, a line for each fact; missing where they were not read. */
   readonly sockets?: readonly string[];
   /** Empty when the frontend is another's. */

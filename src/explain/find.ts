@@ -38,9 +38,14 @@ export function find(cluster: ExplainedCluster, target: Target): Search {
 function findService(cluster: ExplainedCluster, service: string, port: string | undefined): Search {
   const own = portsWhere(cluster, ({ name }) => name.service === service);
   if (own.length === 0) {
-    const record = serviceOf(cluster, service);
+    const { record, notes } = serviceOf(cluster, service);
+    if (notes?.proxyName !== undefined) {
+      const label = `service.kubernetes.io/service-proxy-name=${notes.proxyName}`;
+      return nothing(service, `Service ${service} is another proxy's (label ${label}): kube-proxy leaves it alone`);
+    }
+    if (notes?.isHeadless === true) return nothing(service, headlessWords(service));
     if (record !== undefined) return nothing(service, whyNotServed(record));
-    return nothing(service, `no Service "${service}" is known, or it is headless or another proxy's`);
+    return nothing(service, `there is no Service "${service}"`);
   }
   if (port === undefined) return { kind: "ports", keys: keysOf(own), because: [] };
   const chosen = own.filter((one) => one.name.port === port || String(one.port) === port);
@@ -49,13 +54,15 @@ function findService(cluster: ExplainedCluster, service: string, port: string | 
   return nothing(port, `Service ${service} has no port "${port}", but ${[...names].join(", ")}`, names);
 }
 
+const headlessWords = (service: string): string =>
+  `Service ${service} is headless (clusterIP None): DNS gives out its pods' addresses, and no proxy does anything`;
+
 /** Why a proxy does nothing for a Service that is there. */
 function whyNotServed(service: ServiceRecord): string {
   const name = objectKeyText(service);
   if (service.type === "ExternalName")
     return `Service ${name} is an ExternalName: DNS answers for it, and no proxy does anything`;
-  if (service.clusterIP === "None")
-    return `Service ${name} is headless (clusterIP None): DNS gives out its pods' addresses, and no proxy does anything`;
+  if (service.clusterIP === "None") return headlessWords(name);
   if (service.clusterIP === "") return `Service ${name} has no cluster IP yet, so no proxy does anything for it`;
   return `Service ${name} has no cluster IP of this family, or no ports`;
 }
@@ -149,6 +156,15 @@ function findName(cluster: ExplainedCluster, name: string): Search {
   if (named.length === 1) return findService(cluster, named[0] ?? "", undefined);
   if (named.length > 1)
     return nothing(name, `several Services have the name ${name}: ${named.join(", ")}; add the namespace`);
+  const behind = cluster.objects.serviceNotes?.find(({ hostNames }) => hostNames.includes(name.toLowerCase()));
+  if (behind !== undefined) {
+    const service = objectKeyText(behind);
+    const search = findService(cluster, service, undefined);
+    const because = [
+      `${name} is the load balancer of ${service}: its packets come to a node port, or to a pod itself.`,
+    ];
+    return search.kind === "ports" ? { ...search, because } : search;
+  }
   if (IS_MEANT_AS_ADDRESS.test(name)) return nothing(name, `${name} is no IP address`);
   return nothing(
     name,

@@ -3,7 +3,7 @@ import type { PortExplanation } from "./explanation.ts";
 import { pictureOf } from "./picture.ts";
 import { jsonText, safe } from "./safe-text.ts";
 import { svgText } from "./svg.ts";
-import { explanationText, sentenceText, type TextOptions } from "./text.ts";
+import { familiesText, sentenceText, type TextOptions } from "./text.ts";
 
 export const FORMS = ["text", "json", "svg"] as const;
 export type Form = (typeof FORMS)[number];
@@ -21,7 +21,8 @@ export async function answerText(form: Form, answer: Answer, options: TextOption
   switch (form) {
     case "text": {
       const head = safe(answer.because.map((sentence) => sentenceText(sentence, "", options.width)).join(""));
-      const explanations = answer.servicePorts.map((one) => explanationText(one, options));
+      const byPort = Map.groupBy(answer.servicePorts, ({ servicePort, protocol }) => `${servicePort} ${protocol}`);
+      const explanations = Array.from(byPort.values(), (families) => familiesText(families, options));
       return [head, ...explanations].filter((part) => part !== "").join("\n");
     }
     case "json":

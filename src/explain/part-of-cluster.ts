@@ -101,8 +101,11 @@ function predicateOf(
         addressesOf(service).includes(address) ||
         service.ports.some(({ nodePort }) => nodePort !== 0 && nodePort === port);
     }
-    case "name":
-      return ownsName(objects, target.name, inspection);
+    case "name": {
+      const hasName = ownsName(objects, target.name, inspection);
+      const behind = objects.serviceNotes?.find(({ hostNames }) => hostNames.includes(target.name.toLowerCase()));
+      return behind === undefined ? hasName : (service) => objectKeyText(service) === objectKeyText(behind);
+    }
   }
 }
 

@@ -41,7 +41,7 @@ export async function plannedRules(node: OfflineNode, config: KubeProxyConfig): 
     renderer(node, { config, form, service: undefined, missing: new Set() }).catch(refuse),
   );
   const stages = await loadTraceStages?.();
-  if (stages !== undefined) dumps.push(stages(node, config));
+  dumps.push(...(stages?.(node, config) ?? []));
   return {
     name: `the plan of mode ${config.mode} for ${node.name}`,
     dumps,
@@ -73,18 +73,6 @@ export function isPodOf({ detector }: OfflineNode, podCIDRs: readonly string[], 
   // Where the Node does not say which are its own, those of the cluster.
   const cidrs = own.length > 0 ? own : detector.kind === "cidr" ? [detector.cidr] : [];
   return cidrs.some((cidr) => cidrContains(cidr, address));
-}
-
-/** Whether the node's own connections to a port of its loopback address are led anywhere: node ports are, in some modes. */
-export async function isLedAtLoopback(
-  node: OfflineNode,
-  config: KubeProxyConfig,
-  { address, port, protocol }: { readonly address: IpAddress; readonly port: number; readonly protocol: string },
-): Promise<boolean> {
-  const walk = await walkOf(node, config);
-  const ends = { source: address, sourcePort: undefined, destination: address, destinationPort: port };
-  const outcomes = walk({ family: node.family, protocol, inInterface: "", ...ends });
-  return [...outcomes].some(({ fate, packet }) => fate.kind !== "delivered" || packet.destination !== address);
 }
 
 /** Leads packets through the plan; each client is taken for a new one, and pods come in by a port of a bridge. Nowhere without rules. */

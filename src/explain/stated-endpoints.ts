@@ -48,7 +48,8 @@ export function statedEndpoints(
   for (const record of slices) {
     const slice = objectKeyText(record);
     if (record.addressType !== family) {
-      passedOver.push({ slice, why: `its addresses are ${record.addressType}` });
+      // Those of the other family are in its own explanation.
+      if (record.addressType === "FQDN") passedOver.push({ slice, why: "its addresses are names (FQDN)" });
       continue;
     }
     const onProblem = (message: string, { field = "", value }: Readonly<Record<string, unknown>>) =>

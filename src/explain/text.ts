@@ -2,7 +2,14 @@
 
 import { factsText } from "../dataplane/socket-words.ts";
 import { joinHostPort } from "../net/ip.ts";
-import type { ExplainedFrontend, ExplainedUse, PortExplanation } from "./explanation.ts";
+import {
+  type Encounter,
+  type ExplainedEndpoint,
+  type ExplainedFrontend,
+  type ExplainedUse,
+  POSITIONS,
+  type PortExplanation,
+} from "./explanation.ts";
 import { safe } from "./safe-text.ts";
 import { tableText } from "./table.ts";
 import { encounterWords, KIND_WORDS, POSITION_WORDS } from "./words.ts";
@@ -10,27 +17,38 @@ import { encounterWords, KIND_WORDS, POSITION_WORDS } from "./words.ts";
 export interface TextOptions {
   /** Of the terminal, in characters. @default no limit */
   readonly width?: number | undefined;
+  /** All endpoints, and everything that had a say. @default false */
+  readonly showsWhy?: boolean;
   /** What is in the kernel for it, too. @default false */
   readonly showsRules?: boolean;
+  /** What was taken for granted, behind the mode: `assumed`. @default nothing */
+  readonly assumed?: string | undefined;
 }
 
-/** One service port of one family: the answer first. */
-export function explanationText(explained: PortExplanation, { width, showsRules = false }: TextOptions = {}): string {
+/** Lines that an answer has at most, unless the causes alone are more. */
+const ANSWER_LINES = 15;
+
+/** One service port of one family: what clients meet, and why. */
+export function explanationText(explained: PortExplanation, options: TextOptions = {}): string {
+  const { width, showsWhy = false, showsRules = false, assumed } = options;
   const { servicePort, protocol, type, node, zone, mode, family } = explained;
   const place = `on ${node}${zone === null ? "" : ` (${zone})`}`;
-  const parts = [
-    `${servicePort} ${protocol}, ${type}, ${place}, ${mode} mode, ${family}\n`,
-    section("Addresses", explained.frontends.map((frontend) => frontendText(frontend, width)).join("")),
-    section("Endpoints", endpointsText(explained, width)),
-    section("Why", explained.decisions.map((sentence) => sentenceText(sentence, "  ", width)).join("")),
-    section(
-      "Passed over",
-      explained.passedOver.map(({ slice, why }) => sentenceText(`${slice}: ${why}`, "  ", width)).join(""),
-    ),
-    showsRules ? section("In the kernel", kernelText(explained)) : "",
-    section("Counted", (explained.trafficNotes ?? []).map((one) => sentenceText(one, "  ", width)).join("")),
-  ];
-  return safe(parts.filter((part) => part !== "").join("\n"));
+  const sentences = (all: readonly string[]) => all.map((one) => sentenceText(one, "  ", width)).join("");
+  const addresses = frontendGroups(explained.frontends, width);
+  const causes = showsWhy ? [...explained.causes, ...explained.decisions] : explained.causes;
+  const head = `${servicePort} ${protocol}, ${type}, ${place}, ${mode} mode${assumed === undefined ? "" : ` (${assumed})`}, ${family}`;
+  const answer = [sentenceText(head, "", width), addresses, section("Why", sentences(causes))].join("");
+  const room = showsWhy ? undefined : ANSWER_LINES - lineCount(answer);
+  const passedOver = explained.passedOver.map(({ slice, why }) => `${slice}: ${why}`);
+  return safe(
+    [
+      answer,
+      endpointsText(explained, width, room),
+      showsWhy ? section("Passed over", sentences(passedOver)) : "",
+      showsRules ? section("In the kernel", kernelText(explained)) : "",
+      section("Counted", sentences(explained.trafficNotes ?? [])),
+    ].join(""),
+  );
 }
 
 /** Broken between words where the terminal ends. */
@@ -48,30 +66,34 @@ export function frontendTitle({ kind, address, port }: Pick<ExplainedFrontend, "
   return `${KIND_WORDS[kind]} ${joinHostPort(address, port)}`;
 }
 
-function frontendText(frontend: ExplainedFrontend, width: number | undefined): string {
-  const { policy, owner, answersAt } = frontend;
-  const where = answersAt === null ? "" : ` at ${answersAt}`;
-  const title = sentenceText(
-    `${frontendTitle(frontend)}${where}, policy ${policy}${trafficText(frontend)}`,
+/** Frontends at which clients meet the same stand together. */
+function frontendGroups(frontends: readonly ExplainedFrontend[], width: number | undefined): string {
+  const groups = Map.groupBy(frontends, (frontend) => clientsText(frontend, width));
+  return Array.from(groups, ([clients, own]) => own.map((one) => titleText(one, width)).join("") + clients).join("");
+}
+
+function titleText(frontend: ExplainedFrontend, width: number | undefined): string {
+  const where = frontend.answersAt === null ? "" : ` at ${frontend.answersAt}`;
+  return sentenceText(
+    `${frontendTitle(frontend)}${where}${frontend.policy === "Local" ? ", policy Local" : ""}${trafficText(frontend)}`,
     "  ",
     width,
   );
-  if (owner !== null) return `${title}    belongs to ${owner}, and does not lead here\n`;
+}
+
+function clientsText({ owner, clients, sockets }: ExplainedFrontend, width: number | undefined): string {
+  if (owner !== null) return sentenceText(`belongs to ${owner}, and does not lead here`, "    ", width);
   // Positions that meet the same stand in one line.
-  const groups = new Map<string, string[]>();
-  for (const encounter of frontend.clients) {
-    const words = encounterWords(encounter);
-    const group = groups.get(words) ?? [];
-    group.push(POSITION_WORDS[encounter.position]);
-    groups.set(words, group);
-  }
+  const byWords = Map.groupBy(clients, encounterWords);
+  const positions = (own: readonly Encounter[]) =>
+    own.length === POSITIONS.length ? "any client" : own.map(({ position }) => POSITION_WORDS[position]).join(", ");
   const table = tableText(
-    Array.from(groups, ([words, positions]) => [`${positions.join(", ")}:`, words]),
+    Array.from(byWords, ([words, own]) => [`${positions(own)}:`, words]),
     "    ",
     width,
   );
-  const { sockets } = frontend;
-  return `${title}${table}${sockets === undefined ? "" : `    the kernel now, at connect(): ${factsText(sockets)}\n`}`;
+  const live = sockets === undefined ? "" : `the kernel now, at connect(): ${factsText(sockets)}`;
+  return live === "" ? table : `${table}${sentenceText(live, "    ", width)}`;
 }
 
 function trafficText({ open, counted }: ExplainedFrontend): string {
@@ -83,11 +105,58 @@ export function countText(count: number | null | undefined): string {
   return count === undefined ? "" : count === null ? "?" : String(count);
 }
 
-function endpointsText(
-  { endpoints, servicePort }: Pick<PortExplanation, "endpoints" | "servicePort">,
+/** @param room lines for them. @default no limit */
+function endpointsText(explained: PortExplanation, width: number | undefined, room = Number.POSITIVE_INFINITY): string {
+  const { endpoints } = explained;
+  if (endpoints.length === 0) return "";
+  const whole = section("Endpoints", endpointTable(explained, endpoints, width));
+  if (lineCount(whole) <= room) return whole;
+  const left = sentenceText(`${usedText(explained)} (--why lists them)`, "  ", width);
+  for (let count = Math.min(endpoints.length - 1, room); count > 0; count -= 1) {
+    const text = section("Endpoints", endpointTable(explained, endpoints.slice(0, count), width) + left);
+    if (lineCount(text) <= room) return text;
+  }
+  return left;
+}
+
+/** `2 of 3 endpoints are used` */
+function usedText({ endpoints }: PortExplanation): string {
+  const used = endpoints.filter(({ cluster, local }) => cluster?.used === true || local?.used === true);
+  return `${used.length} of ${endpoints.length} endpoints ${endpoints.length === 1 ? "is" : "are"} used`;
+}
+
+/**
+ * The families of one service port: of another family where clients meet the same as in the first, only what differs.
+ *
+ * @param all in the order of the families.
+ */
+export function familiesText(all: readonly PortExplanation[], options: TextOptions = {}): string {
+  const [first, ...others] = all;
+  if (first === undefined) return "";
+  const parts = others.map((other) => {
+    const isSame = options.showsWhy !== true && options.showsRules !== true && other.trafficNotes === undefined;
+    if (!isSame || metText(first) !== metText(other)) return `\n${explanationText(other, options)}`;
+    const places = other.frontends.filter(({ address }) => address !== null).map(frontendTitle);
+    const news = other.causes.filter((cause) => !first.causes.includes(cause));
+    const same = `${other.family}: clients meet the same, at ${places.join(", ")}; ${usedText(other)}.`;
+    return safe([same, ...news].map((one) => sentenceText(one, "", options.width)).join(""));
+  });
+  return [explanationText(first, options), ...parts].join("");
+}
+
+/** What clients meet, but for addresses. */
+function metText({ frontends }: PortExplanation): string {
+  const met = frontends.map(({ kind, port, policy, owner, clients }) => [kind, port, policy, owner, clients]);
+  return JSON.stringify(met);
+}
+
+const lineCount = (text: string): number => text.split("\n").length - 1;
+
+function endpointTable(
+  { servicePort }: PortExplanation,
+  endpoints: readonly ExplainedEndpoint[],
   width: number | undefined,
 ): string {
-  if (endpoints.length === 0) return "  none\n";
   const hasLocal = endpoints.some(({ local }) => local !== null);
   const hasCluster = endpoints.some(({ cluster }) => cluster !== null);
   const hasTraffic = endpoints.some(({ open }) => open !== undefined);

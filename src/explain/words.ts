@@ -77,11 +77,10 @@ export function encounterWords({ outcome, words }: Encounter): string {
 /** By whom a client is answered, or why it is not. */
 export function reasonWords(encounter: Omit<Encounter, "words">): string {
   const { outcome, reason, endpoints, source, onlyListedSources } = encounter;
-  const only = onlyListedSources ? "; clients outside of loadBalancerSourceRanges are dropped" : "";
+  const only = onlyListedSources ? "; dropped if not in loadBalancerSourceRanges" : "";
   if (outcome !== "answered") return `${REACH_WORDS[reason]}${only}`;
   const from = endpoints === "local" ? "an endpoint of this node" : "any used endpoint";
-  const lost =
-    reason === "answers-lost" ? "; one on another node answers past this one, and its client gets nothing" : "";
+  const lost = reason === "answers-lost" ? "; the answers of other nodes' endpoints miss this one, and are lost" : "";
   return `by ${from}, ${SOURCE_WORDS[source ?? "kept"]}${lost}${only}`;
 }
 

@@ -5,6 +5,7 @@
 import { runInTurns } from "../async/steps.ts";
 import type { Yielder } from "../async/yielder.ts";
 import type { LiveDaemon, LiveFamily } from "../daemon/live-daemon.ts";
+import { loopbackNotes } from "../explain/loopback.ts";
 import { FEW_SERVICES, isPodOf, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
 import { partOfServed } from "../explain/served-part.ts";
 import { type ClientPlace, clientPlace, sendingTo } from "../inspect/client-place.ts";
@@ -81,7 +82,10 @@ export async function traceAnswer<Family extends Pick<LiveFamily, "family">>(
     return {
       packet: packetText(packet),
       rules: `${name}; ${ownersText(node, asked)}`,
-      notes: [`addresses of the node: ${whole.hostAddresses.join(", ") || "none but loopback"}`],
+      notes: [
+        `addresses of the node: ${whole.hostAddresses.join(", ") || "none but loopback"}`,
+        ...(await loopbackNotes(node, daemon.config, { address: destination, port, protocol })),
+      ],
       outcomes: fateShares(outcomesOf(root)).map(({ odds, ...share }) => ({ ...share, odds: oddsText(odds) })),
       steps: stepsOf(root),
     };

@@ -1,5 +1,8 @@
 /** `explain`: what it says of the examples, how a target is found, its forms, and what it says of bad input. */
 import assert from "node:assert/strict";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { Readable } from "node:stream";
 import { test } from "node:test";
 import { explain } from "../../src/cli/explain.ts";
@@ -38,7 +41,9 @@ test("a Service: what each client meets, and why each endpoint is used or left o
     text,
     /load balancer 203\.0\.113\.30:443, policy Local\n(?: .*\n)* +this node: +answered by any used endpoint/,
   );
-  assert.match(text, /health check at node port 31234 gets 200: 2 ready endpoints here/);
+  assert.doesNotMatch(text, /health check/);
+  const why = await textOf("shop/storefront", "--mode", "nftables", "--why");
+  assert.match(why, /health check at node port 31234 gets 200: 2 ready endpoints here/);
   assert.doesNotMatch(text, /In the kernel/);
   assert.match(
     await textOf("shop/storefront", "--mode", "nftables", "--rules"),
@@ -46,24 +51,39 @@ test("a Service: what each client meets, and why each endpoint is used or left o
   );
 });
 
-test("on a terminal: the answer in its first 15 lines, each no wider than it", async () => {
-  let out = "";
-  const output = {
-    out: (text: string) => {
-      out += text;
-    },
-    err: () => {},
-    terminal: { hasColour: false, width: 80 },
-  };
-  const argv = ["shop/storefront", ...NODE_A];
-  assert.equal(await explain(argv, output, Readable.from([EXAMPLES])), 0);
-  const lines = out.split("\n");
-  assert.deepEqual(
-    lines.filter((line) => line.length > 80),
-    [],
+test("on a terminal: an answer of at most 15 lines in every mode, each no wider than it", async () => {
+  // With a configuration that tells pods from others, as clusters have one.
+  const config = join(mkdtempSync(join(tmpdir(), "kpts-explain-")), "config.yaml");
+  writeFileSync(
+    config,
+    "{apiVersion: kubeproxy.config.k8s.io/v1alpha1, kind: KubeProxyConfiguration, clusterCIDR: 10.180.0.0/16}",
   );
-  const first = lines.slice(0, 15).join("\n");
-  for (const address of ["10.96.0.30:443", "203.0.113.30:443"]) assert.ok(first.includes(address), first);
+  const services: { metadata: { namespace: string; name: string } }[] = JSON.parse(EXAMPLES).items.filter(
+    ({ kind, spec }: { kind: string; spec: { clusterIP?: string } }) => kind === "Service" && spec.clusterIP !== "None",
+  );
+  for (const { name: mode } of MODES) {
+    for (const { metadata } of services) {
+      let out = "";
+      const print = (text: string) => {
+        out += text;
+      };
+      const output = { out: print, err: () => {}, terminal: { hasColour: false, width: 80 } };
+      const argv = [`${metadata.namespace}/${metadata.name}`, ...NODE_A, "--mode", mode, "--config", config];
+      if ((await explain(argv, output, Readable.from([EXAMPLES]))) !== 0) continue;
+      for (const answer of out.split("\n\n")) {
+        const lines = answer.trimEnd().split("\n");
+        assert.ok(lines.length <= 15 && lines.every((line) => line.length <= 80), answer);
+      }
+    }
+  }
+});
+
+test("on a terminal: what differs in the other family, and no more", async () => {
+  const { out } = await run("shop/web", "-f", "-", "--node", "node-a");
+  assert.match(
+    out,
+    /\nIPv6: clients meet the same, at cluster IP \[fd00:10:96::10\]:80; 3 of 3 endpoints are used\.\n$/,
+  );
 });
 
 for (const { name } of MODES) {
@@ -114,7 +134,7 @@ test("kernelspace mode: load balancers of HNS know no clients, refuse nothing, a
   const legacy = await textOf("office/legacy", ...mode);
   assert.match(legacy, /no endpoint that the policy allows is usable, so the host has no load balancer there/);
   assert.match(legacy, /no load balancer for it|there is no load balancer/);
-  const storefront = await textOf("shop/storefront", ...mode);
+  const storefront = await textOf("shop/storefront", ...mode, "--why");
   assert.match(storefront, /answered by an endpoint of this node, which sees the client's address/);
   assert.match(storefront, /needs direct server return in HNS/);
 });
@@ -178,7 +198,7 @@ test("endpoints that no slice has, because the mirrored object was cut", async (
     if (object.kind !== "EndpointSlice") continue;
     object.metadata.annotations = { "endpoints.kubernetes.io/over-capacity": "truncated" };
   }
-  const { out } = await runCommand(explain, ["shop/web", ...NODE_A], JSON.stringify(objects));
+  const { out } = await runCommand(explain, ["shop/web", ...NODE_A, "--why"], JSON.stringify(objects));
   assert.match(out, /\nPassed over\n {2}shop\/web-\S+: it mirrors an Endpoints object that was cut at 1,000 addresses/);
 });
 
@@ -223,14 +243,14 @@ test("a name that several Services have is none that was perhaps meant", async (
 });
 
 test("bad input: status 2, and words that help", async () => {
-  assert.match(await refusalOf("shop/wbe"), /no Service "shop\/wbe" is known.*\nDid you mean shop\/web\?/);
+  assert.match(await refusalOf("shop/wbe"), /there is no Service "shop\/wbe"\nDid you mean shop\/web\?/);
   assert.match(
     await refusalOf("svc/kube-dns"),
-    /"default\/kube-dns" is known.*\nDid you mean kube-system\/kube-dns\?\n$/,
+    /there is no Service "default\/kube-dns"\nDid you mean kube-system\/kube-dns\?\n$/,
   );
   assert.match(await textOf("web.shop.svc.cluster.local:http"), /^shop\/web:http TCP, /);
   assert.match(await refusalOf("shop/web:htp"), /has no port "htp", but http, 80\nDid you mean http\?/);
-  assert.match(await refusalOf("shop/db"), /no Service "shop\/db" is known, or it is headless/);
+  assert.match(await refusalOf("shop/db"), /Service shop\/db is headless \(clusterIP None\): DNS gives out its pods/);
   assert.match(await refusalOf("192.0.2.1:80"), /192\.0\.2\.1:80 is no address of a Service, and no endpoint of one/);
   assert.match(
     await refusalOf("10.96.0.10:81"),
@@ -347,13 +367,68 @@ test("an address that the load balancer answers itself", async () => {
   assert.match(err, /192\.0\.2\.12 is the load balancer of istio-system\/gateway with ipMode Proxy: /);
 });
 
-test("a node port at the loopback address: led in iptables mode, and not in others", async () => {
-  const at = async (mode: string) => await textOf("127.0.0.1:30080", "--mode", mode);
-  assert.match(await at("iptables"), /^127\.0\.0\.1 is the loopback address: iptables mode leads what /m);
-  for (const mode of ["nftables", "ebpf", "ipvs"]) {
-    assert.match(
-      await at(mode),
-      new RegExp(`^127\\.0\\.0\\.1 is the loopback address: ${mode} mode does not lead `, "m"),
-    );
-  }
+/** A Service that no proxy of this kind serves, or that no endpoint answers for, with the one cause that is said. */
+const LEFT_ALONE: readonly (readonly [what: string, service: object, said: RegExp])[] = [
+  ["headless", { spec: { clusterIP: "None", ports: [{ port: 80 }] } }, /Error: Service a\/b is headless/],
+  [
+    "another proxy's",
+    {
+      metadata: { labels: { "service.kubernetes.io/service-proxy-name": "cilium" } },
+      spec: { clusterIP: "10.96.1.2", ports: [{ port: 80 }] },
+    },
+    /Error: Service a\/b is another proxy's \(label service\.kubernetes\.io\/service-proxy-name=cilium\)/,
+  ],
+  ["ExternalName", { spec: { type: "ExternalName", externalName: "a.example" } }, /Error: .* is an ExternalName/],
+  ["without an address yet", { spec: { clusterIP: "", ports: [{ port: 80 }] } }, /Error: .* has no cluster IP yet/],
+  [
+    "with a selector that matches nothing",
+    { spec: { clusterIP: "10.96.1.2", selector: { app: "web" }, ports: [{ port: 80 }] } },
+    /has no endpoints: its clients are refused\.\n {2}No pod matches its selector app=web, or none has an address yet\.\n/,
+  ],
+  [
+    "without a selector",
+    { spec: { clusterIP: "10.96.1.2", ports: [{ port: 80 }] } },
+    /has no endpoints: .*\n {2}It has no selector, and there is no EndpointSlice for it\.\n/,
+  ],
+  [
+    "behind a name",
+    {
+      spec: { type: "LoadBalancer", clusterIP: "10.96.1.2", ports: [{ port: 80 }] },
+      status: { loadBalancer: { ingress: [{ hostname: "lb.example" }] } },
+    },
+    /load balancer has a name and no address \(lb\.example\): no node takes packets to it/,
+  ],
+];
+
+for (const [what, { metadata = {}, ...service }, said] of LEFT_ALONE as readonly (readonly [
+  string,
+  { metadata?: object },
+  RegExp,
+])[]) {
+  test(`one cause for a Service ${what}`, async () => {
+    const object = { apiVersion: "v1", kind: "Service", ...service };
+    const text = JSON.stringify({ ...object, metadata: { namespace: "a", name: "b", ...metadata } });
+    const { out, err } = await runCommand(explain, ["a/b", "-f", "-", "--node", "n"], text);
+    assert.match(out + err, said);
+  });
+}
+
+test("a port of a slice that has another name than the Service's", async () => {
+  const { out } = await runCommand(
+    explain,
+    ["shop/web", ...NODE_A],
+    EXAMPLES.replaceAll('"name":"http","port":8080', '"name":"htp","port":8080'),
+  );
+  assert.match(out, /EndpointSlice shop\/web-\S+: it has no port with the name "http" and TCP, but htp\/TCP\./);
+});
+
+test("a load balancer by its host name", async () => {
+  const service = {
+    ...{ apiVersion: "v1", kind: "Service", metadata: { namespace: "shop", name: "web" } },
+    spec: { type: "LoadBalancer", clusterIP: "10.96.1.2", ports: [{ port: 80, nodePort: 30080 }] },
+    status: { loadBalancer: { ingress: [{ hostname: "a1b2.elb.eu-central-1.amazonaws.com" }] } },
+  };
+  const argv = ["a1b2.elb.eu-central-1.amazonaws.com", "-f", "-", "--node", "n"];
+  const { out, err } = await runCommand(explain, argv, JSON.stringify(service));
+  assert.match(out, /^a1b2\.elb\.eu-central-1\.amazonaws\.com is the load balancer of shop\/web: /, err);
 });

@@ -167,7 +167,7 @@ inNetns(import.meta.url, { name: "traffic" }, () => {
       EXAMPLES,
     );
     assert.deepEqual([status, err], [0, ""]);
-    assert.match(out, /^ {2}cluster IP 10\.96\.0\.10:80, policy Cluster: 500 open, 57 counted$/m);
+    assert.match(out, /^ {2}cluster IP 10\.96\.0\.10:80: 500 open, 57 counted$/m);
     assert.match(out, /^ {2}10\.180\.0\.11:8080 .* 500 +20$/m);
     assert.match(out, /^ {2}10\.180\.1\.11:8080 .* 0 +0$/m);
     assert.match(out, /\nCounted\n {2}Rules count connections since they were written/);

@@ -4,12 +4,11 @@
  */
 import { mayHang } from "../../kernel/hanging-calls.ts";
 import type { Logger } from "../../logging/logger.ts";
-import type { PodRecord } from "../objects.ts";
 import { adoptText, type FileState, fileProblem, unreadableState } from "./file-state.ts";
 import { type FolderListing, type ListedFile, listFolder } from "./folder-listing.ts";
 import type { ManifestObject } from "./manifest-objects.ts";
 import type { ManifestReader } from "./manifest-reader.ts";
-import { mergeFiles, podsOf, type RecordMaps, recordsOf } from "./merge.ts";
+import { mergeFiles, type ReadersRecords, type RecordMaps, readersRecordsOf, recordsOf } from "./merge.ts";
 import { formatManifestProblem, type ManifestProblem } from "./problem.ts";
 
 /** How long a change must rest before it is believed; a file that got shorter in place may still be growing. */
@@ -111,9 +110,9 @@ export class ManifestFolder {
     return recordsOf(this.#objects.values());
   }
 
-  /** The pods among them, where the reader keeps those. */
-  pods(): readonly PodRecord[] {
-    return podsOf(this.#objects.values());
+  /** What there is beside them, where the reader keeps pods. */
+  readersRecords(): ReadersRecords {
+    return readersRecordsOf(this.#objects.values());
   }
 
   /** Directories to watch, each with the identity of what is there. */

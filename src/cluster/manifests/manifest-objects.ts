@@ -1,6 +1,6 @@
 /** The objects that a file defines, and everything that is wrong with them. Knows nothing of YAML, which costs memory. */
 import { runAtOnce, type Steps } from "../../async/steps.ts";
-import type { PodRecord } from "../objects.ts";
+import type { PodRecord, ServiceNotes } from "../objects.ts";
 import { formatProblem } from "../projection/findings.ts";
 import type { ObjectEntry } from "../projection/object-entry.ts";
 import { flattenLists, joinPath, projectObject } from "../projection/project-object.ts";
@@ -21,6 +21,8 @@ export interface ManifestObject {
   readonly isMirrored: boolean;
   /** Of a Pod, which has no entries. */
   readonly pod?: PodRecord;
+  /** Of a Service, where pods are kept. */
+  readonly notes?: ServiceNotes;
 }
 
 export interface ParsedManifest {
@@ -102,10 +104,13 @@ export function* addDocument(
       else draft.refusedIds.add(id);
       continue;
     }
-    const { title, entries, isMirrored, pod } = projected;
+    const { title, entries, isMirrored, pod, notes } = projected;
     const line = path === "" ? document.line : document.lineOf(path);
-    const plain = { id: projected.id, title, file, document: number, line, entries, isMirrored };
-    const object: ManifestObject = pod === undefined ? plain : { ...plain, pod };
+    const object: ManifestObject = {
+      ...{ id: projected.id, title, file, document: number, line, entries, isMirrored },
+      ...(pod !== undefined && { pod }),
+      ...(notes !== undefined && { notes }),
+    };
     const first = draft.objects.get(object.id);
     if (first === undefined) draft.objects.set(object.id, object);
     else draft.problems.push(duplicateProblem(object, first));

@@ -1,6 +1,6 @@
 /** All files of a folder → the objects in force and the records that follow from them. */
 import type { ObjectKind } from "../object-source.ts";
-import type { PodRecord } from "../objects.ts";
+import type { PodRecord, ServiceNotes } from "../objects.ts";
 import type { ObjectEntry } from "../projection/object-entry.ts";
 import type { FileState } from "./file-state.ts";
 import { duplicateProblem, type ManifestObject } from "./manifest-objects.ts";
@@ -64,11 +64,19 @@ export function recordsOf(objects: Iterable<ManifestObject>): RecordMaps {
   return maps;
 }
 
-/** The pods among the objects; none where they were not asked for. Pure. */
-export function podsOf(objects: Iterable<ManifestObject>): readonly PodRecord[] {
-  const pods: PodRecord[] = [];
-  for (const { pod } of objects) if (pod !== undefined) pods.push(pod);
-  return pods;
+/** What readers beside the daemon ask for; nothing where they did not. */
+export interface ReadersRecords {
+  readonly pods: readonly PodRecord[];
+  readonly serviceNotes: readonly ServiceNotes[];
+}
+
+/** Pure. */
+export function readersRecordsOf(objects: Iterable<ManifestObject>): ReadersRecords {
+  const all = [...objects];
+  return {
+    pods: all.flatMap(({ pod }) => pod ?? []),
+    serviceNotes: all.flatMap(({ notes }) => notes ?? []),
+  };
 }
 
 type MutableRecordMaps = { readonly [K in ObjectKind]: Map<string, ObjectEntry<K>> };

@@ -1,10 +1,17 @@
 /** One reading of manifests, for commands that do not watch. */
 import { silentLogger } from "../../logging/logger.ts";
-import type { EndpointSliceRecord, NodeRecord, PodRecord, ServiceCidrRecord, ServiceRecord } from "../objects.ts";
+import type {
+  EndpointSliceRecord,
+  NodeRecord,
+  PodRecord,
+  ServiceCidrRecord,
+  ServiceNotes,
+  ServiceRecord,
+} from "../objects.ts";
 import { ManifestFolder } from "./manifest-folder.ts";
 import { parseDecoded } from "./manifest-objects.ts";
 import { ManifestReader, READ_LIMITS, tooLarge } from "./manifest-reader.ts";
-import { podsOf, type RecordMaps, recordsOf } from "./merge.ts";
+import { type ReadersRecords, type RecordMaps, readersRecordsOf, recordsOf } from "./merge.ts";
 import type { ManifestProblem } from "./problem.ts";
 
 /** The records of a cluster, in the order of the manifests. */
@@ -16,11 +23,13 @@ export interface ClusterRecords {
   readonly problems: readonly ManifestProblem[];
   /** Missing where they were not asked for. */
   readonly pods?: readonly PodRecord[];
+  /** Of every Service, those among them that are not watched; missing where they were not asked for. */
+  readonly serviceNotes?: readonly ServiceNotes[];
 }
 
 /** What of a cluster is read. */
 export interface ReadChoice {
-  /** Pods as well, and the names of pods in slices. @default false */
+  /** Pods as well, the names of pods in slices, and notes on Services. @default false */
   readonly keepsPods?: boolean;
 }
 
@@ -30,7 +39,7 @@ export async function readManifests(path: string, { keepsPods = false }: ReadCho
   const reader = new ManifestReader({ keepsPods, limits: { documentMs: 300_000 } });
   const folder = new ManifestFolder(path, silentLogger, reader);
   await folder.load();
-  return clusterRecords(folder.records(), folder.problems(), folder.pods());
+  return clusterRecords(folder.records(), folder.problems(), folder.readersRecords());
 }
 
 /** Reads a text as if it were a file of that name. Never rejects. JSON is recognised by how it begins: YAML takes it, too, slowly. */
@@ -45,7 +54,7 @@ export async function readManifestText(
   const { parseManifest } = await import("./parse-manifest.ts");
   const refusal = (length: number): string | undefined => tooLarge(file, length, READ_LIMITS);
   const { objects, problems } = parseManifest(text, file, { refusal, keepsPods });
-  return clusterRecords(recordsOf(objects.values()), problems, podsOf(objects.values()));
+  return clusterRecords(recordsOf(objects.values()), problems, readersRecordsOf(objects.values()));
 }
 
 function decodedJson(text: string): unknown {
@@ -67,13 +76,13 @@ export function projectObjects(
   { keepsPods = false }: ReadChoice = {},
 ): ClusterRecords {
   const { objects, problems } = parseDecoded(raw, file, keepsPods);
-  return clusterRecords(recordsOf(objects.values()), problems, podsOf(objects.values()));
+  return clusterRecords(recordsOf(objects.values()), problems, readersRecordsOf(objects.values()));
 }
 
 function clusterRecords(
   maps: RecordMaps,
   problems: readonly ManifestProblem[],
-  pods: readonly PodRecord[],
+  { pods, serviceNotes }: ReadersRecords,
 ): ClusterRecords {
   return {
     services: Array.from(maps.services.values(), (entry) => entry.record),
@@ -82,5 +91,6 @@ function clusterRecords(
     serviceCIDRs: Array.from(maps.serviceCIDRs.values(), (entry) => entry.record),
     problems,
     ...(pods.length > 0 && { pods }),
+    ...(serviceNotes.length > 0 && { serviceNotes }),
   };
 }

@@ -2,7 +2,7 @@
  * Any Kubernetes object → the records it stands for. Knows the kinds, their API groups and the `…List` kinds; the
  * projections know the fields.
  */
-import type { PodRecord } from "../objects.ts";
+import type { PodRecord, ServiceNotes } from "../objects.ts";
 import { contentDigest } from "./content-digest.ts";
 import { projectEndpointSlice } from "./endpoint-slice.ts";
 import { isJsonObject, type JsonObject } from "./fields.ts";
@@ -15,6 +15,7 @@ import { projectPod } from "./pod.ts";
 import { isEndpointSliceSelected, isEndpointsSelected, isServiceSelected } from "./selectors.ts";
 import { projectService } from "./service.ts";
 import { projectServiceCidr } from "./service-cidr.ts";
+import { readServiceNotes } from "./service-notes.ts";
 
 /** What became of one object. `title` names it for people: `Service default/web`. */
 type ProjectedObject =
@@ -30,6 +31,8 @@ type ProjectedObject =
       readonly isMirrored: boolean;
       /** Of a Pod, which has no entries. */
       readonly pod?: PodRecord;
+      /** Of a Service, for commands that name pods. */
+      readonly notes?: ServiceNotes;
     }
   | {
       readonly status: "refused";
@@ -146,14 +149,15 @@ export function projectObject(
       typeMeta.apiVersion,
     );
   }
+  const notes = keepsPods && projector === SERVICE ? { notes: readServiceNotes(raw) } : {};
   if (id !== undefined && !projector.isSelected(raw)) {
-    return { status: "accepted", title, id, entries: [], warnings: [], isMirrored: projector.isMirrored };
+    return { status: "accepted", title, id, entries: [], warnings: [], isMirrored: projector.isMirrored, ...notes };
   }
   const projection = projector.project(raw, digestOf(raw), keepsPods);
   if (!projection.ok) return { status: "refused", title, id, problems: projection.problems };
   if (id === undefined) return refusedAs(title, id, "metadata.name", "is required", undefined);
   const { record: entries, warnings } = projection;
-  return { status: "accepted", title, id, entries, warnings, isMirrored: projector.isMirrored };
+  return { status: "accepted", title, id, entries, warnings, isMirrored: projector.isMirrored, ...notes };
 }
 
 /** A pod that cannot be used is passed over, as those of other kinds are: nothing but its name would be asked for. */

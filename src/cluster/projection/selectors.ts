@@ -6,7 +6,7 @@ import { isJsonObject } from "./fields.ts";
 import { metadataEntry } from "./metadata.ts";
 
 /** Another proxy serves a Service that has this label, with any value. */
-const PROXY_NAME_LABEL = "service.kubernetes.io/service-proxy-name";
+export const PROXY_NAME_LABEL = "service.kubernetes.io/service-proxy-name";
 /** Slices of headless Services have this label, with any value. */
 const HEADLESS_LABEL = "service.kubernetes.io/headless";
 const SKIP_MIRROR_LABEL = "endpointslice.kubernetes.io/skip-mirror";

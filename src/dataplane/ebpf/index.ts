@@ -33,7 +33,11 @@ export const ebpf: ModeDescriptor<"ebpf", typeof ebpfConfig> = {
       ],
     },
   ],
-  loadTraceStages: async () => (await import("./live-sockets.ts")).plannedSockets,
+  loadTraceStages: async () => {
+    const { plannedSockets } = await import("./live-sockets.ts");
+    const { plannedLocalhostRelay } = await import("../nftables/localhost-node-ports.ts");
+    return (node, config) => [plannedSockets(node, config), ...plannedLocalhostRelay(node, config)];
+  },
   loadRenderer: async () => (await import("./render.ts")).renderEbpf,
   loadInspection: async () => (await import("./inspect.ts")).inspectEbpf,
   loadRuntime: async () => (await import("./runtime.ts")).ebpfRuntime,

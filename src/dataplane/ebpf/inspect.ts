@@ -6,7 +6,7 @@ import { packetPathConfig } from "./packet-path.ts";
 
 export const inspectEbpf: ModeInspection = {
   ...under,
-  words: { ...TRANSLATING, sources },
+  words: { ...under.words, sources },
   choice: (config) => under.choice(packetPathConfig(config)),
   partsOf: (node, config, key) => under.partsOf(node, packetPathConfig(config), key),
   loadCounters: async () => ({

@@ -43,7 +43,18 @@ const UNORDERED: ReadonlySet<string> = new Set([
 
 /** The iptables mode, seen by people who look at the kernel. */
 export const inspectIptables: ModeInspection = {
-  words: TRANSLATING,
+  words: {
+    ...TRANSLATING,
+    loopback(facts) {
+      const { led, notLed } = TRANSLATING.loopback(facts);
+      if (facts.node.family === "IPv6")
+        return { led, notLed: "the kernel does not route what comes from ::1 elsewhere" };
+      return {
+        led,
+        notLed: facts.config.iptables.localhostNodePorts ? notLed : "iptables.localhostNodePorts is false",
+      };
+    },
+  },
   choice: () => "at random, each with the same chance",
   sharedPurpose: (name) => SHARED.get(name),
   ownerTest(name) {

@@ -26,7 +26,11 @@ const SHARED_CHAINS: ReadonlyMap<string, string> = new Map([
 /** The ipvs mode, seen by people who look at the kernel. */
 export const inspectIpvs: ModeInspection = {
   // A Local policy binds the node and its pods, too.
-  words: { ...TRANSLATING, localPolicy: { ...TRANSLATING.localPolicy, whom: "" } },
+  words: {
+    ...TRANSLATING,
+    localPolicy: { ...TRANSLATING.localPolicy, whom: "" },
+    loopback: () => ({ led: "IPVS leads there", notLed: "IPVS has virtual servers at no loopback address" }),
+  },
   choice: ({ ipvs }) => `by the kernel's scheduler ${schedulerOf(ipvs)}`,
   sharedPurpose(name, family) {
     const id = SET_IDS.find((one) => setName(one, family) === name);

@@ -22,6 +22,7 @@ const WORDS: ModeWords = {
         ]
       : []),
   ],
+  loopback: () => ({ led: "HNS leads there", notLed: "HNS does not lead the node's own packets" }),
   otherSource: "host-or-source-vip",
   notTaken: (position) => (position === "node" ? "host-not-led" : "no-load-balancer"),
 };

@@ -26,6 +26,7 @@ export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig> = {
     choose: (draft) => ({ ...draft, nftables: { ...draft.nftables, layout } }),
     deviations: () => ["other-ports-refused", "unallocated-dropped", "sources-first", "cluster-address-masqueraded"],
   })),
+  loadTraceStages: async () => (await import("./localhost-node-ports.ts")).plannedLocalhostRelay,
   loadRenderer: async () => (await import("./render.ts")).renderNftables,
   loadInspection: async () => (await import("./inspect.ts")).inspectNftables,
   loadRuntime: async () => (await import("./runtime.ts")).nftablesRuntime,

@@ -19,6 +19,7 @@ import {
 } from "./flat/names.ts";
 import { FIXED_SETS } from "./flat/sets.ts";
 import { LAYOUTS, sharedSetOfAny } from "./layouts.ts";
+import { localhostWords } from "./localhost-node-ports.ts";
 import { CHAINS, endpointNames, portText, portTextOf, SETS, servicePortChains, TABLE } from "./names.ts";
 import { offlineOptions } from "./offline-options.ts";
 
@@ -67,7 +68,7 @@ const SHARED: ReadonlyMap<string, string> = new Map([
 
 /** The nftables mode, seen by people who look at the kernel. */
 export const inspectNftables: ModeInspection = {
-  words: TRANSLATING,
+  words: { ...TRANSLATING, loopback: localhostWords },
   choice: () => "at random, each with the same chance",
   sharedPurpose: (name) => SHARED.get(name) ?? numberedPurpose(name),
   ownerTest(name) {

@@ -4,15 +4,19 @@
  */
 import type { KubeProxyConfig } from "../../config/config.ts";
 import { gatesOf, LOCALHOST_NODE_PORTS_GATE } from "../../config/feature-gates.ts";
+import type { OfflineNode } from "../../inspect/offline-node.ts";
 import type { NftChain, NftElement, NftRule, NftSet, NftStatement } from "../../kernel/nftables/ruleset.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import type { IpFamily } from "../../net/ip.ts";
+import { type IpFamily, joinHostPort } from "../../net/ip.ts";
 import { PROTOCOLS, type Protocol, protocolName } from "../../net/protocol.ts";
+import type { Dump } from "../../trace/dump/recognise.ts";
+import type { SourceFacts } from "../mode-words.ts";
+import { type PlannedRelay, relayChain } from "../relay-chain.ts";
 import { rule } from "./base-chains.ts";
 import { LOOPBACK, map, NODE_PORT, NODE_PORT_IPS } from "./common-rules.ts";
 import type { NftablesConfig } from "./config.ts";
-import { EXTENDED_FORM, type LocalhostForm, UPSTREAM_FORM } from "./localhost-relay.ts";
+import { EXTENDED_FORM, LOCALHOST, type LocalhostForm, UPSTREAM_FORM, wantedOf } from "./localhost-relay.ts";
 import { CHAINS, SETS } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import type { SharedElement, StaticPlan } from "./table-plan.ts";
@@ -36,6 +40,44 @@ export function localhostServiceOf(
   const form = namesLoopback ? (isExtended ? EXTENDED_FORM : UPSTREAM_FORM) : undefined;
   const relayed: readonly Protocol[] = form?.protocols ?? [];
   return { form, rejected: PROTOCOLS.filter((protocol) => !relayed.includes(protocol)) };
+}
+
+/** Where the relay listens on a node, for `trace`; nothing where it does not. */
+export function plannedLocalhostRelay(node: OfflineNode, config: KubeProxyConfig): Dump[] {
+  const { family, state, name: nodeName, zone } = node;
+  const form = localhostServiceOf(config, node.nodePortAddresses)?.form;
+  if (form === undefined) return [];
+  const relays = new Map<string, PlannedRelay>();
+  for (const [key, port] of state.services) {
+    const wanted = wantedOf(port, state.endpoints.get(key) ?? [], form, { nodeName, zone });
+    if (wanted === undefined) continue;
+    const place = joinHostPort(LOCALHOST[family], port.nodePort);
+    relays.set(`${protocolName(port.protocol)} ${place}`, { port, endpointsFor: () => wanted.endpoints });
+  }
+  return [relayChain(relays)];
+}
+
+const BOTH_RELAYS =
+  `the feature gate ${LOCALHOST_NODE_PORTS_GATE} has TCP served there, ` +
+  "and nftables.localhostNodePorts: Extended TCP and UDP";
+
+/** What `explain` says of node ports on loopback. */
+export function localhostWords({ config, node, port: { protocol } }: SourceFacts) {
+  const service = localhostServiceOf(config, node.nodePortAddresses);
+  const address = LOCALHOST[node.family];
+  return {
+    led: `kube-proxy itself listens at ${address}, and connects to an endpoint, which sees this node's address (KEP-6032)`,
+    notLed:
+      service === undefined
+        ? `the kernel cannot translate loopback addresses; with nodePortAddresses [primary, localhost], ${BOTH_RELAYS}`
+        : service.form === undefined
+          ? "nodePortAddresses names no loopback prefix: [primary, localhost] does"
+          : !service.rejected.includes(protocol)
+            ? `kube-proxy listens at ${address} alone`
+            : protocol === "UDP"
+              ? "the relay carries TCP; nftables.localhostNodePorts: Extended carries UDP as well"
+              : `no relay carries ${protocol}`,
+  };
 }
 
 const COUNTER = "localhost-nodeport-rejected-";

@@ -42,7 +42,8 @@ export const EXTENDED_FORM: LocalhostForm = {
 /** As long as connection tracking keeps a UDP flow that is answered. */
 const UDP_IDLE_TIMEOUT_MS = 120_000;
 
-const LOCALHOST: Readonly<Record<IpFamily, IpAddress>> = {
+/** Where the relay listens: the addresses that the name "localhost" has. */
+export const LOCALHOST: Readonly<Record<IpFamily, IpAddress>> = {
   IPv4: "127.0.0.1" as IpAddress,
   IPv6: "::1" as IpAddress,
 };
@@ -76,6 +77,20 @@ interface Wanted {
 interface Listener {
   readonly node: LocalhostNodePort;
   readonly relay: Relay;
+}
+
+/** What the relay listens for, for a service port; undefined: nothing. Pure. */
+export function wantedOf(
+  port: ServicePort,
+  endpoints: readonly Endpoint[],
+  form: LocalhostForm,
+  node: { readonly nodeName: string; readonly zone: string | undefined },
+): Wanted | undefined {
+  const protocol = form.protocols.find((relayed) => relayed === port.protocol);
+  if (port.nodePort === 0 || protocol === undefined) return undefined;
+  const routing = routeServicePort(port, endpoints, node);
+  const pool = form.obeysLocalPolicy && port.externalPolicyLocal ? routing.local : routing.cluster;
+  return pool.length === 0 ? undefined : { port, protocol, endpoints: pool };
 }
 
 export class LocalhostRelay {
@@ -131,12 +146,7 @@ export class LocalhostRelay {
     { endpoints, zone }: Pick<SyncInput, "endpoints" | "zone">,
   ): Wanted | undefined {
     const { form, nodeName } = this.#options;
-    if (port === undefined || port.nodePort === 0) return undefined;
-    const protocol = form.protocols.find((relayed) => relayed === port.protocol);
-    if (protocol === undefined) return undefined;
-    const routing = routeServicePort(port, endpoints.get(port.name.key) ?? [], { nodeName, zone });
-    const pool = form.obeysLocalPolicy && port.externalPolicyLocal ? routing.local : routing.cluster;
-    return pool.length === 0 ? undefined : { port, protocol, endpoints: pool };
+    return port && wantedOf(port, endpoints.get(port.name.key) ?? [], form, { nodeName, zone });
   }
 
   async #listen(place: string, wanted: Wanted): Promise<void> {

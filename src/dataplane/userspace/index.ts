@@ -26,8 +26,8 @@ export const userspace: ModeDescriptor<"userspace", typeof userspaceConfig> = {
   traceForms: ["tables"],
   loadTraceStages: async () => {
     const { plannedTables } = await import("./planned-tables.ts");
-    const { relayChain } = await import("./relay-chain.ts");
-    return (node, config) => relayChain(plannedTables(node, config).relays);
+    const { relayChain } = await import("../relay-chain.ts");
+    return (node, config) => [relayChain(plannedTables(node, config).relays)];
   },
   loadRenderer: async () => (await import("./render.ts")).renderUserspace,
   loadInspection: async () => (await import("./inspect.ts")).inspectUserspace,

@@ -10,6 +10,7 @@ import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
 import { cidrContains, type IpAddress, joinHostPort } from "../../net/ip.ts";
 import { protocolName } from "../../net/protocol.ts";
+import type { PlannedRelay, PlannedRelays } from "../relay-chain.ts";
 import { CountsBetween, type InTable } from "../shared/iptables-rules/counted-rules.ts";
 import type { SharedRule } from "../shared/iptables-rules/rules-plan.ts";
 import {
@@ -30,7 +31,6 @@ import {
   planPortalRules,
 } from "./plan-portal-rules.ts";
 import type { Portal } from "./portals.ts";
-import type { PlannedRelay, PlannedRelays } from "./relay-chain.ts";
 import { isRelayed } from "./service-relays.ts";
 
 type Rules = readonly InTable<Rule | UnplannedRules>[];

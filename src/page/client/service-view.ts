@@ -80,7 +80,7 @@ export const serviceView: View = (main, query, state) => {
 };
 
 function familyPart(explained: PortExplanation, picture: SVGElement, counts: Counts): HTMLElement {
-  const { family, type, protocol, frontends, endpoints, decisions, kernel, node, zone, passedOver } = explained;
+  const { family, type, protocol, frontends, endpoints, causes, decisions, kernel, node, zone, passedOver } = explained;
   const hasLocal = endpoints.some(({ local }) => local !== null);
   const hasCluster = endpoints.some(({ cluster }) => cluster !== null);
   const head = [
@@ -97,7 +97,7 @@ function familyPart(explained: PortExplanation, picture: SVGElement, counts: Cou
     el("h2", {}, family),
     el("p", { class: "facts" }, plain(`${type}, ${protocol}, seen from ${node}${zone === null ? "" : ` in ${zone}`}`)),
     el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": `Picture, ${family}` }, picture),
-    el("ul", { class: "decisions" }, ...decisions.map((sentence) => el("li", {}, plain(sentence)))),
+    el("ul", { class: "decisions" }, ...[...causes, ...decisions].map((sentence) => el("li", {}, plain(sentence)))),
     el("h3", {}, "Addresses"),
     ...frontends.map((one) => frontendPart(one, protocol, countedText(counts.ofFrontend(family, one)))),
     el("h3", {}, `Endpoints (${endpoints.length})`),

@@ -2,13 +2,13 @@
  * The proxy's own sockets as a chain that `trace` walks behind the rules: it takes what is delivered to them, and connects to an
  * endpoint itself (reference userspace.md §1.2). Pure.
  */
-import type { Endpoint } from "../../model/endpoint.ts";
-import type { ServicePort } from "../../model/service-port.ts";
-import { joinHostPort } from "../../net/ip.ts";
-import type { Dump } from "../../trace/dump/recognise.ts";
-import type { NodeFacts } from "../../trace/facts.ts";
-import type { Chain, Rule, StepResult } from "../../trace/netfilter/program.ts";
-import { masqueraded, newPacket, type Packet } from "../../trace/packet.ts";
+import type { Endpoint } from "../model/endpoint.ts";
+import type { ServicePort } from "../model/service-port.ts";
+import { joinHostPort } from "../net/ip.ts";
+import type { Dump } from "../trace/dump/recognise.ts";
+import type { NodeFacts } from "../trace/facts.ts";
+import type { Chain, Rule, StepResult } from "../trace/netfilter/program.ts";
+import { masqueraded, newPacket, type Packet } from "../trace/packet.ts";
 
 /** A socket that the proxy listens on. */
 export interface PlannedRelay {
