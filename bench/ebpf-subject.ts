@@ -4,7 +4,7 @@ import { EbpfBackend } from "../src/dataplane/ebpf/backend.ts";
 import type { EbpfMetrics } from "../src/dataplane/ebpf/metrics.ts";
 import { SocketMaps } from "../src/dataplane/ebpf/socket-maps.ts";
 import type { Bpf, BpfLink, BpfProgram } from "../src/kernel/bpf/bpf.ts";
-import type { Hook } from "../src/kernel/bpf/contexts.ts";
+import type { Hook } from "../src/kernel/bpf/hooks.ts";
 import { kernelBpf } from "../src/kernel/bpf/kernel-bpf.ts";
 import { ownNetnsCookie } from "../src/kernel/netns-cookie.ts";
 import { localAddresses } from "../src/kernel/route/addresses.ts";

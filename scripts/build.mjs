@@ -1,11 +1,11 @@
 /**
- * `node scripts/build.mjs [--clean] [--no-check] [--if-older]`: compiles src/ to dist/, puts the files of the page there (`page-files.mjs`), bundles the program
+ * `node scripts/build.mjs [--clean] [--no-check] [--if-older]`: compiles src/ to dist/, puts the files of the page (`page-files.mjs`) and the eBPF programs there, bundles the program
  * (`bundle.mjs`), keeps its compiled code (`compiled-code.mjs`), writes the manual pages, and notes there which commit it was made from, for what has no .git beside it: the image
  * and the npm package. `--clean` empties dist/ first, so that
  * nothing of an older build is packed; `--no-check` leaves types unchecked; `--if-older` builds only where a source is newer.
  */
 import { spawnSync } from "node:child_process";
-import { existsSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { bundle } from "./bundle.mjs";
@@ -30,6 +30,8 @@ export async function build(node = process.execPath, isChecked = true) {
   if (status !== 0) return false;
   if (spawnSync(node, [join(root, "scripts/page-files.mjs")], { stdio: ["ignore", 2, "inherit"] }).status !== 0)
     return false;
+  for (const family of [4, 6])
+    copyFileSync(join(root, "src", PROGRAMS + family + ".o"), join(root, "dist", PROGRAMS + family + ".o"));
   if (!(await bundle())) console.error("not bundled, for esbuild is not installed (npm ci): starts take longer");
   else {
     const problem = keepCompiledCode();
@@ -39,6 +41,9 @@ export async function build(node = process.execPath, isChecked = true) {
   writeFileSync(join(root, "dist/build-info.json"), `${JSON.stringify({ commit: commit() })}\n`);
   return true;
 }
+
+/** The eBPF programs of a family, as clang has made them (`bpf.mjs`). */
+const PROGRAMS = "kernel/bpf/socket-balancer/socket";
 
 /** What the program is made of. */
 const SOURCES = ["src", "scripts", "package.json", "package-lock.json", "tsconfig.json", "tsconfig.build.json"];

@@ -42,6 +42,7 @@ const AROUND = [
   "test/apiserver/soak.test.ts",
   "test/dataplane/toy-mode.test.ts",
   "test/deploy/package.test.ts",
+  "test/deploy/bytecode.test.ts",
   "test/page/browser.test.ts",
 ].map((path) => join(root, path));
 /** How many times as many histories the property tests run in tier `all`. */

@@ -17,6 +17,7 @@ const packageOf = {
   ipvsadm: "ipvsadm",
   nfacct: "nfacct",
   chromium: "chromium",
+  "clang-19": "clang-19",
   buildah: "buildah",
   debootstrap: "debootstrap",
   "qemu-system-x86_64": "qemu-system-x86",
@@ -52,6 +53,7 @@ const toolsOf = {
   // Tests ask for these themselves, so that others run meanwhile.
   wine: wineTools,
   browser: ["chromium"],
+  bytecode: ["clang-19"],
   soak: [...demoTools, "nft"],
   attack: [...demoTools, "nft"],
   bench: [...demoTools, "nft", "ipset", "ipvsadm", ...machineTools],

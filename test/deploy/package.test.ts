@@ -125,6 +125,8 @@ describe("the npm package", () => {
       "dist/bundle/kube-proxy.cjs",
       `dist/bundle/kube-proxy.cjs.${process.platform}-${process.arch}.cache`,
       "dist/bundle/log-places.json",
+      "dist/kernel/bpf/socket-balancer/socket4.o",
+      "dist/kernel/bpf/socket-balancer/socket6.o",
       "dist/page/client/icon.svg",
       "dist/page/client/index.html",
       "dist/page/client/style.css",

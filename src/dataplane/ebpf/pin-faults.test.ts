@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
+import { passing } from "../../../testkit/fakes/bpf/encode.ts";
 import { memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
 import { until } from "../../../testkit/support/patience.ts";
-import { Assembler } from "../../kernel/bpf/asm/assembler.ts";
-import { type Hook, socketContext } from "../../kernel/bpf/contexts.ts";
+import type { Hook } from "../../kernel/bpf/hooks.ts";
 import { encode } from "../../kernel/bpf/layout.ts";
 import { CONNECTED_KEY, CONNECTED_VALUE, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { NOT_KEPT } from "./socket-path.ts";
@@ -43,17 +43,10 @@ const attached = (node: PinnedNode, cgroup = CGROUP) => NODE_HOOKS.map((hook) =>
 const errors = (process: ProxyProcess) =>
   process.log.filter(({ level }) => level === "error").map(({ message }) => message);
 
-function passing(hook: Hook) {
-  const a = new Assembler("passing", socketContext(hook));
-  a.mov("r0", 1);
-  a.exit();
-  return a.finish();
-}
-
 test("what another version has left goes, and what others have put there stays", async (t) => {
   const { node, serve, other } = scene(t);
   const { pins } = other;
-  const program = other.loadProgram(passing("connect4"), "connect4");
+  const program = other.loadProgram(passing(), "connect4");
   for (const folder of ["links", "v3", "v1", "v0", "extra"]) pins.makeFolder(`${OWN}/${folder}`);
   for (const path of ["v1/frontends4", "v1/kpts_more", "v0/frontends4"]) {
     pins.pin(other.createMap(FOREIGN_MAP), `${OWN}/${path}`);
@@ -210,7 +203,7 @@ test("a cgroup that came in place of another while no process was there, and ano
 
 test("a program of others that is detached, and ours, when another program detaches it", async (t) => {
   const { node, serve, fullSync, other } = scene(t);
-  const foreign = (hook: Hook) => other.attach(other.loadProgram(passing(hook), hook), hook, CGROUP).programId;
+  const foreign = (hook: Hook) => other.attach(other.loadProgram(passing(), hook), hook, CGROUP).programId;
   const before = NODE_HOOKS.map(foreign);
   const process = await serve();
   const after = NODE_HOOKS.map(foreign);

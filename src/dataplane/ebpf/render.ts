@@ -1,8 +1,9 @@
 /** `kube-proxy render` in ebpf mode: the packet path, what the maps would lead to, and the programs. */
 
 import type { OfflineNode } from "../../inspect/offline-node.ts";
-import { disassemble } from "../../kernel/bpf/asm/disassemble.ts";
+import { mapsOf } from "../../kernel/bpf/program.ts";
 import { leadingMaps, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { socketPrograms } from "../../kernel/bpf/socket-balancer/programs.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { joinHostPort } from "../../net/ip.ts";
 import { renderNftables } from "../nftables/render.ts";
@@ -10,7 +11,6 @@ import type { ModeRenderer, RenderRequest } from "../rendering.ts";
 import { destinationsOf } from "./destinations.ts";
 import { packetPathConfig } from "./packet-path.ts";
 import { planSocket, type SocketPlan, type Treatment } from "./socket-plan.ts";
-import { socketPrograms } from "./socket-programs.ts";
 
 export const renderEbpf: ModeRenderer = async (node, request) => {
   const { form } = request;
@@ -50,13 +50,16 @@ function outcomeText(treatment: Treatment, { cluster, local }: SocketPlan, { pro
   }
 }
 
-/** The programs as the kernel's verifier prints them. The host's network namespace and the sizes of maps are those of a small node. */
+/** The programs, each with its hook, its size and its maps: socket.bpf.c has what they do. */
 function programText({ family }: OfflineNode, { config, service }: RenderRequest): string {
   if (service !== undefined) throw new Error("--output programs is the same for every Service: leave --service out");
   const maps = { ...leadingMaps(family, { frontends: 1024, slots: 4096, backends: 4096 }), ...memoryMaps(family) };
   const { hostNamespaceOnly: isForHostOnly, holdNodePorts: holdsNodePorts } = config.ebpf;
   const options = { hostCookie: 1n, isForHostOnly, holdsNodePorts, connectedUdp: "all" as const };
   return socketPrograms(family, maps, options)
-    .map(([hook, program]) => `${hook} ${program.name}\n${disassemble(program.instructions).join("\n")}\n`)
-    .join("\n");
+    .map(([hook, program]) => {
+      const names = mapsOf(program).map(({ name }) => name);
+      return `${hook} ${program.name}\n  ${program.code.length / 8} instructions; ${names.join(" ")}\n`;
+    })
+    .join("");
 }

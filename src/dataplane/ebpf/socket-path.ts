@@ -6,11 +6,12 @@ import { type Clock, systemClock } from "../../async/clock.ts";
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import { type BalancerCapacity, REMEMBERED } from "../../kernel/bpf/socket-balancer/maps.ts";
+import type { SocketProgramOptions, socketPrograms } from "../../kernel/bpf/socket-balancer/programs.ts";
 import { FolderInUse } from "../../kernel/folder-lock.ts";
 import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { AddressWatch } from "../../kernel/route/address-watch.ts";
 import type { LocalAddresses } from "../../kernel/route/addresses.ts";
-import type { UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
+import type { DisconnectReach, UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
@@ -19,7 +20,7 @@ import type { SyncFailure, SyncInput } from "../../sync/backend.ts";
 import type { EbpfMetrics } from "./metrics.ts";
 import { SocketMaps } from "./socket-maps.ts";
 import type { SocketPins } from "./socket-pins.ts";
-import { type SocketProgramOptions, SocketPrograms, type socketPrograms } from "./socket-programs.ts";
+import { SocketPrograms } from "./socket-programs.ts";
 import { StaleConnections } from "./stale-connections.ts";
 
 export interface SocketPathOptions {
@@ -272,7 +273,7 @@ export class SocketPath {
     maps.renew(monotonicNs() + BigInt(validForMs) * 1_000_000n);
   }
 
-  #open({ services, endpointCount }: SyncInput, connectedUdp: SocketProgramOptions["connectedUdp"]): Sockets {
+  #open({ services, endpointCount }: SyncInput, connectedUdp: DisconnectReach["of"]): Sockets {
     const {
       bpf,
       pins,
@@ -310,7 +311,7 @@ export class SocketPath {
   }
 
   /** Which connected UDP sockets could be told when their endpoint goes; what keeps others from it is said once. */
-  async #askReach(): Promise<SocketProgramOptions["connectedUdp"]> {
+  async #askReach(): Promise<DisconnectReach["of"]> {
     const reach = await this.#options.disconnector.reach();
     const why = reach.of === "all" ? "" : reach.why;
     if (!this.#isNews("connected UDP", why) || reach.of === "all") return reach.of;

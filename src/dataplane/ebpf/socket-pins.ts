@@ -4,7 +4,7 @@
  * start understands: a set of maps counts only when it is whole, a program only for the link that runs it.
  */
 import type { BpfLink, BpfMap, BpfPins, BpfProgram } from "../../kernel/bpf/bpf.ts";
-import type { Hook } from "../../kernel/bpf/contexts.ts";
+import type { Hook } from "../../kernel/bpf/hooks.ts";
 import type { MapDefinition } from "../../kernel/bpf/map-definition.ts";
 import { type BalancerCapacity, leadingMaps, MAPS_VERSION, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
 import type { UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";

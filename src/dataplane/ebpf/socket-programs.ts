@@ -1,51 +1,11 @@
 /** The programs of one family, and where they are attached. */
-
-import type { Program } from "../../kernel/bpf/asm/program.ts";
 import type { Bpf, BpfLink, BpfProgram } from "../../kernel/bpf/bpf.ts";
-import type { Hook } from "../../kernel/bpf/contexts.ts";
-import type { BalancerMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
-import { socketProgram } from "../../kernel/bpf/socket-balancer/programs.ts";
-import {
-  HOLDING,
-  hookFor,
-  PROGRAMS,
-  type SocketCall,
-  type SocketKind,
-} from "../../kernel/bpf/socket-balancer/socket-kind.ts";
+import type { Hook } from "../../kernel/bpf/hooks.ts";
+import { mapsOf } from "../../kernel/bpf/program.ts";
+import { type SocketProgramOptions, socketPrograms } from "../../kernel/bpf/socket-balancer/programs.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { OpenMaps } from "./open-maps.ts";
 import type { SocketPins } from "./socket-pins.ts";
-
-export interface SocketProgramOptions {
-  /** Of the network namespace that is the host's. */
-  readonly hostCookie: bigint;
-  /** Pods are left to the packet path. */
-  readonly isForHostOnly: boolean;
-  /** Connected UDP sockets of which network namespaces are led. */
-  readonly connectedUdp: "all" | "host" | "none";
-  /** Processes of the host may not bind to node ports that are served. @default false */
-  readonly holdsNodePorts?: boolean;
-  /** Whether the kernel lets programs say what a call fails with: if not, Services without endpoints take the rules. @default true */
-  readonly canSetReturnValue?: boolean;
-}
-
-/**
- * The programs of a family in the order in which they are attached: an address is revealed before the first socket is led. Connected
- * UDP is led where its sockets can be told when their endpoint goes (reference ebpf.md §1.8). Pure.
- */
-export function socketPrograms(
-  family: IpFamily,
-  maps: BalancerMaps,
-  { connectedUdp, holdsNodePorts = false, ...options }: SocketProgramOptions,
-): readonly (readonly [Hook, Program])[] {
-  const assemble = (call: SocketCall, kind: SocketKind): Program => {
-    if (call !== "connect") return socketProgram(call, kind, maps, { ...options, protocols: ["UDP"] });
-    if (connectedUdp === "none") return socketProgram(call, kind, maps, { ...options, protocols: ["TCP"] });
-    return socketProgram(call, kind, maps, { ...options, connectedUdp });
-  };
-  const all = [...PROGRAMS[family].toReversed(), ...(holdsNodePorts ? HOLDING[family] : [])];
-  return all.map(([call, kind]) => [hookFor(call, kind), assemble(call, kind)] as const);
-}
 
 /** A program at its hook. */
 interface Attached {
@@ -88,7 +48,7 @@ export class SocketPrograms {
     const loaded: Attached[] = [];
     try {
       for (const [index, [hook, program]] of this.#assemble(this.#family, definitions, this.#options).entries()) {
-        const used = maps.filter(({ definition }) => program.maps.includes(definition));
+        const used = maps.filter(({ definition }) => mapsOf(program).includes(definition));
         const link = old[index]?.link;
         loaded.push({ name: program.name, hook, program: this.#bpf.loadProgram(program, hook, used), link });
       }

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { mkdirSync, statSync } from "node:fs";
 import { after, test } from "node:test";
+import { assemble } from "../../../testkit/fakes/bpf/encode.ts";
 import { interpret } from "../../../testkit/fakes/bpf/interpreter.ts";
 import { BpfMachine, memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
+import { arithmeticProgram } from "../../../testkit/fakes/bpf/random-programs.ts";
 import fc from "../../../testkit/support/fast-check.ts";
-import { disassemble } from "./asm/disassemble.ts";
-import { arithmeticProgram } from "./asm/testing/instruction-arbitrary.ts";
 import { kernelBpf } from "./kernel-bpf.ts";
 import { bpfContract } from "./testing/bpf-contract.ts";
 import { testBpffs } from "./testing/test-bpffs.ts";
@@ -48,10 +48,11 @@ test("the interpreter and the kernel agree about arithmetic and jumps", { skip: 
   const bpf = kernelBpf();
   fc.assert(
     fc.property(arithmeticProgram, (instructions) => {
-      const loaded = bpf.loadProgram({ name: "random", instructions, notes: [], maps: [] }, "test");
+      const program = assemble("random", instructions);
+      const loaded = bpf.loadProgram(program, "test");
       try {
-        const expected = Number(BigInt.asUintN(32, interpret(instructions, new Uint8Array(8)).result));
-        assert.equal(loaded.run(new Uint8Array(8)), expected, disassemble(instructions).join("\n"));
+        const expected = Number(BigInt.asUintN(32, interpret(program, new Uint8Array(8)).result));
+        assert.equal(loaded.run(new Uint8Array(8)), expected);
       } finally {
         loaded.close();
       }

@@ -2,9 +2,9 @@
  * The kernel's eBPF: maps, programs and their links to cgroups. Calls are synchronous and take microseconds. What is not attached
  * is gone when its descriptors are closed. Two implementations pass one contract: `kernel-bpf.ts`, and one in memory for tests.
  */
-import type { Program } from "./asm/program.ts";
-import type { Hook } from "./contexts.ts";
+import type { Hook } from "./hooks.ts";
 import type { MapDefinition } from "./map-definition.ts";
+import type { Program } from "./program.ts";
 
 /** `create` refuses a key that is there (EEXIST), `replace` one that is not (ENOENT). */
 export type UpdateMode = "any" | "create" | "replace";
@@ -91,7 +91,7 @@ export interface Bpf {
   createMap(definition: MapDefinition): BpfMap;
   /**
    * @param maps those that the program refers to, by definition.
-   * @throws BpfError with the refused instruction, the line of ours that emitted it, and the verifier's reason.
+   * @throws BpfError with the refused instruction and the verifier's reason.
    */
   loadProgram(program: Program, place: ProgramPlace, maps?: readonly BpfMap[]): BpfProgram;
   /** Whether programs at a hook may say what the call fails with (bpf_set_retval, Linux 5.18). True where no program can be loaded. */

@@ -2,17 +2,17 @@
 import { closeSync, constants as fileConstants, openSync, statSync } from "node:fs";
 import { constants } from "node:os";
 import { errnoName } from "../netlink/errors.ts";
-import { encodeProgram } from "./asm/encode.ts";
-import type { Program } from "./asm/program.ts";
 import * as attributes from "./attributes.ts";
 import type { Bpf, BpfLink, BpfMap, BpfProgram, ProgramPlace } from "./bpf.ts";
 import { BpfError } from "./bpf-error.ts";
-import { HOOKS, type Hook } from "./contexts.ts";
+import { HOOKS, type Hook } from "./hooks.ts";
 import { KernelMap } from "./kernel-map.ts";
 import { CGROUP_LINK, kernelPins, ofFiles } from "./kernel-pins.ts";
 import { encode, takeNumber, takeWide } from "./layout.ts";
+import type { MapDefinition } from "./map-definition.ts";
 import { objectInfo } from "./object-info.ts";
-import { addressOf, bpf, fixedBytes, fixedCopy, tryBpf } from "./system-call.ts";
+import type { Program } from "./program.ts";
+import { addressOf, bpf, failure, fixedBytes, fixedCopy, tryBpf } from "./system-call.ts";
 import { explainVerifierLog } from "./verifier-log.ts";
 
 /** A program for tests; its context is memory of the caller. */
@@ -57,32 +57,45 @@ function numbersOf(place: ProgramPlace): { programType: number; expectedAttachTy
   return { programType, expectedAttachType: attachType, programFlags: 0 };
 }
 
+/** In the second byte of an instruction: its immediate is the descriptor of a map. */
+const REFERS_TO_MAP = 0x10;
+
 function loadProgram(program: Program, place: ProgramPlace, maps: readonly BpfMap[]): KernelProgram {
-  const descriptorOf = (name: string) => mapDescriptor(program, maps, name);
-  const code = fixedCopy(encodeProgram(program.instructions, descriptorOf));
+  const { name } = program;
+  const instructions = fixedCopy(program.code);
+  const view = new DataView(instructions.buffer);
+  for (const { at, map } of program.references) {
+    view.setUint8(at + 1, view.getUint8(at + 1) | REFERS_TO_MAP);
+    view.setUint32(at + 4, mapDescriptor(name, maps, map), true);
+  }
+  const first = tryToLoad(name, place, instructions);
+  if (first.result >= 0) return new KernelProgram(first.result, name);
+  const log = fixedBytes(LOG_BYTES);
+  const second = tryToLoad(name, place, instructions, log);
+  if (second.result >= 0) return new KernelProgram(second.result, name);
+  const text = Buffer.from(log.subarray(0, log.indexOf(0))).toString("latin1");
+  if (text === "") throw failure("PROG_LOAD", first.errno, `program ${name}`);
+  const code = errnoName(first.errno);
+  throw new BpfError(code, `bpf: PROG_LOAD: ${code}: ${explainVerifierLog(name, text)}`);
+}
+
+/** @param log room for what the verifier says. */
+function tryToLoad(
+  name: string,
+  place: ProgramPlace,
+  code: Uint8Array,
+  log = new Uint8Array(),
+): ReturnType<typeof tryBpf> {
   const license = fixedCopy(Buffer.from(`${LICENSE}\0`));
-  const wanted = {
+  const wanted = encode(attributes.PROG_LOAD, {
     ...numbersOf(place),
     instructionCount: code.length / 8,
     instructions: addressOf(code),
     license: addressOf(license),
-    programName: Buffer.from(program.name),
-  };
-  const { result, errno } = tryBpf("PROG_LOAD", encode(attributes.PROG_LOAD, wanted));
-  if (result >= 0) return new KernelProgram(result, program.name);
-  const log = fixedBytes(LOG_BYTES);
-  const again = encode(attributes.PROG_LOAD, {
-    ...wanted,
-    logLevel: 1,
-    logSize: LOG_BYTES,
-    logBuffer: addressOf(log),
+    programName: Buffer.from(name),
+    ...(log.length > 0 && { logLevel: 1, logSize: log.length, logBuffer: addressOf(log) }),
   });
-  const second = tryBpf("PROG_LOAD", again);
-  if (second.result >= 0) return new KernelProgram(second.result, program.name);
-  const text = Buffer.from(log.subarray(0, log.indexOf(0))).toString("latin1");
-  const name = errnoName(errno);
-  if (errno === constants.errno.EPERM) bpf("PROG_LOAD", again, `program ${program.name}`);
-  throw new BpfError(name, `bpf: PROG_LOAD: ${name}: ${explainVerifierLog(program, text)}`);
+  return tryBpf("PROG_LOAD", wanted);
 }
 
 /** `r1 = 0; call bpf_set_retval; r0 = 1; exit`. */
@@ -90,24 +103,16 @@ const SETS_RETURN_VALUE = "b701000000000000" + "85000000bb000000" + "b7000000010
 
 function canSetReturnValue(hook: Hook): boolean {
   const code = fixedCopy(Buffer.from(SETS_RETURN_VALUE, "hex"));
-  const license = fixedCopy(Buffer.from(`${LICENSE}\0`));
-  const wanted = encode(attributes.PROG_LOAD, {
-    ...numbersOf(hook),
-    instructionCount: code.length / 8,
-    instructions: addressOf(code),
-    license: addressOf(license),
-    programName: Buffer.from("kpts_probe"),
-  });
-  const { result, errno } = tryBpf("PROG_LOAD", wanted);
+  const { result, errno } = tryToLoad("kpts_probe", hook, code);
   if (result >= 0) closeSync(result);
   // The verifier's word for a helper that it does not know.
   return result >= 0 || errno !== constants.errno.EINVAL;
 }
 
-function mapDescriptor(program: Program, maps: readonly BpfMap[], name: string): number {
-  const map = maps.find(({ definition }) => definition.name === name);
-  if (map instanceof KernelMap && program.maps.includes(map.definition)) return map.fd;
-  throw new BpfError("invalid", `bpf: program ${program.name}: its map ${name} is not given`);
+function mapDescriptor(program: string, maps: readonly BpfMap[], wanted: MapDefinition): number {
+  const map = maps.find(({ definition }) => definition === wanted);
+  if (map instanceof KernelMap) return map.fd;
+  throw new BpfError("invalid", `bpf: program ${program}: its map ${wanted.name} is not given`);
 }
 
 function kernelProgram(program: BpfProgram): KernelProgram {
@@ -240,7 +245,7 @@ function nextLink(id: number): number | undefined {
   const { result, errno } = tryBpf("LINK_GET_NEXT_ID", asked);
   if (result >= 0) return takeNumber(asked, attributes.OBJECT_ID.fields.next);
   if (errno === constants.errno.ENOENT) return undefined;
-  throw new BpfError(errnoName(errno), `bpf: LINK_GET_NEXT_ID: ${errnoName(errno)}`);
+  throw failure("LINK_GET_NEXT_ID", errno);
 }
 
 /** Undefined when it is gone. */
@@ -248,7 +253,7 @@ function openById(command: "LINK_GET_FD_BY_ID" | "PROG_GET_FD_BY_ID", id: number
   const { result, errno } = tryBpf(command, encode(attributes.OBJECT_ID, { id }));
   if (result >= 0) return result;
   if (errno === constants.errno.ENOENT) return undefined;
-  throw new BpfError(errnoName(errno), `bpf: ${command}: ${errnoName(errno)}`);
+  throw failure(command, errno);
 }
 
 function programNameOf(id: number): string | undefined {

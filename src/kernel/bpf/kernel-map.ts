@@ -1,13 +1,12 @@
 /** A map in the kernel, by its descriptor. */
 import { closeSync } from "node:fs";
 import { constants } from "node:os";
-import { errnoName } from "../netlink/errors.ts";
 import { MAP_BATCH, MAP_CREATE, MAP_ELEMENT } from "./attributes.ts";
 import type { BpfMap, UpdateMode } from "./bpf.ts";
 import { BpfError } from "./bpf-error.ts";
 import { encode, takeNumber } from "./layout.ts";
 import { arrayBytes, MAP_TYPES, type MapDefinition, mapDefinitionProblem, mapFlags } from "./map-definition.ts";
-import { addressOf, bpf, fixedBytes, fixedCopy, type MappedMemory, mapMemory, tryBpf } from "./system-call.ts";
+import { addressOf, bpf, failure, fixedBytes, fixedCopy, type MappedMemory, mapMemory, tryBpf } from "./system-call.ts";
 
 const MODES: Readonly<Record<UpdateMode, number>> = { any: 0, create: 1, replace: 2 };
 /** Elements of one batch. */
@@ -43,7 +42,7 @@ export class KernelMap implements BpfMap {
     const { result, errno } = tryBpf("MAP_LOOKUP_ELEM", this.#element(key));
     if (result >= 0) return this.#value.slice();
     if (errno === ENOENT) return undefined;
-    throw this.#failure("MAP_LOOKUP_ELEM", errno);
+    throw failure("MAP_LOOKUP_ELEM", errno, this.#what);
   }
 
   update(key: Uint8Array, value: Uint8Array, mode: UpdateMode = "any"): void {
@@ -56,7 +55,7 @@ export class KernelMap implements BpfMap {
     const { result, errno } = tryBpf("MAP_DELETE_ELEM", this.#keyAlone(key));
     if (result >= 0) return true;
     if (errno === ENOENT) return false;
-    throw this.#failure("MAP_DELETE_ELEM", errno);
+    throw failure("MAP_DELETE_ELEM", errno, this.#what);
   }
 
   updateAll(allKeys: Uint8Array, allValues: Uint8Array): void {
@@ -99,7 +98,7 @@ export class KernelMap implements BpfMap {
         room *= 2;
         continue;
       }
-      if (result < 0 && errno !== ENOENT) throw this.#failure("MAP_LOOKUP_BATCH", errno);
+      if (result < 0 && errno !== ENOENT) throw failure("MAP_LOOKUP_BATCH", errno, this.#what);
       const count = takeNumber(attributes, MAP_BATCH.fields.count);
       for (let index = 0; index < count; index++) {
         const value = values.slice(index * valueSize, (index + 1) * valueSize);
@@ -142,11 +141,6 @@ export class KernelMap implements BpfMap {
   #demandSize(part: string, bytes: Uint8Array, size: number): void {
     if (bytes.length === size) return;
     throw new BpfError("invalid", `bpf: ${this.#what}: a ${part} has ${size} bytes, not ${bytes.length}`);
-  }
-
-  #failure(command: string, errno: number): BpfError {
-    const name = errnoName(errno);
-    return new BpfError(name, `bpf: ${command} of ${this.#what}: ${name}`);
   }
 }
 

@@ -1,16 +1,15 @@
 /** {@link BpfPins} of the running kernel: files of a bpf file system (reference ebpf-programs.md §3.6). */
 import { closeSync, lstatSync, mkdirSync, readdirSync, readlinkSync, renameSync, rmdirSync, unlinkSync } from "node:fs";
 import { constants } from "node:os";
-import { errnoName } from "../netlink/errors.ts";
 import { LINK_INFO, MAP_INFO, OBJECT_PATH } from "./attributes.ts";
 import type { BpfLink, BpfMap, BpfPins, BpfProgram } from "./bpf.ts";
 import { BpfError } from "./bpf-error.ts";
-import { HOOKS } from "./contexts.ts";
+import { HOOKS } from "./hooks.ts";
 import { KernelMap } from "./kernel-map.ts";
 import { encode, takeNumber } from "./layout.ts";
 import { type MapFacts, mapDifference } from "./map-definition.ts";
 import { objectInfo } from "./object-info.ts";
-import { addressOf, bpf, fixedCopy, tryBpf } from "./system-call.ts";
+import { addressOf, bpf, failure, fixedCopy, tryBpf } from "./system-call.ts";
 
 /** Of a link to a cgroup (reference ebpf-programs.md §3.3). */
 export const CGROUP_LINK = 3;
@@ -73,7 +72,7 @@ function openPin<T>(path: string, kind: Kind, open: (fd: number) => T): T | unde
   const { result: fd, errno } = tryBpf("OBJ_GET", encode(OBJECT_PATH, { path: addressOf(name) }));
   if (fd < 0) {
     if (errno === ENOENT) return undefined;
-    throw new BpfError(errnoName(errno), `bpf: OBJ_GET of ${path}: ${errnoName(errno)}`);
+    throw failure("OBJ_GET", errno, path);
   }
   try {
     const found = kindOf(fd);

@@ -77,8 +77,13 @@ export function mapMemory(fd: number, length: number, what: string): MappedMemor
 export function bpf(command: BpfCommand, attributes: Uint8Array, what: string): number {
   const { result, errno } = tryBpf(command, attributes);
   if (result >= 0) return result;
+  throw failure(command, errno, what);
+}
+
+/** What a command failed with, with what to do. @param what that failed, or the reason. */
+export function failure(command: BpfCommand, errno: number, what?: string): BpfError {
   const name = errnoName(errno);
-  throw new BpfError(name, `bpf: ${command} of ${what}: ${name}${hint(name)}`);
+  return new BpfError(name, `bpf: ${command}${what === undefined ? "" : ` of ${what}`}: ${name}${hint(name)}`);
 }
 
 /** As {@link bpf}; a failure is given back. It is repeated until its cause was seen twice running. */

@@ -5,13 +5,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Assembler } from "../../../src/kernel/bpf/asm/assembler.ts";
 import type { BpfLink } from "../../../src/kernel/bpf/bpf.ts";
-import { type Hook, socketContext } from "../../../src/kernel/bpf/contexts.ts";
+import type { Hook } from "../../../src/kernel/bpf/hooks.ts";
 import { kernelBpf } from "../../../src/kernel/bpf/kernel-bpf.ts";
 import { pinnedState } from "../../../src/kernel/bpf/testing/pinned-state.ts";
 import { testBpffs } from "../../../src/kernel/bpf/testing/test-bpffs.ts";
 import { reasonToSkip } from "../../../src/kernel/bpf/testing/test-cgroup.ts";
+import { passing } from "../../../testkit/fakes/bpf/encode.ts";
 import { defaultClusterCidr, nodeA } from "../../../testkit/net/topology-spec.ts";
 import { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
@@ -41,10 +41,7 @@ function foreignProgram(
   { cgroup = "" }: FlowNetwork,
   hook: Hook,
 ): { readonly id: number; readonly link: BpfLink } {
-  const a = new Assembler("foreign", socketContext(hook));
-  a.mov("r0", 1);
-  a.exit();
-  const program = bpf.loadProgram(a.finish(), hook);
+  const program = bpf.loadProgram(passing("foreign"), hook);
   const link = bpf.attach(program, hook, cgroup);
   t.after(() => {
     link.close();

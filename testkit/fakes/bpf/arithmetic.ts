@@ -1,5 +1,5 @@
 /** Arithmetic and comparisons as the instruction set has them, on numbers of 64 bits without a sign (reference ebpf-programs.md §4.1). */
-import type { AluOperation, Bits, Comparison } from "../../../src/kernel/bpf/asm/instruction.ts";
+import type { AluOperation, Bits, Comparison } from "./instruction.ts";
 
 /** The result of an operation. Operands of 32 bits are the lower halves, and the upper half of their result is 0. */
 export function compute(operation: AluOperation, bits: Bits, left: bigint, right: bigint): bigint {

@@ -2,9 +2,10 @@
  * Runs a program without a kernel, over memory whose limits it checks: what the verifier promises is looked at here once more. A
  * register holds a number of 64 bits, an address in a region, or a map.
  */
-import { HELPERS, type HelperName } from "../../../src/kernel/bpf/asm/helpers.ts";
-import type { Instruction, Operand, Register } from "../../../src/kernel/bpf/asm/instruction.ts";
+import type { Program } from "../../../src/kernel/bpf/program.ts";
 import { compare, compute, convertOrder } from "./arithmetic.ts";
+import { decodeProgram } from "./decode.ts";
+import { HELPERS, type HelperName, type Instruction, type Operand, type Register } from "./instruction.ts";
 import type { MemoryMap } from "./memory-map.ts";
 import { MemoryFault, MemoryRegion, type Pointer } from "./memory-region.ts";
 
@@ -14,7 +15,6 @@ type Value = bigint | Pointer | MemoryMap;
 export interface Surroundings {
   readonly monotonicNs?: () => bigint;
   readonly random32?: () => number;
-  readonly processor?: number;
   readonly socketCookie?: bigint;
   readonly netnsCookie?: bigint;
 }
@@ -31,18 +31,25 @@ const ARGUMENTS: readonly Register[] = ["r1", "r2", "r3", "r4", "r5"];
 
 /** @param context is read and written in place. @throws MemoryFault for what the kernel would never let run. */
 export function interpret(
-  instructions: readonly Instruction[],
+  program: Program,
   context: Uint8Array,
   maps: ReadonlyMap<string, MemoryMap> = new Map(),
   surroundings: Surroundings = {},
 ): Outcome {
+  const instructions = decoded.get(program) ?? decodeProgram(program);
+  decoded.set(program, instructions);
   return new Machine(context, maps, surroundings).run(instructions);
 }
+
+const decoded = new WeakMap<Program, readonly Instruction[]>();
 
 class Machine {
   readonly #registers = new Map<Register, Value>();
   readonly #maps: ReadonlyMap<string, MemoryMap>;
   readonly #surroundings: Surroundings;
+  readonly #stack = MemoryRegion.unwritten("the stack", STACK_BYTES);
+  /** Addresses in the stack, by where they are. */
+  readonly #spilled = new Map<bigint, Value>();
   #returnValue: number | undefined;
 
   constructor(context: Uint8Array, maps: ReadonlyMap<string, MemoryMap>, surroundings: Surroundings) {
@@ -50,7 +57,7 @@ class Machine {
     this.#surroundings = surroundings;
     this.#registers.set("r1", { region: MemoryRegion.of("the context", context), offset: 0n });
     this.#registers.set("r10", {
-      region: MemoryRegion.unwritten("the stack", STACK_BYTES),
+      region: this.#stack,
       offset: BigInt(STACK_BYTES),
     });
   }
@@ -78,12 +85,18 @@ class Machine {
         return undefined;
       case "load": {
         const { region, offset } = this.#pointer(one.base);
-        this.#registers.set(one.destination, region.read(offset + BigInt(one.offset), one.width));
+        const at = offset + BigInt(one.offset);
+        const spilled = region === this.#stack && one.width === 8 ? this.#spilled.get(at) : undefined;
+        this.#registers.set(one.destination, spilled ?? region.read(at, one.width));
         return undefined;
       }
       case "store": {
         const { region, offset } = this.#pointer(one.base);
-        region.write(offset + BigInt(one.offset), one.width, this.#number(one.source));
+        const at = offset + BigInt(one.offset);
+        const value = this.#value(one.source);
+        // An address goes to the stack and back, and nowhere else.
+        if (region === this.#stack) this.#spill(at, one.width, value);
+        if (region !== this.#stack || typeof value === "bigint") region.write(at, one.width, this.#number(one.source));
         return undefined;
       }
       case "load-wide":
@@ -109,6 +122,15 @@ class Machine {
     }
   }
 
+  #spill(at: bigint, width: number, value: Value): void {
+    for (const other of this.#spilled.keys()) {
+      if (other < at + BigInt(width) && at < other + 8n) this.#spilled.delete(other);
+    }
+    if (typeof value === "bigint") return;
+    if (width !== 8) throw new MemoryFault("part of an address is stored");
+    this.#spilled.set(at, value);
+  }
+
   #alu(one: Extract<Instruction, { kind: "alu" }>): Value {
     const source = this.#value(one.source);
     if (one.operation === "mov" && one.bits === 64) return source;
@@ -121,7 +143,7 @@ class Machine {
   }
 
   #call(helper: HelperName): Value {
-    const { random32, monotonicNs, processor, socketCookie, netnsCookie } = this.#surroundings;
+    const { random32, monotonicNs, socketCookie, netnsCookie } = this.#surroundings;
     switch (helper) {
       case "map_lookup_elem": {
         const map = this.#map("r1");
@@ -143,8 +165,6 @@ class Machine {
         return BigInt.asUintN(64, monotonicNs?.() ?? process.hrtime.bigint());
       case "get_prandom_u32":
         return BigInt((random32?.() ?? Math.floor(Math.random() * 2 ** 32)) >>> 0);
-      case "get_smp_processor_id":
-        return BigInt(processor ?? 0);
       case "get_socket_cookie":
         return socketCookie ?? 1n;
       case "get_netns_cookie":

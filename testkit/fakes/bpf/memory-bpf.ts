@@ -1,13 +1,8 @@
 /** {@link Bpf} in memory: programs run in the interpreter. */
 import { createHash } from "node:crypto";
-import { disassemble } from "../../../src/kernel/bpf/asm/disassemble.ts";
-import { encodeProgram } from "../../../src/kernel/bpf/asm/encode.ts";
-import type { HelperName } from "../../../src/kernel/bpf/asm/helpers.ts";
-import type { Instruction, Register } from "../../../src/kernel/bpf/asm/instruction.ts";
-import type { Program } from "../../../src/kernel/bpf/asm/program.ts";
 import type { Bpf, BpfLink, BpfMap, BpfProgram, UpdateMode } from "../../../src/kernel/bpf/bpf.ts";
 import { BpfError } from "../../../src/kernel/bpf/bpf-error.ts";
-import type { Hook } from "../../../src/kernel/bpf/contexts.ts";
+import type { Hook } from "../../../src/kernel/bpf/hooks.ts";
 import {
   MAP_TYPES,
   type MapDefinition,
@@ -15,8 +10,12 @@ import {
   mapDifference,
   mapFlags,
 } from "../../../src/kernel/bpf/map-definition.ts";
+import { mapsOf, type Program } from "../../../src/kernel/bpf/program.ts";
 import { explainVerifierLog } from "../../../src/kernel/bpf/verifier-log.ts";
 import { errnoName } from "../../../src/kernel/netlink/errors.ts";
+import { compare } from "./arithmetic.ts";
+import { decodeProgram } from "./decode.ts";
+import type { HelperName, Instruction, Register } from "./instruction.ts";
 import { interpret } from "./interpreter.ts";
 import { type MapWriteResult, MemoryMap } from "./memory-map.ts";
 import { memoryPins, type Pinnable, PinnedNames } from "./memory-pins.ts";
@@ -75,9 +74,10 @@ export function memoryBpf(
   return {
     createMap: (definition) => new OpenMap(definition, elements.get(definition.name)),
     loadProgram(program, _place, maps = []) {
-      refuseUnset(program);
-      const unknown = program.instructions.find((one) => one.kind === "call" && kernel.unknownHelpers.has(one.helper));
-      if (unknown !== undefined) throw new BpfError("EINVAL", `bpf: PROG_LOAD: EINVAL: ${program.name}: invalid func`);
+      const instructions = decodeProgram(program);
+      refuseUnset(program.name, instructions);
+      if (callsOf(instructions).some((helper) => kernel.unknownHelpers.has(helper)))
+        throw new BpfError("EINVAL", `bpf: PROG_LOAD: EINVAL: ${program.name}: invalid func`);
       return new MemoryProgram(++kernel.programs, program, openMaps(program, maps));
     },
     canSetReturnValue: () => !kernel.unknownHelpers.has("set_retval"),
@@ -207,7 +207,7 @@ class OpenMap implements BpfMap, Pinnable {
 
 function openMaps(program: Program, maps: readonly BpfMap[]): ReadonlyMap<string, MemoryMap> {
   return new Map(
-    program.maps.map((definition) => {
+    mapsOf(program).map((definition) => {
       const map = maps.find((one) => one.definition === definition);
       if (map instanceof OpenMap) return [definition.name, map.memory];
       throw new BpfError("invalid", `bpf: program ${program.name}: its map ${definition.name} is not given`);
@@ -216,19 +216,49 @@ function openMaps(program: Program, maps: readonly BpfMap[]): ReadonlyMap<string
 }
 
 /** The one thing of the verifier's that is done here: a register that nothing wrote before the first jump. */
-function refuseUnset(program: Program): void {
+function refuseUnset(program: string, instructions: readonly Instruction[]): void {
   const written = new Set<Register>(["r1", "r10"]);
-  const lines = disassemble(program.instructions);
-  for (const [index, one] of program.instructions.entries()) {
+  for (const [index, one] of instructions.entries()) {
     if (one.kind === "jump" || one.kind === "jump-if") return;
     const read = readOf(one).find((register) => !written.has(register));
     if (read !== undefined) {
-      const log = `${lines[index]}\n${read.toUpperCase()} !read_ok`;
+      const log = `${index}: (bf) r0 = ${read}\n${read.toUpperCase()} !read_ok`;
       throw new BpfError("EACCES", `bpf: PROG_LOAD: EACCES: ${explainVerifierLog(program, log)}`);
     }
     if (one.kind === "call") written.add("r0");
     if ("destination" in one) written.add(one.destination);
   }
+}
+
+/** Helpers that a program can reach: as the verifier does, a branch is left out that a constant excludes. */
+function callsOf(instructions: readonly Instruction[]): readonly HelperName[] {
+  const calls: HelperName[] = [];
+  const seen = new Set<string>();
+  const ways: (readonly [at: number, known: ReadonlyMap<Register, bigint>])[] = [[0, new Map()]];
+  for (let way = ways.pop(); way !== undefined; way = ways.pop()) {
+    const [at, before] = way;
+    const one = instructions[at];
+    const state = `${at} ${[...before].map((pair) => pair.join(" ")).sort()}`;
+    if (one === undefined || one.kind === "exit" || seen.has(state)) continue;
+    seen.add(state);
+    const known = new Map(before);
+    if ("destination" in one) known.delete(one.destination);
+    if (one.kind === "load-wide") known.set(one.destination, one.value);
+    if (one.kind === "call") {
+      calls.push(one.helper);
+      for (const register of ["r0", "r1", "r2", "r3", "r4", "r5"] as const) known.delete(register);
+    }
+    if (one.kind === "jump") ways.push([one.target, known]);
+    else if (one.kind !== "jump-if") ways.push([at + 1, known]);
+    else {
+      const [left, right] = [known.get(one.left), typeof one.right === "number" ? BigInt(one.right) : undefined];
+      const isKnown = left !== undefined && right !== undefined;
+      const isTaken = isKnown && compare(one.comparison, one.bits, left, right);
+      if (!isKnown || isTaken) ways.push([one.target, known]);
+      if (!isTaken) ways.push([at + 1, known]);
+    }
+  }
+  return calls;
 }
 
 function readOf(one: Instruction): readonly Register[] {
@@ -252,11 +282,11 @@ class MemoryProgram implements BpfProgram, Pinnable {
     this.id = id;
     this.#program = program;
     this.maps = maps;
-    this.tag = createHash("sha1").update(encodeProgram(program.instructions)).digest("hex").slice(0, 16);
+    this.tag = createHash("sha1").update(program.code).digest("hex").slice(0, 16);
   }
 
   run(context: Uint8Array): number {
-    return Number(BigInt.asUintN(32, interpret(this.#program.instructions, context, this.maps).result));
+    return Number(BigInt.asUintN(32, interpret(this.#program, context, this.maps).result));
   }
 
   close(): void {}

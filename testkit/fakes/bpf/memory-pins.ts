@@ -1,7 +1,7 @@
 /** {@link BpfPins} in memory: names of what outlives a process. */
 import type { BpfLink, BpfMap, BpfPins, BpfProgram } from "../../../src/kernel/bpf/bpf.ts";
 import { BpfError } from "../../../src/kernel/bpf/bpf-error.ts";
-import type { Hook } from "../../../src/kernel/bpf/contexts.ts";
+import type { Hook } from "../../../src/kernel/bpf/hooks.ts";
 import type { MapDefinition } from "../../../src/kernel/bpf/map-definition.ts";
 
 const FOLDER = "folder";

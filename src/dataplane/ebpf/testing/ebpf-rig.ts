@@ -4,11 +4,11 @@ import type { SyncDriver } from "../../../../testkit/dataplane/sync-driver.ts";
 import { interpret } from "../../../../testkit/fakes/bpf/interpreter.ts";
 import { BpfMachine, elementsOf, memoryBpf } from "../../../../testkit/fakes/bpf/memory-bpf.ts";
 import { testYielder } from "../../../async/testing/test-yielder.ts";
-import type { Program } from "../../../kernel/bpf/asm/program.ts";
 import type { Bpf, BpfLink, BpfMap } from "../../../kernel/bpf/bpf.ts";
 import { BpfError } from "../../../kernel/bpf/bpf-error.ts";
-import { SOCK_ADDR } from "../../../kernel/bpf/contexts.ts";
 import { putNumber } from "../../../kernel/bpf/layout.ts";
+import type { Program } from "../../../kernel/bpf/program.ts";
+import { SOCK_ADDR } from "../../../kernel/bpf/socket-balancer/testing/test-programs.ts";
 import type { Disconnection, DisconnectReach, StaleSocket } from "../../../kernel/sock-diag/disconnect-udp.ts";
 import { nodePortAddresses } from "../../../model/node-port-addresses.ts";
 import type { IpAddress } from "../../../net/ip.ts";
@@ -152,7 +152,7 @@ export class EbpfRig {
     putNumber(context, userPort, port);
     putNumber(context, SOCK_ADDR.fields.protocol, PROTOCOL_NUMBERS[protocol]);
     const elements = new Map(maps.map((map) => [map.definition.name, elementsOf(map)]));
-    const { result, returnValue } = interpret(program.instructions, context, elements, {
+    const { result, returnValue } = interpret(program, context, elements, {
       socketCookie,
       netnsCookie,
       monotonicNs: () => this.monotonicNs,

@@ -1,13 +1,13 @@
 /** A node on which processes of the proxy follow each other: what is pinned outlives them, and each can be killed before any step. */
 import { type LogLine, recordingLogger } from "../../../../testkit/dataplane/recording-logger.ts";
+import { assemble } from "../../../../testkit/fakes/bpf/encode.ts";
 import { BpfMachine, memoryBpf } from "../../../../testkit/fakes/bpf/memory-bpf.ts";
 import type { MemoryMap } from "../../../../testkit/fakes/bpf/memory-map.ts";
 import { testYielder } from "../../../async/testing/test-yielder.ts";
-import { Assembler } from "../../../kernel/bpf/asm/assembler.ts";
-import type { Program } from "../../../kernel/bpf/asm/program.ts";
 import type { Bpf, BpfLink, BpfMap } from "../../../kernel/bpf/bpf.ts";
 import { BpfError } from "../../../kernel/bpf/bpf-error.ts";
-import { type Hook, socketContext } from "../../../kernel/bpf/contexts.ts";
+import type { Hook } from "../../../kernel/bpf/hooks.ts";
+import type { Program } from "../../../kernel/bpf/program.ts";
 import { BACKEND_VALUE, type BalancerMaps, frontendWords } from "../../../kernel/bpf/socket-balancer/maps.ts";
 import { nodePortAddresses } from "../../../model/node-port-addresses.ts";
 import { ipFromBytes } from "../../../net/ip.ts";
@@ -23,12 +23,17 @@ export const NODE_HOOKS = ["getpeername4", "sendmsg4", "connect4"] as const;
 
 /** It lets all pass, and refers to all maps. @param build the programs of two builds differ. */
 function shortProgram(hook: Hook, maps: BalancerMaps, build: bigint): Program {
-  const a = new Assembler(`kpts_${hook}`, socketContext(hook));
-  a.loadWide("r0", build);
-  for (const map of Object.values(maps)) a.loadMap("r1", map);
-  a.mov("r0", 1);
-  a.exit();
-  return a.finish();
+  const all = Object.values(maps);
+  return assemble(
+    `kpts_${hook}`,
+    [
+      { kind: "load-wide", destination: "r0", value: build },
+      ...all.map(({ name }) => ({ kind: "load-map", destination: "r1", map: name }) as const),
+      { kind: "alu", operation: "mov", bits: 64, destination: "r0", source: 1 },
+      { kind: "exit" },
+    ],
+    all,
+  );
 }
 
 export interface ProcessOptions {

@@ -8,26 +8,25 @@ import fc from "../../../../testkit/support/fast-check.ts";
 import { PATIENCE } from "../../../../testkit/support/patience.ts";
 import { type IpAddress, ipBytes, ipFromBytes } from "../../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
-import { SOCK } from "../contexts.ts";
 import { kernelBpf } from "../kernel-bpf.ts";
 import { putNumber, takeNumber } from "../layout.ts";
 import { reasonToSkip, testCgroup } from "../testing/test-cgroup.ts";
-import { holdProgram } from "./hold.ts";
-import {
-  familyOfKind,
-  HOLDING,
-  hookFor,
-  type SocketKind,
-  TEST_CONTEXT,
-  TEST_NETNS_COOKIE,
-  TEST_RETURN_VALUE,
-} from "./socket-kind.ts";
+import { socketPrograms } from "./programs.ts";
 import { startDialler } from "./testing/dialler.ts";
 import { type Frontend, fillMaps, HOST_NETNS, openMaps, testMaps } from "./testing/dialling.ts";
+import {
+  familyOfKind,
+  SOCK,
+  type SocketKind,
+  TEST_CONTEXT_BYTES,
+  TEST_NETNS_COOKIE,
+  TEST_RETURN_VALUE,
+  testProgram,
+} from "./testing/test-programs.ts";
 
 const KINDS: readonly SocketKind[] = ["IPv4", "IPv6", "mapped"];
 const IN_USE = -98;
-const OPTIONS = { form: "test", hostCookie: BigInt(HOST_NETNS) } as const;
+const OPTIONS = { hostCookie: BigInt(HOST_NETNS) };
 const UNSPECIFIED = 0;
 
 /** A socket that has been bound; its address by a number, of which few are used. */
@@ -70,7 +69,7 @@ const isRefused = ({ held, nodeAddresses }: Scene, { at, port: bound, protocol, 
   held.some((one) => one.isNodePort && one.port === bound && one.protocol === protocol);
 
 function contextOf(kind: SocketKind, { at, port: bound, protocol, netns }: Bound): Uint8Array {
-  const context = new Uint8Array(TEST_CONTEXT.size);
+  const context = new Uint8Array(TEST_CONTEXT_BYTES);
   const { sourceIp4, sourceIp6, sourcePort } = SOCK.fields;
   const bytes = ipBytes(addressOf(kind, at));
   context.set(bytes, kind === "IPv4" ? sourceIp4.at : kind === "IPv6" ? sourceIp6.at : sourceIp6.at + 12);
@@ -105,13 +104,13 @@ for (const kind of KINDS) {
   const addresses = ({ nodeAddresses }: Scene) => nodeAddresses.map((at) => addressOf(kind, at));
 
   test(`bind of ${kind}: the program refuses node ports of the host, and nothing else`, () => {
-    const { instructions } = holdProgram(kind, definitions, OPTIONS);
+    const program = testProgram("bind", kind, definitions, OPTIONS);
     fc.assert(
       fc.property(scenes, (scene) => {
         const maps = new Map(Object.values(definitions).map((one) => [one.name, new MemoryMap(one)]));
         const opened = openMaps(memoryBpf(new Map(), maps), definitions);
         fillMaps(opened, frontendsOf(kind, scene), family, addresses(scene));
-        play(kind, scene, (context) => Number(interpret(instructions, context, maps).result));
+        play(kind, scene, (context) => Number(interpret(program, context, maps).result));
       }),
       { numRuns: 50 },
     );
@@ -122,7 +121,7 @@ for (const kind of KINDS) {
     fc.assert(
       fc.property(scenes, (scene) => {
         const maps = openMaps(bpf, definitions);
-        const program = bpf.loadProgram(holdProgram(kind, definitions, OPTIONS), "test", Object.values(maps));
+        const program = bpf.loadProgram(testProgram("bind", kind, definitions, OPTIONS), "test", Object.values(maps));
         try {
           fillMaps(maps, frontendsOf(kind, scene), family, addresses(scene));
           play(kind, scene, (context) => program.run(context));
@@ -156,9 +155,9 @@ test("a process in the cgroup cannot bind to a node port; to others, and in anot
     const { TCP, UDP } = PROTOCOL_NUMBERS;
     const served = family === "IPv4" ? [frontend(TCP, 30_080), frontend(UDP, 30_053)] : [frontend(TCP, 30_086)];
     fillMaps(maps, served, family);
-    for (const [call, kind] of HOLDING[family]) {
-      const hook = hookFor(call, kind);
-      const loaded = bpf.loadProgram(holdProgram(kind, definitions, { hostCookie }), hook, Object.values(maps));
+    for (const [hook, program] of socketPrograms(family, definitions, { hostCookie, holdsNodePorts: true })) {
+      if (!hook.startsWith("post_bind")) continue;
+      const loaded = bpf.loadProgram(program, hook, Object.values(maps));
       opened.push(loaded, bpf.attach(loaded, hook, cgroup));
     }
   }

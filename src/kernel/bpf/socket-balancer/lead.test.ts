@@ -9,12 +9,10 @@ import { type IpAddress, ipFromBytes, unspecifiedAddress } from "../../../net/ip
 import { PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
 import { kernelBpf } from "../kernel-bpf.ts";
 import { takeNumber } from "../layout.ts";
+import type { Program } from "../program.ts";
 import { reasonToSkip, testCgroup } from "../testing/test-cgroup.ts";
-import { leadProgram } from "./lead.ts";
 import { CONNECTED_KEY, CONNECTED_VALUE } from "./maps.ts";
-import { socketProgram } from "./programs.ts";
-import { revealProgram } from "./reveal.ts";
-import { familyOfKind, hookFor, PROGRAMS, type SocketKind, TEST_RETURN_VALUE } from "./socket-kind.ts";
+import { socketPrograms } from "./programs.ts";
 import { startDialler } from "./testing/dialler.ts";
 import {
   contextOf,
@@ -29,6 +27,7 @@ import {
   placeOf,
   testMaps,
 } from "./testing/dialling.ts";
+import { familyOfKind, type SocketKind, TEST_RETURN_VALUE, testProgram } from "./testing/test-programs.ts";
 
 const KINDS: readonly SocketKind[] = ["IPv4", "IPv6", "mapped"];
 const CALLS = ["connect", "sendmsg"] as const;
@@ -36,7 +35,7 @@ const DIALS = 40;
 const REFUSED = -111;
 const HOST_COOKIE = BigInt(HOST_NETNS);
 /** What the programs are told besides. */
-const OPTIONS = { form: "test", hostCookie: HOST_COOKIE } as const;
+const OPTIONS = { hostCookie: HOST_COOKIE };
 
 /** Few addresses and ports, so that hits and near misses are common. */
 function addressOf(kind: SocketKind): fc.Arbitrary<IpAddress> {
@@ -152,14 +151,14 @@ for (const kind of KINDS) {
 
   for (const call of kind === "mapped" ? CALLS.slice(0, 1) : CALLS) {
     test(`${call} of ${kind}: the program does what the plan says`, () => {
-      const { instructions } = leadProgram(call, kind, definitions, OPTIONS);
+      const program = testProgram(call, kind, definitions, OPTIONS);
       fc.assert(
         fc.property(sceneFor(kind), (scene) => {
           const maps = new Map(Object.values(definitions).map((one) => [one.name, new MemoryMap(one)]));
           const opened = openMaps(memoryBpf(new Map(), maps), definitions);
           fillMaps(opened, scene.frontends, familyOfKind(kind), scene.nodeAddresses);
           const run = (context: Uint8Array, random: number) =>
-            Number(interpret(instructions, context, maps, { random32: () => random }).result);
+            Number(interpret(program, context, maps, { random32: () => random }).result);
           play(call, kind, scene, run, true, opened.connected);
         }),
         { numRuns: 50 },
@@ -171,7 +170,7 @@ for (const kind of KINDS) {
       fc.assert(
         fc.property(sceneFor(kind), (scene) => {
           const maps = openMaps(bpf, definitions);
-          const program = bpf.loadProgram(leadProgram(call, kind, definitions, OPTIONS), "test", Object.values(maps));
+          const program = bpf.loadProgram(testProgram(call, kind, definitions, OPTIONS), "test", Object.values(maps));
           try {
             fillMaps(maps, scene.frontends, familyOfKind(kind), scene.nodeAddresses);
             // The kernel draws for itself.
@@ -186,7 +185,7 @@ for (const kind of KINDS) {
   }
 
   test(`${kind}: a choice holds for its time after the last use, and no longer`, () => {
-    const { instructions } = leadProgram("connect", kind, definitions, OPTIONS);
+    const program = testProgram("connect", kind, definitions, OPTIONS);
     const [vip, one, other] = [1, 2, 3].map((last) =>
       ipFromBytes(Uint8Array.of(...(kind === "IPv6" ? new Uint8Array(15).fill(0xfd) : [10, 96, 0]), last)),
     );
@@ -198,7 +197,7 @@ for (const kind of KINDS) {
     const dial = { to: { address: vip, port: 80 }, protocol: 6, socket: 7, netns: 2 };
     const at = (seconds: number, random: number): Place | undefined => {
       const context = contextOf(kind, dial);
-      interpret(instructions, context, maps, {
+      interpret(program, context, maps, {
         random32: () => random,
         monotonicNs: () => BigInt(seconds) * 1_000_000_000n,
       });
@@ -222,16 +221,16 @@ for (const kind of KINDS) {
     const endpoints = [1, 2, 3, 4, 5].map((number) => at(100 + number, 5353));
     const frontends = asked.map((place, index) => ({ ...place, protocol: 17, endpoints: [endpoints[index] ?? place] }));
     fillMaps(openMaps(memoryBpf(new Map(), maps), definitions), frontends, family);
-    const run = (program: ReturnType<typeof revealProgram>, to: Place | undefined, seconds: number) => {
+    const run = (program: Program, to: Place | undefined, seconds: number) => {
       assert.ok(to !== undefined);
       const dial = { to, protocol: 17, socket: 7, netns: 2 };
       const context = contextOf(kind, dial);
       const monotonicNs = () => BigInt(seconds) * 1_000_000_000n;
-      interpret(program.instructions, context, maps, { monotonicNs, socketCookie: 7n });
+      interpret(program, context, maps, { monotonicNs, socketCookie: 7n });
       return placeOf(kind, dial, context, [...endpoints, ...asked]);
     };
-    const lead = leadProgram(sending, kind, definitions, OPTIONS);
-    const reveal = revealProgram("recvmsg", kind, definitions, "test");
+    const lead = testProgram(sending, kind, definitions, OPTIONS);
+    const reveal = testProgram("recvmsg", kind, definitions, OPTIONS);
     const led = (seconds: number) => asked.map((to) => run(lead, to, seconds));
     const fourth = endpoints.slice(0, 4);
     assert.deepEqual(led(100), [...fourth, undefined]);
@@ -254,30 +253,60 @@ for (const kind of KINDS) {
     const place = { address: backend, port: 8080 };
     const frontends = [6, 17].map((protocol) => ({ address: vip, port: 80, protocol, endpoints: [place] }));
     fillMaps(openMaps(memoryBpf(new Map(), maps), definitions), frontends, family);
-    const run = (program: ReturnType<typeof revealProgram>, dial: Dial): Place | undefined => {
+    const run = (program: Program, dial: Dial): Place | undefined => {
       const context = contextOf(kind, dial);
-      assert.equal(interpret(program.instructions, context, maps).result, 1n);
+      assert.equal(interpret(program, context, maps).result, 1n);
       return placeOf(kind, dial, context, [place, { address: vip, port: 80 }]);
     };
     const to = { address: vip, port: 80 };
     const dial = (protocol: number, socket: number) => ({ to, protocol, socket, netns: 2 });
     const back = (protocol: number, socket: number) => ({ ...dial(protocol, socket), to: place });
-    assert.deepEqual(run(leadProgram("connect", kind, definitions, OPTIONS), dial(6, 7)), place);
-    assert.deepEqual(run(leadProgram("connect", kind, definitions, OPTIONS), dial(17, 8)), place);
-    const peername = revealProgram("getpeername", kind, definitions, "test");
-    const message = revealProgram("recvmsg", kind, definitions, "test");
+    assert.deepEqual(run(testProgram("connect", kind, definitions, OPTIONS), dial(6, 7)), place);
+    assert.deepEqual(run(testProgram("connect", kind, definitions, OPTIONS), dial(17, 8)), place);
+    const peername = testProgram("peer", kind, definitions, OPTIONS);
+    const message = testProgram("recvmsg", kind, definitions, OPTIONS);
     assert.deepEqual(run(peername, back(6, 7)), to);
     assert.equal(run(peername, back(6, 8)), undefined, "another socket knows nothing of it");
     assert.deepEqual(run(message, back(17, 8)), to);
     assert.equal(run(message, back(17, 7)), undefined);
     assert.equal(run(message, back(1, 8)), undefined);
     const [next, beyond] = [8, 7 + definitions.tcpPeers.maxEntries];
-    assert.deepEqual(run(leadProgram("connect", kind, definitions, OPTIONS), dial(6, next)), place);
+    assert.deepEqual(run(testProgram("connect", kind, definitions, OPTIONS), dial(6, next)), place);
     assert.deepEqual(run(peername, back(6, 7)), to, "sockets that follow have elements of their own");
-    assert.deepEqual(run(leadProgram("connect", kind, definitions, OPTIONS), dial(6, beyond)), place);
+    assert.deepEqual(run(testProgram("connect", kind, definitions, OPTIONS), dial(6, beyond)), place);
     assert.equal(run(peername, back(6, 7)), undefined, "of old ones nothing is known");
     assert.deepEqual(run(peername, back(6, beyond)), to);
   });
+}
+
+test("a kernel without bpf_set_retval loads the programs that do not call it, and only these", {
+  skip: reasonToSkip(),
+}, () => {
+  const bpf = kernelBpf();
+  for (const family of ["IPv4", "IPv6"] as const) {
+    const definitions = testMaps(family);
+    const maps = openMaps(bpf, definitions);
+    const load = (canSetReturnValue: boolean): number =>
+      socketPrograms(family, definitions, { ...OPTIONS, holdsNodePorts: true, canSetReturnValue }).filter(
+        ([hook, { code, ...program }]) => {
+          // No kernel knows the helper with this number.
+          const older = { ...program, code: replaceHelper(code, 187, 0x7ff0) };
+          bpf.loadProgram(older, hook, Object.values(maps)).close();
+          return older.code.some((byte, at) => byte !== code[at]);
+        },
+      ).length;
+    assert.equal(load(false), family === "IPv4" ? 5 : 3, "all others reveal or forget");
+    assert.throws(() => load(true), /invalid func/);
+    for (const map of Object.values(maps)) map.close();
+  }
+});
+
+function replaceHelper(code: Uint8Array, helper: number, other: number): Uint8Array {
+  const changed = Buffer.from(code);
+  for (let at = 0; at < code.length; at += 8) {
+    if (changed[at] === 0x85 && changed.readInt32LE(at + 4) === helper) changed.writeInt32LE(other, at + 4);
+  }
+  return Uint8Array.from(changed);
 }
 
 describe("connect: a process in a cgroup", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, () => {
@@ -311,9 +340,7 @@ describe("connect: a process in a cgroup", { skip: reasonToSkip(), timeout: 60_0
       const unserved = await dialler.dial("tcp", { address: dialled, port: 80 });
       assert.equal(unserved.code, "ENETUNREACH", "the namespace has no route to a frontend");
 
-      const programs = PROGRAMS[familyOfKind(kind)].map(([call, of]) => {
-        const hook = hookFor(call, of);
-        const program = socketProgram(call, of, definitions, { hostCookie: HOST_COOKIE });
+      const programs = socketPrograms(familyOfKind(kind), definitions, OPTIONS).map(([hook, program]) => {
         const loaded = bpf.loadProgram(program, hook, Object.values(maps));
         t.after(() => loaded.close());
         return bpf.attach(loaded, hook, cgroup);
@@ -346,11 +373,14 @@ describe("connect: a process in a cgroup", { skip: reasonToSkip(), timeout: 60_0
       assert.equal((await dialler.dial("tcp", { address: dialled, port: 80 })).code, "ENETUNREACH");
 
       // As on a kernel before 5.18: what has no endpoints is left to the rules.
-      const hook = hookFor("connect", kind);
-      const old = { hostCookie: HOST_COOKIE, canSetReturnValue: false };
-      const loaded = bpf.loadProgram(socketProgram("connect", kind, definitions, old), hook, Object.values(maps));
-      const link = bpf.attach(loaded, hook, cgroup);
-      t.after(() => [link, loaded].map((one) => one.close()));
+      for (const [hook, program] of socketPrograms(familyOfKind(kind), definitions, {
+        ...OPTIONS,
+        canSetReturnValue: false,
+      })) {
+        const loaded = bpf.loadProgram(program, hook, Object.values(maps));
+        const link = bpf.attach(loaded, hook, cgroup);
+        t.after(() => [link, loaded].map((one) => one.close()));
+      }
       assert.equal((await dialler.dial("tcp", { address: dialled, port: 81 })).code, "ENETUNREACH");
       assert.ok(ports.includes((await dialler.dial("tcp", { address: dialled, port: 80 })).reached ?? 0));
     });

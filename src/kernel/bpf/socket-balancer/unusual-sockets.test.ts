@@ -6,8 +6,7 @@ import type { IpAddress } from "../../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
 import { kernelBpf } from "../kernel-bpf.ts";
 import { reasonToSkip, testCgroup } from "../testing/test-cgroup.ts";
-import { socketProgram } from "./programs.ts";
-import { hookFor, PROGRAMS } from "./socket-kind.ts";
+import { socketPrograms } from "./programs.ts";
 import { startDialler } from "./testing/dialler.ts";
 import { fillMaps, openMaps, testMaps } from "./testing/dialling.ts";
 
@@ -30,10 +29,9 @@ test("unusual sockets", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, as
   fillMaps(maps, [frontend(TCP, 80, tcp), frontend(UDP, 53, udp)], "IPv4");
   const opened: { close(): void }[] = [...Object.values(maps)];
   t.after(() => opened.toReversed().map((one) => one.close()));
-  for (const [call, kind] of PROGRAMS.IPv4) {
-    const program = socketProgram(call, kind, definitions, { hostCookie: 1n });
-    const loaded = bpf.loadProgram(program, hookFor(call, kind), Object.values(maps));
-    opened.push(loaded, bpf.attach(loaded, hookFor(call, kind), cgroup));
+  for (const [hook, program] of socketPrograms("IPv4", definitions, { hostCookie: 1n })) {
+    const loaded = bpf.loadProgram(program, hook, Object.values(maps));
+    opened.push(loaded, bpf.attach(loaded, hook, cgroup));
   }
 
   await t.test(

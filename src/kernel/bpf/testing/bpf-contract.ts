@@ -1,13 +1,11 @@
 /** What every {@link Bpf} does: the kernel's, and the one in memory. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
-import { Assembler } from "../asm/assembler.ts";
-import type { Program } from "../asm/program.ts";
+import { assemble, passing } from "../../../../testkit/fakes/bpf/encode.ts";
 import type { Bpf, BpfMap } from "../bpf.ts";
 import { BpfError, hasBpfCode } from "../bpf-error.ts";
-import { memoryContext, socketContext } from "../contexts.ts";
-import { u32, u64 } from "../layout.ts";
 import type { MapDefinition } from "../map-definition.ts";
+import type { Program } from "../program.ts";
 import { pinsContract } from "./pins-contract.ts";
 
 export interface BpfRig {
@@ -38,36 +36,27 @@ const numbers = (map: BpfMap): readonly number[] =>
     .map(([bytes]) => new Uint32Array(bytes.buffer)[0] ?? -1)
     .toSorted((one, other) => one - other);
 
-/** A program that lets every connection pass. */
-export function passing(result: 0 | 1 = 1): Program {
-  const a = new Assembler("passing", socketContext("connect4"));
-  a.mov("r0", result);
-  a.exit();
-  return a.finish();
-}
-
 /** Adds the context's first word to the element that its second word names. @returns 1 when there was one. */
-function adding(definition: MapDefinition): Program {
-  const a = new Assembler("adding", memoryContext({ name: "words", size: 8 }));
-  const slot = a.slot("key", 8);
-  const absent = a.label("absent");
-  a.load("r6", "r1", u32(0));
-  a.load("r2", "r1", u32(4));
-  a.store("r10", u32(0), "r2", slot.offset);
-  a.loadMap("r1", definition);
-  a.addressOf("r2", slot);
-  a.call("map_lookup_elem");
-  a.jumpIf("r0", "==", 0, absent);
-  a.load("r1", "r0", u64(0));
-  a.alu("add", "r1", "r6");
-  a.store("r0", u64(0), "r1");
-  a.mov("r0", 1);
-  a.exit();
-  a.place(absent);
-  a.mov("r0", 0);
-  a.exit();
-  return a.finish();
-}
+const adding = (definition: MapDefinition): Program =>
+  assemble(
+    "adding",
+    [
+      { kind: "load", width: 4, destination: "r6", base: "r1", offset: 0 },
+      { kind: "load", width: 4, destination: "r2", base: "r1", offset: 4 },
+      { kind: "store", width: 4, base: "r10", offset: -8, source: "r2" },
+      { kind: "load-map", destination: "r1", map: definition.name },
+      { kind: "alu", operation: "mov", bits: 64, destination: "r2", source: "r10" },
+      { kind: "alu", operation: "add", bits: 64, destination: "r2", source: -8 },
+      { kind: "call", helper: "map_lookup_elem" },
+      { kind: "jump-if", comparison: "==", bits: 64, left: "r0", right: 0, target: 12 },
+      { kind: "load", width: 8, destination: "r1", base: "r0", offset: 0 },
+      { kind: "alu", operation: "add", bits: 64, destination: "r1", source: "r6" },
+      { kind: "store", width: 8, base: "r0", offset: 0, source: "r1" },
+      { kind: "alu", operation: "mov", bits: 64, destination: "r0", source: 1 },
+      { kind: "exit" },
+    ],
+    [definition],
+  );
 
 export function bpfContract(subject: BpfSubject): void {
   const check = (what: string, body: (rig: BpfRig, t: TestContext) => void | Promise<void>): void => {
@@ -188,23 +177,20 @@ export function bpfContract(subject: BpfSubject): void {
       assert.throws(() => rig.bpf.loadProgram(adding(HASH), "test", []), /program adding: its map hash is not given/);
     });
 
-    check("a refused program is told with the instruction, its line and the reason", (rig) => {
-      const wrong: Program = {
-        name: "wrong",
-        instructions: [{ kind: "alu", operation: "mov", bits: 64, destination: "r0", source: "r3" }, { kind: "exit" }],
-        notes: ["connect.ts:12", "connect.ts:13"],
-        maps: [],
-      };
+    check("a refused program is told with the instruction and the reason", (rig) => {
+      const wrong = assemble("wrong", [
+        { kind: "alu", operation: "mov", bits: 64, destination: "r0", source: "r3" },
+        { kind: "exit" },
+      ]);
       assert.throws(
         () => rig.bpf.loadProgram(wrong, "connect4"),
         (error) =>
-          error instanceof BpfError &&
-          /wrong is refused at 0: \(bf\) r0 = r3, from connect\.ts:12: R3 !read_ok/.test(error.message),
+          error instanceof BpfError && /wrong is refused at 0: \(bf\) r0 = r3: R3 !read_ok/.test(error.message),
       );
     });
 
     check("a link attaches a program to one cgroup, replaces it and ends", (rig, t) => {
-      const [first, second] = [passing(1), passing(0)].map((one) => rig.bpf.loadProgram(one, "connect4"));
+      const [first, second] = [passing(), passing("passing", 0)].map((one) => rig.bpf.loadProgram(one, "connect4"));
       assert.ok(first !== undefined && second !== undefined);
       t.after(() => [first, second].map((one) => one.close()));
       assert.deepEqual(rig.bpf.attached("connect4", rig.cgroup), []);
@@ -224,9 +210,7 @@ export function bpfContract(subject: BpfSubject): void {
     });
 
     check("links are found by the names of their programs, whichever process has them", (rig, t) => {
-      const [ours, theirs] = [passing(), { ...passing(), name: "theirs" }].map((one) =>
-        rig.bpf.loadProgram(one, "connect4"),
-      );
+      const [ours, theirs] = [passing(), passing("theirs")].map((one) => rig.bpf.loadProgram(one, "connect4"));
       assert.ok(ours !== undefined && theirs !== undefined);
       t.after(() => [ours, theirs].map((one) => one.close()));
       assert.deepEqual(rig.bpf.findLinks(rig.cgroup, "pass"), []);

@@ -1,10 +1,12 @@
 /** What names in a bpf file system do: part of the contract of every {@link Bpf}. */
+
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
+import { passing } from "../../../../testkit/fakes/bpf/encode.ts";
 import type { BpfLink } from "../bpf.ts";
 import { hasBpfCode } from "../bpf-error.ts";
 import type { MapDefinition } from "../map-definition.ts";
-import { type BpfRig, passing } from "./bpf-contract.ts";
+import type { BpfRig } from "./bpf-contract.ts";
 
 const MAP: MapDefinition = { name: "kept", type: "hash", keySize: 4, valueSize: 8, maxEntries: 3 };
 const ARRAY: MapDefinition = {
@@ -63,7 +65,10 @@ export function pinsContract(check: (what: string, body: (rig: BpfRig, t: TestCo
     "a pinned link works on without a descriptor, takes another program, and ends",
     ({ bpf, cgroup, cgroupId, folder }, t) => {
       const { pins } = bpf;
-      const [first, second] = [bpf.loadProgram(passing(1), "connect4"), bpf.loadProgram(passing(0), "connect4")];
+      const [first, second] = [
+        bpf.loadProgram(passing(), "connect4"),
+        bpf.loadProgram(passing("passing", 0), "connect4"),
+      ];
       t.after(() => [first, second].map((one) => one.close()));
       const attached = () => bpf.attached("connect4", cgroup);
       const link = bpf.attach(first, "connect4", cgroup);

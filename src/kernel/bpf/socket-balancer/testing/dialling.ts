@@ -2,7 +2,6 @@
 import { familyOf, type IpAddress, type IpFamily, ipBytes } from "../../../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../../../net/protocol.ts";
 import type { Bpf, BpfMap } from "../../bpf.ts";
-import { SOCK_ADDR, USER_PORT_WORD } from "../../contexts.ts";
 import { encode, putNumber, takeNumber } from "../../layout.ts";
 import {
   BACKEND_VALUE,
@@ -16,7 +15,14 @@ import {
   NO_ENDPOINTS,
   SLOT_VALUE,
 } from "../maps.ts";
-import { type SocketKind, TEST_CONTEXT, TEST_NETNS_COOKIE, TEST_SOCKET_COOKIE } from "../socket-kind.ts";
+import {
+  SOCK_ADDR,
+  type SocketKind,
+  TEST_CONTEXT_BYTES,
+  TEST_NETNS_COOKIE,
+  TEST_SOCKET_COOKIE,
+  USER_PORT_WORD,
+} from "./test-programs.ts";
 
 export interface Place {
   readonly address: IpAddress;
@@ -172,7 +178,7 @@ export function fillMaps(
 
 /** The context of a socket, in the form of tests. */
 export function contextOf(kind: SocketKind, { to, protocol, socket, netns }: Dial): Uint8Array {
-  const context = new Uint8Array(TEST_CONTEXT.size);
+  const context = new Uint8Array(TEST_CONTEXT_BYTES);
   const { userIp4, userIp6, userPort } = SOCK_ADDR.fields;
   context.set(ipBytes(to.address), kind === "IPv4" ? userIp4.at : kind === "IPv6" ? userIp6.at : userIp6.at + 12);
   if (kind === "mapped") context.set([0xff, 0xff], userIp6.at + 10);

@@ -1,8 +1,7 @@
-/** Random instructions for property tests: of every kind, or only those whose result does not depend on a machine. */
-import fc from "../../../../../testkit/support/fast-check.ts";
-import { HELPERS, type HelperName } from "../helpers.ts";
-import { type Instruction, REGISTERS, type Register } from "../instruction.ts";
-import { ALU_CODES, JUMP_CODES } from "../opcodes.ts";
+/** Random programs whose result does not depend on a machine. */
+import fc from "../../support/fast-check.ts";
+import type { Instruction, Register } from "./instruction.ts";
+import { ALU_CODES, JUMP_CODES } from "./opcodes.ts";
 
 const names = <Name extends string>(table: Readonly<Record<Name, unknown>>): Name[] => Object.keys(table) as Name[];
 
@@ -10,61 +9,7 @@ const immediate = fc.oneof(
   fc.integer({ min: -0x8000_0000, max: 0x7fff_ffff }),
   fc.constantFrom(0, 1, -1, 31, 32, 63, 64, 255, 0x7fff_ffff, -0x8000_0000),
 );
-const offset = fc.integer({ min: -0x8000, max: 0x7fff });
-const width = fc.constantFrom(1, 2, 4, 8);
 const bits = fc.constantFrom(32 as const, 64 as const);
-
-/** Every kind, with any content; jumps lead to any of `count` instructions. */
-function anyInstruction(count: number): fc.Arbitrary<Instruction> {
-  const register = fc.constantFrom(...REGISTERS);
-  const operand = fc.oneof(register, immediate);
-  const target = fc.nat({ max: count - 1 });
-  return fc.oneof(
-    fc.record({
-      kind: fc.constant("alu" as const),
-      operation: fc.constantFrom(...names(ALU_CODES)),
-      bits,
-      destination: register,
-      source: operand,
-    }),
-    fc.record({
-      kind: fc.constant("byte-order" as const),
-      order: fc.constantFrom("le" as const, "be" as const),
-      bits: fc.constantFrom(16 as const, 32 as const, 64 as const),
-      destination: register,
-    }),
-    fc.record({ kind: fc.constant("load" as const), width, destination: register, base: register, offset }),
-    fc.record({ kind: fc.constant("store" as const), width, base: register, offset, source: operand }),
-    fc.record({
-      kind: fc.constant("load-wide" as const),
-      destination: register,
-      value: fc.bigInt({ min: 0n, max: (1n << 64n) - 1n }),
-    }),
-    fc.record({
-      kind: fc.constant("load-map" as const),
-      destination: register,
-      map: fc.nat({ max: 100 }).map((descriptor) => `fd${descriptor}`),
-    }),
-    fc.record({ kind: fc.constant("jump" as const), target }),
-    fc.record({
-      kind: fc.constant("jump-if" as const),
-      comparison: fc.constantFrom(...names(JUMP_CODES)),
-      bits,
-      left: register,
-      right: operand,
-      target,
-    }),
-    fc.record({ kind: fc.constant("call" as const), helper: fc.constantFrom<HelperName>(...names(HELPERS)) }),
-    fc.constant({ kind: "exit" as const }),
-  );
-}
-
-/** Lists of any instructions. They need not make sense, only have bytes. */
-export const anyInstructions: fc.Arbitrary<readonly Instruction[]> = fc
-  .integer({ min: 1, max: 20 })
-  .chain((count) => fc.array(anyInstruction(count), { minLength: count, maxLength: count }))
-  // Records of fast-check have no prototype, and are not deeply equal to any other.
-  .map((program) => program.map((one) => ({ ...one })));
 
 const SCALARS: readonly Register[] = ["r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9"];
 

@@ -1,5 +1,5 @@
 /** Numbers of the instruction set (reference ebpf-programs.md §4.1). */
-import type { Width } from "../layout.ts";
+import type { Width } from "../../../src/kernel/bpf/layout.ts";
 import type { AluOperation, Comparison } from "./instruction.ts";
 
 /** The low three bits of an opcode. */
@@ -13,8 +13,6 @@ export const OP_CALL = 0x80;
 export const OP_EXIT = 0x90;
 /** A 64-bit immediate; it takes two slots. */
 export const LOAD_WIDE = 0x18;
-/** In the source register of {@link LOAD_WIDE}: the immediate is a map's descriptor. */
-export const PSEUDO_MAP_FD = 1;
 
 export const ALU_CODES: Readonly<Record<AluOperation, number>> = {
   add: 0x00,

@@ -1,42 +1,47 @@
-/** Instructions to bytes: 8 for each, 16 for a wide immediate (reference ebpf-programs.md §4.1). Little-endian hosts only. */
-import { HELPERS } from "./helpers.ts";
-import { type Instruction, type Operand, REGISTERS, type Register, slotNumbers } from "./instruction.ts";
+/** Small programs of tests, out of instructions: 8 bytes for each, 16 for a wide immediate (reference ebpf-programs.md §4.1). */
+import type { MapDefinition } from "../../../src/kernel/bpf/map-definition.ts";
+import type { Program } from "../../../src/kernel/bpf/program.ts";
+import { HELPERS, type Instruction, type Operand, REGISTERS, type Register, slotNumbers } from "./instruction.ts";
 import * as op from "./opcodes.ts";
 
 /** Bytes of one slot. */
 export const SLOT_BYTES = 8;
 
 /**
- * What the kernel loads. Pure.
+ * A program of these instructions. Pure.
  *
- * @param descriptorOf the descriptor of a map by its name.
- * @throws RangeError for an offset, an immediate or a distance that has no room in its field.
+ * @param maps those that `load-map` names. @throws RangeError for an offset, an immediate or a distance that has no room in its field.
  */
-export function encodeProgram(
+export function assemble(
+  name: string,
   instructions: readonly Instruction[],
-  descriptorOf: (map: string) => number = () => 0,
-): Uint8Array {
+  maps: readonly MapDefinition[] = [],
+): Program {
   const slots = slotNumbers(instructions);
   const writer = new SlotWriter((slots.at(-1) ?? 0) * SLOT_BYTES);
+  const references: Program["references"][number][] = [];
   instructions.forEach((instruction, index) => {
-    const next = (slots[index] ?? 0) + 1;
+    const slot = slots[index] ?? 0;
     const distance = (target: number): number => {
-      const slot = slots[target];
-      if (slot === undefined || target >= instructions.length)
+      const to = slots[target];
+      if (to === undefined || target >= instructions.length)
         throw new RangeError(`a jump to ${target} leaves the program`);
-      return slot - next;
+      return to - slot - 1;
     };
-    encodeOne(writer, instruction, distance, descriptorOf);
+    encodeOne(writer, instruction, distance);
+    if (instruction.kind !== "load-map") return;
+    const map = maps.find((one) => one.name === instruction.map);
+    if (map === undefined) throw new RangeError(`there is no map ${instruction.map}`);
+    references.push({ at: slot * SLOT_BYTES, map });
   });
-  return writer.bytes;
+  return { name, code: writer.bytes, references };
 }
 
-function encodeOne(
-  writer: SlotWriter,
-  one: Instruction,
-  distance: (target: number) => number,
-  descriptorOf: (map: string) => number,
-): SlotWriter {
+/** A program that does nothing. @param result 0 refuses, where a hook can. */
+export const passing = (name = "passing", result: 0 | 1 = 1): Program =>
+  assemble(name, [{ kind: "alu", operation: "mov", bits: 64, destination: "r0", source: result }, { kind: "exit" }]);
+
+function encodeOne(writer: SlotWriter, one: Instruction, distance: (target: number) => number): SlotWriter {
   switch (one.kind) {
     case "alu": {
       const opcode = op.ALU_CODES[one.operation] | (one.bits === 64 ? op.CLASS.ALU64 : op.CLASS.ALU);
@@ -66,7 +71,7 @@ function encodeOne(
       return writer.slot(0, "r0", "r0", 0, Number(BigInt.asIntN(32, value >> 32n)));
     }
     case "load-map":
-      writer.slot(op.LOAD_WIDE, one.destination, REGISTERS[op.PSEUDO_MAP_FD] ?? "r1", 0, descriptorOf(one.map));
+      writer.slot(op.LOAD_WIDE, one.destination, "r0", 0, 0);
       return writer.slot(0, "r0", "r0", 0, 0);
     case "jump":
       return writer.slot(op.OP_JUMP | op.CLASS.JMP, "r0", "r0", distance(one.target), 0);
@@ -75,7 +80,7 @@ function encodeOne(
       return writer.withOperand(opcode, one.left, one.right, distance(one.target));
     }
     case "call":
-      return writer.slot(op.OP_CALL | op.CLASS.JMP, "r0", "r0", 0, HELPERS[one.helper].id);
+      return writer.slot(op.OP_CALL | op.CLASS.JMP, "r0", "r0", 0, HELPERS[one.helper]);
     case "exit":
       return writer.slot(op.OP_EXIT | op.CLASS.JMP, "r0", "r0", 0, 0);
   }

@@ -1,14 +1,22 @@
-/**
- * Instructions as values. A register is a word and an immediate a number, so that one cannot be taken for the other.
- * Bytes are made of them in `encode.ts`, text in `disassemble.ts`.
- */
-import type { Width } from "../layout.ts";
-import type { HelperName } from "./helpers.ts";
+/** Instructions as values: a register is a word and an immediate a number, so that one cannot be taken for the other. */
+import type { Width } from "../../../src/kernel/bpf/layout.ts";
+
+/** The kernel's helper functions by their numbers, without `bpf_` (reference ebpf-programs.md §4.3). */
+export const HELPERS = {
+  map_lookup_elem: 1,
+  map_update_elem: 2,
+  map_delete_elem: 3,
+  ktime_get_ns: 5,
+  get_prandom_u32: 7,
+  get_socket_cookie: 46,
+  get_netns_cookie: 122,
+  set_retval: 187,
+} as const;
+
+export type HelperName = keyof typeof HELPERS;
 
 /** `r0` result, `r1`–`r5` arguments (lost in every call), `r6`–`r9` kept, `r10` frame pointer. */
 export type Register = "r0" | "r1" | "r2" | "r3" | "r4" | "r5" | "r6" | "r7" | "r8" | "r9" | "r10";
-/** Registers that an instruction may change. */
-export type WritableRegister = Exclude<Register, "r10">;
 export type Operand = Register | number;
 
 export const REGISTERS: readonly Register[] = ["r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10"];

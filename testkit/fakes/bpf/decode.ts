@@ -1,10 +1,9 @@
-/** Bytes to instructions: the inverse of `encode.ts`, for what our own programs use. */
-
-import type { Width } from "../../layout.ts";
-import { SLOT_BYTES } from "../encode.ts";
-import { HELPERS, type HelperName } from "../helpers.ts";
-import { type Instruction, REGISTERS, type Register } from "../instruction.ts";
-import * as op from "../opcodes.ts";
+/** Bytes to instructions, for what our own programs use. */
+import type { Width } from "../../../src/kernel/bpf/layout.ts";
+import type { Program } from "../../../src/kernel/bpf/program.ts";
+import { SLOT_BYTES } from "./encode.ts";
+import { HELPERS, type HelperName, type Instruction, REGISTERS, type Register } from "./instruction.ts";
+import * as op from "./opcodes.ts";
 
 function reversed<Name extends string>(codes: Readonly<Record<Name, number>>): ReadonlyMap<number, Name> {
   const names = Object.keys(codes) as Name[]; // exactly the keys of its own table
@@ -29,19 +28,13 @@ interface Slot {
   readonly immediate: number;
 }
 
-/**
- * @param nameOf the name of a map by its descriptor. @throws Error, with the slot's number, for an instruction that the
- * assembler does not make.
- */
-export function decodeProgram(
-  program: Uint8Array,
-  nameOf: (descriptor: number) => string = (descriptor) => `fd${descriptor}`,
-): readonly Instruction[] {
-  if (program.length % SLOT_BYTES !== 0) throw new Error(`a program has ${SLOT_BYTES} bytes for each slot`);
-  const count = program.length / SLOT_BYTES;
+/** @throws Error, with the slot's number, for an instruction that is not known here. */
+export function decodeProgram({ code, references }: Program): readonly Instruction[] {
+  if (code.length % SLOT_BYTES !== 0) throw new Error(`a program has ${SLOT_BYTES} bytes for each slot`);
+  const maps = new Map(references.map(({ at, map }) => [at / SLOT_BYTES, map.name]));
   const starts: number[] = [];
   const indexOfSlot = new Map<number, number>();
-  for (let slot = 0; slot < count; slot += readSlot(program, slot).opcode === op.LOAD_WIDE ? 2 : 1) {
+  for (let slot = 0; slot < code.length / SLOT_BYTES; slot += readSlot(code, slot).opcode === op.LOAD_WIDE ? 2 : 1) {
     indexOfSlot.set(slot, starts.length);
     starts.push(slot);
   }
@@ -51,7 +44,7 @@ export function decodeProgram(
       if (index === undefined) throw new Error(`slot ${slot}: a jump into nothing`);
       return index;
     };
-    return decodeOne(program, slot, target, nameOf);
+    return decodeOne(code, slot, target, maps.get(slot));
   });
 }
 
@@ -76,7 +69,7 @@ function decodeOne(
   program: Uint8Array,
   slot: number,
   target: (distance: number) => number,
-  nameOf: (descriptor: number) => string,
+  map: string | undefined,
 ): Instruction {
   const it = readSlot(program, slot);
   const { destination, offset } = it;
@@ -113,22 +106,20 @@ function decodeOne(
       if (bits === 32) break;
       if (code === op.OP_JUMP) return { kind: "jump", target: target(offset) };
       if (code === op.OP_EXIT) return { kind: "exit" };
-      const helper = helperNamed(it.immediate);
+      const helper = NAMES.get(it.immediate);
       if (code === op.OP_CALL && it.source === "r0" && helper !== undefined) return { kind: "call", helper };
       break;
     }
     case op.CLASS.LD: {
       if (it.opcode !== op.LOAD_WIDE) break;
-      if (REGISTERS.indexOf(it.source) === op.PSEUDO_MAP_FD) {
-        return { kind: "load-map", destination, map: nameOf(it.immediate) };
-      }
+      if (map !== undefined) return { kind: "load-map", destination, map };
       const high = BigInt(readSlot(program, slot + 1).immediate);
       const value = (BigInt.asUintN(32, high) << 32n) | BigInt.asUintN(32, BigInt(it.immediate));
       if (it.source === "r0") return { kind: "load-wide", destination, value };
       break;
     }
   }
-  throw new Error(`slot ${slot}: opcode 0x${it.opcode.toString(16)} is none that the assembler makes`);
+  throw new Error(`slot ${slot}: opcode 0x${it.opcode.toString(16)} is not known`);
 }
 
 function byteOrder(it: Slot, slot: number): Instruction {
@@ -138,9 +129,6 @@ function byteOrder(it: Slot, slot: number): Instruction {
   return { kind: "byte-order", order, bits, destination: it.destination };
 }
 
-const NAMES = new Map(Object.keys(HELPERS).map((name) => [HELPERS[name as HelperName].id, name as HelperName]));
-
-/** The helper with this number, or undefined when our programs call no such one. */
-function helperNamed(id: number): HelperName | undefined {
-  return NAMES.get(id);
-}
+const NAMES = new Map<number, HelperName>(
+  Object.keys(HELPERS).map((name) => [HELPERS[name as HelperName], name as HelperName]),
+);

@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What runs when a socket of this node connects, sends, receives, is bound or is closed: the address of a Service is replaced by that of
+ * one of its endpoints before a route is looked up. Everything else passes unchanged and is left to the packet path (docs/reference:
+ * ebpf.md 1, ebpf-operation.md 5).
+ *
+ * Compiled once for each IP family (-DFAMILY=4, -DFAMILY=6) by scripts/bpf.mjs. Maps and constants are undefined symbols, which the loader
+ * (elf.ts) fills in, so that the verifier sees constants and drops what they exclude. With -DTEST, what a socket knows of itself is in words
+ * after the context, and the kernel lets a test run the program.
+ */
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long s64;
+
+#define SEC(name) __attribute__((section(name), used))
+#define INLINE static inline __attribute__((always_inline))
+#define HELPER static __attribute__((unused))
+#define READ_ONCE(what) (*(const volatile __typeof__(what) *)&(what))
+#define WRITE_ONCE(what, value) (*(volatile __typeof__(what) *)&(what) = (value))
+/* Compilers leave padding as it is, and the kernel compares it in keys. */
+#define ZEROED(type, name) \
+	type name; \
+	__builtin_memset(&name, 0, sizeof(name))
+
+/* The kernel's contexts (include/uapi/linux/bpf.h). Addresses and ports are as in packets, but for src_port. */
+struct bpf_sock {
+	u32 bound_dev_if, family, type, protocol, mark, priority;
+	u32 src_ip4, src_ip6[4], src_port;
+};
+struct bpf_sock_addr {
+	u32 user_family, user_ip4, user_ip6[4];
+	/* Written as a whole word, of which the upper half is 0. */
+	u32 user_port;
+	u32 family, type, protocol, msg_src_ip4, msg_src_ip6[4];
+	struct bpf_sock *sk __attribute__((aligned(8)));
+};
+
+HELPER void *(*const map_lookup)(const void *map, const void *key) = (void *)1;
+HELPER long (*const map_update)(const void *map, const void *key, const void *value, u64 flags) = (void *)2;
+HELPER long (*const map_delete)(const void *map, const void *key) = (void *)3;
+HELPER u64 (*const ktime_get_ns)(void) = (void *)5;
+HELPER u32 (*const get_prandom_u32)(void) = (void *)7;
+HELPER u64 (*const get_socket_cookie)(void *ctx) = (void *)46;
+HELPER u64 (*const get_netns_cookie)(void *ctx) = (void *)122;
+HELPER long (*const set_retval)(int value) = (void *)187;
+
+#define BPF_ANY 0
+#define BPF_NOEXIST 1
+
+#define TCP 6
+#define UDP 17
+#define ECONNREFUSED 111
+#define EADDRINUSE 98
+#define NS_PER_SECOND 1000000000ULL
+/* How long a socket's datagrams go to one backend after the last of them: as long as conntrack would remember. */
+#define FLOW_NS (120 * (s64)NS_PER_SECOND)
+/* The third word of ::ffff:a.b.c.d. */
+#define MAPPED_WORD 0xffff0000
+
+/* Flags of a frontend. Those that are not known here leave all to the packet path. */
+#define NO_ENDPOINTS 1
+#define HOST_ONLY 2
+/* In the id of a backend that is not offered any more. */
+#define HELD (1U << 31)
+/* How many frontends one UDP socket asks at the same time. */
+#define FLOWS_OF_SOCKET 4
+
+#if FAMILY == 6
+#define WORDS 4
+#else
+#define WORDS 1
+#endif
+
+/* Keys and values of the maps; maps.ts has them for the process that fills the maps. */
+struct address {
+	u32 words[WORDS];
+};
+struct frontend_key {
+	struct address address;
+	u16 port;
+	u8 protocol, pad;
+};
+struct frontend {
+	/* Base in the lower half, count in the upper. */
+	u64 extent;
+	/* Id in the lower half, flags in the upper. */
+	u64 identity;
+	u32 affinity_seconds, held;
+};
+struct slot {
+	u32 backend, pad;
+};
+/* A backend as a socket sees it. */
+struct place {
+	struct address address;
+	u16 port, pad;
+#if FAMILY == 6
+	u32 pad6;
+#endif
+};
+struct backend {
+	struct place place;
+	/* Id in the lower half, number of times that it was written in the upper. */
+	u64 identity;
+};
+struct client_key {
+	u64 netns;
+	u32 id, pad;
+};
+struct choice {
+	u32 backend, pad;
+	u64 last_used;
+};
+struct flow_key {
+	u64 cookie;
+	u32 number, pad;
+};
+struct flow {
+	u32 backend, pad;
+	u64 last_used;
+	struct address address;
+	u16 port, dialled_port;
+	struct address dialled;
+	u32 pad2;
+};
+struct tcp_peer {
+	u64 cookie;
+	struct place place;
+	struct address dialled;
+	u32 dialled_port;
+#if FAMILY == 6
+	u32 pad6;
+#endif
+};
+struct connected {
+	u64 netns, identity;
+	struct address address;
+	u16 port, pad;
+	u32 backend;
+#if FAMILY == 4
+	u32 pad4;
+#endif
+};
+
+extern const char frontends[], slots[], backends[], node_addrs[], valid_until[], clients[], flows[], tcp_peers[], connected[],
+	barred[];
+
+#define CONSTANT(name) \
+	({ \
+		u64 constant; \
+		asm("%0 = " #name " ll" : "=r"(constant)); \
+		constant; \
+	})
+/* Cookie of the host's network namespace. */
+#define HOST_COOKIE CONSTANT(host_cookie)
+/* Clients in other network namespaces are left to the packet path. */
+#define IS_FOR_HOST_ONLY CONSTANT(is_for_host_only)
+/* Which connected UDP sockets are led, because they can be told when their backend goes: 0 none, 1 those of the host, 2 all. */
+#define CONNECTED_UDP CONSTANT(connected_udp)
+/* The kernel has bpf_set_retval. */
+#define CAN_SET_RETVAL CONSTANT(can_set_retval)
+/* Elements of tcp_peers, a power of two, less one. */
+#define TCP_PEERS_MASK CONSTANT(tcp_peers_mask)
+
+#ifdef TEST
+struct test_words {
+	u64 socket_cookie, netns_cookie;
+	u32 return_value;
+};
+#define TEST_WORDS(ctx) ((struct test_words *)((char *)(ctx) + 72))
+#define SOCKET_COOKIE(ctx) (TEST_WORDS(ctx)->socket_cookie)
+#define NETNS_COOKIE(ctx) (TEST_WORDS(ctx)->netns_cookie)
+#define SET_RETVAL(ctx, value) (TEST_WORDS(ctx)->return_value = (value))
+#else
+#define SOCKET_COOKIE(ctx) get_socket_cookie(ctx)
+#define NETNS_COOKIE(ctx) get_netns_cookie(ctx)
+#define SET_RETVAL(ctx, value) set_retval(value)
+#endif
+
+enum call { CONNECT, SENDMSG, RECVMSG, GETPEERNAME };
+enum outcome { PASS, LED, REFUSED };
+
+INLINE int is_mapped(const struct bpf_sock_addr *ctx)
+{
+	return READ_ONCE(ctx->user_ip6[0]) == 0 && READ_ONCE(ctx->user_ip6[1]) == 0 && READ_ONCE(ctx->user_ip6[2]) == MAPPED_WORD;
+}
+
+/* mapped: of an IPv6 socket with an address ::ffff:a.b.c.d. */
+INLINE void read_address(const struct bpf_sock_addr *ctx, int mapped, struct address *to)
+{
+#if FAMILY == 6
+	(void)mapped;
+	to->words[0] = READ_ONCE(ctx->user_ip6[0]);
+	to->words[1] = READ_ONCE(ctx->user_ip6[1]);
+	to->words[2] = READ_ONCE(ctx->user_ip6[2]);
+	to->words[3] = READ_ONCE(ctx->user_ip6[3]);
+#else
+	to->words[0] = mapped ? READ_ONCE(ctx->user_ip6[3]) : READ_ONCE(ctx->user_ip4);
+#endif
+}
+
+INLINE void write_place(struct bpf_sock_addr *ctx, int mapped, const struct address *address, u16 port)
+{
+#if FAMILY == 6
+	(void)mapped;
+	WRITE_ONCE(ctx->user_ip6[0], address->words[0]);
+	WRITE_ONCE(ctx->user_ip6[1], address->words[1]);
+	WRITE_ONCE(ctx->user_ip6[2], address->words[2]);
+	WRITE_ONCE(ctx->user_ip6[3], address->words[3]);
+#else
+	if (mapped)
+		WRITE_ONCE(ctx->user_ip6[3], address->words[0]);
+	else
+		WRITE_ONCE(ctx->user_ip4, address->words[0]);
+#endif
+	WRITE_ONCE(ctx->user_port, (u32)port);
+}
+
+INLINE int is_same(const struct address *one, const struct address *other)
+{
+#if FAMILY == 6
+	return one->words[0] == other->words[0] && one->words[1] == other->words[1] && one->words[2] == other->words[2] &&
+	       one->words[3] == other->words[3];
+#else
+	return one->words[0] == other->words[0];
+#endif
+}
+
+INLINE int is_unspecified(const struct address *address)
+{
+#if FAMILY == 6
+	return (address->words[0] | address->words[1] | address->words[2] | address->words[3]) == 0;
+#else
+	return address->words[0] == 0;
+#endif
+}
+
+/* Whether the maps are kept true. */
+INLINE int are_valid(u64 now)
+{
+	u32 first = 0;
+	u64 *until = map_lookup(valid_until, &first);
+	return until && now <= *until;
+}
+
+/*
+ * A backend that carries another id was given to another service port meanwhile. Its identity is read before the place and after it: a
+ * writer takes the identity away first and gives the new one last, so that what lies between two equal ones belongs to it.
+ * ignored: bits of the id that need not be those of the frontend's list.
+ */
+INLINE int take_backend(u32 index, u32 id, u32 ignored, struct place *place, u64 *identity)
+{
+	struct backend *backend = map_lookup(backends, &index);
+	if (!backend)
+		return 0;
+	u64 before = READ_ONCE(backend->identity);
+	*place = *(volatile struct place *)&backend->place;
+	*identity = READ_ONCE(backend->identity);
+	return *identity == before && (((u32)before ^ id) & ~ignored) == 0;
+}
+
+INLINE struct frontend *find_frontend(enum call call, struct frontend_key *dialled)
+{
+	struct frontend *found;
+	/* The unspecified address is the client's own machine; in the map it stands for a node port. */
+	if (is_unspecified(&dialled->address))
+		return 0;
+	found = map_lookup(frontends, dialled);
+	/* A datagram to a node port may answer a client that has this source port: conntrack knows, and a socket does not. */
+	if (found || call != CONNECT || dialled->protocol == UDP)
+		return found;
+	if (!map_lookup(node_addrs, &dialled->address))
+		return 0;
+	ZEROED(struct frontend_key, node_port);
+	node_port.port = dialled->port;
+	node_port.protocol = dialled->protocol;
+	return map_lookup(frontends, &node_port);
+}
+
+/* The flow of a UDP socket to what it dials; the key becomes its own. */
+INLINE struct flow *find_flow(struct flow_key *key, const struct frontend_key *dialled)
+{
+	for (key->number = 0; key->number < FLOWS_OF_SOCKET; key->number++) {
+		struct flow *flow = map_lookup(flows, key);
+		if (!flow)
+			return 0;
+		if (is_same(&flow->dialled, &dialled->address) && flow->dialled_port == dialled->port)
+			return flow;
+	}
+	return 0;
+}
+
+/* In the place of the flow to what was dialled; else in a free one, or in one of which no answer can come any more. */
+INLINE int write_flow(struct flow_key *key, struct flow *value)
+{
+	for (key->number = 0; key->number < FLOWS_OF_SOCKET; key->number++) {
+		struct flow *flow = map_lookup(flows, key);
+		/* Another thread may take it for something else just now. */
+		if (!flow)
+			return map_update(flows, key, value, BPF_NOEXIST) == 0;
+		if (is_same(&flow->dialled, &value->dialled) && flow->dialled_port == value->dialled_port) {
+			if (flow->backend != value->backend || !is_same(&flow->address, &value->address) || flow->port != value->port)
+				return map_update(flows, key, value, BPF_ANY) == 0;
+			/* The only word that differs is written in its place. */
+			flow->last_used = value->last_used;
+			return 1;
+		}
+		if ((s64)(value->last_used - flow->last_used) > FLOW_NS)
+			return map_update(flows, key, value, BPF_ANY) == 0;
+	}
+	return 0;
+}
+
+/*
+ * Under which address a TCP socket knows its backend: an array that is overwritten in turns costs a connection a tenth of what a hash does
+ * that forgets what was used longest ago. Who reads an element finds its own cookie in it before and after.
+ */
+INLINE void write_tcp_peer(u64 cookie, const struct place *place, const struct frontend_key *dialled)
+{
+	u32 index = cookie & TCP_PEERS_MASK;
+	struct tcp_peer *peer = map_lookup(tcp_peers, &index);
+	if (!peer)
+		return;
+	WRITE_ONCE(peer->cookie, 0);
+	*(volatile struct place *)&peer->place = *place;
+	*(volatile struct address *)&peer->dialled = dialled->address;
+	WRITE_ONCE(peer->dialled_port, (u32)dialled->port);
+	WRITE_ONCE(peer->cookie, cookie);
+}
+
+/*
+ * No program sees what a connected UDP socket sends, so it must be told when its backend goes: without a record it is not led. The backend
+ * is looked at once more after that: its writer takes its identity away, and then reads the records. So it finds this one, or the socket
+ * finds no identity.
+ */
+INLINE int register_connected(struct bpf_sock_addr *ctx, u64 cookie, u32 index, const struct place *place, u64 identity)
+{
+	struct backend *backend;
+	ZEROED(struct connected, record);
+	record.netns = NETNS_COOKIE(ctx);
+	if (CONNECTED_UDP == 1 && record.netns != HOST_COOKIE)
+		return 0;
+	if (map_lookup(barred, &record.netns))
+		return 0;
+	record.identity = identity;
+	record.address = place->address;
+	record.port = place->port;
+	record.backend = index;
+	if (map_update(connected, &cookie, &record, BPF_ANY))
+		return 0;
+	backend = map_lookup(backends, &index);
+	return backend && READ_ONCE(backend->identity) == identity;
+}
+
+INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int mapped, u32 protocol)
+{
+	struct frontend *frontend;
+	struct slot *slot;
+	struct place place;
+	u64 extent, identity, cookie = 0, now, of_backend;
+	u32 id, flags, seconds, index;
+	ZEROED(struct frontend_key, dialled);
+	ZEROED(struct client_key, client);
+	ZEROED(struct flow_key, flow_key);
+
+	/* Ping sockets and UDP-Lite run the same hooks. */
+	if (protocol != TCP && (protocol != UDP || (call == CONNECT && CONNECTED_UDP == 0)))
+		return PASS;
+	if (mapped && !is_mapped(ctx))
+		return PASS;
+	if (IS_FOR_HOST_ONLY && NETNS_COOKIE(ctx) != HOST_COOKIE)
+		return PASS;
+	read_address(ctx, mapped, &dialled.address);
+	dialled.port = READ_ONCE(ctx->user_port);
+	dialled.protocol = protocol;
+	frontend = find_frontend(call, &dialled);
+	if (!frontend)
+		return PASS;
+	/* Its element may be used for another at any time. */
+	extent = READ_ONCE(frontend->extent);
+	identity = READ_ONCE(frontend->identity);
+	seconds = READ_ONCE(frontend->affinity_seconds);
+	now = ktime_get_ns();
+	if (!are_valid(now))
+		return PASS;
+
+	id = identity;
+	flags = identity >> 32;
+	if (flags == NO_ENDPOINTS)
+		return protocol == TCP && CAN_SET_RETVAL ? REFUSED : PASS;
+	if (flags != 0 && (flags != HOST_ONLY || NETNS_COOKIE(ctx) != HOST_COOKIE))
+		return PASS;
+
+	/* A socket that sends stays with the backend that it has had there while that serves, offered or not, by either list. */
+	if (call == SENDMSG) {
+		struct flow *flow;
+		cookie = SOCKET_COOKIE(ctx);
+		flow_key.cookie = cookie;
+		flow = find_flow(&flow_key, &dialled);
+		if (flow && (s64)(now - flow->last_used) <= FLOW_NS) {
+			index = flow->backend;
+			if (take_backend(index, id, HELD | 1, &place, &of_backend))
+				goto chosen;
+		}
+	}
+	/* A client with session affinity does so while it is offered. */
+	if (seconds != 0) {
+		struct choice *choice;
+		client.netns = NETNS_COOKIE(ctx);
+		client.id = id;
+		choice = map_lookup(clients, &client);
+		if (choice) {
+			index = choice->backend;
+			if (now - choice->last_used <= seconds * NS_PER_SECOND && take_backend(index, id, 0, &place, &of_backend))
+				goto note_choice;
+		}
+	}
+	if (extent >> 32 == 0)
+		return PASS;
+	index = (u32)extent + (u32)((get_prandom_u32() * (extent >> 32)) >> 32);
+	slot = map_lookup(slots, &index);
+	if (!slot)
+		return PASS;
+	index = READ_ONCE(slot->backend);
+	if (!take_backend(index, id, 0, &place, &of_backend))
+		return PASS;
+note_choice:
+	if (seconds != 0) {
+		ZEROED(struct choice, choice);
+		choice.backend = index;
+		choice.last_used = now;
+		map_update(clients, &client, &choice, BPF_ANY);
+	}
+chosen:
+	if (call == CONNECT)
+		cookie = SOCKET_COOKIE(ctx);
+	if (call == CONNECT && protocol == TCP) {
+		write_tcp_peer(cookie, &place, &dialled);
+	} else {
+		ZEROED(struct flow, flow);
+		flow.backend = index;
+		flow.last_used = now;
+		flow.address = place.address;
+		flow.port = place.port;
+		flow.dialled_port = dialled.port;
+		flow.dialled = dialled.address;
+		flow_key.cookie = cookie;
+		if (!write_flow(&flow_key, &flow))
+			return PASS;
+		if (call == CONNECT && !register_connected(ctx, cookie, index, &place, of_backend))
+			return PASS;
+	}
+	write_place(ctx, mapped, &place.address, place.port);
+	return LED;
+}
+
+INLINE int lead(struct bpf_sock_addr *ctx, enum call call, int mapped)
+{
+	u32 protocol = READ_ONCE(ctx->protocol);
+	enum outcome outcome = try_to_lead(ctx, call, mapped, protocol);
+	if (outcome == REFUSED) {
+		/* Without it the call fails with EPERM, which people take for a policy. */
+		SET_RETVAL(ctx, -ECONNREFUSED);
+		return 0;
+	}
+	/* A socket that was led once, and connects to something else now, must not be taken for one that is led. */
+	if (outcome == PASS && call == CONNECT && protocol == UDP) {
+		u64 cookie = SOCKET_COOKIE(ctx);
+		map_delete(connected, &cookie);
+	}
+	return 1;
+}
+
+/* A backend to which the socket was led appears under the address that was asked. */
+INLINE int reveal(struct bpf_sock_addr *ctx, enum call call, int mapped)
+{
+	u32 protocol = READ_ONCE(ctx->protocol);
+	ZEROED(struct place, place);
+	u64 cookie;
+	if (protocol != UDP && (call != GETPEERNAME || protocol != TCP))
+		return 1;
+	if (mapped && !is_mapped(ctx))
+		return 1;
+	cookie = SOCKET_COOKIE(ctx);
+	read_address(ctx, mapped, &place.address);
+	place.port = READ_ONCE(ctx->user_port);
+	if (protocol == TCP) {
+		u32 index = cookie & TCP_PEERS_MASK;
+		struct tcp_peer *peer = map_lookup(tcp_peers, &index);
+		struct address dialled;
+		u16 port;
+		if (!peer || READ_ONCE(peer->cookie) != cookie)
+			return 1;
+		if (!is_same(&peer->place.address, &place.address) || peer->place.port != place.port)
+			return 1;
+		dialled = *(volatile struct address *)&peer->dialled;
+		port = READ_ONCE(peer->dialled_port);
+		if (READ_ONCE(peer->cookie) == cookie)
+			write_place(ctx, mapped, &dialled, port);
+		return 1;
+	}
+	ZEROED(struct flow_key, key);
+	key.cookie = cookie;
+	for (key.number = 0; key.number < FLOWS_OF_SOCKET; key.number++) {
+		struct flow *flow = map_lookup(flows, &key);
+		if (!flow)
+			return 1;
+		if (is_same(&flow->address, &place.address) && flow->port == place.port) {
+			write_place(ctx, mapped, &flow->dialled, flow->dialled_port);
+			return 1;
+		}
+	}
+	return 1;
+}
+
+/* What is known of a UDP socket is forgotten when it is closed. */
+INLINE int release(struct bpf_sock *ctx)
+{
+	ZEROED(struct flow_key, key);
+	if (ctx->protocol != UDP)
+		return 1;
+	key.cookie = SOCKET_COOKIE(ctx);
+	/* Numbers follow each other. A socket without flows was never led. */
+	if (map_delete(flows, &key))
+		return 1;
+	for (key.number = 1; key.number < FLOWS_OF_SOCKET; key.number++)
+		if (map_delete(flows, &key))
+			break;
+	map_delete(connected, &key.cookie);
+	return 1;
+}
+
+/*
+ * A socket of the host's network has been bound: it is refused where it would have a node port that is served. Sockets that are bound
+ * already, those of pods, and loopback addresses are left alone. mapped: an IPv6 socket at ::, which gets what comes over IPv4 as well, or
+ * at ::ffff:a.b.c.d.
+ */
+INLINE int hold(struct bpf_sock *ctx, int mapped)
+{
+	u32 protocol = ctx->protocol;
+	ZEROED(struct frontend_key, key);
+	if ((protocol != TCP && protocol != UDP) || NETNS_COOKIE(ctx) != HOST_COOKIE)
+		return 1;
+	key.port = __builtin_bswap16(READ_ONCE(ctx->src_port));
+	key.protocol = protocol;
+	/* Without an address it is a node port. */
+	if (!map_lookup(frontends, &key) || !are_valid(ktime_get_ns()))
+		return 1;
+#if FAMILY == 6
+	(void)mapped;
+	key.address.words[0] = READ_ONCE(ctx->src_ip6[0]);
+	key.address.words[1] = READ_ONCE(ctx->src_ip6[1]);
+	key.address.words[2] = READ_ONCE(ctx->src_ip6[2]);
+	key.address.words[3] = READ_ONCE(ctx->src_ip6[3]);
+#else
+	if (mapped) {
+		u32 third = READ_ONCE(ctx->src_ip6[2]);
+		if (READ_ONCE(ctx->src_ip6[0]) != 0 || READ_ONCE(ctx->src_ip6[1]) != 0)
+			return 1;
+		key.address.words[0] = READ_ONCE(ctx->src_ip6[3]);
+		if (third != MAPPED_WORD && (third != 0 || key.address.words[0] != 0))
+			return 1;
+	} else {
+		key.address.words[0] = READ_ONCE(ctx->src_ip4);
+	}
+#endif
+	if (!is_unspecified(&key.address) && !map_lookup(node_addrs, &key.address))
+		return 1;
+	if (CAN_SET_RETVAL)
+		SET_RETVAL(ctx, -EADDRINUSE);
+	return 0;
+}
+
+/* The loader takes each section for a program of that name. */
+#define PROGRAM(name, context, body) \
+	SEC("kpts_" #name) int name(struct context *ctx) { return body; }
+#if FAMILY == 4
+PROGRAM(connect4, bpf_sock_addr, lead(ctx, CONNECT, 0))
+PROGRAM(connect4m, bpf_sock_addr, lead(ctx, CONNECT, 1))
+PROGRAM(sendmsg4, bpf_sock_addr, lead(ctx, SENDMSG, 0))
+PROGRAM(recvmsg4, bpf_sock_addr, reveal(ctx, RECVMSG, 0))
+PROGRAM(recvmsg4m, bpf_sock_addr, reveal(ctx, RECVMSG, 1))
+PROGRAM(peer4, bpf_sock_addr, reveal(ctx, GETPEERNAME, 0))
+PROGRAM(peer4m, bpf_sock_addr, reveal(ctx, GETPEERNAME, 1))
+PROGRAM(release4, bpf_sock, release(ctx))
+PROGRAM(bind4, bpf_sock, hold(ctx, 0))
+PROGRAM(bind4m, bpf_sock, hold(ctx, 1))
+#else
+PROGRAM(connect6, bpf_sock_addr, lead(ctx, CONNECT, 0))
+PROGRAM(sendmsg6, bpf_sock_addr, lead(ctx, SENDMSG, 0))
+PROGRAM(recvmsg6, bpf_sock_addr, reveal(ctx, RECVMSG, 0))
+PROGRAM(peer6, bpf_sock_addr, reveal(ctx, GETPEERNAME, 0))
+PROGRAM(release6, bpf_sock, release(ctx))
+PROGRAM(bind6, bpf_sock, hold(ctx, 0))
+#endif

@@ -1,0 +1,64 @@
+/**
+ * The programs of sockets in the form in which the kernel lets a test run them: what a socket knows of itself is in words after the context.
+ */
+import { readFileSync } from "node:fs";
+import type { IpFamily } from "../../../../net/ip.ts";
+import { be16, be32, type Field, layout, u32, u64 } from "../../layout.ts";
+import type { Program } from "../../program.ts";
+import type { BalancerMaps } from "../maps.ts";
+import { programsOf, type SocketProgramOptions } from "../programs.ts";
+
+/**
+ * Which sockets, and which maps: IPv4 sockets, IPv6 sockets, or IPv6 sockets with an address `::ffff:a.b.c.d`. The last two share
+ * hooks, and leave each other's addresses alone.
+ */
+export type SocketKind = "IPv4" | "IPv6" | "mapped";
+
+/** What a socket does when a program runs. */
+type SocketCall = "connect" | "sendmsg" | "recvmsg" | "peer" | "bind";
+
+/** The context: {@link SOCK_ADDR} or {@link SOCK}, the cookies of socket and network namespace, the socket's return value. */
+export const TEST_CONTEXT_BYTES = 96;
+export const TEST_SOCKET_COOKIE: Field = u64(72);
+export const TEST_NETNS_COOKIE: Field = u64(80);
+export const TEST_RETURN_VALUE: Field = u32(88);
+
+/** `bpf_sock_addr`: who connects or sends, and where to; who is asked from where. Addresses and ports are as in packets. */
+export const SOCK_ADDR = layout("bpf_sock_addr", 72, {
+  userIp4: be32(4),
+  /** Four words. */
+  userIp6: be32(8),
+  /** In a word whose upper half is 0. */
+  userPort: be16(24),
+  protocol: u32(36),
+});
+
+/** The word that holds {@link SOCK_ADDR}'s port. */
+export const USER_PORT_WORD: Field = u32(24);
+
+/** `bpf_sock`: the socket itself. Of the source, addresses are as in packets, and the port is not. */
+export const SOCK = layout("bpf_sock", 80, {
+  protocol: u32(12),
+  sourceIp4: be32(24),
+  /** Four words. */
+  sourceIp6: be32(28),
+  sourcePort: u32(44),
+});
+
+/** Whose maps. */
+export const familyOfKind = (kind: SocketKind): IpFamily => (kind === "IPv6" ? "IPv6" : "IPv4");
+
+/** @param maps of IPv6 for `IPv6`, else of IPv4. */
+export function testProgram(
+  call: SocketCall,
+  kind: SocketKind,
+  maps: BalancerMaps,
+  options: SocketProgramOptions,
+): Program {
+  const family = familyOfKind(kind);
+  const name = `kpts_${call}${kind === "mapped" ? "4m" : kind.slice(3)}`;
+  const file = readFileSync(new URL(`socket${kind === "IPv6" ? 6 : 4}.o`, import.meta.url));
+  const program = programsOf(file, family, maps, options).get(name);
+  if (program === undefined) throw new Error(`there is no program ${name}`);
+  return program;
+}
