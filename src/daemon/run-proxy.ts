@@ -280,7 +280,14 @@ async function createProxier(context: ProxierContext, family: IpFamily, openMode
   if (reason !== undefined && family === setup.addresses.primaryFamily) log.info(reason.message, reason.facts);
   const addresses = nodePortAddresses(family, context.mode.nodePortsEverywhere === true ? [] : setup.nodePortAddresses);
   const nodeIP = setup.addresses.ips[family];
-  const backend = await openMode.backendFor({ family, nodeIP, detector, nodePortAddresses: addresses, log });
+  const backend = await openMode.backendFor({
+    family,
+    name: nodeName,
+    nodeIP,
+    detector,
+    nodePortAddresses: addresses,
+    log,
+  });
   health.setMode(family, backend);
   const known = await listenAddresses(addresses, context.kernel.localAddresses, log);
   const serviceHealth = createServiceHealth({

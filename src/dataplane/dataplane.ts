@@ -17,9 +17,8 @@ import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
 import type { AddressWatch } from "../kernel/route/address-watch.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { MetricFamilies } from "../metrics/metric-families.ts";
-import type { LocalTrafficDetector } from "../model/local-traffic-detector.ts";
-import type { NodePortAddresses } from "../model/node-port-addresses.ts";
-import type { IpAddress, IpFamily } from "../net/ip.ts";
+import type { PlannedNode } from "../model/node-plan-config.ts";
+import type { IpFamily } from "../net/ip.ts";
 import type { Backend } from "../sync/backend.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
 import type { Deviation } from "./deviations.ts";
@@ -96,12 +95,7 @@ export interface NodeContext {
 }
 
 /** One family of the node. */
-export interface FamilyContext {
-  readonly family: IpFamily;
-  /** The family's effective node IP; loopback when unknown. */
-  readonly nodeIP: IpAddress;
-  readonly detector: LocalTrafficDetector;
-  readonly nodePortAddresses: NodePortAddresses;
+export interface FamilyContext extends PlannedNode {
   readonly log: Logger;
 }
 

@@ -9,14 +9,10 @@ import type { KubeProxyConfig } from "../config/config.ts";
 import { gatesOf } from "../config/feature-gates.ts";
 import { withoutNodePortWords } from "../config/node-port-words.ts";
 import { logConflicts } from "../model/frontend-conflicts.ts";
-import { detectorFor, type LocalTrafficDetector } from "../model/local-traffic-detector.ts";
+import { detectorFor } from "../model/local-traffic-detector.ts";
 import { effectiveNodeAddresses, nodeIPsOf, nodeNameFrom, primaryCidrs } from "../model/node-identity.ts";
-import {
-  type NodePortAddresses,
-  type NodePortIPs,
-  nodePortAddresses,
-  nodePortIPs,
-} from "../model/node-port-addresses.ts";
+import type { PlannedNode } from "../model/node-plan-config.ts";
+import { type NodePortIPs, nodePortAddresses, nodePortIPs } from "../model/node-port-addresses.ts";
 import type { ServedState } from "../model/proxy-state.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
 import { offlineState } from "./offline-state.ts";
@@ -33,13 +29,8 @@ export interface OtherPort {
 }
 
 /** One family of a node. */
-export interface OfflineNode {
-  readonly family: IpFamily;
-  readonly name: string;
+export interface OfflineNode extends PlannedNode {
   readonly zone: string | undefined;
-  readonly nodeIP: IpAddress;
-  readonly detector: LocalTrafficDetector;
-  readonly nodePortAddresses: NodePortAddresses;
   readonly nodePortIPs: NodePortIPs;
   /** Those of the Node object, and loopback. */
   readonly hostAddresses: readonly IpAddress[];

@@ -9,7 +9,7 @@ import {
   servicePortChains,
 } from "../shared/iptables-rules/chain-names.ts";
 import { savedLine } from "../shared/iptables-rules/saved-form.ts";
-import { offlineOptions } from "./offline-options.ts";
+import { planInput } from "./plan-input.ts";
 import { planServicePort } from "./plan-service-port.ts";
 
 const RULES_OF: Readonly<Record<string, string>> = {
@@ -87,7 +87,7 @@ export const inspectIptables: ModeInspection = {
     const port = state.services.get(key);
     if (port === undefined) return [];
     const endpoints = state.endpoints.get(key) ?? [];
-    const { config, facts } = offlineOptions(node, kubeProxyConfig);
+    const { config, facts } = planInput(kubeProxyConfig, node);
     const plan = planServicePort(port, endpoints, config, facts);
     const names = new Map<string, OwnName>();
     for (const own of inspectIptables.namesOf(port, endpoints)) names.set(own.name, own);

@@ -2,11 +2,11 @@
 
 import { type ModeRenderer, planAsData, toolName } from "../rendering.ts";
 import { planData, planIptables, plannedTables, planOfService, restoreInput, savedInput } from "./cluster-plan.ts";
-import { offlineOptions } from "./offline-options.ts";
+import { planInput } from "./plan-input.ts";
 
 export const renderIptables: ModeRenderer = async (node, request) => {
   const { config, form, missing, service } = request;
-  const options = offlineOptions(node, config, missing);
+  const options = planInput(config, node, missing);
   if (form === "tables") {
     const tables = plannedTables(node.state, options.config, options.facts, node.family, node.others);
     return { kind: "tables", tables };

@@ -5,32 +5,25 @@ import { createIptables } from "../../kernel/iptables/exec-iptables.ts";
 import { openNfacct } from "../../kernel/nfacct/netlink-nfacct.ts";
 import { fileSysctls, type Sysctls } from "../../kernel/sysctl.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
-import type { FamilyContext, ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
+import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { CHAINS } from "../shared/iptables-rules/chain-names.ts";
 import { cleanUpIptables, isIptablesChain } from "../shared/iptables-rules/remove-rules.ts";
 import { cleanUpFamilies, iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
-import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
 import { nodePortDestinations } from "../shared/node-port-destinations.ts";
 import { IptablesBackend } from "./backend.ts";
 import { defineIptablesMetrics, defineNfacctMetrics } from "./metrics.ts";
+import { planConfigOf } from "./plan-input.ts";
 
 const ROUTE_LOCALNET = "net/ipv4/conf/all/route_localnet";
 const TCP_BE_LIBERAL = "net/netfilter/nf_conntrack_tcp_be_liberal";
 
-/** Lets packets to 127/8 be routed, once, if node ports are to answer there; false where that does not apply. */
-async function prepareLocalhostNodePorts(
-  { config }: NodeContext,
-  { family, log, nodePortAddresses }: FamilyContext,
-  sysctls: Sysctls,
-): Promise<boolean> {
-  if (family !== "IPv4" || !config.iptables.localhostNodePorts || !nodePortAddresses.containsLoopback) return false;
-  if ((await sysctls.read(ROUTE_LOCALNET)) !== 1) {
-    log.info(
-      "Setting route_localnet=1 to allow node-ports on localhost; to change this either disable iptables.localhostNodePorts (--iptables-localhost-nodeports) or set nodePortAddresses (--nodeport-addresses) to filter loopback addresses",
-    );
-    await sysctls.write(ROUTE_LOCALNET, 1);
-  }
-  return true;
+/** Lets packets to 127/8 be routed. */
+async function routeLocalhost(sysctls: Sysctls, log: Logger): Promise<void> {
+  if ((await sysctls.read(ROUTE_LOCALNET)) === 1) return;
+  log.info(
+    "Setting route_localnet=1 to allow node-ports on localhost; to change this either disable iptables.localhostNodePorts (--iptables-localhost-nodeports) or set nodePortAddresses (--nodeport-addresses) to filter loopback addresses",
+  );
+  await sysctls.write(ROUTE_LOCALNET, 1);
 }
 
 /** Liberal connection tracking calls nothing invalid, so nothing must be dropped for it. */
@@ -62,20 +55,11 @@ async function open(node: NodeContext): Promise<OpenMode> {
   return {
     async backendFor(context) {
       const { family, nodePortAddresses, log } = context;
-      const localhostNodePorts = await prepareLocalhostNodePorts(node, context, sysctls);
-      const conntrackLiberal = await isConntrackLiberal(sysctls, log);
+      const planConfig = planConfigOf(config, context, await isConntrackLiberal(sysctls, log));
+      if (planConfig.localhostNodePorts) await routeLocalhost(sysctls, log);
       const iptables = await createIptables(iptablesTools(family, log));
       return new IptablesBackend({
-        config: {
-          family,
-          nodeName: node.nodeName,
-          nodeIP: context.nodeIP,
-          masqueradeMark: masqueradeMarkOf(config.iptables),
-          masqueradeAll: config.masqueradeAll,
-          detector: context.detector,
-          localhostNodePorts,
-          conntrackLiberal,
-        },
+        config: planConfig,
         iptables,
         counters,
         nodePortIPs: () =>

@@ -3,6 +3,7 @@
  * (`ip -batch`, `ipset restore`, `ipvsadm -R`, `iptables-restore`), or as data. Pure.
  */
 
+import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import type { IpsetDefinition } from "../../kernel/ipset/ipset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
@@ -17,7 +18,7 @@ import { hostCidr, type IpAddress, type IpFamily, joinHostPort } from "../../net
 import type { Protocol } from "../../net/protocol.ts";
 import { jumpRules, savedText, type TableContent } from "../shared/iptables-rules/saved-form.ts";
 import { DUMMY_DEVICE, SET_IDS, setDefinition } from "./names.ts";
-import { offlineOptions, type PlanChoices } from "./offline-options.ts";
+import { planInput } from "./plan-input.ts";
 import { CHAINS_OF, JUMP_RULES, planRules, type RulesInput, type RulesPlan } from "./plan-rules.ts";
 import { type PlannedVirtualServer, planServicePort } from "./plan-service-port.ts";
 import { restoreText } from "./rules.ts";
@@ -34,9 +35,9 @@ interface IpvsPlan {
 }
 
 /** Plans a whole cluster, and shows all of it, or the part of one Service (`namespace/name`). */
-export function planIpvs(node: OfflineNode, options: PlanChoices, service?: string): IpvsPlan {
+export function planIpvs(node: OfflineNode, kubeProxyConfig: KubeProxyConfig, service?: string): IpvsPlan {
   const { family, state } = node;
-  const { config, facts } = offlineOptions(node, options);
+  const { config, facts } = planInput(kubeProxyConfig, node);
   const wanted = new WantedState();
   /** What is asked for: all of it, or what one Service claims. */
   const shown = service === undefined ? wanted : new WantedState();

@@ -3,10 +3,9 @@ import { ipsetEntryText } from "../../kernel/ipset/ipset.ts";
 import { virtualServerText } from "../../kernel/ipvs/ipvs.ts";
 import type { KernelPart, ModeInspection } from "../inspection.ts";
 import { TRANSLATING } from "../mode-words.ts";
-import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
 import { schedulerOf } from "./config.ts";
 import { CHAINS, DUMMY_DEVICE, SET_IDS, SETS, setName } from "./names.ts";
-import { offlineOptions } from "./offline-options.ts";
+import { planInput } from "./plan-input.ts";
 import { planServicePort } from "./plan-service-port.ts";
 
 const SHARED_CHAINS: ReadonlyMap<string, string> = new Map([
@@ -43,12 +42,7 @@ export const inspectIpvs: ModeInspection = {
     const { state, family } = node;
     const port = state.services.get(key);
     if (port === undefined) return [];
-    const choices = {
-      masqueradeAll: kubeProxyConfig.masqueradeAll,
-      masqueradeMark: masqueradeMarkOf(kubeProxyConfig.iptables),
-      scheduler: schedulerOf(kubeProxyConfig.ipvs),
-    };
-    const { config, facts } = offlineOptions(node, choices);
+    const { config, facts } = planInput(kubeProxyConfig, node);
     const plan = planServicePort(port, state.endpoints.get(key) ?? [], config, facts);
     return [
       ...plan.virtualServers.map(

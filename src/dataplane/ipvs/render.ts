@@ -1,7 +1,6 @@
 /** `kube-proxy render` in ipvs mode: the input of the four tools that could do it, or the plan as data. */
 
 import { type ModeRenderer, planAsData, type Rendered, toolName } from "../rendering.ts";
-import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
 import {
   allInputs,
   ipInput,
@@ -12,16 +11,10 @@ import {
   planIpvs,
   savedInput,
 } from "./cluster-plan.ts";
-import { schedulerOf } from "./config.ts";
 
 export const renderIpvs: ModeRenderer = async (node, request) => {
   const { config, form, service } = request;
-  const options = {
-    masqueradeAll: config.masqueradeAll,
-    masqueradeMark: masqueradeMarkOf(config.iptables),
-    scheduler: schedulerOf(config.ipvs),
-  };
-  const plan = planIpvs(node, options, service);
+  const plan = planIpvs(node, config, service);
   const restore = toolName(node, "restore");
   const textFor = (tool: string | undefined, text: string): Rendered => ({ kind: "text", text, tool });
   switch (form) {

@@ -19,11 +19,11 @@ import { type Cidr, IP_FAMILIES, parseCidr } from "../../net/ip.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { defineRestoreMetrics } from "../shared/iptables-metrics.ts";
 import { iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
-import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
 import { IpvsBackend } from "./backend.ts";
 import { cleanUpIpvs } from "./cleanup.ts";
 import { schedulerOf } from "./config.ts";
 import { setIpvsSysctls, setSysctls, setTimeouts } from "./node-settings.ts";
+import { planConfigOf } from "./plan-input.ts";
 import { probeScheduler } from "./scheduler-probe.ts";
 
 /** Both families share the sockets, the device and the node's parameters. */
@@ -31,7 +31,6 @@ interface Shared {
   readonly ipvs: Ipvs;
   readonly ipset: Ipset;
   readonly links: Links;
-  readonly scheduler: string;
   readonly restoreSettings: () => Promise<void>;
 }
 
@@ -67,7 +66,7 @@ async function openKernel(scheduler: string, log: Logger): Promise<Omit<Shared, 
     const ipset = openIpset();
     await probeIpset(ipset);
     await probeScheduler(ipvs, scheduler);
-    return { ipvs, ipset, links: openLinks(), scheduler };
+    return { ipvs, ipset, links: openLinks() };
   } catch (error) {
     throw new Error(`can't use the IPVS proxier: ${messageOf(error)}`, { cause: error });
   }
@@ -87,20 +86,13 @@ async function probeIpset(ipset: Ipset): Promise<void> {
 async function open(node: NodeContext): Promise<OpenMode> {
   const { config } = node;
   const metricsOf = defineRestoreMetrics(node.metrics);
-  const { scheduler, ...kernel } = await prepareNode(node);
+  const kernel = await prepareNode(node);
   return {
-    async backendFor({ family, nodeIP, detector, nodePortAddresses, log }) {
+    async backendFor(context) {
+      const { family, nodePortAddresses, log } = context;
       const iptables = await createIptables(iptablesTools(family, log));
       return new IpvsBackend({
-        config: {
-          family,
-          nodeName: node.nodeName,
-          nodeIP,
-          masqueradeMark: masqueradeMarkOf(config.iptables),
-          masqueradeAll: config.masqueradeAll,
-          detector,
-          scheduler,
-        },
+        config: planConfigOf(config, context),
         ...kernel,
         iptables,
         nodePortAddresses,

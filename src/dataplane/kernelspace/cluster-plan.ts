@@ -7,6 +7,7 @@ import type { OfflineNode } from "../../inspect/offline-node.ts";
 import { type EndpointSettings, endpointText, loadBalancerText } from "../../kernel/hcn/documents.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import { ownedFrontends } from "../../model/frontend.ts";
+import type { PlannedNode } from "../../model/node-plan-config.ts";
 import { type IpAddress, parseIpAddress, unspecifiedAddress, zeroCidr } from "../../net/ip.ts";
 import { loadBalancerKey } from "./frontend-keys.ts";
 import { healthPortOf, networkNameOf, rootEndpointNameOf } from "./host-config.ts";
@@ -23,32 +24,43 @@ interface PlannedDocument {
   readonly text: string;
 }
 
-/** An HNS that has everything. */
-export function offlineOptions(
-  node: OfflineNode,
+/** @param features what HNS has; @param sourceVip of an overlay. */
+export function planConfigOf(
   config: KubeProxyConfig,
+  { family, name, nodeIP }: PlannedNode,
+  features: { readonly dsr: boolean; readonly sessionAffinity: boolean },
+  sourceVip: IpAddress | undefined,
+): PlanConfig {
+  const { winkernel } = config;
+  return {
+    family,
+    nodeName: name,
+    nodeIP,
+    enableDsr: winkernel.enableDSR,
+    hasDsr: features.dsr,
+    hasAffinity: features.sessionAffinity,
+    sourceVip,
+    healthPort: winkernel.forwardHealthCheckVip ? healthPortOf(config) : undefined,
+  };
+}
+
+/** With an HNS that has everything. */
+export function planInput(
+  config: KubeProxyConfig,
+  node: OfflineNode,
 ): { readonly config: PlanConfig; readonly facts: PlanFacts } {
-  const { family, name, nodeIP, zone } = node;
-  const { enableDSR, sourceVip, forwardHealthCheckVip } = config.winkernel;
+  const { family, zone } = node;
+  const { sourceVip } = config.winkernel;
   const everywhere = { prefix: zeroCidr(family), providerAddress: unspecifiedAddress(family) };
   return {
-    config: {
-      family,
-      nodeName: name,
-      nodeIP,
-      enableDsr: enableDSR,
-      hasDsr: true,
-      hasAffinity: true,
-      sourceVip: parseIpAddress(sourceVip),
-      healthPort: forwardHealthCheckVip ? healthPortOf(config) : undefined,
-    },
+    config: planConfigOf(config, node, { dsr: true, sessionAffinity: true }, parseIpAddress(sourceVip)),
     facts: { zone, isOverlay: sourceVip !== "", remoteSubnets: sourceVip === "" ? [] : [everywhere] },
   };
 }
 
 /** Frontends for which there is no load balancer, because no endpoint could be led to: `tcp 10.96.0.1:80`, and the service port. */
 export function unservedFrontends(node: OfflineNode, config: KubeProxyConfig): readonly (readonly [string, string])[] {
-  const options = offlineOptions(node, config);
+  const options = planInput(config, node);
   return [...node.state.services].flatMap(([key, port]) => {
     const plan = planServicePort(port, node.state.endpoints.get(key) ?? [], options.config, options.facts);
     const served = new Set(plan.loadBalancers.map((planned) => planned.key));
@@ -59,7 +71,7 @@ export function unservedFrontends(node: OfflineNode, config: KubeProxyConfig): r
 
 /** Everything, or the part of one Service (`namespace/name`), in a fixed order: endpoints before the load balancers that name them. */
 export function planKernelspace(node: OfflineNode, config: KubeProxyConfig, service?: string): PlannedDocument[] {
-  const options = offlineOptions(node, config);
+  const options = planInput(config, node);
   const wanted = new WantedState();
   const own = new Set<string>();
   for (const [key, port] of node.state.services) {

@@ -1,7 +1,7 @@
 /** What a service port owns in kernelspace mode: load balancers of HNS. Reference windows.md §2.6. */
 import type { KernelPart, ModeInspection } from "../inspection.ts";
 import type { ModeWords } from "../mode-words.ts";
-import { offlineOptions } from "./cluster-plan.ts";
+import { planInput } from "./cluster-plan.ts";
 import { rootEndpointNameOf } from "./host-config.ts";
 import { type PlannedLoadBalancer, planServicePort } from "./plan-service-port.ts";
 
@@ -41,7 +41,7 @@ export const inspectKernelspace: ModeInspection = {
   partsOf(node, kubeProxyConfig, key) {
     const port = node.state.services.get(key);
     if (port === undefined) return [];
-    const { config, facts } = offlineOptions(node, kubeProxyConfig);
+    const { config, facts } = planInput(kubeProxyConfig, node);
     const plan = planServicePort(port, node.state.endpoints.get(key) ?? [], config, facts);
     return plan.loadBalancers.map(
       (planned): KernelPart => ({

@@ -4,13 +4,13 @@ import type { KubeProxyConfig } from "../../config/config.ts";
 import { openHcn } from "../../kernel/hcn/computenetwork.ts";
 import type { HcnNetwork } from "../../kernel/hcn/documents.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
-import type { HnsFeatures } from "../../kernel/hcn/hns-version.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
-import type { FamilyContext, ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
+import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { KernelspaceBackend } from "./backend.ts";
 import { cleanUpHost } from "./cleanup.ts";
-import { healthPortOf, networkNameOf, rootEndpointNameOf } from "./host-config.ts";
+import { planConfigOf } from "./cluster-plan.ts";
+import { networkNameOf, rootEndpointNameOf } from "./host-config.ts";
 import { hostInterfaces, hostMacOf } from "./host-interfaces.ts";
 import { isOverlay, missingNetworkText } from "./host-state.ts";
 import { defineKernelspaceMetrics } from "./metrics.ts";
@@ -91,7 +91,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
       const interfaces = hostInterfaces();
       const sourceVip = isOverlay(network) ? await requiredSourceVip(hcn, network, config, context.log) : undefined;
       return new KernelspaceBackend({
-        config: { ...planConfig(node, context, features), sourceVip },
+        config: planConfigOf(config, context, features, sourceVip),
         hcn,
         canModify: features.modifyLoadBalancer,
         networkName: networkNameOf(config),
@@ -107,20 +107,6 @@ async function open(node: NodeContext): Promise<OpenMode> {
     },
     // Load balancers stay and work.
     async close() {},
-  };
-}
-
-function planConfig(node: NodeContext, { family, nodeIP }: FamilyContext, features: HnsFeatures) {
-  const { config, nodeName } = node;
-  const { enableDSR, forwardHealthCheckVip } = config.winkernel;
-  return {
-    family,
-    nodeName,
-    nodeIP,
-    enableDsr: enableDSR,
-    hasDsr: features.dsr,
-    hasAffinity: features.sessionAffinity,
-    healthPort: forwardHealthCheckVip ? healthPortOf(config) : undefined,
   };
 }
 

@@ -18,7 +18,7 @@ import { layoutOf } from "./config.ts";
 import { sameElement } from "./element-changes.ts";
 import { LAYOUTS as TABLE_LAYOUTS } from "./layouts.ts";
 import { TABLE } from "./names.ts";
-import { offlineOptions } from "./offline-options.ts";
+import { planInput } from "./plan-input.ts";
 import { type DesiredPort, desiredPort, type PlanPort } from "./port-objects.ts";
 import { reconcile, stateOf } from "./reconcile.ts";
 
@@ -87,7 +87,7 @@ export async function planNftables(
 ): Promise<NftablesPlan> {
   const { family, state } = node;
   const layout = TABLE_LAYOUTS[layoutOf(kubeProxyConfig.nftables)];
-  const { config, facts } = offlineOptions(node, kubeProxyConfig);
+  const { config, facts } = planInput(kubeProxyConfig, node);
   const plan: PlanPort = (port, endpoints) => layout.planServicePort(port, endpoints, config, facts);
   const ports = new Map<string, DesiredPort>();
   for (const key of [...state.services.keys()].sort()) {

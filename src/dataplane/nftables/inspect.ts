@@ -21,7 +21,7 @@ import { FIXED_SETS } from "./flat/sets.ts";
 import { LAYOUTS, sharedSetOfAny } from "./layouts.ts";
 import { localhostWords } from "./localhost-node-ports.ts";
 import { CHAINS, endpointNames, portText, portTextOf, SETS, servicePortChains, TABLE } from "./names.ts";
-import { offlineOptions } from "./offline-options.ts";
+import { planInput } from "./plan-input.ts";
 
 const ELEMENTS_OF: Readonly<Record<string, string>> = {
   [SETS.hairpinConnections]: "masquerades an endpoint that reaches itself",
@@ -95,7 +95,7 @@ export const inspectNftables: ModeInspection = {
     const port = state.services.get(key);
     if (port === undefined) return [];
     const endpoints = state.endpoints.get(key) ?? [];
-    const { config, facts } = offlineOptions(node, kubeProxyConfig);
+    const { config, facts } = planInput(kubeProxyConfig, node);
     const plan = layout.planServicePort(port, endpoints, config, facts);
     const table = `table ${family === "IPv4" ? "ip" : "ip6"} ${TABLE}`;
     const names = new Map<string, OwnName>();

@@ -3,7 +3,7 @@
  * nftables-operation.md §10.
  */
 
-import { type Release, releaseOf } from "../../config/release.ts";
+import type { Release } from "../../config/release.ts";
 import { raiseFileLimit } from "../../kernel/file-limit.ts";
 import { isIpv6Supported } from "../../kernel/ipv6-support.ts";
 import { isAtLeast, kernelRelease, parseKernelVersion } from "../../kernel/kernel-version.ts";
@@ -20,7 +20,6 @@ import type { IpFamily } from "../../net/ip.ts";
 import { NodeRelays } from "../../relay/node-relays.ts";
 import type { Relays } from "../../relay/relay.ts";
 import type { FamilyContext, ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
-import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
 import { nodePortDestinations } from "../shared/node-port-destinations.ts";
 import { NftablesBackend } from "./backend.ts";
 import { chooseLayout } from "./choose-layout.ts";
@@ -29,6 +28,7 @@ import { localhostServiceOf, protocolCounted } from "./localhost-node-ports.ts";
 import { type LocalhostForm, type LocalhostMetrics, LocalhostRelay } from "./localhost-relay.ts";
 import { defineLocalhostMetrics, defineNftablesMetrics } from "./metrics.ts";
 import { TABLE } from "./names.ts";
+import { planConfigOf } from "./plan-input.ts";
 
 const FAMILIES: Readonly<Record<IpFamily, NftFamily>> = { IPv4: "ip", IPv6: "ip6" };
 /** Upstream's, though it only stood for a recent enough `nft` program: older kernels have not been tried. */
@@ -101,9 +101,7 @@ class ProbedKernel {
 
 async function open(node: NodeContext, kernel = new ProbedKernel()): Promise<OpenMode> {
   const { config, nodeName } = node;
-  const release = releaseOf(config);
   const metricsOf = defineNftablesMetrics(node.metrics);
-  const masqueradeMark = masqueradeMarkOf(config.nftables);
   const tables = new Map<IpFamily, Nftables>();
   let localhostMetricsOf: ReturnType<typeof defineLocalhostMetrics> | undefined;
   let relays: Relays | undefined;
@@ -113,19 +111,20 @@ async function open(node: NodeContext, kernel = new ProbedKernel()): Promise<Ope
   };
   return {
     async backendFor(context) {
-      const { family, nodeIP, detector, nodePortAddresses, log } = context;
+      const { family, nodePortAddresses, log } = context;
       const ruleset = await kernel.ruleset(family);
-      log.v(2, "Using nftables mark for masquerade", { mark: `0x${masqueradeMark.toString(16).padStart(8, "0")}` });
+      const planConfig = planConfigOf(config, context);
+      log.v(2, "Using nftables mark for masquerade", {
+        mark: `0x${planConfig.masqueradeMark.toString(16).padStart(8, "0")}`,
+      });
       const nft = ruleset.open({ family: FAMILIES[family], table: TABLE });
       tables.set(family, nft);
       const localhost = localhostServiceOf(config, nodePortAddresses);
       if (localhost !== undefined)
         localhostMetricsOf ??= defineLocalhostMetrics(node.metrics, () => rejectedPackets(tables, node.log));
       const metrics = localhost && localhostMetricsOf?.(family);
-      const masqueradeAll = config.masqueradeAll;
-      const rejectedAtLocalhost = localhost?.rejected ?? [];
       return new NftablesBackend({
-        config: { family, nodeName, nodeIP, masqueradeMark, masqueradeAll, detector, release, rejectedAtLocalhost },
+        config: planConfig,
         layout: await chooseLayout(layoutOf(config.nftables), { ruleset, family: FAMILIES[family], log }),
         nft,
         ...(localhost?.form && metrics && { localhost: localhostRelay(localhost.form, metrics, context) }),
@@ -136,7 +135,7 @@ async function open(node: NodeContext, kernel = new ProbedKernel()): Promise<Ope
               "Failed to get node ip address matching nodeport cidrs, services with nodeport may not work as intended",
               log,
             ),
-            release,
+            planConfig.release,
             log,
           ),
         metrics: metricsOf(family),

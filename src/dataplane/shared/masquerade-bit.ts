@@ -1,5 +1,7 @@
-/** The bit of the packet mark that asks for masquerading: its default, its checks, and the mark that it makes. Pure. */
+/** The bit of the packet mark that asks for masquerading: its default, its checks, and what planners make of it. Pure. */
+import type { KubeProxyConfig } from "../../config/config.ts";
 import { CONFIG_ROOT, invalid } from "../../config/field-error.ts";
+import type { NodePlanConfig, PlannedNode } from "../../model/node-plan-config.ts";
 
 /** Upstream's, for every mode (reference configuration.md §3.3). */
 export const DEFAULT_MASQUERADE_BIT = 14;
@@ -10,7 +12,11 @@ export function masqueradeBitErrors(goType: string, bit: number): readonly strin
   return isBit ? [] : [invalid(`${CONFIG_ROOT}.${goType}.MasqueradeBit`, bit, "must be within the range [0, 31]")];
 }
 
-/** The mark with only that bit set. */
-export function masqueradeMarkOf({ masqueradeBit }: { readonly masqueradeBit: number }): number {
-  return 2 ** masqueradeBit;
+/** @param section the one that has the bit. */
+export function nodePlanConfig(
+  { family, name, nodeIP, detector }: PlannedNode,
+  { masqueradeAll }: KubeProxyConfig,
+  section: { readonly masqueradeBit: number },
+): NodePlanConfig {
+  return { family, nodeName: name, nodeIP, detector, masqueradeAll, masqueradeMark: 2 ** section.masqueradeBit };
 }

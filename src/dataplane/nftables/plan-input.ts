@@ -1,0 +1,38 @@
+/** What the planners need to know of configuration and node: the daemon, and what plans without a kernel, ask here. Pure. */
+import type { KubeProxyConfig } from "../../config/config.ts";
+import { releaseOf } from "../../config/release.ts";
+import type { OfflineNode } from "../../inspect/offline-node.ts";
+import type { PlannedNode } from "../../model/node-plan-config.ts";
+import { withoutLoopback } from "../../model/without-loopback.ts";
+import { type Cidr, familyOf, parseCidr } from "../../net/ip.ts";
+import { nodePlanConfig } from "../shared/masquerade-bit.ts";
+import { localhostServiceOf } from "./localhost-node-ports.ts";
+import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+
+export function planConfigOf(config: KubeProxyConfig, node: PlannedNode): PlanConfig {
+  return {
+    ...nodePlanConfig(node, config, config.nftables),
+    release: releaseOf(config),
+    rejectedAtLocalhost: localhostServiceOf(config, node.nodePortAddresses)?.rejected ?? [],
+  };
+}
+
+export function planInput(
+  config: KubeProxyConfig,
+  node: OfflineNode,
+): { readonly config: PlanConfig; readonly facts: PlanFacts } {
+  const { zone, nodePortIPs } = node;
+  return {
+    config: planConfigOf(config, node),
+    facts: { zone, nodePortIPs: withoutLoopback(nodePortIPs), serviceCIDRs: serviceCIDRsOf(node) },
+  };
+}
+
+function serviceCIDRsOf({ serviceCIDRs, family }: OfflineNode): Cidr[] {
+  const cidrs: Cidr[] = [];
+  for (const text of serviceCIDRs) {
+    const cidr = parseCidr(text);
+    if (cidr !== undefined && familyOf(cidr) === family && !cidrs.includes(cidr)) cidrs.push(cidr);
+  }
+  return cidrs.sort();
+}
