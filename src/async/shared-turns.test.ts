@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { FakeClock } from "../sync/testing/fake-clock.ts";
-import { SharedTurns } from "./shared-turns.ts";
+import { SharedTurns } from "./bounded-runner.ts";
 
 const NEVER = new AbortController().signal;
 

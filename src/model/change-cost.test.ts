@@ -1,6 +1,7 @@
 /** One change costs the same in a small cluster and in a large one, counted in what is looked at, not in time. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { runAtOnce } from "../async/steps.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { EndpointsChangeTracker } from "./endpoints-change-tracker.ts";
 import { ServiceChangeTracker } from "./service-change-tracker.ts";
@@ -67,15 +68,15 @@ function endpointChangeAccesses(services: number): number {
     const endpoints = [makeEndpointRecord("10.0.0.1", { nodeName: "node-a" })];
     const { record, seal } = sealable(makeSlice({ serviceName: `other${index}`, endpoints }));
     tracker.update(record, false);
-    tracker.apply(live);
+    runAtOnce(tracker.apply(live));
     seal();
   }
   const slice = makeSlice({ endpoints: [makeEndpointRecord("10.0.0.1")] });
   tracker.update(slice, false);
-  tracker.apply(live);
+  runAtOnce(tracker.apply(live));
   live.accesses = 0;
   tracker.update(makeSlice({ endpoints: [makeEndpointRecord("10.0.0.2")] }), false);
-  assert.deepEqual([...tracker.apply(live).changedPorts], ["ns1/svc1:p/TCP"]);
+  assert.deepEqual([...runAtOnce(tracker.apply(live)).changedPorts], ["ns1/svc1:p/TCP"]);
   return live.accesses;
 }
 
@@ -85,14 +86,14 @@ function serviceChangeAccesses(services: number): number {
   for (let index = 0; index < services; index++) {
     const { record, seal } = sealable(makeService({ name: `other${index}` }));
     tracker.update(undefined, record);
-    tracker.apply(live);
+    runAtOnce(tracker.apply(live));
     seal();
   }
   tracker.update(undefined, makeService());
-  tracker.apply(live);
+  runAtOnce(tracker.apply(live));
   live.accesses = 0;
   tracker.update(makeService(), makeService({ sessionAffinity: "ClientIP" }));
-  assert.deepEqual([...tracker.apply(live).changedPorts], ["ns1/svc1:p/TCP"]);
+  assert.deepEqual([...runAtOnce(tracker.apply(live)).changedPorts], ["ns1/svc1:p/TCP"]);
   return live.accesses;
 }
 

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { runAtOnce } from "../async/steps.ts";
 import type { EndpointSliceRecord } from "../cluster/objects.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { type EndpointsChanges, EndpointsChangeTracker } from "./endpoints-change-tracker.ts";
@@ -23,7 +24,7 @@ function makeTracker(nodeName = "node-a") {
 function withApplied(...slices: EndpointSliceRecord[]) {
   const made = makeTracker();
   for (const slice of slices) made.tracker.update(slice, false);
-  made.tracker.apply(made.live);
+  runAtOnce(made.tracker.apply(made.live));
   return made;
 }
 
@@ -55,7 +56,7 @@ describe("which slices are accepted", () => {
       const { tracker, problems, live } = makeTracker();
       assert.deepEqual(tracker.update(makeSlice({ ...a, ...overrides }), false), REFUSED);
       assert.deepEqual(problems, expected);
-      assert.deepEqual(plain(tracker.apply(live)), NOTHING);
+      assert.deepEqual(plain(runAtOnce(tracker.apply(live))), NOTHING);
       assert.equal(tracker.serviceCount, 0);
     });
   }
@@ -66,9 +67,13 @@ describe("what counts as a change", () => {
     const { tracker, live } = makeTracker();
     assert.deepEqual(tracker.update(a, false), CHANGED);
     assert.deepEqual(tracker.update(a, false), UNCHANGED);
-    assert.deepEqual(plain(tracker.apply(live)), { ...NOTHING, services: ["ns1/svc1"], ports: ["ns1/svc1:p/TCP"] });
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))), {
+      ...NOTHING,
+      services: ["ns1/svc1"],
+      ports: ["ns1/svc1:p/TCP"],
+    });
     assert.deepEqual([...live.keys()], ["ns1/svc1:p/TCP"]);
-    assert.deepEqual(plain(tracker.apply(live)), NOTHING);
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))), NOTHING);
   });
 
   test("a resync of an applied slice is none, by reference or by value", () => {
@@ -125,7 +130,7 @@ describe("what counts as a change", () => {
     assert.deepEqual(tracker.update(edited, false), CHANGED);
     assert.deepEqual(tracker.update(a, false), CHANGED);
     assert.deepEqual(tracker.update(a, false), UNCHANGED);
-    assert.deepEqual(plain(tracker.apply(live)), { ...NOTHING, services: ["ns1/svc1"] });
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))), { ...NOTHING, services: ["ns1/svc1"] });
   });
 
   test("removing a slice that was never seen is none", () => {
@@ -145,7 +150,7 @@ describe("what counts as a change", () => {
     const { tracker, live } = makeTracker();
     assert.deepEqual(tracker.update(a, false), CHANGED);
     assert.deepEqual(tracker.update(a, true), CHANGED);
-    assert.deepEqual(plain(tracker.apply(live)), { ...NOTHING, services: ["ns1/svc1"] });
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))), { ...NOTHING, services: ["ns1/svc1"] });
     assert.equal(live.size, 0);
     assert.equal(tracker.serviceCount, 0);
   });
@@ -159,14 +164,14 @@ describe("applying", () => {
       ["10.0.0.1:80", "10.0.0.2:80"],
     );
     tracker.update(a, true);
-    assert.deepEqual(plain(tracker.apply(live)).ports, ["ns1/svc1:p/TCP"]);
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))).ports, ["ns1/svc1:p/TCP"]);
     assert.deepEqual(
       live.get("ns1/svc1:p/TCP")?.map((e) => e.text),
       ["10.0.0.2:80"],
     );
     assert.equal(tracker.serviceCount, 1);
     tracker.update(b, true);
-    assert.deepEqual(plain(tracker.apply(live)).ports, ["ns1/svc1:p/TCP"]);
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))).ports, ["ns1/svc1:p/TCP"]);
     assert.equal(live.size, 0);
     assert.equal(tracker.serviceCount, 0);
   });
@@ -174,7 +179,7 @@ describe("applying", () => {
   test("a renamed port goes, its new name comes", () => {
     const { tracker, live } = withApplied(a);
     tracker.update({ ...a, ports: [{ ...TCP_80, name: "q" }] }, false);
-    assert.deepEqual(plain(tracker.apply(live)).ports, ["ns1/svc1:p/TCP", "ns1/svc1:q/TCP"]);
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))).ports, ["ns1/svc1:p/TCP", "ns1/svc1:q/TCP"]);
     assert.deepEqual([...live.keys()], ["ns1/svc1:q/TCP"]);
   });
 
@@ -182,7 +187,7 @@ describe("applying", () => {
     const two = makeSlice({ ports: [TCP_80, UDP_53], endpoints: [makeEndpointRecord("10.0.0.1")] });
     const { tracker, live } = withApplied(two);
     tracker.update({ ...two, ports: [TCP_80, { ...UDP_53, port: 5353 }] }, false);
-    assert.deepEqual(plain(tracker.apply(live)).ports, ["ns1/svc1:dns/UDP"]);
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))).ports, ["ns1/svc1:dns/UDP"]);
   });
 
   test("the result does not depend on the order in which overlapping slices arrived", () => {
@@ -217,17 +222,17 @@ describe("conntrack clean-up", () => {
     test(`${expected ? "" : "not "}required for ${name}`, () => {
       const { tracker, live } = withApplied(...applied);
       tracker.update(slice, isRemoval);
-      assert.equal(tracker.apply(live).conntrackCleanupRequired, expected);
+      assert.equal(runAtOnce(tracker.apply(live)).conntrackCleanupRequired, expected);
     });
   }
 
   test("one UDP service among the pending ones is enough, and a UDP service that is not pending does not count", () => {
     const { tracker, live } = withApplied(udp);
     tracker.update({ ...a, serviceName: "svc2" }, false);
-    assert.equal(tracker.apply(live).conntrackCleanupRequired, false);
+    assert.equal(runAtOnce(tracker.apply(live)).conntrackCleanupRequired, false);
     tracker.update({ ...udp, resourceVersion: "2" }, false);
     tracker.update({ ...b, serviceName: "svc2" }, false);
-    assert.equal(tracker.apply(live).conntrackCleanupRequired, true);
+    assert.equal(runAtOnce(tracker.apply(live)).conntrackCleanupRequired, true);
   });
 });
 
@@ -240,11 +245,11 @@ describe("trigger times", () => {
     tracker.update(timed(1), false);
     tracker.update(timed(2), false);
     tracker.update({ ...timed(3), serviceName: "svc2" }, false);
-    assert.deepEqual(plain(tracker.apply(live)).times, {
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))).times, {
       "ns1/svc1": [START + 1000, START + 2000],
       "ns1/svc2": [START + 3000],
     });
-    assert.deepEqual(plain(tracker.apply(live)).times, {});
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))).times, {});
   });
 
   test("from before or exactly at the start of the tracker are ignored, like missing and invalid ones", () => {
@@ -253,32 +258,32 @@ describe("trigger times", () => {
     tracker.update(timed(0), false);
     tracker.update(makeSlice({ resourceVersion: "x" }), false);
     tracker.update(makeSlice({ resourceVersion: "y", lastChangeTriggerTime: "soon" }), false);
-    assert.deepEqual(plain(tracker.apply(live)).times, {});
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))).times, {});
   });
 
   test("an event that changes nothing adds none", () => {
     const { tracker, live } = makeTracker();
     tracker.update(timed(1), false);
     tracker.update(timed(1), false);
-    assert.deepEqual(plain(tracker.apply(live)).times, { "ns1/svc1": [START + 1000] });
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))).times, { "ns1/svc1": [START + 1000] });
   });
 
   test("add, delete: none; add, delete, add: only the last", () => {
     const { tracker, live } = makeTracker();
     tracker.update(timed(1), false);
     tracker.update(timed(1), true);
-    assert.deepEqual(plain(tracker.apply(live)).times, {});
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))).times, {});
     tracker.update(timed(2), false);
     tracker.update(timed(2), true);
     tracker.update(timed(3), false);
-    assert.deepEqual(plain(tracker.apply(live)).times, { "ns1/svc1": [START + 3000] });
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))).times, { "ns1/svc1": [START + 3000] });
   });
 
   test("a removal forgets what the service's other slices said, too", () => {
     const { tracker, live } = withApplied(b);
     tracker.update(timed(1), false);
     tracker.update(b, true);
-    assert.deepEqual(plain(tracker.apply(live)).times, {});
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))).times, {});
   });
 });
 
@@ -287,7 +292,7 @@ describe("local ready endpoints", () => {
   const count = (slices: EndpointSliceRecord[], nodeName?: string) => {
     const { tracker, live } = makeTracker(nodeName);
     for (const slice of slices) tracker.update(slice, false);
-    tracker.apply(live);
+    runAtOnce(tracker.apply(live));
     return Object.fromEntries(tracker.localReadyCounts);
   };
 
@@ -318,7 +323,7 @@ describe("local ready endpoints", () => {
     const { tracker, live } = withApplied(slice);
     assert.equal(tracker.localReadyCounts.size, 1);
     tracker.update(slice, true);
-    tracker.apply(live);
+    runAtOnce(tracker.apply(live));
     assert.equal(tracker.localReadyCounts.size, 0);
   });
 });

@@ -1,15 +1,18 @@
 /**
- * Endpoint changes that the kernel does not know yet, for one family: reference endpoints.md §6.2. Work follows the services
- * whose slices changed, not the cluster.
+ * The EndpointSlices of one family, applied and pending, and what the pending ones change: reference endpoints.md §5.1, §6.2.
+ * Work follows the services whose slices changed, not the cluster.
  */
-import { runAtOnce, type Steps } from "../async/steps.ts";
-import type { EndpointSliceRecord } from "../cluster/objects.ts";
+import type { Steps } from "../async/steps.ts";
+import { equalEndpointRecords } from "../cluster/equal-endpoints.ts";
+import type { EndpointSlicePort, EndpointSliceRecord } from "../cluster/objects.ts";
+import { exactList } from "../net/exact-list.ts";
+import { flatText } from "../net/flat-text.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { type Endpoint, equalEndpointLists } from "./endpoint.ts";
-import { EndpointSliceCache, owningService, sliceRefusal } from "./endpoint-slice-cache.ts";
-import type { OnProblem } from "./problem.ts";
+import { equalLists } from "./equal-lists.ts";
 import type { OnReplaced } from "./service-change-tracker.ts";
-import { joinSlices, type ReadSlice } from "./slice-endpoints.ts";
+import type { OnProblem } from "./service-ports.ts";
+import { joinSlices, type ReadSlice, readSlice } from "./slice-endpoints.ts";
 import { isEarlierText, parseRfc3339Ms, secondText } from "./trigger-time.ts";
 
 export interface EndpointsChanges {
@@ -17,7 +20,7 @@ export interface EndpointsChanges {
   readonly updatedServices: ReadonlySet<string>;
   /** Keys of service ports whose endpoint list differs from before. */
   readonly changedPorts: ReadonlySet<string>;
-  /** Whether one of these services had or has an endpoint on UDP. */
+  /** Whether one of these services had or has an endpoint on another protocol than TCP. */
   readonly conntrackCleanupRequired: boolean;
   /** By service: when the changes were caused, in milliseconds since the epoch. */
   readonly lastChangeTriggerTimes: ReadonlyMap<string, readonly number[]>;
@@ -31,10 +34,6 @@ export interface SliceVerdict {
   readonly changed: boolean;
 }
 
-const REFUSED: SliceVerdict = { accepted: false, changed: false };
-const UNCHANGED: SliceVerdict = { accepted: true, changed: false };
-const CHANGED: SliceVerdict = { accepted: true, changed: true };
-
 interface EndpointsChangeTrackerOptions {
   readonly family: IpFamily;
   /** Empty when unknown: no endpoint is local then. */
@@ -42,25 +41,36 @@ interface EndpointsChangeTrackerOptions {
   /** Milliseconds since the epoch; read once, to ignore changes that were made before this process started. */
   readonly now: () => number;
   readonly onProblem?: OnProblem;
-  /** Told of slices that belong to no Service: other controllers may keep some, and nothing is wrong with them. */
+  /** Called for slices that belong to no Service: other controllers may keep some, and nothing is wrong with them. */
   readonly onIgnored?: OnProblem;
 }
 
+interface PendingSlice {
+  readonly record: EndpointSliceRecord;
+  readonly isRemoval: boolean;
+}
+
+// A list and no map for the applied slices: nearly every service has one, and there are tens of thousands.
+interface ServiceSlices {
+  /** In order of slice name. */
+  applied: readonly ReadSlice[];
+  pending: Map<string, PendingSlice> | undefined;
+}
+
 export class EndpointsChangeTracker {
-  readonly #family: IpFamily;
-  readonly #onIgnored: OnProblem | undefined;
+  readonly #options: EndpointsChangeTrackerOptions;
   readonly #createdMs: number;
   readonly #createdSecond: string;
-  readonly #cache: EndpointSliceCache;
+  /** By `namespace/name` of the Service. */
+  readonly #services = new Map<string, ServiceSlices>();
   readonly #localReadyCounts = new Map<string, number>();
+  #pendingServices = new Set<string>();
   #triggerTimes = new Map<string, number[]>();
 
   constructor(options: EndpointsChangeTrackerOptions) {
-    this.#family = options.family;
-    this.#onIgnored = options.onIgnored;
+    this.#options = options;
     this.#createdMs = options.now();
     this.#createdSecond = secondText(this.#createdMs);
-    this.#cache = new EndpointSliceCache(options);
   }
 
   /**
@@ -71,53 +81,82 @@ export class EndpointsChangeTracker {
     return this.#localReadyCounts;
   }
 
-  /** Number of services that something is remembered of. */
+  /** Number of services that have an applied or pending slice. */
   get serviceCount(): number {
-    return this.#cache.serviceCount;
+    return this.#services.size;
   }
 
   /** The applied slices of a service (`namespace/name`), by name. */
   slicesOf(service: string): readonly EndpointSliceRecord[] {
-    return this.#cache.recordsOf(service);
+    return this.#services.get(service)?.applied.map(({ record }) => record) ?? [];
   }
 
-  /** Takes one slice event; the slice is what was written, or what was there before its removal. */
+  /**
+   * Takes one slice event; the slice is what was written, or what was there before its removal. A change and its exact revert
+   * are two changes.
+   */
   update(slice: EndpointSliceRecord, isRemoval: boolean): SliceVerdict {
-    const refusal = sliceRefusal(slice, this.#family);
-    if (refusal !== undefined) {
-      if (refusal === "no-service" && !isRemoval) this.#reportOwnerless(slice);
-      return REFUSED;
+    const { family, onIgnored } = this.#options;
+    if (slice.addressType !== family) return { accepted: false, changed: false };
+    if (slice.serviceName === "") {
+      const endpointSlice = `${slice.namespace}/${slice.name}`;
+      const facts = { endpointSlice, field: "metadata.labels[kubernetes.io/service-name]" };
+      if (!isRemoval) onIgnored?.("endpoint slice ignored: no label says which service it belongs to", facts);
+      return { accepted: false, changed: false };
     }
-    if (!this.#cache.updatePending(slice, isRemoval)) return UNCHANGED;
-    this.#noteTriggerTime(slice, isRemoval);
-    return CHANGED;
+    const service = flatText(slice.namespace, "/", slice.serviceName);
+    const entry = this.#services.get(service) ?? { applied: [], pending: undefined };
+    if (!isNews(entry, slice, isRemoval)) return { accepted: true, changed: false };
+    this.#services.set(service, entry);
+    entry.pending ??= new Map();
+    entry.pending.set(slice.name, { record: slice, isRemoval });
+    this.#pendingServices.add(service);
+    this.#noteTriggerTime(service, slice, isRemoval);
+    return { accepted: true, changed: true };
   }
 
-  /** Moves all pending changes into the live map, whose lists are sorted by text and never empty. */
-  apply(live: Map<string, readonly Endpoint[]>, onReplaced?: OnReplaced<readonly Endpoint[]>): EndpointsChanges {
-    return runAtOnce(this.applying(live, onReplaced));
-  }
-
-  /** {@link apply} in steps, one for each service. What comes between them is applied now or the next time. */
-  *applying(
+  /**
+   * Moves all pending changes into the live map, whose lists are sorted by text and never empty; a step for each service. What
+   * comes between two steps is applied now or the next time.
+   */
+  *apply(
     live: Map<string, readonly Endpoint[]>,
     onReplaced?: OnReplaced<readonly Endpoint[]>,
   ): Steps<EndpointsChanges> {
     const lastChangeTriggerTimes = this.#triggerTimes;
     this.#triggerTimes = new Map();
+    const services = this.#pendingServices;
+    this.#pendingServices = new Set();
     const updatedServices = new Set<string>();
     const changedPorts = new Set<string>();
-    const note: OnReplaced<readonly Endpoint[]> = (key, before, after) => {
-      changedPorts.add(key);
-      onReplaced?.(key, before, after);
-    };
     let conntrackCleanupRequired = false;
-    for (const { service, previous, current } of this.#cache.checkout()) {
+    for (const service of services) {
+      const entry = this.#services.get(service);
+      if (entry?.pending === undefined) continue;
+      const previous = entry.applied;
+      entry.applied = this.#fold(previous, entry.pending);
+      entry.pending = undefined;
+      if (entry.applied.length === 0) this.#services.delete(service);
       updatedServices.add(service);
-      conntrackCleanupRequired ||= hasOtherThanTcp(previous) || hasOtherThanTcp(current);
-      const endpoints = joinSlices(current);
-      replaceEndpoints(live, previous, endpoints, note);
-      const localReady = countLocalReady(endpoints);
+      const current = joinSlices(entry.applied);
+      const note = (key: string, before: readonly Endpoint[] | undefined, after: readonly Endpoint[] | undefined) => {
+        changedPorts.add(key);
+        onReplaced?.(key, before, after);
+      };
+      for (const { ports } of previous) {
+        for (const { key } of ports) {
+          conntrackCleanupRequired ||= !key.endsWith("/TCP");
+          const before = current.has(key) ? undefined : live.get(key);
+          if (before !== undefined && live.delete(key)) note(key, before, undefined);
+        }
+      }
+      for (const [key, after] of current) {
+        conntrackCleanupRequired ||= !key.endsWith("/TCP");
+        const before = live.get(key);
+        live.set(key, after);
+        if (before === undefined || !equalEndpointLists(before, after)) note(key, before, after);
+      }
+      const localReady = countLocalReady(current.values());
       if (localReady === 0) this.#localReadyCounts.delete(service);
       else this.#localReadyCounts.set(service, localReady);
       yield;
@@ -125,62 +164,63 @@ export class EndpointsChangeTracker {
     return { updatedServices, changedPorts, conntrackCleanupRequired, lastChangeTriggerTimes };
   }
 
-  #noteTriggerTime(slice: EndpointSliceRecord, isRemoval: boolean): void {
-    const service = owningService(slice);
-    // A removed slice takes its annotation with it, and with it the claim to know when this service changed.
+  #fold(applied: readonly ReadSlice[], pending: ReadonlyMap<string, PendingSlice>): readonly ReadSlice[] {
+    const folded = applied.filter(({ record }) => !pending.has(record.name));
+    for (const { record, isRemoval } of pending.values()) {
+      if (!isRemoval) folded.push(readSlice(record, this.#options, sliceNamed(applied, record.name)));
+    }
+    // By name, so that the outcome of overlapping slices does not depend on the order of events.
+    return exactList(folded.sort((a, b) => (a.record.name < b.record.name ? -1 : 1)));
+  }
+
+  #noteTriggerTime(service: string, { lastChangeTriggerTime }: EndpointSliceRecord, isRemoval: boolean): void {
+    // A removed slice takes its annotation with it: when this service changed is not known any more.
     if (isRemoval) {
       this.#triggerTimes.delete(service);
       return;
     }
-    if (isEarlierText(slice.lastChangeTriggerTime, this.#createdSecond)) return;
-    const timeMs = parseRfc3339Ms(slice.lastChangeTriggerTime);
+    if (isEarlierText(lastChangeTriggerTime, this.#createdSecond)) return;
+    const timeMs = parseRfc3339Ms(lastChangeTriggerTime);
     if (timeMs === undefined || timeMs <= this.#createdMs) return;
     const times = this.#triggerTimes.get(service);
     if (times === undefined) this.#triggerTimes.set(service, [timeMs]);
     else times.push(timeMs);
   }
-
-  #reportOwnerless({ namespace, name }: EndpointSliceRecord): void {
-    const facts = { endpointSlice: `${namespace}/${name}`, field: "metadata.labels[kubernetes.io/service-name]" };
-    this.#onIgnored?.("endpoint slice ignored: no label says which service it belongs to", facts);
-  }
 }
 
-function replaceEndpoints(
-  live: Map<string, readonly Endpoint[]>,
-  previous: readonly ReadSlice[],
-  current: ReadonlyMap<string, readonly Endpoint[]>,
-  onReplaced: OnReplaced<readonly Endpoint[]>,
-): void {
-  for (const slice of previous) {
-    for (const { key } of slice.ports) {
-      const before = current.has(key) ? undefined : live.get(key);
-      if (before === undefined) continue;
-      live.delete(key);
-      onReplaced(key, before, undefined);
-    }
-  }
-  for (const [key, endpoints] of current) {
-    const before = live.get(key);
-    live.set(key, endpoints);
-    if (before === undefined || !equalEndpointLists(before, endpoints)) onReplaced(key, before, endpoints);
-  }
+/** Whether a slice differs from its pending state, or from the applied one if none is pending. */
+function isNews({ applied, pending }: ServiceSlices, slice: EndpointSliceRecord, isRemoval: boolean): boolean {
+  const waiting = pending?.get(slice.name);
+  if (waiting !== undefined) return waiting.isRemoval !== isRemoval || !equalSlices(waiting.record, slice);
+  const known = sliceNamed(applied, slice.name);
+  return known === undefined ? !isRemoval : isRemoval || !equalSlices(known.record, slice);
 }
 
-function hasOtherThanTcp(slices: readonly ReadSlice[]): boolean {
-  return slices.some((slice) => slice.ports.some(({ key }) => !key.endsWith("/TCP")));
+function sliceNamed(slices: readonly ReadSlice[], name: string): ReadSlice | undefined {
+  return slices.find(({ record }) => record.name === name);
+}
+
+/**
+ * Whether two deliveries are the same object (endpoints.md §6.2 step 2). Resource version and order of elements count: a
+ * metadata-only edit is a change, a resync is not.
+ */
+function equalSlices(a: EndpointSliceRecord, b: EndpointSliceRecord): boolean {
+  return (
+    a === b ||
+    (a.resourceVersion === b.resourceVersion &&
+      a.lastChangeTriggerTime === b.lastChangeTriggerTime &&
+      equalLists(a.ports, b.ports, equalPorts) &&
+      equalLists(a.endpoints, b.endpoints, equalEndpointRecords))
+  );
+}
+
+function equalPorts(a: EndpointSlicePort, b: EndpointSlicePort): boolean {
+  return a.name === b.name && a.protocol === b.protocol && a.port === b.port;
 }
 
 /** Counts by address: an endpoint that is reachable on two ports is one (endpoints.md §6.2). */
-function countLocalReady(endpoints: ReadonlyMap<string, readonly Endpoint[]>): number {
-  let first: string | undefined;
-  let several: Set<string> | undefined;
-  for (const list of endpoints.values()) {
-    for (const { ip, isLocal, isReady } of list) {
-      if (!isLocal || !isReady || ip === first) continue;
-      if (first === undefined) first = ip;
-      else several = (several ?? new Set([first])).add(ip);
-    }
-  }
-  return several?.size ?? (first === undefined ? 0 : 1);
+function countLocalReady(lists: Iterable<readonly Endpoint[]>): number {
+  const addresses = new Set<string>();
+  for (const list of lists) for (const { ip, isLocal, isReady } of list) if (isLocal && isReady) addresses.add(ip);
+  return addresses.size;
 }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../testkit/support/fast-check.ts";
+import { runAtOnce } from "../async/steps.ts";
 import { declaredFrontends, frontendKey, ownedFrontends } from "./frontend.ts";
 import { onePerDestination } from "./frontend-ownership.ts";
 import { OwnedServices } from "./owned-services.ts";
@@ -20,10 +21,8 @@ class Model {
   apply(add: readonly ServicePort[], remove: readonly ServicePort[] = []) {
     for (const port of remove) this.declared.delete(port.name.key);
     for (const port of add) this.declared.set(port.name.key, port);
-    return this.owned.update(
-      [...add, ...remove].map(({ name }) => name.key),
-      this.declared,
-    );
+    const keys = [...add, ...remove].map(({ name }) => name.key);
+    return runAtOnce(this.owned.update(keys, this.declared));
   }
 
   owns({ name }: ServicePort): string[] {
@@ -146,7 +145,7 @@ test("after any history each frontend has the owner that the declarations give i
           else model.declared.set(port.name.key, port);
         }
         const keys = batch.map(([name]) => named(name).name.key);
-        const { changedPorts } = model.owned.update(keys, model.declared);
+        const { changedPorts } = runAtOnce(model.owned.update(keys, model.declared));
         const owners = ownersIn(model.declared);
         for (const [key, port] of model.declared) {
           const expected = declaredFrontends(port).filter((one) => owners.get(frontendKey("TCP", one)) === key);

@@ -68,3 +68,12 @@ export function nodePortIPs(addresses: NodePortAddresses, interfaceAddresses: It
 function touchesLoopback(cidr: Cidr): boolean {
   return isLoopback(splitCidr(cidr).address) || cidrContains(cidr, LOOPBACK_NETWORK);
 }
+
+/**
+ * The same destinations without loopback ones, for modes in which node ports cannot answer there (reference nftables.md §8). `all`
+ * stays: rules of such modes leave loopback out by themselves. Pure.
+ */
+export function withoutLoopback(destinations: NodePortIPs): NodePortIPs {
+  if (destinations.kind === "all" || !destinations.ips.some(isLoopback)) return destinations;
+  return { kind: "ips", ips: destinations.ips.filter((ip) => !isLoopback(ip)) };
+}

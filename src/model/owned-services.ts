@@ -2,7 +2,8 @@
  * The service ports that proxy modes get: as they are declared, but each frontend belongs to one of them
  * (`frontend-ownership.ts`). In any order of events, the same declarations give the same owners.
  */
-import { runAtOnce, type Steps } from "../async/steps.ts";
+import type { Steps } from "../async/steps.ts";
+import type { Logger } from "../logging/logger.ts";
 import { declaredFrontends, type FrontendKind, frontendKey } from "./frontend.ts";
 import { type Candidate, FrontendOwnership } from "./frontend-ownership.ts";
 import type { OnReplaced } from "./service-change-tracker.ts";
@@ -43,21 +44,13 @@ export class OwnedServices {
   }
 
   /**
-   * Takes over declarations that changed. Conflicts are judged when all are in: a renamed port is two changes.
+   * Takes over declarations that changed, in steps between which they must not change. Conflicts are judged when all are in: a
+   * renamed port is two changes.
    *
    * @param declared all of them, by key.
-   * @param onReplaced told of every change.
+   * @param onReplaced called for every change.
    */
-  update(
-    changed: Iterable<string>,
-    declared: ReadonlyMap<string, ServicePort>,
-    onReplaced?: OnReplaced<ServicePort>,
-  ): OwnedChanges {
-    return runAtOnce(this.updating(changed, declared, onReplaced));
-  }
-
-  /** {@link update} in steps, two for each service port. The declarations must not change between them. */
-  *updating(
+  *update(
     changed: Iterable<string>,
     declared: ReadonlyMap<string, ServicePort>,
     onReplaced?: OnReplaced<ServicePort>,
@@ -107,4 +100,32 @@ function conflictOf(
   const own = declaredFrontends(port).find((one) => frontendKey(port.protocol, one) === frontend);
   if (owner === undefined || own === undefined) return undefined;
   return { frontend, loser: port.name, loserKind: own.kind, owner, ownerKind: kind };
+}
+
+const FIELDS: Readonly<Record<FrontendKind, string>> = {
+  "cluster-ip": "spec.clusterIPs",
+  "load-balancer": "status.loadBalancer.ingress",
+  "external-ip": "spec.externalIPs",
+  "node-port": "spec.ports[].nodePort",
+};
+
+/** For people who look at the Service: the field, and what to do. Pure. */
+export function conflictText({ frontend, loser, loserKind, owner, ownerKind }: FrontendConflict): string {
+  return (
+    `${FIELDS[loserKind]}: ${frontend} belongs to ${owner.text} (${FIELDS[ownerKind]}) and does not lead to ${loser.text}; ` +
+    "give one of them another address or port. Cluster IPs go before load-balancer IPs, these before external IPs, then names decide"
+  );
+}
+
+/** One line for each frontend that was lost, when it is lost. */
+export function logConflicts(conflicts: readonly FrontendConflict[], log: Logger): void {
+  for (const { frontend, loser, loserKind, owner, ownerKind } of conflicts) {
+    log.warn("Several service ports claim the same address; this one does not answer there", {
+      servicePort: loser.text,
+      field: FIELDS[loserKind],
+      frontend,
+      owner: owner.text,
+      ownerField: FIELDS[ownerKind],
+    });
+  }
 }

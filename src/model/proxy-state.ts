@@ -13,9 +13,9 @@ import type { Endpoint } from "./endpoint.ts";
 import { EndpointsChangeTracker, type SliceVerdict } from "./endpoints-change-tracker.ts";
 import { frontendKey, ownedFrontends } from "./frontend.ts";
 import { type FrontendConflict, OwnedServices } from "./owned-services.ts";
-import type { OnProblem } from "./problem.ts";
 import { ServiceChangeTracker } from "./service-change-tracker.ts";
 import { type ServicePort, servicePortText } from "./service-port.ts";
+import type { OnProblem } from "./service-ports.ts";
 import type { Served } from "./stale-flows.ts";
 
 /** What one call of `applyChanges` moved into the live maps (reference endpoints.md §6.1 and §6.2, results). */
@@ -151,26 +151,26 @@ export class ProxyState implements Served {
    * the last step is done; events that come between two may have to wait for the next time.
    */
   *applyingChanges(): Steps<AppliedChanges> {
-    const services = yield* this.#serviceChanges.applying(this.#declared, (key, before, after) => {
+    const services = yield* this.#serviceChanges.apply(this.#declared, (key, before, after) => {
       const endpoints = this.#endpoints.get(key)?.length ?? 0;
       if (before === undefined) this.#endpointCount += endpoints;
       if (after === undefined) this.#endpointCount -= endpoints;
       this.#logReplaced(before, after);
     });
     const goneFrontends = new Set<string>();
-    const owned = yield* this.#owned.updating(services.changedPorts, this.#declared, (_key, before, after) => {
+    const owned = yield* this.#owned.update(services.changedPorts, this.#declared, (_key, before, after) => {
       if (before !== undefined) this.#portCounts[before.protocol] -= 1;
       if (after !== undefined) this.#portCounts[after.protocol] += 1;
       if (before === undefined || before.protocol === "TCP") return;
       const kept = new Set(after === undefined ? [] : frontendKeys(after));
       for (const frontend of frontendKeys(before)) if (!kept.has(frontend)) goneFrontends.add(frontend);
     });
-    const endpoints = yield* this.#endpointsChanges.applying(this.#endpoints, (key, before, after) => {
+    const endpoints = yield* this.#endpointsChanges.apply(this.#endpoints, (key, before, after) => {
       if (this.#declared.has(key)) this.#endpointCount += (after?.length ?? 0) - (before?.length ?? 0);
     });
     return {
-      updatedServices: unionOf(services.updatedServices, endpoints.updatedServices),
-      changedPorts: unionOf(owned.changedPorts, endpoints.changedPorts),
+      updatedServices: services.updatedServices.union(endpoints.updatedServices),
+      changedPorts: owned.changedPorts.union(endpoints.changedPorts),
       conntrackCleanupRequired: endpoints.conntrackCleanupRequired || owned.movesFlows || goneFrontends.size > 0,
       goneFrontends,
       triggerTimesMs: [...endpoints.lastChangeTriggerTimes].map(([service, timesMs]) => ({ service, timesMs })),
@@ -189,13 +189,6 @@ export class ProxyState implements Served {
 /** Whether an update moved a slice from one service (or family) to another. */
 function hasMoved(old: EndpointSliceRecord, current: EndpointSliceRecord): boolean {
   return old.serviceName !== current.serviceName || old.addressType !== current.addressType;
-}
-
-function unionOf(a: ReadonlySet<string>, b: ReadonlySet<string>): ReadonlySet<string> {
-  if (a.size === 0 || b.size === 0) return a.size === 0 ? b : a;
-  const union = new Set(a);
-  for (const item of b) union.add(item);
-  return union;
 }
 
 const frontendKeys = (port: ServicePort): readonly string[] =>

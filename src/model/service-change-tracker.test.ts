@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { runAtOnce } from "../async/steps.ts";
 import type { ServiceRecord } from "../cluster/objects.ts";
 import { type ServiceChanges, ServiceChangeTracker } from "./service-change-tracker.ts";
 import type { ServicePort } from "./service-port.ts";
@@ -21,7 +22,7 @@ function withApplied(service: ServiceRecord) {
   const tracker = makeTracker();
   const live = new Map<string, ServicePort>();
   tracker.update(undefined, service);
-  tracker.apply(live);
+  runAtOnce(tracker.apply(live));
   return { tracker, live };
 }
 
@@ -36,10 +37,13 @@ describe("service change tracker", () => {
     assert.equal(tracker.update(undefined, makeService()), true);
     assert.equal(tracker.pendingCount, 1);
     assert.deepEqual([...live.keys()], []);
-    assert.deepEqual(plain(tracker.apply(live)), { updatedServices: ["ns1/svc1"], changedPorts: ["ns1/svc1:p/TCP"] });
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))), {
+      updatedServices: ["ns1/svc1"],
+      changedPorts: ["ns1/svc1:p/TCP"],
+    });
     assert.deepEqual([...live.keys()], ["ns1/svc1:p/TCP"]);
     assert.equal(tracker.pendingCount, 0);
-    assert.deepEqual(plain(tracker.apply(live)), NOTHING);
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))), NOTHING);
   });
 
   test("adding and deleting before a sync cancels out", () => {
@@ -54,7 +58,7 @@ describe("service change tracker", () => {
     const edited = makeService({ ports: [port("p", 81)] });
     assert.equal(tracker.update(makeService(), edited), true);
     assert.equal(tracker.update(edited, makeService()), false);
-    assert.deepEqual(plain(tracker.apply(live)), NOTHING);
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))), NOTHING);
   });
 
   test("a resync, by reference or by value, is no change", () => {
@@ -69,7 +73,7 @@ describe("service change tracker", () => {
     const edited = makeService({ ports: [port("p", 81)] });
     tracker.update(makeService(), edited);
     assert.equal(tracker.update(edited, edited), true);
-    assert.deepEqual(plain(tracker.apply(live)).changedPorts, ["ns1/svc1:p/TCP"]);
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))).changedPorts, ["ns1/svc1:p/TCP"]);
   });
 
   test("an event that changes nothing still answers true while another service is pending", () => {
@@ -85,7 +89,7 @@ describe("service change tracker", () => {
     const { tracker, live } = withApplied(makeService({ ports: [port("a", 1)] }));
     tracker.update(makeService({ ports: [port("a", 1)] }), makeService({ ports: [port("b", 2)] }));
     tracker.update(makeService({ ports: [port("b", 2)] }), makeService({ ports: [port("c", 3)] }));
-    tracker.apply(live);
+    runAtOnce(tracker.apply(live));
     assert.deepEqual([...live.keys()], ["ns1/svc1:c/TCP"]);
   });
 
@@ -93,7 +97,7 @@ describe("service change tracker", () => {
     const before = makeService({ ports: [port("a", 1), port("b", 2)] });
     const { tracker, live } = withApplied(before);
     tracker.update(before, makeService({ ports: [port("a", 1), port("c", 2)] }));
-    assert.deepEqual(plain(tracker.apply(live)), {
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))), {
       updatedServices: ["ns1/svc1"],
       changedPorts: ["ns1/svc1:b/TCP", "ns1/svc1:c/TCP"],
     });
@@ -104,19 +108,19 @@ describe("service change tracker", () => {
     const tracker = makeTracker();
     assert.equal(tracker.update(undefined, makeService({ clusterIP: "None" })), false);
     assert.equal(tracker.update(undefined, makeService({ name: "ext", type: "ExternalName" })), false);
-    assert.deepEqual(plain(tracker.apply(new Map())), NOTHING);
+    assert.deepEqual(plain(runAtOnce(tracker.apply(new Map()))), NOTHING);
   });
 
   test("a service without ports is updated, unlike one that is skipped", () => {
     const tracker = makeTracker();
     assert.equal(tracker.update(undefined, makeService({ ports: [] })), true);
-    assert.deepEqual(plain(tracker.apply(new Map())), { updatedServices: ["ns1/svc1"], changedPorts: [] });
+    assert.deepEqual(plain(runAtOnce(tracker.apply(new Map()))), { updatedServices: ["ns1/svc1"], changedPorts: [] });
   });
 
   test("becoming ExternalName removes the ports", () => {
     const { tracker, live } = withApplied(makeService());
     tracker.update(makeService(), makeService({ type: "ExternalName" }));
-    assert.deepEqual(plain(tracker.apply(live)).changedPorts, ["ns1/svc1:p/TCP"]);
+    assert.deepEqual(plain(runAtOnce(tracker.apply(live))).changedPorts, ["ns1/svc1:p/TCP"]);
     assert.equal(live.size, 0);
   });
 
@@ -127,7 +131,7 @@ describe("service change tracker", () => {
       makeService({ ports: [port("a", 1), port("b", 2)] }),
       makeService({ ports: [port("a", 7), port("c", 3)] }),
     );
-    tracker.apply(live, (key, before, after) => seen.push(`${key} ${before?.port}→${after?.port}`));
+    runAtOnce(tracker.apply(live, (key, before, after) => void seen.push(`${key} ${before?.port}→${after?.port}`)));
     assert.deepEqual(seen.sort(), ["ns1/svc1:a/TCP 1→7", "ns1/svc1:b/TCP 2→undefined", "ns1/svc1:c/TCP undefined→3"]);
   });
 
@@ -152,21 +156,21 @@ describe("health-check node ports", () => {
     const live = new Map<string, ServicePort>();
     tracker.update(undefined, balanced);
     assert.equal(tracker.healthCheckNodePorts.size, 0);
-    tracker.apply(live);
+    runAtOnce(tracker.apply(live));
     assert.deepEqual([...tracker.healthCheckNodePorts], [["ns1/svc1", 31000]]);
     const moved = { ...balanced, healthCheckNodePort: 31001 };
     tracker.update(balanced, moved);
-    tracker.apply(live);
+    runAtOnce(tracker.apply(live));
     assert.deepEqual([...tracker.healthCheckNodePorts], [["ns1/svc1", 31001]]);
     tracker.update(moved, { ...moved, externalTrafficPolicy: "Cluster" });
-    tracker.apply(live);
+    runAtOnce(tracker.apply(live));
     assert.equal(tracker.healthCheckNodePorts.size, 0);
   });
 
   test("a deleted service has none", () => {
     const { tracker, live } = withApplied(balanced);
     tracker.update(balanced, undefined);
-    tracker.apply(live);
+    runAtOnce(tracker.apply(live));
     assert.equal(tracker.healthCheckNodePorts.size, 0);
   });
 });

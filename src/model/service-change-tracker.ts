@@ -2,14 +2,13 @@
  * Service changes that the kernel does not know yet, for one family: reference endpoints.md §6.1. Work and memory follow the
  * pending changes, not the number of services.
  */
-import { runAtOnce, type Steps } from "../async/steps.ts";
+import type { Steps } from "../async/steps.ts";
 import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import type { IpFamily } from "../net/ip.ts";
-import type { OnProblem } from "./problem.ts";
 import { equalServicePorts, type ServicePort } from "./service-port.ts";
-import { type ServicePortMap, servicePortsOf } from "./service-ports.ts";
+import { type OnProblem, type ServicePortMap, servicePortsOf } from "./service-ports.ts";
 
-/** Told of every entry of a live map that really changes: `undefined` before is an addition, after a removal. */
+/** Called for every entry of a live map that really changes: `undefined` before is an addition, after a removal. */
 export type OnReplaced<T> = (key: string, before: T | undefined, after: T | undefined) => void;
 
 export interface ServiceChanges {
@@ -73,13 +72,8 @@ export class ServiceChangeTracker {
     return this.#pending.size > 0;
   }
 
-  /** Moves all pending changes into the live map. Costs what the pending services cost. */
-  apply(live: Map<string, ServicePort>, onReplaced?: OnReplaced<ServicePort>): ServiceChanges {
-    return runAtOnce(this.applying(live, onReplaced));
-  }
-
-  /** {@link apply} in steps, one for each service. What comes between them is pending for the next time. */
-  *applying(live: Map<string, ServicePort>, onReplaced?: OnReplaced<ServicePort>): Steps<ServiceChanges> {
+  /** Moves all pending changes into the live map, a step for each service. What comes between two is pending for the next time. */
+  *apply(live: Map<string, ServicePort>, onReplaced?: OnReplaced<ServicePort>): Steps<ServiceChanges> {
     const updatedServices = new Set<string>();
     const changedPorts = new Set<string>();
     const pending = this.#pending;

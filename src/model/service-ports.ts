@@ -3,6 +3,7 @@
  * canonical addresses.
  */
 import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
+import type { Facts } from "../logging/logger.ts";
 import {
   type Cidr,
   familyOf,
@@ -14,9 +15,14 @@ import {
   type SpecialAddress,
   specialAddress,
 } from "../net/ip.ts";
-import type { OnProblem } from "./problem.ts";
 import type { ServicePort } from "./service-port.ts";
 import { servicePortName } from "./service-port-name.ts";
+
+/**
+ * Called for each thing that is left out of a bad object, with a constant sentence and the facts that vary; the rest of the object
+ * counts. Must not throw.
+ */
+export type OnProblem = (message: string, facts: Facts) => void;
 
 interface ServicePortsOptions {
   /** Feature gate AllowServiceExternalIPs. */

@@ -6,10 +6,10 @@
 import { type EndpointRecord, type EndpointSliceRecord, objectKeyText } from "../cluster/objects.ts";
 import { exactList } from "../net/exact-list.ts";
 import { joinHostPort } from "../net/ip.ts";
-import { type Endpoint, equalEndpoints } from "./endpoint.ts";
+import type { Endpoint } from "./endpoint.ts";
 import { equalOptionalLists } from "./equal-lists.ts";
-import type { OnProblem } from "./problem.ts";
 import { servicePortKey } from "./service-port-name.ts";
+import type { OnProblem } from "./service-ports.ts";
 
 /** The endpoints that one slice has for one service port. */
 interface SlicePort {
@@ -34,43 +34,27 @@ export interface SliceReader {
 /**
  * Reads a slice. Ports without a number are skipped and reported, the rest counts. Pure.
  *
- * @param before what the slice meant before: of that, what has not changed is the same object.
+ * @param before what the slice meant before: what has not changed is the same object in both.
  */
 export function readSlice(record: EndpointSliceRecord, reader: SliceReader, before?: ReadSlice): ReadSlice {
-  // Nearly every slice has one port: a list is cheaper than a map.
-  const found: { readonly key: string; readonly endpoints: Endpoint[] }[] = [];
-  for (let index = 0; index < record.ports.length; index += 1) {
-    const slicePort = record.ports[index];
-    if (slicePort === undefined) continue;
-    const { name, protocol, port } = slicePort;
+  const found = new Map<string, { readonly key: string; endpoints: Endpoint[] }>();
+  for (const [index, { name, protocol, port }] of record.ports.entries()) {
     if (port === null) {
       const facts = { endpointSlice: objectKeyText(record), field: `ports[${index}].port` };
       reader.onProblem?.("skipped an endpoint slice port without a usable number; expected 1 to 65535", facts);
       continue;
     }
     const key = servicePortKey(record.namespace, record.serviceName, name, protocol);
-    let target = withKey(found, key);
-    if (target === undefined) {
-      target = { key, endpoints: [] };
-      found.push(target);
+    const known = before?.ports.find((one) => one.key === key);
+    const target = found.get(key) ?? { key: known?.key ?? key, endpoints: [] };
+    found.set(key, target);
+    for (const endpoint of record.endpoints) {
+      target.endpoints.push(endpointOf(endpoint, port, reader.nodeName, known?.endpoints));
     }
-    const known = withKey(before?.ports, key)?.endpoints;
-    for (const endpoint of record.endpoints) target.endpoints.push(endpointOf(endpoint, port, reader.nodeName, known));
   }
-  const ports: SlicePort[] = [];
-  for (const { key, endpoints } of found) {
-    if (endpoints.length === 0) continue;
-    const known = withKey(before?.ports, key);
-    sortAndMerge(endpoints);
-    if (known === undefined) ports.push({ key, endpoints: exactList(endpoints) });
-    else ports.push({ key: known.key, endpoints: sharing(known.endpoints, endpoints) });
-  }
+  const ports = [...found.values()].filter(({ endpoints }) => endpoints.length > 0);
+  for (const port of ports) port.endpoints = sortedAndMerged(port.endpoints);
   return { record, ports: exactList(ports) };
-}
-
-function withKey<P extends { readonly key: string }>(ports: readonly P[] = [], key: string): P | undefined {
-  for (const port of ports) if (port.key === key) return port;
-  return undefined;
 }
 
 /**
@@ -80,52 +64,34 @@ function withKey<P extends { readonly key: string }>(ports: readonly P[] = [], k
  */
 export function joinSlices(slices: readonly ReadSlice[]): Map<string, readonly Endpoint[]> {
   const joined = new Map<string, readonly Endpoint[]>();
-  let several: Map<string, Endpoint[]> | undefined;
-  for (const slice of slices) {
-    for (const { key, endpoints } of slice.ports) {
-      const others = joined.get(key);
-      if (others === undefined) {
-        joined.set(key, endpoints);
-        continue;
-      }
-      several ??= new Map();
-      let all = several.get(key);
-      if (all === undefined) {
-        all = [...others];
-        several.set(key, all);
-      }
-      for (const endpoint of endpoints) all.push(endpoint);
+  const several = new Map<string, Endpoint[]>();
+  for (const { ports } of slices) {
+    for (const { key, endpoints } of ports) {
+      const others = several.get(key) ?? joined.get(key);
+      if (others === undefined) joined.set(key, endpoints);
+      else several.set(key, [...others, ...endpoints]);
     }
   }
-  for (const [key, all] of several ?? []) {
-    sortAndMerge(all);
-    joined.set(key, exactList(all));
-  }
+  for (const [key, all] of several) joined.set(key, sortedAndMerged(all));
   return joined;
 }
 
-/** Among more than so many an endpoint is not looked for before it is made. */
-const FEW = 16;
-
-/** @param known those that the slice had before: one that says the same is given, and none made. */
+/** @param known those that the slice had for the port, by text: one that says the same is given, and none made. */
 function endpointOf(
   endpoint: EndpointRecord,
   port: number,
   nodeName: string,
-  known: readonly Endpoint[] | undefined,
+  known: readonly Endpoint[] = [],
 ): Endpoint {
   const { address, zoneHints, nodeHints } = endpoint;
+  const text = joinHostPort(address, port);
   const isLocal = nodeName !== "" && endpoint.nodeName === nodeName;
-  if (known !== undefined && known.length <= FEW) {
-    for (const candidate of known) {
-      if (candidate.ip !== address || candidate.port !== port || candidate.isLocal !== isLocal) continue;
-      if (says(candidate, endpoint)) return candidate;
-    }
-  }
+  const same = withText(known, text);
+  if (same?.isLocal === isLocal && says(same, endpoint)) return same;
   return {
     ip: address,
     port,
-    text: joinHostPort(address, port),
+    text,
     isLocal,
     isReady: endpoint.ready,
     isServing: endpoint.serving,
@@ -133,6 +99,18 @@ function endpointOf(
     zoneHints,
     nodeHints,
   };
+}
+
+/** A binary search: the list is sorted by text. */
+function withText(endpoints: readonly Endpoint[], text: string): Endpoint | undefined {
+  let low = 0;
+  for (let high = endpoints.length; low < high; ) {
+    const middle = (low + high) >> 1;
+    if ((endpoints[middle]?.text ?? "") < text) low = middle + 1;
+    else high = middle;
+  }
+  const found = endpoints[low];
+  return found?.text === text ? found : undefined;
 }
 
 /** Whether an endpoint has the conditions and hints of a record. */
@@ -147,12 +125,11 @@ function says(endpoint: Endpoint, { ready, serving, terminating, zoneHints, node
 }
 
 /**
- * Sorts byte-wise by text and merges copies in place: a copy that is not terminating replaces what came before it, so
- * terminating never beats non-terminating. The sort is stable, which keeps "before" meaning the order of arrival.
+ * Sorted byte-wise by text, one per text: a copy that is not terminating replaces what came before it, so terminating never
+ * beats non-terminating. The sort is stable, which keeps "before" meaning the order of arrival.
  */
-function sortAndMerge(endpoints: Endpoint[]): void {
-  if (endpoints.length <= FEW) sortFew(endpoints);
-  else endpoints.sort(byText);
+function sortedAndMerged(endpoints: Endpoint[]): Endpoint[] {
+  endpoints.sort((a, b) => (a.text === b.text ? 0 : a.text < b.text ? -1 : 1));
   let kept = 0;
   for (const endpoint of endpoints) {
     const last = endpoints[kept - 1];
@@ -160,35 +137,5 @@ function sortAndMerge(endpoints: Endpoint[]): void {
     else if (!endpoint.isTerminating) endpoints[kept - 1] = endpoint;
   }
   endpoints.length = kept;
-}
-
-/** The endpoints, with those of `before` where they are equal. Both are sorted by text. */
-function sharing(before: readonly Endpoint[], endpoints: readonly Endpoint[]): readonly Endpoint[] {
-  let at = 0;
-  const shared = exactList(endpoints);
-  for (const [index, endpoint] of endpoints.entries()) {
-    let candidate = before[at];
-    while (candidate !== undefined && candidate.text < endpoint.text) candidate = before[++at];
-    if (candidate !== undefined && equalEndpoints(candidate, endpoint)) shared[index] = candidate;
-  }
-  return shared;
-}
-
-/** Stable; the engine's own sort makes several lists for any number. */
-function sortFew(endpoints: Endpoint[]): void {
-  for (let next = 1; next < endpoints.length; next += 1) {
-    const moved = endpoints[next];
-    if (moved === undefined) continue;
-    let at = next;
-    for (let left = endpoints[at - 1]; left !== undefined && left.text > moved.text; left = endpoints[at - 1]) {
-      endpoints[at] = left;
-      at -= 1;
-    }
-    endpoints[at] = moved;
-  }
-}
-
-function byText(a: Endpoint, b: Endpoint): number {
-  if (a.text === b.text) return 0;
-  return a.text < b.text ? -1 : 1;
+  return exactList(endpoints);
 }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { runAtOnce } from "../async/steps.ts";
 import type { Flow } from "../net/flow.ts";
 import type { IpAddress } from "../net/ip.ts";
 import type { Endpoint } from "./endpoint.ts";
@@ -48,7 +49,7 @@ function stale(
 ): boolean {
   const owned = new OwnedServices();
   const declared = new Map(services.map((port) => [port.name.key, port]));
-  owned.update(declared.keys(), declared);
+  runAtOnce(owned.update(declared.keys(), declared));
   const served = { ownerOf: owned.ownerOf.bind(owned), endpoints: new Map(Object.entries(endpoints)) };
   return staleFlowTest(served, new Set(gone), new Set(own))(one);
 }

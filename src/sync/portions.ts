@@ -32,7 +32,7 @@ export class Portions {
   #eachMs = FIRST_MS;
 
   /** The service ports that come next, at most so many: those of the Services with the fewest first. */
-  first(ports: ReadonlySet<string>, most: number): PortPortion {
+  first(ports: ReadonlySet<string>, most = Number.POSITIVE_INFINITY): PortPortion {
     if (ports.size <= most) return { now: ports, later: NONE };
     const size = Math.min(most, Math.max(Math.round(PORTION_MS / this.#eachMs), Math.min(LEAST_PORTION, most)));
     const byService = [...Map.groupBy(ports, serviceOfKey).values()].sort((a, b) => a.length - b.length);

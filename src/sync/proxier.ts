@@ -1,6 +1,6 @@
 /**
  * One address family from events to kernel: keeps the model, decides when to sync and whether in full, hands the work to
- * the mode's {@link Backend} and tells everybody how it went. The same for all modes.
+ * the mode's {@link Backend}, and reports the outcome to health, metrics and journal. The same for all modes.
  * Reference endpoints.md §6.3, sync.md §12.2, §12.3; iptables-operation.md §9.1, §9.2.
  *
  * What a sync does not finish is never lost: changes that arrive meanwhile stay pending in the model for the next sync, a
@@ -15,22 +15,24 @@ import type { ObjectEvent } from "../cluster/object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
 import type { Logger } from "../logging/logger.ts";
 import { messageOf } from "../logging/message-of.ts";
-import { logConflicts } from "../model/frontend-conflicts.ts";
+import { equalLists } from "../model/equal-lists.ts";
+import { logConflicts } from "../model/owned-services.ts";
 import { type AppliedChanges, ProxyState } from "../model/proxy-state.ts";
-import { serviceOfKey } from "../model/service-port-name.ts";
+import type { ServicePort } from "../model/service-port.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { formatMs } from "../text/duration.ts";
 import { AfterSync } from "./after-sync.ts";
-import type { OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "./backend.ts";
-import { CauseNotes } from "./journal/cause-notes.ts";
-import { RunningSync } from "./journal/running-sync.ts";
+import type { OnLostRules, SyncFailure, SyncOutcome } from "./backend.ts";
+import type { WholeCause } from "./journal/sync-record.ts";
+import { SyncRecorder } from "./journal/sync-recorder.ts";
 import { FULL_SYNC, merged, NO_WORK, type PendingWork } from "./pending-work.ts";
 import { Portions, type PortPortion } from "./portions.ts";
 import type { ProxierOptions, ProxierStatus } from "./proxier-options.ts";
 import { StaleFlows } from "./stale-flows.ts";
-import { IncompleteSyncError, isServing } from "./sync-failures.ts";
 
 const HOUR_MS = 3_600_000;
+/** How many refused parts the error of their sync names. */
+const NAMED_FAILURES = 10;
 
 export class Proxier {
   readonly family: IpFamily;
@@ -45,24 +47,22 @@ export class Proxier {
   /** Between the steps of a sync the model is of no use to others. */
   readonly #turns = new Mutex();
   readonly #staleFlows: StaleFlows;
-  /** Kept where there is a journal. */
-  readonly #notes: CauseNotes | undefined;
+  readonly #recorder: SyncRecorder;
   #hasServices = false;
   #hasEndpointSlices = false;
   #zone: string | undefined;
   #serviceCIDRs: readonly string[] = [];
-  /** What the next sync owes besides the model's own changes. */
+  /** Work for the next sync besides the model's own changes. */
   #pending = FULL_SYNC;
-  #lastFullSyncMs = Number.NEGATIVE_INFINITY;
-  /** One after the other until now. */
-  #incompleteFullSyncs = 0;
+  /** When the next periodic full sync is due, monotonic. */
+  #fullSyncDueMs = Number.NEGATIVE_INFINITY;
+  /** How long the next full sync waits after one that left refused parts; 0: the last left none. */
+  #incompleteRestMs = 0;
   #wasQueuedWhileSyncing = false;
   #isFailing = false;
   readonly #inForce = Promise.withResolvers<void>();
   #failures: readonly SyncFailure[] = [];
   readonly #portions = new Portions();
-  /** Changes that are in the kernel in part. */
-  #unobserved: AppliedChanges["triggerTimesMs"] = [];
 
   /** @throws RangeError when `minSyncPeriod` is longer than the time between full syncs. */
   constructor(options: ProxierOptions) {
@@ -75,8 +75,8 @@ export class Proxier {
       const most = `${formatMs(this.#fullMs)}, after which all rules are written in any case`;
       throw new RangeError(`minSyncPeriod is ${formatMs(periods.minMs)}: it must be at most ${most}`);
     }
-    this.#notes = options.journal && new CauseNotes(() => clock.monotonicMs());
-    this.#notes?.onWhole("start");
+    this.#recorder = new SyncRecorder({ journal: options.journal, family: this.family, clock });
+    this.#recorder.onWhole("start");
     this.state = new ProxyState({
       family: this.family,
       nodeName: options.nodeName,
@@ -123,7 +123,7 @@ export class Proxier {
     serviceChanges.addTotal();
     serviceChanges.setPending(this.state.pendingServiceCount);
     if (!isPending || !this.#isInitialised) return;
-    this.#notes?.onService(event);
+    this.#recorder.onObject(event);
     this.sync();
   }
 
@@ -135,7 +135,7 @@ export class Proxier {
     if (!changed) return;
     endpointChanges.addPending();
     if (!this.#isInitialised) return;
-    this.#notes?.onEndpointSlice(event);
+    this.#recorder.onObject(event);
     this.sync();
   }
 
@@ -154,28 +154,27 @@ export class Proxier {
   /** The node's zone is another one now; every service may choose other endpoints. */
   onZone(zone: string | undefined): void {
     this.#zone = zone;
-    this.#owe({ isFull: true });
-    if (this.#isInitialised) this.#notes?.onWhole("zone");
-    this.sync();
+    this.#requestFullSync("zone");
+    // Asked for even before the start: health expects a sync from now on.
+    if (!this.#isInitialised) this.sync();
   }
 
   /** Node ports answer on other addresses of the node now. */
   onNodeAddresses(): void {
-    this.#owe({ isFull: true });
-    if (!this.#isInitialised) return;
-    this.#notes?.onWhole("node-addresses");
-    this.sync();
+    this.#requestFullSync("node-addresses");
   }
 
   /** The union of all ServiceCIDRs, in a fixed order. Costs a sync only in a mode that uses them, and only on change. */
   onServiceCIDRs(cidrs: readonly string[]): void {
-    const known = this.#serviceCIDRs;
-    if (cidrs.length === known.length && cidrs.every((cidr, index) => cidr === known[index])) return;
+    if (equalLists(cidrs, this.#serviceCIDRs)) return;
     this.#serviceCIDRs = cidrs;
-    if (this.#options.backend.usesServiceCIDRs !== true) return;
-    this.#owe({ isFull: true });
+    if (this.#options.backend.usesServiceCIDRs === true) this.#requestFullSync("service-cidrs");
+  }
+
+  #requestFullSync(cause: WholeCause["kind"]): void {
+    this.#pending = merged(this.#pending, { isFull: true });
     if (!this.#isInitialised) return;
-    this.#notes?.onWhole("service-cidrs");
+    this.#recorder.onWhole(cause);
     this.sync();
   }
 
@@ -199,7 +198,7 @@ export class Proxier {
     if (signal.aborted) stop();
     health.updated(this.family);
     metrics.setLastQueued(clock.now() / 1000);
-    // A first sync that failed before the loop started is still owed.
+    // A first sync that failed before the loop started is still to be done.
     if (this.#isFailing) health.queuedUpdate(this.family);
     await Promise.all([this.#runner.run(signal), this.#watch(signal)]);
     await this.#staleFlows.settled;
@@ -218,14 +217,14 @@ export class Proxier {
     const { backend, clock, metrics, periods } = this.#options;
     const onLost: OnLostRules = (lost, by) => {
       metrics.countRepair();
-      this.#notes?.onLost(lost?.ports.size ?? null, by ?? null);
-      this.#owe(lost === undefined ? { isFull: true } : { ports: lost.ports });
+      this.#recorder.onLost(lost?.ports.size ?? null, by ?? null);
+      this.#pending = merged(this.#pending, lost === undefined ? { isFull: true } : { ports: lost.ports });
       this.#runner.runNow();
     };
     while (!signal.aborted) {
       try {
         await backend.monitor?.(onLost, signal, () => {
-          this.#notes?.onWhole("requested");
+          this.#recorder.onWhole("requested");
           this.sync();
         });
         return;
@@ -248,48 +247,40 @@ export class Proxier {
       return;
     }
     const startMs = clock.monotonicMs();
-    let work = this.#take(startMs);
+    const isFullDue = backend.skipsPeriodicFullSync !== true && startMs >= this.#fullSyncDueMs;
+    let work = merged(this.#pending, { isFull: isFullDue });
+    // What is asked for from now on is the next sync's.
+    this.#pending = NO_WORK;
     const isFullSync = work.isFull;
     this.#wasQueuedWhileSyncing = false;
-    const running = this.#begin(isFullSync, startMs);
+    // A sync that nothing asked for is the periodic one, or tries again what failed.
+    this.#recorder.begin(isFullSync, this.#isFailing ? "retry" : isFullSync ? "periodic" : "requested");
     try {
       const applied = await this.#applyChanges();
-      const {
-        changedPorts: ports,
-        updatedServices: services,
-        conntrackCleanupRequired: staleFlows,
-        goneFrontends,
-      } = applied;
-      work = merged(work, { ports, services, ...(backend.endsFlows !== true && { staleFlows, goneFrontends }) });
-      running?.onModel(ports.size);
+      const { changedPorts: ports, updatedServices: services, goneFrontends } = applied;
+      const flows = { staleFlows: applied.conntrackCleanupRequired, goneFrontends };
+      work = merged(work, { ports, services, ...(backend.endsFlows !== true && flows) });
+      this.#recorder.onModel(ports.size);
       this.#log.v(2, `Syncing ${backend.mode} rules`, { fullSync: isFullSync });
-      const most = isFullSync ? Number.POSITIVE_INFINITY : (backend.portsAtOnce ?? Number.POSITIVE_INFINITY);
-      const portion = this.#portions.first(work.ports, most);
+      const portion = this.#portions.first(work.ports, isFullSync ? undefined : backend.portsAtOnce);
       const rulesMs = clock.monotonicMs();
-      const outcome = await backend.sync(this.#inputOf({ ...work, ports: portion.now }), signal);
+      const { services: all, endpoints, endpointCount } = this.state;
+      const served = { services: all, endpoints, endpointCount, zone: this.#zone, serviceCIDRs: this.#serviceCIDRs };
+      const outcome = await backend.sync({ ...served, isFullSync, changedPorts: portion.now }, signal);
       if (!isFullSync) this.#noteCost(portion, clock.monotonicMs() - rulesMs);
-      running?.onRules(outcome.written);
+      this.#recorder.onRules(outcome.written);
       await this.#finish(outcome, applied, work, portion.later);
-      running?.end("done", []);
+      this.#recorder.end("done", []);
     } catch (error) {
       this.#pending = merged(leftBy(error, work), this.#pending);
       if (!signal.aborted) this.#reportFailure(error);
-      running?.end(error instanceof IncompleteSyncError ? "refused" : "failed", this.#failures);
+      this.#recorder.end(error instanceof IncompleteSyncError ? "refused" : "failed", this.#failures);
       throw error;
     } finally {
       const elapsedMs = clock.monotonicMs() - startMs;
       metrics.observeSync(elapsedMs / 1000, isFullSync);
       this.#log.v(2, "SyncProxyRules complete", { elapsed: formatMs(elapsedMs) });
     }
-  }
-
-  /** Begins an entry of the journal. A sync that nothing asked for is the periodic one, or tries again what failed. */
-  #begin(isFullSync: boolean, startMs: number): RunningSync | undefined {
-    const { journal, clock } = this.#options;
-    if (journal === undefined || this.#notes === undefined) return undefined;
-    if (this.#notes.isEmpty) this.#notes.onWhole(this.#isFailing ? "retry" : isFullSync ? "periodic" : "requested");
-    const noted = this.#notes.take();
-    return new RunningSync({ journal, family: this.family, clock, isFullSync, startMs, noted });
   }
 
   #noteCost(portion: PortPortion, milliseconds: number): void {
@@ -302,27 +293,6 @@ export class Proxier {
     }
   }
 
-  #owe(work: Partial<PendingWork>): void {
-    this.#pending = merged(this.#pending, work);
-  }
-
-  /** What is pending, in full when that is due. What is asked for from now on is the next sync's. */
-  #take(nowMs: number): PendingWork {
-    const { skipsPeriodicFullSync = false } = this.#options.backend;
-    const work = this.#pending;
-    this.#pending = NO_WORK;
-    return merged(work, { isFull: !skipsPeriodicFullSync && nowMs - this.#lastFullSyncMs >= this.#nextFullSyncMs });
-  }
-
-  /**
-   * How long after the last full sync the next one is due. The backend tries refused parts again with every sync: they are no reason
-   * to write everything with every change.
-   */
-  get #nextFullSyncMs(): number {
-    if (this.#incompleteFullSyncs === 0) return this.#fullMs;
-    return Math.min(this.#options.periods.syncMs * 2 ** (this.#incompleteFullSyncs - 1), this.#fullMs);
-  }
-
   async #applyChanges(): Promise<AppliedChanges> {
     const { serviceChanges, endpointChanges } = this.#options.metrics;
     const { yielder = new SliceYielder() } = this.#options;
@@ -332,19 +302,6 @@ export class Proxier {
     logConflicts(applied.conflicts, this.#log);
     for (const conflict of applied.conflicts) this.#options.onConflict?.(conflict);
     return applied;
-  }
-
-  #inputOf(work: PendingWork): SyncInput {
-    const { services, endpoints, endpointCount } = this.state;
-    return {
-      isFullSync: work.isFull,
-      services,
-      endpoints,
-      endpointCount,
-      changedPorts: work.ports,
-      zone: this.#zone,
-      serviceCIDRs: this.#serviceCIDRs,
-    };
   }
 
   /**
@@ -359,22 +316,24 @@ export class Proxier {
     work: PendingWork,
     later: ReadonlySet<string>,
   ): Promise<void> {
-    const { clock, health, metrics, onFailures } = this.#options;
+    const { clock, health, metrics, periods, onFailures } = this.#options;
     const { failures, noLocalEndpoints } = outcome;
+    const { staleFlows, goneFrontends } = work;
     this.#inForce.resolve();
     const isComplete = failures.length === 0;
     if (work.isFull) {
-      this.#lastFullSyncMs = clock.monotonicMs();
-      this.#incompleteFullSyncs = isComplete ? 0 : this.#incompleteFullSyncs + 1;
+      // The backend tries refused parts again with every sync: they are no reason to write everything with every change.
+      const restMs = Math.min(this.#incompleteRestMs * 2 || periods.syncMs, this.#fullMs);
+      this.#incompleteRestMs = isComplete ? 0 : restMs;
+      this.#fullSyncDueMs = clock.monotonicMs() + (isComplete ? this.#fullMs : restMs);
     }
-    if (later.size > 0) this.#postpone(later, work);
-    const unfinished = new Set(Array.from(later, serviceOfKey));
-    const causes = [...this.#unobserved, ...applied.triggerTimesMs];
-    this.#unobserved = causes.filter(({ service }) => unfinished.has(service));
-    this.#after.observeProgramming(
-      causes.filter(({ service }) => !unfinished.has(service)),
-      failures,
-    );
+    if (later.size > 0) {
+      // Flows that the old rules still make are looked for when all of the new ones are there.
+      this.#pending = merged(this.#pending, { ports: later, staleFlows, goneFrontends });
+      this.#wasQueuedWhileSyncing = true;
+      this.#runner.runNow();
+    }
+    this.#after.observeProgramming(applied.triggerTimesMs, failures, later);
     metrics.setNoLocalEndpoints(noLocalEndpoints.internal, noLocalEndpoints.external);
     if (isComplete) this.#isFailing = false;
     if (isServing(failures, this.state.services)) {
@@ -387,30 +346,19 @@ export class Proxier {
     this.#failures = failures;
     if (!isComplete || hadFailures) onFailures?.(failures);
     await this.#after.syncServiceHealth(work.services);
-    if (work.staleFlows && later.size === 0) this.#staleFlows.look(work.goneFrontends);
+    if (staleFlows && later.size === 0) this.#staleFlows.look(goneFrontends);
     if (!isComplete) throw new IncompleteSyncError(failures);
   }
 
-  /** Flows that the old rules still make are looked for when all of the new ones are there. */
-  #postpone(ports: ReadonlySet<string>, { staleFlows, goneFrontends }: PendingWork): void {
-    this.#owe({ ports, staleFlows, goneFrontends });
-    this.#wasQueuedWhileSyncing = true;
-    this.#runner.runNow();
-  }
-
-  /** Nothing could be programmed, or nothing is known of what was: that concerns no part but all. */
-  #noteTotalFailure(error: unknown): void {
-    const { backend, onFailures } = this.#options;
-    const reason = messageOf(error);
-    this.#failures = [{ subject: `${backend.mode} rules`, reason }];
-    onFailures?.(this.#failures);
-  }
-
   #reportFailure(error: unknown): void {
-    const { health, periods } = this.#options;
+    const { backend, health, periods, onFailures } = this.#options;
     this.#isFailing = true;
     const isPartial = error instanceof IncompleteSyncError;
-    if (!isPartial) this.#noteTotalFailure(error);
+    if (!isPartial) {
+      // Nothing could be programmed, or nothing is known of what was: that concerns no part but all.
+      this.#failures = [{ subject: `${backend.mode} rules`, reason: messageOf(error) }];
+      onFailures?.(this.#failures);
+    }
     // Syncs that were not queued must show, too, or health would stay good without end.
     if (!isPartial || !isServing(this.#failures, this.state.services)) health.queuedUpdate(this.family);
     this.#log.error("Sync failed", error, { retryingTime: formatMs(Math.min(periods.syncMs, this.#fullMs)) });
@@ -425,4 +373,28 @@ function leftBy(error: unknown, work: PendingWork): PendingWork {
   return error instanceof IncompleteSyncError
     ? { ...NO_WORK, staleFlows: work.staleFlows, goneFrontends: work.goneFrontends }
     : { ...work, isFull: true };
+}
+
+/** A sync that programmed everything but these parts; the message names the first of them. */
+class IncompleteSyncError extends Error {
+  override readonly name = "IncompleteSyncError";
+  constructor(failures: readonly SyncFailure[]) {
+    const named = failures.slice(0, NAMED_FAILURES).map(({ subject, reason }) => `${subject} (${reason})`);
+    const left = failures.length - named.length;
+    const others = left === 0 ? "" : ` and ${left} more`;
+    super(`the kernel refused a part of the rules: ${named.join(", ")}${others}`);
+  }
+}
+
+/**
+ * Whether a node with these failures is of use to clients. Another node refuses a bad service port, too: taking this one out of load
+ * balancers, or restarting the program, helps no one while others are served.
+ */
+function isServing(failures: readonly SyncFailure[], services: ReadonlyMap<string, ServicePort>): boolean {
+  if (failures.some(({ concernsAll }) => concernsAll)) return false;
+  if (failures.length === 0 || services.size === 0) return true;
+  const refused = new Set(failures.map(({ subject }) => subject));
+  // Ends at the first that is served: there may be tens of thousands.
+  for (const { name } of services.values()) if (!refused.has(name.text)) return true;
+  return false;
 }

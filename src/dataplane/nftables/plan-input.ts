@@ -3,7 +3,7 @@ import type { KubeProxyConfig } from "../../config/config.ts";
 import { releaseOf } from "../../config/release.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import type { PlannedNode } from "../../model/node-plan-config.ts";
-import { withoutLoopback } from "../../model/without-loopback.ts";
+import { withoutLoopback } from "../../model/node-port-addresses.ts";
 import { type Cidr, familyOf, parseCidr } from "../../net/ip.ts";
 import { nodePlanConfig } from "../shared/masquerade-bit.ts";
 import { localhostServiceOf } from "./localhost-node-ports.ts";

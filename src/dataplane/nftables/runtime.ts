@@ -15,7 +15,7 @@ import { shareOfServers } from "../../kernel/share-of-servers.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
-import { withoutLoopback } from "../../model/without-loopback.ts";
+import { withoutLoopback } from "../../model/node-port-addresses.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { NodeRelays } from "../../relay/node-relays.ts";
 import type { Relays } from "../../relay/relay.ts";

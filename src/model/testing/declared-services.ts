@@ -1,4 +1,5 @@
 /** Service ports as tests of proxy modes declare them one by one, with the owners of frontends that the model makes of them. */
+import { runAtOnce } from "../../async/steps.ts";
 import { OwnedServices } from "../owned-services.ts";
 import type { ServicePort } from "../service-port.ts";
 
@@ -28,6 +29,6 @@ export class DeclaredServices {
   }
 
   #update(key: string): ReadonlySet<string> {
-    return new Set([key, ...this.#owned.update([key], this.#declared).changedPorts]);
+    return new Set([key, ...runAtOnce(this.#owned.update([key], this.#declared)).changedPorts]);
   }
 }

@@ -1,0 +1,126 @@
+/** Collects why the next sync will run, times the parts of the one that runs, and writes it into the journal. */
+import type { Clock } from "../../async/clock.ts";
+import type { ObjectEvent } from "../../cluster/object-source.ts";
+import type { EndpointSliceRecord, ServiceRecord } from "../../cluster/objects.ts";
+import type { IpFamily } from "../../net/ip.ts";
+import type { SyncFailure, Written } from "../backend.ts";
+import type { SyncJournal } from "./sync-journal.ts";
+import type { SyncCause, SyncRecord, WholeCause } from "./sync-record.ts";
+
+/** Causes and failures beyond these are counted only. */
+const KEPT = 8;
+
+interface RecorderOptions {
+  /** @default nothing is written down */
+  readonly journal: SyncJournal | undefined;
+  readonly family: IpFamily;
+  readonly clock: Clock;
+}
+
+interface NotedCauses {
+  readonly causes: SyncCause[];
+  count: number;
+  /** Monotonic time of the first. */
+  readonly sinceMs: number;
+}
+
+/** The sync that runs; times are monotonic. */
+interface RunningSync {
+  readonly isFullSync: boolean;
+  readonly noted: NotedCauses;
+  readonly startMs: number;
+  modelMs: number;
+  rulesMs: number | undefined;
+  servicePorts: number;
+  written: Written | undefined;
+}
+
+export class SyncRecorder {
+  readonly #options: RecorderOptions;
+  #noted: NotedCauses | undefined;
+  #running: RunningSync | undefined;
+
+  constructor(options: RecorderOptions) {
+    this.#options = options;
+  }
+
+  /** An object of the cluster has changed something. */
+  onObject({ kind: change, object }: ObjectEvent<ServiceRecord> | ObjectEvent<EndpointSliceRecord>): void {
+    const { namespace, name } = object;
+    const isSlice = "serviceName" in object;
+    this.#note({
+      kind: "object",
+      object: isSlice ? "EndpointSlice" : "Service",
+      change,
+      namespace,
+      name,
+      service: isSlice ? object.serviceName : name,
+    });
+  }
+
+  /** Another program destroyed rules. @param servicePorts null: all rules. */
+  onLost(servicePorts: number | null, by: string | null): void {
+    this.#note({ kind: "repair", servicePorts, by });
+  }
+
+  onWhole(kind: WholeCause["kind"]): void {
+    this.#note({ kind });
+  }
+
+  /** @param otherwise the cause of a sync that nothing asked for. */
+  begin(isFullSync: boolean, otherwise: WholeCause["kind"]): void {
+    const startMs = this.#options.clock.monotonicMs();
+    const noted = this.#noted ?? { causes: [{ kind: otherwise }], count: 1, sinceMs: startMs };
+    this.#noted = undefined;
+    const parts = { modelMs: startMs, rulesMs: undefined, servicePorts: 0, written: undefined };
+    this.#running = { isFullSync, noted, startMs, ...parts };
+  }
+
+  /** The changes are in the model. */
+  onModel(servicePorts: number): void {
+    if (this.#running === undefined) return;
+    this.#running.modelMs = this.#options.clock.monotonicMs();
+    this.#running.servicePorts = servicePorts;
+  }
+
+  /** The backend has done what it could. */
+  onRules(written: Written | undefined): void {
+    if (this.#running === undefined) return;
+    this.#running.rulesMs = this.#options.clock.monotonicMs();
+    this.#running.written = written;
+  }
+
+  /** @param failures what the kernel refused, or why nothing could be programmed. */
+  end(result: SyncRecord["result"], failures: readonly SyncFailure[]): void {
+    const { journal, family, clock } = this.#options;
+    if (this.#running === undefined || journal === undefined) return;
+    const { isFullSync, noted, startMs, modelMs, servicePorts, written } = this.#running;
+    const endMs = clock.monotonicMs();
+    const { rulesMs = endMs } = this.#running;
+    journal.add({
+      family,
+      endedMs: clock.now(),
+      isFullSync,
+      causes: noted.causes,
+      furtherCauses: noted.count - noted.causes.length,
+      servicePorts,
+      stages: {
+        waiting: Math.max(0, startMs - noted.sinceMs),
+        model: modelMs - startMs,
+        rules: rulesMs - modelMs,
+        kernel: written?.kernelMs ?? null,
+        after: endMs - rulesMs,
+      },
+      written: written?.counts ?? null,
+      result,
+      failures: failures.slice(0, KEPT),
+      furtherFailures: Math.max(0, failures.length - KEPT),
+    });
+  }
+
+  #note(cause: SyncCause): void {
+    this.#noted ??= { causes: [], count: 0, sinceMs: this.#options.clock.monotonicMs() };
+    this.#noted.count += 1;
+    if (this.#noted.causes.length < KEPT) this.#noted.causes.push(cause);
+  }
+}
