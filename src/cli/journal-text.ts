@@ -1,5 +1,5 @@
 /** Records of the journal as lines, for `kube-proxy monitor`. Not yet safe for a terminal. Pure. */
-import type { SyncRecord } from "../daemon/journal-stream.ts";
+import type { SyncRecord } from "../daemon/inspect-socket.ts";
 import { causeWords, writtenWords } from "../daemon/sync-words.ts";
 
 /** One record: a line for each cause, and one with what was written and how long that took. */

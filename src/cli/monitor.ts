@@ -1,7 +1,7 @@
 /** `kube-proxy monitor`: every sync of a running daemon as it happens, from its inspect socket. */
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
-import type { JournalLine, SyncRecord } from "../daemon/journal-stream.ts";
+import type { JournalLine, SyncRecord } from "../daemon/inspect-socket.ts";
 import { safe } from "../explain/safe-text.ts";
 import { request } from "../kernel/node-http.ts";
 import { escapeJson } from "../logging/escape.ts";

@@ -5,7 +5,7 @@
 import { writeFile } from "node:fs/promises";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { releaseOf } from "../config/release.ts";
-import type { ServePage } from "../daemon/live-daemon.ts";
+import type { ServePage } from "../daemon/inspect-report.ts";
 import type { WindowsService, WindowsServiceOptions } from "../daemon/windows-service.ts";
 import { modeNamed, modesInCleanUpOrder } from "../dataplane/registry.ts";
 import { FINISHES, KEEPS_RULES, type StopPolicy } from "../dataplane/stop-policy.ts";

@@ -112,7 +112,7 @@ export interface DraftConfig extends ModeSections<"resolved"> {
   readonly conntrack: ConntrackConfig;
   readonly configSyncPeriodMs: number;
   readonly windowsRunAsService: boolean;
-  /** Empty: as the process was started. See `windows-priority-class.ts`. */
+  /** Empty: as the process was started. See `PRIORITY_CLASSES`. */
   readonly windowsPriorityClass: string;
   /** The name of the release that is copied: see `release.ts`. */
   readonly compatibility: string;

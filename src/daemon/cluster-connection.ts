@@ -1,32 +1,12 @@
 /** The cluster that the command line and the configuration name: an API server, or a folder of manifests in its place. */
+
 import { hostname } from "node:os";
-import type { Clock } from "../async/clock.ts";
 import type { EventRecorder } from "../cluster/apiserver/events/events.ts";
 import type { ObjectSource } from "../cluster/object-source.ts";
-import type { KubeProxyConfig } from "../config/config.ts";
-import type { Logger } from "../logging/logger.ts";
-import type { MetricFamilies } from "../metrics/metric-families.ts";
 import { programIdentity, userAgentProduct } from "../program/program-identity.ts";
+import type { Daemon } from "./daemon.ts";
 
-interface ClusterConnectionOptions {
-  readonly config: KubeProxyConfig;
-  /** Folder of manifests; undefined means the API server. */
-  readonly manifests: string | undefined;
-  /** URL that wins over the kubeconfig; empty when not given. */
-  readonly master: string;
-  readonly version: string;
-  readonly nodeName: string;
-  /** Nothing but the Node is read from an API server: enough for `--init-only`. */
-  readonly onlyNode: boolean;
-  /** Whether lists are asked for as streams (gate WatchListClient). */
-  readonly streamsLists: boolean;
-  /** Told when a resource cannot be watched, and with `undefined` when it can again. */
-  readonly onWatchProblem: (resource: string, problem: string | undefined) => void;
-  /** Where requests are counted. */
-  readonly families: MetricFamilies;
-  readonly clock: Clock;
-  readonly log: Logger;
-}
+type ClusterConnectionOptions = Pick<Daemon, "options" | "nodeName" | "gates" | "health" | "metrics" | "clock" | "log">;
 
 interface ClusterConnection {
   readonly source: ObjectSource;
@@ -41,8 +21,10 @@ const NO_EVENTS: EventRecorder = { record() {}, run: async () => {}, idle: async
  *
  * @throws ClientConfigError when the kubeconfig cannot be used.
  */
-export async function connectCluster(options: ClusterConnectionOptions): Promise<ClusterConnection> {
-  const { config, manifests, master, version, nodeName, onlyNode, families, clock, log } = options;
+export async function connectCluster(daemon: ClusterConnectionOptions): Promise<ClusterConnection> {
+  const { nodeName, gates, health, clock, log } = daemon;
+  const { config, manifests, master, version, initOnly } = daemon.options;
+  const { families } = daemon.metrics;
   if (manifests !== undefined) {
     const { createManifestsSource } = await import("../cluster/manifests/index.ts");
     return { source: createManifestsSource({ dir: manifests, log }), events: NO_EVENTS };
@@ -59,9 +41,10 @@ export async function connectCluster(options: ClusterConnectionOptions): Promise
     transport: client.newTransport(),
     nodeName,
     resyncPeriodMs: config.configSyncPeriodMs,
-    onlyNode,
-    streamsLists: options.streamsLists,
-    onProblem: options.onWatchProblem,
+    // Enough for --init-only.
+    onlyNode: initOnly,
+    streamsLists: gates.isEnabled("WatchListClient"),
+    onProblem: (resource, problem) => health.setWatchFailure(resource, problem),
     onHeard: createLastHeard(families, clock, WATCHED_PLURALS),
     clock,
     log,

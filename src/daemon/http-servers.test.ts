@@ -8,22 +8,27 @@ import { createMetrics } from "../server/metrics/metrics.ts";
 import { memoryLog } from "../server/testing/memory-log.ts";
 import { EMPTY_DOCUMENT, resolveDocument } from "../settings/defaults.ts";
 import { FakeClock } from "../sync/testing/fake-clock.ts";
-import { type MetricsServerContext, startServers } from "./http-servers.ts";
+import { type ServedDaemon, startServers } from "./http-servers.ts";
 
 /** Two addresses of loopback, so that one can tell who listens. */
 const METRICS_HOST = "127.0.0.2";
 const HEALTH_HOST = "127.0.0.3";
 
-function context(ended: AbortSignal): MetricsServerContext {
+function context(ended: AbortSignal): ServedDaemon {
   const clock = new FakeClock(Date.now());
   const gates = setFeatureGates({});
   assert.ok(gates.ok);
   return {
-    config: {
-      ...resolveDocument(EMPTY_DOCUMENT),
-      healthzBindAddress: `${HEALTH_HOST}:0`,
-      metricsBindAddress: `${METRICS_HOST}:0`,
-    } as MetricsServerContext["config"],
+    options: {
+      config: {
+        ...resolveDocument(EMPTY_DOCUMENT),
+        healthzBindAddress: `${HEALTH_HOST}:0`,
+        metricsBindAddress: `${METRICS_HOST}:0`,
+      } as ServedDaemon["options"]["config"],
+      flags: new Map(),
+      version: "v1.36.2",
+      setVerbosity: () => {},
+    },
     gates: gates.gates,
     nodeName: "node-a",
     health: new ProxyHealth({ clock, syncPeriodMs: 30_000 }),
@@ -34,9 +39,6 @@ function context(ended: AbortSignal): MetricsServerContext {
     log: memoryLog(),
     ended,
     fatal: (error) => assert.fail(error),
-    flags: new Map(),
-    version: "v1.36.2",
-    setVerbosity: () => {},
   };
 }
 

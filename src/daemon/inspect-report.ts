@@ -1,11 +1,18 @@
 /** What a running daemon says of itself over its inspect socket: its state at a glance, and its service table. Pure. */
 
-import type { NodeLimit } from "../logging/problem-memory.ts";
+import type { Clock } from "../async/clock.ts";
+import type { KubeProxyConfig } from "../config/config.ts";
+import type { Logger } from "../logging/logger.ts";
+import type { LoggedProblem, NodeLimit } from "../logging/problem-memory.ts";
 import { frontendsOf } from "../model/frontend.ts";
+import type { LocalTrafficDetector } from "../model/local-traffic-detector.ts";
+import type { NodePortAddresses } from "../model/node-port-addresses.ts";
 import type { ProxyState } from "../model/proxy-state.ts";
 import { routeServicePort } from "../model/service-port-routing.ts";
+import type { IpAddress, IpFamily } from "../net/ip.ts";
 import { joinHostPort } from "../net/ip.ts";
 import type { HealthVerdict } from "../server/health/proxy-health.ts";
+import type { ConnectionLimits } from "../server/http/connection-gate.ts";
 import type { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { ProxierStatus } from "../sync/proxier-options.ts";
 
@@ -63,6 +70,35 @@ export interface InspectedDaemon {
   /** Found out at the start, or since. */
   readonly limits: () => readonly NodeLimit[];
 }
+
+/** A daemon with all that is known of its node, for the page. */
+export interface LiveFamily extends InspectedFamily {
+  readonly family: IpFamily;
+  readonly nodeIP: IpAddress;
+  readonly detector: LocalTrafficDetector;
+  readonly nodePortAddresses: NodePortAddresses;
+  readonly serviceCIDRs: () => readonly string[];
+}
+
+export interface LiveDaemon extends InspectedDaemon {
+  readonly families: readonly LiveFamily[];
+  readonly config: KubeProxyConfig;
+  readonly podCIDRs: readonly string[];
+  /** Warnings and errors of the log, the newest first. */
+  readonly problems: () => readonly LoggedProblem[];
+}
+
+/** What a server of the page is given besides. */
+export interface PageContext {
+  readonly limits: ConnectionLimits;
+  readonly log: Logger;
+  readonly clock: Clock;
+  /** Ends it. */
+  readonly signal: AbortSignal;
+}
+
+/** Serves the page until the signal aborts. Never rejects. */
+export type ServePage = (daemon: LiveDaemon, context: PageContext) => Promise<void>;
 
 export function statusReport({ program, mode, node, families, verdict, limits }: InspectedDaemon): StatusReport {
   const { isHealthy, failures, families: health, nowMs } = verdict();

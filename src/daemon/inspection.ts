@@ -1,64 +1,53 @@
 /** What a running daemon tells of itself to people: over its socket to commands, and to browsers as a page. */
-import type { Clock } from "../async/clock.ts";
-import type { KubeProxyConfig } from "../config/config.ts";
-import type { Logger } from "../logging/logger.ts";
-import type { ProblemMemory } from "../logging/problem-memory.ts";
+
 import { identityLine, programIdentity } from "../program/program-identity.ts";
-import type { ProxyHealth } from "../server/health/proxy-health.ts";
-import type { ServerLimits } from "../server/http/connection-limits.ts";
 import type { Backend } from "../sync/backend.ts";
 import type { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { Proxier } from "../sync/proxier.ts";
-import type { LiveDaemon, LiveFamily, ServePage } from "./live-daemon.ts";
+import type { Daemon } from "./daemon.ts";
+import type { LiveDaemon, LiveFamily } from "./inspect-report.ts";
+import type { serveInspectSocket } from "./inspect-socket.ts";
 import type { NodeSetup } from "./node-setup.ts";
 
 /** What only the builder of a proxier knows of its family. */
 export type FamilyFacts = Pick<LiveFamily, "nodeIP" | "detector" | "nodePortAddresses">;
 
-interface InspectionContext {
-  /** Path of the socket; undefined: none. */
-  readonly inspectSocket: string | undefined;
-  /** Undefined: no page. */
-  readonly servePage: ServePage | undefined;
-  readonly problems: ProblemMemory | undefined;
-  readonly config: KubeProxyConfig;
-  readonly nodeName: string;
-  readonly setup: NodeSetup;
-  readonly proxiers: readonly {
-    readonly proxier: Proxier;
-    readonly backend: Backend;
-    readonly facts: FamilyFacts;
-  }[];
-  readonly health: ProxyHealth;
-  readonly journal: SyncJournal | undefined;
-  readonly limits: ServerLimits;
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly ended: AbortSignal;
+interface InspectedProxier {
+  readonly proxier: Proxier;
+  readonly backend: Backend;
+  readonly facts: FamilyFacts;
 }
 
 /** Browsers open a few connections each. */
 const PAGE_CONNECTIONS = 32;
 
 /** Answers where that was asked for, until the end. Never rejects. */
-export async function serveInspection(context: InspectionContext): Promise<void> {
-  const { inspectSocket, servePage, journal, limits, clock, log, ended } = context;
+export async function serveInspection(
+  daemon: Daemon,
+  setup: NodeSetup,
+  proxiers: readonly InspectedProxier[],
+): Promise<void> {
+  const { options, journal, limits, clock, log, ended: signal } = daemon;
   if (journal === undefined) return;
-  const daemon = liveDaemon(context, journal);
-  const socket = inspectSocket === undefined ? undefined : serveSocket(inspectSocket, daemon, context);
+  const live = liveDaemon(daemon, journal, setup, proxiers);
   const total = Math.min(PAGE_CONNECTIONS, limits.health.total);
   const pageLimits = { total, perPeer: Math.ceil(total / 2) };
-  const page = servePage?.(daemon, { limits: pageLimits, log, clock, signal: ended });
-  await Promise.all([socket, page?.catch((error: unknown) => log.error("Cannot serve the page", error))]);
+  const page = options.servePage?.(live, { limits: pageLimits, log, clock, signal });
+  await Promise.all([
+    options.inspectSocket === undefined ? undefined : serveSocket(options.inspectSocket, live, { log, signal }),
+    page?.catch((error: unknown) => log.error("Cannot serve the page", error)),
+  ]);
 }
 
-async function serveSocket(path: string, daemon: LiveDaemon, { log, ended }: InspectionContext): Promise<void> {
-  const { serveInspectSocket } = await import("./inspect-socket.ts");
-  await serveInspectSocket(path, daemon, { log, signal: ended });
-}
+const serveSocket: typeof serveInspectSocket = async (...inspected) =>
+  (await import("./inspect-socket.ts")).serveInspectSocket(...inspected);
 
-function liveDaemon(context: InspectionContext, journal: SyncJournal): LiveDaemon {
-  const { config, nodeName, setup, proxiers, health, problems } = context;
+function liveDaemon(
+  { options: { config, problems }, nodeName, health }: Daemon,
+  journal: SyncJournal,
+  setup: NodeSetup,
+  proxiers: readonly InspectedProxier[],
+): LiveDaemon {
   return {
     program: identityLine(programIdentity()),
     mode: config.mode,

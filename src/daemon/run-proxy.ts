@@ -3,17 +3,15 @@
  * start.md §1, steps 11 to 25), because each may end the process before the next touches the node.
  */
 import { hostname } from "node:os";
-import { type Clock, systemClock } from "../async/clock.ts";
-import type { EventRecorder } from "../cluster/apiserver/events/events.ts";
+import { systemClock } from "../async/clock.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
-import { type FeatureGates, type GateState, gatesOf } from "../config/feature-gates.ts";
+import { type GateState, gatesOf } from "../config/feature-gates.ts";
 import type { ModeRuntime, OpenMode } from "../dataplane/dataplane.ts";
 import { modeNamed, modesOn, modesReplacedBy, type RegisteredMode, runsOn } from "../dataplane/registry.ts";
 import { type ConntrackTable, NO_CONNTRACK } from "../kernel/conntrack/conntrack.ts";
 import { applyOomScore } from "../kernel/oom-score.ts";
 import type { LocalAddresses } from "../kernel/route/addresses.ts";
 import type { Logger } from "../logging/logger.ts";
-import type { ProblemMemory } from "../logging/problem-memory.ts";
 import { detectorFor } from "../model/local-traffic-detector.ts";
 import { nodeNameFrom } from "../model/node-identity.ts";
 import { nodePortAddresses, nodePortIPs } from "../model/node-port-addresses.ts";
@@ -23,54 +21,28 @@ import { buildInfo } from "../program/version.ts";
 import { ProxyHealth } from "../server/health/proxy-health.ts";
 import { createServiceHealth } from "../server/health/service-health.ts";
 import { ConnectionGate } from "../server/http/connection-gate.ts";
-import { type ServerLimits, serverLimits } from "../server/http/connection-limits.ts";
+import { serverLimits } from "../server/http/connection-limits.ts";
 import { fullReporter } from "../server/http/http-endpoint.ts";
-import { createMetrics, type FeatureState, type ProxyMetrics } from "../server/metrics/metrics.ts";
+import { createMetrics, type FeatureState } from "../server/metrics/metrics.ts";
 import { shortestSyncPeriodMs } from "../settings/defaults.ts";
-import { type ConfigFileWatch, watchConfigFile } from "../settings/watch-config-file.ts";
+import { watchConfigFile } from "../settings/watch-config-file.ts";
 import type { Backend } from "../sync/backend.ts";
 import { DualStackDispatcher, type NodeSink } from "../sync/dual-stack.ts";
 import { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { ServiceHealthPorts } from "../sync/observers.ts";
 import { Proxier } from "../sync/proxier.ts";
 import { connectCluster } from "./cluster-connection.ts";
+import type { Daemon, RunOptions } from "./daemon.ts";
 import { DeferredSink } from "./deferred-sink.ts";
 import { applyEngineOptions } from "./engine-options.ts";
-import { type HttpServers, type HttpServersContext, startServers } from "./http-servers.ts";
+import { startServers } from "./http-servers.ts";
 import { collectWhenIdle } from "./idle-memory.ts";
 import { type FamilyFacts, serveInspection } from "./inspection.ts";
-import type { ServePage } from "./live-daemon.ts";
 import { followNodeAddresses } from "./node-address-follower.ts";
 import { costlyService, frontendConflict, nodeEvent, serviceHealthFailure } from "./node-events.ts";
-import { type NodeKernel, nodeKernel } from "./node-kernel.ts";
+import { nodeKernel } from "./node-kernel.ts";
 import { NodeManager } from "./node-manager.ts";
 import { type NodeSetup, setUpNode } from "./node-setup.ts";
-
-/** What the command line adds to the configuration. */
-export interface RunOptions {
-  readonly config: KubeProxyConfig;
-  /** See {@link shortestSyncPeriodMs}. */
-  readonly isMinSyncPeriodSet: boolean;
-  /** Folder of manifests; undefined means the API server. */
-  readonly manifests: string | undefined;
-  /** Path of the inspect socket; undefined: none. */
-  readonly inspectSocket: string | undefined;
-  /** Serves the page; undefined: none. */
-  readonly servePage: ServePage | undefined;
-  /** What the log has complained about; undefined when nothing shows it. */
-  readonly problems: ProblemMemory | undefined;
-  /** `--master`; empty when not given. */
-  readonly master: string;
-  /** Watched for changes, which end the process. */
-  readonly configFile: string | undefined;
-  readonly initOnly: boolean;
-  /** Every flag and its value, for /flagz. */
-  readonly flags: ReadonlyMap<string, string>;
-  /** `v1.37.0`, perhaps with a suffix. */
-  readonly version: string;
-  readonly setVerbosity: (level: number) => void;
-  readonly log: Logger;
-}
 
 /**
  * Runs until the signal aborts. @throws Error when the program cannot start, or must end because what it was built on
@@ -100,16 +72,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const health = new ProxyHealth({ clock, syncPeriodMs: config.syncPeriodMs });
     const sink = new DeferredSink([nodes, nodeHealth(health)]);
     const metrics = createMetrics();
-    const { families } = metrics;
-    const { source, events } = await connectCluster({
-      ...options,
-      nodeName,
-      clock,
-      onlyNode: options.initOnly,
-      streamsLists: gates.isEnabled("WatchListClient"),
-      onWatchProblem: (resource, problem) => health.setWatchFailure(resource, problem),
-      families,
-    });
+    const { source, events } = await connectCluster({ options, nodeName, gates, health, metrics, clock, log });
     const running = source
       .run(sink, ended)
       .catch((error: unknown) => fatal(error instanceof Error ? error : new Error(String(error))));
@@ -118,28 +81,24 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const open = runtime.askAhead?.() ?? runtime.open;
     const kernel = await nodeKernel();
     const limits = serverLimits(kernel.raiseFileLimit());
-    const base = { ...options, kernel, gates, nodeName, health, metrics, limits, clock, events, ended, fatal };
+    const isInspected = options.inspectSocket !== undefined || options.servePage !== undefined;
+    const journal = isInspected ? new SyncJournal() : undefined;
+    const parts = { mode, gates, nodeName, kernel, limits, health, metrics, journal, clock, events };
+    const daemon: Daemon = { options, ...parts, log, ended, fatal };
     metrics.setBuildInfo(buildInfo(options.version), programIdentity());
     metrics.setFeatures(gates.list().map(featureState));
     // Already while the Node is waited for, which may never end: here one can see why.
     const sendingEvents = options.initOnly ? undefined : events.run(ended);
-    const servers = options.initOnly ? undefined : await startServers(base);
+    const servers = options.initOnly ? undefined : await startServers(daemon);
     const { beforeFirstSync, afterFirstSync } = modesReplacedBy(mode);
     const [facts] = await Promise.all([startNode(nodes, ended), removeLeftovers(beforeFirstSync, config, log)]);
     const onWaiting = (reason: string | undefined): void => health.setWaiting(reason);
     await runtime.awaitHost?.({ config, clock, log, signal: ended, onWaiting });
     const setup = await setUpNode(config, facts, { ...mode, ...runtime }, log);
     if (usesNetfilter(mode, config)) await kernel.tuneConntrack(config.conntrack, log);
-    const context: ProxierContext = {
-      ...base,
-      mode,
-      setup,
-      conntrack: usesNetfilter(mode, config) ? kernel.openConntrack() : NO_CONNTRACK,
-      healthGate: healthGate(base),
-      journal: options.inspectSocket === undefined && options.servePage === undefined ? undefined : new SyncJournal(),
-    };
-    const openMode = await openModeOn(context, open);
-    const proxiers = await createProxiers(context, openMode);
+    const conntrack = usesNetfilter(mode, config) ? kernel.openConntrack() : NO_CONNTRACK;
+    const openMode = await openModeOn(daemon, setup.families, conntrack, open);
+    const proxiers = await createProxiers(daemon, setup, conntrack, openMode);
     if (options.initOnly) {
       await removeLeftovers(afterFirstSync, config, log);
       for (const ipFamily of setup.families) log.info("System initialized and --init-only specified", { ipFamily });
@@ -151,10 +110,14 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     applyEngineOptions();
     const collecting = collectWhenIdle({ clock, log }, ended);
     const removing = whenInForce(proxiers, ended, () => removeLeftovers(afterFirstSync, config, log));
-    await serve({ ...context, openMode, proxiers, watch, sink, servers });
+    watch?.updated.then((message) => fatal(new Error(message)), fatal);
+    await serve(daemon, setup, proxiers, sink);
+    await openMode.close();
+    await Promise.all(proxiers.map(({ serviceHealth }) => serviceHealth.close()));
+    await servers?.closed;
     await Promise.all([running, sendingEvents, collecting, removing]);
   } finally {
-    watch?.close();
+    await watch?.close();
     stop.abort(new Finished());
   }
   if (stop.signal.reason instanceof Error && !(stop.signal.reason instanceof Finished)) throw stop.signal.reason;
@@ -208,43 +171,25 @@ async function whenInForce(
   if (await Promise.race([all, over])) await act();
 }
 
-interface ProxierContext extends RunOptions {
-  readonly mode: RegisteredMode;
-  readonly gates: FeatureGates;
-  readonly nodeName: string;
-  readonly setup: NodeSetup;
-  readonly conntrack: ConntrackTable;
-  readonly limits: ServerLimits;
-  readonly health: ProxyHealth;
-  readonly metrics: ProxyMetrics;
-  /** Of all health-check node ports. */
-  readonly healthGate: ConnectionGate;
-  readonly kernel: NodeKernel;
-  /** Kept when anything can ask for it. */
-  readonly journal: SyncJournal | undefined;
-  readonly clock: Clock;
-  readonly events: EventRecorder;
-  readonly fatal: (error: Error) => void;
-  readonly ended: AbortSignal;
-}
-
 function usesNetfilter(mode: RegisteredMode, config: KubeProxyConfig): boolean {
   return mode.usesNetfilter?.(config) ?? true;
 }
 
 /** Says which mode it is, and takes what its families share. */
-async function openModeOn(context: ProxierContext, open: ModeRuntime["open"]): Promise<OpenMode> {
-  const { mode, log, config, nodeName, conntrack, kernel, clock } = context;
-  const { addressWatch } = kernel;
+async function openModeOn(
+  { mode, options: { config }, nodeName, kernel, metrics, events, clock, log }: Daemon,
+  families: readonly IpFamily[],
+  conntrack: ConntrackTable,
+  open: ModeRuntime["open"],
+): Promise<OpenMode> {
   log.info(mode.startMessage);
   if (mode.deprecation !== undefined) {
     const { message, reason } = mode.deprecation;
     log.error(message, undefined);
-    context.events.record(nodeEvent(nodeName, "Warning", reason, message));
+    events.record(nodeEvent(nodeName, "Warning", reason, message));
   }
-  const { families } = context.setup;
-  const metrics = context.metrics.families;
-  return await open({ config, nodeName, families, metrics, conntrack, addressWatch, clock, log });
+  const { addressWatch } = kernel;
+  return await open({ config, nodeName, families, metrics: metrics.families, conntrack, addressWatch, clock, log });
 }
 
 interface FamilyProxier {
@@ -256,20 +201,38 @@ interface FamilyProxier {
   readonly followAddresses: (signal: AbortSignal) => Promise<void>;
 }
 
-function healthGate({ limits, log, clock }: HttpServersContext): ConnectionGate {
+async function createProxiers(
+  daemon: Daemon,
+  setup: NodeSetup,
+  conntrack: ConntrackTable,
+  openMode: OpenMode,
+): Promise<readonly FamilyProxier[]> {
+  const { limits, clock, log } = daemon;
   const onFull = fullReporter(log, clock, { server: "health-check node ports" });
-  return new ConnectionGate({ ...limits.serviceHealth, onFull });
-}
-
-async function createProxiers(context: ProxierContext, openMode: OpenMode): Promise<readonly FamilyProxier[]> {
+  const healthGate = new ConnectionGate({ ...limits.serviceHealth, onFull });
   const proxiers: FamilyProxier[] = [];
-  for (const family of context.setup.families) proxiers.push(await createProxier(context, family, openMode));
+  for (const family of setup.families) {
+    proxiers.push(await createProxier(daemon, setup, family, { conntrack, healthGate, openMode }));
+  }
   return proxiers;
 }
 
-async function createProxier(context: ProxierContext, family: IpFamily, openMode: OpenMode): Promise<FamilyProxier> {
-  const { config, setup, health, metrics, clock, nodeName } = context;
-  const log = context.log.with({ ipFamily: family });
+/** What both families share. */
+interface SharedParts {
+  readonly conntrack: ConntrackTable;
+  readonly healthGate: ConnectionGate;
+  readonly openMode: OpenMode;
+}
+
+async function createProxier(
+  daemon: Daemon,
+  setup: NodeSetup,
+  family: IpFamily,
+  { conntrack, healthGate, openMode }: SharedParts,
+): Promise<FamilyProxier> {
+  const { health, metrics, clock, nodeName, kernel, events, journal } = daemon;
+  const { config, isMinSyncPeriodSet } = daemon.options;
+  const log = daemon.log.with({ ipFamily: family });
   const { detector, reason } = detectorFor(family, {
     mode: config.detectLocalMode,
     clusterCIDRs: config.detectLocal.clusterCIDRs,
@@ -278,7 +241,7 @@ async function createProxier(context: ProxierContext, family: IpFamily, openMode
     interfaceNamePrefix: config.detectLocal.interfaceNamePrefix,
   });
   if (reason !== undefined && family === setup.addresses.primaryFamily) log.info(reason.message, reason.facts);
-  const addresses = nodePortAddresses(family, context.mode.nodePortsEverywhere === true ? [] : setup.nodePortAddresses);
+  const addresses = nodePortAddresses(family, daemon.mode.nodePortsEverywhere === true ? [] : setup.nodePortAddresses);
   const nodeIP = setup.addresses.ips[family];
   const backend = await openMode.backendFor({
     family,
@@ -289,17 +252,17 @@ async function createProxier(context: ProxierContext, family: IpFamily, openMode
     log,
   });
   health.setMode(family, backend);
-  const known = await listenAddresses(addresses, context.kernel.localAddresses, log);
+  const known = await listenAddresses(addresses, kernel.localAddresses, log);
   const serviceHealth = createServiceHealth({
     family,
     addresses: known,
-    gate: context.healthGate,
+    gate: healthGate,
     clock,
     isProxyHealthy: () => config.healthzBindAddress === "" || health.isHealthy(),
     log,
     onListenFailure: (service, port, error) => {
       log.error("Failed to start healthcheck", error, { node: nodeName, service, port });
-      context.events.record(serviceHealthFailure(nodeName, service, port, error));
+      events.record(serviceHealthFailure(nodeName, service, port, error));
     },
     onFailures: (failures) => health.setPortFailures(family, failures),
   });
@@ -309,26 +272,26 @@ async function createProxier(context: ProxierContext, family: IpFamily, openMode
     metrics: metrics.syncMetrics(family),
     health,
     serviceHealth,
-    conntrack: context.conntrack,
-    localAddresses: context.kernel.localAddresses,
+    conntrack,
+    localAddresses: kernel.localAddresses,
     periods: {
-      minMs: shortestSyncPeriodMs(config, context.isMinSyncPeriodSet),
-      isMinChosen: context.isMinSyncPeriodSet,
+      minMs: shortestSyncPeriodMs(config, isMinSyncPeriodSet),
+      isMinChosen: isMinSyncPeriodSet,
       syncMs: config.syncPeriodMs,
     },
-    allowExternalIPs: context.gates.isEnabled("AllowServiceExternalIPs"),
+    allowExternalIPs: daemon.gates.isEnabled("AllowServiceExternalIPs"),
     clock,
-    log: context.log,
+    log: daemon.log,
     onFailures: (failures) => health.setFailures(family, failures),
-    onConflict: (conflict) => context.events.record(frontendConflict(nodeName, conflict)),
-    onCostlyService: (costly) => context.events.record(costlyService(nodeName, costly)),
-    ...(context.journal === undefined ? {} : { journal: context.journal }),
+    onConflict: (conflict) => events.record(frontendConflict(nodeName, conflict)),
+    onCostlyService: (costly) => events.record(costlyService(nodeName, costly)),
+    ...(journal && { journal }),
   });
   const onChange = (ips: readonly IpAddress[], isNew: boolean): void => {
     serviceHealth.setAddresses(ips).catch((error: unknown) => log.error("Error syncing healthcheck services", error));
     if (isNew) proxier.onNodeAddresses();
   };
-  const { addressWatch: watch, localAddresses: read } = context.kernel;
+  const { addressWatch: watch, localAddresses: read } = kernel;
   const following = { addresses, watch, read, known, onChange, clock, log };
   const facts = { nodeIP, detector, nodePortAddresses: addresses };
   return {
@@ -352,31 +315,24 @@ async function listenAddresses(addresses: ReturnType<typeof nodePortAddresses>, 
   }
 }
 
-interface ServeContext extends ProxierContext {
-  readonly openMode: OpenMode;
-  readonly proxiers: readonly FamilyProxier[];
-  readonly watch: ConfigFileWatch | undefined;
-  readonly sink: DeferredSink;
-  readonly servers: HttpServers | undefined;
-}
-
 /** Lets the events in, and runs the sync loops until the end. */
-async function serve(context: ServeContext): Promise<void> {
-  const { config, log, proxiers, fatal, ended, nodeName } = context;
-  log.info("Version info", { version: context.version });
+async function serve(
+  daemon: Daemon,
+  setup: NodeSetup,
+  proxiers: readonly FamilyProxier[],
+  sink: DeferredSink,
+): Promise<void> {
+  const { options, ended, nodeName, events, log } = daemon;
+  log.info("Version info", { version: options.version });
   log.info("Runtime settings", { node: process.version, execArgv: process.execArgv.join(" ") });
-  const settingOomScore = applyOomScore(config.oomScoreAdj, { log });
-  context.watch?.updated.then((message) => fatal(new Error(message)), fatal);
+  const settingOomScore = applyOomScore(options.config.oomScoreAdj, { log });
   const dispatcher = new DualStackDispatcher({ proxiers: proxiers.map(({ proxier }) => proxier), nodeName, log });
-  context.sink.attach(dispatcher);
-  context.events.record(nodeEvent(nodeName, "Normal", "Starting", startNote(config.mode)));
+  sink.attach(dispatcher);
+  events.record(nodeEvent(nodeName, "Normal", "Starting", startNote(options.config.mode)));
   const following = proxiers.map(({ followAddresses }) => followAddresses(ended));
-  const inspecting = serveInspection(context);
+  const inspecting = serveInspection(daemon, setup, proxiers);
   await Promise.all([settingOomScore, dispatcher.run(ended), inspecting, ...following]);
   await Promise.all(proxiers.map(({ backend }) => backend.close?.()));
-  await context.openMode.close();
-  await Promise.all(proxiers.map(({ serviceHealth }) => serviceHealth.close()));
-  await context.servers?.closed;
 }
 
 /** Both names are in it: the program's own, and the one that people look for. */

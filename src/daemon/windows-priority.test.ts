@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { constants } from "node:os";
 import { test } from "node:test";
-import { PRIORITY_CLASSES } from "../config/windows-priority-class.ts";
 import { type Logger, silentLogger } from "../logging/logger.ts";
+import { PRIORITY_CLASSES } from "../settings/validate.ts";
 import { applyPriorityClass, type PriorityCalls } from "./windows-priority.ts";
 
 function logOf(run: (log: Logger) => void): readonly string[] {

@@ -1,7 +1,7 @@
 /** This process's priority class on Windows: upstream has no such setting (kubernetes #96935). */
 import { getPriority, setPriority } from "node:os";
-import { PRIORITY_CLASSES } from "../config/windows-priority-class.ts";
 import type { Logger } from "../logging/logger.ts";
+import { PRIORITY_CLASSES } from "../settings/validate.ts";
 
 export interface PriorityCalls {
   /** @throws Error when the system refuses. */

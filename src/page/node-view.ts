@@ -1,5 +1,5 @@
 /** A family of a daemon as a node that planners and explanations can look at. */
-import type { LiveDaemon, LiveFamily } from "../daemon/live-daemon.ts";
+import type { LiveDaemon, LiveFamily } from "../daemon/inspect-report.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import { localAddresses } from "../kernel/route/addresses.ts";
 import { nodePortIPs } from "../model/node-port-addresses.ts";

@@ -7,7 +7,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Mutex } from "../async/mutex.ts";
 import { SliceYielder } from "../async/yielder.ts";
-import type { LiveDaemon, LiveFamily, PageContext } from "../daemon/live-daemon.ts";
+import type { LiveDaemon, LiveFamily, PageContext } from "../daemon/inspect-report.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import { joinHostPort } from "../net/ip.ts";
 import { answeringAt, startHttpEndpoint } from "../server/http/http-endpoint.ts";

@@ -1,5 +1,5 @@
 /** One service port of a running daemon, explained from what the daemon serves at this moment. */
-import type { LiveDaemon } from "../daemon/live-daemon.ts";
+import type { LiveDaemon } from "../daemon/inspect-report.ts";
 import { modeNamed } from "../dataplane/registry.ts";
 import { type ExplainedNode, explainPort } from "../explain/explain-port.ts";
 import { clientFactsOf, ownerIn } from "../explain/explained-cluster.ts";

@@ -1,7 +1,7 @@
 /** The service table of a running daemon, by portions: what is searched for, and the state of each. */
 import { sortedKeys } from "../async/sorted-keys.ts";
 import type { Yielder } from "../async/yielder.ts";
-import type { LiveDaemon, LiveFamily } from "../daemon/live-daemon.ts";
+import type { LiveDaemon, LiveFamily } from "../daemon/inspect-report.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { routeServicePort } from "../model/service-port-routing.ts";
 import { joinHostPort } from "../net/ip.ts";

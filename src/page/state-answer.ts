@@ -1,6 +1,7 @@
 /** How a running daemon is: what the page asks for again and again. */
+
+import type { LiveDaemon } from "../daemon/inspect-report.ts";
 import { statusReport } from "../daemon/inspect-report.ts";
-import type { LiveDaemon } from "../daemon/live-daemon.ts";
 import { causeWords, writtenWords } from "../daemon/sync-words.ts";
 import type { StateAnswer } from "./answers.ts";
 

@@ -4,7 +4,7 @@
  */
 import { runInTurns } from "../async/steps.ts";
 import type { Yielder } from "../async/yielder.ts";
-import type { LiveDaemon, LiveFamily } from "../daemon/live-daemon.ts";
+import type { LiveDaemon, LiveFamily } from "../daemon/inspect-report.ts";
 import { loopbackNotes } from "../explain/loopback.ts";
 import { FEW_SERVICES, isPodOf, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
 import { partOfServed } from "../explain/served-part.ts";

@@ -2,6 +2,7 @@
  * The checks of a resolved configuration: upstream's paths, order and words. Pure. Reference configuration.md §3.5.
  */
 
+import { constants } from "node:os";
 import { splitHostPort } from "../config/bind-address.ts";
 import { DETECT_LOCAL_MODES, type DetectLocalMode, type DraftConfig, type KubeProxyConfig } from "../config/config.ts";
 import { type FeatureGates, gatesOf, setFeatureGates } from "../config/feature-gates.ts";
@@ -16,7 +17,6 @@ import {
 } from "../config/field-error.ts";
 import { NODE_PORT_ADDRESSES_PRIMARY, NODE_PORT_WORDS } from "../config/node-port-words.ts";
 import { RELEASES, type Release, releaseOf } from "../config/release.ts";
-import { PRIORITY_CLASSES } from "../config/windows-priority-class.ts";
 import { defaultModeOn, isProxyMode, MODES, modeNamed, modesOn, type RegisteredMode } from "../dataplane/registry.ts";
 import { INTERFACE_NAME_RULE, isInterfaceName, isInterfaceNamePrefix } from "../net/interface-name.ts";
 import { type Cidr, familyOf, parseCidr, parseIpAddress, toPort } from "../net/ip.ts";
@@ -220,3 +220,14 @@ function clusterCidrErrors(texts: readonly string[], path: string): readonly str
 function isDualStackPair(cidrs: readonly (Cidr | undefined)[]): boolean {
   return new Set(cidrs.map((cidr) => cidr && familyOf(cidr))).size === 2;
 }
+
+const { priority } = constants;
+
+export const PRIORITY_CLASSES: ReadonlyMap<string, number> = new Map([
+  ["IDLE_PRIORITY_CLASS", priority.PRIORITY_LOW],
+  ["BELOW_NORMAL_PRIORITY_CLASS", priority.PRIORITY_BELOW_NORMAL],
+  ["NORMAL_PRIORITY_CLASS", priority.PRIORITY_NORMAL],
+  ["ABOVE_NORMAL_PRIORITY_CLASS", priority.PRIORITY_ABOVE_NORMAL],
+  ["HIGH_PRIORITY_CLASS", priority.PRIORITY_HIGH],
+  ["REALTIME_PRIORITY_CLASS", priority.PRIORITY_HIGHEST],
+]);

@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 import { systemClock } from "../../src/async/clock.ts";
 import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
-import type { LiveDaemon } from "../../src/daemon/live-daemon.ts";
+import type { LiveDaemon } from "../../src/daemon/inspect-report.ts";
 import { offlineNode } from "../../src/inspect/offline-node.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
