@@ -7,10 +7,10 @@ import { writeFileSync } from "node:fs";
 import type { PlanFacts } from "../src/dataplane/iptables/plan-options.ts";
 import { planServicePort } from "../src/dataplane/iptables/plan-service-port.ts";
 import { planStatic } from "../src/dataplane/iptables/plan-static.ts";
-import { deltaPayload, droppedChains, type OwnerStep } from "../src/dataplane/shared/iptables-rules/delta-payload.ts";
-import { fullPayload, spellPlan } from "../src/dataplane/shared/iptables-rules/full-payload.ts";
+import { deltaPayload, droppedChains, type OwnerChange } from "../src/dataplane/shared/iptables-rules/delta-payload.ts";
+import { fullPayload } from "../src/dataplane/shared/iptables-rules/full-payload.ts";
+import { type SpelledRules, spell } from "../src/dataplane/shared/iptables-rules/owner-rules.ts";
 import { type Payload, textsOf } from "../src/dataplane/shared/iptables-rules/payload.ts";
-import type { ServicePortPlan } from "../src/dataplane/shared/iptables-rules/rules-plan.ts";
 import type { ProxyState } from "../src/model/proxy-state.ts";
 import { benchService, benchSlice } from "./cluster.ts";
 import type { BackEnd, SmallChange } from "./figures.ts";
@@ -36,7 +36,7 @@ const STATIC = planStatic(CONFIG, FACTS);
 class Forms {
   readonly #endpointsEach: number;
   readonly #state: ProxyState = benchState();
-  readonly #ports = new Map<string, ServicePortPlan>();
+  readonly #ports = new Map<string, SpelledRules>();
   readonly #generations = new Map<number, number>();
 
   constructor(services: number, endpointsEach: number) {
@@ -48,7 +48,7 @@ class Forms {
   full(portsPerTransaction?: number): Payload {
     return fullPayload({
       plan: STATIC,
-      ports: [...this.#ports].map(([owner, plan]) => [owner, spellPlan(plan)]),
+      ports: this.#ports,
       ...(portsPerTransaction !== undefined && { portsPerTransaction }),
     });
   }
@@ -58,7 +58,7 @@ class Forms {
     const before = new Map(this.#ports);
     if (kind === "service removed") this.#state.onService({ kind: "delete", object: benchService(index) });
     else this.#put(index, (this.#generations.get(index) ?? 0) + (kind === "endpoint replaced" ? 1 : 0));
-    const changes: OwnerStep[] = [];
+    const changes: OwnerChange[] = [];
     for (const owner of this.#state.applyChanges().changedPorts) {
       changes.push({ owner, before: before.get(owner), after: this.#plan(owner) });
     }
@@ -71,23 +71,23 @@ class Forms {
     this.#state.onEndpointSlice({ kind: "add", object: benchSlice(index, this.#endpointsEach, generation) });
   }
 
-  #plan(key: string): ServicePortPlan | undefined {
+  #plan(key: string): SpelledRules | undefined {
     const port = this.#state.services.get(key);
     if (port === undefined) {
       this.#ports.delete(key);
       return undefined;
     }
-    const plan = planServicePort(port, this.#state.endpoints.get(key) ?? [], CONFIG, FACTS);
+    const plan = spell(planServicePort(port, this.#state.endpoints.get(key) ?? [], CONFIG, FACTS));
     this.#ports.set(key, plan);
     return plan;
   }
 
   /** Shared chains in full, own chains of changed ports only (reference iptables-operation.md §9.3). */
-  #rewritten(changes: readonly OwnerStep[]): Payload {
+  #rewritten(changes: readonly OwnerChange[]): Payload {
     const changed = new Set(changes.map(({ owner }) => owner));
     const ports = [...this.#ports].map(([owner, plan]) => {
-      const written = changed.has(owner) ? plan : { ...plan, ownChains: [], ownRules: [] };
-      return [owner, spellPlan(written)] as const;
+      const written = changed.has(owner) ? plan : { ...plan, ownChains: "", ownRules: "", ownRuleCount: 0 };
+      return [owner, written] as const;
     });
     return fullPayload({ plan: STATIC, ports, staleChains: changes.flatMap(droppedChains) });
   }

@@ -19,7 +19,7 @@ import { jsonText, safe } from "../explain/safe-text.ts";
 import { merged, wantedInventories } from "../explain/wanted.ts";
 import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inventory.ts";
 import { dumpKind, readDump } from "../inspect/dumps/read-dump.ts";
-import { savesIn } from "../kernel/iptables/parser/saves.ts";
+import { savesIn } from "../kernel/iptables/parser/ruleset.ts";
 import { readInputText } from "./bounded-input.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { DIFF_USAGE, type DiffOptions, readDiffOptions } from "./diff-options.ts";

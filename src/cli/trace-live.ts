@@ -1,7 +1,7 @@
 /** `kube-proxy trace --live`: what this node's kernel does with real packets of a flow, beside what the simulation says. */
 import { readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
-import { backEndIn } from "../kernel/iptables/tool-version.ts";
+import { backEndIn } from "../kernel/iptables/command-errors.ts";
 import { NftError } from "../kernel/nftables/nftables.ts";
 import { openPacketTracer, type PacketTracer } from "../kernel/nftables/tracing/packet-tracer.ts";
 import { TRACE_TABLE, type TraceFilter } from "../kernel/nftables/tracing/trace-table.ts";

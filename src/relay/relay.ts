@@ -3,8 +3,7 @@
  * knows of Services. Behaviour: reference userspace.md §1.8 and §1.9, but half-closed connections stay, and a dead backend
  * stops no others.
  */
-
-import type { IpAddress } from "../net/ip.ts";
+import { type IpAddress, parseIpAddress } from "../net/ip.ts";
 import type { Protocol } from "../net/protocol.ts";
 
 /** What a relay carries; SCTP needs a socket that Node does not have. */
@@ -80,3 +79,11 @@ export interface Relays {
 
 /** Reference userspace.md §1.8. */
 export const DIAL_TIMEOUTS_MS: readonly number[] = [250, 500, 1000, 2000];
+
+/** @param address as Node spells it: canonical, but with the zone of a link-local one. */
+export function clientAt(address: string, port: number): Destination {
+  const zoneAt = address.indexOf("%");
+  const bare = zoneAt < 0 ? address : address.slice(0, zoneAt);
+  // The kernel's text of an address of one family is canonical already, but for what parsing canonicalises.
+  return { address: parseIpAddress(bare) ?? (bare as IpAddress), port };
+}

@@ -8,7 +8,6 @@ import { ByteFlow, type FlowShared, readThrough } from "./byte-flow.ts";
 import type { DescriptorBudget } from "./descriptor-budget.ts";
 import type { OwnDials } from "./own-dials.ts";
 import { type Destination, DIAL_TIMEOUTS_MS, type RelayOptions } from "./relay.ts";
-import { resetSocket } from "./reset-socket.ts";
 import { TcpDial } from "./tcp-dial.ts";
 
 /** What all connections of a process share. */
@@ -154,4 +153,15 @@ export class TcpConnection {
     this.#onEnd();
     if (this.#hasDescriptors) this.#shared.budget.giveBack(DESCRIPTORS);
   }
+}
+
+/**
+ * Closes with a reset, at once. Node's `resetAndDestroy` first waits for everything to be written and then sends an end of
+ * stream before the reset: what it does next to that is asked for alone.
+ */
+export function resetSocket(socket: Socket): void {
+  // The kernel interface refuses while an end of stream is on its way, and would leave the socket open.
+  const isShuttingDown = socket.writableEnded && !socket.writableFinished && socket.writableLength === 0;
+  if (!isShuttingDown) Reflect.set(socket, "resetAndClosing", true);
+  socket.destroy();
 }

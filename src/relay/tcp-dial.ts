@@ -2,8 +2,7 @@
 import { readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import type { ByteFlow } from "./byte-flow.ts";
-import { clientAt } from "./client-address.ts";
-import type { Destination } from "./relay.ts";
+import { clientAt, type Destination } from "./relay.ts";
 
 /** The kernel asks a silent peer whether it is still there: otherwise one that vanished would keep its sockets. */
 export const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelay: 60_000 };

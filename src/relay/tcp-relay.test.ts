@@ -6,7 +6,7 @@ import type { Socket } from "node:net";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Destination } from "./relay.ts";
-import { resetSocket } from "./reset-socket.ts";
+import { resetSocket } from "./tcp-connection.ts";
 import {
   ask,
   closedPort,

@@ -2,10 +2,9 @@
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { familyOf, type IpAddress } from "../net/ip.ts";
-import { clientAt } from "./client-address.ts";
 import { takeForListening } from "./descriptor-budget.ts";
 import { listenError, listenText } from "./listen-error.ts";
-import type { Destination, Relay, RelayOptions } from "./relay.ts";
+import { clientAt, type Destination, type Relay, type RelayOptions } from "./relay.ts";
 import { TcpConnection, type TcpShared } from "./tcp-connection.ts";
 import { KEEP_ALIVE } from "./tcp-dial.ts";
 

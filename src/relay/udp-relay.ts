@@ -2,12 +2,10 @@
 import type { RemoteInfo, Socket } from "node:dgram";
 import type { Logger } from "../logging/logger.ts";
 import type { IpAddress } from "../net/ip.ts";
-import { clientAt } from "./client-address.ts";
 import { type DescriptorBudget, takeForListening } from "./descriptor-budget.ts";
 import { listenError, listenText } from "./listen-error.ts";
-import type { Destination, Relay, RelayOptions } from "./relay.ts";
-import { UdpSession } from "./udp-session.ts";
-import { isCongested, udpSocketFor } from "./udp-socket.ts";
+import { clientAt, type Destination, type Relay, type RelayOptions } from "./relay.ts";
+import { isCongested, UdpSession, udpSocketFor } from "./udp-session.ts";
 
 /** What all UDP relays of a process share. */
 export interface UdpShared {

@@ -3,13 +3,14 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { planServicePort } from "../../src/dataplane/iptables/plan-service-port.ts";
 import { planStatic } from "../../src/dataplane/iptables/plan-static.ts";
-import { fullPayload, spellPlan } from "../../src/dataplane/shared/iptables-rules/full-payload.ts";
+import { fullPayload } from "../../src/dataplane/shared/iptables-rules/full-payload.ts";
+import { spell } from "../../src/dataplane/shared/iptables-rules/owner-rules.ts";
 import { textsOf } from "../../src/dataplane/shared/iptables-rules/payload.ts";
 import { type ExampleCluster, ipv4Example, ipv6Example } from "./example-clusters.ts";
 
 function payloadText({ config, facts, ports }: ExampleCluster): string {
   const spelled = ports.map(
-    ([port, endpoints]) => [port.name.key, spellPlan(planServicePort(port, endpoints, config, facts))] as const,
+    ([port, endpoints]) => [port.name.key, spell(planServicePort(port, endpoints, config, facts))] as const,
   );
   const payload = fullPayload({ plan: planStatic(config, facts), ports: spelled });
   return [...textsOf(payload.transactions)].join("");

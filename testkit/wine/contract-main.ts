@@ -1,6 +1,6 @@
 /** What Node.js for Windows runs under Wine: the contracts of what is reached on Windows only. */
 import "./hcn-contract-main.ts";
 import { runNetshContract } from "../../src/dataplane/userspace/testing/netsh-contract.ts";
-import { windowsNetsh } from "../../src/dataplane/userspace/windows-netsh.ts";
+import { windowsNetsh } from "../../src/dataplane/userspace/windows-host.ts";
 
 runNetshContract({ name: "under Wine", host: windowsNetsh, interfaceName: process.env.CONTRACT_INTERFACE ?? "" });

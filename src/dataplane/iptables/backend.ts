@@ -5,7 +5,7 @@
 
 import { sortedKeys } from "../../async/sorted-keys.ts";
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
-import { type Iptables, IptablesRestoreError, type Presence } from "../../kernel/iptables/iptables.ts";
+import { type Iptables, IptablesRestoreError, isAttributable, type Presence } from "../../kernel/iptables/iptables.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
 import { IPTABLES_WAITS, KernelWaits } from "../../kernel/kernel-waits.ts";
 import { isDeepStrictEqual } from "../../kernel/node-util.ts";
@@ -14,15 +14,12 @@ import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { CommitCost } from "../shared/commit-cost.ts";
-import { bisectChanges, type OwnerChange, removalOf, stepOf } from "../shared/iptables-rules/bisect-changes.ts";
+import { bisectChanges, removalOf } from "../shared/iptables-rules/bisect-changes.ts";
 import { isServiceChain } from "../shared/iptables-rules/chain-names.ts";
-import { deltaPayload } from "../shared/iptables-rules/delta-payload.ts";
+import { deltaPayload, type OwnerChange } from "../shared/iptables-rules/delta-payload.ts";
 import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
-import { spellPlan } from "../shared/iptables-rules/full-payload.ts";
-import { inTable } from "../shared/iptables-rules/installed-rules.ts";
-import { type Payload, staleChainOf, type WrittenRules } from "../shared/iptables-rules/payload.ts";
-import { PlanMemory } from "../shared/iptables-rules/planned-rules.ts";
-import { isAttributable, send } from "../shared/iptables-rules/restore.ts";
+import { declaredChains, remembered, type SpelledRules, spell } from "../shared/iptables-rules/owner-rules.ts";
+import { addWritten, send, staleChainOf, type WrittenRules } from "../shared/iptables-rules/payload.ts";
 import { equalStaticRules, type StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
 import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
 import {
@@ -32,13 +29,12 @@ import {
   STATIC_RULES,
 } from "../shared/iptables-rules/transactions.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
-import { ChainCheck } from "./chain-check.ts";
+import { ChainCheck, type WrittenChains } from "./chain-check.ts";
 import { readExisting } from "./existing-rules.ts";
-import { InstalledPorts } from "./installed-ports.ts";
+import { InstalledRules } from "./installed-rules.ts";
 import { COUNTERS, LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
+import { planServicePort } from "./plan-service-port.ts";
 import { planStatic } from "./plan-static.ts";
-import { type PortInput, portPlanner } from "./port-planner.ts";
-import { NO_STATIC_CHAINS, staticChainsOf, writtenChains } from "./written-chains.ts";
 
 const LOGGED_CHAINS = 10;
 /** Refused restores that one partial sync puts up with while it tries refused parts again. */
@@ -94,15 +90,12 @@ export class IptablesBackend implements Backend {
   readonly family;
   readonly #options: IptablesBackendOptions;
   readonly #yielder: Yielder;
-  readonly #memory: PlanMemory<PortInput>;
-  readonly #installed = new InstalledPorts();
+  readonly #installed = new InstalledRules();
   /** The static rules in the kernel; undefined when the kernel is not known to match memory. */
   #static: StaticPlan | undefined;
-  #staticCounts: WrittenRules = { filter: 0, nat: 0 };
   /** From before a partial sync that failed; until a full sync succeeds. */
   #filterBefore: FilterEntries = new Map();
   readonly #refused = new RefusedPorts();
-  #staticChains = NO_STATIC_CHAINS;
   readonly #chainCheck: ChainCheck;
   readonly #cost = new CommitCost();
   readonly #waits = new KernelWaits();
@@ -112,14 +105,13 @@ export class IptablesBackend implements Backend {
   #onLost: (lost?: LostRules) => void = () => {};
   #counters = { ctStateInvalid: false, localhostNodePorts: false };
   #isLargeCluster = false;
-  /** Of the last sync: the same object as long as nothing changes, for every service port keeps it. */
+  /** Of the last sync: the same object as long as nothing changes. */
   #facts: PlanFacts | undefined;
 
   constructor(given: IptablesBackendOptions) {
     const options = { ...given, iptables: this.#waits.timed(given.iptables, IPTABLES_WAITS) };
     this.#options = options;
     this.family = options.config.family;
-    this.#memory = new PlanMemory(portPlanner(options.config));
     const { nowMs = () => performance.now(), checkPeriodMs = Number.POSITIVE_INFINITY } = options;
     this.#nowMs = nowMs;
     this.#chainCheck = new ChainCheck(options.iptables, nowMs, checkPeriodMs);
@@ -189,16 +181,9 @@ export class IptablesBackend implements Backend {
     const owners = new Set([...input.changedPorts, ...this.#refused.owners]);
     const changes = [...owners].flatMap((owner) => this.#changeOf(owner, input, facts) ?? []);
     const others = changes.filter(({ owner }) => !this.#refused.has(owner));
-    let payload: Payload;
     try {
-      payload = deltaPayload(others.map(stepOf));
-    } catch (error) {
-      if (error instanceof RangeError) return undefined;
-      throw error;
-    }
-    try {
-      const written = await send(this.#options.iptables, payload);
-      for (const { owner, after } of others) this.#installed.set(owner, after?.installed);
+      const written = await send(this.#options.iptables, deltaPayload(others));
+      for (const { owner, after } of others) this.#installed.set(owner, after && remembered(after));
       const all = await this.#tryRefusedAgain(changes, written);
       this.#report(input, all);
       return this.#outcome(all);
@@ -207,9 +192,7 @@ export class IptablesBackend implements Backend {
       this.#options.metrics.restoreFailures.inc();
       this.#options.metrics.partialRestoreFailures.inc();
       // The change may be in force in filter, which comes before nat: only we know what was there.
-      this.#filterBefore = new Map(
-        changes.map(({ owner, before: old }) => [owner, inTable(old?.shared ?? [], "filter")]),
-      );
+      this.#filterBefore = new Map(changes.map(({ owner, before: old }) => [owner, old?.filter ?? ""]));
       if (!isAttributable(error)) throw error;
       this.#options.log.error("Partial sync was refused, rewriting all rules", error);
       return undefined;
@@ -223,13 +206,22 @@ export class IptablesBackend implements Backend {
     const before = this.#installed.get(owner);
     const port = input.services.get(owner);
     if (port !== undefined) {
-      const from: PortInput = { port, endpoints: input.endpoints.get(owner) ?? [], facts };
-      const plan = this.#memory.planner.plan(from);
-      return { owner, before, after: { plan: () => plan, installed: this.#memory.remember(from, plan) } };
+      try {
+        return { owner, before, after: this.#spelled(port, input, facts) };
+      } catch (error) {
+        if (!(error instanceof RangeError)) throw error;
+        this.#refused.refuse(owner, error.message, port.name.text);
+        return undefined;
+      }
     }
     if (before !== undefined) return { owner, before };
     this.#refused.forget(owner);
     return undefined;
+  }
+
+  /** Throws a RangeError for a name that no rule can carry. */
+  #spelled(port: ServicePort, { endpoints }: SyncInput, facts: PlanFacts): SpelledRules {
+    return spell(planServicePort(port, endpoints.get(port.name.key) ?? [], this.#options.config, facts));
   }
 
   /**
@@ -249,7 +241,7 @@ export class IptablesBackend implements Backend {
     for (const [owner, rules] of result.states) this.#installed.set(owner, rules);
     for (const owner of result.accepted) this.#refused.forget(owner);
     for (const [owner, reason] of result.refused) this.#refused.refuse(owner, reason);
-    return { filter: written.filter + result.written.filter, nat: written.nat + result.written.nat };
+    return addWritten(written, result.written);
   }
 
   async #fullSync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
@@ -269,17 +261,14 @@ export class IptablesBackend implements Backend {
       const port = input.services.get(key);
       if (port === undefined) continue;
       try {
-        const from: PortInput = { port, endpoints: input.endpoints.get(key) ?? [], facts };
-        const planned = this.#memory.planner.plan(from);
-        const lines = spellPlan(planned);
-        ports.set(key, { name: port.name, rules: this.#memory.remember(from, planned), lines });
+        ports.set(key, { name: port.name, rules: this.#spelled(port, input, facts) });
       } catch (error) {
         if (!(error instanceof RangeError)) throw error;
         unplanned.set(key, { name: port.name, reason: error.message });
       }
       if (yielder.isDue()) await yielder.turn(signal);
     }
-    for (const { rules } of ports.values()) for (const chain of rules.ownChains) existing.delete(chain);
+    for (const { rules } of ports.values()) for (const chain of declaredChains(rules.ownChains)) existing.delete(chain);
     const portsPerTransaction = this.#options.portsPerTransaction ?? PORTS_PER_TRANSACTION[isFirst ? "first" : "again"];
     const isSplit = iptables.prefersSmallTransactions && ports.size > portsPerTransaction;
     try {
@@ -297,12 +286,7 @@ export class IptablesBackend implements Backend {
         },
       });
       this.#filterBefore = new Map();
-      this.#installed.replace(result.installed);
-      this.#staticCounts = {
-        filter: plan.filterHead.length + plan.filterTail.length,
-        nat: plan.natHead.length + plan.natTail.length,
-      };
-      this.#staticChains = staticChainsOf(plan);
+      this.#installed.replace(plan, result.installed);
       this.#chainCheck.forget();
       this.#refused.replace(result.failures);
       this.#static = result.failures.has(STATIC_RULES) ? undefined : plan;
@@ -333,7 +317,7 @@ export class IptablesBackend implements Backend {
     });
     const counts = this.#installed.ruleCounts;
     for (const table of ["filter", "nat"] as const) {
-      this.#options.metrics.setTotal(table, counts[table] + this.#staticCounts[table]);
+      this.#options.metrics.setTotal(table, counts[table]);
       this.#options.metrics.setLast(table, written[table]);
     }
   }
@@ -360,13 +344,23 @@ export class IptablesBackend implements Backend {
     return await this.#checkChains();
   }
 
+  /** The kernel may have other rules than these of owners that were refused. */
+  #writtenChains(): WrittenChains {
+    const installed = this.#installed;
+    if (this.#refused.size === 0) return { ports: [...installed], shared: installed.chains };
+    const ports = [...installed].filter(([owner]) => !this.#refused.has(owner));
+    return { ports, shared: { filter: undefined, nat: undefined } };
+  }
+
   /** Has damaged chains of few service ports written again; "absent" when more than these is damaged. */
   async #checkChains(): Promise<Presence> {
     const turns = this.#turns;
     // Odd while a sync runs, which changes what it would be compared with.
     if (turns % 2 === 1) return "present";
-    const written = () => writtenChains(this.#installed, this.#refused, this.#staticChains);
-    const damage = await this.#chainCheck.find(written, () => turns === this.#turns);
+    const damage = await this.#chainCheck.find(
+      () => this.#writtenChains(),
+      () => turns === this.#turns,
+    );
     if (damage === undefined) return "present";
     const { chains, owners, isTotal, isNew } = damage;
     const facts = { chains: chains.slice(0, LOGGED_CHAINS).join(", "), count: chains.length };

@@ -4,14 +4,14 @@
  * one question while nothing changes on the node, where the kernel counts changes (the nft back end).
  */
 import type { Iptables } from "../../kernel/iptables/iptables.ts";
-import type { InstalledRules } from "../shared/iptables-rules/installed-rules.ts";
+import { declaredChains, type OwnerRules } from "../shared/iptables-rules/owner-rules.ts";
 import type { ServiceTable } from "../shared/iptables-rules/rules-plan.ts";
 import { restAfterLook } from "../shared/look-rest.ts";
 
 /** What is believed to be in the kernel. */
 export interface WrittenChains {
   /** By owner: service ports whose own chains are to be looked at. */
-  readonly ports: Iterable<readonly [owner: string, rules: InstalledRules]>;
+  readonly ports: Iterable<readonly [owner: string, rules: OwnerRules]>;
   /** Rules of each chain that ports share or that is fixed; undefined when that is not known for sure. */
   readonly shared: Readonly<Record<ServiceTable, ReadonlyMap<string, number> | undefined>>;
 }
@@ -104,10 +104,10 @@ export class ChainCheck {
 
   async #damagedChains(
     owner: string,
-    rules: InstalledRules,
+    rules: OwnerRules,
     uses: ReadonlyMap<string, number>,
   ): Promise<readonly string[]> {
-    const chains = rules.ownChains;
+    const chains = declaredChains(rules.ownChains);
     const missing = chains.filter((chain) => !uses.has(chain));
     if (missing.length > 0) return missing;
     const sum = chains.reduce((total, chain) => total + (uses.get(chain) ?? 0), 0);

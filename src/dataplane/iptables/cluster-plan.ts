@@ -12,7 +12,8 @@ import type { ServicePort } from "../../model/service-port.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { CHAINS } from "../shared/iptables-rules/chain-names.ts";
 import { type InTable, withCounts } from "../shared/iptables-rules/counted-rules.ts";
-import { fullPayload, spellPlan } from "../shared/iptables-rules/full-payload.ts";
+import { fullPayload } from "../shared/iptables-rules/full-payload.ts";
+import { spell } from "../shared/iptables-rules/owner-rules.ts";
 import { textsOf } from "../shared/iptables-rules/payload.ts";
 import type { JumpRule, ServicePortPlan, SharedRule, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
 import {
@@ -65,7 +66,7 @@ export function planOfService({ ports }: IptablesPlan, service: string): Iptable
 
 /** The input of `iptables-restore` that a full sync sends. Throws a RangeError for names that no rule can carry. */
 export function restoreInput({ fixed, ports }: IptablesPlan): string {
-  const spelled = ports.map(({ port, plan }) => [port.name.key, spellPlan(plan)] as const);
+  const spelled = ports.map(({ port, plan }) => [port.name.key, spell(plan)] as const);
   return [...textsOf(fullPayload({ plan: fixed, ports: spelled }).transactions)].join("");
 }
 

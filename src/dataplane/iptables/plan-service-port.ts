@@ -2,7 +2,6 @@
  * All rules of one service port: its entries in the shared chains and the chains it owns. Reference iptables.md §6, §7.
  * Pure: the same input gives the same plan, in the same order.
  */
-
 import type { ChainName, Rule, RuleMatch, RuleTarget } from "../../kernel/iptables/rule.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import { type Frontend, frontendsOf } from "../../model/frontend.ts";
@@ -19,7 +18,6 @@ import {
 } from "../shared/iptables-rules/chain-names.ts";
 import type { ServicePortPlan, SharedRule } from "../shared/iptables-rules/rules-plan.ts";
 import { COUNTERS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
-import { oneInText } from "./probability.ts";
 
 const LOCALHOST_V4 = "127.0.0.0/8" as Cidr;
 
@@ -288,4 +286,24 @@ function planChoice(
     const matches = isLast ? noted(note) : noted(note, { kind: "random", probability: oneInText(remaining) });
     own.add(chain, matches, jump(target));
   });
+}
+
+const DECIMALS = 10;
+const texts = new Map<number, string>();
+
+/** `1/k` with ten decimals, rounded half to even (iptables.md §7B). Pure; results are kept, for lists repeat them. */
+export function oneInText(k: number): string {
+  const known = texts.get(k);
+  if (known !== undefined) return known;
+  const text = format(1 / k);
+  texts.set(k, text);
+  return text;
+}
+
+function format(value: number): string {
+  // toFixed rounds exact ties up; 60 digits show a double of this size exactly.
+  const exact = value.toFixed(60);
+  const cut = exact.indexOf(".") + 1 + DECIMALS;
+  const isTie = /^50*$/.test(exact.slice(cut));
+  return isTie && Number(exact[cut - 1]) % 2 === 0 ? exact.slice(0, cut) : value.toFixed(DECIMALS);
 }

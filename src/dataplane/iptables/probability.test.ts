@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { oneInText } from "./probability.ts";
+import { oneInText } from "./plan-service-port.ts";
 
 test("probabilities have ten decimals, rounded half to even", () => {
   const cases = [

@@ -130,3 +130,19 @@ test("a service whose name no rule can carry is named, and later changes are sen
   bench.set("l".repeat(260), undefined);
   assert.deepEqual((await bench.sync()).failures, []);
 });
+
+test("a service whose comments grow too long keeps its last known good rules, and nothing else is rewritten", async () => {
+  const bench = new BackendBench({ largeClusterEndpoints: -1 });
+  const name = "l".repeat(240); // fits with "cluster IP" behind it, and not with "has no endpoints"
+  bench.set(name, clusterIP(1));
+  await bench.sync(true);
+  const before = bench.kernel.dump("nat");
+  bench.sent();
+  bench.set(name, clusterIP(1), 0);
+  const { failures } = await bench.sync();
+  assert.equal(failures.length, 1);
+  assert.equal(bench.kernel.dump("nat"), before);
+  assert.deepEqual(bench.sent(), []);
+  await bench.sync(true);
+  assert.equal(bench.kernel.dump("nat"), before);
+});

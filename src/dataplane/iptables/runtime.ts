@@ -2,7 +2,7 @@
 
 import { monitorCanaries } from "../../kernel/iptables/canary-monitor.ts";
 import { createIptables } from "../../kernel/iptables/exec-iptables.ts";
-import { openNfacct } from "../../kernel/nfacct/netlink-nfacct.ts";
+import { openNfacct } from "../../kernel/nfacct/nfacct.ts";
 import { fileSysctls, type Sysctls } from "../../kernel/sysctl.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";

@@ -2,11 +2,9 @@
 import type { Iptables } from "../../kernel/iptables/iptables.ts";
 import { parseRule, printRule } from "../../kernel/iptables/parser/rule-syntax.ts";
 import { readTable, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
-import { equalRules, type Rule } from "../../kernel/iptables/rule.ts";
-import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
-import { equalLists } from "../../model/equal-lists.ts";
+import type { Rule } from "../../kernel/iptables/rule.ts";
+import { chainLines, ruleArguments, ruleLines, transactionText } from "../../kernel/iptables/rule-text.ts";
 import { ensureJumps, isPrinted } from "../shared/iptables-rules/ensure-jumps.ts";
-import { chainLines, ruleLines, transactionText } from "../shared/iptables-rules/restore-lines.ts";
 import { CHAINS_OF, JUMP_RULES, type RulesPlan } from "./plan-rules.ts";
 
 const TABLES = ["nat", "filter"] as const;
@@ -28,10 +26,6 @@ export function restoreText(plan: RulesPlan): string {
   }).join("");
 }
 
-function equalPlans(a: RulesPlan, b: RulesPlan): boolean {
-  return TABLES.every((table) => equalLists(a[table], b[table], equalRules));
-}
-
 export class IptablesRules {
   readonly #iptables: Iptables;
   /** What was last sent and accepted, and not found changed since. */
@@ -45,7 +39,7 @@ export class IptablesRules {
 
   /** Whether these rules were the last to be sent, and were accepted. */
   isInstalled(plan: RulesPlan): boolean {
-    return this.#installed !== undefined && equalPlans(this.#installed, plan);
+    return this.#installed !== undefined && restoreText(this.#installed) === restoreText(plan);
   }
 
   /** Whether the kernel is known to have what was sent last. */

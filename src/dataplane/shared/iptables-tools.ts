@@ -39,7 +39,7 @@ export async function cleanUpFamilies(
   cleanUp: (iptables: Iptables) => Promise<boolean>,
   log: Logger,
 ): Promise<boolean> {
-  const { chainsAtHand } = await import("../../kernel/iptables/chains-at-hand.ts");
+  const { chainsAtHand } = await import("../../kernel/iptables/nft-chains.ts");
   const outcomes = await Promise.all(
     IP_FAMILIES.map(async (family) => {
       const chains = await chainsAtHand(family);

@@ -5,7 +5,7 @@
  */
 
 /** A value, and the key of the service port that it is for. */
-export interface Candidate<T> {
+interface Candidate<T> {
   readonly owner: string;
   readonly value: T;
 }

@@ -17,10 +17,9 @@ import type { Destination } from "../../relay/relay.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import type { Affinity, Balancer } from "./balancer.ts";
-import type { EndpointConnections } from "./endpoint-connections.ts";
-import { LANES, laneKey } from "./lanes.ts";
+import type { EndpointConnections } from "./client-observer.ts";
 import type { Listeners, PortFailures, WantedPort } from "./listeners.ts";
-import { portalsOf } from "./portals.ts";
+import { LANES, laneKey, portalsOf } from "./portals.ts";
 import { isRelayed, type ServiceRelays } from "./service-relays.ts";
 
 /** Upstream's words. */

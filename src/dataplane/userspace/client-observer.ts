@@ -1,20 +1,9 @@
 /** What clients of one service port meet, as metrics and log lines: a line for each client would drown the log. */
-
 import type { Logger } from "../../logging/logger.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import { joinHostPort } from "../../net/ip.ts";
-import type { RelayObserver } from "../../relay/relay.ts";
-import type { EndpointConnections } from "./endpoint-connections.ts";
-
-/** The measurements of this mode, one family. */
-export interface UserspaceMetrics {
-  /** A connection or UDP session reached an endpoint; and when one has ended. */
-  opened(protocol: string): void;
-  closed(protocol: string): void;
-  bytes(protocol: string, direction: "in" | "out", count: number): void;
-  dialFailed(protocol: string): void;
-  refused(protocol: string): void;
-}
+import type { Destination, RelayObserver } from "../../relay/relay.ts";
+import type { UserspaceMetrics } from "./metrics.ts";
 
 interface ClientObserverOptions {
   readonly metrics: UserspaceMetrics;
@@ -62,3 +51,34 @@ export function observeClients(name: ServicePortName, options: ClientObserverOpt
     },
   };
 }
+
+/** How many connections and sessions the proxy carries to each endpoint, by service port. */
+export class EndpointConnections {
+  readonly #counts = new Map<string, Map<string, number>>();
+
+  /** @param key of the service port. */
+  opened(key: string, destination: Destination): void {
+    const counts = this.#counts.get(key) ?? new Map<string, number>();
+    this.#counts.set(key, counts);
+    const text = textOf(destination);
+    counts.set(text, (counts.get(text) ?? 0) + 1);
+  }
+
+  closed(key: string, destination: Destination): void {
+    const counts = this.#counts.get(key);
+    const text = textOf(destination);
+    const count = (counts?.get(text) ?? 0) - 1;
+    if (count > 0) counts?.set(text, count);
+    else counts?.delete(text);
+    if (counts?.size === 0) this.#counts.delete(key);
+  }
+
+  /** By `ip:port`; endpoints without any are not in it. */
+  of(key: string): ReadonlyMap<string, number> {
+    return this.#counts.get(key) ?? NONE;
+  }
+}
+
+const NONE: ReadonlyMap<string, number> = new Map();
+
+const textOf = ({ address, port }: Destination): string => joinHostPort(address, port);

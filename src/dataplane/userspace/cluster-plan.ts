@@ -1,5 +1,4 @@
 /** What the userspace mode would open and program for a cluster on one node, without a kernel: the output depends on the input alone. */
-
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
@@ -7,12 +6,12 @@ import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import { isLoopback, unspecifiedAddress } from "../../net/ip.ts";
-import { fullPayload, spellPlan } from "../shared/iptables-rules/full-payload.ts";
+import { parsePortRange } from "../../net/port-range.ts";
+import { fullPayload } from "../shared/iptables-rules/full-payload.ts";
+import { spell } from "../shared/iptables-rules/owner-rules.ts";
 import { textsOf } from "../shared/iptables-rules/payload.ts";
 import type { ServicePortPlan, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
 import { jumpRules, jumpTargets, savedText, type TableContent } from "../shared/iptables-rules/saved-form.ts";
-import { FreePorts } from "./free-ports.ts";
-import { isServed, LANES, lanesOf } from "./lanes.ts";
 import { listenAddressOf } from "./listen-address.ts";
 import {
   type LanePorts,
@@ -21,7 +20,7 @@ import {
   type PortalPlanConfig,
   planPortalRules,
 } from "./plan-portal-rules.ts";
-import { type Portal, portalsOf } from "./portals.ts";
+import { isServed, LANES, type Lane, lanesOf, type Portal, portalsOf } from "./portals.ts";
 import { isRelayed } from "./service-relays.ts";
 
 interface PlannedPort {
@@ -135,7 +134,7 @@ export function restoreInput(plan: UserspacePlan): string {
     return notes.join("");
   }
   const spelled = plan.ports.flatMap(({ port, plan: rules }) =>
-    rules === undefined ? [] : [[port.name.key, spellPlan(rules)] as const],
+    rules === undefined ? [] : [[port.name.key, spell(rules)] as const],
   );
   const { transactions } = fullPayload({ plan: fixedOf(plan), ports: spelled });
   return [...notes, ...textsOf(transactions)].join("");
@@ -160,4 +159,41 @@ export function planData(plan: UserspacePlan) {
     })),
     leftOut: Object.fromEntries(plan.leftOut),
   };
+}
+
+/** Without a port range the counted ports begin here. */
+const FIRST_PORT = 20_000;
+const LAST_PORT = 65_535;
+
+/** The ports of a range, in turn. */
+export class FreePorts {
+  readonly #last: number;
+  #next: number;
+
+  /** @param portRange of the configuration. */
+  constructor(portRange: string) {
+    const parsed = parsePortRange(portRange);
+    const isSet = parsed.ok && parsed.range.first !== 0;
+    const { first, last } = isSet ? parsed.range : { first: FIRST_PORT, last: LAST_PORT };
+    this.#next = first;
+    this.#last = last;
+  }
+
+  /** Takes ports that follow each other. @returns the first; undefined where too few are left, and none is then. */
+  take(count: number): number | undefined {
+    const first = this.#next;
+    this.#next += count;
+    return count > 0 && this.#next - 1 > this.#last ? undefined : first;
+  }
+
+  /** Takes one for each of these lanes. @returns undefined where too few are left. */
+  takeFor(lanes: ReadonlySet<Lane>): LanePorts | undefined {
+    const first = this.take(lanes.size);
+    return first === undefined ? undefined : portsFrom(first, lanes);
+  }
+}
+
+/** A port for each lane. */
+export function portsFrom(first: number, lanes: ReadonlySet<Lane>): LanePorts {
+  return Object.fromEntries(Array.from(lanes, (lane, index) => [lane, first + index]));
 }

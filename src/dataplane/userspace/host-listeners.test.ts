@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ip, makeEndpoint } from "../../model/testing/records.ts";
 import type { Cidr, IpAddress } from "../../net/ip.ts";
-import type { AddressAssigner, AssignmentOutcome } from "./address-assigner.ts";
+import type { AddressAssigner, AssignmentOutcome } from "./netsh-assigner.ts";
 import { BackendRig } from "./testing/backend-rig.ts";
 
 test("service addresses of this host and node ports are listened on, other addresses are not", async () => {

@@ -20,10 +20,9 @@ import {
 } from "../../net/ip.ts";
 import type { Relay } from "../../relay/relay.ts";
 import type { Written } from "../../sync/backend.ts";
-import type { AddressAssigner, AssignmentOutcome } from "./address-assigner.ts";
-import { isServed, LANES, laneOf } from "./lanes.ts";
 import { FailureList, type Listeners, type ListenersRequest, type PortFailures, type WantedPort } from "./listeners.ts";
-import type { Portal } from "./portals.ts";
+import type { AddressAssigner, AssignmentOutcome } from "./netsh-assigner.ts";
+import { isServed, LANES, laneOf, type Portal } from "./portals.ts";
 import type { ServiceRelays } from "./service-relays.ts";
 
 const NOTHING_ASSIGNED: AssignmentOutcome = { refused: new Map(), added: new Set() };

@@ -1,6 +1,8 @@
 /** What leads clients to the proxy's sockets on Linux: the host's iptables tools, or no rules at all. Reference userspace.md §1.1, §1.10. */
 import { raiseFileLimit } from "../../kernel/file-limit.ts";
 import { createIptables } from "../../kernel/iptables/exec-iptables.ts";
+import type { Iptables } from "../../kernel/iptables/iptables.ts";
+import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { IpAddress } from "../../net/ip.ts";
@@ -13,11 +15,11 @@ import {
   type RuleCountMetrics,
 } from "../shared/iptables-metrics.ts";
 import { cleanUpFamilies, iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
-import { cleanUpPortals, isPortalChain } from "./cleanup.ts";
 import type { Front, FrontParts, UserspaceHost } from "./host.ts";
 import { HostListeners } from "./host-listeners.ts";
 import { hostAddressAmong, listenAddressOf, type ProxyAddresses } from "./listen-address.ts";
 import type { Listeners } from "./listeners.ts";
+import { PORTAL_CHAINS, PORTAL_JUMPS } from "./plan-portal-rules.ts";
 import { PortAllocator } from "./port-allocator.ts";
 import { knowsBridgePorts, PortalRules } from "./portal-rules.ts";
 import { RedirectListeners } from "./redirect-listeners.ts";
@@ -106,3 +108,40 @@ export const linuxHost: UserspaceHost = {
   open,
   cleanUp,
 };
+
+const CHAINS: ReadonlySet<string> = new Set(Object.values(PORTAL_CHAINS));
+
+/** Whether {@link cleanUpPortals} removes a chain of this name. Pure. */
+export function isPortalChain(table: string, chain: string): boolean {
+  return (table === "nat" || table === "filter") && CHAINS.has(chain);
+}
+
+/**
+ * Deletes the jumps and chains of one family; a step that fails is logged and the rest goes on. Costs little where the mode
+ * never ran.
+ *
+ * @returns whether everything worked.
+ */
+export async function cleanUpPortals(iptables: Iptables, log: Logger): Promise<boolean> {
+  let succeeded = true;
+  for (const table of ["nat", "filter"] as const) {
+    try {
+      await cleanUpTable(iptables, table);
+    } catch (error) {
+      succeeded = false;
+      log.error(`Error removing the portal rules of table ${table}`, error, { ipFamily: iptables.family });
+    }
+  }
+  return succeeded;
+}
+
+async function cleanUpTable(iptables: Iptables, table: "nat" | "filter"): Promise<void> {
+  const chains = (await iptables.chainNames(table)).filter((chain) => isPortalChain(table, chain));
+  if (chains.length === 0) return;
+  for (const jump of PORTAL_JUMPS) {
+    if (jump.table === table) await iptables.deleteRule(table, jump.rule.chain, ruleArguments(jump.rule));
+  }
+  const lines = chains.map((chain) => `:${chain} - [0:0]\n`).join("");
+  const deletions = chains.map((chain) => `-X ${chain}\n`).join("");
+  await iptables.restore([`*${table}\n${lines}${deletions}COMMIT\n`], { table });
+}

@@ -2,15 +2,34 @@
  * Gives a Windows host service addresses by running `netsh`. What is there is asked of the system itself, because the words that
  * `netsh` prints depend on its language. Run under Wine, whose own `netsh` does nothing, with one of this repository; not on Windows.
  * Reference userspace.md §2.
+ *
+ * Unlike upstream, an address is one host and not a network of its class, the host starts no connection from it, and a restart of
+ * Windows removes it; it is given back only when no portal of any service port wants it, and never when the host had it before; IPv6.
  */
 import type { networkInterfaces } from "node:os";
 import type { Clock } from "../../async/clock.ts";
 import type { ExecResult } from "../../kernel/process.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../net/ip.ts";
-import type { AddressAssigner, AssignmentOutcome } from "./address-assigner.ts";
 import type { AddressLedger } from "./address-ledger.ts";
-import { addAddress, deleteAddress, type NetshWords, netshScript } from "./plan-netsh.ts";
+
+export interface AssignmentOutcome {
+  /** Those that could not be had, and why. */
+  readonly refused: ReadonlyMap<IpAddress, string>;
+  /** Those that the host did not have before: a socket that was there does not work any more. */
+  readonly added: ReadonlySet<IpAddress>;
+}
+
+/** Gives this host addresses, where the mode listens on service addresses itself. */
+export interface AddressAssigner {
+  /**
+   * Takes on those of the addresses that the host does not have, and gives back those that it took on before, also in an earlier
+   * run, and that are not among them any more.
+   */
+  update(wanted: ReadonlySet<IpAddress>, signal: AbortSignal): Promise<AssignmentOutcome>;
+  /** Whether the host has all that it was given. */
+  isIntact(): boolean;
+}
 
 /** What {@link NetshAssigner} asks of the host. */
 export interface NetshHost {
@@ -158,4 +177,42 @@ export class NetshAssigner implements AddressAssigner {
 export function hostAddressesOf(interfaces: ReturnType<typeof networkInterfaces>): ReadonlySet<IpAddress> {
   const entries = Object.values(interfaces).flatMap((found) => found ?? []);
   return new Set(entries.map(({ address }) => parseIpAddress(address)).filter((address) => address !== undefined));
+}
+
+/** The words after `netsh`. */
+export type NetshWords = readonly string[];
+
+/** The interface that takes the addresses, unless INTERFACE_TO_ADD_SERVICE_IP names another. */
+export const DEFAULT_INTERFACE = "vEthernet (HNS Internal NIC)";
+
+/** Gives the interface an address. */
+export function addAddress(interfaceName: string, address: IpAddress): NetshWords {
+  const rest = ["store=active", "skipassource=true"];
+  return familyOf(address) === "IPv4"
+    ? [...words("ipv4", "add", interfaceName), `address=${address}`, "mask=255.255.255.255", ...rest]
+    : [...words("ipv6", "add", interfaceName), `address=${address}/128`, ...rest];
+}
+
+/** Takes it back. */
+export function deleteAddress(interfaceName: string, address: IpAddress): NetshWords {
+  return [...words(familyOf(address) === "IPv4" ? "ipv4" : "ipv6", "delete", interfaceName), `address=${address}`];
+}
+
+const words = (family: "ipv4" | "ipv6", verb: string, interfaceName: string): NetshWords => [
+  ...["interface", family, verb, "address"],
+  `${family === "ipv4" ? "name" : "interface"}=${interfaceName}`,
+];
+
+/**
+ * Commands as the lines of a script for `netsh -f`, which does them all in one process.
+ *
+ * @returns undefined for words that such a file cannot hold without doubt: it has no encoding of its own.
+ */
+export function netshScript(commands: Iterable<NetshWords>): string | undefined {
+  const lines: string[] = [];
+  for (const command of commands) {
+    if (command.some((word) => !/^[ !#-~]*$/.test(word))) return undefined;
+    lines.push(command.map((word) => word.replace(/^(\w+)=(.* .*)$/, '$1="$2"')).join(" "));
+  }
+  return `${lines.join("\r\n")}\r\n`;
 }

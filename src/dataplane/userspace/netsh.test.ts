@@ -9,8 +9,7 @@ import { ip } from "../../model/testing/records.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { FakeClock } from "../../sync/testing/fake-clock.ts";
 import { AddressLedger } from "./address-ledger.ts";
-import { NetshAssigner } from "./netsh-assigner.ts";
-import { addAddress, DEFAULT_INTERFACE, deleteAddress, netshScript } from "./plan-netsh.ts";
+import { addAddress, DEFAULT_INTERFACE, deleteAddress, NetshAssigner, netshScript } from "./netsh-assigner.ts";
 import { MemoryNetsh } from "./testing/memory-netsh.ts";
 import { runNetshContract } from "./testing/netsh-contract.ts";
 

@@ -16,11 +16,9 @@ import {
   narrowerCidr,
 } from "../../net/ip.ts";
 import { protocolName } from "../../net/protocol.ts";
-import type { RulesPlanner } from "../shared/iptables-rules/planned-rules.ts";
 import type { JumpRule, ServicePortPlan, SharedRule, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
-import { isServed, type Lane, laneOf } from "./lanes.ts";
 import type { ProxyAddresses } from "./listen-address.ts";
-import type { Portal } from "./portals.ts";
+import { isServed, type Lane, laneOf, type Portal } from "./portals.ts";
 
 /** Packets that come in from elsewhere pass the `container` chains, those of the host itself the `host` ones. */
 export const PORTAL_CHAINS = {
@@ -104,19 +102,6 @@ export function planPortalRules(
     ownRules: [],
     lacksLocal: { internal: false, external: false },
   };
-}
-
-/** What the rules of a service port follow from, besides the configuration. */
-export interface PortalInput {
-  readonly port: ServicePort;
-  readonly portals: readonly Portal[];
-  readonly proxyPorts: LanePorts;
-}
-
-/** The planner of one backend. */
-export function portalPlanner(config: PortalPlanConfig): RulesPlanner<PortalInput> {
-  const plan = ({ port, portals, proxyPorts }: PortalInput) => planPortalRules(port, portals, proxyPorts, config);
-  return { plan, sharedRules: (input) => plan(input).shared };
 }
 
 /** Where packets of one lane are sent. */

@@ -20,9 +20,7 @@ import {
   type TableContent,
   type UnplannedRules,
 } from "../shared/iptables-rules/saved-form.ts";
-import { planConfigOf, portalsIn } from "./cluster-plan.ts";
-import { FreePorts, portsFrom } from "./free-ports.ts";
-import { isServed, type Lane, laneOf, lanesOf } from "./lanes.ts";
+import { FreePorts, planConfigOf, portalsIn, portsFrom } from "./cluster-plan.ts";
 import {
   PORTAL_CHAINS,
   PORTAL_JUMPS,
@@ -30,7 +28,7 @@ import {
   type PortalPlanConfig,
   planPortalRules,
 } from "./plan-portal-rules.ts";
-import type { Portal } from "./portals.ts";
+import { isServed, type Lane, laneOf, lanesOf, type Portal } from "./portals.ts";
 import { isRelayed } from "./service-relays.ts";
 
 type Rules = readonly InTable<Rule | UnplannedRules>[];

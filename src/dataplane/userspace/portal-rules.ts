@@ -3,24 +3,28 @@
  * Upstream adds one rule with each process; what is left behind is the same. Reference userspace.md §1.2, §1.6.
  */
 
-import { type Iptables, IptablesRestoreError, type Presence } from "../../kernel/iptables/iptables.ts";
+import { hash } from "node:crypto";
+import {
+  type Iptables,
+  IptablesRestoreError,
+  type IptablesTable,
+  isAttributable,
+  type Presence,
+} from "../../kernel/iptables/iptables.ts";
+import { targetOf } from "../../kernel/iptables/parser/rule-parts.ts";
 import { readTable, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
+import { chainLines, deletionLines, ruleLines, transactionText } from "../../kernel/iptables/rule-text.ts";
 import { IPTABLES_WAITS, KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { Logger } from "../../logging/logger.ts";
-import type { ServicePortName } from "../../model/service-port-name.ts";
 import type { Written } from "../../sync/backend.ts";
-import { type OwnerChange, stepOf } from "../shared/iptables-rules/bisect-changes.ts";
-import { deltaPayload } from "../shared/iptables-rules/delta-payload.ts";
+import { deltaPayload, type OwnerChange } from "../shared/iptables-rules/delta-payload.ts";
 import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
-import { fullPayload, spellPlan } from "../shared/iptables-rules/full-payload.ts";
-import { type InstalledPlan, type InstalledRules, NO_RULES, sumOf } from "../shared/iptables-rules/installed-rules.ts";
-import type { WrittenRules } from "../shared/iptables-rules/payload.ts";
-import { isAttributable, send } from "../shared/iptables-rules/restore.ts";
-import { chainLines, deletionLines, ruleLines, transactionText } from "../shared/iptables-rules/restore-lines.ts";
+import { fullPayload } from "../shared/iptables-rules/full-payload.ts";
+import { lineCount, NO_RULES, type OwnerRules } from "../shared/iptables-rules/owner-rules.ts";
+import { send, type WrittenRules } from "../shared/iptables-rules/payload.ts";
 import { applyFull, type DesiredPort } from "../shared/iptables-rules/transactions.ts";
-import { PORTAL_JUMPS, PORTAL_STATIC_PLAN } from "./plan-portal-rules.ts";
-import { digestOf, type SavedTables, savedRules } from "./saved-portal-rules.ts";
+import { PORTAL_CHAINS, PORTAL_JUMPS, PORTAL_STATIC_PLAN } from "./plan-portal-rules.ts";
 
 /** The iptables measurements that this mode makes. */
 interface RuleMetrics {
@@ -36,15 +40,9 @@ interface PortalRulesOptions {
   readonly log: Logger;
 }
 
-/** What a service port is to have. */
-interface WantedRules {
-  readonly name: ServicePortName;
-  readonly rules: InstalledPlan;
-}
-
 interface Owned {
-  wanted: WantedRules | undefined;
-  inKernel: InstalledRules | undefined;
+  wanted: DesiredPort | undefined;
+  inKernel: OwnerRules | undefined;
 }
 
 export class PortalRules {
@@ -85,7 +83,7 @@ export class PortalRules {
   }
 
   /** Sets what an owner is to have; takes effect with the next write. */
-  want(key: string, wanted: WantedRules | undefined): void {
+  want(key: string, wanted: DesiredPort | undefined): void {
     const owned = this.#owners.get(key);
     if (owned !== undefined) owned.wanted = wanted;
     else if (wanted !== undefined) this.#owners.set(key, { wanted, inKernel: undefined });
@@ -148,11 +146,10 @@ export class PortalRules {
     for (const owner of new Set(changed)) {
       const { wanted, inKernel } = this.#owners.get(owner) ?? {};
       if (wanted === undefined && inKernel === undefined) continue;
-      const rules = wanted?.rules;
-      changes.push({ owner, before: inKernel, after: rules && { plan: () => rules.plan(), installed: rules } });
+      changes.push({ owner, before: inKernel, after: wanted?.rules });
     }
     try {
-      this.#written = await send(this.#options.iptables, deltaPayload(changes.map(stepOf)));
+      this.#written = await send(this.#options.iptables, deltaPayload(changes));
     } catch (error) {
       if (!isAttributable(error)) throw error;
       this.#options.metrics.restoreFailures.inc();
@@ -162,7 +159,7 @@ export class PortalRules {
     for (const { owner, after } of changes) {
       const owned = this.#owners.get(owner);
       if (owned === undefined) continue;
-      this.#note(owned, after?.installed);
+      this.#note(owned, after);
       if (after === undefined) this.#owners.delete(owner);
     }
     return true;
@@ -174,7 +171,7 @@ export class PortalRules {
     await this.#ensureJumps();
     const ports = new Map<string, DesiredPort>();
     for (const [owner, { wanted }] of [...this.#owners].sort(byOwner)) {
-      if (wanted !== undefined) ports.set(owner, { ...wanted, lines: spellPlan(wanted.rules.plan()) });
+      if (wanted !== undefined) ports.set(owner, wanted);
     }
     const {
       failures,
@@ -201,10 +198,11 @@ export class PortalRules {
     this.#isInForce = true;
   }
 
-  #note(owned: Owned, inKernel: InstalledRules | undefined): void {
-    const { sharedCounts: before } = owned.inKernel ?? NO_RULES;
-    const { sharedCounts: after } = inKernel ?? NO_RULES;
-    for (const table of ["filter", "nat"] as const) this.#count[table] += sumOf(after[table]) - sumOf(before[table]);
+  #note(owned: Owned, inKernel: OwnerRules | undefined): void {
+    const { inKernel: before = NO_RULES } = owned;
+    for (const table of ["filter", "nat"] as const) {
+      this.#count[table] += lineCount((inKernel ?? NO_RULES)[table]) - lineCount(before[table]);
+    }
     owned.inKernel = inKernel;
   }
 
@@ -239,4 +237,27 @@ export async function knowsBridgePorts(iptables: Iptables): Promise<boolean> {
   }
   await restore(deletionLines([chain]));
   return true;
+}
+
+const CHAINS: ReadonlySet<string> = new Set(Object.values(PORTAL_CHAINS));
+
+type SavedTables = Readonly<Record<Exclude<IptablesTable, "mangle">, SavedTable>>;
+
+/** The rules in the portal chains, chains named; undefined when a jump to one of these is missing. */
+function savedRules(saved: SavedTables): readonly string[] | undefined {
+  const hasJumps = PORTAL_JUMPS.every(({ table, rule, target }) => {
+    const rules = table === "mangle" ? undefined : saved[table].get(rule.chain)?.rules;
+    return rules?.some((text) => targetOf(text) === target) === true;
+  });
+  if (!hasJumps) return undefined;
+  return (["filter", "nat"] as const).flatMap((table) =>
+    [...saved[table]].flatMap(([chain, { rules }]) =>
+      CHAINS.has(chain) ? rules.map((text) => `${chain} ${text}`) : [],
+    ),
+  );
+}
+
+/** A short text that is the same for the same rules in the same order. */
+function digestOf(rules: readonly string[]): string {
+  return hash("sha256", rules.join("\n"));
 }

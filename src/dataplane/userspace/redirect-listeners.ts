@@ -10,17 +10,14 @@ import type { ServicePortName } from "../../model/service-port-name.ts";
 import { type IpAddress, type IpFamily, unspecifiedAddress } from "../../net/ip.ts";
 import type { Relay, RelayProtocol, Relays } from "../../relay/relay.ts";
 import type { Written } from "../../sync/backend.ts";
-import { spellPlan } from "../shared/iptables-rules/full-payload.ts";
-import { PlanMemory } from "../shared/iptables-rules/planned-rules.ts";
+import { spell } from "../shared/iptables-rules/owner-rules.ts";
 import { type HeldPort, HeldPorts } from "./held-ports.ts";
-import { type Lane, lanesOf } from "./lanes.ts";
 import type { ProxyAddresses } from "./listen-address.ts";
 import { FailureList, type Listeners, type ListenersRequest, type PortFailures, type WantedPort } from "./listeners.ts";
-import { type LanePorts, type PortalInput, type PortalPlanConfig, portalPlanner } from "./plan-portal-rules.ts";
-import type { AllocatedPort, PortAllocator } from "./port-allocator.ts";
-import { PortsExhaustedError } from "./port-allocator.ts";
+import { type LanePorts, type PortalPlanConfig, planPortalRules } from "./plan-portal-rules.ts";
+import { type AllocatedPort, type PortAllocator, PortsExhaustedError } from "./port-allocator.ts";
 import type { PortalRules } from "./portal-rules.ts";
-import type { Portal } from "./portals.ts";
+import { type Lane, lanesOf, type Portal } from "./portals.ts";
 import type { ServiceRelays } from "./service-relays.ts";
 import { type StaleFlows, UdpPortals } from "./stale-flows.ts";
 
@@ -54,7 +51,6 @@ export class RedirectListeners implements Listeners {
   readonly #anywhere: IpAddress;
   readonly #held: HeldPorts;
   #plan: PortalPlanConfig;
-  #memory: PlanMemory<PortalInput>;
   readonly #served = new Map<string, ServedPort>();
   /** Sockets to be closed once no rule leads there, and UDP portals that changed: kept when the rules cannot be written. */
   #leaving: Leaving[] = [];
@@ -65,7 +61,6 @@ export class RedirectListeners implements Listeners {
     this.#anywhere = unspecifiedAddress(options.family);
     this.#held = new HeldPorts(options.relays);
     this.#plan = options.plan;
-    this.#memory = new PlanMemory(portalPlanner(options.plan));
   }
 
   async apply(request: ListenersRequest, signal: AbortSignal): Promise<PortFailures> {
@@ -137,7 +132,6 @@ export class RedirectListeners implements Listeners {
     const addresses = addressesAmong(hostAddresses, hostAddress);
     if (addresses.listenAddress === before && addresses.hostAddress === hostAddress) return;
     this.#plan = { ...this.#plan, ...addresses };
-    this.#memory = new PlanMemory(portalPlanner(this.#plan));
     if (addresses.listenAddress === before) return;
     log.info("The proxy's sockets move to another address", { ipFamily: family, before, now: addresses.listenAddress });
     for (const { name, sockets } of this.#served.values()) {
@@ -169,11 +163,10 @@ export class RedirectListeners implements Listeners {
     }
     served.portals = usable;
     try {
-      const input: PortalInput = { port, portals: usable, proxyPorts: portsOf(served) };
-      const plan = this.#memory.planner.plan(input);
-      spellPlan(plan); // throws where no rule can carry a name
-      rules.want(key, { name: port.name, rules: this.#memory.remember(input, plan) });
+      const plan = planPortalRules(port, usable, portsOf(served), this.#plan);
+      rules.want(key, { name: port.name, rules: spell(plan) });
     } catch (error) {
+      // No rule can carry a name.
       if (!(error instanceof RangeError)) throw error;
       rules.want(key, undefined);
       failures.add(key, error.message);

@@ -7,7 +7,7 @@ import type { ServicePortName } from "../../model/service-port-name.ts";
 import { type Cidr, cidrContains, type IpAddress } from "../../net/ip.ts";
 import type { Destination, PickDestination, Relay, RelayObserver, RelayProtocol, Relays } from "../../relay/relay.ts";
 import type { Balancer } from "./balancer.ts";
-import { type Lane, laneKey } from "./lanes.ts";
+import { type Lane, laneKey } from "./portals.ts";
 
 interface ServiceRelaysOptions {
   readonly relays: Relays;

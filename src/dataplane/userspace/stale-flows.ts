@@ -8,9 +8,8 @@ import type { Logger } from "../../logging/logger.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import { type Flow, isTranslated } from "../../net/flow.ts";
 import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
-import { isServed, lanesOf } from "./lanes.ts";
 import type { LanePorts } from "./plan-portal-rules.ts";
-import type { Portal } from "./portals.ts";
+import { isServed, lanesOf, type Portal } from "./portals.ts";
 
 /** Where UDP clients ask, and which proxy port serves them now. */
 export class UdpPortals {

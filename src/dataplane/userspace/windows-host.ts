@@ -1,16 +1,18 @@
 /** What leads clients to the proxy's sockets on Windows: the sockets are at the service addresses. Reference userspace.md §2. */
-import { networkInterfaces } from "node:os";
+
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { networkInterfaces, tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "../../async/clock.ts";
+import { type ExecResult, execProcess } from "../../kernel/process.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { familyOf, type IpAddress } from "../../net/ip.ts";
 import type { FamilyContext, NodeContext } from "../dataplane.ts";
 import { AddressLedger } from "./address-ledger.ts";
 import type { Front, FrontParts, UserspaceHost } from "./host.ts";
 import { HostListeners } from "./host-listeners.ts";
-import { hostAddressesOf, NetshAssigner } from "./netsh-assigner.ts";
-import { DEFAULT_INTERFACE } from "./plan-netsh.ts";
-import { windowsNetsh } from "./windows-netsh.ts";
+import { DEFAULT_INTERFACE, hostAddressesOf, NetshAssigner, type NetshHost } from "./netsh-assigner.ts";
 
 /** As on Linux. Windows has no limit of its own, and senders of datagrams may be forged. */
 const OPEN_SOCKETS = 64_000;
@@ -57,4 +59,32 @@ export const windowsHost: UserspaceHost = {
   openFiles: () => OPEN_SOCKETS,
   open,
   cleanUp,
+};
+
+const COMMAND_LIMIT_MS = 30_000;
+const SCRIPT_LIMIT_MS = 600_000;
+
+/** From the system's folder: what lies in the working folder must not be taken for it. */
+const run = (words: readonly string[], timeoutMs: number, signal: AbortSignal): Promise<ExecResult> =>
+  execProcess(join(process.env.SystemRoot ?? "C:\\Windows", "System32", "netsh.exe"), words, { signal, timeoutMs });
+
+export const windowsNetsh: NetshHost = {
+  interfaces: networkInterfaces,
+  netsh: (words, signal) => run(words, COMMAND_LIMIT_MS, signal),
+  async netshScript(text, signal) {
+    const folder = await mkdtemp(join(tmpdir(), "kube-proxy-"));
+    try {
+      const path = join(folder, "addresses.txt");
+      await writeFile(path, text);
+      await run(["-f", path], SCRIPT_LIMIT_MS, signal);
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
+  },
+  canBind: (address) =>
+    new Promise((resolve) => {
+      const server = createServer();
+      server.once("error", (error: NodeJS.ErrnoException) => resolve(error.code !== "EADDRNOTAVAIL"));
+      server.listen({ host: address, port: 0, exclusive: true }, () => server.close(() => resolve(true)));
+    }),
 };

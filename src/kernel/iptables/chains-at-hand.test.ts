@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { execProcess } from "../process.ts";
-import { chainsAtHand } from "./chains-at-hand.ts";
 import { binariesOf } from "./exec-iptables.ts";
+import { chainsAtHand } from "./nft-chains.ts";
 
 inNetns(import.meta.url, { name: "chains" }, () => {
   for (const family of ["IPv4", "IPv6"] as const) {

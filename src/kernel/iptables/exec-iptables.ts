@@ -7,7 +7,16 @@ import { Mutex } from "../../async/mutex.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { type Exec, ExecError, type ExecOptions, type ExecResult } from "../process.ts";
-import { CommitLines, commandError, errorCodeOf, restoreError } from "./command-errors.ts";
+import {
+  backEndIn,
+  CommitLines,
+  commandError,
+  errorCodeOf,
+  type IptablesBackEnd,
+  restoreError,
+  versionIn,
+  versionProblem,
+} from "./command-errors.ts";
 import {
   type Iptables,
   IptablesError,
@@ -17,7 +26,6 @@ import {
   type RulePosition,
 } from "./iptables.ts";
 import { readChainNames, readChainUses } from "./parser/ruleset.ts";
-import { backEndIn, type IptablesBackEnd, versionIn, versionProblem } from "./tool-version.ts";
 
 /** Names or paths of the three programs of a family. */
 interface IptablesBinaries {

@@ -94,3 +94,8 @@ export class IptablesRestoreError extends IptablesError {
     this.line = line;
   }
 }
+
+/** Whether a failure may be the fault of single rules, so that leaving them out can help. */
+export function isAttributable(error: unknown): error is IptablesRestoreError {
+  return error instanceof IptablesRestoreError && error.code !== "lock_held" && error.code !== "missing_tool";
+}

@@ -2,7 +2,7 @@
  * How a rule is spelled for iptables-restore: the one place that knows. The token order is the one upstream writes
  * (reference iptables.md §7), so that payloads can be compared line by line.
  */
-import type { PrintedRule, Rule, RuleMatch, RuleTarget } from "./rule.ts";
+import type { Rule, RuleMatch, RuleTarget } from "./rule.ts";
 
 /** Longest comment that xt_comment takes (XT_MAX_COMMENT_LEN minus the final zero). */
 const COMMENT_LIMIT = 255;
@@ -10,7 +10,7 @@ const UNSAFE_IN_COMMENT = /["\\\p{Cc}]/u;
 const SAFE_WORD = /^[^\s"'\\\p{Cc}]+$/u;
 
 /** `0x` and eight lower-case hex digits: marks as upstream writes them (iptables.md §5.1). Pure. */
-export function markText(mark: number): string {
+function markText(mark: number): string {
   return `0x${mark.toString(16).padStart(8, "0")}`;
 }
 
@@ -108,8 +108,7 @@ function targetText(target: RuleTarget): string {
  *
  * Throws a RangeError for text that could change the meaning of the line.
  */
-export function ruleSpec(rule: Rule | PrintedRule): string {
-  if ("printed" in rule) return `${rule.chain} ${rule.printed}`;
+export function ruleSpec(rule: Rule): string {
   let text: string = rule.chain;
   for (const match of rule.matches) text += ` ${matchText(match)}`;
   return text + targetText(rule.target);
@@ -124,4 +123,27 @@ export function ruleArguments(rule: Rule): string[] {
   }
   const target = targetText(rule.target).trim();
   return target === "" ? words : [...words, ...target.split(" ")];
+}
+
+const COMMANDS = { append: "-A", insert: "-I" } as const;
+
+/** One line of iptables-restore for each rule, which goes to the end of its chain or to its head. Throws as {@link ruleSpec}. Pure. */
+export function ruleLines(command: keyof typeof COMMANDS, rules: readonly Rule[]): string {
+  // Joined, for a text that grows is a tree of pieces, and a full sync keeps it until it is sent.
+  return rules.map((rule) => `${COMMANDS[command]} ${ruleSpec(rule)}\n`).join("");
+}
+
+/** Makes chains; those that exist are emptied. Pure. */
+export function chainLines(chains: readonly string[]): string {
+  return chains.map((chain) => `:${chain} - [0:0]\n`).join("");
+}
+
+/** Deletes chains that are empty. Pure. */
+export function deletionLines(chains: readonly string[]): string {
+  return chains.map((chain) => `-X ${chain}\n`).join("");
+}
+
+/** A whole transaction. Pure. */
+export function transactionText(table: string, lines: string): string {
+  return `*${table}\n${lines}COMMIT\n`;
 }

@@ -72,37 +72,3 @@ export interface Rule {
   readonly matches: readonly RuleMatch[];
   readonly target: RuleTarget;
 }
-
-/**
- * A rule that `iptables-save` printed, ours or not: it can be deleted, or written again, without being understood.
- */
-export interface PrintedRule {
-  readonly chain: string;
-  /** What follows `-A CHAIN `. */
-  readonly printed: string;
-}
-
-/** Whether two rules are the same, match by match in the same order. One that was printed is the same only as its print. Pure. */
-export function equalRules(a: Rule | PrintedRule, b: Rule | PrintedRule): boolean {
-  return equalData(a, b);
-}
-
-/** Rules are data: objects and lists of texts, numbers and truth values. Much faster than `isDeepStrictEqual`. */
-function equalData(a: unknown, b: unknown): boolean {
-  if (a === b) return true;
-  if (Array.isArray(a)) {
-    return Array.isArray(b) && a.length === b.length && a.every((item, index) => equalData(item, b[index]));
-  }
-  if (!isObject(a) || !isObject(b)) return false;
-  let more = 0;
-  for (const key in a) {
-    if (!equalData(a[key], b[key])) return false;
-    more += 1;
-  }
-  for (const _ in b) more -= 1;
-  return more === 0;
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null;
-}

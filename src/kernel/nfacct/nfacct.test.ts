@@ -4,9 +4,7 @@ import { memoryCounters } from "../../../testkit/fakes/nfacct/memory-nfacct.ts";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
-import { availableCounters } from "./available-counters.ts";
-import { openAccountingCounters, writeCounterRequest } from "./netlink-nfacct.ts";
-import type { AccountingCounters } from "./nfacct.ts";
+import { type AccountingCounters, availableCounters, openAccountingCounters, writeCounterRequest } from "./nfacct.ts";
 
 type Use = (counters: AccountingCounters) => Promise<void>;
 

@@ -1,7 +1,6 @@
 /** What a dump is of, by its text; and whether it is whole. Pure. */
 
-import type { SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
-import { savesIn } from "../../kernel/iptables/parser/saves.ts";
+import { type SavedTable, savesIn } from "../../kernel/iptables/parser/ruleset.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import { type HostPlan, isHostPlan, readHostPlan } from "../hns/host-plan.ts";

@@ -4,7 +4,7 @@
  */
 import { targetOf } from "../../kernel/iptables/parser/rule-parts.ts";
 import { parseRule } from "../../kernel/iptables/parser/rule-syntax.ts";
-import { RuleSyntaxError, splitWords } from "../../kernel/iptables/parser/rule-words.ts";
+import { RuleSyntaxError, splitWords } from "../../kernel/iptables/parser/rule-options.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult, type Verdict } from "../netfilter/program.ts";
 import { basicSteps } from "./basic-match.ts";

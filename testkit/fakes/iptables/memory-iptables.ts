@@ -4,7 +4,6 @@
  * test as the real thing (`iptables-contract.ts`).
  */
 
-import { BUILT_IN_CHAINS } from "../../../src/kernel/iptables/built-in-chains.ts";
 import {
   type Iptables,
   IptablesError,
@@ -14,7 +13,8 @@ import {
   type RulePosition,
 } from "../../../src/kernel/iptables/iptables.ts";
 import type { KernelRule } from "../../../src/kernel/iptables/parser/kernel-rule.ts";
-import { RuleSyntaxError } from "../../../src/kernel/iptables/parser/rule-words.ts";
+import { RuleSyntaxError } from "../../../src/kernel/iptables/parser/rule-options.ts";
+import { BUILT_IN_CHAINS } from "../../../src/kernel/iptables/parser/rule-targets.ts";
 import type { IpFamily } from "../../../src/net/ip.ts";
 import { runRestore, storedRuleOfWords } from "./memory-restore.ts";
 import { emptyTable, type NamedObjects, Refusal, TableDraft, type TableState } from "./memory-table.ts";

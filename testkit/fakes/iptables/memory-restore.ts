@@ -2,6 +2,7 @@
 
 import { IptablesRestoreError, type IptablesTable } from "../../../src/kernel/iptables/iptables.ts";
 import type { KernelRule } from "../../../src/kernel/iptables/parser/kernel-rule.ts";
+import { RuleSyntaxError } from "../../../src/kernel/iptables/parser/rule-options.ts";
 import {
   checkChainName,
   parseRule,
@@ -9,7 +10,6 @@ import {
   printRule,
   ruleIdentity,
 } from "../../../src/kernel/iptables/parser/rule-syntax.ts";
-import { RuleSyntaxError } from "../../../src/kernel/iptables/parser/rule-words.ts";
 import type { IpFamily } from "../../../src/net/ip.ts";
 import { Refusal, type StoredRule, type TableDraft } from "./memory-table.ts";
 

@@ -2,11 +2,11 @@
  * One table of the in-memory kernel, and the transaction that changes it: chains, rules, references between chains, and
  * the refusals that the real kernel and tools have.
  */
-import { BUILT_IN_CHAINS } from "../../../src/kernel/iptables/built-in-chains.ts";
+
 import type { IptablesTable } from "../../../src/kernel/iptables/iptables.ts";
 import type { KernelRule } from "../../../src/kernel/iptables/parser/kernel-rule.ts";
 import { checkChainName } from "../../../src/kernel/iptables/parser/rule-syntax.ts";
-import { type Hook, isTargetName, TARGETS } from "../../../src/kernel/iptables/parser/rule-targets.ts";
+import { BUILT_IN_CHAINS, type Hook, isTargetName, TARGETS } from "../../../src/kernel/iptables/parser/rule-targets.ts";
 
 /** A rule with its print and what it is compared by. Shared between chains and transactions; never changed. */
 export interface StoredRule {

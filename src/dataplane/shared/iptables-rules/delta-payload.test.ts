@@ -1,35 +1,26 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ChainName, Rule } from "../../../kernel/iptables/rule.ts";
-import { deltaPayload, type OwnerStep } from "./delta-payload.ts";
-import type { InstalledRule } from "./installed-rules.ts";
+import { deltaPayload } from "./delta-payload.ts";
+import { NO_RULES, type SpelledRules, spell } from "./owner-rules.ts";
 import { type Payload, textsOf } from "./payload.ts";
+import type { SharedRule } from "./rules-plan.ts";
 
-type Side = NonNullable<OwnerStep["after"]>;
+const side = (overrides: Partial<SpelledRules>): SpelledRules => ({ ...NO_RULES, ...overrides });
 
-function side(overrides: Partial<Side>): Side {
-  return { shared: [], ownChains: [], ownRules: [], ...overrides };
-}
-
-/** An entry of the chain S, in nat unless told. */
-const entry = (printed: string, table: "filter" | "nat" = "nat"): InstalledRule => ({
-  table,
-  rule: { chain: "S", printed },
-});
-const chains = (...names: string[]) => names as ChainName[];
-const toEndpoint: Rule = { chain: "SVC", matches: [], target: { kind: "jump", chain: "SEP-2" } };
+const toEndpoint = { ownRules: "-A SVC -j SEP-2\n", ownRuleCount: 1 };
 
 const textOf = ({ transactions }: Payload) => [...textsOf(transactions)].join("");
 
 test("a change deletes and inserts its entries of shared chains, in order at the head, and rewrites its own chains", () => {
   const before = side({
-    shared: [entry("refuse", "filter"), entry("one"), entry("two")],
-    ownChains: chains("SVC", "SEP-1"),
+    filter: "-A S refuse\n",
+    nat: "-A S one\n-A S two\n",
+    ownChains: ":SVC - [0:0]\n:SEP-1 - [0:0]\n",
   });
   const after = side({
-    shared: [entry("two"), entry("three")],
-    ownChains: chains("SVC", "SEP-2"),
-    ownRules: [toEndpoint],
+    nat: "-A S two\n-A S three\n",
+    ownChains: ":SVC - [0:0]\n:SEP-2 - [0:0]\n",
+    ...toEndpoint,
   });
   const payload = deltaPayload([{ owner: "a", before, after }]);
   assert.equal(
@@ -54,35 +45,28 @@ COMMIT
 });
 
 test("entries that stay are not touched, and nothing to do makes an empty payload", () => {
-  const same = () => side({ shared: [entry("refuse", "filter"), entry("one")] });
-  const before = side({ ...same(), ownChains: chains("SVC") });
-  const after = side({ ...same(), ownChains: chains("SVC"), ownRules: [toEndpoint] });
+  const same = () => side({ filter: "-A S refuse\n", nat: "-A S one\n" });
+  const before = side({ ...same(), ownChains: ":SVC - [0:0]\n" });
+  const after = side({ ...same(), ownChains: ":SVC - [0:0]\n", ...toEndpoint });
   assert.equal(textOf(deltaPayload([{ owner: "a", before, after }])), "*nat\n:SVC - [0:0]\n-A SVC -j SEP-2\nCOMMIT\n");
   assert.deepEqual(deltaPayload([{ owner: "a", before: same(), after: same() }]).transactions, []);
   assert.deepEqual(deltaPayload([]).transactions, []);
 });
 
-test("planned entries are compared match by match: one that differs has all of its table written again", () => {
-  const rule = (text: string): InstalledRule => ({
-    table: "nat",
-    rule: { chain: "S", matches: [{ kind: "comment", text }], target: { kind: "accept" } },
-  });
-  const before = side({ shared: [rule("a"), rule("b")] });
-  const written = (...texts: string[]) =>
-    deltaPayload([{ owner: "a", before, after: side({ shared: texts.map(rule) }) }]).written.nat;
+test("one planned entry that differs has all of its table written again", () => {
+  const planned = (...texts: string[]): SpelledRules =>
+    spell({
+      shared: texts.map(
+        (text): SharedRule => ({
+          table: "nat",
+          rule: { chain: "S", matches: [{ kind: "comment", text }], target: { kind: "accept" } },
+        }),
+      ),
+      ownChains: [],
+      ownRules: [],
+      lacksLocal: { internal: false, external: false },
+    });
+  const before = planned("a", "b");
+  const written = (...texts: string[]) => deltaPayload([{ owner: "a", before, after: planned(...texts) }]).written.nat;
   assert.deepEqual([written("a", "b"), written("a", "c"), written("b", "a"), written("a")], [0, 2, 2, 1]);
-});
-
-test("the entries that an owner had are asked for once: they may have to be planned", () => {
-  let asked = 0;
-  const before = {
-    ...side({}),
-    get shared() {
-      asked += 1;
-      return [entry("one", "filter"), entry("two")];
-    },
-  };
-  const payload = deltaPayload([{ owner: "a", before, after: side({}) }]);
-  assert.equal(textOf(payload), "*filter\n-D S one\nCOMMIT\n*nat\n-D S two\nCOMMIT\n");
-  assert.equal(asked, 1);
 });

@@ -2,12 +2,10 @@
  * The jumps from the built-in chains: there, and no more often than once. Reference iptables.md §2. Every process that can be
  * spared is: with the legacy back end each one reads a whole table.
  */
-import type { Iptables, IptablesTable } from "../../../kernel/iptables/iptables.ts";
+import { type Iptables, type IptablesTable, isAttributable } from "../../../kernel/iptables/iptables.ts";
 import type { SavedTable } from "../../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../../kernel/iptables/rule.ts";
-import { ruleArguments, ruleSpec } from "../../../kernel/iptables/rule-text.ts";
-import { isAttributable } from "./restore.ts";
-import { chainLines, ruleLines, transactionText } from "./restore-lines.ts";
+import { chainLines, ruleArguments, ruleLines, ruleSpec, transactionText } from "../../../kernel/iptables/rule-text.ts";
 import type { JumpRule } from "./rules-plan.ts";
 
 /** What is known of the kernel before; undefined where it could not be read. */

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ChainName } from "../../../kernel/iptables/rule.ts";
-import { fullPayload, type SpelledPlan } from "./full-payload.ts";
-import { type InstalledRule, NO_RULES } from "./installed-rules.ts";
+import { fullPayload } from "./full-payload.ts";
+import { NO_RULES, type SpelledRules } from "./owner-rules.ts";
 import { ownerOfLine, type Payload, staleChainOf, staleChainOwner, textsOf } from "./payload.ts";
 import type { StaticPlan } from "./rules-plan.ts";
 
@@ -15,30 +15,27 @@ const plan: StaticPlan = {
   natTail: [{ chain: "TAIL", matches: [], target: { kind: "accept" } }],
 };
 
-function spelled(overrides: Partial<SpelledPlan>): SpelledPlan {
-  return { filterShared: "", natShared: "", ownChains: "", ownRules: "", count: { filter: 0, nat: 0 }, ...overrides };
-}
+const spelled = (overrides: Partial<SpelledRules>): SpelledRules => ({ ...NO_RULES, ...overrides });
 
 const textOf = ({ transactions }: Payload) => [...textsOf(transactions)].join("");
 
 test("every line leads to its owner, static lines to none", () => {
-  const kept: InstalledRule = { table: "nat", rule: { chain: "S", printed: "k" } };
   const payload = fullPayload({
     plan,
     ports: [
       [
         "a",
         spelled({
-          filterShared: "-A S a1\n-A S a2\n",
+          filter: "-A S a1\n-A S a2\n",
+          nat: "-A S a3\n",
           ownChains: ":A - [0:0]\n",
-          natShared: "-A S a3\n",
           ownRules: "-A A -j X\n",
-          count: { filter: 2, nat: 2 },
+          ownRuleCount: 1,
         }),
       ],
-      ["b", spelled({ natShared: "-A S b\n", count: { filter: 0, nat: 1 } })],
+      ["b", spelled({ nat: "-A S b\n" })],
     ],
-    kept: [{ owner: "k", rules: { ...NO_RULES, shared: [kept] } }],
+    kept: [["k", { ...NO_RULES, nat: "-A S k\n" }]],
     staleChains: ["OLD" as ChainName],
     heldChains: ["HELD" as ChainName],
   });
@@ -69,10 +66,7 @@ test("every line leads to its owner, static lines to none", () => {
 
 test("in pieces, own chains come in transactions of so many ports, before the one that leads to them", () => {
   const port = (name: string) =>
-    [
-      name,
-      spelled({ natShared: `-A S ${name}\n`, ownChains: `:${name} - [0:0]\n`, ownRules: `-A ${name} -j X\n` }),
-    ] as const;
+    [name, spelled({ nat: `-A S ${name}\n`, ownChains: `:${name} - [0:0]\n`, ownRules: `-A ${name} -j X\n` })] as const;
   const payload = fullPayload({ plan, ports: [port("a"), port("b"), port("c")], portsPerTransaction: 2 });
   const tables = textOf(payload).split("COMMIT\n");
   assert.deepEqual(

@@ -2,7 +2,9 @@
  * The input of iptables-restore. Every piece of its text remembers whose it is, so that a line that the tool complains
  * about leads to a service. Reference iptables.md §4, iptables-operation.md §9.3. Pure.
  */
+import type { Iptables } from "../../../kernel/iptables/iptables.ts";
 import type { ChainName } from "../../../kernel/iptables/rule.ts";
+import { lineCount } from "./owner-rules.ts";
 import type { ServiceTable } from "./rules-plan.ts";
 
 /** Lines of a payload with their owner: the key of a service port, `chain NAME` for a stale chain, or undefined. */
@@ -21,6 +23,10 @@ export interface Transaction {
 /** Rules written by a payload, per table, for the metric `…_iptables_last`. */
 export type WrittenRules = Readonly<Record<ServiceTable, number>>;
 
+export function addWritten(a: WrittenRules, b: WrittenRules): WrittenRules {
+  return { filter: a.filter + b.filter, nat: a.nat + b.nat };
+}
+
 export interface Payload {
   readonly transactions: readonly Transaction[];
   readonly written: WrittenRules;
@@ -33,6 +39,12 @@ export function* textsOf(transactions: readonly Transaction[]): Generator<string
     for (const { text } of parts) yield text;
     yield "COMMIT\n";
   }
+}
+
+/** Sends a payload, if there is anything in it; resolves to its counts. Throws `IptablesRestoreError`. */
+export async function send(iptables: Iptables, { transactions, written }: Payload): Promise<WrittenRules> {
+  if (transactions.length > 0) await iptables.restore(textsOf(transactions));
+  return written;
 }
 
 /** The owner of a 1-based line of a payload; undefined for lines without an owner and lines outside. */
@@ -48,12 +60,6 @@ export function ownerOfLine({ transactions }: Payload, line: number): string | u
     first += 1;
   }
   return undefined;
-}
-
-function lineCount(text: string): number {
-  let count = 0;
-  for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) count += 1;
-  return count;
 }
 
 /** Collects the pieces of a transaction; empty ones are left out. */

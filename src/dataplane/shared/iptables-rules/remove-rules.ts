@@ -3,10 +3,9 @@
  * KUBE-FIREWALL and its jumps are the kubelet's as well and stay, as do the kubelet's own chains and all foreign rules.
  */
 import type { Iptables } from "../../../kernel/iptables/iptables.ts";
-import { ruleArguments } from "../../../kernel/iptables/rule-text.ts";
+import { chainLines, deletionLines, ruleArguments, transactionText } from "../../../kernel/iptables/rule-text.ts";
 import type { Logger } from "../../../logging/logger.ts";
 import { CHAINS, isServiceChain } from "./chain-names.ts";
-import { chainLines, deletionLines, transactionText } from "./restore-lines.ts";
 import type { JumpRule } from "./rules-plan.ts";
 import { JUMP_RULES, TOP_LEVEL_CHAINS } from "./top-level-rules.ts";
 

@@ -1,7 +1,7 @@
 /** What a planner of iptables rules gives: the rules of one service port, and those that belong to none. */
 import type { IptablesTable, RulePosition } from "../../../kernel/iptables/iptables.ts";
-import { type ChainName, equalRules, type PrintedRule, type Rule } from "../../../kernel/iptables/rule.ts";
-import { equalLists } from "../../../model/equal-lists.ts";
+import type { ChainName, Rule } from "../../../kernel/iptables/rule.ts";
+import { ruleLines } from "../../../kernel/iptables/rule-text.ts";
 
 /** A rule in a built-in chain that leads into one of ours. `isShared` ones belong to the kubelet too and outlive cleanup. */
 export interface JumpRule {
@@ -28,8 +28,8 @@ export interface StaticPlan {
 
 /** Whether two static plans have the same rules. Pure. */
 export function equalStaticRules(a: StaticPlan, b: StaticPlan): boolean {
-  return (["filterHead", "filterTail", "natHead", "natTail"] as const).every((place) =>
-    equalLists(a[place], b[place], equalRules),
+  return (["filterHead", "filterTail", "natHead", "natTail"] as const).every(
+    (place) => ruleLines("append", a[place]) === ruleLines("append", b[place]),
   );
 }
 
@@ -37,9 +37,9 @@ export function equalStaticRules(a: StaticPlan, b: StaticPlan): boolean {
 export type ServiceTable = Exclude<IptablesTable, "mangle">;
 
 /** A rule in a chain that several service ports share. */
-export interface SharedRule<R extends Rule | PrintedRule = Rule> {
+export interface SharedRule {
   readonly table: ServiceTable;
-  readonly rule: R;
+  readonly rule: Rule;
 }
 
 /** What one service port needs in the kernel. */

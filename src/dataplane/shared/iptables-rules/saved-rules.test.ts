@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readTable } from "../../../kernel/iptables/parser/ruleset.ts";
-import { ruleSpec } from "../../../kernel/iptables/rule-text.ts";
 import { servicePortName } from "../../../model/service-port-name.ts";
 import { servicePortChains } from "./chain-names.ts";
-import { type InstalledRules, inTable } from "./installed-rules.ts";
+import { countByChain, declaredChains, type OwnerRules } from "./owner-rules.ts";
 import { SavedRules } from "./saved-rules.ts";
 
 const web = servicePortName("ns", "web", "http", "TCP");
@@ -42,8 +41,8 @@ COMMIT
 );
 
 /** The entries of a table, as deletions would name them. */
-function entries(rules: InstalledRules | undefined, table: "filter" | "nat"): string[] {
-  return inTable(rules?.shared ?? [], table).map(ruleSpec);
+function entries(rules: OwnerRules | undefined, table: "filter" | "nat"): string[] {
+  return Array.from((rules?.[table] ?? "").matchAll(/^-A (.*)\n/gm), ([, rule = ""]) => rule);
 }
 
 test("a port's entries are found by name and protocol, with its chains and those of its endpoints", () => {
@@ -55,14 +54,15 @@ test("a port's entries are found by name and protocol, with its chains and those
     `KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m comment --comment "ns/web:http cluster IP" -m tcp --dport 80 -j ${cluster}`,
     `KUBE-NODEPORTS -p tcp -m comment --comment "ns/web:http" -m tcp --dport 30080 -j ${cluster}`,
   ]);
-  assert.deepEqual(rules?.sharedCounts, {
-    filter: new Map([["KUBE-NODEPORTS", 1]]),
-    nat: new Map([
+  assert.deepEqual(countByChain(rules?.filter ?? ""), new Map([["KUBE-NODEPORTS", 1]]));
+  assert.deepEqual(
+    countByChain(rules?.nat ?? ""),
+    new Map([
       ["KUBE-SERVICES", 1],
       ["KUBE-NODEPORTS", 1],
     ]),
-  });
-  assert.deepEqual(rules?.ownChains, [cluster, "KUBE-SEP-AAAAAAAAAAAAAAAA"]);
+  );
+  assert.deepEqual(declaredChains(rules?.ownChains ?? ""), [cluster, "KUBE-SEP-AAAAAAAAAAAAAAAA"]);
   assert.deepEqual([rules?.ownRuleCount, rules?.ownUses], [2, undefined]);
 });
 

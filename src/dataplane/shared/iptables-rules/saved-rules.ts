@@ -6,10 +6,11 @@
 import { commentOf, protocolOf, targetOf } from "../../../kernel/iptables/parser/rule-parts.ts";
 import type { SavedTable } from "../../../kernel/iptables/parser/ruleset.ts";
 import type { ChainName } from "../../../kernel/iptables/rule.ts";
+import { chainLines } from "../../../kernel/iptables/rule-text.ts";
 import type { ServicePortName } from "../../../model/service-port-name.ts";
 import { isProtocolName } from "../../../net/protocol.ts";
 import { CHAINS, isServiceChain, servicePortChains } from "./chain-names.ts";
-import { countShared, type InstalledRule, type InstalledRules, NO_RULES } from "./installed-rules.ts";
+import { NO_RULES, type OwnerRules } from "./owner-rules.ts";
 import type { ServiceTable } from "./rules-plan.ts";
 
 const SHARED_CHAINS: ReadonlySet<string> = new Set([
@@ -19,12 +20,19 @@ const SHARED_CHAINS: ReadonlySet<string> = new Set([
   CHAINS.proxyFirewall,
 ]);
 
+/** An entry of a shared chain. */
+interface SavedEntry {
+  readonly table: ServiceTable;
+  /** Appends it. */
+  readonly line: string;
+}
+
 /** Rules found in the kernel, by what they belong to. */
 export class SavedRules {
-  readonly #shared = new Map<string, InstalledRule[]>();
+  readonly #shared = new Map<string, SavedEntry[]>();
   readonly #targets = new Map<string, ChainName[]>();
   readonly #nat: SavedTable;
-  readonly #asked = new Map<string, InstalledRules | undefined>();
+  readonly #asked = new Map<string, OwnerRules | undefined>();
 
   constructor(filter: SavedTable, nat: SavedTable) {
     this.#nat = nat;
@@ -34,23 +42,23 @@ export class SavedRules {
   }
 
   /** What the kernel has for a service port; undefined when it has nothing. */
-  of(name: ServicePortName): InstalledRules | undefined {
+  of(name: ServicePortName): OwnerRules | undefined {
     const owner = ownerText(name.text, name.protocol);
     if (!this.#asked.has(owner)) this.#asked.set(owner, this.#find(name, owner));
     return this.#asked.get(owner);
   }
 
   /** Entries of shared chains that belong to none of the ports that were asked for: by their names. */
-  rest(): Map<string, InstalledRules> {
-    const rest = new Map<string, InstalledRules>();
+  rest(): Map<string, OwnerRules> {
+    const rest = new Map<string, OwnerRules>();
     for (const [owner, shared] of this.#shared) {
       if (this.#asked.has(owner) || shared.length === 0) continue;
-      rest.set(owner, { ...NO_RULES, shared, sharedCounts: countShared(shared) });
+      rest.set(owner, { ...NO_RULES, ...linesOf(shared) });
     }
     return rest;
   }
 
-  #find(name: ServicePortName, owner: string): InstalledRules | undefined {
+  #find(name: ServicePortName, owner: string): OwnerRules | undefined {
     // Ports of one name and two protocols have one such rule each, and the rules look the same.
     const healthChecks = this.#shared.get(ownerText(name.text, ""));
     const healthCheck = healthChecks?.[0]?.table === "filter" ? healthChecks.splice(0, 1) : [];
@@ -61,7 +69,7 @@ export class SavedRules {
     if (shared.length === 0 && own.size === 0) return undefined;
     let ownRuleCount = 0;
     for (const chain of own) ownRuleCount += this.#nat.get(chain)?.rules.length ?? 0;
-    return { ...NO_RULES, shared, sharedCounts: countShared(shared), ownChains: [...own], ownRuleCount };
+    return { ...NO_RULES, ...linesOf(shared), ownChains: chainLines([...own]), ownRuleCount };
   }
 
   #readShared(saved: SavedTable, table: ServiceTable): void {
@@ -70,7 +78,7 @@ export class SavedRules {
       for (const printed of rules) {
         const owner = ownerOf(printed);
         if (owner === undefined) continue;
-        const entry: InstalledRule = { table, rule: { chain, printed } };
+        const entry: SavedEntry = { table, line: `-A ${chain} ${printed}\n` };
         const list = this.#shared.get(owner);
         if (list === undefined) this.#shared.set(owner, [entry]);
         else list.push(entry);
@@ -85,6 +93,12 @@ export class SavedRules {
       if (targets.length > 0) this.#targets.set(chain, targets);
     }
   }
+}
+
+function linesOf(entries: readonly SavedEntry[]): Record<ServiceTable, string> {
+  const lines = { filter: "", nat: "" };
+  for (const { table, line } of entries) lines[table] += line;
+  return lines;
 }
 
 function isEndpointChain(target: string | undefined): target is ChainName {

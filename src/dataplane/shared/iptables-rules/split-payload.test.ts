@@ -5,7 +5,8 @@ import { MemoryIptables } from "../../../../testkit/fakes/iptables/memory-iptabl
 import type { Iptables } from "../../../kernel/iptables/iptables.ts";
 import { planServicePort } from "../../iptables/plan-service-port.ts";
 import { planStatic } from "../../iptables/plan-static.ts";
-import { fullPayload, spellPlan } from "./full-payload.ts";
+import { fullPayload } from "./full-payload.ts";
+import { spell } from "./owner-rules.ts";
 import { ownerOfLine, type Payload, textsOf } from "./payload.ts";
 import type { ServicePortPlan } from "./rules-plan.ts";
 
@@ -17,7 +18,7 @@ function payloadOf(example: ExampleCluster, portsPerTransaction: number | undefi
   const plan = planStatic(example.config, example.facts);
   return fullPayload({
     plan,
-    ports: portsOf(example).map(([owner, port]) => [owner, spellPlan(port)]),
+    ports: portsOf(example).map(([owner, port]) => [owner, spell(port)]),
     ...(portsPerTransaction !== undefined && { portsPerTransaction }),
   });
 }
@@ -76,7 +77,7 @@ test("a line of a part still leads to its port", () => {
   const payload = payloadOf(ipv4Example, 1);
   const lines = textOf(payload).split("\n");
   for (const [owner, port] of portsOf(ipv4Example)) {
-    const rule = spellPlan(port).ownRules.split("\n", 1)[0] ?? "";
+    const rule = spell(port).ownRules.split("\n", 1)[0] ?? "";
     if (rule !== "") assert.equal(ownerOfLine(payload, lines.indexOf(rule) + 1), owner);
   }
 });

@@ -2,24 +2,25 @@
  * Puts payloads into the kernel and, when one is refused, finds the offenders: the others are programmed, the offenders
  * keep their last known good rules and are named.
  */
-import type { Iptables, IptablesRestoreError } from "../../../kernel/iptables/iptables.ts";
+import { type Iptables, type IptablesRestoreError, isAttributable } from "../../../kernel/iptables/iptables.ts";
 import { readTable, type SavedTable } from "../../../kernel/iptables/parser/ruleset.ts";
-import type { ChainName, PrintedRule, Rule } from "../../../kernel/iptables/rule.ts";
+import type { ChainName } from "../../../kernel/iptables/rule.ts";
 import type { ServicePortName } from "../../../model/service-port-name.ts";
 import type { SyncFailure } from "../../../sync/backend.ts";
-import { bisectChanges, type OwnerChange, removalOf } from "./bisect-changes.ts";
-import { fullPayload, type KeptOwner, type SpelledPlan } from "./full-payload.ts";
-import { type InstalledPlan, type InstalledRules, NO_RULES, withShared } from "./installed-rules.ts";
+import { bisectChanges, removalOf } from "./bisect-changes.ts";
+import type { OwnerChange } from "./delta-payload.ts";
+import { fullPayload } from "./full-payload.ts";
+import { declaredChains, NO_RULES, type OwnerRules, remembered, type SpelledRules } from "./owner-rules.ts";
 import {
   ownerOfLine,
   type Payload,
+  send,
   staleChainOf,
   staleChainOwner,
   type Transaction,
   textsOf,
   type WrittenRules,
 } from "./payload.ts";
-import { isAttributable, send } from "./restore.ts";
 import type { StaticPlan } from "./rules-plan.ts";
 import { SavedRules } from "./saved-rules.ts";
 
@@ -32,9 +33,7 @@ export const STATIC_RULES = "rules that belong to no service";
 /** A port to be programmed by a full transaction. */
 export interface DesiredPort {
   readonly name: ServicePortName;
-  readonly rules: InstalledPlan;
-  /** The plan's lines. */
-  readonly lines: SpelledPlan;
+  readonly rules: SpelledRules;
 }
 
 /** What the kernel holds after a transaction of which a part was accepted. */
@@ -42,12 +41,12 @@ interface TransactionResult {
   /** By owner. */
   readonly failures: Map<string, SyncFailure>;
   /** By owner; owners that failed have what was kept of them, or nothing. */
-  readonly installed: Map<string, InstalledRules>;
+  readonly installed: Map<string, OwnerRules>;
   readonly written: WrittenRules;
 }
 
-/** By owner: its entries in the shared chains of filter. */
-export type FilterEntries = ReadonlyMap<string, readonly (Rule | PrintedRule)[]>;
+/** By owner: its entries in the shared chains of filter, as {@link OwnerRules} has them. */
+export type FilterEntries = ReadonlyMap<string, string>;
 
 /** The input of {@link applyFull}. */
 interface FullTransaction {
@@ -68,7 +67,7 @@ interface FullTransaction {
    * last known good ones, and `savedFilter` does not count.
    */
   readonly filterBefore: FilterEntries;
-  /** See {@link FullPayloadInput.portsPerTransaction}. */
+  /** As {@link fullPayload} takes it. */
   readonly portsPerTransaction?: number;
   readonly onRefused: (error: IptablesRestoreError) => void;
 }
@@ -98,7 +97,7 @@ class FullAttempt {
   readonly #iptables: Iptables;
   readonly #full: FullTransaction;
   readonly #failures = new Map<string, SyncFailure>();
-  readonly #kept = new Map<string, InstalledRules | undefined>();
+  readonly #kept = new Map<string, OwnerRules | undefined>();
   #saved: SavedRules | undefined;
   #savedFilter: SavedTable | undefined;
   #filterBefore: FilterEntries;
@@ -116,15 +115,15 @@ class FullAttempt {
     const ports = [...this.#full.ports].filter(([owner]) => !this.#kept.has(owner));
     this.#payload = fullPayload({
       plan: this.#full.plan,
-      ports: ports.map(([owner, { lines }]) => [owner, lines]),
-      kept: this.#keptOwners(),
+      ports: ports.map(([owner, { rules }]) => [owner, rules]),
+      kept: this.#keptRules(),
       staleChains: this.#staleChains(),
       heldChains: [...this.#failures.keys()].flatMap((owner) => staleChainOf(owner) ?? []),
       ...(portsPerTransaction !== undefined && { portsPerTransaction }),
     });
     const written = await send(this.#iptables, this.#payload);
-    const result = this.#keptInstalled();
-    for (const [owner, { rules }] of ports) result.set(owner, rules);
+    const result = this.#keptRules();
+    for (const [owner, { rules }] of ports) result.set(owner, remembered(rules));
     return { failures: this.#failures, installed: result, written };
   }
 
@@ -160,7 +159,7 @@ class FullAttempt {
       const before = await this.#lastGood(owner, name);
       if (this.#kept.has(owner)) continue;
       this.#kept.set(owner, before);
-      changes.push({ owner, before, after: { plan: () => rules.plan(), installed: rules } });
+      changes.push({ owner, before, after: rules });
     }
     // New entries go to the head of a chain, so the last owner comes first.
     changes.reverse();
@@ -178,7 +177,7 @@ class FullAttempt {
     for (const [owner, reason] of refused) {
       this.#failures.set(owner, { subject: this.#full.ports.get(owner)?.name.text ?? owner, reason });
     }
-    const result = this.#keptInstalled();
+    const result = this.#keptRules();
     for (const [owner, rules] of states) {
       if (rules !== undefined && this.#full.ports.has(owner)) result.set(owner, rules);
     }
@@ -191,10 +190,10 @@ class FullAttempt {
 
   /** Rewrites the static rules, table by table, with everything else as it is. Resolves to the rules written. */
   async #rewriteStaticRules(): Promise<WrittenRules & { readonly refused: boolean }> {
-    const kept = this.#keptOwners();
+    const kept = this.#keptRules();
     for (const [owner, { name }] of this.#full.ports) {
       const rules = this.#kept.has(owner) ? undefined : await this.#lastGood(owner, name);
-      if (rules !== undefined) kept.push({ owner, rules });
+      if (rules !== undefined) kept.set(owner, rules);
     }
     const { transactions, written } = fullPayload({ plan: this.#full.plan, ports: [], kept });
     const isFilterDone = await this.#isAccepted(transactions.filter(({ table }) => table === "filter"));
@@ -217,26 +216,23 @@ class FullAttempt {
     }
   }
 
-  #keptOwners(): KeptOwner[] {
-    const owners: KeptOwner[] = [];
-    for (const [owner, rules] of this.#kept) if (rules !== undefined) owners.push({ owner, rules });
-    return owners;
-  }
-
-  #keptInstalled(): Map<string, InstalledRules> {
-    return new Map(this.#keptOwners().map(({ owner, rules }) => [owner, rules]));
+  #keptRules(): Map<string, OwnerRules> {
+    const found = new Map<string, OwnerRules>();
+    for (const [owner, rules] of this.#kept) if (rules !== undefined) found.set(owner, rules);
+    return found;
   }
 
   #staleChains(): ChainName[] {
     const needed = new Set<string>();
-    for (const rules of this.#kept.values()) for (const chain of rules?.ownChains ?? []) needed.add(chain);
+    for (const { ownChains } of this.#keptRules().values())
+      for (const chain of declaredChains(ownChains)) needed.add(chain);
     return this.#full.staleChains.filter((chain) => !needed.has(chain) && !this.#failures.has(staleChainOwner(chain)));
   }
 
-  async #lastGood(owner: string, name: ServicePortName): Promise<InstalledRules | undefined> {
+  async #lastGood(owner: string, name: ServicePortName): Promise<OwnerRules | undefined> {
     const found = (await this.#savedRules()).of(name);
     const inFilter = this.#filterBefore.get(owner);
-    return inFilter === undefined ? found : withShared(found ?? NO_RULES, "filter", inFilter);
+    return inFilter === undefined ? found : { ...(found ?? NO_RULES), filter: inFilter };
   }
 
   async #savedRules(): Promise<SavedRules> {

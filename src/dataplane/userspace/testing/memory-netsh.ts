@@ -2,8 +2,7 @@
 import type { NetworkInterfaceInfo } from "node:os";
 import type { ExecResult } from "../../../kernel/process.ts";
 import { familyOf, type IpAddress, parseIpAddress } from "../../../net/ip.ts";
-import type { NetshHost } from "../netsh-assigner.ts";
-import type { NetshWords } from "../plan-netsh.ts";
+import type { NetshHost, NetshWords } from "../netsh-assigner.ts";
 
 /** What Windows says in English. */
 const EXISTS = "The object already exists.";

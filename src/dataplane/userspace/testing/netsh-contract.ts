@@ -3,8 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { until } from "../../../../testkit/support/patience.ts";
 import { ip } from "../../../model/testing/records.ts";
-import { hostAddressesOf, type NetshHost } from "../netsh-assigner.ts";
-import { addAddress, deleteAddress, netshScript } from "../plan-netsh.ts";
+import { addAddress, deleteAddress, hostAddressesOf, type NetshHost, netshScript } from "../netsh-assigner.ts";
 
 export interface NetshContractHost {
   readonly name: string;

@@ -39,7 +39,7 @@ export type ConntrackState = (typeof CONNTRACK_STATES)[number];
 
 /** What the match `state` knows of them, in the same order. */
 export const STATES = ["INVALID", "NEW", "RELATED", "ESTABLISHED", "UNTRACKED"] as const satisfies ConntrackState[];
-export type State = (typeof STATES)[number];
+type State = (typeof STATES)[number];
 
 /** Route types in the order in which the tools print them. */
 export const ADDRESS_TYPES = [
@@ -56,7 +56,7 @@ export const ADDRESS_TYPES = [
   "NAT",
   "XRESOLVE",
 ] as const;
-export type AddressType = (typeof ADDRESS_TYPES)[number];
+type AddressType = (typeof ADDRESS_TYPES)[number];
 
 export interface AddressTypes {
   readonly types: readonly AddressType[];

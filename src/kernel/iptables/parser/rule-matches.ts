@@ -23,9 +23,9 @@ import {
   parseMark,
   parseNames,
   parseNumber,
+  quoteWord,
   type RuleContext,
 } from "./rule-options.ts";
-import { quoteWord } from "./rule-words.ts";
 
 /** How one match is written. */
 export interface MatchSyntax<M> {

@@ -3,8 +3,8 @@ import { test } from "node:test";
 import fc from "../../../../testkit/support/fast-check.ts";
 import { ruleArbitrary } from "../../../../testkit/support/rule-arbitrary.ts";
 import type { IpFamily } from "../../../net/ip.ts";
+import { quoteWord, RuleSyntaxError, splitWords } from "./rule-options.ts";
 import { parseRuleText, printRule } from "./rule-syntax.ts";
-import { quoteWord, RuleSyntaxError, splitWords } from "./rule-words.ts";
 
 const A: IpFamily = "IPv4";
 const B: IpFamily = "IPv6";

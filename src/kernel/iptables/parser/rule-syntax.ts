@@ -4,8 +4,7 @@
  * Pure.
  */
 
-import type { IpFamily } from "../../../net/ip.ts";
-import { isZeroCidr } from "../../../net/ip.ts";
+import { type IpFamily, isZeroCidr } from "../../../net/ip.ts";
 import { isProtocolName, PROTOCOL_NAMES, PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
 import {
   type AddressMatch,
@@ -19,9 +18,8 @@ import {
   type TargetTypes,
 } from "./kernel-rule.ts";
 import { isMatchName, MATCHES, type MatchSyntax, printMatch } from "./rule-matches.ts";
-import { GivenOptions, parseNetwork, type RuleContext } from "./rule-options.ts";
+import { GivenOptions, parseNetwork, type RuleContext, RuleSyntaxError, splitWords } from "./rule-options.ts";
 import { isTargetName, printTarget, TARGETS } from "./rule-targets.ts";
-import { RuleSyntaxError, splitWords } from "./rule-words.ts";
 
 /** Longest name of a chain, in characters. */
 const CHAIN_NAME_LIMIT = 28;

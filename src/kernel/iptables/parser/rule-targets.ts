@@ -2,7 +2,6 @@
  * The targets of iptables rules: options, meaning, how iptables-save prints them, and where the kernel allows them.
  * One table; any other word after `-j` is the name of a chain. Spelling as iptables 1.8.9 does. Pure.
  */
-
 import { type IpFamily, joinHostPort } from "../../../net/ip.ts";
 import { isProtocolName } from "../../../net/protocol.ts";
 import type { IptablesTable } from "../iptables.ts";
@@ -171,3 +170,9 @@ function buildDnat(given: GivenOptions, { family, protocol }: RuleContext): Targ
     persistent: given.has("--persistent"),
   };
 }
+
+export const BUILT_IN_CHAINS: Readonly<Record<IptablesTable, readonly Hook[]>> = {
+  filter: ["INPUT", "FORWARD", "OUTPUT"],
+  nat: ["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"],
+  mangle: ["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"],
+};

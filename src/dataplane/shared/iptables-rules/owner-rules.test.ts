@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ChainName, Rule } from "../../../kernel/iptables/rule.ts";
-import { PlanMemory } from "./planned-rules.ts";
+import { countByChain, declaredChains, remembered, spell } from "./owner-rules.ts";
 import type { ServicePortPlan, SharedRule } from "./rules-plan.ts";
 
 const SVC = "KUBE-SVC-A" as ChainName;
@@ -24,35 +24,38 @@ function planOf(port: number): ServicePortPlan {
   };
 }
 
-const planner = { plan: planOf, sharedRules: (port: number) => planOf(port).shared };
-
-test("what is remembered of a plan tells all of it again", () => {
-  const memory = new PlanMemory(planner);
-  const rules = memory.remember(80, planOf(80));
-  assert.deepEqual(rules.plan(), planOf(80));
-  assert.deepEqual(rules.shared, planOf(80).shared);
-  assert.deepEqual(rules.ownChains, [SVC, SEP]);
-  assert.deepEqual(rules.lacksLocal, { internal: false, external: false });
-  assert.deepEqual(memory.remember(1, planOf(1)).lacksLocal, { internal: false, external: true });
+test("what is remembered of a plan is everything but the rules of its own chains", () => {
+  const { ownRules, ...rest } = spell(planOf(80));
+  assert.deepEqual(remembered(spell(planOf(80))), rest);
+  assert.equal(rest.nat, `-A KUBE-SERVICES -j ${SVC}\n-A KUBE-NODEPORTS -j ${SVC}\n`);
+  assert.equal(rest.filter, `-A KUBE-NODEPORTS -j ${SVC}\n`);
+  assert.deepEqual(declaredChains(rest.ownChains), [SVC, SEP]);
+  assert.match(ownRules, /^-A KUBE-SVC-A -j KUBE-SEP-A\n-A KUBE-SEP-A -j KUBE-MARK-MASQ\n.* 10\.0\.0\.1:80\n$/);
+  assert.deepEqual(rest.lacksLocal, { internal: false, external: false });
+  assert.deepEqual(spell(planOf(1)).lacksLocal, { internal: false, external: true });
 });
 
 test("rules are counted by chain, and own chains by what is in them and what goes to them in nat", () => {
-  const rules = new PlanMemory(planner).remember(80, planOf(80));
+  const rules = spell(planOf(80));
   assert.equal(rules.ownRuleCount, 3);
   // Three rules, one of them to an own chain, and two entries of nat.
   assert.equal(rules.ownUses, 6);
   assert.deepEqual(
-    [...rules.sharedCounts.nat],
+    [...countByChain(rules.nat)],
     [
       ["KUBE-SERVICES", 1],
       ["KUBE-NODEPORTS", 1],
     ],
   );
-  assert.deepEqual([...rules.sharedCounts.filter], [["KUBE-NODEPORTS", 1]]);
+  assert.deepEqual([...countByChain(rules.filter)], [["KUBE-NODEPORTS", 1]]);
 });
 
 test("a port without chains of its own has none", () => {
-  const plan: ServicePortPlan = { ...planOf(80), ownChains: [], ownRules: [] };
-  const rules = new PlanMemory(planner).remember(80, plan);
-  assert.deepEqual([rules.ownChains, rules.ownRuleCount, rules.ownUses], [[], 0, 0]);
+  const rules = spell({ ...planOf(80), ownChains: [], ownRules: [] });
+  assert.deepEqual([rules.ownChains, rules.ownRuleCount, rules.ownUses], ["", 0, 0]);
+});
+
+test("a name that no rule can carry cannot be spelled", () => {
+  const rule: Rule = { ...jump("S", SVC), matches: [{ kind: "comment", text: 'say "b"' }] };
+  assert.throws(() => spell({ ...planOf(80), shared: [{ table: "nat", rule }] }), /cannot be written into a rule/);
 });

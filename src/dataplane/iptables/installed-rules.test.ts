@@ -1,0 +1,53 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { ChainName } from "../../kernel/iptables/rule.ts";
+import { NO_RULES, type OwnerRules } from "../shared/iptables-rules/owner-rules.ts";
+import type { StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
+import { InstalledRules } from "./installed-rules.ts";
+
+function rules(nat: number, ownRuleCount: number, external = false): OwnerRules {
+  const lines = { filter: "-A KUBE-NODEPORTS -j ACCEPT\n", nat: "-A KUBE-SERVICES -j A\n".repeat(nat) };
+  return { ...NO_RULES, ...lines, ownRuleCount, lacksLocal: { internal: false, external } };
+}
+
+test("totals follow every change of an owner", () => {
+  const installed = new InstalledRules();
+  installed.set("a", rules(1, 3, true));
+  installed.set("b", rules(2, 4));
+  assert.deepEqual(installed.ruleCounts, { filter: 2, nat: 10 });
+  assert.deepEqual(installed.noLocalEndpoints, { internal: 0, external: 1 });
+  installed.set("a", rules(5, 1));
+  assert.deepEqual(installed.ruleCounts, { filter: 2, nat: 12 });
+  assert.deepEqual([...installed.chains.nat], [["KUBE-SERVICES", 7]]);
+  assert.deepEqual(installed.noLocalEndpoints, { internal: 0, external: 0 });
+  installed.set("b", undefined);
+  installed.set("c", undefined);
+  assert.deepEqual(installed.ruleCounts, { filter: 1, nat: 6 });
+  assert.deepEqual(
+    [...installed].map(([owner]) => owner),
+    ["a"],
+  );
+});
+
+const fixed: StaticPlan = {
+  filterChains: [],
+  natChains: ["KUBE-SERVICES", "KUBE-EMPTY"] as ChainName[],
+  filterHead: [],
+  filterTail: [],
+  natHead: [{ chain: "KUBE-POSTROUTING", matches: [], target: { kind: "return" } }],
+  natTail: [{ chain: "KUBE-SERVICES", matches: [], target: { kind: "return" } }],
+};
+
+test("a full sync replaces everything, and counts the static rules", () => {
+  const installed = new InstalledRules();
+  installed.set("a", rules(1, 3, true));
+  installed.replace(fixed, new Map([["b", rules(2, 4)]]));
+  assert.deepEqual(installed.ruleCounts, { filter: 1, nat: 8 });
+  assert.deepEqual(Object.fromEntries(installed.chains.nat), {
+    "KUBE-SERVICES": 3,
+    "KUBE-EMPTY": 0,
+    "KUBE-POSTROUTING": 1,
+  });
+  assert.deepEqual(installed.noLocalEndpoints, { internal: 0, external: 0 });
+  assert.equal(installed.get("a"), undefined);
+});
