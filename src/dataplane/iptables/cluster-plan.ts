@@ -11,20 +11,18 @@ import type { ServedState } from "../../model/proxy-state.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { CHAINS } from "../shared/iptables-rules/chain-names.ts";
-import { type InTable, withCounts } from "../shared/iptables-rules/counted-rules.ts";
+import { withCounts } from "../shared/iptables-rules/counted-rules.ts";
 import { fullPayload } from "../shared/iptables-rules/full-payload.ts";
 import { spell } from "../shared/iptables-rules/owner-rules.ts";
 import { textsOf } from "../shared/iptables-rules/payload.ts";
-import type { JumpRule, ServicePortPlan, SharedRule, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
 import {
-  jumpRules,
-  jumpTargets,
-  savedTables,
-  savedText,
-  type TableContent,
-  type TableContents,
-  type TablePart,
-} from "../shared/iptables-rules/saved-form.ts";
+  type JumpRule,
+  NOTHING_STATIC,
+  type ServicePortPlan,
+  type SharedRule,
+  type StaticPlan,
+} from "../shared/iptables-rules/rules-plan.ts";
+import { savedTables, savedText, type TablePart, tableContents } from "../shared/iptables-rules/saved-form.ts";
 import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { planServicePort, planSharedRules } from "./plan-service-port.ts";
@@ -35,6 +33,7 @@ interface IptablesPlan {
   readonly extent: "whole" | "part";
   readonly jumps: readonly JumpRule[];
   readonly fixed: StaticPlan;
+  readonly canary: string | undefined;
   readonly ports: readonly { readonly port: ServicePort; readonly plan: ServicePortPlan }[];
 }
 
@@ -46,22 +45,13 @@ export function planIptables(state: ServedState, config: PlanConfig, facts: Plan
     if (port === undefined) return [];
     return [{ port, plan: planServicePort(port, state.endpoints.get(key) ?? [], config, facts) }];
   });
-  return { extent: "whole", jumps: JUMP_RULES, fixed: planStatic(config, facts), ports };
+  return { extent: "whole", jumps: JUMP_RULES, fixed: planStatic(config, facts), canary: CHAINS.canary, ports };
 }
-
-const NOTHING_FIXED: StaticPlan = {
-  filterChains: [],
-  natChains: [],
-  filterHead: [],
-  filterTail: [],
-  natHead: [],
-  natTail: [],
-};
 
 /** The part of a plan that belongs to one Service. @param service `namespace/name` */
 export function planOfService({ ports }: IptablesPlan, service: string): IptablesPlan {
   const own = ports.filter(({ port }) => port.name.service === service);
-  return { extent: "part", jumps: [], fixed: NOTHING_FIXED, ports: own };
+  return { extent: "part", jumps: [], fixed: NOTHING_STATIC, canary: undefined, ports: own };
 }
 
 /** The input of `iptables-restore` that a full sync sends. Throws a RangeError for names that no rule can carry. */
@@ -72,7 +62,7 @@ export function restoreInput({ fixed, ports }: IptablesPlan): string {
 
 /** What `iptables-save` prints when a full sync has sent the plan. */
 export function savedInput(plan: IptablesPlan, family: IpFamily): string {
-  return savedText(tableContents(plan), family, plan.extent);
+  return savedText(tableContents({ ...plan, ports: plan.ports.map((one) => one.plan) }), family, plan.extent);
 }
 
 /**
@@ -98,7 +88,8 @@ export function plannedTables(
   const contents = tableContents({
     jumps: JUMP_RULES,
     fixed: planStatic(config, facts),
-    ports: withCounts(sharedOf, others).map((shared) => ({ plan: { ...NOTHING_OWN, shared } })),
+    canary: CHAINS.canary,
+    ports: withCounts(sharedOf, others).map((shared) => ({ shared, ownChains: [], ownRules: [] })),
   });
   // A packet comes to the chains of a service port by its rules in the shared ones.
   const partWith = (chain: string): TablePart | undefined => {
@@ -110,52 +101,10 @@ export function plannedTables(
   return savedTables({ ...contents, nat: { ...contents.nat, partWith } }, family);
 }
 
-const NOTHING_OWN: Omit<ServicePortPlan, "shared"> = {
-  ownChains: [],
-  ownRules: [],
-  lacksLocal: { internal: false, external: false },
-};
-
-interface PlannedContent<R extends { readonly chain: string }> extends Pick<IptablesPlan, "jumps" | "fixed"> {
-  /** @default "whole" */
-  readonly extent?: IptablesPlan["extent"];
-  readonly ports: readonly {
-    readonly plan: Pick<ServicePortPlan, "ownChains" | "ownRules"> & { readonly shared: readonly InTable<R>[] };
-  }[];
-}
-
-function tableContents<R extends { readonly chain: string }>({
-  extent = "whole",
-  jumps,
-  fixed,
-  ports,
-}: PlannedContent<R>): TableContents<Rule | R> & { readonly nat: TableContent<Rule | R> } {
-  const canary = extent === "whole" ? [CHAINS.canary] : [];
-  const shared = (table: "filter" | "nat") =>
-    ports.flatMap(({ plan: port }) => port.shared.filter((one) => one.table === table).map(({ rule }) => rule));
-  const chains = (table: "filter" | "nat", own: readonly string[]) => [...jumpTargets(table, jumps), ...canary, ...own];
-  return {
-    mangle: { chains: canary, rules: [] },
-    filter: {
-      chains: chains("filter", fixed.filterChains),
-      rules: [...jumpRules("filter", jumps), ...fixed.filterHead, ...shared("filter"), ...fixed.filterTail],
-    },
-    nat: {
-      chains: chains("nat", fixed.natChains),
-      rules: [...jumpRules("nat", jumps), ...fixed.natHead, ...shared("nat"), ...fixed.natTail],
-      parts: ports.map(({ plan: port }) => ({ chains: port.ownChains, rules: port.ownRules })),
-    },
-  };
-}
-
-interface RuleData extends Rule {
-  /** As in the restore input. */
-  readonly text: string;
-}
-
 /** The plan as plain data, for programs. Keys and lists come in a fixed order. */
 export function planData({ jumps, fixed, ports }: IptablesPlan) {
-  const data = (rule: Rule): RuleData => ({ ...rule, text: ruleSpec(rule) });
+  /** With its text as in the restore input. */
+  const data = (rule: Rule) => ({ ...rule, text: ruleSpec(rule) });
   const inTable = (table: IptablesTable, rules: readonly Rule[]) => rules.map((rule) => ({ table, ...data(rule) }));
   return {
     jumps: jumps.map(({ table, rule }) => ({ table, ...data(rule) })),

@@ -4,17 +4,23 @@ import type { OfflineNode } from "../../inspect/offline-node.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
 import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import { routeServicePort } from "../../model/service-port-routing.ts";
+import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
 import { isLoopback, unspecifiedAddress } from "../../net/ip.ts";
 import { parsePortRange } from "../../net/port-range.ts";
 import { fullPayload } from "../shared/iptables-rules/full-payload.ts";
 import { spell } from "../shared/iptables-rules/owner-rules.ts";
 import { textsOf } from "../shared/iptables-rules/payload.ts";
-import type { ServicePortPlan, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
-import { jumpRules, jumpTargets, savedText, type TableContent } from "../shared/iptables-rules/saved-form.ts";
+import {
+  NOTHING_STATIC,
+  type ServicePortPlan,
+  type SharedRule,
+  type StaticPlan,
+} from "../shared/iptables-rules/rules-plan.ts";
+import { savedText, tableContents } from "../shared/iptables-rules/saved-form.ts";
 import { listenAddressOf } from "./listen-address.ts";
 import {
   type LanePorts,
+  PORTAL_CHAINS,
   PORTAL_JUMPS,
   PORTAL_STATIC_PLAN,
   type PortalPlanConfig,
@@ -38,6 +44,8 @@ interface UserspacePlan {
   readonly ports: readonly PlannedPort[];
   /** Names of service ports that are left out, and why. */
   readonly leftOut: ReadonlyMap<string, string>;
+  /** By key of the node's other service ports: rules that let packets in to the proxy's own ports, which name no Service. */
+  readonly opened: ReadonlyMap<string, readonly SharedRule[]>;
   readonly extent: "whole" | "part";
 }
 
@@ -45,17 +53,35 @@ interface UserspacePlan {
 export function planUserspace(node: OfflineNode, config: KubeProxyConfig): UserspacePlan {
   const hasRules = config.userspace.rules === "iptables";
   const planConfig = planConfigOf(node, config);
-  const services = [...node.state.services].sort(([a], [b]) => (a < b ? -1 : 1));
+  const { services } = node.state;
+  const otherOf = new Map(node.others?.map((other) => [other.key, other]));
   const freePorts = new FreePorts(config.userspace.portRange);
+  const portalsByKey = new Map<string, readonly Portal[]>();
   const leftOut = new Map<string, string>();
+  const opened = new Map<string, readonly SharedRule[]>();
   const ports: PlannedPort[] = [];
-  for (const [, port] of services) {
+  // Others have ports of the proxy as well, counted in the order of the keys.
+  for (const key of [...services.keys(), ...otherOf.keys()].sort()) {
+    const other = otherOf.get(key);
+    const port = services.get(other?.like ?? key);
+    if (port === undefined) continue;
     if (!isRelayed(port.name)) {
-      leftOut.set(port.name.text, "SCTP is not supported for user space proxy");
+      if (other === undefined) leftOut.set(port.name.text, "SCTP is not supported for user space proxy");
       continue;
     }
-    const portals = portalsIn(node, port);
+    const portals = portalsByKey.get(port.name.key) ?? portalsOf(port, routingIn(node, port), node.nodePortIPs);
+    portalsByKey.set(port.name.key, portals);
     const proxyPorts = hasRules ? freePorts.takeFor(lanesOf(portals)) : undefined;
+    if (other !== undefined) {
+      if (proxyPorts === undefined || port.nodePort === 0) continue;
+      const named = { ...port, name: { ...port.name, text: other.text } };
+      const { shared } = planPortalRules(named, portals, proxyPorts, planConfig);
+      opened.set(
+        key,
+        shared.filter(({ rule }) => rule.chain === PORTAL_CHAINS.nodePortNonLocal),
+      );
+      continue;
+    }
     if (hasRules && proxyPorts === undefined) {
       leftOut.set(port.name.text, "there are no remaining ports left to allocate in the accepted range");
       continue;
@@ -63,7 +89,7 @@ export function planUserspace(node: OfflineNode, config: KubeProxyConfig): Users
     const plan = proxyPorts === undefined ? undefined : planPortalRules(port, portals, proxyPorts, planConfig);
     ports.push({ port, portals, proxyPorts, plan });
   }
-  return { node, hasRules, ports, leftOut, extent: "whole" };
+  return { node, hasRules, ports, leftOut, opened, extent: "whole" };
 }
 
 /** The part of a plan that belongs to one Service. @param service `namespace/name` */
@@ -76,18 +102,13 @@ export function planOfService(plan: UserspacePlan, service: string): UserspacePl
 }
 
 /** What the rules follow from besides service ports. @throws Error when the configuration does not let the proxy listen. */
-export function planConfigOf(
-  { family, nodeIP, detector }: OfflineNode,
-  { bindAddress }: KubeProxyConfig,
-): PortalPlanConfig {
+function planConfigOf({ family, nodeIP, detector }: OfflineNode, { bindAddress }: KubeProxyConfig): PortalPlanConfig {
   const listenAddress = listenAddressOf(bindAddress, family, isLoopback(nodeIP) ? undefined : nodeIP);
   return { listenAddress, hostAddress: nodeIP, knowsBridgePorts: true, detector };
 }
 
-/** The portals of a service port of the node. */
-export function portalsIn({ name, zone, state, nodePortIPs }: OfflineNode, port: ServicePort): Portal[] {
-  const routing = routeServicePort(port, state.endpoints.get(port.name.key) ?? [], { nodeName: name, zone });
-  return portalsOf(port, routing, nodePortIPs);
+export function routingIn({ name, zone, state }: OfflineNode, port: ServicePort): ServicePortRouting {
+  return routeServicePort(port, state.endpoints.get(port.name.key) ?? [], { nodeName: name, zone });
 }
 
 /** Where a service port is listened on when there are no rules: at what this host has. */
@@ -100,28 +121,16 @@ export function listenersOf({ node }: UserspacePlan, { port, portals }: PlannedP
   return [...new Set(places)].map((place) => `${port.protocol} ${place}`);
 }
 
-const NOTHING_FIXED: StaticPlan = { ...PORTAL_STATIC_PLAN, filterChains: [], natChains: [] };
-
 function fixedOf({ extent }: UserspacePlan): StaticPlan {
-  return extent === "whole" ? PORTAL_STATIC_PLAN : NOTHING_FIXED;
+  return extent === "whole" ? PORTAL_STATIC_PLAN : NOTHING_STATIC;
 }
 
 /** What `iptables-save` prints when a full sync is over; undefined where there are no rules. */
 export function savedInput(plan: UserspacePlan): string | undefined {
   if (!plan.hasRules) return undefined;
-  const fixed = fixedOf(plan);
   const jumps = plan.extent === "whole" ? PORTAL_JUMPS : [];
-  const content = (table: "filter" | "nat", chains: readonly string[]): TableContent => ({
-    chains: [...chains, ...jumpTargets(table, jumps)],
-    rules: [
-      ...jumpRules(table, jumps),
-      ...plan.ports.flatMap(
-        (port) => port.plan?.shared.filter((shared) => shared.table === table).map(({ rule }) => rule) ?? [],
-      ),
-    ],
-  });
-  const contents = { filter: content("filter", fixed.filterChains), nat: content("nat", fixed.natChains) };
-  return savedText(contents, plan.node.family, plan.extent);
+  const ports = plan.ports.flatMap((one) => one.plan ?? []);
+  return savedText(tableContents({ jumps, fixed: fixedOf(plan), ports }), plan.node.family, plan.extent);
 }
 
 /** The input of `iptables-restore` that a full sync sends, or the sockets as comments where there are no rules. */
@@ -165,8 +174,8 @@ export function planData(plan: UserspacePlan) {
 const FIRST_PORT = 20_000;
 const LAST_PORT = 65_535;
 
-/** The ports of a range, in turn. */
-export class FreePorts {
+/** The proxy's own ports of a plan. A daemon takes any that is free; here they are counted, so that plans can be compared. */
+class FreePorts {
   readonly #last: number;
   #next: number;
 
@@ -179,21 +188,11 @@ export class FreePorts {
     this.#last = last;
   }
 
-  /** Takes ports that follow each other. @returns the first; undefined where too few are left, and none is then. */
-  take(count: number): number | undefined {
-    const first = this.#next;
-    this.#next += count;
-    return count > 0 && this.#next - 1 > this.#last ? undefined : first;
-  }
-
-  /** Takes one for each of these lanes. @returns undefined where too few are left. */
+  /** Takes one for each of these lanes. @returns undefined where too few are left; none is taken then. */
   takeFor(lanes: ReadonlySet<Lane>): LanePorts | undefined {
-    const first = this.take(lanes.size);
-    return first === undefined ? undefined : portsFrom(first, lanes);
+    const first = this.#next;
+    this.#next += lanes.size;
+    if (lanes.size > 0 && this.#next - 1 > this.#last) return undefined;
+    return Object.fromEntries(Array.from(lanes, (lane, index) => [lane, first + index]));
   }
-}
-
-/** A port for each lane. */
-export function portsFrom(first: number, lanes: ReadonlySet<Lane>): LanePorts {
-  return Object.fromEntries(Array.from(lanes, (lane, index) => [lane, first + index]));
 }

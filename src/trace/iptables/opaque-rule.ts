@@ -2,9 +2,10 @@
  * Rules with a match, an option or a target that is not understood. What stands before the first extension is still asked;
  * whether the rest holds is a question, and the target is obeyed where it is a known word or a chain.
  */
+
+import { RuleSyntaxError, splitWords } from "../../kernel/iptables/parser/rule-options.ts";
 import { targetOf } from "../../kernel/iptables/parser/rule-parts.ts";
 import { parseRule } from "../../kernel/iptables/parser/rule-syntax.ts";
-import { RuleSyntaxError, splitWords } from "../../kernel/iptables/parser/rule-options.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult, type Verdict } from "../netfilter/program.ts";
 import { basicSteps } from "./basic-match.ts";

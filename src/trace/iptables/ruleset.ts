@@ -1,8 +1,8 @@
 /** What iptables-save prints as chains that can be walked. Rules are read when a packet meets them. */
 import type { KernelRule } from "../../kernel/iptables/parser/kernel-rule.ts";
+import { RuleSyntaxError } from "../../kernel/iptables/parser/rule-options.ts";
 import { commentOf } from "../../kernel/iptables/parser/rule-parts.ts";
 import { parseRuleText } from "../../kernel/iptables/parser/rule-syntax.ts";
-import { RuleSyntaxError } from "../../kernel/iptables/parser/rule-options.ts";
 import type { SavedChain, SavedTable, UnspelledRules } from "../../kernel/iptables/parser/ruleset.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { BaseChain, Chain, Hook, Rule, Step } from "../netfilter/program.ts";

@@ -26,6 +26,15 @@ export interface StaticPlan {
   readonly natTail: readonly Rule[];
 }
 
+export const NOTHING_STATIC: StaticPlan = {
+  filterChains: [],
+  natChains: [],
+  filterHead: [],
+  filterTail: [],
+  natHead: [],
+  natTail: [],
+};
+
 /** Whether two static plans have the same rules. Pure. */
 export function equalStaticRules(a: StaticPlan, b: StaticPlan): boolean {
   return (["filterHead", "filterTail", "natHead", "natTail"] as const).every(

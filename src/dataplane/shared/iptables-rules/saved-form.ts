@@ -9,12 +9,48 @@ import type { SavedChain, SavedTable, UnspelledRules } from "../../../kernel/ipt
 import type { Rule } from "../../../kernel/iptables/rule.ts";
 import { ruleArguments } from "../../../kernel/iptables/rule-text.ts";
 import type { IpFamily } from "../../../net/ip.ts";
-import type { JumpRule } from "./rules-plan.ts";
+import type { JumpRule, ServicePortPlan, ServiceTable, StaticPlan } from "./rules-plan.ts";
 
 /** Rules at this place of a chain that no packet can meet which is asked about: only their number counts. */
 export interface UnplannedRules {
   readonly chain: string;
   readonly count: number;
+}
+
+/** Something in a chain of a table. */
+export interface InTable<R> {
+  readonly table: ServiceTable;
+  readonly rule: R;
+}
+
+/** Rules of a whole cluster, or of a part of it. */
+export interface PlannedRules<R extends { readonly chain: string } = Rule> {
+  readonly jumps: readonly JumpRule[];
+  readonly fixed: StaticPlan;
+  /** The name of a chain that is in every table. @default none */
+  readonly canary?: string | undefined;
+  readonly ports: readonly (Pick<ServicePortPlan, "ownChains" | "ownRules"> & {
+    readonly shared: readonly InTable<R>[];
+  })[];
+}
+
+/** The tables that a full sync leaves. Pure. */
+export function tableContents<R extends { readonly chain: string }>({ jumps, fixed, canary, ports }: PlannedRules<R>) {
+  const everywhere = canary === undefined ? [] : [canary];
+  const content = (table: ServiceTable): TableContent<Rule | R> => ({
+    chains: [...jumpTargets(table, jumps), ...everywhere, ...fixed[`${table}Chains`]],
+    rules: [
+      ...jumpRules(table, jumps),
+      ...fixed[`${table}Head`],
+      ...ports.flatMap(({ shared }) => shared.filter((one) => one.table === table).map(({ rule }) => rule)),
+      ...fixed[`${table}Tail`],
+    ],
+  });
+  return {
+    ...(canary !== undefined && { mangle: { chains: everywhere, rules: [] } }),
+    filter: content("filter"),
+    nat: { ...content("nat"), parts: ports.map(({ ownChains, ownRules }) => ({ chains: ownChains, rules: ownRules })) },
+  };
 }
 
 /** What is in one table. */
@@ -224,6 +260,6 @@ export function jumpRules(table: IptablesTable, jumps: readonly JumpRule[]): Rul
 }
 
 /** The chains of a table that jumps lead to. */
-export function jumpTargets(table: IptablesTable, jumps: readonly JumpRule[]): string[] {
+function jumpTargets(table: IptablesTable, jumps: readonly JumpRule[]): string[] {
   return jumps.filter((jump) => jump.table === table).map(({ target }) => target);
 }
