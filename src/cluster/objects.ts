@@ -7,6 +7,7 @@
  */
 
 import { flatText } from "../net/flat-text.ts";
+import type { EndTcp } from "../net/flow.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 import type { Protocol } from "../net/protocol.ts";
 
@@ -55,6 +56,8 @@ export interface ServiceRecord extends ObjectKey {
   readonly healthCheckNodePort: number;
   /** Annotation `preserve-destination` is `true`; absent otherwise. */
   readonly preservesDestination?: true;
+  /** Annotation `kube-proxy-ts/end-tcp`, where it says something. */
+  readonly endTCP?: EndTcp;
 }
 
 /** One entry of `ports[]` of an EndpointSlice. */

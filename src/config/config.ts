@@ -85,6 +85,17 @@ export interface ConntrackConfig {
   readonly udpStreamTimeoutMs: number;
 }
 
+/** What becomes of connections of TCP to endpoints that are gone, where a Service's annotation does not say. */
+export interface ConnectionsConfig {
+  /** `Gone` or `Never`. */
+  readonly endTCP: string;
+  /** How long an endpoint must be gone. */
+  readonly endTCPAfterMs: number;
+}
+
+/** Where nothing is set. */
+export const DEFAULT_CONNECTIONS: ConnectionsConfig = { endTCP: "Never", endTCPAfterMs: 5_000 };
+
 /** Resolved from file, flags and defaults, but not yet checked. */
 export interface DraftConfig extends ModeSections<"resolved"> {
   /** The gates that were set, not the effective ones: see `feature-gates.ts`. */
@@ -116,6 +127,7 @@ export interface DraftConfig extends ModeSections<"resolved"> {
   readonly windowsPriorityClass: string;
   /** The name of the release that is copied: see `release.ts`. */
   readonly compatibility: string;
+  readonly connections: ConnectionsConfig;
 }
 
 /** A configuration that has passed every check. */

@@ -67,6 +67,10 @@ export const DOCUMENT_FIELDS = {
   // Not upstream's.
   windowsPriorityClass: "text",
   compatibility: "text",
+  connections: {
+    goType: "v1alpha1.ConnectionsConfiguration",
+    fields: { endTCP: "text", endTCPAfter: "optionalDuration" },
+  },
 } as const satisfies Fields;
 
 /** A decoded `KubeProxyConfiguration` before defaults. */

@@ -11,6 +11,7 @@ export function linuxKernel(): NodeKernel {
     addressWatch: new AddressWatch(),
     localAddresses,
     openConntrack: () => openConntrack(),
+    endTcpClients: async (flows) => (await import("../kernel/sock-diag/destroy-tcp.ts")).destroyTcpClients(flows),
     tuneConntrack: (settings, log) => tuneConntrack(settings, { log }),
     raiseFileLimit: () => raiseSoftFileLimit(),
   };

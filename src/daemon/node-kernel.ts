@@ -8,6 +8,7 @@ import type { ConntrackSettings } from "../kernel/conntrack/tuning.ts";
 import type { AddressWatch } from "../kernel/route/address-watch.ts";
 import type { LocalAddresses } from "../kernel/route/addresses.ts";
 import type { Logger } from "../logging/logger.ts";
+import type { Flow } from "../net/flow.ts";
 import { familyOf, parseIpAddress } from "../net/ip.ts";
 
 export interface NodeKernel {
@@ -16,6 +17,8 @@ export interface NodeKernel {
   readonly localAddresses: LocalAddresses;
   /** For modes that use connection tracking. */
   openConntrack(): ConntrackTable;
+  /** Ends the clients' sockets of connections that are on this machine. @returns of which connections they were. */
+  readonly endTcpClients: (flows: readonly Flow[]) => Promise<ReadonlySet<Flow>>;
   tuneConntrack(settings: ConntrackSettings, log: Logger): Promise<void>;
   /** @returns how many files and connections this process may have open. */
   raiseFileLimit(): number;
@@ -41,6 +44,7 @@ const ELSEWHERE: NodeKernel = {
     return [...new Set(addresses)].filter((address) => familyOf(address) === family);
   },
   openConntrack: () => NO_CONNTRACK,
+  endTcpClients: async () => new Set(),
   async tuneConntrack() {},
   raiseFileLimit: () => Number.POSITIVE_INFINITY,
 };

@@ -28,6 +28,7 @@ import { shortestSyncPeriodMs } from "../settings/defaults.ts";
 import { watchConfigFile } from "../settings/watch-config-file.ts";
 import type { Backend } from "../sync/backend.ts";
 import { DualStackDispatcher, type NodeSink } from "../sync/dual-stack.ts";
+import type { ConnectionEnding } from "../sync/gone-connections.ts";
 import { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { ServiceHealthPorts } from "../sync/observers.ts";
 import { Proxier } from "../sync/proxier.ts";
@@ -40,7 +41,7 @@ import { collectWhenIdle } from "./idle-memory.ts";
 import { type FamilyFacts, serveInspection } from "./inspection.ts";
 import { followNodeAddresses } from "./node-address-follower.ts";
 import { costlyService, frontendConflict, nodeEvent, serviceHealthFailure } from "./node-events.ts";
-import { nodeKernel } from "./node-kernel.ts";
+import { type NodeKernel, nodeKernel } from "./node-kernel.ts";
 import { NodeManager } from "./node-manager.ts";
 import { type NodeSetup, setUpNode } from "./node-setup.ts";
 
@@ -286,6 +287,8 @@ async function createProxier(
     onConflict: (conflict) => events.record(frontendConflict(nodeName, conflict)),
     onCostlyService: (costly) => events.record(costlyService(nodeName, costly)),
     ...(journal && { journal }),
+    // A mode whose flows end at this process knows itself what becomes of them.
+    ...(backend.endsFlows === true ? {} : { ending: endingOf(config, kernel) }),
   });
   const onChange = (ips: readonly IpAddress[], isNew: boolean): void => {
     serviceHealth.setAddresses(ips).catch((error: unknown) => log.error("Error syncing healthcheck services", error));
@@ -301,6 +304,11 @@ async function createProxier(
     facts,
     followAddresses: (signal) => followNodeAddresses(following, signal),
   };
+}
+
+function endingOf({ connections }: KubeProxyConfig, { endTcpClients }: NodeKernel): ConnectionEnding {
+  const { endTCP, endTCPAfterMs: afterMs } = connections;
+  return { endTCP: endTCP === "Gone" ? "Gone" : "Never", afterMs, endSockets: endTcpClients };
 }
 
 /** Where to listen at first (reference health.md §14); without an answer, everywhere. */

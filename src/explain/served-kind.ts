@@ -23,12 +23,14 @@ export function kindOfServed(port: ServicePort, endpoints: readonly Endpoint[], 
   for (const one of endpoints) states |= 1 << stateOf(one);
   const { cluster, local, hasAny } = categories;
   const decided = flags(hasAny, hasInternal, hasExternal, usesExternal, isFilled(cluster), isFilled(local));
-  const { externalPolicyLocal, internalPolicyLocal, isExternallyAccessible, preservesDestination } = port;
+  const { externalPolicyLocal, internalPolicyLocal, isExternallyAccessible, preservesDestination, endTCP } = port;
   const policies = flags(
     externalPolicyLocal,
     internalPolicyLocal,
     isExternallyAccessible,
     preservesDestination === true,
+    endTCP === "Gone",
+    endTCP === "Never",
   );
   const { protocol, externalIPs, loadBalancerVIPs, nodePort, healthCheckNodePort } = port;
   const frontends = `${externalIPs.length} ${loadBalancerVIPs.length} ${flags(nodePort !== 0, healthCheckNodePort !== 0)}`;

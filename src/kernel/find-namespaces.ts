@@ -1,5 +1,6 @@
 /** Finds network namespaces by the cookies under which the kernel knows them: among those of processes, and those that have a name. */
 import { readdirSync, readlinkSync, statSync } from "node:fs";
+import { networkInterfaces } from "node:os";
 import { SliceYielder, type Yielder } from "../async/yielder.ts";
 import { ownNetnsCookie } from "./netns-cookie.ts";
 import { inNetworkNamespace } from "./network-namespace.ts";
@@ -15,17 +16,39 @@ export async function findNamespaces(
   yielder: Yielder = new SliceYielder(),
 ): Promise<ReadonlyMap<bigint, string>> {
   const found = new Map<bigint, string>();
-  const seen = new Set<number>();
-  for (const path of candidates()) {
+  for await (const path of namespaces(yielder)) {
     if (found.size === cookies.size) break;
-    if (yielder.isDue()) await yielder.turn();
-    const inode = inodeOf(path);
-    if (inode === undefined || seen.has(inode)) continue;
-    seen.add(inode);
     const cookie = cookieOf(path);
     if (cookie !== undefined && cookies.has(cookie)) found.set(cookie, path);
   }
   return found;
+}
+
+/** The files of namespaces in which these addresses are; as {@link findNamespaces}. An address may be in several. */
+export async function namespacesWith(addresses: ReadonlySet<string>): Promise<readonly string[]> {
+  const found: string[] = [];
+  for await (const path of namespaces(new SliceYielder())) {
+    try {
+      const interfaces = inNetworkNamespace(path, networkInterfaces);
+      const isThere = Object.values(interfaces).some((list) => list?.some(({ address }) => addresses.has(address)));
+      if (isThere) found.push(path);
+    } catch {
+      // It has gone, or cannot be entered.
+    }
+  }
+  return found;
+}
+
+/** Each namespace once, this process's own first. */
+async function* namespaces(yielder: Yielder): AsyncGenerator<string> {
+  const seen = new Set<number>();
+  for (const path of candidates()) {
+    if (yielder.isDue()) await yielder.turn();
+    const inode = inodeOf(path);
+    if (inode === undefined || seen.has(inode)) continue;
+    seen.add(inode);
+    yield path;
+  }
 }
 
 /** Whether namespaces of other processes of the machine can be seen from here at all. */
@@ -49,6 +72,7 @@ export function cookieOf(path: string): bigint | undefined {
 }
 
 function* candidates(): Generator<string> {
+  yield "/proc/self/ns/net";
   for (const folder of NAMED) for (const name of namesIn(folder)) yield `${folder}/${name}`;
   for (const name of namesIn("/proc")) if (/^\d+$/.test(name)) yield `/proc/${name}/ns/net`;
 }

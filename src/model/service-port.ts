@@ -2,6 +2,7 @@
  * One port of one Service as one address family sees it: reference services.md §3.
  */
 
+import type { EndTcp } from "../net/flow.ts";
 import { type Cidr, type IpAddress, joinHostPort } from "../net/ip.ts";
 import type { Protocol } from "../net/protocol.ts";
 import { equalLists } from "./equal-lists.ts";
@@ -31,6 +32,8 @@ export interface ServicePort {
   readonly isExternallyAccessible: boolean;
   /** Annotation `preserve-destination` is `true`, which counts on Windows only; absent otherwise (reference windows.md §2.1). */
   readonly preservesDestination?: true;
+  /** What the Service says of connections of TCP to endpoints that are gone; absent where it says nothing, and for other protocols. */
+  readonly endTCP?: EndTcp;
   /** Keys of frontends (`frontend.ts`) that belong to another service port; absent when there are none, as nearly always. */
   readonly lostFrontends?: ReadonlySet<string>;
 }
@@ -60,6 +63,7 @@ export function equalServicePorts(a: ServicePort, b: ServicePort): boolean {
       a.healthCheckNodePort === b.healthCheckNodePort &&
       a.isExternallyAccessible === b.isExternallyAccessible &&
       a.preservesDestination === b.preservesDestination &&
+      a.endTCP === b.endTCP &&
       haveSameLosses(a, b) &&
       equalLists(a.externalIPs, b.externalIPs) &&
       equalLists(a.loadBalancerVIPs, b.loadBalancerVIPs) &&

@@ -79,6 +79,7 @@ export function servicePortsOf(
       healthCheckNodePort: healthCheckNodePortOf(service),
       isExternallyAccessible: spec.nodePort !== 0 || loadBalancerVIPs.length > 0 || storedExternalIPs.length > 0,
       ...(service.preservesDestination === true && PRESERVES),
+      ...(service.endTCP !== undefined && spec.protocol === "TCP" && { endTCP: service.endTCP }),
     });
   }
   if (needsHealthCheckNodePort(service) && service.healthCheckNodePort === 0) {

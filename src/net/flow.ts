@@ -33,3 +33,12 @@ export function isSameFlow(a: Flow, b: Flow): boolean {
 export function isTranslated(flow: Flow): boolean {
   return flow.replySourceIP !== flow.destinationIP || flow.replySourcePort !== flow.destinationPort;
 }
+
+/** What becomes of connections of TCP to endpoints that are gone: `connections.endTCP`, and the annotation of a Service. */
+export const END_TCP = ["Gone", "Never"] as const;
+export type EndTcp = (typeof END_TCP)[number];
+
+/** Whether a text is one of them. Pure. */
+export function isEndTcp(text: unknown): text is EndTcp {
+  return END_TCP.some((known) => known === text);
+}

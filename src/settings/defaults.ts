@@ -7,6 +7,7 @@
 import { appendPortIfNeeded } from "../config/bind-address.ts";
 import {
   API_VERSION,
+  DEFAULT_CONNECTIONS,
   type DraftConfig,
   KIND,
   type KubeProxyConfig,
@@ -90,6 +91,10 @@ export function resolveDocument(document: ConfigurationDocument): DraftConfig {
     windowsRunAsService: document.windowsRunAsService,
     windowsPriorityClass: document.windowsPriorityClass,
     compatibility: document.compatibility || CURRENT_RELEASE.name,
+    connections: {
+      endTCP: document.connections.endTCP || DEFAULT_CONNECTIONS.endTCP,
+      endTCPAfterMs: optionalMs(document.connections.endTCPAfter, DEFAULT_CONNECTIONS.endTCPAfterMs),
+    },
   };
 }
 

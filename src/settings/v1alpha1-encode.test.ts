@@ -225,6 +225,7 @@ const anyConfig: fc.Arbitrary<DraftConfig> = fc.record({
     options: fc.record({ text: output, json: output }),
   }),
   compatibility: fc.constantFrom("v1.36", "v1.37", "v1.38"),
+  connections: fc.record({ endTCP: fc.constantFrom("Gone", "Never", "x"), endTCPAfterMs: wholeMs }),
   hostnameOverride: words,
   bindAddress: fc.oneof(fc.ipV4(), fc.constantFrom("::", "fd00::1", "x")),
   healthzBindAddress: fc.constantFrom("1.2.3.4:5", "[::]:10256", "nonsense"),

@@ -5,7 +5,14 @@
  * The sections of inactive modes have lost their periods by now and are written as `0s`.
  */
 
-import { API_VERSION, type DraftConfig, KIND, type LoggingConfig, type LogOutput } from "../config/config.ts";
+import {
+  API_VERSION,
+  DEFAULT_CONNECTIONS,
+  type DraftConfig,
+  KIND,
+  type LoggingConfig,
+  type LogOutput,
+} from "../config/config.ts";
 import { listOrNull } from "../config/document-fields.ts";
 import { CURRENT_RELEASE } from "../config/release.ts";
 import type { PlainObject, WrittenPeriods } from "../dataplane/dataplane.ts";
@@ -16,7 +23,7 @@ const NO_PERIODS: WrittenPeriods = { syncPeriod: "0s", minSyncPeriod: "0s" };
 
 /** The configuration as a v1alpha1 object whose members stand in the order of the API type. Pure. */
 export function toV1Alpha1(config: DraftConfig): PlainObject {
-  const { conntrack, detectLocal, mode } = config;
+  const { connections, conntrack, detectLocal, mode } = config;
   return {
     kind: KIND,
     apiVersion: API_VERSION,
@@ -55,6 +62,10 @@ export function toV1Alpha1(config: DraftConfig): PlainObject {
     // Upstream does not know these, and reads the rest when they are not there.
     ...(config.windowsPriorityClass === "" ? {} : { windowsPriorityClass: config.windowsPriorityClass }),
     ...(config.compatibility === CURRENT_RELEASE.name ? {} : { compatibility: config.compatibility }),
+    ...(connections.endTCP === DEFAULT_CONNECTIONS.endTCP &&
+    connections.endTCPAfterMs === DEFAULT_CONNECTIONS.endTCPAfterMs
+      ? {}
+      : { connections: { endTCP: connections.endTCP, endTCPAfter: formatMs(connections.endTCPAfterMs) } }),
   };
 }
 

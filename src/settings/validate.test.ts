@@ -122,6 +122,10 @@ describe("checkConfig", () => {
         'Compatibility: Unsupported value: "v1.35": supported values: "v1.36", "v1.37", "v1.38"',
       ],
       [
+        "connections: {endTCP: All, endTCPAfter: -1s}",
+        '[Connections.EndTCP: Unsupported value: "All": supported values: "Gone", "Never", Connections.EndTCPAfter: Invalid value: "-1s": must be greater than or equal to 0]',
+      ],
+      [
         "mode: ipvs\nfeatureGates: {KubeProxyIPVS: false}",
         'Mode.ProxyMode: Invalid value: "ipvs": must be iptables, nftables or blank (blank means the best-available proxy [currently iptables])',
       ],

@@ -18,6 +18,7 @@ import {
 import { NODE_PORT_ADDRESSES_PRIMARY, NODE_PORT_WORDS } from "../config/node-port-words.ts";
 import { RELEASES, type Release, releaseOf } from "../config/release.ts";
 import { defaultModeOn, isProxyMode, MODES, modeNamed, modesOn, type RegisteredMode } from "../dataplane/registry.ts";
+import { END_TCP, isEndTcp } from "../net/flow.ts";
 import { INTERFACE_NAME_RULE, isInterfaceName, isInterfaceNamePrefix } from "../net/interface-name.ts";
 import { type Cidr, familyOf, parseCidr, parseIpAddress, toPort } from "../net/ip.ts";
 import { formatMs } from "../text/duration.ts";
@@ -53,6 +54,7 @@ export function configErrors(draft: DraftConfig): readonly string[] {
   return [
     ...(result.ok ? [] : [invalid(`${ROOT}.featureGates`, draft.featureGates, result.error)]),
     ...compatibilityErrors(draft),
+    ...connectionsErrors(draft),
     ...MODES.flatMap(({ config }) => config.errors(draft)),
     ...linuxErrors(draft),
     ...windowsErrors(draft),
@@ -72,6 +74,15 @@ export function configErrors(draft: DraftConfig): readonly string[] {
 function compatibilityErrors({ compatibility }: DraftConfig): readonly string[] {
   const known = RELEASES.map(({ name }) => name);
   return known.includes(compatibility) ? [] : [unsupported(`${ROOT}.Compatibility`, compatibility, known)];
+}
+
+function connectionsErrors({ connections }: DraftConfig): readonly string[] {
+  const { endTCP, endTCPAfterMs } = connections;
+  const path = `${ROOT}.Connections`;
+  return [
+    ...(isEndTcp(endTCP) ? [] : [unsupported(`${path}.EndTCP`, endTCP, END_TCP)]),
+    ...negativeMs(`${path}.EndTCPAfter`, endTCPAfterMs),
+  ];
 }
 
 function linuxErrors({ conntrack, oomScoreAdj }: DraftConfig): readonly string[] {

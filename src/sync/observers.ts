@@ -42,4 +42,6 @@ export interface SyncMetrics {
   countRepair(): void;
   /** A single Service took longer than a second to program. */
   countCostlyService(): void;
+  /** Connections to endpoints that were gone. */
+  countEndedConnections(count: number): void;
 }

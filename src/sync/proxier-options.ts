@@ -6,6 +6,7 @@ import type { LocalAddresses } from "../kernel/route/addresses.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { FrontendConflict } from "../model/owned-services.ts";
 import type { Backend, SyncFailure } from "./backend.ts";
+import type { ConnectionEnding } from "./gone-connections.ts";
 import type { SyncJournal } from "./journal/sync-journal.ts";
 import type { HealthReporter, ServiceHealthPorts, SyncMetrics } from "./observers.ts";
 import type { CostlyService } from "./portions.ts";
@@ -46,6 +47,8 @@ export interface ProxierOptions {
   readonly onCostlyService?: (costly: CostlyService) => void;
   /** Where every sync is written down, with its causes. @default nowhere */
   readonly journal?: SyncJournal;
+  /** @default connections of TCP are left alone */
+  readonly ending?: ConnectionEnding;
 }
 
 /** Where a proxier stands, for tests and for people. */

@@ -23,6 +23,7 @@ import type { IpFamily } from "../net/ip.ts";
 import { formatMs } from "../text/duration.ts";
 import { AfterSync } from "./after-sync.ts";
 import type { OnLostRules, SyncFailure, SyncOutcome } from "./backend.ts";
+import { GoneConnections } from "./gone-connections.ts";
 import type { WholeCause } from "./journal/sync-record.ts";
 import { SyncRecorder } from "./journal/sync-recorder.ts";
 import { FULL_SYNC, merged, NO_WORK, type PendingWork } from "./pending-work.ts";
@@ -47,6 +48,7 @@ export class Proxier {
   /** Between the steps of a sync the model is of no use to others. */
   readonly #turns = new Mutex();
   readonly #staleFlows: StaleFlows;
+  readonly #goneConnections: GoneConnections | undefined;
   readonly #recorder: SyncRecorder;
   #hasServices = false;
   #hasEndpointSlices = false;
@@ -86,7 +88,10 @@ export class Proxier {
     });
     const own = { ...options, log: this.#log, state: this.state };
     this.#after = new AfterSync(own);
-    this.#staleFlows = new StaleFlows({ ...own, family: this.family, turns: this.#turns, signal: this.#stop.signal });
+    const ofFamily = { ...own, family: this.family, turns: this.#turns, signal: this.#stop.signal };
+    this.#staleFlows = new StaleFlows(ofFamily);
+    const { ending } = options;
+    this.#goneConnections = ending && new GoneConnections({ ...ofFamily, ending });
     this.#runner = new BoundedRunner({
       periods: { minMs: periods.minMs, retryMs: periods.syncMs, maxMs: this.#fullMs },
       clock,
@@ -347,6 +352,7 @@ export class Proxier {
     if (!isComplete || hadFailures) onFailures?.(failures);
     await this.#after.syncServiceHealth(work.services);
     if (staleFlows && later.size === 0) this.#staleFlows.look(goneFrontends);
+    this.#goneConnections?.note(work.ports);
     if (!isComplete) throw new IncompleteSyncError(failures);
   }
 

@@ -43,7 +43,7 @@ function nodeManifest({ name, uid, zone, addresses, podCIDRs, taintKeys, isBeing
 }
 
 function serviceManifest(service: ServiceRecord): unknown {
-  const { namespace, name, uid, type, ports, preservesDestination, ...others } = service;
+  const { namespace, name, uid, type, ports, preservesDestination, endTCP, ...others } = service;
   const { loadBalancerIngress, sessionAffinityTimeoutSeconds, ...spec } = others;
   return {
     apiVersion: "v1",
@@ -52,7 +52,10 @@ function serviceManifest(service: ServiceRecord): unknown {
       namespace,
       name,
       ...(uid !== "" && { uid }),
-      ...(preservesDestination === true && { annotations: { "preserve-destination": "true" } }),
+      annotations: {
+        ...(preservesDestination === true && { "preserve-destination": "true" }),
+        ...(endTCP !== undefined && { "kube-proxy-ts/end-tcp": endTCP }),
+      },
     },
     spec: {
       ...spec,

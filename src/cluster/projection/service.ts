@@ -1,6 +1,7 @@
 /** core/v1 Service → {@link ServiceRecord}. */
 
 import { exactList } from "../../net/exact-list.ts";
+import { isEndTcp } from "../../net/flow.ts";
 import { PROTOCOLS } from "../../net/protocol.ts";
 import type { LoadBalancerIngress, ServicePortSpec, ServiceRecord } from "../objects.ts";
 import { readClusterIps } from "./cluster-ips.ts";
@@ -26,6 +27,8 @@ const POLICIES = ["Cluster", "Local"] as const;
 const AFFINITY_SECONDS = { byDefault: 10_800, max: 86_400 } as const;
 /** Of Windows: reference windows.md §2.1. */
 const PRESERVE_DESTINATION = "preserve-destination";
+/** Of this program: `Gone` or `Never`. */
+const END_TCP_ANNOTATION = "kube-proxy-ts/end-tcp";
 const NO_PORTS: readonly ServicePortSpec[] = Object.freeze([]);
 const NO_INGRESS: readonly LoadBalancerIngress[] = Object.freeze([]);
 
@@ -43,6 +46,7 @@ export function projectService(raw: unknown): Projection<ServiceRecord> {
   const addresses = readClusterIps(found, spec);
   const type = choiceField(found, spec.type, "spec.type", TYPES, "ClusterIP");
   const sessionAffinity = choiceField(found, spec.sessionAffinity, "spec.sessionAffinity", AFFINITIES, "None");
+  const endTCP = metadataEntry(raw, "annotations", END_TCP_ANNOTATION);
   const mayLackPorts = type === "ExternalName" || addresses.clusterIP === "None";
   const record: ServiceRecord = {
     namespace: readNamespace(found, metadata),
@@ -62,6 +66,7 @@ export function projectService(raw: unknown): Projection<ServiceRecord> {
     externalTrafficPolicy: readPolicy(found, spec, "externalTrafficPolicy"),
     healthCheckNodePort: portField(found, spec.healthCheckNodePort, "spec.healthCheckNodePort", true),
     ...(metadataEntry(raw, "annotations", PRESERVE_DESTINATION) === "true" && { preservesDestination: true }),
+    ...(isEndTcp(endTCP) && { endTCP }),
   };
   return conclude(found, Object.freeze(record));
 }

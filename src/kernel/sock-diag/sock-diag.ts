@@ -1,5 +1,7 @@
-/** Messages of sock_diag about UDP sockets (reference ebpf.md §1.8). The kernel loads udp_diag when it is first asked. */
-import { type IpAddress, ipFromBytes } from "../../net/ip.ts";
+/** Messages of sock_diag about UDP and TCP sockets (reference ebpf.md §1.8). The kernel loads udp_diag and tcp_diag when first asked. */
+import type { Flow } from "../../net/flow.ts";
+import { type IpAddress, ipBytes, ipFromBytes } from "../../net/ip.ts";
+import { PROTOCOL_NUMBERS } from "../../net/protocol.ts";
 import { AF_INET, AF_INET6, HOST_IS_LITTLE_ENDIAN, NLM_F_ACK, NLM_F_DUMP } from "../netlink/constants.ts";
 import type { Reply } from "../netlink/frames.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
@@ -7,13 +9,14 @@ import type { MessageBuffer } from "../netlink/message-buffer.ts";
 export const NETLINK_SOCK_DIAG = 4;
 const SOCK_DIAG_BY_FAMILY = 20;
 const SOCK_DESTROY = 21;
-const IPPROTO_UDP = 17;
-/** Of UDP: connected. */
+/** Of UDP: connected. TCP has others between SYN_SENT and CLOSING. */
 const ESTABLISHED = 1 << 1;
 const ALL_STATES = 0xffff_ffff;
+const TCP_LISTEN = 10;
 
 /** `inet_diag_sockid`: both ends, the interface, and the cookie. */
 const ID_BYTES = 48;
+const LOCAL_AT = 4;
 const REMOTE_PORT_AT = 2;
 const REMOTE_AT = 20;
 const COOKIE_AT = 40;
@@ -59,20 +62,68 @@ export function writeDestroy(
   });
 }
 
+/** Asks for the socket of a connection's client. */
+export function writeTcpQuestion(request: MessageBuffer, flow: Flow): void {
+  const source = ipBytes(flow.sourceIP);
+  const id = new Uint8Array(ID_BYTES);
+  const view = new DataView(id.buffer);
+  view.setUint16(0, flow.sourcePort);
+  view.setUint16(REMOTE_PORT_AT, flow.destinationPort);
+  id.set(source, LOCAL_AT);
+  id.set(ipBytes(flow.destinationIP), REMOTE_AT);
+  // INET_DIAG_NOCOOKIE
+  id.fill(0xff, COOKIE_AT);
+  writeTcp(request, SOCK_DIAG_BY_FAMILY, flow, id);
+}
+
+/** Ends the connection of the socket with this id. Refused as {@link writeDestroy}. */
+export function writeTcpDestroy(request: MessageBuffer, flow: Flow, id: Uint8Array): void {
+  writeTcp(request, SOCK_DESTROY, flow, id);
+}
+
+function writeTcp(request: MessageBuffer, type: number, { sourceIP }: Flow, id: Uint8Array): void {
+  const family = ipBytes(sourceIP).length === 4 ? AF_INET : AF_INET6;
+  writeRequest(request, { type, flags: NLM_F_ACK, family, states: ALL_STATES, protocol: PROTOCOL_NUMBERS.TCP, id });
+}
+
+/** What the kernel knows the socket by; undefined where it is not that of the flow's client, connected to where the flow goes. */
+export function readTcpId(reply: Reply, flow: Flow): Uint8Array | undefined {
+  if (reply.type !== SOCK_DIAG_BY_FAMILY || reply.end - reply.start < MESSAGE_BYTES) return undefined;
+  const { bytes, view } = reply.input;
+  const at = reply.start + ID_AT;
+  const remote = ipBytes(flow.destinationIP);
+  const isConnected = bytes[reply.start + 1] !== TCP_LISTEN;
+  const isPeer = view.getUint16(at + REMOTE_PORT_AT) === flow.destinationPort;
+  const there = bytes.subarray(at + REMOTE_AT, at + REMOTE_AT + remote.length);
+  const isAddress =
+    Buffer.compare(there, remote) === 0 || (remote.length === 4 && Buffer.compare(mappedAt(bytes, at), remote) === 0);
+  return isConnected && isPeer && isAddress ? new Uint8Array(bytes.subarray(at, at + ID_BYTES)) : undefined;
+}
+
+/** The IPv4 peer of a socket of IPv6. */
+function mappedAt(bytes: Uint8Array, idAt: number): Uint8Array {
+  return bytes.subarray(idAt + REMOTE_AT + MAPPED_PREFIX.length, idAt + REMOTE_AT + 16);
+}
+
 interface Request {
   readonly type: number;
   readonly flags: number;
   readonly family: SocketFamily;
   readonly states: number;
+  /** @default that of UDP */
+  readonly protocol?: number;
   readonly id?: Uint8Array;
 }
 
 /** `inet_diag_req_v2` */
-function writeRequest(request: MessageBuffer, { type, flags, family, states, id }: Request): void {
+function writeRequest(
+  request: MessageBuffer,
+  { type, flags, family, states, protocol = PROTOCOL_NUMBERS.UDP, id }: Request,
+): void {
   request.begin(type, flags);
   const { out } = request;
   out.u8(family);
-  out.u8(IPPROTO_UDP);
+  out.u8(protocol);
   out.u8(0);
   out.u8(0);
   out.u32(states, HOST_IS_LITTLE_ENDIAN);

@@ -33,6 +33,7 @@ function useAll(metrics: ProxyMetrics): void {
   sync.observeConntrackCleanup(0.01, 3);
   sync.countRepair();
   sync.countCostlyService();
+  sync.countEndedConnections(2);
   const iptables = defineIptablesMetrics(metrics.families)("IPv6");
   iptables.restoreFailures.inc();
   iptables.partialRestoreFailures.inc();
@@ -62,6 +63,11 @@ const EXPECTED: readonly [name: string, type: string, help: string][] = [
     "sync_proxy_rules_costly_services_total",
     "counter",
     "Cumulative times that a single Service took longer than a second to program",
+  ],
+  [
+    "conntrack_reconciler_ended_connections_total",
+    "counter",
+    "Cumulative TCP connections to endpoints that were gone, which were ended",
   ],
   [
     "sync_proxy_rules_repairs_total",

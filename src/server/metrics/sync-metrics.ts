@@ -86,6 +86,12 @@ export function defineSyncMetrics(families: MetricFamilies): (family: IpFamily) 
     perFamily,
   );
 
+  const endedConnections = counter(
+    "conntrack_reconciler_ended_connections_total",
+    "Cumulative TCP connections to endpoints that were gone, which were ended",
+    perFamily,
+  );
+
   return (family) => {
     const labels = { ip_family: family };
     return {
@@ -115,6 +121,7 @@ export function defineSyncMetrics(families: MetricFamilies): (family: IpFamily) 
       },
       countRepair: () => repairs.inc(labels),
       countCostlyService: () => costlyServices.inc(labels),
+      countEndedConnections: (count) => endedConnections.inc(labels, count),
     };
   };
 }

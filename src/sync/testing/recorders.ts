@@ -68,6 +68,10 @@ export class RecordingMetrics implements SyncMetrics {
     this.calls.push(`conntrack ${seconds}s ${deleted} deleted`);
   }
 
+  countEndedConnections(count: number): void {
+    this.calls.push(`${count} connections ended`);
+  }
+
   countCostlyService(): void {
     this.calls.push("costly service");
   }

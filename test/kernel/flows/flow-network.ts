@@ -31,7 +31,7 @@ export interface FlowNetwork {
 }
 
 /** What a test wants beyond the usual. */
-export interface FlowExtras extends Pick<DaemonOptions, "config" | "args"> {
+export interface FlowExtras extends Pick<DaemonOptions, "config" | "args" | "wrapper"> {
   /** Where ebpf mode keeps its maps. @default nowhere */
   readonly pinFolder?: string;
   /** Changes the network before the daemon starts. */
@@ -51,7 +51,7 @@ export async function flowNetwork(
   t: Pick<TestContext, "after">,
   mode: Mode,
   services: readonly ServiceSpec[],
-  { prepare, config, args, pinFolder = "none", ebpf }: FlowExtras = {},
+  { prepare, config, args, wrapper, pinFolder = "none", ebpf }: FlowExtras = {},
 ): Promise<FlowNetwork> {
   const cgroupRoot = traitsOf[mode].runsInCgroup === true ? clientCgroup(t) : undefined;
   const topology = await topologyFor(t);
@@ -62,6 +62,7 @@ export async function flowNetwork(
       hostnameOverride: nodeA.name,
       objects: clusterOf(services),
       ...(args !== undefined && { args }),
+      ...(wrapper !== undefined && { wrapper }),
       config: {
         mode,
         clusterCIDR: defaultClusterCidr,

@@ -1,0 +1,129 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Mutex } from "../async/mutex.ts";
+import { silentLogger } from "../logging/logger.ts";
+import { ProxyState } from "../model/proxy-state.ts";
+import type { EndTcp, Flow } from "../net/flow.ts";
+import { parseIpAddress } from "../net/ip.ts";
+import { GoneConnections } from "./gone-connections.ts";
+import { FakeClock } from "./testing/fake-clock.ts";
+import { FakeConntrack, RecordingMetrics } from "./testing/recorders.ts";
+import { endpointRecord, serviceRecord, sliceRecord } from "./testing/records.ts";
+
+const ip = (text: string) => parseIpAddress(text) ?? assert.fail(text);
+
+/** A connection to a Service that this pod answers. */
+function flow(destination: string, replier: string, sourcePort: number): Flow {
+  return {
+    ...{ protocol: "TCP", sourceIP: ip("10.9.9.9"), sourcePort, destinationIP: ip(destination), destinationPort: 80 },
+    ...{ replySourceIP: ip(replier), replySourcePort: 8080, replyDestinationIP: ip("10.9.9.9") },
+    replyDestinationPort: sourcePort,
+  };
+}
+
+class Bench {
+  readonly clock = new FakeClock();
+  readonly conntrack = new FakeConntrack();
+  readonly metrics = new RecordingMetrics();
+  readonly state: ProxyState;
+  readonly gone: GoneConnections;
+  readonly sockets: Flow[] = [];
+
+  constructor(endTCP: EndTcp) {
+    const { clock } = this;
+    const now = () => clock.now();
+    this.state = new ProxyState({ family: "IPv4", nodeName: "", allowExternalIPs: true, now, log: silentLogger });
+    const endSockets = async (flows: readonly Flow[]): Promise<ReadonlySet<Flow>> => {
+      this.sockets.push(...flows);
+      return new Set(flows);
+    };
+    this.gone = new GoneConnections({
+      ...{ ending: { endTCP, afterMs: 5000, endSockets }, conntrack: this.conntrack, metrics: this.metrics, clock },
+      ...{ log: silentLogger, family: "IPv4", state: this.state, turns: new Mutex() },
+      signal: new AbortController().signal,
+    });
+  }
+
+  /** Writes the slice of a Service and syncs. */
+  set(service: string, ips: readonly string[], conditions = {}): void {
+    const object = sliceRecord(service, [], {
+      endpoints: ips.map((one) => endpointRecord(one, conditions)),
+      ports: [{ name: "p", protocol: "TCP", port: 8080 }],
+    });
+    this.state.onEndpointSlice({ kind: "add", object });
+    this.sync();
+  }
+
+  add(service: string, changes = {}): void {
+    const ports = [{ name: "p", protocol: "TCP", port: 80, nodePort: 0 }] as const;
+    this.state.onService({ kind: "add", object: serviceRecord(service, { ports, ...changes }) });
+  }
+
+  sync(): void {
+    this.gone.note(this.state.applyChanges().changedPorts);
+  }
+}
+
+const A = "10.0.0.1";
+
+test("an endpoint must be gone for as long as is asked, and terminating is not gone", async () => {
+  const bench = new Bench("Gone");
+  bench.add("a");
+  bench.set("a", ["10.1.0.1", "10.1.0.2"]);
+  const [kept, ended] = [flow(A, "10.1.0.1", 1), flow(A, "10.1.0.2", 2)];
+  bench.conntrack.flows = [kept, ended];
+  bench.set("a", ["10.1.0.1", "10.1.0.2"], { ready: false, serving: false, terminating: true });
+  await bench.clock.advance(60_000);
+  bench.set("a", ["10.1.0.1"]);
+  await bench.clock.advance(4000);
+  assert.equal(bench.conntrack.flows.length, 2);
+  await bench.clock.advance(2000);
+  assert.deepEqual([bench.conntrack.flows, bench.sockets], [[kept], [ended]]);
+  assert.deepEqual(bench.metrics.calls, ["1 connections ended"]);
+});
+
+test("one that comes back in time keeps its connections; what another Service has does too, until that loses it", async () => {
+  const bench = new Bench("Gone");
+  for (const name of ["a", "b"])
+    bench.add(name, name === "b" ? { clusterIP: "10.0.0.2", clusterIPs: ["10.0.0.2"] } : {});
+  bench.set("a", ["10.1.0.1"]);
+  bench.set("b", ["10.1.0.1"]);
+  bench.conntrack.flows = [flow(A, "10.1.0.1", 1)];
+  bench.set("a", []);
+  await bench.clock.advance(4000);
+  bench.set("a", ["10.1.0.1"]);
+  await bench.clock.advance(60_000);
+  assert.equal(bench.conntrack.flows.length, 1);
+  bench.set("a", []);
+  await bench.clock.advance(60_000);
+  assert.equal(bench.conntrack.flows.length, 1, "b has it");
+  bench.set("b", []);
+  await bench.clock.advance(60_000);
+  assert.equal(bench.conntrack.flows.length, 0);
+});
+
+test("of an earlier process's endpoints nothing is known: they count as gone from the first sync on", async () => {
+  const bench = new Bench("Gone");
+  bench.add("a");
+  bench.conntrack.flows = [flow(A, "10.1.0.9", 1)];
+  bench.set("a", ["10.1.0.1"]);
+  await bench.clock.advance(4999);
+  assert.equal(bench.conntrack.flows.length, 1);
+  await bench.clock.advance(2);
+  assert.equal(bench.conntrack.flows.length, 0);
+});
+
+test("the annotation goes before the setting; the table is not read where nothing is asked for", async () => {
+  for (const [setting, endTCP, dumps] of [
+    ["Never", undefined, 0],
+    ["Gone", "Never", 0],
+    ["Never", "Gone", 1],
+  ] as const) {
+    const bench = new Bench(setting);
+    bench.add("a", endTCP === undefined ? {} : { endTCP });
+    bench.conntrack.flows = [flow(A, "10.1.0.9", 1)];
+    bench.set("a", ["10.1.0.1"]);
+    await bench.clock.advance(60_000);
+    assert.deepEqual([bench.conntrack.dumps, bench.conntrack.flows.length], [dumps, 1 - dumps], `${setting} ${endTCP}`);
+  }
+});

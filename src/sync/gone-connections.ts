@@ -1,0 +1,166 @@
+/**
+ * Ends connections of TCP to endpoints that are gone: their clients would wait for an answer for up to a quarter of an hour. Asked for by
+ * `connections.endTCP` or a Service's annotation. An endpoint that terminates is in the slices, and not gone.
+ */
+import type { Clock, Timer } from "../async/clock.ts";
+import type { Mutex } from "../async/mutex.ts";
+import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
+import type { LocalAddresses } from "../kernel/route/addresses.ts";
+import type { Logger } from "../logging/logger.ts";
+import { frontendKey } from "../model/frontend.ts";
+import type { ProxyState } from "../model/proxy-state.ts";
+import type { EndTcp, Flow } from "../net/flow.ts";
+import { type IpAddress, type IpFamily, joinHostPort } from "../net/ip.ts";
+import type { SyncMetrics } from "./observers.ts";
+
+/** What is to be ended, and how. */
+export interface ConnectionEnding {
+  /** For Services that do not say. */
+  readonly endTCP: EndTcp;
+  /** How long an endpoint must be gone. */
+  readonly afterMs: number;
+  /** Ends the clients' sockets on this machine. @returns of which connections it did. */
+  readonly endSockets: (flows: readonly Flow[]) => Promise<ReadonlySet<Flow>>;
+}
+
+interface GoneConnectionsOptions {
+  readonly ending: ConnectionEnding;
+  readonly metrics: Pick<SyncMetrics, "countEndedConnections">;
+  readonly conntrack: ConntrackTable;
+  /** @default none is known */
+  readonly localAddresses?: LocalAddresses;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly family: IpFamily;
+  /** The model of the family; live. */
+  readonly state: Pick<ProxyState, "services" | "endpoints" | "ownerOf">;
+  readonly turns: Pick<Mutex, "run">;
+  readonly signal: AbortSignal;
+}
+
+/** A service port whose connections are ended. */
+interface Noted {
+  /** Since when this is asked for: what is not in its endpoints has been gone for no longer, as far as is known. */
+  readonly sinceMs: number;
+  /** `ip:port` */
+  readonly endpoints: ReadonlySet<string>;
+}
+
+export class GoneConnections {
+  readonly #options: GoneConnectionsOptions;
+  /** By key. */
+  readonly #noted = new Map<string, Noted>();
+  /** When endpoints went, by key and `ip:port`. */
+  readonly #goneMs = new Map<string, number>();
+  /** Connections were left because another Service has their pod. */
+  #hasSpared = false;
+  #timer: Timer | undefined;
+
+  constructor(options: GoneConnectionsOptions) {
+    this.#options = options;
+    options.signal.addEventListener("abort", () => this.#timer?.cancel(), { once: true });
+  }
+
+  /** To be called when the rules of these service ports are in the kernel. */
+  note(changed: Iterable<string>): void {
+    const { clock, ending, state } = this.#options;
+    const nowMs = clock.monotonicMs();
+    let isDue = this.#hasSpared;
+    for (const key of changed) {
+      const before = this.#noted.get(key);
+      if (!this.#isAsked(key)) {
+        this.#noted.delete(key);
+        continue;
+      }
+      const endpoints = new Set(state.endpoints.get(key)?.map(({ text }) => text));
+      this.#noted.set(key, { sinceMs: before?.sinceMs ?? nowMs, endpoints });
+      isDue ||= before === undefined;
+      for (const text of endpoints) this.#goneMs.delete(`${key} ${text}`);
+      for (const text of before?.endpoints ?? []) {
+        if (endpoints.has(text)) continue;
+        this.#goneMs.set(`${key} ${text}`, nowMs);
+        isDue = true;
+      }
+    }
+    if (isDue) this.#schedule(ending.afterMs);
+  }
+
+  #isAsked(key: string | undefined): boolean {
+    const port = key === undefined ? undefined : this.#options.state.services.get(key);
+    if (port?.protocol !== "TCP") return false;
+    return (port.endTCP ?? this.#options.ending.endTCP) === "Gone";
+  }
+
+  /** One look serves all that went before it; what goes later has one of its own. */
+  #schedule(delayMs: number): void {
+    const { clock, log, signal } = this.#options;
+    if (this.#timer !== undefined || signal.aborted) return;
+    this.#timer = clock.setTimer(delayMs, () => {
+      this.#timer = undefined;
+      this.#look().catch((error: unknown) => {
+        log.error("Connections to endpoints that are gone were not looked for", error);
+        this.#schedule(delayMs * 2 + 1000);
+      });
+    });
+  }
+
+  async #look(): Promise<void> {
+    const { conntrack, family, turns, ending, metrics, signal, log } = this.#options;
+    const own = new Set(await this.#options.localAddresses?.(family, signal));
+    const suspects: Flow[] = [];
+    await conntrack.readFlows(family, { protocol: "TCP", isTranslated: true }, () => {
+      suspects.length = 0;
+      return (flow) => {
+        if (this.#goneFor(flow, own) !== undefined) suspects.push(flow);
+      };
+    });
+    const waitingMs: number[] = [];
+    const gone = await turns.run(async () => this.#judged(suspects, own, waitingMs));
+    for (const [key, atMs] of this.#goneMs) {
+      const leftMs = atMs + ending.afterMs - this.#options.clock.monotonicMs();
+      if (leftMs > 0) waitingMs.push(leftMs);
+      else this.#goneMs.delete(key);
+    }
+    if (waitingMs.length > 0) this.#schedule(Math.min(...waitingMs));
+    if (gone.length === 0 || signal.aborted) return;
+    const sockets = await ending.endSockets(gone);
+    for (const flow of gone) await conntrack.deleteFlow(family, flow);
+    metrics.countEndedConnections(gone.length);
+    log.info("Ended connections to endpoints that are gone", { connections: gone.length, ofThisNode: sockets.size });
+  }
+
+  /** Those whose endpoint is gone for long enough; how long the others have left is added. */
+  #judged(suspects: readonly Flow[], own: ReadonlySet<IpAddress>, waitingMs: number[]): readonly Flow[] {
+    this.#hasSpared = false;
+    if (suspects.length === 0) return [];
+    const { endpoints } = this.#options.state;
+    // A pod that any slice still has is not gone: it has only left this Service.
+    const listed = new Set<IpAddress>();
+    for (const list of endpoints.values()) for (const { ip } of list) listed.add(ip);
+    return suspects.filter((flow) => {
+      const forMs = this.#goneFor(flow, own);
+      if (forMs === undefined) return false;
+      if (listed.has(flow.replySourceIP)) {
+        this.#hasSpared = true;
+        return false;
+      }
+      const leftMs = this.#options.ending.afterMs - forMs;
+      if (leftMs > 0) waitingMs.push(leftMs);
+      return leftMs <= 0;
+    });
+  }
+
+  /** How long its endpoint has been gone; undefined where it is not, or nothing is asked for. */
+  #goneFor(flow: Flow, own: ReadonlySet<IpAddress>): number | undefined {
+    const { state, clock } = this.#options;
+    const { destinationIP: address, destinationPort: port } = flow;
+    const atAddress = state.ownerOf(frontendKey("TCP", { address, port }));
+    const key =
+      atAddress ?? (own.has(address) ? state.ownerOf(frontendKey("TCP", { address: undefined, port })) : undefined);
+    const noted = key === undefined ? undefined : this.#noted.get(key);
+    if (key === undefined || noted === undefined || !this.#isAsked(key)) return undefined;
+    const text = joinHostPort(flow.replySourceIP, flow.replySourcePort);
+    if (state.endpoints.get(key)?.some((endpoint) => endpoint.text === text) === true) return undefined;
+    return clock.monotonicMs() - (this.#goneMs.get(`${key} ${text}`) ?? noted.sinceMs);
+  }
+}

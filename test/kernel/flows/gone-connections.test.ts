@@ -1,0 +1,109 @@
+/** `connections.endTCP: Gone`: connections to endpoints that are gone end, and no other one does. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { stretched, until } from "../../../testkit/support/patience.ts";
+import { kernelSkip } from "../../../testkit/support/topology.ts";
+import {
+  clusterOf,
+  FAMILIES,
+  type ServiceSpec,
+  servingPods,
+  TARGET_PORTS,
+  TERMINATING,
+  UNREADY,
+} from "./cluster-objects.ts";
+import { namespaceAt, type Position } from "./expected.ts";
+import { addressOf, flowNetwork } from "./flow-network.ts";
+import { HeldConnection } from "./held-connection.ts";
+import { MODES_AND_LAYOUTS, protocolsOf, traitsOf } from "./modes.ts";
+import { askSteadily } from "./steady-clients.ts";
+
+/** How long an endpoint must be gone. */
+const AFTER_MS = 2000;
+/** What would have ended, has by then. */
+const LATER_MS = 2 * AFTER_MS;
+/** Of each kind. */
+const CONNECTIONS = 5;
+const PLACES = [
+  ["pod", "cluster IP"],
+  ["node", "cluster IP"],
+  ["off-node client", "node port"],
+] as const;
+
+for (const mode of MODES_AND_LAYOUTS) {
+  if (traitsOf[mode].carriesTraffic || traitsOf[mode].hasVirtualServers || !protocolsOf(mode).includes("TCP")) continue;
+  test(`${mode}: connections to endpoints that are gone`, { skip: kernelSkip }, async (t) => {
+    const web = (endpoints: ServiceSpec["endpoints"]): ServiceSpec => ({ name: "web", number: 1, endpoints });
+    const left: ServiceSpec = { name: "left", number: 2, endpoints: ["remote-1"] };
+    const config = { connections: { endTCP: "Gone", endTCPAfter: `${AFTER_MS}ms` } };
+    const never = (services: readonly ServiceSpec[]) =>
+      clusterOf(services).map((object) => {
+        const { metadata, ...others } = object as { readonly metadata: { readonly name: string } };
+        const annotations = { "kube-proxy-ts/end-tcp": "Never" };
+        return metadata.name === "left" ? { ...others, metadata: { ...metadata, annotations } } : object;
+      });
+    // Without the files of the others only the node's own sockets are found: those of pods and of other machines meet a reset.
+    const isBlind = mode === "nftables";
+    const hiding = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /run/netns && exec "$@"', "sh"] as const;
+    const extras = isBlind ? { config, wrapper: [...hiding] as [string, ...string[]] } : { config };
+    const network = await flowNetwork(t, mode, [web(["remote-1"]), left], extras);
+    const { daemon, topology } = network;
+    const set = async (...services: readonly ServiceSpec[]): Promise<void> => {
+      const before = Date.now();
+      daemon.writeObjects(never(services));
+      await daemon.synced(before);
+    };
+    await set(web(["remote-1"]), left);
+
+    const open = async (position: Position, to: (typeof PLACES)[number][1], service: number) => {
+      const held: HeldConnection[] = [];
+      for (const family of FAMILIES) {
+        for (let count = 0; count < CONNECTIONS; count += 1) {
+          const address = addressOf(service, to, "TCP", family);
+          held.push(await HeldConnection.open(topology.namespace(namespaceAt[position]), address));
+        }
+      }
+      return held;
+    };
+    const openAll = async (service: number) =>
+      (await Promise.all(PLACES.map(([position, to]) => open(position, to, service)))).flat();
+    const used = async (held: readonly HeldConnection[]) =>
+      [...new Set(await Promise.all(held.map((one) => one.use())))].sort();
+
+    const groups = await Promise.all(Array.from({ length: 4 }, () => openAll(1)));
+    const [whenTerminating = [], whenUnready = [], whenListed = [], whenGone = []] = groups;
+    const annotated = await openAll(2);
+    const direct = await HeldConnection.open(topology.namespace(namespaceAt.pod), {
+      ...{ protocol: "TCP", address: servingPods["remote-1"].ipv4, port: TARGET_PORTS.TCP },
+    });
+    const stop = askSteadily(network, 1, ["TCP"]);
+
+    await set(web(["local-1", { pod: "remote-1", conditions: TERMINATING }]), { ...left, endpoints: [] });
+    await sleep(LATER_MS);
+    assert.deepEqual(await used(whenTerminating), ["remote-1"], "a pod that terminates keeps its connections");
+    await set(web(["local-1", { pod: "remote-1", conditions: UNREADY }]), { ...left, endpoints: [] });
+    await sleep(LATER_MS);
+    assert.deepEqual(await used(whenUnready), ["remote-1"], "one that is not ready, too");
+    await set(web(["local-1"]), { ...left, endpoints: ["remote-1"] });
+    await sleep(LATER_MS);
+    assert.deepEqual(await used(whenListed), ["remote-1"], "and one that another Service still has");
+
+    const sinceMs = Date.now();
+    await set(web(["local-1"]), { ...left, endpoints: [] });
+    const ended = (family: string) =>
+      daemon.metric(`kubeproxy_conntrack_reconciler_ended_connections_total{ip_family="${family}"}`);
+    const areEnded = async () =>
+      (await Promise.all(FAMILIES.map(ended))).every((count = 0) => count >= PLACES.length * CONNECTIONS);
+    await until("ended connections", areEnded, { patienceMs: 20_000, evidence: () => daemon.log });
+    const tookMs = Date.now() - sinceMs;
+    t.diagnostic(`ended ${tookMs} ms after the endpoint went`);
+    assert.ok(tookMs >= AFTER_MS && tookMs <= stretched(AFTER_MS + 1500), `${tookMs} ms`);
+    const outcomes = await used(whenGone);
+    t.diagnostic(outcomes.join(", "));
+    assert.deepEqual(outcomes, ["read ECONNABORTED", ...(isBlind ? ["read ECONNRESET"] : [])]);
+    assert.deepEqual(await used(annotated), ["remote-1"], "the annotation forbids it");
+    assert.equal(await direct.use(), "remote-1", "connections that no Service led are others' affair");
+    assert.deepEqual(await stop(), []);
+  });
+}
