@@ -1,6 +1,6 @@
 /** The rules in both forms, the runbook that they lead to, and the dashboard. */
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
@@ -41,13 +41,30 @@ const dashboard: {
 const checkRules = (t: TestContext, path: string) => promtool(t, "check", path);
 
 async function promtool(t: TestContext, command: "check" | "test", path: string): Promise<void> {
-  const notHere = (error: unknown) => error instanceof CommandError && error.status === -1;
+  let program: string;
   try {
-    await runCommand(["promtool", command, "rules", path]);
+    program = await findPromtool();
   } catch (error) {
-    if (!notHere(error)) throw error;
-    t.skip("not on this machine: promtool, of the Debian package prometheus");
+    if (!(error instanceof CommandError)) throw error;
+    t.skip(`promtool, of the Debian package prometheus, cannot be had: ${error.message}`);
+    return;
   }
+  await runCommand([program, command, "rules", path]);
+}
+
+/** The machine's, or that of Debian's package, unpacked beside the checkout: to install the package would start a server. */
+async function findPromtool(): Promise<string> {
+  const folder = join(CHECKOUT, ".cache/prometheus");
+  const program = join(folder, "usr/bin/promtool");
+  if (existsSync(program)) return program;
+  mkdirSync(folder, { recursive: true });
+  await runCommand(["apt-get", "download", "prometheus"], { cwd: folder, timeoutMs: 120_000 });
+  const archives = readdirSync(folder).filter((name) => name.endsWith(".deb"));
+  for (const name of archives) {
+    await runCommand(["dpkg-deb", "-x", join(folder, name), folder], { timeoutMs: 60_000 });
+    rmSync(join(folder, name));
+  }
+  return program;
 }
 
 test("the rule file and the PrometheusRule are the same rules", () => {
@@ -91,6 +108,42 @@ test("one page for many nodes that are down, and one when nothing is scraped", a
     alert_rule_test: [{ eval_time: "8m", alertname: "KubeProxyDown", exp_alerts }],
   }));
   writeFileSync(path, stringify({ rule_files: [RULES], tests }));
+  await promtool(t, "test", path);
+});
+
+test("one alert for a cluster of many nodes, with the number of those concerned", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-fleet-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const nodes = Array.from({ length: 400 }, (_, index) => `job="kube-proxy", instance="node-${index}"`);
+  const series = (name: string, labels: string, valueOf: (index: number) => string) =>
+    nodes.map((node, index) => ({ series: `${name}{${node}${labels}}`, values: valueOf(index) }));
+  const input_series = [
+    ...series("kubeproxy_ts_source_last_heard_timestamp_seconds", ', resource="services"', (at) =>
+      at < 7 ? "0x60" : "0+60x60",
+    ),
+    ...series("kubeproxy_ts_source_last_heard_timestamp_seconds", ', resource="nodes"', () => "0+60x60"),
+    ...series("process_resident_memory_bytes", "", (at) => (at < 3 ? "500000000x60" : "180000000x60")),
+    ...series("kubeproxy_sync_proxy_rules_nftables_sync_failures_total", ', ip_family="IPv4"', (at) =>
+      at < 2 ? "0+1x60" : "0x60",
+    ),
+  ];
+  const alert_rule_test = Object.entries({
+    KubeProxySourceSilent: 7,
+    KubeProxyMemoryHigh: 3,
+    KubeProxyRulesRefused: 2,
+  }).map(([alertname, count]) => {
+    const rule = rules.groups[0]?.rules.find(({ alert }) => alert === alertname) ?? assert.fail(alertname);
+    const exp_annotations = Object.fromEntries(
+      Object.entries(rule.annotations).map(([name, text]) => [name, text.replace("{{ $value }}", String(count))]),
+    );
+    return {
+      eval_time: "50m",
+      alertname,
+      exp_alerts: [{ exp_labels: { severity: "warning", job: "kube-proxy" }, exp_annotations }],
+    };
+  });
+  const path = join(folder, "test.yaml");
+  writeFileSync(path, stringify({ rule_files: [RULES], tests: [{ interval: "1m", input_series, alert_rule_test }] }));
   await promtool(t, "test", path);
 });
 
