@@ -82,12 +82,22 @@ const LISTS = ["services", "endpointSlices", "nodes", "serviceCIDRs"] as const s
 
 /** @throws PlanError `input-invalid` for what neither {@link clusterFrom} nor {@link readCluster} has made. */
 export function requireCluster(cluster: Cluster): void {
-  if (typeof cluster !== "object" || cluster === null)
-    throw invalidInput("cluster", cluster, "what clusterFrom() or readCluster() gives");
+  requireObject("cluster", cluster, "what clusterFrom() or readCluster() gives");
   for (const name of LISTS) {
     if (!Array.isArray(cluster[name]))
       throw invalidInput(`cluster.${name}`, cluster[name], "a list, as clusterFrom() and readCluster() make it");
   }
+}
+
+/** @param wanted what it must be, in words. @throws PlanError `input-invalid` for what is no object. */
+export function requireObject(name: string, value: unknown, wanted: string): void {
+  if (typeof value !== "object" || value === null) throw invalidInput(name, value, wanted);
+}
+
+/** @throws PlanError `input-invalid` for what is no list of values that are known. */
+export function requireListOf(name: string, list: readonly unknown[], known: readonly unknown[]): void {
+  if (!Array.isArray(list)) throw invalidInput(name, list, "a list");
+  for (const [index, one] of list.entries()) requireKnown(`${name}[${index}]`, one, known);
 }
 
 /** @throws PlanError `input-invalid` for a value that is not among those known. */

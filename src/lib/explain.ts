@@ -34,7 +34,7 @@ import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import { familyOf, IP_FAMILIES, parseIpAddress, toPort } from "../net/ip.ts";
 import type { Fate } from "../trace/netfilter/tree.ts";
 import { fateText } from "../trace/report/fate-text.ts";
-import { type Cluster, invalidInput, requireCluster, requireKnown } from "./cluster.ts";
+import { type Cluster, invalidInput, requireCluster, requireKnown, requireListOf, requireObject } from "./cluster.ts";
 import type { PlanRequest } from "./plan.ts";
 import { PlanError } from "./plan-error.ts";
 import { checkedSettings } from "./plan-settings.ts";
@@ -85,8 +85,7 @@ const PROTOCOLS = ["tcp", "udp", "sctp"] as const;
 
 async function settingsOf(request: Omit<ExplainRequest, "cluster">) {
   const { families = IP_FAMILIES } = request;
-  if (!Array.isArray(families)) throw invalidInput("families", families, "a list");
-  for (const [index, family] of families.entries()) requireKnown(`families[${index}]`, family, IP_FAMILIES);
+  requireListOf("families", families, IP_FAMILIES);
   const { config, warnings } = await checkedSettings(request);
   return { families, config, warnings: new Set(warnings) };
 }
@@ -98,6 +97,7 @@ async function settingsOf(request: Omit<ExplainRequest, "cluster">) {
  * @experimental
  */
 export async function explain(request: ExplainRequest, what: string): Promise<Explanation> {
+  requireObject("request", request, "an object that has a cluster");
   requireCluster(request.cluster);
   const { config, families, warnings } = await settingsOf(request);
   const target = typeof what === "string" ? parseTarget(what, undefined) : undefined;
@@ -119,8 +119,11 @@ export async function explain(request: ExplainRequest, what: string): Promise<Ex
  */
 export async function trace(
   request: Omit<ExplainRequest, "families">,
-  { from, to, port, protocol = "tcp" }: PacketRequest,
+  packet: PacketRequest,
 ): Promise<{ readonly node: string; readonly outcomes: readonly TracedOutcome[] }> {
+  requireObject("request", request, "an object that has a cluster");
+  requireObject("packet", packet, "an object with from, to and port");
+  const { from, to, port, protocol = "tcp" } = packet;
   requireCluster(request.cluster);
   requireKnown("protocol", protocol, PROTOCOLS);
   const destination = parseIpAddress(to);
@@ -135,14 +138,14 @@ export async function trace(
   const outcomes = [...walk({ ...flow, family: node.family, protocol, inInterface, origin })];
   return {
     node: node.name,
-    outcomes: outcomes.map(({ odds, fate, packet }) => ({
+    outcomes: outcomes.map(({ odds, fate, packet: ended }) => ({
       odds,
       fate: fate.kind,
-      text: fateText({ fate, packet }),
-      source: packet.source,
-      destination: packet.destination,
-      destinationPort: packet.destinationPort,
-      isMasqueraded: packet.isMasqueraded,
+      text: fateText({ fate, packet: ended }),
+      source: ended.source,
+      destination: ended.destination,
+      destinationPort: ended.destinationPort,
+      isMasqueraded: ended.isMasqueraded,
     })),
   };
 }
@@ -177,6 +180,7 @@ export async function diff(
 ): Promise<ObjectsDiff & { readonly warnings: readonly string[] }> {
   requireCluster(before);
   requireCluster(after);
+  requireObject("request", request, "an object");
   const { config, families, warnings } = await settingsOf(request);
   const nodes = request.node === undefined || request.node === "" ? undefined : [request.node];
   const warn = (message: string): void => void warnings.add(message);

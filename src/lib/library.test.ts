@@ -80,6 +80,15 @@ test("an argument that is not what its type says is named, with a code", async (
     [() => plan({ cluster: good, without: wrong(["luck"]) }), /^without\[0\] must be .*got "luck"$/],
     [() => plan({ cluster: good, node: wrong(7) }), /^node must be the name of a node, got number$/],
     [() => plan({ cluster: good, mode: wrong(7) }), /^mode must be the name of a mode, got number$/],
+    [() => explain(wrong(undefined), "shop/web"), /^request must be an object that has a cluster, got undefined$/],
+    [() => explain({ cluster: good, node: wrong(7) }, "shop/web"), /^node must be the name of a node, got number$/],
+    [() => trace(wrong(null), { from: "node", to: "10.0.0.1", port: 1 }), /^request must be an object .*got null$/],
+    [
+      () => trace({ cluster: good }, wrong(undefined)),
+      /^packet must be an object with from, to and port, got undefined$/,
+    ],
+    [() => diff(wrong(undefined), good), /^cluster must be what clusterFrom/],
+    [() => diff(good, good, wrong(null)), /^request must be an object, got null$/],
   ];
   for (const [call, message] of calls) {
     await assert.rejects(
@@ -155,6 +164,26 @@ test("explain and trace: what is not there, or cannot be, is named", async () =>
       return error.code === code;
     });
   }
+});
+
+test("a plan as data has the types of its mode", async () => {
+  const cluster = clusterFrom([service("web", "10.96.0.1"), NODE_A]);
+  const [rules] = await (await plan({ cluster, mode: "iptables" })).data();
+  const chains: readonly string[] = rules?.chains.nat ?? [];
+  assert.ok(chains.includes("KUBE-SERVICES"));
+  assert.deepEqual([rules?.mode, rules?.family, rules?.node], ["iptables", "IPv4", "node-a"]);
+  const [nft, nft6, ...more] = await (await plan({ cluster, mode: "nftables" })).data({ service: "shop/web" });
+  assert.equal(nft?.table.sets.find(({ set }) => set.name === "cluster-ips")?.elements.length, 1);
+  assert.deepEqual([nft6?.family, nft6?.table.family, more], ["IPv6", "ip6", []]);
+  const [ebpf] = await (await plan({ cluster, mode: "ebpf", families: ["IPv4"] })).data();
+  assert.deepEqual([ebpf?.mode, ebpf?.table.name], ["ebpf", "kube-proxy"]);
+  // The configuration may name the mode, too: then the plan tells.
+  const [ipvs] = await (await plan({ cluster, config: { mode: "ipvs" }, families: ["IPv4"] })).data();
+  assert.ok(ipvs?.mode === "ipvs");
+  assert.deepEqual(
+    ipvs.virtualServers.map(({ text }) => text),
+    ["10.96.0.1:80/TCP"],
+  );
 });
 
 test("a folder that is not there is a ClusterReadError", async () => {

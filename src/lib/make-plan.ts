@@ -1,7 +1,7 @@
 /** From objects and a checked configuration to what a mode would program: the one way of the library and of `render`. */
 import type { KubeProxyConfig } from "../config/config.ts";
 import { modeNamed } from "../dataplane/registry.ts";
-import { joinFamilies, type KernelFeature, type Rendered } from "../dataplane/rendering.ts";
+import { type DeclaredPlans, joinFamilies, type KernelFeature, type Rendered } from "../dataplane/rendering.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { type Cluster, messageOf } from "./cluster.ts";
@@ -24,7 +24,12 @@ export interface MadePlan {
   readonly nodes: readonly OfflineNode[];
   /** @throws PlanError `form-unavailable`, `service-unknown` */
   render(form: string, options?: RenderOptions): Promise<string>;
+  /** One for each family. @throws PlanError `form-unavailable`, `service-unknown` */
+  data(options?: RenderOptions): Promise<readonly AnyPlan[]>;
 }
+
+/** The plan of each mode, as data. */
+export type AnyPlan = DeclaredPlans[keyof DeclaredPlans];
 
 /** @param warn told what is odd about the cluster, for people; the same may be told for each family. */
 export async function makePlan(
@@ -34,14 +39,22 @@ export async function makePlan(
 ): Promise<MadePlan> {
   const renderer = await modeNamed(config.mode).loadRenderer();
   const nodes = families.map((family) => offlineNode(cluster, config, family, warn));
+  const parts = async (form: string, { service }: RenderOptions = {}): Promise<readonly Rendered[]> => {
+    requireForm(config, form);
+    if (service !== undefined) requireService(cluster, service);
+    return await rendered(() => nodes.map((node) => renderer(node, { config, form, service, missing })));
+  };
   return {
     nodes,
-    async render(form, { service } = {}) {
-      requireForm(config, form);
-      if (service !== undefined) requireService(cluster, service);
-      return joinFamilies(
-        await rendered(() => nodes.map((node) => renderer(node, { config, form, service, missing }))),
-      );
+    render: async (form, options) => joinFamilies(await parts(form, options)),
+    async data(options) {
+      const found = await parts("json", options);
+      return nodes.flatMap(({ family, name }, index) => {
+        const part = found[index];
+        if (part?.kind !== "data" && part?.kind !== "items") return [];
+        // The mode's own declaration says what its renderer gives.
+        return [{ ...part.data, mode: config.mode, family, node: name } as AnyPlan];
+      });
     },
   };
 }

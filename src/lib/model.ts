@@ -30,7 +30,7 @@ import { conflictText } from "../model/owned-services.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../model/service-port-routing.ts";
 import { IP_FAMILIES, type IpFamily } from "../net/ip.ts";
-import { type Cluster, invalidInput, requireCluster, requireKnown } from "./cluster.ts";
+import { type Cluster, invalidInput, requireCluster, requireKnown, requireObject } from "./cluster.ts";
 
 export type {
   EndpointSliceRecord,
@@ -95,8 +95,7 @@ export interface NodeModel {
 /** Makes the model of one family. Pure. @throws PlanError `input-invalid`, and nothing else. @experimental */
 export function modelOf(cluster: Cluster, options: ModelOptions): NodeModel {
   requireCluster(cluster);
-  if (typeof options !== "object" || options === null)
-    throw invalidInput("options", options, "an object with a family");
+  requireObject("options", options, "an object with a family");
   const { family, node = "", allowExternalIPs = true } = options;
   requireKnown("options.family", family, IP_FAMILIES);
   if (typeof node !== "string") throw invalidInput("options.node", node, "the name of a node");

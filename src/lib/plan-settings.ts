@@ -3,7 +3,7 @@ import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
 import { API_VERSION, KIND } from "../config/config.ts";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../settings/defaults.ts";
 import { checkConfig } from "../settings/validate.ts";
-import { messageOf } from "./cluster.ts";
+import { invalidInput, messageOf } from "./cluster.ts";
 import { PlanError } from "./plan-error.ts";
 
 export interface PlanSettings {
@@ -30,6 +30,8 @@ export async function checkedSettings({
   node,
   adjust = (draft) => draft,
 }: PlanSettings): Promise<CheckedSettings> {
+  if (node !== undefined && typeof node !== "string") throw invalidInput("node", node, "the name of a node");
+  if (mode !== undefined && typeof mode !== "string") throw invalidInput("mode", mode, "the name of a mode");
   const { document, strictError } =
     config === undefined ? { document: EMPTY_DOCUMENT, strictError: undefined } : await decoded(config);
   const draft = adjust(applyPlatformDefaults(resolveDocument(mode === undefined ? document : { ...document, mode })));

@@ -21,9 +21,9 @@
  * ```
  */
 import { modeNamed, type ProxyMode } from "../dataplane/registry.ts";
-import { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
+import { type DeclaredPlans, KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
 import { IP_FAMILIES, type IpFamily } from "../net/ip.ts";
-import { type Cluster, invalidInput, requireCluster, requireKnown } from "./cluster.ts";
+import { type Cluster, requireCluster, requireListOf, requireObject } from "./cluster.ts";
 import { makePlan, type RenderOptions } from "./make-plan.ts";
 import { checkedSettings } from "./plan-settings.ts";
 
@@ -42,12 +42,12 @@ export type { RenderOptions } from "./make-plan.ts";
 export { PlanError, type PlanErrorCode } from "./plan-error.ts";
 
 /** What is planned, for whom, and how. */
-export interface PlanRequest {
+export interface PlanRequest<M extends ProxyMode = ProxyMode> {
   readonly cluster: Cluster;
   /** @default `hostnameOverride` of the configuration, else the cluster's only Node, else this host's name */
   readonly node?: string;
   /** @default that of the configuration, else iptables */
-  readonly mode?: ProxyMode;
+  readonly mode?: M;
   /** A KubeProxyConfiguration: a file's text or bytes, or an object, in which `apiVersion` and `kind` may be left out. */
   readonly config?: string | Uint8Array | object;
   /** @default both */
@@ -57,11 +57,11 @@ export interface PlanRequest {
 }
 
 /** What would be programmed. */
-export interface Plan {
-  readonly mode: ProxyMode;
+export interface Plan<M extends ProxyMode = ProxyMode> {
+  readonly mode: M;
   readonly node: string;
   readonly families: readonly IpFamily[];
-  /** Forms that {@link render} knows, the default first; `json` is the plan as data, in every mode. */
+  /** Forms that {@link render} knows, the default first. */
   readonly forms: readonly string[];
   /** What is odd about configuration and cluster, for people. What is wrong with objects is in `cluster.problems`. */
   readonly warnings: readonly string[];
@@ -70,11 +70,11 @@ export interface Plan {
    * @throws PlanError `form-unavailable`, `service-unknown`
    */
   render(form?: string, options?: RenderOptions): Promise<string>;
-}
-
-function requireListOf(name: string, list: readonly unknown[], known: readonly unknown[]): void {
-  if (!Array.isArray(list)) throw invalidInput(name, list, "a list");
-  for (const [index, one] of list.entries()) requireKnown(`${name}[${index}]`, one, known);
+  /**
+   * The plan as data, one for each family: rules, tables, virtual servers, documents, as the mode has them.
+   * @throws PlanError `service-unknown`
+   */
+  data(options?: RenderOptions): Promise<readonly DeclaredPlans[M][]>;
 }
 
 /**
@@ -83,26 +83,25 @@ function requireListOf(name: string, list: readonly unknown[], known: readonly u
  * @throws PlanError `input-invalid`, `config-decode`, `config-invalid`
  * @experimental
  */
-export async function plan(request: PlanRequest): Promise<Plan> {
-  if (typeof request !== "object" || request === null)
-    throw invalidInput("request", request, "an object that has a cluster");
-  const { cluster, families = IP_FAMILIES, without = [], node = "", mode } = request;
+export async function plan<M extends ProxyMode = ProxyMode>(request: PlanRequest<M>): Promise<Plan<M>> {
+  requireObject("request", request, "an object that has a cluster");
+  const { cluster, families = IP_FAMILIES, without = [] } = request;
   requireCluster(cluster);
   requireListOf("families", families, IP_FAMILIES);
   requireListOf("without", without, KERNEL_FEATURES);
-  if (typeof node !== "string") throw invalidInput("node", node, "the name of a node");
-  if (mode !== undefined && typeof mode !== "string") throw invalidInput("mode", mode, "the name of a mode");
   const { config, warnings: configWarnings } = await checkedSettings(request);
   const warnings = new Set(configWarnings);
   const missing = new Set(without);
   const made = await makePlan(config, { cluster, families, missing }, (message) => warnings.add(message));
   const forms = modeNamed(config.mode).renderForms;
   return {
-    mode: config.mode,
+    // What was asked for, where anything was.
+    mode: config.mode as M,
     node: made.nodes[0]?.name ?? config.hostnameOverride,
     families,
     forms,
     warnings: [...warnings],
     render: (form = forms[0] ?? "", options = {}) => made.render(form, options),
+    data: async (options) => (await made.data(options)) as readonly DeclaredPlans[M][], // that of config.mode
   };
 }

@@ -1,6 +1,14 @@
 /** The iptables mode: rules of iptables and ip6tables, either back end. Reference iptables.md. */
+
 import type { ModeDescriptor } from "../dataplane.ts";
+import type { planData } from "./cluster-plan.ts";
 import { iptablesConfig } from "./config.ts";
+
+declare module "../rendering.ts" {
+  interface DeclaredPlans {
+    readonly iptables: PlanData<"iptables", ReturnType<typeof planData>>;
+  }
+}
 
 declare module "../../config/config.ts" {
   interface DeclaredModes {

@@ -1,6 +1,14 @@
 /** The ipvs mode: virtual servers of the kernel, IP sets, a constant few iptables rules. Reference ipvs.md. */
+
 import type { ModeDescriptor } from "../dataplane.ts";
+import type { planData } from "./cluster-plan.ts";
 import { ipvsConfig } from "./config.ts";
+
+declare module "../rendering.ts" {
+  interface DeclaredPlans {
+    readonly ipvs: PlanData<"ipvs", ReturnType<typeof planData>>;
+  }
+}
 
 declare module "../../config/config.ts" {
   interface DeclaredModes {

@@ -44,6 +44,9 @@ export function planConfigOf(
   };
 }
 
+/** The same with the document as data. */
+export type PlannedDocumentData = Omit<PlannedDocument, "text"> & { readonly settings: unknown };
+
 /** With an HNS that has everything. */
 export function planInput(
   config: KubeProxyConfig,

@@ -1,6 +1,14 @@
 /** The kernelspace mode of Windows: load balancers of HNS. Reference windows.md. */
+
 import type { ModeDescriptor } from "../dataplane.ts";
+import type { PlannedDocumentData } from "./cluster-plan.ts";
 import { winkernelConfig } from "./config.ts";
+
+declare module "../rendering.ts" {
+  interface DeclaredPlans {
+    readonly kernelspace: PlanData<"kernelspace", { readonly documents: readonly PlannedDocumentData[] }>;
+  }
+}
 
 declare module "../../config/config.ts" {
   interface DeclaredModes {

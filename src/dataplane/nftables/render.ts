@@ -12,6 +12,6 @@ export const renderNftables: ModeRenderer = async (node, { config, form, service
     return { kind: "text", text: await messageDump(plan), tool: `table ${plan.table.family} ${plan.table.name}` };
   }
   const table = service === undefined ? plan.table : await tableOfService(plan.table, node, config, service);
-  if (form === "json") return { kind: "items", items: tableJson(table), document: libnftablesJson };
+  if (form === "json") return { kind: "items", items: tableJson(table), data: { table }, document: libnftablesJson };
   return { kind: "text", text: tableText(table), tool: undefined };
 };

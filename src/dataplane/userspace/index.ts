@@ -1,7 +1,15 @@
 /** The userspace mode: the proxy carries the bytes itself. Upstream lost it with v1.26. Reference userspace.md §1. */
+
 import type { ModeDescriptor } from "../dataplane.ts";
 import { KEEPS_RULES } from "../stop-policy.ts";
+import type { planData } from "./cluster-plan.ts";
 import { userspaceConfig } from "./config.ts";
+
+declare module "../rendering.ts" {
+  interface DeclaredPlans {
+    readonly userspace: PlanData<"userspace", ReturnType<typeof planData>>;
+  }
+}
 
 declare module "../../config/config.ts" {
   interface DeclaredModes {
