@@ -30,8 +30,7 @@ export async function build(node = process.execPath, isChecked = true) {
   if (status !== 0) return false;
   if (spawnSync(node, [join(root, "scripts/page-files.mjs")], { stdio: ["ignore", 2, "inherit"] }).status !== 0)
     return false;
-  for (const family of [4, 6])
-    copyFileSync(join(root, "src", PROGRAMS + family + ".o"), join(root, "dist", PROGRAMS + family + ".o"));
+  for (const path of PROGRAMS) copyFileSync(join(root, "src", path), join(root, "dist", path));
   if (!(await bundle())) console.error("not bundled, for esbuild is not installed (npm ci): starts take longer");
   else {
     const problem = keepCompiledCode();
@@ -42,8 +41,8 @@ export async function build(node = process.execPath, isChecked = true) {
   return true;
 }
 
-/** The eBPF programs of a family, as clang has made them (`bpf.mjs`). */
-const PROGRAMS = "kernel/bpf/socket-balancer/socket";
+/** The eBPF programs, as clang has made them (`bpf.mjs`). */
+const PROGRAMS = [4, 6].map((family) => `kernel/bpf/socket-balancer/socket${family}.o`);
 
 /** What the program is made of. */
 const SOURCES = ["src", "scripts", "package.json", "package-lock.json", "tsconfig.json", "tsconfig.build.json"];

@@ -15,13 +15,14 @@ const USUAL: Readonly<Record<MachineName, readonly string[]>> = {
   ],
   /** What a second kernel with nftables may answer otherwise. */
   qemu: [
+    "src/kernel/bpf/socket-balancer/*.test.ts",
     "src/kernel/ipvs/netlink-ipvs.test.ts",
     "src/kernel/nftables/netlink-nftables.test.ts",
     "test/conformance/ipvs-mode-switch.vm.test.ts",
     "test/kernel/flows/{features,matrix}.test.ts",
   ],
   /** The kernel of Debian 13, with connection tracking as a module. */
-  "qemu-6.12": ["src/kernel/bpf/bpf.test.ts", "test/kernel/flows/matrix.test.ts"],
+  "qemu-6.12": ["src/kernel/bpf/bpf.test.ts", "src/kernel/bpf/socket-balancer/*.test.ts", "test/kernel/flows/matrix.test.ts"],
 };
 
 /** For `KPTS_VM_FULL=1`: all kernel tests, once more. Needs an idle host and most of an hour. */

@@ -15,9 +15,11 @@ import { type IpAddress, type IpFamily, ipFromBytes, joinHostPort, unspecifiedAd
 import { protocolOfNumber } from "../../net/protocol.ts";
 import type { Dump } from "../../trace/dump/recognise.ts";
 import type { LedSocket, LiveSockets, SocketInspection, WantedSocket } from "../inspection.ts";
+import { LOCALHOST } from "../nftables/localhost-relay.ts";
 import { destinationsOf } from "./destinations.ts";
 import { pinFolderOf } from "./node-pins.ts";
 import { closeAll, memoryOf } from "./open-maps.ts";
+import { ledAtLocalhost } from "./packet-path.ts";
 import { socketChain } from "./socket-chain.ts";
 import { SocketPins } from "./socket-pins.ts";
 import { planSocket, type Treatment } from "./socket-plan.ts";
@@ -125,9 +127,17 @@ async function live(family: IpFamily, config: KubeProxyConfig): Promise<LiveSock
 
 /** Where the plan leads sockets, for `trace`. Pure. */
 export function plannedSockets(node: OfflineNode, config: KubeProxyConfig): Dump {
-  const { hostAddresses, nodePortIPs } = node;
+  const { family, hostAddresses, nodePortAddresses, nodePortIPs } = node;
   const answering = nodePortIPs.kind === "all" ? hostAddresses : nodePortIPs.ips;
-  return socketChain(wantedSockets(node, config, new Set(hostAddresses)), answering, "sockets, as planned");
+  const sockets = new Map<string, LedSocket>(wantedSockets(node, config, new Set(hostAddresses)));
+  const atLocalhost = ledAtLocalhost(config, nodePortAddresses);
+  for (const [place, led] of [...sockets]) {
+    const [, port] = /^TCP \*:(\d+)$/.exec(place) ?? [];
+    const isLed = atLocalhost === "all" || (atLocalhost === "cluster" && led.clients === "all");
+    if (port === undefined || !isLed || led.isRefused) continue;
+    sockets.set(`TCP ${joinHostPort(LOCALHOST[family], Number(port))}`, { ...led, clients: "host" });
+  }
+  return socketChain(sockets, answering, "sockets, as planned");
 }
 
 export const ebpfSockets: SocketInspection = {

@@ -6,10 +6,11 @@ import { leadingMaps, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.t
 import { socketPrograms } from "../../kernel/bpf/socket-balancer/programs.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { joinHostPort } from "../../net/ip.ts";
+import { LOCALHOST } from "../nftables/localhost-relay.ts";
 import { renderNftables } from "../nftables/render.ts";
 import type { ModeRenderer, RenderRequest } from "../rendering.ts";
 import { destinationsOf } from "./destinations.ts";
-import { packetPathConfig } from "./packet-path.ts";
+import { ledAtLocalhost, packetPathConfig } from "./packet-path.ts";
 import { planSocket, type SocketPlan, type Treatment } from "./socket-plan.ts";
 
 export const renderEbpf: ModeRenderer = async (node, request) => {
@@ -20,16 +21,24 @@ export const renderEbpf: ModeRenderer = async (node, request) => {
 };
 
 /** A line for each frontend, in the order of the service ports' names: what a socket of this node that asks for it meets. */
-function socketLines({ state, name, zone }: OfflineNode, { service, config }: RenderRequest): string {
+function socketLines(node: OfflineNode, { service, config }: RenderRequest): string {
+  const { state, name, zone } = node;
   if (config.masqueradeAll) return "masqueradeAll: everything takes the rules\n";
   const facts = { nodeName: name, zone };
+  const atLocalhost = ledAtLocalhost(config, node.nodePortAddresses);
   const lines: string[] = [];
   for (const [key, port] of state.services) {
     if (service !== undefined && port.name.service !== service) continue;
     const plan = planSocket(port, state.endpoints.get(key) ?? [], facts);
     for (const { kind, address, port: number } of destinationsOf(port)) {
+      const treatment = plan.treatments[kind];
+      const line = (place: string, outcome: string): void =>
+        void lines.push(`${port.protocol} ${place} ${outcome} # ${port.name.text}\n`);
       const place = address === undefined ? `*:${number}` : joinHostPort(address, number);
-      lines.push(`${port.protocol} ${place} ${outcomeText(plan.treatments[kind], plan, port)} # ${port.name.text}\n`);
+      line(place, outcomeText(treatment, plan, port));
+      const isLed = treatment === "cluster" || (treatment === "cluster-for-host" && atLocalhost === "all");
+      if (address !== undefined || atLocalhost === "none" || !isLed) continue;
+      line(joinHostPort(LOCALHOST[node.family], number), outcomeText("cluster-for-host", plan, port));
     }
   }
   return lines.sort().join("");

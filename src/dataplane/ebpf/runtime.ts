@@ -17,7 +17,7 @@ import { nftablesRuntime } from "../nftables/runtime.ts";
 import { EbpfBackend } from "./backend.ts";
 import { defineEbpfMetrics } from "./metrics.ts";
 import { detachStale, endPins, pinFolderOf } from "./node-pins.ts";
-import { packetPathConfig } from "./packet-path.ts";
+import { ledAtLocalhost, packetPathConfig } from "./packet-path.ts";
 import { SocketMaps } from "./socket-maps.ts";
 import { AT_SOCKET, NOT_KEPT, STUCK } from "./socket-path.ts";
 import { SocketPins } from "./socket-pins.ts";
@@ -63,6 +63,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
           hostCookie: ownNetnsCookie(),
           isForHostOnly: config.ebpf.hostNamespaceOnly,
           holdsNodePorts: config.ebpf.holdNodePorts,
+          atLocalhost: ledAtLocalhost(config, family.nodePortAddresses),
         }),
         rememberedSockets: powerOfTwo(config.ebpf.rememberedSockets),
         validForMs: config.ebpf.validForMs,

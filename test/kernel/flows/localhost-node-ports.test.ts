@@ -6,6 +6,9 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { testBpffs } from "../../../src/kernel/bpf/testing/test-bpffs.ts";
+import { reasonToSkip } from "../../../src/kernel/bpf/testing/test-cgroup.ts";
+import { ClientCgroup } from "../../../testkit/net/client-cgroup.ts";
 import type { Prober } from "../../../testkit/net/namespace-prober.ts";
 import type { Topology } from "../../../testkit/net/topology.ts";
 import { defaultClusterCidr, nodeA } from "../../../testkit/net/topology-spec.ts";
@@ -54,7 +57,8 @@ const objects = (ipv4 = [webPod.ipv4 as string], more: Readonly<Record<string, u
   ];
 };
 
-async function scene(t: TestContext, config: Config): Promise<Scene> {
+/** @param cgroup of the node's own clients. */
+async function scene(t: TestContext, config: Config, cgroup?: string): Promise<Scene> {
   const topology = await topologyFor(t);
   const listen = PROTOCOLS.filter((protocol) => protocol !== "SCTP").map((protocol) => ({ protocol, port: PORT }));
   await addServingPod(topology, webPod, listen);
@@ -64,7 +68,11 @@ async function scene(t: TestContext, config: Config): Promise<Scene> {
     config: { mode: "nftables", clusterCIDR: defaultClusterCidr, ...config },
   });
   t.after(() => daemon.dispose());
-  return { topology, daemon, node: probersFor(topology, [nodeA.name])[nodeA.name] as Prober };
+  return {
+    topology,
+    daemon,
+    node: probersFor(topology, [nodeA.name], cgroup === undefined ? {} : { cgroup })[nodeA.name] as Prober,
+  };
 }
 
 /** In place: the process ends, and begins with another configuration. */
@@ -162,6 +170,31 @@ test("in ebpf mode node ports on loopback are relayed as well", { skip: kernelSk
   await restart(daemon, { nftables: { localhostNodePorts: "Extended" } });
   for (const address of ["127.0.0.1", "::1"])
     for (const protocol of ["TCP", "UDP"] as const) assert.match(await met(protocol, address), ANSWER);
+});
+
+test("in ebpf mode TCP of the node is led at the socket, also while the process is away; pods are not", {
+  skip: kernelSkip || reasonToSkip(),
+}, async (t) => {
+  const [cgroup, bpffs] = [ClientCgroup.create("kpts-localhost"), await testBpffs(t)];
+  t.after(() => cgroup.remove());
+  const ebpf = { cgroupRoot: cgroup.path, pinFolder: `${bpffs.path}/kept` };
+  const list = { nodePortAddresses: ["primary", "localhost"] };
+  const { topology, daemon, node } = await scene(t, { mode: "ebpf", ebpf, ...on, ...list }, cgroup.path);
+  const met = async (prober: Prober | undefined, address: string) =>
+    outcomes(await ask(prober as Prober, { protocol: "TCP", address, port: NODE_PORT }))[0] ?? "";
+  const pod = probersFor(topology, [webPod.name], { cgroup: cgroup.path })[webPod.name];
+  // Without the process no relay listens.
+  const whileAway = async (expected: RegExp): Promise<void> => {
+    await daemon.stop("SIGKILL");
+    for (const address of ["127.0.0.1", "::1"]) {
+      assert.match(await met(node, address), expected);
+      assert.equal(await met(pod, address), "refused");
+    }
+  };
+  for (const address of ["127.0.0.1", "::1"]) assert.match(await met(node, address), ANSWER);
+  await whileAway(ANSWER);
+  await restart(daemon, { nodePortAddresses: ["primary"] });
+  await whileAway(/^refused$/);
 });
 
 /** The time that a blocking connect takes to be refused, milliseconds: what clients of the C library do. */

@@ -8,10 +8,10 @@ import { PATIENCE } from "../../../../testkit/support/patience.ts";
 import { type IpAddress, ipFromBytes, unspecifiedAddress } from "../../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
 import { kernelBpf } from "../kernel-bpf.ts";
-import { takeNumber } from "../layout.ts";
+import { putNumber, takeNumber } from "../layout.ts";
 import type { Program } from "../program.ts";
 import { reasonToSkip, testCgroup } from "../testing/test-cgroup.ts";
-import { CONNECTED_KEY, CONNECTED_VALUE } from "./maps.ts";
+import { BACKEND_VALUE, CONNECTED_KEY, CONNECTED_VALUE } from "./maps.ts";
 import { socketPrograms } from "./programs.ts";
 import { startDialler } from "./testing/dialler.ts";
 import {
@@ -50,7 +50,10 @@ interface Scene {
   readonly frontends: readonly Frontend[];
   readonly nodeAddresses: readonly IpAddress[];
   readonly dials: readonly (Dial & { readonly random: number })[];
+  readonly atLocalhost: (typeof AT_LOCALHOST)[number];
 }
+
+const AT_LOCALHOST = ["none", "cluster", "all"] as const;
 
 const seldom = fc.nat({ max: 9 }).map((drawn) => drawn === 0);
 
@@ -73,6 +76,7 @@ function sceneFor(kind: SocketKind): fc.Arbitrary<Scene> {
       { maxLength: 12 },
     ),
     nodeAddresses: fc.uniqueArray(addressOf(kind), { maxLength: 2 }),
+    atLocalhost: fc.constantFrom(...AT_LOCALHOST),
     dials: fc.array(dialArbitrary(kind), { minLength: DIALS, maxLength: DIALS }),
   });
 }
@@ -85,27 +89,31 @@ function dialArbitrary(kind: SocketKind): fc.Arbitrary<Scene["dials"][number]> {
         address: fc.oneof(
           { weight: 9, arbitrary: addressOf(kind) },
           fc.constant(unspecifiedAddress(familyOfKind(kind))),
+          { weight: 3, arbitrary: fc.constant(localhostOf(kind)) },
         ),
         port,
       }),
       protocol: fc.constantFrom(6, 17, 17, 1, 136),
       socket: fc.integer({ min: 7, max: 9 }),
       netns: fc.integer({ min: 1, max: 3 }),
+      isBound: seldom,
       random: fc.nat({ max: 0xffffffff }),
     })
     .map((dial) => ({ ...dial, socket: 1_000 * dial.protocol + dial.socket }));
 }
 
+const localhostOf = (kind: SocketKind): IpAddress => (kind === "IPv6" ? "::1" : "127.0.0.1") as IpAddress;
+
 /** Plays a scene, and compares each dial with what the plan says. */
 function play(
   call: (typeof CALLS)[number],
   kind: SocketKind,
-  { frontends, nodeAddresses, dials }: Scene,
+  { frontends, nodeAddresses, dials, atLocalhost }: Scene,
   run: (context: Uint8Array, random: number) => number,
   isDrawn: boolean,
   connected: Pick<OpenMaps["connected"], "entries">,
 ): void {
-  const oracle = new DialOracle(frontends, nodeAddresses);
+  const oracle = new DialOracle(frontends, nodeAddresses, atLocalhost);
   const recorded = new Map<number, string>();
   const noteConnected = ({ protocol, socket, netns }: Dial, place: Place | undefined): void => {
     if (call !== "connect" || protocol !== PROTOCOL_NUMBERS.UDP) return;
@@ -151,14 +159,18 @@ for (const kind of KINDS) {
 
   for (const call of kind === "mapped" ? CALLS.slice(0, 1) : CALLS) {
     test(`${call} of ${kind}: the program does what the plan says`, () => {
-      const program = testProgram(call, kind, definitions, OPTIONS);
+      const [none, cluster, all] = AT_LOCALHOST.map((atLocalhost) =>
+        testProgram(call, kind, definitions, { ...OPTIONS, atLocalhost }),
+      );
+      assert.ok(none !== undefined && cluster !== undefined && all !== undefined);
+      const programs = { none, cluster, all };
       fc.assert(
         fc.property(sceneFor(kind), (scene) => {
           const maps = new Map(Object.values(definitions).map((one) => [one.name, new MemoryMap(one)]));
           const opened = openMaps(memoryBpf(new Map(), maps), definitions);
           fillMaps(opened, scene.frontends, familyOfKind(kind), scene.nodeAddresses);
           const run = (context: Uint8Array, random: number) =>
-            Number(interpret(program, context, maps, { random32: () => random }).result);
+            Number(interpret(programs[scene.atLocalhost], context, maps, { random32: () => random }).result);
           play(call, kind, scene, run, true, opened.connected);
         }),
         { numRuns: 50 },
@@ -170,7 +182,8 @@ for (const kind of KINDS) {
       fc.assert(
         fc.property(sceneFor(kind), (scene) => {
           const maps = openMaps(bpf, definitions);
-          const program = bpf.loadProgram(testProgram(call, kind, definitions, OPTIONS), "test", Object.values(maps));
+          const options = { ...OPTIONS, atLocalhost: scene.atLocalhost };
+          const program = bpf.loadProgram(testProgram(call, kind, definitions, options), "test", Object.values(maps));
           try {
             fillMaps(maps, scene.frontends, familyOfKind(kind), scene.nodeAddresses);
             // The kernel draws for itself.
@@ -242,6 +255,42 @@ for (const kind of KINDS) {
     assert.deepEqual(run(lead, asked[4], 340), endpoints[4], "nothing was asked for two minutes");
     assert.deepEqual(run(reveal, endpoints[4], 340), asked[4]);
   });
+
+  if (kind !== "mapped") {
+    test(`${kind}: datagrams stay with a backend that serves and is not offered, or is of the sibling list; others do not`, () => {
+      const family = familyOfKind(kind);
+      const maps = new Map(Object.values(definitions).map((of) => [of.name, new MemoryMap(of)]));
+      const opened = openMaps(memoryBpf(new Map(), maps), definitions);
+      const at = (last: number, port: number): Place => {
+        const bytes = kind === "IPv6" ? new Uint8Array(15).fill(0xfd) : [10, 96, 0];
+        return { address: ipFromBytes(Uint8Array.of(...bytes, last)), port };
+      };
+      const [vip, endpoint] = [at(1, 53), at(2, 5353)];
+      fillMaps(opened, [{ ...vip, protocol: 17, endpoints: [endpoint] }], family);
+      const program = testProgram("sendmsg", kind, definitions, OPTIONS);
+      const led = (socket: number): Place | undefined => {
+        const dial = { to: vip, protocol: 17, socket, netns: 2 };
+        const context = contextOf(kind, dial);
+        interpret(program, context, maps);
+        return placeOf(kind, dial, context, [endpoint]);
+      };
+      assert.deepEqual(led(7), endpoint);
+      const become = (id: number): void => {
+        const [[index, before]] = opened.backends.entries().filter(([, value]) => value.some((byte) => byte !== 0)) as [
+          [Uint8Array, Uint8Array], // the only one that was written
+        ];
+        const value = before.slice();
+        putNumber(value, BACKEND_VALUE[family].fields.id, id);
+        opened.backends.update(index, value);
+      };
+      become(2 + 2 ** 31);
+      assert.deepEqual([led(7), led(8)], [endpoint, undefined], "held");
+      become(3);
+      assert.deepEqual([led(7), led(8)], [endpoint, undefined], "of the other list of the service port");
+      become(4);
+      assert.equal(led(7), undefined, "of another service port");
+    });
+  }
 
   test(`${kind}: what a socket was led to appears under the address that it asked`, () => {
     const family = familyOfKind(kind);

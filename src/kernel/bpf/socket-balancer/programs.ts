@@ -15,6 +15,8 @@ export interface SocketProgramOptions {
   readonly connectedUdp?: "all" | "host" | "none";
   /** Processes of the host may not bind to node ports that are served. @default false */
   readonly holdsNodePorts?: boolean;
+  /** Node ports that TCP of the host is led to at 127.0.0.1 and ::1; `cluster`: without those of the Local policy. @default "none" */
+  readonly atLocalhost?: "none" | "cluster" | "all";
   /** Whether the kernel lets programs say what a call fails with: if not, Services without endpoints take the rules. @default true */
   readonly canSetReturnValue?: boolean;
 }
@@ -52,6 +54,7 @@ const HOLDING: typeof PROGRAMS = {
 };
 
 const CONNECTED_UDP = { none: 0n, host: 1n, all: 2n } as const;
+const AT_LOCALHOST = { none: 0n, cluster: 1n, all: 2n } as const;
 
 /** The programs of a family, in the order in which they are attached. */
 export function socketPrograms(
@@ -72,13 +75,21 @@ export function programsOf(
   file: Uint8Array,
   family: IpFamily,
   maps: BalancerMaps,
-  { hostCookie, isForHostOnly = false, connectedUdp = "all", canSetReturnValue = true }: SocketProgramOptions,
+  options: SocketProgramOptions,
 ): ReadonlyMap<string, Program> {
+  const {
+    hostCookie,
+    isForHostOnly = false,
+    connectedUdp = "all",
+    atLocalhost = "none",
+    canSetReturnValue = true,
+  } = options;
   const suffix = family === "IPv4" ? "4" : "6";
   const given = new Map<string, BalancerMaps["slots"] | bigint>([
     ["host_cookie", hostCookie],
     ["is_for_host_only", isForHostOnly ? 1n : 0n],
     ["connected_udp", CONNECTED_UDP[connectedUdp]],
+    ["at_localhost", AT_LOCALHOST[atLocalhost]],
     ["can_set_retval", canSetReturnValue ? 1n : 0n],
     ["tcp_peers_mask", BigInt(maps.tcpPeers.maxEntries - 1)],
   ]);

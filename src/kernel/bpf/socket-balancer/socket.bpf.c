@@ -19,6 +19,8 @@ typedef long long s64;
 #define HELPER static __attribute__((unused))
 #define READ_ONCE(what) (*(const volatile __typeof__(what) *)&(what))
 #define WRITE_ONCE(what, value) (*(volatile __typeof__(what) *)&(what) = (value))
+/* Kernels before 6.8 do not follow a counter on the stack, and take such a loop for one without an end. */
+#define UNROLLED _Pragma("unroll")
 /* Compilers leave padding as it is, and the kernel compares it in keys. */
 #define ZEROED(type, name) \
 	type name; \
@@ -161,22 +163,26 @@ extern const char frontends[], slots[], backends[], node_addrs[], valid_until[],
 #define CONNECTED_UDP CONSTANT(connected_udp)
 /* The kernel has bpf_set_retval. */
 #define CAN_SET_RETVAL CONSTANT(can_set_retval)
+/* Which node ports answer at localhost, for the host: 0 none, 1 those without the Local policy, 2 all. */
+#define AT_LOCALHOST CONSTANT(at_localhost)
 /* Elements of tcp_peers, a power of two, less one. */
 #define TCP_PEERS_MASK CONSTANT(tcp_peers_mask)
 
 #ifdef TEST
 struct test_words {
 	u64 socket_cookie, netns_cookie;
-	u32 return_value;
+	u32 return_value, is_bound;
 };
 #define TEST_WORDS(ctx) ((struct test_words *)((char *)(ctx) + 72))
 #define SOCKET_COOKIE(ctx) (TEST_WORDS(ctx)->socket_cookie)
 #define NETNS_COOKIE(ctx) (TEST_WORDS(ctx)->netns_cookie)
 #define SET_RETVAL(ctx, value) (TEST_WORDS(ctx)->return_value = (value))
+#define IS_BOUND_TO_LOOPBACK(ctx) (TEST_WORDS(ctx)->is_bound != 0)
 #else
 #define SOCKET_COOKIE(ctx) get_socket_cookie(ctx)
 #define NETNS_COOKIE(ctx) get_netns_cookie(ctx)
 #define SET_RETVAL(ctx, value) set_retval(value)
+#define IS_BOUND_TO_LOOPBACK(ctx) is_bound_to_loopback(ctx)
 #endif
 
 enum call { CONNECT, SENDMSG, RECVMSG, GETPEERNAME };
@@ -237,6 +243,34 @@ INLINE int is_unspecified(const struct address *address)
 #endif
 }
 
+/* 127.0.0.1 or ::1. */
+INLINE int is_localhost(const struct address *address)
+{
+#if FAMILY == 6
+	return (address->words[0] | address->words[1] | address->words[2]) == 0 && address->words[3] == 0x01000000;
+#else
+	return address->words[0] == 0x0100007f;
+#endif
+}
+
+#ifndef TEST
+/* Whether the socket can reach nothing but this machine: its source is a loopback address, or it is bound to a device. */
+INLINE int is_bound_to_loopback(const struct bpf_sock_addr *ctx)
+{
+	const struct bpf_sock *sk = ctx->sk;
+	if (!sk)
+		return 1;
+#if FAMILY == 6
+	if (sk->src_ip6[0] == 0 && sk->src_ip6[1] == 0 && sk->src_ip6[2] == 0 && sk->src_ip6[3] == 0x01000000)
+		return 1;
+#else
+	if ((sk->src_ip4 & 0xff) == 127)
+		return 1;
+#endif
+	return sk->bound_dev_if != 0;
+}
+#endif
+
 /* Whether the maps are kept true. */
 INLINE int are_valid(u64 now)
 {
@@ -261,7 +295,8 @@ INLINE int take_backend(u32 index, u32 id, u32 ignored, struct place *place, u64
 	return *identity == before && (((u32)before ^ id) & ~ignored) == 0;
 }
 
-INLINE struct frontend *find_frontend(enum call call, struct frontend_key *dialled)
+/* at_localhost: becomes 1 for a node port that was dialled there. */
+INLINE struct frontend *find_frontend(struct bpf_sock_addr *ctx, enum call call, struct frontend_key *dialled, int *at_localhost)
 {
 	struct frontend *found;
 	/* The unspecified address is the client's own machine; in the map it stands for a node port. */
@@ -271,18 +306,26 @@ INLINE struct frontend *find_frontend(enum call call, struct frontend_key *diall
 	/* A datagram to a node port may answer a client that has this source port: conntrack knows, and a socket does not. */
 	if (found || call != CONNECT || dialled->protocol == UDP)
 		return found;
-	if (!map_lookup(node_addrs, &dialled->address))
+	if (is_localhost(&dialled->address)) {
+		/* That of a pod is the pod's own. */
+		if (AT_LOCALHOST == 0 || NETNS_COOKIE(ctx) != HOST_COOKIE || IS_BOUND_TO_LOOPBACK(ctx))
+			return 0;
+		*at_localhost = 1;
+	} else if (!map_lookup(node_addrs, &dialled->address)) {
 		return 0;
+	}
 	ZEROED(struct frontend_key, node_port);
 	node_port.port = dialled->port;
 	node_port.protocol = dialled->protocol;
 	return map_lookup(frontends, &node_port);
 }
 
-/* The flow of a UDP socket to what it dials; the key becomes its own. */
+/* The flow of a UDP socket to what it dials. */
 INLINE struct flow *find_flow(struct flow_key *key, const struct frontend_key *dialled)
 {
-	for (key->number = 0; key->number < FLOWS_OF_SOCKET; key->number++) {
+	UNROLLED
+	for (u32 number = 0; number < FLOWS_OF_SOCKET; number++) {
+		key->number = number;
 		struct flow *flow = map_lookup(flows, key);
 		if (!flow)
 			return 0;
@@ -295,7 +338,9 @@ INLINE struct flow *find_flow(struct flow_key *key, const struct frontend_key *d
 /* In the place of the flow to what was dialled; else in a free one, or in one of which no answer can come any more. */
 INLINE int write_flow(struct flow_key *key, struct flow *value)
 {
-	for (key->number = 0; key->number < FLOWS_OF_SOCKET; key->number++) {
+	UNROLLED
+	for (u32 number = 0; number < FLOWS_OF_SOCKET; number++) {
+		key->number = number;
 		struct flow *flow = map_lookup(flows, key);
 		/* Another thread may take it for something else just now. */
 		if (!flow)
@@ -361,6 +406,7 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 	struct place place;
 	u64 extent, identity, cookie = 0, now, of_backend;
 	u32 id, flags, seconds, index;
+	int at_localhost = 0;
 	ZEROED(struct frontend_key, dialled);
 	ZEROED(struct client_key, client);
 	ZEROED(struct flow_key, flow_key);
@@ -375,7 +421,7 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 	read_address(ctx, mapped, &dialled.address);
 	dialled.port = READ_ONCE(ctx->user_port);
 	dialled.protocol = protocol;
-	frontend = find_frontend(call, &dialled);
+	frontend = find_frontend(ctx, call, &dialled, &at_localhost);
 	if (!frontend)
 		return PASS;
 	/* Its element may be used for another at any time. */
@@ -388,6 +434,9 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 
 	id = identity;
 	flags = identity >> 32;
+	/* The relay behind localhost obeys the Local policy or not, and does not listen without endpoints. */
+	if (at_localhost && flags != 0 && (flags != HOST_ONLY || AT_LOCALHOST != 2))
+		return PASS;
 	if (flags == NO_ENDPOINTS)
 		return protocol == TCP && CAN_SET_RETVAL ? REFUSED : PASS;
 	if (flags != 0 && (flags != HOST_ONLY || NETNS_COOKIE(ctx) != HOST_COOKIE))
@@ -503,7 +552,9 @@ INLINE int reveal(struct bpf_sock_addr *ctx, enum call call, int mapped)
 	}
 	ZEROED(struct flow_key, key);
 	key.cookie = cookie;
-	for (key.number = 0; key.number < FLOWS_OF_SOCKET; key.number++) {
+	UNROLLED
+	for (u32 number = 0; number < FLOWS_OF_SOCKET; number++) {
+		key.number = number;
 		struct flow *flow = map_lookup(flows, &key);
 		if (!flow)
 			return 1;
@@ -525,9 +576,12 @@ INLINE int release(struct bpf_sock *ctx)
 	/* Numbers follow each other. A socket without flows was never led. */
 	if (map_delete(flows, &key))
 		return 1;
-	for (key.number = 1; key.number < FLOWS_OF_SOCKET; key.number++)
+	UNROLLED
+	for (u32 number = 1; number < FLOWS_OF_SOCKET; number++) {
+		key.number = number;
 		if (map_delete(flows, &key))
 			break;
+	}
 	map_delete(connected, &key.cookie);
 	return 1;
 }

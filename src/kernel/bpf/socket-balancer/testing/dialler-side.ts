@@ -21,7 +21,14 @@ export type Request =
   | { readonly what: "ask"; readonly name: string }
   | { readonly what: "drop"; readonly name: string }
   | { readonly what: "send besides"; readonly args: Parameters<typeof sendBesides> }
-  | { readonly what: "dial"; readonly protocol: DialledProtocol; readonly address: string; readonly port: number };
+  | {
+      readonly what: "dial";
+      readonly protocol: DialledProtocol;
+      readonly address: string;
+      readonly port: number;
+      /** Of TCP: the address to which the socket is bound before. */
+      readonly from?: string | undefined;
+    };
 
 /** `udp` connects its socket, `datagram` does not. The last two are IPv4 only. */
 export type DialledProtocol = "tcp" | "udp" | "datagram" | "multipath" | "fast open";
@@ -65,11 +72,14 @@ async function bind(protocol: "tcp" | "udp", address: string, port: number): Pro
   }
 }
 
-function dialTcp(address: string, port: number): Promise<DialReport> {
+function dialTcp(address: string, port: number, from?: string): Promise<DialReport> {
   return new Promise((resolve) => {
     let text = "";
     let peer = "";
-    const socket = connect({ host: address, port }, () => (peer = `${socket.remoteAddress} ${socket.remotePort}`));
+    const socket = connect(
+      { host: address, port, ...(from !== undefined && { localAddress: from }) },
+      () => (peer = `${socket.remoteAddress} ${socket.remotePort}`),
+    );
     socket.on("data", (chunk) => (text += String(chunk)));
     socket.on("end", () => resolve({ reached: Number(text), peer }));
     socket.on("error", (error) => resolve({ code: "code" in error ? String(error.code) : error.message }));
@@ -187,7 +197,7 @@ process.on("message", async (request: Request) => {
     held.get(request.name)?.close();
     held.delete(request.name);
     process.send?.({});
-  } else process.send?.(await DIALS[request.protocol](request.address, request.port));
+  } else process.send?.(await DIALS[request.protocol](request.address, request.port, request.from));
 });
 process.on("disconnect", () => process.exit());
 process.send?.("ready");

@@ -24,8 +24,12 @@ export interface Dialler {
   drop(name: string): Promise<unknown>;
   /** IPv4. */
   readonly sendBesides: typeof sendBesides;
-  /** Connects, and for TCP waits for the peer's greeting. */
-  dial(protocol: DialledProtocol, to: Pick<Place, "port"> & { readonly address: string }): Promise<DialReport>;
+  /** Connects, and for TCP waits for the peer's greeting. @param from the address to which a TCP socket is bound before. */
+  dial(
+    protocol: DialledProtocol,
+    to: Pick<Place, "port"> & { readonly address: string },
+    from?: string,
+  ): Promise<DialReport>;
 }
 
 const SIDE = fileURLToPath(new URL("./dialler-side.ts", import.meta.url));
@@ -61,6 +65,7 @@ export async function startDialler(t: TestContext, cgroup: string): Promise<Dial
     ask: async (name) => (await ask({ what: "ask", name })) as DialReport,
     sendBesides: async (...args) => (await ask({ what: "send besides", args })) as DialReport,
     drop: (name) => ask({ what: "drop", name }),
-    dial: async (protocol, { address, port }) => (await ask({ what: "dial", protocol, address, port })) as DialReport,
+    dial: async (protocol, { address, port }, from) =>
+      (await ask({ what: "dial", protocol, address, port, from })) as DialReport,
   };
 }

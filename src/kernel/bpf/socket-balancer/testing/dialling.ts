@@ -15,10 +15,12 @@ import {
   NO_ENDPOINTS,
   SLOT_VALUE,
 } from "../maps.ts";
+import type { SocketProgramOptions } from "../programs.ts";
 import {
   SOCK_ADDR,
   type SocketKind,
   TEST_CONTEXT_BYTES,
+  TEST_IS_BOUND,
   TEST_NETNS_COOKIE,
   TEST_SOCKET_COOKIE,
   USER_PORT_WORD,
@@ -50,9 +52,15 @@ export interface Dial {
   readonly protocol: number;
   readonly socket: number;
   readonly netns: number;
+  /** To a loopback address, or to a device. @default false */
+  readonly isBound?: boolean;
 }
 
 export const HOST_NETNS = 1;
+
+const LOCALHOSTS: readonly IpAddress[] = ["127.0.0.1", "::1"] as IpAddress[]; // canonical literals
+
+type AtLocalhost = NonNullable<SocketProgramOptions["atLocalhost"]>;
 
 export type Expected =
   | { readonly kind: "pass" }
@@ -64,18 +72,26 @@ export type Expected =
 export class DialOracle {
   readonly #frontends: readonly Frontend[];
   readonly #nodeAddresses: readonly IpAddress[];
+  readonly #atLocalhost: AtLocalhost;
   readonly #choices = new Map<string, Place>();
   /** What each UDP socket has asked. */
   readonly #asked = new Map<number, Set<Frontend>>();
 
-  constructor(frontends: readonly Frontend[], nodeAddresses: readonly IpAddress[]) {
+  constructor(frontends: readonly Frontend[], nodeAddresses: readonly IpAddress[], atLocalhost: AtLocalhost = "none") {
     this.#frontends = frontends;
     this.#nodeAddresses = nodeAddresses;
+    this.#atLocalhost = atLocalhost;
   }
 
   expected(call: "connect" | "sendmsg", dial: Dial): Expected {
     const found = this.#find(call, dial);
     if (found === undefined || found.isPassed === true) return { kind: "pass" };
+    if (LOCALHOSTS.includes(dial.to.address)) {
+      // A relay listens there, which knows policies and refuses by not listening.
+      const isLed = dial.netns === HOST_NETNS && dial.isBound !== true && found.endpoints.length > 0;
+      const isAsked = this.#atLocalhost === "all" || (this.#atLocalhost === "cluster" && found.isHostOnly !== true);
+      if (!isLed || !isAsked) return { kind: "pass" };
+    }
     if (found.endpoints.length === 0) {
       return { kind: dial.protocol === PROTOCOL_NUMBERS.TCP ? "refuse" : "pass" };
     }
@@ -108,7 +124,7 @@ export class DialOracle {
     const candidates = this.#frontends.filter((one) => one.port === to.port && one.protocol === protocol);
     // Who sends a datagram to a node port may be answering a client with that source port.
     const isStream = call === "connect" && protocol === PROTOCOL_NUMBERS.TCP;
-    const isNodePort = isStream && this.#nodeAddresses.includes(to.address);
+    const isNodePort = isStream && [...this.#nodeAddresses, ...LOCALHOSTS].includes(to.address);
     return (
       candidates.find((one) => one.address === to.address) ??
       (isNodePort ? candidates.find((one) => one.address === undefined) : undefined)
@@ -177,7 +193,7 @@ export function fillMaps(
 }
 
 /** The context of a socket, in the form of tests. */
-export function contextOf(kind: SocketKind, { to, protocol, socket, netns }: Dial): Uint8Array {
+export function contextOf(kind: SocketKind, { to, protocol, socket, netns, isBound = false }: Dial): Uint8Array {
   const context = new Uint8Array(TEST_CONTEXT_BYTES);
   const { userIp4, userIp6, userPort } = SOCK_ADDR.fields;
   context.set(ipBytes(to.address), kind === "IPv4" ? userIp4.at : kind === "IPv6" ? userIp6.at : userIp6.at + 12);
@@ -186,6 +202,7 @@ export function contextOf(kind: SocketKind, { to, protocol, socket, netns }: Dia
   putNumber(context, SOCK_ADDR.fields.protocol, protocol);
   putNumber(context, TEST_SOCKET_COOKIE, socket);
   putNumber(context, TEST_NETNS_COOKIE, netns);
+  putNumber(context, TEST_IS_BOUND, isBound ? 1 : 0);
   return context;
 }
 

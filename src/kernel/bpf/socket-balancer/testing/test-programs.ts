@@ -17,11 +17,13 @@ export type SocketKind = "IPv4" | "IPv6" | "mapped";
 /** What a socket does when a program runs. */
 type SocketCall = "connect" | "sendmsg" | "recvmsg" | "peer" | "bind";
 
-/** The context: {@link SOCK_ADDR} or {@link SOCK}, the cookies of socket and network namespace, the socket's return value. */
+/** The context: {@link SOCK_ADDR} or {@link SOCK}, the cookies of socket and network namespace, the socket's return value, whether it is bound to loopback. */
 export const TEST_CONTEXT_BYTES = 96;
 export const TEST_SOCKET_COOKIE: Field = u64(72);
 export const TEST_NETNS_COOKIE: Field = u64(80);
 export const TEST_RETURN_VALUE: Field = u32(88);
+/** 1: the socket can reach nothing but this machine. */
+export const TEST_IS_BOUND: Field = u32(92);
 
 /** `bpf_sock_addr`: who connects or sends, and where to; who is asked from where. Addresses and ports are as in packets. */
 export const SOCK_ADDR = layout("bpf_sock_addr", 72, {
