@@ -26,9 +26,8 @@ import { TransactionDraft } from "./draft.ts";
 import { assessDamage, someNames } from "./foreign-damage.ts";
 import { forgetClients } from "./forget-clients.ts";
 import { lastKnownGood, type RefusedPortHint } from "./last-known-good.ts";
-import type { Layout } from "./layout.ts";
 import type { LayoutName } from "./layout-name.ts";
-import { LAYOUTS } from "./layouts.ts";
+import { LAYOUTS, type Layout } from "./layouts.ts";
 import type { LocalhostRelay } from "./localhost-relay.ts";
 import { isOfServicePort, TABLE, TABLE_COMMENT } from "./names.ts";
 import { NO_FACTS, readFacts } from "./plan-facts.ts";
@@ -37,14 +36,14 @@ import { type DesiredPort, desiredPort, type InstalledPort, type PlanPort, witho
 import { PORTS_AT_ONCE, readPrepared } from "./preparation.ts";
 import {
   foreignBaseChains,
+  hasOurShape,
   type ReconcileOptions,
   type Reconciliation,
   reconcile,
+  repairSets,
   stateOf,
   type WantedTable,
 } from "./reconcile.ts";
-import { repairSets } from "./repair.ts";
-import { hasOurShape } from "./table-shape.ts";
 import { TableState } from "./table-state.ts";
 
 /** How often a full sync starts again because another program changed the ruleset while it was being worked out. */
@@ -318,12 +317,11 @@ export class NftablesBackend implements Backend {
     const { nft, portsAtOnce = PORTS_AT_ONCE } = this.#options;
     const read = (expected?: NftExpectation) => this.#read(expected);
     const commit = (draft: TransactionDraft) => this.#committer.commit(draft);
-    const prepared = await readPrepared(wanted, state, { ...options, commit, portsAtOnce, nft, read });
-    let { content } = prepared;
+    let content = await readPrepared(wanted, state, { ...options, commit, portsAtOnce, nft, read });
     this.#noteForeign(content);
     const whole = await reconcile(content, wanted, state, options);
     try {
-      await this.#committer.commit(whole.draft, prepared.generation);
+      await this.#committer.commit(whole.draft, content?.generation);
       await this.#wake(content);
       if (isLook && hasOthersThan(input.changedPorts, whole.draft)) this.#noteRepair();
       this.#state = whole.state;
@@ -337,10 +335,8 @@ export class NftablesBackend implements Backend {
       this.#options.log.error("nftables full sync was refused, looking for the service port that is at fault", error);
     }
     // What refused ports have is looked for among all that there is.
-    const isRead =
-      typeof prepared.generation === "number" &&
-      ![...(content?.sets.values() ?? [])].some(({ others }) => others !== undefined);
-    if (content !== undefined && !isRead) content = await this.#read();
+    const isCompared = [...(content?.sets.values() ?? [])].some(({ others }) => others !== undefined);
+    if (isCompared) content = await this.#read();
     const { base, changes } = await this.#setAside(whole, content, wanted, input, options);
     await this.#committer.commit(base.draft, content?.generation);
     await this.#wake(content);

@@ -15,7 +15,7 @@ import { type NftTable, tableOf } from "../../kernel/nftables/ruleset-table.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { layoutOf } from "./config.ts";
-import { sameElement } from "./element-changes.ts";
+import { sameElement } from "./draft.ts";
 import { LAYOUTS as TABLE_LAYOUTS } from "./layouts.ts";
 import { TABLE } from "./names.ts";
 import { planInput } from "./plan-input.ts";

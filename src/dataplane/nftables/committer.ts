@@ -1,10 +1,9 @@
 /** Commits drafts, and puts off the deletions that the kernel does not accept yet. */
-import { type Nftables, NftError, type NftOperation, type NftTransactOptions } from "../../kernel/nftables/nftables.ts";
+import { type Nftables, NftError, type NftOperation } from "../../kernel/nftables/nftables.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { Written } from "../../sync/backend.ts";
 import { CommitCost } from "../shared/commit-cost.ts";
-import { DeferredDeletions } from "./deferred-deletions.ts";
-import type { TransactionDraft } from "./draft.ts";
+import type { Deletion, TransactionDraft } from "./draft.ts";
 
 interface CommitterOptions {
   readonly nft: Nftables;
@@ -14,8 +13,6 @@ interface CommitterOptions {
   /** Monotonic. */
   readonly nowMs: () => number;
 }
-
-type Generation = NftTransactOptions["generation"];
 
 export class Committer {
   /** What waits for being deleted. */
@@ -36,7 +33,7 @@ export class Committer {
    *
    * @param generation refuse with `conflict` when the ruleset is not in this generation any more.
    */
-  async commit(draft: TransactionDraft, generation?: Generation): Promise<void> {
+  async commit(draft: TransactionDraft, generation?: number): Promise<void> {
     try {
       await this.#transact(draft, generation);
     } catch (error) {
@@ -92,16 +89,13 @@ export class Committer {
     }
   }
 
-  async #transact(draft: TransactionDraft, generation: Generation): Promise<void> {
+  async #transact(draft: TransactionDraft, generation: number | undefined): Promise<void> {
     if (draft.isEmpty) return;
     const { nft, nowMs } = this.#options;
     const startMs = nowMs();
     const tally: Tally = { operations: 0, counts: {} };
     const elements = draft.filled;
-    await nft.transact(tallied(draft, tally), {
-      ...(elements > 0 && { elements }),
-      ...(generation !== undefined && { generation }),
-    });
+    await nft.transact(tallied(draft, tally), { generation, elements });
     const endMs = nowMs();
     // Others may have ended since it began.
     for (const [word, count] of Object.entries(tally.counts)) this.#counts[word] = (this.#counts[word] ?? 0) + count;
@@ -154,4 +148,63 @@ const WORDS: Readonly<Record<NftOperation["kind"], string>> = {
 function sizeOf(operation: NftOperation): number {
   if (operation.kind === "add-elements") return operation.elements.length;
   return operation.kind === "delete-elements" ? operation.keys.length : 1;
+}
+
+/** How long after the transaction that removed the last reference a chain can be deleted on every kernel. */
+const RELEASED_AFTER_MS = 1000;
+
+interface Deferred {
+  readonly deletion: Deletion;
+  readonly sinceMs: number;
+}
+
+function nameOf(deletion: Deletion): string {
+  return deletion.kind === "delete-chain" ? deletion.chain : deletion.set;
+}
+
+/**
+ * Chains and sets that nothing of ours refers to any more, but that the kernel would not delete yet: before 6.2 it gives up
+ * the references of deleted elements only some time after the transaction, and rules of others may refer to anything.
+ * Reference nftables-operation.md §11.5.
+ */
+class DeferredDeletions {
+  // Names of chains and of sets never meet: those of affinity sets begin with another word.
+  readonly #deletions = new Map<string, Deferred>();
+
+  /** @param nowMs monotonic. */
+  add(deletion: Deletion, nowMs: number): void {
+    this.#deletions.set(nameOf(deletion), { deletion, sinceMs: nowMs });
+  }
+
+  get size(): number {
+    return this.#deletions.size;
+  }
+
+  has(name: string): boolean {
+    return this.#deletions.has(name);
+  }
+
+  /** It is gone. */
+  forget(deletion: Deletion): void {
+    this.#deletions.delete(nameOf(deletion));
+  }
+
+  /** After a transaction: what it has added is wanted again. */
+  forgetAdded(operations: Iterable<NftOperation>): void {
+    if (this.#deletions.size === 0) return;
+    for (const operation of operations) {
+      if (operation.kind === "add-chain") this.#deletions.delete(operation.chain.name);
+      else if (operation.kind === "add-rule") this.#deletions.delete(operation.chain);
+      else if (operation.kind === "add-set") this.#deletions.delete(operation.set.name);
+    }
+  }
+
+  /** Deletions that are old enough to be tried again: chains before the sets that their rules used. */
+  due(nowMs: number): Deletion[] {
+    const due: Deletion[] = [];
+    for (const { deletion, sinceMs } of this.#deletions.values()) {
+      if (nowMs - sinceMs >= RELEASED_AFTER_MS) due.push(deletion);
+    }
+    return due;
+  }
 }

@@ -3,28 +3,30 @@
  * elements. No rule looks at either before, so that traffic sees one change only. One batch with everything would keep a processor in the
  * kernel for seconds to minutes: for each rule that brings a map along it goes through all of the batch so far (docs/performance.md).
  */
-import {
-  type Nftables,
-  type NftChainContent,
-  NftError,
-  type NftExpectation,
-  type NftSetContent,
-  type NftTableContent,
-  type NftTransactOptions,
+import type {
+  Nftables,
+  NftChainContent,
+  NftExpectation,
+  NftSetContent,
+  NftTableContent,
 } from "../../kernel/nftables/nftables.ts";
 import { type NftSet, targetsOf } from "../../kernel/nftables/ruleset.ts";
+import { isAttributable } from "./bisect-ports.ts";
 import { TransactionDraft } from "./draft.ts";
-import type { DifferenceOptions } from "./element-difference.ts";
 import { SETS, TABLE_COMMENT } from "./names.ts";
-import { Portions } from "./portions.ts";
-import { expectationOf, type WantedTable } from "./reconcile.ts";
-import { hasOurShape } from "./table-shape.ts";
+import { type DifferenceOptions, expectationOf, hasOurShape, type WantedTable } from "./reconcile.ts";
 import type { TableState } from "./table-state.ts";
 
 /** Unless told otherwise. */
 export const PORTS_AT_ONCE = 500;
 /** The kernel goes through all chains for every commit: with fewer, that would be most of the work in a large table. */
 const LEAST_PORTION = 64;
+/**
+ * How much processor time a portion should take the kernel, which on many machines runs nothing else on that processor
+ * meanwhile, not even this process's health checks. On a busy machine a commit takes many times as long, which smaller portions
+ * would only make worse.
+ */
+const PORTION_MS = 25;
 
 /** Their elements lead to a chain of no service port, which comes with the rules. */
 const REFUSING_SETS: ReadonlySet<string> = new Set([SETS.noEndpointServices, SETS.noEndpointNodePorts]);
@@ -40,47 +42,29 @@ interface ReadPreparedOptions extends PreparationOptions {
   readonly read: (expected: NftExpectation) => Promise<NftTableContent | undefined>;
 }
 
-/** What is to be in the table before the transaction that follows. */
-interface PreparedTable {
-  /** Undefined when there is no table. */
-  readonly content: NftTableContent | undefined;
-  /** That of the ruleset when it is so, for that transaction; undefined when there is no table. */
-  readonly generation: NftTransactOptions["generation"];
-}
-
 /**
- * Reads the table, and makes what is missing when that is much. With it the content of the table is known, and the next transaction can be
- * worked out while the kernel still works. Whether it took everything, and no other program has committed anything, is asked with the
- * generation, which rejects with `conflict` otherwise.
+ * Reads the table, and makes what is missing when that is much. With it the content of the table is known; it is read once more only
+ * where the kernel refused something, or another program was there.
  *
  * @param state of what is wanted; not to be changed meanwhile.
+ * @returns undefined when there is no table.
  */
 export async function readPrepared(
   wanted: WantedTable,
   state: TableState,
   { nft, read, ...options }: ReadPreparedOptions,
-): Promise<PreparedTable> {
+): Promise<NftTableContent | undefined> {
   const expected = expectationOf(state);
   const mark = await nft.mark();
   const content = await read(expected);
   const made = await prepare(content, wanted, state, options);
-  if (made === undefined) return { content, generation: content?.generation };
-  if (!made.isAll) {
-    const found = await read(expected);
-    return { content: found, generation: found?.generation };
-  }
-  const { generation } = mark;
-  const { isDormant = false, hasOtherFlags = false } = content ?? {};
+  if (made === undefined) return content;
+  const generation = made.isAll ? await nft.generationIfUntouched(mark) : undefined;
+  if (generation === undefined) return await read(expected);
+  const { isDormant = false, hasOtherFlags = false, counters = new Map<string, number>() } = content ?? {};
   const chains = new Map([...(content?.chains ?? []), ...made.chains]);
   const sets = new Map([...(content?.sets ?? []), ...made.sets]);
-  return {
-    content: { generation, isDormant, hasOtherFlags, chains, sets, counters: content?.counters ?? new Map() },
-    async generation() {
-      const current = await nft.generationIfUntouched(mark);
-      if (current !== undefined) return current;
-      throw new NftError("conflict", "nftables: the table is not as it was prepared: it must be read", undefined);
-    },
-  };
+  return { generation, isDormant, hasOtherFlags, chains, sets, counters };
 }
 
 /** What was made beforehand. */
@@ -119,7 +103,7 @@ async function prepare(
   const each = state.countWanted(filled) / absent.length;
   const chains = new Map<string, NftChainContent>();
   const sets = new Map(missing.map((set) => [set.name, made(set, filled.has(set.name))]));
-  const portions = new Portions(commit, { least: LEAST_PORTION, most: portsAtOnce });
+  const portions = new Portions(commit, portsAtOnce);
   try {
     for (let start = 0; start < absent.length; ) {
       const portion = absent.slice(start, start + portions.size);
@@ -170,4 +154,62 @@ function made({ key, isMap, hasTargets, hasRanges, timeoutSeconds }: NftSet, isF
     elements: [],
     ...(isFilled && { others: new Map() }),
   };
+}
+
+/** Processor time that the kernel has spent for this process. */
+function kernelMs(): number {
+  return process.cpuUsage().system / 1000;
+}
+
+/** Commits portions in their order, of which one is planned and encoded while the kernel works on the one before. */
+class Portions {
+  /** How many service ports the next should have. */
+  size: number;
+  /** Portions that the kernel did not take. */
+  refused = 0;
+  readonly #commit: (draft: TransactionDraft) => Promise<void>;
+  readonly #most: number;
+  #underWay: Promise<void> = Promise.resolve();
+  #endMs = 0;
+  #eachMs: number | undefined;
+  #failure: { readonly error: unknown } | undefined;
+
+  constructor(commit: (draft: TransactionDraft) => Promise<void>, most: number) {
+    this.#commit = commit;
+    this.#most = most;
+    this.size = most;
+  }
+
+  /** Resolves when the portion before is done. @param ports in this one. @throws what is no operation's fault. */
+  async commit(draft: TransactionDraft, ports: number): Promise<void> {
+    const before = this.#underWay;
+    this.#underWay = this.#carryOut(draft, ports);
+    await before;
+    this.throwIfFailed();
+  }
+
+  /** Resolves when none is under way any more; never rejects. */
+  async done(): Promise<void> {
+    await this.#underWay;
+  }
+
+  throwIfFailed(): void {
+    if (this.#failure !== undefined) throw this.#failure.error;
+  }
+
+  async #carryOut(draft: TransactionDraft, ports: number): Promise<void> {
+    const startMs = kernelMs();
+    try {
+      await this.#commit(draft);
+    } catch (error) {
+      this.refused += 1;
+      if (!isAttributable(error)) this.#failure ??= { error };
+    }
+    const endMs = kernelMs();
+    const eachMs = (endMs - Math.max(startMs, this.#endMs)) / ports;
+    // Processor time is counted in ticks: a single portion may seem to have taken none.
+    this.#eachMs = this.#eachMs === undefined ? eachMs : (this.#eachMs + eachMs) / 2;
+    this.size = Math.min(Math.max(Math.round(PORTION_MS / this.#eachMs), LEAST_PORTION), this.#most);
+    this.#endMs = endMs;
+  }
 }

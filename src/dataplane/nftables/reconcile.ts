@@ -2,17 +2,29 @@
  * The difference between what the kernel holds and what should be there, everything considered. Affinity entries, and
  * what others have put into the table under names that are not ours, stay. No I/O.
  */
-import type { NftExpectation, NftTableContent } from "../../kernel/nftables/nftables.ts";
-import { type NftChain, type NftSet, targetsOf } from "../../kernel/nftables/ruleset.ts";
-import { type ChainPresence, TransactionDraft } from "./draft.ts";
-import { changeElements, type DifferenceOptions, type PresentSet } from "./element-difference.ts";
-import type { Layout } from "./layout.ts";
-import { isOurChain, isOurSet } from "./layouts.ts";
+import type { Yielder } from "../../async/yielder.ts";
+import type {
+  Nftables,
+  NftChainContent,
+  NftExpectation,
+  NftSetContent,
+  NftTableContent,
+} from "../../kernel/nftables/nftables.ts";
+import {
+  elementKey,
+  type NftChain,
+  type NftElement,
+  type NftHook,
+  type NftSet,
+  targetsOf,
+} from "../../kernel/nftables/ruleset.ts";
+import { type ChainPresence, sameElement, TransactionDraft } from "./draft.ts";
+import { isOurChain, isOurSet, type Layout, sharedSetOfAny } from "./layouts.ts";
 import { protocolCounted } from "./localhost-node-ports.ts";
-import { isAffinitySet, SETS, TABLE_COMMENT } from "./names.ts";
+import { isAffinitySet, isServiceChain, SETS, TABLE_COMMENT } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { chainDigest, type DesiredPort, digestOf, type InstalledPort, installedPort } from "./port-objects.ts";
-import { hasOurShape } from "./table-shape.ts";
+import type { StaticPlan } from "./table-plan.ts";
 import { TableState } from "./table-state.ts";
 
 /** What should be in the table. A service port is in `ports` or in `kept`. */
@@ -29,6 +41,12 @@ export interface Reconciliation {
   readonly draft: TransactionDraft;
   /** What is in the kernel once the draft is committed. */
   readonly state: TableState;
+}
+
+/** How a long comparison goes on: with turns of the event loop, and until the signal aborts. */
+export interface DifferenceOptions {
+  readonly yielder: Yielder;
+  readonly signal: AbortSignal;
 }
 
 export interface ReconcileOptions extends DifferenceOptions {
@@ -170,4 +188,123 @@ function fixedElements({ nodePortIPs }: PlanFacts) {
 function hasOtherPolicy(content: NftTableContent | undefined, { name, hook }: NftChain): boolean {
   const present = content?.chains.get(name)?.hook;
   return present !== undefined && present !== "other" && present.policy !== hook?.policy;
+}
+
+/**
+ * A set, and the elements that it has; or, where it was compared with the state, at which keys it has others.
+ */
+interface PresentSet {
+  readonly set: NftSet;
+  readonly present: Iterable<NftElement>;
+  readonly others?: NftSetContent["others"] | undefined;
+}
+
+/** Adds to the draft what changes the sets from what is present to what the state wants. Rejects when the signal aborts. */
+async function changeElements(
+  draft: TransactionDraft,
+  sets: Iterable<PresentSet>,
+  state: TableState,
+  { yielder, signal }: DifferenceOptions,
+): Promise<void> {
+  const found = new Map<string, Found>();
+  for (const { set, present, others } of sets) {
+    // All is as it should be.
+    if (others?.size === 0) continue;
+    const left = new Map<string, NftElement>();
+    found.set(set.name, { set, left, others });
+    for (const element of present) {
+      left.set(elementKey(element.key), element);
+      if (yielder.isDue()) await yielder.turn(signal);
+    }
+  }
+  if (found.size === 0) return;
+  for (const { set: name, owner, element: after } of state.wantedElements(found)) {
+    const asked = found.get(name);
+    if (asked === undefined) throw new Error(`elements of ${name} were not asked for`);
+    const { set, left, others } = asked;
+    const key = elementKey(after.key);
+    const isAsWanted = others?.has(key) === false;
+    const before = others === undefined ? left.get(key) : isAsWanted ? after : others.get(key);
+    left.delete(key);
+    if (!sameElement(before, after)) draft.changeElement(set, { set: name, before, after }, owner || undefined);
+    if (yielder.isDue()) await yielder.turn(signal);
+  }
+  for (const { set, left } of found.values()) {
+    for (const before of left.values()) draft.changeElement(set, { set: set.name, before, after: undefined });
+  }
+}
+
+interface Found extends Pick<PresentSet, "set" | "others"> {
+  /** Elements that are not wanted, as far as is known by now. */
+  readonly left: Map<string, NftElement>;
+}
+
+/**
+ * Adds to an empty draft what brings the shared sets among `damaged` back: their elements are read, and those that differ are
+ * changed.
+ *
+ * @param damaged names of chains and sets; others than shared sets are left alone.
+ * @param options `state`: as it was committed last.
+ * @returns false when a set is not what it should be: only a look at everything can help then.
+ */
+export async function repairSets(
+  draft: TransactionDraft,
+  damaged: ReadonlySet<string>,
+  { nft, state, ...options }: DifferenceOptions & { readonly nft: Nftables; readonly state: TableState },
+): Promise<boolean> {
+  let sets: ReadonlyMap<string, NftSet> | undefined;
+  const found: PresentSet[] = [];
+  for (const name of damaged) {
+    if (sharedSetOfAny(name) === undefined) continue;
+    sets ??= new Map(state.planStatic().sets.map((one) => [one.name, one]));
+    const set = sets.get(name);
+    const present = set && (await nft.readElements(set));
+    if (set === undefined || present === undefined) return false;
+    if (set.timeoutSeconds !== undefined) {
+      // What packets have put in is theirs, as far as it leads to an endpoint of ours.
+      state.doubt(name);
+      continue;
+    }
+    found.push({ set, present });
+  }
+  await changeElements(draft, found, state, options);
+  return true;
+}
+
+const AFFINITY_SET: Omit<NftSet, "name"> = { key: ["address"], isMap: false, timeoutSeconds: 1 };
+
+/**
+ * False for a table with flags or with chains or sets of another kind (an old version's, or another program's) under our
+ * names: a hook, a type, a key or a flag is given once and for all. What can be changed in place does not count: a policy,
+ * being dormant, the timeout of a set. A table of the other layout has our shape.
+ */
+export function hasOurShape(content: NftTableContent, plan: StaticPlan): boolean {
+  if (content.hasOtherFlags) return false;
+  for (const { name, hook } of plan.chains) {
+    const present = content.chains.get(name);
+    if (present !== undefined && !sameHook(present.hook, hook)) return false;
+  }
+  for (const [name, { hook }] of content.chains) if (hook !== undefined && isServiceChain(name)) return false;
+  for (const [name, present] of content.sets) {
+    const ours = isAffinitySet(name) ? AFFINITY_SET : sharedSetOfAny(name);
+    if (ours !== undefined && !isOfKind(present, ours)) return false;
+  }
+  return true;
+}
+
+function sameHook(a: NftChainContent["hook"], b: NftHook | undefined): boolean {
+  if (a === undefined || a === "other" || b === undefined) return a === b;
+  return a.type === b.type && a.hook === b.hook && a.priority === b.priority;
+}
+
+/** The length of a timeout can be changed; that there is one cannot. */
+function isOfKind(present: NftSetContent, set: Omit<NftSet, "name">): boolean {
+  const isDynamic = present.timeoutSeconds !== undefined;
+  return (
+    present.isMap === set.isMap &&
+    present.hasTargets === set.hasTargets &&
+    present.hasRanges === set.hasRanges &&
+    present.key?.join() === set.key.join() &&
+    isDynamic === (set.timeoutSeconds !== undefined)
+  );
 }

@@ -3,11 +3,10 @@ import { test } from "node:test";
 import { MemoryNftKernel } from "../../../testkit/fakes/nftables/memory-nftables.ts";
 import { testYielder } from "../../async/testing/test-yielder.ts";
 import { TransactionDraft } from "./draft.ts";
-import type { Layout } from "./layout.ts";
 import { LAYOUT_NAMES, type LayoutName } from "./layout-name.ts";
-import { LAYOUTS } from "./layouts.ts";
+import { LAYOUTS, type Layout } from "./layouts.ts";
 import { CHAINS } from "./names.ts";
-import { repairSets } from "./repair.ts";
+import { repairSets } from "./reconcile.ts";
 import { TableState } from "./table-state.ts";
 import { CONFIGS, operationText } from "./testing/backend-rig.ts";
 

@@ -7,6 +7,13 @@ export interface SharedElement {
   readonly element: NftElement;
 }
 
+/** One key whose element must change. Absent `after`: delete; absent `before`: add; both: delete and add. */
+export interface ElementChange {
+  readonly set: string;
+  readonly before: NftElement | undefined;
+  readonly after: NftElement | undefined;
+}
+
 /** What one service port needs in the kernel. Chains stand after those that they go to. */
 export interface ServicePortPlan {
   readonly affinitySets: readonly NftSet[];

@@ -2,35 +2,26 @@
  * What this process wants in its table and what it believes to be there for each service port: the difference between the
  * two is a transaction. No I/O.
  */
-import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
+import { elementKey, type NftChain } from "../../kernel/nftables/ruleset.ts";
 import type { SyncInput } from "../../sync/backend.ts";
-import type { TransactionDraft } from "./draft.ts";
-import type { ElementChange } from "./element-changes.ts";
+import type { TransactionDraft, WantedElement } from "./draft.ts";
 import { ElementOwners, type Wants } from "./element-owners.ts";
-import type { Layout } from "./layout.ts";
-import { sharedSetOfAny } from "./layouts.ts";
+import { type Layout, sharedSetOfAny } from "./layouts.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import {
   type DesiredPort,
+  digestOf,
   type InstalledPort,
   installedPort,
   NOTHING_INSTALLED,
   ReplannedPort,
 } from "./port-objects.ts";
-import { changeStatic } from "./static-difference.ts";
-import type { SharedElement, StaticPlan } from "./table-plan.ts";
+import type { ElementChange, SharedElement, StaticPlan } from "./table-plan.ts";
 
-/** KeyOwners the elements that belong to no service port. Sorts before every key of a service port. */
+/** The owner of elements that belong to no service port. Sorts before every key of a service port. */
 const NO_OWNER = "";
 
 const NO_NAMES: ReadonlySet<string> = new Set();
-
-/** An element of a set, and the key of the service port that it is for; empty when it is for none. */
-interface OwnedElement {
-  readonly owner: string;
-  readonly set: string;
-  readonly element: NftElement;
-}
 
 /** What the table without its services depends on. */
 interface TablePremises {
@@ -125,7 +116,7 @@ export class TableState {
   }
 
   /** Elements that should be in some of the shared sets, with whom they are for; no key of a set twice. */
-  *wantedElements(sets: { has(set: string): boolean }): Iterable<OwnedElement> {
+  *wantedElements(sets: { has(set: string): boolean }): Iterable<WantedElement> {
     yield* this.#effective(NO_OWNER, this.#premises.fixed ?? [], sets);
     for (const [owner, { elements }] of this.#ports) yield* this.#effective(owner, elements, sets);
   }
@@ -134,7 +125,7 @@ export class TableState {
   *wantedElementsOf(
     owners: readonly (string | undefined)[],
     sets: { has(set: string): boolean },
-  ): Iterable<OwnedElement> {
+  ): Iterable<WantedElement> {
     for (const owner of owners) {
       if (owner === undefined) yield* this.#effective(NO_OWNER, this.#premises.fixed ?? [], sets);
       else yield* this.#effective(owner, this.#ports.get(owner)?.elements ?? [], sets);
@@ -150,7 +141,7 @@ export class TableState {
     owner: string,
     elements: readonly SharedElement[],
     sets: { has(set: string): boolean },
-  ): Iterable<OwnedElement> {
+  ): Iterable<WantedElement> {
     for (const { set, element } of elements) {
       if (!sets.has(set)) continue;
       // Of most sets no two service ports want the same: that needs no key.
@@ -247,4 +238,38 @@ export class TableState {
 /** Elements are planned here if they must be. */
 function wantsOf({ elements, isFound = false }: InstalledPort): Wants {
   return { elements, isFound };
+}
+
+/**
+ * Adds to a draft what changes one plan of the chains and sets that belong to no service port into another, where the first is in
+ * force. Elements of sets that go are left to others.
+ *
+ * @param rewrites names of chains to write in any case.
+ */
+function changeStatic(
+  draft: TransactionDraft,
+  before: StaticPlan,
+  after: StaticPlan,
+  rewrites: ReadonlySet<string>,
+): void {
+  const hadSets = new Set(before.sets.map(({ name }) => name));
+  const hasSets = new Set(after.sets.map(({ name }) => name));
+  for (const set of after.sets) if (!hadSets.has(set.name)) draft.add("add-sets", { kind: "add-set", set });
+  const hadChains = new Map(before.chains.map((chain) => [chain.name, chain]));
+  const hasChains = new Set(after.chains.map(({ name }) => name));
+  for (const chain of after.chains) {
+    if (rewrites.has(chain.name)) draft.writeChain(chain, "unknown");
+    else changeChain(draft, hadChains.get(chain.name), chain);
+  }
+  for (const name of hadChains.keys()) {
+    if (hasChains.has(name)) continue;
+    draft.emptyChain(name);
+    draft.deleteChain(name);
+  }
+  for (const name of hadSets) if (!hasSets.has(name)) draft.deleteSharedSet(name);
+}
+
+function changeChain(draft: TransactionDraft, before: NftChain | undefined, after: NftChain): void {
+  if (before === undefined) draft.writeChain(after, "absent");
+  else if (digestOf(before) !== digestOf(after)) draft.writeChain(after, "filled");
 }

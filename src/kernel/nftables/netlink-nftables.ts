@@ -71,29 +71,28 @@ export interface NetlinkRuleset {
 /** Opens the namespace's nf_tables. @throws NetlinkError when the kernel has none. */
 export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptions = {}): NetlinkRuleset {
   const client = openNftables();
+  /** Held while a commit is under way, so that the monitor can tell when all have been announced. */
   const commits = new Mutex();
   let committed = 0;
   let last = { milliseconds: 0, messages: 1 };
   const monitor = new RulesetMonitor({ client, commits, committed: () => committed, ...options });
 
   /**
-   * One commit at a time, so that the monitor can tell when all have been announced.
+   * To be called while `commits` is held.
    *
    * @param isOfWhole that it follows from a look at the whole table. The rules among it may bind large maps, of which the kernel looks at each
    * element: 35 ms at 30,000 services, in a few messages.
    */
-  function commit({ batch }: EncodedTransaction, isOfWhole: boolean): Promise<CommitResult> {
-    return commits.run(async () => {
-      const expectedMs = last.milliseconds * Math.max(1, batch.size / last.messages);
-      const startMs = performance.now();
-      const result = await client.commit(batch, { isSlow: isOfWhole || expectedMs > SLOW_COMMIT_MS });
-      last = { milliseconds: performance.now() - startMs, messages: Math.max(1, batch.size) };
-      if (result.committed && batch.size > 0) {
-        committed += 1;
-        onCommit?.({ ...last, bytes: batch.byteLength });
-      }
-      return result;
-    });
+  async function commit({ batch }: EncodedTransaction, isOfWhole: boolean): Promise<CommitResult> {
+    const expectedMs = last.milliseconds * Math.max(1, batch.size / last.messages);
+    const startMs = performance.now();
+    const result = await client.commit(batch, { isSlow: isOfWhole || expectedMs > SLOW_COMMIT_MS });
+    last = { milliseconds: performance.now() - startMs, messages: Math.max(1, batch.size) };
+    if (result.committed) {
+      committed += 1;
+      onCommit?.({ ...last, bytes: batch.byteLength });
+    }
+    return result;
   }
 
   async function currentGeneration(): Promise<number> {
@@ -103,8 +102,6 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
   function open({ family, table }: NetlinkTableName): Nftables {
     const layout = LAYOUTS[family];
     const target = { nfproto: layout.nfproto, table };
-    const encoding = new Mutex();
-    const turns = new Mutex();
     /** Transactions of this handle, and how many there had been when the table was last read. */
     let transactions = 0;
     let lastRead = { generation: -1, transactions: -1 };
@@ -130,57 +127,24 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
       }
     }
 
-    async function encode(
+    async function transact(
       operations: Iterable<NftOperation>,
       { generation, elements = 0 }: NftTransactOptions,
-    ): Promise<EncodedTransaction> {
-      // It has its place in the batch before it is known.
-      const expected = typeof generation === "function" ? 0 : generation;
+    ): Promise<void> {
       const bytes = elements * ELEMENT_BYTES;
       const messages = bytes > SPARE_BYTES ? new MessageBuffer(bytes) : spare;
       if (messages === spare) spare = undefined;
+      // While the kernel works on one transaction, the next is encoded.
+      const transaction = await encodeTransaction({ layout, table, isNew }, operations, generation, messages);
+      const { batch } = transaction;
       try {
-        return await encodeTransaction({ layout, table, isNew }, operations, expected, messages);
-      } catch (error) {
-        throw fromNetlinkError(error);
-      }
-    }
-
-    async function sendAndRelease(transaction: EncodedTransaction, generation: number | undefined): Promise<void> {
-      try {
-        if (transaction.batch.size > 0) await send(transaction, generation);
-      } catch (error) {
-        throw fromNetlinkError(error);
+        if (batch.size > 0) await commits.run(() => send(transaction, generation));
       } finally {
-        release(transaction);
+        if (batch.messages.out.capacity <= SPARE_BYTES) {
+          batch.messages.reset();
+          spare = batch.messages;
+        } else batch.messages.release();
       }
-    }
-
-    function release({ batch: { messages } }: EncodedTransaction): void {
-      if (messages.out.capacity <= SPARE_BYTES) {
-        messages.reset();
-        spare = messages;
-      } else messages.release();
-    }
-
-    /** Others may be encoded and sent until it is known what generation it is for. */
-    async function transactLater(
-      operations: Iterable<NftOperation>,
-      options: NftTransactOptions,
-      ask: () => Promise<number>,
-    ): Promise<void> {
-      const transaction = await encoding.run(() => encode(operations, options));
-      let generation: number | undefined;
-      try {
-        if (transaction.batch.size > 0) {
-          generation = await ask();
-          transaction.batch.setGeneration(generation);
-        }
-      } catch (error) {
-        release(transaction);
-        throw fromNetlinkError(error);
-      }
-      await turns.run(() => sendAndRelease(transaction, generation));
     }
 
     async function readConsistently(expected: NftExpectation | undefined): Promise<NftTableContent | undefined> {
@@ -207,23 +171,8 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
 
     return {
       family,
-      async transact(operations, options = {}) {
-        const { generation } = options;
-        if (typeof generation === "function") return await transactLater(operations, options, generation);
-        // While the kernel works on one transaction, the next is encoded.
-        const { sending } = await encoding.run(async () => {
-          const transaction = await encode(operations, options);
-          return { sending: turns.run(() => sendAndRelease(transaction, generation)) };
-        });
-        await sending;
-      },
-      async read(expected) {
-        try {
-          return await readConsistently(expected);
-        } catch (error) {
-          throw fromNetlinkError(error);
-        }
-      },
+      transact: (operations, options = {}) => withNftErrors(transact(operations, options)),
+      read: (expected) => withNftErrors(readConsistently(expected)),
       mark: () => commits.run(async () => ({ generation: await currentGeneration(), commits: committed })),
       async generationIfUntouched(mark) {
         const now = await commits.run(async () => ({
@@ -236,44 +185,33 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
         lastRead = now;
         return now.generation;
       },
-      async readElements({ name, key }) {
-        try {
-          return await readElements(client, { table, name, key }, layout);
-        } catch (error) {
-          if (isNotFound(error)) return undefined;
-          throw fromNetlinkError(error);
-        }
-      },
+      readElements: ({ name, key }) =>
+        withNftErrors(readElements(client, { table, name, key }, layout).catch(undefinedIfNotFound)),
       async readCounters() {
-        try {
-          return await readCounters(client, table, layout);
-        } catch (error) {
-          if (isNotFound(error)) return new Map();
-          throw fromNetlinkError(error);
-        }
+        return (await withNftErrors(readCounters(client, table, layout).catch(undefinedIfNotFound))) ?? new Map();
       },
-      async watch(onChange, signal) {
-        try {
-          await monitor.watch(target, onChange, signal);
-        } catch (error) {
-          throw fromNetlinkError(error);
-        }
-      },
+      watch: (onChange, signal) => withNftErrors(monitor.watch(target, onChange, signal)),
     };
   }
 
   return {
     open,
     async check({ family, table }, operations) {
-      try {
-        const transaction = await encodeTransaction({ layout: LAYOUTS[family], table }, operations);
-        // Before it answers, the kernel waits until nothing can look at what it takes back: 5 to 15 ms.
-        const result = await client.check(transaction.batch, { isSlow: true });
-        if (!result.committed) throw fromRefusal(result, transaction);
-      } catch (error) {
-        throw fromNetlinkError(error);
-      }
+      const transaction = await encodeTransaction({ layout: LAYOUTS[family], table }, operations);
+      // Before it answers, the kernel waits until nothing can look at what it takes back: 5 to 15 ms.
+      const result = await withNftErrors(client.check(transaction.batch, { isSlow: true }));
+      if (!result.committed) throw fromRefusal(result, transaction);
     },
     close: () => client.close(),
   };
+}
+
+async function withNftErrors<T>(work: Promise<T>): Promise<T> {
+  return await work.catch((error: unknown) => {
+    throw fromNetlinkError(error);
+  });
+}
+
+function undefinedIfNotFound(error: unknown): undefined {
+  if (!isNotFound(error)) throw error;
 }

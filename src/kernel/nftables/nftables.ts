@@ -110,11 +110,8 @@ export interface NftForeignChange {
 
 /** How a transaction is carried out. */
 export interface NftTransactOptions {
-  /**
-   * Refuse with `conflict` when the ruleset is not in this generation any more. A function is asked when the transaction is ready to be
-   * sent, and until it has answered other transactions are carried out; what it rejects with, the transaction does.
-   */
-  readonly generation?: number | (() => Promise<number>);
+  /** Refuse with `conflict` when the ruleset is not in this generation any more. */
+  readonly generation?: number | undefined;
   /** About how many elements it adds, where that is known and they are many. */
   readonly elements?: number;
 }
@@ -124,7 +121,8 @@ export interface Nftables {
   /**
    * Carries out the operations in order, all or none. Throws {@link NftError}.
    *
-   * @param operations taken one by one, with turns of the event loop in between: they must not change meanwhile.
+   * @param operations taken one by one, with turns of the event loop in between: they must not change meanwhile. Of transactions that
+   * overlap, the one that is encoded first is carried out first.
    */
   transact(operations: Iterable<NftOperation>, options?: NftTransactOptions): Promise<void>;
   /** Reads the table; undefined when there is none. @param expected sets that may be compared. @default none */

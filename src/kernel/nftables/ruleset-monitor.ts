@@ -1,5 +1,5 @@
 /**
- * Sees every change to the rulesets of the network namespace and tells the owners of tables what others did to theirs.
+ * Sees every change to the rulesets of the network namespace, and reports to the owners of tables what others did to theirs.
  *
  * The kernel announces each object of a commit, and then the commit itself with its generation and the process behind it;
  * all carry the port id of the socket that sent the commit, which is how ours are recognised. Generations are counted
@@ -38,14 +38,20 @@ interface WatchedTable {
   readonly table: string;
 }
 
+/** What others have changed in a table since the last commit. */
+interface Touched {
+  readonly chains: Set<string>;
+  readonly sets: Set<string>;
+  readonly defined: Set<string>;
+  isTotal: boolean;
+}
+
 interface Watcher extends WatchedTable {
   readonly onChange: (change: NftForeignChange) => void;
   readonly fail: (error: unknown) => void;
-  chains: Set<string>;
-  sets: Set<string>;
-  defined: Set<string>;
-  isTotal: boolean;
-  /** Generation of the last foreign change that was told. */
+  /** Undefined: nothing. */
+  touched: Touched | undefined;
+  /** Generation of the last foreign change. */
   touchedAt: number | undefined;
 }
 
@@ -108,10 +114,7 @@ export class RulesetMonitor {
         ...target,
         onChange,
         fail,
-        chains: new Set(),
-        sets: new Set(),
-        defined: new Set(),
-        isTotal: false,
+        touched: undefined,
         touchedAt: undefined,
       };
       this.#watchers.add(watcher);
@@ -126,7 +129,7 @@ export class RulesetMonitor {
    */
   async isUntouched({ nfproto, table }: WatchedTable, since: number, until: number): Promise<boolean> {
     const watcher = [...this.#watchers].find((one) => one.nfproto === nfproto && one.table === table);
-    if (watcher === undefined || !(await this.#caughtUp(until))) return false;
+    if (watcher === undefined || !(await this.#announced(until, CATCH_UP_MS)) || this.#isRecovering) return false;
     return (
       this.#completeSince !== undefined &&
       distance(since, this.#completeSince) >= 0 &&
@@ -212,7 +215,7 @@ export class RulesetMonitor {
       if (isOwn) this.#ownSeen += 1;
       if (step > 1) this.#recover();
     }
-    if (!isOwn) for (const watcher of [...this.#watchers]) if (hasNews(watcher)) tell(watcher, id, by);
+    if (!isOwn) for (const watcher of [...this.#watchers]) report(watcher, id, by);
   }
 
   /** After lost announcements: either all that is missing were commits of ours, or anything may have happened. */
@@ -232,8 +235,8 @@ export class RulesetMonitor {
         if (isHarmless) return;
         this.#completeSince = id;
         for (const watcher of [...this.#watchers]) {
-          watcher.isTotal = true;
-          tell(watcher, id, undefined);
+          touchedIn(watcher).isTotal = true;
+          report(watcher, id, undefined);
         }
       })
       .catch((error: unknown) => {
@@ -242,11 +245,6 @@ export class RulesetMonitor {
       .finally(() => {
         this.#isRecovering = false;
       });
-  }
-
-  async #caughtUp(until: number): Promise<boolean> {
-    const isThere = await this.#announced(until, CATCH_UP_MS);
-    return isThere && !this.#isRecovering;
   }
 
   /** Waits a little until a generation, which is known to exist, has been announced. */
@@ -266,29 +264,26 @@ function distance(a: number, b: number): number {
   return (a - b) | 0;
 }
 
-function hasNews({ chains, sets, isTotal }: Watcher): boolean {
-  return isTotal || chains.size > 0 || sets.size > 0;
+function touchedIn(watcher: Watcher): Touched {
+  watcher.touched ??= { chains: new Set(), sets: new Set(), defined: new Set(), isTotal: false };
+  return watcher.touched;
 }
 
 function note(watcher: Watcher, { kind, name, isDefinition }: Announcement): void {
-  if (kind === "table") watcher.isTotal = true;
-  if (name === undefined || name.startsWith(ANONYMOUS)) return;
-  if (kind === "chain") watcher.chains.add(name);
-  else if (kind === "set") watcher.sets.add(name);
-  if (isDefinition) watcher.defined.add(name);
+  if (kind === "table") touchedIn(watcher).isTotal = true;
+  if ((kind !== "chain" && kind !== "set") || name === undefined || name.startsWith(ANONYMOUS)) return;
+  const { chains, sets, defined } = touchedIn(watcher);
+  (kind === "chain" ? chains : sets).add(name);
+  if (isDefinition) defined.add(name);
 }
 
-function tell(watcher: Watcher, generation: number, by: NftForeignChange["by"]): void {
-  const { chains, sets, defined, isTotal } = watcher;
+/** Passes on what a commit has changed, if anything: others commit to tables of their own all the time. */
+function report(watcher: Watcher, generation: number, by: NftForeignChange["by"]): void {
+  const { touched } = watcher;
+  if (touched === undefined) return;
+  watcher.touched = undefined;
   watcher.touchedAt = generation;
-  watcher.chains = new Set();
-  watcher.sets = new Set();
-  watcher.defined = new Set();
-  watcher.isTotal = false;
   // With the table goes everything in it: too much to name.
-  watcher.onChange(
-    isTotal
-      ? { chains: NOTHING, sets: NOTHING, defined: NOTHING, isTotal, by }
-      : { chains, sets, defined, isTotal, by },
-  );
+  const all = { chains: NOTHING, sets: NOTHING, defined: NOTHING, isTotal: true };
+  watcher.onChange({ ...(touched.isTotal ? all : touched), by });
 }

@@ -101,7 +101,7 @@ export class MemoryNftKernel {
       transact: async (operations, { generation } = {}) => {
         const all = [...operations];
         if (all.length === 0) return;
-        this.#transact(program, all, typeof generation === "function" ? await generation() : generation);
+        this.#transact(program, all, generation);
       },
       read: async (expected) => {
         const content = this.#read(expected);

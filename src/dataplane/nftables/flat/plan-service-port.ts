@@ -13,11 +13,10 @@ import { routeServicePort, type ServicePortRouting } from "../../../model/servic
 import { mergedIntervals } from "../../../net/intervals.ts";
 import { protocolName } from "../../../net/protocol.ts";
 import { allowedSources } from "../allowed-sources.ts";
-import type { ElementChange } from "../element-changes.ts";
 import { localhostElements } from "../localhost-node-ports.ts";
 import { SETS } from "../names.ts";
 import type { PlanConfig, PlanFacts } from "../plan-options.ts";
-import type { ServicePortPlan, SharedElement } from "../table-plan.ts";
+import type { ElementChange, ServicePortPlan, SharedElement } from "../table-plan.ts";
 import { ENDPOINT_MAPS, type EndpointMap, endpointMapName, FLAT_SETS, STICKY_SETS, timedName } from "./names.ts";
 import { slotOwners } from "./slots.ts";
 

@@ -1,7 +1,6 @@
 /** What every {@link Nftables} does: the kernel over netlink, in a namespace of the test's own, and the one in memory. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { NftError } from "../nftables.ts";
 import { ruleDigest } from "../rule-digest.ts";
 import type { NftElement, NftHook, NftSet } from "../ruleset.ts";
 import {
@@ -54,39 +53,6 @@ function nftablesContent(subject: NftablesSubject): void {
     assert.equal(await nft.read(), undefined);
     await nft.transact([{ kind: "add-table", comment: "a test's" }]);
     assert.notEqual(await nft.read(), undefined);
-  });
-
-  test("until it is known which generation a transaction is for, others are carried out", async (t) => {
-    const { nft, foreign } = await openExample(subject, t);
-    const { promise: asked, resolve: ask } = Promise.withResolvers<void>();
-    const { promise: known, resolve: tell } = Promise.withResolvers<number>();
-    const late = nft.transact([addChain("late")], {
-      generation: () => {
-        ask();
-        return known;
-      },
-    });
-    await asked;
-    await nft.transact([addChain("meanwhile")]);
-    assert.equal((await nft.read())?.chains.has("late"), false);
-    tell(await generationOf(nft));
-    await late;
-    const chains = (await nft.read())?.chains;
-    assert.deepEqual(
-      ["late", "meanwhile"].map((name) => chains?.has(name)),
-      [true, true],
-    );
-    const overtaken = async (): Promise<number> => {
-      const generation = await generationOf(nft);
-      await foreign({ kind: "add-rule", chain: "late" });
-      return generation;
-    };
-    await assert.rejects(nft.transact([addChain("x")], { generation: overtaken }), { code: "conflict" });
-    const refusal = new NftError("conflict", "not as it was", undefined);
-    const refused = nft.transact([addChain("x")], { generation: () => Promise.reject(refusal) });
-    await assert.rejects(refused, (error) => error === refusal);
-    await nft.transact([addChain("after")]);
-    assert.equal((await nft.read())?.chains.has("x"), false);
   });
 
   test("says whether only this process has touched the table since a mark", async (t) => {
