@@ -6,11 +6,11 @@
 
 import type { Clock } from "../../async/clock.ts";
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
+import { isDeepStrictEqual } from "../../kernel/node-util.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
-import { equalLists } from "../../model/equal-lists.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
-import { haveSameLosses, type ServicePort, usesLocalEndpoints } from "../../model/service-port.ts";
+import { type ServicePort, usesLocalEndpoints } from "../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
 import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
 import type { Destination } from "../../relay/relay.ts";
@@ -18,8 +18,8 @@ import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "..
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import type { Affinity, Balancer } from "./balancer.ts";
 import type { EndpointConnections } from "./client-observer.ts";
-import type { Listeners, PortFailures, WantedPort } from "./listeners.ts";
-import { LANES, laneKey, portalsOf } from "./portals.ts";
+import type { Listeners, WantedPort } from "./listeners.ts";
+import { LANES, laneKey, type Portal, portalsOf } from "./portals.ts";
 import { isRelayed, type ServiceRelays } from "./service-relays.ts";
 
 /** Upstream's words. */
@@ -48,20 +48,14 @@ interface UserspaceBackendOptions {
   readonly yielder?: Yielder;
 }
 
-interface Asked {
-  readonly port: ServicePort;
-  /** Which of its clients were to be served. */
-  readonly access: string;
-}
-
 export class UserspaceBackend implements Backend {
   readonly mode = "userspace";
   readonly endsFlows = true;
   readonly family: IpFamily;
   readonly #options: UserspaceBackendOptions;
   readonly #yielder: Yielder;
-  /** What the listeners were last asked for. */
-  readonly #asked = new Map<string, Asked>();
+  /** The portals that the listeners were last asked for, by key of the service port; none for one that cannot be served. */
+  readonly #asked = new Map<string, readonly Portal[]>();
   /** Service ports with a Local policy that no endpoint here serves. */
   readonly #lacking = { internal: new Set<string>(), external: new Set<string>() };
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
@@ -81,21 +75,37 @@ export class UserspaceBackend implements Backend {
     const { listeners } = this.#options;
     const isSameHost = await this.#readHostAddresses();
     const isFull = input.isFullSync || !isSameHost || !this.#isKnown;
-    const keys = isFull ? new Set([...input.services.keys(), ...this.#asked.keys()]) : input.changedPorts;
-    const changed = new Set(this.#refused.owners);
+    const keys = isFull ? [...input.services.keys(), ...this.#asked.keys()] : input.changedPorts;
     // An early end of this sync leaves changes that are noted here and not yet made.
     this.#isKnown = false;
+    const onNode = nodePortIPs(this.#options.nodePortAddresses, this.#hostAddresses);
+    const wanted = new Map<string, WantedPort | undefined>();
     const yielder = this.#yielder;
-    for (const key of keys) {
+    for (const key of new Set([...keys, ...this.#refused.owners])) {
       const port = input.services.get(key);
       const routing = this.#routingOf(port, input);
       this.#updateBalancer(key, port, routing);
-      if (this.#differsFromAsked(key, port, routing)) changed.add(key);
+      const before = this.#asked.get(key);
+      const portals = port === undefined || routing === undefined ? undefined : portalsOf(port, routing, onNode);
+      if (port !== undefined) {
+        if (routing === undefined && before === undefined) this.#tellUnserved(port);
+        this.#asked.set(key, portals ?? []);
+      }
+      // Everything else concerns the balancer only.
+      if (isFull || this.#refused.has(key) || !isDeepStrictEqual(portals, before)) {
+        wanted.set(key, port === undefined || portals === undefined ? undefined : { port, portals });
+      }
       if (yielder.isDue()) await yielder.turn(signal);
     }
-    const wanted = this.#wantedPorts(isFull ? keys : changed, input);
-    const failures = await listeners.apply({ isFull, wanted, hostAddresses: this.#hostAddresses }, signal);
-    this.#refused.replace(failuresByKey(failures, input));
+    const failures = new Map<string, SyncFailure>();
+    const fail = (key: string, reason: string): void => {
+      const subject = input.services.get(key)?.name.text ?? key;
+      const known = failures.get(key)?.reason;
+      failures.set(key, { subject, reason: known === undefined ? reason : `${known}; ${reason}` });
+    };
+    await listeners.apply({ isFull, wanted, hostAddresses: this.#hostAddresses, fail }, signal);
+    for (const key of wanted.keys()) if (!input.services.has(key)) this.#asked.delete(key);
+    this.#refused.replace(failures);
     this.#isKnown = true;
     const { internal, external } = this.#lacking;
     const noLocalEndpoints = { internal: internal.size, external: external.size };
@@ -184,44 +194,12 @@ export class UserspaceBackend implements Backend {
     }
   }
 
-  /** Whether the portals of a service port are not those that were last asked for; notes them. */
-  #differsFromAsked(key: string, port: ServicePort | undefined, routing: ServicePortRouting | undefined): boolean {
-    const before = this.#asked.get(key);
-    if (port === undefined) return this.#asked.delete(key);
-    const access = accessOf(port, routing);
-    this.#asked.set(key, { port, access });
-    if (before?.port === port && before.access === access) return false;
-    if (before !== undefined && before.access === access && haveSamePortals(before.port, port)) return false;
-    if (routing === undefined) {
-      this.#options.log.error("A service port is left out", new Error(SCTP_REFUSED), {
-        service: port.name.text,
-        cannot: "SCTP service ports",
-      });
-      return false;
-    }
-    return true;
+  #tellUnserved({ name }: ServicePort): void {
+    this.#options.log.error("A service port is left out", new Error(SCTP_REFUSED), {
+      service: name.text,
+      cannot: "SCTP service ports",
+    });
   }
-
-  #wantedPorts(keys: Iterable<string>, input: SyncInput): Map<string, WantedPort | undefined> {
-    const onNode = nodePortIPs(this.#options.nodePortAddresses, this.#hostAddresses);
-    const wanted = new Map<string, WantedPort | undefined>();
-    for (const key of keys) {
-      const port = input.services.get(key);
-      const routing = this.#routingOf(port, input);
-      const isWanted = port !== undefined && routing !== undefined;
-      wanted.set(key, isWanted ? { port, portals: portalsOf(port, routing, onNode) } : undefined);
-    }
-    return wanted;
-  }
-}
-
-function failuresByKey(failures: PortFailures, { services }: SyncInput): Map<string, SyncFailure> {
-  return new Map(
-    Array.from(failures, ([key, reasons]) => [
-      key,
-      { subject: services.get(key)?.name.text ?? key, reason: reasons.join("; ") },
-    ]),
-  );
 }
 
 function affinityOf({ sessionAffinity, stickyMaxAgeSeconds }: ServicePort): Affinity {
@@ -230,27 +208,4 @@ function affinityOf({ sessionAffinity, stickyMaxAgeSeconds }: ServicePort): Affi
 
 function destinationsOf(endpoints: readonly Endpoint[]): readonly Destination[] {
   return endpoints.map(({ ip, port }) => ({ address: ip, port }));
-}
-
-/** What decides who is served by which endpoints, in one text. */
-function accessOf(
-  { internalPolicyLocal, externalPolicyLocal }: ServicePort,
-  routing: ServicePortRouting | undefined,
-): string {
-  if (routing === undefined) return "";
-  const { hasInternal, hasExternal, categories } = routing;
-  return [internalPolicyLocal, externalPolicyLocal, categories.hasAny, hasInternal, hasExternal].join(" ");
-}
-
-/** Everything else concerns the balancer only. */
-function haveSamePortals(a: ServicePort, b: ServicePort): boolean {
-  return (
-    a.clusterIP === b.clusterIP &&
-    a.port === b.port &&
-    a.nodePort === b.nodePort &&
-    haveSameLosses(a, b) &&
-    equalLists(a.externalIPs, b.externalIPs) &&
-    equalLists(a.loadBalancerVIPs, b.loadBalancerVIPs) &&
-    equalLists(a.loadBalancerSourceRanges, b.loadBalancerSourceRanges)
-  );
 }

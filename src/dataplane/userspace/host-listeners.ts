@@ -20,7 +20,7 @@ import {
 } from "../../net/ip.ts";
 import type { Relay } from "../../relay/relay.ts";
 import type { Written } from "../../sync/backend.ts";
-import { FailureList, type Listeners, type ListenersRequest, type PortFailures, type WantedPort } from "./listeners.ts";
+import type { Listeners, ListenersRequest, WantedPort } from "./listeners.ts";
 import type { AddressAssigner, AssignmentOutcome } from "./netsh-assigner.ts";
 import { isServed, LANES, laneOf, type Portal } from "./portals.ts";
 import type { ServiceRelays } from "./service-relays.ts";
@@ -74,13 +74,12 @@ export class HostListeners implements Listeners {
     this.#anywhere = unspecifiedAddress(options.family);
   }
 
-  async apply(request: ListenersRequest, signal: AbortSignal): Promise<PortFailures> {
+  async apply(request: ListenersRequest, signal: AbortSignal): Promise<void> {
     const { assigner } = this.#options;
-    const failures = new FailureList();
     this.#written = { "sockets opened": 0, "sockets closed": 0 };
     this.#waits.begin();
     this.#hostAddresses = request.hostAddresses;
-    for (const [key, wanted] of this.#changesOf(request)) await this.#replace(key, wanted, request.hostAddresses);
+    for (const [key, wanted] of request.wanted) await this.#replace(key, wanted, request.hostAddresses);
     const { refused, added } = (await assigner?.update(new Set(this.#users.keys()), signal)) ?? NOTHING_ASSIGNED;
     // An address that came back may be that of service ports that were not asked about.
     const keys = added.size > 0 ? [...this.#served.keys()] : request.wanted.keys();
@@ -90,15 +89,14 @@ export class HostListeners implements Listeners {
       for (const [text, listener] of served.listeners) {
         signal.throwIfAborted();
         const reason = refused.get(listener.address);
-        if (reason !== undefined) failures.add(key, `${listener.address}: ${reason}`);
+        if (reason !== undefined) request.fail(key, `${listener.address}: ${reason}`);
         const isHere = listener.address === this.#anywhere || request.hostAddresses.has(listener.address);
         const isUsable = isHere || (assigner !== undefined && reason === undefined);
         if (!isUsable) this.#tellUnserved(served, listener);
         if (!isUsable || added.has(listener.address)) await this.#stop(served, text);
-        if (isUsable) await this.#listen(served, text, listener, failures);
+        if (isUsable) await this.#listen(served, text, listener, request);
       }
     }
-    return failures.byKey;
   }
 
   get written(): Written {
@@ -122,12 +120,6 @@ export class HostListeners implements Listeners {
     } catch (error) {
       log.error("Service addresses could not be given back", error);
     }
-  }
-
-  *#changesOf({ isFull, wanted }: ListenersRequest): Iterable<readonly [string, WantedPort | undefined]> {
-    yield* wanted;
-    if (!isFull) return;
-    for (const key of [...this.#served.keys()]) if (!wanted.has(key)) yield [key, undefined];
   }
 
   /** Notes where to listen, and closes the other listeners. */
@@ -176,7 +168,7 @@ export class HostListeners implements Listeners {
     else this.#users.set(address, users);
   }
 
-  async #listen(served: ServedPort, text: string, listener: Listener, failures: FailureList): Promise<void> {
+  async #listen(served: ServedPort, text: string, listener: Listener, { fail }: ListenersRequest): Promise<void> {
     if (served.sockets.has(text)) return;
     try {
       const { address, port, sources, portal } = listener;
@@ -188,7 +180,7 @@ export class HostListeners implements Listeners {
       served.sockets.set(text, await this.#options.sockets.listen({ ...request, laneOf: laneFor }));
       this.#written["sockets opened"] += 1;
     } catch (error) {
-      failures.add(served.name.key, messageOf(error));
+      fail(served.name.key, messageOf(error));
     }
   }
 

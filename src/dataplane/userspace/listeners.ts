@@ -12,23 +12,22 @@ export interface WantedPort {
 }
 
 export interface ListenersRequest {
-  /** `wanted` is everything; otherwise only what changed. */
+  /** `wanted` is everything, and what is gone; otherwise only what changed. */
   readonly isFull: boolean;
   /** By key; `undefined` is a service port that is gone. */
   readonly wanted: ReadonlyMap<string, WantedPort | undefined>;
   /** Of this family. */
   readonly hostAddresses: ReadonlySet<IpAddress>;
+  /** Told why something of a service port does not work. */
+  readonly fail: (key: string, reason: string) => void;
 }
-
-/** Why something of a service port does not work; by key. Absent: all of it does. */
-export type PortFailures = ReadonlyMap<string, readonly string[]>;
 
 export interface Listeners {
   /**
    * Brings what there is to what is wanted; what fails for one service port does not keep the others, and is tried again when
    * it is asked for again. Rejects when nothing can be said of the outcome; the next request must be full then.
    */
-  apply(request: ListenersRequest, signal: AbortSignal): Promise<PortFailures>;
+  apply(request: ListenersRequest, signal: AbortSignal): Promise<void>;
   /** What the last {@link apply} has written. */
   readonly written: Written;
   /** Whether rules are as they were left; `unknown` also while they change. Absent where there are none. */
@@ -37,14 +36,4 @@ export interface Listeners {
   stopAccepting(): Promise<void>;
   /** Takes back what leads to the proxy; connections need not outlive that. Never rejects. */
   close(): Promise<void>;
-}
-
-/** Reasons by key, collected one by one. */
-export class FailureList {
-  readonly byKey = new Map<string, string[]>();
-  add(key: string, reason: string): void {
-    const known = this.byKey.get(key);
-    if (known === undefined) this.byKey.set(key, [reason]);
-    else known.push(reason);
-  }
 }

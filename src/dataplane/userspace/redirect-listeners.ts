@@ -13,7 +13,7 @@ import type { Written } from "../../sync/backend.ts";
 import { spell } from "../shared/iptables-rules/owner-rules.ts";
 import { type HeldPort, HeldPorts } from "./held-ports.ts";
 import type { ProxyAddresses } from "./listen-address.ts";
-import { FailureList, type Listeners, type ListenersRequest, type PortFailures, type WantedPort } from "./listeners.ts";
+import type { Listeners, ListenersRequest, WantedPort } from "./listeners.ts";
 import { type LanePorts, type PortalPlanConfig, planPortalRules } from "./plan-portal-rules.ts";
 import { type AllocatedPort, type PortAllocator, PortsExhaustedError } from "./port-allocator.ts";
 import type { PortalRules } from "./portal-rules.ts";
@@ -63,16 +63,15 @@ export class RedirectListeners implements Listeners {
     this.#plan = options.plan;
   }
 
-  async apply(request: ListenersRequest, signal: AbortSignal): Promise<PortFailures> {
+  async apply(request: ListenersRequest, signal: AbortSignal): Promise<void> {
     const { rules, staleFlows } = this.#options;
-    const failures = new FailureList();
     if (request.isFull) this.#followAddresses(request.hostAddresses);
-    for (const [key, wanted] of this.#changesOf(request)) {
+    for (const [key, wanted] of request.wanted) {
       signal.throwIfAborted();
       const served = this.#served.get(key);
       if (served !== undefined) this.#udp.lost(served.name, served.portals);
       if (wanted !== undefined) {
-        const opened = await this.#open(key, wanted, request.hostAddresses, failures);
+        const opened = await this.#open(key, wanted, request);
         this.#udp.served(opened.name, opened.portals, portsOf(opened));
       } else if (served !== undefined) {
         this.#served.delete(key);
@@ -81,13 +80,12 @@ export class RedirectListeners implements Listeners {
       }
     }
     const refused = await rules.write(request.isFull ? "all" : request.wanted.keys());
-    for (const [key, reason] of refused) failures.add(key, reason);
+    for (const [key, reason] of refused) request.fail(key, reason);
     for (const key of request.wanted.keys()) await this.#releaseUnused(key, request.hostAddresses);
     await this.#closeLeaving();
     const udp = this.#udp;
     this.#udp = new UdpPortals();
     await staleFlows.delete(udp, request.hostAddresses, signal);
-    return failures.byKey;
   }
 
   get written(): Written {
@@ -140,26 +138,15 @@ export class RedirectListeners implements Listeners {
     }
   }
 
-  *#changesOf({ isFull, wanted }: ListenersRequest): Iterable<readonly [string, WantedPort | undefined]> {
-    yield* wanted;
-    if (!isFull) return;
-    for (const key of [...this.#served.keys()]) if (!wanted.has(key)) yield [key, undefined];
-  }
-
   /** Opens what is missing and says which rules are wanted; what cannot be opened gets no rules. */
-  async #open(
-    key: string,
-    { port, portals }: WantedPort,
-    hostAddresses: ReadonlySet<IpAddress>,
-    failures: FailureList,
-  ): Promise<ServedPort> {
+  async #open(key: string, { port, portals }: WantedPort, request: ListenersRequest): Promise<ServedPort> {
     const { rules } = this.#options;
     const served = this.#served.get(key) ?? { name: port.name, sockets: new Map(), portals: [] };
     this.#served.set(key, served);
-    await this.#openLanes(served, lanesOf(portals), failures);
+    await this.#openLanes(served, lanesOf(portals), request);
     const usable: Portal[] = [];
     for (const portal of portals) {
-      if (await this.#hold(key, port.name, portal, hostAddresses, failures)) usable.push(portal);
+      if (await this.#hold(port.name, portal, request)) usable.push(portal);
     }
     served.portals = usable;
     try {
@@ -169,15 +156,15 @@ export class RedirectListeners implements Listeners {
       // No rule can carry a name.
       if (!(error instanceof RangeError)) throw error;
       rules.want(key, undefined);
-      failures.add(key, error.message);
+      request.fail(key, error.message);
     }
     return served;
   }
 
-  async #openLanes(served: ServedPort, lanes: ReadonlySet<Lane>, failures: FailureList): Promise<void> {
+  async #openLanes(served: ServedPort, lanes: ReadonlySet<Lane>, request: ListenersRequest): Promise<void> {
     for (const lane of lanes) {
       if (served.sockets.has(lane)) continue;
-      const socket = await this.#listen(served.name, lane, failures);
+      const socket = await this.#listen(served.name, lane, request);
       if (socket !== undefined) served.sockets.set(lane, socket);
     }
     for (const [lane, socket] of served.sockets) {
@@ -187,7 +174,11 @@ export class RedirectListeners implements Listeners {
     }
   }
 
-  async #listen(name: ServicePortName, lane: Lane, failures: FailureList): Promise<AllocatedPort<Relay> | undefined> {
+  async #listen(
+    name: ServicePortName,
+    lane: Lane,
+    { fail }: ListenersRequest,
+  ): Promise<AllocatedPort<Relay> | undefined> {
     const { ports, sockets } = this.#options;
     const { listenAddress: address } = this.#plan;
     try {
@@ -195,26 +186,19 @@ export class RedirectListeners implements Listeners {
     } catch (error) {
       const reason = messageOf(error);
       const what = error instanceof PortsExhaustedError ? "failed to allocate proxy port" : "failed to start proxy";
-      failures.add(name.key, `${what} for service "${name.text}": ${reason}`);
+      fail(name.key, `${what} for service "${name.text}": ${reason}`);
       return undefined;
     }
   }
 
-  async #hold(
-    key: string,
-    name: ServicePortName,
-    portal: Portal,
-    hostAddresses: ReadonlySet<IpAddress>,
-    failures: FailureList,
-  ): Promise<boolean> {
+  async #hold(name: ServicePortName, portal: Portal, { hostAddresses, fail }: ListenersRequest): Promise<boolean> {
     const port = this.#heldPortOf(name, portal, hostAddresses);
     if (port === undefined) return true;
     try {
-      await this.#held.hold(key, port);
+      await this.#held.hold(name.key, port);
       return true;
     } catch (error) {
-      const reason = messageOf(error);
-      failures.add(key, `can't open node port for ${portal.frontend}: ${reason}`);
+      fail(name.key, `can't open node port for ${portal.frontend}: ${messageOf(error)}`);
       return false;
     }
   }
