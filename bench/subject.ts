@@ -75,9 +75,13 @@ export class Subject {
       exec: exec.exec,
       log: silentLogger,
       binaries: binariesOf("IPv4", backEnd),
-      listNftChains: async (...args) => {
-        const { listNftChains } = await import("../src/kernel/iptables/nft-chains.ts");
-        return await exec.instead(() => listNftChains(...args));
+      nftReader: async () => {
+        const reader = await import("../src/kernel/iptables/nft-chains.ts");
+        return {
+          ...reader,
+          nftChainUses: async (...args) =>
+            new Map(await exec.instead(async () => [...(await reader.nftChainUses(...args))])),
+        };
       },
     });
     return new Subject(exec, iptables, endpointsEach);

@@ -115,7 +115,7 @@ export function cidrContains(cidr: Cidr, address: IpAddress): boolean {
   return formatCidr(ipBytes(address), length) === cidr;
 }
 
-/** What lies in both: the smaller one, or undefined when they have nothing in common. Of one family. */
+/** The intersection of two prefixes of one family; undefined when they have nothing in common. */
 export function narrowerCidr(one: Cidr, other: Cidr): Cidr | undefined {
   const [first, second] = [splitCidr(one), splitCidr(other)];
   const [wide, narrow] = first.length <= second.length ? [one, other] : [other, one];
@@ -199,7 +199,7 @@ const SPECIAL =
 
 export type SpecialAddress = "loopback" | "unspecified" | "link-local" | "multicast" | "broadcast";
 
-/** What an address is when it is none that a connection can be led to or from anywhere in a network. Pure. */
+/** Why no connection in a network can go to or from an address; undefined for ordinary ones. Pure. */
 export function specialAddress(address: IpAddress): SpecialAddress | undefined {
   const match = SPECIAL.exec(address);
   if (match === null) return undefined;

@@ -9,7 +9,7 @@ import { type OnReadOpts, Socket, type SocketConstructorOpts } from "node:net";
 import type { FairTurns } from "./fair-turns.ts";
 import { type ReadBuffers, SMALL_READ_BYTES } from "./read-buffers.ts";
 
-/** What all flows of a process share. */
+/** Shared by all flows of a process. */
 export interface FlowShared {
   readonly buffers: ReadBuffers;
   readonly turns: FairTurns;

@@ -1,31 +1,30 @@
 /**
- * How many descriptors the relays may have. When a process has none left, the kernel's refusals hit the next that asks, and
- * Node drops waiting connections without a word: so the relays stop before that, and say so.
+ * The descriptors of relays. When a process has none left, the kernel refuses the next that asks, and Node.js drops waiting
+ * connections without a word: so the relays stop before that, and say so.
  */
 import { ListenError, type ListenFacts } from "./listen-error.ts";
 
 interface DescriptorBudgetOptions {
   readonly limit: number;
-  /** How many may wait for descriptors; each has one already that is not counted. @default 0 */
+  /** Clients that may wait for descriptors; each has one already that is not counted. @default 0 */
   readonly waitingLimit?: number;
-  /** Told whenever there are too few, at most once every {@link SHORTAGE_REPORT_MS}. */
+  /** Called when there are too few, at most once every {@link SHORTAGE_REPORT_MS}. */
   readonly onShortage?: (limit: number) => void;
   /** Also taken from there. */
   readonly parent?: DescriptorBudget;
 }
 
-/** How often a lasting shortage is reported. */
 const SHORTAGE_REPORT_MS = 10_000;
 
 /** Kept for everything else that the process does: one in this many of all, within bounds. */
 const RESERVED_PART = 8;
-/** What the program itself has while tools run, and those that wait; the HTTP servers have a share of their own. */
+/** For the program itself while tools run, and for clients that wait; the HTTP servers have a share of their own. */
 const MIN_RESERVED = 52;
 const MAX_RESERVED = 1024;
 /** One in this many of those may be clients that wait. */
 const WAITING_PART = 4;
 
-/** What of a limit of open files is for relays. Pure. */
+/** The relays' share of a limit of open files. Pure. */
 export function shareOfRelays(fileLimit: number): Pick<DescriptorBudgetOptions, "limit" | "waitingLimit"> {
   const reserved = Math.min(MAX_RESERVED, Math.max(MIN_RESERVED, Math.floor(fileLimit / RESERVED_PART)));
   return { limit: Math.max(0, fileLimit - reserved), waitingLimit: Math.floor(reserved / WAITING_PART) };

@@ -1,12 +1,12 @@
 /**
- * A share of the event loop for everybody: connections at full speed would otherwise take all of their bytes in one turn, and
+ * A share of the event loop for all: connections at full speed would otherwise take all of their bytes in one turn, and
  * with hundreds of them nothing else (new connections, datagrams, syncs, health) would be looked at for half a second.
  */
 
 /** How long connections may carry bytes in one turn; after that each still carries what it has read. */
 const TURN_MS = 8;
 
-/** How many that had to wait go on in the next turn: all of them, with a read each, might be too long a turn again. */
+/** Connections that had to wait and go on in the next turn: all of them, with a read each, might make it too long again. */
 const GO_ON_AT_ONCE = 32;
 
 export class FairTurns {
@@ -20,7 +20,7 @@ export class FairTurns {
   }
 
   /**
-   * To be asked after every read of many bytes.
+   * Ask after every large read.
    *
    * @returns whether to read on in this turn of the event loop; otherwise `goOn` is called in a later one, in the order of
    * asking.

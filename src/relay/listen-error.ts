@@ -2,7 +2,7 @@
 import { type IpAddress, joinHostPort } from "../net/ip.ts";
 import type { RelayProtocol } from "./relay.ts";
 
-/** What can be done about it differs: another port, another address, more rights, fewer descriptors. */
+/** Each has a remedy of its own: another port, another address, more rights, fewer descriptors. */
 export type ListenErrorCode =
   | "port_in_use"
   | "address_not_local"

@@ -12,7 +12,7 @@ import { UdpRelay, type UdpShared } from "./udp-relay.ts";
 
 interface NodeRelaysOptions {
   readonly log: Logger;
-  /** How many files this process may have open; relays leave some of them to the rest of the program. */
+  /** Of open files; relays leave some of them to the rest of the program. */
   readonly fileLimit: number;
 }
 

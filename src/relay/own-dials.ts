@@ -28,10 +28,9 @@ export class OwnDials {
     this.#nowMs = nowMs;
   }
 
-  /** How many connections there are at present. */
   #live = 0;
 
-  /** A client's connection begins. @returns whether connections that go out are to be told of by {@link OwnDials.add}. */
+  /** A client's connection begins. @returns whether the connection that goes out for it must be noted with {@link OwnDials.add}. */
   begin(): boolean {
     this.#live++;
     return this.#live >= WATCHED_FROM;
@@ -42,7 +41,6 @@ export class OwnDials {
     this.#live--;
   }
 
-  /** How many are remembered. */
   get size(): number {
     return this.#hops.size;
   }

@@ -6,11 +6,11 @@
 
 interface Tier {
   readonly sizeBytes: number;
-  /** How many may be lent at a time. */
+  /** Lent at a time. */
   readonly limit: number;
 }
 
-/** What a connection has at least, per direction. */
+/** The least that a connection has, per direction. */
 export const SMALL_READ_BYTES = 4096;
 
 /** From the best to what is left when that is lent: at most 32 MB, then 64 MB. */
@@ -19,10 +19,10 @@ const TIERS: readonly Tier[] = [
   { sizeBytes: 32_768, limit: 2048 },
 ];
 
-/** How many small buffers are made at once, and how many are kept unused. */
+/** Small buffers made at once, and kept unused. */
 const SLAB_BUFFERS = 16;
 const SPARE_SMALL_BUFFERS = 1024;
-/** How many larger ones of a tier are kept unused. */
+/** Larger ones of a tier, kept unused. */
 const SPARE_LARGE_BUFFERS = 8;
 
 export class ReadBuffers {

@@ -6,7 +6,7 @@
 import { type IpAddress, parseIpAddress } from "../net/ip.ts";
 import type { Protocol } from "../net/protocol.ts";
 
-/** What a relay carries; SCTP needs a socket that Node does not have. */
+/** SCTP needs a socket that Node.js does not have. */
 export type RelayProtocol = Exclude<Protocol, "SCTP">;
 
 export interface Destination {
@@ -20,7 +20,7 @@ export interface Destination {
  */
 export type PickDestination = (client: Destination, attempt: number) => Destination | undefined;
 
-/** What goes on in a relay. Called from the data path: must be quick and must not throw. */
+/** Called from the data path: must be quick and must not throw. */
 export interface RelayObserver {
   /** A connection or session reached its destination. */
   opened(destination: Destination): void;
@@ -58,9 +58,9 @@ export interface RelayOptions {
   readonly port: number;
   readonly pick: PickDestination;
   readonly observer: RelayObserver;
-  /** How long a UDP session may be silent in both directions; more than 0. */
+  /** A UDP session ends when it was silent in both directions for so long; more than 0. */
   readonly idleTimeoutMs: number;
-  /** How long each attempt to dial may take. @default 250, 500, 1000 and 2000 */
+  /** The limit of each attempt to dial. @default 250, 500, 1000 and 2000 */
   readonly dialTimeoutsMs?: readonly number[];
   /** Whether a TCP client that is sent away or cut meets the end of what it reads, and no reset. @default false */
   readonly endsQuietly?: boolean;

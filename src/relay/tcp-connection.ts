@@ -10,7 +10,7 @@ import type { OwnDials } from "./own-dials.ts";
 import { type Destination, DIAL_TIMEOUTS_MS, type RelayOptions } from "./relay.ts";
 import { TcpDial } from "./tcp-dial.ts";
 
-/** What all connections of a process share. */
+/** Shared by all connections of a process. */
 export interface TcpShared extends FlowShared {
   readonly budget: DescriptorBudget;
   readonly ownDials: OwnDials;

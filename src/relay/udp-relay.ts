@@ -7,7 +7,7 @@ import { listenError, listenText } from "./listen-error.ts";
 import { clientAt, type Destination, type Relay, type RelayOptions } from "./relay.ts";
 import { isCongested, UdpSession, udpSocketFor } from "./udp-session.ts";
 
-/** What all UDP relays of a process share. */
+/** Shared by all UDP relays of a process. */
 export interface UdpShared {
   readonly budget: DescriptorBudget;
   /** A part of {@link budget}: one who forges addresses must not take all of it. */

@@ -29,7 +29,7 @@ export class UdpSession {
   #socket: Socket | undefined;
   /** While it is being connected: what to send then. */
   #pending: Buffer[] | undefined;
-  /** What the observer knows as open. */
+  /** The destination that the observer counts as open. */
   #opened: Destination | undefined;
   #isEnded = false;
 
@@ -145,10 +145,10 @@ export class UdpSession {
   }
 }
 
-/** What the kernel may keep for us while the process is busy; it has a limit of its own (net.core.rmem_max). */
+/** Kept by the kernel while the process is busy; it has a limit of its own (net.core.rmem_max). */
 const RECEIVE_BUFFER_BYTES = 1 << 20;
 
-/** What may wait for the kernel to have room; a datagram beyond that is dropped, as the network would. */
+/** May wait for room in the kernel; datagrams beyond that are dropped, as the network would. */
 const SEND_QUEUE_LIMIT_BYTES = 1 << 20;
 
 /** Everything that comes here is an address. Answering at once spares every datagram a turn. */

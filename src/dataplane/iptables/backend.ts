@@ -73,7 +73,7 @@ export interface IptablesBackendOptions {
   readonly metrics: IptablesMetrics;
   readonly monitor: Monitor;
   readonly log: Logger;
-  /** How often the chains in the kernel should be compared. @default as often as takes a twentieth of the time */
+  /** Between two looks at the chains in the kernel. @default as often as takes a twentieth of the time */
   readonly checkPeriodMs?: number;
   /** Monotonic. @default performance.now */
   readonly nowMs?: () => number;
@@ -123,7 +123,7 @@ export class IptablesBackend implements Backend {
     return this.#isLargeCluster;
   }
 
-  /** How long to wait with the next sync, in view of what those before it took. */
+  /** How soon the next sync may follow, by what those before it took. */
   get restMs(): number {
     return this.#cost.restMs(this.#nowMs());
   }

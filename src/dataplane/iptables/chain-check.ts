@@ -8,7 +8,7 @@ import { declaredChains, type OwnerRules } from "../shared/iptables-rules/owner-
 import type { ServiceTable } from "../shared/iptables-rules/rules-plan.ts";
 import { restAfterLook } from "../shared/look-rest.ts";
 
-/** What is believed to be in the kernel. */
+/** The rules that the kernel should hold. */
 export interface WrittenChains {
   /** By owner: service ports whose own chains are to be looked at. */
   readonly ports: Iterable<readonly [owner: string, rules: OwnerRules]>;

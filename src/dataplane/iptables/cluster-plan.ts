@@ -1,5 +1,5 @@
 /**
- * What the iptables mode would program for a cluster on one node, without a kernel: as restore input or as data. Pure.
+ * The rules of the iptables mode for a cluster on one node, planned without a kernel: as restore input or as data. Pure.
  */
 
 import type { OtherPort } from "../../inspect/offline-node.ts";
@@ -60,7 +60,7 @@ export function restoreInput({ fixed, ports }: IptablesPlan): string {
   return [...textsOf(fullPayload({ plan: fixed, ports: spelled }).transactions)].join("");
 }
 
-/** What `iptables-save` prints when a full sync has sent the plan. */
+/** The output of `iptables-save` after a full sync. */
 export function savedInput(plan: IptablesPlan, family: IpFamily): string {
   return savedText(tableContents({ ...plan, ports: plan.ports.map((one) => one.plan) }), family, plan.extent);
 }

@@ -1,6 +1,6 @@
 /**
- * What the rules of the iptables mode have counted. In the table nat only the first packet of a connection is looked at, so
- * packets of a rule are connections. A rule that is written again begins at zero.
+ * Packets that the rules of the iptables mode have counted. nat sees only the first packet of a connection, so packets of a rule
+ * are connections. A rule that is written again begins at zero.
  */
 import { type Exec, execProcess } from "../../kernel/process.ts";
 import { type IpFamily, parseIpAddress } from "../../net/ip.ts";

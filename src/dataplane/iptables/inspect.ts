@@ -1,4 +1,4 @@
-/** What a service port owns in iptables mode, and whose a chain is: reference iptables.md §1, §3, §7. */
+/** The rules and chains of a service port in iptables mode, and the owner of a chain: reference iptables.md §1, §3, §7. */
 import type { KernelPart, ModeInspection, OwnName } from "../inspection.ts";
 import { TRANSLATING } from "../mode-words.ts";
 import {

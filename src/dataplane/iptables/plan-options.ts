@@ -1,4 +1,4 @@
-/** What the iptables planners need to know besides the services: configuration and facts of the node, one family. */
+/** The input of the iptables planners besides services: configuration and facts of the node, one family. */
 import type { NodePlanConfig } from "../../model/node-plan-config.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 

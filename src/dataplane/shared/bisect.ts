@@ -17,7 +17,7 @@ interface BisectOptions<Part, Reason> {
    * help: that ends the search.
    */
   readonly attempt: (group: readonly Part[]) => Promise<Refusal<Part, Reason> | undefined>;
-  /** Told of each part that is refused. What it throws ends the search. */
+  /** Called for each part that is refused; throwing ends the search. */
   readonly onOffender: (part: Part, reason: Reason) => void;
   /** Asked before each group: when true, the rest is left untried. @default never */
   readonly isGivenUp?: () => boolean;

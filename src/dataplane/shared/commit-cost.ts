@@ -29,7 +29,7 @@ const LONGEST_REST_MS = 1000;
 export class CommitCost {
   /** Undefined until there was a small commit. */
   #fixedMs: number | undefined;
-  /** What was spent and has not been earned back, when it was reckoned last. */
+  /** Spent and not yet paid back, at {@link #reckonedMs}. */
   #debtMs = 0;
   #reckonedMs = 0;
 

@@ -1,4 +1,4 @@
-/** What several modes that program iptables measure, under upstream's names (reference iptables-operation.md §14). */
+/** Measurements of all modes that program iptables, under upstream's names (reference iptables-operation.md §14). */
 
 import type { MetricFamilies } from "../../metrics/metric-families.ts";
 import type { IpFamily } from "../../net/ip.ts";

@@ -15,7 +15,6 @@ export const iptablesTools = (family: IpFamily, log: Logger): ExecIptablesOption
   exec: execProcess,
   log,
   // Netlink is loaded when a node turns out to have the nft back end.
-  listNftChains: async (...args) => (await import("../../kernel/iptables/nft-chains.ts")).listNftChains(...args),
   nftReader: () => import("../../kernel/iptables/nft-chains.ts"),
 });
 

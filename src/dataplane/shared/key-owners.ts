@@ -1,5 +1,5 @@
 /**
- * Who wants what at which key of the kernel's tables. Several service ports may share one key, such as the cluster IP of all
+ * The candidates for each key of the kernel's tables. Several service ports may share one key, such as the cluster IP of all
  * ports of a Service; frontends have one owner already (`model/frontend-ownership.ts`). The first candidate by precedence and
  * name decides the value, so that the outcome never depends on history.
  */
@@ -10,7 +10,7 @@ interface Candidate<T> {
   readonly value: T;
 }
 
-/** What was at each key before the first of several changes; `undefined`: nothing. */
+/** The value at each key before the first of several changes; `undefined`: nothing. */
 export type Touched<T> = Map<string, T | undefined>;
 
 export class KeyOwners<T> {
@@ -33,7 +33,7 @@ export class KeyOwners<T> {
     return this.#candidates.keys();
   }
 
-  /** What belongs at each key, in the same order. */
+  /** The winner at each key, in the same order. */
   *allEffective(): Iterable<Candidate<T>> {
     for (const candidates of this.#candidates.values()) {
       const [winner] = listOf(candidates);
@@ -53,13 +53,12 @@ export class KeyOwners<T> {
     return this.#candidates.has(key);
   }
 
-  /** What belongs at a key, and whom it is for. */
+  /** The winner at a key. */
   effective(key: string): Candidate<T> | undefined {
     const candidates = this.#candidates.get(key);
     return candidates === undefined ? undefined : listOf(candidates)[0];
   }
 
-  /** What belongs at a key. */
   get(key: string): T | undefined {
     return this.effective(key)?.value;
   }

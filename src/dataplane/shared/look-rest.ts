@@ -1,4 +1,4 @@
-/** How much of the time may be spent on comparing the kernel with what is wanted. */
+/** The share of time for comparing the kernel with the wanted state. */
 
 /** One part in twenty: after a look that took long, this many times as long without one. */
 const REST_FACTOR = 19;

@@ -1,12 +1,12 @@
 /**
- * What the kernel refused in the last sync, by owner: it has its last known good rules, or none, and is tried again apart
+ * The owners that the kernel refused in the last sync: each has its last known good rules, or none, and is tried again apart
  * from everything else. The one place that remembers this for a mode; the proxier hands on changed ports, and does not
  * know which of them were refused.
  */
 import type { SyncFailure } from "../../sync/backend.ts";
 
 interface RefusedPortsOptions {
-  /** Told once of each owner that is refused, and again only when the reason is another one. */
+  /** Called once for each owner that is refused, and again only when the reason changes. */
   readonly onNews?: (failure: SyncFailure) => void;
 }
 

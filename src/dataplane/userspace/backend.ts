@@ -59,7 +59,6 @@ export class UserspaceBackend implements Backend {
   /** Service ports with a Local policy that no endpoint here serves. */
   readonly #lacking = { internal: new Set<string>(), external: new Set<string>() };
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
-  /** What the last request left undone. */
   readonly #refused = new RefusedPorts();
   /** Whether the listeners are as they were asked for, but for what is refused. */
   #isKnown = false;
@@ -126,12 +125,11 @@ export class UserspaceBackend implements Backend {
     }
   }
 
-  /** What the proxy carries now. */
   openConnections(key: string): ReadonlyMap<string, number> {
     return this.#options.connections.of(key);
   }
 
-  /** It is worth trying again before the next sync is due. */
+  /** Asks for a sync before the next one is due. */
   retry(): void {
     this.#requestSync();
   }

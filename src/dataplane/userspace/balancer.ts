@@ -1,5 +1,5 @@
 /**
- * Whose turn it is: round robin per service port, and for ClientIP affinity the endpoint that a client had last. Pure but for
+ * Chooses endpoints: round robin per service port, and with ClientIP affinity the one that the client had last. Pure but for
  * its own state. Behaviour: reference userspace.md §1.7, except its two faults: a Service's own timeout always
  * applies, and a Service that is deleted and made again finds its endpoints.
  */
@@ -29,14 +29,14 @@ interface PortState {
   /** In the order in which they are used; `next` is an index into it. */
   endpoints: readonly Destination[];
   next: number;
-  /** By client, the one that was not seen for the longest time first. */
+  /** By client, the one that was idle longest first. */
   readonly sticky: Map<IpAddress, Sticky>;
 }
 
-/** What the API server gives a Service with affinity and no timeout: three hours. */
+/** The API server's default for a Service with affinity: three hours. */
 const DEFAULT_TIMEOUT_SECONDS = 10_800;
 
-/** The client that was not seen for the longest time is forgotten for one more: clients cost memory for hours. */
+/** Beyond it, the client that was idle longest is forgotten: clients cost memory for hours. */
 export const STICKY_CLIENT_LIMIT = 65_536;
 
 /** Service ports are named by any unique text; the ports may come and go apart from their endpoints. */
@@ -112,7 +112,7 @@ export class Balancer {
     return endpoint;
   }
 
-  /** Gives back the memory of clients that were not seen for longer than their timeout. Costs what it forgets. */
+  /** Forgets clients that were idle for longer than their timeout. */
   purgeExpired(): void {
     const nowMs = this.#deps.nowMs();
     for (const port of this.#stickyPorts) {
@@ -124,7 +124,7 @@ export class Balancer {
     }
   }
 
-  /** How many clients of all service ports are remembered. */
+  /** Clients that are remembered, of all service ports. */
   get stickyClients(): number {
     let count = 0;
     for (const { sticky } of this.#stickyPorts) count += sticky.size;

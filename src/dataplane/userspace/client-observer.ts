@@ -1,4 +1,4 @@
-/** What clients of one service port meet, as metrics and log lines: a line for each client would drown the log. */
+/** Counts and logs the clients of one service port; a log line for each client would drown the log. */
 import type { Logger } from "../../logging/logger.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import { joinHostPort } from "../../net/ip.ts";
@@ -12,7 +12,7 @@ interface ClientObserverOptions {
   readonly log: Logger;
 }
 
-/** Of refused clients of one service port, one in this time is logged. */
+/** One refused client of a service port is logged in this time. */
 const LOG_INTERVAL_MS = 10_000;
 
 export function observeClients(name: ServicePortName, options: ClientObserverOptions): RelayObserver {
@@ -52,7 +52,7 @@ export function observeClients(name: ServicePortName, options: ClientObserverOpt
   };
 }
 
-/** How many connections and sessions the proxy carries to each endpoint, by service port. */
+/** Open connections and sessions by service port and endpoint. */
 export class EndpointConnections {
   readonly #counts = new Map<string, Map<string, number>>();
 

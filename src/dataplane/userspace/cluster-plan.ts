@@ -1,4 +1,4 @@
-/** What the userspace mode would open and program for a cluster on one node, without a kernel: the output depends on the input alone. */
+/** The sockets and rules of the userspace mode for a cluster on one node, planned without a kernel. Pure. */
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
@@ -101,7 +101,7 @@ export function planOfService(plan: UserspacePlan, service: string): UserspacePl
   return { ...plan, ports, leftOut: new Map([...plan.leftOut].filter(([name]) => names.has(name))), extent: "part" };
 }
 
-/** What the rules follow from besides service ports. @throws Error when the configuration does not let the proxy listen. */
+/** @throws Error when the configuration does not let the proxy listen. */
 function planConfigOf({ family, nodeIP, detector }: OfflineNode, { bindAddress }: KubeProxyConfig): PortalPlanConfig {
   const listenAddress = listenAddressOf(bindAddress, family, isLoopback(nodeIP) ? undefined : nodeIP);
   return { listenAddress, hostAddress: nodeIP, knowsBridgePorts: true, detector };
@@ -125,7 +125,7 @@ function fixedOf({ extent }: UserspacePlan): StaticPlan {
   return extent === "whole" ? PORTAL_STATIC_PLAN : NOTHING_STATIC;
 }
 
-/** What `iptables-save` prints when a full sync is over; undefined where there are no rules. */
+/** The output of `iptables-save` after a full sync; undefined where there are no rules. */
 export function savedInput(plan: UserspacePlan): string | undefined {
   if (!plan.hasRules) return undefined;
   const jumps = plan.extent === "whole" ? PORTAL_JUMPS : [];

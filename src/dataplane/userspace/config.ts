@@ -10,7 +10,7 @@ import { parsePortRange } from "../../net/port-range.ts";
 import { durationFromMs, durationToMs, formatMs } from "../../text/duration.ts";
 import type { ModeConfig } from "../dataplane.ts";
 
-/** What leads packets to the sockets: `none` needs no netfilter and serves local addresses only. */
+/** `none` needs no netfilter and serves local addresses only. */
 const USERSPACE_RULES = ["iptables", "none"] as const;
 
 export interface UserspaceConfig {
@@ -19,7 +19,7 @@ export interface UserspaceConfig {
   readonly udpIdleTimeoutMs: number;
   /** One of {@link USERSPACE_RULES}, once checked. */
   readonly rules: string;
-  /** How long connections may go on after a stop was asked for; then they are cut. */
+  /** After a stop, connections may go on for so long; then they are cut. */
   readonly drainTimeoutMs: number;
 }
 

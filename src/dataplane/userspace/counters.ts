@@ -1,4 +1,4 @@
-/** What is counted of the userspace mode: connections to its sockets are tracked; where it carries them, only the daemon knows. */
+/** Conntrack sees connections to the proxy's sockets; only the daemon knows where it carries them. */
 import type { ModeCounters } from "../traffic.ts";
 
 export const userspaceCounters: ModeCounters = {

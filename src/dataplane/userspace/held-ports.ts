@@ -101,7 +101,7 @@ export class HeldPorts {
     return this.#relays.hold(protocol, address, port);
   }
 
-  /** What another process has taken meanwhile is asked for again with the next {@link hold}, which says so. */
+  /** A port that another process has taken meanwhile is tried again, and reported, with the next {@link hold}. */
   async #bindAgain(holds: Iterable<Hold>): Promise<void> {
     for (const hold of holds) hold.socket = await this.#bind(hold.port).catch(() => undefined);
   }

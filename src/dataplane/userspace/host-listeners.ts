@@ -57,7 +57,7 @@ export class HostListeners implements Listeners {
   readonly #anywhere: IpAddress;
   readonly #served = new Map<string, ServedPort>();
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
-  /** How many services want an address. */
+  /** Services that want an address, counted. */
   readonly #users = new Map<IpAddress, number>();
 
   readonly #waits = new KernelWaits();

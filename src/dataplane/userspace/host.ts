@@ -1,4 +1,4 @@
-/** What the mode needs of the operating system that it runs on: how clients are led to its sockets. */
+/** The mode's operating system: how clients get to its sockets. */
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
@@ -7,11 +7,10 @@ import type { FamilyContext, ModeRuntime, NodeContext } from "../dataplane.ts";
 import type { Listeners } from "./listeners.ts";
 import type { ServiceRelays } from "./service-relays.ts";
 
-/** What the host is given for one family. */
 export interface FrontParts {
   readonly sockets: ServiceRelays;
   readonly relays: Relays;
-  /** What could not be had may be there now. */
+  /** A port or address that was missing may be free now. */
   readonly retry: () => void;
 }
 

@@ -1,4 +1,4 @@
-/** What a service port owns in userspace mode: rules that lead to the proxy's sockets, or the sockets. Reference userspace.md §1.3. */
+/** The rules or sockets of a service port in userspace mode. Reference userspace.md §1.3. */
 import type { KernelPart, ModeInspection } from "../inspection.ts";
 import { TRANSLATING } from "../mode-words.ts";
 import { savedLine } from "../shared/iptables-rules/saved-form.ts";
@@ -20,7 +20,7 @@ export const inspectUserspace: ModeInspection = {
     ...TRANSLATING,
     localPolicy: { whom: "from outside, ", source: "" },
     sources: () => ["The proxy carries the bytes itself, so endpoints always see this node's address."],
-    // What comes from elsewhere is refused where there are no endpoints.
+    // Packets from elsewhere are refused where there are no endpoints.
     notTaken: (_position, isBarred) => (isBarred ? "source-ranges" : "only-from-elsewhere"),
   },
   choice: () => "in turn, by the proxy's own process",

@@ -1,4 +1,4 @@
-/** What leads clients to the proxy's sockets on Linux: the host's iptables tools, or no rules at all. Reference userspace.md §1.1, §1.10. */
+/** Linux: iptables rules lead clients to the proxy's sockets, or no rules at all. Reference userspace.md §1.1, §1.10. */
 import { raiseFileLimit } from "../../kernel/file-limit.ts";
 import { createIptables } from "../../kernel/iptables/exec-iptables.ts";
 import type { Iptables } from "../../kernel/iptables/iptables.ts";

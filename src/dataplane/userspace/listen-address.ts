@@ -10,7 +10,7 @@ import {
   unspecifiedAddress,
 } from "../../net/ip.ts";
 
-/** What the rules and sockets follow from: where the sockets listen, and which address of the host they lead to. */
+/** Where the sockets listen, and the address of the host that rules lead to. */
 export interface ProxyAddresses {
   /** Unspecified only while the host has no address of its own. */
   readonly listenAddress: IpAddress;

@@ -1,4 +1,4 @@
-/** What leads clients to the sockets of the proxy: rules, or sockets at the service addresses themselves. */
+/** Ways for clients to the proxy's sockets: rules, or sockets at the service addresses themselves. */
 import type { ServicePort } from "../../model/service-port.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import type { Written } from "../../sync/backend.ts";
@@ -18,7 +18,7 @@ export interface ListenersRequest {
   readonly wanted: ReadonlyMap<string, WantedPort | undefined>;
   /** Of this family. */
   readonly hostAddresses: ReadonlySet<IpAddress>;
-  /** Told why something of a service port does not work. */
+  /** Reports why something of a service port does not work. */
   readonly fail: (key: string, reason: string) => void;
 }
 
@@ -28,7 +28,7 @@ export interface Listeners {
    * it is asked for again. Rejects when nothing can be said of the outcome; the next request must be full then.
    */
   apply(request: ListenersRequest, signal: AbortSignal): Promise<void>;
-  /** What the last {@link apply} has written. */
+  /** Counts of the last {@link apply}. */
   readonly written: Written;
   /** Whether rules are as they were left; `unknown` also while they change. Absent where there are none. */
   isIntact?(): Promise<"present" | "absent" | "unknown">;

@@ -3,7 +3,7 @@
 import type { MetricFamilies } from "../../metrics/metric-families.ts";
 import type { IpFamily } from "../../net/ip.ts";
 
-/** What the userspace mode reports for one family. */
+/** The measurements of one family. */
 export interface UserspaceMetrics {
   opened(protocol: string): void;
   closed(protocol: string): void;

@@ -31,7 +31,7 @@ export interface AddressAssigner {
   isIntact(): boolean;
 }
 
-/** What {@link NetshAssigner} asks of the host. */
+/** The host as {@link NetshAssigner} sees it. */
 export interface NetshHost {
   readonly interfaces: typeof networkInterfaces;
   /** Runs one command. */
@@ -60,7 +60,7 @@ const SCRIPT_FROM = 3;
 
 export class NetshAssigner implements AddressAssigner {
   readonly #options: NetshAssignerOptions;
-  /** What the host has been given, and must have. */
+  /** Addresses that the host was given. */
   #confirmed: readonly IpAddress[] = [];
 
   constructor(options: NetshAssignerOptions) {
@@ -94,7 +94,7 @@ export class NetshAssigner implements AddressAssigner {
     return this.#confirmed.every((address) => present.has(address));
   }
 
-  /** What is not wanted any more leaves its interface. What is gone already is forgotten. */
+  /** Takes addresses that are no longer wanted off their interface, and forgets those that are gone already. */
   async #giveBack(wanted: ReadonlySet<IpAddress>, signal: AbortSignal): Promise<void> {
     const { ledger, log } = this.#options;
     const present = this.#present();
@@ -166,7 +166,7 @@ export class NetshAssigner implements AddressAssigner {
     return hostAddressesOf(this.#options.host.interfaces());
   }
 
-  /** Of this family, those that the host was given. */
+  /** Addresses of this family that the host was given. */
   #ours(): readonly (readonly [IpAddress, string])[] {
     const { ledger, family } = this.#options;
     return [...ledger.entries].filter(([address]) => familyOf(address) === family);

@@ -28,7 +28,7 @@ export const PORTAL_CHAINS = {
   nodePortHost: "KUBE-NODEPORT-HOST" as ChainName,
   /** In filter, as the next one; the others are in nat. */
   nodePortNonLocal: "KUBE-NODEPORT-NON-LOCAL" as ChainName,
-  /** What has no endpoint: without it, clients would wait for an answer. Not upstream's. */
+  /** Refuses packets to Services without endpoints, whose clients would wait otherwise. Not upstream's. */
   unserved: "KUBE-PORTALS-UNSERVED" as ChainName,
 } as const;
 
@@ -111,7 +111,7 @@ interface LaneTarget {
   readonly fromHost: RuleTarget;
 }
 
-/** Who comes through the container chain: the cluster's pods, or everyone that no rule before has taken. */
+/** Clients in the container chain: the cluster's pods, or all that no earlier rule has taken. */
 interface Arrival {
   /** Undefined: from everywhere. A rule of iptables takes one source. */
   readonly source: Cidr | undefined;
@@ -275,7 +275,7 @@ function nat(chain: ChainName, matches: readonly RuleMatch[], target: RuleTarget
   return { table: "nat", rule: { chain, matches, target } };
 }
 
-/** How pods of the cluster come in; undefined where the node cannot tell. */
+/** Matches packets from the cluster's pods; undefined where the node cannot tell them. */
 function podsOf(detector: LocalTrafficDetector): Pick<Arrival, "source" | "matches"> | undefined {
   switch (detector.kind) {
     case "none":

@@ -67,7 +67,7 @@ export class PortalRules {
     this.#options = { ...options, iptables: this.#waits.timed(options.iptables, IPTABLES_WAITS) };
   }
 
-  /** What the last {@link write} has sent. */
+  /** Counts of the last {@link write}. */
   get written(): Written {
     const { filter, nat } = this.#written;
     return { counts: { "rules in filter": filter, "rules in nat": nat }, kernelMs: this.#waits.ms };

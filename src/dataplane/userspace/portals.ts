@@ -13,7 +13,7 @@ export interface Portal {
   /** Undefined for a node port that answers on every address of the node. */
   readonly address: IpAddress | undefined;
   readonly port: number;
-  /** Who may ask; empty means everybody. */
+  /** Clients that may connect; empty: all. */
   readonly sources: readonly Cidr[];
   readonly policy: Frontend["policy"];
   readonly fate: Frontend["fate"];

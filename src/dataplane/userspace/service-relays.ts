@@ -12,7 +12,6 @@ import { type Lane, laneKey } from "./portals.ts";
 interface ServiceRelaysOptions {
   readonly relays: Relays;
   readonly balancer: Balancer;
-  /** How long a UDP session may be silent. */
   readonly udpIdleTimeoutMs: number;
   readonly observe: (name: ServicePortName) => RelayObserver;
 }
@@ -22,9 +21,9 @@ interface ListenRequest {
   readonly address: IpAddress;
   /** 0: any free port. */
   readonly port: number;
-  /** Who may connect; empty means everybody. */
+  /** Clients that may connect; empty: all. */
   readonly sources: readonly Cidr[];
-  /** Whose endpoints a client gets; undefined: it is sent away. */
+  /** The client's lane; undefined: it is sent away. */
   readonly laneOf: (client: IpAddress) => Lane | undefined;
 }
 

@@ -1,4 +1,4 @@
-/** What leads clients to the proxy's sockets on Windows: the sockets are at the service addresses. Reference userspace.md §2. */
+/** Windows: the proxy's sockets are at the service addresses. Reference userspace.md §2. */
 
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";

@@ -1,5 +1,5 @@
 /**
- * What the texts and exit statuses of the iptables tools mean: reference iptables-operation.md §10.2, and the messages of
+ * The texts and exit statuses of the iptables tools: reference iptables-operation.md §10.2, and the messages of
  * iptables 1.8.9 with both back ends. Pure.
  */
 import type { ExecResult } from "../process.ts";

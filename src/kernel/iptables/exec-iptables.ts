@@ -34,7 +34,7 @@ interface IptablesBinaries {
   readonly restore: string;
 }
 
-/** What the host calls its default back end. */
+/** The names of the host's default back end. */
 export const DEFAULT_BINARIES: Readonly<Record<IpFamily, IptablesBinaries>> = {
   IPv4: { rule: "iptables", save: "iptables-save", restore: "iptables-restore" },
   IPv6: { rule: "ip6tables", save: "ip6tables-save", restore: "ip6tables-restore" },
@@ -53,15 +53,13 @@ export interface ExecIptablesOptions {
   /** @default the host's plain names, {@link DEFAULT_BINARIES} */
   readonly binaries?: IptablesBinaries;
   /**
-   * Lists the chains of a table without the tools, for the nft back end, whose save command is very slow with many chains.
+   * Reads what the nft back end holds without the tools, whose save command is very slow with many chains.
    * @default the save command
    */
-  readonly listNftChains?: (family: IpFamily, table: IptablesTable) => Promise<readonly string[]>;
-  /** Reads rules of the nft back end without the tools. @default the save command */
   readonly nftReader?: () => Promise<NftReader>;
 }
 
-/** What nf_tables says of an iptables table (`nft-chains.ts`). */
+/** Reads an iptables table in nf_tables (`nft-chains.ts`). */
 interface NftReader {
   nftChainUses(family: IpFamily, table: IptablesTable): Promise<ReadonlyMap<string, number>>;
   countNftRules(family: IpFamily, table: IptablesTable, chain: string): Promise<number>;
@@ -74,7 +72,6 @@ const RULE_TIMEOUT_MS = 5 * 60_000;
 /** Makes a command wait so many seconds for the xtables lock. */
 const WAIT = ["-w", "5"] as const;
 
-/** What the host's tool turned out to be. */
 interface Tool {
   readonly backEnd: IptablesBackEnd;
   /** Why it is not used. */
@@ -148,7 +145,6 @@ class ExecIptables implements Iptables {
   readonly #log: Logger;
   readonly #binaries: IptablesBinaries;
   readonly #problem: string | undefined;
-  readonly #listNftChains: ExecIptablesOptions["listNftChains"];
   readonly #nftReader: ExecIptablesOptions["nftReader"];
   /** One command of a family at a time, and check-then-change as one. */
   readonly #turns = new Mutex();
@@ -160,7 +156,6 @@ class ExecIptables implements Iptables {
     this.#binaries = binaries;
     this.#problem = problem;
     this.prefersSmallTransactions = backEnd === "nft";
-    this.#listNftChains = backEnd === "nft" ? options.listNftChains : undefined;
     this.#nftReader = backEnd === "nft" ? options.nftReader : undefined;
   }
 
@@ -204,8 +199,7 @@ class ExecIptables implements Iptables {
   }
 
   async chainNames(table: IptablesTable): Promise<readonly string[]> {
-    const list = this.#listNftChains;
-    if (list !== undefined) return await this.#turns.run(() => list(this.family, table));
+    if (this.#nftReader !== undefined) return [...(await this.chainUses(table)).keys()];
     return readChainNames(await this.save(table), table);
   }
 

@@ -7,6 +7,15 @@ import type { IpFamily } from "../../net/ip.ts";
 
 export type IptablesTable = "filter" | "nat" | "mangle";
 
+export type BuiltInChain = "PREROUTING" | "INPUT" | "FORWARD" | "OUTPUT" | "POSTROUTING";
+
+/** The chains that every kernel has, in the order in which `iptables-save` prints them. */
+export const BUILT_IN_CHAINS: Readonly<Record<IptablesTable, readonly BuiltInChain[]>> = {
+  filter: ["INPUT", "FORWARD", "OUTPUT"],
+  nat: ["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"],
+  mangle: ["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"],
+};
+
 /** Answer of a test that may be prevented by the xtables lock (exit status 4). */
 export type Presence = "present" | "absent" | "unknown";
 

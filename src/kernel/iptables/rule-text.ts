@@ -1,5 +1,5 @@
 /**
- * How a rule is spelled for iptables-restore: the one place that knows. The token order is the one upstream writes
+ * Spells rules for iptables-restore, with the token order of upstream
  * (reference iptables.md §7), so that payloads can be compared line by line.
  */
 import type { Rule, RuleMatch, RuleTarget } from "./rule.ts";

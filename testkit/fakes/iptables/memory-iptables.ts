@@ -5,6 +5,7 @@
  */
 
 import {
+  BUILT_IN_CHAINS,
   type Iptables,
   IptablesError,
   IptablesRestoreError,
@@ -14,7 +15,6 @@ import {
 } from "../../../src/kernel/iptables/iptables.ts";
 import type { KernelRule } from "../../../src/kernel/iptables/parser/kernel-rule.ts";
 import { RuleSyntaxError } from "../../../src/kernel/iptables/parser/rule-options.ts";
-import { BUILT_IN_CHAINS } from "../../../src/kernel/iptables/parser/rule-targets.ts";
 import type { IpFamily } from "../../../src/net/ip.ts";
 import { runRestore, storedRuleOfWords } from "./memory-restore.ts";
 import { emptyTable, type NamedObjects, Refusal, TableDraft, type TableState } from "./memory-table.ts";

@@ -8,7 +8,6 @@ import {
   parseRule,
   parseRuleText,
   printRule,
-  ruleIdentity,
 } from "../../../src/kernel/iptables/parser/rule-syntax.ts";
 import type { IpFamily } from "../../../src/net/ip.ts";
 import { Refusal, type StoredRule, type TableDraft } from "./memory-table.ts";
@@ -177,4 +176,14 @@ class RestoreRun {
 function tableName(name: string): IptablesTable {
   if (name === "filter" || name === "nat" || name === "mangle") return name;
   throw new RuleSyntaxError("bad_argument", `table name '${name}' invalid`);
+}
+
+/**
+ * Equal for two rules exactly when `-D` and `-C` of the real tools take one for the other: the print, and what does not
+ * show in it. Pure.
+ */
+export function ruleIdentity(rule: KernelRule): string {
+  const text = printRule(rule);
+  const hidden = rule.matches.some((match) => match.kind === "recent" && match.hasDefaultMask);
+  return hidden ? `${text} (default mask)` : text;
 }

@@ -3,10 +3,10 @@
  * the refusals that the real kernel and tools have.
  */
 
-import type { IptablesTable } from "../../../src/kernel/iptables/iptables.ts";
-import type { KernelRule } from "../../../src/kernel/iptables/parser/kernel-rule.ts";
+import { BUILT_IN_CHAINS, type BuiltInChain, type IptablesTable } from "../../../src/kernel/iptables/iptables.ts";
+import type { KernelRule, TargetKind } from "../../../src/kernel/iptables/parser/kernel-rule.ts";
 import { checkChainName } from "../../../src/kernel/iptables/parser/rule-syntax.ts";
-import { BUILT_IN_CHAINS, type Hook, isTargetName, TARGETS } from "../../../src/kernel/iptables/parser/rule-targets.ts";
+import { isTargetName } from "../../../src/kernel/iptables/parser/rule-targets.ts";
 
 /** A rule with its print and what it is compared by. Shared between chains and transactions; never changed. */
 export interface StoredRule {
@@ -29,6 +29,18 @@ export type TableState = ReadonlyMap<string, StoredChain>;
 export function emptyTable(table: IptablesTable): TableState {
   return new Map(BUILT_IN_CHAINS[table].map((name) => [name, { policy: "ACCEPT", rules: [], references: 0 }]));
 }
+
+/** Where the kernel takes targets: tables, and built-in chains from which the rule may be reached. */
+const PLACES: Partial<
+  Record<TargetKind, { readonly tables: readonly IptablesTable[]; readonly hooks?: readonly BuiltInChain[] }>
+> = {
+  // iptables: 'The "nat" table is not intended for filtering, the use of DROP is therefore inhibited.'
+  DROP: { tables: ["filter", "mangle"] },
+  REJECT: { tables: ["filter"], hooks: ["INPUT", "FORWARD", "OUTPUT"] },
+  MASQUERADE: { tables: ["nat"], hooks: ["POSTROUTING"] },
+  REDIRECT: { tables: ["nat"], hooks: ["PREROUTING", "OUTPUT"] },
+  DNAT: { tables: ["nat"], hooks: ["PREROUTING", "OUTPUT"] },
+};
 
 /** Whose error message names the line at fault: the nf_tables tools', the legacy ones', both, or neither for sure. */
 export type NamedBy = "both" | "legacy" | "nft" | "neither";
@@ -172,7 +184,7 @@ export class TableDraft {
       if (to === undefined) throw new Refusal(`Chain '${target.chain}' does not exist`, "legacy");
       if (to.policy !== undefined) throw new Refusal(refusedRule("No such file or directory", chain), "both");
     } else if (target.kind !== "none") {
-      const { tables } = TARGETS[target.kind];
+      const { tables } = PLACES[target.kind] ?? {};
       if (tables !== undefined && !tables.includes(this.table)) {
         throw new Refusal(refusedRule("Invalid argument", chain), target.kind === "DROP" ? "both" : "nft");
       }
@@ -188,7 +200,7 @@ export class TableDraft {
   }
 
   /** Follows jumps from a built-in chain: no loops, and no target where it cannot work. */
-  #walk(hook: Hook, name: string, path: Set<string>, done: Set<string>): void {
+  #walk(hook: BuiltInChain, name: string, path: Set<string>, done: Set<string>): void {
     path.add(name);
     for (const { rule } of this.#chains.get(name)?.rules ?? []) {
       const { target } = rule;
@@ -196,7 +208,7 @@ export class TableDraft {
         if (path.has(target.chain)) throw new Refusal(refusedRule("Too many links", name), "neither");
         if (!done.has(target.chain)) this.#walk(hook, target.chain, path, done);
       } else if (target.kind !== "none") {
-        const { hooks } = TARGETS[target.kind];
+        const { hooks } = PLACES[target.kind] ?? {};
         if (hooks !== undefined && !hooks.includes(hook)) {
           throw new Refusal(refusedRule("Invalid argument", name), "neither");
         }

@@ -24,7 +24,7 @@ interface BisectChangesOptions {
 interface BisectChangesResult {
   /** By owner, chains that could not be deleted included: what the tool said. */
   readonly refused: ReadonlyMap<string, string>;
-  /** What the kernel holds for every owner of the changes; `undefined` is nothing. */
+  /** The kernel's rules for every owner of the changes; `undefined`: none. */
   readonly states: ReadonlyMap<string, OwnerRules | undefined>;
   /** Owners that are as they should be. */
   readonly accepted: readonly string[];

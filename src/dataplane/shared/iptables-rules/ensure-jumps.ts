@@ -8,7 +8,7 @@ import type { Rule } from "../../../kernel/iptables/rule.ts";
 import { chainLines, ruleArguments, ruleLines, ruleSpec, transactionText } from "../../../kernel/iptables/rule-text.ts";
 import type { JumpRule } from "./rules-plan.ts";
 
-/** What is known of the kernel before; undefined where it could not be read. */
+/** The kernel's tables before; undefined where they could not be read. */
 export interface KnownTables {
   readonly filter: SavedTable | undefined;
   /** Names of the chains of nat. */

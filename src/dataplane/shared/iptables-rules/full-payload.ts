@@ -5,7 +5,6 @@ import { lineCount, type OwnerRules, type SpelledRules } from "./owner-rules.ts"
 import { PartList, type Payload, staleChainOwner, type Transaction, type WrittenRules } from "./payload.ts";
 import type { StaticPlan } from "./rules-plan.ts";
 
-/** What a full payload consists of. */
 interface FullPayloadInput {
   readonly plan: StaticPlan;
   readonly ports: Iterable<SpelledPort>;

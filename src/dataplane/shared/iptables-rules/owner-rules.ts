@@ -29,7 +29,6 @@ export interface SpelledRules extends OwnerRules {
 
 const NOTHING_LACKS = { internal: false, external: false };
 
-/** What an owner without rules has. */
 export const NO_RULES: SpelledRules = {
   filter: "",
   nat: "",
@@ -60,7 +59,7 @@ export function spell(plan: ServicePortPlan): SpelledRules {
   };
 }
 
-/** What is remembered of rules once they are written: the largest part of them need not be. */
+/** Forgets the rules of own chains, the largest part, once they are written. */
 export function remembered({ filter, nat, ownChains, ownRuleCount, ownUses, lacksLocal }: SpelledRules): OwnerRules {
   return { filter, nat, ownChains, ownRuleCount, ownUses, lacksLocal };
 }

@@ -14,7 +14,7 @@ interface PayloadPart {
   readonly text: string;
 }
 
-/** What takes effect at once, or not at all: the lines between `*TABLE` and `COMMIT`. */
+/** The lines between `*TABLE` and `COMMIT`: they take effect at once, or not at all. */
 export interface Transaction {
   readonly table: ServiceTable;
   readonly parts: readonly PayloadPart[];

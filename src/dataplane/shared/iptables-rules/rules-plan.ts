@@ -1,4 +1,4 @@
-/** What a planner of iptables rules gives: the rules of one service port, and those that belong to none. */
+/** Plans of iptables rules: of one service port, and of those that belong to none. */
 import type { IptablesTable, RulePosition } from "../../../kernel/iptables/iptables.ts";
 import type { ChainName, Rule } from "../../../kernel/iptables/rule.ts";
 import { ruleLines } from "../../../kernel/iptables/rule-text.ts";
@@ -51,7 +51,6 @@ export interface SharedRule {
   readonly rule: Rule;
 }
 
-/** What one service port needs in the kernel. */
 export interface ServicePortPlan {
   /** Entries in top-level chains; their order counts within one chain. */
   readonly shared: readonly SharedRule[];

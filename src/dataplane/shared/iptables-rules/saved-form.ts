@@ -2,9 +2,8 @@
  * Rules as `iptables-save` prints them on a node that has nothing else: its order of chains, its spelling of rules. Pure.
  */
 
-import type { IptablesTable } from "../../../kernel/iptables/iptables.ts";
+import { BUILT_IN_CHAINS, type IptablesTable } from "../../../kernel/iptables/iptables.ts";
 import { parseRule, printRule } from "../../../kernel/iptables/parser/rule-syntax.ts";
-import { BUILT_IN_CHAINS } from "../../../kernel/iptables/parser/rule-targets.ts";
 import type { SavedChain, SavedTable, UnspelledRules } from "../../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../../kernel/iptables/rule.ts";
 import { ruleArguments } from "../../../kernel/iptables/rule-text.ts";

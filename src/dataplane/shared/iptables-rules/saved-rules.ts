@@ -1,5 +1,5 @@
 /**
- * What saved tables tell about rules of ours that this process did not write, or did but no longer trusts: which
+ * Rules of ours in saved tables that this process did not write, or did but no longer trusts: which
  * chains exist, and the last known good rules of a service port that cannot be rewritten. Pure.
  */
 
@@ -41,7 +41,7 @@ export class SavedRules {
     this.#readServiceChains();
   }
 
-  /** What the kernel has for a service port; undefined when it has nothing. */
+  /** The kernel's rules for a service port; undefined when it has none. */
   of(name: ServicePortName): OwnerRules | undefined {
     const owner = ownerText(name.text, name.protocol);
     if (!this.#asked.has(owner)) this.#asked.set(owner, this.#find(name, owner));
@@ -105,7 +105,7 @@ function isEndpointChain(target: string | undefined): target is ChainName {
   return target?.startsWith("KUBE-SEP-") === true;
 }
 
-/** Whose entry of a shared chain a rule is: its comment begins with the service port's name. */
+/** The owner of an entry of a shared chain: its comment begins with the service port's name. */
 function ownerOf(rule: string): string | undefined {
   const comment = commentOf(rule) ?? "";
   const [name = ""] = comment.split(" ", 1);

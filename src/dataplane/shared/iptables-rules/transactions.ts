@@ -24,10 +24,10 @@ import {
 import type { StaticPlan } from "./rules-plan.ts";
 import { SavedRules } from "./saved-rules.ts";
 
-/** How many offenders are excluded one by one on the tool's word before bisection takes over. */
+/** So many offenders are excluded one by one on the tool's word before bisection takes over. */
 const MAX_NAMED_OFFENDERS = 8;
 
-/** Whose failure it is when the rules that belong to no service could not be rewritten: their owner, and its name. */
+/** The owner of the static rules in failures. */
 export const STATIC_RULES = "rules that belong to no service";
 
 /** A port to be programmed by a full transaction. */
@@ -36,7 +36,7 @@ export interface DesiredPort {
   readonly rules: SpelledRules;
 }
 
-/** What the kernel holds after a transaction of which a part was accepted. */
+/** The kernel's state after a transaction of which a part was accepted. */
 interface TransactionResult {
   /** By owner. */
   readonly failures: Map<string, SyncFailure>;

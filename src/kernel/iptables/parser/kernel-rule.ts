@@ -37,7 +37,7 @@ export interface PortRange {
 export const CONNTRACK_STATES = ["INVALID", "NEW", "RELATED", "ESTABLISHED", "UNTRACKED", "SNAT", "DNAT"] as const;
 export type ConntrackState = (typeof CONNTRACK_STATES)[number];
 
-/** What the match `state` knows of them, in the same order. */
+/** Those that the match `state` knows, in the same order. */
 export const STATES = ["INVALID", "NEW", "RELATED", "ESTABLISHED", "UNTRACKED"] as const satisfies ConntrackState[];
 type State = (typeof STATES)[number];
 

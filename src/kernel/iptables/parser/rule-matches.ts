@@ -27,7 +27,6 @@ import {
   type RuleContext,
 } from "./rule-options.ts";
 
-/** How one match is written. */
 export interface MatchSyntax<M> {
   /** Number of values by option; two come as one text with a blank between them. */
   readonly options: Readonly<Record<string, 0 | 1 | 2>>;

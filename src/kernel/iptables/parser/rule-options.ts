@@ -63,7 +63,7 @@ export function quoteWord(word: string): string {
   return NEEDS_NO_QUOTES.test(word) ? word : `"${word.replace(/["\\']/g, "\\$&")}"`;
 }
 
-/** What else about the rule an extension may depend on. */
+/** The rest of the rule, as far as an extension may depend on it. */
 export interface RuleContext {
   readonly family: IpFamily;
   /** The protocol that `-p` demands; undefined when there is none or it is negated. */

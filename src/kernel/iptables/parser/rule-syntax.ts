@@ -1,7 +1,6 @@
 /**
  * iptables rules between text and typed form: `parseRule` reads what the tools accept, `printRule` writes what
- * iptables-save prints (reference iptables-examples.md §16.2), and two texts mean the same rule when {@link ruleIdentity} is equal.
- * Pure.
+ * iptables-save prints (reference iptables-examples.md §16.2). Pure.
  */
 
 import { type IpFamily, isZeroCidr } from "../../../net/ip.ts";
@@ -285,14 +284,4 @@ export function printRule(rule: KernelRule): string {
   const target = printTarget(rule.target);
   if (target !== "") parts.push(target);
   return parts.join(" ");
-}
-
-/**
- * Equal for two rules exactly when `-D` and `-C` of the real tools take one for the other: the print, and what does not
- * show in it. Pure.
- */
-export function ruleIdentity(rule: KernelRule): string {
-  const text = printRule(rule);
-  const hidden = rule.matches.some((match) => match.kind === "recent" && match.hasDefaultMask);
-  return hidden ? `${text} (default mask)` : text;
 }

@@ -1,26 +1,18 @@
 /**
- * The targets of iptables rules: options, meaning, how iptables-save prints them, and where the kernel allows them.
+ * The targets of iptables rules: options, meaning, and how iptables-save prints them.
  * One table; any other word after `-j` is the name of a chain. Spelling as iptables 1.8.9 does. Pure.
  */
 import { type IpFamily, joinHostPort } from "../../../net/ip.ts";
 import { isProtocolName } from "../../../net/protocol.ts";
-import type { IptablesTable } from "../iptables.ts";
 import type { KernelTarget, NamedTarget, TargetKind, TargetTypes } from "./kernel-rule.ts";
 import { type GivenOptions, hex, parseAddress, parseMark, parseNumber, type RuleContext } from "./rule-options.ts";
 
-export type Hook = "PREROUTING" | "INPUT" | "FORWARD" | "OUTPUT" | "POSTROUTING";
-
-/** How one target is written, and where it may stand. */
 interface TargetSyntax<T> {
   readonly options: Readonly<Record<string, 0 | 1>>;
   /** Throws RuleSyntaxError. */
   build(given: GivenOptions, context: RuleContext): T;
   /** What follows `-j NAME`, each word with a blank before it. */
   print(target: T): string;
-  /** @default every table */
-  readonly tables?: readonly IptablesTable[];
-  /** Built-in chains from which the rule may be reached. @default all */
-  readonly hooks?: readonly Hook[];
 }
 
 const REJECT_WITH: Readonly<Record<IpFamily, readonly string[]>> = {
@@ -48,8 +40,7 @@ const REJECT_WITH: Readonly<Record<IpFamily, readonly string[]>> = {
 /** The registered syntax of every target. */
 export const TARGETS: { readonly [K in TargetKind]: TargetSyntax<NamedTarget<K>> } = {
   ACCEPT: { options: {}, build: () => ({ kind: "ACCEPT" }), print: () => "" },
-  // iptables: 'The "nat" table is not intended for filtering, the use of DROP is therefore inhibited.'
-  DROP: { options: {}, build: () => ({ kind: "DROP" }), print: () => "", tables: ["filter", "mangle"] },
+  DROP: { options: {}, build: () => ({ kind: "DROP" }), print: () => "" },
   RETURN: { options: {}, build: () => ({ kind: "RETURN" }), print: () => "" },
   REJECT: {
     options: { "--reject-with": 1 },
@@ -61,8 +52,6 @@ export const TARGETS: { readonly [K in TargetKind]: TargetSyntax<NamedTarget<K>>
       return { kind: "REJECT", with: answer };
     },
     print: (target) => ` --reject-with ${target.with}`,
-    tables: ["filter"],
-    hooks: ["INPUT", "FORWARD", "OUTPUT"],
   },
   MARK: {
     options: { "--set-xmark": 1, "--set-mark": 1, "--and-mark": 1, "--or-mark": 1, "--xor-mark": 1 },
@@ -77,8 +66,6 @@ export const TARGETS: { readonly [K in TargetKind]: TargetSyntax<NamedTarget<K>>
       randomFully: given.has("--random-fully"),
     }),
     print: ({ random, randomFully }) => `${random ? " --random" : ""}${randomFully ? " --random-fully" : ""}`,
-    tables: ["nat"],
-    hooks: ["POSTROUTING"],
   },
   REDIRECT: {
     options: { "--to-ports": 1, "--random": 0 },
@@ -86,8 +73,6 @@ export const TARGETS: { readonly [K in TargetKind]: TargetSyntax<NamedTarget<K>>
     print: ({ ports, random }) =>
       (ports === undefined ? "" : ` --to-ports ${ports.from === ports.to ? ports.from : `${ports.from}-${ports.to}`}`) +
       (random ? " --random" : ""),
-    tables: ["nat"],
-    hooks: ["PREROUTING", "OUTPUT"],
   },
   DNAT: {
     options: { "--to-destination": 1, "--random": 0, "--persistent": 0 },
@@ -95,8 +80,6 @@ export const TARGETS: { readonly [K in TargetKind]: TargetSyntax<NamedTarget<K>>
     print: ({ address, port, random, persistent }) =>
       ` --to-destination ${port === undefined ? address : joinHostPort(address, port)}` +
       `${random ? " --random" : ""}${persistent ? " --persistent" : ""}`,
-    tables: ["nat"],
-    hooks: ["PREROUTING", "OUTPUT"],
   },
 };
 
@@ -170,9 +153,3 @@ function buildDnat(given: GivenOptions, { family, protocol }: RuleContext): Targ
     persistent: given.has("--persistent"),
   };
 }
-
-export const BUILT_IN_CHAINS: Readonly<Record<IptablesTable, readonly Hook[]>> = {
-  filter: ["INPUT", "FORWARD", "OUTPUT"],
-  nat: ["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"],
-  mangle: ["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"],
-};

@@ -29,7 +29,7 @@ export type SavedTable = ReadonlyMap<string, SavedChain>;
 
 type OpenTable = Map<string, { readonly policy: string | undefined; readonly rules: string[] }>;
 
-/** Told what a dump has, in order. Each answers whether to go on with the rest of the table. */
+/** Visits a dump in order. Each answers whether to go on with the rest of the table. */
 interface SavedVisitor {
   readonly table: (name: string) => boolean;
   readonly chain: (name: string, policy: string | undefined) => boolean;
