@@ -3,6 +3,7 @@
  * without a sample are not printed, and the definitions are counted (reference operation.md §12.3).
  */
 import type { Counter as CounterType, Gauge as GaugeType, Histogram as HistogramType } from "prom-client";
+import type { IpFamily } from "../net/ip.ts";
 import { Counter, Gauge, Histogram, Registry } from "./prom-client-parts.ts";
 
 /** How binding a family's name and labels are; `none` leaves the help text alone. */
@@ -25,8 +26,19 @@ type ReadSamples = () => Promise<
   readonly { readonly labels: Readonly<Record<string, string>>; readonly value: number }[]
 >;
 
+/** One series of a counter. */
+export interface FamilyCounter {
+  /** @param by @default 1 */
+  inc(by?: number): void;
+}
+
 export interface MetricFamilies {
   counter(options: FamilyOptions): CounterType;
+  /**
+   * A counter with the label `ip_family`. Its function gives the series of one IP family, which is at 0 from then on: `increase()` loses the
+   * first step of a series that begins with it.
+   */
+  familyCounter(options: Omit<FamilyOptions, "labels">): (family: IpFamily) => FamilyCounter;
   gauge(options: FamilyOptions): GaugeType;
   histogram(options: FamilyOptions & { readonly buckets: readonly number[] }): HistogramType;
   /** An unlabelled family whose value is read at each scrape; a reader that throws is taken as `undefined`. */
@@ -64,6 +76,14 @@ export function createFamilies(): MetricFamilies {
 
   return {
     counter: (options) => new Counter(config(options)),
+    familyCounter(options) {
+      const counter = new Counter(config({ ...options, labels: ["ip_family"] }));
+      return (family) => {
+        const series = counter.labels({ ip_family: family });
+        series.inc(0);
+        return { inc: (by = 1) => series.inc(by) };
+      };
+    },
     gauge: (options) => new Gauge(config(options)),
     histogram: (options) => new Histogram({ ...config(options), buckets: [...options.buckets] }),
     scraped(type, options, read) {

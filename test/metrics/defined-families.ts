@@ -28,6 +28,10 @@ function recording(defined: Map<string, MetricFamily>): MetricFamilies {
   const real = createFamilies();
   return {
     ...real,
+    familyCounter(options) {
+      record("counter", { ...options, labels: ["ip_family"] });
+      return real.familyCounter(options);
+    },
     counter(options) {
       record("counter", options);
       return real.counter(options);

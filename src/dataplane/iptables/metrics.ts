@@ -26,10 +26,9 @@ const NFACCT_FAMILIES = [
 /** Defines the families and gives the function that makes the object of one IP family. */
 export function defineIptablesMetrics(families: MetricFamilies): (family: IpFamily) => IptablesMetrics {
   const restoreMetrics = defineRestoreMetrics(families);
-  const partialRestoreFailures = families.counter({
+  const partialRestoreFailures = families.familyCounter({
     name: "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total",
     help: "Cumulative proxy iptables partial restore failures",
-    labels: ["ip_family"],
   });
   const ruleCountMetrics = defineRuleCountMetrics(families);
   const last = families.gauge({
@@ -39,7 +38,7 @@ export function defineIptablesMetrics(families: MetricFamilies): (family: IpFami
   });
   return (family) => ({
     ...restoreMetrics(family),
-    partialRestoreFailures: { inc: () => partialRestoreFailures.inc({ ip_family: family }) },
+    partialRestoreFailures: partialRestoreFailures(family),
     ...ruleCountMetrics(family),
     setLast: (table, rules) => last.set({ table, ip_family: family }, rules),
   });

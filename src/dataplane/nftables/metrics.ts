@@ -9,17 +9,13 @@ import type { LocalhostMetrics } from "./localhost-relay.ts";
 /** Defines the families and gives the function that makes the object of one IP family. */
 export function defineNftablesMetrics(families: MetricFamilies): (family: IpFamily) => NftablesMetrics {
   const counter = (what: "sync" | "cleanup") =>
-    families.counter({
+    families.familyCounter({
       name: `kubeproxy_sync_proxy_rules_nftables_${what}_failures_total`,
       help: `Cumulative proxy nftables ${what} failures`,
-      labels: ["ip_family"],
     });
   const syncFailures = counter("sync");
   const cleanupFailures = counter("cleanup");
-  return (family) => ({
-    syncFailures: { inc: () => syncFailures.inc({ ip_family: family }) },
-    cleanupFailures: { inc: () => cleanupFailures.inc({ ip_family: family }) },
-  });
+  return (family) => ({ syncFailures: syncFailures(family), cleanupFailures: cleanupFailures(family) });
 }
 
 /** What is measured of node ports on loopback addresses. @param rejected the packets of each counter there is. */

@@ -20,12 +20,11 @@ export interface RuleCountMetrics {
 
 /** Defines the counter of refused writes and gives the function that makes the object of one IP family. */
 export function defineRestoreMetrics(families: MetricFamilies): (family: IpFamily) => RestoreMetrics {
-  const restoreFailures = families.counter({
+  const restoreFailures = families.familyCounter({
     name: "kubeproxy_sync_proxy_rules_iptables_restore_failures_total",
     help: "Cumulative proxy iptables restore failures",
-    labels: ["ip_family"],
   });
-  return (family) => ({ restoreFailures: { inc: () => restoreFailures.inc({ ip_family: family }) } });
+  return (family) => ({ restoreFailures: restoreFailures(family) });
 }
 
 /** Defines the number of rules and gives the function that makes the object of one IP family. */

@@ -105,6 +105,18 @@ test("every kubeproxy_ family has upstream's name, type and help, and there are 
   );
 });
 
+test("counters of an IP family are at 0 once the family is at work: increase() loses the first step of a series", async () => {
+  const metrics = createMetrics();
+  const { countRepair } = metrics.syncMetrics("IPv6");
+  const samples = async () => {
+    const family = (await scrape(metrics)).get("kubeproxy_sync_proxy_rules_repairs_total");
+    return family?.samples.map(({ labels, value }) => [labels.ip_family, value]);
+  };
+  assert.deepEqual(await samples(), [["IPv6", 0]]);
+  countRepair();
+  assert.deepEqual(await samples(), [["IPv6", 1]]);
+});
+
 test("unlabelled families are there at 0 from the start, labelled ones only once used", async () => {
   const families = await scrape(createMetrics());
   const names = [...families.keys()].filter((name) => name.startsWith("kubeproxy_"));

@@ -29,8 +29,8 @@ export function defineSyncMetrics(families: MetricFamilies): (family: IpFamily) 
     families.histogram({ name: `kubeproxy_${name}`, help, labels: perFamily, buckets });
   const gauge = (name: string, help: string, labels: readonly string[] = []) =>
     families.gauge({ name: `kubeproxy_${name}`, help, labels });
-  const counter = (name: string, help: string, labels: readonly string[] = []) =>
-    families.counter({ name: `kubeproxy_${name}`, help, labels });
+  const counter = (name: string, help: string) => families.counter({ name: `kubeproxy_${name}`, help });
+  const familyCounter = (name: string, help: string) => families.familyCounter({ name: `kubeproxy_${name}`, help });
 
   const sync = duration("sync_proxy_rules_duration_seconds", "SyncProxyRules latency in seconds");
   const fullSync = duration(
@@ -69,31 +69,31 @@ export function defineSyncMetrics(families: MetricFamilies): (family: IpFamily) 
     "conntrack_reconciler_sync_duration_seconds",
     "ReconcileConntrackFlowsLatency latency in seconds",
   );
-  const conntrackDeleted = counter(
+  const conntrackDeleted = familyCounter(
     "conntrack_reconciler_deleted_entries_total",
     "Cumulative conntrack flows deleted by conntrack reconciler",
-    perFamily,
   );
 
-  const repairs = counter(
+  const repairs = familyCounter(
     "sync_proxy_rules_repairs_total",
     "Cumulative times that rules which other programs had changed were written again",
-    perFamily,
   );
-  const costlyServices = counter(
+  const costlyServices = familyCounter(
     "sync_proxy_rules_costly_services_total",
     "Cumulative times that a single Service took longer than a second to program",
-    perFamily,
   );
 
-  const endedConnections = counter(
+  const endedConnections = familyCounter(
     "conntrack_reconciler_ended_connections_total",
     "Cumulative TCP connections to endpoints that were gone, which were ended",
-    perFamily,
   );
 
   return (family) => {
     const labels = { ip_family: family };
+    const deleted = conntrackDeleted(family);
+    const repaired = repairs(family);
+    const costly = costlyServices(family);
+    const ended = endedConnections(family);
     return {
       observeSync(seconds, isFullSync) {
         sync.observe(labels, seconds);
@@ -115,13 +115,13 @@ export function defineSyncMetrics(families: MetricFamilies): (family: IpFamily) 
         noLocalEndpoints.set({ traffic_policy: "internal", ip_family: family }, internal);
         noLocalEndpoints.set({ traffic_policy: "external", ip_family: family }, external);
       },
-      observeConntrackCleanup(seconds, deleted) {
+      observeConntrackCleanup(seconds, count) {
         conntrackSync.observe(labels, seconds);
-        conntrackDeleted.inc(labels, deleted);
+        deleted.inc(count);
       },
-      countRepair: () => repairs.inc(labels),
-      countCostlyService: () => costlyServices.inc(labels),
-      countEndedConnections: (count) => endedConnections.inc(labels, count),
+      countRepair: () => repaired.inc(),
+      countCostlyService: () => costly.inc(),
+      countEndedConnections: (count) => ended.inc(count),
     };
   };
 }
