@@ -179,7 +179,11 @@ export interface ProvedVariant {
 }
 
 /** One proxy mode. */
-export interface ModeDescriptor<Name extends string, Config extends ModeConfig<SectionFields, unknown>> {
+export interface ModeDescriptor<
+  Name extends string,
+  Config extends ModeConfig<SectionFields, unknown>,
+  Plan extends object = object,
+> {
   /** The value of `mode` and `--proxy-mode`, and the name of the section. */
   readonly name: Name;
   /** The section's name where it is another one. */
@@ -230,7 +234,7 @@ export interface ModeDescriptor<Name extends string, Config extends ModeConfig<S
   loadTraceStages?(): Promise<(node: OfflineNode, config: KubeProxyConfig) => readonly Dump[]>;
   /** For `prove`: what is compared, each under its own name. @default nothing */
   readonly proved?: readonly ProvedVariant[];
-  loadRenderer(): Promise<ModeRenderer>;
+  loadRenderer(): Promise<ModeRenderer<Plan>>;
   /** For `explain` and `diff`. */
   loadInspection(): Promise<ModeInspection>;
   loadRuntime(): Promise<ModeRuntime>;

@@ -2,7 +2,6 @@
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { SavedTable } from "../kernel/iptables/parser/ruleset.ts";
-import type { IpFamily } from "../net/ip.ts";
 
 /** What the node's kernel and tools may lack, which no manifest tells. */
 export const KERNEL_FEATURES = ["nfacct"] as const;
@@ -17,33 +16,26 @@ export interface RenderRequest {
   readonly missing: ReadonlySet<KernelFeature>;
 }
 
-/** What each mode plans, as data, by its name: each declares its own in its `index.ts`. */
-// biome-ignore lint/suspicious/noEmptyInterface: modes fill it
-export interface DeclaredPlans {}
-
-/** A plan of one family as data, with whose it is. */
-export type PlanData<Name extends string, Data> = {
-  readonly mode: Name;
-  readonly family: IpFamily;
-  readonly node: string;
-} & Data;
-
-export type Rendered =
+/** @typeParam Data the plan of one family, as the mode has it. */
+export type Rendered<Data extends object = object> =
   /** `tool` names what reads the text; undefined when texts of both families can simply follow each other. */
   | { readonly kind: "text"; readonly text: string; readonly tool: string | undefined }
-  | { readonly kind: "data"; readonly data: object }
+  | { readonly kind: "data"; readonly data: Data }
   /** Tables of iptables whose rules are spelled when they are looked at: for `trace` alone. */
   | { readonly kind: "tables"; readonly tables: ReadonlyMap<string, SavedTable> }
   /** Items of both families make up one document; `data` is what they are made of. */
   | {
       readonly kind: "items";
       readonly items: readonly unknown[];
-      readonly data: object;
+      readonly data: Data;
       document(items: readonly unknown[]): unknown;
     };
 
 /** Prints the plan of one family. @throws Error for what the user can mend. */
-export type ModeRenderer = (node: OfflineNode, request: RenderRequest) => Promise<Rendered>;
+export type ModeRenderer<Data extends object = object> = (
+  node: OfflineNode,
+  request: RenderRequest,
+) => Promise<Rendered<Data>>;
 
 /** The text of all families. Pure. */
 export function joinFamilies(parts: readonly Rendered[]): string {
@@ -76,6 +68,10 @@ export function toolName({ family }: OfflineNode, tool: "restore" | "save"): str
 }
 
 /** A plan as data, with whose it is. Pure. */
-export function planAsData(node: OfflineNode, { config }: RenderRequest, data: object): Rendered {
+export function planAsData<Data extends object>(
+  node: OfflineNode,
+  { config }: RenderRequest,
+  data: Data,
+): Rendered<Data> {
   return { kind: "data", data: { mode: config.mode, family: node.family, node: node.name, ...data } };
 }

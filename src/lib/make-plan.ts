@@ -1,7 +1,7 @@
 /** From objects and a checked configuration to what a mode would program: the one way of the library and of `render`. */
 import type { KubeProxyConfig } from "../config/config.ts";
-import { modeNamed } from "../dataplane/registry.ts";
-import { type DeclaredPlans, joinFamilies, type KernelFeature, type Rendered } from "../dataplane/rendering.ts";
+import { modeNamed, type ProxyMode, type RegisteredMode } from "../dataplane/registry.ts";
+import { joinFamilies, type KernelFeature, type ModeRenderer, type Rendered } from "../dataplane/rendering.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { type Cluster, messageOf } from "./cluster.ts";
@@ -25,11 +25,18 @@ export interface MadePlan {
   /** @throws PlanError `form-unavailable`, `service-unknown` */
   render(form: string, options?: RenderOptions): Promise<string>;
   /** One for each family. @throws PlanError `form-unavailable`, `service-unknown` */
-  data(options?: RenderOptions): Promise<readonly AnyPlan[]>;
+  data<M extends ProxyMode>(options?: RenderOptions): Promise<readonly PlanData<M>[]>;
 }
 
-/** The plan of each mode, as data. */
-export type AnyPlan = DeclaredPlans[keyof DeclaredPlans];
+/** The plan of one family as data, as its mode has it, with whose it is. */
+export type PlanData<M extends ProxyMode> = {
+  readonly [N in M]: { readonly mode: N; readonly family: IpFamily; readonly node: string } & DataOf<N>;
+}[M];
+
+type RendererOf<M extends ProxyMode> = Awaited<
+  ReturnType<Extract<RegisteredMode, { readonly name: M }>["loadRenderer"]>
+>;
+type DataOf<M extends ProxyMode> = RendererOf<M> extends ModeRenderer<infer Data> ? Data : never;
 
 /** @param warn told what is odd about the cluster, for people; the same may be told for each family. */
 export async function makePlan(
@@ -47,13 +54,13 @@ export async function makePlan(
   return {
     nodes,
     render: async (form, options) => joinFamilies(await parts(form, options)),
-    async data(options) {
+    async data<M extends ProxyMode>(options?: RenderOptions) {
       const found = await parts("json", options);
       return nodes.flatMap(({ family, name }, index) => {
         const part = found[index];
         if (part?.kind !== "data" && part?.kind !== "items") return [];
-        // The mode's own declaration says what its renderer gives.
-        return [{ ...part.data, mode: config.mode, family, node: name } as AnyPlan];
+        // The renderer is that of the mode, which the caller asked for.
+        return [{ ...part.data, mode: config.mode, family, node: name } as unknown as PlanData<M>];
       });
     },
   };

@@ -21,10 +21,10 @@
  * ```
  */
 import { modeNamed, type ProxyMode } from "../dataplane/registry.ts";
-import { type DeclaredPlans, KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
+import { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
 import { IP_FAMILIES, type IpFamily } from "../net/ip.ts";
 import { type Cluster, requireCluster, requireListOf, requireObject } from "./cluster.ts";
-import { makePlan, type RenderOptions } from "./make-plan.ts";
+import { makePlan, type PlanData, type RenderOptions } from "./make-plan.ts";
 import { checkedSettings } from "./plan-settings.ts";
 
 export type { ProxyMode } from "../dataplane/registry.ts";
@@ -38,7 +38,7 @@ export {
   type ObjectProblem,
   readCluster,
 } from "./cluster.ts";
-export type { RenderOptions } from "./make-plan.ts";
+export type { PlanData, RenderOptions } from "./make-plan.ts";
 export { PlanError, type PlanErrorCode } from "./plan-error.ts";
 
 /** What is planned, for whom, and how. */
@@ -74,7 +74,7 @@ export interface Plan<M extends ProxyMode = ProxyMode> {
    * The plan as data, one for each family: rules, tables, virtual servers, documents, as the mode has them.
    * @throws PlanError `service-unknown`
    */
-  data(options?: RenderOptions): Promise<readonly DeclaredPlans[M][]>;
+  data(options?: RenderOptions): Promise<readonly PlanData<M>[]>;
 }
 
 /**
@@ -102,6 +102,6 @@ export async function plan<M extends ProxyMode = ProxyMode>(request: PlanRequest
     forms,
     warnings: [...warnings],
     render: (form = forms[0] ?? "", options = {}) => made.render(form, options),
-    data: async (options) => (await made.data(options)) as readonly DeclaredPlans[M][], // that of config.mode
+    data: (options) => made.data<M>(options),
   };
 }

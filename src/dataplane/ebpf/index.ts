@@ -2,16 +2,11 @@
  * The eBPF mode: connections from this node end at an endpoint when they are made, and what has no socket here takes the nftables
  * rules of the flat layout. Reference ebpf.md.
  */
-import type { NftTable } from "../../kernel/nftables/ruleset-table.ts";
+
 import type { ModeDescriptor } from "../dataplane.ts";
+import type { NftablesPlanData } from "../nftables/cluster-plan.ts";
 import { drainsRelay } from "../stop-policy.ts";
 import { ebpfConfig } from "./config.ts";
-
-declare module "../rendering.ts" {
-  interface DeclaredPlans {
-    readonly ebpf: PlanData<"ebpf", { readonly table: NftTable }>;
-  }
-}
 
 declare module "../../config/config.ts" {
   interface DeclaredModes {
@@ -19,7 +14,7 @@ declare module "../../config/config.ts" {
   }
 }
 
-export const ebpf: ModeDescriptor<"ebpf", typeof ebpfConfig> = {
+export const ebpf: ModeDescriptor<"ebpf", typeof ebpfConfig, NftablesPlanData> = {
   name: "ebpf",
   isUpstream: false,
   config: ebpfConfig,

@@ -6,6 +6,7 @@ import { leadingMaps, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.t
 import { socketPrograms } from "../../kernel/bpf/socket-balancer/programs.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { joinHostPort } from "../../net/ip.ts";
+import type { NftablesPlanData } from "../nftables/cluster-plan.ts";
 import { LOCALHOST } from "../nftables/localhost-relay.ts";
 import { renderNftables } from "../nftables/render.ts";
 import type { ModeRenderer, RenderRequest } from "../rendering.ts";
@@ -13,7 +14,7 @@ import { destinationsOf } from "./destinations.ts";
 import { ledAtLocalhost, packetPathConfig } from "./packet-path.ts";
 import { planSocket, type SocketPlan, type Treatment } from "./socket-plan.ts";
 
-export const renderEbpf: ModeRenderer = async (node, request) => {
+export const renderEbpf: ModeRenderer<NftablesPlanData> = async (node, request) => {
   const { form } = request;
   if (form === "sockets") return { kind: "text", text: socketLines(node, request), tool: `sockets, ${node.family}` };
   if (form === "programs") return { kind: "text", text: programText(node, request), tool: `programs, ${node.family}` };

@@ -122,3 +122,5 @@ export function planData({ jumps, fixed, ports }: IptablesPlan) {
     })),
   };
 }
+
+export type IptablesPlanData = ReturnType<typeof planData>;

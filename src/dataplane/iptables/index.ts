@@ -1,14 +1,8 @@
 /** The iptables mode: rules of iptables and ip6tables, either back end. Reference iptables.md. */
 
 import type { ModeDescriptor } from "../dataplane.ts";
-import type { planData } from "./cluster-plan.ts";
+import type { IptablesPlanData } from "./cluster-plan.ts";
 import { iptablesConfig } from "./config.ts";
-
-declare module "../rendering.ts" {
-  interface DeclaredPlans {
-    readonly iptables: PlanData<"iptables", ReturnType<typeof planData>>;
-  }
-}
 
 declare module "../../config/config.ts" {
   interface DeclaredModes {
@@ -16,7 +10,7 @@ declare module "../../config/config.ts" {
   }
 }
 
-export const iptables: ModeDescriptor<"iptables", typeof iptablesConfig> = {
+export const iptables: ModeDescriptor<"iptables", typeof iptablesConfig, IptablesPlanData> = {
   name: "iptables",
   isUpstream: true,
   config: iptablesConfig,

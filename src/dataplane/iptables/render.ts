@@ -1,10 +1,11 @@
 /** `kube-proxy render` in iptables mode: the input of iptables-restore, what iptables-save prints, or the plan as data. */
 
 import { type ModeRenderer, planAsData, toolName } from "../rendering.ts";
+import type { IptablesPlanData } from "./cluster-plan.ts";
 import { planData, planIptables, plannedTables, planOfService, restoreInput, savedInput } from "./cluster-plan.ts";
 import { planInput } from "./plan-input.ts";
 
-export const renderIptables: ModeRenderer = async (node, request) => {
+export const renderIptables: ModeRenderer<IptablesPlanData> = async (node, request) => {
   const { config, form, missing, service } = request;
   const options = planInput(config, node, missing);
   if (form === "tables") {

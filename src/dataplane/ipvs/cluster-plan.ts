@@ -168,3 +168,5 @@ export function planData({ addresses, sets, virtualServers, rules, extent }: Ipv
     rules: [...rules.nat.map((rule) => data("nat", rule)), ...rules.filter.map((rule) => data("filter", rule))],
   };
 }
+
+export type IpvsPlanData = ReturnType<typeof planData>;

@@ -1,14 +1,8 @@
 /** The ipvs mode: virtual servers of the kernel, IP sets, a constant few iptables rules. Reference ipvs.md. */
 
 import type { ModeDescriptor } from "../dataplane.ts";
-import type { planData } from "./cluster-plan.ts";
+import type { IpvsPlanData } from "./cluster-plan.ts";
 import { ipvsConfig } from "./config.ts";
-
-declare module "../rendering.ts" {
-  interface DeclaredPlans {
-    readonly ipvs: PlanData<"ipvs", ReturnType<typeof planData>>;
-  }
-}
 
 declare module "../../config/config.ts" {
   interface DeclaredModes {
@@ -16,7 +10,7 @@ declare module "../../config/config.ts" {
   }
 }
 
-export const ipvs: ModeDescriptor<"ipvs", typeof ipvsConfig> = {
+export const ipvs: ModeDescriptor<"ipvs", typeof ipvsConfig, IpvsPlanData> = {
   name: "ipvs",
   isUpstream: true,
   gate: "KubeProxyIPVS",

@@ -1,6 +1,7 @@
 /** `kube-proxy render` in ipvs mode: the input of the four tools that could do it, or the plan as data. */
 
-import { type ModeRenderer, planAsData, type Rendered, toolName } from "../rendering.ts";
+import { type ModeRenderer, planAsData, toolName } from "../rendering.ts";
+import type { IpvsPlanData } from "./cluster-plan.ts";
 import {
   allInputs,
   ipInput,
@@ -12,11 +13,11 @@ import {
   savedInput,
 } from "./cluster-plan.ts";
 
-export const renderIpvs: ModeRenderer = async (node, request) => {
+export const renderIpvs: ModeRenderer<IpvsPlanData> = async (node, request) => {
   const { config, form, service } = request;
   const plan = planIpvs(node, config, service);
   const restore = toolName(node, "restore");
-  const textFor = (tool: string | undefined, text: string): Rendered => ({ kind: "text", text, tool });
+  const textFor = (tool: string | undefined, text: string) => ({ kind: "text" as const, text, tool });
   switch (form) {
     case "ip":
       return textFor(undefined, ipInput(plan));

@@ -44,8 +44,10 @@ export function planConfigOf(
   };
 }
 
-/** The same with the document as data. */
-export type PlannedDocumentData = Omit<PlannedDocument, "text"> & { readonly settings: unknown };
+/** The same for programs: the text of each document as data. */
+export interface KernelspacePlanData {
+  readonly documents: readonly (Omit<PlannedDocument, "text"> & { readonly settings: unknown })[];
+}
 
 /** With an HNS that has everything. */
 export function planInput(

@@ -1,14 +1,8 @@
 /** The kernelspace mode of Windows: load balancers of HNS. Reference windows.md. */
 
 import type { ModeDescriptor } from "../dataplane.ts";
-import type { PlannedDocumentData } from "./cluster-plan.ts";
+import type { KernelspacePlanData } from "./cluster-plan.ts";
 import { winkernelConfig } from "./config.ts";
-
-declare module "../rendering.ts" {
-  interface DeclaredPlans {
-    readonly kernelspace: PlanData<"kernelspace", { readonly documents: readonly PlannedDocumentData[] }>;
-  }
-}
 
 declare module "../../config/config.ts" {
   interface DeclaredModes {
@@ -16,7 +10,7 @@ declare module "../../config/config.ts" {
   }
 }
 
-export const kernelspace: ModeDescriptor<"kernelspace", typeof winkernelConfig> & {
+export const kernelspace: ModeDescriptor<"kernelspace", typeof winkernelConfig, KernelspacePlanData> & {
   readonly sectionName: "winkernel";
 } = {
   name: "kernelspace",

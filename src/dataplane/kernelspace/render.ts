@@ -1,14 +1,14 @@
 /** `kube-proxy render` in kernelspace mode: the documents that HNS would be sent, as lines or as data. */
 import { type ModeRenderer, planAsData } from "../rendering.ts";
-import { type PlannedDocumentData, planKernelspace, unservedFrontends } from "./cluster-plan.ts";
+import { type KernelspacePlanData, planKernelspace, unservedFrontends } from "./cluster-plan.ts";
 
 /** The form for `trace` alone: the lines, and the frontends that have no load balancer. */
 const TRACE_FORM = "load-balancers";
 
-export const renderKernelspace: ModeRenderer = async (node, request) => {
+export const renderKernelspace: ModeRenderer<KernelspacePlanData> = async (node, request) => {
   const documents = planKernelspace(node, request.config, request.service);
   if (request.form === "json") {
-    const data = documents.map(({ text, ...rest }): PlannedDocumentData => ({ ...rest, settings: JSON.parse(text) }));
+    const data = documents.map(({ text, ...rest }) => ({ ...rest, settings: JSON.parse(text) }));
     return planAsData(node, request, { documents: data });
   }
   const lines = documents.map(({ call, purpose, text }) => `# ${purpose}\n${call} ${text}\n`);

@@ -30,6 +30,9 @@ export interface NftablesPlan {
   readonly table: NftTable;
 }
 
+/** The same for programs. */
+export type NftablesPlanData = Pick<NftablesPlan, "table">;
+
 /**
  * What of a planned table is one Service's: what its ports alone bring into a table, as far as the table of the whole
  * cluster has it. An address that another Service has by right is not in it.

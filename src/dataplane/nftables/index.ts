@@ -1,15 +1,10 @@
 /** The nftables mode: a table of its own per family, programmed over netlink. Reference nftables.md. */
-import type { NftTable } from "../../kernel/nftables/ruleset-table.ts";
+
 import type { ModeDescriptor } from "../dataplane.ts";
 import { drainsRelay } from "../stop-policy.ts";
+import type { NftablesPlanData } from "./cluster-plan.ts";
 import { LAYOUT_FLAG, nftablesConfig } from "./config.ts";
 import { LAYOUT_NAMES } from "./layout-name.ts";
-
-declare module "../rendering.ts" {
-  interface DeclaredPlans {
-    readonly nftables: PlanData<"nftables", { readonly table: NftTable }>;
-  }
-}
 
 declare module "../../config/config.ts" {
   interface DeclaredModes {
@@ -17,7 +12,7 @@ declare module "../../config/config.ts" {
   }
 }
 
-export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig> = {
+export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig, NftablesPlanData> = {
   name: "nftables",
   isUpstream: true,
   config: nftablesConfig,

@@ -3,9 +3,10 @@
 import { libnftablesJson, tableJson } from "../../kernel/nftables/ruleset-table.ts";
 import { tableText } from "../../kernel/nftables/ruleset-text.ts";
 import type { ModeRenderer } from "../rendering.ts";
+import type { NftablesPlanData } from "./cluster-plan.ts";
 import { messageDump, planNftables, tableOfService } from "./cluster-plan.ts";
 
-export const renderNftables: ModeRenderer = async (node, { config, form, service }) => {
+export const renderNftables: ModeRenderer<NftablesPlanData> = async (node, { config, form, service }) => {
   const plan = await planNftables(node, config);
   if (form === "netlink") {
     if (service !== undefined) throw new Error("--output netlink is a whole sync: leave --service out");

@@ -196,3 +196,5 @@ class FreePorts {
     return Object.fromEntries(Array.from(lanes, (lane, index) => [lane, first + index]));
   }
 }
+
+export type UserspacePlanData = ReturnType<typeof planData>;

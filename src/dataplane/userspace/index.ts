@@ -2,14 +2,8 @@
 
 import type { ModeDescriptor } from "../dataplane.ts";
 import { KEEPS_RULES } from "../stop-policy.ts";
-import type { planData } from "./cluster-plan.ts";
+import type { UserspacePlanData } from "./cluster-plan.ts";
 import { userspaceConfig } from "./config.ts";
-
-declare module "../rendering.ts" {
-  interface DeclaredPlans {
-    readonly userspace: PlanData<"userspace", ReturnType<typeof planData>>;
-  }
-}
 
 declare module "../../config/config.ts" {
   interface DeclaredModes {
@@ -17,7 +11,7 @@ declare module "../../config/config.ts" {
   }
 }
 
-export const userspace: ModeDescriptor<"userspace", typeof userspaceConfig> = {
+export const userspace: ModeDescriptor<"userspace", typeof userspaceConfig, UserspacePlanData> = {
   name: "userspace",
   platforms: ["linux", "win32"],
   isUpstream: false,

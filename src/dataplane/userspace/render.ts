@@ -1,10 +1,11 @@
 /** `kube-proxy render` in userspace mode: the input of iptables-restore, what iptables-save prints, or the plan as data. */
 
 import { type ModeRenderer, planAsData, toolName } from "../rendering.ts";
+import type { UserspacePlanData } from "./cluster-plan.ts";
 import { planData, planOfService, planUserspace, restoreInput, savedInput } from "./cluster-plan.ts";
 import { plannedTables } from "./planned-tables.ts";
 
-export const renderUserspace: ModeRenderer = async (node, request) => {
+export const renderUserspace: ModeRenderer<UserspacePlanData> = async (node, request) => {
   const { config, form, service } = request;
   if (form === "tables") return { kind: "tables", tables: plannedTables(node, config).tables };
   const whole = planUserspace(node, config);
