@@ -73,6 +73,7 @@ function known(value: unknown): string {
 
 function statusText(report: Partial<StatusReport>): string {
   const { program, mode, node, isHealthy, failures = [], families = [], limits = [] } = report;
+  const { connectionTracking } = report;
   const lines = [`${program ?? "a daemon"}, ${mode ?? "not known"} mode, on ${node ?? "not known"}`];
   lines.push(isHealthy === true ? "healthy" : "NOT healthy: it does not keep up");
   for (const one of families) {
@@ -86,7 +87,15 @@ function statusText(report: Partial<StatusReport>): string {
     );
     for (const remark of one.remarks ?? []) lines.push(`  ${remark}`);
   }
+  lines.push(...trackingLines(connectionTracking));
   for (const { subject, reason } of failures) lines.push(`refused: ${subject}: ${reason}`);
   for (const { what, why } of limits) lines.push(`cannot: ${what}: ${why}`);
   return lines.map((line) => `${line}\n`).join("");
+}
+
+function trackingLines(tracking: StatusReport["connectionTracking"]): readonly string[] {
+  if (tracking === undefined) return [];
+  const { entries, max, notes = [] } = tracking;
+  const of = max === 0 ? "" : ` of ${max}`;
+  return [`connection tracking: ${entries}${of} entries`, ...notes.map((note) => `  ${note}`)];
 }

@@ -2,6 +2,8 @@
 
 import type { Clock } from "../async/clock.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
+import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
+import type { ConntrackStatistics } from "../kernel/conntrack/statistics.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { LoggedProblem, NodeLimit } from "../logging/problem-memory.ts";
 import { frontendsOf } from "../model/frontend.ts";
@@ -32,6 +34,8 @@ export interface StatusReport {
   readonly node: string;
   readonly isHealthy: boolean;
   readonly failures: readonly { readonly subject: string; readonly reason: string }[];
+  /** How full connection tracking is; absent where it is not known. */
+  readonly connectionTracking?: ConntrackStatistics & { readonly notes: readonly string[] };
   /** What the node cannot do, and why. */
   readonly limits: readonly NodeLimit[];
   readonly families: readonly (Omit<ProxierStatus, "failures"> & {
@@ -67,6 +71,8 @@ export interface InspectedDaemon {
   readonly families: readonly InspectedFamily[];
   readonly verdict: () => HealthVerdict;
   readonly journal: SyncJournal;
+  /** @default its flows are not known */
+  readonly conntrack?: ConntrackTable;
   /** Found out at the start, or since. */
   readonly limits: () => readonly NodeLimit[];
 }

@@ -8,13 +8,14 @@ import { dirname } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { SliceYielder } from "../async/yielder.ts";
+import { statisticsNotes } from "../kernel/conntrack/statistics.ts";
 import { createServer } from "../kernel/node-http.ts";
 import type { Logger } from "../logging/logger.ts";
 import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { pathOf, queryOf } from "../server/http/routes.ts";
 import type { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { SyncRecord } from "../sync/journal/sync-record.ts";
-import { type InspectedDaemon, serviceLines, statusReport } from "./inspect-report.ts";
+import { type InspectedDaemon, type StatusReport, serviceLines, statusReport } from "./inspect-report.ts";
 
 export type { SyncRecord } from "../sync/journal/sync-record.ts";
 
@@ -55,9 +56,10 @@ export async function serveInspectSocket(
         return;
       }
       const isStatus = request.method === "GET" && path === "/status";
-      const answer = isStatus ? { ...statusReport(daemon), networkNamespace: networkNamespace() } : WRONG_QUESTION;
       response.writeHead(isStatus ? 200 : 404, { "content-type": "application/json" });
-      response.end(`${JSON.stringify(answer)}\n`);
+      const end = (answer: unknown): void => void response.end(`${JSON.stringify(answer)}\n`);
+      if (!isStatus) end(WRONG_QUESTION);
+      else void wholeStatus(daemon).then(end);
     },
   );
   server.maxConnections = MAX_CONNECTIONS;
@@ -77,6 +79,16 @@ export async function serveInspectSocket(
     if (signal.aborted) close();
     else signal.addEventListener("abort", close, { once: true });
   });
+}
+
+/** With what the kernel says of connection tracking, where it does. */
+async function wholeStatus(
+  daemon: InspectedDaemon,
+): Promise<StatusReport & { readonly networkNamespace: string | undefined }> {
+  const tracking = await daemon.conntrack?.statistics?.().catch(() => undefined);
+  const status = { ...statusReport(daemon), networkNamespace: networkNamespace() };
+  if (tracking === undefined) return status;
+  return { ...status, connectionTracking: { ...tracking, notes: statisticsNotes(tracking) } };
 }
 
 /** A list as JSON, in pieces between which the daemon goes on with its work. */

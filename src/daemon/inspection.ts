@@ -1,5 +1,6 @@
 /** What a running daemon tells of itself to people: over its socket to commands, and to browsers as a page. */
 
+import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
 import { identityLine, programIdentity } from "../program/program-identity.ts";
 import type { Backend } from "../sync/backend.ts";
 import type { SyncJournal } from "../sync/journal/sync-journal.ts";
@@ -26,10 +27,11 @@ export async function serveInspection(
   daemon: Daemon,
   setup: NodeSetup,
   proxiers: readonly InspectedProxier[],
+  conntrack: ConntrackTable,
 ): Promise<void> {
   const { options, journal, limits, clock, log, ended: signal } = daemon;
   if (journal === undefined) return;
-  const live = liveDaemon(daemon, journal, setup, proxiers);
+  const live = liveDaemon(daemon, journal, setup, proxiers, conntrack);
   const total = Math.min(PAGE_CONNECTIONS, limits.health.total);
   const pageLimits = { total, perPeer: Math.ceil(total / 2) };
   const page = options.servePage?.(live, { limits: pageLimits, log, clock, signal });
@@ -47,6 +49,7 @@ function liveDaemon(
   journal: SyncJournal,
   setup: NodeSetup,
   proxiers: readonly InspectedProxier[],
+  conntrack: ConntrackTable,
 ): LiveDaemon {
   return {
     program: identityLine(programIdentity()),
@@ -65,6 +68,7 @@ function liveDaemon(
     })),
     verdict: () => health.verdict(),
     journal,
+    conntrack,
     config,
     podCIDRs: setup.podCIDRs,
     limits: () => [...setup.unsupported, ...(problems?.limits ?? [])],

@@ -23,6 +23,7 @@ import { createServiceHealth } from "../server/health/service-health.ts";
 import { ConnectionGate } from "../server/http/connection-gate.ts";
 import { serverLimits } from "../server/http/connection-limits.ts";
 import { fullReporter } from "../server/http/http-endpoint.ts";
+import { defineConntrackMetrics } from "../server/metrics/conntrack-metrics.ts";
 import { createMetrics, type FeatureState } from "../server/metrics/metrics.ts";
 import { shortestSyncPeriodMs } from "../settings/defaults.ts";
 import { watchConfigFile } from "../settings/watch-config-file.ts";
@@ -98,6 +99,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const setup = await setUpNode(config, facts, { ...mode, ...runtime }, log);
     if (usesNetfilter(mode, config)) await kernel.tuneConntrack(config.conntrack, log);
     const conntrack = usesNetfilter(mode, config) ? kernel.openConntrack() : NO_CONNTRACK;
+    defineConntrackMetrics(metrics.families, conntrack);
     const openMode = await openModeOn(daemon, setup.families, conntrack, open);
     const proxiers = await createProxiers(daemon, setup, conntrack, openMode);
     if (options.initOnly) {
@@ -112,7 +114,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const collecting = collectWhenIdle({ clock, log }, ended);
     const removing = whenInForce(proxiers, ended, () => removeLeftovers(afterFirstSync, config, log));
     watch?.updated.then((message) => fatal(new Error(message)), fatal);
-    await serve(daemon, setup, proxiers, sink);
+    await serve(daemon, setup, proxiers, sink, conntrack);
     await openMode.close();
     await Promise.all(proxiers.map(({ serviceHealth }) => serviceHealth.close()));
     await servers?.closed;
@@ -329,6 +331,7 @@ async function serve(
   setup: NodeSetup,
   proxiers: readonly FamilyProxier[],
   sink: DeferredSink,
+  conntrack: ConntrackTable,
 ): Promise<void> {
   const { options, ended, nodeName, events, log } = daemon;
   log.info("Version info", { version: options.version });
@@ -338,7 +341,7 @@ async function serve(
   sink.attach(dispatcher);
   events.record(nodeEvent(nodeName, "Normal", "Starting", startNote(options.config.mode)));
   const following = proxiers.map(({ followAddresses }) => followAddresses(ended));
-  const inspecting = serveInspection(daemon, setup, proxiers);
+  const inspecting = serveInspection(daemon, setup, proxiers, conntrack);
   await Promise.all([settingOomScore, dispatcher.run(ended), inspecting, ...following]);
   await Promise.all(proxiers.map(({ backend }) => backend.close?.()));
 }

@@ -3,6 +3,7 @@
 import type { ModeInspection } from "../dataplane/inspection.ts";
 import { addTo, type Count, type CountedPort, type ModeCounters } from "../dataplane/traffic.ts";
 import { openConntrack } from "../kernel/conntrack/netlink-conntrack.ts";
+import { statisticsNotes } from "../kernel/conntrack/statistics.ts";
 import { messageOf } from "../logging/message-of.ts";
 import type { Flow } from "../net/flow.ts";
 import { type IpFamily, joinHostPort } from "../net/ip.ts";
@@ -73,12 +74,18 @@ export async function readTraffic(
   // What the mode's kernel has said of open connections is more exact.
   const asked = ports.filter(({ frontends }) => frontends.some(({ count }) => count.open === null));
   try {
+    if (readFlows === readTranslatedFlows) notes.push(...(await tableNotes()));
     const isComplete = await countFlows(asked, counters, readFlows);
     if (!isComplete) notes.push("Connections changed while they were counted: some may be missing.");
   } catch (error) {
     notes.push(`Open connections are not known: conntrack: ${reasonOf(error)}.`);
   }
   return notes;
+}
+
+async function tableNotes(): Promise<readonly string[]> {
+  await using table = openConntrack();
+  return statisticsNotes(await table.statistics());
 }
 
 function reasonOf(error: unknown): string {

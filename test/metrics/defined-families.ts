@@ -4,7 +4,9 @@ import { systemClock } from "../../src/async/clock.ts";
 import { createRestMetrics } from "../../src/cluster/apiserver/connection/rest-metrics.ts";
 import { createLastHeard } from "../../src/cluster/apiserver/watch/last-heard.ts";
 import { MODES } from "../../src/dataplane/registry.ts";
+import { NO_CONNTRACK } from "../../src/kernel/conntrack/conntrack.ts";
 import { createFamilies, type FamilyOptions, type MetricFamilies } from "../../src/metrics/metric-families.ts";
+import { defineConntrackMetrics } from "../../src/server/metrics/conntrack-metrics.ts";
 import { createMetrics } from "../../src/server/metrics/metrics.ts";
 import type { MetricFamily } from "./metrics-document.ts";
 
@@ -16,6 +18,7 @@ export async function definedFamilies(): Promise<readonly MetricFamily[]> {
   createRestMetrics(common, systemClock);
   createLastHeard(common, systemClock, []);
   // Modes share families, and a registry takes each name once.
+  defineConntrackMetrics(recording(defined), { ...NO_CONNTRACK, statistics: () => Promise.reject(new Error("none")) });
   for (const runtime of runtimes) runtime.defineMetrics(recording(defined));
   return [...defined.values()];
 }

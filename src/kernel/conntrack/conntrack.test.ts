@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { createSocket } from "node:dgram";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -16,6 +16,7 @@ import { NetlinkSocket } from "../netlink/socket.ts";
 import type { ConntrackTable, FlowFilter } from "./conntrack.ts";
 import { writeDump } from "./ctnetlink.ts";
 import { type NetlinkConntrack, openConntrack } from "./netlink-conntrack.ts";
+import { statisticsNotes } from "./statistics.ts";
 
 function address(text: string): IpAddress {
   const parsed = parseIpAddress(text);
@@ -139,6 +140,17 @@ inNetns(import.meta.url, { name: "conntrack" }, () => {
       let replies = 0;
       await socket.dump(request, () => replies++);
       assert.equal(replies, 0);
+    });
+
+    test("entries and the limit are what /proc says, and a table that is full is told in words", async () => {
+      const { entries, max, ...lost } = await table.statistics();
+      const listed = readFileSync("/proc/sys/net/netfilter/nf_conntrack_count", "utf8");
+      assert.equal(entries, Number(listed));
+      assert.equal(max, Number(readFileSync("/proc/sys/net/netfilter/nf_conntrack_max", "utf8")));
+      assert.deepEqual(lost, { invalid: 0, insertFailed: 0, dropped: 0, earlyDropped: 0 });
+      assert.deepEqual(statisticsNotes({ entries, max, ...lost }), []);
+      const full = statisticsNotes({ entries: 95, max: 100, ...lost, insertFailed: 1, dropped: 2 });
+      assert.match(full.join("\n"), /95 % full \(95 of 100\).*\n.*2 packets were dropped.*\n.*could not enter 1 /);
     });
 
     test("a flow of real traffic, rewritten by a NAT rule, is seen and deleted", async () => {

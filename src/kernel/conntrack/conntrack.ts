@@ -1,6 +1,7 @@
 import type { Flow } from "../../net/flow.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import type { Protocol } from "../../net/protocol.ts";
+import type { ConntrackStatistics } from "./statistics.ts";
 
 /** Which entries are asked for: all that are not ruled out. The kernel leaves the others out; one that cannot sends them, and they are left out here. */
 export interface FlowFilter {
@@ -47,6 +48,8 @@ export interface ConntrackTable {
   readFlows(family: IpFamily, filter: FlowFilter, begin: () => (flow: TrackedFlow) => void): Promise<boolean>;
   /** Deletes the flow if it is still answered by the same; resolves to false when it is not there any more. */
   deleteFlow(family: IpFamily, flow: Flow): Promise<boolean>;
+  /** How full it is; absent where there is no table. */
+  readonly statistics?: () => Promise<ConntrackStatistics>;
 }
 
 /** For nodes without netfilter: there is no flow to find or delete. */

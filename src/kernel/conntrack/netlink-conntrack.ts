@@ -9,12 +9,13 @@ import { nfprotoOf } from "../netlink/nfnetlink.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
 import type { ConntrackTable, FlowFilter, TrackedFlow } from "./conntrack.ts";
 import { readFlow, writeDelete, writeDump, writeGet } from "./ctnetlink.ts";
+import { readStatistics } from "./statistics.ts";
 
 /** A table with many flows comes in large datagrams. */
 const RECEIVE_BUFFER_BYTES = 1024 * 1024;
 
 /** The table of the network namespace in which the socket was opened. */
-export interface NetlinkConntrack extends ConntrackTable, AsyncDisposable {
+export interface NetlinkConntrack extends Required<ConntrackTable>, AsyncDisposable {
   close(): Promise<void>;
 }
 
@@ -53,6 +54,8 @@ export function openConntrack(): NetlinkConntrack {
         throw error;
       }
     },
+
+    statistics: () => readStatistics(socket),
 
     close,
     [Symbol.asyncDispose]: close,

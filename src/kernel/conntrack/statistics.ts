@@ -1,0 +1,70 @@
+/** What connection tracking counts of itself: how full it is, and what it lost. */
+import { attributes, u32be } from "../netlink/attributes.ts";
+import { NLM_F_DUMP } from "../netlink/constants.ts";
+import { MessageBuffer } from "../netlink/message-buffer.ts";
+import { beginNfnetlink, NFNL_SUBSYS_CTNETLINK, nfnetlinkPayload } from "../netlink/nfnetlink.ts";
+import type { NetlinkSocket } from "../netlink/socket.ts";
+
+const IPCTNL_MSG_CT_GET_STATS_CPU = 4;
+const IPCTNL_MSG_CT_GET_STATS = 5;
+const total = attributes({ entries: [1, u32be], max: [2, u32be] });
+const perCpu = attributes({ invalid: [4, u32be], insertFailed: [9, u32be], dropped: [10, u32be], early: [11, u32be] });
+
+/** Counters begin with the network namespace. */
+export interface ConntrackStatistics {
+  readonly entries: number;
+  /** The limit; 0: not known. */
+  readonly max: number;
+  /** Packets that belong to no connection, or break its rules. */
+  readonly invalid: number;
+  /** Connections that could not be entered: two packets at once, or one source port too many. Their packet is lost. */
+  readonly insertFailed: number;
+  /** Packets lost because the table was full. */
+  readonly dropped: number;
+  /** Entries that had to make room. */
+  readonly earlyDropped: number;
+}
+
+/** Of the socket's network namespace. @throws NetlinkError when the kernel refuses. */
+export async function readStatistics(socket: NetlinkSocket): Promise<ConntrackStatistics> {
+  const sum = { entries: 0, max: 0, invalid: 0, insertFailed: 0, dropped: 0, earlyDropped: 0 };
+  const request = new MessageBuffer(64);
+  beginNfnetlink(request, NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET_STATS, 0, 0);
+  request.end();
+  await socket.request(request, (reply) => {
+    const { input, start, end } = nfnetlinkPayload(reply);
+    const { entries = 0, max = 0 } = total.read(input, start, end);
+    Object.assign(sum, { entries, max });
+  });
+  request.reset();
+  beginNfnetlink(request, NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET_STATS_CPU, NLM_F_DUMP, 0);
+  request.end();
+  await socket.dump(request, (reply) => {
+    const { input, start, end } = nfnetlinkPayload(reply);
+    const { invalid = 0, insertFailed = 0, dropped = 0, early = 0 } = perCpu.read(input, start, end);
+    sum.invalid += invalid;
+    sum.insertFailed += insertFailed;
+    sum.dropped += dropped;
+    sum.earlyDropped += early;
+  });
+  return sum;
+}
+
+/** What people should know of it, in sentences. Pure. */
+export function statisticsNotes(statistics: ConntrackStatistics): readonly string[] {
+  const { entries, max, insertFailed, dropped, earlyDropped } = statistics;
+  const notes: string[] = [];
+  const share = max === 0 ? 0 : entries / max;
+  if (share >= 0.9) {
+    notes.push(
+      `Connection tracking is ${Math.floor(share * 100)} % full (${entries} of ${max}): beyond it new connections are dropped.`,
+    );
+  }
+  if (dropped + earlyDropped > 0) {
+    const lost = `${dropped} packets were dropped and ${earlyDropped} connections forgotten`;
+    notes.push(`Connection tracking has been full: ${lost} since the node started (nf_conntrack_max).`);
+  }
+  if (insertFailed > 0)
+    notes.push(`Connection tracking could not enter ${insertFailed} connections; their first packet was lost.`);
+  return notes;
+}
