@@ -1,9 +1,10 @@
 /** The command line of `kube-proxy diff`. */
 import { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
+import { contextOf } from "./dump-folder.ts";
 import { UsageError } from "./exit.ts";
 import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, type InspectChoices, readChoices } from "./inspect-options.ts";
 import { readMissing } from "./missing-features.ts";
-import { OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, type ObjectsChoice } from "./objects-input.ts";
+import { type FoundConfiguration, OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, type ObjectsChoice } from "./objects-input.ts";
 import { parseWords } from "./subcommand-options.ts";
 
 /** Between two looks of `--watch`, unless `--interval` says otherwise. */
@@ -17,9 +18,9 @@ Between two folders or files of manifests: what the change does to clients, node
 --kernel: what is wanted for the manifests and is not in the kernel, and the other way round, each with its Service.
 
 ${OBJECTS_FLAGS_HELP}
-      --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft list ruleset, ipset save or ipvsadm -S -n have
-                               printed on the node (repeatable), or the folder that a sysdump was unpacked to; only
-                               what the dumps tell about is compared
+      --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft (-j) list ruleset, ipset save or ipvsadm -S -n
+                               have printed on the node (repeatable), or the folder that a sysdump was unpacked to,
+                               with objects, node and configuration; only what the dumps tell about is compared
       --kernel                 ask these tools on this host, and in ebpf mode read the pinned maps; needs root
 ${INSPECT_FLAGS_HELP}
                                (between manifests without --node: every Node that both have)
@@ -44,6 +45,10 @@ export interface DiffOptions {
   readonly sides: readonly ObjectsChoice[];
   readonly dumps: readonly string[];
   readonly choices: InspectChoices;
+  /** Of a sysdump. */
+  readonly found: FoundConfiguration | undefined;
+  /** Reads the configuration again, with what there is of it beside the objects. */
+  readonly read: (found: FoundConfiguration | undefined) => Promise<InspectChoices>;
   readonly isNodeGiven: boolean;
   readonly isFamilyGiven: boolean;
   readonly missing: ReadonlySet<KernelFeature>;
@@ -91,11 +96,18 @@ export async function readDiffOptions(argv: readonly string[]): Promise<DiffOpti
   }
   const readsInput = [...filename, ...dump, ...positionals].filter((path) => path === "-");
   if (readsInput.length > 1) throw new UsageError("- was given more than once: standard input can be read once");
+  const sysdump = await contextOf(dump);
+  const isElsewhere = filename.length > 0 || values.kubeconfig !== undefined || values.context !== undefined;
+  const node = values.node ?? values["hostname-override"] ?? sysdump?.node;
+  const own = sysdump === undefined || isElsewhere ? values : { filename: [sysdump.objects] };
+  const read: DiffOptions["read"] = async (found) => await readChoices({ ...values, node }, undefined, found);
   return {
     mode,
-    sides: mode === "objects" ? positionals.map((path) => ({ filename: [path] })) : [values],
+    found: sysdump?.configuration,
+    read,
+    sides: mode === "objects" ? positionals.map((path) => ({ filename: [path] })) : [own],
     dumps: dump,
-    choices: await readChoices(values),
+    choices: await read(undefined),
     isNodeGiven: (values.node ?? values["hostname-override"]) !== undefined,
     isFamilyGiven: values.family !== "both",
     missing: readMissing(values.without),

@@ -18,18 +18,20 @@ import type { Objects } from "../explain/part-of-cluster.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { merged, wantedInventories } from "../explain/wanted.ts";
 import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inventory.ts";
-import { dumpKind, readDump } from "../inspect/dumps/read-dump.ts";
-import { savesIn } from "../kernel/iptables/parser/ruleset.ts";
 import { readInputText } from "./bounded-input.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { DIFF_USAGE, type DiffOptions, readDiffOptions } from "./diff-options.ts";
 import { dumpFiles } from "./dump-folder.ts";
+import { inventoryOf, kindOfDump } from "./dump-inventories.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
-import { type InspectChoices, warner } from "./inspect-options.ts";
+import { warner } from "./inspect-options.ts";
 import { inspecting } from "./inspecting.ts";
-import { readObjects } from "./objects-input.ts";
+import { type ReadObjects, readObjects } from "./objects-input.ts";
 import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
+
+const BARE =
+  "No configuration of the node is known (--config): what clusterCIDR and other settings change is among these.\n";
 
 /**
  * Runs the command.
@@ -50,15 +52,20 @@ export async function diff(
       output.out(DIFF_USAGE);
       return EXIT_SUCCESS;
     }
-    const sides: Objects[] = [];
+    const sides: ReadObjects[] = [];
     for (const side of options.sides) sides.push(await readObjects(side, output, input));
     const [first, second] = sides;
+    const objectsFound = first?.configuration;
     if (first === undefined) throw new UsageError("diff needs manifests");
     if (second !== undefined) return await betweenObjects(first, second, options, output);
     const isThisHost = options.mode === "kernel";
-    const { config, note } = chosenNode(first.nodes, options.choices.config, { isThisHost });
+    const choices = await options.read(options.found ?? objectsFound);
+    const { config, note } = chosenNode(first.nodes, choices.config, { isThisHost });
     if (note !== undefined) output.err(safe(`${note}\n`));
-    return await againstKernel(first, { ...options, choices: { ...options.choices, config } }, output, input, signal);
+    const own = { ...options, choices: { ...choices, config } };
+    const status = await againstKernel(first, own, output, input, signal);
+    if (status === EXIT_FAILURE && choices.isBare) output.err(BARE);
+    return status;
   });
 }
 
@@ -191,11 +198,14 @@ async function inventoriesOfDumps(
   const found = new Map<DumpKind, Inventory>();
   const family = isFamilyGiven && choices.families.length === 1 ? choices.families[0] : undefined;
   // Of a folder, what is of another tool than the mode's is no mistake.
-  for (const { path: file, isOfFolder } of await dumpFiles(dumps, (name) => name.endsWith(".json"))) {
+  for (const { path: file, isOfFolder } of await dumpFiles(
+    dumps,
+    (name) => name === "nft.txt" || name === "addresses.txt",
+  )) {
     const text = await readText(file, input);
-    if (isOfFolder && !kinds.some((kind) => kind === dumpKind(text))) continue;
+    if (isOfFolder && !kinds.some((kind) => kind === kindOfDump(text))) continue;
     const inventory = inventoryOf(file === "-" ? "standard input" : file, text, {
-      kind: dumpKind(text),
+      kind: kindOfDump(text),
       family,
       table,
     });
@@ -210,50 +220,6 @@ async function inventoriesOfDumps(
   if (found.size === 0)
     throw new UsageError(`no dump is of ${kinds.join(", ")}, which mode ${choices.config.mode} has: is --mode right?`);
   return found;
-}
-
-function inventoryOf(
-  name: string,
-  text: string,
-  {
-    kind,
-    family,
-    table,
-  }: {
-    readonly kind: DumpKind | undefined;
-    readonly family: InspectChoices["families"][number] | undefined;
-    readonly table: string;
-  },
-): Inventory {
-  // Nothing at all is an answer of a tool that was asked, and none in a file.
-  if (text.trim() === "" && kind !== undefined) return emptyInventory(kind, family, table);
-  try {
-    const parts: Inventory[] = [];
-    let linesBefore = 0;
-    for (const part of kind === "iptables-save" ? savesIn(text) : [text]) {
-      // Lines keep their numbers.
-      const inventory = readDump("\n".repeat(linesBefore) + part, { family, table });
-      linesBefore += part.split("\n").length - 1;
-      const place = [...inventory.places].find((one) => parts.some(({ places }) => places.has(one)));
-      if (place !== undefined) throw new DumpError(`it has the table ${place} twice: give what one tool prints`);
-      parts.push(inventory);
-    }
-    const [only] = parts;
-    return only !== undefined && parts.length === 1 ? only : merged("iptables-save", parts);
-  } catch (error) {
-    if (error instanceof DumpError) throw new UsageError(`cannot read the dump in ${name}: ${error.message}`);
-    throw error;
-  }
-}
-
-function emptyInventory(kind: DumpKind, family: string | undefined, table: string): Inventory {
-  const places: Readonly<Record<DumpKind, readonly string[]>> = {
-    "iptables-save": [`${family} nat`, `${family} filter`],
-    nft: [`${family === "IPv6" ? "ip6" : "ip"} ${table}`],
-    ipset: ["ipset"],
-    ipvsadm: ["ipvs"],
-  };
-  return { kind, places: new Set(places[kind]), holders: new Map() };
 }
 
 async function readText(file: string, input: NodeJS.ReadableStream): Promise<string> {

@@ -1,7 +1,10 @@
-/** `--dump FOLDER`: what `kube-proxy sysdump` has unpacked, as the files that hold rules. */
-import { readdir, stat } from "node:fs/promises";
+/** `--dump FOLDER`: what was unpacked of an archive of `kube-proxy sysdump`: files that hold rules, objects, node and configuration. */
+import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { API_VERSION, KIND } from "../config/config.ts";
+import { isObject } from "../trace/nftables/json.ts";
 import { UsageError } from "./exit.ts";
+import type { FoundConfiguration } from "./objects-input.ts";
 
 /** Where an unpacked archive has its rules. */
 const RULES = "rules";
@@ -28,6 +31,42 @@ export async function dumpFiles(
     files.push(...names.sort().map((name) => ({ path: join(folder, name), isOfFolder: true })));
   }
   return files;
+}
+
+/** What a sysdump says of its node beside the rules. */
+export interface SysdumpContext {
+  /** A folder of manifests. */
+  readonly objects: string;
+  readonly node: string | undefined;
+  readonly configuration: FoundConfiguration | undefined;
+}
+
+/** @param paths of which the first sysdump counts. @returns undefined where none is one. */
+export async function contextOf(paths: readonly string[]): Promise<SysdumpContext | undefined> {
+  for (const path of paths) {
+    const objects = join(path, "objects");
+    if (path === "-" || !(await isFolder(objects))) continue;
+    const [index, status, file, configz] = await Promise.all(
+      ["index.json", "daemon/status.json", "config/kube-proxy.json", "daemon/configz.json"].map((name) =>
+        jsonIn(join(path, name)),
+      ),
+    );
+    const served = isObject(configz) ? Object.values(configz).find(isObject) : undefined;
+    const mode = isObject(status) && typeof status.mode === "string" ? { mode: status.mode } : undefined;
+    const found = file ?? served ?? mode;
+    const node = [status, index].flatMap((one) => (isObject(one) && typeof one.node === "string" ? one.node : []))[0];
+    const content = isObject(found) ? JSON.stringify({ apiVersion: API_VERSION, kind: KIND, ...found }) : undefined;
+    return { objects, node, configuration: content === undefined ? undefined : { content, where: "the sysdump" } };
+  }
+  return undefined;
+}
+
+async function jsonIn(path: string): Promise<unknown> {
+  try {
+    return JSON.parse(await readFile(path, "utf8"));
+  } catch {
+    return undefined;
+  }
 }
 
 async function isFolder(path: string): Promise<boolean> {

@@ -12,25 +12,28 @@ import { answerText, FORMS, type Form } from "../explain/forms.ts";
 import type { Objects } from "../explain/part-of-cluster.ts";
 import { partOf, servicesOfTarget } from "../explain/part-of-cluster.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
-import { parseTarget, type Target } from "../explain/target.ts";
+import { parseTarget, type Target, withoutDomain } from "../explain/target.ts";
 import { withTraffic } from "../explain/traffic.ts";
 import { WHAT_IF_FIELDS, WhatIfError, withChange } from "../explain/what-if.ts";
 import { withSockets } from "../explain/with-sockets.ts";
 import { addressOfPod, type KnownPod, knownPods } from "../inspect/known-pods.ts";
 import { familyOf, isLoopback } from "../net/ip.ts";
 import { chosenNode } from "./chosen-node.ts";
+import { contextOf } from "./dump-folder.ts";
+import { namedInDumps } from "./dumped-names.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import {
+  ASSUMED,
   INSPECT_FLAGS,
   INSPECT_FLAGS_HELP,
   type InspectChoices,
   readChoices,
-  readSettings,
   requireMode,
   warner,
 } from "./inspect-options.ts";
 import { inspecting } from "./inspecting.ts";
 import {
+  type FoundConfiguration,
   OBJECTS_FLAGS,
   OBJECTS_FLAGS_HELP,
   type ObjectsChoice,
@@ -58,6 +61,8 @@ WHAT is one of
 
 ${OBJECTS_FLAGS_HELP}
   -n, --namespace NAME         the namespace of a Service that is named without one (svc/NAME: default the context's)
+      --dump DIR|FILE|-        the folder that a sysdump was unpacked to: objects, node and configuration are those in it; or
+                               rules alone (iptables-save, nft list ruleset): what their names and comments say of WHAT
 ${INSPECT_FLAGS_HELP}
       --all-nodes              on every Node: where they differ
       --why                    every endpoint, and everything that had a say
@@ -84,14 +89,17 @@ interface ExplainOptions {
   readonly namespace: string | undefined;
   readonly from: ObjectsChoice;
   readonly onAllNodes: boolean;
-  readonly choices: InspectChoices;
+  /** Of a sysdump. */
+  readonly found: FoundConfiguration | undefined;
   readonly wish: string | undefined;
   readonly asksKernel: boolean;
   readonly showsRules: boolean;
   readonly showsWhy: boolean;
   readonly form: Form;
-  /** Reads the configuration again with another mode. */
-  readonly withMode: (mode: string) => Promise<InspectChoices>;
+  /** Rules alone, of which nothing else is known. */
+  readonly dumps: readonly string[];
+  /** Reads the configuration, with what there is of it beside the objects. @param mode in place of the one that was given */
+  readonly read: (found: FoundConfiguration | undefined, mode?: string) => Promise<InspectChoices>;
 }
 
 /**
@@ -115,12 +123,18 @@ export async function explain(
     const { from, form, what } = options;
     const { terminal } = output;
     const warn = warner(output);
-    const whole = await readObjects(from, output, input);
+    if (options.dumps.length > 0) {
+      output.out(painted(await namedInDumps(what, options.dumps, input), terminal));
+      return EXIT_SUCCESS;
+    }
+    const whole = await readObjects(from, output, input, { namespace: options.namespace ?? namespaceIn(what) });
+    const found = options.found ?? whole.configuration;
+    const settings = await options.read(found);
     const { config, note } = options.onAllNodes
-      ? { config: options.choices.config, note: undefined }
-      : chosenNode(whole.nodes, options.choices.config, { isThisHost: options.asksKernel });
-    const choices = { ...options.choices, config };
-    const { target, because } = targetOf(options, whole);
+      ? { config: settings.config, note: undefined }
+      : chosenNode(whole.nodes, settings.config, { isThisHost: options.asksKernel });
+    const choices = { ...settings, config };
+    const { target, because } = targetOf({ ...options, choices }, whole);
     const inspection = await modeNamed(config.mode).loadInspection();
     const objects = partOf(whole, servicesOfTarget(whole, target, inspection));
     const [firstNode] = whole.nodes;
@@ -135,13 +149,13 @@ export async function explain(
       return EXIT_SUCCESS;
     }
     const { wish, showsRules, showsWhy } = options;
-    const textOptions = { width: terminal?.width, showsRules, showsWhy };
+    const textOptions = { width: terminal?.width, showsRules, showsWhy, assumed: choices.origin };
     if (options.onAllNodes) {
       const groups = await explainOnAllNodes(objects, search.keys, { ...choices, warn });
       output.out(form === "json" ? jsonText(groups) : painted(nodeGroupsText(groups, textOptions), terminal));
       return EXIT_SUCCESS;
     }
-    const planned = await explainPorts(cluster, search.keys);
+    const planned = await withoutAssuming(cluster, search.keys, choices.origin);
     const servicePorts = options.asksKernel
       ? await withTraffic(inspection, await withSockets(cluster, planned, warn))
       : planned;
@@ -162,15 +176,52 @@ export async function explain(
       );
       output.out(form === "text" ? painted(text, terminal) : text);
     } else {
-      const after = await explainedWith(wish, objects, servicePorts, { ...options, choices }, warn);
+      const after = await explainedWith(wish, objects, servicePorts, { ...options, choices, found }, warn);
       output.out(painted(safe(wishText(wish, servicePorts, await explainPorts(after, search.keys))), terminal));
     }
     return EXIT_SUCCESS;
   });
 }
 
+/** The namespace of a Service or pod that is named with it. */
+function namespaceIn(what: string): string | undefined {
+  const [, namespace] = /^(?!(?:svc|services?|po|pods?)\/)([a-z0-9-]+)\/[^/]+$/i.exec(withoutDomain(what)) ?? [];
+  return namespace;
+}
+
+/** Where no configuration is known, what a client meets does not hang on it in silence: a cause says what pod networks would change. */
+async function withoutAssuming(
+  cluster: ExplainedCluster,
+  keys: Iterable<string>,
+  origin: string | undefined,
+): Promise<readonly PortExplanation[]> {
+  const explained = await explainPorts(cluster, keys);
+  const { config, families } = cluster;
+  if (origin !== ASSUMED || families.some(({ node }) => node.detector.kind !== "none")) return explained;
+  const told = { ...config, detectLocalMode: "NodeCIDR" } as const;
+  const other = await explainPorts(
+    await explainedCluster(
+      cluster.objects,
+      told,
+      families.map(({ node }) => node.family),
+      () => {},
+    ),
+    keys,
+  );
+  return explained.map((one, index) => {
+    const changes = clientChanges(one, other[index]).filter(({ what }) => /\bno(?:w|longer) answers? at\b/.test(what));
+    const causes = changes.map(
+      ({ what }) => `No configuration is known here; with one that names the networks of pods, ${what}.`,
+    );
+    return { ...one, causes: [...one.causes, ...causes] };
+  });
+}
+
 /** What is meant, a pod's address where that is a pod's name. @throws UsageError */
-function targetOf({ what, namespace, choices }: ExplainOptions, whole: ReadObjects): AskedTarget {
+function targetOf(
+  { what, namespace, choices }: ExplainOptions & { readonly choices: InspectChoices },
+  whole: ReadObjects,
+): AskedTarget {
   const target = parseTarget(what, namespace, whole.namespace);
   const podNamespace = namespace ?? whole.namespace ?? "default";
   const pod = target?.kind === "service" ? podMeant(what, target, podNamespace, whole) : undefined;
@@ -256,13 +307,13 @@ async function explainedWith(
   wish: string,
   objects: Objects,
   servicePorts: readonly PortExplanation[],
-  { choices, withMode }: ExplainOptions,
+  { choices, read, found }: ExplainOptions & { readonly choices: InspectChoices },
   warn: (message: string) => void,
 ): Promise<ExplainedCluster> {
   const [, mode] = /^mode=(.*)$/.exec(wish) ?? [];
   if (mode !== undefined) {
     requireMode("--what-if mode=…", mode);
-    const { config, families } = await withMode(mode);
+    const { config, families } = await read(found, mode);
     const { hostnameOverride } = choices.config;
     return await explainedCluster(objects, { ...config, hostnameOverride }, families, warn);
   }
@@ -291,6 +342,7 @@ async function readOptions(argv: readonly string[]): Promise<ExplainOptions | "h
     ...INSPECT_FLAGS,
     ...OBJECTS_FLAGS,
     "all-nodes": { type: "boolean" },
+    dump: { type: "string", multiple: true },
     namespace: { type: "string", short: "n" },
     "what-if": { type: "string" },
     kernel: { type: "boolean" },
@@ -313,22 +365,26 @@ async function readOptions(argv: readonly string[]): Promise<ExplainOptions | "h
   }
   if (values.kernel === true && (values["all-nodes"] === true || values["what-if"] !== undefined))
     throw new UsageError("--kernel is this host's: leave --all-nodes and --what-if out");
-  const choices = await readChoices(values);
-  const { config: file, node } = values;
+  const sysdump = await contextOf(values.dump ?? []);
+  const { filename, kubeconfig, context } = values;
+  const isElsewhere = filename !== undefined || kubeconfig !== undefined || context !== undefined;
+  const node = values.node ?? values["hostname-override"] ?? sysdump?.node;
+  const read: ExplainOptions["read"] = async (found, mode = values.mode) =>
+    await readChoices({ ...values, node, mode }, undefined, found);
+  // What is wrong with flags is said before anything is read.
+  await read(undefined);
   return {
     what,
     namespace: values.namespace,
-    from: values,
+    from: sysdump === undefined || isElsewhere ? values : { filename: [sysdump.objects] },
+    found: sysdump?.configuration,
+    dumps: sysdump === undefined ? (values.dump ?? []) : [],
     onAllNodes: values["all-nodes"] ?? false,
-    choices,
     wish: values["what-if"],
     asksKernel: values.kernel ?? false,
     showsRules: values.rules ?? false,
     showsWhy: values.why ?? false,
     form,
-    withMode: async (mode) => ({
-      ...choices,
-      config: await readSettings(file, mode, node ?? values["hostname-override"]),
-    }),
+    read,
   };
 }

@@ -8,6 +8,7 @@ import { escapeLine } from "../logging/escape.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { readBounded } from "./bounded-input.ts";
 import { UsageError } from "./exit.ts";
+import type { FoundConfiguration } from "./objects-input.ts";
 import type { Output } from "./output.ts";
 import { nearestWord } from "./suggestion.ts";
 
@@ -34,6 +35,10 @@ type Adjust = (draft: DraftConfig) => DraftConfig;
 export interface InspectChoices {
   readonly families: readonly IpFamily[];
   readonly config: KubeProxyConfig;
+  /** {@link originOf} */
+  readonly origin?: string | undefined;
+  /** No configuration is known. */
+  readonly isBare: boolean;
 }
 
 const FAMILIES: Readonly<Record<string, readonly IpFamily[]>> = {
@@ -51,16 +56,38 @@ interface InspectValues {
   readonly "hostname-override"?: string | undefined;
 }
 
-/** @param adjust what further flags change in the configuration. @throws UsageError */
-export async function readChoices(values: InspectValues, adjust?: Adjust): Promise<InspectChoices> {
+/**
+ * @param adjust what further flags change in the configuration.
+ * @param found stands for `--config` where that is not given.
+ * @throws UsageError
+ */
+export async function readChoices(
+  values: InspectValues,
+  adjust?: Adjust,
+  found?: FoundConfiguration,
+): Promise<InspectChoices> {
   const word = values.family.toLowerCase();
   const families = Object.hasOwn(FAMILIES, word) ? FAMILIES[word] : undefined;
   if (families === undefined) throw new UsageError(`--family must be ipv4, ipv6 or both, got "${values.family}"`);
   const { config: file, mode, compatibility } = values;
   const node = values.node ?? values["hostname-override"];
   const change = asRelease(compatibility);
-  return { families, config: await readSettings(file, mode, node, (draft) => change(adjust?.(draft) ?? draft)) };
+  const config = await readSettings(file ?? found, mode, node, (draft) => change(adjust?.(draft) ?? draft));
+  return { families, config, origin: originOf(values, found), isBare: (file ?? found) === undefined };
 }
+
+/** Where mode and configuration are from, behind the mode's name; undefined: both are as they were given. */
+export function originOf(
+  { config, mode }: Pick<InspectValues, "config" | "mode">,
+  found: FoundConfiguration | undefined,
+): string | undefined {
+  if (config !== undefined) return undefined;
+  if (found !== undefined) return mode === undefined ? `of ${found.where}` : undefined;
+  return mode === undefined ? ASSUMED : undefined;
+}
+
+/** Without a configuration anywhere. */
+export const ASSUMED = "assumed";
 
 /** What `--compatibility` changes, where it is given. */
 export function asRelease(compatibility: string | undefined): Adjust {
@@ -69,7 +96,7 @@ export function asRelease(compatibility: string | undefined): Adjust {
 
 /** The configuration in a file, with mode and node of the command line over it. @throws UsageError */
 export async function readSettings(
-  file: string | undefined,
+  file: string | FoundConfiguration | undefined,
   mode: string | undefined,
   node: string | undefined,
   adjust?: Adjust,
@@ -77,7 +104,7 @@ export async function readSettings(
   if (mode !== undefined && mode !== "") requireMode("--mode", mode);
   try {
     const { config } = await checkedSettings({
-      config: file === undefined ? undefined : await readConfig(file),
+      config: typeof file === "string" ? await readConfig(file) : file?.content,
       mode,
       node,
       adjust,
@@ -86,7 +113,8 @@ export async function readSettings(
   } catch (error) {
     if (!(error instanceof PlanError)) throw error;
     const isOfFile = error.code === "config-decode";
-    throw new UsageError(isOfFile ? `cannot use the configuration ${file}: ${error.message}` : error.message);
+    const name = typeof file === "string" ? file : file?.where;
+    throw new UsageError(isOfFile ? `cannot use the configuration ${name}: ${error.message}` : error.message);
   }
 }
 

@@ -35,19 +35,35 @@ export interface ObjectsChoice {
 export interface ReadObjects extends ClusterRecords {
   /** The context's, where that is a cluster and it names one. */
   readonly namespace?: string | undefined;
+  /** What is there of kube-proxy's configuration; missing where nothing is. */
+  readonly configuration?: FoundConfiguration | undefined;
+}
+
+/** A KubeProxyConfiguration that was not given with `--config`. */
+export interface FoundConfiguration {
+  readonly content: string;
+  /** In words, for the first line of an answer. */
+  readonly where: string;
+}
+
+/** What a cluster is asked for in particular. */
+interface ClusterInterest {
+  /** Names of pods, `namespace/name`, beside those that are endpoints. */
+  readonly pods?: readonly string[];
+  /** That is enough where the whole cluster may not be read. */
+  readonly namespace?: string | undefined;
 }
 
 /**
  * Reads the objects; problems are told one by one.
  *
- * @param pods names of pods, `namespace/name`, that a cluster is asked for beside those that are endpoints.
  * @throws UsageError when nothing can be read.
  */
 export async function readObjects(
   { filename, kubeconfig, context }: ObjectsChoice,
   output: Output,
   input: NodeJS.ReadableStream,
-  pods: readonly string[] = [],
+  interest: ClusterInterest = {},
 ): Promise<ReadObjects> {
   const tell = (line: string) => output.err(safe(`${line}\n`));
   if (filename !== undefined) {
@@ -56,19 +72,24 @@ export async function readObjects(
     }
     return await readInput(filename, input, tell);
   }
-  const cluster = await readFromCluster({ kubeconfig, context, pods }, (message) => tell(`warning: ${message}`));
+  const cluster = await readFromCluster({ kubeconfig, context, ...interest }, (message) =>
+    tell(`warning: ${forReaders(message)}`),
+  );
   for (const problem of cluster.problems) tell(`${problem.severity}: ${formatManifestProblem(problem)}`);
   return cluster;
 }
 
-interface ClusterQuestion {
+/** What is advised to a daemon is too much for a person. */
+const forReaders = (message: string): string =>
+  message.replace(": bind the ClusterRole system:node-proxier to this user", "");
+
+interface ClusterQuestion extends ClusterInterest {
   readonly kubeconfig: string | undefined;
   readonly context: string | undefined;
-  readonly pods: readonly string[];
 }
 
 async function readFromCluster(
-  { kubeconfig, context, pods }: ClusterQuestion,
+  { kubeconfig, context, pods = [], namespace }: ClusterQuestion,
   warn: (message: string) => void,
 ): Promise<ReadObjects> {
   const { ApiError, ClientConfigError, loadClientConfig, readCluster } = await import("../cluster/apiserver/index.ts");
@@ -82,10 +103,17 @@ async function readFromCluster(
   try {
     const config = await loadClientConfig({ kubeconfig: paths, master: "", context, log: silentLogger });
     const product = userAgentProduct(programIdentity());
-    const options = { config, version: CURRENT_RELEASE.version, product, warn, pods };
+    const options = {
+      ...{ config, version: CURRENT_RELEASE.version, product, warn, pods },
+      namespace: namespace ?? config.namespace,
+    };
     const cluster = await readCluster(options, new AbortController().signal);
     return { ...cluster, namespace: config.namespace };
   } catch (error) {
+    if (error instanceof ApiError && error.code === "forbidden") {
+      const hint = "The right to list Services and EndpointSlices of its namespace is enough for one Service.";
+      throw new UsageError(forReaders(error.message), hint);
+    }
     if (error instanceof ApiError || error instanceof ClientConfigError) throw new UsageError(error.message);
     throw error;
   }

@@ -42,11 +42,11 @@ ${OBJECTS_FLAGS_HELP}
 ${INSPECT_FLAGS_HELP}
   -h, --help                   this text
 
-The other commands read what is unpacked:
+The other commands read what is unpacked: objects, node, configuration and rules.
 
-  kube-proxy explain shop/web -f DUMP/objects --node node-a
-  kube-proxy trace --from 10.0.0.9 --to 10.96.0.10:80 --dump DUMP
-  kube-proxy diff -f DUMP/objects --node node-a --mode nftables --dump DUMP
+  kube-proxy explain shop/web --dump DUMP
+  kube-proxy trace --from shop/client --to shop/web:http --dump DUMP
+  kube-proxy diff --dump DUMP
 
 Examples:
   kube-proxy sysdump --config /etc/kube-proxy.yaml --kubeconfig /etc/kube-proxy.kubeconfig

@@ -3,7 +3,6 @@
  * over what this node's kernel has; nothing is sent.
  */
 
-import type { ClusterRecords } from "../cluster/manifests/index.ts";
 import { releaseNames } from "../config/release.ts";
 import { MODES } from "../dataplane/registry.ts";
 import { escapeJson } from "../logging/escape.ts";
@@ -17,10 +16,11 @@ import { traceData } from "../trace/report/json.ts";
 import { type TraceReport, traceText } from "../trace/report/text.ts";
 import { seededRandom } from "../trace/seeded-random.ts";
 import { chosenNode } from "./chosen-node.ts";
-import { dumpFiles } from "./dump-folder.ts";
+import { contextOf, dumpFiles } from "./dump-folder.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
-import { asRelease, readSettings, warner } from "./inspect-options.ts";
+import { asRelease, originOf, readSettings, warner } from "./inspect-options.ts";
 import { inspecting } from "./inspecting.ts";
+import type { ReadObjects } from "./objects-input.ts";
 import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
 import { parseOptions } from "./subcommand-options.ts";
@@ -146,23 +146,25 @@ type TraceOptions = Exclude<ReturnType<typeof readOptions>, "help">;
 
 /** What was read of a cluster, and the packet's ends in it. */
 interface Surroundings {
-  readonly objects: ClusterRecords | undefined;
+  readonly objects: ReadObjects | undefined;
   readonly ends: ResolvedEnds | undefined;
 }
 
 /** The objects to plan for, or to find pods in; undefined where neither is asked for. @throws UsageError */
 async function objectsFor(
-  { ends, choice, isPlan }: TraceOptions,
+  { ends, choice, isPlan, dumps }: TraceOptions,
   output: Output,
   input: NodeJS.ReadableStream,
-): Promise<ClusterRecords | undefined> {
+): Promise<ReadObjects | undefined> {
   const pods = mentionedPods(ends);
   const [first] = pods;
   if (!isPlan && first === undefined) return undefined;
   const { readObjects } = await import("./objects-input.ts");
-  if (first === undefined || isPlan) return await readObjects(choice, output, input, pods);
+  const sysdump = await contextOf(dumps ?? []);
+  if (sysdump !== undefined) return await readObjects({ filename: [sysdump.objects] }, output, input, { pods });
+  if (first === undefined || isPlan) return await readObjects(choice, output, input, { pods });
   try {
-    return await readObjects({ ...choice, filename: undefined }, output, input, pods);
+    return await readObjects({ ...choice, filename: undefined }, output, input, { pods });
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
     throw new UsageError(
@@ -213,15 +215,18 @@ async function traced(
 
 async function rulesFor(
   { isPlan, dumps, local, config, compatibility, mode, node, isVerbose }: TraceOptions,
-  { objects, target }: { readonly objects: ClusterRecords | undefined; readonly target: ParsedTarget },
+  { objects, target }: { readonly objects: ReadObjects | undefined; readonly target: ParsedTarget },
   input: NodeJS.ReadableStream,
   warn: (message: string) => void,
 ): Promise<TracedRules> {
   if (isPlan && objects !== undefined) {
     const end = { ...target, showsEveryRule: isVerbose };
-    const chosen = chosenNode(objects.nodes, await readSettings(config, mode, node, asRelease(compatibility)));
+    const found = objects.configuration;
+    const chosen = chosenNode(objects.nodes, await readSettings(config ?? found, mode, node, asRelease(compatibility)));
     const rules = await rulesForObjects(objects, chosen.config, end, warn);
-    return chosen.note === undefined ? rules : { ...rules, notes: [chosen.note, ...rules.notes] };
+    const origin = originOf({ config, mode }, found);
+    const name = origin === undefined ? rules.name : rules.name.replace(" for ", ` (${origin}) for `);
+    return { ...rules, name, notes: [...(chosen.note === undefined ? [] : [chosen.note]), ...rules.notes] };
   }
   const { family } = target;
   if (dumps === undefined) {
@@ -287,7 +292,9 @@ function readOptions(argv: readonly string[]) {
     throw new UsageError("--kernel walks what this node's kernel has: leave -f and --dump out");
   }
   const packet = { in: inInterface, mark, state };
-  const isOfCluster = kubeconfig !== undefined || context !== undefined;
+  // As a kubectl plugin, and where a node is named, what is meant is the cluster's, and not this host's kernel.
+  const isNamed = process.env.KUBE_PROXY_TS_PLUGIN === "1" || values.node !== undefined;
+  const isOfCluster = kubeconfig !== undefined || context !== undefined || isNamed;
   return {
     ends: { from, to },
     packet,

@@ -23,8 +23,8 @@ export interface SourceFacts {
 export interface ModeWords {
   /** What clients of a service port without usable endpoints meet. */
   readonly unserved: string;
-  /** Whom a Local policy of the outside binds, and what it keeps: before and behind what all modes have in common. */
-  readonly localPolicy: { readonly whom: string; readonly source: string };
+  /** Whom a Local policy of the outside binds, at the head of a sentence: `from outside, `. */
+  readonly localPolicy: string;
   /** What `loadBalancerSourceRanges` do. */
   sourceRanges(ranges: readonly string[]): string;
   /** How long a client keeps its endpoint. */
@@ -42,7 +42,7 @@ export interface ModeWords {
 /** Of modes whose rules let the kernel translate addresses. */
 export const TRANSLATING: ModeWords = {
   unserved: "its clients are refused",
-  localPolicy: { whom: "from outside, ", source: "; clients keep their address" },
+  localPolicy: "from outside, ",
   sourceRanges: (ranges) => `Load-balancer addresses are for clients in ${ranges.join(", ")} only.`,
   affinity: (seconds) =>
     `A client keeps its endpoint until it has been silent for ${seconds} seconds (sessionAffinity ClientIP).`,

@@ -95,16 +95,13 @@ function endpointSentences(decided: Decided): string[] {
 
 function policySentences({ port, policies, routing, words }: Decided): string[] {
   const sentences: string[] = [];
-  const local = counted(routing.local.length, "usable endpoint");
+  const usable = `${routing.local.length === 0 ? "none" : routing.local.length} usable`;
   if (policies.internal === "Local") {
-    sentences.push(
-      `internalTrafficPolicy is Local: the cluster IP leads to endpoints of this node only, which has ${local}.`,
-    );
+    sentences.push(`internalTrafficPolicy is Local: the cluster IP leads to this node's endpoints only (${usable}).`);
   }
   if (port.isExternallyAccessible && policies.external === "Local") {
-    const { whom, source } = words.localPolicy;
     sentences.push(
-      `externalTrafficPolicy is Local: ${whom}only endpoints of this node answer, which has ${local}${source}.`,
+      `externalTrafficPolicy is Local: ${words.localPolicy}only this node's endpoints answer (${usable}).`,
     );
   }
   if (policies.sessionAffinity === "ClientIP") sentences.push(words.affinity(policies.affinitySeconds));

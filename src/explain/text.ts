@@ -87,13 +87,15 @@ function clientsText({ owner, clients, sockets }: ExplainedFrontend, width: numb
   const byWords = Map.groupBy(clients, encounterWords);
   const positions = (own: readonly Encounter[]) =>
     own.length === POSITIONS.length ? "any client" : own.map(({ position }) => POSITION_WORDS[position]).join(", ");
-  const table = tableText(
-    Array.from(byWords, ([words, own]) => [`${positions(own)}:`, words]),
-    "    ",
-    width,
-  );
-  const live = sockets === undefined ? "" : `the kernel now, at connect(): ${factsText(sockets)}`;
-  return live === "" ? table : `${table}${sentenceText(live, "    ", width)}`;
+  const met = Array.from(byWords, ([words, own]) => `${positions(own)}: ${words}`);
+  const live = sockets === undefined ? [] : [`the kernel now, at connect(): ${factsText(sockets)}`];
+  // Lines after the first of each are further in.
+  return [...met, ...live]
+    .map((line) => {
+      const whole = sentenceText(line, "    ", width);
+      return lineCount(whole) === 1 ? whole : sentenceText(line, "      ", width).slice(2);
+    })
+    .join("");
 }
 
 function trafficText({ open, counted }: ExplainedFrontend): string {

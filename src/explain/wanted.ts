@@ -37,5 +37,7 @@ function readRendered(text: string, kind: DumpKind, { family }: OfflineNode, tab
 export function merged(kind: DumpKind, parts: readonly Inventory[]): Inventory {
   const holders = new Map<string, Holder>();
   for (const part of parts) for (const [key, holder] of part.holders) holders.set(key, holder);
-  return { kind, places: new Set(parts.flatMap(({ places }) => [...places])), holders };
+  const { unsaid } = parts.find((part) => part.unsaid !== undefined) ?? {};
+  const places = new Set(parts.flatMap((part) => [...part.places]));
+  return { kind, places, holders, ...(unsaid !== undefined && { unsaid }) };
 }

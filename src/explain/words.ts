@@ -59,13 +59,13 @@ const REACH_WORDS: Readonly<Record<ReachReason, string>> = {
   "not-known": "it cannot be told from what is planned",
   "no-load-balancer":
     "no endpoint that the policy allows is usable, so the host has no load balancer there: it leaves by its routes",
-  "host-not-led": "load balancers of the host do not lead the node's own packets: they leave by its routes",
+  "host-not-led": "HNS does not lead the node's own packets",
   policy: "",
 };
 
 const OUTCOME_WORDS: Readonly<Record<Exclude<Encounter["outcome"], "answered">, string>> = {
   refused: "refused",
-  dropped: "dropped, without an answer",
+  dropped: "dropped",
   "passed-by": "not taken",
 };
 
@@ -79,14 +79,14 @@ export function reasonWords(encounter: Omit<Encounter, "words">): string {
   const { outcome, reason, endpoints, source, onlyListedSources } = encounter;
   const only = onlyListedSources ? "; dropped if not in loadBalancerSourceRanges" : "";
   if (outcome !== "answered") return `${REACH_WORDS[reason]}${only}`;
-  const from = endpoints === "local" ? "an endpoint of this node" : "any used endpoint";
+  const from = endpoints === "local" ? "an endpoint here" : "any used endpoint";
   const lost = reason === "answers-lost" ? "; the answers of other nodes' endpoints miss this one, and are lost" : "";
   return `by ${from}, ${SOURCE_WORDS[source ?? "kept"]}${lost}${only}`;
 }
 
 const SOURCE_WORDS: Readonly<Record<NonNullable<Encounter["source"]>, string>> = {
-  kept: "which sees the client's address",
-  masqueraded: "which sees this node's address (masqueraded)",
+  kept: "which sees the client",
+  masqueraded: "which sees the node (masqueraded)",
   "service-address": "which sees the service's own address",
   "host-or-source-vip": "which sees this node's address, or the source VIP on an overlay",
 };

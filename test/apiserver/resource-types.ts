@@ -32,6 +32,13 @@ export const RESOURCE_TYPES = {
     isNamespaced: true,
     proxierVerbs: ["list", "watch"],
   },
+  configmaps: {
+    plural: "configmaps",
+    kind: "ConfigMap",
+    apiVersion: "v1",
+    isNamespaced: true,
+    proxierVerbs: [],
+  },
   servicecidrs: {
     plural: "servicecidrs",
     kind: "ServiceCIDR",

@@ -33,7 +33,7 @@ export interface ServerSwitches {
   /** Tokens and the users they stand for; undefined lets everybody in. Client certificates count by common name. */
   tokens: ReadonlyMap<string, string> | undefined;
   /** Whether a user may do it; undefined is everything. */
-  isAllowed: ((user: string, verb: string, plural: Plural) => boolean) | undefined;
+  isAllowed: ((user: string, verb: string, plural: Plural, namespace: string | undefined) => boolean) | undefined;
   /** Whether `sendInitialEvents` is known; servers without it refuse it. */
   hasWatchList: boolean;
   /** Whether answers of some size are compressed for clients that can read it. */
@@ -199,7 +199,7 @@ export class TestApiServer {
     if (user === undefined) return { code: 401, message: "Unauthorized" };
     if (path === undefined) return { code: 404, message: "the server could not find the requested resource" };
     const { plural } = path.type;
-    if (this.switches.isAllowed?.(user, verb, plural) === false) {
+    if (this.switches.isAllowed?.(user, verb, plural, path.namespace) === false) {
       const message = `${plural} is forbidden: User "${user}" cannot ${verb} resource "${plural}" at the cluster scope`;
       return { code: 403, message };
     }

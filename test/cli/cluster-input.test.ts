@@ -65,6 +65,62 @@ test("a cluster is asked as kubectl would ask it, and answers as its manifests d
   assert.deepEqual(new Set(server.requests.map(({ verb }) => verb)), new Set(["list"]));
 });
 
+const KUBEADM = `
+apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: nftables
+clusterCIDR: 10.180.0.0/16
+`;
+
+test("mode and configuration are those of the cluster's ConfigMap; without one, what is assumed is said", async (t) => {
+  const server = await serverWithExamples(t);
+  const from = ["--kubeconfig", kubeconfig(t, server), "--context", "test", "--node", "node-a", "--family", "ipv4"];
+  const bare = await runCommand(explain, ["shop/storefront", ...from]);
+  assert.match(bare.out, /^shop\/storefront:https TCP, .*, iptables mode \(assumed\), IPv4\n/);
+  const metadata = { namespace: "kube-system", name: "kube-proxy" };
+  server.put("configmaps", { metadata, data: { "config.conf": KUBEADM } } as ApiObject);
+  const { out, err } = await runCommand(explain, ["shop/storefront", ...from]);
+  assert.equal(err, "");
+  assert.match(out, /^\S+ TCP, .*, nftables mode \(of the ConfigMap kube-system\/kube-proxy\), IPv4\n/);
+  assert.match(out, /another node, outside: +answered by any used endpoint, which sees the node \(masqueraded\)/);
+  const traced = await runCommand(trace, ["--from", "pod", "--to", "shop/storefront:https", ...from.slice(0, -2)]);
+  assert.match(
+    traced.out,
+    /^Rules: {2}the plan of mode nftables \(of the ConfigMap kube-system\/kube-proxy\) for node-a$/m,
+  );
+});
+
+test("without a configuration, no verdict hangs on the networks of pods in silence", async () => {
+  const local = examplesAsJson().replaceAll('"nodeName":"node-a"', '"nodeName":"node-b"');
+  const { out } = await runCommand(
+    explain,
+    ["shop/storefront", "-f", "-", "--node", "node-a", "--family", "ipv4"],
+    local,
+  );
+  assert.match(out, /a pod here, .*: +dropped/);
+  assert.match(
+    out,
+    /No configuration is known here; with one that names the networks of pods, from a pod here: now answers at load balancer /,
+  );
+});
+
+test("the rights to one namespace are enough for its Services", async (t) => {
+  const server = await serverWithExamples(t);
+  server.switches.isAllowed = (_user, _verb, plural, namespace) =>
+    namespace === "shop" && ["services", "endpointslices"].includes(plural);
+  const from = ["--kubeconfig", kubeconfig(t, server), "--context", "test", "--node", "node-a", "--family", "ipv4"];
+  for (const what of ["shop/web", "web.shop.svc.cluster.local", "svc/web"]) {
+    const { status, out, err } = await runCommand(explain, [what, ...from]);
+    assert.equal(status, 0, err);
+    assert.match(out, /^shop\/web:http TCP, ClusterIP, on node-a, /);
+    assert.match(err, /^warning: services of the namespace shop alone may be read: /m);
+  }
+  const { status, err } = await runCommand(explain, ["office/mail", ...from]);
+  assert.equal(status, 2);
+  assert.doesNotMatch(err, /ClusterRole/);
+  assert.match(err, /^The right to list Services and EndpointSlices of its namespace is enough for one Service\.$/m);
+});
+
 test("trace plans for a cluster, and asks for the one pod that is no endpoint", async (t) => {
   const server = await serverWithExamples(t);
   server.put("pods", {
@@ -77,7 +133,7 @@ test("trace plans for a cluster, and asks for the one pod that is no endpoint", 
   assert.deepEqual({ status, err }, { status: 0, err: "" });
   assert.match(
     out,
-    /^Packet: tcp 10\.180\.0\.77 to 10\.96\.0\.10:80, .*\nRules: {2}the plan of mode iptables for node-a\n/,
+    /^Packet: tcp 10\.180\.0\.77 to 10\.96\.0\.10:80, .*\nRules: {2}the plan of mode iptables \(assumed\) for node-a\n/,
   );
   assert.match(out, /^ +33\.3 % {2}sent to 10\.180\.0\.11:8080/m);
   server.switches.isAllowed = (_user, _verb, plural) => plural !== "pods";
@@ -151,8 +207,8 @@ test("kubectl finds the program as its plugin, also through a link, and it asks 
     run("explain", "svc/wbe", "-n", "shop", "--node", "node-a", "--context", "test"),
   ]);
   assert.deepEqual([here.status, here.stderr], [0, ""]);
-  assert.match(here.stdout, /^shop\/web:http TCP, ClusterIP, on node-a \(zone-1\), iptables mode, IPv4$/m);
+  assert.match(here.stdout, /^shop\/web:http TCP, ClusterIP, on node-a \(zone-1\), iptables mode \(assumed\), IPv4$/m);
   assert.match(everywhere.stdout, /^The same on every node: node-a, node-b\. Seen from node-a:$/m);
   assert.deepEqual([unknown.status, unknown.stdout], [2, ""]);
-  assert.match(unknown.stderr, /no Service "shop\/wbe" is known.*\nDid you mean shop\/web\?\n$/);
+  assert.match(unknown.stderr, /there is no Service "shop\/wbe"\nDid you mean shop\/web\?\n$/);
 });

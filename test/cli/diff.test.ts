@@ -42,7 +42,7 @@ test("a change of manifests, in words: who is no longer answered, on which nodes
   assert.deepEqual({ status, err }, { status: 1, err: "" });
   assert.match(
     out,
-    /shop\/storefront:https TCP\n(?: .*\n)* {2}on node-b, IPv4: from a pod here, another node, outside: no longer answers at load balancer 203\.0\.113\.30:443: dropped, without an answer: the policy is Local/,
+    /shop\/storefront:https TCP\n(?: .*\n)* {2}on node-b, IPv4: from a pod here, another node, outside: no longer answers at load balancer 203\.0\.113\.30:443: dropped: the policy is Local/,
   );
   assert.match(out, / {2}on node-a, node-b, IPv4: endpoint 10\.180\.1\.11:8443 is now left out: not ready\n/);
   assert.match(out, /rules of node-b: \d+ lines more, \d+ fewer/);
@@ -170,7 +170,7 @@ test("bad input: status 2, and words that help", async (t) => {
     refusal(["-f", "-", ...NODE_A, "--dump", filesOf(t, text)[0] ?? "", ...args]);
   assert.match(await against(dump.slice(0, dump.length / 2)), /it is cut|is no rule|is not declared/);
   assert.match(await against("hello"), /not what iptables-save, nft list, ipset save or ipvsadm -S -n print/);
-  assert.match(await against('{"nftables": []}', "--mode", "nftables"), /without -j/);
+  assert.match(await against('{"nftables": [', "--mode", "nftables"), /it is cut, or no JSON/);
   assert.match(await against("table ip kube-proxy {\n\tchain x {\n", "--mode", "nftables"), /it is cut/);
   assert.match(
     await against(dump, "--mode", "nftables"),

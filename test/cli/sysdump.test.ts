@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import {
   globSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -340,6 +341,23 @@ test("explain, trace and diff read what is unpacked; standard output takes the a
   writeFileSync(join(dump, "rules/nft.txt"), "table ip filter {\n}\n");
   const same = await runCommand(diff, [...objects, "--mode", "iptables", "--dump", dump]);
   assert.deepEqual([same.status, same.out, same.err], [0, "No differences.\n", ""]);
+  // The dump is its own context: objects, the node, and what it runs.
+  mkdirSync(join(dump, "config"), { recursive: true });
+  writeFileSync(
+    join(dump, "config/kube-proxy.json"),
+    JSON.stringify({ mode: "iptables", clusterCIDR: "10.180.0.0/16" }),
+  );
+  const { out: explained } = await runCommand(explain, ["shop/web", "--dump", dump, "--family", "ipv4"]);
+  assert.match(
+    explained,
+    /^shop\/web:http TCP, ClusterIP, on node-a \(zone-1\), iptables mode \(of the sysdump\), IPv4\n/,
+  );
+  assert.match(explained, /outside: +answered by any used endpoint, which sees the node \(masqueraded\)/);
+  const withConfig = await runCommand(diff, ["--family", "ipv4", "--dump", dump]);
+  assert.match(withConfig.out, /missing: -A KUBE-SVC-\S+ ! -s 10\.180\.0\.0\/16 /);
+  assert.equal(withConfig.err, "");
+  const named = await runCommand(trace, ["--from", "shop/web-1", "--to", "shop/web:http", "--dump", dump]);
+  assert.match(named.out, /33\.3 % {2}sent to 10\.180\.0\.11:8080/, named.err);
   const walked = await runCommand(trace, [
     "--from",
     "10.200.0.9",

@@ -1,9 +1,9 @@
 /**
  * docs/debugging.md: its commands run in this process, and what they print. In the page, `…` alone in a line stands for lines that
  * are left out. The cluster is `examples/`; `changed/` is the same with the pods of node-b not ready; a pipe gets node-a's iptables
- * rules without one; `DUMP/objects` is what a sysdump has of the examples, and a daemon of theirs answers at the socket.
+ * rules without one; `DUMP` is what a sysdump of node-a has of the examples, and a daemon of theirs answers at the default socket.
  */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { diff } from "../../src/cli/diff.ts";
@@ -34,10 +34,9 @@ export function shownCommands(): ShownCommand[] {
 }
 
 const EXAMPLES = examplesAsJson();
-const DUMP = "DUMP/objects";
+const DUMP = "DUMP";
 /** What a sysdump has of the objects. */
 const DUMPED = JSON.stringify(objectsList(projectObjects([JSON.parse(EXAMPLES)], "examples", { keepsPods: true })));
-const SOCKET = "/run/kube-proxy.sock";
 const RUNNERS: Readonly<Record<string, typeof explain>> = { diff, explain, trace };
 
 /** What a command of the page prints, both outputs. */
@@ -48,11 +47,11 @@ export async function printedBy(command: string): Promise<string> {
   if (runner === undefined) throw new Error(`no command ${name}`);
   const words = rest.split(" ");
   // Standard input is read at once; files are read by a thread that must be started first.
-  const usesFiles = name === "diff";
+  const usesFiles = name === "diff" || words.includes(DUMP);
   using files = usesFiles ? new ExampleFiles() : undefined;
-  const isInput = (word: string) => !usesFiles && (word === "examples" || word === DUMP);
+  const isInput = (word: string) => !usesFiles && word === "examples";
   const argv = words.map((word) => (isInput(word) ? "-" : (files?.paths[word] ?? word)));
-  const input = words.includes(DUMP) ? DUMPED : piped === "" ? EXAMPLES : await brokenRules();
+  const input = piped === "" ? EXAMPLES : await brokenRules();
   const { out, err } = await runCommand(runner, argv, input);
   return out + err;
 }
@@ -70,7 +69,7 @@ async function printedByServices(words: readonly string[]): Promise<string> {
     printed += text;
   };
   try {
-    const argv = words.map((word) => (word === SOCKET ? path : word));
+    const argv = [...words, "--socket", path];
     await services(argv, { out: print, err: print }, undefined, async (_families, begin) => {
       const visit = begin("IPv4");
       for (const replySourceIP of answering) {
@@ -91,13 +90,18 @@ class ExampleFiles implements Disposable {
   readonly paths: Readonly<Record<string, string>> = {
     examples: join(this.#folder, "examples.json"),
     changed: join(this.#folder, "changed.json"),
+    [DUMP]: join(this.#folder, DUMP),
   };
 
   constructor() {
     const isNotReady = /("nodeName":"node-b","conditions":\{"ready":)true/g;
-    const { examples = "", changed = "" } = this.paths;
+    const { examples = "", changed = "", [DUMP]: dump = "" } = this.paths;
     writeFileSync(examples, EXAMPLES);
     writeFileSync(changed, EXAMPLES.replaceAll(isNotReady, "$1false"));
+    for (const part of ["objects", "config"]) mkdirSync(join(dump, part), { recursive: true });
+    writeFileSync(join(dump, "objects/cluster.json"), DUMPED);
+    writeFileSync(join(dump, "index.json"), JSON.stringify({ node: "node-a" }));
+    writeFileSync(join(dump, "config/kube-proxy.json"), JSON.stringify({ mode: "nftables" }));
   }
 
   [Symbol.dispose](): void {

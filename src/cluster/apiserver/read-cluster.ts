@@ -19,6 +19,13 @@ interface ReadClusterOptions {
   readonly warn: (message: string) => void;
   /** Pods to ask for, `namespace/name`: a cluster has too many to read them all. @default none */
   readonly pods?: readonly string[];
+  /** Read alone where the whole cluster may not be. @default none */
+  readonly namespace?: string | undefined;
+}
+
+/** What a cluster has, and kube-proxy's configuration where a ConfigMap holds one. */
+interface ReadCluster extends ClusterRecords {
+  readonly configuration: { readonly content: string; readonly where: string } | undefined;
 }
 
 interface Listed {
@@ -27,15 +34,25 @@ interface Listed {
   readonly plural: string;
   readonly path: string;
   readonly selectors: Readonly<Record<string, string>>;
+  readonly isNamespaced?: boolean;
   /** What is not known without it; undefined: nothing can be said without it. */
   readonly without: string | undefined;
 }
+
+/** Where kubeadm and this project's files have kube-proxy's configuration, and under which keys. */
+const CONFIG_MAP: Listed = {
+  ...{ apiVersion: "v1", kind: "ConfigMap", plural: "configmaps", path: "/api/v1/namespaces/kube-system/configmaps" },
+  selectors: { fieldSelector: "metadata.name=kube-proxy" },
+  without: "kube-proxy's configuration is not known",
+};
+const CONFIG_KEYS = ["config.conf", "config"];
 
 const [services, endpointSlices, serviceCIDRs] = CLUSTER_RESOURCES;
 const nodes = nodeResource("");
 
 const RESOURCES: readonly Listed[] = [
-  { ...services, apiVersion: "v1", kind: services.title, without: undefined },
+  // Those that no proxy serves as well: people ask about them.
+  { ...services, selectors: {}, apiVersion: "v1", kind: services.title, without: undefined },
   { ...endpointSlices, apiVersion: "discovery.k8s.io/v1", kind: endpointSlices.title, without: undefined },
   {
     ...nodes,
@@ -72,15 +89,20 @@ const IDLE_MS = 30_000;
 const QPS = 50;
 
 /** @throws ApiError when Services or EndpointSlices cannot be read; ClientConfigError for unreadable credentials. */
-export async function readCluster(options: ReadClusterOptions, signal: AbortSignal): Promise<ClusterRecords> {
-  const { warn, pods = [] } = options;
+export async function readCluster(options: ReadClusterOptions, signal: AbortSignal): Promise<ReadCluster> {
+  const { pods = [] } = options;
   const client = createApiClient({ ...options, qps: QPS, burst: QPS, clock: systemClock, log: silentLogger });
   const transport = client.newTransport();
   try {
     await transport.checkFiles();
     const resources = [...RESOURCES, ...pods.map(podResource)];
-    const lists = await Promise.all(resources.map((resource) => listOf(resource, transport, warn, signal)));
-    return projectObjects(lists.flat(), "cluster", { keepsPods: true });
+    const [maps, ...lists] = await Promise.all(
+      [CONFIG_MAP, ...resources].map((resource) => listOf(resource, transport, options, signal)),
+    );
+    return {
+      ...projectObjects(lists.flat(), "cluster", { keepsPods: true }),
+      configuration: maps?.flatMap(configurationIn)[0],
+    };
   } finally {
     transport.close();
   }
@@ -89,17 +111,33 @@ export async function readCluster(options: ReadClusterOptions, signal: AbortSign
 async function listOf(
   resource: Listed,
   transport: Transport,
-  warn: ReadClusterOptions["warn"],
+  { warn, namespace }: Pick<ReadClusterOptions, "warn" | "namespace">,
   signal: AbortSignal,
 ): Promise<object[]> {
   try {
     return await allPages(resource, transport, signal);
   } catch (error) {
+    if (resource.isNamespaced === true && namespace !== undefined && isApiError(error, "forbidden")) {
+      const path = resource.path.replace(/\/(\w+)$/, `/namespaces/${encodeURIComponent(namespace)}/$1`);
+      const own = await allPages({ ...resource, path }, transport, signal);
+      warn(
+        `${resource.plural} of the namespace ${namespace} alone may be read: whether others have the same addresses is not known`,
+      );
+      return own;
+    }
     // Servers before 1.33 do not know all of them.
     if (resource.without === undefined || !isApiError(error, "forbidden", "not_found")) throw error;
     warn(`${error.message}: ${resource.without}`);
     return [];
   }
+}
+
+function configurationIn(map: object): { readonly content: string; readonly where: string }[] {
+  const data = "data" in map && isJsonObject(map.data) ? map.data : {};
+  return CONFIG_KEYS.flatMap((key) => {
+    const content = data[key];
+    return typeof content === "string" ? [{ content, where: "the ConfigMap kube-system/kube-proxy" }] : [];
+  });
 }
 
 async function allPages(

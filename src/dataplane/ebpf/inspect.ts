@@ -6,7 +6,17 @@ import { packetPathConfig } from "./packet-path.ts";
 
 export const inspectEbpf: ModeInspection = {
   ...under,
-  words: { ...under.words, sources },
+  words: {
+    ...under.words,
+    sources,
+    loopback(facts) {
+      const { led, notLed } = under.words.loopback(facts);
+      return {
+        led: facts.port.protocol === "TCP" ? `decided at the socket; for other TCP clients, ${led}` : led,
+        notLed,
+      };
+    },
+  },
   choice: (config) => under.choice(packetPathConfig(config)),
   partsOf: (node, config, key) => under.partsOf(node, packetPathConfig(config), key),
   loadCounters: async () => ({

@@ -27,7 +27,7 @@ export const inspectIpvs: ModeInspection = {
   // A Local policy binds the node and its pods, too.
   words: {
     ...TRANSLATING,
-    localPolicy: { ...TRANSLATING.localPolicy, whom: "" },
+    localPolicy: "",
     loopback: () => ({ led: "IPVS leads there", notLed: "IPVS has virtual servers at no loopback address" }),
   },
   choice: ({ ipvs }) => `by the kernel's scheduler ${schedulerOf(ipvs)}`,

@@ -8,7 +8,7 @@ import { type PlannedLoadBalancer, planServicePort } from "./plan-service-port.t
 /** The kernelspace mode, seen by people who look at HNS. */
 const WORDS: ModeWords = {
   unserved: "there is no load balancer for it",
-  localPolicy: { whom: "", source: "; clients keep their address" },
+  localPolicy: "",
   sourceRanges: () => "loadBalancerSourceRanges has no effect: load balancers of the host do not tell clients apart.",
   affinity: () =>
     "A client keeps its endpoint, for as long as the host pleases: the timeout cannot be set (sessionAffinity ClientIP).",

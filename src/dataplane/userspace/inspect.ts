@@ -18,7 +18,6 @@ const CHAIN_PURPOSES: ReadonlyMap<string, string> = new Map([
 export const inspectUserspace: ModeInspection = {
   words: {
     ...TRANSLATING,
-    localPolicy: { whom: "from outside, ", source: "" },
     sources: () => ["The proxy carries the bytes itself, so endpoints always see this node's address."],
     // Packets from elsewhere are refused where there are no endpoints.
     notTaken: (_position, isBarred) => (isBarred ? "source-ranges" : "only-from-elsewhere"),

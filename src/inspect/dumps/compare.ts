@@ -37,7 +37,7 @@ export function compareInventories(wanted: Inventory, found: Inventory, ownershi
       differences.push({ ...identity(holder), state: "missing", missing: holder.lines, extra: [] });
       continue;
     }
-    const difference = compareHolders(holder, other, ownership);
+    const difference = compareHolders(said(holder, found), other, ownership);
     if (difference !== undefined) differences.push(difference);
   }
   for (const [key, holder] of found.holders) {
@@ -46,13 +46,19 @@ export function compareInventories(wanted: Inventory, found: Inventory, ownershi
   }
   // Tables that are wanted and are not in the dump at all.
   for (const place of wanted.places) {
-    if (found.places.has(place) || found.kind !== wanted.kind || !isSameFamily(place, found)) continue;
+    if (found.places.has(place) || found.kind !== wanted.kind) continue;
+    // A dump without any table of ours tells of no family that it would leave out.
+    if (found.places.size > 0 && !isSameFamily(place, found)) continue;
     for (const holder of wanted.holders.values()) {
       if (holder.place !== place || (holder.isBuiltIn && holder.lines.length === 0)) continue;
       differences.push({ ...identity(holder), state: "missing", missing: holder.lines, extra: [] });
     }
   }
   return differences;
+}
+
+function said(holder: Holder, { unsaid }: Inventory): Holder {
+  return unsaid === undefined ? holder : { ...holder, lines: holder.lines.filter((line) => !unsaid.test(line)) };
 }
 
 function isSameFamily(place: string, found: Inventory): boolean {

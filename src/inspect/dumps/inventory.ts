@@ -27,6 +27,8 @@ export interface Inventory {
   readonly places: ReadonlySet<string>;
   /** By place and name. */
   readonly holders: ReadonlyMap<string, Holder>;
+  /** Lines that the tool leaves out in the form at hand. */
+  readonly unsaid?: RegExp;
 }
 
 /** A dump that cannot be read: the message says what is wrong with it, and where. */

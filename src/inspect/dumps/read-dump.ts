@@ -23,8 +23,6 @@ interface DumpChoices {
 /** @throws DumpError for a text that none of the tools has printed, or that is cut. */
 export function readDump(given: string, { family, table }: DumpChoices): Inventory {
   const text = given.replaceAll("\r\n", "\n");
-  if (/^\s*\{\s*"nftables"/.test(text))
-    throw new DumpError("it is nft's JSON: give what `nft list ruleset` prints without -j");
   switch (dumpKind(text)) {
     case "iptables-save": {
       const known = savedFamily(text) ?? family;

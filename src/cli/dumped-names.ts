@@ -1,0 +1,62 @@
+/** `explain NAME --dump FILE`: what rules alone say of a name, by the names and comments in them. */
+import { safe } from "../explain/safe-text.ts";
+import type { Holder } from "../inspect/dumps/inventory.ts";
+import { readInputText } from "./bounded-input.ts";
+import { dumpFiles } from "./dump-folder.ts";
+import { inventoriesIn } from "./dump-inventories.ts";
+import { UsageError } from "./exit.ts";
+
+/** More lines would not be read. */
+const SHOWN_LINES = 40;
+/** `shop/web:http` in a comment, or `shop/web/tcp/http` in the name of a chain of nftables mode. */
+const OWNER =
+  /(?:"|--comment )([a-z0-9-]+\/[a-z0-9-]+(?::[a-z0-9-]+)?)(?=["\s])|-([a-z0-9-]+\/[a-z0-9-]+)\/(?:tcp|udp|sctp)\/([a-z0-9-]*)/;
+
+/** @returns the answer. @throws UsageError where nothing has the name, or a dump cannot be read */
+export async function namedInDumps(
+  what: string,
+  paths: readonly string[],
+  input: NodeJS.ReadableStream,
+): Promise<string> {
+  const holders: Holder[] = [];
+  for (const { path } of await dumpFiles(paths, (name) => name === "addresses.txt")) {
+    for (const inventory of inventoriesIn(await readInputText(path, input), path))
+      holders.push(...inventory.holders.values());
+  }
+  const wanted = what.replace(/^(?:svc|services?)\//, "");
+  const isService = /^[a-z0-9-]+\/[a-z0-9-]+(?::[a-z0-9-]+)?$/.test(wanted);
+  const found = holders.flatMap((holder) => {
+    const isOwn = holder.name === wanted;
+    const lines = holder.lines.filter((line) => isOwn || (isService ? isOwnedBy(line, wanted) : hasWord(line, wanted)));
+    const isNamed = isOwn || (isService && isOwnedBy(holder.name, wanted));
+    return lines.length > 0 || isNamed ? [{ holder, lines }] : [];
+  });
+  if (found.length === 0) throw new UsageError(`nothing in the dumps has the name ${what}, or says that it is for it`);
+  const owners = new Set(
+    found.flatMap(({ holder, lines }) => [holder.name, ...lines].flatMap((line) => ownerIn(line) ?? [])),
+  );
+  const whose =
+    owners.size === 0
+      ? "no comment says whose it is"
+      : `by names and comments, it is for ${[...owners].sort().join(", ")}`;
+  const lines = found.flatMap(({ holder: { kind, name, place }, lines: own }) => [
+    `${kind} ${name} in ${place}`,
+    ...own.map((line) => `  ${line}`),
+  ]);
+  const more = lines.length > SHOWN_LINES ? [`… and ${lines.length - SHOWN_LINES} lines more`] : [];
+  return safe([`${what}: ${whose}.`, "", ...lines.slice(0, SHOWN_LINES), ...more].map((line) => `${line}\n`).join(""));
+}
+
+function ownerIn(line: string): string | undefined {
+  const [, said, service, port] = OWNER.exec(line) ?? [];
+  return said ?? (service === undefined ? undefined : `${service}${port === "" ? "" : `:${port}`}`);
+}
+
+/** @param service `namespace/name`, or with a port. */
+function isOwnedBy(line: string, service: string): boolean {
+  const owner = ownerIn(line);
+  return owner === service || owner?.startsWith(`${service}:`) === true;
+}
+
+const hasWord = (line: string, word: string): boolean =>
+  line.split(/[\s",{}]+/).some((one) => one === word || [":", "/"].some((end) => one.startsWith(word + end)));
