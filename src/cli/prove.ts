@@ -3,31 +3,33 @@
  * fall into finitely many classes, and one of each is led through both.
  */
 import type { ClusterRecords } from "../cluster/manifests/index.ts";
-import type { ProvedVariant } from "../dataplane/dataplane.ts";
 import { DEVIATIONS } from "../dataplane/deviations.ts";
-import { MODES, modeNamed } from "../dataplane/registry.ts";
 import { NoRulesError } from "../explain/planned-rules.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { offlineNode } from "../inspect/offline-node.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 import { familyOf, parseIpAddress } from "../net/ip.ts";
-import { type Proof, prove, type Side } from "../prove/proof.ts";
-import { planSide, rulesSide, specificationSide } from "../prove/sides.ts";
-import { endText } from "../trace/packet.ts";
-import { dumpFiles } from "./dump-folder.ts";
+import { prove } from "../prove/proof.ts";
+import { planSide, specificationSide } from "../prove/sides.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, type InspectChoices, readChoices, warner } from "./inspect-options.ts";
 import { inspecting } from "./inspecting.ts";
 import { OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, readObjects } from "./objects-input.ts";
 import type { Output } from "./output.ts";
+import { type Answer, answerData, answerText } from "./prove-answer.ts";
+import {
+  type FoundRules,
+  foundInDumps,
+  foundInKernel,
+  usualVariant,
+  VARIANTS,
+  type Variant,
+  variantNamed,
+} from "./prove-rules.ts";
 import { parseOptions } from "./subcommand-options.ts";
 import { nearestWord } from "./suggestion.ts";
-import { dumpedRules } from "./trace-rules.ts";
 
 const FORMS = ["text", "json"];
-const VARIANTS: readonly (ProvedVariant & { readonly mode: string })[] = MODES.flatMap(({ name, proved = [] }) =>
-  proved.map((variant) => ({ ...variant, mode: name })),
-);
 const NAMES = VARIANTS.map(({ name }) => name);
 
 export const PROVE_USAGE = `Usage: kube-proxy prove -f DIR|FILE|- [--modes LIST] [options]
@@ -45,7 +47,7 @@ ${OBJECTS_FLAGS_HELP}
       --dump FILE|DIR|-        rules of a node instead of a plan, of any version of any kube-proxy, as for trace (repeatable)
       --against FILE|DIR|-     other rules instead of the specification (repeatable)
       --kernel                 the rules of this node's kernel instead of a plan; needs root
-      --as MODE                whose documented differences the rules of --dump or --kernel have: one of the names above
+      --as MODE                whose documented differences these rules have (default: the mode that they show)
       --local ADDRESS          an address of the node, where no objects say it (repeatable)
       --all-nodes              every Node of the objects
 ${INSPECT_FLAGS_HELP}
@@ -87,38 +89,48 @@ export async function proveCommand(
   });
 }
 
-interface Answer {
-  readonly node: string | undefined;
-  readonly family: IpFamily;
-  readonly sides: readonly [Side, Side];
-  readonly proof: Proof;
-}
-
 type Options = ReturnType<typeof readOptions>;
 
 async function* answersTo(options: Options, output: Output, input: NodeJS.ReadableStream): AsyncGenerator<Answer> {
-  const { dump = [], against = [], kernel = false, local } = options;
-  const isOfObjects =
-    options.filename !== undefined || options.kubeconfig !== undefined || options.context !== undefined;
-  if (against.length > 0) {
-    const own = local.map(addressOf);
-    for (const family of new Set(own.map(familyOf))) {
-      const sides = [await dumpSide(dump, family, own, input), await dumpSide(against, family, own, input)] as const;
-      yield { node: undefined, family, sides, proof: prove(family, ofFamily(own, family), sides) };
-    }
-    return;
-  }
-  if (!isOfObjects && (dump.length > 0 || kernel))
+  const { dump = [], against = [], kernel } = options;
+  const { families } = await readChoices(options);
+  const isOfObjects = [options.filename, options.kubeconfig, options.context].some((given) => given !== undefined);
+  const isOfRules = dump.length > 0 || kernel;
+  if (isOfRules && against.length === 0 && !isOfObjects)
     throw new UsageError(
       "what the rules are to do is not known: give the objects with -f or --kubeconfig, or --against",
     );
+  const local = options.local.map(addressOf);
+  const rules = kernel ? await foundInKernel(families) : dump.length > 0 ? await foundInDumps(dump, input) : undefined;
+  if (rules !== undefined && against.length > 0) {
+    yield* answersBetween(rules, await foundInDumps(against, input), families, local);
+    return;
+  }
   const objects = await readObjects(options, output, input);
   const first = await readChoices(options);
   const nodes = options["all-nodes"] ? objects.nodes.map(({ name }) => name) : [first.config.hostnameOverride];
   if (nodes.length === 0) throw new UsageError("--all-nodes needs Nodes, and there are none");
   for (const node of nodes) {
     requireNode(objects, node);
-    yield* answersOn(objects, node === "" ? options : { ...options, node }, output, input);
+    yield* answersOn(objects, node === "" ? options : { ...options, node }, { rules, local }, output);
+  }
+}
+
+/** One dump beside another, of the families that either has. */
+function* answersBetween(
+  one: FoundRules,
+  other: FoundRules,
+  families: readonly IpFamily[],
+  local: readonly IpAddress[],
+): Generator<Answer> {
+  const common = families.filter((family) => one.families.has(family) || other.families.has(family));
+  const known = common.filter((family) => local.some((address) => familyOf(address) === family));
+  if (known.length === 0)
+    throw new UsageError(`the dumps are of ${common.join(" and ") || "no family"}: give an address of it with --local`);
+  for (const family of known) {
+    const own = local.filter((address) => familyOf(address) === family);
+    const sides = [one.side(family, own), other.side(family, own)] as const;
+    yield { node: undefined, family, sides, proof: prove(family, own, sides) };
   }
 }
 
@@ -139,36 +151,41 @@ function requireNode({ nodes }: ClusterRecords, name: string): void {
 async function* answersOn(
   objects: ClusterRecords,
   options: Options,
+  { rules, local }: { readonly rules: FoundRules | undefined; readonly local: readonly IpAddress[] },
   output: Output,
-  input: NodeJS.ReadableStream,
 ): AsyncGenerator<Answer> {
-  const { dump = [], kernel = false } = options;
   const warn = warner(output);
-  for (const variant of options.variants) {
+  const asked = options.as === undefined ? undefined : variantNamed(options.as);
+  const variants = rules === undefined ? options.variants : [asked ?? rules.shown ?? usualVariant(options.mode)];
+  let count = 0;
+  for (const variant of variants) {
     const { config, families } = await choicesFor(variant, options);
+    if (rules !== undefined && variant.deviations(config).includes("proxy-connects"))
+      throw new UsageError(
+        `rules of ${variant.name} mode lead to sockets of the proxy, and do not say where these lead`,
+        "Prove its plan with --modes, or compare two dumps with --against.",
+      );
     for (const family of families) {
       const node = offlineNode(objects, config, family, warn);
-      const own = node.hostAddresses;
-      if (
-        !objects.nodes.some(
-          (one) => one.name === node.name && one.addresses.some(({ address }) => isOf(address, family)),
-        )
-      )
+      const record = objects.nodes.find(({ name }) => name === node.name);
+      if (record === undefined || !record.addresses.some(({ address }) => isOf(address, family))) continue;
+      if (rules !== undefined && !rules.families.has(family)) {
+        warn(`no rules of ${family} were given: nothing is said of it`);
         continue;
-      const rules =
-        dump.length > 0
-          ? await dumpSide(dump, family, own, input)
-          : kernel
-            ? await kernelSide(family, own)
-            : await planSide(variant.name, node, config).catch(refuse);
-      const specification = specificationSide(objects, node, config, variant.deviations(config));
-      const sides = [specification, rules] as const;
+      }
+      const own = [...node.hostAddresses, ...local];
+      const side = rules?.side(family, own) ?? (await planSide(variant.name, node, config).catch(refuse));
+      const specification = specificationSide(objects, node, config, variant.deviations(config), side.ownSockets);
+      const sides = [specification, side] as const;
+      count += 1;
       yield { node: node.name, family, sides, proof: prove(family, own, sides) };
     }
   }
+  if (count === 0)
+    throw new UsageError("the node has no address, and the dump no rules, of a family that was asked for");
 }
 
-async function choicesFor({ mode, choose }: Options["variants"][number], options: Options): Promise<InspectChoices> {
+async function choicesFor({ mode, choose }: Variant, options: Options): Promise<InspectChoices> {
   return await readChoices({ ...options, mode }, choose);
 }
 
@@ -176,35 +193,9 @@ function refuse(error: unknown): never {
   throw error instanceof NoRulesError ? new UsageError(error.message) : error;
 }
 
-async function dumpSide(
-  paths: readonly string[],
-  family: IpFamily,
-  own: readonly IpAddress[],
-  input: NodeJS.ReadableStream,
-): Promise<Side> {
-  const files = await dumpFiles(paths, (name) => name === "nft.txt");
-  const { name, dumps } = await dumpedRules(
-    files.map(({ path }) => path),
-    own,
-    family,
-    input,
-  );
-  return rulesSide(name, dumps, family, ofFamily(own, family));
-}
-
-async function kernelSide(family: IpFamily, own: readonly IpAddress[]): Promise<Side> {
-  const { kernelRules } = await import("./trace-kernel.ts");
-  const { name, dumps, addresses, routes } = await kernelRules(family, own);
-  return rulesSide(name, dumps, family, addresses, routes);
-}
-
 function isOf(text: string, family: IpFamily): boolean {
   const address = parseIpAddress(text);
   return address !== undefined && familyOf(address) === family;
-}
-
-function ofFamily(addresses: readonly IpAddress[], family: IpFamily): IpAddress[] {
-  return addresses.filter((address) => familyOf(address) === family);
 }
 
 function addressOf(text: string): IpAddress {
@@ -213,69 +204,7 @@ function addressOf(text: string): IpAddress {
   return address;
 }
 
-function answerText({ node, family, sides, proof }: Answer): string {
-  const [one, other] = sides;
-  const where = node === undefined ? family : `${node}, ${family}`;
-  const { classes, differing, examples, unprovable } = proof;
-  const time = `${proof.seconds.toFixed(1)} s`;
-  const head = `${other.name} and ${one.name} (${where})`;
-  if (unprovable !== undefined) return `${head}: cannot be proved: ${unprovable}\n`;
-  if (differing === 0) return `${head}: equal for all packets: ${classes} classes, ${time}\n`;
-  const lines = [`${head}: NOT equal: ${differing} of ${classes} classes of packets, ${time}`];
-  for (const { packet, fates } of examples) {
-    lines.push(`  ${packetText(packet)}`, `    ${one.name}: ${fates[0]}`, `    ${other.name}: ${fates[1]}`);
-  }
-  const [first] = examples;
-  if (first !== undefined) {
-    lines.push("", "The first of them:", ...indented(one.why(first.packet)), ...indented(other.why(first.packet)));
-  }
-  return `${lines.join("\n")}\n`;
-}
-
-function indented(text: string): string[] {
-  return text
-    .trimEnd()
-    .split("\n")
-    .map((line) => `  ${line}`);
-}
-
-function packetText({
-  protocol,
-  source,
-  sourcePort,
-  destination,
-  destinationPort,
-  inInterface,
-}: Counterexamples): string {
-  const from = inInterface === "" ? "a process of the node" : `a client by ${inInterface}`;
-  return `${protocol} from ${from}, ${endText(source, sourcePort)}, to ${endText(destination, destinationPort)}`;
-}
-
-type Counterexamples = Proof["examples"][number]["packet"];
-
-function answerData({ node, family, sides, proof }: Answer) {
-  const [one, other] = sides;
-  return {
-    node: node ?? null,
-    family,
-    sides: [one.name, other.name],
-    result: proof.unprovable !== undefined ? "cannot be proved" : proof.differing > 0 ? "different" : "equal",
-    because: proof.unprovable ?? null,
-    classes: proof.classes,
-    differing: proof.differing,
-    seconds: proof.seconds,
-    examples: proof.examples.map(({ packet, fates }) => {
-      const { protocol, source, sourcePort, destination, destinationPort, inInterface } = packet;
-      return {
-        packet: { protocol, source, sourcePort, destination, destinationPort, inInterface },
-        fates,
-        why: [one.why(packet), other.why(packet)],
-      };
-    }),
-  };
-}
-
-async function differencesText(variant: Options["variants"][number], options: Options): Promise<string> {
+async function differencesText(variant: Variant, options: Options): Promise<string> {
   const { config } = await choicesFor(variant, options);
   const lines = variant.deviations(config).map((deviation) => `  ${deviation}: ${DEVIATIONS[deviation]}`);
   return `${[`${variant.name}:`, ...(lines.length > 0 ? lines : ["  none"])].join("\n")}\n`;
@@ -288,14 +217,14 @@ function readOptions(argv: readonly string[]) {
     modes: { type: "string" },
     dump: { type: "string", multiple: true },
     against: { type: "string", multiple: true },
-    kernel: { type: "boolean" },
+    kernel: { type: "boolean", default: false },
     as: { type: "string" },
     local: { type: "string", multiple: true, default: [] },
     "all-nodes": { type: "boolean", default: false },
     differences: { type: "boolean", default: false },
     output: { type: "string", short: "o", default: "text" },
   });
-  const { dump = [], against = [], kernel = false } = values;
+  const { dump = [], against = [], kernel, filename = [] } = values;
   if (!FORMS.includes(values.output))
     throw new UsageError(`--output must be ${FORMS.join(" or ")}, got "${values.output}"`);
   if (kernel && dump.length > 0) throw new UsageError("--kernel and --dump are two places of rules: give one");
@@ -303,24 +232,13 @@ function readOptions(argv: readonly string[]) {
     throw new UsageError("--against needs --dump: the rules that it is compared with");
   if (against.length > 0 && values.local.length === 0)
     throw new UsageError("two dumps do not say which addresses are the node's: give them with --local");
+  if ([...dump, ...against, ...filename].filter((path) => path === "-").length > 1)
+    throw new UsageError("standard input can be read once: give a file for the others");
   const isOfRules = dump.length > 0 || kernel;
   if (isOfRules && values["all-nodes"]) throw new UsageError("rules are those of one node: leave --all-nodes out");
   if (isOfRules && values.modes !== undefined)
     throw new UsageError("--modes names plans; for rules of a node it is --as MODE");
-  const wanted = isOfRules
-    ? [values.as ?? values.mode ?? modeNamed("iptables").name]
-    : (values.modes ?? NAMES.join(",")).split(",");
-  return { ...values, variants: wanted.map(variantNamed) };
-}
-
-/** @throws UsageError */
-function variantNamed(word: string): (typeof VARIANTS)[number] {
-  const name = word.trim();
-  const found = VARIANTS.find((variant) => variant.name === name);
-  if (found !== undefined) return found;
-  const nearest = nearestWord(name, NAMES);
-  throw new UsageError(
-    `"${name}" is none of the modes that can be proved: ${NAMES.join(", ")}`,
-    nearest === undefined ? undefined : `Did you mean ${nearest}?`,
-  );
+  if (!isOfRules && values.as !== undefined)
+    throw new UsageError("--as is for the rules of --dump or --kernel; for plans it is --modes LIST");
+  return { ...values, variants: (values.modes ?? values.mode ?? NAMES.join(",")).split(",").map(variantNamed) };
 }

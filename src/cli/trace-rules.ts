@@ -127,7 +127,8 @@ export async function dumpedRules(
   };
 }
 
-async function readDumps(path: string, input: NodeJS.ReadableStream): Promise<Dump[]> {
+/** The dumps in a file. @throws UsageError */
+export async function readDumps(path: string, input: NodeJS.ReadableStream): Promise<Dump[]> {
   const name = path === "-" ? "standard input" : path;
   try {
     return recogniseDumps(await readInputText(path, input), name);

@@ -172,6 +172,8 @@ export interface ModeRuntime {
 export interface ProvedVariant {
   /** As `prove --modes` takes it. */
   readonly name: string;
+  /** In what tools print of its rules, a line that no other mode has; of nft, `TABLE CHAIN`. @default none */
+  readonly sign?: RegExp;
   /** Chooses it. @default the mode alone does */
   choose?(draft: DraftConfig): DraftConfig;
   /** What it does otherwise, as documented. */

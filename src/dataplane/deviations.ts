@@ -19,11 +19,38 @@ export const DEVIATIONS = {
   "hairpin-anywhere":
     "an endpoint of another node that comes by here and is led to itself is masqueraded, too (reference iptables.md §7)",
   "decided-at-socket":
-    "TCP and UDP of the node and its pods is led at the socket: endpoints see the client's own address, a pod that is led to itself included; rules take what sockets cannot decide. How long a socket remembers its endpoint is not compared (reference ebpf.md §1.1, §1.4)",
+    "TCP and UDP of the node and its pods is led at the socket: endpoints see the client's own address, a pod that is led to itself included; rules take what sockets cannot decide (reference ebpf.md §1.1, §1.4)",
   "loopback-node-ports":
     "node ports answer on IPv4 loopback addresses of the node, and packets to these from other addresses that are not led elsewhere are dropped (iptables.localhostNodePorts; CVE-2020-8558)",
   "refused-at-every-address":
     "node ports that have no endpoint for a client are refused or dropped at every address of the node, also where node ports do not answer (reference iptables.md §7)",
+  "bound-ports-refused":
+    "addresses of Services are the node's own, and refuse at what is no port of a Service, but for health-check node ports (reference ipvs.md §2, §7)",
+  "unserved-node-ports-masqueraded":
+    "what the node is sent at a number of a node port, where no node port answers, is masqueraded (reference ipvs.md §7)",
+  "loopback-source-kept": "packets from loopback addresses are never masqueraded (reference ipvs.md §7)",
+  "local-falls-back":
+    "a Local policy without endpoints here leads to those of the cluster, where the Service is offered to the outside, and is refused otherwise, not dropped (reference ipvs.md §4)",
+  "local-binds-node": "externalTrafficPolicy Local binds the node and its pods, too (reference ipvs.md §3)",
+  "hairpin-of-unused":
+    "a pod that is led to itself is masqueraded also where the one Service that places it on this node does not use it (reference ipvs.md §6)",
+  "own-barred-at-balancer":
+    "source ranges are looked at before it is known that there are no endpoints, but what the node itself sends is dropped only from the load balancer's own address, where the ranges leave the node out (reference ipvs.md §7)",
+  "own-external-decides":
+    "a Service that lists its cluster IP as an external IP is served there as at that one, and masqueraded as at either (reference ipvs.md §3, §7)",
+  "masqueraded-by-source":
+    "where local pods cannot be told from others, what the node sends from a cluster IP to a port that this one has is masqueraded, wherever it goes (reference ipvs.md §7)",
+  "sctp-unserved": "SCTP is not led anywhere (reference userspace.md §1.6)",
+  "proxy-connects": "the proxy carries the bytes: endpoints see the node as the client (reference userspace.md §1.7)",
+  "own-external-left":
+    "what the node itself sends to an external IP that is not its own is left alone (reference userspace.md §1.3)",
+  "bridged-external-left":
+    "what comes by a port of a bridge to an external IP that is not the node's is left alone: it goes to whichever machine has the address (reference userspace.md §1.3)",
+  "proxy-ports-answer":
+    "the proxy's own sockets answer who asks them directly; what they do then is not compared (reference userspace.md §1.4)",
+  "loopback-served": "node ports answer on loopback addresses of the node, too (reference userspace.md §1.3)",
+  "barred-left":
+    "clients that loadBalancerSourceRanges leave out are left alone, not dropped: no rule takes them (reference userspace.md §1.3)",
 } as const;
 
 export type Deviation = keyof typeof DEVIATIONS;

@@ -4,35 +4,44 @@
  */
 import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePort } from "../model/service-port.ts";
-import { joinHostPort } from "../net/ip.ts";
+import { joinHostPort, parseHostPort } from "../net/ip.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
 import type { NodeFacts } from "../trace/facts.ts";
+import type { RememberedLists } from "../trace/iptables/surroundings.ts";
 import type { Chain, Rule, StepResult } from "../trace/netfilter/program.ts";
+import { stickyChoice } from "../trace/netfilter/sticky-choice.ts";
 import { masqueraded, newPacket, type Packet } from "../trace/packet.ts";
+import { fieldsQuestion, type Key, type Question } from "../trace/question.ts";
 
 /** A socket that the proxy listens on. */
 export interface PlannedRelay {
   readonly port: ServicePort;
+  /** Whether the client decides about the lane. Rules have done that before. */
+  readonly looksAtClient: boolean;
   /** Those of the client's lane; none for a client that is sent away. */
   endpointsFor(client: Packet): readonly Endpoint[];
 }
 
-/** By `tcp 20000`, the protocol and the proxy's own port; without rules by `tcp 10.96.0.10:80`. */
+/** By `tcp 10.200.0.2:20000`, the protocol and where the proxy listens: `tcp 20000` where that is each address. Without rules by `tcp 10.96.0.10:80`. */
 export type PlannedRelays = ReadonlyMap<string, PlannedRelay>;
 
-export function relayChain(relays: PlannedRelays): Dump {
+/** @param hasRules whether rules lead to the sockets: otherwise these are where Services answer. */
+export function relayChain(relays: PlannedRelays, hasRules: boolean): Dump {
   return {
     kind: "chains",
-    chains(facts, knowsClients) {
+    ownSockets: hasRules ? questionsOf(relays) : [],
+    chains(facts, clients) {
       const entries = [...relays];
+      const asked = questionsOf(relays);
       const places = new Map(entries.map(([place], index) => [place, index]));
       const chain: Chain = {
         name: "sockets of the proxy",
+        asks: () => asked,
         length: entries.length,
         isNumbered: false,
         ruleAt(index) {
           const [place, relay] = entries[index] ?? [];
-          return place === undefined || relay === undefined ? undefined : ruleOf(place, relay, facts, knowsClients);
+          return place === undefined || relay === undefined ? undefined : ruleOf(place, relay, facts, clients);
         },
         firstCandidate(index, { protocol, destination, destinationPort = 0 }) {
           const place =
@@ -47,28 +56,50 @@ export function relayChain(relays: PlannedRelays): Dump {
   };
 }
 
-function ruleOf(place: string, { port, endpointsFor }: PlannedRelay, facts: NodeFacts, knowsClients: boolean): Rule {
+/** Sockets by their port, and by their address and port, which go before. */
+function questionsOf(relays: PlannedRelays): Question[] {
+  const keys = Array.from(relays.keys(), (place): Key => {
+    const [protocol = "", end = ""] = place.split(" ");
+    const at = parseHostPort(end);
+    const values = at === undefined ? [protocol, Number(end)] : [protocol, at.address, at.port];
+    return { patterns: values.map((value) => ({ kind: "exact", value })), outcome: place };
+  });
+  const withParts = (count: number) => keys.filter(({ patterns }) => patterns.length === count);
+  return [
+    fieldsQuestion(["protocol", "destination", "destinationPort"], withParts(3)),
+    fieldsQuestion(["protocol", "destinationPort"], withParts(2)),
+  ];
+}
+
+function ruleOf(
+  place: string,
+  { port, looksAtClient, endpointsFor }: PlannedRelay,
+  facts: NodeFacts,
+  clients: RememberedLists | undefined,
+): Rule {
   const text = `${place} of ${port.name.text}`;
   const run = (packet: Packet): StepResult => {
     const endpoints = endpointsFor(packet);
-    const options = endpoints.map((endpoint) => ({
+    const ends = endpoints.map((endpoint) => ({
+      end: joinHostPort(endpoint.ip, endpoint.port),
       odds: 1 / endpoints.length,
       result: carried(endpoint, packet, facts),
     }));
-    const chosen: StepResult =
-      options.length === 0
-        ? { kind: "verdict", verdict: { kind: "reject", answer: "connection closed" } }
-        : { kind: "choice", options };
-    if (port.sessionAffinity !== "ClientIP" || knowsClients) return chosen;
-    const because = "it goes to the endpoint of the client's earlier connections";
-    const question = `${packet.source} has asked in the last ${port.stickyMaxAgeSeconds} s`;
-    return { kind: "unknown", question, yes: { kind: "lost", because }, no: chosen };
+    if (ends.length === 0) return { kind: "verdict", verdict: { kind: "reject", answer: "connection closed" } };
+    if (port.sessionAffinity !== "ClientIP") return { kind: "choice", options: ends };
+    const client = packet.source;
+    const question = `${client} has asked in the last ${port.stickyMaxAgeSeconds} s`;
+    return stickyChoice(clients, { set: port.name.key, client, question, ends });
   };
-  return { text, steps: [{ text, isAction: true, run }] };
+  return { text, steps: [{ text, asks: looksAtClient ? undefined : [], isAction: true, run }] };
 }
 
 /** A connection of the proxy's own, which goes through the rules as any of the node's. */
-function carried({ ip: destination, port }: Endpoint, packet: Packet, facts: NodeFacts): StepResult {
+function carried(
+  { ip: destination, port }: Endpoint,
+  packet: Packet,
+  facts: NodeFacts,
+): StepResult & { kind: "verdict" } {
   const { family, protocol, source } = packet;
   const own = { family, protocol, source, sourcePort: undefined, destination, destinationPort: port, inInterface: "" };
   return {

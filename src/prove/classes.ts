@@ -61,7 +61,7 @@ export function* classesOf<Fate>(
 }
 
 function exampleOf(family: IpFamily, { packets, origin }: RootClass): Packet {
-  const { source, sourcePort, destination, destinationPort, protocol, inInterface } = packets;
+  const { source, sourcePort, destination, destinationPort, protocol, inInterface, bridgePort } = packets;
   const sender = addressIn(source);
   return newPacket({
     family,
@@ -71,6 +71,7 @@ function exampleOf(family: IpFamily, { packets, origin }: RootClass): Packet {
     destinationPort: Number(destinationPort.sample()),
     protocol: String(protocol.sample()),
     inInterface: String(inInterface.sample()),
+    bridgePort: String(bridgePort.sample()),
     origin,
   });
 }

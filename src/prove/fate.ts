@@ -11,6 +11,9 @@ export const DROPPED = "dropped";
 /** The proxy leaves the packet alone: it goes where it was sent. */
 export const UNTOUCHED = "left alone";
 
+/** Nothing is said of it: everything is as good. */
+export const UNSAID = "not said";
+
 /** A way to an endpoint. @param end `10.0.0.1:80`; undefined: where it was sent. */
 export function wayTo(end: string | undefined, isMasqueraded: boolean): string {
   if (end === undefined) return isMasqueraded ? `${UNTOUCHED}, masqueraded` : UNTOUCHED;
@@ -24,6 +27,7 @@ export function thenAgain(way: string, next: Fate): string {
 }
 
 export function isSameFate(one: Fate, other: Fate): boolean {
+  if (one.has(UNSAID) || other.has(UNSAID)) return true;
   if (one.size !== other.size) return false;
   for (const [way, odds] of one) {
     if (Math.abs(odds - (other.get(way) ?? Number.NaN)) < PRECISION) continue;
@@ -35,6 +39,51 @@ export function isSameFate(one: Fate, other: Fate): boolean {
 export function fateText(fate: Fate): string {
   const ways = [...fate].sort(([a], [b]) => (a < b ? -1 : 1));
   return ways.map(([way, odds]) => (fate.size === 1 ? way : `${shareText(odds)} ${way}`)).join("; ");
+}
+
+/** What clients notice where something else becomes of their packets than what should. */
+export function noticed(wanted: Fate, found: Fate): string {
+  const [ends, others] = [endsOf(wanted), endsOf(found)];
+  if (ends.size > 0 && others.size === 0) return LOSS[[...found.keys()][0] ?? ""] ?? "no endpoint is reached";
+  if (ends.size === 0 && others.size > 0) return `they reach ${[...others.keys()].join(", ")}, and should not`;
+  if (ends.size === 0) return `their packets should be ${[...wanted.keys()][0]}, and are ${[...found.keys()][0]}`;
+  const [missing, extra] = [without(ends, others), without(others, ends)];
+  const words: string[] = [];
+  if (missing.length > 0) words.push(`no client reaches ${missing.join(", ")}`);
+  if (extra.length > 0) words.push(`some reach ${extra.join(", ")}, which should have none of them`);
+  if (words.length > 0) return words.join("; ");
+  const [seen, seenOther] = [masqueradedIn(wanted), masqueradedIn(found)];
+  if (seen < seenOther) return "endpoints see an address of the node in place of the client's own";
+  if (seen > seenOther) return "endpoints see the client's own address: their answers may not come back by this node";
+  const isShare = [...ends].some(([end, odds]) => Math.abs(odds - (others.get(end) ?? 0)) >= PRECISION);
+  return isShare
+    ? "endpoints have other shares of the connections"
+    : "a client's next connection goes to another endpoint";
+}
+
+const LOSS: Readonly<Record<string, string>> = {
+  [REFUSED]: "connections are refused",
+  [DROPPED]: "connections time out",
+  [UNTOUCHED]: "no endpoint is reached: packets go where they were sent",
+};
+
+const END = /^to (\S+?)(?=,? |;|$)/;
+
+function endsOf(fate: Fate): Map<string, number> {
+  const ends = new Map<string, number>();
+  for (const [way, odds] of fate) {
+    const end = END.exec(way)?.[1];
+    if (end !== undefined) ends.set(end.replace(/[,;]$/, ""), (ends.get(end) ?? 0) + odds);
+  }
+  return ends;
+}
+
+function without(some: ReadonlyMap<string, number>, others: ReadonlyMap<string, number>): string[] {
+  return [...some.keys()].filter((end) => !others.has(end));
+}
+
+function masqueradedIn(fate: Fate): number {
+  return [...fate].reduce((sum, [way, odds]) => sum + (/^[^;]*masqueraded/.test(way) ? odds : 0), 0);
 }
 
 function shareText(odds: number): string {

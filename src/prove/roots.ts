@@ -29,12 +29,16 @@ export function rootClasses(family: IpFamily, own: readonly IpAddress[], hasSock
     ...rest,
     source: addressDomain(bits, [...special, ...addresses]),
     inInterface: new Names({ kind: "beginning", text: "" }, [none], INTERFACES),
+    bridgePort: new Names({ kind: "beginning", text: "" }, [], ["", "veth0"]),
   };
   const roots: RootClass[] = [{ packets: outside, origin: "elsewhere" }];
   if (hasSocketStage) roots.push({ packets: outside, origin: "socket" });
   if (addresses.length > 0) {
     const source = onlyAddresses(bits, addresses);
-    roots.push({ packets: { ...rest, source, inInterface: new Names(none, [], []) }, origin: "socket" });
+    roots.push({
+      packets: { ...rest, source, inInterface: new Names(none, [], []), bridgePort: new Names(none, [], []) },
+      origin: "socket",
+    });
   }
   return roots;
 }

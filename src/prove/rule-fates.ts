@@ -19,19 +19,21 @@ export class UnprovableError extends Error {
 /** @param facts of the node, its addresses complete. @throws UnprovableError, when a packet meets such a rule */
 export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeFacts): Subject<Fate> {
   const own = dumps.map(withoutClients);
+  const isOfHost = dumps.some(({ kind }) => kind === "hns");
   const traced = programOfDumps(own, { family, facts, knowsClients: true, knowsDynamicSets: true });
   return {
     fateOf(packet, asked) {
-      const outcomes = [...waysOf(packet, asked)];
+      if (isOfHost) throw new UnprovableError("load balancers of HNS are no rules");
+      const outcomes = Array.from(waysOf(packet, asked), (outcome) => ({ ...outcome, way: wayText(packet, outcome) }));
+      const hasChoice = outcomes.some(({ way }) => way !== outcomes[0]?.way);
       const fate = new Map<string, number>();
-      for (const outcome of outcomes) {
-        const { odds, entries } = outcome;
-        let way = wayText(packet, outcome);
+      for (const { odds, entries, way: first } of outcomes) {
+        let way = first;
         if (entries.length > 0) {
           for (const entry of entries) traced.remember(entry);
           const next = sum([...waysOf(packet, asked)].map((other) => [wayText(packet, other), other.odds]));
           // Where there is only one way there is nothing to remember.
-          if (outcomes.length > 1 || !next.has(way)) way = thenAgain(way, next);
+          if (hasChoice || !next.has(way)) way = thenAgain(way, next);
           traced.forget();
         }
         fate.set(way, (fate.get(way) ?? 0) + odds);

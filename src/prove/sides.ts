@@ -10,6 +10,7 @@ import type { Dump } from "../trace/dump/recognise.ts";
 import { walkDumps } from "../trace/dump/walk-dumps.ts";
 import { type KnownRoute, nodeFacts } from "../trace/facts.ts";
 import type { Packet } from "../trace/packet.ts";
+import type { Question } from "../trace/question.ts";
 import { traceText } from "../trace/report/text.ts";
 import type { Side } from "./proof.ts";
 import { ruleFates } from "./rule-fates.ts";
@@ -23,10 +24,16 @@ export function rulesSide(
   own: readonly IpAddress[],
   routes: readonly KnownRoute[] = [],
 ): Side {
-  const facts = nodeFacts({ addresses: [...own, ...deviceAddresses(dumps)], routes });
+  const addresses = deviceAddresses(dumps);
+  const ownSockets = dumps.flatMap((dump) => (dump.kind === "chains" ? (dump.ownSockets ?? []) : []));
+  const facts = nodeFacts({ addresses: [...own, ...addresses], routes });
   return {
     name,
-    hasSocketStage: dumps.some(({ kind }) => kind === "chains"),
+    addresses,
+    ownSockets,
+    hasSocketStage: dumps.some(
+      (dump) => dump.kind === "chains" && dump.chains(facts, undefined).some(({ stage }) => stage === "socket"),
+    ),
     fates: ruleFates(dumps, family, facts),
     why(packet: Packet) {
       const root = walkDumps(dumps, packet, facts, { knowsClients: true, knowsDynamicSets: true });
@@ -41,23 +48,25 @@ export async function planSide(name: string, node: OfflineNode, config: KubeProx
   return rulesSide(name, dumps, node.family, node.hostAddresses);
 }
 
-/** @param deviations of the mode that it is compared with. */
+/** @param deviations of the mode that it is compared with. @param ownSockets of the proxy. */
 export function specificationSide(
   cluster: ClusterRecords,
   node: OfflineNode,
   config: KubeProxyConfig,
   deviations: readonly Deviation[],
+  ownSockets: readonly Question[] = [],
 ): Side {
   const { family, name, zone, hostAddresses, nodeIP, nodePortIPs, detector, serviceCIDRs } = node;
   const { services, endpointSlices } = cluster;
-  const { fates, why } = specification(
+  const meaning = specification(
     {
       ...{ family, name, zone, nodeIP, detector, serviceCIDRs, services, endpointSlices },
+      ownSockets,
       addresses: hostAddresses,
       nodePortAddresses: nodePortIPs.kind === "all" ? undefined : nodePortIPs.ips,
       masqueradesAll: config.masqueradeAll,
     },
     new Set(deviations),
   );
-  return { name: "specification", fates, why };
+  return { name: "specification", ...meaning };
 }

@@ -10,18 +10,19 @@
  */
 import type { Deviation } from "../dataplane/deviations.ts";
 import type { LocalTrafficDetector } from "../model/local-traffic-detector.ts";
-import { familyOf, type IpAddress, joinHostPort } from "../net/ip.ts";
+import { familyOf, type IpAddress, type IpFamily, joinHostPort } from "../net/ip.ts";
 import { prefixPatterns } from "../trace/facts.ts";
 import type { Packet } from "../trace/packet.ts";
 import { fieldsQuestion, isOneOf, type PacketField, type Question } from "../trace/question.ts";
 import { fits, type Pattern } from "../trace/value.ts";
 import type { Subject } from "./classes.ts";
-import { DROPPED, type Fate, REFUSED, UNTOUCHED, wayTo } from "./fate.ts";
+import { DROPPED, type Fate, REFUSED, UNSAID, UNTOUCHED, wayTo } from "./fate.ts";
 import {
   externalPolicyOf,
   type Frontend,
   frontendsOf,
   hasExternal,
+  healthPortsOf,
   type Kind,
   localOf,
   type ServedPort,
@@ -36,8 +37,10 @@ type Ask = (question: Question, packet: Packet) => void;
 export function specification(
   node: SpecifiedNode,
   deviations: ReadonlySet<Deviation>,
-): { readonly fates: Subject<Fate>; why(packet: Packet): string } {
-  const frontends = frontendsOf(node);
+): { readonly fates: Subject<Fate>; why(packet: Packet): string; serviceOf(packet: Packet): string | undefined } {
+  const frontends = frontendsOf(node).filter(
+    ({ served }) => !deviations.has("sctp-unserved") || served.protocol !== "sctp",
+  );
   const fixed = new Map<string, Frontend>();
   const nodePorts = new Map<string, Frontend>();
   for (const frontend of frontends) {
@@ -59,11 +62,12 @@ export function specification(
   const isFrontend = fieldsQuestion(["destination", "protocol", "destinationPort"], fixedKeys);
   const isNodePort = fieldsQuestion(["protocol", "destinationPort"], nodePortKeys);
   const { family } = node;
-  const loopback = ["127.0.0.0/8", "::1/128"].flatMap((prefix) => prefixPatterns(prefix, family));
+  const loopback = loopbackOf(family);
   const isLoopbackAddress = (address: IpAddress) => loopback.some((range) => fits(range, address));
   const answering = node.nodePortAddresses ?? node.addresses;
-  const answersLoopback =
+  const guardsLoopback =
     deviations.has("loopback-node-ports") && family === "IPv4" && answering.some(isLoopbackAddress);
+  const answersLoopback = guardsLoopback || deviations.has("loopback-served");
   const answersNodePorts = within("destination", [
     ...exactly(answering.filter((address) => answersLoopback || !isLoopbackAddress(address))),
     ...(answersLoopback && node.nodePortAddresses === undefined ? loopback : []),
@@ -74,20 +78,46 @@ export function specification(
   const clusterIPs = new Set(
     frontends.flatMap(({ kind, address }) => (kind === "cluster" && address !== undefined ? [address] : [])),
   );
+  const clusterEnds = fieldsQuestion(
+    ["source", "protocol", "destinationPort"],
+    fixedKeys.filter(({ outcome }) => fixed.get(outcome)?.kind === "cluster"),
+  );
   const isClusterIP = isOneOf("destination", [...clusterIPs]);
+  const isBound = isOneOf("destination", [
+    ...new Set(
+      frontends.flatMap(({ address }) => (address === undefined || node.addresses.includes(address) ? [] : [address])),
+    ),
+  ]);
+  const healthPorts = frontends.flatMap(({ served }) => healthPortsOf(served.service));
+  const isHealthPort = fieldsQuestion(
+    ["protocol", "destinationPort"],
+    healthPorts.flatMap((port) =>
+      ["tcp", "udp"].map((protocol) => ({ patterns: exactly([protocol, port]), outcome: "" })),
+    ),
+  );
   const isInServiceCIDR = within(
     "destination",
     node.serviceCIDRs.flatMap((text) => prefixPatterns(text, family)),
   );
-  const meaning = new Meaning(node, deviations, clusterIPs, localEnds(frontends, node));
+  const meaning = new Meaning(
+    node,
+    deviations,
+    clusterIPs,
+    clusterEnds,
+    localEnds(frontends, node, deviations.has("hairpin-of-unused")),
+  );
 
-  return { fates: { fateOf }, why };
+  const serviceOf = (packet: Packet): string | undefined => {
+    const service = frontendFor(packet, () => {})?.served.service;
+    return service === undefined ? undefined : `${service.namespace}/${service.name}`;
+  };
+  return { fates: { fateOf }, why, serviceOf };
 
   function fateOf(packet: Packet, ask: Ask): Fate {
     const found = frontendFor(packet, ask);
     const fate = found === undefined ? otherwise(packet, ask) : meaning.fateOf(found, packet, ask);
     const isUnserved = fate.has(UNTOUCHED) || fate.has(REFUSED);
-    const isGuarded = isUnserved && answersLoopback && holds(isLoopback, packet, ask);
+    const isGuarded = isUnserved && guardsLoopback && holds(isLoopback, packet, ask);
     return isGuarded && !holds(fromLoopback, packet, ask) ? only(DROPPED) : fate;
   }
 
@@ -109,18 +139,35 @@ export function specification(
   }
 
   function otherwise(packet: Packet, ask: Ask): Fate {
+    if (deviations.has("proxy-ports-answer") && node.ownSockets.some((one) => holds(one, packet, ask)))
+      return only(UNSAID);
     if (deviations.has("refused-at-every-address") && holds(isOwnAddress, packet, ask)) {
       ask(isNodePort, packet);
       const nodePort = nodePorts.get(`${packet.protocol} ${packet.destinationPort}`);
       if (nodePort !== undefined && !meaning.hasEndpoints(nodePort)) return only(REFUSED);
       if (nodePort !== undefined && meaning.lacksLocal(nodePort)) return only(DROPPED);
     }
+    if (deviations.has("bound-ports-refused") && holds(isBound, packet, ask) && !holds(isHealthPort, packet, ask)) {
+      return only(REFUSED);
+    }
+    if (
+      deviations.has("unserved-node-ports-masqueraded") &&
+      meaning.isOwn(packet, ask) &&
+      holds(isOwnAddress, packet, ask)
+    ) {
+      ask(isNodePort, packet);
+      const nodePort = nodePorts.get(`${packet.protocol} ${packet.destinationPort}`);
+      const isMarked =
+        nodePort !== undefined && packet.protocol !== "sctp" && externalPolicyOf(nodePort.served.service) === "Cluster";
+      if (isMarked) return only(wayTo(undefined, !holds(fromLoopback, packet, ask)));
+    }
     if (deviations.has("other-ports-refused")) {
       ask(isClusterIP, packet);
       if (clusterIPs.has(packet.destination)) return only(REFUSED);
     }
+    const isMarked = meaning.isMarkedBySource(packet, ask);
     const isUnallocated = deviations.has("unallocated-dropped") && holds(isInServiceCIDR, packet, ask);
-    return only(isUnallocated ? DROPPED : UNTOUCHED);
+    return only(isUnallocated ? DROPPED : wayTo(undefined, isMarked));
   }
 }
 
@@ -144,22 +191,35 @@ class Meaning {
   readonly #node: SpecifiedNode;
   readonly #deviations: ReadonlySet<Deviation>;
   readonly #isLocalPod: Question | undefined;
-  readonly #isOwn = isOneOf("inInterface", [""]);
+  readonly #fromLoopback: Question;
 
   readonly #clusterIPs: ReadonlySet<IpAddress>;
+  readonly #markedSources: Question | undefined;
   readonly #localEnds: ReadonlySet<string>;
 
   constructor(
     node: SpecifiedNode,
     deviations: ReadonlySet<Deviation>,
     clusterIPs: ReadonlySet<IpAddress>,
+    clusterEnds: Question,
     ends: ReadonlySet<string>,
   ) {
+    const marksBySource = deviations.has("masqueraded-by-source") && node.detector.kind === "none";
+    this.#markedSources = marksBySource && !node.masqueradesAll ? clusterEnds : undefined;
     this.#node = node;
     this.#clusterIPs = clusterIPs;
     this.#localEnds = ends;
     this.#deviations = deviations;
+    this.#fromLoopback = within("source", loopbackOf(node.family));
     this.#isLocalPod = localPodQuestion(node.detector);
+  }
+
+  isMarkedBySource(packet: Packet, ask: Ask): boolean {
+    return this.#markedSources !== undefined && holds(this.#markedSources, packet, ask);
+  }
+
+  isOwn(packet: Packet, ask: Ask): boolean {
+    return holds(FROM_NODE, packet, ask);
   }
 
   hasEndpoints({ served: { endpoints } }: Pick<Frontend, "served">): boolean {
@@ -167,54 +227,74 @@ class Meaning {
   }
 
   /** Whether clients outside are not served here, though others are. */
-  lacksLocal({ served: { service, endpoints } }: Frontend): boolean {
+  lacksLocal({ served: { service, endpoints } }: Pick<Frontend, "served">): boolean {
     return externalPolicyOf(service) === "Local" && localOf(endpoints).length === 0;
   }
 
   fateOf({ kind, address, served, port }: Frontend, packet: Packet, ask: Ask): Fate {
     const { service, endpoints } = served;
     const isInternal = kind === "cluster";
-    const isOwn = holds(this.#isOwn, packet, ask);
+    const isOwn = this.isOwn(packet, ask);
     const anywhere = usable(endpoints, this.#node);
     const local = localOf(endpoints);
     const hasNone = !this.hasEndpoints({ served });
+    // A rule drops what no other has taken.
+    const left = this.lacksLocal({ served }) ? DROPPED : UNTOUCHED;
     const isBarred = kind === "load-balancer" && address !== undefined && this.#isBarred(served, address, packet, ask);
-    if (isBarred && !(hasNone && !this.#deviations.has("sources-first"))) return only(DROPPED);
+    const sourcesFirst =
+      this.#deviations.has("sources-first") || (!isOwn && this.#deviations.has("own-barred-at-balancer"));
+    if (isBarred && !(hasNone && !sourcesFirst)) return only(this.#deviations.has("barred-left") ? left : DROPPED);
     if (hasNone) {
       const passes = !isInternal && kind !== "node-port" && isOwn && this.#deviations.has("own-not-refused");
       return only(passes ? UNTOUCHED : REFUSED);
     }
+    if (kind === "external" && address !== undefined && this.#isLeft(address, isOwn, packet, ask)) return only(left);
     const isPod = this.#isLocalPod !== undefined && holds(this.#isLocalPod, packet, ask);
-    const policy = isInternal ? service.internalTrafficPolicy : externalPolicyOf(service);
+    const decidesExternal = isInternal && this.#deviations.has("own-external-decides") && hasExternal(service, address);
+    const policy = isInternal && !decidesExternal ? service.internalTrafficPolicy : externalPolicyOf(service);
     // Clients on the node reach the whole cluster: the policy is for what comes from outside.
-    const isRestricted = policy === "Local" && (isInternal || !(isPod || isOwn));
-    const chosen = isRestricted ? local : anywhere;
+    const isBinding = isInternal || this.#deviations.has("local-binds-node") || !(isPod || isOwn);
+    const isRestricted = policy === "Local" && isBinding;
+    const fallsBack = local.length === 0 && served.isExternal && this.#deviations.has("local-falls-back");
+    const chosen = isRestricted && !fallsBack ? local : anywhere;
     if (chosen.length === 0) {
       const isExternalToo = isInternal && this.#deviations.has("own-external-serves") && hasExternal(service, address);
       if (isExternalToo) return this.fateOf({ kind: "external", address, served, port }, packet, ask);
-      return only(isRestricted ? DROPPED : REFUSED);
+      return only(isRestricted && !this.#deviations.has("local-falls-back") ? DROPPED : REFUSED);
     }
     const isAsClusterIP =
       this.#deviations.has("cluster-address-masqueraded") && address !== undefined && this.#clusterIPs.has(address);
-    if (this.#isAtSocket({ kind, served }, policy, packet)) {
-      return new Map(chosen.map(({ end }) => [wayTo(end, false), 1 / chosen.length]));
-    }
+    const isSticky = service.sessionAffinity === "ClientIP" && chosen.length > 1;
+    const fateWith = (isSeen: (endpoint: StatedEndpoint) => boolean): Fate => {
+      return new Map(
+        chosen.map((endpoint) => {
+          const way = wayTo(endpoint.end, isSeen(endpoint));
+          return [isSticky ? `${way}, always` : way, 1 / chosen.length];
+        }),
+      );
+    };
+    if (this.#isAtSocket({ kind, served }, policy, packet)) return fateWith(() => false);
+    const isKept = this.#deviations.has("loopback-source-kept") && holds(this.#fromLoopback, packet, ask);
     const isMasqueraded =
-      this.#isMasqueraded(isInternal, policy, isPod, isOwn) ||
-      (isAsClusterIP && this.#isMasqueraded(true, policy, isPod, isOwn));
+      !isKept &&
+      (this.#isMasqueraded(isInternal, policy, isPod, isOwn) ||
+        this.isMarkedBySource(packet, ask) ||
+        (decidesExternal && this.#isMasqueraded(false, externalPolicyOf(service), isPod, isOwn)) ||
+        (isAsClusterIP && this.#isMasqueraded(true, policy, isPod, isOwn)));
     // A pod that is led to itself must not see its own address; those of other nodes do not come by here.
     const isHairpin = ({ address: own, end }: StatedEndpoint) =>
       own === packet.source &&
       (this.#localEnds.has(`${served.protocol} ${end}`) || this.#deviations.has("hairpin-anywhere"));
     const addresses = chosen.map((endpoint) => endpoint.address);
     if (!isMasqueraded) ask(isOneOf("source", addresses), packet);
-    const isSticky = service.sessionAffinity === "ClientIP" && chosen.length > 1;
-    return new Map(
-      chosen.map((endpoint) => {
-        const way = wayTo(endpoint.end, isMasqueraded || isHairpin(endpoint));
-        return [isSticky ? `${way}, always` : way, 1 / chosen.length];
-      }),
-    );
+    return fateWith((endpoint) => this.#deviations.has("proxy-connects") || isMasqueraded || isHairpin(endpoint));
+  }
+
+  /** Whether it is left to whichever machine has the external address. */
+  #isLeft(address: IpAddress, isOwn: boolean, packet: Packet, ask: Ask): boolean {
+    if (this.#node.addresses.includes(address)) return false;
+    if (isOwn) return this.#deviations.has("own-external-left");
+    return this.#deviations.has("bridged-external-left") && !holds(WITHOUT_BRIDGE, packet, ask);
   }
 
   /** Where a socket asks before anything decides by the address that it will have. */
@@ -229,28 +309,38 @@ class Meaning {
   #isMasqueraded(isInternal: boolean, policy: string, isPod: boolean, isOwn: boolean): boolean {
     const { masqueradesAll } = this.#node;
     if (isInternal) return masqueradesAll || (this.#isLocalPod !== undefined && !isPod);
-    if (policy === "Cluster") return true;
-    return isOwn;
+    return policy === "Cluster" || (isOwn && !this.#deviations.has("local-binds-node"));
   }
 
   /** A node whose own address is in the ranges may ask from the load balancer's addresses, which it may have as its own. */
   #isBarred({ service, ranges, balancers }: ServedPort, address: IpAddress, packet: Packet, ask: Ask): boolean {
     if (ranges === undefined) return false;
     if (hasExternal(service, address) && this.#deviations.has("external-opens-balancer")) return false;
+    if (this.#deviations.has("own-barred-at-balancer") && this.isOwn(packet, ask)) {
+      return (
+        !ranges.some((range) => fits(range, this.#node.nodeIP)) && holds(isOneOf("source", [address]), packet, ask)
+      );
+    }
     const isNodeListed = ranges.some((range) => fits(range, this.#node.nodeIP));
     return !holds(within("source", isNodeListed ? [...ranges, ...exactly(balancers)] : ranges), packet, ask);
   }
 }
 
 /** A pod is on this node when the slices of one Service say so, also where those of another do not. */
-function localEnds(frontends: readonly Frontend[], node: SpecifiedNode): ReadonlySet<string> {
+function localEnds(frontends: readonly Frontend[], node: SpecifiedNode, withUnused: boolean): ReadonlySet<string> {
   const used = frontends.flatMap(({ served: { protocol, service, endpoints } }) => {
     const isNarrowed = service.internalTrafficPolicy === "Local" || externalPolicyOf(service) === "Local";
-    const offered = [...usable(endpoints, node), ...(isNarrowed ? localOf(endpoints) : [])];
+    const offered = withUnused ? endpoints : [...usable(endpoints, node), ...(isNarrowed ? localOf(endpoints) : [])];
     return offered.map((endpoint) => ({ ...endpoint, protocol }));
   });
   return new Set(used.filter(({ isLocal }) => isLocal).map(({ protocol, end }) => `${protocol} ${end}`));
 }
+
+const WITHOUT_BRIDGE = isOneOf("bridgePort", [""]);
+const FROM_NODE = isOneOf("inInterface", [""]);
+
+const loopbackOf = (family: IpFamily): Pattern[] =>
+  ["127.0.0.0/8", "::1/128"].flatMap((prefix) => prefixPatterns(prefix, family));
 
 function only(way: string): Fate {
   return new Map([[way, 1]]);

@@ -11,6 +11,7 @@ import {
   zeroCidr,
 } from "../net/ip.ts";
 import { prefixPatterns } from "../trace/facts.ts";
+import type { Question } from "../trace/question.ts";
 import type { Pattern } from "../trace/value.ts";
 
 /** The objects, and what is known of the node. */
@@ -23,6 +24,8 @@ export interface SpecifiedNode {
   readonly nodeIP: IpAddress;
   /** Those that answer for node ports; undefined: all but loopback. */
   readonly nodePortAddresses: readonly IpAddress[] | undefined;
+  /** What is sent to the proxy's own sockets, where it has such. */
+  readonly ownSockets: readonly Question[];
   readonly detector: LocalTrafficDetector;
   readonly masqueradesAll: boolean;
   readonly serviceCIDRs: readonly string[];
@@ -48,6 +51,8 @@ export interface ServedPort {
   readonly endpoints: readonly StatedEndpoint[];
   /** Undefined: everyone. */
   readonly ranges: readonly Pattern[] | undefined;
+  /** Whether it is offered to the outside of the cluster. */
+  readonly isExternal: boolean;
   /** Its load balancer's addresses. */
   readonly balancers: readonly IpAddress[];
 }
@@ -91,6 +96,7 @@ function frontendsOfPort(
     return texts.map(parseIpAddress).filter((ip): ip is IpAddress => ip !== undefined && familyOf(ip) === family);
   };
   const balancers = inFamily(service.loadBalancerIngress.flatMap(({ ip, ipMode }) => (ipMode === "VIP" ? [ip] : [])));
+  const externalIPs = inFamily(service.externalIPs);
   const listsEveryone = service.loadBalancerSourceRanges.some((text) => parseCidr(text.trim()) === zeroCidr(family));
   const served: ServedPort = {
     name: `${service.namespace}/${service.name}:${spec.name}`,
@@ -98,6 +104,7 @@ function frontendsOfPort(
     protocol: spec.protocol.toLowerCase(),
     endpoints: endpointsOf(spec, node),
     ranges: ranges.length > 0 && !listsEveryone ? ranges : undefined,
+    isExternal: nodePort !== 0 || balancers.length > 0 || externalIPs.length > 0,
     balancers,
   };
   const at = (kind: Kind, address: IpAddress | undefined, number = port): Frontend => ({
@@ -109,7 +116,7 @@ function frontendsOfPort(
   return [
     at("cluster", clusterIP),
     ...balancers.map((address) => at("load-balancer", address)),
-    ...inFamily(service.externalIPs).map((address) => at("external", address)),
+    ...externalIPs.map((address) => at("external", address)),
     ...(nodePort === 0 ? [] : [at("node-port", undefined, nodePort)]),
   ];
 }
@@ -163,4 +170,10 @@ export function hasExternal({ externalIPs }: ServiceRecord, address: IpAddress |
 /** The field means nothing where there is no address for the outside. */
 export function externalPolicyOf({ type, externalIPs, externalTrafficPolicy }: ServiceRecord): "Cluster" | "Local" {
   return type === "ClusterIP" && externalIPs.length === 0 ? "Cluster" : externalTrafficPolicy;
+}
+
+/** Where the node is asked whether it has endpoints: of load balancers whose policy is Local. */
+export function healthPortsOf({ type, externalTrafficPolicy, healthCheckNodePort }: ServiceRecord): readonly number[] {
+  const hasOne = type === "LoadBalancer" && externalTrafficPolicy === "Local" && healthCheckNodePort !== 0;
+  return hasOne ? [healthCheckNodePort] : [];
 }

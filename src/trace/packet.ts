@@ -29,6 +29,8 @@ export interface Packet extends Flow {
   readonly protocol: string;
   /** Empty for packets of the node itself; undefined when it is not known. */
   readonly inInterface: string | undefined;
+  /** Of the bridge that it comes in by; empty where it comes by none, undefined when that is not known. */
+  readonly bridgePort: string | undefined;
   readonly origin: Origin;
   /** Empty before routing; undefined when it is not known. */
   readonly outInterface: string | undefined;
@@ -59,6 +61,8 @@ export interface PacketQuestion extends Flow {
   readonly protocol: string;
   /** Empty: the node itself sends it. Undefined: not known. */
   readonly inInterface: string | undefined;
+  /** @default none for packets of the node itself, not known for others */
+  readonly bridgePort?: string;
   /** @default a socket for packets of the node itself, elsewhere for others */
   readonly origin?: Origin;
   /** @default 0 */
@@ -76,6 +80,7 @@ export function newPacket(question: PacketQuestion): Packet {
     family,
     protocol,
     inInterface,
+    bridgePort: question.bridgePort ?? (inInterface === "" ? "" : undefined),
     origin: question.origin ?? (inInterface === "" ? "socket" : "elsewhere"),
     outInterface: "",
     mark: question.mark ?? 0,

@@ -13,6 +13,7 @@ export const PACKET_FIELDS = [
   "destinationPort",
   "protocol",
   "inInterface",
+  "bridgePort",
 ] as const;
 export type PacketField = (typeof PACKET_FIELDS)[number];
 

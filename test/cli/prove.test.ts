@@ -15,19 +15,8 @@ after(() => rmSync(directory, { recursive: true }));
 const prove = (...argv: string[]) => runCommand(proveCommand, argv, EXAMPLES);
 const onNode = (...argv: string[]) => prove("-f", "-", "--node", "node-a", ...argv);
 
-async function saved(): Promise<string> {
-  const argv = [
-    "-f",
-    "-",
-    "--hostname-override",
-    "node-a",
-    "--mode",
-    "iptables",
-    "--family",
-    "ipv4",
-    "-o",
-    "iptables-save",
-  ];
+async function saved(family = "ipv4", mode = "iptables", form = "iptables-save"): Promise<string> {
+  const argv = ["-f", "-", "--hostname-override", "node-a", "--mode", mode, "--family", family, "-o", form];
   const { status, out, err } = await runCommand(render, argv, EXAMPLES);
   assert.equal(status, 0, err);
   return out;
@@ -85,6 +74,7 @@ describe("a dump", () => {
     assert.match(out, /specification: .*10\.180\.1\.11:8080/);
     assert.match(out, /10\.180\.1\.99:8080/);
     assert.match(out, /shop\/\S+, .*TrafficPolicy Cluster, \d of \d endpoints ready/);
+    assert.match(out, /clients notice: no client reaches 10\.180\.1\.11:8080; some reach 10\.180\.1\.99:8080/);
     assert.match(out, /What becomes of it:/);
   });
 
@@ -100,6 +90,41 @@ describe("a dump", () => {
     const { status, err } = await onNode("--dump", file("cut.txt", text.slice(0, text.length / 2)), "--family", "ipv4");
     assert.equal(status, 2);
     assert.match(err, /cut/);
+  });
+
+  test("of one family, for both: the other is said to be left out, and the mode is told by the rules", async () => {
+    const { status, out, err } = await onNode("--dump", file("one-family.txt", await saved()));
+    assert.equal(status, 0, out);
+    assert.equal(out.match(/equal for all packets/g)?.length, 1);
+    assert.match(err, /no rules of IPv6 were given/);
+  });
+
+  test("on standard input, of both families", async () => {
+    const argv = ["-f", file("cluster.json", EXAMPLES), "--node", "node-a", "--dump", "-"];
+    const { status, out } = await runCommand(proveCommand, argv, (await saved()) + (await saved("ipv6")));
+    assert.equal(status, 0, out);
+    assert.match(out, /\(node-a, IPv4\): equal[\s\S]*\(node-a, IPv6\): equal/);
+  });
+
+  for (const mode of ["ipvs", "userspace", "nftables"]) {
+    test(`of ${mode} mode, which it shows itself`, async () => {
+      const forms = { ipvs: ["iptables-save", "ipset", "ipvsadm"], userspace: ["iptables-save"], nftables: ["json"] }[
+        mode
+      ];
+      const paths: string[] = [];
+      for (const form of forms ?? [])
+        paths.push("--dump", file(`${mode}-${form}.txt`, await saved("ipv4", mode, form)));
+      const { out, err } = await onNode("--family", "ipv4", ...paths);
+      if (mode === "userspace") assert.match(err, /rules of userspace mode lead to sockets of the proxy/);
+      else assert.match(out, /: equal for all packets/);
+    });
+  }
+
+  test("of Windows cannot be proved", async () => {
+    const path = file("hns.txt", await saved("ipv4", "kernelspace", "text"));
+    const { status, out } = await onNode("--family", "ipv4", "--dump", path);
+    assert.equal(status, 2);
+    assert.match(out, /cannot be proved: load balancers of HNS are no rules/);
   });
 
   test("beside another dump", async () => {
@@ -134,6 +159,8 @@ describe("input that cannot be used", () => {
     [["--against", "y"], /--against needs --dump/],
     [["-f", "-", "--kernel", "--dump", "x"], /give one/],
     [["-f", "-", "--node", "node-a", "--dump", "/nowhere"], /cannot read the dump \/nowhere/],
+    [["-f", "-", "--dump", "-"], /standard input can be read once/],
+    [["-f", "-", "--as", "ipvs"], /--as is for the rules of --dump or --kernel/],
     [["-f", "-", "-o", "yaml"], /--output must be text or json, got "yaml"/],
   ];
   for (const [argv, error] of cases) {

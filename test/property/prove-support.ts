@@ -7,6 +7,7 @@ import { plannedRules } from "../../src/explain/planned-rules.ts";
 import { type OfflineNode, offlineNode } from "../../src/inspect/offline-node.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
+import { fateText } from "../../src/prove/fate.ts";
 import { type Proof, prove, type Side } from "../../src/prove/proof.ts";
 import { rulesSide, specificationSide } from "../../src/prove/sides.ts";
 import type { Dump } from "../../src/trace/dump/recognise.ts";
@@ -37,15 +38,16 @@ export async function provedCluster(
 ): Promise<ProvedCluster> {
   const { config } = await checkedSettings({ config: settings, mode, node: nodeName, adjust: choose });
   const node = offlineNode(cluster, config, family, () => {});
-  const specification = specificationSide(cluster, node, config, deviations(config));
   const { dumps } = await plannedRules(node, config);
+  const { ownSockets } = rulesSide("rules", dumps, family, node.hostAddresses);
+  const specification = specificationSide(cluster, node, config, deviations(config), ownSockets);
   return { node, config, specification, dumps };
 }
 
-/** @param dumps in place of the plan's. */
-export function provedAgainst({ node, specification }: ProvedCluster, dumps: readonly Dump[]): Proof {
+/** @param dumps in place of the plan's. @param enough differences to stop at; undefined: none is. */
+export function provedAgainst({ node, specification }: ProvedCluster, dumps: readonly Dump[], enough?: number): Proof {
   const { family, hostAddresses } = node;
-  return prove(family, hostAddresses, [specification, rulesSide("rules", dumps, family, hostAddresses)]);
+  return prove(family, hostAddresses, [specification, rulesSide("rules", dumps, family, hostAddresses)], enough);
 }
 
 /** What differs, in words; empty where nothing does. */
@@ -54,6 +56,6 @@ export function differencesIn({ examples, unprovable }: Proof): string[] {
   return examples.map(({ packet, fates }) => {
     const { inInterface, source, destination, destinationPort, protocol } = packet;
     const from = inInterface === "" ? "node" : inInterface;
-    return `${from} ${source} to ${destination}:${destinationPort}/${protocol}: ${fates.join(" | ")}`;
+    return `${from} ${source} to ${destination}:${destinationPort}/${protocol}: ${fates.map(fateText).join(" | ")}`;
   });
 }

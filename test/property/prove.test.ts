@@ -19,8 +19,8 @@ import { seededRandom } from "../../src/trace/seeded-random.ts";
 import { historyRuns } from "../../testkit/support/fast-check.ts";
 import { caseFile, caseNames, caseState, SERVICE_CIDR_OBJECT } from "../conformance/conformance-case.ts";
 import { NODE_NAME } from "./cluster-arbitrary.ts";
+import { clusterFor, PLACES, settingsFor } from "./prove-states.ts";
 import { differencesIn, provedAgainst, provedCluster, VARIANTS, type Variant } from "./prove-support.ts";
-import { sampledCluster } from "./sampled-cluster.ts";
 
 /** Node ports on loopback are taken by a relay there, and no rule leads to it. */
 const RELAYED = /\/localhost-(?!gate-off)/;
@@ -28,35 +28,6 @@ const RELAYED = /\/localhost-(?!gate-off)/;
 const SLOW = /more-than-1000/;
 const RUNS = historyRuns("KPTS_PROVE_RUNS", 50);
 const FIRST = Number(process.env.KPTS_PROPERTY_SEED ?? Date.now() % 1_000_000);
-const PLACES = {
-  IPv4: { node: ip("10.200.0.2"), podCIDR: "10.180.0.0/16", serviceCIDR: "10.96.0.0/16" },
-  IPv6: { node: ip("fd00:200::2"), podCIDR: "fd00:180::/32", serviceCIDR: "fd00:96::/64" },
-} as const;
-
-/** Each tells a node's own pods in another way. */
-function settingsFor(family: IpFamily, seed: number): object {
-  const clusterCIDR = PLACES[family].podCIDR;
-  const kinds: readonly object[] = [
-    { detectLocalMode: "ClusterCIDR", clusterCIDR },
-    { detectLocalMode: "BridgeInterface", detectLocal: { bridgeInterface: "cbr0" } },
-    { detectLocalMode: "InterfaceNamePrefix", detectLocal: { interfaceNamePrefix: "veth" } },
-    { detectLocalMode: "ClusterCIDR", clusterCIDR, nodePortAddresses: ["10.200.0.0/24", "fd00:200::/64"] },
-    {
-      detectLocalMode: "ClusterCIDR",
-      clusterCIDR,
-      iptables: { masqueradeAll: true },
-      nftables: { masqueradeAll: true },
-    },
-  ];
-  return { ...kinds[seed % kinds.length], compatibility: seed % 4 === 0 ? "v1.36" : "v1.37" };
-}
-
-function clusterFor(family: IpFamily, seed: number) {
-  const cluster = sampledCluster(family, seed, PLACES[family]);
-  const cidrs = [PLACES[family].serviceCIDR];
-  return seed % 2 === 0 ? cluster : { ...cluster, serviceCIDRs: [{ name: "kubernetes", cidrs }] };
-}
-
 for (const variant of VARIANTS) {
   for (const family of IP_FAMILIES) {
     test(`${variant.name}, ${family}: all packets meet what Services mean`, async () => {
@@ -163,6 +134,7 @@ test("packets do what the example of their class does, and each is in one class"
         destinationPort: c.example.destinationPort,
         protocol: d.example.protocol,
         inInterface: b.example.inInterface,
+        bridgePort: b.example.bridgePort ?? "",
       });
       const members = classes.filter(({ packets: all }) =>
         PACKET_FIELDS.every((field) => all[field].has(packet[field] ?? "")),

@@ -2,7 +2,9 @@
 import { type IpAddress, isLoopback, joinHostPort, parseHostPort } from "../../net/ip.ts";
 import type { Dump } from "../../trace/dump/recognise.ts";
 import type { NodeFacts } from "../../trace/facts.ts";
+import type { RememberedLists } from "../../trace/iptables/surroundings.ts";
 import type { Chain, Rule, StepResult } from "../../trace/netfilter/program.ts";
+import { stickyChoice } from "../../trace/netfilter/sticky-choice.ts";
 import { askingFor, type Packet } from "../../trace/packet.ts";
 import { fieldsQuestion, isOneOf, type Key, type Question } from "../../trace/question.ts";
 import type { Pattern } from "../../trace/value.ts";
@@ -26,7 +28,7 @@ export function socketChain(
   };
   return {
     kind: "chains",
-    chains(facts, knowsClients) {
+    chains(facts, clients) {
       // A packet meets one entry at most: that of its destination.
       let rule: Rule | undefined;
       const chain: Chain = {
@@ -38,7 +40,7 @@ export function socketChain(
         firstCandidate(index, packet) {
           const place = placeOf(packet);
           const led = place === undefined ? undefined : sockets.get(place);
-          rule = place === undefined || led === undefined ? undefined : ruleOf(place, led, facts, knowsClients);
+          rule = place === undefined || led === undefined ? undefined : ruleOf(place, led, facts, clients);
           return rule === undefined ? 1 : index;
         },
       };
@@ -72,39 +74,37 @@ function questionsOf(places: readonly string[], own: readonly IpAddress[]): Ques
   ];
 }
 
-function ruleOf(place: string, led: LedSocket, facts: NodeFacts, knowsClients: boolean): Rule {
+function ruleOf(place: string, led: LedSocket, facts: NodeFacts, clients: RememberedLists | undefined): Rule {
   const text = `${place} ${socketText(led)}`;
   return {
     text,
-    steps: [{ text, asks: [], isAction: true, run: (packet) => decision(led, packet, facts, knowsClients) }],
+    steps: [{ text, asks: [], isAction: true, run: (packet) => decision(place, led, packet, facts, clients) }],
   };
 }
 
 function decision(
-  { clients, isRefused, endpoints, affinitySeconds }: LedSocket,
+  place: string,
+  { clients: led, isRefused, endpoints, affinitySeconds }: LedSocket,
   packet: Packet,
   facts: NodeFacts,
-  knowsClients: boolean,
+  clients: RememberedLists | undefined,
 ): StepResult {
   const accept = { kind: "verdict", verdict: { kind: "accept" } } as const;
-  const isOfOthers = clients === "none" || (clients === "host" && packet.inInterface !== "");
+  const isOfOthers = led === "none" || (led === "host" && packet.inInterface !== "");
   // A datagram is refused by the rules.
   if (isOfOthers || (isRefused && packet.protocol !== "tcp"))
     return { ...accept, said: "nothing is decided here: it takes the rules" };
   if (isRefused) return { kind: "verdict", verdict: { kind: "reject", answer: "connection refused" } };
-  const options = endpoints.flatMap((endpoint): { odds: number; result: StepResult }[] => {
+  const ends = endpoints.flatMap((endpoint) => {
     const end = parseHostPort(endpoint);
     if (end === undefined) return [];
     // The node asks from the address that leads there, where that is known.
     const source = packet.inInterface === "" ? facts.ownAddressTowards(end.address) : undefined;
-    const led = askingFor({ ...packet, source: source ?? packet.source }, end.address, end.port);
-    return [
-      { odds: 1 / endpoints.length, result: { ...accept, packet: led, said: `the socket asks for ${endpoint}` } },
-    ];
+    const asking = askingFor({ ...packet, source: source ?? packet.source }, end.address, end.port);
+    const result = { ...accept, packet: asking, said: `the socket asks for ${endpoint}` };
+    return [{ end: endpoint, odds: 1 / endpoints.length, result }];
   });
-  const chosen: StepResult = { kind: "choice", options };
-  if (affinitySeconds === 0 || knowsClients) return chosen;
-  const because = "it goes to the endpoint of the client's earlier connections";
+  if (affinitySeconds === 0) return { kind: "choice", options: ends };
   const question = `${packet.source} has asked in the last ${affinitySeconds} s`;
-  return { kind: "unknown", question, yes: { kind: "lost", because }, no: chosen };
+  return stickyChoice(clients, { set: place, client: packet.source, question, ends });
 }

@@ -21,6 +21,7 @@ export const iptables: ModeDescriptor<"iptables", typeof iptablesConfig, Iptable
   proved: [
     {
       name: "iptables",
+      sign: /^:KUBE-NODEPORTS /m,
       deviations: ({ iptables: { localhostNodePorts } }) => [
         ...(localhostNodePorts ? (["loopback-node-ports"] as const) : []),
         ...([

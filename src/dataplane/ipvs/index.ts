@@ -27,6 +27,23 @@ export const ipvs: ModeDescriptor<"ipvs", typeof ipvsConfig, IpvsPlanData> = {
   cleanUpBefore: ["iptables"],
   renderForms: ["text", "json", "iptables-save", "ip", "ipset", "ipvsadm", "iptables"],
   traceForms: ["iptables-save", "ipset", "ipvsadm", "ip"],
+  proved: [
+    {
+      name: "ipvs",
+      sign: /^:KUBE-LOAD-BALANCER /m,
+      deviations: () => [
+        "bound-ports-refused",
+        "unserved-node-ports-masqueraded",
+        "loopback-source-kept",
+        "local-falls-back",
+        "hairpin-of-unused",
+        "local-binds-node",
+        "own-barred-at-balancer",
+        "own-external-decides",
+        "masqueraded-by-source",
+      ],
+    },
+  ],
   loadRenderer: async () => (await import("./render.ts")).renderIpvs,
   loadInspection: async () => (await import("./inspect.ts")).inspectIpvs,
   loadRuntime: async () => (await import("./runtime.ts")).ipvsRuntime,

@@ -25,6 +25,7 @@ export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig, Nftable
   traceForms: ["json"],
   proved: LAYOUT_NAMES.map((layout) => ({
     name: layout === "Flat" ? "flat" : "nftables",
+    ...(layout === "Flat" ? {} : { sign: /^kube-proxy services$/m }),
     choose: (draft) => ({ ...draft, nftables: { ...draft.nftables, layout } }),
     deviations: () => ["other-ports-refused", "unallocated-dropped", "sources-first", "cluster-address-masqueraded"],
   })),

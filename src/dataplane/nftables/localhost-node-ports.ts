@@ -52,9 +52,13 @@ export function plannedLocalhostRelay(node: OfflineNode, config: KubeProxyConfig
     const wanted = wantedOf(port, state.endpoints.get(key) ?? [], form, { nodeName, zone });
     if (wanted === undefined) continue;
     const place = joinHostPort(LOCALHOST[family], port.nodePort);
-    relays.set(`${protocolName(port.protocol)} ${place}`, { port, endpointsFor: () => wanted.endpoints });
+    relays.set(`${protocolName(port.protocol)} ${place}`, {
+      port,
+      looksAtClient: false,
+      endpointsFor: () => wanted.endpoints,
+    });
   }
-  return [relayChain(relays)];
+  return [relayChain(relays, false)];
 }
 
 const BOTH_RELAYS =

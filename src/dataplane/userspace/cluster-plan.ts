@@ -101,8 +101,11 @@ export function planOfService(plan: UserspacePlan, service: string): UserspacePl
   return { ...plan, ports, leftOut: new Map([...plan.leftOut].filter(([name]) => names.has(name))), extent: "part" };
 }
 
-/** @throws Error when the configuration does not let the proxy listen. */
-function planConfigOf({ family, nodeIP, detector }: OfflineNode, { bindAddress }: KubeProxyConfig): PortalPlanConfig {
+/** What the rules follow from besides service ports. @throws Error when the configuration does not let the proxy listen. */
+export function planConfigOf(
+  { family, nodeIP, detector }: OfflineNode,
+  { bindAddress }: KubeProxyConfig,
+): PortalPlanConfig {
   const listenAddress = listenAddressOf(bindAddress, family, isLoopback(nodeIP) ? undefined : nodeIP);
   return { listenAddress, hostAddress: nodeIP, knowsBridgePorts: true, detector };
 }

@@ -26,10 +26,25 @@ export const userspace: ModeDescriptor<"userspace", typeof userspaceConfig, User
   }),
   renderForms: ["text", "json", "iptables-save"],
   traceForms: ["tables"],
+  proved: [
+    {
+      name: "userspace",
+      sign: /^:KUBE-PORTALS-CONTAINER /m,
+      deviations: () => [
+        "sctp-unserved",
+        "proxy-connects",
+        "own-external-left",
+        "bridged-external-left",
+        "proxy-ports-answer",
+        "loopback-served",
+        "barred-left",
+      ],
+    },
+  ],
   loadTraceStages: async () => {
     const { plannedTables } = await import("./planned-tables.ts");
     const { relayChain } = await import("../relay-chain.ts");
-    return (node, config) => [relayChain(plannedTables(node, config).relays)];
+    return (node, config) => [relayChain(plannedTables(node, config).relays, config.userspace.rules === "iptables")];
   },
   loadRenderer: async () => (await import("./render.ts")).renderUserspace,
   loadInspection: async () => (await import("./inspect.ts")).inspectUserspace,

@@ -2,12 +2,12 @@
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import type { SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
-import { cidrContains, type IpAddress, joinHostPort } from "../../net/ip.ts";
+import { cidrContains, type IpAddress, isUnspecified, joinHostPort } from "../../net/ip.ts";
 import { protocolName } from "../../net/protocol.ts";
 import type { PlannedRelay, PlannedRelays } from "../relay-chain.ts";
 import { withCounts } from "../shared/iptables-rules/counted-rules.ts";
 import { savedTables, tableContents } from "../shared/iptables-rules/saved-form.ts";
-import { planUserspace, routingIn } from "./cluster-plan.ts";
+import { planConfigOf, planUserspace, routingIn } from "./cluster-plan.ts";
 import { PORTAL_JUMPS, PORTAL_STATIC_PLAN } from "./plan-portal-rules.ts";
 import { isServed, LANES, laneOf } from "./portals.ts";
 
@@ -19,13 +19,16 @@ interface PlannedTables {
 /** No rule where there are to be none. @throws Error when the configuration does not let the proxy listen. */
 export function plannedTables(node: OfflineNode, config: KubeProxyConfig): PlannedTables {
   const { hasRules, ports, opened } = planUserspace(node, config);
+  const { listenAddress } = planConfigOf(node, config);
   const relays = new Map<string, PlannedRelay>();
   for (const { port, portals, proxyPorts } of ports) {
     const protocol = protocolName(port.protocol);
     const routing = routingIn(node, port);
     for (const lane of LANES) {
       const proxyPort = proxyPorts?.[lane];
-      if (proxyPort !== undefined) relays.set(`${protocol} ${proxyPort}`, { port, endpointsFor: () => routing[lane] });
+      if (proxyPort === undefined) continue;
+      const place = isUnspecified(listenAddress) ? String(proxyPort) : joinHostPort(listenAddress, proxyPort);
+      relays.set(`${protocol} ${place}`, { port, looksAtClient: false, endpointsFor: () => routing[lane] });
     }
     if (hasRules) continue;
     // The proxy listens at the addresses themselves, and looks at its clients.
@@ -34,6 +37,7 @@ export function plannedTables(node: OfflineNode, config: KubeProxyConfig): Plann
       const place = address === undefined ? String(number) : joinHostPort(address, number);
       relays.set(`${protocol} ${place}`, {
         port,
+        looksAtClient: true,
         endpointsFor({ source, inInterface }) {
           const isIn = sources.length === 0 || sources.some((range) => cidrContains(range, source));
           const lane = laneOf(portal, inInterface === "" || isPod(node, source));

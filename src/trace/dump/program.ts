@@ -34,7 +34,8 @@ export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): Tr
   const lists = new RememberedLists();
   const listed = dumps.find((dump) => dump.kind === "recent");
   const known = listed === undefined ? UNKNOWN_LISTS : new KernelLists(listed.lists, lists);
-  const recent = knowsClients ? lists : known;
+  const clients = knowsClients ? lists : undefined;
+  const recent = clients ?? known;
   const rulesets: NftRuleset[] = [];
   const textsOf = (kind: "ipset" | "ipvsadm") => dumps.flatMap((dump) => (dump.kind === kind ? [dump.text] : []));
   const sets = readIpSets(textsOf("ipset"));
@@ -53,8 +54,8 @@ export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): Tr
     rulesets.push(readNftRuleset(dump.objects, { family, facts, knowsDynamicSets, without }));
   }
   chains.push(...rulesets.flatMap((ruleset) => ruleset.chains));
-  for (const dump of dumps) if (dump.kind === "chains") chains.push(...dump.chains(facts, knowsClients));
-  chains.push(...ipvsChains(textsOf("ipvsadm"), facts, knowsClients));
+  for (const dump of dumps) if (dump.kind === "chains") chains.push(...dump.chains(facts, clients));
+  chains.push(...ipvsChains(textsOf("ipvsadm"), facts, clients));
   return {
     program: programOf(chains),
     remember(entry) {

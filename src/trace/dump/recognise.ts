@@ -4,9 +4,10 @@ import { type SavedTable, savesIn } from "../../kernel/iptables/parser/ruleset.t
 import type { IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import { type HostPlan, isHostPlan, readHostPlan } from "../hns/host-plan.ts";
-import type { ListedClients } from "../iptables/surroundings.ts";
+import type { ListedClients, RememberedLists } from "../iptables/surroundings.ts";
 import type { BaseChain } from "../netfilter/program.ts";
 import { isObject, listOf } from "../nftables/json.ts";
+import type { Question } from "../question.ts";
 import { DumpError } from "./dump-error.ts";
 
 export type Dump =
@@ -19,8 +20,12 @@ export type Dump =
   | { readonly kind: "nftables"; readonly objects: readonly unknown[] }
   | { readonly kind: "ipset"; readonly text: string }
   | { readonly kind: "ipvsadm"; readonly text: string }
-  /** What a mode brings beside rules: sockets of programs, and of the proxy itself. */
-  | { readonly kind: "chains"; chains(facts: NodeFacts, knowsClients: boolean): readonly BaseChain[] }
+  /** What a mode brings beside rules: sockets of programs, and of the proxy itself. `clients`: those that were here before, where that is known; `ownSockets`: what is sent to sockets that only rules are to lead to. */
+  | {
+      readonly kind: "chains";
+      readonly ownSockets?: readonly Question[];
+      chains(facts: NodeFacts, clients: RememberedLists | undefined): readonly BaseChain[];
+    }
   /** Load balancers of Windows' HNS. */
   | { readonly kind: "hns"; readonly plan: HostPlan }
   /** Addresses that are given to a device: input of `ip -batch`. */

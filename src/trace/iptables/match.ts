@@ -102,10 +102,9 @@ const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surro
     },
   }),
   physdev: ({ isIn }) => ({
-    asks: undefined,
-    judge(packet) {
-      if (packet.inInterface === "") return answer(false, !isIn);
-      return asked(COMES_BY_BRIDGE, !isIn);
+    asks: [isOneOf("bridgePort", [""])],
+    judge({ bridgePort }) {
+      return bridgePort === undefined ? asked(COMES_BY_BRIDGE, !isIn) : answer(bridgePort !== "", !isIn);
     },
   }),
   ipvs: ({ protocolNumber, address, port }) => ({

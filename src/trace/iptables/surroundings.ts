@@ -36,16 +36,20 @@ export function recentListName(list: string): string {
   return `recent ${list}`;
 }
 
-/** Lists that were empty, and have what packets have left since. */
+/** Lists that were empty, and have what packets have left since; also which endpoints clients were led to by what is no rule. */
 export class RememberedLists implements RecentLists {
-  readonly #entries = new Set<string>();
+  readonly #entries = new Map<string, Entry>();
 
   has(list: string, address: IpAddress): boolean {
     return this.#entries.has(`${recentListName(list)} ${address}`);
   }
 
-  remember({ set, key }: Entry): void {
-    this.#entries.add(`${set} ${key}`);
+  remember(entry: Entry): void {
+    this.#entries.set(`${entry.set} ${entry.key}`, entry);
+  }
+
+  entryOf(set: string, key: string): Entry | undefined {
+    return this.#entries.get(`${set} ${key}`);
   }
 
   forget(): void {

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ip } from "../../model/testing/records.ts";
 import { nodeFacts } from "../facts.ts";
+import { RememberedLists } from "../iptables/surroundings.ts";
 import { programOf } from "../netfilter/program.ts";
 import { outcomesOf } from "../netfilter/tree.ts";
 import { walk } from "../netfilter/walk.ts";
@@ -47,6 +48,10 @@ describe("IP sets", () => {
     assert.equal(SETS.has("N", ["dst"], packet("192.168.3.4", "10.96.0.1", 31011)), false);
   });
 
+  test("bitmaps know ports of TCP and UDP only", () => {
+    assert.equal(SETS.has("N", ["dst"], packet("192.168.3.4", "10.96.0.1", 30080, "sctp")), false);
+  });
+
   test("networks are matched as such, and a set of the other family never", () => {
     assert.equal(SETS.has("R", ["dst", "dst", "src"], toService), true);
     assert.equal(SETS.has("R", ["dst", "dst", "src"], packet("172.16.0.1", "10.96.0.1", 80)), false);
@@ -72,12 +77,22 @@ const SAVED = [
   "-A -t 10.96.0.3:80 -s rr",
   "-A -u 10.96.0.4:53 -s rr -p 10800",
   "-a -u 10.96.0.4:53 -r 10.0.0.1:53 -m -w 1",
+  "-A -t 10.96.0.5:80 -s rr -p 10800",
+  "-a -t 10.96.0.5:80 -r 10.0.0.1:8080 -m -w 1",
+  "-a -t 10.96.0.5:80 -r 10.0.0.2:8080 -m -w 1",
+  "-A -t 10.96.0.6:80 -s rr",
+  "-a -t 10.96.0.6:80 -r 10.0.0.1:80 -g -w 1",
 ].join("\n");
 
 function fates(asked: Packet, knowsClients = true): string[] {
-  const virtual = [1, 2, 3, 4].map((n) => ip(`10.96.0.${n}`));
+  const virtual = [1, 2, 3, 4, 5, 6].map((n) => ip(`10.96.0.${n}`));
   const facts = nodeFacts({ addresses: [ip("192.0.2.10"), ...virtual] });
-  const root = walk(programOf(ipvsChains([SAVED], facts, knowsClients)), asked, facts, { record: "ends" });
+  const root = walk(
+    programOf(ipvsChains([SAVED], facts, knowsClients ? new RememberedLists() : undefined)),
+    asked,
+    facts,
+    { record: "ends" },
+  );
   return Array.from(outcomesOf(root), ({ odds, fate, packet: end }) => {
     return `${odds} ${fate.kind} ${endText(end.destination, end.destinationPort)}`;
   });
@@ -97,6 +112,29 @@ describe("virtual servers", () => {
   test("refuse without real servers, and leave other ports alone", () => {
     assert.deepEqual(fates(packet("10.9.0.1", "10.96.0.3", 80)), ["1 refused 10.96.0.3:80"]);
     assert.deepEqual(fates(packet("10.9.0.1", "10.96.0.1", 81)), ["1 delivered 10.96.0.1:81"]);
+  });
+
+  test("with persistence, a client comes back to its real server", () => {
+    const asked = packet("10.9.0.1", "10.96.0.5", 80);
+    const facts = nodeFacts({ addresses: [ip("10.96.0.5")] });
+    const clients = new RememberedLists();
+    const program = programOf(ipvsChains([SAVED], facts, clients));
+    const ends = () =>
+      Array.from(outcomesOf(walk(program, asked, facts, { record: "ends" })), ({ odds, packet: end, entries }) => ({
+        text: `${odds} ${endText(end.destination, end.destinationPort)}`,
+        entries,
+      }));
+    const [, second] = ends();
+    assert.equal(second?.text, "0.5 10.0.0.2:8080");
+    for (const entry of second?.entries ?? []) clients.remember(entry);
+    assert.deepEqual(
+      ends().map(({ text }) => text),
+      ["1 10.0.0.2:8080"],
+    );
+  });
+
+  test("what is not translated is not followed", () => {
+    assert.deepEqual(fates(packet("10.9.0.1", "10.96.0.6", 80)), ["1 uncertain 10.96.0.6:80"]);
   });
 
   test("with persistence, a client that may have been here before has two ways", () => {

@@ -2,7 +2,7 @@
 import { type IpFamily, parseCidr, parseIpAddress } from "../../net/ip.ts";
 import type { IpSets } from "../iptables/surroundings.ts";
 import type { Packet } from "../packet.ts";
-import { fieldsQuestion, type PacketField, type Question } from "../question.ts";
+import { fieldsQuestion, isOneOf, type PacketField, type Question } from "../question.ts";
 import { fits, keyText, orderOf, type Pattern, prefixRange } from "../value.ts";
 
 interface SavedSet {
@@ -17,6 +17,7 @@ interface SavedSet {
   isUnclear: boolean;
 }
 
+const BITMAP_PROTOCOLS = ["tcp", "udp"];
 const UNDERSTOOD = new Set(["ip", "net", "port"]);
 
 /** Reads the output of `ipset save`. Pure. */
@@ -87,15 +88,18 @@ function portPattern(text: string, type: string): Pattern | undefined {
 function isIn(set: SavedSet | undefined, directions: readonly ("src" | "dst")[], packet: Packet): boolean | undefined {
   if (set === undefined) return undefined;
   if (set.family !== undefined && set.family !== packet.family) return false;
+  const isBitmap = set.type.startsWith("bitmap:");
   const parts: (string | number)[] = [];
   for (const [index, dimension] of set.dimensions.entries()) {
     const isSource = directions[index] === "src";
     if (dimension === "port") {
+      // A bitmap knows ports of TCP and UDP only (net/netfilter/ipset/ip_set_bitmap_port.c, ip_set_get_ip_port).
+      if (isBitmap && !BITMAP_PROTOCOLS.includes(packet.protocol)) return false;
       // Of ICMP, an entry would have a type in place of a port.
       if (packet.protocol.startsWith("icmp")) return set.isUnclear ? undefined : false;
       const port = isSource ? packet.sourcePort : packet.destinationPort;
       if (port === undefined) return undefined;
-      parts.push(set.type.startsWith("bitmap:") ? port : `${packet.protocol}:${port}`);
+      parts.push(isBitmap ? port : `${packet.protocol}:${port}`);
     } else parts.push(isSource ? packet.source : packet.destination);
   }
   if (set.exact.has(keyText(parts))) return true;
@@ -129,5 +133,5 @@ function questionsOf(
     return key.split(" . ").map((value) => ({ kind: "exact", value: /^\d+$/.test(value) ? Number(value) : value }));
   });
   const keys = [...exact, ...set.patterns].map((patterns) => ({ patterns: patterns.flatMap(split), outcome: "" }));
-  return [fieldsQuestion(fields, keys)];
+  return [...(isBitmap ? [isOneOf("protocol", BITMAP_PROTOCOLS)] : []), fieldsQuestion(fields, keys)];
 }

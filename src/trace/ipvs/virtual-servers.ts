@@ -4,7 +4,9 @@
  */
 import { type IpAddress, parseHostPort } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
+import type { RememberedLists } from "../iptables/surroundings.ts";
 import type { BaseChain, Chain, Rule, Stage, StepResult } from "../netfilter/program.ts";
+import { stickyChoice } from "../netfilter/sticky-choice.ts";
 import { endText, type Packet, type VirtualServerName } from "../packet.ts";
 import { fieldsQuestion, type Key } from "../question.ts";
 
@@ -12,6 +14,8 @@ interface RealServer {
   readonly address: IpAddress;
   readonly port: number;
   readonly weight: number;
+  /** Whether its packets are translated: others keep their destination, and are not followed. */
+  readonly isTranslated: boolean;
 }
 
 interface VirtualServer extends VirtualServerName {
@@ -29,11 +33,18 @@ const HOOKS: readonly (readonly [Stage, number])[] = [
 
 const PROTOCOLS: Readonly<Record<string, string>> = { "-t": "tcp", "-u": "udp", "--sctp-service": "sctp" };
 
-/** @param knowsClients whether no client has been here before. Pure. */
-export function ipvsChains(texts: readonly string[], facts: NodeFacts, knowsClients: boolean): BaseChain[] {
+/** @param clients that were here before; undefined where that is not known. Pure. */
+export function ipvsChains(
+  texts: readonly string[],
+  facts: NodeFacts,
+  clients: RememberedLists | undefined,
+): BaseChain[] {
   const servers = readServers(texts);
   if (servers.length === 0) return [];
-  const chain = virtualServerChain(servers, facts, knowsClients);
+  const all = virtualServerChain(servers, facts, clients);
+  // A mark may stand for any packet.
+  const hasMarks = texts.some((text) => /^-A -f /m.test(text));
+  const chain = hasMarks ? { ...all, asks: undefined, name: "virtual servers, some of them by marks," } : all;
   return HOOKS.map(([stage, priority]) => {
     return { table: "ipvs", type: "filter", stage, priority, policy: "accept", chain, chainNamed: () => undefined };
   });
@@ -54,7 +65,8 @@ function readServers(texts: readonly string[]): VirtualServer[] {
     } else if (words[0] === "-a") {
       const real = parseHostPort(after("-r"));
       const weight = words.includes("-w") ? Number(after("-w")) : 1;
-      if (real !== undefined) servers.get(keyOf(name))?.servers.push({ ...real, weight });
+      const isTranslated = words.includes("-m");
+      if (real !== undefined) servers.get(keyOf(name))?.servers.push({ ...real, weight, isTranslated });
     }
   }
   return [...servers.values()];
@@ -67,7 +79,11 @@ function serverName(option: string | undefined, end: string | undefined): Virtua
 }
 
 /** One rule for each virtual server; a packet meets its own. */
-function virtualServerChain(servers: readonly VirtualServer[], facts: NodeFacts, knowsClients: boolean): Chain {
+function virtualServerChain(
+  servers: readonly VirtualServer[],
+  facts: NodeFacts,
+  clients: RememberedLists | undefined,
+): Chain {
   const indices = new Map(servers.map((server, index) => [keyOf(server), index]));
   const keys = servers.map((server): Key => {
     const { protocol, address, port } = server;
@@ -81,7 +97,7 @@ function virtualServerChain(servers: readonly VirtualServer[], facts: NodeFacts,
     isNumbered: false,
     ruleAt(index) {
       const server = servers[index];
-      return server === undefined ? undefined : serverRule(server, facts, knowsClients);
+      return server === undefined ? undefined : serverRule(server, facts, clients);
     },
     firstCandidate(from, packet) {
       // What IPVS has sent on does not come to it again.
@@ -93,43 +109,44 @@ function virtualServerChain(servers: readonly VirtualServer[], facts: NodeFacts,
   };
 }
 
-function serverRule(server: VirtualServer, facts: NodeFacts, knowsClients: boolean): Rule {
+function serverRule(server: VirtualServer, facts: NodeFacts, clients: RememberedLists | undefined): Rule {
   const text = `${server.text}, and ${server.servers.length} real servers`;
-  return {
-    text,
-    steps: [
-      {
-        text,
-        asks: [],
-        isAction: true,
-        run(packet) {
-          const chosen = choice(server, packet, facts);
-          if (!server.isPersistent || knowsClients) return chosen;
-          const question = `${packet.source} has used ${keyOf(server)} before, within its time of persistence`;
-          const yes: StepResult = {
-            kind: "lost",
-            because: "it goes to the real server of the client's earlier connections",
-          };
-          return { kind: "unknown", question, yes, no: chosen };
-        },
-      },
-    ],
-  };
+  const run = (packet: Packet): StepResult => choice(server, packet, facts, clients);
+  return { text, steps: [{ text, asks: [], isAction: true, run }] };
 }
 
-function choice(server: VirtualServer, packet: Packet, facts: NodeFacts): StepResult {
+function choice(
+  server: VirtualServer,
+  packet: Packet,
+  facts: NodeFacts,
+  clients: RememberedLists | undefined,
+): StepResult {
   const usable = server.servers.filter(({ weight }) => weight > 0);
   const isWeighted = server.scheduler.startsWith("w");
   const total = usable.reduce((sum, { weight }) => sum + (isWeighted ? weight : 1), 0);
   if (total === 0) return { kind: "verdict", verdict: { kind: "reject", answer: "icmp port-unreachable" } };
-  const options = usable.map((real) => {
-    return { odds: (isWeighted ? real.weight : 1) / total, result: sentTo(real, server, packet, facts) };
-  });
-  return { kind: "choice", options };
+  const ends = usable.map((real) => ({
+    end: endText(real.address, real.port),
+    odds: (isWeighted ? real.weight : 1) / total,
+    result: sentTo(real, server, packet, facts),
+  }));
+  if (!server.isPersistent) return { kind: "choice", options: ends };
+  const [set, client] = [keyOf(server), packet.source];
+  const question = `${client} has used ${set} before, within its time of persistence`;
+  return stickyChoice(clients, { set, client, question, ends });
 }
 
+type SentTo = StepResult & { kind: "verdict" | "lost" };
+
 /** A real server on this node gets the packet at once; others by way of the node's own output. */
-function sentTo({ address, port }: RealServer, server: VirtualServer, packet: Packet, facts: NodeFacts): StepResult {
+function sentTo(
+  { address, port, isTranslated }: RealServer,
+  server: VirtualServer,
+  packet: Packet,
+  facts: NodeFacts,
+): SentTo {
+  if (!isTranslated)
+    return { kind: "lost", because: `the real server ${endText(address, port)} gets the packet as it is` };
   const { protocol, address: virtualAddress, port: virtualPort, scheduler } = server;
   const virtualServer: VirtualServerName = { protocol, address: virtualAddress, port: virtualPort };
   const changed: Packet = { ...packet, destination: address, destinationPort: port, virtualServer };
@@ -140,7 +157,7 @@ function sentTo({ address, port }: RealServer, server: VirtualServer, packet: Pa
   return {
     kind: "verdict",
     verdict: { kind: "forward-to", stage: "output" },
-    packet: { ...changed, inInterface: "" },
+    packet: { ...changed, inInterface: "", bridgePort: "" },
     said,
   };
 }

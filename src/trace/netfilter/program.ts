@@ -29,7 +29,13 @@ export type StepResult =
   | { readonly kind: "go-on"; readonly packet?: Packet; readonly said?: string; readonly entry?: Entry }
   /** The rule ends here: a condition does not hold. */
   | { readonly kind: "no-match" }
-  | { readonly kind: "verdict"; readonly verdict: Verdict; readonly packet?: Packet; readonly said?: string }
+  | {
+      readonly kind: "verdict";
+      readonly verdict: Verdict;
+      readonly packet?: Packet;
+      readonly said?: string;
+      readonly entry?: Entry;
+    }
   /** One of these, at random. Odds add up to one. */
   | { readonly kind: "choice"; readonly options: readonly { readonly odds: number; readonly result: StepResult }[] }
   /** It depends on something that is not known: `yes` where the question is answered with yes. */
@@ -73,7 +79,7 @@ export interface Chain {
   /** The rule at an index, compiled when it is asked for. */
   ruleAt(index: number): Rule | undefined;
   /** What {@link firstCandidate} looks at. @default nothing */
-  asks?(): readonly Question[];
+  readonly asks?: (() => readonly Question[]) | undefined;
   /** The first index, from this one on, whose rule can match the packet; the length when there is none. @default index */
   firstCandidate?(index: number, packet: Packet): number;
   /** Where the rule is in the whole chain, from 0, if others are left out; for the length, that of the whole. @default index */

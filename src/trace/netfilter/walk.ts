@@ -189,6 +189,7 @@ class Machine {
           return false;
         case "verdict":
           if (result.packet !== undefined) walk.packet = result.packet;
+          if (result.entry !== undefined) walk.entries = [...walk.entries, result.entry];
           this.#noteMatch(walk, rule, result.said ?? verdictText(result.verdict));
           return this.#obey(walk, result.verdict, rule);
         case "lost":
@@ -277,6 +278,8 @@ class Machine {
       case "return":
         return this.#comeBack(walk, frame.caller);
       case "forward-to":
+        // IPVS comes after the nat chains of output, which have decided, and before those of input.
+        if (walk.stage === "output") walk.packet = withTranslationDecided(walk.packet, walk.stage);
         this.#enter(walk, verdict.stage);
         return false;
       case "jump":

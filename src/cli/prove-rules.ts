@@ -1,0 +1,129 @@
+/** Where `kube-proxy prove` has rules from that are not planned: dumps, read once for both families, and this node's kernel. */
+import type { ProvedVariant } from "../dataplane/dataplane.ts";
+import { MODES, modeNamed } from "../dataplane/registry.ts";
+import { familyOf, IP_FAMILIES, type IpAddress, type IpFamily } from "../net/ip.ts";
+import type { Side } from "../prove/proof.ts";
+import { rulesSide } from "../prove/sides.ts";
+import type { Dump } from "../trace/dump/recognise.ts";
+import type { KnownRoute } from "../trace/facts.ts";
+import { isObject, textOf } from "../trace/nftables/json.ts";
+import { dumpFiles } from "./dump-folder.ts";
+import { UsageError } from "./exit.ts";
+import { nearestWord } from "./suggestion.ts";
+import { readDumps } from "./trace-rules.ts";
+
+/** A mode, or a layout of one, that can be proved. */
+export interface Variant extends ProvedVariant {
+  readonly mode: string;
+}
+
+export const VARIANTS: readonly Variant[] = MODES.flatMap(({ name, proved = [] }) =>
+  proved.map((variant) => ({ ...variant, mode: name })),
+);
+
+/** @throws UsageError */
+export function variantNamed(word: string): Variant {
+  const name = word.trim();
+  const found = VARIANTS.find((variant) => variant.name === name);
+  if (found !== undefined) return found;
+  const names = VARIANTS.map((variant) => variant.name);
+  const nearest = nearestWord(name, names);
+  throw new UsageError(
+    `"${name}" is none of the modes that can be proved: ${names.join(", ")}`,
+    nearest === undefined ? undefined : `Did you mean ${nearest}?`,
+  );
+}
+
+/** Rules of a node that are there already. */
+export interface FoundRules {
+  /** Of which there are rules; the others say nothing. */
+  readonly families: ReadonlySet<IpFamily>;
+  /** The mode that the rules show to be their own; undefined where they show none. */
+  readonly shown: Variant | undefined;
+  /** @param own addresses of the node, as they are known otherwise. */
+  side(family: IpFamily, own: readonly IpAddress[]): Side;
+}
+
+/** @throws UsageError */
+export async function foundInDumps(paths: readonly string[], input: NodeJS.ReadableStream): Promise<FoundRules> {
+  const files = await dumpFiles(paths, (name) => name === "nft.txt");
+  const dumps: Dump[] = [];
+  for (const { path } of files) dumps.push(...(await readDumps(path, input)));
+  const name = files.map(({ path }) => (path === "-" ? "standard input" : path)).join(", ");
+  return found(name, dumps);
+}
+
+/** @throws UsageError */
+export async function foundInKernel(families: readonly IpFamily[]): Promise<FoundRules> {
+  const { kernelRules } = await import("./trace-kernel.ts");
+  const read = new Map<IpFamily, Awaited<ReturnType<typeof kernelRules>>>();
+  for (const family of families) read.set(family, await kernelRules(family, []));
+  const all = [...read.values()].flatMap(({ dumps }) => dumps);
+  const one = found("this node's kernel", all);
+  return {
+    ...one,
+    families: new Set(families),
+    side(family, own) {
+      const { dumps = [], addresses = [], routes = [] } = read.get(family) ?? {};
+      return rulesOf("this node's kernel", dumps, family, [...own, ...addresses], routes);
+    },
+  };
+}
+
+function found(name: string, dumps: readonly Dump[]): FoundRules {
+  const texts = dumps.map(signsOf).join("\n");
+  return {
+    families: new Set(IP_FAMILIES.filter((family) => dumps.some((dump) => isOf(dump, family)))),
+    shown: VARIANTS.find(({ sign }) => sign?.test(texts) === true),
+    side: (family, own) => rulesOf(name, dumps, family, own),
+  };
+}
+
+function rulesOf(
+  name: string,
+  dumps: readonly Dump[],
+  family: IpFamily,
+  own: readonly IpAddress[],
+  routes: readonly KnownRoute[] = [],
+): Side {
+  const ofFamily = dumps.filter((dump) => dump.kind !== "iptables" || (dump.family ?? family) === family);
+  const addresses = own.filter((address) => familyOf(address) === family);
+  return rulesSide(name, ofFamily, family, addresses, routes);
+}
+
+/** Whether it has rules of the family. */
+function isOf(dump: Dump, family: IpFamily): boolean {
+  switch (dump.kind) {
+    case "iptables":
+      return (dump.family ?? family) === family;
+    case "nftables":
+      return tablesIn(dump.objects).some((table) => ["inet", family === "IPv4" ? "ip" : "ip6"].includes(table));
+    case "ipset":
+      return new RegExp(` family inet${family === "IPv4" ? "" : "6"}(?: |$)`, "m").test(dump.text);
+    case "ipvsadm":
+      return /^-A \S+ \[/m.test(dump.text) === (family === "IPv6");
+    default:
+      return dump.kind === "hns";
+  }
+}
+
+function tablesIn(objects: readonly unknown[]): string[] {
+  return objects.flatMap((object) => {
+    return isObject(object) && isObject(object.table) ? (textOf(object.table.family) ?? []) : [];
+  });
+}
+
+/** What {@link ProvedVariant.sign} looks at: lines of tools; of nft, a line for each chain. */
+function signsOf(dump: Dump): string {
+  if ("text" in dump) return dump.text;
+  if (dump.kind !== "nftables") return "";
+  const chains = dump.objects.flatMap((object) => {
+    return isObject(object) && isObject(object.chain) ? [`${object.chain.table} ${object.chain.name}`] : [];
+  });
+  return chains.join("\n");
+}
+
+/** @returns the mode that rules are taken to be of where neither the user nor they themselves say. */
+export function usualVariant(mode: string | undefined): Variant {
+  return variantNamed(mode ?? modeNamed("iptables").name);
+}
