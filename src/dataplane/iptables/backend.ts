@@ -6,6 +6,7 @@
 import { sortedKeys } from "../../async/sorted-keys.ts";
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import { type Iptables, IptablesRestoreError, isAttributable, type Presence } from "../../kernel/iptables/iptables.ts";
+import { readTable } from "../../kernel/iptables/parser/ruleset.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
 import { IPTABLES_WAITS, KernelWaits } from "../../kernel/kernel-waits.ts";
 import { isDeepStrictEqual } from "../../kernel/node-util.ts";
@@ -30,7 +31,6 @@ import {
 } from "../shared/iptables-rules/transactions.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import { ChainCheck, type WrittenChains } from "./chain-check.ts";
-import { readExisting } from "./existing-rules.ts";
 import { InstalledRules } from "./installed-rules.ts";
 import { COUNTERS, LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
@@ -247,7 +247,15 @@ export class IptablesBackend implements Backend {
   async #fullSync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     const { iptables, metrics, config } = this.#options;
     this.#static = undefined;
-    const { savedFilter, natChains } = await readExisting(iptables, this.#options.log);
+    // filter is committed before nat can be refused, so its last known good rules are read before.
+    const savedFilter = await this.#readable(
+      "Failed to execute iptables-save: rules that are refused may be lost",
+      async () => readTable(await iptables.save("filter"), "filter"),
+    );
+    const natChains = await this.#readable(
+      "Failed to list the chains of table nat: stale ones will not be deleted", // before the next full sync
+      () => iptables.chainNames("nat"),
+    );
     await ensureJumps(iptables, { filter: savedFilter, natChains }, JUMP_RULES);
     await this.#ensureCounters();
     const facts = await this.#factsFor(input);
@@ -295,6 +303,16 @@ export class IptablesBackend implements Backend {
     } catch (error) {
       if (error instanceof IptablesRestoreError && !isAttributable(error)) metrics.restoreFailures.inc();
       throw error;
+    }
+  }
+
+  /** Failing to read the kernel is no reason not to program it. */
+  async #readable<T>(failureText: string, read: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await read();
+    } catch (error) {
+      this.#options.log.error(failureText, error);
+      return undefined;
     }
   }
 

@@ -3,7 +3,7 @@
  * them and waits for clients who never come. Reference userspace.md §1.4.
  */
 
-import { familyOf, type IpAddress, isUnspecified, joinHostPort, unspecifiedAddress } from "../../net/ip.ts";
+import { familyOf, type IpAddress, joinHostPort, unspecifiedAddress } from "../../net/ip.ts";
 import type { RelayProtocol, Relays } from "../../relay/relay.ts";
 
 export interface HeldPort {
@@ -12,11 +12,11 @@ export interface HeldPort {
   readonly port: number;
 }
 
-interface Hold {
-  readonly port: HeldPort;
-  owner: string;
-  /** Undefined while the hold of the same port at every address keeps others away. */
-  socket: AsyncDisposable | undefined;
+/** One port of a protocol, at all its addresses. */
+interface Place {
+  readonly owners: Map<IpAddress, string>;
+  /** One at every address where an owner wants that, else one for each address. */
+  readonly sockets: Map<IpAddress, AsyncDisposable>;
 }
 
 /**
@@ -25,10 +25,9 @@ interface Hold {
  */
 export class HeldPorts {
   readonly #relays: Relays;
-  readonly #holds = new Map<string, Hold>();
-  /** Those at single addresses, by the text of the same port at every address. */
-  readonly #single = new Map<string, Set<Hold>>();
-  readonly #ofOwner = new Map<string, Set<string>>();
+  readonly #places = new Map<string, Place>();
+  /** By owner, its ports by text. */
+  readonly #owned = new Map<string, Map<string, HeldPort>>();
 
   constructor(relays: Relays) {
     this.#relays = relays;
@@ -36,101 +35,70 @@ export class HeldPorts {
 
   /** Takes the port for the owner, or hands it over from another. Rejects with a `ListenError`. */
   async hold(owner: string, port: HeldPort): Promise<void> {
-    const text = textOf(port);
-    const known = this.#holds.get(text);
-    if (known === undefined) {
-      this.#add(text, { port, owner, socket: await this.#take(port) });
-    } else {
-      // Not to be had when the hold at every address went.
-      known.socket ??= await this.#take(port);
-      this.#ofOwner.get(known.owner)?.delete(text);
-      known.owner = owner;
+    const { protocol, address } = port;
+    const key = `${protocol} ${port.port}`;
+    const place = this.#places.get(key) ?? { owners: new Map(), sockets: new Map() };
+    this.#places.set(key, place);
+    const before = place.owners.get(address);
+    place.owners.set(address, owner);
+    const failures = await this.#settle(place, port);
+    const failure = failures.get(unspecifiedAddress(familyOf(address))) ?? failures.get(address);
+    if (failure !== undefined) {
+      if (before === undefined) place.owners.delete(address);
+      else place.owners.set(address, before);
+      await this.#settle(place, port);
+      throw failure;
     }
-    const owned = this.#ofOwner.get(owner);
-    if (owned === undefined) this.#ofOwner.set(owner, new Set([text]));
-    else owned.add(text);
+    if (before !== undefined) this.#owned.get(before)?.delete(textOf(port));
+    const owned = this.#owned.get(owner) ?? new Map<string, HeldPort>();
+    this.#owned.set(owner, owned.set(textOf(port), port));
   }
 
   /** Gives back what the owner holds, but for these. */
   async keepOnly(owner: string, kept: Iterable<HeldPort>): Promise<void> {
-    const owned = this.#ofOwner.get(owner);
+    const owned = this.#owned.get(owner);
     if (owned === undefined) return;
-    const wanted = new Set<string>();
-    for (const port of kept) wanted.add(textOf(port));
-    for (const text of owned) {
+    const wanted = new Set(Array.from(kept, textOf));
+    for (const [text, port] of owned) {
       if (wanted.has(text)) continue;
       owned.delete(text);
-      await this.#release(text);
+      const place = this.#places.get(`${port.protocol} ${port.port}`);
+      place?.owners.delete(port.address);
+      if (place !== undefined) await this.#settle(place, port);
     }
-    if (owned.size === 0) this.#ofOwner.delete(owner);
+    if (owned.size === 0) this.#owned.delete(owner);
   }
 
   /** Gives everything back. */
   async close(): Promise<void> {
-    this.#ofOwner.clear();
-    const holds = [...this.#holds.values()];
-    this.#holds.clear();
-    this.#single.clear();
-    await Promise.all(holds.map(closed));
+    this.#owned.clear();
+    const sockets = [...this.#places.values()].flatMap((place) => [...place.sockets.values()]);
+    this.#places.clear();
+    await Promise.all(sockets.map((socket) => socket[Symbol.asyncDispose]()));
   }
 
-  #add(text: string, hold: Hold): void {
-    this.#holds.set(text, hold);
-    if (isUnspecified(hold.port.address)) return;
-    const shared = textOf(everywhere(hold.port));
-    const single = this.#single.get(shared);
-    if (single === undefined) this.#single.set(shared, new Set([hold]));
-    else single.add(hold);
-  }
-
-  /** @returns undefined where the hold of every address suffices. */
-  async #take(port: HeldPort): Promise<AsyncDisposable | undefined> {
-    if (this.#holds.get(textOf(everywhere(port)))?.socket !== undefined) return undefined;
-    if (!isUnspecified(port.address)) return await this.#bind(port);
-    const single = this.#single.get(textOf(port)) ?? [];
-    for (const hold of single) await closed(hold);
-    try {
-      return await this.#bind(port);
-    } catch (error) {
-      await this.#bindAgain(single);
-      throw error;
+  /** Opens and closes sockets as the owners want. @returns why addresses could not be bound; they are tried again each time. */
+  async #settle(place: Place, { protocol, address: some, port }: HeldPort): Promise<Map<IpAddress, unknown>> {
+    const { owners, sockets } = place;
+    const anywhere = unspecifiedAddress(familyOf(some));
+    const wanted = new Set(owners.has(anywhere) ? [anywhere] : owners.keys());
+    for (const [address, socket] of sockets) {
+      if (wanted.has(address)) continue;
+      sockets.delete(address);
+      await socket[Symbol.asyncDispose]();
     }
-  }
-
-  #bind({ protocol, address, port }: HeldPort): Promise<AsyncDisposable> {
-    return this.#relays.hold(protocol, address, port);
-  }
-
-  /** A port that another process has taken meanwhile is tried again, and reported, with the next {@link hold}. */
-  async #bindAgain(holds: Iterable<Hold>): Promise<void> {
-    for (const hold of holds) hold.socket = await this.#bind(hold.port).catch(() => undefined);
-  }
-
-  async #release(text: string): Promise<void> {
-    const hold = this.#holds.get(text);
-    this.#holds.delete(text);
-    if (hold === undefined) return;
-    await closed(hold);
-    if (isUnspecified(hold.port.address)) {
-      await this.#bindAgain(this.#single.get(text) ?? []);
-      return;
+    const failures = new Map<IpAddress, unknown>();
+    for (const address of wanted) {
+      if (sockets.has(address)) continue;
+      try {
+        sockets.set(address, await this.#relays.hold(protocol, address, port));
+      } catch (error) {
+        failures.set(address, error);
+      }
     }
-    const shared = textOf(everywhere(hold.port));
-    const single = this.#single.get(shared);
-    single?.delete(hold);
-    if (single?.size === 0) this.#single.delete(shared);
+    if (owners.size === 0) this.#places.delete(`${protocol} ${port}`);
+    return failures;
   }
-}
-
-async function closed(hold: Hold): Promise<void> {
-  const { socket } = hold;
-  hold.socket = undefined;
-  await socket?.[Symbol.asyncDispose]();
-}
-
-/** The same port at every address of the host. */
-function everywhere(port: HeldPort): HeldPort {
-  return { ...port, address: unspecifiedAddress(familyOf(port.address)) };
 }
 
 function textOf({ protocol, address, port }: HeldPort): string {

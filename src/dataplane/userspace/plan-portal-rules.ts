@@ -135,19 +135,9 @@ class PortPlanner {
   rulesOf(portal: Portal): SharedRule[] {
     const arrivals = this.#arrivals(portal);
     const host = this.#target(portal, laneOf(portal, true));
-    if (portal.kind === "node-port") return this.#nodePortRules(portal, arrivals, host);
-    const matches = this.#matches(portal.address, portal.port);
-    const rules = portal.kind === "external-ip" ? this.#externalRules : this.#plainRules;
-    if (portal.sources.length === 0) return rules.call(this, matches, arrivals, matches, host);
-    return this.#sourcesOf(portal).flatMap((range) =>
-      rules.call(
-        this,
-        matches,
-        arrivalsWithin(range, arrivals),
-        [...matches, { kind: "source", address: range }],
-        host,
-      ),
-    );
+    const ranges = portal.sources.length === 0 ? [undefined] : this.#sourcesOf(portal);
+    const rules = ranges.flatMap((range) => this.#natRules(portal, range, arrivals, host));
+    return portal.kind === "node-port" ? [...rules, ...this.#openings(arrivals, host)] : rules;
   }
 
   /** Packets that no rule of nat has taken: they still have the service's address. */
@@ -193,58 +183,46 @@ class PortPlanner {
     return letsNodeIn && address !== undefined ? [...sources, hostCidr(address)] : sources;
   }
 
-  #plainRules(
-    matches: readonly RuleMatch[],
+  /** @param range of clients; undefined: all. */
+  #natRules(
+    { kind, address, port }: Portal,
+    range: Cidr | undefined,
     arrivals: readonly Arrival[],
-    hostMatches: readonly RuleMatch[],
     host: LaneTarget | undefined,
   ): SharedRule[] {
-    const rules = arrivals.map((arrival) =>
-      nat(PORTAL_CHAINS.container, [...matches, ...matchesOf(arrival)], arrival.target.fromContainers),
-    );
-    if (host !== undefined) rules.push(nat(PORTAL_CHAINS.host, hostMatches, host.fromHost));
-    return rules;
-  }
-
-  /** Pods reach an external IP through its holder, unless that is this node. */
-  #externalRules(
-    matches: readonly RuleMatch[],
-    arrivals: readonly Arrival[],
-    hostMatches: readonly RuleMatch[],
-    host: LaneTarget | undefined,
-  ): SharedRule[] {
-    const rules = arrivals.flatMap((arrival) => {
-      const { fromContainers } = arrival.target;
-      const arriving = [...matches, ...matchesOf(arrival)];
-      return [
-        nat(PORTAL_CHAINS.container, [...arriving, ...this.#bridgeMatches], fromContainers),
-        nat(PORTAL_CHAINS.container, [...arriving, LOCAL], fromContainers),
-      ];
-    });
-    if (host !== undefined) rules.push(nat(PORTAL_CHAINS.host, [...hostMatches, LOCAL], host.fromHost));
-    return rules;
-  }
-
-  #nodePortRules({ address, port }: Portal, arrivals: readonly Arrival[], host: LaneTarget | undefined): SharedRule[] {
     const matches = this.#matches(address, port);
-    const rules = arrivals.map((arrival) =>
-      nat(PORTAL_CHAINS.nodePortContainer, [...matches, ...matchesOf(arrival)], arrival.target.fromContainers),
-    );
-    if (host !== undefined) rules.push(nat(PORTAL_CHAINS.nodePortHost, matches, host.fromHost));
-    const proxyPorts = new Set(arrivals.map(({ target }) => target.proxyPort));
-    if (host !== undefined) proxyPorts.add(host.proxyPort);
-    for (const proxyPort of proxyPorts) {
-      rules.push({
-        table: "filter",
-        rule: {
-          chain: PORTAL_CHAINS.nodePortNonLocal,
-          // The proxy's port and not the node port: INPUT comes after the redirection (userspace.md §1.3).
-          matches: [...this.#matches(undefined, proxyPort), { kind: "state", states: ["NEW"] }],
-          target: { kind: "accept" },
-        },
-      });
+    const isExternal = kind === "external-ip";
+    const [fromContainers, fromHost] =
+      kind === "node-port"
+        ? [PORTAL_CHAINS.nodePortContainer, PORTAL_CHAINS.nodePortHost]
+        : [PORTAL_CHAINS.container, PORTAL_CHAINS.host];
+    const rules = arrivalsWithin(range, arrivals).flatMap((arrival) => {
+      const arriving = [...matches, ...matchesOf(arrival)];
+      // Pods reach an external IP through its holder, unless that is this node.
+      const ways = isExternal
+        ? [
+            [...arriving, ...this.#bridgeMatches],
+            [...arriving, LOCAL],
+          ]
+        : [arriving];
+      return ways.map((way) => nat(fromContainers, way, arrival.target.fromContainers));
+    });
+    if (host !== undefined) {
+      const own: RuleMatch[] = range === undefined ? [...matches] : [...matches, { kind: "source", address: range }];
+      if (isExternal) own.push(LOCAL);
+      rules.push(nat(fromHost, own, host.fromHost));
     }
     return rules;
+  }
+
+  /** INPUT comes after the redirection, so these are for the proxy's ports and not for the node port (userspace.md §1.3). */
+  #openings(arrivals: readonly Arrival[], host: LaneTarget | undefined): SharedRule[] {
+    const targets = [...arrivals.map(({ target }) => target), ...(host === undefined ? [] : [host])];
+    return [...new Set(targets.map(({ proxyPort }) => proxyPort))].map((proxyPort) => {
+      const matches: RuleMatch[] = [...this.#matches(undefined, proxyPort), { kind: "state", states: ["NEW"] }];
+      const rule: Rule = { chain: PORTAL_CHAINS.nodePortNonLocal, matches, target: { kind: "accept" } };
+      return { table: "filter", rule };
+    });
   }
 
   #matches(address: IpAddress | undefined, port: number): RuleMatch[] {
@@ -260,7 +238,8 @@ class PortPlanner {
 }
 
 /** Those that come from the range: of pods, what lies in both. */
-function arrivalsWithin(range: Cidr, arrivals: readonly Arrival[]): Arrival[] {
+function arrivalsWithin(range: Cidr | undefined, arrivals: readonly Arrival[]): readonly Arrival[] {
+  if (range === undefined) return arrivals;
   return arrivals.flatMap((arrival) => {
     const source = arrival.source === undefined ? range : narrowerCidr(arrival.source, range);
     return source === undefined ? [] : [{ ...arrival, source }];
