@@ -2,9 +2,8 @@
  * Frontends that maps have had when they were opened, from an earlier process: which service port goes on with them, and with which of
  * its lists of endpoints.
  */
-import { takeNumber } from "../../kernel/bpf/layout.ts";
 import type { EndpointList } from "../../kernel/bpf/socket-balancer/endpoint-lists.ts";
-import { FRONTEND_VALUE, frontendWords } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { frontendWords } from "../../kernel/bpf/socket-balancer/maps.ts";
 
 /** Where a service port wants a frontend to lead. */
 export interface WantedFrontend {
@@ -60,7 +59,7 @@ export class AdoptedFrontends {
   /** A service port goes on with what its frontends have. It gets a list only when no frontend of another leads there. */
   claim(frontends: readonly WantedFrontend[]): Claim {
     const values = frontends.map(({ name }) => this.#take(name));
-    const ids = values.map((value) => (value === undefined ? undefined : idOf(value)));
+    const ids = values.map((value) => (value === undefined ? undefined : frontendWords(value).id));
     const own = new Set<number>();
     const listFor = (to: WantedFrontend["to"]): EndpointList | undefined => {
       for (let at = 0; at < ids.length; at++) {
@@ -98,5 +97,3 @@ export class AdoptedFrontends {
 export function nameOfKey(key: Uint8Array): string {
   return Buffer.from(key.buffer, key.byteOffset, key.length).toString("latin1");
 }
-
-const idOf = (value: Uint8Array): number => takeNumber(value, FRONTEND_VALUE.fields.id);

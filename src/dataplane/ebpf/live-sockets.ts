@@ -16,7 +16,7 @@ import { protocolOfNumber } from "../../net/protocol.ts";
 import type { Dump } from "../../trace/dump/recognise.ts";
 import type { LedSocket, LiveSockets, SocketInspection, WantedSocket } from "../inspection.ts";
 import { LOCALHOST } from "../nftables/localhost-relay.ts";
-import { destinationsOf } from "./destinations.ts";
+import { destinationsOf } from "./installed.ts";
 import { pinFolderOf } from "./node-pins.ts";
 import { closeAll, memoryOf } from "./open-maps.ts";
 import { ledAtLocalhost } from "./packet-path.ts";

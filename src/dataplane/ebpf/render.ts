@@ -10,7 +10,7 @@ import type { NftablesPlanData } from "../nftables/cluster-plan.ts";
 import { LOCALHOST } from "../nftables/localhost-relay.ts";
 import { renderNftables } from "../nftables/render.ts";
 import type { ModeRenderer, RenderRequest } from "../rendering.ts";
-import { destinationsOf } from "./destinations.ts";
+import { destinationsOf } from "./installed.ts";
 import { ledAtLocalhost, packetPathConfig } from "./packet-path.ts";
 import { planSocket, type SocketPlan, type Treatment } from "./socket-plan.ts";
 

@@ -8,7 +8,7 @@ import { EndpointLists, NoRoom } from "../../kernel/bpf/socket-balancer/endpoint
 import {
   type BalancerCapacity,
   type BalancerMaps,
-  frontendValueBytes,
+  frontendValue,
   type LeadingMaps,
   leadingMaps,
   type MemoryMaps,
@@ -21,10 +21,8 @@ import type { ServicePort } from "../../model/service-port.ts";
 import { type IpAddress, type IpFamily, ipBytes, ipFromBytes } from "../../net/ip.ts";
 import { AdoptedFrontends, nameOfKey } from "./adopted-frontends.ts";
 import { Connections } from "./connections.ts";
-import { destinationsOf } from "./destinations.ts";
 import { FrontendTable } from "./frontend-table.ts";
-import { frontendWordsFor, isSame, isSameValue, LISTS, listFor } from "./frontend-words.ts";
-import { type Installed, InstalledPorts } from "./installed-ports.ts";
+import { destinationsOf, frontendWordsFor, type Installed, isSame, isSameValue, LISTS, listFor } from "./installed.ts";
 import {
   capacityFor,
   closeAll,
@@ -57,7 +55,8 @@ export class SocketMaps {
   readonly #memory: Opened<MemoryMaps>;
   readonly #frontends: FrontendTable;
   readonly #lists: EndpointLists;
-  readonly #installed = new InstalledPorts();
+  /** What the maps hold, by service port. */
+  readonly #installed = new Map<string, Installed>();
   /** Service ports that the kernel would not take, with the reason. */
   readonly #refused = new Map<string, string>();
   /** What the maps have had from the start, until {@link settle}. */
@@ -233,7 +232,6 @@ export class SocketMaps {
    */
   settle(): void {
     this.#flush();
-    this.#frontends.shrink();
     if (this.#adopted === undefined) return;
     const { keys, lists } = this.#adopted.left;
     for (const key of keys) this.#set.frontends.delete(key);
@@ -248,16 +246,16 @@ export class SocketMaps {
    * taken some away or changed them: they are written again when they are {@link set}. @throws BpfError
    */
   findDamage(): number {
-    if (this.#frontends.hasWaiting || this.isUnsettled) return 0;
+    if (this.#frontends.isWaiting() || this.isUnsettled) return 0;
     const there = new Map(this.#set.frontends.entries().map(([key, value]) => [nameOfKey(key), value]));
     let damaged = 0;
     for (const [key, installed] of this.#installed) {
       const { port, treatments } = installed;
       const isWhole = destinationsOf(port).every((frontend) => {
         const treatment = this.#treatmentOf(treatments, frontend);
-        const value = there.get(this.#frontends.nameOf(port, frontend));
+        const value = there.get(nameOfKey(this.#frontends.keyOf(port, frontend)));
         if (treatment === "pass" || value === undefined) return treatment === "pass" && value === undefined;
-        return Buffer.compare(value, frontendValueBytes(frontendWordsFor(treatment, installed))) === 0;
+        return Buffer.compare(value, frontendValue(frontendWordsFor(treatment, installed))) === 0;
       });
       if (isWhole) continue;
       this.#installed.set(key, { ...installed, isUncertain: true });
@@ -302,7 +300,7 @@ export class SocketMaps {
   /** Takes what its frontends have from before for its own; where that is not all as it should be, they are written again. */
   #adopt(adopted: AdoptedFrontends, key: string, port: ServicePort, { treatments }: SocketPlan): Installed | undefined {
     const owned = destinationsOf(port).map((frontend) => ({
-      name: this.#frontends.nameOf(port, frontend),
+      name: nameOfKey(this.#frontends.keyOf(port, frontend)),
       treatment: this.#treatmentOf(treatments, frontend),
     }));
     const { values, cluster, local } = adopted.claim(
@@ -312,7 +310,7 @@ export class SocketMaps {
     const isAsWanted = owned.every(({ treatment }, at) => {
       const value = values[at];
       if (value === undefined || treatment === "pass") return value === undefined && treatment === "pass";
-      return Buffer.compare(value, frontendValueBytes(frontendWordsFor(treatment, installed))) === 0;
+      return Buffer.compare(value, frontendValue(frontendWordsFor(treatment, installed))) === 0;
     });
     const found = isAsWanted ? installed : { ...installed, isUncertain: true };
     this.#installed.set(key, found);
@@ -388,7 +386,7 @@ export class SocketMaps {
   }
 
   #delete(port: ServicePort, frontends: readonly FrontendAddress[]): void {
-    if (this.#frontends.hasWaiting && frontends.length > 0) this.#flush();
+    if (this.#frontends.isWaiting() && frontends.length > 0) this.#flush();
     for (const frontend of frontends) this.#frontends.delete(port, frontend);
   }
 

@@ -71,8 +71,6 @@ export interface BpfPins {
   makeFolder(path: string): void;
   /** @throws BpfError `EEXIST` when the name is taken. */
   pin(what: BpfMap | BpfProgram | BpfLink, path: string): void;
-  /** A pin takes the place of another, a folder that of an empty one. */
-  move(from: string, to: string): void;
   /** Takes away a name, or an empty folder. What has no other name and no descriptor ends. @returns whether it was there. */
   remove(path: string): boolean;
   /**

@@ -10,9 +10,8 @@ import { KernelMap } from "./kernel-map.ts";
 import { CGROUP_LINK, kernelPins, ofFiles } from "./kernel-pins.ts";
 import { encode, takeNumber, takeWide } from "./layout.ts";
 import type { MapDefinition } from "./map-definition.ts";
-import { objectInfo } from "./object-info.ts";
 import type { Program } from "./program.ts";
-import { addressOf, bpf, failure, fixedBytes, fixedCopy, tryBpf } from "./system-call.ts";
+import { addressOf, bpf, failure, fixedBytes, fixedCopy, objectInfo, tryBpf } from "./system-call.ts";
 import { explainVerifierLog } from "./verifier-log.ts";
 
 /** A program for tests; its context is memory of the caller. */

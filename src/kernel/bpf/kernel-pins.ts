@@ -1,5 +1,5 @@
 /** {@link BpfPins} of the running kernel: files of a bpf file system (reference ebpf-programs.md §3.6). */
-import { closeSync, lstatSync, mkdirSync, readdirSync, readlinkSync, renameSync, rmdirSync, unlinkSync } from "node:fs";
+import { closeSync, lstatSync, mkdirSync, readdirSync, readlinkSync, rmdirSync, unlinkSync } from "node:fs";
 import { constants } from "node:os";
 import { LINK_INFO, MAP_INFO, OBJECT_PATH } from "./attributes.ts";
 import type { BpfLink, BpfMap, BpfPins, BpfProgram } from "./bpf.ts";
@@ -8,8 +8,7 @@ import { HOOKS } from "./hooks.ts";
 import { KernelMap } from "./kernel-map.ts";
 import { encode, takeNumber } from "./layout.ts";
 import { type MapFacts, mapDifference } from "./map-definition.ts";
-import { objectInfo } from "./object-info.ts";
-import { addressOf, bpf, failure, fixedCopy, tryBpf } from "./system-call.ts";
+import { addressOf, bpf, failure, fixedCopy, objectInfo, tryBpf } from "./system-call.ts";
 
 /** Of a link to a cgroup (reference ebpf-programs.md §3.3). */
 export const CGROUP_LINK = 3;
@@ -29,7 +28,6 @@ export function kernelPins(kinds: PinnedKinds): BpfPins {
   return {
     list: (folder) => unlessGone(() => ofFiles(folder, () => readdirSync(folder))),
     makeFolder: (path) => ofFiles(path, () => void mkdirSync(path, { recursive: true, mode: FOR_ROOT })),
-    move: (from, to) => ofFiles(`${from} to ${to}`, () => renameSync(from, to)),
     remove: (path) => unlessGone(() => removeName(path)) ?? false,
     pin(what, path) {
       const name = pathBytes(path);

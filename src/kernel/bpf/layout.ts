@@ -1,6 +1,5 @@
 /**
- * Byte layouts as data: a name, an offset and a width for each field. One description serves the program that reads a map, the code
- * that writes the map, and the attributes of bpf(2). Host order is little-endian: other hosts are refused (reference
+ * Byte layouts as data: an offset, a width and an order for each field. Host order is little-endian: other hosts are refused (reference
  * ebpf-programs.md §4.1).
  */
 
@@ -35,34 +34,18 @@ const network =
   (at: number): Field => ({ at, width, order: "network" });
 
 export const u8 = host(1);
-export const u16 = host(2);
 export const u32 = host(4);
 export const u64 = host(8);
 export const be16 = network(2);
 export const be32 = network(4);
 export const bytes = (at: number, length: number): BytesField => ({ at, bytes: length });
 
-/**
- * Describes a struct. @throws Error for fields that are not aligned, overlap or reach beyond `size`.
- * Fields may leave gaps; {@link encode} writes zeroes there.
- */
-export function layout<const Fields extends Readonly<Record<string, Field | BytesField>>>(
+/** Describes a struct. Fields may leave gaps; {@link encode} writes zeroes there. */
+export const layout = <const Fields extends Readonly<Record<string, Field | BytesField>>>(
   name: string,
   size: number,
   fields: Fields,
-): Layout<Fields> {
-  let end = 0;
-  for (const [field, place] of Object.entries(fields).toSorted(([, one], [, other]) => one.at - other.at)) {
-    if (place.at < end)
-      throw new Error(`${name}.${field} at ${place.at} overlaps the field before it, which ends at ${end}`);
-    if ("width" in place && place.at % place.width !== 0) throw new Error(`${name}.${field} is not aligned`);
-    end = place.at + sizeOf(place);
-  }
-  if (end > size) throw new Error(`${name}: its fields need ${end} bytes, and it has ${size}`);
-  return { name, size, fields };
-}
-
-const sizeOf = (field: Field | BytesField): number => ("width" in field ? field.width : field.bytes);
+): Layout<Fields> => ({ name, size, fields });
 
 type FieldValue<Place> = Place extends BytesField ? Uint8Array : number | bigint;
 
@@ -73,58 +56,43 @@ type FieldValues<Fields> = { readonly [Name in keyof Fields]?: FieldValue<Fields
 export function encode<Fields extends Readonly<Record<string, Field | BytesField>>>(
   what: Layout<Fields>,
   values: FieldValues<Fields>,
-  target = new Uint8Array(what.size),
-): Uint8Array {
+): Uint8Array<ArrayBuffer> {
+  const target = new Uint8Array(what.size);
   for (const [name, value] of Object.entries<number | bigint | Uint8Array | undefined>(values)) {
     const place = what.fields[name];
-    if (place === undefined) throw new RangeError(`${what.name} has no field ${name}`);
-    if (value === undefined) continue;
-    if ("width" in place) {
-      if (typeof value === "object") throw new RangeError(`${what.name}.${name} is a number`);
-      putNumber(target, place, value, `${what.name}.${name}`);
-    } else {
-      if (typeof value !== "object" || value.length > place.bytes) {
-        throw new RangeError(`${what.name}.${name} holds at most ${place.bytes} bytes`);
-      }
-      target.set(value, place.at);
-    }
+    if (place === undefined || value === undefined) continue;
+    if ("width" in place && typeof value !== "object") putNumber(target, place, value, `${what.name}.${name}`);
+    else if ("bytes" in place && typeof value === "object" && value.length <= place.bytes) target.set(value, place.at);
+    else throw new RangeError(`${what.name}.${name} has no room for ${value}`);
   }
   return target;
 }
 
-/** Writes one field. */
+const viewOf = ({ buffer, byteOffset, byteLength }: Uint8Array): DataView =>
+  new DataView(buffer, byteOffset, byteLength);
+
+/** Writes one field. @throws RangeError for a value that does not fit. */
 export function putNumber(target: Uint8Array, field: Field, value: number | bigint, name = "field"): void {
+  const { at, width, order } = field;
   const wide = BigInt(value);
-  if (wide < 0n || wide >= 1n << BigInt(field.width * 8)) {
-    throw new RangeError(`${name} has ${field.width} bytes, and cannot hold ${wide}`);
-  }
-  for (let index = 0; index < field.width; index++) {
-    const shift = field.order === "host" ? index : field.width - 1 - index;
-    target[field.at + index] = Number((wide >> BigInt(shift * 8)) & 0xffn);
-  }
+  if (BigInt.asUintN(8 * width, wide) !== wide)
+    throw new RangeError(`${name} has ${width} bytes, and cannot hold ${wide}`);
+  const [view, isLittle] = [viewOf(target), order === "host"];
+  if (width === 8) view.setBigUint64(at, wide, isLittle);
+  else if (width === 4) view.setUint32(at, Number(wide), isLittle);
+  else if (width === 2) view.setUint16(at, Number(wide), isLittle);
+  else view.setUint8(at, Number(wide));
 }
 
-/** Reads one field of up to 4 bytes. Without the numbers of {@link takeWide}, each of which is allocated. */
+/** Reads one field. @throws RangeError outside of the source. */
 export function takeNumber(source: Uint8Array, field: Field): number {
   const { at, width, order } = field;
-  if (width === 8) return Number(takeWide(source, field));
-  let value = 0;
-  for (let index = 0; index < width; index++) {
-    const byte = source[at + (order === "host" ? width - 1 - index : index)];
-    if (byte === undefined) throw new RangeError(`a field at ${at} lies outside of ${source.length} bytes`);
-    value = value * 256 + byte;
-  }
-  return value;
+  const [view, isLittle] = [viewOf(source), order === "host"];
+  if (width === 8) return Number(view.getBigUint64(at, isLittle));
+  if (width === 4) return view.getUint32(at, isLittle);
+  return width === 2 ? view.getUint16(at, isLittle) : view.getUint8(at);
 }
 
-/** Reads one field of any width. */
-export function takeWide(source: Uint8Array, field: Field): bigint {
-  let value = 0n;
-  for (let index = 0; index < field.width; index++) {
-    const byte = source[field.at + index];
-    if (byte === undefined) throw new RangeError(`a field at ${field.at} lies outside of ${source.length} bytes`);
-    const shift = field.order === "host" ? index : field.width - 1 - index;
-    value |= BigInt(byte) << BigInt(shift * 8);
-  }
-  return value;
-}
+/** Reads one field of 8 bytes, exactly. */
+export const takeWide = (source: Uint8Array, { at, order }: Field): bigint =>
+  viewOf(source).getBigUint64(at, order === "host");

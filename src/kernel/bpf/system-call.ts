@@ -5,8 +5,9 @@ import { createRequire } from "node:module";
 import { endianness } from "node:os";
 import { errnoName } from "../netlink/errors.ts";
 import { libc, openLibrary } from "../netlink/libc.ts";
-import { type BpfCommand, COMMANDS } from "./attributes.ts";
+import { type BpfCommand, COMMANDS, OBJECT_INFO } from "./attributes.ts";
 import { BpfError } from "./bpf-error.ts";
+import { encode } from "./layout.ts";
 
 type Koffi = typeof import("koffi");
 
@@ -103,6 +104,13 @@ export function tryBpf(
     errno = seen;
   }
   return { result: -1, errno };
+}
+
+/** What the kernel says of a map, a program or a link that is open. @param size of the struct that is wanted. @throws BpfError */
+export function objectInfo(fd: number, size: number, what: string): Uint8Array {
+  const info = fixedBytes(size);
+  bpf("OBJ_GET_INFO_BY_FD", encode(OBJECT_INFO, { fd, infoLength: info.length, info: addressOf(info) }), what);
+  return info;
 }
 
 /** Where bytes are. Only for what {@link fixedBytes} made: others may move. */

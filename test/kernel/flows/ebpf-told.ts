@@ -4,12 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { BpfMap } from "../../../src/kernel/bpf/bpf.ts";
 import { kernelBpf } from "../../../src/kernel/bpf/kernel-bpf.ts";
-import {
-  FRONTEND_KEY,
-  leadingMaps,
-  MAPS_VERSION,
-  putFrontendKey,
-} from "../../../src/kernel/bpf/socket-balancer/maps.ts";
+import { frontendKey, leadingMaps, MAPS_VERSION } from "../../../src/kernel/bpf/socket-balancer/maps.ts";
 import { ip } from "../../../src/model/testing/records.ts";
 import { PROTOCOL_NUMBERS } from "../../../src/net/protocol.ts";
 import type { CommandResult } from "../../../testkit/net/run-command.ts";
@@ -74,8 +69,7 @@ export async function expectTold(
 
   // Another's hand.
   const frontends = pinnedFrontends(folder);
-  const key = new Uint8Array(FRONTEND_KEY.IPv4.size);
-  putFrontendKey(key, 0, "IPv4", ip(address), SERVICE_PORT, PROTOCOL_NUMBERS.TCP);
+  const key = frontendKey("IPv4", ip(address), SERVICE_PORT, PROTOCOL_NUMBERS.TCP);
   const value = frontends.lookup(key) ?? assert.fail(`nothing leads from ${at}`);
   frontends.delete(key);
   try {

@@ -46,22 +46,6 @@ export class PinnedNames {
     what.onNamed(true);
   }
 
-  move(from: string, to: string): void {
-    const what = this.#names.get(from);
-    if (what === undefined) throw failure("ENOENT", from);
-    if (what === FOLDER) {
-      if (this.#below(to).length > 0) throw failure("ENOTEMPTY", to);
-      const names = this.#below(from);
-      this.#names.set(to, FOLDER);
-      for (const name of names) this.#put(`${to}/${name}`, this.#take(`${from}/${name}`));
-      this.#names.delete(from);
-      return;
-    }
-    if (this.#names.get(to) === FOLDER) throw failure("EISDIR", to);
-    this.remove(to);
-    this.#put(to, this.#take(from));
-  }
-
   remove(path: string): boolean {
     const what = this.#names.get(path);
     if (what === undefined) return false;
@@ -81,16 +65,6 @@ export class PinnedNames {
     return [...this.#names.keys()]
       .filter((path) => path.startsWith(`${folder}/`))
       .map((path) => path.slice(folder.length + 1));
-  }
-
-  #take(path: string): Pinnable | typeof FOLDER | undefined {
-    const what = this.#names.get(path);
-    this.#names.delete(path);
-    return what;
-  }
-
-  #put(path: string, what: Pinnable | typeof FOLDER | undefined): void {
-    if (what !== undefined) this.#names.set(path, what);
   }
 }
 
@@ -112,7 +86,6 @@ export function memoryPins(names: PinnedNames, open: PinOpeners): BpfPins {
     list: (folder) => names.list(folder),
     makeFolder: (path) => names.makeFolder(path),
     pin: (what, path) => names.pin(open.pinnable(what), path),
-    move: (from, to) => names.move(from, to),
     remove: (path) => names.remove(path),
     map(path, define) {
       const found = find(path, "map");

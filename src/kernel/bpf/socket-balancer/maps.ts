@@ -1,6 +1,7 @@
 /**
  * Maps of one family that lead from a frontend to one of its backends (reference ebpf-operation.md §5.3). A reader may see an old
- * list or a new one, and knows: the backend that it arrives at must carry the id that it came with.
+ * list or a new one, and knows: the backend that it arrives at must carry the id that it came with. What the programs alone read and write
+ * is described in socket.bpf.c.
  */
 import { type IpAddress, type IpFamily, ipBytes, ipv4Word } from "../../../net/ip.ts";
 import { be16, bytes, layout, takeNumber, u8, u32, u64 } from "../layout.ts";
@@ -12,14 +13,14 @@ import type { MapDefinition } from "../map-definition.ts";
  */
 export const MAPS_VERSION = 3;
 
-/** What is dialled. The protocol is an IP protocol's number. */
+/** What is dialled; without an address, a node port. The protocol is an IP protocol's number. */
 export const FRONTEND_KEY = {
   IPv4: layout("frontend", 8, { address: bytes(0, 4), port: be16(4), protocol: u8(6) }),
   IPv6: layout("frontend", 20, { address: bytes(0, 16), port: be16(16), protocol: u8(18) }),
 } as const;
 
 /** A run of slots. Base and count are read as one word, and so are id and flags. */
-export const FRONTEND_VALUE = layout("frontend value", 24, {
+const FRONTEND_VALUE = layout("frontend value", 24, {
   base: u32(0),
   count: u32(4),
   /** Of the service port: its backends carry it. */
@@ -29,10 +30,6 @@ export const FRONTEND_VALUE = layout("frontend value", 24, {
   /** Of endpoints behind the others, for which no program looks. */
   held: u32(20),
 });
-/** Base in the lower half, count in the upper. */
-export const EXTENT_WORD = u64(FRONTEND_VALUE.fields.base.at);
-/** Id in the lower half, flags in the upper. */
-export const IDENTITY_WORD = u64(FRONTEND_VALUE.fields.id.at);
 
 /** Flags of a frontend. Those that a program does not know leave all to the packet path. */
 /** There is no endpoint: TCP is refused, and UDP left to the packet path. */
@@ -40,8 +37,8 @@ export const NO_ENDPOINTS = 1;
 /** Only clients in the host's network namespace are led; others are left to the packet path. */
 export const HOST_ONLY = 2;
 
-/** A backend's index. */
-export const SLOT_VALUE = layout("slot", 8, { backend: u32(0) });
+/** The index of a backend, and nothing behind it. */
+const SLOT_BYTES = 8;
 
 export const BACKEND_VALUE = {
   IPv4: layout("backend", 16, { address: bytes(0, 4), port: be16(4), id: u32(8), generation: u32(12) }),
@@ -59,62 +56,8 @@ export const BACKEND_IDENTITY_WORD = {
 /** Of a backend that is not offered any more. */
 export const HELD = 1n << 31n;
 
-/** Which backend a client with session affinity had last: by the cookie of its network namespace and the id of the list. */
-export const CHOICE_KEY = layout("choice", 16, { cookie: u64(0), id: u32(8) });
-export const CHOICE_VALUE = layout("choice value", 16, { backend: u32(0), lastUsedNs: u64(8) });
-
-/** A socket and a backend. */
-export const PEER_KEY = {
-  IPv4: layout("peer", 16, { cookie: u64(0), address: bytes(8, 4), port: be16(12) }),
-  IPv6: layout("peer", 32, { cookie: u64(0), address: bytes(8, 16), port: be16(24) }),
-} as const;
-
-/**
- * A UDP socket has a few of these, numbered from 0: to which backend what it sends to a frontend goes, and so under which address it
- * knows that one. They go when it is closed; where there is no room, the rules lead.
- */
-export const FLOW_KEY = layout("flow", 16, { cookie: u64(0), number: u32(8) });
-export const FLOW_VALUE = {
-  IPv4: layout("flow value", 32, {
-    backend: u32(0),
-    lastUsedNs: u64(8),
-    address: bytes(16, 4),
-    port: be16(20),
-    dialledPort: be16(22),
-    dialled: bytes(24, 4),
-  }),
-  IPv6: layout("flow value", 56, {
-    backend: u32(0),
-    lastUsedNs: u64(8),
-    address: bytes(16, 16),
-    port: be16(32),
-    dialledPort: be16(34),
-    dialled: bytes(36, 16),
-  }),
-} as const;
-/** How many frontends one socket asks at the same time. */
+/** How many frontends one UDP socket asks at the same time. */
 export const FLOWS_OF_SOCKET = 4;
-
-/**
- * Under which address a TCP socket knows its backend, in the element that its cookie's lowest bits name: cookies are given out one after the other, so that it
- * holds the last ones. Its writer takes the cookie away first and gives the new one last.
- */
-export const TCP_PEER = {
-  IPv4: layout("TCP peer", 24, {
-    cookie: u64(0),
-    address: bytes(8, 4),
-    port: be16(12),
-    dialled: bytes(16, 4),
-    dialledPort: be16(20),
-  }),
-  IPv6: layout("TCP peer", 56, {
-    cookie: u64(0),
-    address: bytes(8, 16),
-    port: be16(24),
-    dialled: bytes(32, 16),
-    dialledPort: be16(48),
-  }),
-} as const;
 
 /**
  * A connected UDP socket that was led, by its cookie: no program sees what it sends, so it must be told when its backend goes. The
@@ -139,9 +82,6 @@ export const CONNECTED_VALUE = {
   }),
 } as const;
 
-/** Until when programs decide, in ns of CLOCK_MONOTONIC: who writes it later than that is dead or hangs, and what they know is old. */
-export const VALID_UNTIL = u64(0);
-
 /** Maps that lead from frontends to backends. */
 export interface LeadingMaps {
   readonly frontends: MapDefinition;
@@ -153,13 +93,19 @@ export interface LeadingMaps {
 export interface MemoryMaps {
   /** The addresses at which node ports answer. */
   readonly nodeAddresses: MapDefinition;
-  /** {@link VALID_UNTIL}, the only element. */
+  /**
+   * One element: until when programs decide, in ns of CLOCK_MONOTONIC. Who writes it later than that is dead or hangs, and what they know
+   * is old.
+   */
   readonly validUntil: MapDefinition;
-  /** {@link CHOICE_KEY} of clients with session affinity. */
+  /** Which backend a client with session affinity had last: by the cookie of its network namespace and the id of the list. */
   readonly clients: MapDefinition;
-  /** {@link FLOW_KEY}. Nothing is forgotten for others: a datagram that finds no room is not led. */
+  /**
+   * To which backend what a UDP socket sends to a frontend goes, and so under which address it knows that one: by its cookie and a number
+   * from 0. They go when it is closed. Nothing is forgotten for others: a datagram that finds no room is not led.
+   */
   readonly flows: MapDefinition;
-  /** {@link TCP_PEER}. */
+  /** Under which address a TCP socket knows its backend, in the element that its cookie's lowest bits name. */
   readonly tcpPeers: MapDefinition;
   /** {@link CONNECTED_KEY} of connected UDP. Nothing is forgotten for others: a socket that finds no room is not led. */
   readonly connected: MapDefinition;
@@ -181,155 +127,72 @@ export const REMEMBERED = 32_768;
 const NODE_ADDRESSES = 1024;
 const BARRED_NAMESPACES = 1024;
 
+/** Elements are allocated when they are written. */
+const hash = (name: string, keySize: number, valueSize: number, maxEntries: number): MapDefinition => ({
+  ...{ name, type: "hash", keySize, valueSize, maxEntries },
+  isAllocatedOnWrite: true,
+});
+
+const array = (name: string, valueSize: number, maxEntries: number, isMappable = true): MapDefinition => ({
+  ...{ name, type: "array", keySize: 4, valueSize, maxEntries },
+  ...(isMappable && { isMappable }),
+});
+
+const suffixOf = (family: IpFamily): string => (family === "IPv4" ? "4" : "6");
+
 /** @param remembered how many of each kind. @default 32768 */
 export function memoryMaps(family: IpFamily, remembered = REMEMBERED): MemoryMaps {
-  const suffix = family === "IPv4" ? "4" : "6";
+  const [suffix, isIPv4] = [suffixOf(family), family === "IPv4"];
   return {
-    nodeAddresses: {
-      name: `node_addrs${suffix}`,
-      type: "hash",
-      keySize: BACKEND_VALUE[family].fields.address.bytes,
-      valueSize: 4,
-      maxEntries: NODE_ADDRESSES,
-      isAllocatedOnWrite: true,
-    },
-    validUntil: {
-      name: `valid_until${suffix}`,
-      type: "array",
-      keySize: 4,
-      valueSize: 8,
-      maxEntries: 1,
-      isMappable: true,
-    },
-    clients: {
-      name: `clients${suffix}`,
-      type: "lru-hash",
-      keySize: CHOICE_KEY.size,
-      valueSize: CHOICE_VALUE.size,
-      maxEntries: remembered,
-    },
-    flows: {
-      name: `flows${suffix}`,
-      type: "hash",
-      keySize: FLOW_KEY.size,
-      valueSize: FLOW_VALUE[family].size,
-      maxEntries: remembered,
-      isAllocatedOnWrite: true,
-    },
-    tcpPeers: {
-      name: `tcp_peers${suffix}`,
-      type: "array",
-      keySize: 4,
-      valueSize: TCP_PEER[family].size,
-      maxEntries: remembered,
-    },
-    connected: {
-      name: `connected${suffix}`,
-      type: "hash",
-      keySize: CONNECTED_KEY.size,
-      valueSize: CONNECTED_VALUE[family].size,
-      maxEntries: remembered,
-      isAllocatedOnWrite: true,
-    },
-    barred: {
-      name: `barred${suffix}`,
-      type: "hash",
-      keySize: 8,
-      valueSize: 4,
-      maxEntries: BARRED_NAMESPACES,
-      isAllocatedOnWrite: true,
-    },
+    nodeAddresses: hash(`node_addrs${suffix}`, FRONTEND_KEY[family].fields.address.bytes, 4, NODE_ADDRESSES),
+    validUntil: array(`valid_until${suffix}`, 8, 1),
+    clients: { name: `clients${suffix}`, type: "lru-hash", keySize: 16, valueSize: 16, maxEntries: remembered },
+    flows: hash(`flows${suffix}`, 16, isIPv4 ? 32 : 56, remembered),
+    tcpPeers: array(`tcp_peers${suffix}`, isIPv4 ? 24 : 56, remembered, false),
+    connected: hash(`connected${suffix}`, CONNECTED_KEY.size, CONNECTED_VALUE[family].size, remembered),
+    barred: hash(`barred${suffix}`, 8, 4, BARRED_NAMESPACES),
   };
 }
 
-export function leadingMaps(family: IpFamily, capacity: BalancerCapacity): LeadingMaps {
-  const suffix = family === "IPv4" ? "4" : "6";
+export function leadingMaps(family: IpFamily, { frontends, slots, backends }: BalancerCapacity): LeadingMaps {
+  const suffix = suffixOf(family);
   return {
-    frontends: {
-      name: `frontends${suffix}`,
-      type: "hash",
-      keySize: FRONTEND_KEY[family].size,
-      valueSize: FRONTEND_VALUE.size,
-      maxEntries: capacity.frontends,
-      isAllocatedOnWrite: true,
-    },
-    slots: {
-      name: `slots${suffix}`,
-      type: "array",
-      keySize: 4,
-      valueSize: SLOT_VALUE.size,
-      maxEntries: capacity.slots,
-      isMappable: true,
-    },
-    backends: {
-      name: `backends${suffix}`,
-      type: "array",
-      keySize: 4,
-      valueSize: BACKEND_VALUE[family].size,
-      maxEntries: capacity.backends,
-      isMappable: true,
-    },
+    frontends: hash(`frontends${suffix}`, FRONTEND_KEY[family].size, FRONTEND_VALUE.size, frontends),
+    slots: array(`slots${suffix}`, SLOT_BYTES, slots),
+    backends: array(`backends${suffix}`, BACKEND_VALUE[family].size, backends),
   };
 }
 
-/** Writes the key of a frontend into bytes. @param address undefined for a node port. @param protocol an IP protocol's number. */
-export function putFrontendKey(
-  bytes: Uint8Array,
-  at: number,
+/** The key of a frontend. @param address undefined for a node port. @param protocol an IP protocol's number. Pure. */
+export function frontendKey(
   family: IpFamily,
   address: IpAddress | undefined,
   port: number,
   protocol: number,
-): void {
+): Uint8Array {
   const { fields, size } = FRONTEND_KEY[family];
-  bytes.fill(0, at, at + size);
-  if (address !== undefined) putAddress(bytes, at, family, address);
-  bytes[at + fields.port.at] = port >> 8;
-  bytes[at + fields.port.at + 1] = port & 0xff;
-  bytes[at + fields.protocol.at] = protocol;
-}
-
-/** Without an array for each: there may be hundreds of thousands. */
-function putAddress(bytes: Uint8Array, at: number, family: IpFamily, address: IpAddress): void {
-  if (family === "IPv6") {
-    bytes.set(ipBytes(address), at);
-    return;
-  }
-  const word = ipv4Word(address);
-  for (let index = 0; index < 4; index++) bytes[at + index] = word >>> (8 * index);
-}
-
-/** What {@link FRONTEND_VALUE} holds. */
-export interface FrontendWords {
-  readonly base: number;
-  readonly count: number;
-  readonly id: number;
-  readonly flags: number;
-  readonly affinitySeconds: number;
-  readonly held: number;
-}
-
-/** The value of a frontend. Pure. */
-export function frontendValueBytes(words: FrontendWords): Uint8Array {
-  const value = new Uint8Array(FRONTEND_VALUE.size);
-  putFrontendValue(value, 0, words);
-  return value;
-}
-
-/** Writes the value of a frontend into bytes. @param index of the value, counted from their beginning. */
-export function putFrontendValue(bytes: Uint8Array, index: number, words: FrontendWords): void {
-  const { base, count, id, flags, affinitySeconds, held } = FRONTEND_VALUE.fields;
-  const at = index * FRONTEND_VALUE.size;
-  putWord(bytes, at + base.at, words.base);
-  putWord(bytes, at + count.at, words.count);
-  putWord(bytes, at + id.at, words.id);
-  putWord(bytes, at + flags.at, words.flags);
-  putWord(bytes, at + affinitySeconds.at, words.affinitySeconds);
-  putWord(bytes, at + held.at, words.held);
+  const key = new Uint8Array(size);
+  if (address !== undefined && family === "IPv6") key.set(ipBytes(address));
+  else if (address !== undefined) putWord(key, 0, ipv4Word(address));
+  key[fields.port.at] = port >> 8;
+  key[fields.port.at + 1] = port & 0xff;
+  key[fields.protocol.at] = protocol;
+  return key;
 }
 
 function putWord(bytes: Uint8Array, at: number, word: number): void {
   for (let index = 0; index < 4; index++) bytes[at + index] = word >>> (8 * index);
+}
+
+/** What the value of a frontend holds. */
+export type FrontendWords = Readonly<Record<keyof typeof FRONTEND_VALUE.fields, number>>;
+
+/** The value of a frontend. Pure. */
+export function frontendValue({ base, count, id, flags, affinitySeconds, held }: FrontendWords): Uint8Array {
+  const value = new Uint8Array(FRONTEND_VALUE.size);
+  // In the order of its fields, each a word. A view of another kind would cost more than the rest.
+  for (const [at, word] of [base, count, id, flags, affinitySeconds, held].entries()) putWord(value, 4 * at, word);
+  return value;
 }
 
 /** The words of a frontend's value. Pure. */

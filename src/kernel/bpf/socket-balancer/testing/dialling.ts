@@ -8,12 +8,11 @@ import {
   type BalancerMaps,
   FLOWS_OF_SOCKET,
   FRONTEND_KEY,
-  frontendValueBytes,
+  frontendValue,
   HOST_ONLY,
   leadingMaps,
   memoryMaps,
   NO_ENDPOINTS,
-  SLOT_VALUE,
 } from "../maps.ts";
 import type { SocketProgramOptions } from "../programs.ts";
 import {
@@ -178,7 +177,7 @@ export function fillMaps(
       // Backends in another order than slots: nothing may rest on them being the same.
       const at = maps.backends.definition.maxEntries - 1 - next;
       maps.backends.update(index32(at), encode(BACKEND_VALUE[family], backend));
-      maps.slots.update(index32(next), encode(SLOT_VALUE, { backend: at }));
+      maps.slots.update(index32(next), new Uint8Array(BigUint64Array.of(BigInt(at)).buffer));
       next++;
     }
     const { address, port, protocol, endpoints, affinitySeconds = 0 } = frontend;
@@ -187,7 +186,7 @@ export function fillMaps(
     const flags = frontend.isPassed === true ? ANOTHER_FLAG : count === 0 ? NO_ENDPOINTS : ofServed;
     maps.frontends.update(
       encode(FRONTEND_KEY[family], { ...(address !== undefined && { address: ipBytes(address) }), port, protocol }),
-      frontendValueBytes({ base, count, id, flags, affinitySeconds, held: 0 }),
+      frontendValue({ base, count, id, flags, affinitySeconds, held: 0 }),
     );
   }
 }

@@ -1,0 +1,67 @@
+/** What the maps hold of a service port, and what its frontends say by it. Pure. */
+import type { EndpointList } from "../../kernel/bpf/socket-balancer/endpoint-lists.ts";
+import { type FrontendWords, HOST_ONLY, NO_ENDPOINTS } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { type FrontendAddress, type FrontendKind, ownedFrontends } from "../../model/frontend.ts";
+import { onePerDestination } from "../../model/frontend-ownership.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import type { SocketPlan, Treatment } from "./socket-plan.ts";
+
+export interface Installed {
+  readonly port: ServicePort;
+  readonly treatments: SocketPlan["treatments"];
+  readonly cluster: EndpointList | undefined;
+  readonly local: EndpointList | undefined;
+  /** Writing its frontends was broken off: they may lead to these lists, or to older ones. */
+  readonly isUncertain?: boolean;
+}
+
+/** What a service port owns, each destination once: the maps hold one value for it. */
+export function destinationsOf(port: ServicePort): readonly FrontendAddress[] {
+  return onePerDestination(port, ownedFrontends(port));
+}
+
+/** Which list of a service port a frontend leads to. */
+export const LISTS: Readonly<Record<Treatment, "cluster" | "local" | "nothing">> = {
+  pass: "nothing",
+  refuse: "nothing",
+  cluster: "cluster",
+  "cluster-for-host": "cluster",
+  local: "local",
+};
+
+export function listFor(treatment: Treatment, installed: Installed): EndpointList | undefined {
+  const to = LISTS[treatment];
+  return to === "nothing" ? undefined : installed[to];
+}
+
+/** Whether frontends of a kind say the same of both. */
+export function isSameValue(before: Installed, after: Installed, kind: FrontendKind): boolean {
+  const treatment = after.treatments[kind];
+  return (
+    before.treatments[kind] === treatment &&
+    before.port.stickyMaxAgeSeconds === after.port.stickyMaxAgeSeconds &&
+    isSameList(listFor(treatment, before), listFor(treatment, after))
+  );
+}
+
+/** Whether all frontends say the same of both, and do say so. The usual case: an endpoint was replaced. */
+export function isSame(before: Installed, after: Installed): boolean {
+  return (
+    before.isUncertain !== true &&
+    before.port === after.port &&
+    before.treatments === after.treatments &&
+    isSameList(before.cluster, after.cluster) &&
+    isSameList(before.local, after.local)
+  );
+}
+
+const isSameList = (one: EndpointList | undefined, two: EndpointList | undefined): boolean =>
+  one === two ||
+  (one?.base === two?.base && one?.count === two?.count && one?.held === two?.held && one?.id === two?.id);
+
+export function frontendWordsFor(treatment: Treatment, installed: Installed): FrontendWords {
+  const { base = 0, count = 0, id = 0, held = 0 } = listFor(treatment, installed) ?? {};
+  const { sessionAffinity, stickyMaxAgeSeconds } = installed.port;
+  const flags = treatment === "refuse" ? NO_ENDPOINTS : treatment === "cluster-for-host" ? HOST_ONLY : 0;
+  return { base, count, id, held, flags, affinitySeconds: sessionAffinity === "ClientIP" ? stickyMaxAgeSeconds : 0 };
+}
