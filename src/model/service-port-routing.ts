@@ -23,6 +23,7 @@ export interface ServicePortRouting {
 }
 
 const NONE: readonly Endpoint[] = Object.freeze([]);
+const LACKS_NOTHING: ServicePortRouting["lacksLocal"] = Object.freeze({ internal: false, external: false });
 
 /** Decides for one port. @param endpoints all its endpoints, sorted by text. Pure. */
 export function routeServicePort(
@@ -42,6 +43,7 @@ export function routeServicePort(
     usesExternal: hasAny && port.isExternallyAccessible,
     hasInternal,
     hasExternal,
-    lacksLocal: { internal: hasAny && !hasInternal, external: hasAny && !hasExternal },
+    lacksLocal:
+      !hasAny || (hasInternal && hasExternal) ? LACKS_NOTHING : { internal: !hasInternal, external: !hasExternal },
   };
 }

@@ -20,7 +20,7 @@ import type { Logger } from "../../logging/logger.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { Backend, OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
-import { bisectPorts, isAttributable, type PortChange } from "./bisect-ports.ts";
+import { bisectPorts, commitPorts, isAttributable } from "./bisect-ports.ts";
 import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
 import { assessDamage, someNames } from "./foreign-damage.ts";
@@ -31,8 +31,8 @@ import { LAYOUTS, type Layout } from "./layouts.ts";
 import type { LocalhostRelay } from "./localhost-relay.ts";
 import { isOfServicePort, TABLE, TABLE_COMMENT } from "./names.ts";
 import { NO_FACTS, readFacts } from "./plan-facts.ts";
-import type { PlanConfig, PlanFacts } from "./plan-options.ts";
-import { type DesiredPort, desiredPort, type InstalledPort, type PlanPort, withoutPlan } from "./port-objects.ts";
+import type { PlanConfig } from "./plan-options.ts";
+import { type DesiredPort, type InstalledPort, ReplannedPort } from "./port-objects.ts";
 import { PORTS_AT_ONCE, readPrepared } from "./preparation.ts";
 import {
   foreignBaseChains,
@@ -90,8 +90,8 @@ export class NftablesBackend implements Backend {
   readonly #committer: Committer;
   #yielder: Yielder = neverYield;
   #state: TableState;
-  /** In view of the facts of the last full sync; undefined when the kernel is not known to match memory. */
-  #plan: PlanPort | undefined;
+  /** The kernel matches the state, as far as is known. */
+  #isKnown = false;
   /** Service ports whose rules the kernel refused in the last sync: they have their last good ones, or none. */
   readonly #refused: RefusedPorts;
   /** Chains and sets that others have touched since the last sync began, or that could not be written then. */
@@ -144,24 +144,20 @@ export class NftablesBackend implements Backend {
     try {
       // What is not to be done is not waited for: under a stream of changes there are hundreds of syncs a second.
       if (this.#committer.deferred.size > 0) await this.#committer.deleteDeferred();
-      const plan = input.isFullSync || this.#mustLook ? undefined : this.#plan;
-      const isDone = plan !== undefined && (await this.#partialSync(input, plan, damaged, signal));
+      const isPartial = this.#isKnown && !input.isFullSync && !this.#mustLook;
+      const isDone = isPartial && (await this.#partialSync(input, damaged, signal));
       if (!isDone) await this.#fullSync(input, signal);
       const maps = isDone ? this.#state.takeDoubtfulMaps() : this.#clientMaps();
       if (maps.length > 0) await this.#forgetClients(maps);
       await this.#options.localhost?.sync(input);
     } catch (error) {
-      this.#plan = undefined;
+      this.#isKnown = false;
       syncFailures.inc();
       throw error;
     }
     if (this.#refused.size > 0) syncFailures.inc();
     const { failures } = this.#refused;
     return { failures, noLocalEndpoints: this.#state.lacking, written: this.#committer.takeWritten() };
-  }
-
-  #planWith(facts: PlanFacts): PlanPort {
-    return (port, endpoints) => this.#layout.planServicePort(port, endpoints, this.#options.config, facts);
   }
 
   #clientMaps(): readonly string[] {
@@ -237,68 +233,51 @@ export class NftablesBackend implements Backend {
     onLost({ ports: damage.ports }, change.by?.name);
   }
 
-  #changeOf(owner: string, input: SyncInput, plan: PlanPort): PortChange {
-    const port = input.services.get(owner);
-    return { owner, desired: port && desiredPort(plan, port, input.endpoints.get(owner) ?? []) };
-  }
-
   /**
    * Commits the changed ports only. Ports that were refused before are tried after the others: one bad service must not
    * cost the others anything. Resolves to false when a full sync must take over.
    */
-  async #partialSync(
-    input: SyncInput,
-    plan: PlanPort,
-    damaged: ReadonlySet<string>,
-    signal: AbortSignal,
-  ): Promise<boolean> {
+  async #partialSync(input: SyncInput, damaged: ReadonlySet<string>, signal: AbortSignal): Promise<boolean> {
+    const { nft, metrics, log } = this.#options;
     const draft = new TransactionDraft();
-    const before: (readonly [string, InstalledPort | undefined])[] = [];
-    const yielder = this.#yielder;
-    let undoStatic: (() => void) | undefined;
-    try {
-      const options = { nft: this.#options.nft, state: this.#state, yielder, signal };
-      if (damaged.size > 0 && !(await repairSets(draft, damaged, options))) return false;
-      for (const key of input.changedPorts) {
-        if (this.#refused.has(key)) continue;
-        before.push([key, this.#state.installed(key)]);
-        if (!this.#state.changeSlots(draft, key, input))
-          this.#state.change(draft, key, this.#changeOf(key, input, plan).desired, damaged);
-        if (yielder.isDue()) await yielder.turn(signal);
-      }
-      undoStatic = this.#state.changeStatic(draft, damaged);
-      await this.#committer.commit(draft);
-    } catch (error) {
-      undoStatic?.();
-      for (const [owner, installed] of before) this.#state.put(owner, installed);
-      if (!isAttributable(error)) throw error;
-      this.#options.metrics.syncFailures.inc();
-      this.#options.log.error("nftables partial sync was refused, comparing all rules with the kernel's", error);
+    const options = this.#commitOptions(input, signal);
+    if (damaged.size > 0 && !(await repairSets(draft, damaged, { ...options, nft }))) return false;
+    const changed = [...input.changedPorts].filter((key) => !this.#refused.has(key));
+    const refusal = await commitPorts(changed, { ...options, rewrites: damaged }, draft);
+    if (refusal !== undefined) {
+      metrics.syncFailures.inc();
+      log.error("nftables partial sync was refused, comparing all rules with the kernel's", refusal.reason);
       return false;
     }
     if (this.#refused.size === 0) return true;
-    const again = this.#refused.owners.map((owner) => this.#changeOf(owner, input, plan));
-    await this.#bisectPorts(again, input, signal, damaged);
+    const ofPorts = new Set([...damaged].filter(isOfServicePort));
+    await this.#bisectPorts(this.#refused.owners, input, signal, ofPorts);
     // What is damaged of a port that is still refused is written when its new rules are accepted.
-    if (this.#refused.size > 0) this.#damaged = new Set([...this.#damaged, ...[...damaged].filter(isOfServicePort)]);
+    if (this.#refused.size > 0) this.#damaged = new Set([...this.#damaged, ...ofPorts]);
     return true;
   }
 
+  #commitOptions(served: SyncInput, signal: AbortSignal) {
+    const commit = (draft: TransactionDraft) => this.#committer.commit(draft);
+    return { state: this.#state, served, commit, yielder: this.#yielder, signal };
+  }
+
   async #fullSync(input: SyncInput, signal: AbortSignal): Promise<void> {
-    this.#plan = undefined;
+    this.#isKnown = false;
     const isLook = this.#mustLook;
     this.#mustLook = false;
     const { config } = this.#options;
     const facts = await readFacts(input, this.family, this.#options.nodePortIPs);
-    const plan = this.#planWith(facts);
+    const premises = { layout: this.#layout, config, facts };
+    const planner = new TableState(premises);
     const ports = new Map<string, DesiredPort>();
     const yielder = this.#yielder;
     for (const key of await sortedKeys(input.services, yielder, signal)) {
-      const { desired } = this.#changeOf(key, input, plan);
-      if (desired !== undefined) ports.set(key, withoutPlan(desired));
+      const desired = planner.desired(key, input);
+      if (desired !== undefined) ports.set(key, desired instanceof ReplannedPort ? desired.settled() : desired);
       if (yielder.isDue()) await yielder.turn(signal);
     }
-    const wanted: WantedTable = { layout: this.#layout, config, facts, ports, kept: new Map() };
+    const wanted: WantedTable = { ...premises, ports, kept: new Map() };
     for (let conflicts = 0; ; conflicts += 1) {
       try {
         await this.#commitWhole(wanted, input, isLook, signal);
@@ -307,7 +286,7 @@ export class NftablesBackend implements Backend {
         if (!(error instanceof NftError) || error.code !== "conflict" || conflicts >= MAX_CONFLICTS) throw error;
       }
     }
-    this.#plan = plan;
+    this.#isKnown = true;
   }
 
   /** Rejects with `conflict` when another program changed the ruleset meanwhile. */
@@ -337,11 +316,11 @@ export class NftablesBackend implements Backend {
     // What refused ports have is looked for among all that there is.
     const isCompared = [...(content?.sets.values() ?? [])].some(({ others }) => others !== undefined);
     if (isCompared) content = await this.#read();
-    const { base, changes } = await this.#setAside(whole, content, wanted, input, options);
+    const { base, aside } = await this.#setAside(whole, content, wanted, input, options);
     await this.#committer.commit(base.draft, content?.generation);
     await this.#wake(content);
     this.#state = base.state;
-    await this.#bisectPorts(changes, input, signal);
+    await this.#bisectPorts(aside, input, signal);
   }
 
   /**
@@ -388,11 +367,10 @@ export class NftablesBackend implements Backend {
     wanted: WantedTable,
     input: SyncInput,
     options: ReconcileOptions,
-  ): Promise<{ readonly base: Reconciliation; readonly changes: readonly PortChange[] }> {
+  ): Promise<{ readonly base: Reconciliation; readonly aside: readonly string[] }> {
     const isUsable = content !== undefined && hasOurShape(content, this.#state.planStatic());
     const ports = new Map(wanted.ports);
     const hints = new Map<string, RefusedPortHint>();
-    const changes: PortChange[] = [];
     let base = whole;
     for (let owners = whole.draft.owners(); owners.size > 0; owners = base.draft.owners()) {
       for (const owner of owners) {
@@ -400,29 +378,25 @@ export class NftablesBackend implements Backend {
         const name = input.services.get(owner)?.name;
         if (desired === undefined || name === undefined) throw new Error(`${owner} would be changed by keeping it`);
         ports.delete(owner);
-        changes.push({ owner, desired });
         hints.set(owner, { name, desired, remembered: this.#state.installed(owner) });
       }
       const kept = isUsable ? lastKnownGood(content, hints, options.deferred) : new Map<string, InstalledPort>();
       const others = { ...wanted, ports, kept };
       base = await reconcile(content, others, await stateOf(others, options), options);
     }
-    return { base, changes };
+    return { base, aside: [...hints.keys()] };
   }
 
   async #bisectPorts(
-    changes: readonly PortChange[],
+    owners: readonly string[],
     input: SyncInput,
     signal: AbortSignal,
     rewrites: ReadonlySet<string> = new Set(),
   ): Promise<void> {
     const refused = new Map<string, SyncFailure>();
     try {
-      await bisectPorts(changes, {
-        state: this.#state,
-        commit: (draft) => this.#committer.commit(draft),
-        yielder: this.#yielder,
-        signal,
+      await bisectPorts(owners, {
+        ...this.#commitOptions(input, signal),
         rewrites,
         onRefused: (owner, { message: reason }) => {
           refused.set(owner, { subject: input.services.get(owner)?.name.text ?? owner, reason });

@@ -2,26 +2,22 @@
 
 import type { Yielder } from "../../async/yielder.ts";
 import { NftError } from "../../kernel/nftables/nftables.ts";
+import type { SyncInput } from "../../sync/backend.ts";
 import { bisect, type Refusal } from "../shared/bisect.ts";
 import { TransactionDraft } from "./draft.ts";
-import type { DesiredPort, InstalledPort } from "./port-objects.ts";
+import type { InstalledPort } from "./port-objects.ts";
 import type { TableState } from "./table-state.ts";
 
-/** A step of one service port; undefined removes it. */
-export interface PortChange {
-  readonly owner: string;
-  readonly desired: DesiredPort | undefined;
-}
-
-interface BisectPortsOptions {
+interface CommitPortsOptions {
   /** Knows what is installed, and afterwards what was accepted. */
   readonly state: TableState;
+  /** What is wanted. */
+  readonly served: Pick<SyncInput, "services" | "endpoints">;
   readonly commit: (draft: TransactionDraft) => Promise<void>;
-  /** Chains to write even if they are believed to be right. */
-  readonly rewrites?: ReadonlySet<string>;
+  /** Chains and affinity sets to write even if they are believed to be right. */
+  readonly rewrites: ReadonlySet<string>;
   readonly yielder: Yielder;
   readonly signal: AbortSignal;
-  readonly onRefused: (owner: string, error: NftError) => void;
 }
 
 /** So many refused service ports, and it is no use to go on. */
@@ -33,46 +29,49 @@ export function isAttributable(error: unknown): error is NftError {
 }
 
 /** Rejects with what is not the fault of a part, and when {@link MAX_OFFENDERS} were refused. */
-export async function bisectPorts(changes: readonly PortChange[], options: BisectPortsOptions): Promise<void> {
+export async function bisectPorts(
+  owners: readonly string[],
+  { onRefused, ...options }: CommitPortsOptions & { readonly onRefused: (owner: string, error: NftError) => void },
+): Promise<void> {
   let offenders = 0;
-  await bisect(changes, {
-    attempt: (group) => attempt(group, options),
-    onOffender: ({ owner }, error: NftError) => {
-      options.onRefused(owner, error);
+  await bisect(owners, {
+    attempt: (group) => commitPorts(group, options),
+    onOffender: (owner, error: NftError) => {
+      onRefused(owner, error);
       offenders += 1;
       if (offenders >= MAX_OFFENDERS) throw error;
     },
   });
 }
 
-async function attempt(
-  group: readonly PortChange[],
-  { state, commit, rewrites, yielder, signal }: BisectPortsOptions,
-): Promise<Refusal<PortChange, NftError> | undefined> {
-  const draft = new TransactionDraft();
-  const before = group.map(({ owner }): readonly [string, InstalledPort | undefined] => [
-    owner,
-    state.installed(owner),
-  ]);
+/**
+ * Brings service ports to what is wanted, in one transaction. What is refused leaves the state as it was.
+ *
+ * @param owners their keys.
+ * @param draft what else is to be done with them.
+ * @returns the refusal, when a part may be at fault. Rejects with any other.
+ */
+export async function commitPorts(
+  owners: Iterable<string>,
+  { state, served, commit, rewrites, yielder, signal }: CommitPortsOptions,
+  draft = new TransactionDraft(),
+): Promise<Refusal<string, NftError> | undefined> {
+  const before: (readonly [string, InstalledPort | undefined])[] = [];
   let undoStatic: (() => void) | undefined;
   try {
-    for (const { owner, desired } of group) {
-      state.change(draft, owner, desired, rewrites);
+    for (const owner of owners) {
+      before.push([owner, state.installed(owner)]);
+      state.change(draft, owner, served, rewrites);
       if (yielder.isDue()) await yielder.turn(signal);
     }
-    undoStatic = state.changeStatic(draft);
+    undoStatic = state.changeStatic(draft, rewrites);
     await commit(draft);
     return undefined;
   } catch (error) {
     undoStatic?.();
     for (const [owner, installed] of before.reverse()) state.put(owner, installed);
     if (!isAttributable(error)) throw error;
-    const named = error.operation === undefined ? undefined : draft.ownerOf(error.operation);
-    // A port outside of the group may be next in line for an address.
-    const offender = group.find(({ owner }) => owner === named);
-    return {
-      reason: error,
-      offender: named === undefined ? undefined : (offender ?? { owner: named, desired: undefined }),
-    };
+    // It may be a port outside of the group, which is next in line for an address.
+    return { reason: error, offender: error.operation === undefined ? undefined : draft.ownerOf(error.operation) };
   }
 }

@@ -67,9 +67,8 @@ export function lastKnownGood(
     }
     const { chains, affinitySets, elements } = share;
     if (chains.size + affinitySets.size + elements.size === 0) continue;
-    const { lacksInternal, lacksExternal } = remembered;
-    const found = { chains, affinitySets, elements: [...elements.values()], isFound: true };
-    kept.set(owner, { ...found, lacksInternal, lacksExternal });
+    const { lacksLocal } = remembered;
+    kept.set(owner, { chains, affinitySets, elements: [...elements.values()], isFound: true, lacksLocal });
   }
   return kept;
 }

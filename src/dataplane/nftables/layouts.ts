@@ -31,16 +31,19 @@ export interface Layout {
     facts: PlanFacts,
   ): ServicePortPlan;
   /**
-   * What changes when nothing but the endpoints of a service port does; undefined where its plans must be compared. Gives the changes that
-   * these would, of sets that are not tracked, and what is planned beside elements stays the same. Pure. @default always undefined
+   * What changes when nothing but the endpoints of a service port does, and whose the slots are then; undefined where its plans must be
+   * compared. The changes are those of the plans, in sets that are not tracked, and the rest of the plan stays the same. Pure.
+   *
+   * @param had {@link ServicePortPlan.slots}
+   * @default always undefined
    */
   changedSlots?(
     port: ServicePort,
-    before: readonly Endpoint[],
-    after: readonly Endpoint[],
+    had: readonly Endpoint[],
+    endpoints: readonly Endpoint[],
     config: PlanConfig,
     facts: PlanFacts,
-  ): readonly ElementChange[] | undefined;
+  ): { readonly slots: readonly Endpoint[]; readonly changes: readonly ElementChange[] } | undefined;
   /** The set or map of this name that services share; undefined when it is none of this layout's. Pure. */
   sharedSet(name: string): NftSet | undefined;
   /**

@@ -17,8 +17,8 @@ export interface InstalledPort {
   readonly elements: readonly SharedElement[];
   /** Found in the kernel, where the port has kept it, and not planned. @default false */
   readonly isFound?: boolean;
-  readonly lacksInternal: boolean;
-  readonly lacksExternal: boolean;
+  /** A Local policy with endpoints somewhere and none here. */
+  readonly lacksLocal: ServicePortPlan["lacksLocal"];
 }
 
 /** A plan with the digests of its chains. */
@@ -49,6 +49,7 @@ export function digestOf(chain: NftChain): string {
 /** Nearly no port has any: those share one map. */
 const NO_SETS: ReadonlyMap<string, number> = new Map();
 const NO_CHAINS: ReadonlyMap<string, string> = new Map();
+const NOTHING: readonly never[] = Object.freeze([]);
 
 function timeoutsOf(sets: readonly NftSet[]): ReadonlyMap<string, number> {
   return sets.length === 0 ? NO_SETS : new Map(sets.map((set) => [set.name, set.timeoutSeconds ?? 0]));
@@ -62,28 +63,31 @@ export type PlanPort = (port: ServicePort, endpoints: readonly Endpoint[]) => Se
  * takes 60 bytes, and the elements of five endpoints 2 kB.
  */
 export class ReplannedPort implements DesiredPort {
-  readonly lacksInternal: boolean;
-  readonly lacksExternal: boolean;
+  readonly chains = NO_CHAINS;
+  readonly affinitySets = NO_SETS;
+  readonly chainObjects = NOTHING;
+  readonly setObjects = NOTHING;
+  readonly lacksLocal: InstalledPort["lacksLocal"];
+  /** {@link ServicePortPlan.slots} */
+  readonly slots: readonly Endpoint[] | undefined;
   readonly #plan: PlanPort;
   readonly #port: ServicePort;
-  /** Those that it was planned with. */
-  readonly endpoints: readonly Endpoint[];
+  readonly #endpoints: readonly Endpoint[];
   /** Until it is remembered. */
   #planned: readonly SharedElement[] | undefined;
 
   constructor(
-    { lacksInternal, lacksExternal }: Pick<InstalledPort, "lacksInternal" | "lacksExternal">,
     plan: PlanPort,
     port: ServicePort,
     endpoints: readonly Endpoint[],
-    planned?: readonly SharedElement[],
+    { lacksLocal, slots, elements }: Pick<ServicePortPlan, "lacksLocal" | "slots"> & Partial<ServicePortPlan>,
   ) {
-    this.lacksInternal = lacksInternal;
-    this.lacksExternal = lacksExternal;
     this.#plan = plan;
     this.#port = port;
-    this.endpoints = endpoints;
-    this.#planned = planned;
+    this.#endpoints = endpoints;
+    this.lacksLocal = lacksLocal;
+    this.slots = slots;
+    this.#planned = elements;
   }
 
   /** Whether it was planned from this very port: then nothing but endpoints may differ. */
@@ -91,9 +95,9 @@ export class ReplannedPort implements DesiredPort {
     return this.#port === port;
   }
 
-  /** The same with other endpoints, of which the port lacks neither more nor less. */
-  with(endpoints: readonly Endpoint[]): ReplannedPort {
-    return new ReplannedPort(this, this.#plan, this.#port, endpoints);
+  /** The same with other endpoints in its slots. */
+  with(endpoints: readonly Endpoint[], slots: readonly Endpoint[]): ReplannedPort {
+    return new ReplannedPort(this.#plan, this.#port, endpoints, { lacksLocal: this.lacksLocal, slots });
   }
 
   /** From now on elements are planned again whenever they are asked for. */
@@ -103,23 +107,7 @@ export class ReplannedPort implements DesiredPort {
   }
 
   get elements(): readonly SharedElement[] {
-    return this.#planned ?? this.#plan(this.#port, this.endpoints).elements;
-  }
-
-  get chains(): ReadonlyMap<string, string> {
-    return NO_CHAINS;
-  }
-
-  get affinitySets(): ReadonlyMap<string, number> {
-    return NO_SETS;
-  }
-
-  get chainObjects(): readonly NftChain[] {
-    return [];
-  }
-
-  get setObjects(): readonly NftSet[] {
-    return [];
+    return this.#planned ?? this.#plan(this.#port, this.#endpoints).elements;
   }
 }
 
@@ -127,13 +115,12 @@ export class ReplannedPort implements DesiredPort {
 export function desiredPort(plan: PlanPort, port: ServicePort, endpoints: readonly Endpoint[]): DesiredPort {
   const planned = plan(port, endpoints);
   const { chains, affinitySets, elements, lacksLocal } = planned;
-  const lacks = { lacksInternal: lacksLocal.internal, lacksExternal: lacksLocal.external };
-  if (chains.length + affinitySets.length === 0) return new ReplannedPort(lacks, plan, port, endpoints, elements);
+  if (chains.length + affinitySets.length === 0) return new ReplannedPort(plan, port, endpoints, planned);
   return {
     chains: smallMap(chains.map((chain) => [chain.name, digestOf(chain)] as const)),
     affinitySets: timeoutsOf(affinitySets),
     elements,
-    ...lacks,
+    lacksLocal,
     chainObjects: chains,
     setObjects: affinitySets,
   };
@@ -142,19 +129,13 @@ export function desiredPort(plan: PlanPort, port: ServicePort, endpoints: readon
 /** The part worth remembering. Pure. */
 export function installedPort(desired: DesiredPort): InstalledPort {
   if (desired instanceof ReplannedPort) return desired.settled();
-  const { chains, affinitySets, elements, lacksInternal, lacksExternal } = desired;
-  return { chains, affinitySets, elements: exactList(elements), lacksInternal, lacksExternal };
-}
-
-/** The same where nothing but elements is planned; for many ports at once. */
-export function withoutPlan(desired: DesiredPort): DesiredPort {
-  return desired instanceof ReplannedPort ? desired.settled() : desired;
+  const { chains, affinitySets, elements, lacksLocal } = desired;
+  return { chains, affinitySets, elements: exactList(elements), lacksLocal };
 }
 
 export const NOTHING_INSTALLED: InstalledPort = {
   chains: NO_CHAINS,
   affinitySets: NO_SETS,
   elements: [],
-  lacksInternal: false,
-  lacksExternal: false,
+  lacksLocal: { internal: false, external: false },
 };

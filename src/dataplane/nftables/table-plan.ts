@@ -1,5 +1,7 @@
 /** What a layout plans: the table without its services, and what each service port puts into it. */
+
 import type { NftChain, NftElement, NftSet } from "../../kernel/nftables/ruleset.ts";
+import type { Endpoint } from "../../model/endpoint.ts";
 
 /** An element of one of the sets and maps that service ports share. */
 export interface SharedElement {
@@ -19,6 +21,11 @@ export interface ServicePortPlan {
   readonly affinitySets: readonly NftSet[];
   readonly chains: readonly NftChain[];
   readonly elements: readonly SharedElement[];
+  /**
+   * Whose each slot of the Cluster policy is, where nothing else depends on who the endpoints are: then a change of endpoints alone
+   * changes slots alone, as long as there are as many.
+   */
+  readonly slots?: readonly Endpoint[] | undefined;
   /** A Local policy with endpoints somewhere and none here. */
   readonly lacksLocal: { readonly internal: boolean; readonly external: boolean };
 }

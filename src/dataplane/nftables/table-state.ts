@@ -10,10 +10,12 @@ import { type Layout, sharedSetOfAny } from "./layouts.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import {
   type DesiredPort,
+  desiredPort,
   digestOf,
   type InstalledPort,
   installedPort,
   NOTHING_INSTALLED,
+  type PlanPort,
   ReplannedPort,
 } from "./port-objects.ts";
 import type { ElementChange, SharedElement, StaticPlan } from "./table-plan.ts";
@@ -23,7 +25,10 @@ const NO_OWNER = "";
 
 const NO_NAMES: ReadonlySet<string> = new Set();
 
-/** What the table without its services depends on. */
+/** What is planned from. */
+type Served = Pick<SyncInput, "services" | "endpoints">;
+
+/** What all plans depend on. */
 interface TablePremises {
   readonly layout: Layout;
   readonly config: PlanConfig;
@@ -36,6 +41,7 @@ export class TableState {
   readonly #ports = new Map<string, InstalledPort>();
   readonly #owners: ElementOwners;
   readonly #premises: TablePremises;
+  readonly #plan: PlanPort;
   #lacking = { internal: 0, external: 0 };
   readonly #doubtful = new Set<string>();
   /** What is installed for no service port, and the sets that were in use when it was planned. */
@@ -43,8 +49,9 @@ export class TableState {
 
   constructor(premises: TablePremises) {
     this.#premises = premises;
-    const { isTracked } = premises.layout;
-    this.#owners = new ElementOwners(isTracked);
+    const { layout, config, facts } = premises;
+    this.#plan = (port, endpoints) => layout.planServicePort(port, endpoints, config, facts);
+    this.#owners = new ElementOwners(layout.isTracked);
     this.#owners.replace(NO_OWNER, { elements: [] }, { elements: premises.fixed ?? [] });
   }
 
@@ -159,59 +166,69 @@ export class TableState {
 
   /** @param before, after are planned once: both are also what the port has, and will have. */
   #replace(owner: string, before: Wants, installed: InstalledPort | undefined, after: Wants): ElementChange[] {
-    const had = this.#ports.get(owner) ?? NOTHING_INSTALLED;
-    const has = installed ?? NOTHING_INSTALLED;
+    const { lacksLocal: had } = this.#ports.get(owner) ?? NOTHING_INSTALLED;
+    const { lacksLocal: has } = installed ?? NOTHING_INSTALLED;
     this.#lacking = {
-      internal: this.#lacking.internal + Number(has.lacksInternal) - Number(had.lacksInternal),
-      external: this.#lacking.external + Number(has.lacksExternal) - Number(had.lacksExternal),
+      internal: this.#lacking.internal + Number(has.internal) - Number(had.internal),
+      external: this.#lacking.external + Number(has.external) - Number(had.external),
     };
     if (installed === undefined) this.#ports.delete(owner);
     else this.#ports.set(owner, installed);
     return this.#owners.replace(owner, before, after);
   }
 
+  /** Plans a service port as it is served. Undefined: it is not. */
+  desired(owner: string, { services, endpoints }: Served): DesiredPort | undefined {
+    const port = services.get(owner);
+    return port && desiredPort(this.#plan, port, endpoints.get(owner) ?? []);
+  }
+
+  /**
+   * Adds to a draft the step of one port from what is installed to what should be. The step counts as done: when the transaction is
+   * refused, {@link TableState.put} takes it back, in the reverse order of several.
+   *
+   * @param rewrites names of chains and affinity sets to write even if they are believed to be right.
+   */
+  change(draft: TransactionDraft, owner: string, served: Served, rewrites?: ReadonlySet<string>): void {
+    if (!this.changeSlots(draft, owner, served)) this.#changeTo(draft, owner, this.desired(owner, served), rewrites);
+  }
+
   /**
    * {@link change} for a port of which nothing but endpoints changes, without planning it. @returns false when that is not known to be so:
    * nothing was done.
    */
-  changeSlots(draft: TransactionDraft, owner: string, wanted: Pick<SyncInput, "services" | "endpoints">): boolean {
+  changeSlots(draft: TransactionDraft, owner: string, served: Served): boolean {
     const { layout, config, facts } = this.#premises;
     const before = this.#ports.get(owner);
-    const port = wanted.services.get(owner);
-    const endpoints = wanted.endpoints.get(owner);
+    const port = served.services.get(owner);
+    const endpoints = served.endpoints.get(owner);
     if (port === undefined || endpoints === undefined || !(before instanceof ReplannedPort)) return false;
-    if (!before.isOf(port)) return false;
-    const changes = layout.changedSlots?.(port, before.endpoints, endpoints, config, facts);
+    if (before.slots === undefined || !before.isOf(port)) return false;
+    const changed = layout.changedSlots?.(port, before.slots, endpoints, config, facts);
     // Where others may want the same keys these have to be compared, too.
-    if (changes === undefined || changes.some(({ set }) => this.#owners.remembers(set))) return false;
-    this.#ports.set(owner, before.with(endpoints));
-    for (const change of changes) {
+    if (changed === undefined || changed.changes.some(({ set }) => this.#owners.remembers(set))) return false;
+    this.#ports.set(owner, before.with(endpoints, changed.slots));
+    for (const change of changed.changes) {
       const set = layout.sharedSet(change.set);
       if (set !== undefined) draft.changeElement(set, change, owner);
     }
     return true;
   }
 
-  /**
-   * Adds to a draft the step of one port from what is installed to what should be; undefined removes it. The step counts
-   * as done: when the transaction is refused, {@link TableState.put} takes it back, in the reverse order of several.
-   *
-   * @param rewrites names of chains and affinity sets to write even if they are believed to be right.
-   */
-  change(
+  #changeTo(
     draft: TransactionDraft,
     owner: string,
     desired: DesiredPort | undefined,
-    rewrites?: ReadonlySet<string>,
+    rewrites: ReadonlySet<string> = NO_NAMES,
   ): void {
     const before = this.#ports.get(owner) ?? NOTHING_INSTALLED;
     for (const set of desired?.setObjects ?? []) {
-      const isRight = before.affinitySets.get(set.name) === set.timeoutSeconds && rewrites?.has(set.name) !== true;
+      const isRight = before.affinitySets.get(set.name) === set.timeoutSeconds && !rewrites.has(set.name);
       if (!isRight) draft.add("add-sets", { kind: "add-set", set }, owner);
     }
     for (const chain of desired?.chainObjects ?? []) {
       const known = before.chains.get(chain.name);
-      if (rewrites?.has(chain.name) === true) draft.writeChain(chain, "unknown", owner);
+      if (rewrites.has(chain.name)) draft.writeChain(chain, "unknown", owner);
       else if (known === undefined) draft.writeChain(chain, "absent", owner);
       else if (known !== desired?.chains.get(chain.name)) draft.writeChain(chain, "filled", owner);
     }

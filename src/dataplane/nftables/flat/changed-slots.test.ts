@@ -10,7 +10,7 @@ import { ip } from "../../../model/testing/records.ts";
 import { TransactionDraft } from "../draft.ts";
 import { LAYOUTS } from "../layouts.ts";
 import type { PlanFacts } from "../plan-options.ts";
-import { desiredPort, NOTHING_INSTALLED } from "../port-objects.ts";
+import { NOTHING_INSTALLED } from "../port-objects.ts";
 import { TableState } from "../table-state.ts";
 import { CONFIGS } from "../testing/backend-rig.ts";
 import { changedSlots, planServicePort } from "./plan-service-port.ts";
@@ -34,8 +34,12 @@ function difference(one: ServicePort, before: readonly Endpoint[], after: readon
 }
 
 function told(one: ServicePort, before: readonly Endpoint[], after: readonly Endpoint[]) {
-  const changes = changedSlots(one, before, after, CONFIG, FACTS);
-  return changes && new Map(changes.map((change) => [`${change.set} ${elementKey(change.after?.key ?? [])}`, change]));
+  const { slots: had } = planServicePort(one, before, CONFIG, FACTS);
+  const changed = had && changedSlots(one, had, after, CONFIG, FACTS);
+  if (changed === undefined) return undefined;
+  assert.deepEqual(changed.slots, planServicePort(one, after, CONFIG, FACTS).slots);
+  const { changes } = changed;
+  return new Map(changes.map((change) => [`${change.set} ${elementKey(change.after?.key ?? [])}`, change]));
 }
 
 const endpoint = fc
@@ -96,7 +100,8 @@ test("of many endpoints one that replaces another is told, too; what more change
     [...(told(one, before, after)?.keys() ?? [])].sort(),
     [...difference(one, before, after).keys()].sort(),
   );
-  assert.equal(told(one, all, after), undefined, "another number");
+  assert.deepEqual([...(told(one, all, after)?.keys() ?? [])].sort(), [...difference(one, all, after).keys()].sort());
+  assert.equal(told(one, all.slice(0, 4), all.slice(0, 5)), undefined, "another number of slots");
   const sticky = port("a", "10.96.0.1", { sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 600 });
   assert.equal(told(sticky, before, after), undefined, "affinity");
   assert.equal(
@@ -115,7 +120,10 @@ test("a state takes what is told of the very port that it has, unless other port
   ].map((list) => list.map((at) => remote(at)));
   const plan = (planned: ServicePort, list: readonly Endpoint[]) => planServicePort(planned, list, CONFIG, FACTS);
   const state = new TableState({ layout: LAYOUTS.Flat, config: CONFIG, facts: FACTS });
-  state.change(new TransactionDraft(), key, desiredPort(plan, one, before ?? []));
+  state.change(new TransactionDraft(), key, {
+    services: new Map([[key, one]]),
+    endpoints: new Map([[key, before ?? []]]),
+  });
   const changes = (now: ServicePort, list: readonly Endpoint[] = []) => {
     const draft = new TransactionDraft();
     const isDone = state.changeSlots(draft, key, {

@@ -35,61 +35,57 @@ export function planServicePort(
     elements.push({ set: SETS.hairpinConnections, element: { key: [ip, ip, protocol, endpointPort] } });
   }
   elements.push(...localhostElements(port, config.rejectedAtLocalhost ?? []));
-  const slots = slotsOf(routing);
+  const slots: Slots = { cluster: slotOwners(routing.cluster), local: slotOwners(routing.local) };
   for (const frontend of onePerDestination(port, frontendsOf(port, routing))) {
     const elementsOf = new FrontendElements(port, frontend, elements);
     elementsOf.addFate();
     if (isServed(frontend, routing)) elementsOf.addService(slots);
     if (frontend.kind === "load-balancer" && frontend.sources.length > 0) elementsOf.addSources(config);
   }
-  return { affinitySets: [], chains: [], elements, lacksLocal: routing.lacksLocal };
+  // With affinity, what is remembered of clients would have to be looked through.
+  const isOfSlotsOnly = port.sessionAffinity !== "ClientIP" && slots.cluster.length > 0 && !hasLocal(routing);
+  const { lacksLocal } = routing;
+  return { affinitySets: [], chains: [], elements, slots: isOfSlotsOnly ? slots.cluster : undefined, lacksLocal };
 }
 
 /**
- * What changes when nothing but endpoints does, without a plan of either: under a stream of changes that is nearly every change, and most
+ * What changes when nothing but endpoints does, without a plan: under a stream of changes that is nearly every change, and most
  * of a plan stays as it was. Pure.
  *
- * @param before, after endpoints that `port` was planned with and is to be planned with.
+ * @param had {@link ServicePortPlan.slots}
+ * @param endpoints that `port` is to be planned with.
  * @returns undefined where more may change than what is in the slots that there are: {@link planServicePort} tells then.
  */
 export function changedSlots(
   port: ServicePort,
-  before: readonly Endpoint[],
-  after: readonly Endpoint[],
+  had: readonly Endpoint[],
+  endpoints: readonly Endpoint[],
   { nodeName }: PlanConfig,
   { zone }: PlanFacts,
-): readonly ElementChange[] | undefined {
-  // What is remembered of clients would have to be looked through.
-  if (port.sessionAffinity === "ClientIP") return undefined;
-  const had = routeServicePort(port, before, { nodeName, zone });
-  const has = routeServicePort(port, after, { nodeName, zone });
-  if (had.cluster.length !== has.cluster.length || had.categories.hasAny !== has.categories.hasAny) return undefined;
-  if (hasLocal(had) || hasLocal(has)) return undefined;
+): { readonly slots: readonly Endpoint[]; readonly changes: readonly ElementChange[] } | undefined {
+  const routing = routeServicePort(port, endpoints, { nodeName, zone });
+  const slots = slotOwners(routing.cluster);
+  if (slots.length !== had.length || hasLocal(routing)) return undefined;
   const changes: ElementChange[] = [];
-  const [old, now] = [slotsOf(had), slotsOf(has)];
-  for (const frontend of onePerDestination(port, frontendsOf(port, has))) {
-    // Without endpoints here there are no others than those of the Cluster policy.
-    for (const [map, policy] of isServed(frontend, has) ? tablesOf(frontend) : []) {
-      const [owners, successors] = [old[policy], now[policy]];
-      const set = endpointMapName(map, owners.length);
-      for (let slot = 0; slot < owners.length; slot += 1) {
-        const [owner, successor] = [owners[slot], successors[slot]];
-        if (owner === successor || owner === undefined || successor === undefined) continue;
-        if (owner.ip === successor.ip && owner.port === successor.port) continue;
+  const comment = port.name.text;
+  for (const frontend of onePerDestination(port, frontendsOf(port, routing))) {
+    for (const [map, policy] of isServed(frontend, routing) ? tablesOf(frontend) : []) {
+      // Without endpoints here, the Local policy has none.
+      if (policy === "local") continue;
+      const set = endpointMapName(map, slots.length);
+      for (const [slot, owner] of had.entries()) {
+        const successor = slots[slot];
+        if (successor === undefined || (owner.ip === successor.ip && owner.port === successor.port)) continue;
         const key = slotKey(port, frontend, slot);
-        const comment = port.name.text;
-        changes.push({
-          set,
-          before: { key, target: targetOf(owner), comment },
-          after: { key, target: targetOf(successor), comment },
-        });
+        const before = { key, target: targetOf(owner), comment };
+        changes.push({ set, before, after: { key, target: targetOf(successor), comment } });
       }
     }
   }
-  return changes;
+  return { slots, changes };
 }
 
-/** Such decide what the Local policy does, and have an element of their own for connections to themselves. */
+/** Endpoints of this node decide what the Local policy does, and have an element of their own for connections to themselves. */
 function hasLocal({ categories }: ServicePortRouting): boolean {
   return categories.reachable.some(({ isLocal }) => isLocal);
 }
@@ -103,10 +99,6 @@ type Policy = "cluster" | "local";
 
 /** Whose each slot is, by the policy whose endpoints they are. */
 type Slots = Readonly<Record<Policy, readonly Endpoint[]>>;
-
-function slotsOf({ cluster, local }: ServicePortRouting): Slots {
-  return { cluster: slotOwners(cluster), local: slotOwners(local) };
-}
 
 /** The tables of a frontend that is served. */
 function tablesOf({ kind, address, policy }: Frontend): readonly (readonly [EndpointMap, Policy])[] {
