@@ -25,25 +25,16 @@ import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
 import { assessDamage, someNames } from "./foreign-damage.ts";
 import { forgetClients } from "./forget-clients.ts";
-import { lastKnownGood, type RefusedPortHint } from "./last-known-good.ts";
+import { setAside } from "./last-known-good.ts";
 import type { LayoutName } from "./layout-name.ts";
 import { LAYOUTS, type Layout } from "./layouts.ts";
 import type { LocalhostRelay } from "./localhost-relay.ts";
 import { isOfServicePort, TABLE, TABLE_COMMENT } from "./names.ts";
 import { NO_FACTS, readFacts } from "./plan-facts.ts";
 import type { PlanConfig } from "./plan-options.ts";
-import { type DesiredPort, type InstalledPort, ReplannedPort } from "./port-objects.ts";
+import { type DesiredPort, ReplannedPort } from "./port-objects.ts";
 import { PORTS_AT_ONCE, readPrepared } from "./preparation.ts";
-import {
-  foreignBaseChains,
-  hasOurShape,
-  type ReconcileOptions,
-  type Reconciliation,
-  reconcile,
-  repairSets,
-  stateOf,
-  type WantedTable,
-} from "./reconcile.ts";
+import { foreignBaseChains, reconcile, repairSets, stateOf, type WantedTable } from "./reconcile.ts";
 import { TableState } from "./table-state.ts";
 
 /** How often a full sync starts again because another program changed the ruleset while it was being worked out. */
@@ -72,11 +63,11 @@ export interface NftablesBackendOptions {
   readonly log: Logger;
   /** @default the machine's */
   readonly clock?: Pick<Clock, "monotonicMs" | "sleep">;
-  /** How often it is asked whether others have touched the table. @default 30 s */
+  /** How often to ask whether others have touched the table. @default 30 s */
   readonly syncPeriodMs?: number;
   /** When long computations give way. @default every 5 ms */
   readonly yielder?: Yielder;
-  /** Of more new service ports the chains are made in portions of so many at most, before anything leads to them. @default 500 */
+  /** The chains of more new service ports are made in portions of at most so many, before anything leads to them. @default 500 */
   readonly portsAtOnce?: number;
 }
 
@@ -142,7 +133,7 @@ export class NftablesBackend implements Backend {
     const damaged = this.#damaged;
     this.#damaged = new Set();
     try {
-      // What is not to be done is not waited for: under a stream of changes there are hundreds of syncs a second.
+      // Waiting for nothing costs a turn, and under a stream of changes there are hundreds of syncs a second.
       if (this.#committer.deferred.size > 0) await this.#committer.deleteDeferred();
       const isPartial = this.#isKnown && !input.isFullSync && !this.#mustLook;
       const isDone = isPartial && (await this.#partialSync(input, damaged, signal));
@@ -165,7 +156,7 @@ export class NftablesBackend implements Backend {
     return this.#layout.clientMaps?.(this.#state.planStatic()) ?? [];
   }
 
-  /** After rules that lead to no endpoint that is gone any more, what is remembered must not either. */
+  /** Once the rules lead to no endpoint that is gone, what the kernel remembers of clients must not either. */
   async #forgetClients(names: Iterable<string>): Promise<void> {
     const clients = await forgetClients(this.#options.nft, names, this.#state);
     if (clients > 0) this.#options.log.v(4, "Forgot clients whose endpoints are gone", { clients });
@@ -192,7 +183,7 @@ export class NftablesBackend implements Backend {
     }
   }
 
-  /** Has everything compared when others have touched the table since it was read, harmful or not. Never rejects. */
+  /** Requests a full comparison when others have touched the table since it was read. Never rejects. */
   async #lookAround(signal: AbortSignal, requestSync: () => void): Promise<void> {
     const { nft, clock = systemClock, syncPeriodMs = SYNC_PERIOD_MS } = this.#options;
     for (;;) {
@@ -202,20 +193,17 @@ export class NftablesBackend implements Backend {
       if (mark === undefined) continue;
       const generation = await nft.generationIfUntouched(mark).catch(() => undefined);
       if (generation !== undefined || signal.aborted) continue;
-      this.#look(requestSync);
+      this.#mustLook = true;
+      requestSync();
     }
-  }
-
-  #look(requestSync: () => void): void {
-    this.#mustLook = true;
-    requestSync();
   }
 
   #onForeignChange(change: NftForeignChange, onLost: OnLostRules, requestSync: () => void): void {
     const damage = assessDamage(change, this.#state.ports);
     if (damage === undefined) return;
     if (damage.kind === "unknown") {
-      this.#look(requestSync);
+      this.#mustLook = true;
+      requestSync();
       return;
     }
     this.#options.log.warn("Another program changed our nftables rules; repairing them", {
@@ -298,12 +286,15 @@ export class NftablesBackend implements Backend {
     const commit = (draft: TransactionDraft) => this.#committer.commit(draft);
     let content = await readPrepared(wanted, state, { ...options, commit, portsAtOnce, nft, read });
     this.#noteForeign(content);
-    const whole = await reconcile(content, wanted, state, options);
+    const draft = await reconcile(content, wanted, state, options);
     try {
-      await this.#committer.commit(whole.draft, content?.generation);
+      await this.#committer.commit(draft, content?.generation);
       await this.#wake(content);
-      if (isLook && hasOthersThan(input.changedPorts, whole.draft)) this.#noteRepair();
-      this.#state = whole.state;
+      if (isLook && hasOthersThan(input.changedPorts, draft)) {
+        this.#options.log.warn("Another program changed our nftables rules; they have been repaired");
+        this.#onRepaired?.();
+      }
+      this.#state = state;
       this.#refused.replace(new Map());
       return;
     } catch (error) {
@@ -316,11 +307,15 @@ export class NftablesBackend implements Backend {
     // What refused ports have is looked for among all that there is.
     const isCompared = [...(content?.sets.values() ?? [])].some(({ others }) => others !== undefined);
     if (isCompared) content = await this.#read();
-    const { base, aside } = await this.#setAside(whole, content, wanted, input, options);
-    await this.#committer.commit(base.draft, content?.generation);
+    const others = await setAside(draft, content, wanted, {
+      ...options,
+      services: input.services,
+      before: this.#state,
+    });
+    await this.#committer.commit(others.draft, content?.generation);
     await this.#wake(content);
-    this.#state = base.state;
-    await this.#bisectPorts(aside, input, signal);
+    this.#state = others.state;
+    await this.#bisectPorts(others.aside, input, signal);
   }
 
   /**
@@ -334,16 +329,11 @@ export class NftablesBackend implements Backend {
     await this.#committer.commit(draft);
   }
 
-  /** What others have done until now will be seen in the kernel itself. */
+  /** Reads the table. It shows what others have done to it until now. */
   async #read(expected?: NftExpectation): Promise<NftTableContent | undefined> {
     this.#damaged = new Set();
     this.#readAt = await this.#options.nft.mark();
     return await this.#options.nft.read(expected);
-  }
-
-  #noteRepair(): void {
-    this.#options.log.warn("Another program changed our nftables rules; they have been repaired");
-    this.#onRepaired?.();
   }
 
   #noteForeign(content: NftTableContent | undefined): void {
@@ -355,36 +345,6 @@ export class NftablesBackend implements Backend {
       });
     }
     this.#foreign = foreign;
-  }
-
-  /**
-   * Leaves the service ports that are to be changed as they are: what remains must be acceptable, then each is tried. When
-   * one is set aside that answers at an address, another may be next in line for it, and is set aside as well.
-   */
-  async #setAside(
-    whole: Reconciliation,
-    content: NftTableContent | undefined,
-    wanted: WantedTable,
-    input: SyncInput,
-    options: ReconcileOptions,
-  ): Promise<{ readonly base: Reconciliation; readonly aside: readonly string[] }> {
-    const isUsable = content !== undefined && hasOurShape(content, this.#state.planStatic());
-    const ports = new Map(wanted.ports);
-    const hints = new Map<string, RefusedPortHint>();
-    let base = whole;
-    for (let owners = whole.draft.owners(); owners.size > 0; owners = base.draft.owners()) {
-      for (const owner of owners) {
-        const desired = ports.get(owner);
-        const name = input.services.get(owner)?.name;
-        if (desired === undefined || name === undefined) throw new Error(`${owner} would be changed by keeping it`);
-        ports.delete(owner);
-        hints.set(owner, { name, desired, remembered: this.#state.installed(owner) });
-      }
-      const kept = isUsable ? lastKnownGood(content, hints, options.deferred) : new Map<string, InstalledPort>();
-      const others = { ...wanted, ports, kept };
-      base = await reconcile(content, others, await stateOf(others, options), options);
-    }
-    return { base, aside: [...hints.keys()] };
   }
 
   async #bisectPorts(

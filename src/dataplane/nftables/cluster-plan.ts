@@ -49,35 +49,24 @@ export async function tableOfService(
     planNftables(node, config, (port) => port.name.service === service),
     planNftables(node, config, () => false),
   ]);
-  return commonPart(whole, difference(own.table, empty.table));
+  return partOf(whole, partOf(own.table, empty.table, false), true);
 }
 
 const isSameElement = (a: NftElement) => (b: NftElement) =>
   elementKey(a.key) === elementKey(b.key) && sameElement(a, b);
 
-function difference(table: NftTable, other: NftTable): NftTable {
+/** What of a table another one has, too, or with `isCommon` false what it has not; sets without such elements are left out. */
+function partOf(table: NftTable, other: NftTable, isCommon: boolean): NftTable {
   const chains = new Set(other.chains.map(({ name }) => name));
   return {
     ...table,
-    chains: table.chains.filter(({ name }) => !chains.has(name)),
+    chains: table.chains.filter(({ name }) => chains.has(name) === isCommon),
     sets: table.sets.flatMap((one) => {
       const known = other.sets.find(({ set }) => set.name === one.set.name);
-      const elements = one.elements.filter((element) => known?.elements.some(isSameElement(element)) !== true);
-      return known !== undefined && elements.length === 0 ? [] : [{ ...one, elements }];
-    }),
-  };
-}
-
-function commonPart(table: NftTable, other: NftTable): NftTable {
-  const chains = new Set(other.chains.map(({ name }) => name));
-  return {
-    ...table,
-    chains: table.chains.filter(({ name }) => chains.has(name)),
-    sets: table.sets.flatMap((one) => {
-      const known = other.sets.find(({ set }) => set.name === one.set.name);
-      if (known === undefined) return [];
-      const elements = one.elements.filter((element) => known.elements.some(isSameElement(element)));
-      return known.elements.length > 0 && elements.length === 0 ? [] : [{ ...one, elements }];
+      const others = known?.elements ?? [];
+      const elements = one.elements.filter((element) => others.some(isSameElement(element)) === isCommon);
+      const isWhole = isCommon ? known !== undefined && others.length === 0 : known === undefined;
+      return elements.length === 0 && !isWhole ? [] : [{ ...one, elements }];
     }),
   };
 }
@@ -100,7 +89,7 @@ export async function planNftables(
   }
   const wanted = { layout, config, facts, ports, kept: new Map() };
   const turns = { deferred: new Set<string>(), yielder: new SliceYielder(), signal: new AbortController().signal };
-  const { draft } = await reconcile(undefined, wanted, await stateOf(wanted, turns), turns);
+  const draft = await reconcile(undefined, wanted, await stateOf(wanted, turns), turns);
   const operations = [...draft.operations()];
   return { operations, table: tableOf(FAMILIES[family], TABLE, operations) };
 }

@@ -1,18 +1,60 @@
 /**
  * What the kernel has for service ports whose new rules it refuses: their last known good rules stay until it takes new ones.
  * They are found in the kernel and not in memory: a restart does not lose them, and keeping them never writes anything
- * that the kernel might refuse, too. Pure.
+ * that the kernel might refuse, too.
  */
 import type { NftTableContent } from "../../kernel/nftables/nftables.ts";
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
+import type { ServicePort } from "../../model/service-port.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
+import type { TransactionDraft } from "./draft.ts";
 import { sharedSetOfAny } from "./layouts.ts";
 import { portText, portTextOf } from "./names.ts";
 import { chainDigest, type InstalledPort, NOTHING_INSTALLED } from "./port-objects.ts";
+import { hasOurShape, type ReconcileOptions, reconcile, stateOf, type WantedTable } from "./reconcile.ts";
 import type { SharedElement } from "./table-plan.ts";
+import type { TableState } from "./table-state.ts";
+
+interface AsideOptions extends ReconcileOptions {
+  readonly services: ReadonlyMap<string, ServicePort>;
+  /** What this process had installed. */
+  readonly before: TableState;
+}
+
+/**
+ * Leaves the service ports that a refused draft changes as they are in the kernel: what remains must be acceptable, then each can be
+ * tried. When one is set aside that answers at an address, another may be next in line for it, and is set aside as well.
+ *
+ * @param content with all elements; undefined when there is no table.
+ * @returns the draft and state of the others, and the keys of those that are set aside.
+ */
+export async function setAside(
+  refused: TransactionDraft,
+  content: NftTableContent | undefined,
+  wanted: WantedTable,
+  { services, before, ...options }: AsideOptions,
+): Promise<{ readonly draft: TransactionDraft; readonly state: TableState; readonly aside: readonly string[] }> {
+  const isUsable = content !== undefined && hasOurShape(content, before.planStatic());
+  const ports = new Map(wanted.ports);
+  const hints = new Map<string, RefusedPortHint>();
+  for (let draft = refused; ; ) {
+    for (const owner of draft.owners()) {
+      const desired = ports.get(owner);
+      const name = services.get(owner)?.name;
+      if (desired === undefined || name === undefined) throw new Error(`${owner} would be changed by keeping it`);
+      ports.delete(owner);
+      hints.set(owner, { name, desired, remembered: before.installed(owner) });
+    }
+    const kept = isUsable ? lastKnownGood(content, hints, options.deferred) : new Map<string, InstalledPort>();
+    const others = { ...wanted, ports, kept };
+    const state = await stateOf(others, options);
+    draft = await reconcile(content, others, state, options);
+    if (draft.owners().size === 0) return { draft, state, aside: [...hints.keys()] };
+  }
+}
 
 /** A service port to look for, with what helps to find its share of the elements. */
-export interface RefusedPortHint {
+interface RefusedPortHint {
   readonly name: ServicePortName;
   /** What this process had installed for it. */
   readonly remembered: InstalledPort | undefined;
@@ -30,7 +72,7 @@ interface Share {
  * @param deferred names of what is only waiting to be deleted.
  * @returns for each port what of its rules is in the kernel; without those that have nothing.
  */
-export function lastKnownGood(
+function lastKnownGood(
   content: NftTableContent,
   hints: ReadonlyMap<string, RefusedPortHint>,
   deferred: { has(name: string): boolean },

@@ -37,12 +37,6 @@ export interface WantedTable {
   readonly kept: ReadonlyMap<string, InstalledPort>;
 }
 
-export interface Reconciliation {
-  readonly draft: TransactionDraft;
-  /** What is in the kernel once the draft is committed. */
-  readonly state: TableState;
-}
-
 /** How a long comparison goes on: with turns of the event loop, and until the signal aborts. */
 export interface DifferenceOptions {
   readonly yielder: Yielder;
@@ -80,15 +74,17 @@ export function expectationOf(state: TableState): NftExpectation {
 }
 
 /**
+ * What is to be done so that the table is as wanted. Rejects when the signal aborts.
+ *
  * @param content undefined when there is no table.
- * @param state of what is wanted, which sets may have been compared with; to be used no more. Rejects when the signal aborts.
+ * @param state of what is wanted, which sets may have been compared with: it holds once the draft is committed.
  */
 export async function reconcile(
   content: NftTableContent | undefined,
   { ports, kept }: WantedTable,
   state: TableState,
   { deferred, yielder, signal }: ReconcileOptions,
-): Promise<Reconciliation> {
+): Promise<TransactionDraft> {
   const draft = new TransactionDraft();
   const plan = state.settleStatic();
   const usable = content !== undefined && hasOurShape(content, plan) ? content : undefined;
@@ -155,7 +151,7 @@ export async function reconcile(
     if (isAffinitySet(name)) draft.deleteSet(name);
     else draft.deleteSharedSet(name);
   }
-  return { draft, state };
+  return draft;
 }
 
 /**
