@@ -76,6 +76,13 @@ function statusText(report: Partial<StatusReport>): string {
   const { connectionTracking } = report;
   const lines = [`${program ?? "a daemon"}, ${mode ?? "not known"} mode, on ${node ?? "not known"}`];
   lines.push(isHealthy === true ? "healthy" : "NOT healthy: it does not keep up");
+  const { process: own, syncs } = report;
+  if (own !== undefined) {
+    const memory = `${(own.residentBytes / 1e6).toFixed(0)} MB`;
+    const times =
+      syncs == null ? "" : `; of ${syncs.count} syncs half took ${syncs.p50Ms} ms at most, 99 % ${syncs.p99Ms}`;
+    lines.push(`up for ${durationText(own.uptimeSeconds)}, ${memory} of memory${times}`);
+  }
   for (const one of families) {
     const age =
       typeof one.lastSyncAgeMs !== "number"
@@ -98,4 +105,15 @@ function trackingLines(tracking: StatusReport["connectionTracking"]): readonly s
   const { entries, max, notes = [] } = tracking;
   const of = max === 0 ? "" : ` of ${max}`;
   return [`connection tracking: ${entries}${of} entries`, ...notes.map((note) => `  ${note}`)];
+}
+
+function durationText(seconds: number): string {
+  const units = [
+    ["d", 86_400],
+    ["h", 3_600],
+    ["min", 60],
+    ["s", 1],
+  ] as const;
+  const [unit, size] = units.find(([, size]) => seconds >= 2 * size) ?? ["s", 1];
+  return `${Math.floor(seconds / size)} ${unit}`;
 }

@@ -38,6 +38,9 @@ export interface StatusReport {
   readonly connectionTracking?: ConntrackStatistics & { readonly notes: readonly string[] };
   /** What the node cannot do, and why. */
   readonly limits: readonly NodeLimit[];
+  readonly process: { readonly uptimeSeconds: number; readonly residentBytes: number };
+  /** Of the syncs that are remembered: from the first change to the rules in the kernel, in milliseconds; null before the first. */
+  readonly syncs: { readonly count: number; readonly p50Ms: number; readonly p99Ms: number } | null;
   readonly families: readonly (Omit<ProxierStatus, "failures"> & {
     readonly family: string;
     readonly servicePorts: number;
@@ -106,7 +109,15 @@ export interface PageContext {
 /** Serves the page until the signal aborts. Never rejects. */
 export type ServePage = (daemon: LiveDaemon, context: PageContext) => Promise<void>;
 
-export function statusReport({ program, mode, node, families, verdict, limits }: InspectedDaemon): StatusReport {
+export function statusReport({
+  program,
+  mode,
+  node,
+  families,
+  verdict,
+  limits,
+  journal,
+}: InspectedDaemon): StatusReport {
   const { isHealthy, failures, families: health, nowMs } = verdict();
   return {
     program,
@@ -115,6 +126,8 @@ export function statusReport({ program, mode, node, families, verdict, limits }:
     isHealthy,
     failures: failures.map(({ subject, reason }) => ({ subject, reason })),
     limits: limits(),
+    process: { uptimeSeconds: Math.round(process.uptime()), residentBytes: process.memoryUsage.rss() },
+    syncs: syncTimes(journal),
     families: families.map(({ family, state, status: { failures: _failures, ...status } }) => {
       const known = health.find((one) => one.family === family);
       return {
@@ -126,6 +139,14 @@ export function statusReport({ program, mode, node, families, verdict, limits }:
       };
     }),
   };
+}
+
+function syncTimes(journal: SyncJournal): StatusReport["syncs"] {
+  const times = journal.after(0).records.map(({ stages: { waiting, model, rules } }) => waiting + model + rules);
+  if (times.length === 0) return null;
+  times.sort((a, b) => a - b);
+  const at = (share: number) => Number((times[Math.ceil(share * times.length) - 1] ?? 0).toFixed(2));
+  return { count: times.length, p50Ms: at(0.5), p99Ms: at(0.99) };
 }
 
 /**

@@ -52,5 +52,5 @@ export function daemonAt(
     await closed;
   };
   t.after(end);
-  return { end };
+  return { end, journal: daemon.journal };
 }

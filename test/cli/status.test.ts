@@ -13,6 +13,7 @@ import { recordingLog } from "../../src/cluster/apiserver/testing/recording-log.
 import { serveInspectSocket } from "../../src/daemon/inspect-socket.ts";
 import { createServer as createHttpServer } from "../../src/kernel/node-http.ts";
 import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
+import { syncRecord } from "../page/page-daemon.ts";
 import { daemonAt } from "./inspected-daemon.ts";
 import { runCommand } from "./run-command.ts";
 
@@ -24,13 +25,15 @@ function folder(t: TestContext): string {
 
 test("a daemon's state and service table, over a socket for its user alone", async (t) => {
   const path = join(folder(t), "kube-proxy.sock");
-  const { end } = daemonAt(t, path);
+  const { end, journal } = daemonAt(t, path);
+  for (let index = 100; index > 0; index -= 1)
+    journal.add(syncRecord({ stages: { waiting: 0, model: 0, rules: index, kernel: null, after: 0 } }));
   assert.equal(statSync(path).mode & 0o777, 0o600);
   const healthy = await runCommand(status, ["--socket", path]);
   assert.deepEqual([healthy.status, healthy.err], [0, ""]);
   assert.match(
     healthy.out,
-    /^kube-proxy-ts 1\.2\.3, nftables mode, on node-a\nhealthy\nIPv4: \d+ service ports, \d+ endpoints, last sync 2\.0 s ago\n {2}the mode says this of itself\n$/,
+    /^kube-proxy-ts 1\.2\.3, nftables mode, on node-a\nhealthy\nup for \d+ (?:s|min), \d+ MB of memory; of 100 syncs half took 50 ms at most, 99 % 99\nIPv4: \d+ service ports, \d+ endpoints, last sync 2\.0 s ago\n {2}the mode says this of itself\n$/,
   );
   const table = await runCommand(services, ["--socket", path, "--no-traffic"]);
   assert.match(table.out, /^shop\/web:http TCP +10\.96\.0\.10:80 +10\.180\.0\.11:8080 +33\.3 %/m);

@@ -115,8 +115,8 @@ test("one alert for a cluster of many nodes, with the number of those concerned"
   const folder = mkdtempSync(join(tmpdir(), "kpts-fleet-"));
   t.after(() => rmSync(folder, { recursive: true }));
   const nodes = Array.from({ length: 400 }, (_, index) => `job="kube-proxy", instance="node-${index}"`);
-  const series = (name: string, labels: string, valueOf: (index: number) => string) =>
-    nodes.map((node, index) => ({ series: `${name}{${node}${labels}}`, values: valueOf(index) }));
+  const series = (name: string, labels: string, valuesOf: (index: number) => string) =>
+    nodes.map((node, index) => ({ series: `${name}{${node}${labels}}`, values: valuesOf(index) }));
   const input_series = [
     ...series("kubeproxy_ts_source_last_heard_timestamp_seconds", ', resource="services"', (at) =>
       at < 7 ? "0x60" : "0+60x60",
