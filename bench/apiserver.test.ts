@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { projectEndpointSlice, projectService } from "../src/cluster/projection/index.ts";
+import { projectEndpointSlice } from "../src/cluster/projection/endpoint-slice.ts";
+import { projectService } from "../src/cluster/projection/service.ts";
 import { apiService, apiSlice } from "./api-objects.ts";
 import { apiServerTable } from "./apiserver.ts";
 import type { ApiServerFigures, StreamFigures } from "./apiserver-figures.ts";

@@ -2,8 +2,7 @@
  * What each client must get from each address: its packet is led through what the proxy plans for the same objects (`trace`), with the
  * addresses of the demo's network.
  */
-import type { ClusterRecords } from "../src/cluster/manifests/index.ts";
-import { projectObjects } from "../src/cluster/manifests/read-manifests.ts";
+import { type ClusterRecords, projectObjects } from "../src/cluster/manifests/read-manifests.ts";
 import type { KubeProxyConfig } from "../src/config/config.ts";
 import type { Walk } from "../src/explain/encounters.ts";
 import { walkOf } from "../src/explain/planned-rules.ts";

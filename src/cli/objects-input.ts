@@ -2,8 +2,8 @@
 import { existsSync } from "node:fs";
 import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
-import type { ClusterRecords } from "../cluster/manifests/index.ts";
-import { formatManifestProblem } from "../cluster/manifests/index.ts";
+import { formatManifestProblem } from "../cluster/manifests/problem.ts";
+import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
 import { CURRENT_RELEASE } from "../config/release.ts";
 import { safe } from "../explain/safe-text.ts";
 import { silentLogger } from "../logging/logger.ts";

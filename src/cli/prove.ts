@@ -2,7 +2,7 @@
  * `kube-proxy prove`: whether rules do with every packet what the objects of a cluster ask for, or what other rules do. Packets
  * fall into finitely many classes, and one of each is led through both.
  */
-import type { ClusterRecords } from "../cluster/manifests/index.ts";
+import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
 import { DEVIATIONS } from "../dataplane/deviations.ts";
 import { NoRulesError } from "../explain/planned-rules.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";

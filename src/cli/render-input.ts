@@ -1,12 +1,7 @@
 /** What `render` reads: folders and files of manifests, pipes, standard input. */
 import { stat } from "node:fs/promises";
-import {
-  type ClusterRecords,
-  formatManifestProblem,
-  type ManifestProblem,
-  readManifests,
-  readManifestText,
-} from "../cluster/manifests/index.ts";
+import { formatManifestProblem, type ManifestProblem } from "../cluster/manifests/problem.ts";
+import { type ClusterRecords, readManifests, readManifestText } from "../cluster/manifests/read-manifests.ts";
 import { readInputText } from "./bounded-input.ts";
 import { UsageError } from "./exit.ts";
 

@@ -2,7 +2,7 @@
  * `kube-proxy render`: prints what would be programmed for a folder of manifests, without root and without a kernel. The
  * output depends on the input alone, so it can be compared in CI.
  */
-import type { ClusterRecords } from "../cluster/manifests/index.ts";
+import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
 import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
 import type { AnyFlag } from "../config/flag.ts";
 import { releaseNames } from "../config/release.ts";

@@ -1,5 +1,5 @@
 /** Where `kube-proxy trace` has its rules from: a plan for manifests, dumps, or this node's kernel. */
-import type { ClusterRecords } from "../cluster/manifests/index.ts";
+import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { loopbackNotes } from "../explain/loopback.ts";
 import { partForPacket } from "../explain/packet-part.ts";

@@ -26,7 +26,7 @@ export async function connectCluster(daemon: ClusterConnectionOptions): Promise<
   const { config, manifests, master, version, initOnly } = daemon.options;
   const { families } = daemon.metrics;
   if (manifests !== undefined) {
-    const { createManifestsSource } = await import("../cluster/manifests/index.ts");
+    const { createManifestsSource } = await import("../cluster/manifests/manifests-source.ts");
     return { source: createManifestsSource({ dir: manifests, log }), events: NO_EVENTS };
   }
   const apiserver = await import("../cluster/apiserver/index.ts");

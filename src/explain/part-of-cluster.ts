@@ -2,7 +2,7 @@
  * The part of a cluster that says all about some Services: they, their slices, and the Services that share an address with them.
  * So that a question about one Service among 10,000 costs what that Service costs. Pure.
  */
-import type { ClusterRecords } from "../cluster/manifests/index.ts";
+import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
 import {
   type EndpointSliceRecord,
   objectKeyText,

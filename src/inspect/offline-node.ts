@@ -3,7 +3,7 @@
  * these, so that what is made of it can be compared in CI.
  */
 import { hostname } from "node:os";
-import type { ClusterRecords } from "../cluster/manifests/index.ts";
+import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
 import type { NodeRecord } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { gatesOf } from "../config/feature-gates.ts";

@@ -1,5 +1,5 @@
 /** The services and endpoints of a whole cluster, read at once, as one family of a node must serve them. */
-import type { ClusterRecords } from "../cluster/manifests/index.ts";
+import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
 import type { FrontendConflict } from "../model/owned-services.ts";
 import { ProxyState, type ProxyStateOptions } from "../model/proxy-state.ts";
 

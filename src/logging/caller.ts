@@ -2,8 +2,7 @@
  * Where in our source a log line was written. Only lines that are printed pay for it: one stack frame, taken as V8's call
  * site, with no stack text made or parsed.
  */
-
-import { bundledPlace } from "./bundled-places.ts";
+import { readFileSync } from "node:fs";
 
 /** A place in a source file. */
 export interface SourceLocation {
@@ -44,4 +43,37 @@ export function callerOf(callee: (...args: never[]) => unknown): SourceLocation 
   const line = frame.getLineNumber() ?? 0;
   const column = frame.getColumnNumber() ?? 0;
   return { ...(bundledPlace(file, line, column) ?? { file, line }), column };
+}
+
+/** File of the bundle → `line:column` → `src/daemon/run-proxy.ts:93`. */
+type Places = Readonly<Record<string, Readonly<Record<string, string>>>>;
+
+const TABLE = new URL("./log-places.json", import.meta.url);
+
+let places: Places | undefined;
+
+function read(): Places {
+  try {
+    return JSON.parse(readFileSync(TABLE, "utf8"));
+  } catch {
+    return {};
+  }
+}
+
+/**
+ * The place in the sources of a call in a bundle.
+ *
+ * @param file path or URL. @param column of the called function's name, counted from 1.
+ * @returns undefined when the table does not have it.
+ */
+export function bundledPlace(
+  file: string,
+  line: number,
+  column: number,
+): { readonly file: string; readonly line: number } | undefined {
+  places ??= read();
+  const place = places[file.slice(Math.max(file.lastIndexOf("/"), file.lastIndexOf("\\")) + 1)]?.[`${line}:${column}`];
+  const colon = place?.lastIndexOf(":");
+  if (place === undefined || colon === undefined) return undefined;
+  return { file: place.slice(0, colon), line: Number(place.slice(colon + 1)) };
 }

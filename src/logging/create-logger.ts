@@ -8,8 +8,6 @@ import { callerOf, type SourceLocation } from "./caller.ts";
 import { jsonFormatter, type LogFormat, type LogRecord, type Severity, textFormatter } from "./log-format.ts";
 import type { Facts, Logger } from "./logger.ts";
 import { standardStreams, type WriteLog } from "./standard-streams.ts";
-import { type ModuleVerbosity, Verbosity } from "./verbosity.ts";
-import { createWallClock } from "./wall-clock.ts";
 
 export interface LoggerOptions {
   /** @default "text" */
@@ -137,4 +135,71 @@ export function createLogger(options: LoggerOptions = {}): RootLogger {
     write(splitStream && record.severity !== "error" ? "stdout" : "stderr", formatter(record));
   };
   return new StructuredLogger({ print, verbosity: new Verbosity(verbosity, vmodule), now }, {});
+}
+
+/**
+ * Makes a clock that gives milliseconds since the epoch with a fraction. It counts on the monotonic clock and is set
+ * again whenever it is more than a millisecond away from the system's, so that it follows clock steps.
+ */
+export function createWallClock(): () => number {
+  let offset = Date.now() - performance.now();
+  return () => {
+    const coarse = Date.now();
+    const fine = offset + performance.now();
+    if (Math.abs(fine - coarse) <= 1) return fine;
+    offset = coarse - performance.now();
+    return coarse;
+  };
+}
+
+/** One `pattern=N` of `--vmodule`, as the configuration spells it (`logging.vmodule[]`). */
+export interface ModuleVerbosity {
+  /** Glob (`*`, `?`) over the file's name without extension; with a `/`, over the end of its path. */
+  readonly filePattern: string;
+  readonly verbosity: number;
+}
+
+interface ModuleRule {
+  readonly pattern: RegExp;
+  readonly verbosity: number;
+}
+
+const EXTENSION = /\.[cm]?[jt]s$/;
+
+function compile(module: ModuleVerbosity): ModuleRule {
+  const glob = module.filePattern.replace(/[.+^${}()|[\]\\]/g, "\\$&");
+  const body = glob.replaceAll("*", "[^/]*").replaceAll("?", "[^/]");
+  return { pattern: new RegExp(`(?:^|/)${body}$`), verbosity: module.verbosity };
+}
+
+/** The verbosity in force; it may change while the program runs (`PUT /debug/flags/v`). */
+export class Verbosity {
+  #level: number;
+  readonly #modules: readonly ModuleRule[];
+
+  constructor(level: number, modules: readonly ModuleVerbosity[]) {
+    this.#level = level;
+    this.#modules = modules.map(compile);
+  }
+
+  get level(): number {
+    return this.#level;
+  }
+
+  set level(level: number) {
+    this.#level = level;
+  }
+
+  /** Whether a file's pattern may allow what the general level does not; then the caller must be looked up. */
+  get hasModules(): boolean {
+    return this.#modules.length > 0;
+  }
+
+  /** Whether the first pattern that matches the file allows the level. */
+  allowsInFile(level: number, location: SourceLocation | undefined): boolean {
+    if (location === undefined) return false;
+    const file = location.file.replace(EXTENSION, "");
+    const rule = this.#modules.find(({ pattern }) => pattern.test(file));
+    return rule !== undefined && level <= rule.verbosity;
+  }
 }

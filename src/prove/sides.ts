@@ -1,5 +1,5 @@
 /** What can be proved equal to what: a plan, dumps, the specification. */
-import type { ClusterRecords } from "../cluster/manifests/index.ts";
+import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { Deviation } from "../dataplane/deviations.ts";
 import { plannedRules } from "../explain/planned-rules.ts";

@@ -5,14 +5,11 @@
 import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import type { NodeRecord } from "../../src/cluster/objects.ts";
-import {
-  isEndpointSliceSelected,
-  isServiceSelected,
-  type Projection,
-  projectEndpointSlice,
-  projectNode,
-  projectService,
-} from "../../src/cluster/projection/index.ts";
+import { projectEndpointSlice } from "../../src/cluster/projection/endpoint-slice.ts";
+import type { Projection } from "../../src/cluster/projection/findings.ts";
+import { projectNode } from "../../src/cluster/projection/node.ts";
+import { isEndpointSliceSelected, isServiceSelected } from "../../src/cluster/projection/selectors.ts";
+import { projectService } from "../../src/cluster/projection/service.ts";
 import { withoutNodePortWords } from "../../src/config/node-port-words.ts";
 import { CURRENT_RELEASE, type Release, releaseOf } from "../../src/config/release.ts";
 import { localhostServiceOf } from "../../src/dataplane/nftables/localhost-node-ports.ts";

@@ -12,7 +12,7 @@ import { render } from "../../src/cli/render.ts";
 import { services } from "../../src/cli/services.ts";
 import { objectsList } from "../../src/cli/sysdump/objects-list.ts";
 import { trace } from "../../src/cli/trace.ts";
-import { projectObjects } from "../../src/cluster/manifests/index.ts";
+import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
 import { ip } from "../../src/model/testing/records.ts";
 import { daemonAt } from "../cli/inspected-daemon.ts";
 import { examplesAsJson, runCommand } from "../cli/run-command.ts";

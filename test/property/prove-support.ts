@@ -1,5 +1,5 @@
 /** Clusters, plans and specifications for tests of `prove`. */
-import type { ClusterRecords } from "../../src/cluster/manifests/index.ts";
+import type { ClusterRecords } from "../../src/cluster/manifests/read-manifests.ts";
 import type { KubeProxyConfig } from "../../src/config/config.ts";
 import type { ProvedVariant } from "../../src/dataplane/dataplane.ts";
 import { MODES } from "../../src/dataplane/registry.ts";

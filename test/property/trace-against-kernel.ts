@@ -3,7 +3,7 @@
  * the fates that the trace gives it.
  */
 import assert from "node:assert/strict";
-import type { ClusterRecords } from "../../src/cluster/manifests/index.ts";
+import type { ClusterRecords } from "../../src/cluster/manifests/read-manifests.ts";
 import type { KubeProxyConfig } from "../../src/config/config.ts";
 import { planNftables } from "../../src/dataplane/nftables/cluster-plan.ts";
 import type { LayoutName } from "../../src/dataplane/nftables/layout-name.ts";

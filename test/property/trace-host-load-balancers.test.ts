@@ -5,7 +5,7 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ClusterRecords } from "../../src/cluster/manifests/index.ts";
+import type { ClusterRecords } from "../../src/cluster/manifests/read-manifests.ts";
 import { modeNamed } from "../../src/dataplane/registry.ts";
 import { offlineNode } from "../../src/inspect/offline-node.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";

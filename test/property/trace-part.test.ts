@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { runAtOnce } from "../../src/async/steps.ts";
-import { type ClusterRecords, projectObjects } from "../../src/cluster/manifests/index.ts";
+import { type ClusterRecords, projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
 import { MODES, type ProxyMode } from "../../src/dataplane/registry.ts";
 import { partForPacket } from "../../src/explain/packet-part.ts";
 import { partOfServed } from "../../src/explain/served-part.ts";

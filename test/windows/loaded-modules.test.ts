@@ -13,7 +13,7 @@ const LOADED = [
   "src/cli/main.ts",
   "src/cli/proxy-command.ts",
   "src/daemon/run-proxy.ts",
-  "src/cluster/manifests/index.ts",
+  "src/cluster/manifests/manifests-source.ts",
   "src/cluster/apiserver/index.ts",
   "src/dataplane/userspace/runtime.ts",
   "src/dataplane/userspace/windows-host.ts",

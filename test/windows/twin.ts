@@ -1,5 +1,5 @@
 /** What one full sync leaves on an HNS in memory, both families, for a cluster of manifests. */
-import { readManifestText } from "../../src/cluster/manifests/index.ts";
+import { readManifestText } from "../../src/cluster/manifests/read-manifests.ts";
 import { KernelspaceRig, NETWORK } from "../../src/dataplane/kernelspace/testing/kernelspace-rig.ts";
 import { offlineNode } from "../../src/inspect/offline-node.ts";
 import { parseGuid } from "../../src/kernel/hcn/guid.ts";

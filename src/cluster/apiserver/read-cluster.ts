@@ -8,7 +8,7 @@ import { ApiError, isApiError } from "./connection/api-error.ts";
 import type { ClientConfig } from "./connection/client-config.ts";
 import type { Transport } from "./connection/transport.ts";
 import { requireJson } from "./watch/list-reader.ts";
-import { CLUSTER_RESOURCES, nodeResource } from "./watch/resources.ts";
+import { CLUSTER_RESOURCES, nodeResource, type WatchedResource } from "./watch/resources.ts";
 
 interface ReadClusterOptions {
   readonly config: ClientConfig;
@@ -28,12 +28,7 @@ interface ReadCluster extends ClusterRecords {
   readonly configuration: { readonly content: string; readonly where: string } | undefined;
 }
 
-interface Listed {
-  readonly apiVersion: string;
-  readonly kind: string;
-  readonly plural: string;
-  readonly path: string;
-  readonly selectors: Readonly<Record<string, string>>;
+interface Listed extends Pick<WatchedResource, "apiVersion" | "title" | "plural" | "path" | "selectors"> {
   readonly isNamespaced?: boolean;
   /** What is not known without it; undefined: nothing can be said without it. */
   readonly without: string | undefined;
@@ -41,7 +36,7 @@ interface Listed {
 
 /** Where kubeadm and this project's files have kube-proxy's configuration, and under which keys. */
 const CONFIG_MAP: Listed = {
-  ...{ apiVersion: "v1", kind: "ConfigMap", plural: "configmaps", path: "/api/v1/namespaces/kube-system/configmaps" },
+  ...{ apiVersion: "v1", title: "ConfigMap", plural: "configmaps", path: "/api/v1/namespaces/kube-system/configmaps" },
   selectors: { fieldSelector: "metadata.name=kube-proxy" },
   without: "kube-proxy's configuration is not known",
 };
@@ -52,21 +47,10 @@ const nodes = nodeResource("");
 
 const RESOURCES: readonly Listed[] = [
   // Those that no proxy serves as well: people ask about them.
-  { ...services, selectors: {}, apiVersion: "v1", kind: services.title, without: undefined },
-  { ...endpointSlices, apiVersion: "discovery.k8s.io/v1", kind: endpointSlices.title, without: undefined },
-  {
-    ...nodes,
-    selectors: {},
-    apiVersion: "v1",
-    kind: nodes.title,
-    without: "zones and addresses of nodes are not known",
-  },
-  {
-    ...serviceCIDRs,
-    apiVersion: "networking.k8s.io/v1",
-    kind: serviceCIDRs.title,
-    without: "the networks of cluster IPs are not known",
-  },
+  { ...services, selectors: {}, without: undefined },
+  { ...endpointSlices, without: undefined },
+  { ...nodes, selectors: {}, without: "zones and addresses of nodes are not known" },
+  { ...serviceCIDRs, without: "the networks of cluster IPs are not known" },
 ];
 
 /** One pod, as a list of one: a pod that is not there is no error then. @param pod `namespace/name` */
@@ -74,7 +58,7 @@ function podResource(pod: string): Listed {
   const [namespace = "", name = ""] = pod.split("/");
   return {
     apiVersion: "v1",
-    kind: "Pod",
+    title: "Pod",
     plural: "pods",
     path: `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods`,
     selectors: { fieldSelector: `metadata.name=${name}` },
@@ -141,7 +125,7 @@ function configurationIn(map: object): { readonly content: string; readonly wher
 }
 
 async function allPages(
-  { apiVersion, kind, plural, path, selectors }: Listed,
+  { apiVersion, title: kind, plural, path, selectors }: Listed,
   transport: Transport,
   signal: AbortSignal,
 ): Promise<object[]> {

@@ -8,10 +8,9 @@ import { familyOf, type IpAddress, type IpFamily, parseIpAddress, specialAddress
 import type { EndpointRecord } from "../objects.ts";
 import { isAbsent, isJsonObject, type JsonObject } from "./fields.ts";
 import { type Findings, refuse, warn } from "./findings.ts";
-import { sharedDnsSubdomain } from "./metadata.ts";
+import { sharedDnsSubdomain, sharedStrings } from "./metadata.ts";
 import { DNS_SUBDOMAIN_RULE, isLabelValue, LABEL_VALUE_RULE } from "./names.ts";
 import { podOfTargetRef } from "./pod.ts";
-import { sharedStrings } from "./shared-strings.ts";
 
 const zones = sharedStrings((text) => text !== "" && isLabelValue(text));
 

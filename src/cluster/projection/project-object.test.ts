@@ -1,9 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../../testkit/support/fast-check.ts";
+import { projectEndpointSlice } from "./endpoint-slice.ts";
 import { formatProblem } from "./findings.ts";
-import { projectEndpointSlice, projectEndpoints, projectNode, projectService, projectServiceCidr } from "./index.ts";
+import { projectEndpoints } from "./mirrored-slices.ts";
+import { projectNode } from "./node.ts";
 import { flattenLists, projectObject } from "./project-object.ts";
+import { projectService } from "./service.ts";
+import { projectServiceCidr } from "./service-cidr.ts";
 
 const SERVICE = {
   apiVersion: "v1",

@@ -2,19 +2,17 @@
  * Any Kubernetes object → the records it stands for. Knows the kinds, their API groups and the `…List` kinds; the
  * projections know the fields.
  */
+import type { ObjectKind, ObjectKinds } from "../object-source.ts";
 import type { PodRecord, ServiceNotes } from "../objects.ts";
 import { contentDigest } from "./content-digest.ts";
-import { projectEndpointSlice } from "./endpoint-slice.ts";
 import { isJsonObject, type JsonObject } from "./fields.ts";
 import { describeValue, type FieldProblem, type Projection } from "./findings.ts";
+import { ENDPOINT_SLICE, type KindOfObject, NODE, SERVICE, SERVICE_CIDR } from "./kinds.ts";
 import { projectEndpoints } from "./mirrored-slices.ts";
 import { isDnsLabel, isDnsSubdomain } from "./names.ts";
-import { projectNode } from "./node.ts";
 import { type ObjectEntry, objectEntry } from "./object-entry.ts";
 import { projectPod } from "./pod.ts";
-import { isEndpointSliceSelected, isEndpointsSelected, isServiceSelected } from "./selectors.ts";
-import { projectService } from "./service.ts";
-import { projectServiceCidr } from "./service-cidr.ts";
+import { isEndpointsSelected } from "./selectors.ts";
 import { readServiceNotes } from "./service-notes.ts";
 
 /** What became of one object. `title` names it for people: `Service default/web`. */
@@ -44,7 +42,7 @@ type ProjectedObject =
   /** An ordinary object of a kind that the proxy has no use for. */
   | { readonly status: "ignored"; readonly title: string };
 
-/** How one kind is projected. */
+/** What becomes of the objects of a kind in a file. */
 interface KindProjector {
   readonly isNamespaced: boolean;
   readonly isMirrored: boolean;
@@ -52,21 +50,19 @@ interface KindProjector {
   project(raw: JsonObject, digest: string, keepsPods: boolean): Projection<readonly ObjectEntry[]>;
 }
 
-const SERVICE: KindProjector = {
-  isNamespaced: true,
-  isMirrored: false,
-  isSelected: isServiceSelected,
-  project: (raw, digest) => mapped(projectService(raw), (record) => [objectEntry("services", record, digest)]),
-};
+function projectorOf<K extends ObjectKind>(
+  { isNamespaced, isSelected, project }: KindOfObject<K>,
+  entryOf: (record: ObjectKinds[K], digest: string) => ObjectEntry,
+): KindProjector {
+  return {
+    isNamespaced,
+    isMirrored: false,
+    isSelected,
+    project: (raw, digest, keepsPods) => mapped(project(raw, digest, keepsPods), (record) => [entryOf(record, digest)]),
+  };
+}
 
-const ENDPOINT_SLICE: KindProjector = {
-  isNamespaced: true,
-  isMirrored: false,
-  isSelected: isEndpointSliceSelected,
-  project: (raw, digest, keepsPods) =>
-    mapped(projectEndpointSlice(raw, digest, keepsPods), (record) => [objectEntry("endpointSlices", record, digest)]),
-};
-
+const SERVICE_CIDRS = projectorOf(SERVICE_CIDR, (record, digest) => objectEntry("serviceCIDRs", record, digest));
 const ENDPOINTS: KindProjector = {
   isNamespaced: true,
   isMirrored: true,
@@ -77,28 +73,17 @@ const ENDPOINTS: KindProjector = {
     ),
 };
 
-const NODE: KindProjector = {
-  isNamespaced: false,
-  isMirrored: false,
-  isSelected: () => true,
-  project: (raw, digest) => mapped(projectNode(raw), (record) => [objectEntry("nodes", record, digest)]),
-};
-
-const SERVICE_CIDR: KindProjector = {
-  isNamespaced: false,
-  isMirrored: false,
-  isSelected: () => true,
-  project: (raw, digest) => mapped(projectServiceCidr(raw), (record) => [objectEntry("serviceCIDRs", record, digest)]),
-};
-
 /** By `apiVersion/kind`. */
 const PROJECTORS: ReadonlyMap<string, KindProjector> = new Map([
-  ["v1/Service", SERVICE],
+  ["v1/Service", projectorOf(SERVICE, (record, digest) => objectEntry("services", record, digest))],
   ["v1/Endpoints", ENDPOINTS],
-  ["v1/Node", NODE],
-  ["discovery.k8s.io/v1/EndpointSlice", ENDPOINT_SLICE],
-  ["networking.k8s.io/v1/ServiceCIDR", SERVICE_CIDR],
-  ["networking.k8s.io/v1beta1/ServiceCIDR", SERVICE_CIDR],
+  ["v1/Node", projectorOf(NODE, (record, digest) => objectEntry("nodes", record, digest))],
+  [
+    "discovery.k8s.io/v1/EndpointSlice",
+    projectorOf(ENDPOINT_SLICE, (record, digest) => objectEntry("endpointSlices", record, digest)),
+  ],
+  ["networking.k8s.io/v1/ServiceCIDR", SERVICE_CIDRS],
+  ["networking.k8s.io/v1beta1/ServiceCIDR", SERVICE_CIDRS],
 ]);
 
 /** Only for commands that name pods. */
@@ -149,7 +134,7 @@ export function projectObject(
       typeMeta.apiVersion,
     );
   }
-  const notes = keepsPods && projector === SERVICE ? { notes: readServiceNotes(raw) } : {};
+  const notes = keepsPods && type === "v1/Service" ? { notes: readServiceNotes(raw) } : {};
   if (id !== undefined && !projector.isSelected(raw)) {
     return { status: "accepted", title, id, entries: [], warnings: [], isMirrored: projector.isMirrored, ...notes };
   }

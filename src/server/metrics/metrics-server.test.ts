@@ -5,11 +5,11 @@ import { parse } from "yaml";
 import { FakeClock } from "../../sync/testing/fake-clock.ts";
 import { formatUptime } from "../debug/z-pages.ts";
 import type { HttpEndpoint } from "../http/http-endpoint.ts";
+import { acceptsGzip } from "../http/shared-page.ts";
 import { type Answer, type AskOptions, ask } from "../testing/http-client.ts";
 import { memoryLog } from "../testing/memory-log.ts";
 import { parseMetrics } from "../testing/metrics-text.ts";
 import { createMetrics } from "./metrics.ts";
-import { acceptsGzip } from "./metrics-page.ts";
 import { type MetricsServerOptions, startMetricsServer } from "./metrics-server.ts";
 
 const stop = new AbortController();

@@ -1,19 +1,17 @@
 /** Everything on `metricsBindAddress` (reference operation.md §9.2). */
 
+import type { Gauge } from "prom-client";
 import type { Clock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";
-import type { MetricFamilies } from "../../metrics/metric-families.ts";
+import { createFamilies, type MetricFamilies } from "../../metrics/metric-families.ts";
 import { profilingPages } from "../debug/profiling-pages.ts";
-import { flagsIndex, verbosityPage } from "../debug/verbosity-page.ts";
-import { flagzPage, statuszPage, zPage } from "../debug/z-pages.ts";
+import { flagsIndex, flagzPage, statuszPage, verbosityPage, zPage } from "../debug/z-pages.ts";
 import type { ConnectionLimits } from "../http/connection-gate.ts";
 import { answeringAt, type HttpEndpoint, startHttpEndpoint } from "../http/http-endpoint.ts";
 import { JSON_TYPE, reply, TEXT } from "../http/http-reply.ts";
 import { type HttpHandler, queryOf, routePaths } from "../http/routes.ts";
-import { sharedPage, toPage } from "../http/shared-page.ts";
-import { replyMetrics } from "./metrics-page.ts";
+import { replyMetrics, sharedPage, toPage } from "../http/shared-page.ts";
 import { processStartSeconds } from "./runtime-metrics.ts";
-import { createSliMetrics, type SliMetrics } from "./sli-metrics.ts";
 
 export interface MetricsServerOptions {
   /** `IP:port`. */
@@ -125,4 +123,50 @@ export function startMetricsServer(options: MetricsServerOptions): HttpEndpoint 
       options.log.error("starting metrics server failed", error, { cannot: answeringAt(options.address) }),
     onHardFail: (reason) => options.onHardFail(`starting metrics server failed: ${reason}`),
   });
+}
+
+export interface SliMetrics {
+  /** Records one successful run of a named check. */
+  countCheck(name: string): void;
+  reset(): void;
+  render(): Promise<string>;
+  readonly contentType: string;
+}
+
+function defineStart(families: MetricFamilies): Gauge {
+  return families.gauge({
+    name: "process_start_time_seconds",
+    help: "Start time of the process since unix epoch in seconds.",
+    stability: "none",
+  });
+}
+
+/** Makes the families of the page, in a registry of their own. */
+export function createSliMetrics(): SliMetrics {
+  const families = createFamilies();
+  const current = families.gauge({
+    name: "kubernetes_healthcheck",
+    help: "Result of the last run of a health check: 1 when it passed.",
+    stability: "STABLE",
+    labels: ["name", "type"],
+  });
+  const total = families.counter({
+    name: "kubernetes_healthchecks_total",
+    help: "Runs of health checks by result.",
+    stability: "STABLE",
+    labels: ["name", "status", "type"],
+  });
+  defineStart(families).set(Math.round(processStartSeconds() * 100) / 100);
+  return {
+    countCheck(name) {
+      current.set({ name, type: "healthz" }, 1);
+      total.inc({ name, status: "success", type: "healthz" });
+    },
+    reset() {
+      current.reset();
+      total.reset();
+    },
+    render: () => families.render(),
+    contentType: families.contentType,
+  };
 }

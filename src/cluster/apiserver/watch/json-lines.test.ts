@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../../../testkit/support/fast-check.ts";
-import { JsonLines } from "./json-lines.ts";
+import { JsonLines } from "./watch-reader.ts";
 
 function split(text: string, size: number, maxLineBytes = 1_000_000) {
   const lines: { readonly text: string; readonly isWhole: boolean; readonly bytes: number }[] = [];

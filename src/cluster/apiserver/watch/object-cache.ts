@@ -142,7 +142,7 @@ export class ObjectCache<K extends ObjectKind> {
       return;
     }
     if (entry !== undefined) entry.generation = this.#generation;
-    const projection = project(raw, entry?.record);
+    const projection = project(raw, undefined, false, entry?.record);
     if (!projection.ok) {
       this.#complain(identity, problemsText(projection.problems), entry !== undefined);
       return;

@@ -4,10 +4,9 @@ import type { ObjectKind } from "../../object-source.ts";
 import { isJsonObject, type JsonObject } from "../../projection/fields.ts";
 import { describeValue } from "../../projection/findings.ts";
 import { ApiError } from "../connection/api-error.ts";
-import type { Piece } from "../connection/bounded-text.ts";
+import { BoundedText, type Piece } from "../connection/bounded-text.ts";
 import { statusError } from "../connection/status.ts";
 import type { Transport } from "../connection/transport.ts";
-import { JsonLines } from "./json-lines.ts";
 import { MAX_OBJECT_BYTES, pathOf, requireJson, tooLarge } from "./list-reader.ts";
 import { identityInText, type ObjectCache } from "./object-cache.ts";
 import { parseObject } from "./parse-object.ts";
@@ -160,5 +159,33 @@ function parse(text: string): unknown {
     return parseObject(text);
   } catch {
     return undefined;
+  }
+}
+
+const NEWLINE = 0x0a;
+
+export class JsonLines {
+  readonly #line: BoundedText;
+  readonly #onLine: (line: Piece) => void;
+
+  /** @param onLine called for each line that is not empty. */
+  constructor(maxLineBytes: number, onLine: (line: Piece) => void) {
+    this.#line = new BoundedText(maxLineBytes);
+    this.#onLine = onLine;
+  }
+
+  /** Bytes of a line that has not ended. */
+  get pendingBytes(): number {
+    return this.#line.bytes;
+  }
+
+  push(chunk: Buffer): void {
+    let start = 0;
+    for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, start)) {
+      // A blank line costs no Buffer: a chunk may be made of them.
+      if (end > start || this.#line.bytes > 0) this.#onLine(this.#line.take(chunk.subarray(start, end)));
+      start = end + 1;
+    }
+    if (start < chunk.length) this.#line.add(chunk.subarray(start));
   }
 }
