@@ -1,8 +1,11 @@
 /** What is measured of the eBPF mode: the model and the backend of IPv4 as the daemon has them, in this process's network namespace. */
+
+import { systemClock } from "../src/async/clock.ts";
 import { projectEndpointSlice } from "../src/cluster/projection/endpoint-slice.ts";
 import { EbpfBackend } from "../src/dataplane/ebpf/backend.ts";
 import type { EbpfMetrics } from "../src/dataplane/ebpf/metrics.ts";
 import { SocketMaps } from "../src/dataplane/ebpf/socket-maps.ts";
+import { SocketPath } from "../src/dataplane/ebpf/socket-path.ts";
 import type { Bpf, BpfLink, BpfProgram } from "../src/kernel/bpf/bpf.ts";
 import type { Hook } from "../src/kernel/bpf/hooks.ts";
 import { kernelBpf } from "../src/kernel/bpf/kernel-bpf.ts";
@@ -64,8 +67,8 @@ export class EbpfSubject {
         return packetPath.sync(input, signal);
       },
     };
-    this.#backend = new EbpfBackend({
-      packetPath: noted,
+    const sockets = new SocketPath({
+      family: "IPv4",
       bpf: this.#withTwins(kernelBpf()),
       cgroup,
       nodeName: benchConfig().nodeName,
@@ -75,9 +78,12 @@ export class EbpfSubject {
       disconnector: udpDisconnector(),
       localAddresses,
       addressWatch: { watch: () => Promise.resolve() },
+      clock: systemClock,
+      monotonicNs: process.hrtime.bigint,
       metrics: NOTHING,
       log,
     });
+    this.#backend = new EbpfBackend(noted, sockets);
   }
 
   /** Puts services and their endpoints into the model. */

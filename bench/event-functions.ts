@@ -10,7 +10,9 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { systemClock } from "../src/async/clock.ts";
 import { EbpfBackend } from "../src/dataplane/ebpf/backend.ts";
+import { SocketPath } from "../src/dataplane/ebpf/socket-path.ts";
 import { IptablesBackend } from "../src/dataplane/iptables/backend.ts";
 import { TABLE } from "../src/dataplane/nftables/names.ts";
 import { kernelBpf } from "../src/kernel/bpf/kernel-bpf.ts";
@@ -83,8 +85,8 @@ async function iptablesBackend(): Promise<Backend> {
 }
 
 function ebpfBackend(packetPath: Backend, cgroup: string): Backend {
-  return new EbpfBackend({
-    packetPath,
+  const sockets = new SocketPath({
+    family: "IPv4",
     bpf: kernelBpf(),
     cgroup,
     nodeName: benchConfig().nodeName,
@@ -94,9 +96,12 @@ function ebpfBackend(packetPath: Backend, cgroup: string): Backend {
     disconnector: udpDisconnector(),
     localAddresses,
     addressWatch: { watch: () => Promise.resolve() },
+    clock: systemClock,
+    monotonicNs: process.hrtime.bigint,
     metrics: { attached: { set() {} }, passedPorts: { set() {} }, disconnected: { inc() {} } },
     log: silentLogger,
   });
+  return new EbpfBackend(packetPath, sockets);
 }
 
 async function measure(mode: Mode): Promise<EventFigures> {

@@ -22,7 +22,7 @@ const attached = ({ bpf }: EbpfRig) =>
 
 test("programs decide for ten minutes after each look, and then all pass", async (t) => {
   const cluster = new TestCluster();
-  const subject = new EbpfRig(cluster.driver, { lookEveryMs: 5 });
+  const subject = new EbpfRig(cluster.driver, { isHurried: true });
   t.after(() => void subject.backend.close());
   cluster.set(port("dns", "10.96.0.1", { protocol: "UDP" }), [remote("10.180.1.1")]);
   await cluster.driver.sync(subject.backend);
@@ -61,7 +61,7 @@ test("where it can, they are refused at the socket", async (t) => {
 
 test("a frontend that another program has taken out of the map or changed is written again", async (t) => {
   const cluster = new TestCluster();
-  const subject = new EbpfRig(cluster.driver, { lookEveryMs: 5 });
+  const subject = new EbpfRig(cluster.driver, { isHurried: true });
   t.after(() => void subject.backend.close());
   cluster.set(port("web", "10.96.0.1"), [remote("10.180.1.1")]);
   cluster.set(port("api", "10.96.0.2"), [remote("10.180.1.2")]);

@@ -1,21 +1,17 @@
-/** The eBPF mode for one family: what decides at the socket, and the backend of the packet path for all that is left to it. */
+/** The eBPF mode for one family: two targets of one plan, what decides at the socket, and the rules for all that is left to them. */
 import type { IpFamily } from "../../net/ip.ts";
 import type { Backend, OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
-import { SocketPath, type SocketPathOptions } from "./socket-path.ts";
-
-interface EbpfBackendOptions extends Omit<SocketPathOptions, "family"> {
-  /** Leads what no program decides; whole by itself. */
-  readonly packetPath: Backend;
-}
+import type { SocketPath } from "./socket-path.ts";
 
 export class EbpfBackend implements Backend {
   readonly mode = "ebpf";
   readonly #packetPath: Backend;
   readonly #socketPath: SocketPath;
 
-  constructor({ packetPath, ...options }: EbpfBackendOptions) {
+  /** @param packetPath leads what no program decides; whole by itself. */
+  constructor(packetPath: Backend, socketPath: SocketPath) {
     this.#packetPath = packetPath;
-    this.#socketPath = new SocketPath({ ...options, family: packetPath.family });
+    this.#socketPath = socketPath;
   }
 
   get family(): IpFamily {

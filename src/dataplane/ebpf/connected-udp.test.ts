@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { port } from "../../../testkit/dataplane/test-cluster.ts";
 import { PATIENCE } from "../../../testkit/support/patience.ts";
+import { systemClock } from "../../async/clock.ts";
 import { kernelBpf } from "../../kernel/bpf/kernel-bpf.ts";
 import { startDialler } from "../../kernel/bpf/socket-balancer/testing/dialler.ts";
 import { eventually } from "../../kernel/bpf/testing/eventually.ts";
@@ -47,6 +48,7 @@ describe("connected UDP", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, 
           disconnected += count;
         },
         log: silentLogger,
+        clock: systemClock,
       });
       t.after(async () => {
         programs.close();

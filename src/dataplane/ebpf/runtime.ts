@@ -19,7 +19,7 @@ import { defineEbpfMetrics } from "./metrics.ts";
 import { detachStale, endPins, pinFolderOf } from "./node-pins.ts";
 import { ledAtLocalhost, packetPathConfig } from "./packet-path.ts";
 import { SocketMaps } from "./socket-maps.ts";
-import { AT_SOCKET, NOT_KEPT, STUCK } from "./socket-path.ts";
+import { AT_SOCKET, NOT_KEPT, SocketPath, STUCK } from "./socket-path.ts";
 import { SocketPins } from "./socket-pins.ts";
 import { SocketPrograms } from "./socket-programs.ts";
 
@@ -50,8 +50,9 @@ async function open(node: NodeContext): Promise<OpenMode> {
   };
   return {
     async backendFor(family) {
-      return new EbpfBackend({
-        packetPath: await under.backendFor(family),
+      const packetPath = await under.backendFor(family);
+      const sockets = new SocketPath({
+        family: family.family,
         bpf,
         cgroup: cgroup.ok ? cgroup.path : undefined,
         whyNoCgroup: cgroup.ok ? undefined : cgroup.reason,
@@ -71,9 +72,11 @@ async function open(node: NodeContext): Promise<OpenMode> {
         localAddresses,
         addressWatch: node.addressWatch,
         clock: node.clock,
+        monotonicNs: process.hrtime.bigint,
         metrics: metricsOf(family.family),
         log: family.log,
       });
+      return new EbpfBackend(packetPath, sockets);
     },
     async close() {
       lock?.release();

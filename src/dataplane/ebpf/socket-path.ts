@@ -2,7 +2,7 @@
  * What decides at the socket, for one family: maps and programs in front of the packet path, which is whole by itself. So what goes
  * wrong here costs speed and no service: it is said once, and tried again with each full sync.
  */
-import { type Clock, systemClock } from "../../async/clock.ts";
+import type { Clock } from "../../async/clock.ts";
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import { type BalancerCapacity, REMEMBERED } from "../../kernel/bpf/socket-balancer/maps.ts";
@@ -23,7 +23,7 @@ import type { SocketPins } from "./socket-pins.ts";
 import { SocketPrograms } from "./socket-programs.ts";
 import { StaleConnections } from "./stale-connections.ts";
 
-export interface SocketPathOptions {
+interface SocketPathOptions {
   readonly family: IpFamily;
   readonly bpf: Bpf;
   /** The folder of the cgroup that holds all processes of the node; undefined: nothing is decided at the socket. */
@@ -52,17 +52,13 @@ export interface SocketPathOptions {
   readonly rememberedSockets?: number;
   /** How long programs decide after this process has said that it lives. */
   readonly validForMs: number;
-  /** How often it is looked for what nothing tells of. @default 10,000 */
-  readonly lookEveryMs?: number;
-  /** Monotonic. @default performance.now */
-  readonly nowMs?: () => number;
-  /** @default the machine's */
-  readonly clock?: Clock;
-  /** CLOCK_MONOTONIC, as programs read it. @default process.hrtime.bigint */
-  readonly monotonicNs?: () => bigint;
+  readonly clock: Clock;
+  /** CLOCK_MONOTONIC, as programs read it. */
+  readonly monotonicNs: () => bigint;
   readonly yielder?: Yielder;
 }
 
+/** How often it is looked for what nothing tells of. */
 const LOOK_EVERY_MS = 10_000;
 /** The map of frontends is read with each sixth look. */
 const LOOKS_FOR_DAMAGE = 6;
@@ -96,8 +92,8 @@ export class SocketPath {
   /** Undefined before the first sync, and where the kernel does not let us. */
   #sockets: Sockets | undefined;
   #areAddressesKnown = false;
-  /** Why nothing is decided at the socket, where it may end without a change of the cluster. */
-  #obstacle: "no cgroup" | "another process" | undefined;
+  /** What keeps it from working may end without a change of the cluster: there is no cgroup, or another process has the folder. */
+  #mayEnd = false;
   /** Programs may have lost their cgroup. To ask is a call for each of them: that is for full syncs, and for looks now and then. */
   #mayBeOrphaned = false;
   /** What was logged last; empty when all is well. */
@@ -135,11 +131,11 @@ export class SocketPath {
 
   /** What is done in a lesser way than it was asked for: what, and why. */
   get degraded(): readonly SyncFailure[] {
-    const { cgroup, whyNoCgroup = "there is no cgroup to attach to", pins } = this.#options;
+    const { bpf, cgroup, whyNoCgroup = "there is no cgroup to attach to", pins } = this.#options;
     const way = (subject: string, reason: string | undefined): readonly SyncFailure[] =>
       reason === undefined || reason === "" ? [] : [{ subject, reason }];
     if (!this.isAttached) {
-      const isGone = this.#obstacle === "no cgroup" || this.#sockets?.programs.isOrphaned === true;
+      const isGone = cgroup !== undefined && !isThere(bpf, cgroup);
       const reason = cgroup === undefined ? whyNoCgroup : isGone ? `the cgroup ${cgroup} is not there` : undefined;
       return way("nothing is decided at the socket", reason ?? this.#said.get("all"));
     }
@@ -192,23 +188,27 @@ export class SocketPath {
 
   async close(): Promise<void> {
     // What was kept goes on, and the next process tells connected UDP when its endpoint goes.
-    if (this.#sockets?.programs.release() === true) this.#forget();
-    else await this.#end();
+    if (this.#sockets?.programs.release() !== true) return this.#end();
+    this.#sockets.stale.close();
+    this.#sockets.maps.close();
+    this.#sockets = undefined;
   }
 
   /** Nothing tells when a cgroup goes or comes, or when a name is taken away: both are looked at now and then. */
   async #watchSockets(onLost: () => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
-    const { cgroup, clock = systemClock, lookEveryMs = LOOK_EVERY_MS } = this.#options;
+    const { cgroup, clock } = this.#options;
     for (let looks = 1; cgroup !== undefined && !signal.aborted; looks++) {
-      await clock.sleep(lookEveryMs, signal);
+      await clock.sleep(LOOK_EVERY_MS, signal);
       if (signal.aborted) return;
       const { programs } = this.#sockets ?? {};
       this.#mayBeOrphaned = programs?.isOrphaned === true;
       if (this.#mayBeOrphaned) requestSync();
       else if (this.#sockets !== undefined && this.isAttached) {
-        this.#keep(this.#sockets);
+        this.#renew(this.#sockets.maps);
+        this.#sockets.programs.keep();
+        this.#tellPinProblem();
         if (looks % LOOKS_FOR_DAMAGE === 0 && this.#isDamaged(this.#sockets.maps)) onLost();
-      } else if (this.#isObstacleGone(cgroup)) onLost();
+      } else if (this.#hasObstacleGone(cgroup)) onLost();
     }
   }
 
@@ -218,9 +218,9 @@ export class SocketPath {
     return servicePorts > 0;
   }
 
-  #isObstacleGone(cgroup: string): boolean {
+  #hasObstacleGone(cgroup: string): boolean {
     const { bpf, holdPins } = this.#options;
-    if (this.#obstacle === undefined || !isThere(bpf, cgroup)) return false;
+    if (!this.#mayEnd || !isThere(bpf, cgroup)) return false;
     try {
       holdPins?.();
       return true;
@@ -229,24 +229,16 @@ export class SocketPath {
     }
   }
 
-  #keep({ programs, maps }: Sockets): void {
-    this.#renew(maps);
-    programs.keep();
-    this.#tellPinProblem();
-  }
-
   async #sync(input: SyncInput, signal: AbortSignal): Promise<void> {
     const { cgroup } = this.#options;
     if (cgroup === undefined) return;
-    const isNew = this.#sockets === undefined;
     // Where they could not work, they are tried again with each full sync.
-    if (isNew && !input.isFullSync) return;
-    const sockets = this.#sockets ?? this.#open(input, await this.#askReach());
-    this.#sockets = sockets;
-    const { maps, programs } = sockets;
+    if (this.#sockets === undefined && !input.isFullSync) return;
+    this.#sockets ??= this.#open(input, await this.#askReach());
+    const { maps, programs } = this.#sockets;
     const { services, endpoints, zone } = input;
     const facts = { nodeName: this.#options.nodeName, zone };
-    const isFull = input.isFullSync || isNew || maps.isUnsettled;
+    const isFull = input.isFullSync || maps.isUnsettled;
     const concerned = await this.#readAddresses(maps, signal);
     const wanted: Iterable<string> = isFull ? services.keys() : [...input.changedPorts, ...concerned];
     const owned: Iterable<string> = isFull ? maps.keys : input.changedPorts;
@@ -262,41 +254,30 @@ export class SocketPath {
       this.#options.log.error("The cgroup is gone, and with it what decided at the socket", undefined, { cgroup });
       programs.close();
     }
-    if (!programs.isAttached) this.#attach(sockets, cgroup);
+    if (!programs.isAttached) this.#attach(this.#sockets, cgroup);
     else if (input.isFullSync) programs.keep();
     this.#tellPinProblem();
     this.#tellRefusals(maps.refused);
   }
 
   #renew(maps: SocketMaps): void {
-    const { validForMs, monotonicNs = process.hrtime.bigint } = this.#options;
+    const { validForMs, monotonicNs } = this.#options;
     maps.renew(monotonicNs() + BigInt(validForMs) * 1_000_000n);
   }
 
   #open({ services, endpointCount }: SyncInput, connectedUdp: DisconnectReach["of"]): Sockets {
-    const {
-      bpf,
-      pins,
-      holdPins,
-      cgroup,
-      clock = systemClock,
-      leastRoom: least,
-      rememberedSockets: remembered = REMEMBERED,
-      assemble,
-      disconnector,
-      metrics,
-      log,
-      nowMs = () => performance.now(),
-    } = this.#options;
+    const { family, bpf, pins, holdPins, cgroup, clock, leastRoom: least, disconnector, metrics, log } = this.#options;
+    const { rememberedSockets: remembered = REMEMBERED, assemble } = this.#options;
     // Before maps are made for nothing.
     if (cgroup !== undefined) bpf.cgroupId(cgroup);
     holdPins?.();
     const canSetReturnValue = bpf.canSetReturnValue("connect4");
     if (this.#isNews("refusals", canSetReturnValue ? "" : NOT_REFUSED)) log.info(NOT_REFUSED);
     const options = { ...this.#options.programs(), connectedUdp, canSetReturnValue };
-    const programs = new SocketPrograms(bpf, this.#options.family, options, pins, assemble);
+    const programs = new SocketPrograms(bpf, family, options, pins, assemble);
+    const nowMs = (): number => clock.monotonicMs();
     const maps = new SocketMaps(
-      { bpf, family: this.#options.family, onMoved: (open) => programs.load(open), nowMs, least, remembered },
+      { bpf, family, onMoved: (open) => programs.load(open), nowMs, least, remembered },
       { services: services.size, endpoints: endpointCount },
       pins?.findMaps(),
     );
@@ -328,7 +309,7 @@ export class SocketPath {
     programs.load(maps.open);
     programs.attach(cgroup);
     this.#said.delete("all");
-    this.#obstacle = undefined;
+    this.#mayEnd = false;
     this.#mayBeOrphaned = false;
     log.info("Connections to services are decided at the socket", { can: AT_SOCKET, cgroup });
   }
@@ -352,10 +333,8 @@ export class SocketPath {
   /** The packet path leads everything until it works again. What was kept for the next start would lead to what is old. */
   async #giveUp(error: unknown): Promise<void> {
     await this.#end();
-    const isOthers = error instanceof FolderInUse;
     const { bpf, cgroup } = this.#options;
-    const isCgroupMissing = cgroup !== undefined && !isThere(bpf, cgroup);
-    this.#obstacle = isOthers ? "another process" : isCgroupMissing ? "no cgroup" : undefined;
+    this.#mayEnd = error instanceof FolderInUse || (cgroup !== undefined && !isThere(bpf, cgroup));
     if (!this.#isNews("all", messageOf(error))) return;
     this.#options.log.error("Nothing is decided at the socket; the nftables rules lead all packets", error, {
       cannot: AT_SOCKET,
@@ -388,14 +367,6 @@ export class SocketPath {
     const problem = this.#options.pins?.problem;
     const isNews = this.#isNews("pins", problem === undefined ? "" : messageOf(problem));
     if (isNews && problem !== undefined) this.#options.log.error(NOT_KEPT, problem);
-  }
-
-  /** What is in the kernel stays as it is. */
-  #forget(): void {
-    this.#sockets?.stale.close();
-    this.#sockets?.maps.close();
-    this.#sockets = undefined;
-    this.#areAddressesKnown = false;
   }
 
   /** UDP sockets that were led would not be told any more when their endpoint goes: they connect again, by the rules. */

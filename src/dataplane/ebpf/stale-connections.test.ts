@@ -15,6 +15,7 @@ import type { Disconnection, StaleSocket } from "../../kernel/sock-diag/disconne
 import { type IpAddress, ipBytes } from "../../net/ip.ts";
 import { Connections } from "./connections.ts";
 import { StaleConnections } from "./stale-connections.ts";
+import { HURRIED } from "./testing/hurried-clock.ts";
 
 const ENDPOINT = "10.180.0.7" as IpAddress; // a canonical literal
 const NETNS = 5;
@@ -49,7 +50,7 @@ function rig(cookies: readonly number[], outcomes: readonly Disconnection[]) {
       disconnected += count;
     },
     log: recordingLogger(log),
-    secondLookMs: 1,
+    clock: HURRIED,
   });
   const connections = new Connections("IPv4", () => ({ connected, barred, backends }));
   return { stale, connections, carry, connect, barred, asked, log, disconnected: () => disconnected };

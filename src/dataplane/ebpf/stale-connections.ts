@@ -2,7 +2,7 @@
  * Connected UDP sockets whose endpoint is gone are disconnected, so that they connect again, to one that serves. They are told apart from
  * sockets that went to the same address by themselves: only what a program of ours has led has a record.
  */
-import { type Clock, systemClock, type Timer } from "../../async/clock.ts";
+import type { Clock, Timer } from "../../async/clock.ts";
 import { Mutex } from "../../async/mutex.ts";
 import type { Disconnection, UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { Logger } from "../../logging/logger.ts";
@@ -12,10 +12,7 @@ interface StaleConnectionsOptions {
   readonly disconnector: Pick<UdpDisconnector, "disconnect">;
   readonly onDisconnected: (count: number) => void;
   readonly log: Logger;
-  /** @default the machine's */
-  readonly clock?: Clock;
-  /** @default 1000 */
-  readonly secondLookMs?: number;
+  readonly clock: Clock;
 }
 
 /** A socket that is just connecting is found a moment later. */
@@ -44,8 +41,7 @@ export class StaleConnections {
     });
     if (left.length === 0 || this.#isEnded) return;
     this.#timer?.cancel();
-    const { clock = systemClock, secondLookMs = SECOND_LOOK_MS } = this.#options;
-    this.#timer = clock.setTimer(secondLookMs, () => void this.#lookAgain(connections));
+    this.#timer = this.#options.clock.setTimer(SECOND_LOOK_MS, () => void this.#lookAgain(connections));
   }
 
   /** The next process looks for them. Nothing of this is used after it. */

@@ -3,6 +3,7 @@ import { type LogLine, recordingLogger } from "../../../../testkit/dataplane/rec
 import type { SyncDriver } from "../../../../testkit/dataplane/sync-driver.ts";
 import { interpret } from "../../../../testkit/fakes/bpf/interpreter.ts";
 import { BpfMachine, elementsOf, memoryBpf } from "../../../../testkit/fakes/bpf/memory-bpf.ts";
+import { systemClock } from "../../../async/clock.ts";
 import { testYielder } from "../../../async/testing/test-yielder.ts";
 import type { Bpf, BpfLink, BpfMap } from "../../../kernel/bpf/bpf.ts";
 import { BpfError } from "../../../kernel/bpf/bpf-error.ts";
@@ -15,6 +16,8 @@ import type { IpAddress } from "../../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
 import { BackendRig } from "../../nftables/testing/backend-rig.ts";
 import { EbpfBackend } from "../backend.ts";
+import { SocketPath } from "../socket-path.ts";
+import { HURRIED } from "./hurried-clock.ts";
 
 export const CGROUP = "/cgroup";
 
@@ -56,18 +59,18 @@ export class EbpfRig {
   readonly #stop = new AbortController();
   readonly machine = new BpfMachine(new Map([[CGROUP, 5n]]));
 
-  constructor(driver: SyncDriver, { hasCgroup = true, lookEveryMs = 10_000 } = {}) {
+  /** @param isHurried it is looked all the time for what nothing tells of. */
+  constructor(driver: SyncDriver, { hasCgroup = true, isHurried = false } = {}) {
     this.packetPath = new BackendRig(driver, { layout: "Flat" });
     this.bpf = this.#faulty(memoryBpf(this.machine));
-    this.backend = new EbpfBackend({
-      packetPath: this.packetPath.backend,
+    const sockets = new SocketPath({
+      family: "IPv4",
       bpf: this.bpf,
       cgroup: hasCgroup ? CGROUP : undefined,
       nodeName: "node-a",
       nodePortAddresses: nodePortAddresses("IPv4", ["192.168.0.0/24"]),
       programs: () => ({ hostCookie: 1n, isForHostOnly: false }),
       validForMs: 600_000,
-      lookEveryMs,
       monotonicNs: () => this.monotonicNs,
       disconnector: {
         reach: async () => this.reach,
@@ -108,9 +111,10 @@ export class EbpfRig {
         },
       },
       log: recordingLogger(this.log),
-      nowMs: () => this.nowMs,
+      clock: { ...(isHurried ? HURRIED : systemClock), monotonicMs: () => this.nowMs },
       yielder: testYielder,
     });
+    this.backend = new EbpfBackend(this.packetPath.backend, sockets);
   }
 
   /** A map of the backend's, by its name. */

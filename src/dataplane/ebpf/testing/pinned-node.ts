@@ -12,7 +12,9 @@ import { BACKEND_VALUE, type BalancerMaps, frontendWords } from "../../../kernel
 import { nodePortAddresses } from "../../../model/node-port-addresses.ts";
 import { ipFromBytes } from "../../../net/ip.ts";
 import { EbpfBackend } from "../backend.ts";
+import { SocketPath } from "../socket-path.ts";
 import { SocketPins } from "../socket-pins.ts";
+import { HURRIED } from "./hurried-clock.ts";
 import { NO_PACKET_PATH } from "./no-packet-path.ts";
 
 export const CGROUP = "/cgroup";
@@ -105,8 +107,8 @@ export class PinnedNode {
     };
     this.#onStep = onStep;
     const bpf = observed(memory, onStep);
-    const backend = new EbpfBackend({
-      packetPath: NO_PACKET_PATH,
+    const sockets = new SocketPath({
+      family: "IPv4",
       bpf,
       cgroup,
       pins: isPinned ? new SocketPins(bpf.pins, PIN_FOLDER, "IPv4") : undefined,
@@ -116,7 +118,6 @@ export class PinnedNode {
       localAddresses: async () => [ipFromBytes(Uint8Array.of(192, 168, 0, 2))],
       addressWatch: { watch: (_, signal) => new Promise((end) => signal.addEventListener("abort", () => end())) },
       validForMs: 600_000,
-      lookEveryMs: 5,
       metrics: { attached: { set() {} }, passedPorts: { set() {} }, disconnected: { inc() {} } },
       disconnector: {
         reach: async () => ({ of: "all" }),
@@ -128,9 +129,11 @@ export class PinnedNode {
       log: recordingLogger(log),
       assemble: (_, maps) => NODE_HOOKS.map((hook) => [hook, shortProgram(hook, maps, build)]),
       leastRoom: { frontends: 8, slots: 16, backends: 16 },
-      nowMs: () => 0,
+      clock: { ...HURRIED, monotonicMs: () => 0 },
+      monotonicNs: process.hrtime.bigint,
       yielder: testYielder,
     });
+    const backend = new EbpfBackend(NO_PACKET_PATH, sockets);
     return {
       backend,
       log,

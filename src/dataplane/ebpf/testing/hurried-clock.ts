@@ -1,0 +1,11 @@
+import { type Clock, systemClock } from "../../../async/clock.ts";
+
+const MOST_MS = 5;
+const soon = (delayMs: number): number => Math.min(delayMs, MOST_MS);
+
+/** The machine's clock, on which every wait is short. */
+export const HURRIED: Clock = {
+  ...systemClock,
+  setTimer: (delayMs, callback) => systemClock.setTimer(soon(delayMs), callback),
+  sleep: (delayMs, signal) => systemClock.sleep(soon(delayMs), signal),
+};
