@@ -3,7 +3,6 @@
  * without a sample are not printed, and the definitions are counted (reference operation.md §12.3).
  */
 import type { Counter as CounterType, Gauge as GaugeType, Histogram as HistogramType } from "prom-client";
-import type { IpFamily } from "../net/ip.ts";
 import { Counter, Gauge, Histogram, Registry } from "./prom-client-parts.ts";
 
 /** How binding a family's name and labels are; `none` leaves the help text alone. */
@@ -38,7 +37,7 @@ export interface MetricFamilies {
    * A counter with the label `ip_family`. Its function gives the series of one IP family, which is at 0 from then on: `increase()` loses the
    * first step of a series that begins with it.
    */
-  familyCounter(options: Omit<FamilyOptions, "labels">): (family: IpFamily) => FamilyCounter;
+  familyCounter(options: Omit<FamilyOptions, "labels">): (family: "IPv4" | "IPv6") => FamilyCounter;
   gauge(options: FamilyOptions): GaugeType;
   histogram(options: FamilyOptions & { readonly buckets: readonly number[] }): HistogramType;
   /** An unlabelled family whose value is read at each scrape; a reader that throws is taken as `undefined`. */

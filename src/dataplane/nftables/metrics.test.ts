@@ -29,7 +29,10 @@ test("the nftables mode counts refused syncs and deletions under upstream's name
   assert.deepEqual(of("cleanup_failures_total"), [
     "counter",
     "[ALPHA] Cumulative proxy nftables cleanup failures",
-    [["IPv6", 1]],
+    [
+      ["IPv4", 0],
+      ["IPv6", 1],
+    ],
   ]);
   assert.deepEqual(
     [...families.keys()].filter((name) => name.includes("iptables")),
