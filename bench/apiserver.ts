@@ -2,99 +2,47 @@
  * `npm run bench -- apiserver`: what it costs to follow an API server, with the whole program as it is installed and the
  * test API server in a process of its own. See docs/performance.md.
  */
-import { spawn } from "node:child_process";
-import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import type { ApiServerFigures, ApiServerTask, StreamFigures } from "./apiserver-figures.ts";
 import { judgeApiServer } from "./apiserver-targets.ts";
-import { type Namespace, withNamespace } from "./namespace.ts";
+import { type Bench, workerFigures } from "./driver.ts";
 import { megabytes, ms, size, table } from "./table.ts";
 
 const WORKER = fileURLToPath(new URL("./apiserver-worker.ts", import.meta.url));
 const MODES = ["nftables", "iptables"] as const;
 
-const USAGE = `Usage: npm run bench -- apiserver [options]
-
-Measures the whole program at an API server over TLS, in throw-away network namespaces: the initial list until the rules are
-in the kernel, memory, and a stream of endpoint changes. Needs root.
-
-  --quick              1000 services, 5 s of events
-  --modes LIST         nftables,iptables (default nftables)
-  --services N         (default 10000)
-  --endpoints N        endpoints of each service (default 5)
-  --rate N             endpoint changes a second (default 1000)
-  --seconds N          of them (default 25)
-  --pages              lists in pages instead of streamed
-  --json FILE          write all figures
-  --check              exit with status 1 when a target is missed
-  --help               this text
-`;
-
-interface ApiServerArguments {
-  readonly tasks: readonly ApiServerTask[];
-  readonly jsonFile: string | undefined;
-  readonly isChecking: boolean;
-}
-
-function readArguments(argv: readonly string[]): ApiServerArguments | "help" {
-  const { values } = parseArgs({
-    args: [...argv],
-    options: {
-      quick: { type: "boolean", default: false },
-      modes: { type: "string", default: "nftables" },
-      services: { type: "string" },
-      endpoints: { type: "string", default: "5" },
-      rate: { type: "string", default: "1000" },
-      seconds: { type: "string" },
-      pages: { type: "boolean", default: false },
-      json: { type: "string" },
-      check: { type: "boolean", default: false },
-      help: { type: "boolean", default: false },
-    },
-  });
-  if (values.help) return "help";
-  const { quick } = values;
-  const common = {
-    services: positive("--services", values.services ?? (quick ? "1000" : "10000")),
-    endpointsEach: positive("--endpoints", values.endpoints),
-    hasWatchList: !values.pages,
-    eventsPerSecond: positive("--rate", values.rate),
-    eventSeconds: positive("--seconds", values.seconds ?? (quick ? "5" : "25")),
-    settleSeconds: 20,
-  };
-  const tasks = values.modes.split(",").map((text): ApiServerTask => {
-    const mode = MODES.find((known) => known === text);
-    if (mode === undefined) throw new RangeError(`--modes: ${JSON.stringify(text)} is not one of ${MODES.join(", ")}`);
-    return { ...common, mode };
-  });
-  return { tasks, jsonFile: values.json, isChecking: values.check };
-}
-
-function positive(option: string, text: string): number {
-  const number = Number(text);
-  if (!Number.isInteger(number) || number < 1) {
-    throw new RangeError(`${option}: ${JSON.stringify(text)} is no positive whole number`);
-  }
-  return number;
-}
-
-async function runWorker({ name, env }: Namespace, task: ApiServerTask): Promise<ApiServerFigures> {
-  const child = spawn("ip", ["netns", "exec", name, process.execPath, WORKER, JSON.stringify(task)], {
-    stdio: ["ignore", "pipe", "inherit"],
-    env: { ...process.env, ...env },
-  });
-  let output = "";
-  child.stdout.setEncoding("utf8").on("data", (text: string) => {
-    output += text;
-  });
-  const outcome = await new Promise<string>((resolve, reject) => {
-    child.on("error", reject);
-    child.on("close", (status, signal) => resolve(signal ?? String(status)));
-  });
-  if (outcome !== "0") throw new Error(`the worker for ${task.mode} ended with ${outcome}`);
-  return JSON.parse(output);
-}
+export const bench: Bench = {
+  name: "apiserver",
+  about: `Measures the whole program at an API server over TLS, in throw-away network namespaces: the initial list until the rules are
+in the kernel, memory, and a stream of endpoint changes. Needs root.`,
+  options: {
+    quick: { help: "1000 services, 5 s of events" },
+    modes: { value: "LIST", initial: "nftables", help: MODES.join(",") },
+    services: { value: "N", initial: "10000", quick: "1000", help: "of the cluster" },
+    endpoints: { value: "N", initial: "5", help: "endpoints of each service" },
+    rate: { value: "N", initial: "1000", help: "endpoint changes a second" },
+    seconds: { value: "N", initial: "25", quick: "5", help: "of them" },
+    pages: { help: "lists in pages instead of streamed" },
+  },
+  async run(given) {
+    const common = {
+      services: given.whole("services"),
+      endpointsEach: given.whole("endpoints"),
+      hasWatchList: !given.isOn("pages"),
+      eventsPerSecond: given.whole("rate"),
+      eventSeconds: given.whole("seconds"),
+      settleSeconds: 20,
+    };
+    const results: ApiServerFigures[] = [];
+    for (const text of given.list("modes")) {
+      const task: ApiServerTask = { ...common, mode: given.oneOf("modes", MODES, text) };
+      process.stderr.write(`measuring ${text} with ${task.services} services × ${task.endpointsEach} endpoints…\n`);
+      results.push(await workerFigures({ script: WORKER, task, asDaemon: false }));
+    }
+    console.log(apiServerTable(results));
+    return { verdicts: judgeApiServer(results), figures: { results } };
+  },
+};
 
 /** A column per mode. */
 export function apiServerTable(results: readonly ApiServerFigures[]): string {
@@ -125,27 +73,4 @@ export function apiServerTable(results: readonly ApiServerFigures[]): string {
       ...streamRows("API source alone", ({ source }) => source),
     ],
   );
-}
-
-/** Runs the bench. @returns the exit status. Rejects with TypeError or RangeError for a command line that is wrong. */
-export async function benchApiServer(argv: readonly string[]): Promise<number> {
-  const args = readArguments(argv);
-  if (args === "help") {
-    console.log(USAGE);
-    return 0;
-  }
-  if (process.getuid?.() !== 0) throw new Error("network namespaces need root: run the bench as root");
-  const results: ApiServerFigures[] = [];
-  for (const task of args.tasks) {
-    process.stderr.write(`measuring ${task.mode} with ${task.services} services × ${task.endpointsEach} endpoints…\n`);
-    results.push(await withNamespace((namespace) => runWorker(namespace, task)));
-  }
-  console.log(apiServerTable(results));
-  console.log("");
-  const verdicts = judgeApiServer(results);
-  for (const { passed, text } of verdicts) console.log(`${passed ? "PASS" : "FAIL"}  ${text}`);
-  if (args.jsonFile !== undefined) {
-    writeFileSync(args.jsonFile, `${JSON.stringify({ node: process.version, results, verdicts }, null, 2)}\n`);
-  }
-  return args.isChecking && verdicts.some(({ passed }) => !passed) ? 1 : 0;
 }

@@ -2,12 +2,10 @@
  * `npm run bench -- cost`: what one change costs outside of the kernel, by size, from the line of the watch to the bytes of
  * the batch (change-cost-subject.ts); and what the cluster weighs. Needs no root.
  */
-import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { layoutNameOf } from "../src/dataplane/nftables/layout-name.ts";
 import type { ChangeCostFigures, ChangeCostTask } from "./change-cost-figures.ts";
-import { engineOptions, memoryEnvironment } from "./run-worker.ts";
+import { type Bench, workerFigures } from "./driver.ts";
 import { table } from "./table.ts";
 
 const WORKER = fileURLToPath(new URL("./change-cost-worker.ts", import.meta.url));
@@ -16,84 +14,38 @@ const GROWTH = 1.5;
 /** Of processor time for each change at a steady rate. */
 const RATE_US = 150;
 
-const USAGE = `Usage: npm run bench -- cost [options]
-
-What one change costs outside of the kernel (nftables mode, API server as the source), processor time of all threads; and memory.
-
-  --sizes N,…          services (default 100,1000,10000,100000)
-  --endpoints N        endpoints of each (default 5)
-  --layout NAME        of the nftables mode, Compatible or Flat (default Flat)
-  --changes N          repetitions (default 2000)
-  --seconds N          of 1,000 and 5,000 changes a second each; 0: none (default 0)
-  --prof DIR           writes a CPU profile of each size there
-  --check              exit with status 1 when a target is missed
-  --help               this text
-`;
-
-/** Runs the bench. @returns the exit status. Rejects with TypeError or RangeError for a command line that is wrong. */
-export async function benchChangeCost(argv: readonly string[]): Promise<number> {
-  const { values } = parseArgs({
-    args: [...argv],
-    options: {
-      sizes: { type: "string", default: "100,1000,10000,100000" },
-      endpoints: { type: "string", default: "5" },
-      changes: { type: "string", default: "2000" },
-      layout: { type: "string", default: "Flat" },
-      seconds: { type: "string", default: "0" },
-      prof: { type: "string" },
-      check: { type: "boolean", default: false },
-      help: { type: "boolean", default: false },
-    },
-  });
-  if (values.help) {
-    console.log(USAGE);
-    return 0;
-  }
-  const layout = layoutNameOf(values.layout);
-  if (layout === undefined) throw new RangeError(`--layout: ${JSON.stringify(values.layout)} is no layout`);
-  const results: ChangeCostFigures[] = [];
-  for (const size of values.sizes.split(",")) {
-    const task: ChangeCostTask = {
-      services: whole("--sizes", size, 1),
-      endpointsEach: whole("--endpoints", values.endpoints, 1),
-      layout,
-      changes: whole("--changes", values.changes, 1),
-      seconds: whole("--seconds", values.seconds, 0),
-    };
-    results.push(await runWorker(task, values.prof));
-  }
-  console.log(costTable(results));
-  const verdicts = judge(results);
-  for (const { passed, text } of verdicts) console.log(`${passed ? "PASS" : "FAIL"}  ${text}`);
-  return values.check && verdicts.some(({ passed }) => !passed) ? 1 : 0;
-}
-
-function whole(option: string, text: string, least: number): number {
-  const number = Number(text);
-  if (!Number.isInteger(number) || number < least) {
-    throw new RangeError(`${option}: ${JSON.stringify(text)} is no whole number from ${least} on`);
-  }
-  return number;
-}
-
-async function runWorker(task: ChangeCostTask, profiles: string | undefined): Promise<ChangeCostFigures> {
-  const profiling = profiles === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profiles}`];
-  const args = ["--expose-gc", ...profiling, ...engineOptions(), WORKER, JSON.stringify(task)];
-  const child = spawn(process.execPath, args, {
-    stdio: ["ignore", "pipe", "inherit"],
-    env: { ...process.env, ...memoryEnvironment() },
-  });
-  let output = "";
-  child.stdout.setEncoding("utf8").on("data", (text: string) => {
-    output += text;
-  });
-  const outcome = await new Promise<string>((resolve, reject) => {
-    child.on("error", reject);
-    child.on("close", (status, signal) => resolve(signal ?? String(status)));
-  });
-  if (outcome !== "0") throw new Error(`the worker for ${task.services} services ended with ${outcome}`);
-  return JSON.parse(output);
-}
+export const bench: Bench = {
+  name: "cost",
+  about:
+    "What one change costs outside of the kernel (nftables mode, API server as the source), processor time of all threads; and memory.",
+  needsRoot: false,
+  options: {
+    sizes: { value: "N,…", initial: "100,1000,10000,100000", help: "services" },
+    endpoints: { value: "N", initial: "5", help: "endpoints of each" },
+    layout: { value: "NAME", initial: "Flat", help: "of the nftables mode, Compatible or Flat" },
+    changes: { value: "N", initial: "2000", help: "repetitions" },
+    seconds: { value: "N", initial: "0", help: "of 1,000 and 5,000 changes a second each; 0: none" },
+    prof: { value: "DIR", help: "writes a CPU profile of each size there" },
+  },
+  async run(given) {
+    const layout = layoutNameOf(given.text("layout"));
+    if (layout === undefined) throw new RangeError(`--layout: ${JSON.stringify(given.text("layout"))} is no layout`);
+    const profiles = given.optional("prof");
+    const nodeOptions = profiles === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profiles}`];
+    const results: ChangeCostFigures[] = [];
+    for (const services of given.wholes("sizes")) {
+      const [endpointsEach, changes, seconds] = [
+        given.whole("endpoints"),
+        given.whole("changes"),
+        given.whole("seconds", 0),
+      ];
+      const task: ChangeCostTask = { services, endpointsEach, layout, changes, seconds };
+      results.push(await workerFigures({ script: WORKER, task, nodeOptions, isOnHost: true }));
+    }
+    console.log(costTable(results));
+    return { verdicts: judge(results), figures: { results } };
+  },
+};
 
 function costTable(results: readonly ChangeCostFigures[]): string {
   const row = (title: string, value: (figures: ChangeCostFigures) => string): string[] => [

@@ -5,11 +5,11 @@
 import { mkdirSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { cgroupMount } from "../testkit/net/client-cgroup.ts";
 import { atExit } from "./at-exit.ts";
 import { type LineProcess, startLines } from "./bench-processes.ts";
 import { between, type Figure, middle, ofDirect, type Round, takeRounds, type Way } from "./connect-arms.ts";
+import type { Bench, Given, Outcome } from "./driver.ts";
 import type {
   ChangedMode,
   ChangesFigures,
@@ -26,7 +26,6 @@ import { table } from "./table.ts";
 import type { Verdict } from "./targets.ts";
 
 const WORKER = fileURLToPath(new URL("./ebpf-worker.ts", import.meta.url));
-const PARTS = ["maps", "changes", "connect", "churn"] as const;
 /** Issue 13. */
 const TARGET = {
   ratio: 1.02,
@@ -48,55 +47,36 @@ const CHANGES = { services: 10_000, changes: 2000 } as const;
 const FIGURE_NAMES = { p50Ms: "p50, ms", p99Ms: "p99, ms", worstMs: "worst, ms", cpuMs: "processor time, ms" } as const;
 const REMOVAL_ATTEMPTS = 100;
 
-const USAGE = `Usage: npm run bench -- ebpf [PART…] [options]
+export const bench: Bench = {
+  name: "ebpf",
+  about: "What the eBPF mode costs. Needs root, a cgroup2 file system, and a kernel that lets the programs run.",
+  parts: {
+    maps: "100,000 services × 3: the first fill, a change, memory; beside the packet path",
+    changes: "an endpoint replaced among 10,000 services × 3: maps and rules, beside the flat layout alone, in turns",
+    connect:
+      "a TCP connection to a service and to its endpoint, in turns with the nftables mode in the compatible layout",
+    churn: "connections during 1,000 changes a second, while programs are replaced all the time",
+  },
+  options: {
+    sizes: { value: "N,…", initial: "100,1000,10000", help: "services for connect" },
+    rounds: { value: "N", initial: "450", help: "of connect, 100 connections each way" },
+    services: { value: "N", initial: "100000", help: "for maps" },
+    connections: { value: "N", initial: "30000", help: "of churn" },
+  },
+  run: measure,
+};
 
-What the eBPF mode costs. Needs root, a cgroup2 file system, and a kernel that lets the programs run.
-
-Parts, all of them by default:
-  maps       100,000 services × 3: the first fill, a change, memory; beside the packet path
-  changes    an endpoint replaced among 10,000 services × 3: maps and rules, beside the flat layout alone, in turns
-  connect    a TCP connection to a service and to its endpoint, in turns with the nftables mode in the compatible layout
-  churn      connections during 1,000 changes a second, while programs are replaced all the time
-
-  --sizes N,…        services for connect (default 100,1000,10000)
-  --rounds N         of connect, 100 connections each way (default 450)
-  --services N       for maps (default 100000)
-  --connections N    of churn (default 30000)
-  --check            exit with status 1 when a target is missed
-  --help             this text
-`;
-
-export async function benchEbpf(argv: readonly string[]): Promise<number> {
-  const { values, positionals } = parseArgs({
-    args: [...argv],
-    allowPositionals: true,
-    options: {
-      sizes: { type: "string", default: "100,1000,10000" },
-      rounds: { type: "string", default: "450" },
-      services: { type: "string", default: "100000" },
-      connections: { type: "string", default: "30000" },
-      check: { type: "boolean", default: false },
-      help: { type: "boolean", default: false },
-    },
-  });
-  if (values.help) {
-    console.log(USAGE);
-    return 0;
-  }
-  const unknown = positionals.find((name) => !PARTS.some((part) => part === name));
-  if (unknown !== undefined) throw new RangeError(`${JSON.stringify(unknown)} is no part: ${PARTS.join(", ")}`);
-  if (process.getuid?.() !== 0) throw new Error("network namespaces need root: run the bench as root");
-  const isWanted = (part: (typeof PARTS)[number]): boolean => positionals.length === 0 || positionals.includes(part);
+async function measure(given: Given): Promise<Outcome> {
+  const isWanted = (part: string): boolean => given.parts.length === 0 || given.parts.includes(part);
   const verdicts: Verdict[] = [];
-  if (isWanted("maps")) verdicts.push(...(await benchMaps(Number(values.services))));
+  if (isWanted("maps")) verdicts.push(...(await benchMaps(given.whole("services"))));
   if (isWanted("changes")) await benchChanges();
   if (isWanted("connect")) {
-    const sizes = values.sizes.split(",").map(Number);
-    verdicts.push(...(await benchConnections(sizes, Number(values.rounds))));
+    const sizes = given.wholes("sizes");
+    verdicts.push(...(await benchConnections(sizes, given.whole("rounds"))));
   }
-  if (isWanted("churn")) verdicts.push(await benchChurn(Number(values.connections)));
-  for (const { passed, text } of verdicts) console.log(`${passed ? "ok    " : "missed"}  ${text}`);
-  return values.check && verdicts.some(({ passed }) => !passed) ? 1 : 0;
+  if (isWanted("churn")) verdicts.push(await benchChurn(given.whole("connections")));
+  return { verdicts };
 }
 
 async function benchMaps(services: number): Promise<readonly Verdict[]> {

@@ -9,7 +9,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { systemClock } from "../src/async/clock.ts";
 import { EbpfBackend } from "../src/dataplane/ebpf/backend.ts";
 import { SocketPath } from "../src/dataplane/ebpf/socket-path.ts";
@@ -27,6 +26,7 @@ import { nodePortAddresses } from "../src/model/node-port-addresses.ts";
 import type { Backend } from "../src/sync/backend.ts";
 import { startLines } from "./bench-processes.ts";
 import { ChangeCostSubject } from "./change-cost-subject.ts";
+import type { Bench, Outcome } from "./driver.ts";
 import { withNamespace } from "./namespace.ts";
 import { benchBackend } from "./nftables-subject.ts";
 import { benchConfig } from "./subject.ts";
@@ -51,24 +51,29 @@ interface EventFigures {
   readonly list: readonly string[];
 }
 
-/** Runs the bench. @returns the exit status. Rejects with TypeError for a command line that is wrong. */
-export async function benchEventFunctions(argv: readonly string[]): Promise<number> {
-  const { values } = parseArgs({
-    args: [...argv],
-    options: { modes: { type: "string", default: MODES.join(",") }, list: { type: "boolean", default: false } },
-  });
+export const bench: Bench = {
+  name: "functions",
+  about: "Our functions and files that one EndpointSlice event runs through until the kernel has it. Needs root.",
+  options: {
+    modes: { value: "LIST", initial: MODES.join(","), help: "of the proxy" },
+    list: { help: "name all functions" },
+  },
+  run: (given) => countAll(given.list("modes"), given.isOn("list")),
+};
+
+async function countAll(modes: readonly string[], isListing: boolean): Promise<Outcome> {
   const figures: EventFigures[] = [];
-  for (const mode of values.modes.split(",")) {
+  for (const mode of modes) {
     await withNamespace(async ({ name }) => {
       const worker = startLines("ip", ["netns", "exec", name, process.execPath, SELF, mode]);
       figures.push(JSON.parse(await worker.next()));
       worker.end();
     });
   }
-  if (values.list) for (const { mode, list } of figures) console.log(`${mode}\n${list.join("\n")}`);
+  if (isListing) for (const { mode, list } of figures) console.log(`${mode}\n${list.join("\n")}`);
   const rows = figures.map(({ mode, functions, calls, files }) => [mode, ...[functions, calls, files].map(String)]);
   console.log(table(["one EndpointSlice event", "functions", "calls", "files"], rows));
-  return 0;
+  return { figures: { figures } };
 }
 
 async function iptablesBackend(): Promise<Backend> {

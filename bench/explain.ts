@@ -2,7 +2,6 @@
  * `npm run bench -- explain`: what `kube-proxy explain` takes beyond loading for one Service and for each name that it has in the
  * kernel, among many. Processor time of the main thread, so that a busy machine counts little. Needs no root.
  */
-import { parseArgs } from "node:util";
 import { modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
 import { explainedCluster, explainPorts } from "../src/explain/explained-cluster.ts";
 import { find } from "../src/explain/find.ts";
@@ -11,6 +10,7 @@ import { parseTarget } from "../src/explain/target.ts";
 import { explanationText } from "../src/explain/text.ts";
 import { checkedSettings } from "../src/lib/plan-settings.ts";
 import { benchObjects, benchService } from "./cluster.ts";
+import type { Bench, Outcome } from "./driver.ts";
 import { ownCpuMs } from "./processor-time.ts";
 import { ms, table } from "./table.ts";
 
@@ -21,32 +21,19 @@ const MODES: readonly ProxyMode[] = ["nftables", "iptables", "ipvs", "userspace"
 /** A node port, an address and a name that nothing has. */
 const NOT_THERE = ["29999", "10.255.255.254:80", "no-such-chain"];
 
-const USAGE = `Usage: npm run bench -- explain [options]
+export const bench: Bench = {
+  name: "explain",
+  about: "What kube-proxy explain takes beyond loading, processor time.",
+  needsRoot: false,
+  options: {
+    services: { value: "N", initial: "10000", help: "how many there are" },
+    endpoints: { value: "N", initial: "5", help: "endpoints of each" },
+  },
+  run: (given) => measure(given.whole("services"), given.whole("endpoints")),
+};
 
-What kube-proxy explain takes beyond loading, processor time.
-
-  --services N         how many there are (default 10000)
-  --endpoints N        endpoints of each (default 5)
-  --check              exit with status 1 when a target is missed
-  --help               this text
-`;
-
-/** Runs the bench. @returns the exit status. */
-export async function benchExplain(argv: readonly string[]): Promise<number> {
-  const { values } = parseArgs({
-    args: [...argv],
-    options: {
-      services: { type: "string", default: "10000" },
-      endpoints: { type: "string", default: "5" },
-      check: { type: "boolean", default: false },
-      help: { type: "boolean", default: false },
-    },
-  });
-  if (values.help) {
-    console.log(USAGE);
-    return 0;
-  }
-  const objects = benchObjects(Number(values.services), Number(values.endpoints));
+async function measure(services: number, endpoints: number): Promise<Outcome> {
+  const objects = benchObjects(services, endpoints);
   const rows: string[][] = [];
   let worst = 0;
   for (const mode of MODES) {
@@ -79,7 +66,6 @@ export async function benchExplain(argv: readonly string[]): Promise<number> {
     }
   }
   console.log(table(["mode", "explain", "ms"], rows));
-  const passed = worst <= EXPLAIN_MS;
-  console.log(`${passed ? "PASS" : "FAIL"}  explain takes ${ms(worst)} ms at most, ${EXPLAIN_MS} ms wanted`);
-  return values.check && !passed ? 1 : 0;
+  const text = `explain takes ${ms(worst)} ms at most, ${EXPLAIN_MS} ms wanted`;
+  return { verdicts: [{ passed: worst <= EXPLAIN_MS, text }] };
 }

@@ -2,14 +2,21 @@
  * `npm run bench -- kernelspace`: calls to HNS and processor time of the kernelspace mode, on an HNS in memory, next to the calls that
  * kube-proxy's algorithm makes for the same (reference windows.md §1.3, §3.8). A call of the real HNS is RPC of milliseconds.
  */
-import { parseArgs } from "node:util";
 import { KernelspaceRig, LOOK_MS } from "../src/dataplane/kernelspace/testing/kernelspace-rig.ts";
 import { port, remote, TestCluster } from "../testkit/dataplane/test-cluster.ts";
+import type { Bench, Outcome } from "./driver.ts";
 import { ownCpuMs } from "./processor-time.ts";
 import { ms, table } from "./table.ts";
 
 const ENDPOINTS = 5;
-const USAGE = "Usage: npm run bench -- kernelspace [--services N]   (default 1000)\n";
+
+export const bench: Bench = {
+  name: "kernelspace",
+  about: "Calls to HNS and processor time of the kernelspace mode, on an HNS in memory, next to kube-proxy's calls.",
+  needsRoot: false,
+  options: { services: { value: "N", initial: "1000", help: "of the cluster" } },
+  run: (given) => measure(given.whole("services")),
+};
 
 /** Calls of one step, counted. */
 export interface KernelspaceStep {
@@ -96,17 +103,7 @@ const secondsText = (seconds: number): string =>
       ? `${Math.round(seconds)} s`
       : `${Math.round(seconds / 60)} min`;
 
-/** The command. @returns the exit status. */
-export async function benchKernelspace(argv: readonly string[]): Promise<number> {
-  const { values } = parseArgs({
-    args: [...argv],
-    options: { services: { type: "string", default: "1000" }, help: { type: "boolean", short: "h" } },
-  });
-  if (values.help === true) {
-    process.stdout.write(USAGE);
-    return 0;
-  }
-  const services = Number(values.services);
+async function measure(services: number): Promise<Outcome> {
   const steps = await measureKernelspace(services);
   const kinds = Object.entries(REPORTED_MS);
   const rows = steps.map(({ name, calls, writes, upstreamCalls, cpuMs }) => [
@@ -120,5 +117,5 @@ export async function benchKernelspace(argv: readonly string[]): Promise<number>
   const head = ["", "calls", "writes", "kube-proxy's", ...kinds.map(([name]) => `time on ${name}`), "CPU ms"];
   process.stdout.write(`${services} services × ${ENDPOINTS} endpoints\n\n`);
   process.stdout.write(`${table(head, rows)}\n`);
-  return 0;
+  return { figures: { steps } };
 }

@@ -3,9 +3,9 @@
  * Two namespaces, one for each layout, measured in turns; what counts are ratios in one round.
  */
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { type LineProcess, startLines } from "./bench-processes.ts";
 import { between, type Figure, middle, ofDirect, type Round, takeRounds, type Way } from "./connect-arms.ts";
+import type { Bench, Outcome } from "./driver.ts";
 import { estimateText, judgeEstimate } from "./estimate.ts";
 import { withNamespace } from "./namespace.ts";
 import type { PathTask } from "./path-worker.ts";
@@ -22,34 +22,18 @@ const FIGURES: readonly (readonly [string, Figure])[] = [
   ["processor time", "cpuUs"],
 ];
 
-const USAGE = `Usage: npm run bench -- path [options]
+export const bench: Bench = {
+  name: "path",
+  about:
+    "What a connection through a cluster IP costs in the two layouts of the nftables mode, next to a direct one. Needs root.",
+  options: {
+    services: { value: "N", initial: "10000", help: "of the cluster" },
+    rounds: { value: "N", initial: "600", help: "of 100 connections each way" },
+  },
+  run: (given) => measure(given.whole("services"), given.whole("rounds")),
+};
 
-What a connection through a cluster IP costs in the two layouts of the nftables mode, next to a direct one. Needs root.
-
-  --services N  (default 10000)
-  --rounds N    of 100 connections each way (default 600)
-  --check       exit with status 1 when the target is missed
-  --help        this text
-`;
-
-/** Runs the bench. @returns the exit status. Rejects with TypeError for a command line that is wrong. */
-export async function benchPath(argv: readonly string[]): Promise<number> {
-  const { values } = parseArgs({
-    args: [...argv],
-    options: {
-      services: { type: "string", default: "10000" },
-      rounds: { type: "string", default: "600" },
-      check: { type: "boolean", default: false },
-      help: { type: "boolean", default: false },
-    },
-  });
-  if (values.help) {
-    console.log(USAGE);
-    return 0;
-  }
-  if (process.getuid?.() !== 0) throw new Error("network namespaces need root: run the bench as root");
-  const services = Number(values.services);
-  const rounds = Number(values.rounds);
+async function measure(services: number, rounds: number): Promise<Outcome> {
   const taken: Round<Name>[] = [];
   for (let pair = 1; pair <= PAIRS; pair += 1) {
     process.stderr.write(`connecting among ${services} services, namespaces ${pair} of ${PAIRS}…\n`);
@@ -64,13 +48,8 @@ export async function benchPath(argv: readonly string[]): Promise<number> {
     `medians of ${rounds} rounds of 100 connections each way, and where the median lies at 95 %\n${figuresTable(services, taken)}`,
   );
   const found = between(taken, NAMES, "service", "p50Us");
-  const { passed, text } = judgeEstimate(
-    "a connection through a cluster IP, until connected, flat : compatible",
-    found,
-    1,
-  );
-  console.log(`${passed ? "ok    " : "missed"}  ${text}`);
-  return values.check && !passed ? 1 : 0;
+  const what = "a connection through a cluster IP, until connected, flat : compatible";
+  return { verdicts: [judgeEstimate(what, found, 1)] };
 }
 
 function figuresTable(services: number, taken: readonly Round<Name>[]): string {

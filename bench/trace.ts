@@ -2,7 +2,6 @@
  * `npm run bench -- trace`: what `kube-proxy trace` takes beyond loading, by size and mode; and how fast what iptables-save prints is
  * read. Processor time of the main thread, so that a busy machine counts little. Needs no root.
  */
-import { parseArgs } from "node:util";
 import { rulesForObjects } from "../src/cli/trace-rules.ts";
 import { modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
 import { offlineNode } from "../src/inspect/offline-node.ts";
@@ -17,6 +16,7 @@ import { walk } from "../src/trace/netfilter/walk.ts";
 import { newPacket } from "../src/trace/packet.ts";
 import { traceText } from "../src/trace/report/text.ts";
 import { benchObjects, benchService } from "./cluster.ts";
+import type { Bench, Outcome } from "./driver.ts";
 import { type PageTrace, pageTrace } from "./page-trace.ts";
 import { ownCpuMs } from "./processor-time.ts";
 import { ms, size, table } from "./table.ts";
@@ -50,15 +50,16 @@ const SUBJECTS: readonly Subject[] = [
 
 const PAGE_MODES: readonly ProxyMode[] = ["nftables", "iptables", "ipvs", "userspace"];
 
-const USAGE = `Usage: npm run bench -- trace [options]
-
-What kube-proxy trace takes, processor time.
-
-  --sizes N,…          services (default 1000,10000)
-  --endpoints N        endpoints of each (default 5)
-  --check              exit with status 1 when a target is missed
-  --help               this text
-`;
+export const bench: Bench = {
+  name: "trace",
+  about: "What kube-proxy trace takes, processor time.",
+  needsRoot: false,
+  options: {
+    sizes: { value: "N,…", initial: "1000,10000", help: "services" },
+    endpoints: { value: "N", initial: "5", help: "endpoints of each" },
+  },
+  run: (given) => measureAll(given.wholes("sizes"), given.whole("endpoints")),
+};
 
 interface Figures {
   readonly name: string;
@@ -72,25 +73,10 @@ interface Figures {
   readonly commandMs: number | undefined;
 }
 
-/** Runs the bench. @returns the exit status. */
-export async function benchTrace(argv: readonly string[]): Promise<number> {
-  const { values } = parseArgs({
-    args: [...argv],
-    options: {
-      sizes: { type: "string", default: "1000,10000" },
-      endpoints: { type: "string", default: "5" },
-      check: { type: "boolean", default: false },
-      help: { type: "boolean", default: false },
-    },
-  });
-  if (values.help) {
-    console.log(USAGE);
-    return 0;
-  }
+async function measureAll(sizes: readonly number[], endpoints: number): Promise<Outcome> {
   const results: Figures[] = [];
-  const sizes = values.sizes.split(",").map(Number);
   for (const services of sizes) {
-    for (const subject of SUBJECTS) results.push(await measure(subject, services, Number(values.endpoints)));
+    for (const subject of SUBJECTS) results.push(await measure(subject, services, endpoints));
   }
   console.log(
     table(
@@ -103,7 +89,7 @@ export async function benchTrace(argv: readonly string[]): Promise<number> {
   );
   const pages: PageTrace[] = [];
   for (const services of sizes) {
-    for (const mode of PAGE_MODES) pages.push(await pageTrace(mode, services, Number(values.endpoints)));
+    for (const mode of PAGE_MODES) pages.push(await pageTrace(mode, services, endpoints));
   }
   console.log(
     table(
@@ -113,9 +99,7 @@ export async function benchTrace(argv: readonly string[]): Promise<number> {
       }),
     ),
   );
-  const verdicts = [...results.flatMap(judge), ...pages.flatMap(judgePage)];
-  for (const { passed, text } of verdicts) console.log(`${passed ? "PASS" : "FAIL"}  ${text}`);
-  return values.check && verdicts.some(({ passed }) => !passed) ? 1 : 0;
+  return { verdicts: [...results.flatMap(judge), ...pages.flatMap(judgePage)], figures: { results, pages } };
 }
 
 async function measure(subject: Subject, services: number, endpoints: number): Promise<Figures> {

@@ -1,0 +1,208 @@
+/** One driver for all benches: the command line, its help, root, verdicts, figures as JSON, and workers that answer with JSON. */
+import { spawn } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { withNamespace } from "./namespace.ts";
+import { engineOptions, memoryEnvironment } from "./run-worker.ts";
+import type { Verdict } from "./targets.ts";
+
+interface BenchOption {
+  readonly help: string;
+  /** How help names its value. @default it is a switch */
+  readonly value?: string;
+  readonly initial?: string;
+  /** In place of `initial` with `--quick`. */
+  readonly quick?: string;
+}
+
+export interface Bench {
+  /** After `npm run bench --`; empty for the one that is meant without a name. */
+  readonly name: string;
+  readonly about: string;
+  /** Help by name. @default it has no parts */
+  readonly parts?: Readonly<Record<string, string>>;
+  /** `--json`, `--check` and `--help` are added. */
+  readonly options: Readonly<Record<string, BenchOption>>;
+  /** @default true */
+  readonly needsRoot?: boolean;
+  /** Measures and prints. Rejects with a RangeError for options that are wrong. */
+  run(given: Given): Promise<Outcome>;
+}
+
+export interface Outcome {
+  /** Targets; `--check` fails when one is missed. @default none */
+  readonly verdicts?: readonly Verdict[];
+  /** For `--json`, beside the verdicts. */
+  readonly figures?: object;
+}
+
+/** The options that a command line gives. */
+export class Given {
+  readonly #values: Readonly<Record<string, string | boolean | undefined>>;
+  readonly #options: Bench["options"];
+  /** Those that are named. */
+  readonly parts: readonly string[];
+
+  constructor(
+    values: Readonly<Record<string, string | boolean | undefined>>,
+    options: Bench["options"],
+    parts: readonly string[],
+  ) {
+    this.#values = values;
+    this.#options = options;
+    this.parts = parts;
+  }
+
+  isOn(name: string): boolean {
+    return this.#values[name] === true;
+  }
+
+  optional(name: string): string | undefined {
+    const { initial, quick } = this.#options[name] ?? {};
+    const value = this.#values[name] ?? (this.isOn("quick") ? (quick ?? initial) : initial);
+    return typeof value === "string" ? value : undefined;
+  }
+
+  text(name: string): string {
+    const value = this.optional(name);
+    if (value === undefined) throw new RangeError(`--${name} is missing`);
+    return value;
+  }
+
+  list(name: string): readonly string[] {
+    return this.text(name).split(",");
+  }
+
+  /** A whole number. @param least the smallest that makes sense. */
+  whole(name: string, least = 1): number {
+    return whole(name, this.text(name), least);
+  }
+
+  wholes(name: string): readonly number[] {
+    return this.list(name).map((text) => whole(name, text, 1));
+  }
+
+  /** A number above 0. */
+  positive(name: string): number {
+    const text = this.text(name);
+    const number = Number(text);
+    if (!(number > 0 && number < Number.POSITIVE_INFINITY)) {
+      throw new RangeError(`--${name}: ${JSON.stringify(text)} is no positive number`);
+    }
+    return number;
+  }
+
+  /** One of these words. */
+  oneOf<T extends string>(name: string, known: readonly T[], text: string = this.text(name)): T {
+    const found = known.find((word) => word === text);
+    if (found === undefined)
+      throw new RangeError(`--${name}: ${JSON.stringify(text)} is not one of ${known.join(", ")}`);
+    return found;
+  }
+}
+
+function whole(name: string, text: string, least: number): number {
+  const number = Number(text);
+  if (Number.isInteger(number) && number >= least) return number;
+  throw new RangeError(`--${name}: ${JSON.stringify(text)} is no whole number from ${least} on`);
+}
+
+/** Runs a bench. @returns the exit status. Rejects with TypeError or RangeError for a command line that is wrong. */
+export async function runBench(bench: Bench, argv: readonly string[]): Promise<number> {
+  const { parts = {} } = bench;
+  const options = {
+    ...Object.fromEntries(
+      Object.entries(bench.options).map(([name, { value }]) => [name, { type: typeOf(value) }] as const),
+    ),
+    json: { type: "string" },
+    check: { type: "boolean" },
+    help: { type: "boolean" },
+  } as const;
+  const { values, positionals } = parseArgs({ args: [...argv], allowPositionals: bench.parts !== undefined, options });
+  if (values.help === true) {
+    console.log(usageOf(bench));
+    return 0;
+  }
+  const unknown = positionals.find((name) => !Object.hasOwn(parts, name));
+  if (unknown !== undefined) {
+    throw new RangeError(`${JSON.stringify(unknown)} is no part: ${Object.keys(parts).join(", ")}`);
+  }
+  if (bench.needsRoot !== false && process.getuid?.() !== 0) {
+    throw new Error("network namespaces need root: run the bench as root");
+  }
+  const { verdicts = [], figures = {} } = await bench.run(new Given(values, bench.options, positionals));
+  if (verdicts.length > 0) console.log("");
+  for (const { passed, text } of verdicts) console.log(`${passed ? "PASS" : "FAIL"}  ${text}`);
+  if (values.json !== undefined) {
+    writeFileSync(values.json, `${JSON.stringify({ node: process.version, ...figures, verdicts }, null, 2)}\n`);
+  }
+  return values.check === true && verdicts.some(({ passed }) => !passed) ? 1 : 0;
+}
+
+const typeOf = (value: string | undefined) => (value === undefined ? "boolean" : "string");
+
+function usageOf({ name, about, parts, options }: Bench): string {
+  const optionRows = Object.entries(options).map(([option, { help, value, initial, quick }]) => {
+    const initials = [initial, quick === undefined ? undefined : `with --quick ${quick}`].filter((text) => text);
+    const defaults = value !== undefined && initials.length > 0 ? ` (default ${initials.join(", ")})` : "";
+    return [`--${option}${value === undefined ? "" : ` ${value}`}`, help + defaults] as const;
+  });
+  const rows = (all: readonly (readonly [string, string])[]): string => {
+    const width = Math.max(...all.map(([word]) => word.length));
+    return all.map(([word, help]) => `  ${word.padEnd(width)}  ${help}\n`).join("");
+  };
+  const partText = parts === undefined ? "" : `\nParts, all of them by default:\n${rows(Object.entries(parts))}`;
+  return `Usage: npm run bench -- ${name === "" ? "[NAME]" : name}${parts === undefined ? "" : " [PART…]"} [options]
+
+${about}
+${partText}
+${rows([
+  ...optionRows,
+  ["--json FILE", "write all figures"],
+  ["--check", "exit with status 1 when a target is missed"],
+  ["--help", "this text"],
+])}`;
+}
+
+interface WorkerOptions {
+  /** The script, which takes the task as JSON and writes its figures as JSON. */
+  readonly script: string;
+  readonly task: object;
+  /** Whether it runs with the daemon's engine options, and may collect garbage when it likes. @default true */
+  readonly asDaemon?: boolean;
+  /** More options of Node.js. */
+  readonly nodeOptions?: readonly string[];
+  /** @default in a network namespace of its own */
+  readonly isOnHost?: boolean;
+}
+
+/** Runs a worker of a bench. @returns its figures, as it wrote them. */
+export async function workerFigures({
+  script,
+  task,
+  asDaemon = true,
+  nodeOptions = [],
+  isOnHost = false,
+}: WorkerOptions) {
+  const engine = asDaemon ? ["--expose-gc", ...engineOptions()] : [];
+  const node = [process.execPath, ...engine, ...nodeOptions, script, JSON.stringify(task)];
+  const run = async (words: readonly string[], env: NodeJS.ProcessEnv) => {
+    const [file = "", ...args] = words;
+    const child = spawn(file, args, {
+      stdio: ["ignore", "pipe", "inherit"],
+      env: { ...process.env, ...(isOnHost && memoryEnvironment()), ...env },
+    });
+    let output = "";
+    child.stdout.setEncoding("utf8").on("data", (text: string) => {
+      output += text;
+    });
+    const outcome = await new Promise<string>((resolve, reject) => {
+      child.on("error", reject);
+      child.on("close", (status, signal) => resolve(signal ?? String(status)));
+    });
+    if (outcome !== "0") throw new Error(`the worker for ${JSON.stringify(task)} ended with ${outcome}`);
+    return JSON.parse(output);
+  };
+  if (isOnHost) return await run(node, {});
+  return await withNamespace(({ name, env }) => run(["ip", "netns", "exec", name, ...node], env));
+}
