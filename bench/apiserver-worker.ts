@@ -11,10 +11,10 @@ import { fileURLToPath } from "node:url";
 import { signalChild } from "../src/kernel/child-process.ts";
 import { type ApiServerChild, startApiServer } from "./api-server-child.ts";
 import type { SourceReport, SourceTask } from "./api-source-process.ts";
-import type { ApiServerFigures, ApiServerTask, StreamFigures } from "./apiserver-figures.ts";
+import type { ApiServerFigures, ApiServerTask, StreamFigures } from "./apiserver.ts";
 import { writeDaemonFiles } from "./daemon-files.ts";
 import { GcTrace } from "./gc-trace.ts";
-import { figuresOf } from "./process-figures.ts";
+import { figuresOf } from "./memory.ts";
 import { engineOptions, memoryEnvironment } from "./run-worker.ts";
 
 const HERE = new URL(".", import.meta.url);

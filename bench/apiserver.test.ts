@@ -3,11 +3,9 @@ import { test } from "node:test";
 import { projectEndpointSlice } from "../src/cluster/projection/endpoint-slice.ts";
 import { projectService } from "../src/cluster/projection/service.ts";
 import { apiService, apiSlice } from "./api-objects.ts";
-import { apiServerTable } from "./apiserver.ts";
-import type { ApiServerFigures, StreamFigures } from "./apiserver-figures.ts";
-import { judgeApiServer } from "./apiserver-targets.ts";
+import { type ApiServerFigures, apiServerTable, judgeApiServer, type StreamFigures } from "./apiserver.ts";
 import { GcTrace } from "./gc-trace.ts";
-import { figuresOf } from "./process-figures.ts";
+import { figuresOf } from "./memory.ts";
 import { engineOptions, memoryEnvironment } from "./run-worker.ts";
 
 const STREAM: StreamFigures = {

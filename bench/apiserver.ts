@@ -3,9 +3,9 @@
  * test API server in a process of its own. See docs/performance.md.
  */
 import { fileURLToPath } from "node:url";
-import type { ApiServerFigures, ApiServerTask, StreamFigures } from "./apiserver-figures.ts";
-import { judgeApiServer } from "./apiserver-targets.ts";
+import type { ProxyMode } from "../src/dataplane/registry.ts";
 import { type Bench, workerFigures } from "./driver.ts";
+import type { Verdict } from "./nftables-targets.ts";
 import { megabytes, ms, size, table } from "./table.ts";
 
 const WORKER = fileURLToPath(new URL("./apiserver-worker.ts", import.meta.url));
@@ -73,4 +73,73 @@ export function apiServerTable(results: readonly ApiServerFigures[]): string {
       ...streamRows("API source alone", ({ source }) => source),
     ],
   );
+}
+
+export interface ApiServerTask {
+  readonly mode: ProxyMode;
+  readonly services: number;
+  readonly endpointsEach: number;
+  readonly hasWatchList: boolean;
+  readonly eventsPerSecond: number;
+  readonly eventSeconds: number;
+  /** Rest before the settled size is read. */
+  readonly settleSeconds: number;
+}
+
+/** A stream of events, as one process took it. */
+export interface StreamFigures {
+  readonly events: number;
+  readonly bytesPerEvent: number;
+  /** Processor time of all threads per event, and what of it was spent in the kernel. */
+  readonly cpuUsPerEvent: number;
+  readonly kernelCpuUsPerEvent: number;
+  /** Of tools that were run. */
+  readonly childrenCpuUsPerEvent: number;
+  readonly allocatedBytesPerEvent: number;
+  /** Share of the time in which the program stood still to collect garbage. */
+  readonly pauseShare: number;
+  readonly rssMb: number;
+}
+
+export interface ApiServerFigures {
+  readonly mode: ProxyMode;
+  readonly services: number;
+  readonly endpointsEach: number;
+  readonly listBytes: number;
+  /** From the start of the process until everything was delivered, and until the rules were in the kernel. */
+  readonly listedMs: number;
+  readonly syncedMs: number;
+  /** Processor time until then. */
+  readonly syncedCpuMs: number;
+  /** Megabytes. */
+  readonly peakMb: number;
+  readonly syncedMb: number;
+  readonly settledMb: number;
+  readonly fileMb: number;
+  /** The whole program. */
+  readonly stream: StreamFigures;
+  readonly afterStreamMb: number;
+  /** Nothing but the source: requests, decoding, the minimal set of events. */
+  readonly source: StreamFigures;
+}
+
+const SETTLED_MB = 200;
+const EVENT_PATH_US = 100;
+
+/** One verdict per mode and target. */
+export function judgeApiServer(results: readonly ApiServerFigures[]): Verdict[] {
+  return results.flatMap(({ mode, settledMb, afterStreamMb, source }) => [
+    {
+      passed: settledMb <= SETTLED_MB,
+      text: `${mode}: ${settledMb.toFixed(0)} MB resident once settled, at most ${SETTLED_MB} wanted`,
+    },
+    {
+      passed: afterStreamMb <= SETTLED_MB,
+      text: `${mode}: ${afterStreamMb.toFixed(0)} MB after the events, at most ${SETTLED_MB} wanted`,
+    },
+    {
+      passed: source.cpuUsPerEvent < EVENT_PATH_US,
+      text: `${mode}: the API source adds ${source.cpuUsPerEvent.toFixed(0)} µs of processor time per event, under ${EVENT_PATH_US} wanted`,
+    },
+  ]);
 }

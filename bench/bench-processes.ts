@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { signalChild } from "../src/kernel/child-process.ts";
-import { atExit } from "./at-exit.ts";
+import { atExit } from "./namespace.ts";
 
 export interface LineProcess {
   /** The next line that it writes. */

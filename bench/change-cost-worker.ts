@@ -3,7 +3,7 @@
  * JSON.
  */
 import { writeSync } from "node:fs";
-import { type ChangeCostFigures, type ChangeCostTask, RATES } from "./change-cost-figures.ts";
+import { type ChangeCostFigures, type ChangeCostTask, RATES } from "./change-cost.ts";
 import { ChangeCostSubject } from "./change-cost-subject.ts";
 import { idleMemory, memoryNow } from "./memory.ts";
 

@@ -2,6 +2,8 @@
  * A made-up cluster: plain ClusterIP services with one TCP port each, the shape of upstream's own scale tests. Everything
  * is a function of the numbers, so two runs send the same text.
  */
+
+import { execFileSync } from "node:child_process";
 import type { EndpointRecord, EndpointSliceRecord, ServiceRecord } from "../src/cluster/objects.ts";
 import { type IpAddress, ipFromBytes } from "../src/net/ip.ts";
 
@@ -97,4 +99,14 @@ export function benchObjects(services: number, endpointsEach: number) {
     nodes: [],
     serviceCIDRs: [],
   };
+}
+
+export const NODE_ADDRESS = "10.200.0.2";
+
+/** All endpoints are here, and cluster IPs have a way out, which they leave before they take it. */
+export function makeReachable(): void {
+  const ip = (words: string): void => void execFileSync("ip", words.split(" "));
+  ip(`address add ${NODE_ADDRESS}/32 dev lo`);
+  ip(`route add local 10.128.0.0/9 dev lo src ${NODE_ADDRESS}`);
+  ip(`route add 10.96.0.0/12 dev lo src ${NODE_ADDRESS}`);
 }

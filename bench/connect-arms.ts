@@ -8,7 +8,7 @@ import { type LineProcess, startLines } from "./bench-processes.ts";
 import { benchService, benchSlice } from "./cluster.ts";
 import { type Estimate, estimate, permutations } from "./estimate.ts";
 import type { ConnectFigures, ConnectTask } from "./socket-loop.ts";
-import { median } from "./statistics.ts";
+import { median } from "./table.ts";
 
 export const WAYS = ["direct", "service"] as const;
 export type Way = (typeof WAYS)[number];

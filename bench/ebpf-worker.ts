@@ -8,15 +8,14 @@ import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises"
 import { NO_PACKET_PATH } from "../src/dataplane/ebpf/testing/no-packet-path.ts";
 import { TABLE } from "../src/dataplane/nftables/names.ts";
 import { openNetlinkRuleset } from "../src/kernel/nftables/netlink-nftables.ts";
-import { benchService } from "./cluster.ts";
+import { benchService, makeReachable } from "./cluster.ts";
 import { answerWays, startLoop } from "./connect-arms.ts";
 import type { ChangesFigures, ChurnFigures, EbpfTask, MapsFigures } from "./ebpf-figures.ts";
 import { EbpfSubject } from "./ebpf-subject.ts";
 import { settledMemory } from "./memory.ts";
 import { benchBackend, NftSubject } from "./nftables-subject.ts";
-import { makeReachable } from "./reachable.ts";
 import type { ConnectFigures, ReachFigures } from "./socket-loop.ts";
-import { quantile } from "./statistics.ts";
+import { quantile } from "./table.ts";
 
 const ENDPOINTS = 3;
 const SERVER_PORT = 8080;

@@ -6,7 +6,6 @@ import { mkdirSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { cgroupMount } from "../testkit/net/client-cgroup.ts";
-import { atExit } from "./at-exit.ts";
 import { type LineProcess, startLines } from "./bench-processes.ts";
 import { between, type Figure, middle, ofDirect, type Round, takeRounds, type Way } from "./connect-arms.ts";
 import type { Bench, Given, Outcome } from "./driver.ts";
@@ -19,10 +18,9 @@ import type {
   MapsFigures,
 } from "./ebpf-figures.ts";
 import { estimateText, judgeEstimate } from "./estimate.ts";
-import { withNamespace } from "./namespace.ts";
+import { atExit, withNamespace } from "./namespace.ts";
 import { engineOptions } from "./run-worker.ts";
-import { median } from "./statistics.ts";
-import { table } from "./table.ts";
+import { median, table } from "./table.ts";
 import type { Verdict } from "./targets.ts";
 
 const WORKER = fileURLToPath(new URL("./ebpf-worker.ts", import.meta.url));

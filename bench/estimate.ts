@@ -1,5 +1,5 @@
 /** What many paired rounds say of a ratio, and how surely. Pure. */
-import { median } from "./statistics.ts";
+import { median } from "./table.ts";
 import type { Verdict } from "./targets.ts";
 
 export interface Estimate {

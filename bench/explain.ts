@@ -11,7 +11,7 @@ import { explanationText } from "../src/explain/text.ts";
 import { checkedSettings } from "../src/lib/plan-settings.ts";
 import { benchObjects, benchService } from "./cluster.ts";
 import type { Bench, Outcome } from "./driver.ts";
-import { ownCpuMs } from "./processor-time.ts";
+import { ownCpuMs } from "./memory.ts";
 import { ms, table } from "./table.ts";
 
 /** Wanted, beyond loading. */

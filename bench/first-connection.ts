@@ -12,11 +12,11 @@ import { signalChild } from "../src/kernel/child-process.ts";
 import { NetworkNamespace, removeNamespacesNow } from "../testkit/net/network-namespace.ts";
 import { newRunName } from "../testkit/net/run-name.ts";
 import { ProxyDaemon } from "../testkit/support/proxy-daemon.ts";
-import { atExit } from "./at-exit.ts";
 import { benchService } from "./cluster.ts";
 import { type ClusterSize, clusterObjects, nodeObject, serviceObjects } from "./connection-cluster.ts";
+import { atExit } from "./namespace.ts";
 import type { ConnectionFigures, Spread } from "./nftables-figures.ts";
-import { spread } from "./nftables-samples.ts";
+import { spread } from "./table.ts";
 
 const CLIENT = fileURLToPath(new URL("./connection-client.ts", import.meta.url));
 const API = fileURLToPath(new URL("./connection-api-process.ts", import.meta.url));

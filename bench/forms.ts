@@ -14,11 +14,10 @@ import { type Payload, textsOf } from "../src/dataplane/shared/iptables-rules/pa
 import type { ProxyState } from "../src/model/proxy-state.ts";
 import { benchService, benchSlice } from "./cluster.ts";
 import type { BackEnd, SmallChange } from "./figures.ts";
+import { restoreAlone } from "./iptables.ts";
 import { type Namespace, withNamespace } from "./namespace.ts";
-import { restoreAlone } from "./restore-alone.ts";
-import { median } from "./statistics.ts";
 import { benchConfig, benchState } from "./subject.ts";
-import { ms, size, table } from "./table.ts";
+import { median, ms, size, table } from "./table.ts";
 
 /** Ports in one transaction of the split form. */
 const PORTS_PER_TRANSACTION = 100;

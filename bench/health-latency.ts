@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { signalChild } from "../src/kernel/child-process.ts";
-import { ownCpuMs } from "./processor-time.ts";
+import { ownCpuMs } from "./memory.ts";
 
 const POLLER = fileURLToPath(new URL("./health-poller.ts", import.meta.url));
 

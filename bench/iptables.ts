@@ -2,20 +2,18 @@
  * `npm run bench`: what a sync of the iptables mode costs, by size and back end, next to iptables-restore alone in the same
  * run. See docs/performance.md.
  */
-import { execFileSync } from "node:child_process";
-import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { execFileSync, spawn } from "node:child_process";
+import { closeSync, mkdtempSync, openSync, rmSync, statSync } from "node:fs";
 import { availableParallelism, loadavg, release, tmpdir } from "node:os";
 import { join } from "node:path";
 import { binariesOf } from "../src/kernel/iptables/exec-iptables.ts";
-import { atExit } from "./at-exit.ts";
 import type { Bench, Given, Outcome } from "./driver.ts";
-import { BACK_ENDS, type BackEnd, type StepReport, type WorkerTask } from "./figures.ts";
+import { BACK_ENDS, type BackEnd, type SizeResult, type StepReport, type WorkerTask } from "./figures.ts";
 import { compareForms } from "./forms.ts";
-import { withNamespace } from "./namespace.ts";
+import { toolsCpuMs } from "./memory.ts";
+import { atExit, type Namespace, withNamespace } from "./namespace.ts";
 import { tablesOf } from "./report.ts";
-import { type RestoreTime, restoreAlone } from "./restore-alone.ts";
 import { engineOptions, runWorker } from "./run-worker.ts";
-import type { SizeResult } from "./size-result.ts";
 import { judge } from "./targets.ts";
 
 const FULL_SIZES = "100,1000,5000,10000";
@@ -166,4 +164,40 @@ async function measure(given: Given): Promise<Outcome> {
   }
   const results = await inTemporaryFolder((folder) => measureAll(given, conditions, join(folder, "payload")));
   return { verdicts: judge(results, limitMs), figures: { machine, results } };
+}
+
+/** Milliseconds by the clock and of processor time. */
+export interface RestoreTime {
+  readonly wallMs: number;
+  readonly cpuMs: number;
+}
+
+/** Rejects with the tool's complaint. Resolves to undefined when it was killed at the limit. */
+export async function restoreAlone(
+  { name, env }: Namespace,
+  backEnd: BackEnd,
+  textFile: string,
+  limitMs: number,
+): Promise<RestoreTime | undefined> {
+  const tool = binariesOf("IPv4", backEnd).restore;
+  const text = openSync(textFile, "r");
+  const startMs = performance.now();
+  const startCpuMs = toolsCpuMs();
+  // `ip netns exec` becomes the tool: one process, and a signal to it reaches the tool.
+  const child = spawn("ip", ["netns", "exec", name, tool, "--noflush", "--counters"], {
+    stdio: [text, "ignore", "pipe"],
+    env: { ...process.env, ...env },
+    timeout: limitMs,
+    killSignal: "SIGKILL",
+  });
+  closeSync(text);
+  let complaint = "";
+  child.stderr?.on("data", (chunk) => (complaint += String(chunk)));
+  const [status, signal] = await new Promise<[number | null, NodeJS.Signals | null]>((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", (...end) => resolve(end));
+  });
+  if (signal === "SIGKILL") return undefined;
+  if (status !== 0) throw new Error(`${tool}: ${complaint.trim()}`);
+  return { wallMs: performance.now() - startMs, cpuMs: toolsCpuMs() - startCpuMs };
 }

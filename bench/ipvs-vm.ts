@@ -12,7 +12,7 @@ import { openIpvs } from "../src/kernel/ipvs/open-ipvs.ts";
 import { openLinks } from "../src/kernel/route/netlink-links.ts";
 import { silentLogger } from "../src/logging/logger.ts";
 import type { IpAddress } from "../src/net/ip.ts";
-import type { IpvsFigures, IpvsStep, IpvsTask } from "./ipvs-figures.ts";
+import type { IpvsFigures, IpvsStep, IpvsTask } from "./ipvs.ts";
 
 const SET = "KUBE-CLUSTER-IP";
 const DEVICE = "kube-ipvs0";

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ipvsTable, judgeIpvs, judgeMemory, memoryTable } from "./ipvs.ts";
-import type { IpvsFigures } from "./ipvs-figures.ts";
+import { type IpvsFigures, ipvsTable, judgeIpvs, judgeMemory, memoryTable } from "./ipvs.ts";
 import { measureInMemory } from "./ipvs-memory.ts";
 
 const FIGURES: IpvsFigures = {

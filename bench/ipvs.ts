@@ -5,11 +5,9 @@
 import { fileURLToPath } from "node:url";
 import { MACHINES, runInVm } from "../testkit/vm/run-in-vm.ts";
 import type { Bench, Given, Outcome } from "./driver.ts";
-import type { IpvsFigures, IpvsTask } from "./ipvs-figures.ts";
 import { type IpvsMemoryStep, measureInMemory } from "./ipvs-memory.ts";
 import { engineOptions } from "./run-worker.ts";
-import { median } from "./statistics.ts";
-import { ms, table } from "./table.ts";
+import { median, ms, table } from "./table.ts";
 import type { Verdict } from "./targets.ts";
 
 const WORKER = fileURLToPath(new URL("./ipvs-vm.ts", import.meta.url));
@@ -107,4 +105,30 @@ async function measure(given: Given): Promise<Outcome> {
   const figures = await measureInMachine(task);
   console.log(`${figures.machine}\n\nMilliseconds by the clock, medians.\n${ipvsTable(figures)}\n`);
   return { verdicts: [...judgeMemory(memory), ...judgeIpvs(figures)], figures: { memory, figures } };
+}
+
+export interface IpvsTask {
+  readonly virtualServers: number;
+  readonly realServersEach: number;
+  readonly setEntries: number;
+  readonly addresses: number;
+  /** Every step is done so often by either side, in turns. */
+  readonly rounds: number;
+}
+
+/** One step, done by this project and by a tool of the system. */
+export interface IpvsStep {
+  readonly what: string;
+  readonly tool: string;
+  /** Milliseconds by the clock, one for each round. */
+  readonly oursMs: readonly number[];
+  readonly toolMs: readonly number[];
+  /** The longest that the event loop stood still in each of our rounds, milliseconds. */
+  readonly pausesMs: readonly number[];
+}
+
+export interface IpvsFigures {
+  /** Kernel and tools. */
+  readonly machine: string;
+  readonly steps: readonly IpvsStep[];
 }

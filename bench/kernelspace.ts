@@ -5,7 +5,7 @@
 import { KernelspaceRig, LOOK_MS } from "../src/dataplane/kernelspace/testing/kernelspace-rig.ts";
 import { port, remote, TestCluster } from "../testkit/dataplane/test-cluster.ts";
 import type { Bench, Outcome } from "./driver.ts";
-import { ownCpuMs } from "./processor-time.ts";
+import { ownCpuMs } from "./memory.ts";
 import { ms, table } from "./table.ts";
 
 const ENDPOINTS = 5;

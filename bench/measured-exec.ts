@@ -3,7 +3,7 @@
  * and what this process itself worked meanwhile. Can also pretend to run them, to see only our own work.
  */
 import { type Exec, type ExecResult, execProcess } from "../src/kernel/process.ts";
-import { ownCpuMs, toolsCpuMs } from "./processor-time.ts";
+import { ownCpuMs, toolsCpuMs } from "./memory.ts";
 
 /** One tool, from start to end. Times are those of `performance.now()`. */
 export interface ToolRun {

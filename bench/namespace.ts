@@ -3,7 +3,6 @@ import { execFileSync } from "node:child_process";
 import { rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { atExit } from "./at-exit.ts";
 
 let count = 0;
 
@@ -29,4 +28,20 @@ export async function withNamespace<T>(work: (namespace: Namespace) => Promise<T
   } finally {
     remove();
   }
+}
+
+const pending = new Set<() => void>();
+
+process.on("exit", () => {
+  for (const work of pending) work();
+});
+
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => process.exit(1));
+
+/** Does the work when the process ends, unless the function that this returns has done it before. */
+export function atExit(work: () => void): () => void {
+  pending.add(work);
+  return () => {
+    if (pending.delete(work)) work();
+  };
 }

@@ -3,8 +3,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { BoundedRunner } from "../src/async/bounded-runner.ts";
 import { systemClock } from "../src/async/clock.ts";
 import type { Burst, NftablesTask } from "./nftables-figures.ts";
-import { spread } from "./nftables-samples.ts";
 import type { NftSubject } from "./nftables-subject.ts";
+import { spread } from "./table.ts";
 
 /** `minSyncPeriod` where it is not set. */
 const LEAST_REST_MS = 1;

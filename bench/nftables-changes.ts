@@ -5,9 +5,9 @@
 import type { NftOperation } from "../src/kernel/nftables/nftables.ts";
 import type { NftStatement } from "../src/kernel/nftables/ruleset.ts";
 import type { ChangeFigures, NftablesTask } from "./nftables-figures.ts";
-import { spread, timed } from "./nftables-samples.ts";
 import type { NftSubject } from "./nftables-subject.ts";
 import { RawBatches } from "./raw-batches.ts";
+import { spread, timed } from "./table.ts";
 
 export const AT_ONCE = 100;
 /** Rounds of a hundred changes in one sync. */

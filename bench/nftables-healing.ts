@@ -7,8 +7,8 @@ import type { NftOperation } from "../src/kernel/nftables/nftables.ts";
 import type { ServicePort } from "../src/model/service-port.ts";
 import type { LostRules } from "../src/sync/backend.ts";
 import type { HealingFigures, NftablesTask } from "./nftables-figures.ts";
-import { spread } from "./nftables-samples.ts";
 import type { NftSubject } from "./nftables-subject.ts";
+import { spread } from "./table.ts";
 
 interface Damage {
   readonly kind: string;

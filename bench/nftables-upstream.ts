@@ -1,12 +1,12 @@
 /** The same changes, made once more by the `nft` program with what upstream would send. */
 import { writeFileSync } from "node:fs";
 import { TABLE } from "../src/dataplane/nftables/names.ts";
+import { toolsCpuMs } from "./memory.ts";
 import { nftScript, runNft, timeUpstreamListing } from "./nft-program.ts";
 import { AT_ONCE } from "./nftables-changes.ts";
 import type { NftablesTask, Spread, UpstreamFigures } from "./nftables-figures.ts";
-import { spread } from "./nftables-samples.ts";
 import type { NftSubject } from "./nftables-subject.ts";
-import { toolsCpuMs } from "./processor-time.ts";
+import { spread } from "./table.ts";
 
 /** A listing takes many seconds from here on. */
 const LARGE = 10_000;

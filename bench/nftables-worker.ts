@@ -13,9 +13,9 @@ import { measureBurst } from "./nftables-burst.ts";
 import { measureChanges } from "./nftables-changes.ts";
 import type { LoadFigures, NftablesFigures, NftablesTask } from "./nftables-figures.ts";
 import { measureHealing } from "./nftables-healing.ts";
-import { timed } from "./nftables-samples.ts";
 import { NftSubject } from "./nftables-subject.ts";
 import { measureUpstream } from "./nftables-upstream.ts";
+import { timed } from "./table.ts";
 
 /** Announcements may come late. */
 const ANNOUNCED_MS = 300;

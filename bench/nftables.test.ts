@@ -4,8 +4,7 @@ import type { NftOperation } from "../src/kernel/nftables/nftables.ts";
 import type { IpAddress } from "../src/net/ip.ts";
 import { nftScript } from "./nft-program.ts";
 import type { NftablesFigures, Spread } from "./nftables-figures.ts";
-import { nftablesTable } from "./nftables-rows.ts";
-import { judgeNftables } from "./nftables-targets.ts";
+import { judgeNftables, nftablesTable } from "./nftables-targets.ts";
 
 const around = (p50: number): Spread => ({ count: 1, p50, p99: p50 });
 

@@ -7,8 +7,7 @@ import { layoutNameOf } from "../src/dataplane/nftables/layout-name.ts";
 import { type Bench, type Given, workerFigures } from "./driver.ts";
 import { measureConnection } from "./first-connection.ts";
 import { type NftablesFigures, type NftablesTask, PARTS, type Part } from "./nftables-figures.ts";
-import { nftablesTable } from "./nftables-rows.ts";
-import { judgeNftables } from "./nftables-targets.ts";
+import { judgeNftables, nftablesTable } from "./nftables-targets.ts";
 
 const WORKER = fileURLToPath(new URL("./nftables-worker.ts", import.meta.url));
 

@@ -5,7 +5,7 @@ import { offlineNode } from "../src/inspect/offline-node.ts";
 import { checkedSettings } from "../src/lib/plan-settings.ts";
 import { traceAnswer } from "../src/page/trace-answer.ts";
 import { benchObjects, benchService } from "./cluster.ts";
-import { ownCpuMs } from "./processor-time.ts";
+import { ownCpuMs } from "./memory.ts";
 
 export interface PageTrace {
   readonly mode: ProxyMode;

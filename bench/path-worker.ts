@@ -3,9 +3,9 @@
  * kernel, and then answers ways.
  */
 import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
+import { makeReachable } from "./cluster.ts";
 import { answerWays } from "./connect-arms.ts";
 import { NftSubject } from "./nftables-subject.ts";
-import { makeReachable } from "./reachable.ts";
 
 export interface PathTask {
   readonly layout: LayoutName;

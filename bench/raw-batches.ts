@@ -5,7 +5,7 @@ import { LAYOUTS } from "../src/kernel/nftables/netlink-values.ts";
 import type { NftOperation } from "../src/kernel/nftables/nftables.ts";
 import type { NftBatch } from "../src/kernel/nftables/wire/batch.ts";
 import { openNftables } from "../src/kernel/nftables/wire/nftables-client.ts";
-import { ownCpuMs } from "./processor-time.ts";
+import { ownCpuMs } from "./memory.ts";
 
 export class RawBatches {
   readonly #client = openNftables();

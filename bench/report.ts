@@ -1,9 +1,7 @@
 /** The tables of a run. Pure. */
-import type { SyncFigures } from "./figures.ts";
-import type { RestoreTime } from "./restore-alone.ts";
-import { fullSyncOf, reportOf, reportsOf, type SizeResult } from "./size-result.ts";
-import { median } from "./statistics.ts";
-import { megabytes, ms, size, table } from "./table.ts";
+import { fullSyncOf, reportOf, reportsOf, type SizeResult, type SyncFigures } from "./figures.ts";
+import type { RestoreTime } from "./iptables.ts";
+import { median, megabytes, ms, size, table } from "./table.ts";
 
 /** All tables of one back end. */
 export function tablesOf(results: readonly SizeResult[], limitMs: number): string {

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { kernelSkip } from "../testkit/support/topology.ts";
-import { reportOf, reportsOf, type SizeResult } from "./size-result.ts";
+import { reportOf, reportsOf, type SizeResult } from "./figures.ts";
 
 test("every step of a small run is measured with both back ends, and nothing is left behind", {
   skip: kernelSkip,

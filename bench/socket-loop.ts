@@ -8,7 +8,7 @@ import { createRequire } from "node:module";
 import { endianness } from "node:os";
 import { createInterface } from "node:readline";
 import { libc, openLibrary } from "../src/kernel/netlink/libc.ts";
-import { quantile } from "./statistics.ts";
+import { quantile } from "./table.ts";
 
 export interface ConnectTask {
   /** IPv4 addresses and ports; each in its turn. */

@@ -11,8 +11,8 @@ import { fileURLToPath } from "node:url";
 import { signalChild } from "../src/kernel/child-process.ts";
 import { startApiServer } from "./api-server-child.ts";
 import { writeDaemonFiles } from "./daemon-files.ts";
-import { figuresOf } from "./process-figures.ts";
-import type { FloorFigures, StartFigures, StartResult, StartTask } from "./start-figures.ts";
+import { figuresOf } from "./memory.ts";
+import type { FloorFigures, StartFigures, StartResult, StartTask } from "./start.ts";
 
 const FLOOR = fileURLToPath(new URL("./start-floor.ts", import.meta.url));
 const BATCHES = fileURLToPath(new URL("./start-batches.ts", import.meta.url));

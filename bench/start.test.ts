@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { startTable } from "./start.ts";
-import type { StartFigures } from "./start-figures.ts";
+import { type StartFigures, startTable } from "./start.ts";
 
 const figures = (syncedMs: number): StartFigures => ({
   listedMs: 500,

@@ -5,12 +5,10 @@
  */
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { layoutNameOf } from "../src/dataplane/nftables/layout-name.ts";
-import { isProxyMode } from "../src/dataplane/registry.ts";
+import { type LayoutName, layoutNameOf } from "../src/dataplane/nftables/layout-name.ts";
+import { isProxyMode, type ProxyMode } from "../src/dataplane/registry.ts";
 import { type Bench, type Given, workerFigures } from "./driver.ts";
-import type { StartFigures, StartResult, StartTask } from "./start-figures.ts";
-import { median } from "./statistics.ts";
-import { megabytes, ms, size, table } from "./table.ts";
+import { median, megabytes, ms, size, table } from "./table.ts";
 
 const WORKER = fileURLToPath(new URL("./start-worker.ts", import.meta.url));
 const OWN = fileURLToPath(new URL("..", import.meta.url));
@@ -128,4 +126,52 @@ export function startTable({ task, listBytes, starts, floor }: StartResult): str
       floorRow("floor: lists parsed, then batches sent, ms", floorMs, ratio),
     ];
   }
+}
+
+export interface StartTask {
+  readonly mode: ProxyMode;
+  /** Of the first checkout; the others may not know it. @default what the mode does without */
+  readonly layout?: LayoutName;
+  readonly services: number;
+  readonly endpointsEach: number;
+  /** Whether lists can be streamed; otherwise they are read in pages. */
+  readonly hasWatchList: boolean;
+  readonly rounds: number;
+  /** Checkouts with a built `dist/`, started in turns. The first is this one. */
+  readonly checkouts: readonly string[];
+  /** Rest before the settled size is read. */
+  readonly settleSeconds: number;
+}
+
+/** One start of one checkout. Times are from the start of the process, milliseconds. */
+export interface StartFigures {
+  /** Until Services and EndpointSlices are delivered. */
+  readonly listedMs: number;
+  /** Until the rules of all families are in the kernel. */
+  readonly syncedMs: number;
+  /** Processor time until then, the tools included. */
+  readonly cpuMs: number;
+  /** Megabytes: highest until the rules were there, and at rest. */
+  readonly peakMb: number;
+  readonly settledMb: number;
+  /** At rest: without what pages of files share with other processes. */
+  readonly settledPrivateMb: number;
+}
+
+/** What no start can do without, milliseconds. */
+export interface FloorFigures {
+  /** One run of the shortest program: start of the process to everything parsed. */
+  readonly parsedMs: number;
+  /** Of the kernel alone, for the batches of the first load. Of mode nftables only. */
+  readonly sentMs?: number;
+  /** Processor time until everything is parsed. */
+  readonly cpuMs: number;
+}
+
+export interface StartResult {
+  readonly task: StartTask;
+  readonly listBytes: number;
+  /** By checkout, in the order of the task. */
+  readonly starts: readonly (readonly StartFigures[])[];
+  readonly floor: readonly FloorFigures[];
 }

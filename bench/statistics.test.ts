@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { median, quantile } from "./statistics.ts";
+import { median, quantile } from "./table.ts";
 
 test("quantiles of sorted and unsorted samples lie between neighbours", () => {
   assert.equal(median([3, 1, 2]), 2);

@@ -1,7 +1,7 @@
 /** The reader of status-worker.ts: asks for /status until its input ends, and then says how long the answers took. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { askDaemon } from "../src/cli/inspect-socket-client.ts";
-import { quantile } from "./statistics.ts";
+import { quantile } from "./table.ts";
 
 const PAUSE_MS = 10;
 const WARM_UP = 30;

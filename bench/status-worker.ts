@@ -11,11 +11,11 @@ import { serveInspectSocket } from "../src/daemon/inspect-socket.ts";
 import { signalChild } from "../src/kernel/child-process.ts";
 import { silentLogger } from "../src/logging/logger.ts";
 import { SyncJournal } from "../src/sync/journal/sync-journal.ts";
+import { toolsCpuMs } from "./memory.ts";
 import { measureBurst } from "./nftables-burst.ts";
-import { timed } from "./nftables-samples.ts";
 import { NftSubject } from "./nftables-subject.ts";
-import { toolsCpuMs } from "./processor-time.ts";
-import type { StatusFigures, StatusTask } from "./status-figures.ts";
+import type { StatusFigures, StatusTask } from "./status.ts";
+import { timed } from "./table.ts";
 
 const POLLER = fileURLToPath(new URL("./status-poller.ts", import.meta.url));
 const PROGRAM = fileURLToPath(new URL("../dist/bundle/main.js", import.meta.url));

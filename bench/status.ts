@@ -4,7 +4,6 @@
  */
 import { fileURLToPath } from "node:url";
 import { type Bench, type Given, type Outcome, workerFigures } from "./driver.ts";
-import type { StatusFigures, StatusTask } from "./status-figures.ts";
 import { ms, table } from "./table.ts";
 
 const WORKER = fileURLToPath(new URL("./status-worker.ts", import.meta.url));
@@ -54,4 +53,26 @@ async function measure(given: Given): Promise<Outcome> {
     return { passed: p99Ms <= ANSWER_MS, text };
   });
   return { verdicts, figures: { results } };
+}
+
+export interface StatusTask {
+  readonly services: number;
+  /** Changes a second. */
+  readonly rate: number;
+  readonly seconds: number;
+}
+
+export interface StatusFigures extends StatusTask {
+  readonly answers: number;
+  /** From the question to the answer, each over a connection of its own, as seen by another process. */
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  readonly maxMs: number;
+  /** Of the changes meanwhile. */
+  readonly changeP99Ms: number;
+  /** Processor time of `kube-proxy status`, and of Node.js that does nothing. */
+  readonly commandCpuMs: number;
+  readonly nodeCpuMs: number;
+  /** Until the whole service table was read, while nothing changed. */
+  readonly tableMs: number;
 }

@@ -15,7 +15,7 @@ import type { SyncInput } from "../src/sync/backend.ts";
 import { benchService, benchSlice } from "./cluster.ts";
 import type { BackEnd, SmallChange, SyncFigures } from "./figures.ts";
 import type { MeasuredExec, ToolRun } from "./measured-exec.ts";
-import { ownCpuMs } from "./processor-time.ts";
+import { ownCpuMs } from "./memory.ts";
 
 const NODE_NAME = "bench-node";
 

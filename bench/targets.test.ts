@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { BackEnd, RepeatedFigures, StepReport, SyncFigures } from "./figures.ts";
-import type { SizeResult } from "./size-result.ts";
+import type { BackEnd, RepeatedFigures, SizeResult, StepReport, SyncFigures } from "./figures.ts";
 import { judge } from "./targets.ts";
 
 const LIMIT_MS = 60_000;

@@ -1,7 +1,6 @@
 /** What the project promises about cost, judged by measurement. Pure. */
-import type { SizeResult } from "./size-result.ts";
-import { fullSyncOf, reportOf } from "./size-result.ts";
-import { median } from "./statistics.ts";
+import { fullSyncOf, reportOf, type SizeResult } from "./figures.ts";
+import { median } from "./table.ts";
 
 /** Planning a one-endpoint change may cost this many times what it costs in the cheapest other size. */
 export const PLANNING_GROWTH = 1.5;

@@ -17,8 +17,8 @@ import { newPacket } from "../src/trace/packet.ts";
 import { traceText } from "../src/trace/report/text.ts";
 import { benchObjects, benchService } from "./cluster.ts";
 import type { Bench, Outcome } from "./driver.ts";
+import { ownCpuMs } from "./memory.ts";
 import { type PageTrace, pageTrace } from "./page-trace.ts";
-import { ownCpuMs } from "./processor-time.ts";
 import { ms, size, table } from "./table.ts";
 
 const NODE = "10.64.0.1" as IpAddress; // canonical, as is the next

@@ -8,7 +8,7 @@
  */
 import { once } from "node:events";
 import { connect, type NetConnectOpts, type OnReadOpts, type Socket } from "node:net";
-import { quantile } from "./statistics.ts";
+import { quantile } from "./table.ts";
 import { type ClientFigures, type Load, OPENING } from "./traffic-figures.ts";
 
 const LANES = 32;

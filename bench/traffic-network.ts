@@ -17,7 +17,7 @@ import {
   nodeB,
 } from "../testkit/net/topology-spec.ts";
 import { ProxyDaemon } from "../testkit/support/proxy-daemon.ts";
-import { figuresOf } from "./process-figures.ts";
+import { figuresOf } from "./memory.ts";
 import { engineOptions } from "./run-worker.ts";
 import type { ClientFigures, Load, TrafficFigures, Way } from "./traffic-figures.ts";
 

@@ -1,6 +1,5 @@
 /** The figures of the userspace mode's bench as text, and their targets. Pure. */
-import { median } from "./statistics.ts";
-import { table } from "./table.ts";
+import { median, table } from "./table.ts";
 import type { Verdict } from "./targets.ts";
 import { LOADS, type Load, type TrafficFigures, type TrafficResults, WAYS, type Way } from "./traffic-figures.ts";
 

@@ -6,8 +6,8 @@ import { closeSync, openSync, writeSync } from "node:fs";
 import type { RepeatedFigures, SmallChange, StepReport, SyncFigures, WorkerTask } from "./figures.ts";
 import { MeasuredExec, StepLimitError } from "./measured-exec.ts";
 import { memoryNow, resetPeak, settledMemory } from "./memory.ts";
-import { median, quantile } from "./statistics.ts";
 import { Subject } from "./subject.ts";
+import { median, quantile } from "./table.ts";
 
 function report(step: StepReport): void {
   writeSync(1, `${JSON.stringify(step)}\n`);

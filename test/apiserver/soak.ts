@@ -6,8 +6,7 @@
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { atExit } from "../../bench/at-exit.ts";
-import { withNamespace } from "../../bench/namespace.ts";
+import { atExit, withNamespace } from "../../bench/namespace.ts";
 import { signalChild } from "../../src/kernel/child-process.ts";
 import { measureRecovery } from "./recovery-run.ts";
 import { judgeSoak, median } from "./soak-judgement.ts";
