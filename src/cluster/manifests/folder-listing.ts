@@ -1,9 +1,8 @@
 /** Which manifest files a folder holds right now, and which directories to watch for the next change. */
 import type { BigIntStats } from "node:fs";
-import { readdir, realpath, stat } from "node:fs/promises";
+import { readdir, realpath, stat, statfs } from "node:fs/promises";
 import path from "node:path";
 import { messageOf } from "../../logging/message-of.ts";
-import { FileSystems, kindOf } from "./file-systems.ts";
 
 /** A file as found. */
 export interface ListedFile {
@@ -34,8 +33,6 @@ interface Draft {
 }
 
 const WANTED = /\.(?:ya?ml|json)$/;
-/** Calls at a time. Each takes one of the process's four threads, and keeps it when a file server is gone. */
-const BATCH = 2;
 
 /** Whether a directory entry is to be read: no dot files, editors' backups or swap files. Pure. */
 function isManifestName(name: string): boolean {
@@ -89,26 +86,17 @@ async function listDirectory(draft: Draft, directory: string, stats: BigIntStats
     (entry) => !isHidden(entry.name) && (entry.isFile() ? isManifestName(entry.name) : true),
   );
   wanted.sort((a, b) => (a.name < b.name ? -1 : 1));
-  for (let start = 0; start < wanted.length; start += BATCH) {
-    const batch = wanted.slice(start, start + BATCH);
-    const found = await Promise.all(
-      batch.map((entry) => lookInside(draft, path.join(directory, entry.name), entry.isSymbolicLink())),
-    );
-    for (const [index, entry] of batch.entries()) {
-      const entryStats = found[index];
-      if (entryStats === undefined) continue;
-      const entryPath = path.join(directory, entry.name);
-      if (entryStats.isDirectory()) await listSubdirectory(draft, entryPath, entryStats, seen);
-      else if (isManifestName(entry.name)) await addFile(draft, entryPath, entryStats, entry.isSymbolicLink());
+  for (const entry of wanted) {
+    const entryPath = path.join(directory, entry.name);
+    try {
+      const entryStats = await lookInside(draft, entryPath, entry.isSymbolicLink());
+      if (entryStats?.isDirectory()) await listDirectory(draft, entryPath, entryStats, seen);
+      else if (entryStats && isManifestName(entry.name)) {
+        await addFile(draft, entryPath, entryStats, entry.isSymbolicLink());
+      }
+    } catch (error) {
+      noteFailure(draft, entryPath, error);
     }
-  }
-}
-
-async function listSubdirectory(draft: Draft, directory: string, stats: BigIntStats, seen: Set<string>): Promise<void> {
-  try {
-    await listDirectory(draft, directory, stats, seen);
-  } catch (error) {
-    noteFailure(draft, directory, error);
   }
 }
 
@@ -152,34 +140,20 @@ function cannotBeRead(error: unknown): string {
 
 async function addDirectory(draft: Draft, directory: string): Promise<void> {
   if (draft.directories.has(directory)) return;
-  const stats = await look(draft, directory);
+  const stats = await stat(directory, { bigint: true }).catch((error: unknown) => noteFailure(draft, directory, error));
   if (stats?.isDirectory()) draft.directories.set(directory, inodeOf(stats));
 }
 
-/** What is there, unless a link leads out of the folder. */
+/** What is there, unless a link leads out of the folder. Rejects when it cannot be looked at. */
 async function lookInside(draft: Draft, entryPath: string, isLink: boolean): Promise<BigIntStats | undefined> {
-  if (!isLink || draft.inside === undefined) return await look(draft, entryPath);
-  try {
-    const target = await realpath(entryPath);
-    if (target !== draft.inside && !target.startsWith(path.join(draft.inside, path.sep))) {
-      draft.unreadable.set(entryPath, "is skipped: it is a link that leaves the folder; put the file itself here");
-      return undefined;
-    }
-    // The target, which is inside, and not where the link leads by now.
-    return await look(draft, target);
-  } catch (error) {
-    noteFailure(draft, entryPath, error);
+  if (!isLink || draft.inside === undefined) return await stat(entryPath, { bigint: true });
+  const target = await realpath(entryPath);
+  if (target !== draft.inside && !target.startsWith(path.join(draft.inside, path.sep))) {
+    draft.unreadable.set(entryPath, "is skipped: it is a link that leaves the folder; put the file itself here");
     return undefined;
   }
-}
-
-async function look(draft: Draft, entryPath: string): Promise<BigIntStats | undefined> {
-  try {
-    return await stat(entryPath, { bigint: true });
-  } catch (error) {
-    noteFailure(draft, entryPath, error);
-    return undefined;
-  }
+  // The target, which is inside, and not where the link leads by now.
+  return await stat(target, { bigint: true });
 }
 
 /** Gone in the meantime, or a link to nothing, is the same as not there. */
@@ -190,4 +164,46 @@ function noteFailure(draft: Draft, entryPath: string, error: unknown): void {
 
 function inodeOf(stats: BigIntStats): string {
   return `${stats.dev}:${stats.ino}`;
+}
+
+/** By magic number, as in linux/magic.h. */
+const WITHOUT_SIZES: ReadonlyMap<number, string> = new Map([
+  [0x00_00_9f_a0, "proc"],
+  [0x62_65_65_72, "sysfs"],
+  [0x64_62_67_20, "debugfs"],
+  [0x74_72_61_63, "tracefs"],
+  [0x62_65_65_70, "configfs"],
+  [0x73_63_66_73, "securityfs"],
+  [0xf9_7c_ff_8c, "selinuxfs"],
+  [0x27_e0_eb, "cgroup"],
+  [0x63_67_72_70, "cgroup2"],
+  [0xca_fe_4a_11, "bpf"],
+  [0xde_5e_81_e4, "efivarfs"],
+  [0x61_65_67_6c, "pstore"],
+  [0x19_80_02_02, "mqueue"],
+  [0x1c_d1, "devpts"],
+  [0x42_49_4e_4d, "binfmt_misc"],
+  [0x6e_73_66_73, "nsfs"],
+  [0x65_73_54_46, "fusectl"],
+  [0x67_59_69_69, "rpc_pipefs"],
+  [0x76_55_82_1, "resctrl"],
+]);
+
+/** Knows each device for as long as one listing lasts: what is mounted may change. */
+export class FileSystems {
+  readonly #byDevice = new Map<bigint, number>();
+
+  /** Name of the file system of something that was found, if its files have no sizes. */
+  async nameWithoutSizes(path: string, { dev }: BigIntStats): Promise<string | undefined> {
+    const type = this.#byDevice.get(dev) ?? (await statfs(path)).type;
+    this.#byDevice.set(dev, type);
+    return WITHOUT_SIZES.get(type);
+  }
+}
+
+/** What something is that is no regular file. Pure. */
+export function kindOf(stats: BigIntStats): string {
+  if (stats.isFIFO()) return "a pipe";
+  if (stats.isSocket()) return "a socket";
+  return stats.isCharacterDevice() || stats.isBlockDevice() ? "a device" : "no regular file";
 }

@@ -164,13 +164,12 @@ export class ManifestFolder {
         return "same";
       case "unreadable": {
         this.#files.set(file, unreadableState(file, { ...listed, stamp: "" }, reading.reason, before));
-        if (this.#files.get(file)?.problems[0]?.message !== before?.problems[0]?.message) this.#report(file, []);
         return "same";
       }
       case "read": {
         const { state, ignored } = adoptText(file, listed, reading, before);
         this.#files.set(file, state);
-        this.#report(file, ignored);
+        if (ignored.length > 0) this.#log.v(2, "Manifest objects of other kinds ignored", { file, objects: ignored });
         return "changed";
       }
     }
@@ -191,24 +190,24 @@ export class ManifestFolder {
     this.#unreadable = Array.from(listing.unreadable, ([place, reason]) =>
       fileProblem(place, `${reason}; what it held before stays in force`),
     );
-    this.#reportFolder();
+    this.#report();
   }
 
-  #report(file: string, ignored: readonly string[]): void {
-    const problems = this.#files.get(file)?.problems ?? [];
-    for (const problem of problems.slice(0, MAX_LOGGED_PER_FILE)) logProblem(this.#log, problem);
-    const more = problems.length - MAX_LOGGED_PER_FILE;
-    if (more > 0) this.#log.warn("More problems in the same manifest file", { file, count: more });
-    if (ignored.length > 0) this.#log.v(2, "Manifest objects of other kinds ignored", { file, objects: ignored });
-  }
-
-  /** Problems of the folder as a whole come again with every look; each is logged once while it lasts. */
-  #reportFolder(): void {
+  /** Logs each problem once while it lasts. */
+  #report(): void {
     const current = new Set<string>();
-    for (const problem of [...this.#unreadable, ...this.#duplicates]) {
+    const logged = new Map<string, number>();
+    for (const problem of this.problems()) {
       const text = formatManifestProblem(problem);
-      if (!this.#logged.has(text) && current.size < MAX_LOGGED_PER_FILE) logProblem(this.#log, problem);
       current.add(text);
+      if (this.#logged.has(text)) continue;
+      const count = (logged.get(problem.file) ?? 0) + 1;
+      logged.set(problem.file, count);
+      if (count <= MAX_LOGGED_PER_FILE) logProblem(this.#log, problem);
+    }
+    for (const [file, count] of logged) {
+      const more = count - MAX_LOGGED_PER_FILE;
+      if (more > 0) this.#log.warn("More problems in the same manifest file", { file, count: more });
     }
     this.#logged = current;
   }

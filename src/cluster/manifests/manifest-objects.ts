@@ -1,10 +1,10 @@
 /** The objects that a file defines, and everything that is wrong with them. Knows nothing of YAML, which costs memory. */
 import { runAtOnce, type Steps } from "../../async/steps.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import type { PodRecord, ServiceNotes } from "../objects.ts";
 import { formatProblem } from "../projection/findings.ts";
 import type { ObjectEntry } from "../projection/object-entry.ts";
 import { flattenLists, joinPath, projectObject } from "../projection/project-object.ts";
-import type { ManifestDocument } from "./documents.ts";
 import type { ManifestProblem } from "./problem.ts";
 
 /** One good object and where it is defined. */
@@ -123,4 +123,76 @@ export function duplicateProblem(second: ManifestObject, first: ManifestObject):
   const where = first.file === file ? `line ${first.line} of this file` : `${first.file}, document ${first.document}`;
   const message = `is defined twice: the one in ${where} is used; remove one of them`;
   return { severity: "error", file, document, line, object: title, field: "", message };
+}
+
+/** What the caller decides while a file is parsed. */
+export interface ParseHooks {
+  /** Reads a document of so many characters. @throws Error why it is not used, as a predicate @default without a limit */
+  guarded?<T>(length: number, work: () => T): T;
+  /** Takes Pods as well, and the names of pods in slices. @default false */
+  readonly keepsPods?: boolean;
+}
+
+/** Parses one file, which is one document. Never throws. */
+export function* jsonSteps(text: string, file: string, hooks: ParseHooks = {}): Steps<ParsedManifest> {
+  const draft = newDraft(hooks.keepsPods ?? false);
+  yield* addPiece(draft, { file, number: 1, line: 1, text, hooks, read: () => readJsonDocument(text) });
+  return draft;
+}
+
+/** A document that has not been read yet. */
+interface UnreadDocument {
+  readonly file: string;
+  /** Counted from 1. */
+  readonly number: number;
+  readonly line: number;
+  readonly text: string;
+  readonly hooks: ParseHooks;
+  read(): ManifestDocument;
+}
+
+/** Reads a document, unless it is refused, and takes its objects over. */
+export function* addPiece(draft: ManifestDraft, unread: UnreadDocument): Steps<void> {
+  const { file, number, line, text, hooks, read } = unread;
+  let document: ManifestDocument;
+  try {
+    document = hooks.guarded?.(text.length, read) ?? read();
+  } catch (error) {
+    return addBrokenDocument(draft, file, number, brokenDocument(line, null, undefined), messageOf(error));
+  }
+  yield;
+  if (document.error !== undefined) {
+    // Parsers quote the text around, line breaks included.
+    const reason = `cannot be parsed: ${document.error.replaceAll(/\s+/g, " ")}`;
+    addBrokenDocument(draft, file, number, document, reason);
+  } else if (document.raw !== null) yield* addDocument(draft, file, number, document);
+}
+
+/** One document of a file. */
+export interface ManifestDocument {
+  /** Where it begins, counted from 1. */
+  readonly line: number;
+  /** Plain JSON; `null` for an empty document, the best guess for a broken one. */
+  readonly raw: unknown;
+  /** Why the document cannot be trusted; its line is `line`. */
+  readonly error: string | undefined;
+  /** The line of a field such as `spec.ports[0].port`, or of the nearest parent that is there. */
+  lineOf(field: string): number;
+}
+
+/** Reads a JSON file, which is one document. Never throws. */
+export function readJsonDocument(text: string): ManifestDocument {
+  const plain = text.startsWith("\uFEFF") ? text.slice(1) : text;
+  if (plain.trim() === "") return brokenDocument(1, null, undefined);
+  try {
+    const raw: unknown = JSON.parse(plain);
+    return { line: 1, raw, error: undefined, lineOf: () => 0 };
+  } catch (error) {
+    return brokenDocument(0, null, messageOf(error));
+  }
+}
+
+/** A document of which nothing more is known. Pure. */
+export function brokenDocument(line: number, raw: unknown, error: string | undefined): ManifestDocument {
+  return { line, raw, error, lineOf: () => line };
 }

@@ -10,7 +10,7 @@ import { mayHang } from "../../kernel/hanging-calls.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { contentDigest } from "../projection/content-digest.ts";
 import type { ParsedManifest } from "./manifest-objects.ts";
-import { jsonSteps } from "./parse-json.ts";
+import { jsonSteps } from "./manifest-objects.ts";
 
 /** How much a file may cost. */
 export interface ReadLimits {
@@ -36,10 +36,12 @@ const WATCHED_CHARACTERS = 32 * 2 ** 10;
 /** Opening never waits, not even for the writer of a pipe. Windows has neither flag. */
 const FLAGS = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NOCTTY ?? 0);
 
-/** Why a document of this size is not parsed, if it is too large. Pure. */
-export function tooLarge(file: string, length: number, { documentCharacters }: ReadLimits): string | undefined {
-  if (length <= documentCharacters || file.endsWith(".json")) return undefined;
-  return `is not parsed: it has ${length} characters, and more than ${documentCharacters} are not taken; split it with "---" lines`;
+/** @throws Error when a document of this size is not parsed. */
+export function requireSize(file: string, length: number, { documentCharacters }: ReadLimits): void {
+  if (length <= documentCharacters || file.endsWith(".json")) return;
+  throw new Error(
+    `is not parsed: it has ${length} characters, and more than ${documentCharacters} are not taken; split it with "---" lines`,
+  );
 }
 
 export interface ReadRequest {
@@ -102,9 +104,10 @@ export class ManifestReader {
     const steps = file.endsWith(".json") ? jsonSteps : (await import("./parse-manifest.ts")).manifestSteps;
     const hooks = {
       keepsPods: this.#keepsPods,
-      refusal: (length: number) => tooLarge(file, length, this.#limits),
-      limited: <T>(length: number, work: () => T) =>
-        length < WATCHED_CHARACTERS ? work() : withinMs(this.#limits.documentMs, work),
+      guarded: <T>(length: number, work: () => T) => {
+        requireSize(file, length, this.#limits);
+        return length < WATCHED_CHARACTERS ? work() : withinMs(this.#limits.documentMs, work);
+      },
     };
     const parsed = await runInTurns(steps(text, file, hooks), this.#yielder);
     return { kind: "read", digest, length: text.length, endsWithLineBreak: text.endsWith("\n"), parsed };
@@ -168,7 +171,7 @@ function withinMs<T>(timeout: number, work: () => T): T {
     limitedCall.runInThisContext({ timeout });
   } catch (error) {
     const isLate = error instanceof Error && "code" in error && error.code === "ERR_SCRIPT_EXECUTION_TIMEOUT";
-    throw isLate ? new Error(`parsing it takes more than ${timeout} ms; split or simplify it`) : error;
+    throw isLate ? new Error(`is not used: parsing it takes more than ${timeout} ms; split or simplify it`) : error;
   } finally {
     Reflect.deleteProperty(globalThis, WORK);
   }

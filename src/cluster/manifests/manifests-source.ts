@@ -1,14 +1,15 @@
 /** A folder of ordinary Kubernetes manifests as a source of cluster objects. */
 import { once } from "node:events";
+import { type FSWatcher, watch } from "node:fs";
+import { systemClock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import type { ObjectSink, ObjectSource } from "../object-source.ts";
 import { DELIVERY_ORDER, deliver, NO_RECORDS } from "./delivery.ts";
-import { DirectoryWatch } from "./directory-watch.ts";
 import { listFolder } from "./folder-listing.ts";
 import { ManifestFolder, type Refresh } from "./manifest-folder.ts";
 import { ManifestReader } from "./manifest-reader.ts";
 import type { ManifestProblem } from "./problem.ts";
-import { Wakeup } from "./wakeup.ts";
 
 export interface ManifestsSourceOptions {
   /** The folder, read with everything below it; a single file works too. */
@@ -68,16 +69,17 @@ async function follow(
   let known = deliver(NO_RECORDS, folder.records(), sink);
   for (const kind of DELIVERY_ORDER) sink.onSynced(kind);
 
-  const wakeup = new Wakeup();
-  const watch = new DirectoryWatch(() => wakeup.notify(), log);
+  let news = new AbortController();
+  const watch = new DirectoryWatch(() => news.abort(), log);
   let isLost = false;
   let isUnsettled = watch.update(folder.directories());
   try {
     while (!signal.aborted) {
       const idleMs = isLost || watch.isBlind ? Math.min(BLIND_RESCAN_MS, rescanMs) : rescanMs;
-      if (await wakeup.wait(isUnsettled ? debounceMs : idleMs, signal)) await pause(debounceMs, signal);
+      await systemClock.sleep(isUnsettled ? debounceMs : idleMs, AbortSignal.any([signal, news.signal]));
+      if (news.signal.aborted) await systemClock.sleep(debounceMs, signal);
       if (signal.aborted) return;
-      wakeup.clear();
+      news = new AbortController();
       const refresh = await tryRefresh(folder, dir, log, isLost);
       if (signal.aborted) return;
       isLost = refresh === undefined;
@@ -111,6 +113,67 @@ async function tryRefresh(
   }
 }
 
-function pause(ms: number, signal: AbortSignal): Promise<boolean> {
-  return new Wakeup().wait(ms, signal);
+interface Watched {
+  readonly identity: string;
+  readonly watcher: FSWatcher;
+}
+
+export class DirectoryWatch {
+  readonly #onWake: () => void;
+  readonly #log: Logger;
+  readonly #watched = new Map<string, Watched>();
+  #hasFailed = false;
+
+  constructor(onWake: () => void, log: Logger) {
+    this.#onWake = onWake;
+    this.#log = log;
+  }
+
+  /** Whether some directory could not be watched, so that only looking often enough finds changes. */
+  get isBlind(): boolean {
+    return this.#hasFailed;
+  }
+
+  /** Watches exactly these (path → identity). @returns whether a watch is new, so that earlier changes may be missed. */
+  update(directories: ReadonlyMap<string, string>): boolean {
+    for (const [path, { identity, watcher }] of this.#watched) {
+      if (directories.get(path) === identity) continue;
+      watcher.close();
+      this.#watched.delete(path);
+    }
+    let isNew = false;
+    let hasFailed = false;
+    for (const [path, identity] of directories) {
+      if (this.#watched.has(path)) continue;
+      try {
+        this.#watched.set(path, { identity, watcher: this.#start(path) });
+        isNew = true;
+      } catch (error) {
+        if (!this.#hasFailed && !hasFailed) {
+          this.#log.warn("Cannot watch a manifest directory, looking for changes twice a second instead", {
+            directory: path,
+            reason: messageOf(error),
+            remedy: "raise fs.inotify.max_user_instances or max_user_watches",
+          });
+        }
+        hasFailed = true;
+      }
+    }
+    this.#hasFailed = hasFailed;
+    return isNew;
+  }
+
+  close(): void {
+    this.update(new Map());
+  }
+
+  #start(path: string): FSWatcher {
+    const watcher = watch(path, { persistent: false }, this.#onWake);
+    watcher.on("error", () => {
+      watcher.close();
+      if (this.#watched.get(path)?.watcher === watcher) this.#watched.delete(path);
+      this.#onWake();
+    });
+    return watcher;
+  }
 }

@@ -1,9 +1,17 @@
 /** The text of one file → the objects it defines, and everything that is wrong with it. */
+
+import { Composer, type Document, LineCounter, Parser } from "yaml";
 import { runAtOnce, type Steps } from "../../async/steps.ts";
-import { newDraft, type ParsedManifest } from "./manifest-objects.ts";
-import { addPiece, jsonSteps, type ParseHooks } from "./parse-json.ts";
-import { splitDocuments } from "./split-documents.ts";
-import { readYamlDocument } from "./yaml-document.ts";
+import { messageOf } from "../../logging/message-of.ts";
+import {
+  addPiece,
+  brokenDocument,
+  jsonSteps,
+  type ManifestDocument,
+  newDraft,
+  type ParsedManifest,
+  type ParseHooks,
+} from "./manifest-objects.ts";
 
 /** Parses one file at once. Never throws. `file` is only its name for problems; JSON is recognised by it. */
 export function parseManifest(text: string, file: string, hooks: ParseHooks = {}): ParsedManifest {
@@ -19,4 +27,104 @@ export function* manifestSteps(text: string, file: string, hooks: ParseHooks): S
     yield* addPiece(draft, { ...piece, file, number, hooks, read: () => readYamlDocument(piece) });
   }
   return draft;
+}
+
+/** Reads one document of a YAML file. Never throws: what cannot be read comes with an `error`. */
+export function readYamlDocument({ text, line: firstLine }: DocumentText): ManifestDocument {
+  const lines = new LineCounter();
+  const lineAt = (offset: number): number => lines.linePos(offset).line + firstLine - 1;
+  try {
+    const [document, second] = compose(text, lines);
+    if (document === undefined) return brokenDocument(firstLine, null, undefined);
+    if (second !== undefined) return brokenDocument(lineAt(second.range[0]), null, "a document begins without `---`");
+    const start = document.contents?.range[0] ?? document.range[0];
+    const [failure] = document.errors;
+    const { raw, error } = toPlainJson(document);
+    return {
+      line: lineAt(failure?.pos[0] ?? start),
+      raw,
+      error: failure?.message ?? error,
+      lineOf: (field) => lineAt(offsetOf(document, field) ?? start),
+    };
+  } catch (error) {
+    // The parser is not meant to throw, but nesting can exhaust the stack.
+    return brokenDocument(firstLine, null, messageOf(error));
+  }
+}
+
+function compose(text: string, lines: LineCounter): readonly Document.Parsed[] {
+  const composer = new Composer({ prettyErrors: false, logLevel: "error" });
+  const documents: Document.Parsed[] = [];
+  for (const token of new Parser(lines.addNewLine).parse(text)) documents.push(...composer.next(token));
+  documents.push(...composer.end());
+  return documents;
+}
+
+/** Through JSON text, so that nothing but JSON values comes out and no string keeps the file's text in memory. */
+function toPlainJson(document: Document.Parsed): { readonly raw: unknown; readonly error?: string } {
+  try {
+    const raw: unknown = JSON.parse(JSON.stringify(document.toJS()) ?? "null");
+    return { raw };
+  } catch (error) {
+    return { raw: null, error: messageOf(error) };
+  }
+}
+
+function offsetOf(document: Document.Parsed, field: string): number | undefined {
+  const path = Array.from(field.matchAll(/\["([^"]*)"\]|\[(\d+)\]|([^.[\]]+)/g), ([, key, index, name]) =>
+    index === undefined ? (key ?? name) : Number(index),
+  );
+  for (; path.length > 0; path.pop()) {
+    const node: unknown = document.getIn(path, true);
+    if (typeof node !== "object" || node === null || !("range" in node) || !Array.isArray(node.range)) continue;
+    const offset: unknown = node.range[0];
+    if (typeof offset === "number") return offset;
+  }
+  return undefined;
+}
+
+/** The text of one document. */
+export interface DocumentText {
+  /** Where it begins in the file, counted from 1. */
+  readonly line: number;
+  readonly text: string;
+}
+
+const MARKER = /^(?:---|\.\.\.)(?=[ \t\r\n]|$)/;
+/** Neither content nor a marker: a directive before a document, a comment, nothing. */
+const NO_CONTENT = /^(?:%.*|[ \t]*(?:#.*)?)\r?$/;
+
+/**
+ * Cuts a stream at its document markers, which YAML allows in no scalar. Comments and directives go with the document
+ * that follows, or with the last one. Pure.
+ */
+export function* splitDocuments(stream: string): Generator<DocumentText> {
+  let start = 0;
+  let startLine = 1;
+  let line = 1;
+  /** `---` or content has been seen since `start`. */
+  let isBegun = false;
+  for (let at = 0; at < stream.length; line++) {
+    const lineBreak = stream.indexOf("\n", at);
+    const next = lineBreak < 0 ? stream.length : lineBreak + 1;
+    // Nothing else can be a marker, and lines may be megabytes long.
+    const marker = stream[at] === "-" || stream[at] === "." ? MARKER.exec(stream.slice(at, at + 4))?.[0] : undefined;
+    if (marker === "---" && isBegun) {
+      yield { line: startLine, text: stream.slice(start, at) };
+      [start, startLine] = [at, line];
+    } else if (marker === "..." && isBegun) {
+      yield { line: startLine, text: stream.slice(start, next) };
+      [start, startLine] = [next, line + 1];
+      isBegun = false;
+    }
+    if (marker === "---" || (marker === undefined && !isBegun && !isWithoutContent(stream, at, next))) isBegun = true;
+    at = next;
+  }
+  if (isBegun) yield { line: startLine, text: stream.slice(start) };
+}
+
+function isWithoutContent(stream: string, start: number, end: number): boolean {
+  const first = stream[start];
+  if (first === "%" || first === "#") return true;
+  return NO_CONTENT.test(stream.slice(start, Math.min(end, start + 1024)).replace(/\n$/, ""));
 }

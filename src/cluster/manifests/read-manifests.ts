@@ -10,7 +10,7 @@ import type {
 } from "../objects.ts";
 import { ManifestFolder } from "./manifest-folder.ts";
 import { parseDecoded } from "./manifest-objects.ts";
-import { ManifestReader, READ_LIMITS, tooLarge } from "./manifest-reader.ts";
+import { ManifestReader, READ_LIMITS, requireSize } from "./manifest-reader.ts";
 import { type ReadersRecords, type RecordMaps, readersRecordsOf, recordsOf } from "./merge.ts";
 import type { ManifestProblem } from "./problem.ts";
 
@@ -52,8 +52,11 @@ export async function readManifestText(
   if (decoded !== undefined) return projectObjects([decoded], file, { keepsPods });
   // Only here, for the daemon must not pay for the YAML parser.
   const { parseManifest } = await import("./parse-manifest.ts");
-  const refusal = (length: number): string | undefined => tooLarge(file, length, READ_LIMITS);
-  const { objects, problems } = parseManifest(text, file, { refusal, keepsPods });
+  const guarded = <T>(length: number, work: () => T): T => {
+    requireSize(file, length, READ_LIMITS);
+    return work();
+  };
+  const { objects, problems } = parseManifest(text, file, { guarded, keepsPods });
   return clusterRecords(recordsOf(objects.values()), problems, readersRecordsOf(objects.values()));
 }
 

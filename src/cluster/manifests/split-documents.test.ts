@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseAllDocuments } from "yaml";
 import fc from "../../../testkit/support/fast-check.ts";
-import { splitDocuments } from "./split-documents.ts";
+import { splitDocuments } from "./parse-manifest.ts";
 
 const split = (stream: string): string[] => Array.from(splitDocuments(stream), ({ line, text }) => `${line}:${text}`);
 
