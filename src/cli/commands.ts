@@ -74,6 +74,13 @@ export const COMMANDS: readonly Command[] = [
     usage: async () => (await import("./services.ts")).SERVICES_USAGE,
   },
   {
+    name: "flows",
+    badInput: EXIT_BAD_INPUT,
+    summary: "prints who talks to which Service through this node",
+    run: async (argv, output) => await (await import("./flows.ts")).flows(argv, output),
+    usage: async () => (await import("./flows.ts")).FLOWS_USAGE,
+  },
+  {
     name: "monitor",
     asksDaemon: true,
     badInput: EXIT_BAD_INPUT,

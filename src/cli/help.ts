@@ -50,13 +50,14 @@ Examples:
 
 const DAEMON = `Asking a running daemon
 
-A daemon that was started with --inspect-socket FILE answers its own user there: status, services, monitor and sysdump take
+A daemon that was started with --inspect-socket FILE answers its own user there: status, services, flows, monitor and sysdump take
 the same path with --socket. Nothing else listens, and nothing can be changed there.
 
 Examples:
   kube-proxy --config /etc/kube-proxy.yaml --inspect-socket /run/kube-proxy/inspect.sock
   kube-proxy status
   kube-proxy services shop/web
+  kube-proxy flows shop/web --watch
   kubectl exec -n kube-system POD -- kube-proxy status
 `;
 
@@ -64,7 +65,7 @@ const STATUSES = `Exit statuses
 
   command                  0                          1                           2
   explain, trace           answered                   -                           bad input, or nothing of that name
-  services, monitor        answered                   -                           no daemon answers
+  services, flows, monitor answered                   -                           no daemon answers
   status                   healthy, none refused      not healthy, or refused     no daemon answers
   diff                     no difference              differences                 bad input
   sysdump                  written                    -                           cannot be written, or bad input

@@ -90,7 +90,7 @@ export async function onNodes(command: string, argv: readonly string[], output: 
       return Math.max(...ends);
     }
     if (asked.node !== undefined && first !== undefined) return await inPod(command, asked, first, output, "");
-    if (command === "monitor") {
+    if (command === "monitor" || asked.rest.includes("--watch")) {
       const width = Math.max(...pods.map(({ node }) => node.length));
       const ends = pods.map((pod) => inPod(command, asked, pod, output, `${pod.node.padEnd(width)}  `));
       return Math.max(...(await Promise.all(ends)));

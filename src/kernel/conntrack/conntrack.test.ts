@@ -175,6 +175,21 @@ inNetns(import.meta.url, { name: "conntrack" }, () => {
       client.close();
     });
 
+    test("one address and port are asked for, of either family", async () => {
+      for (const client of ["10.9.0.1", "fd00:9::1"]) {
+        const [service, other, endpoint] = client.includes(":")
+          ? ["fd00:30::99", "fd00:30::98", "fd00::9"]
+          : ["172.30.0.99", "172.30.0.98", "10.1.0.9"];
+        const wanted = flow(client, service ?? "", endpoint ?? "", 5001);
+        for (const one of [wanted, flow(client, other ?? "", endpoint ?? "", 5002)]) conntrackCreate(one);
+        conntrackCreate({ ...flow(client, service ?? "", endpoint ?? "", 5003), destinationPort: 54 });
+        const family = client.includes(":") ? "IPv6" : "IPv4";
+        const filter = { protocol: "UDP", address: address(service ?? ""), port: 53 } as const;
+        assert.deepEqual(await all(table, family, filter), [wanted]);
+        for (const one of await all(table, family, {})) await table.deleteFlow(family, one);
+      }
+    });
+
     test("a table of thousands of flows is visited in full", async () => {
       const lines = Array.from({ length: 3000 }, (_, n) => {
         const port = 10000 + n;

@@ -25,6 +25,8 @@ export interface TrackedFlow extends Flow {
   /** Tells it from later flows between the same ends. */
   readonly id?: number;
   readonly isAnswered?: boolean;
+  /** UDP: several packets went both ways; TCP: it was established. */
+  readonly isAssured?: boolean;
   /** Of TCP and SCTP, in the kernel's words: `ESTABLISHED`. */
   readonly state?: string;
   /** Until it is forgotten if nothing comes. */

@@ -1,7 +1,7 @@
 /** Conntrack messages: the attributes of a flow, in the kernel's numbers (linux/netfilter/nfnetlink_conntrack.h). */
 
 import type { Flow } from "../../net/flow.ts";
-import { type IpAddress, ipBytes, ipFromBytes } from "../../net/ip.ts";
+import { familyOf, type IpAddress, ipBytes, ipFromBytes } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS, protocolOfNumber } from "../../net/protocol.ts";
 import { attributes, binary, u8, u16be, u32be, u32host, u64be, type ValueOf } from "../netlink/attributes.ts";
 import { NLM_F_DUMP } from "../netlink/constants.ts";
@@ -16,6 +16,7 @@ const IPCTNL_MSG_CT_DELETE = 2;
 const COMPARED = { address: 1 << 1, protocol: 1 << 3, port: 1 << 5 } as const;
 /** IPS_* of linux/netfilter/nf_conntrack_common.h. */
 const SEEN_REPLY = 1 << 1;
+const ASSURED = 1 << 2;
 const DST_NAT = 1 << 5;
 
 /** Names of `enum tcp_conntrack` and `enum sctp_conntrack`, as /proc/net/nf_conntrack has them. */
@@ -63,7 +64,9 @@ type Tuple = ValueOf<typeof tuple>;
  * every entry.
  */
 export function writeDump(messages: MessageBuffer, family: number, wanted: FlowFilter): void {
-  const { address, port, isTranslated = false } = wanted;
+  const { port, isTranslated = false } = wanted;
+  // For IPv6 the kernel compares the wrong way round and leaves out what fits (ctnetlink_filter_match_tuple; seen with 6.18).
+  const address = wanted.address !== undefined && familyOf(wanted.address) === "IPv4" ? wanted.address : undefined;
   const flags =
     (address === undefined ? 0 : COMPARED.address) |
     (wanted.protocol === undefined ? 0 : COMPARED.protocol) |
@@ -148,7 +151,7 @@ export function toFlow(entry: ConntrackEntry): TrackedFlow | undefined {
     replyDestinationIP: ipFromBytes(replyDestination),
     replyDestinationPort: reply?.protocol?.destinationPort ?? 0,
     ...(id !== undefined && { id }),
-    ...(status !== undefined && { isAnswered: (status & SEEN_REPLY) !== 0 }),
+    ...(status !== undefined && { isAnswered: (status & SEEN_REPLY) !== 0, isAssured: (status & ASSURED) !== 0 }),
     ...(stateName !== undefined && { state: stateName }),
     ...(timeout !== undefined && { timeoutSeconds: timeout }),
     ...(sent !== undefined && { sent: carried(sent) }),

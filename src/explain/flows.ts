@@ -1,0 +1,209 @@
+/** Connections with names: which Service each goes to, from which pod, to which, and how it ended. Pure. */
+import type { ServiceRecord } from "../cluster/objects.ts";
+import type { CountedPort } from "../dataplane/traffic.ts";
+import { knownPods, type PodSources } from "../inspect/known-pods.ts";
+import { offlineState } from "../inspect/offline-state.ts";
+import type { TrackedFlow } from "../kernel/conntrack/conntrack.ts";
+import { silentLogger } from "../logging/logger.ts";
+import { ownedFrontends } from "../model/frontend.ts";
+import type { Flow } from "../net/flow.ts";
+import { IP_FAMILIES, type IpAddress, joinHostPort } from "../net/ip.ts";
+import type { Protocol } from "../net/protocol.ts";
+import { countedPort } from "./counted-ports.ts";
+
+/** Packets and bytes; null: the kernel does not count them. */
+interface Volume {
+  readonly packets: number;
+  readonly bytes: number;
+}
+
+/** How a connection ended, as its client met it. */
+export type FlowEnd = "answered" | "refused" | "never answered";
+
+/** One connection; -o json. */
+export interface NamedFlow {
+  /** `namespace/name:port` */
+  readonly servicePort: string;
+  readonly protocol: Protocol;
+  /** `10.96.0.10:80`: what was asked for. */
+  readonly frontend: string;
+  readonly client: string;
+  /** `namespace/name`; null: not known. */
+  readonly clientPod: string | null;
+  readonly endpoint: string;
+  readonly endpointPod: string | null;
+  /** Conntrack's word; null for UDP and for what has ended. */
+  readonly state: string | null;
+  /** No slice of the Service has the endpoint. */
+  readonly isStale: boolean;
+  /** Seconds since it began; null: it is older than the look, and the kernel keeps no times. */
+  readonly ageSeconds: number | null;
+  readonly sent: Volume | null;
+  readonly received: Volume | null;
+  /** Null while it lives. */
+  readonly ended: FlowEnd | null;
+}
+
+/** Which connections are asked for. */
+export interface FlowChoice {
+  /** `namespace/name`, `namespace/name:port`; undefined: all. */
+  readonly service: string | undefined;
+  /** A pod (`namespace/name`) or an address. */
+  readonly from: string | undefined;
+  readonly to: string | undefined;
+  /** As {@link NamedFlow.state}, or `ended`'s words. */
+  readonly state: string | undefined;
+  readonly isStale: boolean;
+}
+
+/** What is known of the cluster. */
+export interface FlowNames {
+  readonly ports: readonly CountedPort[];
+  readonly pods: ReadonlyMap<IpAddress, string>;
+  /** Of the node, where node ports answer. */
+  readonly own: ReadonlySet<IpAddress>;
+  /** Whether conntrack tells the endpoint; else who carries the connection there. */
+  readonly isEndpointTracked: boolean;
+}
+
+interface NamedPort {
+  readonly port: CountedPort;
+  readonly endpoints: ReadonlySet<string>;
+}
+
+export class FlowNamer {
+  readonly #names: FlowNames;
+  readonly #choice: FlowChoice;
+  readonly #byFrontend = new Map<string, NamedPort>();
+
+  constructor(names: FlowNames, choice: FlowChoice) {
+    this.#names = names;
+    this.#choice = choice;
+    for (const port of names.ports) {
+      const named = { port, endpoints: new Set(port.endpoints.map(({ text }) => text)) };
+      if (!isAsked(port, choice.service)) continue;
+      for (const { address, port: number } of port.frontends) {
+        this.#byFrontend.set(`${port.name.protocol} ${address ?? "*"} ${number}`, named);
+      }
+    }
+  }
+
+  /** Those of the service ports that are asked for. */
+  get frontends(): readonly {
+    readonly protocol: Protocol;
+    readonly address: IpAddress | undefined;
+    readonly port: number;
+  }[] {
+    const asked = this.#names.ports.filter((port) => isAsked(port, this.#choice.service));
+    const all = asked.flatMap(({ name: { protocol }, frontends }) =>
+      frontends.map(
+        ({ address, port }) => [`${protocol} ${address ?? "*"} ${port}`, { protocol, address, port }] as const,
+      ),
+    );
+    // A node port is one for both families.
+    return [...new Map(all).values()];
+  }
+
+  /** The service port, or undefined for connections that no Service led. Cheap: asked of every one. */
+  portOf({ protocol, destinationIP, destinationPort }: Flow): NamedPort | undefined {
+    const atAddress = this.#byFrontend.get(`${protocol} ${destinationIP} ${destinationPort}`);
+    if (atAddress !== undefined || !this.#names.own.has(destinationIP)) return atAddress;
+    return this.#byFrontend.get(`${protocol} * ${destinationPort}`);
+  }
+
+  /** @param startMs when it began, where that was seen. @returns undefined for what is not asked for. */
+  name(flow: TrackedFlow, nowMs: number, startMs = flow.startMs, hasEnded = false): NamedFlow | undefined {
+    const found = this.portOf(flow);
+    if (found === undefined) return undefined;
+    const { pods, isEndpointTracked } = this.#names;
+    const { from, to, state: wanted, isStale: wantsStale } = this.#choice;
+    const endpoint = joinHostPort(flow.replySourceIP, flow.replySourcePort);
+    const clientPod = pods.get(flow.sourceIP) ?? null;
+    const endpointPod = pods.get(flow.replySourceIP) ?? null;
+    const isStale = isEndpointTracked && !found.endpoints.has(endpoint);
+    const ended = hasEnded ? endOf(flow) : null;
+    const state = hasEnded ? null : (flow.state ?? null);
+    if (from !== undefined && from !== flow.sourceIP && from !== clientPod) return undefined;
+    if (to !== undefined && to !== flow.replySourceIP && to !== endpointPod) return undefined;
+    if (wanted !== undefined && wanted !== (ended ?? state)) return undefined;
+    if (wantsStale && !isStale) return undefined;
+    return {
+      servicePort: found.port.name.text,
+      protocol: flow.protocol,
+      frontend: joinHostPort(flow.destinationIP, flow.destinationPort),
+      client: joinHostPort(flow.sourceIP, flow.sourcePort),
+      clientPod,
+      endpoint,
+      endpointPod,
+      state,
+      isStale,
+      ageSeconds: startMs === undefined ? null : Math.max(0, Math.round((nowMs - startMs) / 1000)),
+      sent: flow.sent ?? null,
+      received: flow.received ?? null,
+      ended,
+    };
+  }
+}
+
+function isAsked({ name }: CountedPort, service: string | undefined): boolean {
+  return service === undefined || service === name.service || service === name.text;
+}
+
+/** TCP that was answered and never established was answered with a reset. */
+function endOf({ protocol, isAnswered, isAssured }: TrackedFlow): FlowEnd {
+  if (isAnswered !== true) return "never answered";
+  return protocol === "TCP" && isAssured === false ? "refused" : "answered";
+}
+
+/** The names that objects give. */
+export function namesOfObjects(
+  objects: PodSources & { readonly services: readonly ServiceRecord[] },
+): Pick<FlowNames, "ports" | "pods"> {
+  const ports = IP_FAMILIES.flatMap((family) => {
+    const { state } = offlineState(objects, { family, nodeName: "", allowExternalIPs: true, log: silentLogger });
+    return [...state.services].map(([key, port]) =>
+      countedPort({
+        ...{ servicePort: port.name.text, protocol: port.protocol, family },
+        frontends: ownedFrontends(port).map(({ address, port: number }) => {
+          return address === undefined ? `*:${number}` : joinHostPort(address, number);
+        }),
+        endpoints: (state.endpoints.get(key) ?? []).map(({ text }) => text),
+      }),
+    );
+  });
+  const pods = new Map<IpAddress, string>();
+  for (const { name, addresses } of knownPods(objects).values()) for (const one of addresses) pods.set(one, name);
+  return { ports: ports.filter((port) => port !== undefined), pods };
+}
+
+/** The columns of {@link flowCells}. */
+export const FLOW_HEAD = ["SERVICE PORT", "CLIENT", "ASKED FOR", "ENDPOINT", "STATE", "AGE", "SENT", "RECEIVED"];
+
+/** A line of the table. */
+export function flowCells(flow: NamedFlow): readonly string[] {
+  const { servicePort, protocol, frontend, state, ended, isStale, ageSeconds } = flow;
+  const said = ended ?? state ?? "-";
+  return [
+    `${servicePort} ${protocol}`,
+    placeText(flow.client, flow.clientPod),
+    frontend,
+    placeText(flow.endpoint, flow.endpointPod),
+    isStale ? `${said}, stale` : said,
+    ageSeconds === null ? "?" : ageText(ageSeconds),
+    volumeText(flow.sent),
+    volumeText(flow.received),
+  ];
+}
+
+function placeText(place: string, pod: string | null): string {
+  return pod === null ? place : `${place} (${pod})`;
+}
+
+function ageText(seconds: number): string {
+  if (seconds < 120) return `${seconds} s`;
+  return seconds < 7200 ? `${Math.floor(seconds / 60)} min` : `${Math.floor(seconds / 3600)} h`;
+}
+
+function volumeText(volume: Volume | null): string {
+  return volume === null ? "?" : `${volume.bytes} B in ${volume.packets}`;
+}

@@ -1,0 +1,186 @@
+/** `kube-proxy flows` with the example cluster, and a kernel that says what it is told to. */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { type FlowSource, flows } from "../../src/cli/flows.ts";
+import type { NamedFlow } from "../../src/explain/flows.ts";
+import type { TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
+import type { FlowEvents } from "../../src/kernel/conntrack/events.ts";
+import { familyOf, type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
+import { daemonAt } from "./inspected-daemon.ts";
+import { examplesAsJson, runCommand } from "./run-command.ts";
+
+function ip(text: string): IpAddress {
+  return parseIpAddress(text) ?? assert.fail(text);
+}
+
+let nextId = 1;
+
+/** A connection to the example's shop/web. */
+function flow(endpoint: string, more: Partial<TrackedFlow> = {}): TrackedFlow {
+  nextId += 1;
+  return {
+    ...{ protocol: "TCP", sourceIP: ip("10.180.0.77"), sourcePort: 40_000 + nextId, id: nextId, state: "ESTABLISHED" },
+    ...{ destinationIP: ip("10.96.0.10"), destinationPort: 80, replySourceIP: ip(endpoint), replySourcePort: 8080 },
+    ...{
+      replyDestinationIP: ip("10.180.0.77"),
+      replyDestinationPort: 40_000 + nextId,
+      isAnswered: true,
+      isAssured: true,
+    },
+    ...more,
+  };
+}
+
+/** A kernel with these entries, whose events the test makes. */
+function kernel(
+  entries: readonly TrackedFlow[],
+  live: (events: FlowEvents) => Promise<void> = async () => {},
+): FlowSource {
+  return {
+    open: () => ({
+      async readFlows(family, _filter, begin) {
+        // Its table changes, so that it is read twice.
+        const [first] = entries;
+        if (first !== undefined && familyOf(first.sourceIP) === family) begin()(first);
+        const visit = begin();
+        for (const entry of entries) if (familyOf(entry.sourceIP) === family) visit(entry);
+        return true;
+      },
+      close: async () => {},
+    }),
+    follow: live,
+    ownAddresses: async () => new Set([ip("10.200.0.2")]),
+  };
+}
+
+async function run(args: readonly string[], source: FlowSource) {
+  const command: typeof flows = (argv, output, input) => flows(argv, output, input, source);
+  return await runCommand(command, [...args, "-f", "-"], examplesAsJson());
+}
+
+const parsed = (text: string) =>
+  text.split("\n").flatMap((line) => (line === "" ? [] : [JSON.parse(line) as NamedFlow]));
+const WEB = [
+  flow("10.180.0.11"),
+  flow("10.180.0.99"),
+  flow("10.180.0.11", { state: "TIME_WAIT", sent: { packets: 3, bytes: 100 }, received: { packets: 2, bytes: 50 } }),
+  flow("10.180.0.11", { destinationIP: ip("192.0.2.1") }),
+];
+
+test("connections to Services, each once; those of others are left out", async () => {
+  const { out, status } = await run(["-o", "json"], kernel(WEB));
+  const told = parsed(out);
+  assert.deepEqual([status, told.length], [0, 3]);
+  assert.deepEqual(
+    told.map(({ isStale, state }) => [isStale, state]),
+    [
+      [false, "ESTABLISHED"],
+      [true, "ESTABLISHED"],
+      [false, "TIME_WAIT"],
+    ],
+  );
+  assert.match(String(told[0]?.endpointPod), /^shop\/web/);
+  assert.deepEqual(told[2]?.sent, { packets: 3, bytes: 100 });
+});
+
+test("a choice leaves the others out", async () => {
+  const count = async (...args: readonly string[]) =>
+    parsed((await run([...args, "-o", "json"], kernel(WEB))).out).length;
+  assert.equal(await count("shop/web"), 3);
+  assert.equal(await count("shop/web:http"), 3);
+  assert.equal(await count("--stale"), 1);
+  assert.equal(await count("--state", "TIME_WAIT"), 1);
+  assert.equal(await count("--from", "10.180.0.78"), 0);
+  assert.equal(await count("--from", "10.180.0.77"), 3);
+  assert.equal(await count("--to", "10.180.0.99"), 1);
+  assert.equal(await count("--count", "2"), 2);
+});
+
+test("a table of text has pods, ages and what is not known", async () => {
+  const { out } = await run(["shop/web"], kernel(WEB));
+  const lines = out.split("\n");
+  assert.match(lines[0] ?? "", /^SERVICE PORT +CLIENT +ASKED FOR +ENDPOINT +STATE +AGE +SENT +RECEIVED$/);
+  assert.match(
+    lines[1] ?? "",
+    /^shop\/web:http TCP +10\.180\.0\.77:\d+ +10\.96\.0\.10:80 +10\.180\.0\.11:8080 \(shop\/web-\S+\)/,
+  );
+  assert.match(lines[2] ?? "", / 10\.180\.0\.99:8080 +ESTABLISHED, stale +\? +\? +\?$/);
+  assert.match(lines[3] ?? "", / 100 B in 3 +50 B in 2$/);
+});
+
+test("how connections end, as their clients met it", async () => {
+  const answered = flow("10.180.0.11", { sent: { packets: 5, bytes: 300 }, received: { packets: 4, bytes: 900 } });
+  const ends = [
+    answered,
+    flow("10.180.0.11", { isAssured: false }),
+    flow("10.180.0.11", { isAnswered: false, isAssured: false }),
+  ];
+  const live = async ({ onBegin, onEnd, signal }: FlowEvents) => {
+    for (const one of ends) onBegin(one);
+    onBegin(flow("10.180.0.11", { destinationIP: ip("192.0.2.1") }));
+    for (const one of ends) onEnd(one);
+    assert.ok(signal.aborted, "the count is reached");
+  };
+  const { out } = await run(["--watch", "--count", "6", "-o", "json"], kernel([], live));
+  assert.deepEqual(
+    parsed(out).map(({ ended }) => ended),
+    [null, null, null, "answered", "refused", "never answered"],
+  );
+  const { out: text } = await run(["--watch", "--count", "4"], kernel([], live));
+  assert.match(
+    text,
+    /ends {4}shop\/web:http TCP {2}10\.180\.0\.77:\d+ → 10\.96\.0\.10:80 → \S+ \(\S+\) {2}answered {2}after 0 s {2}sent 300 B in 5/,
+  );
+});
+
+test("what the kernel lost is told from its table", async () => {
+  const known = flow("10.180.0.11");
+  const live = async ({ onBegin, onLost }: FlowEvents) => {
+    onBegin(known);
+    onLost();
+    onLost();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  };
+  const { out, err } = await run(["--watch", "-o", "json"], kernel([known, flow("10.180.0.12")], live));
+  assert.equal(parsed(out).length, 2);
+  assert.match(err, /lost messages 2 times; 1 connections are told from its table/);
+});
+
+test("a daemon names Services, and the kernel's refusal is told", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-flows-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const path = join(folder, "socket");
+  daemonAt(t, path);
+  const command: typeof flows = (argv, output, input) => flows(argv, output, input, kernel(WEB));
+  const { out } = await runCommand(command, ["shop/web", "--socket", path, "-o", "json"]);
+  assert.deepEqual(
+    parsed(out).map(({ servicePort }) => servicePort),
+    ["shop/web:http", "shop/web:http", "shop/web:http"],
+  );
+  const refusing: FlowSource = {
+    ...kernel([]),
+    open: () => {
+      throw new Error("socket: EPERM");
+    },
+  };
+  const refused = await run([], refusing);
+  assert.deepEqual([refused.status, refused.out], [2, ""]);
+  assert.match(refused.err, /connection tracking cannot be read: socket: EPERM\nIt takes root/);
+});
+
+test("command lines that cannot be used", async () => {
+  for (const [args, message] of [
+    [["shop/none"], /there is no Service "shop\/none"/],
+    [["a", "b"], /unexpected "b"/],
+    [["--from", "x"], /--from must be an address, or NAMESPACE\/NAME of a pod/],
+    [["-o", "yaml"], /--output must be text or json/],
+    [["--count", "-1"], /--count/],
+  ] as const) {
+    const { status, err } = await run(args, kernel(WEB));
+    assert.equal(status, 2, String(args));
+    assert.match(err, message);
+  }
+});

@@ -1,0 +1,139 @@
+/** `kube-proxy flows`: every connection that clients make is named, and how it ended. */
+import assert from "node:assert/strict";
+import { type ChildProcess, execFileSync } from "node:child_process";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import type { NamedFlow } from "../../../src/explain/flows.ts";
+import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
+import { until } from "../../../testkit/support/patience.ts";
+import { kernelSkip } from "../../../testkit/support/topology.ts";
+import { FAMILIES, type ServiceSpec, servingPods } from "./cluster-objects.ts";
+import { namespaceAt, type Position, sourceAddress } from "./expected.ts";
+import { addressOf, flowNetwork } from "./flow-network.ts";
+import { HeldConnection } from "./held-connection.ts";
+import { MODES_AND_LAYOUTS, protocolsOf, traitsOf } from "./modes.ts";
+
+const KUBE_PROXY = fileURLToPath(new URL("../../../bin/kube-proxy", import.meta.url));
+const CONNECTIONS = 20;
+
+/** Runs beside the test; its lines so far. */
+class Watcher {
+  readonly #child: ChildProcess;
+  errors = "";
+  #text = "";
+
+  constructor(namespace: NetworkNamespace, args: readonly string[]) {
+    const argv: [string, ...string[]] = [KUBE_PROXY, "flows", "--watch", "-o", "json", ...args];
+    this.#child = namespace.spawn(argv, { stdio: ["ignore", "pipe", "pipe"] });
+    this.#child.stdout?.setEncoding("utf8").on("data", (text: string) => {
+      this.#text += text;
+    });
+    this.#child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+      this.errors += text;
+    });
+  }
+
+  get flows(): readonly NamedFlow[] {
+    const whole = this.#text.slice(0, this.#text.lastIndexOf("\n") + 1);
+    return whole
+      .split("\n")
+      .filter((line) => line !== "")
+      .map((line) => JSON.parse(line) as NamedFlow);
+  }
+
+  end(): void {
+    this.#child.kill("SIGTERM");
+  }
+}
+
+for (const mode of MODES_AND_LAYOUTS) {
+  if (traitsOf[mode].carriesTraffic || !protocolsOf(mode).includes("TCP")) continue;
+  test(`${mode}: connections have names`, { skip: kernelSkip }, async (t) => {
+    const services: readonly ServiceSpec[] = [
+      { name: "web", number: 1, endpoints: ["local-1", "remote-1"] },
+      { name: "empty", number: 2, endpoints: [] },
+    ];
+    const socket = join(execFileSync("mktemp", ["-d"], { encoding: "utf8" }).trim(), "socket");
+    const network = await flowNetwork(t, mode, services, { args: [`--inspect-socket=${socket}`] });
+    const { daemon, probers, topology } = network;
+    const { namespace } = daemon;
+    namespace.sysctl({
+      ...{ "net.netfilter.nf_conntrack_acct": 1, "net.netfilter.nf_conntrack_tcp_timeout_time_wait": 1 },
+      ...{ "net.netfilter.nf_conntrack_tcp_timeout_close": 1, "net.netfilter.nf_conntrack_udp_timeout": 1 },
+      ...{ "net.netfilter.nf_conntrack_tcp_timeout_fin_wait": 1, "net.netfilter.nf_conntrack_tcp_timeout_last_ack": 1 },
+    });
+    const ask = async (...args: readonly string[]): Promise<readonly NamedFlow[]> => {
+      const argv: [string, ...string[]] = [KUBE_PROXY, "flows", "-o", "json", ...args];
+      const { stdout } = await namespace.exec(argv);
+      return stdout.split("\n").flatMap((line) => (line === "" ? [] : [JSON.parse(line) as NamedFlow]));
+    };
+
+    await t.test("those that live, from a daemon and from manifests with the names of pods", async () => {
+      const held: HeldConnection[] = [];
+      for (const family of FAMILIES) {
+        const { address, port, protocol } = addressOf(1, "cluster IP", "TCP", family);
+        const pod = topology.namespace(namespaceAt.pod);
+        for (let count = 0; count < CONNECTIONS; count += 1) {
+          held.push(await HeldConnection.open(pod, { protocol, address, port }));
+        }
+      }
+      const all = await ask("flows/web", "--socket", socket);
+      assert.equal(all.length, held.length);
+      for (const family of FAMILIES) {
+        const one = await ask("flows/web:tcp", "--from", sourceAddress("pod", family), "--socket", socket);
+        assert.equal(one.length, CONNECTIONS, family);
+      }
+      for (const flow of all) {
+        assert.deepEqual([flow.servicePort, flow.state, flow.isStale], ["flows/web:tcp", "ESTABLISHED", false]);
+        assert.ok((flow.sent?.packets ?? 0) >= 2, "accounting is on");
+      }
+      const named = await ask("flows/web", "-f", daemon.manifests);
+      const pods = [...new Set(named.map(({ endpointPod }) => endpointPod))].sort();
+      assert.deepEqual([named.length, pods], [held.length, ["flows/local-1", "flows/remote-1"]]);
+      const toOne = await ask("--to", "flows/local-1", "-f", daemon.manifests);
+      const { ipv4, ipv6 } = servingPods["local-1"];
+      assert.ok(toOne.length > 0 && toOne.every(({ endpoint }) => endpoint.includes(ipv4) || endpoint.includes(ipv6)));
+      const used = await Promise.all(held.map((one) => one.use()));
+      const byPod = (pod: string) => used.filter((name) => name === pod).length;
+      assert.equal(toOne.length, byPod("local-1"), "what clients say");
+      assert.deepEqual(await ask("--stale", "--state", "ESTABLISHED", "--socket", socket), []);
+    });
+
+    await t.test("beginnings and ends as clients met them", async () => {
+      const watcher = new Watcher(namespace, ["--socket", socket]);
+      t.after(() => watcher.end());
+      const clients: readonly Position[] = ["pod", "node", "off-node client"];
+      await until("the watch", async () => {
+        const { address, port } = addressOf(1, "cluster IP", "UDP", "IPv4");
+        await probers.pod.connect({ protocol: "UDP", address, port, count: 1, timeoutMs: 5000 });
+        return watcher.flows.length > 0;
+      });
+      let asked = 0;
+      for (const position of clients) {
+        for (const family of FAMILIES) {
+          const target = addressOf(1, position === "off-node client" ? "node port" : "cluster IP", "TCP", family);
+          const answers = await probers[position].connect({ ...target, count: CONNECTIONS, timeoutMs: 8000 });
+          assert.ok(answers.every(({ ok }) => ok));
+          asked += answers.length;
+        }
+      }
+      const tcp = () => watcher.flows.filter(({ protocol }) => protocol === "TCP");
+      const answered = () => tcp().filter(({ ended }) => ended === "answered");
+      const isTold = () => answered().length >= asked;
+      await until("the ends", isTold, {
+        patienceMs: 40_000,
+        evidence: () => `${answered().length} of ${asked}; ${watcher.errors}`,
+      });
+      const begun = tcp().filter(({ ended }) => ended === null);
+      assert.equal(begun.length, asked);
+      assert.deepEqual(new Set(begun.map(({ client }) => client)), new Set(answered().map(({ client }) => client)));
+      for (const { sent, received, ageSeconds, servicePort } of answered()) {
+        assert.equal(servicePort, "flows/web:tcp");
+        assert.ok((sent?.bytes ?? 0) > 0 && (received?.bytes ?? 0) > 0 && ageSeconds !== null);
+      }
+      const silent = watcher.flows.filter(({ ended }) => ended === "never answered" || ended === "refused");
+      assert.deepEqual(silent, []);
+    });
+  });
+}
