@@ -90,13 +90,8 @@ function programFolder(arch) {
 }
 
 function copyBundle(to) {
-  mkdirSync(join(to, "dist"), { recursive: true });
-  cpSync(join(root, "dist/bundle"), join(to, "dist/bundle"), {
-    recursive: true,
-    filter: (path) => !path.endsWith(".cache"),
-  });
-  for (const path of ["dist/build-info.json", "package.json", "LICENSE", "NOTICE"])
-    cpSync(join(root, path), join(to, path));
+  mkdirSync(to, { recursive: true });
+  run("sh", [join(root, "scripts/runtime-files.sh"), root, to]);
 }
 
 /** Types, maps and tests of packages: no run needs them. */

@@ -7,7 +7,8 @@ to=$1
 mkdir -p "$to/node_modules/node/bin" "$to/node_modules/.bin"
 
 npm prune --omit=dev --ignore-scripts
-cp -R bin dist package.json LICENSE NOTICE "$to/"
+scripts/runtime-files.sh . "$to"
+cp -R bin "$to/"
 cp node_modules/node/bin/node "$to/node_modules/node/bin/"
 ln -s ../node/bin/node "$to/node_modules/.bin/node"
 for package in node_modules/*; do
@@ -18,8 +19,6 @@ for package in node_modules/*; do
   esac
 done
 cd "$to"
-rm -rf dist/.tsbuildinfo
-find dist -type f -name '*.d.ts' -delete
 find node_modules -type f \( -name '*.ts' -o -name '*.mts' -o -name '*.cts' -o -name '*.map' \) -delete
 find node_modules -type d \( -name test -o -name tests -o -name examples -o -name benchmarks \) -prune -exec rm -rf {} +
 chmod -R a+rX,go-w .

