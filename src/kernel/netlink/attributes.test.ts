@@ -20,8 +20,7 @@ import {
   zstring,
 } from "./attributes.ts";
 import { ByteWriter } from "./byte-writer.ts";
-import { NetlinkError } from "./errors.ts";
-import { hexDump } from "./hex-dump.ts";
+import { hexDump, NetlinkError } from "./errors.ts";
 
 const inner = attributes({ port: [1, u16be], index: [2, u16host] });
 const sample = attributes({

@@ -3,10 +3,10 @@
 import { SliceYielder } from "../../async/yielder.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { NetlinkError } from "../netlink/errors.ts";
-import { digestOfOrigin } from "./netlink-origin.ts";
 import { elementObject, targetTypeId } from "./netlink-sets.ts";
 import { decodeKey, type FamilyLayout, keyTypesOf } from "./netlink-values.ts";
 import type { NftChainContent, NftExpectation, NftSetContent, NftTableContent } from "./nftables.ts";
+import { digestOfOrigin } from "./rule-digest.ts";
 import {
   elementKey,
   type NftElement,

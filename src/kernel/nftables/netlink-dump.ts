@@ -3,11 +3,10 @@ import { byteReader } from "../netlink/attributes.ts";
 import { HOST_IS_LITTLE_ENDIAN, NLMSG_HDRLEN } from "../netlink/constants.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END } from "../netlink/nfnetlink.ts";
-import { KINDS, type NftKind } from "./wire/batch.ts";
+import { KINDS, operationOfType } from "./wire/batch.ts";
 
 /** Netlink header and nfgenmsg. */
 const HEADERS = NLMSG_HDRLEN + 4;
-const KIND_NAMES = Object.keys(KINDS) as NftKind[]; // the table's own keys
 const MARKERS: ReadonlyMap<number, string> = new Map([
   [NFNL_MSG_BATCH_BEGIN, "begin batch"],
   [NFNL_MSG_BATCH_END, "end batch"],
@@ -20,24 +19,15 @@ export function* messageLines(messages: MessageBuffer): Iterable<string> {
     const start = messages.startOf(index);
     const length = input.view.getUint32(start, HOST_IS_LITTLE_ENDIAN);
     const type = messages.typeOf(index);
-    const subject = subjectOf(type & 0xff);
-    const isMarker = type >> 8 === 0;
-    const what = isMarker ? (MARKERS.get(type) ?? `type ${type}`) : `${subject?.verb} ${subject?.kind}`;
+    const subject = operationOfType(type);
+    const what = subject === undefined ? (MARKERS.get(type) ?? `type ${type}`) : `${subject.verb} ${subject.kind}`;
     yield `# ${index}: ${what}, type 0x${type.toString(16).padStart(4, "0")}, flags 0x${messages
       .flagsOf(index)
       .toString(16)}, family ${input.view.getUint8(start + NLMSG_HDRLEN)}, ${length} bytes`;
-    if (subject === undefined || isMarker) continue;
+    if (subject === undefined) continue;
     const object: unknown = KINDS[subject.kind].codec.read(input, start + HEADERS, start + length);
     yield* valueLines(object, "  ");
   }
-}
-
-function subjectOf(message: number): { readonly verb: string; readonly kind: NftKind } | undefined {
-  for (const kind of KIND_NAMES) {
-    if (KINDS[kind].add === message) return { verb: "add", kind };
-    if (KINDS[kind].delete === message) return { verb: "delete", kind };
-  }
-  return undefined;
 }
 
 function* valueLines(value: unknown, indent: string): Iterable<string> {

@@ -8,13 +8,13 @@
  */
 
 import type { Mutex } from "../../async/mutex.ts";
+import { forEachAttribute, zstring } from "../netlink/attributes.ts";
 import { NETLINK_NETFILTER } from "../netlink/constants.ts";
 import type { Reply } from "../netlink/frames.ts";
 import { NFNL_SUBSYS_NFTABLES, nfnetlinkPayload } from "../netlink/nfnetlink.ts";
 import { subscribe } from "../netlink/subscription.ts";
 import type { NftForeignChange } from "./nftables.ts";
-import { type Announcement, announcedObject } from "./wire/announcement.ts";
-import { NFNLGRP_NFTABLES, NFT_MSG_NEWGEN } from "./wire/constants.ts";
+import * as nft from "./wire/constants.ts";
 import type { NftablesClient } from "./wire/nftables-client.ts";
 import { generation as generationCodec } from "./wire/objects.ts";
 
@@ -157,10 +157,10 @@ export class RulesetMonitor {
         this.#ownSeen = committed();
         subscribe({
           protocol: NETLINK_NETFILTER,
-          groups: [NFNLGRP_NFTABLES],
+          groups: [nft.NFNLGRP_NFTABLES],
           onMessage: (reply) => this.#onMessage(reply),
           // Of our own commits only that they were, which is counted.
-          own: { portId: () => client.portId, exceptType: (NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_NEWGEN },
+          own: { portId: () => client.portId, exceptType: (NFNL_SUBSYS_NFTABLES << 8) | nft.NFT_MSG_NEWGEN },
           onOverrun: () => this.#recover(),
           signal: stop.signal,
           rest: () => this.#rest(),
@@ -178,7 +178,7 @@ export class RulesetMonitor {
     const isOwn = this.#options.client.hasPort(reply.portId);
     if (isOwn) this.#hasOwn = true;
     else this.#hasForeign = true;
-    if ((reply.type & 0xff) === NFT_MSG_NEWGEN) {
+    if ((reply.type & 0xff) === nft.NFT_MSG_NEWGEN) {
       const { input, start, end } = nfnetlinkPayload(reply);
       const { id = 0, processId: pid, processName: name } = generationCodec.read(input, start, end);
       this.#onCommit(id, isOwn, pid === undefined || name === undefined ? undefined : { pid, name });
@@ -286,4 +286,47 @@ function report(watcher: Watcher, generation: number, by: NftForeignChange["by"]
   // With the table goes everything in it: too much to name.
   const all = { chains: NOTHING, sets: NOTHING, defined: NOTHING, isTotal: true };
   watcher.onChange({ ...(touched.isTotal ? all : touched), by });
+}
+
+/** What the kernel announces of each object that a commit added or deleted. */
+interface Announcement {
+  readonly family: number;
+  readonly table: string | undefined;
+  /** A rule counts as a change of its chain, an element as one of its set. */
+  readonly kind: "table" | "chain" | "set" | "other";
+  /** Of the chain or set. */
+  readonly name: string | undefined;
+  /** Whether the chain or set itself was made or defined again. */
+  readonly isDefinition: boolean;
+}
+
+/** NFTA_TABLE_NAME, NFTA_CHAIN_TABLE, …: the same number in all messages. */
+const TABLE = 1;
+/** Per message: what changes, and the attribute that names it. */
+const SUBJECTS: ReadonlyMap<number, readonly [kind: Announcement["kind"], nameAttribute: number]> = new Map([
+  [nft.NFT_MSG_NEWTABLE, ["table", TABLE]],
+  [nft.NFT_MSG_DELTABLE, ["table", TABLE]],
+  [nft.NFT_MSG_NEWCHAIN, ["chain", 3]],
+  [nft.NFT_MSG_DELCHAIN, ["chain", 3]],
+  [nft.NFT_MSG_NEWRULE, ["chain", 2]],
+  [nft.NFT_MSG_DELRULE, ["chain", 2]],
+  [nft.NFT_MSG_NEWSET, ["set", 2]],
+  [nft.NFT_MSG_DELSET, ["set", 2]],
+  [nft.NFT_MSG_NEWSETELEM, ["set", 2]],
+  [nft.NFT_MSG_DELSETELEM, ["set", 2]],
+]);
+
+/** Reads no more than where the change was. Throws `malformed`. */
+function announcedObject(reply: Reply): Announcement {
+  const [kind, nameAttribute] = SUBJECTS.get(reply.type & 0xff) ?? (["other", 0] as const);
+  const { family, input, start, end } = nfnetlinkPayload(reply);
+  let table: string | undefined;
+  let name: string | undefined;
+  forEachAttribute(input, start, end, (type, from, to) => {
+    if (type === TABLE) table = zstring.read(input, from, to);
+    else if (type === nameAttribute) name = zstring.read(input, from, to);
+  });
+  const message = reply.type & 0xff;
+  const isDefinition = message === nft.NFT_MSG_NEWCHAIN || message === nft.NFT_MSG_NEWSET;
+  return { family, table, kind, name, isDefinition };
 }

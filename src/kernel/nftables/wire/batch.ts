@@ -33,6 +33,17 @@ export const KINDS = {
 } as const satisfies Record<string, Kind>;
 
 export type NftKind = keyof typeof KINDS;
+const KIND_NAMES = Object.keys(KINDS) as NftKind[]; // the table's own keys
+
+/** What a message of a batch does; undefined for its markers. @param type with the subsystem. Pure. */
+export function operationOfType(type: number): { readonly verb: "add" | "delete"; readonly kind: NftKind } | undefined {
+  if (type >> 8 !== NFNL_SUBSYS_NFTABLES) return undefined;
+  for (const kind of KIND_NAMES) {
+    if (KINDS[kind].add === (type & 0xff)) return { verb: "add", kind };
+    if (KINDS[kind].delete === (type & 0xff)) return { verb: "delete", kind };
+  }
+  return undefined;
+}
 type NftObject<K extends NftKind> = ValueOf<(typeof KINDS)[K]["codec"]>;
 
 /** Leaves room below the 65,535 bytes that one attribute can have for an element of any size. */
@@ -123,13 +134,8 @@ export class NftBatch {
     this.#putElements(nft.NFT_MSG_NEWSETELEM, NLM_F_CREATE, { table: tableName, ...head }, items, writeObject);
   }
 
-  /** Deletes elements by their keys. Without any, nothing is sent (and nothing flushed). */
-  deleteElements(tableName: string, setName: string, items: Iterable<NftElementObject>): void {
-    this.#putElements(nft.NFT_MSG_DELSETELEM, 0, { table: tableName, set: setName }, items, writeObject);
-  }
-
   /**
-   * The same for elements of any form.
+   * Adds or deletes elements of any form. Without any, nothing is sent (and nothing flushed).
    *
    * @param write writes the attributes of one (`element` in objects.ts).
    */

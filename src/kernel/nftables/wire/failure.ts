@@ -3,9 +3,9 @@ import { byteReader, type Codec, forEachAttribute } from "../../netlink/attribut
 import { align4, HOST_IS_LITTLE_ENDIAN, NLMSG_HDRLEN } from "../../netlink/constants.ts";
 import type { NetlinkError } from "../../netlink/errors.ts";
 import type { MessageBuffer } from "../../netlink/message-buffer.ts";
-import { KINDS, type NftKind } from "./batch.ts";
+import { KINDS, type NftKind, operationOfType } from "./batch.ts";
 import { expression, type NftExpression } from "./expressions.ts";
-import { element, elements, type NftElementObject } from "./objects.ts";
+import { element, type NftElementObject } from "./objects.ts";
 
 /** Netlink header and nfgenmsg. */
 const HEADERS = NLMSG_HDRLEN + 4;
@@ -33,7 +33,7 @@ export interface NftFailure {
 /** Explains an error of a batch. An error that names no operation (batch markers, lost answers) has no kind. Pure. */
 export function explainFailure(messages: MessageBuffer, error: NetlinkError): NftFailure {
   const index = error.facts.request?.index;
-  const found = index === undefined ? undefined : findKind(messages.typeOf(index) & 0xff, messages.typeOf(index) >> 8);
+  const found = index === undefined ? undefined : operationOfType(messages.typeOf(index));
   if (index === undefined || found === undefined) {
     return { error, verb: undefined, kind: undefined, message: `nf_tables: ${error.message}` };
   }
@@ -51,43 +51,18 @@ export function explainFailure(messages: MessageBuffer, error: NetlinkError): Nf
   return { ...failure, message: describe(failure) };
 }
 
-function findKind(message: number, subsystem: number): { verb: "add" | "delete"; kind: NftKind } | undefined {
-  if (subsystem === 0) return undefined;
-  for (const kind of KIND_NAMES) {
-    if (KINDS[kind].add === message) return { verb: "add", kind };
-    if (KINDS[kind].delete === message) return { verb: "delete", kind };
-  }
-  return undefined;
-}
-
-const KIND_NAMES: readonly NftKind[] = ["table", "chain", "rule", "set", "counter", "elements"];
-
 type Names = Pick<NftFailure, "table" | "chain" | "set">;
 
 function readNames(messages: MessageBuffer, index: number, kind: NftKind): Names {
   const { input, start, end } = payload(messages, index);
-  switch (kind) {
-    case "table":
-      return { table: KINDS.table.codec.read(input, start, end).name };
-    case "chain": {
-      const object = KINDS.chain.codec.read(input, start, end);
-      return { table: object.table, chain: object.name };
-    }
-    case "rule": {
-      const object = KINDS.rule.codec.read(input, start, end);
-      return { table: object.table, chain: object.chain };
-    }
-    case "set": {
-      const object = KINDS.set.codec.read(input, start, end);
-      return { table: object.table, set: object.name };
-    }
-    case "counter":
-      return { table: KINDS.counter.codec.read(input, start, end).table };
-    case "elements": {
-      const object = elements.read(input, start, end);
-      return { table: object.table, set: object.set };
-    }
-  }
+  // All objects call what they are in by these words, and themselves by their names.
+  const object = KINDS[kind].codec.read(input, start, end) as Names & { readonly name?: string };
+  const { name, table = name, chain = name, set = name } = object;
+  return {
+    table,
+    ...((kind === "chain" || kind === "rule") && { chain }),
+    ...((kind === "set" || kind === "elements") && { set }),
+  };
 }
 
 /** The member of a list attribute whose bytes include the offset that the kernel complains about. */

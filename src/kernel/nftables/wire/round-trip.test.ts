@@ -8,7 +8,7 @@ import { inNetns } from "../../../../testkit/support/in-netns.ts";
 import { byteReader, type Codec } from "../../netlink/attributes.ts";
 import { ByteWriter } from "../../netlink/byte-writer.ts";
 import { align4, NETLINK_NETFILTER, NLA_F_NESTED, NLM_F_DUMP } from "../../netlink/constants.ts";
-import { hexDump } from "../../netlink/hex-dump.ts";
+import { hexDump } from "../../netlink/errors.ts";
 import { MessageBuffer } from "../../netlink/message-buffer.ts";
 import {
   beginNfnetlink,
