@@ -23,7 +23,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   server: ["async", "cluster", "kernel", "logging", "metrics", "net", "sync"],
   inspect: ["cluster", "config", "logging", "model", "net"],
   dataplane: ["async", "config", "inspect", "kernel", "logging", "metrics", "model", "modes", "net", "sync", "trace"],
-  "dataplane/shared": ["config", "inspect", "kernel", "logging", "metrics", "model", "net", "sync"],
+  "dataplane/shared": ["async", "config", "inspect", "kernel", "logging", "metrics", "model", "net", "sync"],
   modes: [
     ...["async", "config", "dataplane", "dataplane/shared", "inspect", "kernel", "logging", "metrics", "model", "net"],
     ...["relay", "sync", "text", "trace"],

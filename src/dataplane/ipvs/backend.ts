@@ -5,7 +5,6 @@
  */
 
 import type { Clock } from "../../async/clock.ts";
-import { Mutex } from "../../async/mutex.ts";
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import type { Ipset } from "../../kernel/ipset/ipset.ts";
 import { type Iptables, IptablesError } from "../../kernel/iptables/iptables.ts";
@@ -14,23 +13,24 @@ import { IPTABLES_WAITS, KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
-import type { Cidr, IpAddress } from "../../net/ip.ts";
-import type { Backend, LostRules, SyncInput, SyncOutcome, Written } from "../../sync/backend.ts";
-import { RefusedPorts } from "../shared/refused-ports.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import type { Cidr } from "../../net/ip.ts";
+import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import { Reconciler, type SyncNotes, type Target, type Work } from "../shared/reconciler.ts";
+import type { Parts } from "../shared/wanted-parts.ts";
 import { AddressRemarks } from "./address-remarks.ts";
-import { type AddressDifference, type AddressFailures, DummyAddresses } from "./dummy-addresses.ts";
-import { SyncFailures } from "./failures.ts";
+import { type AddressDifference, DummyAddresses } from "./dummy-addresses.ts";
 import { GracefulTermination } from "./graceful-termination.ts";
 import { IpSets, type SetDifference, type SetFailure } from "./ip-sets.ts";
 import { removeIptablesLeftovers } from "./iptables-leftovers.ts";
 import { DUMMY_DEVICE, setName } from "./names.ts";
-import { type NodeAddressFacts, nodeAddressFacts } from "./node-facts.ts";
+import { type NodeState, nodeAddressFacts } from "./node-facts.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { planRules, type RulesPlan } from "./plan-rules.ts";
-import { planServicePort, type ServicePortPlan } from "./plan-service-port.ts";
+import { planServicePort } from "./plan-service-port.ts";
 import { IptablesRules } from "./rules.ts";
-import { type VirtualServerDifference, type VirtualServerFailures, VirtualServers } from "./virtual-servers.ts";
-import { noChanges, WantedState } from "./wanted-state.ts";
+import { type VirtualServerDifference, VirtualServers } from "./virtual-servers.ts";
+import { type IpvsKinds, type IpvsWanted, newWanted, partsOf, rulesInput } from "./wanted.ts";
 import { Watch } from "./watch.ts";
 
 interface IpvsBackendOptions {
@@ -66,20 +66,16 @@ interface Difference {
   readonly addresses: AddressDifference;
 }
 
-/** The node's addresses, as a sync finds them. */
-interface NodeState extends NodeAddressFacts {
-  /** Destinations of the routes to the node itself. */
-  readonly routed: ReadonlySet<IpAddress>;
-}
-
 /** How often rules are compared and repaired at once while others change them meanwhile. */
 const REPAIR_ATTEMPTS = 3;
 const RULES = "iptables rules of the ipvs mode";
 
-export class IpvsBackend implements Backend {
+export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
   readonly mode = "ipvs";
   readonly family;
+  readonly newWanted = newWanted;
   readonly #options: IpvsBackendOptions;
+  readonly #reconciler: Reconciler<IpvsKinds, PlanFacts>;
   readonly #remarks: AddressRemarks;
   readonly #graceful = new GracefulTermination();
   readonly #sets: IpSets;
@@ -87,60 +83,47 @@ export class IpvsBackend implements Backend {
   readonly #addresses: DummyAddresses;
   readonly #rules: IptablesRules;
   readonly #watch: Watch;
-  /** Syncs, verification and the removal of idle real servers do not overlap. */
-  readonly #turns = new Mutex();
   readonly #waits = new KernelWaits();
-  readonly #yielder: Yielder;
-  #wanted = new WantedState();
-  /** Of the last full sync; undefined when the kernel is not known to match memory. */
-  #facts: PlanFacts | undefined;
-  /** By subject: what the last sync left undone. Each part knows what of it to try again. */
-  readonly #refused: RefusedPorts;
+  /** Between a full sync's look and its writes. */
+  #node: NodeState | undefined;
   #hasReplacedIptables = false;
-  /** Of the last sync. */
-  #written: Written["counts"] = {};
 
   constructor(given: IpvsBackendOptions) {
     const options = this.#timed(given);
     const { config, ipvs, ipset, links, iptables, excludeCIDRs, log } = options;
+    const yielder = options.yielder ?? new SliceYielder();
     this.#options = options;
     this.family = config.family;
-    this.#yielder = options.yielder ?? new SliceYielder();
-    this.#refused = new RefusedPorts({
-      onNews: ({ subject, reason }) =>
-        log.error("Not everything is in the kernel; all else is, and this will be tried again", new Error(reason), {
-          subject,
-        }),
+    this.#reconciler = new Reconciler({
+      ...options,
+      ...{ target: this, place: "the kernel", waits: this.#waits, yielder, longestRetryMs: options.verifyPeriodMs },
     });
     this.#remarks = new AddressRemarks(excludeCIDRs, log);
-    this.#sets = new IpSets(ipset, config.family, this.#yielder);
-    this.#virtualServers = new VirtualServers({
-      ipvs,
-      family: config.family,
-      excludeCIDRs,
-      graceful: this.#graceful,
-      yielder: this.#yielder,
-    });
+    this.#sets = new IpSets(ipset, config.family, yielder);
+    const graceful = this.#graceful;
+    this.#virtualServers = new VirtualServers({ ipvs, family: config.family, excludeCIDRs, graceful, yielder });
     this.#addresses = new DummyAddresses(links);
     this.#rules = new IptablesRules(iptables);
-    this.#watch = new Watch({ ...options, turns: this.#turns, graceful: this.#graceful });
+    this.#watch = new Watch({ ...options, turns: this.#reconciler.turns, graceful });
   }
 
-  async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
+  sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     this.#watch.giveWay();
-    return await this.#turns.run(() => this.#sync(input, signal), signal);
+    return this.#reconciler.sync(input, signal);
   }
 
   /** Sees what others do to devices and addresses at once, and to all else with the next verification. */
   async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
+    const reconciler = this.#reconciler;
+    reconciler.retryBy(requestSync, signal);
     await this.#watch.run(
       {
-        facts: () => this.#facts,
-        wantedAddresses: () => this.#wanted.addresses,
+        facts: () => reconciler.known,
+        wantedAddresses: () => reconciler.wanted.of.addresses,
         damage: (ended) => this.#damage(ended),
         onLost: () => onLost(),
         onNodeChanged: () => {
-          this.#facts = undefined;
+          reconciler.forget();
           requestSync();
         },
       },
@@ -159,73 +142,47 @@ export class IpvsBackend implements Backend {
     };
   }
 
-  async #sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
-    this.#waits.begin();
-    const failures = new SyncFailures(input);
-    const facts = input.isFullSync ? undefined : this.#facts;
-    // If anything is thrown from here on, nothing is known of the kernel until a full sync has looked.
-    this.#facts = undefined;
-    if (facts !== undefined && !(await this.#sets.isAnyUsableAgain())) {
-      await this.#partialSync(input, facts, failures, signal);
-      this.#facts = facts;
-    } else {
-      this.#facts = await this.#fullSync(input, failures, signal);
-    }
-    if (!this.#hasReplacedIptables && failures.size === 0) {
-      this.#hasReplacedIptables = true;
-      await removeIptablesLeftovers(this.#options.iptables, this.#options.log);
-    }
-    this.#refused.replace(failures.bySubject);
-    const written = { counts: this.#written, kernelMs: this.#waits.ms };
-    return { failures: this.#refused.failures, noLocalEndpoints: this.#wanted.lacking, written };
-  }
-
-  /** Reads everything, and writes what differs. */
-  async #fullSync(input: SyncInput, failures: SyncFailures, signal: AbortSignal): Promise<PlanFacts> {
-    const { links } = this.#options;
-    await links.ensureDummy(DUMMY_DEVICE);
+  async look(input: SyncInput, signal: AbortSignal): Promise<PlanFacts> {
+    await this.#options.links.ensureDummy(DUMMY_DEVICE);
     await this.#sets.ensure();
     await this.#restoreSettings();
     const node = await this.#readNode(signal);
-    const facts: PlanFacts = { zone: input.zone, nodeAddresses: node.nodeAddresses, nodePortIPs: node.nodePortIPs };
-    const wanted = new WantedState();
-    const yielder = this.#yielder;
-    for (const key of input.services.keys()) {
-      this.#put(key, input, facts, (service, plan) => wanted.put(key, service, plan));
-      if (yielder.isDue()) await yielder.turn(signal);
-    }
-    this.#wanted = wanted;
-    this.#remarks.report(input.services, node.devices);
-    const difference = await this.#compareAll(node, signal);
-    await this.#carryOut(difference, () => this.#repairRules(), failures, signal);
-    return facts;
+    this.#node = node;
+    return { zone: input.zone, nodeAddresses: node.nodeAddresses, nodePortIPs: node.nodePortIPs };
   }
 
-  /** Writes what the changed ports make different. */
-  async #partialSync(input: SyncInput, facts: PlanFacts, failures: SyncFailures, signal: AbortSignal): Promise<void> {
-    const wanted = this.#wanted;
-    const changes = noChanges();
-    for (const key of input.changedPorts) {
-      this.#put(key, input, facts, (service, plan) => wanted.put(key, service, plan, changes));
-    }
-    this.#remarks.update(input.changedPorts, input.services);
-    const difference: Difference = {
-      sets: await this.#sets.compareTouched(wanted, changes, signal),
-      virtualServers: await this.#virtualServers.compareTouched(wanted.virtualServers, changes.virtualServers, signal),
-      addresses: this.#addresses.compareTouched(wanted.addresses, changes.addresses),
-    };
-    await this.#carryOut(difference, () => this.#updateRules(), failures, signal);
+  async refresh(_facts: PlanFacts, { changedPorts }: SyncInput): Promise<Iterable<string> | undefined> {
+    return (await this.#sets.isAnyUsableAgain()) ? undefined : changedPorts;
   }
 
-  #put(
-    key: string,
-    { services, endpoints }: SyncInput,
-    facts: PlanFacts,
-    put: (service: string, plan: ServicePortPlan | undefined) => void,
-  ): void {
-    const port = services.get(key);
-    if (port === undefined) put("", undefined);
-    else put(port.name.service, planServicePort(port, endpoints.get(key) ?? [], this.#options.config, facts));
+  plan(key: string, port: ServicePort, { endpoints }: SyncInput, facts: PlanFacts): Parts<IpvsKinds> {
+    return partsOf(port.name.service, planServicePort(port, endpoints.get(key) ?? [], this.#options.config, facts));
+  }
+
+  async apply({ input, wanted, isWhole, notes }: Work<IpvsKinds, PlanFacts>, signal: AbortSignal): Promise<void> {
+    const node = this.#node;
+    this.#node = undefined;
+    if (isWhole && node !== undefined) {
+      this.#remarks.report(input.services, node.devices);
+      await this.#carryOut(
+        await this.#compareAll(node, wanted, signal),
+        () => this.#repairRules(wanted),
+        wanted,
+        notes,
+        signal,
+      );
+    } else {
+      this.#remarks.update(input.changedPorts, input.services);
+      const difference: Difference = {
+        sets: await this.#sets.compareTouched(wanted, signal),
+        virtualServers: await this.#virtualServers.compareTouched(wanted.of.virtualServers, signal),
+        addresses: this.#addresses.compareTouched(wanted.of.addresses),
+      };
+      await this.#carryOut(difference, () => this.#updateRules(wanted), wanted, notes, signal);
+    }
+    if (this.#hasReplacedIptables || notes.failures.size > 0) return;
+    this.#hasReplacedIptables = true;
+    await removeIptablesLeftovers(this.#options.iptables, this.#options.log);
   }
 
   async #restoreSettings(): Promise<void> {
@@ -243,11 +200,11 @@ export class IpvsBackend implements Backend {
     return { ...facts, routed: new Set(routes.map(({ address }) => address)) };
   }
 
-  async #compareAll({ bound, routed, foreign }: NodeState, signal: AbortSignal): Promise<Difference> {
+  async #compareAll(node: NodeState, wanted: IpvsWanted, signal: AbortSignal): Promise<Difference> {
     return {
-      sets: await this.#sets.compareAll(this.#wanted, signal),
-      virtualServers: await this.#virtualServers.compareAll(this.#wanted.virtualServers, signal),
-      addresses: this.#addresses.compareAll(this.#wanted.addresses, bound, routed, foreign),
+      sets: await this.#sets.compareAll(wanted, signal),
+      virtualServers: await this.#virtualServers.compareAll(wanted.of.virtualServers, signal),
+      addresses: this.#addresses.compareAll(wanted.of.addresses, node),
     };
   }
 
@@ -258,59 +215,46 @@ export class IpvsBackend implements Backend {
   async #carryOut(
     difference: Difference,
     syncRules: () => Promise<void>,
-    failures: SyncFailures,
+    wanted: IpvsWanted,
+    notes: SyncNotes,
     signal: AbortSignal,
   ): Promise<void> {
     const { sets, virtualServers, addresses } = difference;
-    this.#written = countsOf(difference);
-    const wanted = this.#wanted.virtualServers;
-    this.#noteSets(await this.#sets.add(sets, this.#wanted, signal), failures);
-    for (const [id, reason] of this.#sets.unusable) {
-      failures.addGeneral(`IP set ${setName(id, this.family)}`, reason);
-    }
+    for (const [what, times] of Object.entries(countsOf(difference))) notes.count(what, times);
+    const { family } = this;
+    const noteSets = (refused: readonly SetFailure[]): void => {
+      for (const { set, key, reason } of refused) {
+        notes.refuse(wanted.of[set].effective(key)?.owner, `IP set ${setName(set, family)}`, reason);
+      }
+    };
+    const note = (kind: "virtualServers" | "addresses", name: string, refused: ReadonlyMap<string, string>): void => {
+      for (const [key, reason] of refused) {
+        notes.refuse(wanted.of[kind].effective(key)?.owner, `${name} ${key}`, reason);
+      }
+    };
+    noteSets(await this.#sets.add(sets, wanted, signal));
+    for (const [id, reason] of this.#sets.unusable) notes.refuseAll(`IP set ${setName(id, family)}`, reason);
     try {
       await syncRules();
     } catch (error) {
       if (!(error instanceof IptablesError)) throw error;
       this.#options.metrics.restoreFailures.inc();
-      failures.addGeneral(RULES, error.message);
+      notes.refuseAll(RULES, error.message);
     }
-    this.#noteVirtualServers(await this.#virtualServers.change(virtualServers, wanted, signal), failures);
-    this.#noteAddresses(await this.#addresses.bind(addresses), failures);
-    this.#noteAddresses(await this.#addresses.unbind(addresses), failures);
-    this.#noteVirtualServers(await this.#virtualServers.delete(virtualServers, signal), failures);
-    this.#noteSets(await this.#sets.delete(sets, signal), failures);
+    const servers = wanted.of.virtualServers;
+    note("virtualServers", "virtual server", await this.#virtualServers.change(virtualServers, servers, signal));
+    note("addresses", "address", await this.#addresses.bind(addresses));
+    note("addresses", "address", await this.#addresses.unbind(addresses));
+    note("virtualServers", "virtual server", await this.#virtualServers.delete(virtualServers, signal));
+    noteSets(await this.#sets.delete(sets, signal));
   }
 
-  #noteSets(refused: readonly SetFailure[], failures: SyncFailures): void {
-    for (const { set, key, reason } of refused) {
-      const owner = this.#wanted.entries(set).effective(key)?.owner;
-      failures.add(owner, `IP set ${setName(set, this.family)}`, reason);
-    }
+  #planRules(wanted: IpvsWanted): RulesPlan {
+    return planRules(this.#options.config, { ...rulesInput(wanted), unusable: new Set(this.#sets.unusable.keys()) });
   }
 
-  #noteVirtualServers(refused: VirtualServerFailures, failures: SyncFailures): void {
-    for (const [key, reason] of refused) {
-      failures.add(this.#wanted.virtualServers.effective(key)?.owner, `virtual server ${key}`, reason);
-    }
-  }
-
-  #noteAddresses(refused: AddressFailures, failures: SyncFailures): void {
-    for (const [address, reason] of refused) {
-      failures.add(this.#wanted.addresses.effective(address)?.owner, `address ${address}`, reason);
-    }
-  }
-
-  #planRules(): RulesPlan {
-    return planRules(this.#options.config, {
-      filled: this.#wanted.filledSets(),
-      unusable: new Set(this.#sets.unusable.keys()),
-      deniedVips: this.#wanted.deniedVips(),
-    });
-  }
-
-  async #repairRules(): Promise<void> {
-    const plan = this.#planRules();
+  async #repairRules(wanted: IpvsWanted): Promise<void> {
+    const plan = this.#planRules(wanted);
     for (let attempt = 1; ; attempt += 1) {
       try {
         await this.#rules.repair(plan, await this.#rules.compare(plan));
@@ -323,18 +267,19 @@ export class IpvsBackend implements Backend {
   }
 
   /** Most changes of services are changes of sets, and leave the rules as they are. */
-  async #updateRules(): Promise<void> {
-    const plan = this.#planRules();
+  async #updateRules(wanted: IpvsWanted): Promise<void> {
+    const plan = this.#planRules(wanted);
     if (this.#rules.isInstalled(plan)) return;
     if (this.#rules.isKnown) await this.#rules.replace(plan);
-    else await this.#repairRules();
+    else await this.#repairRules(wanted);
   }
 
   /** What another program has done to the kernel; undefined when all is as it was left, or when nothing is known to be. */
   async #damage(signal: AbortSignal): Promise<Readonly<Record<string, number>> | undefined> {
-    if (this.#facts === undefined || this.#refused.size > 0) return undefined;
-    const { sets, virtualServers, addresses } = await this.#compareAll(await this.#readNode(signal), signal);
-    const rules = await this.#rules.compare(this.#planRules());
+    const { known, hasRefused, wanted } = this.#reconciler;
+    if (known === undefined || hasRefused) return undefined;
+    const { sets, virtualServers, addresses } = await this.#compareAll(await this.#readNode(signal), wanted, signal);
+    const rules = await this.#rules.compare(this.#planRules(wanted));
     const changed = [...virtualServers.changes.values()].filter(({ operations }) =>
       operations.some((operation) => !this.#graceful.anticipates(operation)),
     );
@@ -349,7 +294,7 @@ export class IpvsBackend implements Backend {
 }
 
 /** What a difference comes to, in the words of the tools. */
-function countsOf({ sets, virtualServers, addresses }: Difference): Written["counts"] {
+function countsOf({ sets, virtualServers, addresses }: Difference): Readonly<Record<string, number>> {
   return {
     "virtual servers written": virtualServers.changes.size,
     "virtual servers deleted": virtualServers.deletions.size,

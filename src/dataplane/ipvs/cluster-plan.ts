@@ -23,7 +23,7 @@ import { CHAINS_OF, JUMP_RULES, planRules, type RulesInput, type RulesPlan } fro
 import { type PlannedVirtualServer, planServicePort } from "./plan-service-port.ts";
 import { restoreText } from "./rules.ts";
 import { WEIGHT } from "./virtual-server-step.ts";
-import { WantedState } from "./wanted-state.ts";
+import { newWanted, partsOf, rulesInput } from "./wanted.ts";
 
 /** A planned node; everything in a fixed order. */
 interface IpvsPlan {
@@ -38,31 +38,33 @@ interface IpvsPlan {
 export function planIpvs(node: OfflineNode, kubeProxyConfig: KubeProxyConfig, service?: string): IpvsPlan {
   const { family, state } = node;
   const { config, facts } = planInput(kubeProxyConfig, node);
-  const wanted = new WantedState();
+  const wanted = newWanted();
   /** What is asked for: all of it, or what one Service claims. */
-  const shown = service === undefined ? wanted : new WantedState();
+  const shown = service === undefined ? wanted : newWanted();
   for (const [key, port] of state.services) {
     const plan = planServicePort(port, state.endpoints.get(key) ?? [], config, facts);
-    wanted.put(key, port.name.service, plan);
-    if (shown !== wanted && port.name.service === service) shown.put(key, port.name.service, plan);
+    const parts = partsOf(port.name.service, plan);
+    wanted.put(key, parts);
+    if (shown !== wanted && port.name.service === service) shown.put(key, parts);
   }
-  const rulesWith = (state: WantedState, deniedVips: RulesInput["deniedVips"]) =>
-    planRules(config, { filled: state.filledSets(), unusable: new Set(), deniedVips });
-  const rules = rulesWith(wanted, wanted.deniedVips());
+  const { filled, deniedVips } = rulesInput(wanted);
+  const rulesWith = (vips: RulesInput["deniedVips"]) =>
+    planRules(config, { filled, unusable: new Set(), deniedVips: vips });
+  const rules = rulesWith(deniedVips);
   return {
     extent: shown === wanted ? "whole" : "part",
-    addresses: Array.from(shown.addresses.allEffective(), ({ value }) => value).sort(),
+    addresses: Array.from(shown.of.addresses.allEffective(), ({ value }) => value).sort(),
     sets: SET_IDS.map((id) => ({
       definition: setDefinition(id, family),
-      entries: [...shown.entries(id).keys()].sort(),
+      entries: [...shown.of[id].keys()].sort(),
     })).filter(({ entries }) => shown === wanted || entries.length > 0),
-    virtualServers: [...shown.virtualServers.keys()].sort().flatMap((key) => {
+    virtualServers: [...shown.of.virtualServers.keys()].sort().flatMap((key) => {
       // A frontend that another Service owns is not this one's.
-      const winner = wanted.virtualServers.effective(key);
-      if (winner === undefined || winner.owner !== shown.virtualServers.effective(key)?.owner) return [];
+      const winner = wanted.of.virtualServers.effective(key);
+      if (winner === undefined || winner.owner !== shown.of.virtualServers.effective(key)?.owner) return [];
       return [{ ...winner.value, servicePort: state.services.get(winner.owner)?.name.text ?? winner.owner }];
     }),
-    rules: shown === wanted ? rules : without(rulesWith(wanted, shown.deniedVips()), rulesWith(wanted, [])),
+    rules: shown === wanted ? rules : without(rulesWith(rulesInput(shown).deniedVips), rulesWith([])),
   };
 }
 

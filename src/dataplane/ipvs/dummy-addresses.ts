@@ -1,9 +1,10 @@
 /** The addresses of one family on kube-ipvs0: where they differ from what is wanted, and the changes that end it. */
-import type { LinkAddress, Links } from "../../kernel/route/links.ts";
+import type { LinkAddress, LinkAddressFailure, Links } from "../../kernel/route/links.ts";
 import { familyOf, type IpAddress } from "../../net/ip.ts";
-import type { KeyOwners, Touched } from "../shared/key-owners.ts";
+import type { KeyOwners } from "../shared/key-owners.ts";
+import { Doubt } from "../shared/reconciler.ts";
 import { DUMMY_DEVICE } from "./names.ts";
-import { Unverified } from "./unverified.ts";
+import type { NodeState } from "./node-facts.ts";
 
 export interface AddressDifference {
   readonly bind: readonly IpAddress[];
@@ -21,22 +22,15 @@ export class DummyAddresses {
   readonly #links: Links;
   /** Bound again and still without a route. Binding does not help there, so it is not repeated. */
   readonly #unroutable = new Set<IpAddress>();
-  readonly #unverified = new Unverified<IpAddress, IpAddress>();
+  readonly #doubt = new Doubt<IpAddress>();
 
   constructor(links: Links) {
     this.#links = links;
   }
 
-  /**
-   * @param bound what is on the device, as whole addresses. @param routed what the node takes for its own.
-   * @param foreign what is on the device with another prefix length.
-   */
-  compareAll(
-    wanted: KeyOwners<IpAddress>,
-    bound: ReadonlySet<IpAddress>,
-    routed: ReadonlySet<IpAddress>,
-    foreign: readonly LinkAddress[],
-  ): AddressDifference {
+  /** Compares with what the node has now. */
+  compareAll(wanted: KeyOwners<IpAddress>, { bound, routed, foreign }: NodeState): AddressDifference {
+    this.#doubt.take();
     const all = Array.from(wanted.allEffective(), ({ value }) => value);
     for (const address of this.#unroutable) if (routed.has(address)) this.#unroutable.delete(address);
     return {
@@ -48,15 +42,16 @@ export class DummyAddresses {
   }
 
   /** Adding what is there and removing what is not are no failures, so that nothing needs to be asked. */
-  compareTouched(wanted: KeyOwners<IpAddress>, touched: Touched<IpAddress>): AddressDifference {
+  compareTouched(wanted: KeyOwners<IpAddress>): AddressDifference {
     const bind: IpAddress[] = [];
     const unbind: IpAddress[] = [];
-    for (const [key, before] of touched) {
+    const doubtful = this.#doubt.take();
+    for (const [key, before] of wanted.touched) {
       const after = wanted.get(key);
-      if (before === undefined && after !== undefined && !this.#unverified.has(after)) bind.push(after);
-      if (before !== undefined && after === undefined && !this.#unverified.has(before)) unbind.push(before);
+      if (before === undefined && after !== undefined && !doubtful.has(after)) bind.push(after);
+      if (before !== undefined && after === undefined && !doubtful.has(before)) unbind.push(before);
     }
-    for (const address of this.#unverified.items()) (wanted.has(address) ? bind : unbind).push(address);
+    for (const address of doubtful.keys()) (wanted.has(address) ? bind : unbind).push(address);
     return { bind, rebind: [], unbind, foreign: [] };
   }
 
@@ -70,8 +65,7 @@ export class DummyAddresses {
       failures = await this.#links.addAddresses(DUMMY_DEVICE, add);
     }
     await this.#noteUnroutable(rebind);
-    this.#unverified.replace(failures.map(({ address }) => [address, address]));
-    return new Map(failures.map(({ address, message }) => [address, message]));
+    return this.#doubted(failures);
   }
 
   async #noteUnroutable(rebound: readonly IpAddress[]): Promise<void> {
@@ -86,7 +80,11 @@ export class DummyAddresses {
     const all = [...foreign, ...unbind];
     const refused = all.length === 0 ? [] : await this.#links.removeAddresses(DUMMY_DEVICE, all);
     const failures = refused.filter(({ code }) => code !== "ENODEV");
-    this.#unverified.add(failures.map(({ address }) => [address, address]));
+    return this.#doubted(failures);
+  }
+
+  #doubted(failures: readonly LinkAddressFailure[]): AddressFailures {
+    for (const { address } of failures) this.#doubt.add(address, address);
     return new Map(failures.map(({ address, message }) => [address, message]));
   }
 }

@@ -10,9 +10,9 @@ import {
   ipsetEntryText,
 } from "../../kernel/ipset/ipset.ts";
 import type { IpFamily } from "../../net/ip.ts";
+import { Doubt } from "../shared/reconciler.ts";
 import { SET_IDS, type SetId, setDefinition, setName } from "./names.ts";
-import { Unverified } from "./unverified.ts";
-import type { WantedChanges, WantedState } from "./wanted-state.ts";
+import type { IpvsWanted } from "./wanted.ts";
 
 /** Operations in the order in which they are to be carried out. */
 export interface SetDifference {
@@ -35,7 +35,7 @@ export class IpSets {
   readonly #ids: ReadonlyMap<string, SetId>;
   #unusable: ReadonlyMap<SetId, string> = new Map();
   /** Sets that may not have the members that were last wanted. */
-  readonly #unverified = new Unverified<SetId, SetId>();
+  readonly #doubt = new Doubt<SetId>();
 
   constructor(ipset: Ipset, family: IpFamily, yielder: Yielder) {
     this.#yielder = yielder;
@@ -71,37 +71,38 @@ export class IpSets {
   }
 
   /** Asks the kernel for all members. */
-  async compareAll(wanted: WantedState, signal: AbortSignal): Promise<SetDifference> {
+  async compareAll(wanted: IpvsWanted, signal: AbortSignal): Promise<SetDifference> {
+    this.#doubt.take();
     return await this.#compare(SET_IDS, wanted, signal);
   }
 
-  /** Asks the kernel only for the members of sets that are not verified. */
-  async compareTouched(wanted: WantedState, changes: WantedChanges, signal: AbortSignal): Promise<SetDifference> {
+  /** Asks the kernel only for the members of sets that are in doubt. */
+  async compareTouched(wanted: IpvsWanted, signal: AbortSignal): Promise<SetDifference> {
     const additions: IpsetOperation[] = [];
     const deletions: IpsetOperation[] = [];
-    for (const [id, touched] of changes.entries) {
-      if (this.#unverified.has(id) || this.#unusable.has(id)) continue;
+    const doubtful = this.#doubt.take();
+    for (const id of SET_IDS) {
+      if (doubtful.has(id) || this.#unusable.has(id)) continue;
       const set = setName(id, this.#family);
-      for (const [key, before] of touched) {
-        const after = wanted.entries(id).get(key);
+      for (const [key, before] of wanted.of[id].touched) {
+        const after = wanted.of[id].get(key);
         if (before === undefined && after !== undefined) additions.push({ kind: "add", set, entry: after });
         if (before !== undefined && after === undefined) deletions.push({ kind: "delete", set, entry: before });
       }
     }
-    const unverified = await this.#compare([...this.#unverified.items()], wanted, signal);
+    const found = await this.#compare([...doubtful.keys()], wanted, signal);
     return {
-      additions: [...additions, ...unverified.additions],
-      deletions: [...deletions.reverse(), ...unverified.deletions],
+      additions: [...additions, ...found.additions],
+      deletions: [...deletions.reverse(), ...found.deletions],
     };
   }
 
   /** Adds entries. What the kernel refuses is looked up and tried once more. */
   async add(
     { additions }: Pick<SetDifference, "additions">,
-    wanted: WantedState,
+    wanted: IpvsWanted,
     signal: AbortSignal,
   ): Promise<readonly SetFailure[]> {
-    this.#unverified.replace([]);
     const failures = await this.#apply(additions, signal);
     if (failures.length === 0) return failures;
     await this.ensure();
@@ -116,7 +117,7 @@ export class IpSets {
   }
 
   #noted(failures: readonly SetFailure[]): readonly SetFailure[] {
-    this.#unverified.add(failures.map(({ set }) => [set, set]));
+    for (const { set } of failures) this.#doubt.add(set, set);
     return failures;
   }
 
@@ -130,14 +131,14 @@ export class IpSets {
     return failures;
   }
 
-  async #compare(ids: readonly SetId[], wanted: WantedState, signal: AbortSignal): Promise<SetDifference> {
+  async #compare(ids: readonly SetId[], wanted: IpvsWanted, signal: AbortSignal): Promise<SetDifference> {
     const additions: IpsetOperation[] = [];
     const deletions: IpsetOperation[] = [];
     const yielder = this.#yielder;
     for (const id of ids) {
       if (this.#unusable.has(id)) continue;
       const set = setName(id, this.#family);
-      const owners = wanted.entries(id);
+      const owners = wanted.of[id];
       const present = new Map<string, IpsetEntry>();
       for (const entry of (await this.#ipset.members(set, signal)) ?? []) {
         const key = ipsetEntryText(entry);

@@ -15,6 +15,12 @@ export interface NodeAddressFacts extends Omit<PlanFacts, "zone"> {
   readonly devices: ReadonlyMap<IpAddress, string>;
 }
 
+/** The node's addresses, as a sync finds them. */
+export interface NodeState extends NodeAddressFacts {
+  /** Destinations of the routes to the node itself. */
+  readonly routed: ReadonlySet<IpAddress>;
+}
+
 /** Pure. @param addresses of the family, of all devices. */
 export function nodeAddressFacts(
   addresses: readonly LinkAddress[],

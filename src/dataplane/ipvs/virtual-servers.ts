@@ -4,10 +4,10 @@ import type { Yielder } from "../../async/yielder.ts";
 import type { Ipvs, IpvsFailure, IpvsOperation, RealServerState, VirtualServer } from "../../kernel/ipvs/ipvs.ts";
 import { virtualServerText } from "../../kernel/ipvs/ipvs.ts";
 import { type Cidr, cidrContains, type IpFamily } from "../../net/ip.ts";
-import type { KeyOwners, Touched } from "../shared/key-owners.ts";
+import type { KeyOwners } from "../shared/key-owners.ts";
+import { Doubt } from "../shared/reconciler.ts";
 import type { GracefulTermination } from "./graceful-termination.ts";
 import type { PlannedVirtualServer } from "./plan-service-port.ts";
-import { Unverified } from "./unverified.ts";
 import { type PresentVirtualServer, type VirtualServerStep, virtualServerStep, WEIGHT } from "./virtual-server-step.ts";
 
 /** Steps by the text of the virtual server. */
@@ -35,7 +35,7 @@ type Wanted = KeyOwners<PlannedVirtualServer>;
 export class VirtualServers {
   readonly #options: VirtualServersOptions;
   /** By text. */
-  readonly #unverified = new Unverified<string, VirtualServer>();
+  readonly #doubt = new Doubt<string, VirtualServer>();
 
   constructor(options: VirtualServersOptions) {
     this.#options = options;
@@ -44,6 +44,7 @@ export class VirtualServers {
   /** Asks the kernel for everything. */
   async compareAll(wanted: Wanted, signal: AbortSignal): Promise<VirtualServerDifference> {
     const { ipvs, family, yielder } = this.#options;
+    this.#doubt.take();
     const difference = new Difference();
     const unmet = new Set(wanted.keys());
     for (const virtualServer of await ipvs.virtualServers(family, signal)) {
@@ -61,20 +62,17 @@ export class VirtualServers {
     return difference;
   }
 
-  /** Asks the kernel only for what cannot be known: connections of real servers that go, and what is not verified. */
-  async compareTouched(
-    wanted: Wanted,
-    touched: Touched<PlannedVirtualServer>,
-    signal: AbortSignal,
-  ): Promise<VirtualServerDifference> {
+  /** Asks the kernel only for what cannot be known: connections of real servers that go, and what is in doubt. */
+  async compareTouched(wanted: Wanted, signal: AbortSignal): Promise<VirtualServerDifference> {
     const difference = new Difference();
-    for (const [key, before] of touched) {
+    const doubtful = this.#doubt.take();
+    for (const [key, before] of wanted.touched) {
       const after = wanted.get(key);
-      if (this.#unverified.has(key) || samePlans(before, after)) continue;
+      if (doubtful.has(key) || samePlans(before, after)) continue;
       if (after === undefined && before !== undefined && this.isExcluded(before.virtualServer)) continue;
       difference.add(key, after, await this.#presumed(before, after, signal));
     }
-    for (const known of this.#unverified.items()) await this.#compareUnverified(known, wanted, difference, signal);
+    for (const known of doubtful.values()) await this.#compareDoubtful(known, wanted, difference, signal);
     return difference;
   }
 
@@ -87,17 +85,18 @@ export class VirtualServers {
     const refused = await this.#carryOut(changes, signal);
     const again = new Difference();
     for (const known of this.#definitions(refused, changes).values()) {
-      await this.#compareUnverified(known, wanted, again, signal);
+      await this.#compareDoubtful(known, wanted, again, signal);
     }
-    const failures = await this.#carryOut(again.changes, signal);
-    this.#unverified.replace(this.#definitions(failures, changes));
-    return failures;
+    return this.#doubted(await this.#carryOut(again.changes, signal), changes);
   }
 
   /** Deletes what is not wanted. Comes after {@link VirtualServers.change}. */
   async delete({ deletions }: VirtualServerDifference, signal: AbortSignal): Promise<VirtualServerFailures> {
-    const failures = await this.#carryOut(deletions, signal);
-    this.#unverified.add(this.#definitions(failures, deletions));
+    return this.#doubted(await this.#carryOut(deletions, signal), deletions);
+  }
+
+  #doubted(failures: VirtualServerFailures, steps: ReadonlyMap<string, VirtualServerStep>): VirtualServerFailures {
+    for (const [key, virtualServer] of this.#definitions(failures, steps)) this.#doubt.add(key, virtualServer);
     return failures;
   }
 
@@ -143,7 +142,7 @@ export class VirtualServers {
     return realServers === undefined ? undefined : { virtualServer, realServers };
   }
 
-  async #compareUnverified(
+  async #compareDoubtful(
     known: VirtualServer,
     wanted: Wanted,
     difference: Difference,

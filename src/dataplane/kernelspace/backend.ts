@@ -3,31 +3,27 @@
  * included, asks HNS what is there and writes only what differs; any other sync writes what changed. Reference windows.md §3.
  */
 import type { Clock } from "../../async/clock.ts";
-import { Mutex } from "../../async/mutex.ts";
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { Logger } from "../../logging/logger.ts";
+import type { ServicePort } from "../../model/service-port.ts";
 import { type Cidr, type IpAddress, parseCidr } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
-import { RefusedPorts } from "../shared/refused-ports.ts";
+import { Reconciler, type Target, type Work } from "../shared/reconciler.ts";
+import type { Parts } from "../shared/wanted-parts.ts";
 import { EndpointWriter } from "./endpoint-writer.ts";
 import { familyOfLoadBalancer, keysOf } from "./frontend-keys.ts";
-import { HostState, isOverlay } from "./host-state.ts";
+import { HostState, isOverlay, type Verification } from "./host-state.ts";
 import { HostWatch } from "./host-watch.ts";
 import { HostWriter } from "./host-writer.ts";
 import { LoadBalancerWriter } from "./load-balancer-writer.ts";
 import type { KernelspaceMetrics } from "./metrics.ts";
-import { Overview } from "./overview.ts";
-import type { Owed } from "./owed.ts";
 import { isForeign, isLeftover } from "./ownership.ts";
-import type { PlanConfig, PlanFacts } from "./plan-options.ts";
-import { planServicePort } from "./plan-service-port.ts";
+import { type PlanConfig, planServicePort } from "./plan-service-port.ts";
 import { PortRemarks } from "./port-remarks.ts";
-import { type Verification, verifyHost } from "./verification.ts";
-import { noChanges, WantedState } from "./wanted-state.ts";
-import { WriteCounts } from "./write-counts.ts";
+import { type KernelspaceKinds, type KernelspaceWanted, newWanted, partsOf } from "./wanted.ts";
 
 interface KernelspaceBackendOptions {
   readonly config: PlanConfig;
@@ -70,182 +66,151 @@ const MANY_INDIRECT = 200;
 const PORTS_TEXT =
   "Every load balancer without direct server return takes a block of 64 dynamic ports, and Windows comes with 256 blocks: set winkernel.enableDSR, or widen the range (netsh int ipv4 set dynamicport tcp start=33000 num=32536)";
 
-export class KernelspaceBackend implements Backend {
+export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, HostState> {
   readonly mode = "kernelspace";
   readonly family;
   /** Load balancers whose endpoints are gone are recognised by it. */
   readonly usesServiceCIDRs = true;
+  readonly newWanted = newWanted;
   readonly #options: KernelspaceBackendOptions;
-  readonly #turns = new Mutex();
-  readonly #yielder: Yielder;
+  readonly #reconciler: Reconciler<KernelspaceKinds, HostState>;
   readonly #watch: HostWatch;
   readonly #writer: HostWriter;
-  readonly #waits = new KernelWaits();
-  readonly #counts = new WriteCounts();
   readonly #loadBalancers: LoadBalancerWriter;
   readonly #endpoints: EndpointWriter;
-  readonly #refused: RefusedPorts;
   readonly #remarks: PortRemarks;
-  #wanted = new WantedState();
-  /** Undefined when HNS is not known to match memory. */
-  #host: HostState | undefined;
-  readonly #overview = new Overview();
-  #nextOverviewMs: number;
+  /** When what load balancers do is looked at, too. */
+  #nextThoroughMs: number;
   /** On an overlay, nodes have come or gone since the last sync that looked. */
   #isNetworkChanged = false;
 
-  constructor(options: KernelspaceBackendOptions) {
-    const { config, log, canModify } = options;
-    const hcn = this.#waits.timed(options.hcn, CALLS);
-    const counts = this.#counts;
-    this.#options = { ...options, hcn };
-    this.#nextOverviewMs = options.clock.monotonicMs() + options.syncPeriodMs;
+  constructor(given: KernelspaceBackendOptions) {
+    const { config, log, syncPeriodMs } = given;
+    const waits = new KernelWaits();
+    const options = { ...given, hcn: waits.timed(given.hcn, CALLS) };
+    const yielder = options.yielder ?? new SliceYielder();
+    this.#options = options;
+    this.#nextThoroughMs = options.clock.monotonicMs() + syncPeriodMs;
     this.family = config.family;
-    this.#yielder = options.yielder ?? new SliceYielder();
-    this.#endpoints = new EndpointWriter({ ...this.#options, nodeIP: config.nodeIP, counts });
+    this.#reconciler = new Reconciler({
+      ...options,
+      ...{ target: this, place: "HNS", waits, yielder, longestRetryMs: syncPeriodMs },
+    });
+    this.#endpoints = new EndpointWriter({ ...options, nodeIP: config.nodeIP });
     this.#remarks = new PortRemarks(log);
-    this.#watch = new HostWatch({ ...options, turns: this.#turns });
-    this.#loadBalancers = new LoadBalancerWriter({ hcn, canModify, counts, metrics: options.metrics, log });
-    const parts = {
+    this.#watch = new HostWatch({ ...given, turns: this.#reconciler.turns });
+    this.#loadBalancers = new LoadBalancerWriter(options);
+    this.#writer = new HostWriter({
       endpoints: this.#endpoints,
       loadBalancers: this.#loadBalancers,
       remarks: this.#remarks,
       sourceVip: config.sourceVip,
-      yielder: this.#yielder,
+      yielder,
       isHostAddress: options.isHostAddress,
-    };
-    this.#writer = new HostWriter(parts, this.#wanted);
-    this.#refused = new RefusedPorts({
-      onNews: ({ subject, reason }) =>
-        log.error("Not everything is in HNS; all else is, and this will be tried again", new Error(reason), {
-          subject,
-        }),
     });
   }
 
-  async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
-    return await this.#turns.run(async () => {
-      try {
-        const outcome = await this.#sync(input, signal);
-        this.#watch.afterSync(outcome.failures.length > 0);
-        return outcome;
-      } catch (error) {
-        this.#host = undefined;
-        if (!signal.aborted) this.#watch.afterSync(true);
-        throw error;
-      }
-    }, signal);
+  sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
+    return this.#reconciler.sync(input, signal);
   }
 
   /** Looks between syncs whether others have changed something. */
   monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
-    return this.#watch.run(() => this.#verify(onLost, signal, requestSync), signal, requestSync);
+    const reconciler = this.#reconciler;
+    reconciler.retryBy(requestSync, signal);
+    return this.#watch.run(
+      () => this.#verify(onLost, signal, requestSync),
+      signal,
+      () => reconciler.hurry(),
+    );
   }
 
   async close(): Promise<void> {
-    this.#watch.stop();
+    this.#reconciler.stop();
   }
 
-  async #sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
-    this.#writer.begin();
-    this.#counts.begin();
-    this.#waits.begin();
-    const known = input.isFullSync ? undefined : this.#host;
-    if (known === undefined || !(await this.#partialSync(known, input, signal))) await this.#fullSync(input, signal);
-    this.#refused.replace(this.#writer.failures);
-    this.#warnOfPorts();
-    const written = { counts: this.#counts.counts, kernelMs: this.#waits.ms };
-    return { failures: this.#refused.failures, noLocalEndpoints: this.#wanted.lacking, written };
-  }
-
-  /** Where they are used up, name resolution and new pods fail, and nothing points here (reference windows-practice.md §8). */
-  #warnOfPorts(): void {
-    const { indirectCount } = this.#wanted;
-    if (indirectCount < MANY_INDIRECT) return;
-    this.#remarks.tellOnce("dynamic ports", PORTS_TEXT, { loadBalancers: indirectCount });
-  }
-
-  /** Reads everything, and writes what differs. */
-  async #fullSync(input: SyncInput, signal: AbortSignal): Promise<void> {
+  async look(_input: SyncInput, signal: AbortSignal): Promise<HostState> {
     const { hcn, networkName, rootName, config } = this.#options;
-    this.#host = undefined;
     const host = await HostState.read(hcn, { family: config.family, networkName, rootName }, signal);
     this.#loadBalancers.keepOnly(host);
-    const facts = factsOf(host, input);
-    const wanted = new WantedState();
-    this.#remarks.reset();
-    for (const key of input.services.keys()) {
-      this.#put(wanted, key, input, facts);
-      if (this.#yielder.isDue()) await this.#yielder.turn(signal);
-    }
-    this.#wanted = wanted;
-    const owed = this.#writer.replaceWanted(wanted);
-    for (const endpoint of host.endpoints.all()) {
-      if (!this.#endpoints.isOurs(host, endpoint)) continue;
-      for (const address of endpoint.addresses) owed.addresses.add(address);
-    }
-    this.#findAstray(host, owed);
-    for (const id of this.#leftovers(host, input.serviceCIDRs)) owed.leftovers.add(id);
-    await this.#carryOut(host, signal);
-    this.#host = host;
+    return host;
   }
 
-  /** @returns false when everything must be looked at after all. */
-  async #partialSync(host: HostState, input: SyncInput, signal: AbortSignal): Promise<boolean> {
+  async refresh(host: HostState, input: SyncInput, signal: AbortSignal): Promise<Iterable<string> | undefined> {
     const { hcn } = this.#options;
-    const { owed } = this.#writer;
-    if (input.changedPorts.size === 0 && owed.isNothing && !this.#isNetworkChanged) return true;
-    let ports: Iterable<string> = input.changedPorts;
+    const { services, changedPorts } = input;
+    if (changedPorts.size === 0 && this.#writer.doubt.isNothing && !this.#isNetworkChanged) return [];
+    for (const key of changedPorts) if (!services.has(key)) this.#remarks.forget(key);
+    let ports: Iterable<string> = changedPorts;
     if (isOverlay(host.network)) {
       const network = await hcn.network(host.network.id);
-      if (network === undefined) return false;
+      if (network === undefined) return undefined;
       if (JSON.stringify(network) !== JSON.stringify(host.network)) {
         // Nodes have come or gone. What there is of HNS is known; where it leads to must be looked at.
         host.network = network;
-        this.#findAstray(host, owed);
-        ports = new Set([...input.services.keys(), ...input.changedPorts]);
+        this.#findAstray(host, this.#reconciler.wanted);
+        ports = new Set([...services.keys(), ...changedPorts]);
       }
       this.#isNetworkChanged = false;
     }
     await host.refreshEndpoints(hcn, signal);
-    this.#follow(host);
-    const changes = noChanges();
-    const facts = factsOf(host, input);
-    for (const key of ports) this.#put(this.#wanted, key, input, facts, changes);
-    for (const key of changes.loadBalancers.keys()) owed.keys.add(key);
-    for (const address of changes.addresses) owed.addresses.add(address);
-    await this.#carryOut(host, signal);
-    return true;
+    this.#follow(host, this.#reconciler.wanted);
+    return ports;
   }
 
-  /** Writes what is owed, and what turns out to have gone while it writes. */
-  async #carryOut(host: HostState, signal: AbortSignal): Promise<void> {
-    await this.#writer.carryOut(host, signal);
-    if (!this.#follow(host).isNothing) await this.#writer.carryOut(host, signal);
-  }
-
-  #findAstray(host: HostState, owed: Owed): void {
-    const astray = this.#endpoints.findAstray(host, (address) => this.#wanted.reasonFor(address));
-    for (const address of astray) owed.addAddress(address, this.#wanted);
-  }
-
-  #put(wanted: WantedState, key: string, input: SyncInput, facts: PlanFacts, changes?: ReturnType<typeof noChanges>) {
-    const port = input.services.get(key);
-    if (port === undefined) {
-      wanted.put(key, undefined, changes);
-      this.#remarks.forget(key);
-      return;
-    }
-    const plan = planServicePort(port, input.endpoints.get(key) ?? [], this.#options.config, facts);
-    wanted.put(key, plan, changes);
+  plan(key: string, port: ServicePort, { endpoints, zone }: SyncInput, host: HostState): Parts<KernelspaceKinds> {
+    const { network } = host;
+    const facts = { zone, isOverlay: isOverlay(network), remoteSubnets: network.remoteSubnets };
+    const plan = planServicePort(port, endpoints.get(key) ?? [], this.#options.config, facts);
     this.#remarks.note(key, port.name.text, plan.remarks);
+    return partsOf(key, plan);
+  }
+
+  async apply(work: Work<KernelspaceKinds, HostState>, signal: AbortSignal): Promise<void> {
+    const { input, known: host, wanted, isWhole, notes } = work;
+    const { loadBalancers, endpoints } = wanted.of;
+    if (isWhole) this.#doubtAll(host, wanted, input.serviceCIDRs);
+    const { doubt } = this.#writer;
+    for (const key of loadBalancers.touched.keys()) doubt.frontends.add(key);
+    for (const [key, before] of endpoints.touched) {
+      const touched = before ?? endpoints.get(key);
+      if (touched !== undefined) doubt.addresses.add(touched.address);
+    }
+    if (!isWhole && doubt.isNothing && input.changedPorts.size === 0) return;
+    const turn = { host, wanted, notes, signal };
+    await this.#writer.carryOut(turn);
+    // What turns out to have gone while it writes.
+    if (!this.#follow(host, wanted).isNothing) await this.#writer.carryOut(turn);
+    this.#warnOfPorts(wanted.of.indirect.size);
+  }
+
+  #doubtAll(host: HostState, wanted: KernelspaceWanted, serviceCIDRs: readonly string[]): void {
+    const doubt = this.#writer.reset();
+    for (const key of wanted.of.loadBalancers.keys()) doubt.frontends.add(key);
+    for (const { value } of wanted.of.endpoints.allEffective()) doubt.addresses.add(value.address);
+    for (const endpoint of host.endpoints.all()) {
+      if (!this.#endpoints.isOurs(host, endpoint)) continue;
+      for (const address of endpoint.addresses) doubt.addresses.add(address);
+    }
+    this.#findAstray(host, wanted);
+    for (const id of this.#leftovers(host, wanted, serviceCIDRs)) doubt.leftovers.add(id);
+  }
+
+  /** Where they are used up, name resolution and new pods fail, and nothing points here (reference windows-practice.md §8). */
+  #warnOfPorts(loadBalancers: number): void {
+    if (loadBalancers >= MANY_INDIRECT) this.#remarks.tellOnce("dynamic ports", PORTS_TEXT, { loadBalancers });
+  }
+
+  #findAstray(host: HostState, wanted: KernelspaceWanted): void {
+    const astray = this.#endpoints.findAstray(host, (address) => wanted.of.endpoints.get(address)?.reason);
+    for (const address of astray) this.#writer.doubt.addAddress(address, wanted);
   }
 
   /** What no Service wants, and what shows that it is ours. */
-  #leftovers(host: HostState, serviceCIDRs: readonly string[]): readonly Guid[] {
+  #leftovers(host: HostState, { of }: KernelspaceWanted, serviceCIDRs: readonly string[]): readonly Guid[] {
     const cidrs: readonly Cidr[] = serviceCIDRs.map((text) => parseCidr(text)).filter((cidr) => cidr !== undefined);
     const wanted = new Set<Guid>();
-    for (const key of this.#wanted.loadBalancers.keys()) {
+    for (const key of of.loadBalancers.keys()) {
       const id = host.loadBalancers.at(key)?.id;
       if (id !== undefined) wanted.add(id);
     }
@@ -265,41 +230,48 @@ export class KernelspaceBackend implements Backend {
   }
 
   async #verify(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
-    const host = this.#host;
+    const { known: host, wanted } = this.#reconciler;
     if (host === undefined) return;
     const { hcn, networkName, rootName, log } = this.#options;
     let found: Verification = "same-network";
     try {
-      found = await verifyHost(hcn, host, { networkName, rootName, overview: this.#dueOverview(), signal });
+      found = await host.verify(hcn, { networkName, rootName, isThorough: this.#isThoroughDue(), signal });
     } finally {
       // Also what was seen before HNS failed.
-      if (found !== "other-network") this.#tell(this.#follow(host), found === "changed-network", onLost, requestSync);
+      if (found !== "other-network")
+        this.#tell(this.#follow(host, wanted), found === "changed-network", onLost, requestSync);
     }
     if (found !== "other-network") return;
     log.warn("The HNS network is not present or has changed; all is looked at again", { network: networkName });
-    this.#host = undefined;
+    this.#reconciler.forget();
     onLost();
   }
 
-  /** Owes what looks have found. */
-  #follow(host: HostState): FollowedNews {
+  /** What looks have found is in doubt. */
+  #follow(host: HostState, wanted: KernelspaceWanted): FollowedNews {
     const { lost, changed, addresses, hasNewRoot } = host.takeNews();
-    const { owed } = this.#writer;
+    const { doubt } = this.#writer;
     const keys = new Set(
       changed.flatMap(({ before, now }) => [before, now].flatMap((one) => keysOf(one, this.family))),
     );
-    for (const key of lost) owed.keys.add(key);
-    const isWanted = (key: string): boolean => this.#wanted.loadBalancers.effective(key) !== undefined;
-    for (const key of keys) if (isWanted(key)) owed.keys.add(key);
+    for (const key of lost) doubt.frontends.add(key);
+    const isWanted = (key: string): boolean => wanted.of.loadBalancers.has(key);
+    for (const key of keys) if (isWanted(key)) doubt.frontends.add(key);
     // One of ours that is at another frontend now is in the way there, unless it is wanted, which is looked at when it is to go.
     for (const { before, now } of changed) {
       const wasOurs = this.#loadBalancers.isOwn(now.id) || keysOf(before, this.family).some((key) => isWanted(key));
-      if (wasOurs && !isForeign(now, host)) owed.leftovers.add(now.id);
+      if (wasOurs && !isForeign(now, host)) doubt.leftovers.add(now.id);
     }
-    for (const address of addresses) owed.addAddress(address, this.#wanted);
-    if (hasNewRoot) for (const key of this.#wanted.healthCheckKeys()) owed.keys.add(key);
+    for (const address of addresses) doubt.addAddress(address, wanted);
+    if (hasNewRoot) {
+      for (const [key, { value }] of wanted.of.loadBalancers.entries()) {
+        if (value.kind === "health-check") doubt.frontends.add(key);
+      }
+    }
     const isNothing = lost.size + changed.length + addresses.size === 0 && !hasNewRoot;
-    return { isNothing, lost: this.#ownersAt(lost), changed: this.#ownersAt(keys) };
+    const ownersAt = (found: ReadonlySet<string>) =>
+      new Set([...found].flatMap((key) => wanted.of.loadBalancers.effective(key)?.owner ?? []));
+    return { isNothing, lost: ownersAt(lost), changed: ownersAt(keys) };
   }
 
   #tell(
@@ -320,18 +292,13 @@ export class KernelspaceBackend implements Backend {
     else if (!isNothing || hasChangedNetwork) requestSync();
   }
 
-  /** The service ports that want these frontends. */
-  #ownersAt(keys: ReadonlySet<string>): ReadonlySet<string> {
-    return new Set([...keys].flatMap((key) => this.#wanted.loadBalancers.effective(key)?.owner ?? []));
-  }
-
   /** Once in a sync period; for the first time after one. */
-  #dueOverview(): Overview | undefined {
+  #isThoroughDue(): boolean {
     const { clock, syncPeriodMs } = this.#options;
     const nowMs = clock.monotonicMs();
-    if (nowMs < this.#nextOverviewMs) return undefined;
-    this.#nextOverviewMs = nowMs + syncPeriodMs;
-    return this.#overview;
+    if (nowMs < this.#nextThoroughMs) return false;
+    this.#nextThoroughMs = nowMs + syncPeriodMs;
+    return true;
   }
 }
 
@@ -340,8 +307,4 @@ interface FollowedNews {
   readonly isNothing: boolean;
   readonly lost: ReadonlySet<string>;
   readonly changed: ReadonlySet<string>;
-}
-
-function factsOf({ network }: HostState, { zone }: SyncInput): PlanFacts {
-  return { zone, isOverlay: isOverlay(network), remoteSubnets: network.remoteSubnets };
 }

@@ -50,7 +50,7 @@ export async function cleanUpHost(
       isOurRemoteEndpoint(endpoint, "IPv4", hostMacs) ||
       isOurRemoteEndpoint(endpoint, "IPv6", hostMacs) ||
       isOurSourceVip(endpoint, sourceVip, hostMacs);
-    if (!isOurs || host.loadBalancers.isNamed(endpoint.id)) continue;
+    if (!isOurs || host.isNamed(endpoint.id)) continue;
     if (await attempt(`endpoint ${endpoint.id}`, () => hcn.delete("Endpoint", endpoint.id))) endpoints++;
   }
   log.info("Cleaned up HNS", { network: networkName, loadBalancers, endpoints });

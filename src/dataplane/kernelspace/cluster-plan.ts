@@ -11,10 +11,9 @@ import type { PlannedNode } from "../../model/node-plan-config.ts";
 import { type IpAddress, parseIpAddress, unspecifiedAddress, zeroCidr } from "../../net/ip.ts";
 import { loadBalancerKey } from "./frontend-keys.ts";
 import { healthPortOf, networkNameOf, rootEndpointNameOf } from "./host-config.ts";
-import type { PlanConfig, PlanFacts } from "./plan-options.ts";
-import { type PlannedLoadBalancer, planServicePort } from "./plan-service-port.ts";
-import { remoteMac } from "./remote-mac.ts";
-import { WantedState } from "./wanted-state.ts";
+import { remoteMac } from "./ownership.ts";
+import { type PlanConfig, type PlanFacts, type PlannedLoadBalancer, planServicePort } from "./plan-service-port.ts";
+import { type KernelspaceWanted, newWanted, partsOf } from "./wanted.ts";
 
 /** A document, and what it is for. */
 interface PlannedDocument {
@@ -77,19 +76,21 @@ export function unservedFrontends(node: OfflineNode, config: KubeProxyConfig): r
 /** Everything, or the part of one Service (`namespace/name`), in a fixed order: endpoints before the load balancers that name them. */
 export function planKernelspace(node: OfflineNode, config: KubeProxyConfig, service?: string): PlannedDocument[] {
   const options = planInput(config, node);
-  const wanted = new WantedState();
+  const wanted = newWanted();
   const own = new Set<string>();
   for (const [key, port] of node.state.services) {
     if (service === undefined || port.name.service === service) own.add(key);
-    wanted.put(key, planServicePort(port, node.state.endpoints.get(key) ?? [], options.config, options.facts));
+    const plan = planServicePort(port, node.state.endpoints.get(key) ?? [], options.config, options.facts);
+    wanted.put(key, partsOf(key, plan));
   }
-  const addresses = [...new Set(wanted.addresses())].sort();
-  const shown = addresses.filter((address) => wanted.ownersOf(address).some((owner) => own.has(owner)));
-  const keys = [...wanted.loadBalancers.keys()].sort();
+  const { endpoints, loadBalancers } = wanted.of;
+  const addresses = Array.from(endpoints.allEffective(), ({ value }) => value.address).sort();
+  const shown = addresses.filter((address) => endpoints.ownersOf(address).some((owner) => own.has(owner)));
+  const keys = [...loadBalancers.keys()].sort();
   return [
     ...shown.flatMap((address) => endpointDocument(address, wanted, node, config)),
     ...keys.flatMap((key): PlannedDocument[] => {
-      const found = wanted.loadBalancers.effective(key);
+      const found = loadBalancers.effective(key);
       if (found === undefined || !own.has(found.owner)) return [];
       const name = node.state.services.get(found.owner)?.name.text ?? found.owner;
       return [loadBalancerDocument(name, found.value, config)];
@@ -99,11 +100,11 @@ export function planKernelspace(node: OfflineNode, config: KubeProxyConfig, serv
 
 function endpointDocument(
   address: IpAddress,
-  wanted: WantedState,
+  wanted: KernelspaceWanted,
   { nodeIP }: OfflineNode,
   config: KubeProxyConfig,
 ): PlannedDocument[] {
-  const reason = wanted.reasonFor(address);
+  const reason = wanted.of.endpoints.get(address)?.reason;
   // Those of this node's pods are the CNI plugin's.
   if (reason === undefined || reason === "local") return [];
   const isOverlay = config.winkernel.sourceVip !== "";

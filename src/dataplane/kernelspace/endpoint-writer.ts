@@ -1,12 +1,12 @@
 /** Makes and deletes the endpoints that load balancers name for addresses elsewhere. Reference windows.md §3.6. */
 import type { EndpointSettings, HcnEndpoint } from "../../kernel/hcn/documents.ts";
+import type { Guid } from "../../kernel/hcn/guid.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import type { IpAddress } from "../../net/ip.ts";
+import type { SyncNotes } from "../shared/reconciler.ts";
 import { type HostState, isOverlay } from "./host-state.ts";
-import { isOurRemoteEndpoint } from "./ownership.ts";
+import { isOurRemoteEndpoint, remoteMac } from "./ownership.ts";
 import { providerOf } from "./plan-service-port.ts";
-import { remoteMac } from "./remote-mac.ts";
-import type { WriteCounts } from "./write-counts.ts";
 
 interface EndpointWriterOptions {
   readonly hcn: Hcn;
@@ -15,7 +15,6 @@ interface EndpointWriterOptions {
   readonly hostMac: string;
   /** In the form of {@link HcnEndpoint.mac}: every interface's. */
   readonly hostMacs: ReadonlySet<string>;
-  readonly counts: WriteCounts;
 }
 
 /** Each makes one endpoint, and notes it. */
@@ -39,14 +38,14 @@ export class EndpointWriter {
   }
 
   /** Makes endpoints on the cluster's network, which is opened once for all of them. */
-  async making<T>(host: HostState, run: (make: EndpointMaker) => Promise<T>): Promise<T> {
+  async making<T>(host: HostState, notes: SyncNotes, run: (make: EndpointMaker) => Promise<T>): Promise<T> {
     const { hcn, nodeIP, hostMac } = this.#options;
     const { network } = host;
     return await hcn.makeEndpoints(network.id, async (create) => {
       const make = async (settings: Omit<EndpointSettings, "network">): Promise<void> => {
         const made = await create({ network: network.id, ...settings });
         if (made.providerAddress !== settings.providerAddress) this.#tellsProviders = false;
-        this.#options.counts.add("endpoints made");
+        notes.count("endpoints made");
         host.endpoints.note(made);
       };
       return await run({
@@ -72,15 +71,17 @@ export class EndpointWriter {
   findAstray(host: HostState, reasonFor: (address: IpAddress) => "local" | "remote" | "vip" | undefined): IpAddress[] {
     const { nodeIP } = this.#options;
     const found: IpAddress[] = [];
+    const astray = new Set<Guid>();
     if (!isOverlay(host.network) || !this.#tellsProviders) return found;
     for (const endpoint of host.endpoints.all()) {
       const [address] = endpoint.addresses;
       if (address === undefined || endpoint.providerAddress === undefined || !this.isOurs(host, endpoint)) continue;
       const wanted = reasonFor(address) === "vip" ? nodeIP : (providerOf(address, host.network) ?? nodeIP);
-      const isAstray = endpoint.providerAddress !== wanted;
-      host.endpoints.noteAstray(endpoint.id, isAstray);
-      if (isAstray) found.push(address);
+      if (endpoint.providerAddress === wanted) continue;
+      astray.add(endpoint.id);
+      found.push(address);
     }
+    host.astray = astray;
     return found;
   }
 
@@ -88,9 +89,9 @@ export class EndpointWriter {
     return isOurRemoteEndpoint(endpoint, host.family, this.#options.hostMacs);
   }
 
-  async remove(host: HostState, { id }: HcnEndpoint): Promise<void> {
+  async remove(host: HostState, notes: SyncNotes, { id }: HcnEndpoint): Promise<void> {
     await this.#options.hcn.delete("Endpoint", id);
-    this.#options.counts.add("endpoints deleted");
+    notes.count("endpoints deleted");
     host.endpoints.forget(id);
   }
 }

@@ -1,13 +1,41 @@
-/** What HNS has, as the last look and our own writes left it. Reference windows.md §3.1, §3.2. */
-import type { HcnEndpoint, HcnNetwork } from "../../kernel/hcn/documents.ts";
+/** What HNS has, as the last look and our own writes left it. Reference windows.md §3.1, §3.2, windows-practice.md §8. */
+import { hash } from "node:crypto";
+import type { HcnEndpoint, HcnLoadBalancer, HcnNetwork } from "../../kernel/hcn/documents.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
-import { EndpointBook } from "./endpoint-book.ts";
 import { keysOf } from "./frontend-keys.ts";
-import { LoadBalancerBook } from "./load-balancer-book.ts";
-import type { ChangedLoadBalancer, Overview } from "./overview.ts";
+import { HostIndex } from "./host-index.ts";
 import type { EndpointPlaces } from "./ownership.ts";
+
+/** A load balancer that is not what it was. */
+interface ChangedLoadBalancer {
+  readonly before: HcnLoadBalancer;
+  readonly now: HcnLoadBalancer;
+}
+
+/** One of the list of what load balancers do, as it was seen last. */
+interface Seen {
+  readonly digest: string;
+  /** What was known then: our own writes replace it. */
+  readonly known: HcnLoadBalancer;
+}
+
+interface Look {
+  readonly networkName: string;
+  /** Of the endpoint that health checks are led to; undefined for none. */
+  readonly rootName: string | undefined;
+  /** Also at what load balancers do, which is one call more. */
+  readonly isThorough: boolean;
+  /** Ends it between two calls. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * - `other-network`: the host's network is not the one that is known.
+ * - `changed-network`: on an overlay, nodes have come or gone.
+ */
+export type Verification = "other-network" | "changed-network" | "same-network";
 
 /** What looks have found to be other than it was known to be. */
 interface HostNews {
@@ -24,13 +52,18 @@ interface HostNews {
 export class HostState implements EndpointPlaces {
   readonly family: IpFamily;
   network: HcnNetwork;
-  readonly endpoints: EndpointBook;
-  readonly loadBalancers: LoadBalancerBook;
+  /** Of the cluster's network, by address. */
+  readonly endpoints: HostIndex<HcnEndpoint>;
+  /** By frontend, and by the endpoints that they name. */
+  readonly loadBalancers: HostIndex<HcnLoadBalancer>;
+  /** Endpoints that lead to another node than the one that has the address now: others must be made before these go. */
+  astray: ReadonlySet<Guid> = new Set();
   /** Endpoints of other networks, also those that could not be read: what leads there is not ours. */
   #elsewhere: ReadonlySet<Guid>;
   /** The endpoint of the node itself, for health checks. */
   root: Guid | undefined;
 
+  #seen: ReadonlyMap<Guid, Seen> = new Map();
   #unread: readonly Guid[] = [];
   #lost = new Set<string>();
   #changed: ChangedLoadBalancer[] = [];
@@ -40,15 +73,16 @@ export class HostState implements EndpointPlaces {
   private constructor(parts: {
     family: IpFamily;
     network: HcnNetwork;
-    endpoints: EndpointBook;
-    loadBalancers: LoadBalancerBook;
+    endpoints: Iterable<HcnEndpoint>;
+    loadBalancers: Iterable<HcnLoadBalancer>;
     elsewhere: ReadonlySet<Guid>;
     root: Guid | undefined;
   }) {
     this.family = parts.family;
     this.network = parts.network;
-    this.endpoints = parts.endpoints;
-    this.loadBalancers = parts.loadBalancers;
+    this.endpoints = new HostIndex(({ addresses }) => new Set(addresses), parts.endpoints);
+    const lookedUpBy = (one: HcnLoadBalancer) => new Set([...keysOf(one, parts.family), ...one.endpoints]);
+    this.loadBalancers = new HostIndex(lookedUpBy, parts.loadBalancers);
     this.#elsewhere = parts.elsewhere;
     this.root = parts.root;
   }
@@ -77,11 +111,34 @@ export class HostState implements EndpointPlaces {
     return new HostState({
       family,
       network,
-      endpoints: new EndpointBook(endpoints.filter(({ id }) => ours.has(id))),
-      loadBalancers: new LoadBalancerBook(family, loadBalancers),
+      endpoints: endpoints.filter(({ id }) => ours.has(id)),
+      loadBalancers,
       elsewhere,
       root: rootName === undefined ? undefined : endpoints.find(isRoot)?.id,
     });
+  }
+
+  /** The endpoint that load balancers are to name: a local one before remote ones, a right one before one that leads astray. */
+  endpointAt(address: IpAddress): HcnEndpoint | undefined {
+    const all = this.endpoints.allAt(address);
+    return all.find(({ isRemote }) => !isRemote) ?? all.find(({ id }) => !this.astray.has(id)) ?? all[0];
+  }
+
+  /** Whether an address has an endpoint, one that leads astray not counted. */
+  isServed(address: IpAddress): boolean {
+    return this.endpoints.allAt(address).some(({ id }) => !this.astray.has(id));
+  }
+
+  /** Whether a load balancer names the endpoint. */
+  isNamed(endpoint: Guid): boolean {
+    return this.loadBalancers.allAt(endpoint).length > 0;
+  }
+
+  /** The frontends at which a load balancer answers. */
+  frontendsOf(id: Guid): readonly string[] {
+    const known = this.loadBalancers.get(id);
+    if (known === undefined) return [];
+    return keysOf(known, this.family).filter((key) => this.loadBalancers.at(key) === known);
   }
 
   isOurs(id: Guid): boolean {
@@ -115,6 +172,19 @@ export class HostState implements EndpointPlaces {
     return news;
   }
 
+  /** Looks whether others have changed what HNS has, in three calls where they have not; what it finds is in the news. */
+  async verify(hcn: Hcn, { networkName, rootName, isThorough, signal }: Look): Promise<Verification> {
+    const { id } = this.network;
+    if (!(await hcn.networkIds(networkName)).includes(id)) return "other-network";
+    await this.refreshEndpoints(hcn, signal);
+    await this.refreshLoadBalancers(hcn, signal);
+    await this.#refreshRoot(hcn, rootName);
+    const hasChanged =
+      isOverlay(this.network) && JSON.stringify(await hcn.network(id)) !== JSON.stringify(this.network);
+    if (isThorough) await this.#refreshBehaviour(hcn);
+    return hasChanged ? "changed-network" : "same-network";
+  }
+
   /** Looks which endpoints have come and gone: one call, and three for each that is new to both families. */
   async refreshEndpoints(hcn: Hcn, signal?: AbortSignal): Promise<void> {
     const found = new Set(await hcn.endpointIds(this.network.id));
@@ -134,7 +204,7 @@ export class HostState implements EndpointPlaces {
   }
 
   /** Looks for the endpoint of the node itself: no call where it is on the cluster's network, and there. */
-  async refreshRoot(hcn: Hcn, rootName: string | undefined): Promise<void> {
+  async #refreshRoot(hcn: Hcn, rootName: string | undefined): Promise<void> {
     if (rootName === undefined || (this.root !== undefined && this.endpoints.has(this.root))) return;
     const found = (await hcn.endpointNamed(rootName))?.id;
     if (found === this.root) return;
@@ -165,9 +235,32 @@ export class HostState implements EndpointPlaces {
     if (!isElsewhereKnown) await this.#refreshElsewhere(hcn);
   }
 
-  /** Looks what load balancers do: see {@link Overview}. */
-  async refreshBehaviour(hcn: Hcn, overview: Overview): Promise<void> {
-    await overview.refresh(hcn, this.loadBalancers, (change) => this.#changed.push(change));
+  /**
+   * Looks which load balancers others have changed under the same ID. The first version of HNS's interface lists all of them with what they
+   * do, in one call, where HCN takes three for each. Its view lacks some fields and has others, so it is only compared with itself: what
+   * says something else than the last time is read again. Reference windows-hcn.md §4.5.
+   */
+  async #refreshBehaviour(hcn: Hcn): Promise<void> {
+    const seen = new Map<Guid, Seen>();
+    const suspects: HcnLoadBalancer[] = [];
+    for (const [id, text] of await hcn.policyLists()) {
+      const known = this.loadBalancers.get(id);
+      if (known === undefined) continue;
+      const digest = hash("sha1", text, "base64");
+      const before = this.#seen.get(id);
+      if (before?.known === known && before.digest !== digest) suspects.push(known);
+      seen.set(id, { digest, known });
+    }
+    for (const before of suspects) {
+      const now = await hcn.loadBalancer(before.id);
+      // What is gone is seen by its ID.
+      if (now === undefined || JSON.stringify(now) === JSON.stringify(before)) continue;
+      this.loadBalancers.note(now);
+      seen.set(now.id, { digest: seen.get(now.id)?.digest ?? "", known: now });
+      this.#changed.push({ before, now });
+    }
+    // Not before: what HNS did not answer is suspect the next time as well.
+    this.#seen = seen;
   }
 
   /** Other programs make endpoints on their networks, too. */

@@ -3,7 +3,7 @@
  * load balancers and endpoints that are deleted: so it is asked every few seconds as well, which costs three calls. Reference
  * windows-hcn.md §4.1, windows-practice.md §8.
  */
-import type { Clock, Timer } from "../../async/clock.ts";
+import type { Clock } from "../../async/clock.ts";
 import type { Mutex } from "../../async/mutex.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import type { HnsNoticeKind } from "../../kernel/hcn/notices.ts";
@@ -14,7 +14,7 @@ interface HostWatchOptions {
   readonly hcn: Pick<Hcn, "watch">;
   /** Held while HNS is called: no two calls may be under way at once. */
   readonly turns: Mutex;
-  /** `syncPeriod`: the longest pause between two looks, and between two attempts. */
+  /** `syncPeriod`: the longest pause between two looks. */
   readonly syncPeriodMs: number;
   readonly clock: Clock;
   readonly log: Logger;
@@ -24,14 +24,9 @@ interface HostWatchOptions {
 const LOOK_MS = 5_000;
 /** What is told within this time is looked at together. */
 const GATHER_MS = 500;
-/** The first retry comes so soon; each further one after twice the time, up to the sync period. */
-const FIRST_RETRY_MS = 1_000;
 
 export class HostWatch {
   readonly #options: HostWatchOptions;
-  #retryMs = FIRST_RETRY_MS;
-  #retry: Timer | undefined;
-  #requestSync: (() => void) | undefined;
   #wake: (() => void) | undefined;
   #hasNotice = false;
   /** Ends the registration; undefined while there is none. */
@@ -51,40 +46,20 @@ export class HostWatch {
    * Looks until the signal aborts.
    *
    * @param look finds out whether others have changed something.
-   * @param requestSync for another attempt at what failed.
+   * @param onBack HNS answers again: what failed meanwhile need not wait for its turn.
    */
-  async run(look: () => Promise<void>, signal: AbortSignal, requestSync: () => void): Promise<void> {
-    this.#requestSync = requestSync;
+  async run(look: () => Promise<void>, signal: AbortSignal, onBack: () => void): Promise<void> {
     try {
       let tookMs = 0;
       while (!signal.aborted) {
-        await this.#listen();
+        await this.#listen(onBack);
         await this.#pause(restAfterLook(tookMs, this.#options.syncPeriodMs), signal);
         if (signal.aborted) return;
         tookMs = await this.#look(look, signal);
       }
     } finally {
-      this.#requestSync = undefined;
-      this.#retry?.cancel();
       await this.#stopListening();
     }
-  }
-
-  /** After a sync: what failed is tried again after 1, 2, 4 … seconds. */
-  afterSync(hasFailed: boolean): void {
-    const { clock, syncPeriodMs } = this.#options;
-    this.#retry?.cancel();
-    if (!hasFailed) {
-      this.#retryMs = FIRST_RETRY_MS;
-      return;
-    }
-    this.#retry = clock.setTimer(this.#retryMs, () => this.#requestSync?.());
-    this.#retryMs = Math.min(this.#retryMs * 2, syncPeriodMs);
-  }
-
-  /** No more attempts. */
-  stop(): void {
-    this.#retry?.cancel();
   }
 
   /** @returns how long it took. */
@@ -108,7 +83,7 @@ export class HostWatch {
   }
 
   /** Asks HNS to tell; without that, looks come all the same. */
-  async #listen(): Promise<void> {
+  async #listen(onBack: () => void): Promise<void> {
     const { hcn, turns, log } = this.#options;
     if (this.#isGone) await this.#stopListening();
     if (this.#end !== undefined) return;
@@ -125,9 +100,7 @@ export class HostWatch {
     this.#isGone = false;
     log.info("HNS is back");
     this.#hasNotice = true;
-    // What failed meanwhile need not wait for its turn.
-    this.#retryMs = FIRST_RETRY_MS;
-    this.#requestSync?.();
+    onBack();
   }
 
   async #stopListening(): Promise<void> {

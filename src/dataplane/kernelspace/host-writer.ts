@@ -1,6 +1,6 @@
 /**
- * Carries out what is owed, in an order in which nothing is named before it is there or after it has gone. What HNS refuses of one
- * object is noted, owed again, and stops nothing else. Reference windows.md §3, windows-practice.md §8.1.
+ * Brings what is in doubt to what is wanted, in an order in which nothing is named before it is there or after it has gone. What HNS
+ * refuses of one object is noted, stays in doubt, and stops nothing else. Reference windows.md §3, windows-practice.md §8.1.
  */
 import type { Yielder } from "../../async/yielder.ts";
 import type { HcnLoadBalancer, LoadBalancerSettings } from "../../kernel/hcn/documents.ts";
@@ -8,15 +8,14 @@ import type { Guid } from "../../kernel/hcn/guid.ts";
 import { hcnErrorClass } from "../../kernel/hcn/hcn-error.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { IpAddress } from "../../net/ip.ts";
-import type { SyncFailure } from "../../sync/backend.ts";
+import type { SyncNotes } from "../shared/reconciler.ts";
 import type { EndpointMaker, EndpointWriter } from "./endpoint-writer.ts";
 import { type HostState, isOverlay } from "./host-state.ts";
 import type { LoadBalancerWriter } from "./load-balancer-writer.ts";
-import { Owed } from "./owed.ts";
 import { isForeign } from "./ownership.ts";
 import type { LoadBalancerKind, PlannedLoadBalancer } from "./plan-service-port.ts";
 import type { PortRemarks } from "./port-remarks.ts";
-import type { WantedState } from "./wanted-state.ts";
+import type { KernelspaceWanted } from "./wanted.ts";
 
 interface HostWriterOptions {
   readonly endpoints: EndpointWriter;
@@ -51,99 +50,102 @@ interface Writing {
 const DNS_PORT = 53;
 /** Begins the keys of its service ports. */
 const API_SERVER = "default/kubernetes:";
-const SOURCE_VIP = "source VIP";
+
+/** What a sync must look at besides what changed: what an earlier one did not do, and what others have changed. */
+export class HostDoubt {
+  readonly frontends = new Set<string>();
+  /** Of endpoints. */
+  readonly addresses = new Set<IpAddress>();
+  /** Load balancers that are to go. */
+  readonly leftovers = new Set<Guid>();
+
+  get isNothing(): boolean {
+    return this.frontends.size + this.addresses.size + this.leftovers.size === 0;
+  }
+
+  /** An endpoint has come or gone, or could not be made: what names its address must be looked at, too. */
+  addAddress(address: IpAddress, wanted: KernelspaceWanted): void {
+    this.addresses.add(address);
+    for (const owner of wanted.of.endpoints.ownersOf(address)) {
+      for (const [key] of wanted.by(owner).loadBalancers ?? []) this.frontends.add(key);
+    }
+  }
+}
+
+/** One call of {@link HostWriter.carryOut}. */
+interface Turn {
+  readonly host: HostState;
+  readonly wanted: KernelspaceWanted;
+  readonly notes: SyncNotes;
+  readonly signal: AbortSignal;
+}
 
 export class HostWriter {
   readonly #options: HostWriterOptions;
-  #owed = new Owed();
-  #wanted: WantedState;
+  #doubt = new HostDoubt();
   /** Addresses with an endpoint that is to go, and that a load balancer still names; looked at with the next sync that does anything. */
   #stillNamed = new Set<IpAddress>();
-  #failures = new Map<string, SyncFailure>();
 
-  constructor(options: HostWriterOptions, wanted: WantedState) {
+  constructor(options: HostWriterOptions) {
     this.#options = options;
-    this.#wanted = wanted;
   }
 
   /** What the next call of {@link carryOut} does. May be added to. */
-  get owed(): Owed {
-    return this.#owed;
+  get doubt(): HostDoubt {
+    return this.#doubt;
   }
 
-  /** What was refused since the last {@link begin}, by service port or by what it is. */
-  get failures(): ReadonlyMap<string, SyncFailure> {
-    return this.#failures;
-  }
-
-  /** A sync begins. */
-  begin(): void {
-    this.#failures = new Map();
-  }
-
-  /** From now on this is wanted, and all of it is owed. */
-  replaceWanted(wanted: WantedState): Owed {
-    this.#wanted = wanted;
-    this.#owed = new Owed();
-    for (const key of wanted.loadBalancers.keys()) this.#owed.keys.add(key);
-    for (const address of wanted.addresses()) this.#owed.addresses.add(address);
-    return this.#owed;
+  /** Everything will be in doubt: nothing need be remembered. */
+  reset(): HostDoubt {
+    this.#doubt = new HostDoubt();
+    return this.#doubt;
   }
 
   /**
    * By frontend, name resolution and the API server before all else, then cluster IPs: each is served as soon as the endpoints that it
    * names are there, and does not wait for those of others. What is not wanted goes last, endpoints after the load balancers that named
-   * them. @throws what stops everything; all is owed again then.
+   * them. @throws what stops everything; all must be looked at then.
    */
-  async carryOut(host: HostState, signal: AbortSignal): Promise<void> {
-    const owed = this.#owed;
-    for (const address of this.#stillNamed) owed.addresses.add(address);
+  async carryOut(turn: Turn): Promise<void> {
+    const { host, notes, signal } = turn;
+    const doubt = this.#doubt;
+    for (const address of this.#stillNamed) doubt.addresses.add(address);
     this.#stillNamed = new Set();
-    // What is not done below is owed again.
-    this.#owed = new Owed();
-    try {
-      const gone = await this.#serve(host, owed, signal);
-      for (const id of new Set([...owed.leftovers, ...gone])) {
-        // It could not be deleted before, and is wanted again.
-        if (this.#isWanted(host, id)) continue;
-        signal.throwIfAborted();
-        const key = `load balancer ${id}`;
-        await this.#attempt(
-          key,
-          key,
-          async () => await this.#options.loadBalancers.remove(host, id),
-          () => this.#owed.leftovers.add(id),
-        );
-      }
-      await this.#deleteEndpoints(host, owed.addresses, signal);
-    } catch (error) {
-      this.#owed.addAll(owed);
-      throw error;
+    this.reset();
+    const gone = await this.#serve(turn, doubt);
+    for (const id of new Set([...doubt.leftovers, ...gone])) {
+      // It could not be deleted before, and is wanted again.
+      if (host.frontendsOf(id).some((key) => turn.wanted.of.loadBalancers.has(key))) continue;
+      signal.throwIfAborted();
+      await this.#attempt(
+        async () => await this.#options.loadBalancers.remove(host, notes, id),
+        (reason) => {
+          this.#doubt.leftovers.add(id);
+          notes.refuse(undefined, `load balancer ${id}`, reason);
+        },
+      );
     }
-  }
-
-  #isWanted(host: HostState, id: Guid): boolean {
-    const keys = host.loadBalancers.keysOf(id);
-    return keys.some((key) => this.#wanted.loadBalancers.effective(key) !== undefined);
+    await this.#deleteEndpoints(turn, doubt.addresses);
   }
 
   /** @returns load balancers that nothing wants any more. */
-  async #serve(host: HostState, { addresses, keys }: Owed, signal: AbortSignal): Promise<readonly Guid[]> {
+  async #serve(turn: Turn, { addresses, frontends }: HostDoubt): Promise<readonly Guid[]> {
+    const { host, wanted, notes, signal } = turn;
     const { endpoints, loadBalancers, yielder } = this.#options;
     const gone: Guid[] = [];
     const work: Work[] = [];
-    for (const key of keys) {
-      const wanted = this.#wanted.loadBalancers.effective(key);
+    for (const key of frontends) {
+      const planned = wanted.of.loadBalancers.effective(key);
       const found = host.loadBalancers.at(key);
-      if (wanted !== undefined) work.push({ key, ...wanted, rank: this.#rankOf(wanted, found) });
+      if (planned !== undefined) work.push({ key, ...planned, rank: this.#rankOf(planned, found) });
       else if (found !== undefined && !isForeign(found, host)) gone.push(found.id);
     }
     const missing = new Set(addresses);
-    await endpoints.making(host, async (make) => {
-      await this.#createSourceVip(host, make);
+    await endpoints.making(host, notes, async (make) => {
+      await this.#createSourceVip(turn, make);
       for (const { key, owner, value } of work.sort((a, b) => a.rank - b.rank)) {
         for (const address of addressesOf(value)) {
-          if (missing.delete(address)) await this.#createEndpoint(host, make, address, signal);
+          if (missing.delete(address)) await this.#createEndpoint(turn, make, address);
         }
         const settings = resolve(host, value);
         const found = host.loadBalancers.at(key);
@@ -151,10 +153,10 @@ export class HostWriter {
         const isDone =
           settings.endpoints.length === 0 || (found !== undefined && loadBalancers.isSettled(found, settings));
         signal.throwIfAborted();
-        if (!isDone) await this.#put(host, { key, owner, kind: value.kind, settings });
+        if (!isDone) await this.#put(turn, { key, owner, kind: value.kind, settings });
         if (yielder.isDue()) await yielder.turn(signal);
       }
-      for (const address of missing) await this.#createEndpoint(host, make, address, signal);
+      for (const address of missing) await this.#createEndpoint(turn, make, address);
     });
     return gone;
   }
@@ -169,97 +171,93 @@ export class HostWriter {
     );
   }
 
-  async #createEndpoint(host: HostState, make: EndpointMaker, address: IpAddress, signal: AbortSignal): Promise<void> {
-    const reason = this.#wanted.reasonFor(address);
-    if (reason === undefined || host.endpoints.isServed(address)) return;
+  async #createEndpoint({ host, wanted, notes, signal }: Turn, make: EndpointMaker, address: IpAddress): Promise<void> {
+    const reason = wanted.of.endpoints.get(address)?.reason;
+    if (reason === undefined || host.isServed(address)) return;
     signal.throwIfAborted();
     const { remarks, isHostAddress } = this.#options;
-    const owners = this.#wanted.ownersOf(address);
+    const owners = wanted.of.endpoints.ownersOf(address);
     const [owner = address] = owners;
-    const owe = (): void => this.#owed.addAddress(address, this.#wanted);
     if (reason !== "local") {
-      const create = () => (reason === "vip" ? make.vip(address) : make.remote(address));
-      await this.#attempt(owner, owner, create, owe, `; endpoint for ${address}`);
+      await this.#attempt(
+        () => (reason === "vip" ? make.vip(address) : make.remote(address)),
+        (why) => {
+          this.#doubt.addAddress(address, wanted);
+          notes.refuse(owner, address, `${why}; endpoint for ${address}`);
+        },
+      );
     } else if (isHostAddress(address)) {
       // No pod has it to itself, so no endpoint will come, and no other pod is worse served.
       const message = "HNS has no endpoint for an address of the node itself, so a Service cannot lead to it";
-      remarks.tellOnce(`own ${address}`, message, { address, servicePortName: remarks.nameOf(owner) });
+      remarks.tellOnce(`own ${address}`, message, { address, servicePortName: notes.nameOf(owner) });
     } else {
       // The CNI plugin makes it; a remote one in its place would keep it from doing so (kubernetes #130963).
       const words = `HNS has no endpoint for the pod ${address} of this node; the CNI plugin makes it`;
-      for (const each of owners) this.#fail(each, each, words);
-      owe();
+      for (const each of owners) notes.refuse(each, each, words);
+      this.#doubt.addAddress(address, wanted);
     }
   }
 
-  async #createSourceVip(host: HostState, make: EndpointMaker): Promise<void> {
+  async #createSourceVip({ host, notes }: Turn, make: EndpointMaker): Promise<void> {
     const { sourceVip } = this.#options;
-    if (!isOverlay(host.network) || sourceVip === undefined || host.endpoints.at(sourceVip) !== undefined) return;
+    if (!isOverlay(host.network) || sourceVip === undefined || host.endpointAt(sourceVip) !== undefined) return;
     await this.#attempt(
-      SOURCE_VIP,
-      `${SOURCE_VIP} ${sourceVip}`,
       () => make.sourceVip(sourceVip),
-      () => this.#owed.addresses.add(sourceVip),
-      "; the source VIP must be reserved by the CNI plugin",
+      (reason) => {
+        this.#doubt.addresses.add(sourceVip);
+        const advice = "the source VIP must be reserved by the CNI plugin";
+        notes.refuse(undefined, `source VIP ${sourceVip}`, `${reason}; ${advice}`);
+      },
     );
   }
 
-  async #put(host: HostState, { key, owner, kind, settings }: Writing): Promise<void> {
-    const put = () => this.#options.loadBalancers.put(host, key, kind, settings);
-    if (kind !== "health-check") {
-      await this.#attempt(owner, owner, put, () => this.#owed.keys.add(key), `; frontend ${key}`);
-      return;
-    }
-    // On some versions of HNS the health server's own socket is in the way (community #8883): that must not fail the Service.
-    try {
-      await put();
-    } catch (error) {
-      if (isFatal(error)) throw error;
-      const message =
-        "Health checks cannot be forwarded at an address; its load balancer will find this node unhealthy";
-      this.#options.remarks.tellOnce(`health ${key}`, message, { frontend: key, error: messageOf(error) });
-    }
+  async #put({ host, notes }: Turn, { key, owner, kind, settings }: Writing): Promise<void> {
+    await this.#attempt(
+      () => this.#options.loadBalancers.put(host, notes, key, kind, settings),
+      (error) => {
+        if (kind !== "health-check") {
+          this.#doubt.frontends.add(key);
+          notes.refuse(owner, key, `${error}; frontend ${key}`);
+          return;
+        }
+        // On some versions of HNS the health server's own socket is in the way (community #8883): that must not fail the Service.
+        const message =
+          "Health checks cannot be forwarded at an address; its load balancer will find this node unhealthy";
+        this.#options.remarks.tellOnce(`health ${key}`, message, { frontend: key, error });
+      },
+    );
   }
 
-  async #deleteEndpoints(host: HostState, addresses: ReadonlySet<IpAddress>, signal: AbortSignal): Promise<void> {
+  async #deleteEndpoints({ host, wanted, notes, signal }: Turn, addresses: ReadonlySet<IpAddress>): Promise<void> {
     const { endpoints } = this.#options;
     for (const address of addresses) {
-      const isWanted = this.#wanted.reasonFor(address) !== undefined;
-      const kept = isWanted ? host.endpoints.at(address)?.id : undefined;
+      const kept = wanted.of.endpoints.has(address) ? host.endpointAt(address)?.id : undefined;
       for (const endpoint of endpoints.ownAt(host, address)) {
         if (endpoint.id === kept) continue;
-        if (host.loadBalancers.isNamed(endpoint.id)) {
+        if (host.isNamed(endpoint.id)) {
           this.#stillNamed.add(address);
           continue;
         }
         signal.throwIfAborted();
-        const subject = `remote endpoint ${address}`;
-        const remove = () => endpoints.remove(host, endpoint);
-        await this.#attempt(subject, subject, remove, () => this.#owed.addresses.add(address));
+        await this.#attempt(
+          () => endpoints.remove(host, notes, endpoint),
+          (reason) => {
+            this.#doubt.addresses.add(address);
+            notes.refuse(undefined, `remote endpoint ${address}`, reason);
+          },
+        );
       }
     }
   }
 
-  /** Does one thing; what HNS refuses is noted, and owed again. */
-  async #attempt(
-    owner: string,
-    subject: string,
-    work: () => Promise<void>,
-    owe: () => void,
-    about = "",
-  ): Promise<void> {
+  /** Does one thing. @param onRefused told why HNS does not do it. @throws what stops everything. */
+  async #attempt(work: () => Promise<void>, onRefused: (reason: string) => void): Promise<void> {
     try {
       await work();
     } catch (error) {
       if (isFatal(error)) throw error;
-      owe();
-      this.#fail(owner, subject, `${messageOf(error)}${about}`);
+      onRefused(messageOf(error));
     }
-  }
-
-  #fail(owner: string, subject: string, reason: string): void {
-    if (this.#failures.has(owner)) return;
-    this.#failures.set(owner, { subject: this.#options.remarks.nameOf(owner) ?? subject, reason });
   }
 }
 
@@ -273,7 +271,7 @@ function resolve(
   host: HostState,
   { endpoints, sourceVip, frontendVip, mapping, flags }: PlannedLoadBalancer,
 ): LoadBalancerSettings {
-  const ids = endpoints === "root" ? [host.root] : endpoints.map((address) => host.endpoints.at(address)?.id);
+  const ids = endpoints === "root" ? [host.root] : endpoints.map((address) => host.endpointAt(address)?.id);
   return { endpoints: ids.filter((id) => id !== undefined), sourceVip, frontendVip, mapping, flags };
 }
 

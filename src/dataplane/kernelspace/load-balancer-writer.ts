@@ -4,20 +4,23 @@
  */
 import {
   type HcnLoadBalancer,
+  LB_DSR,
+  LB_IPV6,
   type LoadBalancerSettings,
   loadBalancerText,
   MAP_EXTERNAL_IP,
+  type PortMapping,
 } from "../../kernel/hcn/documents.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import { hcnErrorClass } from "../../kernel/hcn/hcn-error.ts";
 import type { Logger } from "../../logging/logger.ts";
+import { equalLists } from "../../model/equal-lists.ts";
+import type { SyncNotes } from "../shared/reconciler.ts";
 import type { HostState } from "./host-state.ts";
 import type { KernelspaceMetrics, LoadBalancerVerb } from "./metrics.ts";
 import { isForeign } from "./ownership.ts";
 import type { LoadBalancerKind } from "./plan-service-port.ts";
-import { isAsWanted } from "./settings-difference.ts";
-import type { WriteCounts } from "./write-counts.ts";
 
 /** The frontend cannot be had. The message is for people. */
 export class FrontendHeldError extends Error {
@@ -28,14 +31,12 @@ interface LoadBalancerWriterOptions {
   readonly hcn: Hcn;
   /** HNS changes load balancers in place. */
   readonly canModify: boolean;
-  readonly counts: WriteCounts;
   readonly metrics: KernelspaceMetrics;
   readonly log: Logger;
 }
 
 export class LoadBalancerWriter {
   readonly #hcn: Hcn;
-  readonly #counts: WriteCounts;
   readonly #metrics: KernelspaceMetrics;
   readonly #log: Logger;
   #canModify: boolean;
@@ -43,10 +44,9 @@ export class LoadBalancerWriter {
   /** What was sent, where HNS has something else than that to say of it: it is not sent again for this reason. */
   readonly #reworded = new Map<Guid, { readonly sent: string; readonly readBack: string }>();
 
-  constructor({ hcn, canModify, counts, metrics, log }: LoadBalancerWriterOptions) {
+  constructor({ hcn, canModify, metrics, log }: LoadBalancerWriterOptions) {
     this.#hcn = hcn;
     this.#canModify = canModify;
-    this.#counts = counts;
     this.#metrics = metrics;
     this.#log = log;
   }
@@ -77,17 +77,23 @@ export class LoadBalancerWriter {
   }
 
   /** @throws HcnError, or FrontendHeldError when something else answers there. */
-  async put(host: HostState, key: string, kind: LoadBalancerKind, wanted: LoadBalancerSettings): Promise<void> {
+  async put(
+    host: HostState,
+    notes: SyncNotes,
+    key: string,
+    kind: LoadBalancerKind,
+    wanted: LoadBalancerSettings,
+  ): Promise<void> {
     const found = host.loadBalancers.at(key);
-    if (found === undefined) return await this.#create(host, key, kind, wanted);
-    if (await this.#settle(host, found, kind, wanted)) return;
-    await this.#create(host, key, kind, wanted);
+    if (found === undefined) return await this.#create(host, notes, key, kind, wanted);
+    if (await this.#settle(host, notes, found, kind, wanted)) return;
+    await this.#create(host, notes, key, kind, wanted);
   }
 
-  async remove(host: HostState, id: Guid, kind?: LoadBalancerKind): Promise<void> {
+  async remove(host: HostState, notes: SyncNotes, id: Guid, kind?: LoadBalancerKind): Promise<void> {
     const isOf = kind ?? kindOf(host.loadBalancers.get(id));
     await this.#counted("delete", isOf, this.#hcn.delete("LoadBalancer", id));
-    this.#counts.add("load balancers deleted");
+    notes.count("load balancers deleted");
     host.loadBalancers.forget(id);
     this.#reworded.delete(id);
     this.#own.delete(id);
@@ -96,20 +102,22 @@ export class LoadBalancerWriter {
   /** Changes what is at the frontend, or takes it away. @returns whether it is as wanted. */
   async #settle(
     host: HostState,
+    notes: SyncNotes,
     found: HcnLoadBalancer,
     kind: LoadBalancerKind,
     wanted: LoadBalancerSettings,
   ): Promise<boolean> {
     if (this.isSettled(found, wanted)) return true;
     this.#refuseForeign(host, found);
-    if (this.#canModify && (await this.#modify(host, found, kind, wanted))) return true;
-    await this.remove(host, found.id, kind);
+    if (this.#canModify && (await this.#modify(host, notes, found, kind, wanted))) return true;
+    await this.remove(host, notes, found.id, kind);
     return false;
   }
 
   /** @returns whether it worked. */
   async #modify(
     host: HostState,
+    notes: SyncNotes,
     found: HcnLoadBalancer,
     lbKind: LoadBalancerKind,
     wanted: LoadBalancerSettings,
@@ -128,7 +136,7 @@ export class LoadBalancerWriter {
       return false;
     }
     host.loadBalancers.note(changed);
-    this.#counts.add("load balancers changed");
+    notes.count("load balancers changed");
     this.#own.add(changed.id);
     if (isAsWanted(changed, wanted)) return true;
     if (JSON.stringify(changed) === JSON.stringify(found)) {
@@ -139,7 +147,13 @@ export class LoadBalancerWriter {
     return true;
   }
 
-  async #create(host: HostState, key: string, kind: LoadBalancerKind, wanted: LoadBalancerSettings): Promise<void> {
+  async #create(
+    host: HostState,
+    notes: SyncNotes,
+    key: string,
+    kind: LoadBalancerKind,
+    wanted: LoadBalancerSettings,
+  ): Promise<void> {
     const create = () => this.#counted("create", kind, this.#hcn.createLoadBalancer(wanted));
     let created: HcnLoadBalancer;
     try {
@@ -147,11 +161,11 @@ export class LoadBalancerWriter {
     } catch (error) {
       if (hcnErrorClass(error) !== "taken") throw error;
       const found = await this.#holderOf(host, key, error);
-      if (await this.#settle(host, found, kind, wanted)) return;
+      if (await this.#settle(host, notes, found, kind, wanted)) return;
       created = await create();
     }
     host.loadBalancers.note(created);
-    this.#counts.add("load balancers made");
+    notes.count("load balancers made");
     this.#own.add(created.id);
     if (!isAsWanted(created, wanted)) this.#noteReworded(created, wanted);
   }
@@ -199,4 +213,32 @@ export class LoadBalancerWriter {
 function kindOf(found: HcnLoadBalancer | undefined): LoadBalancerKind {
   if (found?.frontendVips.length === 0) return "node-port";
   return found?.mappings.some(({ flags }) => (flags & MAP_EXTERNAL_IP) !== 0) ? "external-ip" : "cluster-ip";
+}
+
+const KNOWN_FLAGS = LB_DSR | LB_IPV6;
+
+/**
+ * Whether a load balancer is what is wanted (windows.md §3.3, windows-practice.md §9.3). Everything counts, unlike upstream: also the source VIP, flags and distribution. The order of endpoints does not; a source VIP
+ * that was left to HNS is HNS's affair.
+ */
+export function isAsWanted(found: HcnLoadBalancer, wanted: LoadBalancerSettings): boolean {
+  const { sourceVip, frontendVip, mapping, flags } = wanted;
+  return (
+    (found.flags & KNOWN_FLAGS) === flags &&
+    (sourceVip === undefined || found.sourceVip === sourceVip) &&
+    equalLists(found.frontendVips, frontendVip === undefined ? [] : [frontendVip]) &&
+    found.mappings.length === 1 &&
+    found.mappings.every((one) => equalMappings(one, mapping)) &&
+    equalLists(found.endpoints.toSorted(), wanted.endpoints.toSorted())
+  );
+}
+
+function equalMappings(a: PortMapping, b: PortMapping): boolean {
+  return (
+    a.protocol === b.protocol &&
+    a.internalPort === b.internalPort &&
+    a.externalPort === b.externalPort &&
+    a.distribution === b.distribution &&
+    a.flags === b.flags
+  );
 }

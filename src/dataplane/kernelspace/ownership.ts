@@ -4,8 +4,7 @@
  */
 import { type HcnEndpoint, type HcnLoadBalancer, MAP_EXTERNAL_IP, plainMac } from "../../kernel/hcn/documents.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
-import { type Cidr, cidrContains, familyOf, type IpAddress, type IpFamily } from "../../net/ip.ts";
-import { remoteMac } from "./remote-mac.ts";
+import { type Cidr, cidrContains, familyOf, type IpAddress, type IpFamily, ipBytes } from "../../net/ip.ts";
 
 /** Where the endpoints of the host are. */
 export interface EndpointPlaces {
@@ -71,4 +70,11 @@ export function isOurRemoteEndpoint(endpoint: HcnEndpoint, family: IpFamily, hos
   const [address] = addresses;
   if (!isRemote || address === undefined || addresses.length > 1 || familyOf(address) !== family) return false;
   return mac === plainMac(remoteMac(address)) || hostMacs.has(mac);
+}
+
+/** The MAC address of an endpoint that stands for an address elsewhere (windows.md §2.4), as it is sent: `02-11-c0-a8-02-03`. Of IPv6 addresses only the last 32 bits count, in reverse. Pure. */
+export function remoteMac(address: IpAddress): string {
+  const bytes = ipBytes(address);
+  const counted = familyOf(address) === "IPv4" ? bytes : bytes.slice(-4).reverse();
+  return ["02", "11", ...Array.from(counted, (byte) => byte.toString(16).padStart(2, "0"))].join("-");
 }

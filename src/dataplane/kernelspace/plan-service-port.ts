@@ -11,16 +11,40 @@ import {
   MAP_PRESERVE_DIP,
   MAP_USE_MUX,
   type PortMapping,
+  type RemoteSubnet,
 } from "../../kernel/hcn/documents.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import { type Frontend, type FrontendKind, frontendsOf } from "../../model/frontend.ts";
 import { onePerDestination } from "../../model/frontend-ownership.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
-import { cidrContains, type IpAddress } from "../../net/ip.ts";
+import { cidrContains, type IpAddress, type IpFamily } from "../../net/ip.ts";
 import type { Protocol } from "../../net/protocol.ts";
 import { loadBalancerKey, protocolNumber } from "./frontend-keys.ts";
-import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+
+/** Stays the same while the process runs. */
+export interface PlanConfig {
+  readonly family: IpFamily;
+  readonly nodeName: string;
+  readonly nodeIP: IpAddress;
+  /** `winkernel.enableDSR`: cluster IPs answer clients directly. */
+  readonly enableDsr: boolean;
+  /** HNS has direct server return; without it there is no Local policy for the outside, and no preserve-destination. */
+  readonly hasDsr: boolean;
+  /** HNS keeps clients at an endpoint. */
+  readonly hasAffinity: boolean;
+  /** `winkernel.sourceVip`. */
+  readonly sourceVip: IpAddress | undefined;
+  /** `winkernel.forwardHealthCheckVip`: the port of the proxy's own health server, 0 for none. Undefined: not forwarded. */
+  readonly healthPort: number | undefined;
+}
+
+/** As the last look at the host found it. */
+export interface PlanFacts {
+  readonly zone: string | undefined;
+  readonly isOverlay: boolean;
+  readonly remoteSubnets: readonly RemoteSubnet[];
+}
 
 export type LoadBalancerKind = FrontendKind | "health-check";
 

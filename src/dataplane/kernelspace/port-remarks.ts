@@ -1,4 +1,4 @@
-/** Says once of each service port what it asks for and HNS cannot do; names service ports for messages. */
+/** Says once of each service port what it asks for and HNS cannot do. */
 import type { Logger } from "../../logging/logger.ts";
 import type { PlanRemark } from "./plan-service-port.ts";
 
@@ -15,7 +15,6 @@ export class PortRemarks {
   readonly #log: Logger;
   /** Those said and still true, by service port. */
   readonly #said = new Map<string, readonly PlanRemark[]>();
-  readonly #names = new Map<string, string>();
   readonly #told = new Set<string>();
 
   constructor(log: Logger) {
@@ -23,7 +22,6 @@ export class PortRemarks {
   }
 
   note(key: string, name: string, remarks: readonly PlanRemark[]): void {
-    this.#names.set(key, name);
     const said = this.#said.get(key) ?? [];
     for (const remark of remarks) {
       if (!said.includes(remark)) this.#log.warn(TEXTS[remark], { servicePortName: name });
@@ -33,13 +31,7 @@ export class PortRemarks {
   }
 
   forget(key: string): void {
-    this.#names.delete(key);
     this.#said.delete(key);
-  }
-
-  /** All service ports are noted again from now on; what was said stays said. */
-  reset(): void {
-    this.#names.clear();
   }
 
   /** A warning about anything else. @param what tells it from others. */
@@ -47,9 +39,5 @@ export class PortRemarks {
     if (this.#told.has(what)) return;
     this.#told.add(what);
     this.#log.warn(message, { ...facts });
-  }
-
-  nameOf(key: string): string | undefined {
-    return this.#names.get(key);
   }
 }

@@ -11,8 +11,8 @@ import { hnsFeatures, hnsVersionText } from "../../kernel/hcn/hns-version.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
 import { isOverlay, missingNetworkText } from "./host-state.ts";
-import { remoteMac } from "./remote-mac.ts";
-import { isAsWanted } from "./settings-difference.ts";
+import { isAsWanted } from "./load-balancer-writer.ts";
+import { remoteMac } from "./ownership.ts";
 
 export interface SelfTestOptions {
   readonly calls: HcnCalls;

@@ -11,12 +11,13 @@ interface Candidate<T> {
 }
 
 /** The value at each key before the first of several changes; `undefined`: nothing. */
-export type Touched<T> = Map<string, T | undefined>;
+type Touched<T> = Map<string, T | undefined>;
 
 export class KeyOwners<T> {
   // Almost every key has one candidate: it stands alone then, in a list otherwise (sorted by precedence and owner).
   readonly #candidates = new Map<string, Candidate<T> | readonly Candidate<T>[]>();
   readonly #precedence: (a: T, b: T) => number;
+  #touched: Touched<T> | undefined;
 
   /** @param precedence negative when the first value goes before the second, before names decide. @default none does */
   constructor(precedence: (a: T, b: T) => number = () => 0) {
@@ -63,29 +64,41 @@ export class KeyOwners<T> {
     return this.effective(key)?.value;
   }
 
-  /**
-   * Replaces what an owner wants; of several values for one key the last counts.
-   *
-   * @param touched is told of every key that may have changed.
-   */
+  /** All that want something at a key, the one that decides first. */
+  ownersOf(key: string): readonly string[] {
+    const candidates = this.#candidates.get(key);
+    return candidates === undefined ? [] : listOf(candidates).map(({ owner }) => owner);
+  }
+
+  /** From now on, what was at each key before it may have changed. */
+  track(): Touched<T> {
+    this.#touched = new Map();
+    return this.#touched;
+  }
+
+  /** Since {@link track}. */
+  get touched(): ReadonlyMap<string, T | undefined> {
+    return this.#touched ?? new Map();
+  }
+
+  /** Replaces what an owner wants; of several values for one key the last counts. */
   replace(
     owner: string,
     before: Iterable<readonly [key: string, value: T]>,
     after: Iterable<readonly [key: string, value: T]>,
-    touched?: Touched<T>,
   ): void {
     for (const [key] of before) {
-      this.#touch(key, touched);
+      this.#touch(key);
       this.#remove(key, owner);
     }
     for (const [key, value] of after) {
-      this.#touch(key, touched);
+      this.#touch(key);
       this.#add(key, { owner, value });
     }
   }
 
-  #touch(key: string, touched: Touched<T> | undefined): void {
-    if (touched !== undefined && !touched.has(key)) touched.set(key, this.get(key));
+  #touch(key: string): void {
+    if (this.#touched?.has(key) === false) this.#touched.set(key, this.get(key));
   }
 
   #add(key: string, candidate: Candidate<T>): void {

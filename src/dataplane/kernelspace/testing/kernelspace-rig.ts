@@ -12,7 +12,7 @@ import type { LostRules, SyncOutcome } from "../../../sync/backend.ts";
 import { FakeClock } from "../../../sync/testing/fake-clock.ts";
 import { KernelspaceBackend } from "../backend.ts";
 import type { KernelspaceMetrics } from "../metrics.ts";
-import type { PlanConfig } from "../plan-options.ts";
+import type { PlanConfig } from "../plan-service-port.ts";
 import { hcnWith } from "../start.ts";
 
 export interface RigOptions {

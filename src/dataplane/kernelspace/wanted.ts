@@ -1,0 +1,63 @@
+/** The parts of the kernelspace mode: what service ports want of HNS, by kind and key. */
+import { LB_DSR } from "../../kernel/hcn/documents.ts";
+import { comparePrecedence } from "../../model/frontend-ownership.ts";
+import type { IpAddress } from "../../net/ip.ts";
+import { KeyOwners } from "../shared/key-owners.ts";
+import { type LocalKinds, type Parts, WantedParts } from "../shared/wanted-parts.ts";
+import type { LoadBalancerKind, PlannedLoadBalancer, ServicePortPlan } from "./plan-service-port.ts";
+
+/** What an address is to have an endpoint for; the first of several reasons counts. */
+const REASONS = ["local", "remote", "vip"] as const;
+export type EndpointReason = (typeof REASONS)[number];
+
+export interface WantedEndpoint {
+  readonly address: IpAddress;
+  readonly reason: EndpointReason;
+}
+
+/** A Local policy without local endpoints is counted by service port. */
+export interface KernelspaceKinds extends LocalKinds {
+  /** By frontend. Health checks of two ports of a Service are one. */
+  readonly loadBalancers: PlannedLoadBalancer;
+  /** By address. */
+  readonly endpoints: WantedEndpoint;
+  /** Load balancers whose endpoints do not answer clients directly: HNS takes a block of dynamic ports for each. */
+  readonly indirect: true;
+}
+
+export type KernelspaceWanted = WantedParts<KernelspaceKinds>;
+
+/** Nothing is wanted yet. */
+export function newWanted(): KernelspaceWanted {
+  return new WantedParts<KernelspaceKinds>(
+    {
+      loadBalancers: new KeyOwners<PlannedLoadBalancer>((a, b) => compareKinds(a.kind, b.kind)),
+      endpoints: new KeyOwners<WantedEndpoint>((a, b) => REASONS.indexOf(a.reason) - REASONS.indexOf(b.reason)),
+      indirect: new KeyOwners<true>(),
+      lacksInternal: new KeyOwners<true>(),
+      lacksExternal: new KeyOwners<true>(),
+    },
+    ["loadBalancers", "endpoints", "indirect", "lacksInternal", "lacksExternal"],
+  );
+}
+
+/** The parts of a plan. @param owner the service port. Pure. */
+export function partsOf(owner: string, plan: ServicePortPlan): Parts<KernelspaceKinds> {
+  const { loadBalancers, endpoints, vip, lacksLocal } = plan;
+  const endpoint = (address: IpAddress, reason: EndpointReason) => [address, { address, reason }] as const;
+  return {
+    loadBalancers: loadBalancers.map((one) => [one.key, one]),
+    endpoints: [
+      ...(vip === undefined ? [] : [endpoint(vip, "vip")]),
+      ...Array.from(endpoints, ([address, isLocal]) => endpoint(address, isLocal ? "local" : "remote")),
+    ],
+    indirect: loadBalancers.filter(({ flags }) => (flags & LB_DSR) === 0).map(({ key }) => [key, true]),
+    lacksInternal: lacksLocal.internal ? [[owner, true]] : [],
+    lacksExternal: lacksLocal.external ? [[owner, true]] : [],
+  };
+}
+
+function compareKinds(a: LoadBalancerKind, b: LoadBalancerKind): number {
+  if (a === "health-check" || b === "health-check") return Number(a === "health-check") - Number(b === "health-check");
+  return comparePrecedence(a, b);
+}
