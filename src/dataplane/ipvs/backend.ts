@@ -18,17 +18,16 @@ import type { Cidr } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { Reconciler, type SyncNotes, type Target, type Work } from "../shared/reconciler.ts";
 import type { Parts } from "../shared/wanted-parts.ts";
-import { AddressRemarks } from "./address-remarks.ts";
+import { AddressWarnings } from "./address-warnings.ts";
 import { type AddressDifference, DummyAddresses } from "./dummy-addresses.ts";
 import { GracefulTermination } from "./graceful-termination.ts";
 import { IpSets, type SetDifference, type SetFailure } from "./ip-sets.ts";
-import { removeIptablesLeftovers } from "./iptables-leftovers.ts";
 import { DUMMY_DEVICE, setName } from "./names.ts";
 import { type NodeState, nodeAddressFacts } from "./node-facts.ts";
-import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { planRules, type RulesPlan } from "./plan-rules.ts";
-import { planServicePort } from "./plan-service-port.ts";
-import { IptablesRules } from "./rules.ts";
+import { type PlanConfig, type PlanFacts, planServicePort } from "./plan-service-port.ts";
+
+import { IptablesRules, removeIptablesLeftovers } from "./rules.ts";
 import { type VirtualServerDifference, VirtualServers } from "./virtual-servers.ts";
 import { type IpvsKinds, type IpvsWanted, newWanted, partsOf, rulesInput } from "./wanted.ts";
 import { Watch } from "./watch.ts";
@@ -76,7 +75,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
   readonly newWanted = newWanted;
   readonly #options: IpvsBackendOptions;
   readonly #reconciler: Reconciler<IpvsKinds, PlanFacts>;
-  readonly #remarks: AddressRemarks;
+  readonly #warnings: AddressWarnings;
   readonly #graceful = new GracefulTermination();
   readonly #sets: IpSets;
   readonly #virtualServers: VirtualServers;
@@ -98,7 +97,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
       ...options,
       ...{ target: this, place: "the kernel", waits: this.#waits, yielder, longestRetryMs: options.verifyPeriodMs },
     });
-    this.#remarks = new AddressRemarks(excludeCIDRs, log);
+    this.#warnings = new AddressWarnings(excludeCIDRs, log);
     this.#sets = new IpSets(ipset, config.family, yielder);
     const graceful = this.#graceful;
     this.#virtualServers = new VirtualServers({ ipvs, family: config.family, excludeCIDRs, graceful, yielder });
@@ -163,7 +162,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
     const node = this.#node;
     this.#node = undefined;
     if (isWhole && node !== undefined) {
-      this.#remarks.report(input.services, node.devices);
+      this.#warnings.report(input.services, node.devices);
       await this.#carryOut(
         await this.#compareAll(node, wanted, signal),
         () => this.#repairRules(wanted),
@@ -172,7 +171,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
         signal,
       );
     } else {
-      this.#remarks.update(input.changedPorts, input.services);
+      this.#warnings.update(input.changedPorts, input.services);
       const difference: Difference = {
         sets: await this.#sets.compareTouched(wanted, signal),
         virtualServers: await this.#virtualServers.compareTouched(wanted.of.virtualServers, signal),

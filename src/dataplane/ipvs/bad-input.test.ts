@@ -5,7 +5,7 @@ import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 import { MemoryIpvs } from "../../../testkit/fakes/ipvs/memory-ipvs.ts";
 import { ip } from "../../model/testing/records.ts";
 import type { Cidr } from "../../net/ip.ts";
-import { probeScheduler } from "./scheduler-probe.ts";
+import { probeScheduler } from "./node-settings.ts";
 import { type BackendRigOptions, newModel, type TestModel } from "./testing/backend-rig.ts";
 
 const PLAIN = port("plain", "10.96.0.1");

@@ -3,7 +3,7 @@ import { fullLength, type LinkAddress } from "../../kernel/route/links.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
 import { type IpAddress, isLinkLocalV6, isLoopback } from "../../net/ip.ts";
 import { DUMMY_DEVICE } from "./names.ts";
-import type { PlanFacts } from "./plan-options.ts";
+import type { PlanFacts } from "./plan-service-port.ts";
 
 /** The addresses of one family, seen by who has them. */
 export interface NodeAddressFacts extends Omit<PlanFacts, "zone"> {

@@ -1,9 +1,10 @@
 /** Kernel parameters and timeouts that the ipvs mode sets once: reference operation.md §10.2, ipvs.md §1. */
-import type { Ipvs, IpvsTimeouts } from "../../kernel/ipvs/ipvs.ts";
+import type { Ipvs, IpvsTimeouts, VirtualServer } from "../../kernel/ipvs/ipvs.ts";
 import { isAtLeast, type KernelVersion } from "../../kernel/kernel-version.ts";
 import type { Sysctls } from "../../kernel/sysctl.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
+import type { IpAddress } from "../../net/ip.ts";
 
 const CONN_REUSE_MODE = "net/ipv4/vs/conn_reuse_mode";
 /** From here on the parameter exists, and from there on its default is right. */
@@ -69,4 +70,36 @@ export async function setTimeouts(ipvs: Ipvs, wanted: IpvsTimeouts, log: Logger)
   } catch (error) {
     log.error("Failed to configure the timeouts of IPVS", error, { ...wanted });
   }
+}
+
+/** An address of TEST-NET-2 (RFC 5737) that no host has, with upstream's port. */
+const PROBE_ADDRESS = "198.51.100.0" as IpAddress; // canonical
+const PROBE_PORT = 20_000;
+
+/**
+ * Adds a virtual server with the scheduler, which makes the kernel load the scheduler's module, and deletes it again;
+ * neither, when some virtual server has the scheduler already. Throws an Error that says what is missing.
+ */
+export async function probeScheduler(ipvs: Ipvs, scheduler: string): Promise<void> {
+  for (const family of ["IPv4", "IPv6"] as const) {
+    if ((await ipvs.virtualServers(family)).some((server) => server.scheduler === scheduler)) return;
+  }
+  const virtualServer: VirtualServer = {
+    address: PROBE_ADDRESS,
+    protocol: "TCP",
+    port: PROBE_PORT,
+    scheduler,
+    flags: 0,
+    timeoutSeconds: 0,
+  };
+  const [refused] = await ipvs.apply([{ kind: "add-virtual-server", virtualServer }]);
+  // Left behind by a run that was killed: what it had is replaced.
+  const isLeftOver = refused?.code === "EEXIST";
+  const [failure] = isLeftOver
+    ? await ipvs.apply([{ kind: "update-virtual-server", virtualServer }])
+    : refused === undefined
+      ? []
+      : [refused];
+  if (failure === undefined || isLeftOver) await ipvs.apply([{ kind: "delete-virtual-server", virtualServer }]);
+  if (failure !== undefined) throw new Error(failure.message);
 }

@@ -5,7 +5,7 @@ import type { PlannedNode } from "../../model/node-plan-config.ts";
 import { nodePlanConfig } from "../shared/masquerade-bit.ts";
 import { schedulerOf } from "./config.ts";
 import { nodeAddressFacts } from "./node-facts.ts";
-import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+import type { PlanConfig, PlanFacts } from "./plan-service-port.ts";
 
 export function planConfigOf(config: KubeProxyConfig, node: PlannedNode): PlanConfig {
   return { ...nodePlanConfig(node, config, config.iptables), scheduler: schedulerOf(config.ipvs) };

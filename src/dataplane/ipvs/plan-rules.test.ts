@@ -5,8 +5,8 @@ import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.
 import { ip } from "../../model/testing/records.ts";
 import type { Cidr, IpFamily } from "../../net/ip.ts";
 import { SET_IDS, type SetId, setName } from "./names.ts";
-import type { PlanConfig } from "./plan-options.ts";
 import { planRules, type RulesInput } from "./plan-rules.ts";
+import type { PlanConfig } from "./plan-service-port.ts";
 import { restoreText } from "./rules.ts";
 
 const CONFIG: PlanConfig = {

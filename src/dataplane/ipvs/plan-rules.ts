@@ -8,8 +8,7 @@ import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts
 import type { Cidr, IpFamily } from "../../net/ip.ts";
 import type { JumpRule } from "../shared/iptables-rules/rules-plan.ts";
 import { CHAINS, SETS, type SetId, setName } from "./names.ts";
-import type { PlanConfig } from "./plan-options.ts";
-import type { DeniedVip } from "./plan-service-port.ts";
+import type { DeniedVip, PlanConfig } from "./plan-service-port.ts";
 
 function jump(table: "nat" | "filter", source: string, target: ChainName, comment: string): JumpRule {
   const matches: RuleMatch[] = [{ kind: "comment", text: comment }];

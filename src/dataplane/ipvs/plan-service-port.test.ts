@@ -9,8 +9,7 @@ import type { ServicePort } from "../../model/service-port.ts";
 import { ip } from "../../model/testing/records.ts";
 import type { Cidr } from "../../net/ip.ts";
 import { setDefinition } from "./names.ts";
-import type { PlanConfig, PlanFacts } from "./plan-options.ts";
-import { planServicePort, type ServicePortPlan } from "./plan-service-port.ts";
+import { type PlanConfig, type PlanFacts, planServicePort, type ServicePortPlan } from "./plan-service-port.ts";
 
 const CONFIG: PlanConfig = {
   family: "IPv4",

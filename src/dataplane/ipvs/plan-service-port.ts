@@ -3,18 +3,17 @@
  * on kube-ipvs0, and load-balancer addresses that the node itself may not use. Reference ipvs.md §3–7.
  * Pure: the same input gives the same plan, in the same order.
  */
-
 import type { IpsetEntry } from "../../kernel/ipset/ipset.ts";
 import { IPVS_SERVICE_PERSISTENT, IPVS_SERVICE_SCHEDULER_FLAG_2, type VirtualServer } from "../../kernel/ipvs/ipvs.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { EndpointCategories } from "../../model/endpoint-categories.ts";
 import { type FrontendKind, frontendsOf } from "../../model/frontend.ts";
+import type { NodePlanConfig } from "../../model/node-plan-config.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import { cidrContains, type IpAddress } from "../../net/ip.ts";
 import { type ProtocolName, protocolName } from "../../net/protocol.ts";
 import type { SetId } from "./names.ts";
-import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 
 /** A virtual server, and the endpoints that are its real servers: masquerading, weight 1. */
 export interface PlannedVirtualServer {
@@ -214,4 +213,19 @@ class Draft implements ServicePortPlan {
 
 function portEntry(port: number): IpsetEntry {
   return { kind: "port", port };
+}
+
+/** Constant for the life of the process. */
+export interface PlanConfig extends NodePlanConfig {
+  /** A scheduler's name in the kernel: `rr`, `mh`, … */
+  readonly scheduler: string;
+}
+
+/** May differ from sync to sync; a difference makes the sync full. */
+export interface PlanFacts {
+  readonly zone: string | undefined;
+  /** Addresses of devices other than kube-ipvs0, without loopback and link-local ones: never bound to kube-ipvs0. */
+  readonly nodeAddresses: ReadonlySet<IpAddress>;
+  /** Addresses that node ports answer on, sorted. */
+  readonly nodePortIPs: readonly IpAddress[];
 }

@@ -3,8 +3,11 @@ import type { Iptables } from "../../kernel/iptables/iptables.ts";
 import { parseRule, printRule } from "../../kernel/iptables/parser/rule-syntax.ts";
 import { readTable, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
-import { chainLines, ruleArguments, ruleLines, transactionText } from "../../kernel/iptables/rule-text.ts";
+import { chainLines, ruleArguments, ruleLines, ruleSpec, transactionText } from "../../kernel/iptables/rule-text.ts";
+import type { Logger } from "../../logging/logger.ts";
+import { CHAINS as IPTABLES_CHAINS, isServiceChain } from "../shared/iptables-rules/chain-names.ts";
 import { ensureJumps, isPrinted } from "../shared/iptables-rules/ensure-jumps.ts";
+import { cleanUpIptables, type SharedRules } from "../shared/iptables-rules/remove-rules.ts";
 import { CHAINS_OF, JUMP_RULES, type RulesPlan } from "./plan-rules.ts";
 
 const TABLES = ["nat", "filter"] as const;
@@ -101,4 +104,28 @@ export class IptablesRules {
 
 function hasJumps(saved: Saved): boolean {
   return JUMP_RULES.every(({ table, rule }) => table !== "mangle" && isPrinted(saved[table], rule));
+}
+
+const OWN_JUMPS: ReadonlySet<string> = new Set(JUMP_RULES.map(({ table, rule }) => `${table} ${ruleSpec(rule)}`));
+
+const OWN: SharedRules = {
+  hasJump: ({ table, rule }) => OWN_JUMPS.has(`${table} ${ruleSpec(rule)}`),
+  hasChain: (table, chain) => (CHAINS_OF[table] as readonly string[]).includes(chain),
+};
+
+/** Never rejects: what cannot be removed is logged. */
+export async function removeIptablesLeftovers(iptables: Iptables, log: Logger): Promise<void> {
+  try {
+    if (!(await areThere(iptables))) return;
+    log.info("Removing what the iptables mode left behind", { ipFamily: iptables.family });
+    await cleanUpIptables(iptables, log, OWN);
+  } catch (error) {
+    log.error("Leftovers of the iptables mode were not looked for", error);
+  }
+}
+
+async function areThere(iptables: Iptables): Promise<boolean> {
+  const filter = new Set(await iptables.chainNames("filter"));
+  if (filter.has(IPTABLES_CHAINS.services) || filter.has(IPTABLES_CHAINS.externalServices)) return true;
+  return (await iptables.chainNames("nat")).some(isServiceChain);
 }

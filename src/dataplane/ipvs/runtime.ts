@@ -22,9 +22,8 @@ import { iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
 import { IpvsBackend } from "./backend.ts";
 import { cleanUpIpvs } from "./cleanup.ts";
 import { schedulerOf } from "./config.ts";
-import { setIpvsSysctls, setSysctls, setTimeouts } from "./node-settings.ts";
+import { probeScheduler, setIpvsSysctls, setSysctls, setTimeouts } from "./node-settings.ts";
 import { planConfigOf } from "./plan-input.ts";
-import { probeScheduler } from "./scheduler-probe.ts";
 
 /** Both families share the sockets, the device and the node's parameters. */
 interface Shared {

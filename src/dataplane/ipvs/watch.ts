@@ -15,7 +15,7 @@ import { restAfterLook } from "../shared/look-rest.ts";
 import { GRACE_PERIOD_MS, type GracefulTermination } from "./graceful-termination.ts";
 import { DUMMY_DEVICE } from "./names.ts";
 import { equalAddressFacts, nodeAddressFacts } from "./node-facts.ts";
-import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+import type { PlanConfig, PlanFacts } from "./plan-service-port.ts";
 
 /** A pod that starts or ends makes several announcements in a row, and our own changes of IPv6 addresses are announced, too. */
 const SETTLE_MS = 1000;

@@ -22,7 +22,7 @@ import { LoadBalancerWriter } from "./load-balancer-writer.ts";
 import type { KernelspaceMetrics } from "./metrics.ts";
 import { isForeign, isLeftover } from "./ownership.ts";
 import { type PlanConfig, planServicePort } from "./plan-service-port.ts";
-import { PortRemarks } from "./port-remarks.ts";
+import { PortWarnings } from "./port-warnings.ts";
 import { type KernelspaceKinds, type KernelspaceWanted, newWanted, partsOf } from "./wanted.ts";
 
 interface KernelspaceBackendOptions {
@@ -50,15 +50,7 @@ interface KernelspaceBackendOptions {
 
 /** What asks HNS, and does nothing else for long. */
 const CALLS = [
-  ...(["network", "networkNamed", "networkIds", "knownEndpoint", "endpointNamed", "endpointIds", "endpoints"] as const),
-  ...([
-    "loadBalancer",
-    "knownLoadBalancer",
-    "loadBalancerIds",
-    "loadBalancers",
-    "makeEndpoints",
-    "policyLists",
-  ] as const),
+  ...(["ids", "all", "named", "get", "known", "makeEndpoints", "policyLists"] as const),
   ...(["createLoadBalancer", "modifyLoadBalancer", "delete"] as const),
 ];
 /** Nearly all blocks of 64 of the 16,384 dynamic ports that Windows comes with. */
@@ -78,7 +70,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
   readonly #writer: HostWriter;
   readonly #loadBalancers: LoadBalancerWriter;
   readonly #endpoints: EndpointWriter;
-  readonly #remarks: PortRemarks;
+  readonly #warnings: PortWarnings;
   /** When what load balancers do is looked at, too. */
   #nextThoroughMs: number;
   /** On an overlay, nodes have come or gone since the last sync that looked. */
@@ -97,13 +89,13 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
       ...{ target: this, place: "HNS", waits, yielder, longestRetryMs: syncPeriodMs },
     });
     this.#endpoints = new EndpointWriter({ ...options, nodeIP: config.nodeIP });
-    this.#remarks = new PortRemarks(log);
+    this.#warnings = new PortWarnings(log);
     this.#watch = new HostWatch({ ...given, turns: this.#reconciler.turns });
     this.#loadBalancers = new LoadBalancerWriter(options);
     this.#writer = new HostWriter({
       endpoints: this.#endpoints,
       loadBalancers: this.#loadBalancers,
-      remarks: this.#remarks,
+      warnings: this.#warnings,
       sourceVip: config.sourceVip,
       yielder,
       isHostAddress: options.isHostAddress,
@@ -140,10 +132,10 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
     const { hcn } = this.#options;
     const { services, changedPorts } = input;
     if (changedPorts.size === 0 && this.#writer.doubt.isNothing && !this.#isNetworkChanged) return [];
-    for (const key of changedPorts) if (!services.has(key)) this.#remarks.forget(key);
+    for (const key of changedPorts) if (!services.has(key)) this.#warnings.forget(key);
     let ports: Iterable<string> = changedPorts;
     if (isOverlay(host.network)) {
-      const network = await hcn.network(host.network.id);
+      const network = await hcn.get("Network", host.network.id);
       if (network === undefined) return undefined;
       if (JSON.stringify(network) !== JSON.stringify(host.network)) {
         // Nodes have come or gone. What there is of HNS is known; where it leads to must be looked at.
@@ -162,7 +154,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
     const { network } = host;
     const facts = { zone, isOverlay: isOverlay(network), remoteSubnets: network.remoteSubnets };
     const plan = planServicePort(port, endpoints.get(key) ?? [], this.#options.config, facts);
-    this.#remarks.note(key, port.name.text, plan.remarks);
+    this.#warnings.note(key, port.name.text, plan.warnings);
     return partsOf(key, plan);
   }
 
@@ -198,7 +190,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
 
   /** Where they are used up, name resolution and new pods fail, and nothing points here (reference windows-practice.md §8). */
   #warnOfPorts(loadBalancers: number): void {
-    if (loadBalancers >= MANY_INDIRECT) this.#remarks.tellOnce("dynamic ports", PORTS_TEXT, { loadBalancers });
+    if (loadBalancers >= MANY_INDIRECT) this.#warnings.tellOnce("dynamic ports", PORTS_TEXT, { loadBalancers });
   }
 
   #findAstray(host: HostState, wanted: KernelspaceWanted): void {
@@ -220,7 +212,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
       const isOurs = isLeftover(one, host, cidrs) || (this.#loadBalancers.isOwn(one.id) && !isForeign(one, host));
       if (isOurs) leftovers.push(one.id);
       else
-        this.#remarks.tellOnce(
+        this.#warnings.tellOnce(
           `foreign ${one.id}`,
           "A load balancer that no Service wants shows no sign of being kube-proxy's; it stays",
           one,

@@ -21,7 +21,7 @@ export async function cleanUpHost(
   { networkName, hostMacs, sourceVip, log }: CleanUpOptions,
 ): Promise<boolean> {
   // Without the network there is nothing to tell ours by, and kube-proxy has made nothing.
-  if ((await hcn.networkNamed(networkName)) === undefined) {
+  if ((await hcn.named("Network", networkName)) === undefined) {
     log.info("There is no HNS network of this name, so nothing is cleaned up", { network: networkName });
     return true;
   }

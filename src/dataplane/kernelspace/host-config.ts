@@ -1,6 +1,9 @@
 /** What the configuration says of the host, with the environment and upstream's defaults. Reference windows.md §1.1, §1.3. */
+
+import { networkInterfaces } from "node:os";
 import { splitHostPort } from "../../config/bind-address.ts";
 import type { KubeProxyConfig } from "../../config/config.ts";
+import { type IpAddress, isUnspecified, parseIpAddress } from "../../net/ip.ts";
 import { ROOT_ENDPOINT_NAME } from "./config.ts";
 
 /** The HNS network of the pods; empty when neither the configuration nor the environment names one. */
@@ -18,3 +21,35 @@ export function healthPortOf({ healthzBindAddress }: KubeProxyConfig): number {
   const port = Number(splitHostPort(healthzBindAddress)?.port ?? 0);
   return Number.isInteger(port) ? port : 0;
 }
+
+interface HostInterfaces {
+  /** In lower case with colons. */
+  readonly macs: ReadonlySet<string>;
+  /** Of the interface with the address, the last one that has it; undefined when none has. */
+  macOf(address: IpAddress): string | undefined;
+}
+
+/** Reads them now. */
+export function hostInterfaces(read: typeof networkInterfaces = networkInterfaces): HostInterfaces {
+  const byAddress = new Map<IpAddress, string>();
+  const macs = new Set<string>();
+  for (const entries of Object.values(read())) {
+    for (const { address: text, mac } of entries ?? []) {
+      const address = parseIpAddress(text);
+      if (address !== undefined) byAddress.set(address, mac.toLowerCase());
+      if (mac !== NO_MAC) macs.add(mac.toLowerCase());
+    }
+  }
+  return { macs, macOf: (address) => byAddress.get(address) };
+}
+
+/** The MAC address of the interface with the node's address, which an overlay needs. @throws Error that says what to set. */
+export function hostMacOf(nodeIP: IpAddress, interfaces: HostInterfaces): string {
+  const mac = interfaces.macOf(nodeIP);
+  if (mac !== undefined) return mac;
+  const why = isUnspecified(nodeIP) ? "the node's address is not known" : "no interface has the node's address";
+  throw new Error(`could not find host mac address for ${nodeIP}: ${why}; set --bind-address to one that is here`);
+}
+
+/** Of the loopback interface. */
+const NO_MAC = "00:00:00:00:00:00";

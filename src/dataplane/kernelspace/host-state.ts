@@ -98,15 +98,15 @@ export class HostState implements EndpointPlaces {
     { family, networkName, rootName }: { family: IpFamily; networkName: string; rootName: string | undefined },
     signal?: AbortSignal,
   ): Promise<HostState> {
-    const network = await hcn.networkNamed(networkName, signal);
+    const network = await hcn.named("Network", networkName, signal);
     if (network === undefined) throw new Error(missingNetworkText(networkName));
-    const ours = new Set(await hcn.endpointIds(network.id));
+    const ours = new Set(await hcn.ids("Endpoint", { VirtualNetwork: network.id }));
     const elsewhere = new Set(await idsElsewhere(hcn, ours));
-    const endpoints = await hcn.endpoints(undefined, signal);
+    const endpoints = await hcn.all("Endpoint", undefined, signal);
     // A network that was made again leaves endpoints of the old one behind: they are nowhere, and what names them may be ours.
-    const networks = new Set(await hcn.networkIds());
+    const networks = new Set(await hcn.ids("Network"));
     for (const one of endpoints) if (one.network !== undefined && !networks.has(one.network)) elsewhere.delete(one.id);
-    const loadBalancers = await hcn.loadBalancers(signal);
+    const loadBalancers = await hcn.all("LoadBalancer", undefined, signal);
     const isRoot = ({ name }: HcnEndpoint) => name.toLowerCase() === rootName?.toLowerCase();
     return new HostState({
       family,
@@ -175,19 +175,19 @@ export class HostState implements EndpointPlaces {
   /** Looks whether others have changed what HNS has, in three calls where they have not; what it finds is in the news. */
   async verify(hcn: Hcn, { networkName, rootName, isThorough, signal }: Look): Promise<Verification> {
     const { id } = this.network;
-    if (!(await hcn.networkIds(networkName)).includes(id)) return "other-network";
+    if (!(await hcn.ids("Network", { Name: networkName })).includes(id)) return "other-network";
     await this.refreshEndpoints(hcn, signal);
     await this.refreshLoadBalancers(hcn, signal);
     await this.#refreshRoot(hcn, rootName);
     const hasChanged =
-      isOverlay(this.network) && JSON.stringify(await hcn.network(id)) !== JSON.stringify(this.network);
+      isOverlay(this.network) && JSON.stringify(await hcn.get("Network", id)) !== JSON.stringify(this.network);
     if (isThorough) await this.#refreshBehaviour(hcn);
     return hasChanged ? "changed-network" : "same-network";
   }
 
   /** Looks which endpoints have come and gone: one call, and three for each that is new to both families. */
   async refreshEndpoints(hcn: Hcn, signal?: AbortSignal): Promise<void> {
-    const found = new Set(await hcn.endpointIds(this.network.id));
+    const found = new Set(await hcn.ids("Endpoint", { VirtualNetwork: this.network.id }));
     for (const id of [...this.endpoints.ids()]) {
       if (found.has(id)) continue;
       hcn.forget(id);
@@ -196,7 +196,7 @@ export class HostState implements EndpointPlaces {
     for (const id of found) {
       if (this.endpoints.has(id) || hcn.isUnread(id)) continue;
       signal?.throwIfAborted();
-      const endpoint = await hcn.knownEndpoint(id);
+      const endpoint = await hcn.known("Endpoint", id);
       if (endpoint === undefined) continue;
       this.endpoints.note(endpoint);
       for (const address of endpoint.addresses) this.#addresses.add(address);
@@ -206,7 +206,7 @@ export class HostState implements EndpointPlaces {
   /** Looks for the endpoint of the node itself: no call where it is on the cluster's network, and there. */
   async #refreshRoot(hcn: Hcn, rootName: string | undefined): Promise<void> {
     if (rootName === undefined || (this.root !== undefined && this.endpoints.has(this.root))) return;
-    const found = (await hcn.endpointNamed(rootName))?.id;
+    const found = (await hcn.named("Endpoint", rootName))?.id;
     if (found === this.root) return;
     this.root = found;
     this.#hasNewRoot = found !== undefined;
@@ -214,7 +214,7 @@ export class HostState implements EndpointPlaces {
 
   /** Looks which load balancers have come and gone: one call, and three for each that is new to both families. */
   async refreshLoadBalancers(hcn: Hcn, signal?: AbortSignal): Promise<void> {
-    const found = new Set(await hcn.loadBalancerIds());
+    const found = new Set(await hcn.ids("LoadBalancer"));
     for (const id of [...this.loadBalancers.ids()]) {
       if (found.has(id)) continue;
       hcn.forget(id);
@@ -227,7 +227,7 @@ export class HostState implements EndpointPlaces {
       // What cannot be read now cannot be read later.
       if (this.loadBalancers.has(id) || hcn.isUnread(id)) continue;
       signal?.throwIfAborted();
-      const loadBalancer = await hcn.knownLoadBalancer(id);
+      const loadBalancer = await hcn.known("LoadBalancer", id);
       if (loadBalancer === undefined) continue;
       this.loadBalancers.note(loadBalancer);
       if (!loadBalancer.endpoints.every((endpoint) => this.isOurs(endpoint))) isElsewhereKnown = false;
@@ -252,7 +252,7 @@ export class HostState implements EndpointPlaces {
       seen.set(id, { digest, known });
     }
     for (const before of suspects) {
-      const now = await hcn.loadBalancer(before.id);
+      const now = await hcn.get("LoadBalancer", before.id);
       // What is gone is seen by its ID.
       if (now === undefined || JSON.stringify(now) === JSON.stringify(before)) continue;
       this.loadBalancers.note(now);
@@ -265,13 +265,13 @@ export class HostState implements EndpointPlaces {
 
   /** Other programs make endpoints on their networks, too. */
   async #refreshElsewhere(hcn: Hcn): Promise<void> {
-    this.#elsewhere = await idsElsewhere(hcn, new Set(await hcn.endpointIds(this.network.id)));
+    this.#elsewhere = await idsElsewhere(hcn, new Set(await hcn.ids("Endpoint", { VirtualNetwork: this.network.id })));
   }
 }
 
 /** The endpoints of the host without ours. */
 async function idsElsewhere(hcn: Hcn, ours: ReadonlySet<Guid>): Promise<ReadonlySet<Guid>> {
-  return new Set((await hcn.endpointIds()).filter((id) => !ours.has(id)));
+  return new Set((await hcn.ids("Endpoint")).filter((id) => !ours.has(id)));
 }
 
 /** Says what to look at when the network of the cluster is not there. Pure. */

@@ -11,16 +11,16 @@ import type { IpAddress } from "../../net/ip.ts";
 import type { SyncNotes } from "../shared/reconciler.ts";
 import type { EndpointMaker, EndpointWriter } from "./endpoint-writer.ts";
 import { type HostState, isOverlay } from "./host-state.ts";
-import type { LoadBalancerWriter } from "./load-balancer-writer.ts";
+import type { LoadBalancerToPut, LoadBalancerWriter } from "./load-balancer-writer.ts";
 import { isForeign } from "./ownership.ts";
-import type { LoadBalancerKind, PlannedLoadBalancer } from "./plan-service-port.ts";
-import type { PortRemarks } from "./port-remarks.ts";
+import type { PlannedLoadBalancer } from "./plan-service-port.ts";
+import type { PortWarnings } from "./port-warnings.ts";
 import type { KernelspaceWanted } from "./wanted.ts";
 
 interface HostWriterOptions {
   readonly endpoints: EndpointWriter;
   readonly loadBalancers: LoadBalancerWriter;
-  readonly remarks: PortRemarks;
+  readonly warnings: PortWarnings;
   readonly sourceVip: IpAddress | undefined;
   readonly yielder: Yielder;
   /** Whether the node itself has an address. */
@@ -36,14 +36,6 @@ interface Wanted {
 interface Work extends Wanted {
   readonly key: string;
   readonly rank: number;
-}
-
-/** A load balancer to be written. */
-interface Writing {
-  readonly key: string;
-  readonly owner: string;
-  readonly kind: LoadBalancerKind;
-  readonly settings: LoadBalancerSettings;
 }
 
 /** Nothing on the node works without names. */
@@ -153,7 +145,7 @@ export class HostWriter {
         const isDone =
           settings.endpoints.length === 0 || (found !== undefined && loadBalancers.isSettled(found, settings));
         signal.throwIfAborted();
-        if (!isDone) await this.#put(turn, { key, owner, kind: value.kind, settings });
+        if (!isDone) await this.#put(owner, { host, notes, key, kind: value.kind, wanted: settings });
         if (yielder.isDue()) await yielder.turn(signal);
       }
       for (const address of missing) await this.#createEndpoint(turn, make, address);
@@ -175,7 +167,7 @@ export class HostWriter {
     const reason = wanted.of.endpoints.get(address)?.reason;
     if (reason === undefined || host.isServed(address)) return;
     signal.throwIfAborted();
-    const { remarks, isHostAddress } = this.#options;
+    const { warnings, isHostAddress } = this.#options;
     const owners = wanted.of.endpoints.ownersOf(address);
     const [owner = address] = owners;
     if (reason !== "local") {
@@ -189,7 +181,7 @@ export class HostWriter {
     } else if (isHostAddress(address)) {
       // No pod has it to itself, so no endpoint will come, and no other pod is worse served.
       const message = "HNS has no endpoint for an address of the node itself, so a Service cannot lead to it";
-      remarks.tellOnce(`own ${address}`, message, { address, servicePortName: notes.nameOf(owner) });
+      warnings.tellOnce(`own ${address}`, message, { address, servicePortName: notes.nameOf(owner) });
     } else {
       // The CNI plugin makes it; a remote one in its place would keep it from doing so (kubernetes #130963).
       const words = `HNS has no endpoint for the pod ${address} of this node; the CNI plugin makes it`;
@@ -211,9 +203,10 @@ export class HostWriter {
     );
   }
 
-  async #put({ host, notes }: Turn, { key, owner, kind, settings }: Writing): Promise<void> {
+  async #put(owner: string, one: LoadBalancerToPut): Promise<void> {
+    const { notes, key, kind } = one;
     await this.#attempt(
-      () => this.#options.loadBalancers.put(host, notes, key, kind, settings),
+      () => this.#options.loadBalancers.put(one),
       (error) => {
         if (kind !== "health-check") {
           this.#doubt.frontends.add(key);
@@ -223,7 +216,7 @@ export class HostWriter {
         // On some versions of HNS the health server's own socket is in the way (community #8883): that must not fail the Service.
         const message =
           "Health checks cannot be forwarded at an address; its load balancer will find this node unhealthy";
-        this.#options.remarks.tellOnce(`health ${key}`, message, { frontend: key, error });
+        this.#options.warnings.tellOnce(`health ${key}`, message, { frontend: key, error });
       },
     );
   }

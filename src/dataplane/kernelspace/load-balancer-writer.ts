@@ -35,6 +35,16 @@ interface LoadBalancerWriterOptions {
   readonly log: Logger;
 }
 
+/** A load balancer to be written. */
+export interface LoadBalancerToPut {
+  readonly host: HostState;
+  readonly notes: SyncNotes;
+  /** Its frontend. */
+  readonly key: string;
+  readonly kind: LoadBalancerKind;
+  readonly wanted: LoadBalancerSettings;
+}
+
 export class LoadBalancerWriter {
   readonly #hcn: Hcn;
   readonly #metrics: KernelspaceMetrics;
@@ -77,17 +87,9 @@ export class LoadBalancerWriter {
   }
 
   /** @throws HcnError, or FrontendHeldError when something else answers there. */
-  async put(
-    host: HostState,
-    notes: SyncNotes,
-    key: string,
-    kind: LoadBalancerKind,
-    wanted: LoadBalancerSettings,
-  ): Promise<void> {
-    const found = host.loadBalancers.at(key);
-    if (found === undefined) return await this.#create(host, notes, key, kind, wanted);
-    if (await this.#settle(host, notes, found, kind, wanted)) return;
-    await this.#create(host, notes, key, kind, wanted);
+  async put(one: LoadBalancerToPut): Promise<void> {
+    const found = one.host.loadBalancers.at(one.key);
+    if (found === undefined || !(await this.#settle(one, found))) await this.#create(one);
   }
 
   async remove(host: HostState, notes: SyncNotes, id: Guid, kind?: LoadBalancerKind): Promise<void> {
@@ -100,38 +102,31 @@ export class LoadBalancerWriter {
   }
 
   /** Changes what is at the frontend, or takes it away. @returns whether it is as wanted. */
-  async #settle(
-    host: HostState,
-    notes: SyncNotes,
-    found: HcnLoadBalancer,
-    kind: LoadBalancerKind,
-    wanted: LoadBalancerSettings,
-  ): Promise<boolean> {
+  async #settle(one: LoadBalancerToPut, found: HcnLoadBalancer): Promise<boolean> {
+    const { host, notes, kind, wanted } = one;
     if (this.isSettled(found, wanted)) return true;
-    this.#refuseForeign(host, found);
-    if (this.#canModify && (await this.#modify(host, notes, found, kind, wanted))) return true;
+    if (isForeign(found, host)) {
+      throw new FrontendHeldError(
+        `the load balancer ${found.id} of another program answers there; it is left alone (hnsdiag list loadbalancers)`,
+      );
+    }
+    if (this.#canModify && (await this.#modify(one, found))) return true;
     await this.remove(host, notes, found.id, kind);
     return false;
   }
 
   /** @returns whether it worked. */
-  async #modify(
-    host: HostState,
-    notes: SyncNotes,
-    found: HcnLoadBalancer,
-    lbKind: LoadBalancerKind,
-    wanted: LoadBalancerSettings,
-  ): Promise<boolean> {
+  async #modify({ host, notes, kind, wanted }: LoadBalancerToPut, found: HcnLoadBalancer): Promise<boolean> {
     let changed: HcnLoadBalancer;
     try {
-      changed = await this.#counted("update", lbKind, this.#hcn.modifyLoadBalancer(found.id, wanted));
+      changed = await this.#counted("update", kind, this.#hcn.modifyLoadBalancer(found.id, wanted));
     } catch (error) {
-      const kind = hcnErrorClass(error);
-      if (kind === "absent") {
+      const why = hcnErrorClass(error);
+      if (why === "absent") {
         host.loadBalancers.forget(found.id);
         return false;
       }
-      if (kind !== "unsupported") throw error;
+      if (why !== "unsupported") throw error;
       this.#giveUpModifying("HNS says that it cannot");
       return false;
     }
@@ -147,13 +142,8 @@ export class LoadBalancerWriter {
     return true;
   }
 
-  async #create(
-    host: HostState,
-    notes: SyncNotes,
-    key: string,
-    kind: LoadBalancerKind,
-    wanted: LoadBalancerSettings,
-  ): Promise<void> {
+  async #create(one: LoadBalancerToPut): Promise<void> {
+    const { host, notes, key, kind, wanted } = one;
     const create = () => this.#counted("create", kind, this.#hcn.createLoadBalancer(wanted));
     let created: HcnLoadBalancer;
     try {
@@ -161,7 +151,7 @@ export class LoadBalancerWriter {
     } catch (error) {
       if (hcnErrorClass(error) !== "taken") throw error;
       const found = await this.#holderOf(host, key, error);
-      if (await this.#settle(host, notes, found, kind, wanted)) return;
+      if (await this.#settle(one, found)) return;
       created = await create();
     }
     host.loadBalancers.note(created);
@@ -190,13 +180,6 @@ export class LoadBalancerWriter {
       this.#metrics.countFailure(verb, kind, error);
       throw error;
     }
-  }
-
-  #refuseForeign(host: HostState, found: HcnLoadBalancer): void {
-    if (!isForeign(found, host)) return;
-    throw new FrontendHeldError(
-      `the load balancer ${found.id} of another program answers there; it is left alone (hnsdiag list loadbalancers)`,
-    );
   }
 
   #giveUpModifying(reason: string): void {

@@ -62,7 +62,7 @@ export interface PlannedLoadBalancer {
 }
 
 /** What HNS cannot do, and the service port asks for. */
-export type PlanRemark = "mixed-target-ports" | "source-ranges" | "local-policy-without-dsr" | "affinity";
+export type PlanWarning = "mixed-target-ports" | "source-ranges" | "local-policy-without-dsr" | "affinity";
 
 export interface ServicePortPlan {
   readonly loadBalancers: readonly PlannedLoadBalancer[];
@@ -71,7 +71,7 @@ export interface ServicePortPlan {
   /** On an overlay, the cluster IP has an endpoint, too. */
   readonly vip: IpAddress | undefined;
   readonly lacksLocal: { readonly internal: boolean; readonly external: boolean };
-  readonly remarks: readonly PlanRemark[];
+  readonly warnings: readonly PlanWarning[];
 }
 
 /** Mapping flags by kind; with preserve-destination where that counts. */
@@ -131,7 +131,7 @@ export function planServicePort(
     endpoints: used,
     vip: facts.isOverlay ? port.clusterIP : undefined,
     lacksLocal: routing.lacksLocal,
-    remarks: [
+    warnings: [
       ...(isMixed ? (["mixed-target-ports"] as const) : []),
       ...(port.loadBalancerSourceRanges.length > 0 ? (["source-ranges"] as const) : []),
       ...(declared.externalPolicyLocal && !config.hasDsr ? (["local-policy-without-dsr"] as const) : []),

@@ -10,8 +10,7 @@ import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { KernelspaceBackend } from "./backend.ts";
 import { cleanUpHost } from "./cleanup.ts";
 import { planConfigOf } from "./cluster-plan.ts";
-import { networkNameOf, rootEndpointNameOf } from "./host-config.ts";
-import { hostInterfaces, hostMacOf } from "./host-interfaces.ts";
+import { hostInterfaces, hostMacOf, networkNameOf, rootEndpointNameOf } from "./host-config.ts";
 import { isOverlay, missingNetworkText } from "./host-state.ts";
 import { defineKernelspaceMetrics } from "./metrics.ts";
 import {
@@ -47,7 +46,7 @@ function requiredNetworkName(config: KubeProxyConfig | undefined): string {
 /** After it was waited for. @throws Error when it has gone again. */
 async function networkOf(hcn: Hcn, config: KubeProxyConfig): Promise<HcnNetwork> {
   const name = requiredNetworkName(config);
-  const network = await hcn.networkNamed(name);
+  const network = await hcn.named("Network", name);
   if (network === undefined) throw new Error(missingNetworkText(name));
   return network;
 }

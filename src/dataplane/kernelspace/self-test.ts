@@ -46,11 +46,14 @@ export async function testHost({ calls, networkName, writes, nowMs, print }: Sel
     const has = Object.entries(features).flatMap(([name, isThere]) => (isThere ? [name] : []));
     print(`HNS ${hnsVersionText(version)}: ${has.join(", ") || "nothing that is needed"}`);
     if (!features.apiV2) fault("HNS 9.2 is needed");
-    const network = await hcn.networkNamed(networkName);
+    const network = await hcn.named("Network", networkName);
     if (network === undefined) fault(missingNetworkText(networkName));
     else {
       print(`network ${network.name}: ${network.type}, ${network.remoteSubnets.length} remote subnets, ${network.id}`);
-      const [endpoints, loadBalancers] = [await hcn.endpoints(network.id), await hcn.loadBalancers()];
+      const [endpoints, loadBalancers] = [
+        await hcn.all("Endpoint", { VirtualNetwork: network.id }),
+        await hcn.all("LoadBalancer"),
+      ];
       const remote = endpoints.filter(({ isRemote }) => isRemote).length;
       print(
         `endpoints: ${endpoints.length}, of these remote: ${remote}; load balancers of the host: ${loadBalancers.length}`,
@@ -106,7 +109,7 @@ async function writeAndRead(
     for (const [kind, id] of made) {
       await hcn.delete(kind, id).catch((error: unknown) => fault(`${kind} ${id} stays: ${messageOf(error)}`));
     }
-    const left = [...(await hcn.endpointIds()), ...(await hcn.loadBalancerIds())].filter((id) =>
+    const left = [...(await hcn.ids("Endpoint")), ...(await hcn.ids("LoadBalancer"))].filter((id) =>
       made.some(([, own]) => own === id),
     );
     if (left.length === 0) print("cleaned up: nothing is left");

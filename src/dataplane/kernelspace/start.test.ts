@@ -106,7 +106,7 @@ for (const type of ["L2Bridge", "Overlay"] as const) {
     for (const enableDSR of [true, false]) {
       test(`a Windows that lacks ${lacking ?? "nothing"} on an ${type}, with enableDSR ${enableDSR}`, async () => {
         const hcn = new Hcn(newHost(type));
-        const network = (await hcn.networkNamed(NETWORK)) ?? assert.fail();
+        const network = (await hcn.named("Network", NETWORK)) ?? assert.fail();
         const features = { ...(await probe(hcn)), ...(lacking && { [lacking]: false }) };
         const start = (): void => requireFeatures(features, network, { enableDSR });
         if (lacking === "dsr" && enableDSR)
@@ -121,7 +121,7 @@ for (const type of ["L2Bridge", "Overlay"] as const) {
 test("two families run on an L2Bridge of a Windows that knows both; elsewhere one does, and that is told (kubernetes #136241)", async () => {
   const reasonOn = (type: "L2Bridge" | "Overlay", minor: number): Promise<string | undefined> => {
     const hcn = new Hcn(newHost(type, { version: { major: 11, minor } }));
-    return singleFamilyReason(hcn, async () => (await hcn.networkNamed(NETWORK)) ?? assert.fail());
+    return singleFamilyReason(hcn, async () => (await hcn.named("Network", NETWORK)) ?? assert.fail());
   };
   assert.equal(await reasonOn("L2Bridge", 10), undefined);
   assert.match((await reasonOn("Overlay", 10)) ?? "", /^Winoverlay does not support dual-stack/);
@@ -133,7 +133,7 @@ describe("the source VIP of an overlay", () => {
     const host = newHost("Overlay");
     add(host);
     const hcn = new Hcn(host);
-    const network = await hcn.networkNamed(NETWORK);
+    const network = await hcn.named("Network", NETWORK);
     assert.ok(network !== undefined);
     return await findSourceVip(hcn, network, { ...NO_VIP, ...sources });
   };

@@ -109,7 +109,7 @@ export async function awaitHost(
 async function look(hcn: Hcn, networkName: string, sources: SourceVipSources): Promise<HcnNetwork | string> {
   try {
     await probe(hcn);
-    const network = await hcn.networkNamed(networkName);
+    const network = await hcn.named("Network", networkName);
     if (network === undefined) return missingNetworkText(networkName);
     const lacksVip = isOverlay(network) && (await findSourceVip(hcn, network, sources)) === undefined;
     return lacksVip ? missingSourceVipText(network) : network;
@@ -155,7 +155,7 @@ export async function findSourceVip(
   if (configured !== undefined) return configured;
   const reserved = sourceVipIn(readFile() ?? "{}");
   if (reserved !== undefined) return reserved;
-  for (const { name, isRemote, addresses } of await hcn.endpoints(network.id)) {
+  for (const { name, isRemote, addresses } of await hcn.all("Endpoint", { VirtualNetwork: network.id })) {
     if (isRemote || !SOURCE_VIP_NAMES.has(name.toLowerCase())) continue;
     // Overlays are of IPv4 alone.
     const found = addresses.find((address) => familyOf(address) === "IPv4");

@@ -59,8 +59,12 @@ export class Hcn {
   readonly #otherSchema = new Set<Guid>();
   /** What is wrong with documents, by ID of the object. */
   readonly #unread = new Map<Guid, string>();
-  /** Endpoints and load balancers as they were read last, so that one address family need not read what the other has made. */
-  readonly #read = new Map<Guid, HcnEndpoint | HcnLoadBalancer>();
+  /** Objects as they were read last, so that one address family need not read what the other has made. */
+  readonly #read: { readonly [K in HcnKind]: Map<Guid, ObjectOf[K]> } = {
+    Network: new Map(),
+    Endpoint: new Map(),
+    LoadBalancer: new Map(),
+  };
 
   constructor(calls: HcnCalls, onOdd: OddDocuments = { unread() {}, otherSchema() {} }) {
     this.#calls = calls;
@@ -93,69 +97,42 @@ export class Hcn {
     return found;
   }
 
-  /** The network of this name; undefined when there is none. */
-  async networkNamed(name: string, signal?: AbortSignal): Promise<HcnNetwork | undefined> {
-    return (await this.#list("Network", { Name: name }, signal))[0];
+  /** Those that a filter lets through, or all of the host, in HNS's order: one call. */
+  async ids(kind: HcnKind, filter?: HcnFilter): Promise<readonly Guid[]> {
+    return readIds(await this.#calls.enumerate(kind, queryText(filter)));
   }
 
-  /** Those of a name, or all of the host: one call. */
-  async networkIds(name?: string): Promise<readonly Guid[]> {
-    return readIds(await this.#calls.enumerate("Network", queryText(name === undefined ? undefined : { Name: name })));
+  /** The same as objects: one call, and three for each. */
+  async all<K extends HcnKind>(kind: K, filter?: HcnFilter, signal?: AbortSignal): Promise<ObjectOf[K][]> {
+    const query = queryText(filter);
+    signal?.throwIfAborted();
+    const found: ObjectOf[K][] = [];
+    for (const id of readIds(await this.#calls.enumerate(kind, query))) {
+      signal?.throwIfAborted();
+      const object = await this.#look(kind, id, query);
+      if (object !== undefined) found.push(object);
+    }
+    return found;
   }
 
-  /** A network as it is now; undefined when it is gone. */
-  network(id: Guid): Promise<HcnNetwork | undefined> {
-    return this.#look("Network", id, queryText());
+  /** The first of this name; undefined when there is none. */
+  async named<K extends HcnKind>(kind: K, name: string, signal?: AbortSignal): Promise<ObjectOf[K] | undefined> {
+    return (await this.all(kind, { Name: name }, signal))[0];
   }
 
-  /** The endpoint of this name; undefined when there is none. */
-  async endpointNamed(name: string): Promise<HcnEndpoint | undefined> {
-    return (await this.#list("Endpoint", { Name: name }))[0];
+  /** An object as it is now; undefined when it is gone. */
+  get<K extends HcnKind>(kind: K, id: Guid): Promise<ObjectOf[K] | undefined> {
+    return this.#look(kind, id, queryText());
   }
 
-  /** Those of a network, or of the host, in HNS's order: one call, and three for each. */
-  endpoints(network?: Guid, signal?: AbortSignal): Promise<HcnEndpoint[]> {
-    return this.#list("Endpoint", network && { VirtualNetwork: network }, signal);
-  }
-
-  /** Those of a network, or of the host: one call. */
-  async endpointIds(network?: Guid): Promise<readonly Guid[]> {
-    return readIds(await this.#calls.enumerate("Endpoint", queryText(network && { VirtualNetwork: network })));
-  }
-
-  endpoint(id: Guid): Promise<HcnEndpoint | undefined> {
-    return this.#look("Endpoint", id, queryText());
-  }
-
-  /** The endpoint as anyone has read it last; otherwise as {@link endpoint}. */
-  async knownEndpoint(id: Guid): Promise<HcnEndpoint | undefined> {
-    const known = this.#read.get(id);
-    return known !== undefined && "addresses" in known ? known : await this.endpoint(id);
-  }
-
-  /** All of the host: one call, and three for each. */
-  loadBalancers(signal?: AbortSignal): Promise<HcnLoadBalancer[]> {
-    return this.#list("LoadBalancer", undefined, signal);
-  }
-
-  /** One call. */
-  async loadBalancerIds(): Promise<readonly Guid[]> {
-    return readIds(await this.#calls.enumerate("LoadBalancer", queryText()));
-  }
-
-  loadBalancer(id: Guid): Promise<HcnLoadBalancer | undefined> {
-    return this.#look("LoadBalancer", id, queryText());
-  }
-
-  /** The load balancer as anyone has read it last; otherwise as {@link loadBalancer}. */
-  async knownLoadBalancer(id: Guid): Promise<HcnLoadBalancer | undefined> {
-    const known = this.#read.get(id);
-    return known !== undefined && "mappings" in known ? known : await this.loadBalancer(id);
+  /** An object as anyone has read it last; otherwise as {@link get}. */
+  async known<K extends HcnKind>(kind: K, id: Guid): Promise<ObjectOf[K] | undefined> {
+    return this.#read[kind].get(id) ?? (await this.get(kind, id));
   }
 
   /** It has gone: should its ID come back, it is read. */
   forget(id: Guid): void {
-    this.#read.delete(id);
+    for (const read of Object.values(this.#read)) read.delete(id);
   }
 
   /** @returns the endpoint as HNS has it now. */
@@ -220,18 +197,6 @@ export class Hcn {
     return this.#calls.watch((type) => onNotice(noticeKind(type)));
   }
 
-  async #list<K extends HcnKind>(kind: K, filter: HcnFilter | undefined, signal?: AbortSignal): Promise<ObjectOf[K][]> {
-    const query = queryText(filter);
-    signal?.throwIfAborted();
-    const found: ObjectOf[K][] = [];
-    for (const id of readIds(await this.#calls.enumerate(kind, query))) {
-      signal?.throwIfAborted();
-      const object = await this.#look(kind, id, query);
-      if (object !== undefined) found.push(object);
-    }
-    return found;
-  }
-
   async #look<K extends HcnKind>(kind: K, id: Guid, query: string): Promise<ObjectOf[K] | undefined> {
     let text: string;
     try {
@@ -249,7 +214,7 @@ export class Hcn {
         this.#otherSchema.add(id);
         this.#onOdd.otherSchema(kind, id, object.otherSchema);
       }
-      this.#remember(object);
+      this.#read[kind].set(id, object);
       return object;
     }
     this.forget(id);
@@ -262,12 +227,8 @@ export class Hcn {
   async #describe<K extends HcnKind>(kind: K, handle: HcnHandle): Promise<ObjectOf[K]> {
     const object = READERS[kind](await this.#propertiesOf(kind, handle, queryText()));
     if ("problem" in object) throw new Error(`HNS describes a new ${kind} in a document that ${object.problem}`);
-    this.#remember(object);
+    this.#read[kind].set(object.id, object);
     return object;
-  }
-
-  #remember(object: HcnNetwork | HcnEndpoint | HcnLoadBalancer): void {
-    if (!("remoteSubnets" in object)) this.#read.set(object.id, object);
   }
 
   async #propertiesOf(kind: HcnKind, handle: HcnHandle, query: string): Promise<string> {

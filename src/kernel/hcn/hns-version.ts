@@ -25,20 +25,12 @@ const RANGES = {
   modifyLoadBalancer: [within(15, 5), since(16, 0)],
 } as const satisfies Readonly<Record<string, readonly Range[]>>;
 
-type HnsFeature = keyof typeof RANGES;
-export type HnsFeatures = Readonly<Record<HnsFeature, boolean>>;
+export type HnsFeatures = Readonly<Record<keyof typeof RANGES, boolean>>;
 
 /** The features of a version. Pure. */
 export function hnsFeatures(version: HnsVersion): HnsFeatures {
-  const has = (feature: HnsFeature): boolean => RANGES[feature].some((range) => isIn(version, range));
-  return {
-    apiV2: has("apiV2"),
-    remoteSubnet: has("remoteSubnet"),
-    dsr: has("dsr"),
-    ipv6DualStack: has("ipv6DualStack"),
-    sessionAffinity: has("sessionAffinity"),
-    modifyLoadBalancer: has("modifyLoadBalancer"),
-  };
+  const features = Object.entries(RANGES).map(([name, ranges]) => [name, ranges.some((one) => isIn(version, one))]);
+  return Object.fromEntries(features) as HnsFeatures; // of each range
 }
 
 function isIn({ major, minor }: HnsVersion, { from: [firstMajor, firstMinor], hasEnd }: Range): boolean {

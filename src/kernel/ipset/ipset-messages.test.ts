@@ -7,7 +7,7 @@ import { byteReader } from "../netlink/attributes.ts";
 import { NetlinkError } from "../netlink/errors.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { type IpsetEntry, ipsetEntryText } from "./ipset.ts";
-import { ipsetErrorName } from "./ipset-errors.ts";
+import { ipsetErrorName } from "./ipset-failure.ts";
 import { type IpsetReply, IpsetWriter, readReply } from "./ipset-messages.ts";
 
 // Payloads as Linux 6.18 sent them, from the nfnetlink header on.

@@ -17,8 +17,7 @@ import {
   type IpsetOperation,
   type IpsetType,
 } from "./ipset.ts";
-import { ipsetErrorName } from "./ipset-errors.ts";
-import { creationOf, ipsetError, ipsetFailure } from "./ipset-failure.ts";
+import { creationOf, ipsetError, ipsetErrorName, ipsetFailure } from "./ipset-failure.ts";
 import { type IpsetReply, IpsetWriter, isIpsetType, readReply } from "./ipset-messages.ts";
 
 /** The newest version of the interface known here; kernels speak 6 (before 4.20) or 6 and 7. */

@@ -11,7 +11,7 @@ import type { Cidr, IpFamily } from "../../../net/ip.ts";
 import type { SyncOutcome } from "../../../sync/backend.ts";
 import { FakeClock } from "../../../sync/testing/fake-clock.ts";
 import { IpvsBackend } from "../backend.ts";
-import type { PlanConfig } from "../plan-options.ts";
+import type { PlanConfig } from "../plan-service-port.ts";
 import { MemoryNode, NODE_IPS } from "./memory-node.ts";
 import type { IpvsKernel, NodeState } from "./node-state.ts";
 

@@ -56,9 +56,9 @@ export function runHcnContract({ name, open }: HcnSubject): void {
   async function host() {
     const rig = await open();
     const hcn = new Hcn(rig.calls);
-    const network = await hcn.networkNamed("cbr0");
+    const network = await hcn.named("Network", "cbr0");
     assert.ok(network !== undefined);
-    const [pod] = await hcn.endpoints(network.id);
+    const [pod] = await hcn.all("Endpoint", { VirtualNetwork: network.id });
     assert.ok(pod !== undefined);
     const remote = (address: string): EndpointSettings => ({
       network: network.id,
@@ -98,15 +98,15 @@ export function runHcnContract({ name, open }: HcnSubject): void {
     test("finds networks and endpoints by name, in any case of letters", async () => {
       const { hcn, network, pod } = await host();
       assert.equal(network.type, "L2Bridge");
-      assert.equal((await hcn.networkNamed("CBR0"))?.id, network.id);
-      assert.equal(await hcn.networkNamed("cbr1"), undefined);
-      assert.deepEqual(await hcn.networkIds("cbr0"), [network.id]);
-      assert.deepEqual(await hcn.network(network.id), network);
+      assert.equal((await hcn.named("Network", "CBR0"))?.id, network.id);
+      assert.equal(await hcn.named("Network", "cbr1"), undefined);
+      assert.deepEqual(await hcn.ids("Network", { Name: "cbr0" }), [network.id]);
+      assert.deepEqual(await hcn.get("Network", network.id), network);
       assert.deepEqual(pod.addresses, ["10.180.0.10"]);
       assert.equal(pod.isRemote, false);
-      assert.equal((await hcn.endpointNamed("pod-1"))?.id, pod.id);
-      assert.deepEqual(await hcn.endpointIds(network.id), [pod.id]);
-      assert.deepEqual(await hcn.endpoints(ZERO_GUID), []);
+      assert.equal((await hcn.named("Endpoint", "pod-1"))?.id, pod.id);
+      assert.deepEqual(await hcn.ids("Endpoint", { VirtualNetwork: network.id }), [pod.id]);
+      assert.deepEqual(await hcn.all("Endpoint", { VirtualNetwork: ZERO_GUID }), []);
     });
 
     test("an endpoint is made, seen and deleted; to delete it again changes nothing", async () => {
@@ -116,10 +116,10 @@ export function runHcnContract({ name, open }: HcnSubject): void {
       assert.equal(made.isRemote, true);
       assert.equal(made.mac, "02:11:0a:b4:01:01");
       assert.equal(made.network, network.id);
-      assert.deepEqual(await hcn.endpoints(network.id), [pod, made]);
+      assert.deepEqual(await hcn.all("Endpoint", { VirtualNetwork: network.id }), [pod, made]);
       await hcn.delete("Endpoint", made.id);
       await hcn.delete("Endpoint", made.id);
-      assert.equal(await hcn.endpoint(made.id), undefined);
+      assert.equal(await hcn.get("Endpoint", made.id), undefined);
     });
 
     test("an endpoint of an unknown network is refused", async () => {
@@ -147,13 +147,13 @@ export function runHcnContract({ name, open }: HcnSubject): void {
       const made = await hcn.createLoadBalancer(wanted);
       const { frontendVip, mapping, ...same } = wanted;
       assert.deepEqual(made, { id: made.id, ...same, frontendVips: [frontendVip], mappings: [mapping] });
-      assert.deepEqual(await hcn.loadBalancers(), [made]);
+      assert.deepEqual(await hcn.all("LoadBalancer"), [made]);
       const changed = await hcn.modifyLoadBalancer(made.id, { ...wanted, endpoints: [pod.id, other.id] });
       assert.deepEqual(changed, { ...made, endpoints: [pod.id, other.id] });
-      assert.deepEqual(await hcn.loadBalancer(made.id), changed);
+      assert.deepEqual(await hcn.get("LoadBalancer", made.id), changed);
       await hcn.delete("LoadBalancer", made.id);
       await hcn.delete("LoadBalancer", made.id);
-      assert.deepEqual(await hcn.loadBalancerIds(), []);
+      assert.deepEqual(await hcn.ids("LoadBalancer"), []);
     });
 
     test("a load balancer at the node's own address has no VIP", async () => {
@@ -184,7 +184,7 @@ export function runHcnContract({ name, open }: HcnSubject): void {
       await assert.rejects(hcn.createLoadBalancer(settings([ZERO_GUID])), answers("absent", 0x803b_0002));
       const portless = settings([pod.id], { mapping: { ...MAPPING, internalPort: 0 } });
       await assert.rejects(hcn.createLoadBalancer(portless), answers("refused", 0x803b_002d));
-      assert.deepEqual(await hcn.loadBalancerIds(), []);
+      assert.deepEqual(await hcn.ids("LoadBalancer"), []);
     });
 
     test("before 15.5, load balancers cannot be changed", async () => {
@@ -199,7 +199,7 @@ export function runHcnContract({ name, open }: HcnSubject): void {
       const { hcn, pod } = await host();
       const made = await hcn.createLoadBalancer(settings([pod.id]));
       await hcn.delete("Endpoint", pod.id);
-      assert.deepEqual(await hcn.loadBalancer(made.id), made);
+      assert.deepEqual(await hcn.get("LoadBalancer", made.id), made);
     });
 
     test("many endpoints are made on a network that is opened once", async () => {
@@ -208,7 +208,7 @@ export function runHcnContract({ name, open }: HcnSubject): void {
         await assert.rejects(create({ ...remote("192.0.2.1"), isRemote: false }), answers("refused", 0x803b_002f));
         return [await create(remote("10.180.1.1")), await create(remote("10.180.1.2"))];
       });
-      assert.deepEqual(await hcn.endpoints(network.id), [pod, ...made]);
+      assert.deepEqual(await hcn.all("Endpoint", { VirtualNetwork: network.id }), [pod, ...made]);
       assert.equal(await hcn.makeEndpoints(ZERO_GUID, async () => 1), 1, "no call when none is made");
     });
 
@@ -249,7 +249,7 @@ export function runHcnContract({ name, open }: HcnSubject): void {
       const handle = await calls.createLoadBalancer(JSON.stringify(document));
       try {
         const read: unknown = JSON.parse(await calls.query("LoadBalancer", handle, "{}"));
-        assert.deepEqual(read, { ID: (await hcn.loadBalancerIds())[0], ...document });
+        assert.deepEqual(read, { ID: (await hcn.ids("LoadBalancer"))[0], ...document });
       } finally {
         await calls.close("LoadBalancer", handle);
       }

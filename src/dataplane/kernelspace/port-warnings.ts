@@ -1,8 +1,8 @@
 /** Says once of each service port what it asks for and HNS cannot do. */
 import type { Logger } from "../../logging/logger.ts";
-import type { PlanRemark } from "./plan-service-port.ts";
+import type { PlanWarning } from "./plan-service-port.ts";
 
-const TEXTS: Readonly<Record<PlanRemark, string>> = {
+const TEXTS: Readonly<Record<PlanWarning, string>> = {
   "mixed-target-ports":
     "The endpoints of a service port have several target ports, of which HNS knows one: the most frequent is served, and the others are left out",
   "source-ranges": "loadBalancerSourceRanges has no effect on Windows: HNS cannot tell clients apart",
@@ -11,22 +11,22 @@ const TEXTS: Readonly<Record<PlanRemark, string>> = {
   affinity: "sessionAffinity has no effect: this version of HNS does not have it",
 };
 
-export class PortRemarks {
+export class PortWarnings {
   readonly #log: Logger;
   /** Those said and still true, by service port. */
-  readonly #said = new Map<string, readonly PlanRemark[]>();
+  readonly #said = new Map<string, readonly PlanWarning[]>();
   readonly #told = new Set<string>();
 
   constructor(log: Logger) {
     this.#log = log;
   }
 
-  note(key: string, name: string, remarks: readonly PlanRemark[]): void {
+  note(key: string, name: string, warnings: readonly PlanWarning[]): void {
     const said = this.#said.get(key) ?? [];
-    for (const remark of remarks) {
-      if (!said.includes(remark)) this.#log.warn(TEXTS[remark], { servicePortName: name });
+    for (const warning of warnings) {
+      if (!said.includes(warning)) this.#log.warn(TEXTS[warning], { servicePortName: name });
     }
-    if (remarks.length > 0) this.#said.set(key, remarks);
+    if (warnings.length > 0) this.#said.set(key, warnings);
     else this.#said.delete(key);
   }
 

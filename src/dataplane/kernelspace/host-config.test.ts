@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { NetworkInterfaceInfo } from "node:os";
 import { test } from "node:test";
 import { ip } from "../../model/testing/records.ts";
-import { hostInterfaces, hostMacOf } from "./host-interfaces.ts";
+import { hostInterfaces, hostMacOf } from "./host-config.ts";
 
 const entry = (address: string, mac: string): NetworkInterfaceInfo => ({
   address,

@@ -4,7 +4,7 @@ import type { ServicePort } from "../../model/service-port.ts";
 import { type Cidr, cidrContains, type IpAddress } from "../../net/ip.ts";
 import { DUMMY_DEVICE } from "./names.ts";
 
-export class AddressRemarks {
+export class AddressWarnings {
   readonly #excludeCIDRs: readonly Cidr[];
   readonly #log: Logger;
   #devices: ReadonlyMap<IpAddress, string> = new Map();
@@ -41,9 +41,9 @@ export class AddressRemarks {
     const excluded = [clusterIP, ...external].filter((ip) => this.#excludeCIDRs.some((cidr) => cidrContains(cidr, ip)));
     const held = external.filter((ip) => this.#devices.has(ip));
     const clusterDevice = this.#devices.get(clusterIP);
-    const remark = `${excluded.join()} ${held.join()} ${clusterDevice ?? ""}`;
-    if (this.#said.get(key) === remark || remark === "  ") return;
-    this.#said.set(key, remark);
+    const warning = `${excluded.join()} ${held.join()} ${clusterDevice ?? ""}`;
+    if (this.#said.get(key) === warning || warning === "  ") return;
+    this.#said.set(key, warning);
     const servicePort = port.name.text;
     if (excluded.length > 0) {
       this.#log.warn(
