@@ -7,15 +7,7 @@ import { byteReader } from "../netlink/attributes.ts";
 import { NetlinkError } from "../netlink/errors.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import type { IpvsOperation, RealServer, VirtualServer } from "./ipvs.ts";
-import {
-  ipvsMessage,
-  toRealServer,
-  toStatistics,
-  toTimeouts,
-  toVirtualServer,
-  writeOperation,
-  writeTimeoutsSet,
-} from "./ipvs-messages.ts";
+import { ipvsMessage, toRealServer, toStatistics, toTimeouts, toVirtualServer, writeRequest } from "./ipvs-messages.ts";
 import {
   DESTINATION,
   DESTINATION_IPV6,
@@ -44,7 +36,7 @@ function written(write: (messages: MessageBuffer) => void): Buffer {
 }
 
 const writtenOperation = (operation: IpvsOperation): Buffer =>
-  written((messages) => writeOperation(messages, 32, operation));
+  written((messages) => writeRequest(messages, 32, operation));
 
 describe("IPVS messages of a kernel", () => {
   test("a virtual server, without the kernel's own mark", () => {
@@ -99,7 +91,9 @@ describe("IPVS messages of a kernel", () => {
 
   test("timeouts", () => {
     assert.deepEqual(toTimeouts(read(TIMEOUTS)), { tcp: 900, tcpFin: 120, udp: 300 });
-    const set = written((messages) => writeTimeoutsSet(messages, 32, { tcp: 900, tcpFin: 120, udp: 300 }));
+    const set = written((messages) =>
+      writeRequest(messages, 32, { kind: "set-timeouts", timeouts: { tcp: 900, tcpFin: 120, udp: 300 } }),
+    );
     assert.equal(set.toString("hex", GENERIC_HEADER), TIMEOUTS.slice(2 * GENERIC_HEADER));
   });
 });

@@ -32,21 +32,6 @@ import { IPVS_SERVICE_HASHED } from "./ipvs.ts";
 export const IPVS_FAMILY_NAME = "IPVS";
 const IPVS_VERSION = 1;
 
-const COMMANDS = {
-  "add-virtual-server": 1,
-  "update-virtual-server": 2,
-  "delete-virtual-server": 3,
-  "get-virtual-server": 4,
-  "add-real-server": 5,
-  "update-real-server": 6,
-  "delete-real-server": 7,
-  "get-real-server": 8,
-  "set-timeouts": 12,
-  "get-timeouts": 13,
-  flush: 17,
-} as const;
-type IpvsCommand = keyof typeof COMMANDS;
-
 /** IP_VS_CONN_F_MASQ */
 const FORWARD_MASQUERADE = 0;
 /** One client is one address: the mask of IPv4 (of one byte repeated, so its byte order does not matter), … */
@@ -114,61 +99,73 @@ export const ipvsMessage = attributes({
 });
 type IpvsMessage = ValueOf<typeof ipvsMessage>;
 
-function write(messages: MessageBuffer, familyId: number, command: IpvsCommand, value: IpvsMessage, bits = 0): void {
-  beginGeneric(messages, familyId, COMMANDS[command], IPVS_VERSION, bits);
-  ipvsMessage.write(messages.out, value);
+/** What the kernel is asked for, besides operations. */
+type IpvsQuestion =
+  /** All virtual servers, of both families and those of firewall marks too. */
+  | { readonly kind: "list-virtual-servers" }
+  | { readonly kind: "get-virtual-server"; readonly virtualServer: VirtualServerKey }
+  /** Of a virtual server; without one the kernel answers with none. */
+  | { readonly kind: "list-real-servers"; readonly virtualServer: VirtualServerKey }
+  /** 0 is left to the kernel, which keeps what it has. */
+  | { readonly kind: "set-timeouts"; readonly timeouts: IpvsTimeouts }
+  | { readonly kind: "get-timeouts" }
+  | { readonly kind: "flush" };
+export type IpvsRequest = IpvsOperation | IpvsQuestion;
+type RequestOf<Kind> = Extract<IpvsRequest, { readonly kind: Kind }>;
+
+interface RequestForm<Request> {
+  readonly command: number;
+  readonly flags?: number;
+  readonly attributes: (request: Request) => IpvsMessage;
+}
+
+const REQUESTS: { readonly [Kind in IpvsRequest["kind"]]: RequestForm<RequestOf<Kind>> } = {
+  "add-virtual-server": { command: 1, attributes: ofVirtualServer },
+  "update-virtual-server": { command: 2, attributes: ofVirtualServer },
+  "delete-virtual-server": { command: 3, attributes: ofKey },
+  "list-virtual-servers": { command: 4, flags: NLM_F_DUMP, attributes: () => ({}) },
+  "get-virtual-server": { command: 4, attributes: ofKey },
+  "add-real-server": { command: 5, attributes: ofRealServer },
+  "update-real-server": { command: 6, attributes: ofRealServer },
+  "delete-real-server": {
+    command: 7,
+    attributes: ({ virtualServer, realServer }) => ({
+      service: serviceKey(virtualServer),
+      destination: destinationKey(realServer),
+    }),
+  },
+  "list-real-servers": { command: 8, flags: NLM_F_DUMP, attributes: ofKey },
+  "set-timeouts": {
+    command: 12,
+    attributes: ({ timeouts: { tcp, tcpFin, udp } }) => ({ timeoutTcp: tcp, timeoutTcpFin: tcpFin, timeoutUdp: udp }),
+  },
+  "get-timeouts": { command: 13, attributes: () => ({}) },
+  flush: { command: 17, attributes: () => ({}) },
+};
+
+function ofVirtualServer({ virtualServer }: { readonly virtualServer: VirtualServer }): IpvsMessage {
+  return { service: serviceAttributes(virtualServer) };
+}
+
+function ofKey({ virtualServer }: { readonly virtualServer: VirtualServerKey }): IpvsMessage {
+  return { service: serviceKey(virtualServer) };
+}
+
+type OfRealServer = RequestOf<"add-real-server" | "update-real-server">;
+function ofRealServer({ virtualServer, realServer }: OfRealServer): IpvsMessage {
+  return { service: serviceKey(virtualServer), destination: destinationAttributes(realServer) };
+}
+
+/** Appends a request's message. */
+export function writeRequest<Kind extends IpvsRequest["kind"]>(
+  messages: MessageBuffer,
+  familyId: number,
+  request: RequestOf<Kind> & { readonly kind: Kind },
+): void {
+  const { command, flags = 0, attributes } = REQUESTS[request.kind];
+  beginGeneric(messages, familyId, command, IPVS_VERSION, flags);
+  ipvsMessage.write(messages.out, attributes(request));
   messages.end();
-}
-
-/** Appends the message that carries an operation out. */
-export function writeOperation(messages: MessageBuffer, familyId: number, operation: IpvsOperation): void {
-  write(messages, familyId, operation.kind, operationAttributes(operation));
-}
-
-function operationAttributes(operation: IpvsOperation): IpvsMessage {
-  switch (operation.kind) {
-    case "add-virtual-server":
-    case "update-virtual-server":
-      return { service: serviceAttributes(operation.virtualServer) };
-    case "delete-virtual-server":
-      return { service: serviceKey(operation.virtualServer) };
-    case "add-real-server":
-    case "update-real-server":
-      return {
-        service: serviceKey(operation.virtualServer),
-        destination: destinationAttributes(operation.realServer),
-      };
-    case "delete-real-server":
-      return { service: serviceKey(operation.virtualServer), destination: destinationKey(operation.realServer) };
-  }
-}
-
-/** Asks for all virtual servers, of both families and those of firewall marks too. */
-export function writeServiceDump(messages: MessageBuffer, familyId: number): void {
-  write(messages, familyId, "get-virtual-server", {}, NLM_F_DUMP);
-}
-
-export function writeServiceGet(messages: MessageBuffer, familyId: number, key: VirtualServerKey): void {
-  write(messages, familyId, "get-virtual-server", { service: serviceKey(key) });
-}
-
-/** Asks for the real servers of a virtual server; without one the kernel answers with none. */
-export function writeDestinationDump(messages: MessageBuffer, familyId: number, key: VirtualServerKey): void {
-  write(messages, familyId, "get-real-server", { service: serviceKey(key) }, NLM_F_DUMP);
-}
-
-export function writeFlush(messages: MessageBuffer, familyId: number): void {
-  write(messages, familyId, "flush", {});
-}
-
-export function writeTimeoutsGet(messages: MessageBuffer, familyId: number): void {
-  write(messages, familyId, "get-timeouts", {});
-}
-
-/** 0 is left to the kernel, which keeps what it has. */
-export function writeTimeoutsSet(messages: MessageBuffer, familyId: number, timeouts: IpvsTimeouts): void {
-  const { tcp, tcpFin, udp } = timeouts;
-  write(messages, familyId, "set-timeouts", { timeoutTcp: tcp, timeoutTcpFin: tcpFin, timeoutUdp: udp });
 }
 
 export function toTimeouts({ timeoutTcp = 0, timeoutTcpFin = 0, timeoutUdp = 0 }: IpvsMessage): IpvsTimeouts {

@@ -22,18 +22,13 @@ import {
 import { ipvsFailure } from "./ipvs-failure.ts";
 import {
   IPVS_FAMILY_NAME,
+  type IpvsRequest,
   ipvsMessage,
   toRealServer,
   toStatistics,
   toTimeouts,
   toVirtualServer,
-  writeDestinationDump,
-  writeFlush,
-  writeOperation,
-  writeServiceDump,
-  writeServiceGet,
-  writeTimeoutsGet,
-  writeTimeoutsSet,
+  writeRequest,
 } from "./ipvs-messages.ts";
 
 /** Operations whose messages are made and sent in one go, about 200 bytes each. */
@@ -67,8 +62,6 @@ export async function openNetlinkIpvs(options: NetlinkIpvsOptions): Promise<Netl
   return ipvs;
 }
 
-type WriteMessages = (messages: MessageBuffer, familyId: number) => void;
-
 class GenericNetlinkIpvs implements NetlinkIpvs {
   readonly #socket: NetlinkSocket;
   readonly #options: NetlinkIpvsOptions;
@@ -101,7 +94,7 @@ class GenericNetlinkIpvs implements NetlinkIpvs {
   async virtualServers(family: IpFamily, signal?: AbortSignal): Promise<readonly VirtualServer[]> {
     const found: VirtualServer[] = [];
     await this.#request(
-      writeServiceDump,
+      { kind: "list-virtual-servers" },
       (message) => {
         const server = toVirtualServer(message);
         if (server !== undefined && familyOf(server.address) === family) found.push(server);
@@ -125,7 +118,7 @@ class GenericNetlinkIpvs implements NetlinkIpvs {
     const family = familyOf(key.address);
     const found: RealServerState[] = [];
     await this.#request(
-      (messages, id) => writeDestinationDump(messages, id, key),
+      { kind: "list-real-servers", virtualServer: key },
       (message) => {
         const server = toRealServer(message, family);
         if (server !== undefined) found.push(server);
@@ -140,13 +133,7 @@ class GenericNetlinkIpvs implements NetlinkIpvs {
     const failures: IpvsFailure[] = [];
     for (let first = 0; first < operations.length; first += OPERATIONS_PER_WINDOW) {
       const window = operations.slice(first, first + OPERATIONS_PER_WINDOW);
-      const errors = await this.#exchange(
-        (messages, id) => {
-          for (const operation of window) writeOperation(messages, id, operation);
-        },
-        undefined,
-        { signal },
-      );
+      const errors = await this.#exchange(window, undefined, { signal });
       for (const { code, facts } of errors) {
         const operation = window[facts.request?.index ?? -1];
         if (operation !== undefined) failures.push(ipvsFailure(operation, code));
@@ -156,19 +143,19 @@ class GenericNetlinkIpvs implements NetlinkIpvs {
   }
 
   async flush(): Promise<void> {
-    await this.#request(writeFlush);
+    await this.#request({ kind: "flush" });
   }
 
   async timeouts(): Promise<IpvsTimeouts> {
     let timeouts: IpvsTimeouts = { tcp: 0, tcpFin: 0, udp: 0 };
-    await this.#request(writeTimeoutsGet, (message) => {
+    await this.#request({ kind: "get-timeouts" }, (message) => {
       timeouts = toTimeouts(message);
     });
     return timeouts;
   }
 
   async setTimeouts(timeouts: IpvsTimeouts): Promise<void> {
-    await this.#request((messages, id) => writeTimeoutsSet(messages, id, timeouts));
+    await this.#request({ kind: "set-timeouts", timeouts });
   }
 
   close(): Promise<void> {
@@ -181,18 +168,15 @@ class GenericNetlinkIpvs implements NetlinkIpvs {
 
   async #get<T>(key: VirtualServerKey, convert: (message: Message) => T | undefined): Promise<T | undefined> {
     let found: T | undefined;
-    const [error] = await this.#exchange(
-      (messages, id) => writeServiceGet(messages, id, key),
-      (message) => {
-        found ??= convert(message);
-      },
-    );
+    const [error] = await this.#exchange([{ kind: "get-virtual-server", virtualServer: key }], (message) => {
+      found ??= convert(message);
+    });
     if (error !== undefined && error.code !== "ESRCH") throw error;
     return found;
   }
 
-  async #request(write: WriteMessages, onMessage?: (message: Message) => void, options?: CallOptions): Promise<void> {
-    const [error] = await this.#exchange(write, onMessage, options);
+  async #request(request: IpvsRequest, onMessage?: (message: Message) => void, options?: CallOptions): Promise<void> {
+    const [error] = await this.#exchange([request], onMessage, options);
     if (error !== undefined) throw error;
   }
 
@@ -201,7 +185,7 @@ class GenericNetlinkIpvs implements NetlinkIpvs {
    * number: then nothing was carried out, and the messages are sent again.
    */
   async #exchange(
-    write: WriteMessages,
+    requests: readonly IpvsRequest[],
     onMessage?: (message: Message) => void,
     options?: CallOptions,
   ): Promise<readonly NetlinkError[]> {
@@ -211,7 +195,7 @@ class GenericNetlinkIpvs implements NetlinkIpvs {
     };
     const send = (): Promise<readonly NetlinkError[]> => {
       const messages = new MessageBuffer(SMALL_REQUEST_BYTES);
-      write(messages, this.#familyId);
+      for (const request of requests) writeRequest(messages, this.#familyId, request);
       return this.#socket.exchange(messages, onReply, options);
     };
     const errors = await send();

@@ -1,9 +1,7 @@
 /** Tells when an address of this network namespace comes or goes. One subscription, however many want to know. */
 import { NETLINK_ROUTE } from "../netlink/constants.ts";
 import { subscribe } from "../netlink/subscription.ts";
-
-const RTNLGRP_IPV4_IFADDR = 5;
-const RTNLGRP_IPV6_IFADDR = 9;
+import { RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR } from "./rtnetlink.ts";
 
 interface Listener {
   readonly onChange: () => void;
