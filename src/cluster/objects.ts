@@ -5,7 +5,6 @@
  * Addresses of endpoints are canonical values; those of Services are still text (the API's own, sloppy forms included), which
  * the model parses per family.
  */
-
 import { flatText } from "../net/flat-text.ts";
 import type { EndTcp } from "../net/flow.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
@@ -147,4 +146,24 @@ export interface ServiceCidrRecord {
 /** `namespace/name`, the key of services everywhere. Pure. */
 export function objectKeyText(key: ObjectKey): string {
   return flatText(key.namespace, "/", key.name);
+}
+
+/** Whether two endpoints are the same in every field; hints compare as ordered lists. Pure. */
+export function equalEndpointRecords(a: EndpointRecord, b: EndpointRecord): boolean {
+  return (
+    a === b ||
+    (a.address === b.address &&
+      a.nodeName === b.nodeName &&
+      a.ready === b.ready &&
+      a.serving === b.serving &&
+      a.terminating === b.terminating &&
+      a.pod === b.pod &&
+      equalHints(a.zoneHints, b.zoneHints) &&
+      equalHints(a.nodeHints, b.nodeHints))
+  );
+}
+
+function equalHints(a: readonly string[] | undefined, b: readonly string[] | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b;
+  return a.length === b.length && a.every((hint, index) => hint === b[index]);
 }

@@ -16,7 +16,7 @@ export type ServedDaemon = Omit<Daemon, "options" | "mode" | "kernel" | "journal
   readonly options: Pick<RunOptions, "config" | "flags" | "version" | "setVerbosity">;
 };
 
-export interface HttpServers {
+interface HttpServers {
   /** Settled when both are closed. */
   readonly closed: Promise<unknown>;
 }

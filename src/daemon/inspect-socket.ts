@@ -166,11 +166,7 @@ interface JournalStreamOptions {
 }
 
 /** Answers with the journal until the reader goes or the signal aborts. */
-export function streamJournal(
-  journal: SyncJournal,
-  response: ServerResponse,
-  { last, signal }: JournalStreamOptions,
-): void {
+function streamJournal(journal: SyncJournal, response: ServerResponse, { last, signal }: JournalStreamOptions): void {
   let place = Math.max(0, journal.last - (Number.isFinite(last) ? Math.max(0, last) : 0));
   let timer: NodeJS.Timeout | undefined;
   const write = (): void => {

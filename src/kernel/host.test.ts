@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { memorySysctls } from "../../testkit/fakes/sysctl-memory.ts";
 import { type Logger, silentLogger } from "../logging/logger.ts";
-import { cpuCount } from "./cpu-count.ts";
+import { cpuCount } from "./conntrack/tuning.ts";
 import { isIpv6Supported } from "./ipv6-support.ts";
 import { applyOomScore } from "./oom-score.ts";
 

@@ -66,7 +66,7 @@ function read(): Places {
  * @param file path or URL. @param column of the called function's name, counted from 1.
  * @returns undefined when the table does not have it.
  */
-export function bundledPlace(
+function bundledPlace(
   file: string,
   line: number,
   column: number,

@@ -3,7 +3,19 @@
  * without a sample are not printed, and the definitions are counted (reference operation.md §12.3).
  */
 import type { Counter as CounterType, Gauge as GaugeType, Histogram as HistogramType } from "prom-client";
-import { Counter, Gauge, Histogram, Registry } from "./prom-client-parts.ts";
+import counter from "prom-client/lib/counter.js";
+import gauge from "prom-client/lib/gauge.js";
+import histogram from "prom-client/lib/histogram.js";
+import registry from "prom-client/lib/registry.js";
+
+/**
+ * The parts of prom-client that are used, loaded one by one: its index also loads the cluster, push-gateway and tracing code, 2 to 8 MB
+ * that never run here (docs/dependencies.md). The paths are internal to prom-client, which is why its version is pinned exactly.
+ */
+const Registry: typeof import("prom-client").Registry = registry;
+const Counter: typeof import("prom-client").Counter = counter;
+const Gauge: typeof import("prom-client").Gauge = gauge;
+const Histogram: typeof import("prom-client").Histogram = histogram;
 
 /** How binding a family's name and labels are; `none` leaves the help text alone. */
 type Stability = "ALPHA" | "BETA" | "STABLE" | "none";

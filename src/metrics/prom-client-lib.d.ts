@@ -1,4 +1,4 @@
-/** Types of the files of prom-client that `prom-client-parts.ts` loads: the package has them for its index only. */
+/** Types of the files of prom-client that `metric-families.ts` loads: the package has them for its index only. */
 
 declare module "prom-client/lib/counter.js" {
   import { Counter } from "prom-client";

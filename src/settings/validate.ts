@@ -197,7 +197,7 @@ const NO_INTERFACE = `must be a name that an interface can have: ${INTERFACE_NAM
 const NOT_A_CIDR = "must be a valid CIDR block (e.g. 10.100.0.0/16 or fde4:8dba:82e1::/48)";
 
 /** The errors of the section that `detectLocalMode` selects. Pure. */
-export function detectLocalErrors(draft: DraftConfig, path: string): readonly string[] {
+function detectLocalErrors(draft: DraftConfig, path: string): readonly string[] {
   const { bridgeInterface, clusterCIDRs, interfaceNamePrefix } = draft.detectLocal;
   switch (draft.detectLocalMode) {
     case "BridgeInterface":

@@ -11,7 +11,7 @@ const IS_WINDOWS = process.platform === "win32";
 /** The error with which the run loop ends when the file changed. */
 export const CONFIG_UPDATED_MESSAGE = "content of the proxy server's configuration file was updated";
 
-export interface ConfigFileWatch {
+interface ConfigFileWatch {
   /** Resolves with the message once the file has been written or moved; rejects when watching fails; else waits. */
   readonly updated: Promise<string>;
   close(): void;

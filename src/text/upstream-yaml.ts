@@ -270,7 +270,7 @@ const BINARY_TAG: ScalarTag = {
 };
 
 /** Numbers and binary values. Infinities are upstream's as YAML 1.1 has them. */
-export const SCALAR_TAGS: readonly ScalarTag[] = [INTEGER_TAG, FLOAT_TAG, BINARY_TAG];
+const SCALAR_TAGS: readonly ScalarTag[] = [INTEGER_TAG, FLOAT_TAG, BINARY_TAG];
 
 /** Nanoseconds are all that is ever so large; that the last digits of 292 years are lost does not matter, their limit does. */
 function integerOf(text: string): number {

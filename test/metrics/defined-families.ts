@@ -1,8 +1,8 @@
 /** Every family that the program can define, in any mode, told by the code that defines them. */
 
 import { systemClock } from "../../src/async/clock.ts";
+import { createLastHeard } from "../../src/cluster/apiserver/api-source.ts";
 import { createRestMetrics } from "../../src/cluster/apiserver/connection/rest-metrics.ts";
-import { createLastHeard } from "../../src/cluster/apiserver/watch/last-heard.ts";
 import { MODES } from "../../src/dataplane/registry.ts";
 import { NO_CONNTRACK } from "../../src/kernel/conntrack/conntrack.ts";
 import { createFamilies, type FamilyOptions, type MetricFamilies } from "../../src/metrics/metric-families.ts";

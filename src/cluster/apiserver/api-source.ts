@@ -1,11 +1,10 @@
 /** The API server as a source of cluster objects. */
-
 import type { Clock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";
+import type { MetricFamilies } from "../../metrics/metric-families.ts";
 import type { ObjectKind, ObjectKinds, ObjectSink, ObjectSource } from "../object-source.ts";
 import type { Transport } from "./connection/transport.ts";
 import type { EventSubject } from "./events/event-object.ts";
-import type { OnHeard } from "./watch/last-heard.ts";
 import { Recovery } from "./watch/recovery.ts";
 import { Reflector, type ReflectorTimes } from "./watch/reflector.ts";
 import { CLUSTER_RESOURCES, nodeResource, type WatchedResource } from "./watch/resources.ts";
@@ -127,4 +126,24 @@ async function follow<K extends ObjectKind>(
   });
   records.set(resource.kind, (key) => reflector.record(key));
   await reflector.run(signal);
+}
+
+/** Told each time the API server has said something about a resource (plural name). */
+export type OnHeard = (resource: string) => void;
+
+/**
+ * Defines the gauge. A quiet resource is heard of whenever its watch ends and begins again, every 5 to 10 minutes.
+ *
+ * @param resources plural names of all that will be watched; the time of the call counts until they are heard of.
+ */
+export function createLastHeard(families: MetricFamilies, clock: Clock, resources: readonly string[]): OnHeard {
+  const gauge = families.gauge({
+    name: "kubeproxy_ts_source_last_heard_timestamp_seconds",
+    help: "Unix time at which the API server last said anything about a resource; the start until it has.",
+    stability: "none",
+    labels: ["resource"],
+  });
+  const onHeard: OnHeard = (resource) => gauge.set({ resource }, clock.now() / 1000);
+  for (const resource of resources) onHeard(resource);
+  return onHeard;
 }

@@ -190,7 +190,7 @@ const WITHOUT_SIZES: ReadonlyMap<number, string> = new Map([
 ]);
 
 /** Knows each device for as long as one listing lasts: what is mounted may change. */
-export class FileSystems {
+class FileSystems {
   readonly #byDevice = new Map<bigint, number>();
 
   /** Name of the file system of something that was found, if its files have no sizes. */
@@ -202,7 +202,7 @@ export class FileSystems {
 }
 
 /** What something is that is no regular file. Pure. */
-export function kindOf(stats: BigIntStats): string {
+function kindOf(stats: BigIntStats): string {
   if (stats.isFIFO()) return "a pipe";
   if (stats.isSocket()) return "a socket";
   return stats.isCharacterDevice() || stats.isBlockDevice() ? "a device" : "no regular file";

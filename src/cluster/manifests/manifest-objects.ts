@@ -38,7 +38,7 @@ export interface ParsedManifest {
 }
 
 /** A {@link ParsedManifest} in the making. */
-export interface ManifestDraft {
+interface ManifestDraft {
   readonly objects: Map<string, ManifestObject>;
   readonly refusedIds: Set<string>;
   isIncomplete: boolean;
@@ -63,7 +63,7 @@ export function newDraft(keepsPods: boolean): ManifestDraft {
 }
 
 /** Notes a document that cannot be used, named after what `raw` seems to be. */
-export function addBrokenDocument(
+function addBrokenDocument(
   draft: ManifestDraft,
   file: string,
   number: number,
@@ -77,12 +77,7 @@ export function addBrokenDocument(
 }
 
 /** Takes the objects of a document over, and notes what is wrong with them. */
-export function* addDocument(
-  draft: ManifestDraft,
-  file: string,
-  number: number,
-  document: ManifestDocument,
-): Steps<void> {
+function* addDocument(draft: ManifestDraft, file: string, number: number, document: ManifestDocument): Steps<void> {
   for (const { raw, path, typeMeta } of flattenLists(document.raw)) {
     yield;
     const projected = projectObject(raw, typeMeta, draft.keepsPods);
@@ -181,7 +176,7 @@ export interface ManifestDocument {
 }
 
 /** Reads a JSON file, which is one document. Never throws. */
-export function readJsonDocument(text: string): ManifestDocument {
+function readJsonDocument(text: string): ManifestDocument {
   const plain = text.startsWith("\uFEFF") ? text.slice(1) : text;
   if (plain.trim() === "") return brokenDocument(1, null, undefined);
   try {

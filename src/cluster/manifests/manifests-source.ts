@@ -11,7 +11,7 @@ import { ManifestFolder, type Refresh } from "./manifest-folder.ts";
 import { ManifestReader } from "./manifest-reader.ts";
 import type { ManifestProblem } from "./problem.ts";
 
-export interface ManifestsSourceOptions {
+interface ManifestsSourceOptions {
   /** The folder, read with everything below it; a single file works too. */
   readonly dir: string;
   readonly log: Logger;
@@ -118,7 +118,7 @@ interface Watched {
   readonly watcher: FSWatcher;
 }
 
-export class DirectoryWatch {
+class DirectoryWatch {
   readonly #onWake: () => void;
   readonly #log: Logger;
   readonly #watched = new Map<string, Watched>();

@@ -30,7 +30,7 @@ export function* manifestSteps(text: string, file: string, hooks: ParseHooks): S
 }
 
 /** Reads one document of a YAML file. Never throws: what cannot be read comes with an `error`. */
-export function readYamlDocument({ text, line: firstLine }: DocumentText): ManifestDocument {
+function readYamlDocument({ text, line: firstLine }: DocumentText): ManifestDocument {
   const lines = new LineCounter();
   const lineAt = (offset: number): number => lines.linePos(offset).line + firstLine - 1;
   try {
@@ -84,7 +84,7 @@ function offsetOf(document: Document.Parsed, field: string): number | undefined 
 }
 
 /** The text of one document. */
-export interface DocumentText {
+interface DocumentText {
   /** Where it begins in the file, counted from 1. */
   readonly line: number;
   readonly text: string;

@@ -28,7 +28,7 @@ export interface ClusterRecords {
 }
 
 /** What of a cluster is read. */
-export interface ReadChoice {
+interface ReadChoice {
   /** Pods as well, the names of pods in slices, and notes on Services. @default false */
   readonly keepsPods?: boolean;
 }

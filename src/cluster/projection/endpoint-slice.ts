@@ -2,8 +2,8 @@
 
 import { exactList } from "../../net/exact-list.ts";
 import { PROTOCOLS } from "../../net/protocol.ts";
-import { equalEndpointRecords } from "../equal-endpoints.ts";
 import type { EndpointRecord, EndpointSlicePort, EndpointSliceRecord } from "../objects.ts";
+import { equalEndpointRecords } from "../objects.ts";
 import { readEndpoint } from "./endpoint.ts";
 import {
   choiceField,

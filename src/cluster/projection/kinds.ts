@@ -1,11 +1,15 @@
 /** The kinds of objects that a proxy reads, and what each becomes. */
+
+import { parseCidr } from "../../net/ip.ts";
 import type { ObjectKind, ObjectKinds } from "../object-source.ts";
+import type { ServiceCidrRecord } from "../objects.ts";
 import { projectEndpointSlice } from "./endpoint-slice.ts";
-import type { Projection } from "./findings.ts";
+import { objectField, stringListField } from "./fields.ts";
+import { conclude, newFindings, type Projection, refuse } from "./findings.ts";
+import { readMetadata, readName } from "./metadata.ts";
 import { projectNode } from "./node.ts";
 import { isEndpointSliceSelected, isServiceSelected } from "./selectors.ts";
 import { projectService } from "./service.ts";
-import { projectServiceCidr } from "./service-cidr.ts";
 
 export interface KindOfObject<K extends ObjectKind = ObjectKind> {
   readonly kind: K;
@@ -65,3 +69,16 @@ export const NODE: KindOfObject<"nodes"> = {
   isSelected: () => true,
   project: (raw) => projectNode(raw),
 };
+
+/** Projects a ServiceCIDR; a prefix that does not parse refuses it. Pure. */
+export function projectServiceCidr(raw: unknown): Projection<ServiceCidrRecord> {
+  const found = newFindings();
+  const object = objectField(found, raw, "");
+  const metadata = readMetadata(found, object);
+  const spec = objectField(found, object.spec, "spec");
+  const cidrs = stringListField(found, spec.cidrs, "spec.cidrs");
+  for (const [index, cidr] of cidrs.entries()) {
+    if (parseCidr(cidr) === undefined) refuse(found, `spec.cidrs[${index}]`, "must be an IP prefix", cidr);
+  }
+  return conclude(found, Object.freeze({ name: readName(found, metadata, "subdomain"), cidrs }));
+}

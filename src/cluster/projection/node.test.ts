@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { projectServiceCidr } from "./kinds.ts";
 import { projectNode } from "./node.ts";
-import { projectServiceCidr } from "./service-cidr.ts";
 
 test("a Node keeps its identity, addresses, pod CIDRs, zone and taints", () => {
   const result = projectNode({

@@ -8,7 +8,7 @@ import { reply } from "./http-reply.ts";
 /** How old a page may be. */
 const FRESH_MS = 100;
 
-export interface Page {
+interface Page {
   readonly bytes: Buffer;
   /** Compressed for the first who takes it so; zlib works off the main thread. */
   gzipped(): Promise<Buffer>;

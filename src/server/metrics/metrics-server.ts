@@ -4,8 +4,8 @@ import type { Gauge } from "prom-client";
 import type { Clock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { createFamilies, type MetricFamilies } from "../../metrics/metric-families.ts";
-import { profilingPages } from "../debug/profiling-pages.ts";
-import { flagsIndex, flagzPage, statuszPage, verbosityPage, zPage } from "../debug/z-pages.ts";
+import { flagsIndex, profilingPages, verbosityPage } from "../debug/debug-pages.ts";
+import { flagzPage, statuszPage, zPage } from "../debug/z-pages.ts";
 import type { ConnectionLimits } from "../http/connection-gate.ts";
 import { answeringAt, type HttpEndpoint, startHttpEndpoint } from "../http/http-endpoint.ts";
 import { JSON_TYPE, reply, TEXT } from "../http/http-reply.ts";
@@ -125,7 +125,7 @@ export function startMetricsServer(options: MetricsServerOptions): HttpEndpoint 
   });
 }
 
-export interface SliMetrics {
+interface SliMetrics {
   /** Records one successful run of a named check. */
   countCheck(name: string): void;
   reset(): void;
@@ -142,7 +142,7 @@ function defineStart(families: MetricFamilies): Gauge {
 }
 
 /** Makes the families of the page, in a registry of their own. */
-export function createSliMetrics(): SliMetrics {
+function createSliMetrics(): SliMetrics {
   const families = createFamilies();
   const current = families.gauge({
     name: "kubernetes_healthcheck",

@@ -9,7 +9,7 @@ import { ClientConfigError, type ExecPlugin } from "../connection/client-config.
 import { type CertificateChain, readCertificates } from "./pem.ts";
 
 /** What a program gave; at least one of token and certificate. */
-export interface ExecCredential {
+interface ExecCredential {
   readonly token: string | undefined;
   readonly certificate: { readonly certificate: string; readonly key: string } | undefined;
   /** Unix time; `undefined` means until it is refused. */

@@ -8,7 +8,7 @@ import type { ClientConfig } from "./client-config.ts";
 import { RateLimiter } from "./rate-limiter.ts";
 import { type RestObserver, Transport } from "./transport.ts";
 
-export interface ApiClientOptions {
+interface ApiClientOptions {
   readonly config: ClientConfig;
   /** `clientConnection.qps` and `.burst`, for all transports together. */
   readonly qps: number;
@@ -22,7 +22,7 @@ export interface ApiClientOptions {
   readonly observer?: RestObserver & ExecPluginObserver;
 }
 
-export interface ApiClient {
+interface ApiClient {
   /** A transport with connections of its own; credentials and rate limit are shared. */
   newTransport(): Transport;
 }

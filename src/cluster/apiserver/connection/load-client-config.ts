@@ -78,7 +78,7 @@ interface InClusterOptions {
  *
  * @throws ClientConfigError with upstream's text when this is not a pod.
  */
-export function inClusterConfig({ env, serviceAccountDir = SERVICE_ACCOUNT }: InClusterOptions): ClientConfig {
+function inClusterConfig({ env, serviceAccountDir = SERVICE_ACCOUNT }: InClusterOptions): ClientConfig {
   const host = env.KUBERNETES_SERVICE_HOST ?? "";
   const port = env.KUBERNETES_SERVICE_PORT ?? "";
   if (host === "" || port === "") {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { createFamilies } from "../../../metrics/metric-families.ts";
 import { parseMetrics } from "../../../server/testing/metrics-text.ts";
 import { FakeClock } from "../../../sync/testing/fake-clock.ts";
-import { createLastHeard } from "./last-heard.ts";
+import { createLastHeard } from "../api-source.ts";
 
 test("the time at which a resource was last heard of is the start's, until it has been", async () => {
   const families = createFamilies();

@@ -14,7 +14,7 @@ import type { WatchedResource } from "./resources.ts";
 
 const INITIAL_EVENTS_END = "k8s.io/initial-events-end";
 
-export interface WatchOptions<K extends ObjectKind> {
+interface WatchOptions<K extends ObjectKind> {
   readonly resource: WatchedResource<K>;
   readonly transport: Pick<Transport, "host" | "send">;
   readonly cache: ObjectCache<K>;

@@ -5,7 +5,7 @@ import { startHttpEndpoint } from "../http/http-endpoint.ts";
 import { routePaths } from "../http/routes.ts";
 import { ask } from "../testing/http-client.ts";
 import { memoryLog } from "../testing/memory-log.ts";
-import { profilingPages } from "./profiling-pages.ts";
+import { profilingPages } from "./debug-pages.ts";
 
 async function start(t: TestContext): Promise<number> {
   const stop = new AbortController();
