@@ -5,7 +5,7 @@
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { cgroup2Mounts } from "../../src/kernel/bpf/cgroup-root.ts";
+import { cgroup2Mounts } from "../../src/kernel/bpf/places.ts";
 import { stretched } from "../support/patience.ts";
 
 const REMOVAL_LIMIT_MS = 5_000;

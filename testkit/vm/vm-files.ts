@@ -22,7 +22,11 @@ const USUAL: Readonly<Record<MachineName, readonly string[]>> = {
     "test/kernel/flows/{features,matrix}.test.ts",
   ],
   /** The kernel of Debian 13, with connection tracking as a module. */
-  "qemu-6.12": ["src/kernel/bpf/bpf.test.ts", "src/kernel/bpf/socket-balancer/*.test.ts", "test/kernel/flows/matrix.test.ts"],
+  "qemu-6.12": [
+    "src/kernel/bpf/bpf.test.ts",
+    "src/kernel/bpf/socket-balancer/*.test.ts",
+    "test/kernel/flows/matrix.test.ts",
+  ],
 };
 
 /** For `KPTS_VM_FULL=1`: all kernel tests, once more. Needs an idle host and most of an hour. */

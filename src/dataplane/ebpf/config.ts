@@ -52,28 +52,33 @@ export const NO_FOLDER = "none";
 
 const GO_TYPE = "KubeProxyEBPFConfiguration";
 
-function pathErrors({ cgroupRoot, pinFolder }: EbpfConfig): readonly string[] {
-  const errors: string[] = [];
-  if (cgroupRoot !== "" && !cgroupRoot.startsWith("/")) {
-    errors.push(invalid(`${CONFIG_ROOT}.${GO_TYPE}.CgroupRoot`, cgroupRoot, "must be an absolute path, or empty"));
-  }
-  if (!["", NO_FOLDER].includes(pinFolder) && !pinFolder.startsWith("/")) {
-    const rule = `must be an absolute path, ${NO_FOLDER}, or empty`;
-    errors.push(invalid(`${CONFIG_ROOT}.${GO_TYPE}.PinFolder`, pinFolder, rule));
-  }
-  return errors;
-}
-
-function validForErrors({ validForMs }: EbpfConfig): readonly string[] {
-  if (validForMs >= LEAST_VALID_FOR_MS) return [];
-  const rule = `must be at least ${formatMs(LEAST_VALID_FOR_MS)}`;
-  return [invalid(`${CONFIG_ROOT}.${GO_TYPE}.ValidFor`, formatMs(validForMs), rule)];
-}
-
-function rememberedErrors({ rememberedSockets: wanted }: EbpfConfig): readonly string[] {
-  if (wanted >= LEAST_REMEMBERED && wanted <= MOST_REMEMBERED) return [];
-  const rule = `must be within the range [${LEAST_REMEMBERED}, ${MOST_REMEMBERED}]`;
-  return [invalid(`${CONFIG_ROOT}.${GO_TYPE}.RememberedSockets`, wanted, rule)];
+function fieldErrors({ cgroupRoot, pinFolder, validForMs, rememberedSockets }: EbpfConfig): readonly string[] {
+  const isPath = (text: string): boolean => text === "" || text.startsWith("/");
+  const isRoom = rememberedSockets >= LEAST_REMEMBERED && rememberedSockets <= MOST_REMEMBERED;
+  const checks: readonly (readonly [isRight: boolean, field: string, value: string | number, rule: string])[] = [
+    [isPath(cgroupRoot), "CgroupRoot", cgroupRoot, "must be an absolute path, or empty"],
+    [
+      isPath(pinFolder) || pinFolder === NO_FOLDER,
+      "PinFolder",
+      pinFolder,
+      `must be an absolute path, ${NO_FOLDER}, or empty`,
+    ],
+    [
+      validForMs >= LEAST_VALID_FOR_MS,
+      "ValidFor",
+      formatMs(validForMs),
+      `must be at least ${formatMs(LEAST_VALID_FOR_MS)}`,
+    ],
+    [
+      isRoom,
+      "RememberedSockets",
+      rememberedSockets,
+      `must be within the range [${LEAST_REMEMBERED}, ${MOST_REMEMBERED}]`,
+    ],
+  ];
+  return checks.flatMap(([isRight, field, value, rule]) =>
+    isRight ? [] : [invalid(`${CONFIG_ROOT}.${GO_TYPE}.${field}`, value, rule)],
+  );
 }
 
 /** Whether the section says anything; otherwise it is left out, so that upstream can read the rest. */
@@ -105,14 +110,7 @@ export const ebpfConfig: ModeConfig<typeof FIELDS, EbpfConfig> = {
     rememberedSockets: ebpf.rememberedSockets ?? REMEMBERED,
   }),
   errors: ({ mode, ebpf }) =>
-    mode === "ebpf"
-      ? [
-          ...masqueradeBitErrors(GO_TYPE, ebpf.masqueradeBit),
-          ...pathErrors(ebpf),
-          ...validForErrors(ebpf),
-          ...rememberedErrors(ebpf),
-        ]
-      : [],
+    mode === "ebpf" ? [...masqueradeBitErrors(GO_TYPE, ebpf.masqueradeBit), ...fieldErrors(ebpf)] : [],
   notice: ({ ebpf }) =>
     ebpf.packetPath.toLowerCase() === "tcx" ? `ebpf.packetPath: Tcx has been removed: ${USES_RULES}` : undefined,
   encode(draft, { masqueradeAll, periods }) {

@@ -96,7 +96,7 @@ const listOf = (treatment: Treatment, plan: ReturnType<typeof planSocket>): read
 /** Datagrams are never refused at the socket. */
 const passes = (place: string, isRefused: boolean): boolean => isRefused && place.startsWith("UDP ");
 
-const placeText = (address: IpAddress | undefined, port: number): string =>
+export const placeText = (address: IpAddress | undefined, port: number): string =>
   address === undefined ? `*:${port}` : joinHostPort(address, port);
 
 /** A node port is in the map without an address. */
@@ -125,11 +125,10 @@ async function live(family: IpFamily, config: KubeProxyConfig): Promise<LiveSock
   }
 }
 
-/** Where the plan leads sockets, for `trace`. Pure. */
-export function plannedSockets(node: OfflineNode, config: KubeProxyConfig): Dump {
-  const { family, hostAddresses, nodePortAddresses, nodePortIPs } = node;
-  const answering = nodePortIPs.kind === "all" ? hostAddresses : nodePortIPs.ips;
-  const sockets = new Map<string, LedSocket>(wantedSockets(node, config, new Set(hostAddresses)));
+/** Where the plan leads sockets, localhost included. Pure. */
+export function plannedPlaces(node: OfflineNode, config: KubeProxyConfig): ReadonlyMap<string, WantedSocket> {
+  const { family, hostAddresses, nodePortAddresses } = node;
+  const sockets = new Map(wantedSockets(node, config, new Set(hostAddresses)));
   const atLocalhost = ledAtLocalhost(config, nodePortAddresses);
   for (const [place, led] of [...sockets]) {
     const [, port] = /^TCP \*:(\d+)$/.exec(place) ?? [];
@@ -137,7 +136,13 @@ export function plannedSockets(node: OfflineNode, config: KubeProxyConfig): Dump
     if (port === undefined || !isLed || led.isRefused) continue;
     sockets.set(`TCP ${joinHostPort(LOCALHOST[family], Number(port))}`, { ...led, clients: "host" });
   }
-  return socketChain(sockets, answering, "sockets, as planned");
+  return sockets;
+}
+
+/** The same for `trace`. Pure. */
+export function plannedSockets(node: OfflineNode, config: KubeProxyConfig): Dump {
+  const answering = node.nodePortIPs.kind === "all" ? node.hostAddresses : node.nodePortIPs.ips;
+  return socketChain(plannedPlaces(node, config), answering, "sockets, as planned");
 }
 
 export const ebpfSockets: SocketInspection = {

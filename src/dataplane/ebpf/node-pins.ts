@@ -1,8 +1,7 @@
 /** Where this node's maps and links outlive the process, and how what an earlier one has left goes. */
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
-import { findCgroupRoot } from "../../kernel/bpf/cgroup-root.ts";
-import { findPinFolder, type PinFolder, USUAL_FOLDER } from "../../kernel/bpf/pin-folder.ts";
+import { type FoundFolder, findCgroupRoot, findPinFolder, USUAL_FOLDER } from "../../kernel/bpf/places.ts";
 import { FolderLock } from "../../kernel/folder-lock.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
@@ -15,7 +14,7 @@ import { OWN_PREFIX, SocketPins } from "./socket-pins.ts";
  * @param cookie of the network namespace.
  * @returns undefined when nothing is to be kept. @throws Error when the cookie is not known.
  */
-export function pinFolderOf({ ebpf }: KubeProxyConfig, cookie: () => bigint): PinFolder | undefined {
+export function pinFolderOf({ ebpf }: KubeProxyConfig, cookie: () => bigint): FoundFolder | undefined {
   if (ebpf.pinFolder === NO_FOLDER) return undefined;
   const found = findPinFolder(ebpf.pinFolder);
   return found.ok ? { ok: true, path: `${found.path}/${cookie()}` } : found;

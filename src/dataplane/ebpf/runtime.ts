@@ -2,8 +2,8 @@
 import { readFileSync } from "node:fs";
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
-import { cgroup2Mounts, findCgroupRoot } from "../../kernel/bpf/cgroup-root.ts";
 import { kernelBpf } from "../../kernel/bpf/kernel-bpf.ts";
+import { cgroup2Mounts, findCgroupRoot } from "../../kernel/bpf/places.ts";
 import { powerOfTwo } from "../../kernel/bpf/socket-balancer/free-list.ts";
 import { FolderInUse, FolderLock } from "../../kernel/folder-lock.ts";
 import { ownNetnsCookie } from "../../kernel/netns-cookie.ts";

@@ -79,14 +79,25 @@ export class SocketPins {
 
   /** Gives all of it its names, where it has not got them, and takes away others of ours. What fails is {@link problem}. */
   keep({ open, programs, links }: Kept): void {
+    const [own, ofLinks] = [this.#pathOf(OWN_VERSION), this.#pathOf(LINKS)];
+    const maps = new Map(open.maps.map((map) => [map.definition.name, map]));
+    const mapsOf = (definitions: object): [string, Pinned][] =>
+      Object.values<MapDefinition>({ ...definitions }).flatMap(({ name }) => {
+        const map = maps.get(name);
+        return map === undefined ? [] : [[`${own}/${name}`, map]];
+      });
+    // Those that belong together: never old ones beside new ones.
+    const groups: (readonly [string, Pinned])[][] = [
+      mapsOf(leadingMaps(this.#family, ofSize(1))),
+      mapsOf(memoryMaps(this.#family)),
+      ...[...programs].map(([name, program]) => [[`${own}/${name}`, program] as const]),
+      ...[...links].map(([name, link]) => [[`${ofLinks}/${name}`, link] as const]),
+    ];
     try {
-      const folders = [this.#pathOf(OWN_VERSION), this.#pathOf(LINKS)];
-      for (const folder of folders) if (this.#pins.list(folder) === undefined) this.#pins.makeFolder(folder);
-      this.#forgetMissing();
-      this.#keepMaps(open);
-      for (const [name, program] of programs) this.#keep(this.#pathOf(OWN_VERSION, name), program);
-      for (const [name, link] of links) this.#keep(this.#pathOf(LINKS, name), link);
-      this.#removeOthers(programs, links);
+      for (const folder of [own, ofLinks]) if (this.#pins.list(folder) === undefined) this.#pins.makeFolder(folder);
+      this.#forgetMissing([own, ofLinks]);
+      for (const group of groups) this.#keep(group);
+      this.#removeAll(new Set(groups.flat().map(([path]) => path)));
       this.#problem = undefined;
     } catch (error) {
       this.#problem = error;
@@ -113,63 +124,38 @@ export class SocketPins {
     if (led.length > 0) await disconnector.disconnect(led);
   }
 
-  /** Takes away every name of ours. What nothing holds open ends. @throws BpfError when something is left. */
-  #removeAll(): void {
+  /**
+   * Takes away every name of ours but these, of any version. What nothing holds open ends. In the folder of this version, what is none of
+   * them and has no name of ours belongs to others while something is kept. @throws BpfError when something is left.
+   */
+  #removeAll(kept: ReadonlySet<string> = new Set()): void {
     const root = this.#folder;
     for (const name of this.#pins.list(root) ?? []) {
       if (name !== LINKS && !VERSION_FOLDER.test(name)) continue;
+      const isShared = name === LINKS || (name === OWN_VERSION && kept.size > 0);
       const folder = this.#pathOf(name);
       for (const pinned of this.#pins.list(folder) ?? []) {
-        if (name !== LINKS || pinned.startsWith(OWN_PREFIX)) this.#remove(`${folder}/${pinned}`);
+        const path = `${folder}/${pinned}`;
+        if (!kept.has(path) && (!isShared || pinned.startsWith(OWN_PREFIX))) this.#remove(path);
       }
       this.#removeFolder(folder);
     }
     this.#removeFolder(root);
   }
 
-  #keepMaps({ maps }: OpenMaps): void {
-    const all = new Map(maps.map((map) => [map.definition.name, map]));
-    const leading = Object.values(leadingMaps(this.#family, ofSize(1)));
-    for (const definitions of [leading, Object.values(memoryMaps(this.#family))]) {
-      const paths = definitions.map(({ name }) => [this.#pathOf(OWN_VERSION, name), all.get(name)] as const);
-      if (paths.every(([path, map]) => map !== undefined && this.#names.get(path) === map)) continue;
-      // Never old ones beside new ones.
-      for (const [path] of paths) this.#remove(path);
-      for (const [path, map] of paths) if (map !== undefined) this.#keep(path, map);
-    }
-  }
-
-  #keep(path: string, what: Pinned): void {
-    if (this.#names.get(path) === what) return;
-    this.#remove(path);
-    this.#pins.pin(what, path);
-    this.#names.set(path, what);
-  }
-
-  /** Of other versions, and of programs that there are no more. */
-  #removeOthers(programs: Kept["programs"], links: Kept["links"]): void {
-    for (const name of this.#pins.list(this.#folder) ?? []) {
-      if (name === OWN_VERSION || !VERSION_FOLDER.test(name)) continue;
-      const folder = this.#pathOf(name);
-      for (const pinned of this.#pins.list(folder) ?? []) this.#remove(`${folder}/${pinned}`);
-      this.#removeFolder(folder);
-    }
-    for (const [folder, wanted] of [
-      [LINKS, links],
-      [OWN_VERSION, programs],
-    ] as const) {
-      for (const name of this.#pins.list(this.#pathOf(folder)) ?? []) {
-        if (name.startsWith(OWN_PREFIX) && !wanted.has(name)) this.#remove(this.#pathOf(folder, name));
-      }
+  #keep(group: readonly (readonly [string, Pinned])[]): void {
+    if (group.every(([path, what]) => this.#names.get(path) === what)) return;
+    for (const [path] of group) this.#remove(path);
+    for (const [path, what] of group) {
+      this.#pins.pin(what, path);
+      this.#names.set(path, what);
     }
   }
 
   /** Another program may have taken names away. */
-  #forgetMissing(): void {
+  #forgetMissing(folders: readonly string[]): void {
     const there = new Set(
-      [OWN_VERSION, LINKS].flatMap((folder) =>
-        (this.#pins.list(this.#pathOf(folder)) ?? []).map((name) => this.#pathOf(folder, name)),
-      ),
+      folders.flatMap((folder) => (this.#pins.list(folder) ?? []).map((name) => `${folder}/${name}`)),
     );
     for (const path of this.#names.keys()) if (!there.has(path)) this.#names.delete(path);
   }

@@ -42,18 +42,15 @@ export const PASS_ALL: SocketPlan = {
   serving: [],
 };
 
-/** By the place of each kind's treatment among {@link TREATMENTS}: one object for all service ports that are treated alike. */
-const treatmentsByPlaces = new Map<number, SocketPlan["treatments"]>([[0, PASS_ALL.treatments]]);
-const TREATMENTS: readonly Treatment[] = ["pass", "refuse", "cluster", "cluster-for-host", "local"];
+const textOf = (treatments: SocketPlan["treatments"]): string => KINDS.map((kind) => treatments[kind]).join();
+const knownTreatments = new Map([[textOf(PASS_ALL.treatments), PASS_ALL.treatments]]);
 
 /** One object for all service ports that are treated alike: there are few ways, and many service ports. */
 function shared(treatments: SocketPlan["treatments"]): SocketPlan["treatments"] {
-  let places = 0;
-  for (const kind of KINDS) places = places * TREATMENTS.length + TREATMENTS.indexOf(treatments[kind]);
-  const known = treatmentsByPlaces.get(places);
-  if (known !== undefined) return known;
-  treatmentsByPlaces.set(places, treatments);
-  return treatments;
+  const text = textOf(treatments);
+  const known = knownTreatments.get(text) ?? treatments;
+  knownTreatments.set(text, known);
+  return known;
 }
 
 /** Whether a frontend of a service port is treated so. */

@@ -4,8 +4,7 @@ import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { cgroup2Mounts, findCgroupRoot } from "./cgroup-root.ts";
-import { findPinFolder } from "./pin-folder.ts";
+import { cgroup2Mounts, findCgroupRoot, findPinFolder } from "./places.ts";
 import { testBpffs } from "./testing/test-bpffs.ts";
 import { reasonToSkip, testCgroup } from "./testing/test-cgroup.ts";
 

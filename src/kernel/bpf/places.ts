@@ -1,21 +1,25 @@
-/** The cgroup that holds every process of the node: programs attached there see all connections (reference ebpf-operation.md §6.1). */
+/**
+ * Where programs are attached: the cgroup that holds every process of the node, so that they see all connections (reference
+ * ebpf-operation.md §6.1); and where names of maps and links can be kept, a folder of a bpf file system (ebpf-programs.md §3.6).
+ */
 import { readFileSync, statfsSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { messageOf } from "../../logging/message-of.ts";
 
 const CGROUP2_MAGIC = 0x63677270;
 /** The inode number of the kernel's root cgroup. */
 const ROOT_INODE = 1n;
 
-export type CgroupRoot =
+/** A folder, or in words why there is none, with what to do. */
+export type FoundFolder =
   | { readonly ok: true; readonly path: string }
-  /** In words, with what to do. */
   | { readonly ok: false; readonly reason: string };
 
 /**
  * @param configured a folder that is taken as it is, if it is a cgroup; empty: the root is looked for among the mounts. In a
  * container, the file system that is mounted by itself has only the container's own cgroup, where programs would see nothing but it.
  */
-export function findCgroupRoot(configured: string, mountinfo: () => string = readMounts): CgroupRoot {
+export function findCgroupRoot(configured: string, mountinfo: () => string = readMounts): FoundFolder {
   if (configured !== "") return checkConfigured(configured);
   const mounts = cgroup2Mounts(mountinfo());
   const root = mounts.find((path) => inodeOf(path) === ROOT_INODE);
@@ -37,7 +41,7 @@ export function cgroup2Mounts(mountinfo: string): readonly string[] {
   });
 }
 
-function checkConfigured(path: string): CgroupRoot {
+function checkConfigured(path: string): FoundFolder {
   try {
     if (statfsSync(path).type !== CGROUP2_MAGIC) {
       return { ok: false, reason: `ebpf.cgroupRoot: ${path} is not in a cgroup2 file system` };
@@ -63,4 +67,31 @@ const readMounts = (): string => readFileSync("/proc/self/mountinfo", "utf8");
 /** Blanks and the like are written as `\040`. */
 function unescapeMountPath(path: string): string {
   return path.replace(/\\(\d{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
+}
+
+const BPF_MAGIC = 0xcafe4a11;
+const USUAL_FILE_SYSTEM = "/sys/fs/bpf";
+
+/** The folder when none is configured. */
+export const USUAL_FOLDER = join(USUAL_FILE_SYSTEM, "kube-proxy-ts");
+
+/** @param configured a folder that may have to be made; empty: the usual one. */
+export function findPinFolder(configured: string): FoundFolder {
+  const path = configured === "" ? USUAL_FOLDER : configured;
+  if (isBpfFileSystem(path)) return { ok: true, path };
+  const reason =
+    configured === ""
+      ? `no bpf file system is mounted at ${USUAL_FILE_SYSTEM}: mount one (mount -t bpf bpf ${USUAL_FILE_SYSTEM}), in a container that of the host`
+      : `ebpf.pinFolder: ${path} is not in a bpf file system`;
+  return { ok: false, reason };
+}
+
+/** Of the path, or of what there is of it. */
+function isBpfFileSystem(path: string): boolean {
+  try {
+    return statfsSync(path).type === BPF_MAGIC;
+  } catch {
+    const above = dirname(path);
+    return above !== path && isBpfFileSystem(above);
+  }
 }
