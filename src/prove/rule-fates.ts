@@ -19,11 +19,11 @@ export class UnprovableError extends Error {
 /** @param facts of the node, its addresses complete. @throws UnprovableError, when a packet meets such a rule */
 export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeFacts): Subject<Fate> {
   const own = dumps.map(withoutClients);
-  const isOfHost = dumps.some(({ kind }) => kind === "hns");
+  const stranger = strangerIn(dumps);
   const traced = programOfDumps(own, { family, facts, knowsClients: true, knowsDynamicSets: true });
   return {
     fateOf(packet, asked) {
-      if (isOfHost) throw new UnprovableError("load balancers of HNS are no rules");
+      if (stranger !== undefined) throw new UnprovableError(stranger);
       const outcomes = Array.from(waysOf(packet, asked), (outcome) => ({ ...outcome, way: wayText(packet, outcome) }));
       const hasChoice = outcomes.some(({ way }) => way !== outcomes[0]?.way);
       const fate = new Map<string, number>();
@@ -51,6 +51,15 @@ export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeF
     };
     return outcomesOf(walk(traced.program, packet, facts, { record: "ends", observer }));
   }
+}
+
+/** What packets meet and no walk leads through. */
+function strangerIn(dumps: readonly Dump[]): string | undefined {
+  if (dumps.some(({ kind }) => kind === "hns")) return "load balancers of HNS are no rules";
+  const objects = dumps.flatMap((dump) => (dump.kind === "nftables" ? dump.objects : []));
+  const chains = objects.flatMap((object) => (isObject(object) && isObject(object.chain) ? [object.chain] : []));
+  const early = chains.find(({ hook }) => hook === "ingress" || hook === "egress");
+  return early && `the chain ${early.name} of the table ${early.family} ${early.table} is asked at a device`;
 }
 
 function sum(ways: Iterable<readonly [string, number]>): Fate {

@@ -5,12 +5,16 @@ import type { Dump } from "./recognise.ts";
 const GIVEN = /^addr add ([^\s/]+)/gm;
 const VIRTUAL_SERVER = /^-A (?:-[tu]|--sctp-service) (?:\[([^\]]+)\]|([^\s:]+)):/gm;
 
-/** Those that are given to a device, and those of virtual servers: a packet that is not for the node never meets one. */
+/**
+ * Those that are given to a device. Where no dump says which these are, those of virtual servers: a packet that is not for the node
+ * never meets one.
+ */
 export function deviceAddresses(dumps: readonly Dump[]): IpAddress[] {
   const found = new Set<IpAddress>();
+  const isGiven = dumps.some(({ kind }) => kind === "addresses");
   for (const dump of dumps) {
-    const pattern = dump.kind === "addresses" ? GIVEN : dump.kind === "ipvsadm" ? VIRTUAL_SERVER : undefined;
-    if (pattern === undefined || !("text" in dump)) continue;
+    if (dump.kind !== (isGiven ? "addresses" : "ipvsadm")) continue;
+    const pattern = isGiven ? GIVEN : VIRTUAL_SERVER;
     for (const [, first, second] of dump.text.matchAll(pattern)) {
       const address = parseIpAddress(first ?? second ?? "");
       if (address !== undefined) found.add(address);

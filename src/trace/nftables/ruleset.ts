@@ -42,6 +42,7 @@ const FAMILIES: Readonly<Record<IpFamily, ReadonlySet<unknown>>> = {
 export function readNftRuleset(objects: readonly unknown[], options: NftRulesetOptions): NftRuleset {
   const tables = new Map<string, OpenTable>();
   const leftOut = new Set<string>();
+  const switchedOff = new Set<string>();
   for (const object of objects) {
     if (!isObject(object)) continue;
     for (const [kind, body] of Object.entries(object)) {
@@ -52,13 +53,15 @@ export function readNftRuleset(objects: readonly unknown[], options: NftRulesetO
         if (kind === "table" && body.family !== "ip" && body.family !== "ip6") leftOut.add(label);
         continue;
       }
+      // Its chains are there, and the kernel does not call them.
+      if (kind === "table" && [body.flags].flat().includes("dormant")) switchedOff.add(label);
       const table = tables.get(label) ?? { label, sets: new Map(), chains: new Map() };
       tables.set(label, table);
       addObject(table, kind, body, options);
     }
   }
   return {
-    chains: [...tables.values()].flatMap((table) => baseChainsOf(table, options.facts)),
+    chains: [...tables].flatMap(([label, table]) => (switchedOff.has(label) ? [] : baseChainsOf(table, options.facts))),
     leftOut: [...leftOut],
     remember({ set, key, data }) {
       for (const { sets } of tables.values())

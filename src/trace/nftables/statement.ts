@@ -11,7 +11,7 @@ import { statementText } from "./rule-text.ts";
 import { compileTranslation } from "./translation.ts";
 
 /** Statements that neither decide nor change anything that rules look at. */
-const WITHOUT_EFFECT = new Set(["counter", "log", "comment", "continue", "ct helper", "ct timeout", "quota", "last"]);
+const WITHOUT_EFFECT = new Set(["counter", "log", "comment", "continue", "ct helper", "ct timeout", "last"]);
 
 /** Compiles one statement; one that is not understood asks the walk to go both ways, or ends it where it may change the packet. Pure. */
 export function compileStatement(json: unknown, surroundings: Surroundings): Step {
@@ -59,6 +59,7 @@ export function compileStatement(json: unknown, surroundings: Surroundings): Ste
       return fixed({ kind: "unknown", question: `${text} holds`, yes: lost, no: NO_MATCH });
     }
     case "limit":
+    case "quota":
       return fixed(unknown(`${text} is not exceeded`));
     case "queue":
     case "tproxy":

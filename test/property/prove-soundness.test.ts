@@ -1,0 +1,139 @@
+/** What a proof must not pass over: matches, targets, chains and sets that are not understood, cut by whichever program wrote them. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ip } from "../../src/model/testing/records.ts";
+import { prove } from "../../src/prove/proof.ts";
+import { rulesSide } from "../../src/prove/sides.ts";
+import { type Dump, recogniseDump } from "../../src/trace/dump/recognise.ts";
+
+const OWN = [ip("10.200.0.2"), ip("127.0.0.1")];
+
+/** Beside no rules at all. */
+function provedOf(dumps: readonly Dump[]) {
+  return prove("IPv4", OWN, [rulesSide("nothing", [], "IPv4", OWN), rulesSide("rules", dumps, "IPv4", OWN)]);
+}
+
+function saved(table: string, ...rules: string[]): Dump[] {
+  const chains = ["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"].map((chain) => `:${chain} ACCEPT [0:0]`);
+  return [recogniseDump([`*${table}`, ...chains, ...rules, "COMMIT", ""].join("\n"), "rules")];
+}
+
+describe("a rule of iptables that is not understood cannot be proved", () => {
+  const cases: readonly (readonly [table: string, rule: string])[] = [
+    ["filter", "-A FORWARD -m u32 --u32 0x0=0x1 -j DROP"],
+    ["filter", "-A FORWARD -m limit --limit 5/min -j ACCEPT"],
+    ["filter", "-A FORWARD -m connlimit --connlimit-above 3 -j REJECT"],
+    ["filter", '-A FORWARD -m string --string "x" --algo bm -j DROP'],
+    ["filter", "-A FORWARD -m time --timestart 01:00 -j DROP"],
+    ["filter", "-A FORWARD -m owner --uid-owner 0 -j DROP"],
+    ["filter", "-A FORWARD -m set --match-set other src -j DROP"],
+    [
+      "filter",
+      "-A FORWARD -m recent --rcheck --seconds 10 --hitcount 3 --name x --mask 255.255.255.255 --rsource -j DROP",
+    ],
+    ["filter", "-A FORWARD -j NFQUEUE --queue-num 0"],
+    ["mangle", "-A PREROUTING -j TPROXY --on-port 1 --on-ip 127.0.0.1"],
+    ["raw", "-A PREROUTING -j CT --notrack"],
+    ["nat", "-A PREROUTING -j NETMAP --to 10.0.0.0/8"],
+    ["filter", "-A FORWARD -j OTHER"],
+  ];
+  for (const [table, rule] of cases) {
+    test(rule, () => {
+      const { unprovable } = provedOf(saved(table, rule));
+      assert.ok(unprovable !== undefined, "equal, or different");
+    });
+  }
+
+  test("one that no packet meets harms nothing", () => {
+    assert.equal(
+      provedOf(saved("filter", "-A FORWARD -j ACCEPT", "-A FORWARD -m u32 --u32 0x0=0x1 -j DROP")).differing,
+      0,
+    );
+  });
+});
+
+const IN_CHAIN = (expr: readonly unknown[], chain: object = {}): Dump[] => {
+  const base = {
+    family: "inet",
+    table: "other",
+    name: "in",
+    type: "filter",
+    hook: "prerouting",
+    prio: -200,
+    policy: "accept",
+  };
+  const objects = [
+    { table: { family: "inet", name: "other" } },
+    { chain: { ...base, ...chain } },
+    { rule: { family: "inet", table: "other", chain: "in", expr } },
+  ];
+  return [{ kind: "nftables", objects }];
+};
+
+describe("a statement of nft that is not understood cannot be proved", () => {
+  const match = (left: unknown, right: unknown) => ({ match: { op: "==", left, right } });
+  const cases: Readonly<Record<string, readonly unknown[]>> = {
+    "a rate": [{ limit: { rate: 5, per: "second" } }, { drop: null }],
+    "a quota": [{ quota: { val: 5, val_unit: "bytes" } }, { drop: null }],
+    "a user": [match({ meta: { key: "skuid" } }, 0), { drop: null }],
+    "a TCP flag": [match({ payload: { protocol: "tcp", field: "flags" } }, "syn"), { drop: null }],
+    "raw bytes": [match({ payload: { base: "nh", offset: 0, len: 8 } }, 69), { drop: null }],
+    "a queue": [{ queue: { num: 1 } }],
+    "a transparent proxy": [{ tproxy: { port: 1 } }],
+    "a set that is missing": [match({ payload: { protocol: "ip", field: "saddr" } }, "@none"), { drop: null }],
+    "a time": [match({ meta: { key: "hour" } }, "17:00"), { drop: null }],
+    "a copy": [{ dup: { addr: "10.0.0.1" } }, { drop: null }],
+  };
+  for (const [name, expr] of Object.entries(cases)) {
+    test(name, () => assert.ok(provedOf(IN_CHAIN(expr)).unprovable !== undefined, "equal, or different"));
+  }
+
+  test("a chain at a device", () => {
+    const { unprovable } = provedOf(IN_CHAIN([{ drop: null }], { hook: "ingress", dev: "eth0" }));
+    assert.match(unprovable ?? "", /asked at a device/);
+  });
+
+  test("understood ones are proved: another program's drop of one port", () => {
+    const proof = provedOf(IN_CHAIN([match({ payload: { protocol: "tcp", field: "dport" } }, 25), { drop: null }]));
+    assert.ok(proof.unprovable === undefined && proof.differing > 0);
+  });
+});
+
+describe("clients that come again", () => {
+  const leads = (end: string, rest = "") =>
+    `-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 80 ${rest}-j DNAT --to-destination ${end}`;
+  const half = "-m statistic --mode random --probability 0.50000000000 ";
+  const known = (list: string) =>
+    `-m recent --rcheck --seconds 100 --reap --name ${list} --mask 255.255.255.255 --rsource `;
+  const sets = (list: string) => `-m recent --set --name ${list} --mask 255.255.255.255 --rsource `;
+  const forgetful = [leads("10.0.0.1:80", half), leads("10.0.0.2:80")];
+  const sticky = [
+    leads("10.0.0.1:80", known("a")),
+    leads("10.0.0.2:80", known("b")),
+    leads("10.0.0.1:80", `${half}${sets("a")}`),
+    leads("10.0.0.2:80", sets("b")),
+  ];
+  const between = (one: readonly string[], other: readonly string[]) =>
+    prove("IPv4", OWN, [
+      rulesSide("one", saved("nat", ...one), "IPv4", OWN),
+      rulesSide("other", saved("nat", ...other), "IPv4", OWN),
+    ]);
+
+  test("the same first packets, and other next ones, are a difference", () => {
+    assert.equal(between(sticky, sticky).differing, 0);
+    assert.ok(between(sticky, forgetful).differing > 0);
+  });
+
+  test("who is remembered in the wrong list is led elsewhere the next time", () => {
+    const wrong = sticky.with(2, leads("10.0.0.1:80", `${half}${sets("b")}`));
+    assert.ok(between(sticky, wrong).differing > 0);
+  });
+
+  test("odds are compared exactly, up to what iptables rounds", () => {
+    const third = "-m statistic --mode random --probability 0.33333333349 ";
+    const nearly = "-m statistic --mode random --probability 0.33334333349 ";
+    const rounded = "-m statistic --mode random --probability 0.33333333302 ";
+    assert.equal(between([leads("10.0.0.1:80", third)], [leads("10.0.0.1:80", rounded)]).differing, 0);
+    assert.ok(between([leads("10.0.0.1:80", third)], [leads("10.0.0.1:80", nearly)]).differing > 0);
+  });
+});
