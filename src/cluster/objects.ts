@@ -121,7 +121,7 @@ export interface NodeRecord {
 export interface PodRecord extends ObjectKey {
   /** Empty when it is not scheduled yet. */
   readonly nodeName: string;
-  /** Of both families; the node's own for a pod on its network. */
+  /** Addresses of both families; the node's own for a pod on its network. */
   readonly addresses: readonly IpAddress[];
 }
 
@@ -133,7 +133,7 @@ export interface ServiceNotes extends ObjectKey {
   readonly proxyName: string | undefined;
   /** `app=web,tier=front`; empty when it has none. */
   readonly selector: string;
-  /** Of load balancers that have a name in place of an address. */
+  /** Names of load balancers that have no address. */
   readonly hostNames: readonly string[];
 }
 

@@ -12,7 +12,7 @@ import type { Quantity } from "./quantity.ts";
 export const API_VERSION = "kubeproxy.config.k8s.io/v1alpha1";
 export const KIND = "KubeProxyConfiguration";
 
-/** How traffic from local pods is told from other traffic. */
+/** How traffic from local pods is recognised. */
 export const DETECT_LOCAL_MODES = ["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"] as const;
 export type DetectLocalMode = (typeof DETECT_LOCAL_MODES)[number];
 

@@ -2,7 +2,7 @@
 import { type GateStage, KNOWN_GATES } from "./known-feature-gates.ts";
 import { CURRENT_RELEASE, type Release, releaseOf } from "./release.ts";
 
-/** What is known of one gate before anything is set. */
+/** A gate before anything is set. */
 interface GateSpec {
   readonly stage: GateStage;
   readonly default: boolean;

@@ -60,7 +60,7 @@ export const quantityType: FlagType<Quantity> = {
   format: (quantity) => quantity.text,
 };
 
-/** A range of ports, kept as it was written. */
+/** A range of ports, kept as written. */
 export const portRangeType: FlagType<string> = {
   word: "port-range",
   read: (text) => {

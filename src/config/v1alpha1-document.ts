@@ -60,7 +60,7 @@ export const DOCUMENT_FIELDS = {
     },
   },
   configSyncPeriod: "duration",
-  // Of userspace mode, where releases up to v1.25 had them.
+  // For userspace mode, in the place where releases up to v1.25 had them.
   portRange: "text",
   udpIdleTimeout: "duration",
   windowsRunAsService: "bool",

@@ -1,6 +1,6 @@
 /**
  * Holds back what a source delivers until its receivers exist. Node objects go through at once, for they decide how the
- * receivers are built. What is held is the state and not the events, so it does not grow however long that takes.
+ * receivers are built. It holds state, not events, so it does not grow however long that takes.
  */
 import type { ObjectEvent, ObjectKind, ObjectKinds, ObjectSink } from "../cluster/object-source.ts";
 import type { NodeSink } from "../sync/dual-stack.ts";
@@ -18,7 +18,7 @@ export class DeferredSink implements ObjectSink {
   };
   #sink: ObjectSink | undefined;
 
-  /** @param early told of Node objects from the start. They are also held back for the later sink. */
+  /** @param early receive Node objects from the start. They are also held back for the later sink. */
   constructor(early: readonly NodeSink[]) {
     this.#early = early;
   }
@@ -38,7 +38,7 @@ export class DeferredSink implements ObjectSink {
     else this.#sink.onSynced(kind);
   }
 
-  /** Hands over every object that exists by now as an addition, and from now on each event as it comes. Call once. */
+  /** Hands over every existing object as an addition, and from then on each event as it comes. Call once. */
   attach(sink: ObjectSink): void {
     this.#sink = sink;
     for (const kind of KINDS) {

@@ -65,7 +65,7 @@ function listening({ options, clock, log, ended }: ServedDaemon) {
   return { log, clock, signal: ended, isBindHardFail: options.config.bindAddressHardFail };
 }
 
-/** Ends the program, with an event that says why where the API server can be told in time. */
+/** Ends the program, after an event that says why if the API server takes it in time. */
 async function failHard(
   { nodeName, events, clock, ended, fatal }: ServedDaemon,
   eventReason: "FailedToStartProxierHealthcheck" | "FailedToStartMetricServer",

@@ -39,7 +39,7 @@ export interface StatusReport {
   /** What the node cannot do, and why. */
   readonly limits: readonly NodeLimit[];
   readonly process: { readonly uptimeSeconds: number; readonly residentBytes: number };
-  /** Of the syncs that are remembered: from the first change to the rules in the kernel, in milliseconds; null before the first. */
+  /** Milliseconds from the first change to the rules in the kernel, over the remembered syncs; null before the first. */
   readonly syncs: { readonly count: number; readonly p50Ms: number; readonly p99Ms: number } | null;
   readonly families: readonly (Omit<ProxierStatus, "failures"> & {
     readonly family: string;

@@ -16,7 +16,7 @@ interface NodeAddressFollowerOptions {
   readonly addresses: NodePortAddresses;
   readonly watch: Pick<AddressWatch, "watch">;
   readonly read: LocalAddresses;
-  /** What is known already. */
+  /** The addresses that are already in use. */
   readonly known: "all" | readonly IpAddress[];
   /** Called with the selected addresses whenever any address of the node has changed; `isNew`: these have. */
   readonly onChange: (ips: readonly IpAddress[], isNew: boolean) => void;

@@ -24,7 +24,7 @@ export interface NodeKernel {
   raiseFileLimit(): number;
 }
 
-/** That of this node. */
+/** The kernel of this node. */
 export async function nodeKernel(platform: NodeJS.Platform = process.platform): Promise<NodeKernel> {
   return platform === "linux" ? (await import("./linux-kernel.ts")).linuxKernel() : ELSEWHERE;
 }

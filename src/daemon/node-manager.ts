@@ -1,5 +1,5 @@
 /**
- * What is known of this node's own Node object: waits at the start until it has addresses (and pod CIDRs where the
+ * This node's own Node object: waits at the start until it has addresses (and pod CIDRs where the
  * local-traffic detector needs them), freezes both, and afterwards watches for changes that call for a restart.
  * Reference node.md §8.2, §8.3; configuration.md §5.2.
  */

@@ -1,5 +1,5 @@
 /**
- * What is found out and settled about the node before any proxier exists: its name and addresses, the families it can
+ * Everything about the node that must be settled before any proxier exists: its name and addresses, the families it can
  * serve, and whether the configuration fits it. Reference start.md §1 (steps 14 to 22), configuration.md §5, §6.
  */
 import type { KubeProxyConfig } from "../config/config.ts";

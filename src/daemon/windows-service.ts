@@ -5,7 +5,7 @@ import type { Logger } from "../logging/logger.ts";
 /** Its name with the service control manager. */
 export const SERVICE_NAME = "kube-proxy";
 
-/** What the manager is told the end may take beyond the limit of the program. */
+/** Added to the program's own limit when the manager asks how long a stop may take. */
 const MARGIN_MS = 2_000;
 
 export interface WindowsServiceOptions {
@@ -52,8 +52,8 @@ export class WindowsService {
   }
 
   /**
-   * The program ends with this status. After a failure the manager is told nothing, so that it starts the service again where it is
-   * set to (sc.exe failure).
+   * The program ends with this status. After a failure nothing is reported to the manager, so that it restarts the service if it is
+   * configured to (sc.exe failure).
    */
   async ended(status: number): Promise<void> {
     if (status !== 0) return;

@@ -51,7 +51,7 @@ export interface ModeConfig<Fields extends SectionFields, Section> {
   resolve(document: ConfigurationDocument): Section;
   /** The errors of the section, in upstream's words where it has the field. Asked whichever mode runs. Pure. */
   errors(draft: DraftConfig): readonly string[];
-  /** What is to be logged, at the level of warnings, of settings that have no effect any more. Pure. @default nothing */
+  /** A warning about settings that no longer have an effect. Pure. @default none */
   notice?(document: ConfigurationDocument): string | undefined;
   /** The section as it is written back; undefined leaves it out. Pure. */
   encode(draft: DraftConfig, context: EncodeContext): PlainObject | undefined;

@@ -83,7 +83,7 @@ interface ModeComparison {
 
 /** What a socket of this node meets at an address, where it does not take the rules. */
 export interface LedSocket {
-  /** Whose sockets: those of others take the rules. */
+  /** Clients whose sockets are led; those of others take the rules. */
   readonly clients: "all" | "host" | "none";
   /** There are no endpoints. */
   readonly isRefused: boolean;

@@ -1,4 +1,4 @@
-/** What users are told of a mode, where it is not what they know of others: the sentences of `explain`. Pure. */
+/** The sentences of `explain` that differ from mode to mode. Pure. */
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { ServicePort } from "../model/service-port.ts";
@@ -39,7 +39,7 @@ export interface ModeWords {
   notTaken(position: "pod" | "node" | "other-node" | "outside", isBarred: boolean): NotTaken;
 }
 
-/** Of modes whose rules let the kernel translate addresses. */
+/** For modes whose rules let the kernel translate addresses. */
 export const TRANSLATING: ModeWords = {
   unserved: "its clients are refused",
   localPolicy: "from outside, ",
@@ -59,7 +59,7 @@ export const TRANSLATING: ModeWords = {
 const NOT_NAMED = "nodePortAddresses leaves loopback out";
 const HAIRPIN = "An endpoint that asks its own Service and gets itself sees the node's address (hairpin).";
 
-/** Who is masqueraded at cluster IPs, where that is not the usual. */
+/** Who is masqueraded at cluster IPs, where it is not the default. */
 export function masqueradingOf({ node: { detector }, config: { masqueradeAll } }: SourceFacts): string[] {
   if (masqueradeAll) return ["masqueradeAll is set: endpoints never see who asks at the cluster IP."];
   if (detector.kind !== "none") return [];

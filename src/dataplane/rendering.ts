@@ -1,4 +1,4 @@
-/** What is asked of a mode's renderer, and what it gives: one family's part of the output of `kube-proxy render`. */
+/** Requests to a mode's renderer and its results: one family's part of the output of `kube-proxy render`. */
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { SavedTable } from "../kernel/iptables/parser/ruleset.ts";

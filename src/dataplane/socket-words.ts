@@ -11,7 +11,7 @@ export function socketLines({ clients, isRefused, endpoints, affinitySeconds }: 
   return lines.length === 0 ? ["leads nowhere"] : lines;
 }
 
-/** Of long lists as many. */
+/** How many entries of a long list are shown. */
 const SHOWN = 8;
 const LEADS_TO = "leads to ";
 

@@ -1,4 +1,4 @@
-/** What is counted of the traffic of service ports: `kube-proxy services`, and `explain --kernel`. */
+/** Counts of the traffic of service ports: `kube-proxy services`, and `explain --kernel`. */
 import type { ServicePortName } from "../model/service-port-name.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 

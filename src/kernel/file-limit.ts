@@ -11,7 +11,7 @@ const RLIMIT_NOFILE = 7;
 const RLIMIT_BYTES = 16;
 
 export interface FileLimits {
-  /** What is in force; `Infinity` when nothing is. */
+  /** The limit in force; `Infinity` when there is none. */
   readonly soft: number;
   /** How far the soft one may be raised without privilege. */
   readonly hard: number;

@@ -3,7 +3,7 @@
 /** What the HTTP servers have when descriptors do not matter. */
 const SERVERS_MOST = 1536;
 const SERVERS_LEAST = 16;
-/** One in so many descriptors is for connections to the servers; the others are the reserve. */
+/** One in this many descriptors is for connections to the servers; the others are the reserve. */
 const SERVERS_PART = 4;
 
 /** Descriptors that the HTTP servers' connections may take. Pure. */

@@ -7,13 +7,13 @@ import type { Socket } from "node:net";
 import { PROTOCOL_NUMBERS } from "../net/protocol.ts";
 import { libc } from "./netlink/libc.ts";
 
-/** After so long without traffic the kernel asks, … */
+/** Silence after which the kernel sends the first keep-alive probe. */
 const PROBE_AFTER_MS = 30_000;
-/** … so often in between, … */
+/** Time between two probes. */
 const PROBE_EVERY_MS = 2_000;
-/** … and gives up after so many questions: 40 s in all. */
+/** Probes without an answer that end the connection: after 40 s in all. */
 const PROBES = 5;
-/** Data that is not acknowledged for so long ends the connection, too; the kernel's own patience is a quarter of an hour. */
+/** Unacknowledged data ends the connection after this long, too; the kernel's own default is a quarter of an hour. */
 const UNACKNOWLEDGED_MS = 40_000;
 
 const TCP_USER_TIMEOUT = 18;

@@ -1,4 +1,4 @@
-/** Kubernetes objects in, the records that model and plans are made of out. What is wrong with an object is data. */
+/** From Kubernetes objects to the records that model and plans are made of. Problems with objects are data, not errors. */
 import { formatManifestProblem, type ManifestProblem } from "../cluster/manifests/problem.ts";
 import { type ClusterRecords, projectObjects, readManifests } from "../cluster/manifests/read-manifests.ts";
 import { PlanError } from "./plan-error.ts";
@@ -112,7 +112,7 @@ export function invalidInput(name: string, value: unknown, wanted: string): Plan
   return new PlanError("input-invalid", `${name} must be ${wanted}, got ${value === null ? "null" : got}`);
 }
 
-/** What was thrown, as text. Pure. */
+/** A thrown value as text. Pure. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

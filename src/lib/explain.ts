@@ -45,7 +45,7 @@ export type { ExplainedEndpoint, ExplainedFrontend, PortExplanation } from "../e
 export { type Cluster, ClusterReadError, clusterFrom, readCluster } from "./cluster.ts";
 export { PlanError, type PlanErrorCode } from "./plan-error.ts";
 
-/** What is looked at, from which node, and in which mode: as for a plan. */
+/** The cluster, the node and the mode: as for a plan. */
 export type ExplainRequest = Omit<PlanRequest, "without">;
 
 /** What `explain` found. */
@@ -53,7 +53,7 @@ export interface Explanation {
   /** How what was asked for belongs to the service ports; empty for a Service's own name. */
   readonly because: readonly string[];
   readonly servicePorts: readonly PortExplanation[];
-  /** What is odd about configuration and cluster, for people. */
+  /** Oddities of configuration and cluster, for people. */
   readonly warnings: readonly string[];
 }
 

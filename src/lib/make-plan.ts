@@ -38,7 +38,7 @@ type RendererOf<M extends ProxyMode> = Awaited<
 >;
 type DataOf<M extends ProxyMode> = RendererOf<M> extends ModeRenderer<infer Data> ? Data : never;
 
-/** @param warn told what is odd about the cluster, for people; the same may be told for each family. */
+/** @param warn called with each oddity of the cluster, for people; perhaps once for each family. */
 export async function makePlan(
   config: KubeProxyConfig,
   { cluster, families, missing }: PlanInput,

@@ -88,7 +88,7 @@ export interface NodeModel {
   readonly servicePorts: readonly ModelledPort[];
   /** Frontends that a service port declares and another one has. */
   readonly conflicts: readonly FrontendConflict[];
-  /** What is odd about the cluster, for people: conflicts, unusable values, a node that is not there. */
+  /** Oddities of the cluster, for people: conflicts, unusable values, a node that is not there. */
   readonly warnings: readonly string[];
 }
 

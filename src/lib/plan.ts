@@ -41,7 +41,7 @@ export {
 export type { PlanData, RenderOptions } from "./make-plan.ts";
 export { PlanError, type PlanErrorCode } from "./plan-error.ts";
 
-/** What is planned, for whom, and how. */
+/** The cluster to plan, the node and the mode. */
 export interface PlanRequest<M extends ProxyMode = ProxyMode> {
   readonly cluster: Cluster;
   /** @default `hostnameOverride` of the configuration, else the cluster's only Node, else this host's name */
@@ -63,7 +63,7 @@ export interface Plan<M extends ProxyMode = ProxyMode> {
   readonly families: readonly IpFamily[];
   /** Forms that {@link render} knows, the default first. */
   readonly forms: readonly string[];
-  /** What is odd about configuration and cluster, for people. What is wrong with objects is in `cluster.problems`. */
+  /** Oddities of configuration and cluster, for people. Problems with objects are in `cluster.problems`. */
   readonly warnings: readonly string[];
   /**
    * Prints the plan. @param form one of {@link forms}; the first when it is left out.
@@ -95,7 +95,7 @@ export async function plan<M extends ProxyMode = ProxyMode>(request: PlanRequest
   const made = await makePlan(config, { cluster, families, missing }, (message) => warnings.add(message));
   const forms = modeNamed(config.mode).renderForms;
   return {
-    // What was asked for, where anything was.
+    // The mode of the request, if it names one.
     mode: config.mode as M,
     node: made.nodes[0]?.name ?? config.hostnameOverride,
     families,

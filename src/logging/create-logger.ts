@@ -24,7 +24,7 @@ export interface LoggerOptions {
   readonly now?: () => number;
   /** @default process.pid */
   readonly pid?: number;
-  /** Told of every record that is printed. @default nothing */
+  /** Called for every record that is printed. @default nothing */
   readonly onRecord?: (record: LogRecord) => void;
 }
 

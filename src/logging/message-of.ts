@@ -1,4 +1,4 @@
-/** What was thrown, in one line: an error's own message, without its causes (those are in `errorText`). Pure. */
+/** A thrown value as one line: an error's own message, without its causes (those are in `errorText`). Pure. */
 export function messageOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }

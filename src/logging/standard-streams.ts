@@ -10,7 +10,7 @@ export type LogStream = "stdout" | "stderr";
 /** Takes one or more whole lines, newline included. Must not throw and must have written when it returns. */
 export type WriteLog = (stream: LogStream, lines: string) => void;
 
-/** What is needed of the operating system. */
+/** The calls of the operating system that are needed. */
 export interface StreamIo {
   /** Writes some of the bytes to the file descriptor and tells how many; throws `EAGAIN` when it would block. */
   writeSome(fd: number, bytes: Uint8Array): number;

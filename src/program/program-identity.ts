@@ -1,5 +1,5 @@
 /**
- * Who this program is, beside the kube-proxy release whose place it takes: its own version, and the commit it was built
+ * This program's identity, beside the kube-proxy release that it replaces: its own version, and the commit it was built
  * from.
  */
 import { readFileSync, statSync } from "node:fs";

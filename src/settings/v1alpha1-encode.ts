@@ -2,7 +2,7 @@
  * A resolved configuration back as v1alpha1: for `--write-config-to` (YAML, sorted keys) and `/configz` (JSON in the
  * order of the API type). Pure. Reference configuration.md §3.2–3.4, operation.md §9.2.
  *
- * The sections of inactive modes have lost their periods by now and are written as `0s`.
+ * The resolved configuration has no periods of inactive modes: their sections get `0s`.
  */
 
 import {

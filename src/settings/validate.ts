@@ -49,7 +49,7 @@ export function checkConfig(draft: DraftConfig): CheckResult {
 export function configErrors(draft: DraftConfig): readonly string[] {
   const release = releaseOf(draft);
   const result = setFeatureGates(draft.featureGates, release);
-  // Of gates that cannot be applied the defaults hold.
+  // If the gates cannot be applied, the defaults hold.
   const gates = result.ok ? result.gates : gatesOf({ ...draft, featureGates: {} });
   return [
     ...(result.ok ? [] : [invalid(`${ROOT}.featureGates`, draft.featureGates, result.error)]),

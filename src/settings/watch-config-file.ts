@@ -27,7 +27,7 @@ interface ConfigFileWatch {
  * @throws when the file cannot be opened or watched.
  */
 export function watchConfigFile(path: string): ConfigFileWatch {
-  // The open file names the inode, no matter what happens to the path: it tells a write from a change of links or of mode.
+  // The open file keeps the inode, whatever happens to the path, so that a write can be told from a change of links or mode.
   const file = openSync(path, "r");
   let watcher: FSWatcher | undefined;
   let isOpen = true;

@@ -42,7 +42,7 @@ const upstreamTags = (tags: Tags): Tags => [
   ...tags.filter((tag) => typeof tag === "string" || !(UNREAD_TAGS.has(tag.tag) || isNumberTag(tag))),
 ];
 
-/** Of the numbers only infinities and `.nan` are read as YAML 1.1 has them. */
+/** Whether upstream reads these numbers in its own way; only infinities and `.nan` are read as in YAML 1.1. */
 function isNumberTag(tag: Exclude<Tags[number], string>): boolean {
   if (tag.format === "TIME" || tag.tag === "tag:yaml.org,2002:int") return true;
   return tag.tag === "tag:yaml.org,2002:float" && "test" in tag && tag.test?.test(".inf") === false;
@@ -216,7 +216,7 @@ function checked(text: string): string {
   return text;
 }
 
-/** What is wrong with octets of which something is. */
+/** Why octets are no UTF-8, in upstream's words. */
 function utf8Problem(bytes: Uint8Array): string {
   for (let at = 0; at < bytes.length; ) {
     const width = utf8Width(bytes[at] ?? 0);

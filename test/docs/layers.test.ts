@@ -12,7 +12,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   net: [],
   logging: [],
   text: ["logging"],
-  metrics: ["net"],
+  metrics: [],
   async: ["logging"],
   kernel: ["async", "logging", "net"],
   relay: ["kernel", "logging", "net"],

@@ -16,15 +16,15 @@ export interface ApiSourceOptions {
   readonly log: Logger;
   /** Only the Node of this name is watched. */
   readonly nodeName: string;
-  /** Everything is delivered again as updates so often (`configSyncPeriod`); 0 for never. */
+  /** How often everything is delivered again as updates (`configSyncPeriod`); 0 for never. */
   readonly resyncPeriodMs: number;
   /** Nothing but the Node is read. @default false */
   readonly onlyNode?: boolean;
   /** Whether lists are asked for as streams (gate WatchListClient). @default true */
   readonly streamsLists?: boolean;
-  /** Told when a resource (plural name) cannot be watched, and with `undefined` when it can again. */
+  /** Called when a resource (plural name) cannot be watched, and with `undefined` when it can again. */
   readonly onProblem?: (resource: string, problem: string | undefined) => void;
-  /** Told whenever the server has said something about a resource. */
+  /** Called whenever the server has sent something about a resource. */
   readonly onHeard?: OnHeard;
   /** For tests. */
   readonly times?: Partial<ReflectorTimes>;
@@ -38,7 +38,7 @@ interface ApiSource extends ObjectSource {
   uidOf(subject: EventSubject): string | undefined;
 }
 
-/** What has been delivered of a kind, by `namespace/name` or name. */
+/** The delivered objects of each kind, by `namespace/name` or name. */
 type Records = Map<ObjectKind, (key: string) => ObjectKinds[ObjectKind] | undefined>;
 
 /**

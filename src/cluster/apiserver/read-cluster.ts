@@ -15,7 +15,7 @@ interface ReadClusterOptions {
   /** Parts of the User-Agent, as `createApiClient` takes them. */
   readonly version: string;
   readonly product: string;
-  /** Told of what could not be read and can be done without. */
+  /** Called for each resource that could not be read and is dispensable. */
   readonly warn: (message: string) => void;
   /** Pods to ask for, `namespace/name`: a cluster has too many to read them all. @default none */
   readonly pods?: readonly string[];
@@ -30,7 +30,7 @@ interface ReadCluster extends ClusterRecords {
 
 interface Listed extends Pick<WatchedResource, "apiVersion" | "title" | "plural" | "path" | "selectors"> {
   readonly isNamespaced?: boolean;
-  /** What is not known without it; undefined: nothing can be said without it. */
+  /** What is unknown without it; undefined: it is required. */
   readonly without: string | undefined;
 }
 

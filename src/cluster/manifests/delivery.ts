@@ -4,7 +4,7 @@ import type { ObjectKind, ObjectSink } from "../object-source.ts";
 import type { ObjectEntry } from "../projection/object-entry.ts";
 import type { RecordMaps } from "./merge.ts";
 
-/** Kinds in the order in which they are told. */
+/** Kinds in the order of delivery. */
 export const DELIVERY_ORDER = ["nodes", "serviceCIDRs", "services", "endpointSlices"] as const;
 
 /** Before anything was delivered. */

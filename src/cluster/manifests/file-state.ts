@@ -1,4 +1,4 @@
-/** What is in force of one file, and how a new reading of it changes that. */
+/** The objects of one file that are in force, and how a new reading changes them. */
 import type { ListedFile } from "./folder-listing.ts";
 import type { ManifestObject, ParsedManifest } from "./manifest-objects.ts";
 import type { FileReading } from "./manifest-reader.ts";
@@ -6,10 +6,10 @@ import type { ManifestProblem } from "./problem.ts";
 
 export interface FileState {
   readonly listed: ListedFile;
-  /** Of the text last understood, in characters. */
+  /** Characters of the last text that was understood. */
   readonly length: number;
   readonly endsWithLineBreak: boolean;
-  /** Of the text last read. */
+  /** The digest of the last text that was read. */
   readonly digest: string;
   /** Good objects, also those whose newer version is bad. */
   readonly objects: ReadonlyMap<string, ManifestObject>;
@@ -17,7 +17,7 @@ export interface FileState {
   readonly problems: readonly ManifestProblem[];
 }
 
-/** A reading's effect: the new state of the file, and the titles of objects that are of no use here. */
+/** A reading's effect: the new state of the file, and the titles of objects of other kinds. */
 interface AdoptedText {
   readonly state: FileState;
   readonly ignored: readonly string[];
@@ -84,7 +84,7 @@ type TextEnd = Pick<FileState, "length" | "endsWithLineBreak">;
 
 /**
  * Whether a text found in the same file is that of a writer who stopped halfway: shorter, and without the line break that ended it.
- * Of a text that had none, and may still be understood, nothing tells it from an edit.
+ * A text that had none, and that still parses, cannot be told from an edit.
  */
 function isCutOff(before: TextEnd, now: TextEnd): boolean {
   return now.length < before.length && (now.length === 0 || (before.endsWithLineBreak && !now.endsWithLineBreak));

@@ -81,7 +81,7 @@ export class ManifestFolder {
     for (const [file, listed] of listing.files) {
       const state = this.#files.get(file);
       if (state?.listed.stamp === listed.stamp) continue;
-      // What was finished elsewhere and moved here has rested already; but not before the place it came from is empty.
+      // A file that was finished elsewhere and moved here needs no rest, once the place it came from is empty.
       const isMovedIn = state?.listed.inode !== listed.inode && wallMs - listed.modifiedMs >= REST_MS.normal;
       const isShortened = state?.listed.inode === listed.inode && listed.size < state.listed.size;
       const rest = this.#restSince(file, listed.stamp, nowMs);

@@ -19,9 +19,9 @@ export interface ManifestObject {
   readonly entries: readonly ObjectEntry[];
   /** The entries were made from an Endpoints object. */
   readonly isMirrored: boolean;
-  /** Of a Pod, which has no entries. */
+  /** Set for a Pod, which has no entries. */
   readonly pod?: PodRecord;
-  /** Of a Service, where pods are kept. */
+  /** Set for a Service, where pods are kept. */
   readonly notes?: ServiceNotes;
 }
 
@@ -30,7 +30,7 @@ export interface ParsedManifest {
   readonly objects: ReadonlyMap<string, ManifestObject>;
   /** Objects that the file does define, but not well. */
   readonly refusedIds: ReadonlySet<string>;
-  /** Some part could not even be told to be which object: anything else that the file defined before may be in there. */
+  /** Some part could not be identified: it may be any object that the file defined before. */
   readonly isIncomplete: boolean;
   readonly problems: readonly ManifestProblem[];
   /** Titles of objects of other kinds. */

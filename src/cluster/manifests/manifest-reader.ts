@@ -15,7 +15,7 @@ import { jsonSteps } from "./manifest-objects.ts";
 /** How much a file may cost. */
 export interface ReadLimits {
   readonly fileBytes: number;
-  /** Of one YAML document; a JSON file is one document, and cheap. */
+  /** The limit of a YAML document; a JSON file is one document, and cheap. */
   readonly documentCharacters: number;
   /** For one document, by the clock: nothing else runs meanwhile. */
   readonly documentMs: number;
@@ -48,14 +48,14 @@ export interface ReadRequest {
   readonly file: string;
   /** `device:inode` of what was listed under that name. */
   readonly inode: string;
-  /** Of the text as it is known; the same text is not parsed again. */
+  /** The digest of the known text, which is not parsed again. */
   readonly knownDigest: string | undefined;
 }
 
 /** What came of reading one file. */
 export type FileReading =
   | { readonly kind: "unchanged" }
-  /** Something else is there by now: look again. */
+  /** Another file has taken its place: look again. */
   | { readonly kind: "replaced" }
   | { readonly kind: "unreadable"; readonly reason: string }
   | {

@@ -1,4 +1,4 @@
-/** What is wrong with a folder of manifests, named well enough to find and mend it. */
+/** A problem in a folder of manifests, with what one needs to find and fix it. */
 
 export interface ManifestProblem {
   /** A warning leaves out one entry of an object or one of two definitions; an error, at least one document. */

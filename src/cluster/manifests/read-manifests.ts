@@ -23,7 +23,7 @@ export interface ClusterRecords {
   readonly problems: readonly ManifestProblem[];
   /** Missing where they were not asked for. */
   readonly pods?: readonly PodRecord[];
-  /** Of every Service, those among them that are not watched; missing where they were not asked for. */
+  /** Notes on every Service, also those that are not watched; missing where they were not asked for. */
   readonly serviceNotes?: readonly ServiceNotes[];
 }
 

@@ -36,7 +36,7 @@ const NO_ENDPOINTS: readonly EndpointRecord[] = Object.freeze([]);
  *
  * @param resourceVersion replaces `metadata.resourceVersion`, for sources whose objects carry a stale one.
  * @param keepsPods keeps the names of pods, which the daemon has no use for.
- * @param before the slice as it was: endpoints that are as they were there are the same objects, which need not be kept twice.
+ * @param before the previous record of the slice: unchanged endpoints are taken from it, so that they are not kept twice.
  */
 export function projectEndpointSlice(
   raw: unknown,
@@ -124,7 +124,7 @@ function readEndpoints(
     if (endpoint === undefined) continue;
     const same = indexOfSame(before, next, endpoint);
     endpoints.push(before[same] ?? endpoint);
-    // What was not found may be new, or stand for the one that was here.
+    // An endpoint that is not found is new, or replaces the one at this position.
     next = same < 0 ? next : same + 1;
     if (same < 0 && before.length === items.length) next += 1;
   }

@@ -8,7 +8,7 @@ export interface FieldProblem {
   readonly field: string;
   /** What is allowed, as a predicate of the field: `must be a whole number from 1 to 65535`. */
   readonly message: string;
-  /** What was there instead. */
+  /** The value that was found. */
   readonly value: unknown;
 }
 

@@ -27,9 +27,9 @@ type ProjectedObject =
       readonly warnings: readonly FieldProblem[];
       /** The entries are slices made from an Endpoints object. */
       readonly isMirrored: boolean;
-      /** Of a Pod, which has no entries. */
+      /** Set for a Pod, which has no entries. */
       readonly pod?: PodRecord;
-      /** Of a Service, for commands that name pods. */
+      /** Set for a Service, for commands that name pods. */
       readonly notes?: ServiceNotes;
     }
   | {

@@ -25,7 +25,7 @@ const POLICIES = ["Cluster", "Local"] as const;
 
 /** API default and limit of `sessionAffinityConfig.clientIP.timeoutSeconds`. */
 const AFFINITY_SECONDS = { byDefault: 10_800, max: 86_400 } as const;
-/** Of Windows: reference windows.md §2.1. */
+/** An annotation for Windows: reference windows.md §2.1. */
 const PRESERVE_DESTINATION = "preserve-destination";
 /** Of this program: `Gone` or `Never`. */
 const END_TCP_ANNOTATION = "kube-proxy-ts/end-tcp";

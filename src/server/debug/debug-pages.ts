@@ -18,8 +18,8 @@ const INDEX = `<html>
 <body>
 <h1>/debug/pprof/</h1>
 <ul>
-<li><a href="profile?seconds=30">profile</a>: processor time of the main thread for so many seconds (.cpuprofile)</li>
-<li><a href="allocs?seconds=30">allocs</a>: what is allocated in so many seconds (.heapprofile);
+<li><a href="profile?seconds=30">profile</a>: processor time of the main thread for that many seconds (.cpuprofile)</li>
+<li><a href="allocs?seconds=30">allocs</a>: what is allocated in that many seconds (.heapprofile);
 <a href="allocs?seconds=30&amp;live">allocs, live</a>: of that, what is still there at the end</li>
 <li><a href="heap">heap</a>: everything on the heap (.heapsnapshot). The program stands still meanwhile, for seconds when the
 heap is large, and needs twice the memory</li>
@@ -115,7 +115,7 @@ async function record(recording: Recording, request: IncomingMessage, response: 
   }
 }
 
-/** The profile is of no use when the connection is gone. */
+/** The profile is useless once the connection is gone. */
 async function waitUnlessClosed(delayMs: number, response: ServerResponse): Promise<void> {
   await new Promise<void>((resolve) => {
     const timer = setTimeout(resolve, delayMs);

@@ -32,7 +32,7 @@ interface HealthServerOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
   readonly isBindHardFail: boolean;
-  /** Told once when the address cannot be had and `isBindHardFail` is set. */
+  /** Called once when the address cannot be bound and `isBindHardFail` is set. */
   onHardFail(reason: string): void;
 }
 

@@ -13,7 +13,7 @@ import type { HealthReporter } from "../../sync/observers.ts";
 /** The taint that the cluster autoscaler sets on a node it is about to remove. */
 const TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler";
 
-/** What is known of one family that has synced at least once. */
+/** A family that has synced at least once. */
 interface FamilyHealth {
   readonly family: IpFamily;
   /** Unix milliseconds. */
@@ -40,7 +40,7 @@ export interface HealthVerdict {
   /** IPv4 before IPv6; families never updated are absent. */
   readonly families: readonly FamilyHealth[];
   readonly failures: readonly StandingFailure[];
-  /** What is served in a lesser way than was asked for: no reason for another node to serve it. */
+  /** Features that work in a lesser way than configured: no reason to send traffic to another node. */
   readonly degraded: readonly StandingFailure[];
 }
 
@@ -60,7 +60,7 @@ function ofFamily(family: IpFamily, failures: readonly SyncFailure[]): readonly 
   return failures.map(({ subject, reason }) => ({ ipFamily: family, subject, reason }));
 }
 
-/** Of a family that no backend has been made for. */
+/** Stands for a family without a backend. */
 const NOT_AT_WORK: SelfReport = {};
 
 export class ProxyHealth implements HealthReporter {

@@ -17,7 +17,7 @@ import { createGuardedHttp } from "../http/guarded-http.ts";
 import { JSON_TYPE, reply } from "../http/http-reply.ts";
 import type { HttpHandler } from "../http/routes.ts";
 
-/** Connections of a closed service may still get their (empty) answer for so long. */
+/** How long connections of a closed service may still get their (empty) answer. */
 const DRAIN_MS = 1_000;
 
 export interface ServiceHealthOptions {
@@ -31,9 +31,9 @@ export interface ServiceHealthOptions {
   /** For the time limits of connections. @default the system's */
   readonly clock?: Clock;
   readonly log: Logger;
-  /** Told of each service whose port could not be opened, to log it; it is tried again at the next sync. */
+  /** Called for each service whose port could not be opened, to log it; the next sync tries again. */
   onListenFailure(service: string, port: number, error: Error): void;
-  /** Told after each attempt to open ports which are not open; an empty list when all are again. */
+  /** Called after each attempt with the ports that are not open; an empty list when all are. */
   onFailures?(failures: readonly SyncFailure[]): void;
 }
 
@@ -210,7 +210,7 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
 
   /** Whether none of these services has a port, open or wanted, and none of any service has failed: nearly always. */
   function areWithoutPorts(services: ReadonlySet<string>, ports: ReadonlyMap<string, number>): boolean {
-    // What is being opened is not among the entries yet.
+    // Ports that are being opened have no entry yet.
     if (failed.size > 0 || reconciling > 0) return false;
     if (entries.size === 0 && ports.size === 0) return true;
     for (const service of services) if (ports.has(service) || entries.has(service)) return false;

@@ -29,7 +29,7 @@ export interface ConnectionLimits {
 }
 
 interface ConnectionGateOptions extends ConnectionLimits {
-  /** Told when a connection goes for another one, or is not let in. */
+  /** Called when a connection is closed for another one, or refused. */
   onFull?(peer: string): void;
 }
 

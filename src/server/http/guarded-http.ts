@@ -11,11 +11,11 @@ import { reply, TEXT } from "./http-reply.ts";
 import { pacedStream } from "./paced-stream.ts";
 import type { HttpHandler } from "./routes.ts";
 
-/** A new connection has so long for its first request, and a request for its body. */
+/** How long a new connection may take for its first request, and a request for its body. */
 const REQUEST_MS = 10_000;
 /** Longer than usual scrape intervals, so that a scraper's connection is not cut between two of them. */
 const KEEP_ALIVE_MS = 120_000;
-/** A reader that takes nothing for so long is not read to any more. */
+/** A reader that takes nothing for this long is cut off. */
 const STALLED_MS = 30_000;
 
 export interface GuardedHttpOptions {
@@ -42,7 +42,7 @@ class Connection implements GatedConnection {
   readonly #handler: HttpHandler;
   readonly #clock: Clock;
   readonly #waiting: Exchange[] = [];
-  /** Told when there is nothing more to answer. */
+  /** Called when there is nothing more to answer. */
   readonly #onIdle: () => void;
   #current: Exchange | undefined;
   #last: IncomingMessage | undefined;

@@ -14,7 +14,7 @@ import type { HttpHandler } from "./routes.ts";
 
 const RETRY_MS = 5_000;
 const DRAIN_MS = 1_000;
-/** A server that is full is a matter of the log once in so long. */
+/** A full server is logged at most this often. */
 const FULL_REPORT_MS = 60_000;
 
 export interface HttpEndpointOptions {
@@ -29,9 +29,9 @@ export interface HttpEndpointOptions {
   readonly signal: AbortSignal;
   /** Give up on the first failure instead of trying again every 5 s. */
   readonly isBindHardFail: boolean;
-  /** Told of each failure to listen; the message names the address. */
+  /** Called for each failure to listen; the message names the address. */
   onListenFailure(error: Error): void;
-  /** Told once, when `isBindHardFail` made us give up. */
+  /** Called once, when `isBindHardFail` made us give up. */
   onHardFail(reason: string): void;
 }
 

@@ -7,7 +7,7 @@ import { Duplex } from "node:stream";
 
 /** Holds some tens of the shortest requests. */
 const PIECE_BYTES = 1024;
-/** A client that has sent its last byte may be gone; an answer of which nothing is written for this long is told. */
+/** A client that has sent its last byte may be gone: the end is passed on when nothing has been written for this long. */
 const END_MS = 1_000;
 
 interface PacedStream {
@@ -25,7 +25,7 @@ export function pacedStream(socket: Socket, isReady: () => boolean): PacedStream
   let rest: Buffer | undefined;
   let isWanted = false;
   let hasEnded = false;
-  /** Since it was last asked whether the end is to be told. */
+  /** Something was written since the last look at {@link END_MS}. */
   let hasWritten = false;
   let endTimer: NodeJS.Timeout | undefined;
 
@@ -68,7 +68,7 @@ export function pacedStream(socket: Socket, isReady: () => boolean): PacedStream
     }
   }
 
-  /** What came before the end is told first, and answered for as long as answers come. */
+  /** Passes the end on after everything before it has been read, and while no answer is being written. */
   function giveEndWhenRead(): void {
     if (rest === undefined && !hasWritten) giveEnd();
     else {

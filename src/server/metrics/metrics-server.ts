@@ -38,7 +38,7 @@ export interface MetricsServerOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
   readonly isBindHardFail: boolean;
-  /** Told once when the address cannot be had and `isBindHardFail` is set. */
+  /** Called once when the address cannot be bound and `isBindHardFail` is set. */
   onHardFail(reason: string): void;
 }
 

@@ -1,5 +1,5 @@
 /**
- * What is known of the process itself: upstream's `process_*` families, and Node's runtime in place of Go's (reference
+ * Measurements of the process itself: upstream's `process_*` families, and Node's runtime in place of Go's (reference
  * operation.md §12.4). Everything is read when metrics are scraped; only garbage collections are counted as they happen.
  *
  * There is no event-loop delay monitor: its 10 ms timer costs an idle agent half a percent of a core. The lag is

@@ -16,7 +16,7 @@ interface ExecCredential {
   readonly expiresAtMs: number | undefined;
 }
 
-/** The cluster as the program is told when it asked for it. */
+/** The cluster, for a plugin that asks for it. */
 export interface ExecClusterInfo {
   readonly server: string;
   readonly "tls-server-name"?: string;
@@ -31,7 +31,7 @@ export type RunProgram = (file: string, args: readonly string[], env: NodeJS.Pro
 /** How a run of the program ended, in upstream's words. */
 type ExecCallStatus = "no_error" | "plugin_execution_error" | "plugin_not_found_error" | "client_internal_error";
 
-/** Told of what the program does, for metrics. */
+/** Counts what the plugin does, for metrics. */
 export interface ExecPluginObserver {
   /** The program was run; the exit code is 0 only when it succeeded. */
   pluginCalled(exitCode: number, status: ExecCallStatus): void;

@@ -37,7 +37,7 @@ export interface Identity {
   /** The server answered 401: everything is read again before the next request. */
   refused(): void;
   /**
-   * Whether a file has something else in it by now. Not of plugins: they are asked before each attempt anyway.
+   * Whether the content of a file has changed. Plugins do not count: they run before each attempt anyway.
    * @param sent what was refused: others may have read the files again since. @default what was last read
    */
   hasChanged(sent?: Credentials): Promise<boolean>;

@@ -22,7 +22,7 @@ interface RotatingFileOptions<T> {
 
 /** What a file is good for at the moment. */
 export interface Reading<T> {
-  /** The same one while the text is the same; the last good one when what the file says is of no use. */
+  /** The same value while the text is unchanged; the last good one while the file is unusable. */
   readonly value: T;
   /** What the file said when it was looked at for this. */
   readonly seen: string | undefined;
@@ -63,8 +63,8 @@ export class RotatingFile<T> {
   }
 
   /**
-   * Whether the file says something else than it did. One that cannot be read now does not, what was of no use then is of no use now,
-   * and one that was never asked for is of no use at all.
+   * Whether the file has changed. A file that cannot be read now, that was unusable before and is the same, or that was never asked for
+   * has not.
    * @param seen as of a {@link Reading}. @default of the last one
    */
   async hasChanged(seen: string | undefined = this.#seen): Promise<boolean> {

@@ -35,7 +35,7 @@ export interface ApiErrorFacts {
    * vain (`unanswered`).
    */
   readonly reached?: "absent" | "unanswered" | undefined;
-  /** The server asked to be left alone for so long. */
+  /** How long the server asked clients to wait. */
   readonly retryAfterMs?: number | undefined;
 }
 

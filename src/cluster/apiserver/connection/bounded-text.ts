@@ -1,6 +1,6 @@
 /** A piece of a stream that is collected until it is whole, unless it grows beyond all reason. */
 
-/** Of something too large only so much is kept: enough to see what it is. */
+/** How much is kept of a piece that is too large: enough to identify it. */
 const HEAD_BYTES = 16_384;
 
 /** A whole piece, or the beginning of one that was too large. */

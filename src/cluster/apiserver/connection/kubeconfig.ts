@@ -99,7 +99,7 @@ function sourceOf({ path, content }: KubeconfigFile, found: Findings): Source | 
   return { content, reader };
 }
 
-/** Of the first file that sets it; empty when none does. */
+/** The value in the first file that sets it; empty when none does. */
 function currentContext(sources: readonly Source[], found: Findings): string {
   const names = sources.map(({ content }) => stringField(found, content["current-context"], "current-context"));
   return names.find((name) => name !== "") ?? "";

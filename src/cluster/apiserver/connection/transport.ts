@@ -40,13 +40,13 @@ export interface ApiResponse {
   readonly body: AsyncIterable<Buffer>;
 }
 
-/** Told of every request, for metrics. `verb` is the HTTP method; `code` an HTTP status or `<error>`. */
+/** Observes every request, for metrics. `verb` is the HTTP method; `code` an HTTP status or `<error>`. */
 export interface RestObserver {
   /** A request was answered (its headers came) or failed, after `seconds`. */
   answered(verb: string, host: string, code: string, seconds: number): void;
   /** A request that failed with `code` was sent once more. */
   retried(verb: string, host: string, code: string): void;
-  /** A request had to wait for the rate limit; also told of waits of 0. */
+  /** A request waited for the rate limit, perhaps for 0 seconds. */
   rateLimited(verb: string, host: string, seconds: number): void;
   requestSize(verb: string, host: string, bytes: number): void;
   /** Only for answers that end by themselves. */
@@ -65,7 +65,7 @@ export interface TransportOptions {
 }
 
 /**
- * Who last wrote which field is a third of an object, and decides nothing here. Servers from v1.38 on leave it out when they
+ * managedFields is a third of an object and decides nothing here. Servers from v1.38 on leave it out when they
  * are asked to (KEP-5958); others ignore the parameter.
  */
 const ACCEPT = "application/json;drop=metadata.managedFields, application/json";
@@ -73,7 +73,7 @@ const ACCEPT = "application/json;drop=metadata.managedFields, application/json";
 /** Longest time for a connection to come about, the name's lookup included; upstream's. */
 const CONNECT_LIMIT_MS = 30_000;
 /**
- * Of that, longest time for the peer's first packet. The kernel sends a second SYN after one second and a third after
+ * The part of it that may pass before the peer's first packet. The kernel sends a second SYN after one second and a third after
  * three; beyond that its pauses double, and a server that is back would have to wait for the end of one.
  */
 const FIRST_PACKET_LIMIT_MS = 3_000;
@@ -90,7 +90,7 @@ export class Transport {
   readonly #host: string;
   readonly #isTls: boolean;
   readonly #prefix: string;
-  /** Of the last request, when they could be read. */
+  /** The credentials of the last request, if they could be read. */
   #sent: Credentials | undefined;
   #agent: { readonly tls: TlsMaterial | undefined; readonly agent: HttpAgent } | undefined;
 
@@ -331,7 +331,7 @@ function silenceError(request: string, host: string, { limitMs, reached }: Silen
 /** Limits the wait for the peer's first packet, from when its address is known. */
 function followConnection(socket: Socket, hostname: string, limit: (limitMs: number) => void): void {
   socket.on("connectionAttempt", () => limit(FIRST_PACKET_LIMIT_MS));
-  // The attempt at an address that is no name has begun by now.
+  // An address needs no lookup: its attempt has already begun.
   if (isIP(hostname.replace(/^\[|\]$/g, "")) !== 0) limit(FIRST_PACKET_LIMIT_MS);
 }
 

@@ -23,9 +23,9 @@ const MAX_ATTEMPTS = 12;
 const RETRY_MS = 10_000;
 /** Waits are made longer by up to this share. */
 const RETRY_JITTER = 0.25;
-/** A series that goes on is written again so often. */
+/** A continuing series is written again this often. */
 const REFRESH_MS = 1_800_000;
-/** Without a repetition for so long, an event is over: the next one is a new object. */
+/** After this long without a repetition an event is over: the next one is a new object. */
 const FINISH_MS = 360_000;
 const IDLE_MS = 30_000;
 
@@ -59,7 +59,7 @@ interface Recorded {
   seenAtMs: number;
 }
 
-/** Makes the recorder. What is recorded before `run` is sent then. */
+/** Makes the recorder. Events recorded before `run` are sent once it runs. */
 export function createEventRecorder(options: EventRecorderOptions): EventRecorder {
   return new Recorder(options);
 }

@@ -4,7 +4,7 @@ import type { Clock } from "../../../async/clock.ts";
 const FIRST_MS = 800;
 const FACTOR = 2;
 const LONGEST_MS = 30_000;
-/** Without a failure for so long, the next one counts as the first. */
+/** After this long without a failure, the next one counts as the first. */
 const HEALTHY_AFTER_MS = 120_000;
 
 export class Backoff {

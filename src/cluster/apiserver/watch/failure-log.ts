@@ -12,7 +12,7 @@ const REMIND_AFTER_MS = 300_000;
 /** A cut connection, and the history lost meanwhile, are nothing to speak of. */
 const MAX_HARMLESS_IN_ROW = 2;
 
-/** Told of the problem that a resource has now; `undefined` when it has none. */
+/** Called with the problem that a resource has now; `undefined` when it has none. */
 export type OnProblem = (problem: string | undefined) => void;
 
 export class FailureLog {

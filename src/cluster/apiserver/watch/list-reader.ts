@@ -38,7 +38,7 @@ interface ListPageOptions<K extends ObjectKind> {
 /**
  * Reads a page into the cache, within a list that the caller began.
  *
- * @throws ApiError; `garbage` when it is no list, not whole, or has something in it that cannot be told from any object:
+ * @throws ApiError; `garbage` when it is no list, is cut short, or has an item that cannot be identified:
  * then nothing may be deleted for not being in it.
  */
 export async function readListPage<K extends ObjectKind>(
@@ -87,7 +87,7 @@ export function requireJson(contentType: string, garbage: (detail: string) => Ap
   throw garbage(`the answer is ${JSON.stringify(contentType.slice(0, 60))} and not JSON: is this an API server?`);
 }
 
-/** @returns whether it could be told which object it is. */
+/** @returns whether the object could be identified. */
 function takeItem<K extends ObjectKind>(resource: WatchedResource<K>, cache: ObjectCache<K>, item: Piece): boolean {
   if (!item.isWhole) {
     const identity = identityInText(item.text, resource.isNamespaced);

@@ -132,7 +132,7 @@ test("objects that cannot be used are told of at a bounded rate", () => {
   };
   flood();
   assert.deepEqual([log.errors().length, log.lines.length], [20, 21]);
-  assert.match(log.lines[20]?.message ?? "", /not told of for up to a minute/);
+  assert.match(log.lines[20]?.message ?? "", /no more of them are logged for up to a minute/);
   nowMs += 59_999;
   flood();
   assert.equal(log.lines.length, 21);

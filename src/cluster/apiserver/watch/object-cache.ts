@@ -1,5 +1,5 @@
 /**
- * What has been delivered of one resource. Turns lists and watch events into the smallest set of additions, updates and
+ * The objects of one resource that have been delivered. Turns lists and watch events into the smallest set of additions, updates and
  * deletions. Holds projected records only.
  */
 import type { Clock } from "../../../async/clock.ts";
@@ -29,9 +29,9 @@ interface ObjectIdentity {
   readonly nameProblem?: string;
 }
 
-/** Refusals are told once; of more objects than this, again. */
+/** A refusal is logged once per object; beyond this many objects it may be logged again. */
 const MAX_REMEMBERED_REFUSALS = 1_000;
-/** So many objects are told of in this time. A server may have any number of them. */
+/** At most this many objects are logged in this time: a server may have any number of bad ones. */
 const MAX_TOLD = 20;
 const TOLD_WITHIN_MS = 60_000;
 const EVENTS_PER_TURN = 500;
@@ -75,7 +75,7 @@ export class ObjectCache<K extends ObjectKind> {
     }
   }
 
-  /** An object of the running list. @returns whether it could be told which object it is. */
+  /** Takes an object of the running list. @returns whether the object could be identified. */
   listed(raw: unknown): boolean {
     const identity = identityOf(raw, this.#resource.isNamespaced);
     if (identity === undefined) return false;
@@ -95,7 +95,7 @@ export class ObjectCache<K extends ObjectKind> {
     this.#complain(identity, reason, entry !== undefined);
   }
 
-  /** ADDED or MODIFIED. @returns which object it is; `undefined` when that cannot be told, and nothing was done. */
+  /** ADDED or MODIFIED. @returns the object's identity; `undefined` when it has none and was ignored. */
   changed(raw: unknown): ObjectIdentity | undefined {
     const identity = identityOf(raw, this.#resource.isNamespaced);
     if (identity !== undefined) this.#put(raw, identity, false);
@@ -179,13 +179,13 @@ export class ObjectCache<K extends ObjectKind> {
     this.#log.error(message, new Error(`${reason}: ${outcome}`), { object: `${this.#resource.title} ${key}` });
   }
 
-  /** Whether one more object may be told of now. */
+  /** Whether one more object may be logged now. */
   #mayTell(): boolean {
     const nowMs = this.#clock.monotonicMs();
     if (nowMs - this.#told.sinceMs >= TOLD_WITHIN_MS) this.#told = { sinceMs: nowMs, count: 0 };
     this.#told.count += 1;
     if (this.#told.count === MAX_TOLD + 1) {
-      this.#log.warn("Objects that cannot be used are not told of for up to a minute: there are too many");
+      this.#log.warn("Too many objects cannot be used: no more of them are logged for up to a minute");
     }
     return this.#told.count <= MAX_TOLD;
   }

@@ -5,7 +5,7 @@
 
 /** Follows something else: an object has a name. */
 const START = ',"managedFields":[{';
-/** Of the last entry and of the list. Between them there is no other list: FieldsV1 is objects in objects. */
+/** The end of the last entry and of the list. No other list stands in between: FieldsV1 is objects in objects. */
 const END = "}]";
 
 /** @throws SyntaxError when the text is no JSON. */

@@ -15,7 +15,7 @@ const LONGEST_TURN_MS = 5_000;
 const TURN_FACTOR = 2;
 /** Those who are woken come back within this time, and so do the nodes of a cluster. */
 const WAKE_SPREAD_MS = 500;
-/** Answers wake those who rest only so often, or a server that takes one resource and refuses another were asked on and on. */
+/** Answers wake resting reflectors at most this often: a server may serve one resource and refuse another forever. */
 const WAKE_GAP_MS = 5_000;
 
 export class Recovery {

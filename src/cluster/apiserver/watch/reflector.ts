@@ -87,7 +87,7 @@ interface ReflectorOptions<K extends ObjectKind> {
   readonly clock: Clock;
   readonly log: Logger;
   readonly onProblem?: OnProblem;
-  /** Told whenever the server has said something. */
+  /** Called whenever the server has sent something. */
   readonly onHeard?: () => void;
   /** Whether lists are asked for as streams, until the server refuses that. @default true */
   readonly streamsLists?: boolean;
@@ -104,7 +104,7 @@ export class Reflector<K extends ObjectKind> {
   readonly #failures: FailureLog;
   /** After refusals, until the server answers as it should. */
   readonly #refusals: Backoff;
-  /** After answers that began well and were of no use. */
+  /** After answers that began well and turned out to be useless. */
   readonly #letdowns: Backoff;
   /** Everything up to it has been delivered; empty before the first list. */
   #version = "";
@@ -117,7 +117,7 @@ export class Reflector<K extends ObjectKind> {
   #isOpen = false;
   /** It has also brought something, or lasted for a while. */
   #isSteady = false;
-  /** The last request was answered as it should be, no matter what came of it. */
+  /** The last request was answered properly, whatever came of it. */
   #isAnswered = false;
   /** A random wait came before the last request. */
   #isSpread = false;
@@ -322,7 +322,7 @@ export class Reflector<K extends ObjectKind> {
     // Something in between may hold answers back until there is a piece of their body. A list has one.
     const isHeldBack = !this.#mustList && error.facts.reached === "unanswered";
     const isOrdinary = isHeldBack || (this.#isOpen && isApiError(error, ...ORDINARY_ENDS));
-    // Of a watch, `expired` says that what followed its version is forgotten; of a list, that the version is.
+    // `expired` means that the server has forgotten what followed a watch's version, or the version of a list itself.
     const lost: readonly ApiErrorCode[] = ["version_too_large", "refused", ...(this.#mustList ? EXPIRED : [])];
     if (lost.includes(error.code)) this.#isVersionLost = true;
     if (isHeldBack || isApiError(error, ...LIST_AGAIN)) this.#mustList = true;

@@ -19,7 +19,7 @@ export class SharedCauses {
     return false;
   }
 
-  /** The server works for one of the watches: what comes next is news. */
+  /** The server works for one of the watches: the next failure is logged again. */
   clear(): void {
     this.#saidAtMs.clear();
   }

@@ -23,7 +23,7 @@ interface WatchOptions<K extends ObjectKind> {
   readonly answerMs: number;
   /** Something has come. */
   readonly onProgress: () => void;
-  /** The events begin with everything that is there; told when that was all. */
+  /** The watch begins with every existing object; called after the last of them. */
   readonly onInitialEnd?: () => void;
   /** Everything up to this version has been delivered. */
   readonly onVersion: (resourceVersion: string) => void;
