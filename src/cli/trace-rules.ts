@@ -1,12 +1,12 @@
 /** Where `kube-proxy trace` has its rules from: a plan for manifests, dumps, or this node's kernel. */
+import { runAtOnce } from "../async/steps.ts";
 import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { loopbackNotes } from "../explain/loopback.ts";
 import { partForPacket } from "../explain/packet-part.ts";
 import { FEW_SERVICES, isPodOf, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
 import { type ClientPlace, clientPlace, OUTSIDE, podInterface } from "../inspect/client-place.ts";
-import { nodeNameIn, type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
-import { amongOthers } from "../inspect/other-ports.ts";
+import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../net/ip.ts";
 import { DumpError } from "../trace/dump/dump-error.ts";
 import { type Dump, recogniseDumps } from "../trace/dump/recognise.ts";
@@ -56,10 +56,9 @@ export async function rulesForObjects(
   { family, address, port, protocol, showsEveryRule = false }: PlannedTarget,
   warn: (message: string) => void,
 ): Promise<TracedRules> {
-  const nodeName = nodeNameIn(cluster.nodes, config);
-  const isInPart = port !== undefined && cluster.services.length > FEW_SERVICES;
-  const part = isInPart ? partForPacket(cluster, nodeName, { destination: address, port, showsEveryRule }) : undefined;
-  const node = amongOthers(offlineNode(part?.objects ?? cluster, config, family, warn), part?.others ?? new Map());
+  const whole = offlineNode(cluster, config, family, warn);
+  const isInPart = port !== undefined && whole.state.services.size > FEW_SERVICES;
+  const node = isInPart ? runAtOnce(partForPacket(whole, { destination: address, port, showsEveryRule })) : whole;
   const addresses = node.hostAddresses;
   const podCIDRs = podCIDRsOf(cluster.nodes, node);
   const rules = await plannedRules(node, config).catch(refuse);

@@ -1,15 +1,17 @@
 /**
- * The part of a cluster that one packet can meet, so that a trace among 10,000 services makes the model and the plan of a handful. Where
- * what is shared by all depends on which kinds of Services there are, one of each kind is in it. Pure.
+ * The part of what a node serves that one packet can meet, so that a trace among 10,000 service ports plans a handful. Of what all
+ * share there is one of each kind, and the others are counted (`OfflineNode.others`).
  */
-import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
-import { type IpAddress, parseIpAddress } from "../net/ip.ts";
-import type { Objects } from "./part-of-cluster.ts";
-import { slicesByService } from "./part-of-cluster.ts";
-import { kindOfService } from "./service-kind.ts";
+import type { Steps } from "../async/steps.ts";
+import type { OfflineNode, OtherPort } from "../inspect/offline-node.ts";
+import type { Endpoint } from "../model/endpoint.ts";
+import { declaredFrontends, frontendKey } from "../model/frontend.ts";
+import type { ServicePort } from "../model/service-port.ts";
+import { routeServicePort } from "../model/service-port-routing.ts";
+import type { IpAddress } from "../net/ip.ts";
 
 /** Where a packet goes, as it reaches the node. */
-export interface PacketEnd {
+interface PacketEnd {
   readonly destination: IpAddress;
   readonly port: number;
   /** Short chains are shown rule by rule, so that those of kinds with few members are needed, too. @default false */
@@ -17,172 +19,142 @@ export interface PacketEnd {
 }
 
 /** As many rules make a chain long: of others, each rule is shown that does not match (`trace/iptables/ruleset.ts`). */
-export const FEW_OF_A_KIND = 16;
+const FEW_OF_A_KIND = 16;
 
-/** What one packet can meet, and how much stands around it. */
-interface PacketPart {
-  readonly objects: Objects;
-  /** The other Services, as `namespace/name`: each has as many rules as one of `objects`, whose name this gives. */
-  readonly others: ReadonlyMap<string, string>;
+/** A service port with what it had when the question came. */
+interface Served {
+  readonly port: ServicePort;
+  readonly endpoints: readonly Endpoint[];
 }
 
-/** A Service with what it has. */
-interface Entry {
-  readonly service: ServiceRecord;
-  /** `namespace/name` */
-  readonly name: string;
-  readonly slices: readonly EndpointSliceRecord[];
-  /** All that it declares; one that it declares twice is here twice. */
-  readonly addresses: readonly string[];
-}
-
-/** Services that differ in names, addresses and numbers alone. */
+/** Service ports that differ in names, addresses and numbers alone. */
 interface Kind {
-  /** By name. */
-  first: Entry;
-  /** Some. */
-  readonly members: Entry[];
+  readonly first: ServicePort;
+  /** The first ones. */
+  readonly members: Served[];
+}
+
+/** So many service ports are looked at in one step. */
+const STEP = 250;
+const NO_ENDPOINTS: readonly Endpoint[] = [];
+
+/**
+ * The node with these service ports alone: those that have the destination as an address, an endpoint or a node port; those that have
+ * an endpoint of these as their address, or its port as a node port, where packets are looked at once more on their way there; and one
+ * of each kind.
+ *
+ * What the node serves may change between two steps: it is taken as it is at the first.
+ */
+export function* partForPacket(node: OfflineNode, end: PacketEnd): Steps<OfflineNode> {
+  const { services, endpoints, endpointCount, localReadyCounts } = node.state;
+  // In order, so that planners, who sort them, find them sorted.
+  const all = [...services.keys()].sort().flatMap((key): Served | readonly Served[] => {
+    const port = services.get(key);
+    return port === undefined ? [] : { port, endpoints: endpoints.get(key) ?? NO_ENDPOINTS };
+  });
+  yield;
+  const chosen = new Set<Served>();
+  const next = new Set<IpAddress | number>();
+  const kinds = new Map<string, Kind>();
+  const kindsOfAll: Kind[] = [];
+  for (const [index, one] of all.entries()) {
+    const isFrontend = answersAt(one.port, end);
+    if (isFrontend) for (const { ip, port } of one.endpoints) next.add(ip).add(port);
+    if (isFrontend || one.endpoints.some(({ ip }) => ip === end.destination)) chosen.add(one);
+    const name = kindOf(one, node);
+    let kind = kinds.get(name);
+    if (kind === undefined) {
+      kind = { first: one.port, members: [] };
+      kinds.set(name, kind);
+    }
+    if (kind.members.length < FEW_OF_A_KIND) kind.members.push(one);
+    kindsOfAll.push(kind);
+    if (index % STEP === STEP - 1) yield;
+  }
+  for (const { members } of kinds.values()) {
+    const isFew = end.showsEveryRule === true && members.length < FEW_OF_A_KIND;
+    for (const one of isFew ? members : members.slice(0, 1)) chosen.add(one);
+  }
+  const part = new Map<string, ServicePort>();
+  const partEndpoints = new Map<string, readonly Endpoint[]>();
+  const others: OtherPort[] = [];
+  for (const [index, one] of all.entries()) {
+    const { port } = one;
+    const { key, text } = port.name;
+    const like = kindsOfAll[index]?.first.name.key;
+    if (like === undefined || chosen.has(one) || isAtOneOf(port, next)) {
+      part.set(key, port);
+      if (one.endpoints.length > 0) partEndpoints.set(key, one.endpoints);
+    } else others.push({ key, text, like });
+    if (index % STEP === STEP - 1) yield;
+  }
+  return { ...node, state: { services: part, endpoints: partEndpoints, endpointCount, localReadyCounts }, others };
+}
+
+function answersAt(port: ServicePort, end: PacketEnd): boolean {
+  const { nodePort, healthCheckNodePort } = port;
+  return nodePort === end.port || healthCheckNodePort === end.port || addressesOf(port).includes(end.destination);
+}
+
+function isAtOneOf(port: ServicePort, places: ReadonlySet<IpAddress | number>): boolean {
+  const { nodePort, healthCheckNodePort } = port;
+  if (places.has(nodePort) || places.has(healthCheckNodePort)) return true;
+  return addressesOf(port).some((address) => places.has(address));
+}
+
+function addressesOf({ clusterIP, externalIPs, loadBalancerVIPs }: ServicePort): readonly IpAddress[] {
+  if (externalIPs.length === 0 && loadBalancerVIPs.length === 0) return [clusterIP];
+  return [clusterIP, ...externalIPs, ...loadBalancerVIPs];
 }
 
 /**
- * The objects of these Services alone: those that have the destination as an address, an endpoint or a node port; those that have
- * an endpoint of these as their address, or its port as a node port, where packets are looked at once more on their way there; those
- * that compete for a frontend; one of each kind; and all that share an address or a node port with any of them.
- *
- * @param nodeName decides which endpoints are local.
+ * Everything that can decide which chains and sets there are, and how many rules in each that all service ports share. Two service
+ * ports with one kind have the same there. Called for each of 10,000.
  */
-export function partForPacket(objects: Objects, nodeName: string, end: PacketEnd): PacketPart {
-  const entries = entriesOf(objects);
-  const competing = competitors(entries);
-  const chosen = new Set(competing);
-  const next = new Set<string | number>();
-  for (const entry of entries) {
-    const isFrontend = answersAt(entry, end);
-    if (isFrontend) for (const place of placesBehind(entry)) next.add(place);
-    if (isFrontend || hasEndpoint(entry, end.destination)) chosen.add(entry);
-  }
-  const kinds = new Map<string, Kind>();
-  const kindOf = new Map<Entry, string>();
-  for (const entry of entries) {
-    if (isAtOneOf(entry, next)) chosen.add(entry);
-    // What has lost a frontend stands for no other.
-    if (competing.has(entry)) continue;
-    const kind = kindOfService(entry.service, entry.slices, nodeName);
-    kindOf.set(entry, kind);
-    const known = kinds.get(kind);
-    if (known === undefined) kinds.set(kind, { first: entry, members: [entry] });
-    else {
-      if (entry.name < known.first.name) known.first = entry;
-      if (known.members.length < FEW_OF_A_KIND) known.members.push(entry);
-    }
-  }
-  for (const { first, members } of kinds.values()) {
-    chosen.add(first);
-    if (end.showsEveryRule === true && members.length < FEW_OF_A_KIND) for (const entry of members) chosen.add(entry);
-  }
-  const isNear = neighboursOf(chosen);
-  const part: Entry[] = [];
-  const others = new Map<string, string>();
-  for (const entry of entries) {
-    const like = kinds.get(kindOf.get(entry) ?? "")?.first;
-    if (chosen.has(entry) || isNear(entry) || like === undefined) part.push(entry);
-    else others.set(entry.name, like.name);
-  }
-  const services = part.map(({ service }) => service);
-  return { objects: { ...objects, services, endpointSlices: part.flatMap(({ slices }) => slices) }, others };
-}
-
-const NO_SLICES: readonly EndpointSliceRecord[] = [];
-
-function entriesOf({ services, endpointSlices }: Objects): Entry[] {
-  const slices = slicesByService(endpointSlices);
-  return services.map((service) => {
-    const name = objectKeyText(service);
-    return { service, name, slices: slices.get(name) ?? NO_SLICES, addresses: addressesOf(service) };
+function kindOf({ port, endpoints }: Served, { name, zone }: OfflineNode): string {
+  const { categories, hasInternal, hasExternal, usesExternal } = routeServicePort(port, endpoints, {
+    nodeName: name,
+    zone,
   });
-}
-
-function addressesOf({ clusterIP, clusterIPs, externalIPs, loadBalancerIngress }: ServiceRecord): string[] {
-  const found: string[] = [];
-  const add = (text: string) => {
-    const address = parseIpAddress(text);
-    if (address !== undefined) found.push(address);
-  };
-  for (const text of clusterIPs) add(text);
-  if (!clusterIPs.includes(clusterIP)) add(clusterIP);
-  for (const text of externalIPs) add(text);
-  for (const { ip } of loadBalancerIngress) add(ip);
-  return found;
-}
-
-function answersAt({ service, addresses }: Entry, { destination, port }: PacketEnd): boolean {
-  const { healthCheckNodePort, ports } = service;
-  return (
-    healthCheckNodePort === port || ports.some(({ nodePort }) => nodePort === port) || addresses.includes(destination)
+  let states = 0;
+  for (const one of endpoints) states |= 1 << stateOf(one);
+  const { cluster, local, hasAny } = categories;
+  const decided = flags(hasAny, hasInternal, hasExternal, usesExternal, isFilled(cluster), isFilled(local));
+  const { externalPolicyLocal, internalPolicyLocal, isExternallyAccessible, preservesDestination, endTCP } = port;
+  const policies = flags(
+    externalPolicyLocal,
+    internalPolicyLocal,
+    isExternallyAccessible,
+    preservesDestination === true,
+    endTCP === "Gone",
+    endTCP === "Never",
   );
+  const { protocol, externalIPs, loadBalancerVIPs, nodePort, healthCheckNodePort } = port;
+  const frontends = `${externalIPs.length} ${loadBalancerVIPs.length} ${flags(nodePort !== 0, healthCheckNodePort !== 0)}`;
+  const affinity = `${port.sessionAffinity} ${port.stickyMaxAgeSeconds}`;
+  return `${protocol} ${decided} ${states} ${policies} ${frontends} ${affinity} ${port.loadBalancerSourceRanges.join()}${lossesOf(port)}`;
 }
 
-/** The addresses of its endpoints, and their ports. */
-function* placesBehind({ slices }: Entry): Generator<string | number, void> {
-  for (const { endpoints, ports } of slices) {
-    for (const { address } of endpoints) yield address;
-    for (const { port } of ports) if (port !== null && port > 0) yield port;
-  }
+/** From 0 to 15. Asked of every endpoint. */
+function stateOf({ isLocal, isReady, isServing, isTerminating }: Endpoint): number {
+  return (isLocal ? 1 : 0) | (isReady ? 2 : 0) | (isServing ? 4 : 0) | (isTerminating ? 8 : 0);
 }
 
-function isAtOneOf({ service, addresses }: Entry, places: ReadonlySet<string | number>): boolean {
-  const { healthCheckNodePort, ports } = service;
-  if (places.has(healthCheckNodePort) || ports.some(({ nodePort }) => places.has(nodePort))) return true;
-  return addresses.some((address) => places.has(address));
+function flags(...all: readonly boolean[]): number {
+  let bits = 0;
+  for (const [index, one] of all.entries()) if (one) bits |= 1 << index;
+  return bits;
 }
 
-function hasEndpoint({ slices }: Entry, destination: string): boolean {
-  return slices.some(({ endpoints }) => endpoints.some(({ address }) => address === destination));
-}
+const isFilled = (list: readonly unknown[] | undefined): boolean => list !== undefined && list.length > 0;
 
-type Port = ServiceRecord["ports"][number];
-
-const nodePortKey = ({ protocol, nodePort }: Port): string => `${protocol} ${nodePort}`;
-
-/** Those that declare a frontend that another declares as well, or that have one twice: who gets it is not a matter of kind. */
-function competitors(entries: readonly Entry[]): Set<Entry> {
-  const competing = new Set<Entry>();
-  const sharing = new Set<Entry>();
-  const byAddress = new Map<string, Entry>();
-  const byNodePort = new Map<string, Entry>();
-  const put = (owners: Map<string, Entry>, key: string, entry: Entry, found: Set<Entry>) => {
-    const other = owners.get(key);
-    if (other === undefined) owners.set(key, entry);
-    else found.add(entry).add(other);
-  };
-  for (const entry of entries) {
-    const { ports } = entry.service;
-    for (const address of entry.addresses) put(byAddress, address, entry, sharing);
-    for (const port of ports) if (port.nodePort !== 0) put(byNodePort, nodePortKey(port), entry, competing);
-    if (ports.length > 1 && hasPortTwice(ports)) competing.add(entry);
-  }
-  const byFrontend = new Map<string, Entry>();
-  for (const entry of sharing) {
-    for (const { protocol, port } of entry.service.ports) {
-      for (const address of entry.addresses) put(byFrontend, `${protocol} ${address} ${port}`, entry, competing);
-    }
-  }
-  return competing;
-}
-
-function hasPortTwice(ports: readonly Port[]): boolean {
-  return new Set(ports.map(({ protocol, port }) => `${protocol} ${port}`)).size < ports.length;
-}
-
-/** Whether a Service declares an address or a node port of one of these: one of them owns it. */
-function neighboursOf(chosen: ReadonlySet<Entry>): (entry: Entry) => boolean {
-  const addresses = new Set<string>();
-  const nodePorts = new Set<string>();
-  for (const entry of chosen) {
-    for (const address of entry.addresses) addresses.add(address);
-    for (const port of entry.service.ports) if (port.nodePort !== 0) nodePorts.add(nodePortKey(port));
-  }
-  return (entry) =>
-    entry.addresses.some((address) => addresses.has(address)) ||
-    entry.service.ports.some((port) => port.nodePort !== 0 && nodePorts.has(nodePortKey(port)));
+/** Which of its frontends belong to others. One that declares an address twice is like no other. */
+function lossesOf(port: ServicePort): string {
+  const { lostFrontends, externalIPs, loadBalancerVIPs } = port;
+  const isTwice =
+    new Set([port.clusterIP, ...externalIPs, ...loadBalancerVIPs]).size <= externalIPs.length + loadBalancerVIPs.length;
+  const own = isTwice ? ` ${port.name.key}` : "";
+  if (lostFrontends === undefined) return own;
+  const lost = declaredFrontends(port).map((one) => (lostFrontends.has(frontendKey(port.protocol, one)) ? "-" : "+"));
+  return ` ${lost.join("")}${own}`;
 }

@@ -6,8 +6,8 @@ import { runInTurns } from "../async/steps.ts";
 import type { Yielder } from "../async/yielder.ts";
 import type { LiveDaemon, LiveFamily } from "../daemon/inspect-report.ts";
 import { loopbackNotes } from "../explain/loopback.ts";
+import { partForPacket } from "../explain/packet-part.ts";
 import { FEW_SERVICES, isPodOf, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
-import { partOfServed } from "../explain/served-part.ts";
 import { type ClientPlace, clientPlace, sendingTo } from "../inspect/client-place.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import { ownedFrontends } from "../model/frontend.ts";
@@ -53,7 +53,7 @@ export async function traceAnswer<Family extends Pick<LiveFamily, "family">>(
   if (family === undefined) throw new QuestionError(`This node serves no ${familyOf(destination)}.`);
   const whole = await viewOf(family);
   const end = { destination, port, showsEveryRule: question.isVerbose };
-  const node = whole.state.services.size > FEW_SERVICES ? await runInTurns(partOfServed(whole, end), yielder) : whole;
+  const node = whole.state.services.size > FEW_SERVICES ? await runInTurns(partForPacket(whole, end), yielder) : whole;
   const { name, dumps, addresses, services } = await plannedRules(node, daemon.config).catch(refuse);
   const facts = nodeFacts({ addresses, services });
   const isOwn = (ip: IpAddress) => facts.addressType(ip) === "local";

@@ -1,7 +1,6 @@
 /**
  * A trace over the plan of what a packet can meet says the same as one over the plan of everything: in every mode, for packets to
  * every address of a random cluster, to node ports, to endpoints, and to nothing. Also chain by chain where they are planned on demand.
- * The part is that of a folder of objects, and that of what a daemon serves.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -9,9 +8,7 @@ import { runAtOnce } from "../../src/async/steps.ts";
 import { type ClusterRecords, projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
 import { MODES, type ProxyMode } from "../../src/dataplane/registry.ts";
 import { partForPacket } from "../../src/explain/packet-part.ts";
-import { partOfServed } from "../../src/explain/served-part.ts";
 import { type OfflineNode, offlineNode } from "../../src/inspect/offline-node.ts";
-import { amongOthers } from "../../src/inspect/other-ports.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
 import { ip, makeEndpointRecord, makeService, makeSlice } from "../../src/model/testing/records.ts";
 import { type IpAddress, type IpFamily, parseIpAddress } from "../../src/net/ip.ts";
@@ -74,14 +71,7 @@ async function tracers(
   const showsEveryRule = record === "all";
   return {
     inPart: (question: Question) => {
-      const { objects, others } = partForPacket(cluster, NODE_NAME, { ...question, showsEveryRule });
-      const view = offlineNode(objects, config, family, () => {});
-      const among = amongOthers(view, others);
-      return traced(among, planned(among, traceForms), question);
-    },
-    /** As a daemon does it, which has no objects. */
-    served: (question: Question) => {
-      const part = runAtOnce(partOfServed(whole, { ...question, showsEveryRule }));
+      const part = runAtOnce(partForPacket(whole, { ...question, showsEveryRule }));
       return traced(part, planned(part, traceForms), question);
     },
     whole: (question: Question) => {
@@ -181,13 +171,12 @@ for (const { name, traceForms } of MODES) {
         const cluster = withExamples(withTwins(sampled, family));
         const local = { detectLocalMode: "ClusterCIDR", clusterCIDR: POD_CIDR[family], ...settings };
         const record = run % 2 === 0 ? "matches" : "all";
-        const { inPart, served, whole } = await tracers(name, local, cluster, family, record);
+        const { inPart, whole } = await tracers(name, local, cluster, family, record);
         const questions = questionsOf(cluster, family);
         assert.ok(questions.length > 0);
         for (const question of questions.filter((_, index) => index % ASKED === run % ASKED)) {
           const wanted = await whole(question);
-          assert.equal(await inPart(question), wanted, `seed ${seed}, objects: ${JSON.stringify(question)}`);
-          assert.equal(await served(question), wanted, `seed ${seed}, served: ${JSON.stringify(question)}`);
+          assert.equal(await inPart(question), wanted, `seed ${seed}: ${JSON.stringify(question)}`);
         }
       }
     });
@@ -220,11 +209,10 @@ const CLUSTER_CIDR = { detectLocalMode: "ClusterCIDR", clusterCIDR: POD_CIDR.IPv
 test("rules of a large cluster have their places, and are written, as in all of it", async () => {
   for (const mode of ["iptables", "userspace"] as const) {
     // More than 1,000 endpoints: rules lose their comments.
-    const { inPart, served, whole } = await tracers(mode, CLUSTER_CIDR, manyServices(1_100), "IPv4", "all");
+    const { inPart, whole } = await tracers(mode, CLUSTER_CIDR, manyServices(1_100), "IPv4", "all");
     const question = { protocol: "tcp", source: POD.IPv4, destination: ip("10.98.2.50"), port: 80 };
     const text = await inPart(question);
     assert.equal(text, await whole(question));
-    assert.equal(text, await served(question));
     assert.match(text, /\d{3} rules are for other addresses and ports/);
   }
 });
@@ -249,12 +237,11 @@ test("an endpoint at the node's address and at another Service's node port is re
   const ports = [{ name: "p", protocol: "TCP" as const, port: 30_058 }];
   const slice = makeSlice({ name: "a", serviceName: "service-57", endpoints: [makeEndpointRecord(NODE.IPv4)], ports });
   const some = { ...cluster, endpointSlices: [...slices, slice] };
-  const { inPart, served, whole } = await tracers("iptables", CLUSTER_CIDR, some, "IPv4");
+  const { inPart, whole } = await tracers("iptables", CLUSTER_CIDR, some, "IPv4");
   const question = { protocol: "tcp", source: POD.IPv4, destination: ip("10.98.0.57"), port: 80 };
   const text = await whole(question);
   assert.match(text, /service-58:p has no endpoints/);
   assert.equal(await inPart(question), text);
-  assert.equal(await served(question), text);
 });
 
 test("Services that share endpoints need not be planned for each other", async () => {
@@ -262,7 +249,9 @@ test("Services that share endpoints need not be planned for each other", async (
   const endpoints = [makeEndpointRecord("10.180.0.1", { nodeName: NODE_NAME })];
   const some = { ...cluster, endpointSlices: cluster.endpointSlices.map((slice) => ({ ...slice, endpoints })) };
   const to = { protocol: "tcp", destination: ip("10.98.0.7"), port: 80 };
-  assert.ok(partForPacket(some, NODE_NAME, to).objects.services.length < 5);
+  const { config } = await checkedSettings({ config: CLUSTER_CIDR, node: NODE_NAME });
+  const served = offlineNode(some, config, "IPv4", () => {});
+  assert.ok(runAtOnce(partForPacket(served, to)).state.services.size < 5);
   for (const { name } of MODES.filter(({ traceForms }) => traceForms !== undefined)) {
     const { inPart, whole } = await tracers(name, CLUSTER_CIDR, some, "IPv4");
     // From the endpoint to itself, too: what comes back there must be masqueraded.
@@ -274,10 +263,9 @@ test("Services that share endpoints need not be planned for each other", async (
 
 test("a packet to a port of the proxy itself meets the rule that lets it in, whichever Service has it", async () => {
   const cluster = manyServices(60, { type: "NodePort" });
-  const { inPart, served, whole } = await tracers("userspace", CLUSTER_CIDR, cluster, "IPv4");
+  const { inPart, whole } = await tracers("userspace", CLUSTER_CIDR, cluster, "IPv4");
   const question = { protocol: "tcp", source: POD.IPv4, destination: NODE.IPv4, port: 20_041 };
   const text = await inPart(question);
   assert.equal(text, await whole(question));
-  assert.equal(text, await served(question));
   assert.match(text, /KUBE-NODEPORT-NON-LOCAL 42: /);
 });
