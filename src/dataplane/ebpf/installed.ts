@@ -6,13 +6,48 @@ import { onePerDestination } from "../../model/frontend-ownership.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { SocketPlan, Treatment } from "./socket-plan.ts";
 
-export interface Installed {
+/** What may be said of it. */
+interface Parts {
   readonly port: ServicePort;
   readonly treatments: SocketPlan["treatments"];
-  readonly cluster: EndpointList | undefined;
+  readonly cluster?: EndpointList | undefined;
+  readonly local?: EndpointList | undefined;
+  readonly isUncertain?: boolean;
+}
+
+/** The list of the Cluster policy, which nearly all have, stands in it: there may be 100,000, and an object more for each is 5 MB. */
+export class Installed implements Required<Parts> {
+  readonly port: ServicePort;
+  readonly treatments: SocketPlan["treatments"];
   readonly local: EndpointList | undefined;
   /** Writing its frontends was broken off: they may lead to these lists, or to older ones. */
-  readonly isUncertain?: boolean;
+  readonly isUncertain: boolean;
+  readonly id: number;
+  /** −1: there is no such list. */
+  readonly base: number;
+  readonly count: number;
+  readonly held: number;
+
+  constructor({ port, treatments, cluster, local, isUncertain = false }: Parts) {
+    this.port = port;
+    this.treatments = treatments;
+    this.local = local;
+    this.isUncertain = isUncertain;
+    this.id = cluster?.id ?? 0;
+    this.base = cluster?.base ?? -1;
+    this.count = cluster?.count ?? 0;
+    this.held = cluster?.held ?? 0;
+  }
+
+  get cluster(): EndpointList | undefined {
+    return this.base < 0 ? undefined : this;
+  }
+
+  /** The same, of which it is not known what its frontends lead to. */
+  uncertain(changed: Partial<Parts> = {}): Installed {
+    const { port, treatments, cluster, local } = this;
+    return new Installed({ port, treatments, cluster, local, ...changed, isUncertain: true });
+  }
 }
 
 /** What a service port owns, each destination once: the maps hold one value for it. */
@@ -47,7 +82,7 @@ export function isSameValue(before: Installed, after: Installed, kind: FrontendK
 /** Whether all frontends say the same of both, and do say so. The usual case: an endpoint was replaced. */
 export function isSame(before: Installed, after: Installed): boolean {
   return (
-    before.isUncertain !== true &&
+    !before.isUncertain &&
     before.port === after.port &&
     before.treatments === after.treatments &&
     isSameList(before.cluster, after.cluster) &&

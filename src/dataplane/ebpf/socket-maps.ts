@@ -22,7 +22,7 @@ import { type IpAddress, type IpFamily, ipBytes, ipFromBytes } from "../../net/i
 import { AdoptedFrontends, nameOfKey } from "./adopted-frontends.ts";
 import { Connections } from "./connections.ts";
 import { FrontendTable } from "./frontend-table.ts";
-import { destinationsOf, frontendWordsFor, type Installed, isSame, isSameValue, LISTS, listFor } from "./installed.ts";
+import { destinationsOf, frontendWordsFor, Installed, isSame, isSameValue, LISTS, listFor } from "./installed.ts";
 import {
   capacityFor,
   closeAll,
@@ -158,7 +158,7 @@ export class SocketMaps {
       const frontends = destinationsOf(installed.port).filter(isChanged);
       if (frontends.length === 0) continue;
       this.#delete(installed.port, frontends);
-      this.#installed.set(key, { ...installed, isUncertain: true });
+      this.#installed.set(key, installed.uncertain());
       concerned.push(key);
     }
     this.#hostAddresses = addresses;
@@ -180,7 +180,7 @@ export class SocketMaps {
     const lost = destinationsOf(before.port).filter((frontend) => !owned.has(keyText(before.port, frontend)));
     this.#delete(before.port, lost);
     // Of those that are left it is known that they are its own; what they say is written again.
-    this.#installed.set(key, { ...before, port, isUncertain: true });
+    this.#installed.set(key, before.uncertain({ port }));
   }
 
   /** Brings the maps to what a service port and its endpoints ask for; those of a new one at the latest with {@link settle}. */
@@ -250,15 +250,12 @@ export class SocketMaps {
     const there = new Map(this.#set.frontends.entries().map(([key, value]) => [nameOfKey(key), value]));
     let damaged = 0;
     for (const [key, installed] of this.#installed) {
-      const { port, treatments } = installed;
-      const isWhole = destinationsOf(port).every((frontend) => {
-        const treatment = this.#treatmentOf(treatments, frontend);
-        const value = there.get(nameOfKey(this.#frontends.keyOf(port, frontend)));
-        if (treatment === "pass" || value === undefined) return treatment === "pass" && value === undefined;
-        return Buffer.compare(value, frontendValue(frontendWordsFor(treatment, installed))) === 0;
-      });
+      const { port } = installed;
+      const isWhole = this.#isWhole(installed, (frontend) =>
+        there.get(nameOfKey(this.#frontends.keyOf(port, frontend))),
+      );
       if (isWhole) continue;
-      this.#installed.set(key, { ...installed, isUncertain: true });
+      this.#installed.set(key, installed.uncertain());
       damaged++;
     }
     return damaged;
@@ -298,41 +295,49 @@ export class SocketMaps {
   }
 
   /** Takes what its frontends have from before for its own; where that is not all as it should be, they are written again. */
-  #adopt(adopted: AdoptedFrontends, key: string, port: ServicePort, { treatments }: SocketPlan): Installed | undefined {
-    const owned = destinationsOf(port).map((frontend) => ({
-      name: nameOfKey(this.#frontends.keyOf(port, frontend)),
-      treatment: this.#treatmentOf(treatments, frontend),
-    }));
+  #adopt(adopted: AdoptedFrontends, key: string, port: ServicePort, { treatments }: SocketPlan): Installed {
     const { values, cluster, local } = adopted.claim(
-      owned.map(({ name, treatment }) => ({ name, to: LISTS[treatment] })),
+      destinationsOf(port).map((frontend) => ({
+        name: nameOfKey(this.#frontends.keyOf(port, frontend)),
+        to: LISTS[this.#treatmentOf(treatments, frontend)],
+      })),
     );
-    const installed: Installed = { port, treatments, cluster, local };
-    const isAsWanted = owned.every(({ treatment }, at) => {
-      const value = values[at];
+    const installed = new Installed({ port, treatments, cluster, local });
+    const found = this.#isWhole(installed, (_, at) => values[at]) ? installed : installed.uncertain();
+    this.#installed.set(key, found);
+    return found;
+  }
+
+  /** Whether the elements of a service port's frontends are what they should be, and no more. */
+  #isWhole(
+    installed: Installed,
+    elementOf: (frontend: FrontendAddress, at: number) => Uint8Array | undefined,
+  ): boolean {
+    return destinationsOf(installed.port).every((frontend, at) => {
+      const treatment = this.#treatmentOf(installed.treatments, frontend);
+      const value = elementOf(frontend, at);
       if (value === undefined || treatment === "pass") return value === undefined && treatment === "pass";
       return Buffer.compare(value, frontendValue(frontendWordsFor(treatment, installed))) === 0;
     });
-    const found = isAsWanted ? installed : { ...installed, isUncertain: true };
-    this.#installed.set(key, found);
-    return found;
   }
 
   /** What is done when something fails is remembered, so that it can be tried again, or taken back. @param known undefined: nothing. */
   #change(key: string, port: ServicePort, plan: SocketPlan, known: Installed | undefined): void {
     const { treatments } = plan;
-    const before: Installed = known ?? { port, treatments, ...NO_LISTS };
+    const before = known ?? new Installed({ port, treatments, isUncertain: true });
     let { cluster, local } = before;
+    let after: Installed;
     try {
       cluster = this.#lists.write(cluster, plan.cluster, plan.serving, local);
       local = this.#lists.write(local, plan.local, plan.serving, cluster);
-      if (known === undefined) this.#writeNewFrontends(key, { port, treatments, cluster, local });
-      else this.#writeFrontends(before, { port, treatments, cluster, local });
+      after = new Installed({ port, treatments, cluster, local });
+      if (known === undefined) this.#writeNewFrontends(key, after);
+      else this.#writeFrontends(before, after);
     } catch (error) {
-      this.#installed.set(key, { ...before, cluster, local, isUncertain: true });
+      this.#installed.set(key, before.uncertain({ cluster, local }));
       throw error;
     }
     this.#settle(port);
-    const after: Installed = { port, treatments, cluster, local };
     if (!hasFrontends(plan) && cluster === undefined && local === undefined) this.#installed.delete(key);
     else if (!isSame(before, after)) this.#installed.set(key, after);
   }
@@ -359,13 +364,13 @@ export class SocketMaps {
     for (const key of owners ?? []) {
       const installed = this.#installed.get(key);
       if (installed === undefined) continue;
-      this.#insist(key, installed.port, () => this.#writeFrontends({ ...installed, isUncertain: true }, installed));
+      this.#insist(key, installed.port, () => this.#writeFrontends(installed.uncertain(), installed));
     }
   }
 
   #writeFrontends(before: Installed, after: Installed): void {
     const { port, treatments } = after;
-    const isKnown = before.isUncertain !== true;
+    const isKnown = !before.isUncertain;
     if (isSame(before, after)) return;
     for (const frontend of destinationsOf(port)) {
       if (isKnown && isSameValue(before, after, frontend.kind)) continue;
@@ -410,7 +415,6 @@ export class SocketMaps {
 
 /** A value that says nothing. */
 const PRESENT = new Uint8Array(4);
-const NO_LISTS = { cluster: undefined, local: undefined, isUncertain: true };
 
 const hasFrontends = ({ treatments }: SocketPlan): boolean => treatments !== PASS_ALL.treatments;
 

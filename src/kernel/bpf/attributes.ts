@@ -69,14 +69,6 @@ export const PROG_LOAD = layout("PROG_LOAD", ATTRIBUTE_BYTES, {
   expectedAttachType: u32(68),
 });
 
-export const PROG_TEST_RUN = layout("PROG_TEST_RUN", ATTRIBUTE_BYTES, {
-  programFd: u32(0),
-  /** Out: r0. */
-  result: u32(4),
-  contextSizeIn: u32(40),
-  contextIn: u64(48),
-});
-
 export const OBJECT_INFO = layout("OBJ_GET_INFO_BY_FD", ATTRIBUTE_BYTES, {
   fd: u32(0),
   infoLength: u32(4),

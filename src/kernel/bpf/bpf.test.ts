@@ -3,11 +3,12 @@ import { mkdirSync, statSync } from "node:fs";
 import { after, test } from "node:test";
 import { assemble } from "../../../testkit/fakes/bpf/encode.ts";
 import { interpret } from "../../../testkit/fakes/bpf/interpreter.ts";
-import { BpfMachine, memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
+import { BpfMachine, memoryBpf, memoryRunnable } from "../../../testkit/fakes/bpf/memory-bpf.ts";
 import { arithmeticProgram } from "../../../testkit/fakes/bpf/random-programs.ts";
 import fc from "../../../testkit/support/fast-check.ts";
 import { kernelBpf } from "./kernel-bpf.ts";
 import { bpfContract } from "./testing/bpf-contract.ts";
+import { runnable } from "./testing/run-program.ts";
 import { testBpffs } from "./testing/test-bpffs.ts";
 import { reasonToSkip, testCgroup } from "./testing/test-cgroup.ts";
 
@@ -20,6 +21,7 @@ bpfContract({
     bpf.pins.makeFolder("/bpf/here");
     return {
       bpf,
+      runnable: memoryRunnable,
       cgroup: "/cgroup",
       cgroupId: 5n,
       folder: "/bpf/here",
@@ -40,16 +42,15 @@ bpfContract({
     const folder = `${await fileSystem}/t${folders++}`;
     mkdirSync(folder);
     const cgroupId = statSync(cgroup, { bigint: true }).ino;
-    return { bpf: kernelBpf(), cgroup, cgroupId, folder };
+    return { bpf: kernelBpf(), runnable, cgroup, cgroupId, folder };
   },
 });
 
 test("the interpreter and the kernel agree about arithmetic and jumps", { skip: reasonToSkip() }, () => {
-  const bpf = kernelBpf();
   fc.assert(
     fc.property(arithmeticProgram, (instructions) => {
       const program = assemble("random", instructions);
-      const loaded = bpf.loadProgram(program, "test");
+      const loaded = runnable(program);
       try {
         const expected = Number(BigInt.asUintN(32, interpret(program, new Uint8Array(8)).result));
         assert.equal(loaded.run(new Uint8Array(8)), expected);

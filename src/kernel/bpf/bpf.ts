@@ -29,17 +29,10 @@ export interface BpfMap {
   close(): void;
 }
 
-/** Where a program is to run: at a hook of a cgroup, or on demand of a test, over plain memory. */
-export type ProgramPlace = Hook | "test";
-
 export interface BpfProgram {
   readonly id: number;
   /** The same instructions have the same tag: 16 hexadecimal digits. */
   readonly tag: string;
-  /**
-   * Runs it once, when it was loaded for a `test`. @param context it may change it. @returns r0, 32 bits.
-   */
-  run(context: Uint8Array): number;
   close(): void;
 }
 
@@ -78,7 +71,7 @@ export interface BpfPins {
    * @returns undefined when the name is free. @throws BpfError `invalid` when it is another map, or none.
    */
   map(path: string, define: (maxEntries: number) => MapDefinition): BpfMap | undefined;
-  /** As {@link map}. It cannot be run. */
+  /** As {@link map}. */
   program(path: string): BpfProgram | undefined;
   /** As {@link map}; a link of another hook is `invalid`. @param hook @default any hook of a cgroup */
   link(path: string, hook?: Hook): BpfLink | undefined;
@@ -91,7 +84,7 @@ export interface Bpf {
    * @param maps those that the program refers to, by definition.
    * @throws BpfError with the refused instruction and the verifier's reason.
    */
-  loadProgram(program: Program, place: ProgramPlace, maps?: readonly BpfMap[]): BpfProgram;
+  loadProgram(program: Program, hook: Hook, maps?: readonly BpfMap[]): BpfProgram;
   /** Whether programs at a hook may say what the call fails with (bpf_set_retval, Linux 5.18). True where no program can be loaded. */
   canSetReturnValue(hook: Hook): boolean;
   /** @param cgroup its directory in a cgroup2 file system. */

@@ -3,7 +3,7 @@ import { closeSync, constants as fileConstants, openSync, statSync } from "node:
 import { constants } from "node:os";
 import { errnoName } from "../netlink/errors.ts";
 import * as attributes from "./attributes.ts";
-import type { Bpf, BpfLink, BpfMap, BpfProgram, ProgramPlace } from "./bpf.ts";
+import type { Bpf, BpfLink, BpfMap, BpfProgram } from "./bpf.ts";
 import { BpfError } from "./bpf-error.ts";
 import { HOOKS, type Hook } from "./hooks.ts";
 import { KernelMap } from "./kernel-map.ts";
@@ -14,9 +14,6 @@ import type { Program } from "./program.ts";
 import { addressOf, bpf, failure, fixedBytes, fixedCopy, objectInfo, tryBpf } from "./system-call.ts";
 import { explainVerifierLog } from "./verifier-log.ts";
 
-/** A program for tests; its context is memory of the caller. */
-const SYSCALL_PROGRAM = 31;
-const SLEEPABLE = 16;
 /** None of our helpers is for GPL programs only (reference ebpf-programs.md §4.3). */
 const LICENSE = "Apache-2.0";
 const LOG_BYTES = 1 << 20;
@@ -30,7 +27,7 @@ const { O_RDONLY, O_DIRECTORY } = fileConstants;
 export function kernelBpf(): Bpf {
   return {
     createMap: (definition) => new KernelMap(definition),
-    loadProgram: (program, place, maps = []) => loadProgram(program, place, maps),
+    loadProgram: (program, hook, maps = []) => loadProgram(program, hook, maps),
     canSetReturnValue,
     attach: (program, hook, cgroup) => createLink(kernelProgram(program), hook, cgroup),
     attached,
@@ -49,17 +46,10 @@ function descriptorOf(what: BpfMap | BpfProgram | BpfLink): number {
   throw new BpfError("invalid", "bpf: this is of another kernel");
 }
 
-/** Numbers of the program's type, of its attachment, and its flags. */
-function numbersOf(place: ProgramPlace): { programType: number; expectedAttachType: number; programFlags: number } {
-  if (place === "test") return { programType: SYSCALL_PROGRAM, expectedAttachType: 0, programFlags: SLEEPABLE };
-  const { programType, attachType } = HOOKS[place];
-  return { programType, expectedAttachType: attachType, programFlags: 0 };
-}
-
 /** In the second byte of an instruction: its immediate is the descriptor of a map. */
 const REFERS_TO_MAP = 0x10;
 
-function loadProgram(program: Program, place: ProgramPlace, maps: readonly BpfMap[]): KernelProgram {
+function loadProgram(program: Program, hook: Hook, maps: readonly BpfMap[]): KernelProgram {
   const { name } = program;
   const instructions = fixedCopy(program.code);
   const view = new DataView(instructions.buffer);
@@ -67,10 +57,10 @@ function loadProgram(program: Program, place: ProgramPlace, maps: readonly BpfMa
     view.setUint8(at + 1, view.getUint8(at + 1) | REFERS_TO_MAP);
     view.setUint32(at + 4, mapDescriptor(name, maps, map), true);
   }
-  const first = tryToLoad(name, place, instructions);
+  const first = tryToLoad(name, hook, instructions);
   if (first.result >= 0) return new KernelProgram(first.result, name);
   const log = fixedBytes(LOG_BYTES);
-  const second = tryToLoad(name, place, instructions, log);
+  const second = tryToLoad(name, hook, instructions, log);
   if (second.result >= 0) return new KernelProgram(second.result, name);
   const text = Buffer.from(log.subarray(0, log.indexOf(0))).toString("latin1");
   if (text === "") throw failure("PROG_LOAD", first.errno, `program ${name}`);
@@ -79,15 +69,12 @@ function loadProgram(program: Program, place: ProgramPlace, maps: readonly BpfMa
 }
 
 /** @param log room for what the verifier says. */
-function tryToLoad(
-  name: string,
-  place: ProgramPlace,
-  code: Uint8Array,
-  log = new Uint8Array(),
-): ReturnType<typeof tryBpf> {
+function tryToLoad(name: string, hook: Hook, code: Uint8Array, log = new Uint8Array()): ReturnType<typeof tryBpf> {
+  const { programType, attachType } = HOOKS[hook];
   const license = fixedCopy(Buffer.from(`${LICENSE}\0`));
   const wanted = encode(attributes.PROG_LOAD, {
-    ...numbersOf(place),
+    programType,
+    expectedAttachType: attachType,
     instructionCount: code.length / 8,
     instructions: addressOf(code),
     license: addressOf(license),
@@ -123,27 +110,13 @@ class KernelProgram implements BpfProgram {
   readonly fd: number;
   readonly id: number;
   readonly tag: string;
-  readonly #name: string;
 
   constructor(fd: number, name: string) {
     this.fd = fd;
-    this.#name = name;
     const info = objectInfo(fd, attributes.PROGRAM_INFO.size, `program ${name}`);
     const { id, tag } = attributes.PROGRAM_INFO.fields;
     this.id = takeNumber(info, id);
     this.tag = Buffer.from(info.subarray(tag.at, tag.at + tag.bytes)).toString("hex");
-  }
-
-  run(input: Uint8Array): number {
-    const memory = fixedCopy(input);
-    const run = encode(attributes.PROG_TEST_RUN, {
-      programFd: this.fd,
-      contextSizeIn: memory.length,
-      contextIn: addressOf(memory),
-    });
-    bpf("PROG_TEST_RUN", run, `program ${this.#name}`);
-    input.set(memory);
-    return takeNumber(run, attributes.PROG_TEST_RUN.fields.result);
   }
 
   close(): void {

@@ -11,6 +11,7 @@ import {
   mapFlags,
 } from "../../../src/kernel/bpf/map-definition.ts";
 import { mapsOf, type Program } from "../../../src/kernel/bpf/program.ts";
+import type { RunnableProgram } from "../../../src/kernel/bpf/testing/run-program.ts";
 import { explainVerifierLog } from "../../../src/kernel/bpf/verifier-log.ts";
 import { errnoName } from "../../../src/kernel/netlink/errors.ts";
 import { compare } from "./arithmetic.ts";
@@ -126,6 +127,13 @@ export function memoryBpf(
       for (const link of [...open]) link.drop();
     },
   };
+}
+
+/** A program that runs when a test says so. @throws BpfError when one of its maps is not given. */
+export function memoryRunnable(program: Program, maps: readonly BpfMap[]): RunnableProgram {
+  const elements = openMaps(program, maps);
+  const run = (context: Uint8Array): number => Number(BigInt.asUintN(32, interpret(program, context, elements).result));
+  return { run, close() {} };
 }
 
 function ours(program: BpfProgram): MemoryProgram {
@@ -283,10 +291,6 @@ class MemoryProgram implements BpfProgram, Pinnable {
     this.#program = program;
     this.maps = maps;
     this.tag = createHash("sha1").update(program.code).digest("hex").slice(0, 16);
-  }
-
-  run(context: Uint8Array): number {
-    return Number(BigInt.asUintN(32, interpret(this.#program, context, this.maps).result));
   }
 
   close(): void {}

@@ -10,6 +10,7 @@ import { type IpAddress, ipBytes, ipFromBytes } from "../../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
 import { kernelBpf } from "../kernel-bpf.ts";
 import { putNumber, takeNumber } from "../layout.ts";
+import { runnable } from "../testing/run-program.ts";
 import { reasonToSkip, testCgroup } from "../testing/test-cgroup.ts";
 import { socketPrograms } from "./programs.ts";
 import { startDialler } from "./testing/dialler.ts";
@@ -121,7 +122,7 @@ for (const kind of KINDS) {
     fc.assert(
       fc.property(scenes, (scene) => {
         const maps = openMaps(bpf, definitions);
-        const program = bpf.loadProgram(testProgram("bind", kind, definitions, OPTIONS), "test", Object.values(maps));
+        const program = runnable(testProgram("bind", kind, definitions, OPTIONS), Object.values(maps));
         try {
           fillMaps(maps, frontendsOf(kind, scene), family, addresses(scene));
           play(kind, scene, (context) => program.run(context));

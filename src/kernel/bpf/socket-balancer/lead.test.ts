@@ -10,6 +10,7 @@ import { PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
 import { kernelBpf } from "../kernel-bpf.ts";
 import { putNumber, takeNumber } from "../layout.ts";
 import type { Program } from "../program.ts";
+import { runnable } from "../testing/run-program.ts";
 import { reasonToSkip, testCgroup } from "../testing/test-cgroup.ts";
 import { BACKEND_VALUE, CONNECTED_KEY, CONNECTED_VALUE } from "./maps.ts";
 import { socketPrograms } from "./programs.ts";
@@ -183,7 +184,7 @@ for (const kind of KINDS) {
         fc.property(sceneFor(kind), (scene) => {
           const maps = openMaps(bpf, definitions);
           const options = { ...OPTIONS, atLocalhost: scene.atLocalhost };
-          const program = bpf.loadProgram(testProgram(call, kind, definitions, options), "test", Object.values(maps));
+          const program = runnable(testProgram(call, kind, definitions, options), Object.values(maps));
           try {
             fillMaps(maps, scene.frontends, familyOfKind(kind), scene.nodeAddresses);
             // The kernel draws for itself.

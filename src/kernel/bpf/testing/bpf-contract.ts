@@ -7,9 +7,11 @@ import { BpfError, hasBpfCode } from "../bpf-error.ts";
 import type { MapDefinition } from "../map-definition.ts";
 import type { Program } from "../program.ts";
 import { pinsContract } from "./pins-contract.ts";
+import type { RunnableProgram } from "./run-program.ts";
 
 export interface BpfRig {
   readonly bpf: Bpf;
+  readonly runnable: (program: Program, maps: readonly BpfMap[]) => RunnableProgram;
   /** A cgroup of the test's own, and its number. */
   readonly cgroup: string;
   readonly cgroupId: bigint;
@@ -160,13 +162,14 @@ export function bpfContract(subject: BpfSubject): void {
     check("a program runs over maps, and has a tag of its instructions", (rig, t) => {
       const [map, other] = [mapOf(rig, t, HASH), mapOf(rig, t, HASH)];
       const assembled = adding(HASH);
-      const program = rig.bpf.loadProgram(assembled, "test", [map]);
-      const twin = rig.bpf.loadProgram(assembled, "test", [other]);
-      t.after(() => [program, twin].map((one) => one.close()));
+      const runs = rig.runnable(assembled, [map]);
+      const program = rig.bpf.loadProgram(assembled, "connect4", [map]);
+      const twin = rig.bpf.loadProgram(assembled, "connect4", [other]);
+      t.after(() => [runs, program, twin].map((one) => one.close()));
       map.update(key(9), value(100));
       const words = (added: number, of: number) => new Uint8Array(Uint32Array.of(added, of).buffer);
-      assert.equal(program.run(words(11, 9)), 1);
-      assert.equal(program.run(words(11, 8)), 0);
+      assert.equal(runs.run(words(11, 9)), 1);
+      assert.equal(runs.run(words(11, 8)), 0);
       assert.deepEqual(map.lookup(key(9)), value(111));
       assert.match(program.tag, /^[0-9a-f]{16}$/);
       assert.equal(program.tag, twin.tag);
@@ -174,7 +177,10 @@ export function bpfContract(subject: BpfSubject): void {
     });
 
     check("a program without one of its maps is refused", (rig) => {
-      assert.throws(() => rig.bpf.loadProgram(adding(HASH), "test", []), /program adding: its map hash is not given/);
+      assert.throws(
+        () => rig.bpf.loadProgram(adding(HASH), "connect4", []),
+        /program adding: its map hash is not given/,
+      );
     });
 
     check("a refused program is told with the instruction and the reason", (rig) => {
