@@ -80,7 +80,6 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
       .catch((error: unknown) => fatal(error instanceof Error ? error : new Error(String(error))));
     // While the lists are on their way.
     const runtime = await mode.loadRuntime();
-    const open = runtime.askAhead?.() ?? runtime.open;
     const kernel = await nodeKernel();
     const limits = serverLimits(kernel.raiseFileLimit());
     const isInspected = options.inspectSocket !== undefined || options.servePage !== undefined;
@@ -100,7 +99,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     if (usesNetfilter(mode, config)) await kernel.tuneConntrack(config.conntrack, log);
     const conntrack = usesNetfilter(mode, config) ? kernel.openConntrack() : NO_CONNTRACK;
     defineConntrackMetrics(metrics.families, conntrack);
-    const openMode = await openModeOn(daemon, setup.families, conntrack, open);
+    const openMode = await openModeOn(daemon, setup.families, conntrack, runtime.open);
     const proxiers = await createProxiers(daemon, setup, conntrack, openMode);
     if (options.initOnly) {
       await removeLeftovers(afterFirstSync, config, log);

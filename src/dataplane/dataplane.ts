@@ -148,11 +148,6 @@ export interface ModeRuntime {
   singleFamilyReason?(config: KubeProxyConfig, log: Logger): Promise<string | undefined>;
   /** Takes what the families share. @throws Error when the mode cannot work on this host. */
   open(node: NodeContext): Promise<OpenMode>;
-  /**
-   * Begins to ask the kernel what needs nothing of the Node, which is waited for meanwhile. Never throws. @returns what takes the place of
-   * {@link ModeRuntime.open}, and says what was wrong. @default there is nothing to ask
-   */
-  askAhead?(): ModeRuntime["open"];
   /** Removes what the mode leaves in the kernel, all families; resolves to whether everything worked. Never rejects. */
   cleanUp(log: Logger, config?: KubeProxyConfig): Promise<boolean>;
   /** Defines every measurement of the mode, and nothing else: for the list in docs/metrics.md. */

@@ -77,7 +77,7 @@ function useIn(
   return { isUsed: true, reason: endpoint.isReady ? "ready" : "last-resort" };
 }
 
-/** What is against an endpoint that no topology and no other node explains. */
+/** The reason against an endpoint apart from topology and other nodes. */
 function reasonAgainst({ isReady, isServing, isTerminating }: Endpoint): EndpointReason | undefined {
   if (isReady) return undefined;
   if (!isTerminating) return "not-ready";

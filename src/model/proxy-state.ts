@@ -45,7 +45,7 @@ export interface ProxyStateOptions {
   readonly log: Logger;
 }
 
-/** What is served, as those see it who only look: all of it, or a part that stands for a smaller cluster. */
+/** What is served, for readers: all of it, or a part that stands for a smaller cluster. */
 export type ServedState = Pick<ProxyState, "services" | "endpoints" | "endpointCount" | "localReadyCounts">;
 
 export class ProxyState implements Served {

@@ -27,7 +27,7 @@ export type OnProblem = (message: string, facts: Facts) => void;
 interface ServicePortsOptions {
   /** Feature gate AllowServiceExternalIPs. */
   readonly allowExternalIPs: boolean;
-  /** Told of values that were skipped. */
+  /** Called for each value that was skipped. */
   readonly onProblem?: OnProblem | undefined;
 }
 

@@ -38,7 +38,7 @@ export interface SyncFailure {
   readonly concernsAll?: true;
 }
 
-/** What a sync that reached the kernel tells. A sync that could not program anything throws instead. */
+/** The outcome of a sync that reached the kernel. A sync that could not program anything throws instead. */
 export interface SyncOutcome {
   /**
    * Refused parts; everything else is in the kernel. Non-empty means the sync counts as failed and is retried. The backend
@@ -65,7 +65,7 @@ export interface LostRules {
   readonly ports: ReadonlySet<string>;
 }
 
-/** Told what must be written again; without `lost`, everything. @param by the program that did it, where it is known. */
+/** Called with what must be written again; without `lost`, everything. @param by the program that did it, where it is known. */
 export type OnLostRules = (lost?: LostRules, by?: string) => void;
 
 /** One proxy mode for one family. Calls of `sync` never overlap. */

@@ -13,7 +13,7 @@ import {
 import type { Logger } from "../logging/logger.ts";
 import type { IpFamily } from "../net/ip.ts";
 
-/** What is dispatched to: a {@link Proxier}, or something that stands for one in tests. */
+/** A receiver of events: a {@link Proxier}, or a stand-in of tests. */
 export interface ProxierSink {
   readonly family: IpFamily;
   onService(event: ObjectEvent<ServiceRecord>): void;
@@ -26,7 +26,7 @@ export interface ProxierSink {
   run(signal: AbortSignal): Promise<void>;
 }
 
-/** What else wants to know of this node: the node manager and the health server. */
+/** Another receiver of events about this node: the node manager, or the health server. */
 export interface NodeSink {
   onEvent(event: ObjectEvent<NodeRecord>): void;
   onSynced(): void;

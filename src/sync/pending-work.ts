@@ -1,6 +1,6 @@
 /**
- * What the next sync owes, as a value: taken when a sync starts, handed back when it fails. What is asked for while a sync
- * runs is the next one's, so that nothing gets lost between the two. Pure.
+ * The work of the next sync, as a value: taken when a sync starts, handed back when it fails. Requests during a sync are for the
+ * next one, so that nothing gets lost between the two. Pure.
  */
 
 export interface PendingWork {

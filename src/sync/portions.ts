@@ -1,11 +1,11 @@
 /** One Service can have ten thousand ports, and others must not wait for all of them. */
 import { serviceOfKey } from "../model/service-port-name.ts";
 
-/** What a Service may cost before it is named. */
+/** A Service that costs more is logged. */
 const COSTLY_MS = 1_000;
 /** How long the changes of others should wait for a portion. */
 const PORTION_MS = 150;
-/** What a service port is taken to cost until it is known. */
+/** The assumed cost of a service port until it is known. */
 const FIRST_MS = 1;
 /** With fewer, what a sync costs by itself would be most of it. */
 const LEAST_PORTION = 50;
@@ -26,9 +26,9 @@ export interface PortPortion {
 const NONE: ReadonlySet<string> = new Set();
 
 export class Portions {
-  /** What Services whose ports come in several portions have cost until now. */
+  /** The cost so far of Services whose ports come in several portions. */
   readonly #costs = new Map<string, { servicePorts: number; milliseconds: number }>();
-  /** What one service port took in the last portion. */
+  /** The cost of one service port in the last portion. */
   #eachMs = FIRST_MS;
 
   /** The service ports that come next, at most so many: those of the Services with the fewest first. */

@@ -41,9 +41,9 @@ export interface ProxierOptions {
    * when all are gone.
    */
   readonly onFailures?: (failures: readonly SyncFailure[]) => void;
-  /** Told of every frontend that a service port has lost to another one. */
+  /** Called for every frontend that a service port has lost to another one. */
   readonly onConflict?: (conflict: FrontendConflict) => void;
-  /** Told of a Service that took long to program. */
+  /** Called for a Service that took long to program. */
   readonly onCostlyService?: (costly: CostlyService) => void;
   /** Where every sync is written down, with its causes. @default nowhere */
   readonly journal?: SyncJournal;

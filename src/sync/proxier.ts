@@ -193,7 +193,7 @@ export class Proxier {
   }
 
   /**
-   * Syncs whenever due and watches over the rules until the signal aborts; a sync under way is told of the abort and
+   * Syncs whenever due and watches over the rules until the signal aborts; a sync under way gets the abort and is
    * waited for. The rules stay. Never rejects for what a sync or the kernel does.
    */
   async run(signal: AbortSignal): Promise<void> {

@@ -170,7 +170,7 @@ export class NftablesBackend implements Backend {
   async monitor(onLost: OnLostRules, signal: AbortSignal, requestSync: () => void): Promise<void> {
     const watching = this.#options.nft.watch((change) => this.#onForeignChange(change, onLost, requestSync), signal);
     this.#onRepaired = () => onLost({ ports: new Set() });
-    // What happened since the watch broke off was not seen.
+    // Changes since the watch broke off went unseen.
     if (this.#wasWatched) onLost();
     this.#wasWatched = true;
     const failed = new AbortController();
@@ -240,7 +240,7 @@ export class NftablesBackend implements Backend {
     if (this.#refused.size === 0) return true;
     const ofPorts = new Set([...damaged].filter(isOfServicePort));
     await this.#bisectPorts(this.#refused.owners, input, signal, ofPorts);
-    // What is damaged of a port that is still refused is written when its new rules are accepted.
+    // Damage of a port that is still refused is repaired when the kernel accepts its new rules.
     if (this.#refused.size > 0) this.#damaged = new Set([...this.#damaged, ...ofPorts]);
     return true;
   }
@@ -304,7 +304,7 @@ export class NftablesBackend implements Backend {
       if (!isAttributable(error)) throw error;
       this.#options.log.error("nftables full sync was refused, looking for the service port that is at fault", error);
     }
-    // What refused ports have is looked for among all that there is.
+    // To find what refused ports have, all elements must be listed.
     const isCompared = [...(content?.sets.values() ?? [])].some(({ others }) => others !== undefined);
     if (isCompared) content = await this.#read();
     const others = await setAside(draft, content, wanted, {

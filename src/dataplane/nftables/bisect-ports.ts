@@ -11,7 +11,7 @@ import type { TableState } from "./table-state.ts";
 interface CommitPortsOptions {
   /** Knows what is installed, and afterwards what was accepted. */
   readonly state: TableState;
-  /** What is wanted. */
+  /** The wanted state. */
   readonly served: Pick<SyncInput, "services" | "endpoints">;
   readonly commit: (draft: TransactionDraft) => Promise<void>;
   /** Chains and affinity sets to write even if they are believed to be right. */
@@ -20,7 +20,7 @@ interface CommitPortsOptions {
   readonly signal: AbortSignal;
 }
 
-/** So many refused service ports, and it is no use to go on. */
+/** With so many refused service ports, the search gives up. */
 const MAX_OFFENDERS = 64;
 
 /** Whether a refusal may be the fault of a part, so that leaving it out, or asking the kernel again, can help. Pure. */

@@ -34,8 +34,8 @@ export interface NftablesPlan {
 export type NftablesPlanData = Pick<NftablesPlan, "table">;
 
 /**
- * What of a planned table is one Service's: what its ports alone bring into a table, as far as the table of the whole
- * cluster has it. An address that another Service has by right is not in it.
+ * The part of a planned table that belongs to one Service: what its ports alone bring into a table, as far as the table of the whole
+ * cluster has it. Addresses that another Service owns are not in it.
  *
  * @param service `namespace/name`
  */
@@ -55,7 +55,7 @@ export async function tableOfService(
 const isSameElement = (a: NftElement) => (b: NftElement) =>
   elementKey(a.key) === elementKey(b.key) && sameElement(a, b);
 
-/** What of a table another one has, too, or with `isCommon` false what it has not; sets without such elements are left out. */
+/** The part of a table that another one has, too, or with `isCommon` false lacks; sets without such elements are left out. */
 function partOf(table: NftTable, other: NftTable, isCommon: boolean): NftTable {
   const chains = new Set(other.chains.map(({ name }) => name));
   return {

@@ -15,7 +15,7 @@ interface CommitterOptions {
 }
 
 export class Committer {
-  /** What waits for being deleted. */
+  /** Deletions that the kernel did not accept yet. */
   readonly deferred = new DeferredDeletions();
   readonly #cost = new CommitCost();
   readonly #options: CommitterOptions;
@@ -50,7 +50,7 @@ export class Committer {
     }
   }
 
-  /** How long to wait with the next commit, in view of those that there were. */
+  /** How long to wait with the next commit, by what the last ones cost. */
   get restMs(): number {
     return this.#cost.restMs(this.#options.nowMs());
   }
@@ -107,7 +107,7 @@ export class Committer {
   }
 }
 
-/** Of a draft that is being sent. */
+/** Counts the operations of a draft while it is sent. */
 interface Tally {
   operations: number;
   /** In nft's words. */
@@ -184,12 +184,12 @@ class DeferredDeletions {
     return this.#deletions.has(name);
   }
 
-  /** It is gone. */
+  /** Forgets a deletion that is done, or has become pointless. */
   forget(deletion: Deletion): void {
     this.#deletions.delete(nameOf(deletion));
   }
 
-  /** After a transaction: what it has added is wanted again. */
+  /** Forgets what a transaction has added again. */
   forgetAdded(operations: Iterable<NftOperation>): void {
     if (this.#deletions.size === 0) return;
     for (const operation of operations) {

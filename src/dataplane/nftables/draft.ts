@@ -32,7 +32,7 @@ const PHASES = [
 
 type Phase = Exclude<(typeof PHASES)[number], "delete-elements" | "add-elements">;
 
-/** What is known of a chain that is to be written. */
+/** The known state of a chain that will be written. */
 export type ChainPresence = "absent" | "empty" | "filled" | "unknown";
 
 /** A deletion that can be put off: nothing refers to the object as far as this program goes. */
@@ -105,7 +105,7 @@ export class TransactionDraft {
 
   /** The operations in the order in which they are carried out, made one by one: there can be hundreds of thousands. */
   *operations(): Iterable<NftOperation> {
-    // Not over the steps: in a first load that is one object more for each of hundreds of thousands.
+    // A walk over steps would make one more object for each of hundreds of thousands.
     for (const phase of PHASES) for (const { operation } of this.#stepsOf(phase)) yield operation;
   }
 
@@ -170,7 +170,7 @@ interface Step {
   readonly operation: NftOperation;
 }
 
-/** What is done to one set at a stretch, for one owner. */
+/** Neighbouring changes of one set for one owner. */
 interface Run<T> {
   readonly set: string;
   readonly owner: string | undefined;
@@ -205,7 +205,7 @@ interface Filling {
  * and then gives it up too, the kernel must see one deletion only.
  */
 class ElementChanges {
-  /** In the order in which they were first spoken of. */
+  /** By name, in the order of first use. */
   readonly #sets = new Map<string, SetChanges>();
   #filling: Filling | undefined;
 
@@ -231,7 +231,7 @@ class ElementChanges {
     if (earlier === undefined) {
       if (!sameElement(before, after)) changes.set(key, { set: set.name, before, after, owner });
     } else if (after === undefined && !sameElement(earlier.after, before)) {
-      // What another port has been given already is given up only now.
+      // Another port has got this key already, and its old owner gives it up only now.
       changes.set(key, { ...earlier, before });
     } else if (sameElement(earlier.before, after)) changes.delete(key);
     else changes.set(key, { set: set.name, before: earlier.before, after, owner });
@@ -274,7 +274,7 @@ class ElementChanges {
   }
 }
 
-/** What is picked, together where neighbours are in one set and done for the same owner. */
+/** Groups the picked items: neighbours of one set and one owner are one run. */
 function* runsOf<C extends { readonly set: string; readonly owner: string | undefined }, T>(
   changes: Iterable<C>,
   pick: (change: C) => T | undefined,

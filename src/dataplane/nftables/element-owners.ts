@@ -1,6 +1,6 @@
 /**
- * Who wants which element of the shared sets and maps: all ports of a Service share its cluster IP, for one. Most keys are
- * wanted by one port at most, and nothing is remembered of them: {@link ElementOwners.replace} gets what was wanted before.
+ * The owners of elements of the shared sets and maps: all ports of a Service share its cluster IP, for one. Most keys have one
+ * owner at most, and are not remembered: {@link ElementOwners.replace} gets what the owner wanted before.
  */
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
 import { KeyOwners } from "../shared/key-owners.ts";
@@ -91,7 +91,7 @@ export class ElementOwners {
       const change = isShared ? this.#replaceShared(owner, set, key, had, has) : { set, before: had, after: has };
       if (!sameElement(change.before, change.after)) changes.push(change);
     }
-    // What is added comes first: a set that stays in use is not new.
+    // Additions come first, so that a set that stays in use is never counted as new.
     for (const { set } of after.elements) this.#count(set, 1);
     for (const { set } of before.elements) this.#count(set, -1);
     return changes;

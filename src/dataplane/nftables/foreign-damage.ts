@@ -44,7 +44,7 @@ export function assessDamage(
       names.add(name);
     }
   }
-  // What looks like ours and belongs to none must go; and what was made again may be of another kind.
+  // Objects with our names that no port has must go; and those that were made again may be of another kind.
   const isOfAnyKind = [...names].some((name) => change.defined.has(name));
   return ofServices.size > 0 || isOfAnyKind || isUnknown ? { kind: "total" } : { kind: "known", ports, names };
 }

@@ -1,6 +1,6 @@
 /**
- * What the kernel has for service ports whose new rules it refuses: their last known good rules stay until it takes new ones.
- * They are found in the kernel and not in memory: a restart does not lose them, and keeping them never writes anything
+ * Finds the last known good rules of service ports whose new rules the kernel refuses; they stay until it accepts new ones.
+ * They are read from the kernel and not from memory: a restart does not lose them, and keeping them never writes anything
  * that the kernel might refuse, too.
  */
 import type { NftTableContent } from "../../kernel/nftables/nftables.ts";

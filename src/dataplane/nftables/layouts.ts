@@ -31,8 +31,8 @@ export interface Layout {
     facts: PlanFacts,
   ): ServicePortPlan;
   /**
-   * What changes when nothing but the endpoints of a service port does, and whose the slots are then; undefined where its plans must be
-   * compared. The changes are those of the plans, in sets that are not tracked, and the rest of the plan stays the same. Pure.
+   * The changes that new endpoints of a service port make, and the slots after them; undefined where the plans must be compared. The
+   * changes are those of the plans, in sets that are not tracked, and the rest of the plan stays the same. Pure.
    *
    * @param had {@link ServicePortPlan.slots}
    * @default always undefined

@@ -98,7 +98,7 @@ export const LOCALHOST_REJECT_PORTS: NftSet = map(
   "localhost NodePorts rejected by kube-proxy",
 );
 
-/** What refuses. @param resets whether TCP clients get a reset, at once, and not an ICMP error. */
+/** The rules that refuse. @param resets whether TCP clients get a reset, at once, and not an ICMP error. */
 export function localhostRejection(
   rejected: readonly Protocol[],
   family: IpFamily,

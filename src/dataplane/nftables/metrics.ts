@@ -18,7 +18,7 @@ export function defineNftablesMetrics(families: MetricFamilies): (family: IpFami
   return (family) => ({ syncFailures: syncFailures(family), cleanupFailures: cleanupFailures(family) });
 }
 
-/** What is measured of node ports on loopback addresses. @param rejected the packets of each counter there is. */
+/** Measurements of node ports on loopback addresses. @param rejected the packets of each counter there is. */
 export function defineLocalhostMetrics(
   families: MetricFamilies,
   rejected: () => Promise<

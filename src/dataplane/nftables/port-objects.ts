@@ -32,7 +32,7 @@ export function chainDigest(ruleDigests: readonly (string | undefined)[]): strin
   return ruleDigests.map((digest) => digest ?? "?").join(" ");
 }
 
-/** What `ruleDigest` gives for a rule of ours. */
+/** Length of a `ruleDigest`. */
 const RULE_DIGEST_LENGTH = 16;
 
 /** The digest of one rule, from that of a chain of ours. Pure. */

@@ -1,7 +1,7 @@
 /**
- * What many new service ports need, made in portions before the transaction that brings it into force: their chains, and in a new table
- * elements. No rule looks at either before, so that traffic sees one change only. One batch with everything would keep a processor in the
- * kernel for seconds to minutes: for each rule that brings a map along it goes through all of the batch so far (docs/performance.md).
+ * Makes the chains of many new service ports, and in a new table elements, in portions before the transaction that brings them into
+ * force. No rule looks at either before, so traffic sees one change only. One batch with everything would keep a processor in the
+ * kernel for seconds to minutes: for each rule that brings a map along, the kernel goes through the whole batch so far (docs/performance.md).
  */
 import type {
   Nftables,
@@ -67,14 +67,14 @@ export async function readPrepared(
   return { generation, isDormant, hasOtherFlags, chains, sets, counters };
 }
 
-/** What was made beforehand. */
+/** Chains and sets that were made beforehand. */
 interface PreparedObjects extends Pick<NftTableContent, "chains" | "sets"> {
   /** The kernel took all of it, so that the table need not be read again for it. */
   readonly isAll: boolean;
 }
 
 /**
- * What the kernel refuses is left to the transaction that follows; rejects for what is no operation's fault.
+ * Leaves to the transaction that follows what the kernel refuses. Rejects with errors that are no operation's fault.
  *
  * @returns undefined when nothing was committed.
  */

@@ -48,7 +48,7 @@ export interface ReconcileOptions extends DifferenceOptions {
   readonly deferred: { has(name: string): boolean };
 }
 
-/** What is in the kernel when all that is wanted is. Rejects when the signal aborts. */
+/** The state of the table once everything wanted is in it. Rejects when the signal aborts. */
 export async function stateOf(
   { layout, config, facts, ports, kept }: WantedTable,
   { yielder, signal }: DifferenceOptions,
@@ -63,7 +63,7 @@ export async function stateOf(
   return state;
 }
 
-/** What {@link reconcile} can do with sets that were only compared. */
+/** The sets that {@link reconcile} needs no list of, only a comparison. */
 export function expectationOf(state: TableState): NftExpectation {
   const { sets } = state.planStatic();
   const comparable = sets.filter(({ hasRanges, timeoutSeconds }) => hasRanges !== true && timeoutSeconds === undefined);
@@ -74,7 +74,7 @@ export function expectationOf(state: TableState): NftExpectation {
 }
 
 /**
- * What is to be done so that the table is as wanted. Rejects when the signal aborts.
+ * Gives the draft that turns the table into the wanted one. Rejects when the signal aborts.
  *
  * @param content undefined when there is no table.
  * @param state of what is wanted, which sets may have been compared with: it holds once the draft is committed.
@@ -140,7 +140,7 @@ export async function reconcile(
   // Until the draft is committed nothing else changes the state. To find that there are none would be to plan every service.
   if (missing > 0) draft.fillSets(empty, () => state.wantedElements(empty), missing);
   for (const [name, { ruleDigests }] of usable?.chains ?? []) {
-    // What another program has renamed still has our rules.
+    // A chain that another program has renamed still has our rules.
     const isOurs = isOurChain(name) || ruleDigests.some((digest) => digest !== undefined);
     if (!isOurs || chains.has(name)) continue;
     if (ruleDigests.length > 0) draft.emptyChain(name);
@@ -204,7 +204,6 @@ async function changeElements(
 ): Promise<void> {
   const found = new Map<string, Found>();
   for (const { set, present, others } of sets) {
-    // All is as it should be.
     if (others?.size === 0) continue;
     const left = new Map<string, NftElement>();
     found.set(set.name, { set, left, others });
@@ -257,7 +256,7 @@ export async function repairSets(
     const present = set && (await nft.readElements(set));
     if (set === undefined || present === undefined) return false;
     if (set.timeoutSeconds !== undefined) {
-      // What packets have put in is theirs, as far as it leads to an endpoint of ours.
+      // Entries that packets made stay, as far as they lead to an endpoint of ours.
       state.doubt(name);
       continue;
     }

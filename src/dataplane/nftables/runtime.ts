@@ -5,7 +5,6 @@
 
 import type { Release } from "../../config/release.ts";
 import { raiseFileLimit } from "../../kernel/file-limit.ts";
-import { isIpv6Supported } from "../../kernel/ipv6-support.ts";
 import { isAtLeast, kernelRelease, parseKernelVersion } from "../../kernel/kernel-version.ts";
 import { probeKernel } from "../../kernel/nftables/kernel-probe.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../../kernel/nftables/netlink-nftables.ts";
@@ -59,47 +58,21 @@ function reachable(destinations: NodePortIPs | undefined, release: Release, log:
   return others;
 }
 
-/** The kernel's rulesets, with what the mode needs. The families share one socket and one subscription to what others change. */
-class ProbedKernel {
-  #ruleset: NetlinkRuleset | undefined;
-  readonly #probes = new Map<IpFamily, Promise<NetlinkRuleset>>();
-
-  /** Begins to ask, for {@link ProbedKernel.ruleset}. Never rejects. */
-  async askAhead(): Promise<void> {
-    this.#probe("IPv4").catch(() => {});
-    if (await isIpv6Supported().catch(() => false)) this.#probe("IPv6").catch(() => {});
-  }
-
+async function open(node: NodeContext): Promise<OpenMode> {
+  // The families share one socket and one subscription to what others change.
+  let ruleset: NetlinkRuleset | undefined;
   /** Rejects when it cannot be opened, or lacks a part for the family. */
-  async ruleset(family: IpFamily): Promise<NetlinkRuleset> {
+  const rulesetFor = async (family: IpFamily): Promise<NetlinkRuleset> => {
     try {
-      return await this.#probe(family);
+      await checkKernelVersion();
+      ruleset ??= openNetlinkRuleset();
+      await probeKernel(ruleset, FAMILIES[family]);
+      return ruleset;
     } catch (error) {
-      const reason = messageOf(error);
-      const proxier = `${family.toLowerCase()} proxier`;
-      throw new Error(`unable to create proxier: unable to create ${proxier}: ${reason}`, { cause: error });
+      const proxier = `unable to create ${family.toLowerCase()} proxier`;
+      throw new Error(`unable to create proxier: ${proxier}: ${messageOf(error)}`, { cause: error });
     }
-  }
-
-  async close(): Promise<void> {
-    await this.#ruleset?.close();
-  }
-
-  #probe(family: IpFamily): Promise<NetlinkRuleset> {
-    const probe = this.#probes.get(family) ?? this.#ask(family);
-    this.#probes.set(family, probe);
-    return probe;
-  }
-
-  async #ask(family: IpFamily): Promise<NetlinkRuleset> {
-    await checkKernelVersion();
-    this.#ruleset ??= openNetlinkRuleset();
-    await probeKernel(this.#ruleset, FAMILIES[family]);
-    return this.#ruleset;
-  }
-}
-
-async function open(node: NodeContext, kernel = new ProbedKernel()): Promise<OpenMode> {
+  };
   const { config, nodeName } = node;
   const metricsOf = defineNftablesMetrics(node.metrics);
   const tables = new Map<IpFamily, Nftables>();
@@ -112,12 +85,12 @@ async function open(node: NodeContext, kernel = new ProbedKernel()): Promise<Ope
   return {
     async backendFor(context) {
       const { family, nodePortAddresses, log } = context;
-      const ruleset = await kernel.ruleset(family);
+      const kernel = await rulesetFor(family);
       const planConfig = planConfigOf(config, context);
       log.v(2, "Using nftables mark for masquerade", {
         mark: `0x${planConfig.masqueradeMark.toString(16).padStart(8, "0")}`,
       });
-      const nft = ruleset.open({ family: FAMILIES[family], table: TABLE });
+      const nft = kernel.open({ family: FAMILIES[family], table: TABLE });
       tables.set(family, nft);
       const localhost = localhostServiceOf(config, nodePortAddresses);
       if (localhost !== undefined)
@@ -125,7 +98,7 @@ async function open(node: NodeContext, kernel = new ProbedKernel()): Promise<Ope
       const metrics = localhost && localhostMetricsOf?.(family);
       return new NftablesBackend({
         config: planConfig,
-        layout: await chooseLayout(layoutOf(config.nftables), { ruleset, family: FAMILIES[family], log }),
+        layout: await chooseLayout(layoutOf(config.nftables), { ruleset: kernel, family: FAMILIES[family], log }),
         nft,
         ...(localhost?.form && metrics && { localhost: localhostRelay(localhost.form, metrics, context) }),
         nodePortIPs: async () =>
@@ -144,7 +117,9 @@ async function open(node: NodeContext, kernel = new ProbedKernel()): Promise<Ope
         log,
       });
     },
-    close: () => kernel.close(),
+    async close() {
+      await ruleset?.close();
+    },
   };
 }
 
@@ -153,7 +128,7 @@ function openRelays(log: Logger): Relays {
   return new NodeRelays({ log, fileLimit: limit - shareOfServers(limit) });
 }
 
-/** What the rules have counted of packets to node ports on loopback addresses. */
+/** Packets to node ports on loopback addresses that the rules have refused. */
 async function rejectedPackets(tables: ReadonlyMap<IpFamily, Nftables>, log: Logger) {
   const perFamily = await Promise.all(
     Array.from(tables, async ([family, nft]) => {
@@ -196,14 +171,9 @@ async function cleanUp(log: Logger): Promise<boolean> {
 }
 
 export const nftablesRuntime: ModeRuntime = {
-  // What the kernel lacks is found out, and said, when the backend is made.
+  // The kernel is probed when the backend is made.
   unsupported: async () => undefined,
-  open: (node) => open(node),
-  askAhead() {
-    const kernel = new ProbedKernel();
-    void kernel.askAhead();
-    return (node) => open(node, kernel);
-  },
+  open,
   cleanUp,
   defineMetrics(families) {
     defineNftablesMetrics(families);

@@ -22,8 +22,8 @@ export interface ServicePortPlan {
   readonly chains: readonly NftChain[];
   readonly elements: readonly SharedElement[];
   /**
-   * Whose each slot of the Cluster policy is, where nothing else depends on who the endpoints are: then a change of endpoints alone
-   * changes slots alone, as long as there are as many.
+   * The endpoint in each slot of the Cluster policy, where nothing else of the plan depends on the endpoints: then a change of
+   * endpoints changes slots only, as long as their number stays.
    */
   readonly slots?: readonly Endpoint[] | undefined;
   /** A Local policy with endpoints somewhere and none here. */

@@ -25,10 +25,10 @@ const NO_OWNER = "";
 
 const NO_NAMES: ReadonlySet<string> = new Set();
 
-/** What is planned from. */
+/** Services and endpoints to plan from. */
 type Served = Pick<SyncInput, "services" | "endpoints">;
 
-/** What all plans depend on. */
+/** Layout, configuration and facts that all plans share. */
 interface TablePremises {
   readonly layout: Layout;
   readonly config: PlanConfig;
@@ -44,7 +44,7 @@ export class TableState {
   readonly #plan: PlanPort;
   #lacking = { internal: 0, external: 0 };
   readonly #doubtful = new Set<string>();
-  /** What is installed for no service port, and the sets that were in use when it was planned. */
+  /** The installed plan of chains and sets of no service port, and the version of the sets in use that it was made from. */
   #static: { readonly plan: StaticPlan; readonly version: number } | undefined;
 
   constructor(premises: TablePremises) {
@@ -100,13 +100,13 @@ export class TableState {
     return this.#ports;
   }
 
-  /** What the service port has that an element of a tracked set (`layout.ts`) is for. */
+  /** The service port that an element of a tracked set (`Layout.isTracked`) is for. */
   portWith(set: string, key: string): InstalledPort | undefined {
     const owner = this.#owners.ownerAt(set, key);
     return owner === undefined ? undefined : this.#ports.get(owner);
   }
 
-  /** A map of clients may lead to what is no endpoint: see {@link takeDoubtfulMaps}. */
+  /** Notes that a map of clients may lead to an address that is no endpoint: see {@link takeDoubtfulMaps}. */
   doubt(map: string): void {
     this.#doubtful.add(map);
   }
@@ -252,7 +252,7 @@ export class TableState {
   }
 }
 
-/** Elements are planned here if they must be. */
+/** Reads the elements once: a replanned port plans them each time. */
 function wantsOf({ elements, isFound = false }: InstalledPort): Wants {
   return { elements, isFound };
 }

@@ -68,7 +68,7 @@ export class ByteWriter {
   zeros(count: number): number {
     const at = this.#advance(count);
     const bytes = this.#bytes;
-    // What was dropped may still be there. For so few a loop is faster than a call.
+    // Dropped bytes may still be there. For so few a loop is faster than a call.
     for (let index = at; index < at + count; index += 1) bytes[index] = 0;
     return at;
   }
@@ -136,7 +136,7 @@ export class ByteWriter {
     this.#takeOver(this.#memory.transfer(Math.max(needed, this.#memory.byteLength * 2)));
   }
 
-  /** What a transfer leaves behind is given back at once: tens of megabytes would else wait for a collection. */
+  /** A transfer gives the old memory back at once: tens of megabytes would otherwise wait for a collection. */
   #takeOver(memory: ArrayBuffer): void {
     this.#memory = memory;
     this.#bytes = Buffer.from(memory);

@@ -87,7 +87,7 @@ export class NetlinkSocket implements AsyncDisposable {
     options.signal?.addEventListener("abort", this.#onAbort, { once: true });
   }
 
-  /** What the kernel knows it by now. */
+  /** The kernel's number for it now. */
   get portId(): number {
     return this.#descriptor.portId;
   }

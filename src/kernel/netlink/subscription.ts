@@ -14,7 +14,7 @@ export interface SubscriptionOptions {
   readonly onOverrun: () => void;
   /** Ends the subscription. */
   readonly signal: AbortSignal;
-  /** What is not to be delivered. Some of it still may be: just after its sender's port has changed, and where the system takes no filter. */
+  /** Notifications to leave out. Some still come: just after the sender's port has changed, and where the system takes no filter. */
   readonly own?: OwnNotifications;
   /**
    * Asked whenever all that was waiting has been taken: what to wait for before anything is looked at again, while messages gather

@@ -96,7 +96,7 @@ function parts(family: NftFamily): Part[] {
   ];
 }
 
-/** What rules need that look for targets in maps (docs/reference/flat-nftables.md), beyond {@link parts}. */
+/** Parts that rules of the flat layout need beyond {@link parts} (docs/reference/flat-nftables.md). */
 function mapParts(family: NftFamily): Part[] {
   const core = (operation: NftOperation): Part => ({ what: operation.kind, module: "nf_tables", operation });
   const rule = (what: string, module: string, ...statements: NftStatement[]): Part => ({

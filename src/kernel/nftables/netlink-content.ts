@@ -40,7 +40,7 @@ import type { NftablesClient } from "./wire/nftables-client.ts";
 import type { NftChainHeadObject, NftElementObject, NftSetHead } from "./wire/objects.ts";
 import { commentOf, originOf } from "./wire/userdata.ts";
 
-/** What a table holds, but for the generation. */
+/** The content of a table without the generation. */
 type TableObjects = Omit<NftTableContent, "generation">;
 
 const OBJECTS_PER_LOOK = 128;
@@ -55,7 +55,7 @@ const QUESTIONS_AT_ONCE = 512;
 /** The kernel's limit for a set that packets fill, where none was given. */
 const DYNAMIC_SET_SIZE = 65_535;
 
-/** What reads a table. */
+/** The calls that read a table. */
 export type TableReader = Pick<
   NftablesClient,
   "tables" | "chainHeads" | "ruleHeads" | "setHeads" | "elements" | "counters" | "ask"
@@ -134,7 +134,7 @@ export async function readTable(
       const content = sets.get(name);
       const key = content?.key;
       if (content === undefined || key === undefined) continue;
-      // What should not be there cannot be asked for.
+      // Elements that should not be there cannot be asked for.
       if (others === "more")
         sets.set(name, { ...content, elements: await readElements(client, { table, name, key }, layout) });
       else sets.set(name, { ...content, others });
@@ -268,7 +268,7 @@ function keyOf(set: NftSetHead, layout: FamilyLayout): NftKeyType[] | undefined 
   if (kind !== 0 && !isDynamic && (kind !== RANGES || isMap)) return undefined;
   if (isMap && dataType !== targetTypeId(layout) && (isDynamic || dataType !== NFT_TYPES.verdict)) return undefined;
   const { size = 0 } = description ?? {};
-  // What packets fill has room for at least as many as the kernel gives it.
+  // A set that packets fill has room for at least as many as the kernel's default.
   if (size !== 0 && !(isDynamic && (isMap ? size > DYNAMIC_SET_SIZE : size === DYNAMIC_SET_SIZE))) return undefined;
   if (policy !== 0 || expression !== undefined || expressions !== undefined) return undefined;
   return keyTypesOf(keyType, layout);

@@ -28,7 +28,7 @@ const READ_ATTEMPTS = 8;
 const MAX_REBASES = 50;
 
 /**
- * What will probably take longer than this is sent off the main thread. The kernel checks the whole table for each batch:
+ * A commit that will probably take longer is sent off the main thread. The kernel checks the whole table for each batch:
  * with 10,000 services that is 4 milliseconds, however small the batch is. Below, the way to another thread and back would
  * cost more than it is worth.
  */
@@ -54,7 +54,7 @@ export interface NetlinkCommit {
 export interface NetlinkRulesetOptions {
   /** For what the kernel announces while tables are watched. @default that of subscriptions */
   readonly receiveBufferBytes?: number;
-  /** Told of each batch that the kernel accepted. */
+  /** Called for each batch that the kernel accepted. */
   readonly onCommit?: (commit: NetlinkCommit) => void;
 }
 
@@ -80,8 +80,8 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
   /**
    * To be called while `commits` is held.
    *
-   * @param isOfWhole that it follows from a look at the whole table. The rules among it may bind large maps, of which the kernel looks at each
-   * element: 35 ms at 30,000 services, in a few messages.
+   * @param isOfWhole the batch follows from a comparison of the whole table. Its rules may bind large maps, and then the kernel looks at each
+   * of their elements: 35 ms at 30,000 services, in a few messages.
    */
   async function commit({ batch }: EncodedTransaction, isOfWhole: boolean): Promise<CommitResult> {
     const expectedMs = last.milliseconds * Math.max(1, batch.size / last.messages);
@@ -105,7 +105,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
     /** Transactions of this handle, and how many there had been when the table was last read. */
     let transactions = 0;
     let lastRead = { generation: -1, transactions: -1 };
-    /** The table was not there when it was looked for, and everything since was accepted: all in it is ours. */
+    /** There was no table when it was read, and the kernel has accepted everything since: all in it is ours. */
     let isNew = false;
     /** The buffer of an earlier transaction that was small, as nearly all are. */
     let spare: MessageBuffer | undefined;

@@ -20,8 +20,8 @@ const OPERATIONS_PER_LOOK = 16;
 const ELEMENTS_PER_LOOK = 1024;
 
 /**
- * What an element takes at most, but for long names: of a first load it is enough. A buffer that must grow is copied, and nothing else
- * is done meanwhile: at 30,000 services, 16 MB on a busy machine, that took 200 ms. Room that is not used costs no memory.
+ * The most that an element takes, except with long names: enough for a first load. A buffer that must grow is copied, which holds
+ * everything up: at 30,000 services, 16 MB on a busy machine, that took 200 ms. Room that is not used costs no memory.
  */
 export const ELEMENT_BYTES = 160;
 

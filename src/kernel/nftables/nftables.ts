@@ -22,7 +22,7 @@ export type NftOperation =
       readonly kind: "add-rule";
       readonly chain: string;
       readonly rule: NftRule;
-      /** That of `ruleDigest`, where it has been worked out already. */
+      /** The rule's `ruleDigest`, where it is known already. */
       readonly digest?: string;
     }
   /** That it counts already is no error: it goes on. */

@@ -29,7 +29,7 @@ export class SyncJournal {
     return this.#last;
   }
 
-  /** How many are told of new records. */
+  /** Number of subscribers. */
   get readers(): number {
     return this.#listeners.size;
   }
@@ -52,7 +52,7 @@ export class SyncJournal {
     return { records, missed: first - place - 1 };
   }
 
-  /** @param listener told of each record; must be quick. @returns what ends that. */
+  /** @param listener called for each record; must be quick. @returns what ends the subscription. */
   subscribe(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);

@@ -23,7 +23,7 @@ interface RepairCause {
   readonly by: string | null;
 }
 
-/** What concerns everything: the first sync, a failure before, the hourly look, a fact about the node or the cluster. */
+/** Causes that concern everything: the first sync, a failure before, the periodic full sync, a fact about the node or the cluster. */
 export interface WholeCause {
   readonly kind: "start" | "retry" | "periodic" | "zone" | "node-addresses" | "service-cidrs" | "requested";
 }

@@ -28,7 +28,7 @@ export const FLAT_CHAINS = {
   rememberClients: "remember-clients",
 } as const;
 
-/** What a map with endpoints is asked for; the names of the maps are these and a number of slots. */
+/** The lookups that maps of endpoints answer; a map's name is one of these and its number of slots. */
 export const ENDPOINT_MAPS = {
   /** By frontend. */
   frontend: "endpoints",
@@ -65,7 +65,7 @@ export function endpointMapName(map: EndpointMap, slots: number): string {
   return `${map}-${slots}`;
 }
 
-/** What a name that ends in a number is made of: `endpoints-3`. */
+/** The parts of a name that ends in a number: `endpoints-3`. */
 interface NumberedName {
   readonly base: string;
   readonly number: number;
@@ -83,7 +83,7 @@ export function endpointMapOf(name: string): { readonly map: EndpointMap; readon
   return endpointMaps.has(base) ? { map: base as EndpointMap, slots } : undefined; // it is one of them
 }
 
-/** Who has session affinity of so many seconds, by frontend or by node port. */
+/** Frontends and node ports with session affinity of so many seconds. */
 export const STICKY_SETS = { frontend: "sticky-frontends", nodePort: "sticky-nodeports" } as const;
 /** Where their clients' endpoints are remembered. */
 export const CLIENTS = "clients";

@@ -49,8 +49,8 @@ export function planServicePort(
 }
 
 /**
- * What changes when nothing but endpoints does, without a plan: under a stream of changes that is nearly every change, and most
- * of a plan stays as it was. Pure.
+ * The changes that new endpoints make, without a plan: under a stream of changes nearly every change replaces endpoints only, and
+ * most of a plan stays the same. Pure.
  *
  * @param had {@link ServicePortPlan.slots}
  * @param endpoints that `port` is to be planned with.
@@ -97,7 +97,7 @@ function isServed({ kind, fate }: Frontend, { usesExternal }: ServicePortRouting
 
 type Policy = "cluster" | "local";
 
-/** Whose each slot is, by the policy whose endpoints they are. */
+/** The endpoint in each slot, by policy. */
 type Slots = Readonly<Record<Policy, readonly Endpoint[]>>;
 
 /** The tables of a frontend that is served. */
@@ -156,7 +156,7 @@ class FrontendElements {
     this.#elements.push({ set, element: { key: this.#key, comment: this.#port.name.text } });
   }
 
-  /** Where it is not served, or not for everybody. */
+  /** For a frontend that is not served, or not for everybody. */
   addFate(): void {
     const { fate } = this.#frontend;
     if (fate === "refuse") this.#add(this.#isNodePort ? FLAT_SETS.rejectedNodePorts : FLAT_SETS.rejectedFrontends);

@@ -113,11 +113,11 @@ function clientSet(timeoutSeconds: number): NftSet {
   };
 }
 
-/** What there is beside {@link FIXED_SETS}: numbers of slots by what is looked up, and timeouts of affinity. */
+/** Sets beside {@link FIXED_SETS}: numbers of slots by lookup, and timeouts of affinity. */
 export interface SetsOnDemand {
   readonly slots: ReadonlyMap<EndpointMap, readonly number[]>;
   readonly timeouts: readonly number[];
-  /** Of the timeouts, those that some frontend has, and those that some node port has. */
+  /** The timeouts that some frontend has, and those that some node port has. */
   readonly frontendTimeouts: ReadonlySet<number>;
   readonly nodePortTimeouts: ReadonlySet<number>;
 }

@@ -26,7 +26,7 @@ export function slotCount(endpoints: number): number {
   return slots;
 }
 
-/** Whose each slot is, in order. The same endpoints in the same order give the same slots. Pure. */
+/** The endpoint in each slot. The same endpoints in the same order give the same slots. Pure. */
 export function slotOwners<T extends SlotOwner>(endpoints: readonly T[]): readonly T[] {
   return endpoints.length <= MOST_EXACT ? drawnSlots(endpoints) : dealtSlots(endpoints);
 }

@@ -22,7 +22,7 @@ export const NFT_MSG_NEWOBJ = 18;
 export const NFT_MSG_GETOBJ = 19;
 export const NFT_MSG_DELOBJ = 20;
 
-/** What an object that rules name is. */
+/** The type of objects that rules name. */
 export const NFT_OBJECT_COUNTER = 1;
 
 /** A table that is switched off. */

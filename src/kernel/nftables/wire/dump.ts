@@ -15,7 +15,7 @@ interface DumpRequest<T> {
   /** Attributes that restrict the dump. */
   readonly filter: T;
   /**
-   * What tells the objects apart, where a dump may pass over some when others change: then all that was seen in any of five counts.
+   * Tells the objects apart, where a dump may pass over some when others change: then everything seen in any of five dumps counts.
    *
    * @default the last dump counts
    */

@@ -10,7 +10,7 @@ import { elements, type NftElementObject } from "./objects.ts";
 /** Netlink header and nfgenmsg. */
 const HEADERS = NLMSG_HDRLEN + 4;
 
-/** What became of one question. */
+/** The answer to one question. */
 export type ElementAnswer = "missing" | "as expected" | NftElementObject;
 
 /** Questions for elements of one table. */

@@ -41,7 +41,7 @@ type ExpressionOf<T extends Tables> =
 const NAME = 1;
 const DATA = 2;
 
-/** What has been written once and for all ({@link constantExpression}). */
+/** The bytes of each {@link constantExpression}. */
 const WRITTEN = new WeakMap<object, Uint8Array>();
 
 /** The codec of expressions whose attributes are in these tables. */
@@ -162,8 +162,8 @@ export function constantExpression(value: NftExpression): NftExpression {
 }
 
 /**
- * Of the list of a rule's expressions the chain that the last one goes to; undefined when it goes to none. For reading rules by the ten
- * thousand: what the other expressions say is not looked at.
+ * The chain that the last of a rule's expressions goes to; undefined when it goes to none. For reading rules by the ten thousand:
+ * the other expressions are not decoded.
  */
 export const jumpTarget: Codec<string | undefined> = {
   nested: true,

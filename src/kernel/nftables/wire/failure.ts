@@ -107,7 +107,7 @@ function describe(failure: Omit<NftFailure, "message">): string {
   return `nf_tables: ${verb} ${kind === "elements" ? "element" : kind}${which}${what}: ${where.join(", ")}: ${why}`;
 }
 
-/** What an expression refers to, which may be what is missing; otherwise the expression itself. */
+/** The object that an expression refers to, which may be missing; otherwise the expression itself. */
 function describeExpression(expression: NftExpression): string {
   const chain = expression.kind === "immediate" ? expression.data?.verdict?.chain : undefined;
   if (chain !== undefined) return `to chain ${chain}`;

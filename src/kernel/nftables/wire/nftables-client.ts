@@ -47,7 +47,7 @@ export type CommitResult =
     };
 
 /**
- * Dumps are repeated while the ruleset changes under them, up to 5 times; then the last result counts, and of chains what any had. Methods
+ * Dumps are repeated while the ruleset changes under them, up to 5 times; then the last result counts, and for chains all results. Methods
  * throw a NetlinkError when the kernel refuses: `ENOENT` for a missing table or set.
  */
 export interface NftablesClient extends AsyncDisposable {
@@ -70,9 +70,9 @@ export interface NftablesClient extends AsyncDisposable {
   elements(family: number, tableName: string, setName: string, options?: CallOptions): Promise<NftElementObject[]>;
   /** The counters that rules name. */
   counters(family: number, tableName: string, options?: CallOptions): Promise<NftCounterObject[]>;
-  /** Asks for single elements. @param onAnswer told of each answer, in any order. */
+  /** Asks for single elements. @param onAnswer called for each answer, in any order. */
   ask(query: ElementQuery, onAnswer: (index: number, answer: ElementAnswer) => void): Promise<void>;
-  /** What commits of this client's are announced with; another after a failure of its socket. */
+  /** The port id in announcements of this client's commits; another one after a failure of its socket. */
   readonly portId: number;
   /** Whether a notification with this port id is due to a commit of this client's. */
   hasPort(portId: number): boolean;

@@ -75,7 +75,7 @@ function commentEntry(comment: string): Uint8Array {
 /** The elements of a service have one comment, and come one after the other. */
 let last = { comment: "", userdata: entry(COMMENT, text("", USERDATA_LIMIT - 2)) };
 
-/** What a program stores with its rules to know them again: at most this many bytes. */
+/** The most bytes that a program can store with a rule to know it again. */
 const ORIGIN_LIMIT = 32;
 
 /**
