@@ -115,6 +115,7 @@ export async function kernelspaceFollowsManifests(t: TestContext, folder: string
   );
   assert.equal(await get(`http://${METRICS}/proxyMode`), "kernelspace");
   assert.match(run.log, /"Set the priority class" class="HIGH_PRIORITY_CLASS"/);
+  assert.ok(run.log.includes(`node="${process.version}"`), "the Node.js that is pinned");
   assert.match(await get(`http://${METRICS}/metrics`), /^kubeproxy_sync_proxy_rules_duration_seconds_count/m);
 
   const [lost] = hns.documents("LoadBalancer").keys();
