@@ -134,9 +134,13 @@ test("what is refused is named, keeps what it had, and is done with the next syn
   const { failures } = await rig.sync();
   assert.deepEqual(failures, []);
   assert.deepEqual(Object.fromEntries(rig.target.kernel), { 1: "b", 81: "a" });
-  const { writes } = rig.target;
+  const { writes, looks } = rig.target;
   await rig.sync(true);
-  assert.equal(rig.target.writes, writes, "a full sync finds nothing to do");
+  assert.deepEqual(
+    [rig.target.writes, rig.target.looks],
+    [writes, looks + 1],
+    "a full sync looks, and finds nothing to do",
+  );
 });
 
 test("asks for another attempt after 1, 2, 4 seconds and then the longest pause, and soon again after one that works", async () => {
@@ -171,11 +175,16 @@ test("after a sync that rejects, and when told to forget, everything is looked a
   rig.put("a", 81);
   await assert.rejects(rig.sync(), /away/);
   assert.equal(rig.reconciler.known, undefined);
+  await rig.clock.advance(1_000);
+  assert.equal(rig.asked, 1, "that is tried again as well");
+  await assert.rejects(rig.sync(), /away/);
+  rig.reconciler.hurry();
+  assert.equal(rig.asked, 2, "what need not wait does not");
   rig.target.fails = false;
   rig.target.kernel.set("99", "none");
   await rig.sync();
-  assert.deepEqual([[...rig.target.kernel], rig.target.looks], [[["81", "a"]], 2]);
+  assert.deepEqual([[...rig.target.kernel], rig.target.looks], [[["81", "a"]], 3]);
   rig.reconciler.forget();
   await rig.sync();
-  assert.equal(rig.target.looks, 3);
+  assert.equal(rig.target.looks, 4);
 });
