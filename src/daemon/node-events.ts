@@ -22,37 +22,24 @@ export function nodeEvent(
 
 /** A Service's health-check port cannot be had on this node. @param service `namespace/name`. */
 export function serviceHealthFailure(nodeName: string, service: string, port: number, error: Error): EventFacts {
-  const [namespace = "", name = ""] = service.split("/");
-  return {
-    regarding: { apiVersion: "v1", kind: "Service", namespace, name },
-    type: "Warning",
-    reason: "FailedToStartServiceHealthcheck",
-    action: "Listen",
-    note: `node ${nodeName} failed to start healthcheck "${service}" on port ${port}: ${error.message}`,
-  };
+  const note = `node ${nodeName} failed to start healthcheck "${service}" on port ${port}: ${error.message}`;
+  return serviceWarning(service, "FailedToStartServiceHealthcheck", "Listen", note);
 }
 
 /** A Service took long to program, which other changes may have had to wait for. */
 export function costlyService(nodeName: string, { service, servicePorts, milliseconds }: CostlyService): EventFacts {
-  const [namespace = "", name = ""] = service.split("/");
   const cost = `${servicePorts} service ports of it took ${(milliseconds / 1000).toFixed(1)} s to program`;
-  return {
-    regarding: { apiVersion: "v1", kind: "Service", namespace, name },
-    type: "Warning",
-    reason: "CostlyService",
-    action: "ProgramService",
-    note: `node ${nodeName}: ${cost}; on every node each change of it costs as much: give it fewer ports`,
-  };
+  const note = `node ${nodeName}: ${cost}; on every node each change of it costs as much: give it fewer ports`;
+  return serviceWarning(service, "CostlyService", "ProgramService", note);
 }
 
 /** A Service declares a frontend that belongs to another one. */
 export function frontendConflict(nodeName: string, conflict: FrontendConflict): EventFacts {
-  const { namespace, name } = conflict.loser;
-  return {
-    regarding: { apiVersion: "v1", kind: "Service", namespace, name },
-    type: "Warning",
-    reason: "FrontendConflict",
-    action: "AssignFrontend",
-    note: `node ${nodeName}: ${conflictText(conflict)}`,
-  };
+  const note = `node ${nodeName}: ${conflictText(conflict)}`;
+  return serviceWarning(conflict.loser.service, "FrontendConflict", "AssignFrontend", note);
+}
+
+function serviceWarning(service: string, reason: string, action: string, note: string): EventFacts {
+  const [namespace = "", name = ""] = service.split("/");
+  return { regarding: { apiVersion: "v1", kind: "Service", namespace, name }, type: "Warning", reason, action, note };
 }

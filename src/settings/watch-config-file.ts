@@ -27,7 +27,7 @@ interface ConfigFileWatch {
  * @throws when the file cannot be opened or watched.
  */
 export function watchConfigFile(path: string): ConfigFileWatch {
-  // The open file keeps the inode, whatever happens to the path, so that a write can be told from a change of links or mode.
+  // The open file keeps the inode when the path changes, so that a write can be told from a change of links or mode.
   const file = openSync(path, "r");
   let watcher: FSWatcher | undefined;
   let isOpen = true;

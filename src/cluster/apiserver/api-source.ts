@@ -97,18 +97,13 @@ async function follow<K extends ObjectKind>(
   sink: ObjectSink,
   signal: AbortSignal,
 ): Promise<void> {
-  const { transport, recovery, causes, clock, log, resyncPeriodMs, streamsLists, onProblem, times, random } = options;
+  const { log, onProblem, onHeard } = options;
   const { controller, plural } = resource;
   log.info(`Starting ${controller} controller`);
   log.info("Waiting for caches to sync", { controller });
   const reflector = new Reflector({
+    ...options,
     resource,
-    transport,
-    recovery,
-    causes,
-    clock,
-    log,
-    resyncPeriodMs,
     sink: {
       onEvent: (kindOfEvent, event) => sink.onEvent(kindOfEvent, event),
       onSynced: (kindOfEvent) => {
@@ -116,13 +111,8 @@ async function follow<K extends ObjectKind>(
         sink.onSynced(kindOfEvent);
       },
     },
-    ...(streamsLists === undefined ? {} : { streamsLists }),
-    ...(onProblem === undefined ? {} : { onProblem: (problem) => onProblem(plural, problem) }),
-    onHeard: () => {
-      options.onHeard?.(plural);
-    },
-    ...(times === undefined ? {} : { times }),
-    ...(random === undefined ? {} : { random }),
+    onProblem: (problem) => onProblem?.(plural, problem),
+    onHeard: () => onHeard?.(plural),
   });
   records.set(resource.kind, (key) => reflector.record(key));
   await reflector.run(signal);

@@ -1,9 +1,6 @@
 /** `/healthz`, `/livez` (reference operation.md §9.1, health.md §15) and this program's `/readyz` on `healthzBindAddress`. */
 
-import type { Clock } from "../../async/clock.ts";
-import type { Logger } from "../../logging/logger.ts";
-import type { ConnectionLimits } from "../http/connection-gate.ts";
-import { answeringAt, type HttpEndpoint, startHttpEndpoint } from "../http/http-endpoint.ts";
+import { answeringAt, type HttpEndpoint, type ServerOptions, startHttpEndpoint } from "../http/http-endpoint.ts";
 import { JSON_TYPE, reply } from "../http/http-reply.ts";
 import { type HttpHandler, queryOf, routePaths } from "../http/routes.ts";
 import type { HealthVerdict, ProxyHealth } from "./proxy-health.ts";
@@ -21,19 +18,9 @@ interface HealthAnswer {
   readonly body: string;
 }
 
-interface HealthServerOptions {
-  /** `IP:port`; empty: no server. */
-  readonly address: string;
+interface HealthServerOptions extends ServerOptions {
   readonly health: ProxyHealth;
   readonly metrics: HealthCounters;
-  /** @default those of a process with descriptors in plenty */
-  readonly limits?: ConnectionLimits;
-  readonly log: Logger;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-  readonly isBindHardFail: boolean;
-  /** Called once when the address cannot be bound and `isBindHardFail` is set. */
-  onHardFail(reason: string): void;
 }
 
 /**
@@ -74,7 +61,7 @@ export function startHealthServer(options: HealthServerOptions): HttpEndpoint | 
     };
   };
   return startHttpEndpoint({
-    address,
+    ...options,
     handler: routePaths({
       "/healthz": answer(true, (status) => metrics.countHealthz(status)),
       "/livez": answer(false, (status) => metrics.countLivez(status)),
@@ -83,11 +70,6 @@ export function startHealthServer(options: HealthServerOptions): HttpEndpoint | 
         reply(response, health.isReady() ? 200 : 503, JSON_TYPE, body);
       },
     }),
-    ...(options.limits === undefined ? {} : { limits: options.limits }),
-    log,
-    clock: options.clock,
-    signal: options.signal,
-    isBindHardFail: options.isBindHardFail,
     onListenFailure(error) {
       log.error(
         "Healthz server failed",

@@ -35,6 +35,9 @@ export interface HttpEndpointOptions {
   onHardFail(reason: string): void;
 }
 
+/** The same for a server that brings its pages and its words; an empty address: no server. */
+export type ServerOptions = Omit<HttpEndpointOptions, "handler" | "onListenFailure">;
+
 export interface HttpEndpoint {
   /** Settled when it listens, or has failed to for the first time. */
   readonly tried: Promise<void>;

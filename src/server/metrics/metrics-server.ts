@@ -1,21 +1,16 @@
 /** Everything on `metricsBindAddress` (reference operation.md §9.2). */
 
 import type { Gauge } from "prom-client";
-import type { Clock } from "../../async/clock.ts";
-import type { Logger } from "../../logging/logger.ts";
 import { createFamilies, type MetricFamilies } from "../../metrics/metric-families.ts";
 import { flagsIndex, profilingPages, verbosityPage } from "../debug/debug-pages.ts";
 import { flagzPage, statuszPage, zPage } from "../debug/z-pages.ts";
-import type { ConnectionLimits } from "../http/connection-gate.ts";
-import { answeringAt, type HttpEndpoint, startHttpEndpoint } from "../http/http-endpoint.ts";
+import { answeringAt, type HttpEndpoint, type ServerOptions, startHttpEndpoint } from "../http/http-endpoint.ts";
 import { JSON_TYPE, reply, TEXT } from "../http/http-reply.ts";
 import { type HttpHandler, queryOf, routePaths } from "../http/routes.ts";
 import { replyMetrics, sharedPage, toPage } from "../http/shared-page.ts";
 import { processStartSeconds } from "./runtime-metrics.ts";
 
-export interface MetricsServerOptions {
-  /** `IP:port`. */
-  readonly address: string;
+export interface MetricsServerOptions extends ServerOptions {
   readonly families: MetricFamilies;
   /** The mode as the configuration spells it, for /proxyMode. */
   readonly mode: string;
@@ -32,14 +27,6 @@ export interface MetricsServerOptions {
   };
   /** Changes the log verbosity; absent: no /debug pages, profiles included (`enableProfiling`). */
   readonly setVerbosity?: (level: number) => void;
-  /** @default those of a process with descriptors in plenty */
-  readonly limits?: ConnectionLimits;
-  readonly log: Logger;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-  readonly isBindHardFail: boolean;
-  /** Called once when the address cannot be bound and `isBindHardFail` is set. */
-  onHardFail(reason: string): void;
 }
 
 const PING = "ping";
@@ -112,13 +99,8 @@ function metricsRoutes(options: MetricsServerOptions): Readonly<Record<string, H
 export function startMetricsServer(options: MetricsServerOptions): HttpEndpoint | undefined {
   if (options.address === "") return undefined;
   return startHttpEndpoint({
-    address: options.address,
+    ...options,
     handler: routePaths(metricsRoutes(options)),
-    ...(options.limits === undefined ? {} : { limits: options.limits }),
-    log: options.log,
-    clock: options.clock,
-    signal: options.signal,
-    isBindHardFail: options.isBindHardFail,
     onListenFailure: (error) =>
       options.log.error("starting metrics server failed", error, { cannot: answeringAt(options.address) }),
     onHardFail: (reason) => options.onHardFail(`starting metrics server failed: ${reason}`),

@@ -117,7 +117,7 @@ export class Reflector<K extends ObjectKind> {
   #isOpen = false;
   /** It has also brought something, or lasted for a while. */
   #isSteady = false;
-  /** The last request was answered properly, whatever came of it. */
+  /** The last request got a proper answer, even if nothing came of it. */
   #isAnswered = false;
   /** A random wait came before the last request. */
   #isSpread = false;
