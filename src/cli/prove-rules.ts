@@ -100,10 +100,10 @@ function isOf(dump: Dump, family: IpFamily): boolean {
       return tablesIn(dump.objects).some((table) => ["inet", family === "IPv4" ? "ip" : "ip6"].includes(table));
     case "ipset":
       return new RegExp(` family inet${family === "IPv4" ? "" : "6"}(?: |$)`, "m").test(dump.text);
-    case "ipvsadm":
-      return /^-A \S+ \[/m.test(dump.text) === (family === "IPv6");
+    case "chains":
+      return dump.addresses?.some((address) => familyOf(address) === family) === true;
     default:
-      return dump.kind === "hns";
+      return dump.kind === "walker";
   }
 }
 
@@ -115,7 +115,7 @@ function tablesIn(objects: readonly unknown[]): string[] {
 
 /** What {@link ProvedVariant.sign} looks at: lines of tools; of nft, a line for each chain. */
 function signsOf(dump: Dump): string {
-  if ("text" in dump) return dump.text;
+  if ("text" in dump) return dump.text ?? "";
   if (dump.kind !== "nftables") return "";
   const chains = dump.objects.flatMap((object) => {
     return isObject(object) && isObject(object.chain) ? [`${object.chain.table} ${object.chain.name}`] : [];

@@ -1,4 +1,7 @@
 /** The rules in this node's kernel, and its addresses and routes, as the system's tools print them. */
+import type { KubeProxyConfig } from "../config/config.ts";
+import { MODES } from "../dataplane/registry.ts";
+import { nodeNameIn } from "../inspect/offline-node.ts";
 import { ExecError, execProcess } from "../kernel/process.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
 import { type Dump, recogniseDump } from "../trace/dump/recognise.ts";
@@ -6,7 +9,7 @@ import type { KnownRoute } from "../trace/facts.ts";
 import { isObject, listOf, numberOf, textOf } from "../trace/nftables/json.ts";
 import { UsageError } from "./exit.ts";
 import { recentLists } from "./trace-recent.ts";
-import { placeInDump, type TracedRules } from "./trace-rules.ts";
+import { dumpReaders, placeInDump, type TracedRules } from "./trace-rules.ts";
 
 const LIMIT_MS = 60_000;
 
@@ -31,9 +34,10 @@ export async function kernelRules(family: IpFamily, local: readonly IpAddress[])
   needRoot("reading the rules of this node's kernel");
   const notes: string[] = [];
   const dumps: Dump[] = [];
+  const readers = await dumpReaders();
   for (const tool of [...TOOLS[family], ...SHARED_TOOLS]) {
     const text = await outputOf(tool, notes);
-    if (text.trim() !== "") dumps.push(recogniseDump(text, tool.file));
+    if (text.trim() !== "") dumps.push(recogniseDump(text, tool.file, readers));
   }
   const lists = await recentLists();
   if (lists !== undefined) dumps.push({ kind: "recent", lists });
@@ -53,6 +57,30 @@ export async function kernelRules(family: IpFamily, local: readonly IpAddress[])
         family,
       ),
   };
+}
+
+/** Rules of this kernel with the step of sockets before them, where maps are pinned. */
+export async function withLiveSockets(
+  rules: TracedRules,
+  family: IpFamily,
+  config: KubeProxyConfig,
+): Promise<TracedRules> {
+  let { notes } = rules;
+  for (const { name, loadTraceStages, loadInspection } of MODES) {
+    const sockets = loadTraceStages === undefined ? undefined : await (await loadInspection()).loadSockets?.();
+    const live = await sockets?.live(family, config);
+    if (sockets !== undefined && live?.ok === true) {
+      const ownName = nodeNameIn([], config);
+      const podAt = (_address: unknown, podNode: string | undefined) =>
+        podNode === ownName ? { inInterface: undefined } : undefined;
+      return { ...rules, dumps: [...rules.dumps, sockets.chain(live)], podAt };
+    }
+    // Of a mode that was not asked for, nothing is missed.
+    if (live?.ok === false && config.mode === name) {
+      notes = [...notes, `where sockets are led could not be read: ${live.reason}`];
+    }
+  }
+  return { ...rules, notes };
 }
 
 /** @param what is to be done. @throws UsageError when this is not root. */

@@ -2,14 +2,14 @@
 import { runAtOnce } from "../async/steps.ts";
 import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
+import { MODES } from "../dataplane/registry.ts";
 import { loopbackNotes } from "../explain/loopback.ts";
 import { partForPacket } from "../explain/packet-part.ts";
 import { FEW_SERVICES, isPodOf, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
 import { type ClientPlace, clientPlace, OUTSIDE, podInterface } from "../inspect/client-place.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../net/ip.ts";
-import { DumpError } from "../trace/dump/dump-error.ts";
-import { type Dump, recogniseDumps } from "../trace/dump/recognise.ts";
+import { type Dump, DumpError, type DumpReader, recogniseDumps } from "../trace/dump/recognise.ts";
 import type { KnownRoute, KnownServices } from "../trace/facts.ts";
 import { readInputText } from "./bounded-input.ts";
 import { UsageError } from "./exit.ts";
@@ -126,11 +126,17 @@ export async function dumpedRules(
   };
 }
 
+/** What reads the tools of modes. */
+export async function dumpReaders(): Promise<readonly DumpReader[]> {
+  const readers = await Promise.all(MODES.map(({ loadDumpReader }) => loadDumpReader?.()));
+  return readers.filter((reader) => reader !== undefined);
+}
+
 /** The dumps in a file. @throws UsageError */
 export async function readDumps(path: string, input: NodeJS.ReadableStream): Promise<Dump[]> {
   const name = path === "-" ? "standard input" : path;
   try {
-    return recogniseDumps(await readInputText(path, input), name);
+    return recogniseDumps(await readInputText(path, input), name, await dumpReaders());
   } catch (error) {
     if (error instanceof DumpError) throw new UsageError(error.message);
     throw new UsageError(`cannot read the dump ${name}: ${error instanceof Error ? error.message : error}`);

@@ -231,8 +231,8 @@ async function rulesFor(
   const { family } = target;
   if (dumps === undefined) {
     const settings = await readSettings(config, mode, node, asRelease(compatibility));
-    const rules = await (await import("./trace-kernel.ts")).kernelRules(family, local);
-    return await (await import("./trace-sockets.ts")).withLiveSockets(rules, family, settings);
+    const { kernelRules, withLiveSockets } = await import("./trace-kernel.ts");
+    return await withLiveSockets(await kernelRules(family, local), family, settings);
   }
   const files = await dumpFiles(dumps, (name) => name === "nft.txt");
   return await dumpedRules(

@@ -20,7 +20,7 @@ import type { MetricFamilies } from "../metrics/metric-families.ts";
 import type { PlannedNode } from "../model/node-plan-config.ts";
 import type { IpFamily } from "../net/ip.ts";
 import type { Backend } from "../sync/backend.ts";
-import type { Dump } from "../trace/dump/recognise.ts";
+import type { Dump, DumpReader } from "../trace/dump/recognise.ts";
 import type { Deviation } from "./deviations.ts";
 import type { ModeInspection } from "./inspection.ts";
 import type { ModeRenderer } from "./rendering.ts";
@@ -229,6 +229,8 @@ export interface ModeDescriptor<
   readonly traceForms?: readonly string[];
   /** What packets meet beside rules: sockets of programs, and of the proxy itself. @default nothing */
   loadTraceStages?(): Promise<(node: OfflineNode, config: KubeProxyConfig) => readonly Dump[]>;
+  /** Reads what the mode's own tools print, for `trace --dump`. @default there is nothing of the kind */
+  loadDumpReader?(): Promise<DumpReader>;
   /** For `prove`: what is compared, each under its own name. @default nothing */
   readonly proved?: readonly ProvedVariant[];
   loadRenderer(): Promise<ModeRenderer<Plan>>;

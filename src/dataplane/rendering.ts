@@ -2,6 +2,7 @@
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { SavedTable } from "../kernel/iptables/parser/ruleset.ts";
+import type { Dump } from "../trace/dump/recognise.ts";
 
 /** What the node's kernel and tools may lack, which no manifest tells. */
 export const KERNEL_FEATURES = ["nfacct"] as const;
@@ -23,6 +24,8 @@ export type Rendered<Data extends object = object> =
   | { readonly kind: "data"; readonly data: Data }
   /** Tables of iptables whose rules are spelled when they are looked at: for `trace` alone. */
   | { readonly kind: "tables"; readonly tables: ReadonlyMap<string, SavedTable> }
+  /** What the mode walks itself: for `trace` alone. */
+  | { readonly kind: "dump"; readonly dump: Dump }
   /** Items of both families make up one document; `data` is what they are made of. */
   | {
       readonly kind: "items";
@@ -50,6 +53,7 @@ export function joinFamilies(parts: readonly Rendered[]): string {
     case "text":
       return parts.length === 1 ? first.text : parts.map(titledText).join("");
     case "tables":
+    case "dump":
     case undefined:
       return "";
   }

@@ -55,7 +55,7 @@ export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeF
 
 /** What packets meet and no walk leads through. */
 function strangerIn(dumps: readonly Dump[]): string | undefined {
-  if (dumps.some(({ kind }) => kind === "hns")) return "load balancers of HNS are no rules";
+  if (dumps.some(({ kind }) => kind === "walker")) return "load balancers of HNS are no rules";
   const objects = dumps.flatMap((dump) => (dump.kind === "nftables" ? dump.objects : []));
   const chains = objects.flatMap((object) => (isObject(object) && isObject(object.chain) ? [object.chain] : []));
   const early = chains.find(({ hook }) => hook === "ingress" || hook === "egress");

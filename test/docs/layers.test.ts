@@ -46,7 +46,20 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...["trace"],
   ],
   cli: [
-    ...["cluster", "config", "daemon", "dataplane", "explain", "inspect", "kernel", "lib", "logging", "net", "page"],
+    ...[
+      "async",
+      "cluster",
+      "config",
+      "daemon",
+      "dataplane",
+      "explain",
+      "inspect",
+      "kernel",
+      "lib",
+      "logging",
+      "net",
+      "page",
+    ],
     ...["program", "prove", "server", "settings", "text", "trace"],
   ],
 };

@@ -205,11 +205,11 @@ export class PacketLab {
       "true",
     ];
     run(clean.join("\n"), "sh");
-    const tools = { addresses: ["ip", "-batch", "-"], ipset: ["ipset", "restore"], ipvsadm: ["ipvsadm", "-R"] };
+    const tools = { addresses: ["ip", "-batch", "-"], ipset: ["ipset", "restore"], chains: ["ipvsadm", "-R"] };
     // Sets before the rules that ask them.
-    for (const kind of ["addresses", "ipset", "ipvsadm"] as const) {
+    for (const kind of ["addresses", "ipset", "chains"] as const) {
       const [tool = "", ...args] = tools[kind];
-      for (const dump of dumps) if (dump.kind === kind) run(dump.text, tool, ...args);
+      for (const dump of dumps) if (dump.kind === kind && dump.text !== undefined) run(dump.text, tool, ...args);
     }
     for (const dump of dumps) if (dump.kind === "iptables") run(dump.text, `${iptables}-restore`);
   }

@@ -26,7 +26,7 @@ export const ipvs: ModeDescriptor<"ipvs", typeof ipvsConfig, IpvsPlanData> = {
   // Its rules refer to chains that the iptables mode has, too.
   cleanUpBefore: ["iptables"],
   renderForms: ["text", "json", "iptables-save", "ip", "ipset", "ipvsadm", "iptables"],
-  traceForms: ["iptables-save", "ipset", "ipvsadm", "ip"],
+  traceForms: ["iptables-save", "ipset", "virtual-servers", "ip"],
   proved: [
     {
       name: "ipvs",
@@ -44,6 +44,7 @@ export const ipvs: ModeDescriptor<"ipvs", typeof ipvsConfig, IpvsPlanData> = {
       ],
     },
   ],
+  loadDumpReader: async () => (await import("./walk-virtual-servers.ts")).virtualServerReader,
   loadRenderer: async () => (await import("./render.ts")).renderIpvs,
   loadInspection: async () => (await import("./inspect.ts")).inspectIpvs,
   loadRuntime: async () => (await import("./runtime.ts")).ipvsRuntime,

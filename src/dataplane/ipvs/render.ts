@@ -13,6 +13,8 @@ import {
   savedInput,
 } from "./cluster-plan.ts";
 
+import { virtualServerDump } from "./walk-virtual-servers.ts";
+
 export const renderIpvs: ModeRenderer<IpvsPlanData> = async (node, request) => {
   const { config, form, service } = request;
   const plan = planIpvs(node, config, service);
@@ -25,6 +27,8 @@ export const renderIpvs: ModeRenderer<IpvsPlanData> = async (node, request) => {
       return textFor(undefined, ipsetInput(plan));
     case "ipvsadm":
       return textFor(undefined, ipvsadmInput(plan));
+    case "virtual-servers":
+      return { kind: "dump", dump: virtualServerDump(ipvsadmInput(plan)) };
     case "iptables":
       return textFor(restore, iptablesInput(plan));
     case "iptables-save":

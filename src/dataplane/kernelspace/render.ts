@@ -1,6 +1,7 @@
 /** `kube-proxy render` in kernelspace mode: the documents that HNS would be sent, as lines or as data. */
 import { type ModeRenderer, planAsData } from "../rendering.ts";
 import { type KernelspacePlanData, planKernelspace, unservedFrontends } from "./cluster-plan.ts";
+import { hostDump } from "./walk-host-plan.ts";
 
 /** The form for `trace` alone: the lines, and the frontends that have no load balancer. */
 const TRACE_FORM = "load-balancers";
@@ -19,5 +20,8 @@ export const renderKernelspace: ModeRenderer<KernelspacePlanData> = async (node,
       ...unserved.map(([key, name]) => `# none at ${key}: ${name} has no endpoint that could be led to\n`),
     );
   }
-  return { kind: "text", text: lines.join(""), tool: node.family };
+  const text = lines.join("");
+  return request.form === TRACE_FORM
+    ? { kind: "dump", dump: hostDump(text, TRACE_FORM) }
+    : { kind: "text", text, tool: node.family };
 };

@@ -7,6 +7,7 @@ type RenderedPlan =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "items"; readonly items: readonly unknown[] }
   | { readonly kind: "tables"; readonly tables: ReadonlyMap<string, SavedTable> }
+  | { readonly kind: "dump"; readonly dump: Dump }
   | { readonly kind: "data" };
 
 /** @param form its name, for errors. @returns undefined when nothing is planned. @throws DumpError */
@@ -18,6 +19,8 @@ function dumpOf(rendered: RenderedPlan, form: string): Dump | undefined {
       return { kind: "iptables-tables", tables: rendered.tables };
     case "text":
       return rendered.text === "" ? undefined : recogniseDump(rendered.text, form);
+    case "dump":
+      return rendered.dump;
     case "data":
       return undefined;
   }

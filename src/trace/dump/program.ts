@@ -3,9 +3,8 @@ import { readRuleset } from "../../kernel/iptables/parser/ruleset.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import { iptablesChains } from "../iptables/ruleset.ts";
+import { readIpSets } from "../iptables/saved-sets.ts";
 import { KernelLists, RememberedLists, UNKNOWN_LISTS } from "../iptables/surroundings.ts";
-import { readIpSets } from "../ipvs/saved-sets.ts";
-import { ipvsChains } from "../ipvs/virtual-servers.ts";
 import { type BaseChain, type Entry, type Program, programOf } from "../netfilter/program.ts";
 import { type NftRuleset, readNftRuleset } from "../nftables/ruleset.ts";
 import type { Dump } from "./recognise.ts";
@@ -37,8 +36,7 @@ export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): Tr
   const clients = knowsClients ? lists : undefined;
   const recent = clients ?? known;
   const rulesets: NftRuleset[] = [];
-  const textsOf = (kind: "ipset" | "ipvsadm") => dumps.flatMap((dump) => (dump.kind === kind ? [dump.text] : []));
-  const sets = readIpSets(textsOf("ipset"));
+  const sets = readIpSets(dumps.flatMap((dump) => (dump.kind === "ipset" ? [dump.text] : [])));
   const saved = dumps.flatMap((dump) => {
     if (dump.kind === "iptables-tables") return [dump.tables];
     return dump.kind === "iptables" ? [readRuleset(dump.text)] : [];
@@ -55,7 +53,6 @@ export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): Tr
   }
   chains.push(...rulesets.flatMap((ruleset) => ruleset.chains));
   for (const dump of dumps) if (dump.kind === "chains") chains.push(...dump.chains(facts, clients));
-  chains.push(...ipvsChains(textsOf("ipvsadm"), facts, clients));
   return {
     program: programOf(chains),
     remember(entry) {

@@ -1,7 +1,6 @@
 /** A packet's way through what dumps have, whichever system they are of. */
 import type { IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
-import { walkHostPlan } from "../hns/walk.ts";
 import type { TraceNode } from "../netfilter/tree.ts";
 import { type WalkOptions, walk } from "../netfilter/walk.ts";
 import type { Packet } from "../packet.ts";
@@ -19,8 +18,8 @@ export function walkerOf(
   facts: NodeFacts,
   knowledge: Knowledge,
 ): (packet: Packet, options: WalkOptions) => TraceNode {
-  const host = dumps.find((dump) => dump.kind === "hns");
-  if (host !== undefined) return (packet, options) => walkHostPlan(host.plan, packet, facts, options);
+  const host = dumps.find((dump) => dump.kind === "walker");
+  if (host !== undefined) return (packet, options) => host.walk(packet, facts, options);
   const { program } = programOfDumps(dumps, { ...knowledge, family, facts });
   return (packet, options) => walk(program, packet, facts, options);
 }

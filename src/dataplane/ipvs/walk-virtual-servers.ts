@@ -3,12 +3,14 @@
  * server and sends the packet on itself (reference ipvs.md §2). Read from what `ipvsadm -S -n` prints.
  */
 import { type IpAddress, parseHostPort } from "../../net/ip.ts";
-import type { NodeFacts } from "../facts.ts";
-import type { RememberedLists } from "../iptables/surroundings.ts";
-import type { BaseChain, Chain, Rule, Stage, StepResult } from "../netfilter/program.ts";
-import { stickyChoice } from "../netfilter/sticky-choice.ts";
-import { endText, type Packet, type VirtualServerName } from "../packet.ts";
-import { fieldsQuestion, type Key } from "../question.ts";
+
+import type { Dump, DumpReader } from "../../trace/dump/recognise.ts";
+import type { NodeFacts } from "../../trace/facts.ts";
+import type { RememberedLists } from "../../trace/iptables/surroundings.ts";
+import type { BaseChain, Chain, Rule, Stage, StepResult } from "../../trace/netfilter/program.ts";
+import { stickyChoice } from "../../trace/netfilter/sticky-choice.ts";
+import { endText, type Packet, type VirtualServerName } from "../../trace/packet.ts";
+import { fieldsQuestion, type Key } from "../../trace/question.ts";
 
 interface RealServer {
   readonly address: IpAddress;
@@ -33,17 +35,30 @@ const HOOKS: readonly (readonly [Stage, number])[] = [
 
 const PROTOCOLS: Readonly<Record<string, string>> = { "-t": "tcp", "-u": "udp", "--sctp-service": "sctp" };
 
-/** @param clients that were here before; undefined where that is not known. Pure. */
-export function ipvsChains(
-  texts: readonly string[],
+/** What `ipvsadm -S -n` prints, for `trace`. Its addresses are on a device: a packet that is not for the node meets no virtual server. */
+export function virtualServerDump(text: string): Dump {
+  const servers = readServers(text);
+  // A mark may stand for any packet.
+  const hasMarks = /^-A -f /m.test(text);
+  return {
+    ...{ kind: "chains", tool: "ipvsadm", text, addresses: [...new Set(servers.map(({ address }) => address))] },
+    chains: (facts, clients) => (servers.length === 0 ? [] : ipvsChains(servers, hasMarks, facts, clients)),
+  };
+}
+
+export const virtualServerReader: DumpReader = {
+  prints: "ipvsadm -S -n",
+  read: (text) => (/^-A (?:-[tuf]|--sctp-service) /m.test(text) ? virtualServerDump(text) : undefined),
+};
+
+/** @param clients that were here before; undefined where that is not known. */
+function ipvsChains(
+  servers: readonly VirtualServer[],
+  hasMarks: boolean,
   facts: NodeFacts,
   clients: RememberedLists | undefined,
 ): BaseChain[] {
-  const servers = readServers(texts);
-  if (servers.length === 0) return [];
   const all = virtualServerChain(servers, facts, clients);
-  // A mark may stand for any packet.
-  const hasMarks = texts.some((text) => /^-A -f /m.test(text));
   const chain = hasMarks ? { ...all, asks: undefined, name: "virtual servers, some of them by marks," } : all;
   return HOOKS.map(([stage, priority]) => {
     return { table: "ipvs", type: "filter", stage, priority, policy: "accept", chain, chainNamed: () => undefined };
@@ -52,9 +67,9 @@ export function ipvsChains(
 
 const keyOf = ({ protocol, address, port }: VirtualServerName): string => `${protocol} ${endText(address, port)}`;
 
-function readServers(texts: readonly string[]): VirtualServer[] {
+function readServers(text: string): VirtualServer[] {
   const servers = new Map<string, VirtualServer>();
-  for (const line of texts.flatMap((text) => text.split("\n"))) {
+  for (const line of text.split("\n")) {
     const words = line.trim().split(" ");
     const name = serverName(words[1], words[2]);
     if (name === undefined) continue;

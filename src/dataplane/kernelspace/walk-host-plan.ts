@@ -2,15 +2,31 @@
  * Leads a packet through the load balancers of Windows' HNS, as far as is documented or reported (reference windows.md §2.6,
  * windows-practice.md §8). There are no hooks and no order of rules: a frontend has one load balancer, or none. Pure.
  */
-import { DISTRIBUTE_BY_SOURCE, LB_DSR, type PortMapping } from "../../kernel/hcn/documents.ts";
+import {
+  DISTRIBUTE_BY_SOURCE,
+  LB_DSR,
+  LB_IPV6,
+  type LoadBalancerBehaviour,
+  MAP_EXTERNAL_IP,
+  MAP_LOCAL_ROUTED_VIP,
+  MAP_PRESERVE_DIP,
+  MAP_USE_MUX,
+  type PortMapping,
+} from "../../kernel/hcn/documents.ts";
 import { joinHostPort } from "../../net/ip.ts";
 import { protocolNameOfNumber } from "../../net/protocol.ts";
-import { isLocalQuestion, type NodeFacts } from "../facts.ts";
-import type { Branch, Fate, TraceEnd, TraceEvent, TraceNode } from "../netfilter/tree.ts";
-import { fateOfLeaving, type WalkOptions } from "../netfilter/walk.ts";
-import { endText, masqueraded, type Packet, withDestination, withSource } from "../packet.ts";
-import type { HostPlan, PlannedEndpoint, PlannedLoadBalancer } from "./host-plan.ts";
-import { behaviourWords } from "./load-balancer-words.ts";
+import type { Dump, DumpReader } from "../../trace/dump/recognise.ts";
+import { isLocalQuestion, type NodeFacts } from "../../trace/facts.ts";
+import type { Branch, Fate, TraceEnd, TraceEvent, TraceNode } from "../../trace/netfilter/tree.ts";
+import { fateOfLeaving, type WalkOptions } from "../../trace/netfilter/walk.ts";
+import { endText, masqueraded, type Packet, withDestination, withSource } from "../../trace/packet.ts";
+import {
+  type HostPlan,
+  isHostPlan,
+  type PlannedEndpoint,
+  type PlannedLoadBalancer,
+  readHostPlan,
+} from "./host-plan.ts";
 
 type HostWalkOptions = Pick<WalkOptions, "record" | "random">;
 
@@ -23,13 +39,19 @@ interface Found {
 /** Whether the packet is for an address of the node, once that is known. */
 type Place = "node" | "elsewhere";
 
+/** What `render` prints in this mode, for `trace`. @throws DumpError */
+export function hostDump(text: string, name: string): Dump {
+  const plan = readHostPlan(text, name);
+  return { kind: "walker", walk: (packet, facts, options) => walkHostPlan(plan, packet, facts, options) };
+}
+
+export const hostReader: DumpReader = {
+  prints: "render in kernelspace mode",
+  read: (text, name) => (isHostPlan(text) ? hostDump(text, name) : undefined),
+};
+
 /** Walks a packet to its end. */
-export function walkHostPlan(
-  plan: HostPlan,
-  packet: Packet,
-  facts: NodeFacts,
-  options: HostWalkOptions = {},
-): TraceNode {
+function walkHostPlan(plan: HostPlan, packet: Packet, facts: NodeFacts, options: HostWalkOptions = {}): TraceNode {
   const events: TraceEvent[] = [{ kind: "stage", stage: "virtual switch", packet }];
   const type = facts.addressType(packet.destination);
   if (type !== undefined) {
@@ -169,3 +191,45 @@ function atEndpoint(
 }
 
 const ended = (fate: Fate, packet: Packet): TraceEnd => ({ kind: "end", fate, packet, entries: [] });
+
+// What the bits of a document mean for clients: reference windows.md §2.6.
+
+const LOAD_BALANCER_BITS: readonly (readonly [bit: number, meaning: string])[] = [
+  [LB_DSR, "direct server return, so the endpoint sees the client and answers it directly"],
+  [LB_IPV6, "IPv6"],
+];
+
+const MAPPING_BITS: readonly (readonly [bit: number, meaning: string])[] = [
+  [1, "internal"],
+  [MAP_LOCAL_ROUTED_VIP, "at the node's own address"],
+  [MAP_USE_MUX, "through the multiplexer of the host"],
+  [MAP_PRESERVE_DIP, "the endpoint gets packets with the destination that the client asked for"],
+  [MAP_EXTERNAL_IP, "for clients outside of the cluster"],
+];
+
+/** A sentence for each number of a document that says something. */
+function behaviourWords(
+  { flags, sourceVip }: LoadBalancerBehaviour,
+  { distribution, flags: mappingFlags }: PortMapping,
+): readonly string[] {
+  return [
+    ...bitWords("Flags", flags, LOAD_BALANCER_BITS),
+    ...bitWords("flags of the port", mappingFlags, MAPPING_BITS),
+    ...(distribution === DISTRIBUTE_BY_SOURCE
+      ? ["DistributionType 2: all connections of a client have one endpoint"]
+      : []),
+    ...(sourceVip === undefined || (flags & LB_DSR) !== 0 ? [] : [`SourceVIP: the endpoint sees ${sourceVip}`]),
+  ];
+}
+
+function bitWords(
+  name: string,
+  value: number,
+  bits: readonly (readonly [bit: number, meaning: string])[],
+): readonly string[] {
+  if (value === 0) return [];
+  const known = bits.filter(([bit]) => (value & bit) !== 0);
+  const rest = known.reduce((left, [bit]) => left & ~bit, value);
+  const words = known.map(([bit, meaning]) => `${bit} ${meaning}`);
+  return [`${name} ${value}: ${[...words, ...(rest === 0 ? [] : [`${rest} not known`])].join("; ")}`];
+}

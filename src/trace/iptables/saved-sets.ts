@@ -1,9 +1,9 @@
 /** The IP sets that `ipset save` prints, as matches ask them. */
 import { type IpFamily, parseCidr, parseIpAddress } from "../../net/ip.ts";
-import type { IpSets } from "../iptables/surroundings.ts";
 import type { Packet } from "../packet.ts";
 import { fieldsQuestion, isOneOf, type PacketField, type Question } from "../question.ts";
 import { fits, keyText, orderOf, type Pattern, prefixRange } from "../value.ts";
+import type { IpSets } from "./surroundings.ts";
 
 interface SavedSet {
   readonly type: string;

@@ -2,14 +2,15 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ip } from "../../model/testing/records.ts";
-import { nodeFacts } from "../facts.ts";
-import { RememberedLists } from "../iptables/surroundings.ts";
-import { programOf } from "../netfilter/program.ts";
-import { outcomesOf } from "../netfilter/tree.ts";
-import { walk } from "../netfilter/walk.ts";
-import { endText, newPacket, type Packet } from "../packet.ts";
-import { readIpSets } from "./saved-sets.ts";
-import { ipvsChains } from "./virtual-servers.ts";
+
+import { type NodeFacts, nodeFacts } from "../../trace/facts.ts";
+import { readIpSets } from "../../trace/iptables/saved-sets.ts";
+import { RememberedLists } from "../../trace/iptables/surroundings.ts";
+import { programOf } from "../../trace/netfilter/program.ts";
+import { outcomesOf } from "../../trace/netfilter/tree.ts";
+import { walk } from "../../trace/netfilter/walk.ts";
+import { endText, newPacket, type Packet } from "../../trace/packet.ts";
+import { virtualServerDump } from "./walk-virtual-servers.ts";
 
 function packet(source: string, destination: string, port: number | undefined, protocol = "tcp"): Packet {
   const ends = { source: ip(source), sourcePort: 40_000, destination: ip(destination), destinationPort: port };
@@ -84,15 +85,17 @@ const SAVED = [
   "-a -t 10.96.0.6:80 -r 10.0.0.1:80 -g -w 1",
 ].join("\n");
 
+function chainsOf(facts: NodeFacts, clients: RememberedLists | undefined) {
+  const dump = virtualServerDump(SAVED);
+  return dump.kind === "chains" ? dump.chains(facts, clients) : [];
+}
+
 function fates(asked: Packet, knowsClients = true): string[] {
   const virtual = [1, 2, 3, 4, 5, 6].map((n) => ip(`10.96.0.${n}`));
   const facts = nodeFacts({ addresses: [ip("192.0.2.10"), ...virtual] });
-  const root = walk(
-    programOf(ipvsChains([SAVED], facts, knowsClients ? new RememberedLists() : undefined)),
-    asked,
-    facts,
-    { record: "ends" },
-  );
+  const root = walk(programOf(chainsOf(facts, knowsClients ? new RememberedLists() : undefined)), asked, facts, {
+    record: "ends",
+  });
   return Array.from(outcomesOf(root), ({ odds, fate, packet: end }) => {
     return `${odds} ${fate.kind} ${endText(end.destination, end.destinationPort)}`;
   });
@@ -118,7 +121,7 @@ describe("virtual servers", () => {
     const asked = packet("10.9.0.1", "10.96.0.5", 80);
     const facts = nodeFacts({ addresses: [ip("10.96.0.5")] });
     const clients = new RememberedLists();
-    const program = programOf(ipvsChains([SAVED], facts, clients));
+    const program = programOf(chainsOf(facts, clients));
     const ends = () =>
       Array.from(outcomesOf(walk(program, asked, facts, { record: "ends" })), ({ odds, packet: end, entries }) => ({
         text: `${odds} ${endText(end.destination, end.destinationPort)}`,

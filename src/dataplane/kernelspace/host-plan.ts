@@ -5,7 +5,7 @@
 import { LB_IPV6, type LoadBalancerBehaviour, readLoadBalancerSettings } from "../../kernel/hcn/documents.ts";
 import { listOf, objectOf, textOf } from "../../kernel/hcn/json-fields.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../net/ip.ts";
-import { DumpError } from "../dump/dump-error.ts";
+import { DumpError } from "../../trace/dump/recognise.ts";
 
 /** An endpoint by what is known of it: an address, or where the node itself is meant, its name. */
 export interface PlannedEndpoint {
