@@ -16,6 +16,7 @@ const BENCHES: Readonly<Record<string, () => Promise<{ readonly bench: Bench }>>
   userspace: () => import("./userspace.ts"),
   explain: () => import("./explain.ts"),
   status: () => import("./status.ts"),
+  flows: () => import("./flows.ts"),
 };
 
 try {

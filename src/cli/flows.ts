@@ -81,6 +81,8 @@ const SINGLE_DUMPS = 8;
 const MOST_ROWS = 10_000;
 /** How often a daemon is asked which Services there are now. */
 const REFRESH_MS = 5_000;
+/** Lines that come within this time are written together. */
+const GATHER_MS = 20;
 /** Beginnings that are remembered, for ages. */
 const MOST_REMEMBERED = 1_000_000;
 
@@ -186,12 +188,21 @@ async function watch(
   let namer = first;
   let left = options.count;
   let lost = 0;
+  // A line at a time costs more than all else.
+  let gathered: string[] = [];
+  let flushing: NodeJS.Timeout | undefined;
+  const flush = (): void => {
+    flushing = undefined;
+    if (gathered.length > 0) output.out(gathered.join(""));
+    gathered = [];
+  };
   const tell = (flow: TrackedFlow, startMs: number | undefined, hasEnded: boolean): void => {
     const named = left > 0 ? namer.name(flow, Date.now(), startMs ?? flow.startMs, hasEnded) : undefined;
     if (named === undefined) return;
-    output.out(options.isJson ? jsonLine(named) : safe(`${lineText(named)}\n`));
+    gathered.push(options.isJson ? jsonLine(named) : safe(`${lineText(named)}\n`));
     left -= 1;
     if (left <= 0) stop.abort();
+    flushing ??= setTimeout(flush, GATHER_MS);
   };
   /** What began unseen is told now; of what ended unseen nothing is known any more. */
   const rebuild = async (): Promise<void> => {
@@ -246,6 +257,8 @@ async function watch(
     await following;
   } finally {
     clearInterval(refreshing);
+    clearTimeout(flushing);
+    flush();
   }
 }
 

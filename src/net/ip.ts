@@ -173,7 +173,8 @@ export function ipv4Word(address: IpAddress): number {
 
 /** The inverse of {@link ipBytes}; an IPv4-mapped 16-byte address comes back as IPv4. Throws on other lengths. */
 export function ipFromBytes(bytes: Uint8Array): IpAddress {
-  if (bytes.length === 4) return bytes.join(".") as IpAddress;
+  // Several times as fast as join().
+  if (bytes.length === 4) return `${bytes[0]}.${bytes[1]}.${bytes[2]}.${bytes[3]}` as IpAddress;
   const parsed = ipaddr.fromByteArray(Array.from(bytes));
   if (parsed instanceof ipaddr.IPv6 && parsed.isIPv4MappedAddress() && bytes.length === 16) {
     return parsed.toIPv4Address().toString() as IpAddress;

@@ -3,7 +3,7 @@
 import type { Flow } from "../../net/flow.ts";
 import { familyOf, type IpAddress, ipBytes, ipFromBytes } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS, protocolOfNumber } from "../../net/protocol.ts";
-import { attributes, binary, u8, u16be, u32be, u32host, u64be, type ValueOf } from "../netlink/attributes.ts";
+import { attributes, type Codec, u8, u16be, u32be, u32host, u64be, type ValueOf } from "../netlink/attributes.ts";
 import { NLM_F_DUMP } from "../netlink/constants.ts";
 import type { Reply } from "../netlink/frames.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
@@ -28,11 +28,17 @@ const SCTP_STATES =
     " ",
   );
 
+/** An address as text, without a copy of its bytes in between: each message has four. */
+const address: Codec<IpAddress> = {
+  nested: false,
+  write: (out, value) => out.raw(ipBytes(value)),
+  read: ({ bytes }, start, end) => ipFromBytes(bytes.subarray(start, end)),
+};
 const ip = attributes({
-  sourceV4: [1, binary],
-  destinationV4: [2, binary],
-  sourceV6: [3, binary],
-  destinationV6: [4, binary],
+  sourceV4: [1, address],
+  destinationV4: [2, address],
+  sourceV6: [3, address],
+  destinationV6: [4, address],
 });
 const protocol = attributes({ number: [1, u8], sourcePort: [2, u16be], destinationPort: [3, u16be] });
 const tuple = attributes({ ip: [1, ip], protocol: [2, protocol] });
@@ -102,8 +108,7 @@ export function writeDelete(messages: MessageBuffer, family: number, flow: Flow,
 }
 
 function originalTuple({ sourceIP, sourcePort, destinationIP, destinationPort, ...flow }: Flow): Tuple {
-  const source = ipBytes(sourceIP);
-  const own = source.length === 4 ? { sourceV4: source } : { sourceV6: source };
+  const own = familyOf(sourceIP) === "IPv4" ? { sourceV4: sourceIP } : { sourceV6: sourceIP };
   return {
     ip: { ...own, ...destinationOf(destinationIP) },
     protocol: { number: PROTOCOL_NUMBERS[flow.protocol], sourcePort, destinationPort },
@@ -111,8 +116,7 @@ function originalTuple({ sourceIP, sourcePort, destinationIP, destinationPort, .
 }
 
 function destinationOf(address: IpAddress) {
-  const bytes = ipBytes(address);
-  return bytes.length === 4 ? { destinationV4: bytes } : { destinationV6: bytes };
+  return familyOf(address) === "IPv4" ? { destinationV4: address } : { destinationV6: address };
 }
 
 /** The flow that a message of conntrack is about; see {@link toFlow}. */
@@ -135,20 +139,19 @@ export function toFlow(entry: ConntrackEntry): TrackedFlow | undefined {
   const destination = original?.ip?.destinationV4 ?? original?.ip?.destinationV6;
   const replySource = reply?.ip?.sourceV4 ?? reply?.ip?.sourceV6;
   const replyDestination = reply?.ip?.destinationV4 ?? reply?.ip?.destinationV6;
-  if (!isAddress(source) || !isAddress(destination) || !isAddress(replySource) || !isAddress(replyDestination)) {
-    return undefined;
-  }
+  if (source === undefined || destination === undefined) return undefined;
+  if (replySource === undefined || replyDestination === undefined) return undefined;
   const stateName =
     states?.tcp?.number === undefined ? SCTP_STATES[states?.sctp?.number ?? -1] : TCP_STATES[states.tcp.number];
   return {
     protocol: known,
-    sourceIP: ipFromBytes(source),
+    sourceIP: source,
     sourcePort: original?.protocol?.sourcePort ?? 0,
-    destinationIP: ipFromBytes(destination),
+    destinationIP: destination,
     destinationPort: original?.protocol?.destinationPort ?? 0,
-    replySourceIP: ipFromBytes(replySource),
+    replySourceIP: replySource,
     replySourcePort: reply?.protocol?.sourcePort ?? 0,
-    replyDestinationIP: ipFromBytes(replyDestination),
+    replyDestinationIP: replyDestination,
     replyDestinationPort: reply?.protocol?.destinationPort ?? 0,
     ...(id !== undefined && { id }),
     ...(status !== undefined && { isAnswered: (status & SEEN_REPLY) !== 0, isAssured: (status & ASSURED) !== 0 }),
@@ -162,8 +165,4 @@ export function toFlow(entry: ConntrackEntry): TrackedFlow | undefined {
 
 function carried({ packets = 0, bytes = 0 }: ValueOf<typeof counters>): Carried {
   return { packets, bytes };
-}
-
-function isAddress(bytes: Uint8Array | undefined): bytes is Uint8Array {
-  return bytes !== undefined && (bytes.length === 4 || bytes.length === 16);
 }

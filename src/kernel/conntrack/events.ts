@@ -1,4 +1,5 @@
 /** Connections as they begin and end, told by the kernel: one message each, and none between. */
+import { setTimeout as sleep } from "node:timers/promises";
 import { NETLINK_NETFILTER } from "../netlink/constants.ts";
 import { subscribe } from "../netlink/subscription.ts";
 import type { TrackedFlow } from "./conntrack.ts";
@@ -11,6 +12,8 @@ const NFNLGRP_CONNTRACK_DESTROY = 3;
 const IPCTNL_MSG_CT_DELETE = 2;
 /** About 100,000 messages: what comes while another program has the processor. */
 const RECEIVE_BUFFER_BYTES = 32 * 1024 * 1024;
+/** Messages gather so long: a thread that is woken for each would cost more than what it is told. */
+const GATHER_MS = 20;
 
 export interface FlowEvents {
   readonly onBegin: (flow: TrackedFlow) => void;
@@ -27,11 +30,13 @@ export interface FlowEvents {
  * Rejects with a NetlinkError when the kernel refuses (`EPERM`, no ctnetlink).
  */
 export async function followFlows({ onBegin, onEnd, onLost, signal }: FlowEvents): Promise<void> {
+  let hasTaken = false;
   await subscribe({
     protocol: NETLINK_NETFILTER,
     groups: [NFNLGRP_CONNTRACK_NEW, NFNLGRP_CONNTRACK_DESTROY],
     receiveBufferBytes: RECEIVE_BUFFER_BYTES,
     onMessage: (reply) => {
+      hasTaken = true;
       const flow = readFlow(reply);
       if (flow === undefined) return undefined;
       if ((reply.type & 0xff) === IPCTNL_MSG_CT_DELETE) onEnd(flow);
@@ -39,6 +44,11 @@ export async function followFlows({ onBegin, onEnd, onLost, signal }: FlowEvents
       return undefined;
     },
     onOverrun: onLost,
+    rest: () => {
+      if (!hasTaken) return undefined;
+      hasTaken = false;
+      return sleep(GATHER_MS);
+    },
     signal,
   });
 }

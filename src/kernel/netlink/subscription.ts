@@ -28,6 +28,8 @@ export interface SubscriptionOptions {
 const DEFAULT_RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024;
 /** How many datagrams are handled before the event loop turns. */
 const DATAGRAMS_PER_TURN = 64;
+/** Of them, those that are looked for first. */
+const LOOKED_FOR = 8;
 
 /**
  * Calls `onMessage` for each notification until the signal is aborted, and then resolves. Joined when it returns, so
@@ -66,7 +68,8 @@ export async function subscribe(options: SubscriptionOptions): Promise<void> {
 function takeWaiting(descriptor: NetlinkDescriptor, options: SubscriptionOptions): boolean {
   for (let taken = 0; taken < DATAGRAMS_PER_TURN; taken++) {
     try {
-      const length = descriptor.receive();
+      // Where many have come, more are: a look before each would cost as much as taking it.
+      const length = descriptor.receive(taken >= LOOKED_FOR);
       if (length < 0) return false;
       forEachMessage(descriptor.input, length, (reply) => {
         options.onMessage(reply);

@@ -1,0 +1,104 @@
+/**
+ * `npm run bench -- flows`: what `kube-proxy flows --watch` costs for each connection and what it loses, and how soon `kube-proxy flows
+ * SERVICE` answers over a table that is full of others'.
+ */
+import { fileURLToPath } from "node:url";
+import { type Bench, type Given, type Outcome, workerFigures } from "./driver.ts";
+import { ms, table } from "./table.ts";
+
+const WORKER = fileURLToPath(new URL("./flows-worker.ts", import.meta.url));
+/** Wanted. */
+const CPU_MICROSECONDS = 10;
+const LOST_PART = 0.001;
+const ANSWER_MS = 2_000;
+const GROWTH_MEGABYTES = 30;
+
+export const bench: Bench = {
+  name: "flows",
+  about: "`kube-proxy flows` beside new connections of UDP, and over a large table. Needs root, nft and conntrack.",
+  options: {
+    rate: { value: "N", initial: "10000", help: "new connections a second" },
+    seconds: { value: "N", initial: "60", quick: "5", help: "so long" },
+    services: { value: "N", initial: "2000", help: "Services that they go to" },
+    entries: {
+      value: "N",
+      initial: "500000",
+      quick: "20000",
+      help: "in the table, as far as this machine's limit allows",
+    },
+    quick: { help: "smaller numbers" },
+  },
+  run: measure,
+};
+
+export interface FlowsTask {
+  readonly rate: number;
+  readonly seconds: number;
+  readonly services: number;
+  readonly entries: number;
+}
+
+export interface FlowsFigures {
+  /** As the kernel counts them. */
+  readonly made: number;
+  /** Told to begin. */
+  readonly told: number;
+  /** Of the command, its start left out, for each connection that began and ended or is still tracked. */
+  readonly cpuMicroseconds: number;
+  /** Of the command, from its first line on. */
+  readonly growthMegabytes: number;
+  readonly entries: number;
+  /** Of `flows SERVICE`, its start included. */
+  readonly answerMs: number;
+  readonly answered: number;
+}
+
+async function measure(given: Given): Promise<Outcome> {
+  const task: FlowsTask = {
+    ...{ rate: given.whole("rate"), seconds: given.whole("seconds") },
+    ...{ services: given.whole("services"), entries: given.whole("entries") },
+  };
+  const found: FlowsFigures = await workerFigures({ script: WORKER, task, asDaemon: false });
+  const { made, told, cpuMicroseconds, growthMegabytes, entries, answerMs, answered } = found;
+  const lost = 1 - told / made;
+  const perSecond = Math.round(made / task.seconds);
+  console.log(
+    table(
+      ["connections", "a second", "told", "cpu, µs each", "grown, MB", "entries", "flows SERVICE, ms"],
+      [
+        [
+          String(made),
+          String(perSecond),
+          String(told),
+          cpuMicroseconds.toFixed(1),
+          growthMegabytes.toFixed(0),
+          String(entries),
+          ms(answerMs),
+        ],
+      ],
+    ),
+  );
+  return {
+    figures: { task, ...found },
+    verdicts: [
+      {
+        passed: perSecond >= task.rate * 0.95,
+        text: `${perSecond} connections a second were made, ${task.rate} wanted`,
+      },
+      {
+        passed: cpuMicroseconds <= CPU_MICROSECONDS,
+        text: `${cpuMicroseconds.toFixed(1)} µs of processor time for a connection, ${CPU_MICROSECONDS} wanted; 0 without the command`,
+      },
+      { passed: lost <= LOST_PART, text: `${(lost * 100).toFixed(3)} % not told, ${LOST_PART * 100} % wanted` },
+      {
+        passed: growthMegabytes <= GROWTH_MEGABYTES,
+        text: `the command grew by ${growthMegabytes.toFixed(0)} MB, ${GROWTH_MEGABYTES} wanted`,
+      },
+      { passed: entries >= task.entries, text: `${entries} entries in the table, ${task.entries} wanted` },
+      {
+        passed: answerMs <= ANSWER_MS && answered > 0,
+        text: `flows SERVICE answers ${answered} in ${ms(answerMs)} ms, ${ANSWER_MS} wanted`,
+      },
+    ],
+  };
+}
