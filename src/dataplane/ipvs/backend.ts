@@ -103,7 +103,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
     this.#virtualServers = new VirtualServers({ ipvs, family: config.family, excludeCIDRs, graceful, yielder });
     this.#addresses = new DummyAddresses(links);
     this.#rules = new IptablesRules(iptables);
-    this.#watch = new Watch({ ...options, turns: this.#reconciler.turns, graceful });
+    this.#watch = new Watch({ ...options, reconciler: this.#reconciler, graceful });
   }
 
   sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
@@ -113,21 +113,8 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
 
   /** Sees what others do to devices and addresses at once, and to all else with the next verification. */
   async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
-    const reconciler = this.#reconciler;
-    reconciler.retryBy(requestSync, signal);
-    await this.#watch.run(
-      {
-        facts: () => reconciler.known,
-        wantedAddresses: () => reconciler.wanted.of.addresses,
-        damage: (ended) => this.#damage(ended),
-        onLost: () => onLost(),
-        onNodeChanged: () => {
-          reconciler.forget();
-          requestSync();
-        },
-      },
-      signal,
-    );
+    this.#reconciler.retryBy(requestSync, signal);
+    await this.#watch.run({ damage: (ended) => this.#damage(ended), onLost: () => onLost(), requestSync }, signal);
   }
 
   #timed(options: IpvsBackendOptions): IpvsBackendOptions {

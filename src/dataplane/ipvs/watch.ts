@@ -4,18 +4,18 @@
  */
 
 import type { Clock } from "../../async/clock.ts";
-import type { Mutex } from "../../async/mutex.ts";
 import type { Ipvs } from "../../kernel/ipvs/ipvs.ts";
 import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
-import type { IpAddress, IpFamily } from "../../net/ip.ts";
-import type { KeyOwners } from "../shared/key-owners.ts";
+import type { IpFamily } from "../../net/ip.ts";
 import { restAfterLook } from "../shared/look-rest.ts";
+import type { Reconciler } from "../shared/reconciler.ts";
 import { GRACE_PERIOD_MS, type GracefulTermination } from "./graceful-termination.ts";
 import { DUMMY_DEVICE } from "./names.ts";
 import { equalAddressFacts, nodeAddressFacts } from "./node-facts.ts";
 import type { PlanConfig, PlanFacts } from "./plan-service-port.ts";
+import type { IpvsKinds } from "./wanted.ts";
 
 /** A pod that starts or ends makes several announcements in a row, and our own changes of IPv6 addresses are announced, too. */
 const SETTLE_MS = 1000;
@@ -26,23 +26,20 @@ export interface WatchOptions {
   readonly links: Links;
   readonly nodePortAddresses: NodePortAddresses;
   readonly verifyPeriodMs: number;
-  readonly turns: Mutex;
+  readonly reconciler: Reconciler<IpvsKinds, PlanFacts>;
   readonly graceful: GracefulTermination;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** What is watched over, and who is told. */
+/** Who is told. */
 export interface Watched {
-  /** Of the last sync; undefined when a full sync is due anyway. */
-  facts(): PlanFacts | undefined;
-  wantedAddresses(): KeyOwners<IpAddress>;
   /** Compares the kernel with what is wanted: how many things are wrong, by kind; undefined for none. */
   damage(signal: AbortSignal): Promise<Readonly<Record<string, number>> | undefined>;
   /** Another program destroyed something: all must be looked at. */
   onLost(): void;
-  /** The node has other addresses. */
-  onNodeChanged(): void;
+  /** The node has other addresses: the next sync looks at everything. */
+  requestSync(): void;
 }
 
 export class Watch {
@@ -74,11 +71,11 @@ export class Watch {
   }
 
   async #watchLinks(watched: Watched, signal: AbortSignal): Promise<void> {
-    const { links, clock, turns } = this.#options;
+    const { links, clock, reconciler } = this.#options;
     let isChecking = false;
     const check = async (): Promise<void> => {
       await clock.sleep(SETTLE_MS, signal);
-      await turns.run(async () => {
+      await reconciler.turns.run(async () => {
         isChecking = false;
         if (!signal.aborted) await this.#attempt("looking at devices and addresses", () => this.#checkLinks(watched));
       });
@@ -99,11 +96,11 @@ export class Watch {
   }
 
   async #checkLinks(watched: Watched): Promise<void> {
-    const { links, nodePortAddresses, log } = this.#options;
-    const facts = watched.facts();
+    const { links, nodePortAddresses, reconciler, log } = this.#options;
+    const { known: facts, wanted } = reconciler;
     if (facts === undefined) return;
     const found = nodeAddressFacts(await links.addresses(this.#family), nodePortAddresses);
-    const missing = [...watched.wantedAddresses().allEffective()].filter(({ value }) => !found.bound.has(value));
+    const missing = [...wanted.of.addresses.allEffective()].filter(({ value }) => !found.bound.has(value));
     if (missing.length > 0) {
       const lost = { addresses: missing.length };
       if (!(await this.#saidGone(lost))) {
@@ -112,7 +109,8 @@ export class Watch {
       watched.onLost();
     } else if (!equalAddressFacts(found, facts)) {
       log.info("The addresses of the node have changed", { nodePortAddresses: found.nodePortIPs.join(", ") });
-      watched.onNodeChanged();
+      reconciler.forget();
+      watched.requestSync();
     }
   }
 
@@ -123,7 +121,7 @@ export class Watch {
       await clock.sleep(waitMs, signal);
       if (signal.aborted) return;
       let elapsedMs = 0;
-      await this.#options.turns.run(async () => {
+      await this.#options.reconciler.turns.run(async () => {
         const startMs = clock.monotonicMs();
         await this.#attempt("comparing the kernel with what is wanted", () => this.#verify(watched, signal));
         elapsedMs = clock.monotonicMs() - startMs;
@@ -160,11 +158,11 @@ export class Watch {
   }
 
   async #endGrace(signal: AbortSignal): Promise<void> {
-    const { clock, turns, graceful, ipvs, log } = this.#options;
+    const { clock, reconciler, graceful, ipvs, log } = this.#options;
     while (!signal.aborted) {
       await clock.sleep(GRACE_PERIOD_MS, signal);
       if (signal.aborted || graceful.size === 0) continue;
-      await turns.run(() =>
+      await reconciler.turns.run(() =>
         this.#attempt("removing real servers without connections", () => graceful.removeIdle(ipvs, log, signal)),
       );
     }

@@ -6,10 +6,9 @@ import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import { type EndpointSettings, endpointText, loadBalancerText } from "../../kernel/hcn/documents.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
-import { ownedFrontends } from "../../model/frontend.ts";
+import { frontendKey, ownedFrontends } from "../../model/frontend.ts";
 import type { PlannedNode } from "../../model/node-plan-config.ts";
 import { type IpAddress, parseIpAddress, unspecifiedAddress, zeroCidr } from "../../net/ip.ts";
-import { loadBalancerKey } from "./frontend-keys.ts";
 import { healthPortOf, networkNameOf, rootEndpointNameOf } from "./host-config.ts";
 import { remoteMac } from "./ownership.ts";
 import { type PlanConfig, type PlanFacts, type PlannedLoadBalancer, planServicePort } from "./plan-service-port.ts";
@@ -68,7 +67,7 @@ export function unservedFrontends(node: OfflineNode, config: KubeProxyConfig): r
   return [...node.state.services].flatMap(([key, port]) => {
     const plan = planServicePort(port, node.state.endpoints.get(key) ?? [], options.config, options.facts);
     const served = new Set(plan.loadBalancers.map((planned) => planned.key));
-    const declared = ownedFrontends(port).map((one) => loadBalancerKey(port.protocol, one.address, one.port));
+    const declared = ownedFrontends(port).map((one) => frontendKey(port.protocol, one));
     return [...new Set(declared)].filter((one) => !served.has(one)).map((one) => [one, port.name.text] as const);
   });
 }

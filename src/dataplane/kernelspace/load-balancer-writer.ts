@@ -46,19 +46,15 @@ export interface LoadBalancerToPut {
 }
 
 export class LoadBalancerWriter {
-  readonly #hcn: Hcn;
-  readonly #metrics: KernelspaceMetrics;
-  readonly #log: Logger;
+  readonly #options: LoadBalancerWriterOptions;
   #canModify: boolean;
   readonly #own = new Set<Guid>();
   /** What was sent, where HNS has something else than that to say of it: it is not sent again for this reason. */
   readonly #reworded = new Map<Guid, { readonly sent: string; readonly readBack: string }>();
 
-  constructor({ hcn, canModify, metrics, log }: LoadBalancerWriterOptions) {
-    this.#hcn = hcn;
-    this.#canModify = canModify;
-    this.#metrics = metrics;
-    this.#log = log;
+  constructor(options: LoadBalancerWriterOptions) {
+    this.#options = options;
+    this.#canModify = options.canModify;
   }
 
   get canModify(): boolean {
@@ -94,7 +90,7 @@ export class LoadBalancerWriter {
 
   async remove(host: HostState, notes: SyncNotes, id: Guid, kind?: LoadBalancerKind): Promise<void> {
     const isOf = kind ?? kindOf(host.loadBalancers.get(id));
-    await this.#counted("delete", isOf, this.#hcn.delete("LoadBalancer", id));
+    await this.#counted("delete", isOf, this.#options.hcn.delete("LoadBalancer", id));
     notes.count("load balancers deleted");
     host.loadBalancers.forget(id);
     this.#reworded.delete(id);
@@ -119,7 +115,7 @@ export class LoadBalancerWriter {
   async #modify({ host, notes, kind, wanted }: LoadBalancerToPut, found: HcnLoadBalancer): Promise<boolean> {
     let changed: HcnLoadBalancer;
     try {
-      changed = await this.#counted("update", kind, this.#hcn.modifyLoadBalancer(found.id, wanted));
+      changed = await this.#counted("update", kind, this.#options.hcn.modifyLoadBalancer(found.id, wanted));
     } catch (error) {
       const why = hcnErrorClass(error);
       if (why === "absent") {
@@ -144,7 +140,7 @@ export class LoadBalancerWriter {
 
   async #create(one: LoadBalancerToPut): Promise<void> {
     const { host, notes, key, kind, wanted } = one;
-    const create = () => this.#counted("create", kind, this.#hcn.createLoadBalancer(wanted));
+    const create = () => this.#counted("create", kind, this.#options.hcn.createLoadBalancer(wanted));
     let created: HcnLoadBalancer;
     try {
       created = await create();
@@ -162,7 +158,7 @@ export class LoadBalancerWriter {
 
   /** Something answers at the frontend that was not there before: after a restart of HNS, load balancers come back late (kubernetes #139519). */
   async #holderOf(host: HostState, key: string, cause: unknown): Promise<HcnLoadBalancer> {
-    await host.refreshLoadBalancers(this.#hcn);
+    await host.refreshLoadBalancers(this.#options.hcn);
     const found = host.loadBalancers.at(key);
     if (found !== undefined) return found;
     const [unread] = host.unreadLoadBalancers;
@@ -177,14 +173,16 @@ export class LoadBalancerWriter {
     try {
       return await call;
     } catch (error) {
-      this.#metrics.countFailure(verb, kind, error);
+      this.#options.metrics.countFailure(verb, kind, error);
       throw error;
     }
   }
 
   #giveUpModifying(reason: string): void {
     this.#canModify = false;
-    this.#log.warn("Load balancers are deleted and made again from now on, instead of changed in place", { reason });
+    this.#options.log.warn("Load balancers are deleted and made again from now on, instead of changed in place", {
+      reason,
+    });
   }
 
   #noteReworded(found: HcnLoadBalancer, wanted: LoadBalancerSettings): void {

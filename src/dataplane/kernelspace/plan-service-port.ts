@@ -14,13 +14,12 @@ import {
   type RemoteSubnet,
 } from "../../kernel/hcn/documents.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
-import { type Frontend, type FrontendKind, frontendsOf } from "../../model/frontend.ts";
+import { type Frontend, type FrontendKind, frontendKey, frontendsOf } from "../../model/frontend.ts";
 import { onePerDestination } from "../../model/frontend-ownership.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import { cidrContains, type IpAddress, type IpFamily } from "../../net/ip.ts";
-import type { Protocol } from "../../net/protocol.ts";
-import { loadBalancerKey, protocolNumber } from "./frontend-keys.ts";
+import { PROTOCOL_NUMBERS, type Protocol } from "../../net/protocol.ts";
 
 /** Stays the same while the process runs. */
 export interface PlanConfig {
@@ -109,11 +108,11 @@ export function planServicePort(
     if (served.port === 0) continue;
     for (const { ip, isLocal } of served.endpoints) used.set(ip, isLocal || used.get(ip) === true);
     loadBalancers.push({
-      key: loadBalancerKey(port.protocol, frontend.address, frontend.port),
+      key: frontendKey(port.protocol, frontend),
       kind: frontend.kind,
       frontendVip: frontend.address,
       mapping: {
-        protocol: protocolNumber(port.protocol),
+        protocol: PROTOCOL_NUMBERS[port.protocol],
         internalPort: served.port,
         externalPort: frontend.port,
         distribution: port.sessionAffinity === "ClientIP" && config.hasAffinity ? DISTRIBUTE_BY_SOURCE : 0,
@@ -209,11 +208,11 @@ function healthCheckOf(
   const port = healthCheckNodePort === 0 ? config.healthPort : healthCheckNodePort;
   if (port === 0) return undefined;
   return {
-    key: loadBalancerKey(HEALTH_PROTOCOL, address, port),
+    key: frontendKey(HEALTH_PROTOCOL, { address, port }),
     kind: "health-check",
     frontendVip: address,
     mapping: {
-      protocol: protocolNumber(HEALTH_PROTOCOL),
+      protocol: PROTOCOL_NUMBERS[HEALTH_PROTOCOL],
       internalPort: port,
       externalPort: port,
       distribution: 0,
