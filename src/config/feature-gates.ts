@@ -1,4 +1,4 @@
-/** Feature gates: which are known, which are on. Pure. Reference start.md §2.8. */
+/** The known feature gates, and which of them are on. Pure. Reference start.md §2.8. */
 import { type GateStage, KNOWN_GATES } from "./known-feature-gates.ts";
 import { CURRENT_RELEASE, type Release, releaseOf } from "./release.ts";
 

@@ -21,7 +21,7 @@ interface HttpServers {
   readonly closed: Promise<unknown>;
 }
 
-/** Starts both. The metrics port is open before `/healthz` says 200, unless it cannot be had: then it is tried again. */
+/** Starts both. The metrics port opens before `/healthz` says 200; if it cannot be bound, that is retried. */
 export async function startServers(daemon: ServedDaemon): Promise<HttpServers> {
   const metricsServer = startMetrics(daemon);
   await metricsServer?.tried;

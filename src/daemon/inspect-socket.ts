@@ -19,7 +19,7 @@ import { type InspectedDaemon, type StatusReport, serviceLines, statusReport } f
 
 export type { SyncRecord } from "../sync/journal/sync-record.ts";
 
-/** For the owner alone: set while the socket is made, so that it is never open to others. */
+/** Set while the socket is made, so that it is open to its owner alone from the first moment. */
 const PRIVATE_UMASK = 0o177;
 const IDLE_MS = 5_000;
 const PIECE_LENGTH = 32 * 1024;
@@ -30,7 +30,7 @@ const MAX_PATH_BYTES = 107;
 const WRONG_QUESTION = { error: "ask GET /status, /services or /journal" };
 
 /**
- * Listens until the signal aborts. A path that cannot be had is logged, and the daemon goes on without: nothing depends on it.
+ * Listens until the signal aborts. If the path cannot be bound, that is logged, and the daemon runs without the socket.
  *
  * @returns settled when it is closed and the path is gone.
  */

@@ -20,7 +20,7 @@ export function nodeEvent(
   };
 }
 
-/** A Service's health-check port cannot be had on this node. @param service `namespace/name`. */
+/** A Service's health-check port cannot be opened on this node. @param service `namespace/name`. */
 export function serviceHealthFailure(nodeName: string, service: string, port: number, error: Error): EventFacts {
   const note = `node ${nodeName} failed to start healthcheck "${service}" on port ${port}: ${error.message}`;
   return serviceWarning(service, "FailedToStartServiceHealthcheck", "Listen", note);

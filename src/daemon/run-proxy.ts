@@ -237,10 +237,8 @@ async function createProxier(
   const log = daemon.log.with({ ipFamily: family });
   const { detector, reason } = detectorFor(family, {
     mode: config.detectLocalMode,
-    clusterCIDRs: config.detectLocal.clusterCIDRs,
     podCIDRs: setup.podCIDRs,
-    bridgeInterface: config.detectLocal.bridgeInterface,
-    interfaceNamePrefix: config.detectLocal.interfaceNamePrefix,
+    ...config.detectLocal,
   });
   if (reason !== undefined && family === setup.addresses.primaryFamily) log.info(reason.message, reason.facts);
   const addresses = nodePortAddresses(family, daemon.mode.nodePortsEverywhere === true ? [] : setup.nodePortAddresses);

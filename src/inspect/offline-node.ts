@@ -65,10 +65,8 @@ export function offlineNode(
   const addresses = effectiveNodeAddresses(nodeIPs, config.bindAddress);
   const { detector } = detectorFor(family, {
     mode: config.detectLocalMode,
-    clusterCIDRs: config.detectLocal.clusterCIDRs,
     podCIDRs: node?.podCIDRs ?? [],
-    bridgeInterface: config.detectLocal.bridgeInterface,
-    interfaceNamePrefix: config.detectLocal.interfaceNamePrefix,
+    ...config.detectLocal,
   });
   const own = hostAddresses(node, family);
   const nodePorts = nodePortAddresses(family, withoutNodePortWords(config.nodePortAddresses, primaryCidrs(addresses)));

@@ -27,7 +27,7 @@ const NONE: readonly never[] = [];
 
 /**
  * Takes over a file's new text. An object stays in force in its earlier version when the new one is refused, or when
- * it is missing from a text of which a part cannot be understood or which looks cut off. Pure.
+ * it is missing from a text that cannot be understood in part or that looks cut off. Pure.
  */
 export function adoptText(
   file: string,

@@ -54,7 +54,7 @@ export class ManifestFolder {
     this.#list = list;
   }
 
-  /** Reads everything as it stands. Throws when the folder itself cannot be read. */
+  /** Reads everything at once. Throws when the folder itself cannot be read. */
   async load(): Promise<void> {
     const listing = await this.#look();
     const now = Date.now();
@@ -70,7 +70,7 @@ export class ManifestFolder {
    * Looks for changes and reads the files that have come to rest. Throws when the folder itself cannot be read;
    * everything then stays in force.
    *
-   * @param nowMs any clock that only goes forward.
+   * @param nowMs a monotonic clock.
    */
   async refresh(nowMs: number): Promise<Refresh> {
     const listing = await this.#look();

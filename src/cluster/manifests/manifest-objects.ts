@@ -187,7 +187,7 @@ function readJsonDocument(text: string): ManifestDocument {
   }
 }
 
-/** A document of which nothing more is known. Pure. */
+/** A document without more to say about it. Pure. */
 export function brokenDocument(line: number, raw: unknown, error: string | undefined): ManifestDocument {
   return { line, raw, error, lineOf: () => line };
 }

@@ -100,7 +100,7 @@ export class ProxyHealth implements HealthReporter {
     this.#states[family].failures = ofFamily(family, failures);
   }
 
-  /** Replaces what is known of one family's health-check ports that cannot be had. */
+  /** Replaces the list of one family's health-check ports that cannot be opened. */
   setPortFailures(family: IpFamily, failures: readonly SyncFailure[]): void {
     this.#states[family].portFailures = ofFamily(family, failures);
   }

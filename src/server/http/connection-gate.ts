@@ -1,7 +1,7 @@
 /**
- * How many connections a server holds, altogether and for one peer. A newcomer is let in and an idle connection goes for
- * it: the peer's own when the peer has its share, else one of the peer that has the most. So one that holds all it may
- * have keeps no other client out, and not even a probe from its own address.
+ * Limits the connections of a server, in total and per peer. A newcomer replaces an idle connection: one of its own peer if
+ * that has its share, otherwise one of the peer that has the most. So a client at its limit keeps no other client out, not
+ * even a probe from its own address.
  */
 
 /** How dear a connection is; the cheapest goes first. */

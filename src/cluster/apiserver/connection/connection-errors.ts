@@ -24,7 +24,7 @@ const NO_TLS = tls("it does not speak TLS: check https:// and the port");
 
 const MAX_NAMES_CHARS = 300;
 
-/** By the error codes of Node.js, which are those of libuv and OpenSSL. */
+/** By error code of Node.js (libuv's and OpenSSL's). */
 const MEANINGS: Readonly<Record<string, Meaning>> = {
   ECONNREFUSED: absent("nothing listens there: check that the API server runs and that the address is right"),
   ENOTFOUND: unreachable("the host name does not exist: check the server's address and DNS"),
@@ -108,7 +108,7 @@ function textOf(error: unknown): string {
   const names = codeOf(error) === "ERR_TLS_CERT_ALTNAME_INVALID" ? otherNames(error) : undefined;
   if (names !== undefined) return names;
   const text = messageOf(error);
-  // OpenSSL's messages: `error:NUMBER:library:function:reason:file:line:`, of which only the reason is for people.
+  // OpenSSL's messages: `error:NUMBER:library:function:reason:file:line:`. Only the reason is for people.
   const reason = /error:[0-9A-F]+:[^:]*:[^:]*:([^:\n]+)/.exec(text)?.[1];
   return (reason ?? text.split("\n", 1)[0] ?? "").trim();
 }

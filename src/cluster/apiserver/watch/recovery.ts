@@ -33,7 +33,7 @@ export class Recovery {
     this.#random = random;
   }
 
-  /** A request was answered as it should be: nothing needs to wait for the server any longer. */
+  /** A request got a proper answer: nothing waits for the server any longer. */
   answered(): void {
     this.#slowTurnMs = TURN_MS;
     this.#turnTimer?.cancel();
@@ -49,7 +49,7 @@ export class Recovery {
   /**
    * Waits, after a request that nothing answered, for this one's turn to try again, or for the server's return.
    *
-   * @param isAbsent nothing was there to take the request, so that it cost nothing.
+   * @param isAbsent nothing took the request, so it cost nothing.
    */
   async turn(isAbsent: boolean, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return;

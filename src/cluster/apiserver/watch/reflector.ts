@@ -102,7 +102,7 @@ export class Reflector<K extends ObjectKind> {
   readonly #random: () => number;
   readonly #cache: ObjectCache<K>;
   readonly #failures: FailureLog;
-  /** After refusals, until the server answers as it should. */
+  /** After refusals, until the server answers properly. */
   readonly #refusals: Backoff;
   /** After answers that began well and turned out to be useless. */
   readonly #letdowns: Backoff;

@@ -17,7 +17,7 @@ export class Watchdog {
     this.#timer = clock.setTimer(limitMs, () => this.#check());
   }
 
-  /** Something was heard. Costs next to nothing, so that it can be called for every piece of a stream. */
+  /** Something arrived. Cheap enough to be called for every piece of a stream. */
   alive(): void {
     this.#aliveAtMs = this.#clock.monotonicMs();
   }
