@@ -17,6 +17,7 @@ import {
   STATES,
 } from "./kernel-rule.ts";
 import {
+  type ExtensionSyntax,
   type GivenOptions,
   hex,
   parseAddress,
@@ -26,19 +27,6 @@ import {
   quoteWord,
   type RuleContext,
 } from "./rule-options.ts";
-
-export interface MatchSyntax<M> {
-  /** Number of values by option; two come as one text with a blank between them. */
-  readonly options: Readonly<Record<string, 0 | 1 | 2>>;
-  /** Options that may stand behind a `!`. @default none */
-  readonly invertible?: readonly string[];
-  /** Other spellings of options. */
-  readonly aliases?: Readonly<Record<string, string>>;
-  /** Throws RuleSyntaxError. */
-  build(given: GivenOptions, context: RuleContext): M;
-  /** What follows `-m name`, each word with a blank before it. */
-  print(match: M): string;
-}
 
 /** xt_comment keeps 255 bytes; the tools cut off the rest without a word. */
 const COMMENT_BYTES = 255;
@@ -58,7 +46,7 @@ function not(negated: boolean): string {
 }
 
 /** The registered syntax of every match. */
-export const MATCHES: { readonly [K in MatchKind]: MatchSyntax<KernelMatch<K>> } = {
+export const MATCHES: { readonly [K in MatchKind]: ExtensionSyntax<KernelMatch<K>> } = {
   comment: {
     options: { "--comment": 1 },
     build: (given) => ({ kind: "comment", text: truncated(given.require("--comment").value) }),
@@ -274,7 +262,7 @@ function protocolNumber(text: string): number {
   return isProtocolName(text) ? PROTOCOL_NUMBERS[text] : parseNumber("protocol", text, 255);
 }
 
-function ports<K extends ProtocolName>(protocol: K): MatchSyntax<PortsMatch<K>> {
+function ports<K extends ProtocolName>(protocol: K): ExtensionSyntax<PortsMatch<K>> {
   return {
     options: { "--sport": 1, "--dport": 1 },
     invertible: ["--sport", "--dport"],

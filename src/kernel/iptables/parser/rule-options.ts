@@ -63,6 +63,20 @@ export function quoteWord(word: string): string {
   return NEEDS_NO_QUOTES.test(word) ? word : `"${word.replace(/["\\']/g, "\\$&")}"`;
 }
 
+/** How a match or a target is written. */
+export interface ExtensionSyntax<T> {
+  /** Number of values by option; two come as one text with a blank between them. */
+  readonly options: Readonly<Record<string, 0 | 1 | 2>>;
+  /** Options that may stand behind a `!`. @default none */
+  readonly invertible?: readonly string[];
+  /** Other spellings of options. */
+  readonly aliases?: Readonly<Record<string, string>>;
+  /** Throws RuleSyntaxError. */
+  build(given: GivenOptions, context: RuleContext): T;
+  /** What follows `-m NAME` or `-j NAME`, each word with a blank before it. */
+  print(extension: T): string;
+}
+
 /** The rest of the rule, as far as an extension may depend on it. */
 export interface RuleContext {
   readonly family: IpFamily;

@@ -11,57 +11,52 @@ import {
   type KernelMatch,
   type KernelRule,
   type KernelTarget,
-  type MatchTypes,
+  type MatchKind,
   type ProtocolMatch,
   RULE_PROTOCOLS,
-  type TargetTypes,
+  type TargetKind,
 } from "./kernel-rule.ts";
-import { isMatchName, MATCHES, type MatchSyntax, printMatch } from "./rule-matches.ts";
-import { GivenOptions, parseNetwork, type RuleContext, RuleSyntaxError, splitWords } from "./rule-options.ts";
+import { isMatchName, MATCHES, printMatch } from "./rule-matches.ts";
+import {
+  type ExtensionSyntax,
+  GivenOptions,
+  parseNetwork,
+  type RuleContext,
+  RuleSyntaxError,
+  splitWords,
+} from "./rule-options.ts";
 import { isTargetName, printTarget, TARGETS } from "./rule-targets.ts";
 
 /** Longest name of a chain, in characters. */
 const CHAIN_NAME_LIMIT = 28;
 const INTERFACE_NAME_LIMIT = 15;
 
-/** A part of the rule that has its own options. */
-interface Extension {
-  readonly options: MatchSyntax<unknown>["options"];
-  readonly aliases: Readonly<Record<string, string>>;
-  readonly invertible: readonly string[];
+/** A match or target with the options that the rule gives it. */
+interface Loaded<Name extends string> {
+  readonly name: Name;
+  readonly syntax: ExtensionSyntax<unknown>;
   readonly given: GivenOptions;
 }
 
-interface LoadedMatch extends Extension {
-  readonly name: keyof MatchTypes;
-}
+/** What `-j` or `-g` names: a target with options, or a chain. */
+type LoadedTarget = Loaded<TargetKind> | Extract<KernelTarget, { readonly kind: "jump" | "goto" }>;
 
-interface LoadedTarget extends Extension {
-  readonly name: keyof TargetTypes | undefined;
-  readonly other: KernelTarget;
-}
-
-const BASIC_OPTIONS: Readonly<Record<string, "s" | "d" | "i" | "o" | "p" | "m" | "j" | "g">> = {
-  "-s": "s",
-  "--source": "s",
-  "--src": "s",
-  "-d": "d",
-  "--destination": "d",
-  "--dst": "d",
-  "-i": "i",
-  "--in-interface": "i",
-  "-o": "o",
-  "--out-interface": "o",
-  "-p": "p",
-  "--protocol": "p",
-  "--proto": "p",
-  "-m": "m",
-  "--match": "m",
-  "-j": "j",
-  "--jump": "j",
-  "-g": "g",
-  "--goto": "g",
+type BasicOption = "s" | "d" | "i" | "o" | "p" | "m" | "j" | "g";
+const SPELLINGS: Readonly<Record<BasicOption, readonly string[]>> = {
+  s: ["-s", "--source", "--src"],
+  d: ["-d", "--destination", "--dst"],
+  i: ["-i", "--in-interface"],
+  o: ["-o", "--out-interface"],
+  p: ["-p", "--protocol", "--proto"],
+  m: ["-m", "--match"],
+  j: ["-j", "--jump"],
+  g: ["-g", "--goto"],
 };
+const BASIC_OPTIONS: ReadonlyMap<string, BasicOption> = new Map(
+  (["s", "d", "i", "o", "p", "m", "j", "g"] as const).flatMap((option) =>
+    SPELLINGS[option].map((word) => [word, option] as const),
+  ),
+);
 
 /** Reads the words of a rule one by one. */
 class RuleReader {
@@ -74,7 +69,7 @@ class RuleReader {
   inInterface: InterfaceMatch | undefined;
   outInterface: InterfaceMatch | undefined;
   protocol: ProtocolMatch | undefined;
-  readonly matches: LoadedMatch[] = [];
+  readonly matches: Loaded<MatchKind>[] = [];
   target: LoadedTarget | undefined;
   readonly #seen = new Set<string>();
 
@@ -98,7 +93,7 @@ class RuleReader {
   #buildTarget(context: RuleContext): KernelTarget {
     const { target } = this;
     if (target === undefined) return { kind: "none" };
-    return target.name === undefined ? target.other : TARGETS[target.name].build(target.given, context);
+    return "kind" in target ? target : TARGETS[target.name].build(target.given, context);
   }
 
   #readOption(word: string): void {
@@ -107,7 +102,7 @@ class RuleReader {
       this.#negated = true;
       return;
     }
-    const basic = Object.hasOwn(BASIC_OPTIONS, word) ? BASIC_OPTIONS[word] : undefined;
+    const basic = BASIC_OPTIONS.get(word);
     if (basic !== undefined) this.#readBasic(basic, word);
     else if (word.startsWith("-")) this.#readExtensionOption(word);
     else throw new RuleSyntaxError("bad_argument", `bad argument ${JSON.stringify(word)}`);
@@ -121,7 +116,7 @@ class RuleReader {
     return value;
   }
 
-  #readBasic(option: "s" | "d" | "i" | "o" | "p" | "m" | "j" | "g", word: string): void {
+  #readBasic(option: BasicOption, word: string): void {
     const value = this.#value(word);
     if (option === "m") {
       this.#refuseNegation(word);
@@ -165,13 +160,12 @@ class RuleReader {
     if (this.#negated) throw new RuleSyntaxError("bad_argument", `option "${word}" cannot be inverted`);
   }
 
-  #load(name: string): LoadedMatch {
+  #load(name: string): Loaded<MatchKind> {
     if (!isMatchName(name)) throw new RuleSyntaxError("unknown_match", `match ${JSON.stringify(name)} is not known`);
     // A rule has one match for its protocol's ports, however often it is asked for.
     const ports = isProtocolName(name) ? this.matches.find((match) => match.name === name) : undefined;
     if (ports !== undefined) return ports;
-    const { options, aliases = {}, invertible = [] } = MATCHES[name];
-    const loaded = { name, options, aliases, invertible, given: new GivenOptions(name) };
+    const loaded = { name, syntax: MATCHES[name], given: new GivenOptions(name) };
     this.matches.push(loaded);
     return loaded;
   }
@@ -179,24 +173,27 @@ class RuleReader {
   #readExtensionOption(word: string): void {
     const extension = this.#extensionWith(word);
     if (extension === undefined) throw new RuleSyntaxError("unknown_option", `unknown option "${word}"`);
-    const option = extension.aliases[word] ?? word;
-    if (!extension.invertible.includes(option)) this.#refuseNegation(word);
-    const values = Array.from({ length: extension.options[option] ?? 0 }, () => this.#value(word));
-    extension.given.add(option, { value: values.join(" "), negated: this.#negated });
+    const { syntax, given } = extension;
+    const option = optionOf(syntax, word);
+    if (syntax.invertible?.includes(option) !== true) this.#refuseNegation(word);
+    const values = Array.from({ length: syntax.options[option] ?? 0 }, () => this.#value(word));
+    given.add(option, { value: values.join(" "), negated: this.#negated });
   }
 
   /** The latest match or the target that has the option; else the protocol's own match, which `-p` brings along. */
-  #extensionWith(word: string): Extension | undefined {
-    const knows = ({ options, aliases }: Extension): boolean => Object.hasOwn(options, aliases[word] ?? word);
-    const loaded = this.matches.findLast(knows);
+  #extensionWith(word: string): Loaded<string> | undefined {
+    const knows = (syntax: ExtensionSyntax<unknown>): boolean => Object.hasOwn(syntax.options, optionOf(syntax, word));
+    const { target } = this;
+    const loaded = this.matches.findLast(({ syntax }) => knows(syntax));
     if (loaded !== undefined) return loaded;
-    if (this.target !== undefined && knows(this.target)) return this.target;
+    if (target !== undefined && "syntax" in target && knows(target.syntax)) return target;
     const implied = this.protocol?.protocol;
     if (implied === undefined || !isProtocolName(implied)) return undefined;
-    const { options, aliases = {} } = MATCHES[implied];
-    return Object.hasOwn(options, aliases[word] ?? word) ? this.#load(implied) : undefined;
+    return knows(MATCHES[implied]) ? this.#load(implied) : undefined;
   }
 }
+
+const optionOf = ({ aliases }: ExtensionSyntax<unknown>, word: string): string => aliases?.[word] ?? word;
 
 function interfaceMatch(name: string, negated: boolean): InterfaceMatch | undefined {
   if (name === "" || name.length > INTERFACE_NAME_LIMIT || /[\s/]/.test(name)) {
@@ -226,26 +223,12 @@ function protocolMatch(text: string, negated: boolean): ProtocolMatch | undefine
 
 function namedTarget(name: string): LoadedTarget {
   if (!isTargetName(name)) return chainTarget("jump", name);
-  return {
-    name,
-    other: { kind: "none" },
-    options: TARGETS[name].options,
-    aliases: {},
-    invertible: [],
-    given: new GivenOptions(name),
-  };
+  return { name, syntax: TARGETS[name], given: new GivenOptions(name) };
 }
 
 function chainTarget(kind: "jump" | "goto", chain: string): LoadedTarget {
   checkChainName(chain);
-  return {
-    name: undefined,
-    other: { kind, chain },
-    options: {},
-    aliases: {},
-    invertible: [],
-    given: new GivenOptions(chain),
-  };
+  return { kind, chain };
 }
 
 /** Throws {@link RuleSyntaxError} for a name that no chain can have. */
@@ -275,11 +258,14 @@ export function parseRuleText(text: string, family: IpFamily): KernelRule {
 export function printRule(rule: KernelRule): string {
   const parts: string[] = [];
   const { source, destination, inInterface, outInterface, protocol } = rule;
-  if (source !== undefined) parts.push(`${source.negated ? "! " : ""}-s ${source.cidr}`);
-  if (destination !== undefined) parts.push(`${destination.negated ? "! " : ""}-d ${destination.cidr}`);
-  if (inInterface !== undefined) parts.push(`${inInterface.negated ? "! " : ""}-i ${inInterface.name}`);
-  if (outInterface !== undefined) parts.push(`${outInterface.negated ? "! " : ""}-o ${outInterface.name}`);
-  if (protocol !== undefined) parts.push(`${protocol.negated ? "! " : ""}-p ${protocol.protocol}`);
+  const basic = (option: string, match: { readonly negated: boolean } | undefined, text: string | undefined): void => {
+    if (match !== undefined) parts.push(`${match.negated ? "! " : ""}${option} ${text}`);
+  };
+  basic("-s", source, source?.cidr);
+  basic("-d", destination, destination?.cidr);
+  basic("-i", inInterface, inInterface?.name);
+  basic("-o", outInterface, outInterface?.name);
+  basic("-p", protocol, protocol?.protocol);
   for (const match of rule.matches) parts.push(printMatch(match));
   const target = printTarget(rule.target);
   if (target !== "") parts.push(target);

@@ -5,15 +5,15 @@
 import { type IpFamily, joinHostPort } from "../../../net/ip.ts";
 import { isProtocolName } from "../../../net/protocol.ts";
 import type { KernelTarget, NamedTarget, TargetKind, TargetTypes } from "./kernel-rule.ts";
-import { type GivenOptions, hex, parseAddress, parseMark, parseNumber, type RuleContext } from "./rule-options.ts";
-
-interface TargetSyntax<T> {
-  readonly options: Readonly<Record<string, 0 | 1>>;
-  /** Throws RuleSyntaxError. */
-  build(given: GivenOptions, context: RuleContext): T;
-  /** What follows `-j NAME`, each word with a blank before it. */
-  print(target: T): string;
-}
+import {
+  type ExtensionSyntax,
+  type GivenOptions,
+  hex,
+  parseAddress,
+  parseMark,
+  parseNumber,
+  type RuleContext,
+} from "./rule-options.ts";
 
 const REJECT_WITH: Readonly<Record<IpFamily, readonly string[]>> = {
   IPv4: [
@@ -38,7 +38,7 @@ const REJECT_WITH: Readonly<Record<IpFamily, readonly string[]>> = {
 };
 
 /** The registered syntax of every target. */
-export const TARGETS: { readonly [K in TargetKind]: TargetSyntax<NamedTarget<K>> } = {
+export const TARGETS: { readonly [K in TargetKind]: ExtensionSyntax<NamedTarget<K>> } = {
   ACCEPT: { options: {}, build: () => ({ kind: "ACCEPT" }), print: () => "" },
   DROP: { options: {}, build: () => ({ kind: "DROP" }), print: () => "" },
   RETURN: { options: {}, build: () => ({ kind: "RETURN" }), print: () => "" },
