@@ -13,13 +13,8 @@ export interface CounterValue {
   readonly bytes: number;
 }
 
-/** Whether the kernel has accounting objects. */
-type Availability = { readonly available: true } | { readonly available: false; readonly reason: string };
-
 /** The counters of one network namespace. Names have at most 31 characters. Methods throw when the kernel refuses. */
 export interface AccountingCounters {
-  /** Asks the kernel for a counter that hardly exists; never throws. */
-  probe(): Promise<Availability>;
   /** Creates the counter unless it exists. Existing values are kept. */
   ensure(name: string): Promise<void>;
   /** The counter's value since it was created; `undefined` when there is none. */
@@ -29,8 +24,8 @@ export interface AccountingCounters {
 /** Longest name that the kernel takes (NFACCT_NAME_MAX without the terminator). */
 const NFACCT_NAME_LIMIT = 31;
 
-/** The name that probes ask for. */
-const NFACCT_PROBE_NAME = "IMayExist";
+/** A counter that hardly exists: reading it shows whether the kernel has any. */
+const PROBE_NAME = "IMayExist";
 
 /** Throws a `RangeError` for a name that the kernel would cut or refuse. */
 export function checkCounterName(name: string): void {
@@ -71,14 +66,6 @@ export function openAccountingCounters(): NetlinkCounters {
 
   return {
     read,
-    async probe() {
-      try {
-        await read(NFACCT_PROBE_NAME);
-        return { available: true };
-      } catch (error) {
-        return { available: false, reason: messageOf(error) };
-      }
-    },
     async ensure(name) {
       if ((await read(name)) !== undefined) return;
       const request = new MessageBuffer(64);
@@ -129,11 +116,12 @@ export async function availableCounters(
   counters: AccountingCounters,
   log: Logger,
 ): Promise<AvailableCounters | undefined> {
-  const probe = await counters.probe();
-  if (!probe.available) {
+  try {
+    await counters.read(PROBE_NAME);
+  } catch (error) {
     log.info("Kernel has no nfacct counters, rules are written without them", {
       cannot: "counters of dropped and localhost packets (nfacct)",
-      why: probe.reason,
+      why: messageOf(error),
     });
     return undefined;
   }

@@ -15,9 +15,6 @@ export function memoryCounters(options: { readonly unavailable?: string } = {}):
     if (unavailable !== undefined) throw new Error(unavailable);
   };
   return {
-    async probe() {
-      return unavailable === undefined ? { available: true } : { available: false, reason: unavailable };
-    },
     async ensure(name) {
       check(name);
       if (!counters.has(name)) counters.set(name, { packets: 0, bytes: 0 });
