@@ -41,6 +41,8 @@ interface PlannedPort {
 interface UserspacePlan {
   readonly node: OfflineNode;
   readonly hasRules: boolean;
+  /** Of all service ports of the node, in order. */
+  readonly keys: readonly string[];
   readonly ports: readonly PlannedPort[];
   /** Names of service ports that are left out, and why. */
   readonly leftOut: ReadonlyMap<string, string>;
@@ -56,12 +58,13 @@ export function planUserspace(node: OfflineNode, config: KubeProxyConfig): Users
   const { services } = node.state;
   const otherOf = new Map(node.others?.map((other) => [other.key, other]));
   const freePorts = new FreePorts(config.userspace.portRange);
-  const portalsByKey = new Map<string, readonly Portal[]>();
+  const known = new Map<string, { readonly portals: readonly Portal[]; readonly lanes: ReadonlySet<Lane> }>();
+  const keys = [...services.keys(), ...otherOf.keys()].sort();
   const leftOut = new Map<string, string>();
   const opened = new Map<string, readonly SharedRule[]>();
   const ports: PlannedPort[] = [];
   // Others have ports of the proxy as well, counted in the order of the keys.
-  for (const key of [...services.keys(), ...otherOf.keys()].sort()) {
+  for (const key of keys) {
     const other = otherOf.get(key);
     const port = services.get(other?.like ?? key);
     if (port === undefined) continue;
@@ -69,12 +72,18 @@ export function planUserspace(node: OfflineNode, config: KubeProxyConfig): Users
       if (other === undefined) leftOut.set(port.name.text, "SCTP is not supported for user space proxy");
       continue;
     }
-    const portals = portalsByKey.get(port.name.key) ?? portalsOf(port, routingIn(node, port), node.nodePortIPs);
-    portalsByKey.set(port.name.key, portals);
-    const proxyPorts = hasRules ? freePorts.takeFor(lanesOf(portals)) : undefined;
+    let found = known.get(port.name.key);
+    if (found === undefined) {
+      const portals = portalsOf(port, routingIn(node, port), node.nodePortIPs);
+      found = { portals, lanes: lanesOf(portals) };
+      known.set(port.name.key, found);
+    }
+    const { portals, lanes } = found;
+    const first = hasRules ? freePorts.take(lanes.size) : undefined;
     if (other !== undefined) {
-      if (proxyPorts === undefined || port.nodePort === 0) continue;
+      if (first === undefined || port.nodePort === 0) continue;
       const named = { ...port, name: { ...port.name, text: other.text } };
+      const proxyPorts = portsFrom(first, lanes);
       const { shared } = planPortalRules(named, portals, proxyPorts, planConfig);
       opened.set(
         key,
@@ -82,14 +91,15 @@ export function planUserspace(node: OfflineNode, config: KubeProxyConfig): Users
       );
       continue;
     }
-    if (hasRules && proxyPorts === undefined) {
+    if (hasRules && first === undefined) {
       leftOut.set(port.name.text, "there are no remaining ports left to allocate in the accepted range");
       continue;
     }
+    const proxyPorts = first === undefined ? undefined : portsFrom(first, lanes);
     const plan = proxyPorts === undefined ? undefined : planPortalRules(port, portals, proxyPorts, planConfig);
     ports.push({ port, portals, proxyPorts, plan });
   }
-  return { node, hasRules, ports, leftOut, opened, extent: "whole" };
+  return { node, hasRules, keys, ports, leftOut, opened, extent: "whole" };
 }
 
 /** The part of a plan that belongs to one Service. @param service `namespace/name` */
@@ -173,6 +183,8 @@ export function planData(plan: UserspacePlan) {
   };
 }
 
+export type UserspacePlanData = ReturnType<typeof planData>;
+
 /** Without a port range the counted ports begin here. */
 const FIRST_PORT = 20_000;
 const LAST_PORT = 65_535;
@@ -191,13 +203,14 @@ class FreePorts {
     this.#last = last;
   }
 
-  /** Takes one for each of these lanes. @returns undefined where too few are left; none is taken then. */
-  takeFor(lanes: ReadonlySet<Lane>): LanePorts | undefined {
+  /** Takes ports that follow each other. @returns the first; undefined where too few are left. */
+  take(count: number): number | undefined {
     const first = this.#next;
-    this.#next += lanes.size;
-    if (lanes.size > 0 && this.#next - 1 > this.#last) return undefined;
-    return Object.fromEntries(Array.from(lanes, (lane, index) => [lane, first + index]));
+    this.#next += count;
+    return count > 0 && this.#next - 1 > this.#last ? undefined : first;
   }
 }
 
-export type UserspacePlanData = ReturnType<typeof planData>;
+function portsFrom(first: number, lanes: ReadonlySet<Lane>): LanePorts {
+  return Object.fromEntries(Array.from(lanes, (lane, index) => [lane, first + index]));
+}

@@ -18,7 +18,7 @@ interface PlannedTables {
 
 /** No rule where there are to be none. @throws Error when the configuration does not let the proxy listen. */
 export function plannedTables(node: OfflineNode, config: KubeProxyConfig): PlannedTables {
-  const { hasRules, ports, opened } = planUserspace(node, config);
+  const { hasRules, keys, ports, opened } = planUserspace(node, config);
   const { listenAddress } = planConfigOf(node, config);
   const relays = new Map<string, PlannedRelay>();
   for (const { port, portals, proxyPorts } of ports) {
@@ -50,6 +50,7 @@ export function plannedTables(node: OfflineNode, config: KubeProxyConfig): Plann
   const shared = withCounts(
     new Map(ports.map(({ port, plan }) => [port.name.key, plan?.shared ?? []])),
     node.others ?? [],
+    keys,
     opened,
   );
   const contents = tableContents({

@@ -38,20 +38,16 @@ export interface AllocatedPort<T> {
 
 export class PortAllocator {
   readonly #options: PortAllocatorOptions;
-  /** The first `#freeCount` are free, in no order. */
-  readonly #free: Uint16Array;
-  #freeCount: number;
-  /** By offset from the first port: 1 while in use. */
-  readonly #isUsed: Uint8Array;
-  #isSomebodyWaiting = false;
+  /** In no order. */
+  readonly #free: number[];
+  readonly #used = new Set<number>();
+  /** Whether a request has had to go without. */
+  #isShort = false;
 
   constructor(options: PortAllocatorOptions) {
     const { first, last } = options.range;
-    const count = first === 0 ? 0 : last - first + 1;
     this.#options = options;
-    this.#free = Uint16Array.from({ length: count }, (_, index) => first + index);
-    this.#freeCount = count;
-    this.#isUsed = new Uint8Array(count);
+    this.#free = Array.from({ length: first === 0 ? 0 : last - first + 1 }, (_, index) => first + index);
   }
 
   /**
@@ -79,33 +75,30 @@ export class PortAllocator {
     } finally {
       for (const port of unusable) this.#giveBack(port);
     }
-    this.#isSomebodyWaiting = true;
+    this.#isShort = true;
     throw new PortsExhaustedError(this.#options.range, { cause: lastError });
   }
 
   /** Gives a port back. One that is not in use, or outside of the range, is ignored. */
   release(port: number): void {
-    if (!this.#giveBack(port) || !this.#isSomebodyWaiting) return;
-    this.#isSomebodyWaiting = false;
+    if (!this.#giveBack(port) || !this.#isShort) return;
+    this.#isShort = false;
     this.#options.onPortFree?.();
   }
 
   #take(): number | undefined {
-    if (this.#freeCount === 0) return undefined;
-    const index = Math.floor(this.#options.random() * this.#freeCount);
-    const port = this.#free[index];
-    const last = this.#free[--this.#freeCount];
-    if (port === undefined || last === undefined) return undefined;
-    this.#free[index] = last;
-    this.#isUsed[port - this.#options.range.first] = 1;
+    const index = Math.floor(this.#options.random() * this.#free.length);
+    const last = this.#free.pop();
+    if (last === undefined) return undefined;
+    const port = this.#free[index] ?? last;
+    if (index < this.#free.length) this.#free[index] = last;
+    this.#used.add(port);
     return port;
   }
 
   #giveBack(port: number): boolean {
-    const offset = port - this.#options.range.first;
-    if (this.#isUsed[offset] !== 1) return false;
-    this.#isUsed[offset] = 0;
-    this.#free[this.#freeCount++] = port;
+    if (!this.#used.delete(port)) return false;
+    this.#free.push(port);
     return true;
   }
 }

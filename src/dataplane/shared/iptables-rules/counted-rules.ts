@@ -9,11 +9,13 @@ import type { InTable, UnplannedRules } from "./saved-form.ts";
  *
  * @param planned by key.
  * @param others have as many rules in each chain as the planned ones that they are like.
+ * @param keys of all, in order.
  * @param opened by key of others: rules in chains of which none is counted, for packets that are asked about may meet them.
  */
 export function withCounts(
   planned: ReadonlyMap<string, readonly SharedRule[]>,
   others: readonly OtherPort[],
+  keys: readonly string[] = [...planned.keys(), ...others.map(({ key }) => key)].sort(),
   opened: ReadonlyMap<string, readonly SharedRule[]> = new Map(),
 ): (readonly InTable<Rule | UnplannedRules>[])[] {
   const found: (readonly InTable<Rule | UnplannedRules>[])[] = [];
@@ -31,7 +33,7 @@ export function withCounts(
     }
     between.clear();
   };
-  for (const key of [...planned.keys(), ...likeOf.keys()].sort()) {
+  for (const key of keys) {
     const like = likeOf.get(key);
     if (like !== undefined) {
       between.set(like, (between.get(like) ?? 0) + 1);

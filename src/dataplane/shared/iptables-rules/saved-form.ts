@@ -4,7 +4,7 @@
 
 import { BUILT_IN_CHAINS, type IptablesTable } from "../../../kernel/iptables/iptables.ts";
 import { parseRule, printRule } from "../../../kernel/iptables/parser/rule-syntax.ts";
-import type { SavedChain, SavedTable, UnspelledRules } from "../../../kernel/iptables/parser/ruleset.ts";
+import type { SavedChain, SavedTable } from "../../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../../kernel/iptables/rule.ts";
 import { ruleArguments } from "../../../kernel/iptables/rule-text.ts";
 import type { IpFamily } from "../../../net/ip.ts";
@@ -110,18 +110,16 @@ export function savedTables(
     if (content === undefined) continue;
     const byChain = Map.groupBy(content.rules, ({ chain }) => chain);
     const ofPart = ({ chains: names, rules }: TablePart) =>
-      names.map((name) => new PlannedChain(name, undefined, rules, family));
+      names.map((name) => [name, plannedChain(name, undefined, rules, family)] as const);
     const chains = new ChainsOnDemand((name) => {
       const part = content.partWith?.(name);
       return part === undefined ? [] : ofPart(part);
     });
     const put = (name: string, policy: string | undefined) =>
-      chains.set(name, new PlannedChain(name, policy, byChain.get(name) ?? [], family));
+      chains.set(name, plannedChain(name, policy, byChain.get(name) ?? [], family));
     for (const name of BUILT_IN_CHAINS[table]) put(name, "ACCEPT");
     for (const name of content.chains) put(name, undefined);
-    for (const part of content.parts ?? []) {
-      for (const chain of ofPart(part)) chains.set(chain.name, chain);
-    }
+    for (const [name, chain] of content.parts?.flatMap(ofPart) ?? []) chains.set(name, chain);
     found.set(table, chains);
   }
   return found;
@@ -129,9 +127,9 @@ export function savedTables(
 
 /** Chains of a table that are planned when they are asked for. Listing them shows those that have been. */
 class ChainsOnDemand extends Map<string, SavedChain> {
-  readonly #plan: (name: string) => readonly PlannedChain[];
+  readonly #plan: (name: string) => readonly (readonly [string, SavedChain])[];
 
-  constructor(plan: (name: string) => readonly PlannedChain[]) {
+  constructor(plan: (name: string) => readonly (readonly [string, SavedChain])[]) {
     super();
     this.#plan = plan;
   }
@@ -148,66 +146,49 @@ class ChainsOnDemand extends Map<string, SavedChain> {
 
   #load(name: string): void {
     if (super.has(name)) return;
-    for (const chain of this.#plan(name)) super.set(chain.name, chain);
+    for (const [planned, chain] of this.#plan(name)) super.set(planned, chain);
   }
 }
 
-class PlannedChain implements SavedChain, UnspelledRules {
-  readonly policy: string | undefined;
-  readonly name: string;
-  readonly #around: readonly (Rule | UnplannedRules)[];
-  readonly #family: IpFamily;
-  #own: OwnRules | undefined;
+/** @param around has the chain's rules, perhaps among others. */
+function plannedChain(
+  name: string,
+  policy: string | undefined,
+  around: readonly (Rule | UnplannedRules)[],
+  family: IpFamily,
+): SavedChain {
+  let own: OwnRules | undefined;
+  const all = (): OwnRules => {
+    own ??= ownRules(name, around);
+    return own;
+  };
+  return {
+    policy,
+    get rules() {
+      return all().rules.map((rule) => savedRule(rule, family));
+    },
+    planned: {
+      get length() {
+        return all().rules.length;
+      },
+      textAt(index) {
+        const rule = all().rules[index];
+        return rule === undefined ? undefined : savedRule(rule, family);
+      },
+      destinationAt: (index) => destinationOf(all().rules[index]),
+      placeAt: (index) => all().places[index] ?? all().total,
+    },
+  };
+}
 
-  /** @param around has the chain's rules, perhaps among others. */
-  constructor(name: string, policy: string | undefined, around: readonly (Rule | UnplannedRules)[], family: IpFamily) {
-    this.name = name;
-    this.policy = policy;
-    this.#around = around;
-    this.#family = family;
+function destinationOf({ matches = [] }: Partial<Rule> = {}): string | undefined {
+  const host = matches.find((match) => match.kind === "destination" && match.negate !== true);
+  if (host?.kind === "destination") {
+    const [address = "", length] = host.address.split("/");
+    if (length === undefined || length === (address.includes(":") ? "128" : "32")) return address;
   }
-
-  get planned(): UnspelledRules {
-    return this;
-  }
-
-  get rules(): readonly string[] {
-    return this.#rules.map((rule) => savedRule(rule, this.#family));
-  }
-
-  get length(): number {
-    return this.#rules.length;
-  }
-
-  textAt(index: number): string | undefined {
-    const rule = this.#rules[index];
-    return rule === undefined ? undefined : savedRule(rule, this.#family);
-  }
-
-  destinationAt(index: number): string | undefined {
-    const { matches = [] } = this.#rules[index] ?? {};
-    const host = matches.find((match) => match.kind === "destination" && match.negate !== true);
-    if (host?.kind === "destination") {
-      const [address = "", length] = host.address.split("/");
-      if (length === undefined || length === (address.includes(":") ? "128" : "32")) return address;
-    }
-    const port = matches.find(({ kind }) => kind === "destination-port");
-    return port?.kind === "destination-port" ? `:${port.port}` : undefined;
-  }
-
-  placeAt(index: number): number {
-    const { places, total } = this.#all;
-    return places[index] ?? total;
-  }
-
-  get #rules(): readonly Rule[] {
-    return this.#all.rules;
-  }
-
-  get #all(): OwnRules {
-    this.#own ??= ownRules(this.name, this.#around);
-    return this.#own;
-  }
+  const port = matches.find(({ kind }) => kind === "destination-port");
+  return port?.kind === "destination-port" ? `:${port.port}` : undefined;
 }
 
 /** The rules of one chain, with the place of each. */
