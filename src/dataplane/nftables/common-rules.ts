@@ -1,7 +1,8 @@
 /** Rules and sets that every layout has: reference nftables.md §3. Pure. */
 import type { NftKeyType, NftRule, NftSet, NftStatement } from "../../kernel/nftables/ruleset.ts";
 import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
-import type { Cidr } from "../../net/ip.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import { type Cidr, cidrContains, hostCidr } from "../../net/ip.ts";
 import { rule } from "./base-chains.ts";
 import { SETS } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
@@ -102,4 +103,12 @@ export function clusterIPRules(facts: PlanFacts): NftRule[] {
     });
   }
   return rules;
+}
+
+/** The source ranges of a service port that has some, and what they imply: reference nftables.md §3.4. Pure. */
+export function allowedSources(port: ServicePort, config: PlanConfig): readonly Cidr[] {
+  const { loadBalancerSourceRanges: ranges, loadBalancerVIPs } = port;
+  // With an admitted node, load balancers that hairpin show up with the VIP as their source.
+  const admitsNode = ranges.some((range) => cidrContains(range, config.nodeIP));
+  return admitsNode ? [...ranges, ...loadBalancerVIPs.map(hostCidr)] : ranges;
 }

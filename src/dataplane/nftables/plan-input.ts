@@ -4,10 +4,9 @@ import { releaseOf } from "../../config/release.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import type { PlannedNode } from "../../model/node-plan-config.ts";
 import { withoutLoopback } from "../../model/node-port-addresses.ts";
-import { type Cidr, familyOf, parseCidr } from "../../net/ip.ts";
 import { nodePlanConfig } from "../shared/masquerade-bit.ts";
 import { localhostServiceOf } from "./localhost-node-ports.ts";
-import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+import { type PlanConfig, type PlanFacts, planFacts } from "./plan-options.ts";
 
 export function planConfigOf(config: KubeProxyConfig, node: PlannedNode): PlanConfig {
   return {
@@ -21,18 +20,6 @@ export function planInput(
   config: KubeProxyConfig,
   node: OfflineNode,
 ): { readonly config: PlanConfig; readonly facts: PlanFacts } {
-  const { zone, nodePortIPs } = node;
-  return {
-    config: planConfigOf(config, node),
-    facts: { zone, nodePortIPs: withoutLoopback(nodePortIPs), serviceCIDRs: serviceCIDRsOf(node) },
-  };
-}
-
-function serviceCIDRsOf({ serviceCIDRs, family }: OfflineNode): Cidr[] {
-  const cidrs: Cidr[] = [];
-  for (const text of serviceCIDRs) {
-    const cidr = parseCidr(text);
-    if (cidr !== undefined && familyOf(cidr) === family && !cidrs.includes(cidr)) cidrs.push(cidr);
-  }
-  return cidrs.sort();
+  const facts = planFacts(node, node.family, withoutLoopback(node.nodePortIPs));
+  return { config: planConfigOf(config, node), facts };
 }

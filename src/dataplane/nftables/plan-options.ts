@@ -2,7 +2,7 @@
 import type { Release } from "../../config/release.ts";
 import type { NodePlanConfig } from "../../model/node-plan-config.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
-import type { Cidr } from "../../net/ip.ts";
+import { type Cidr, familyOf, type IpFamily, parseCidr } from "../../net/ip.ts";
 import type { Protocol } from "../../net/protocol.ts";
 
 /** Constant for the life of the process. */
@@ -18,4 +18,17 @@ export interface PlanFacts {
   readonly nodePortIPs: NodePortIPs;
   /** This family's, sorted. */
   readonly serviceCIDRs: readonly Cidr[];
+}
+
+/** Before the first full sync. */
+export const NO_FACTS: PlanFacts = { zone: undefined, nodePortIPs: { kind: "ips", ips: [] }, serviceCIDRs: [] };
+
+/** The facts of one family. @param nodePortIPs undefined when the host's addresses cannot be read: then there are none. Pure. */
+export function planFacts(
+  { zone, serviceCIDRs }: { readonly zone: string | undefined; readonly serviceCIDRs: readonly string[] },
+  family: IpFamily,
+  nodePortIPs: NodePortIPs = NO_FACTS.nodePortIPs,
+): PlanFacts {
+  const cidrs = serviceCIDRs.map((text) => parseCidr(text)).filter((cidr) => cidr !== undefined);
+  return { zone, nodePortIPs, serviceCIDRs: [...new Set(cidrs)].filter((cidr) => familyOf(cidr) === family).sort() };
 }

@@ -2,10 +2,12 @@
  * What the kernel remembers of clients with session affinity: at which frontend they asked, and which endpoint they got. The
  * rules trust it, so what names an endpoint that is gone must go: docs/reference/flat-nftables.md §3.
  */
-import type { NftElement } from "../../../kernel/nftables/ruleset.ts";
-import { elementKey } from "../../../kernel/nftables/ruleset.ts";
+import { type Nftables, NftError, type NftOperation } from "../../../kernel/nftables/nftables.ts";
+import { elementKey, type NftElement } from "../../../kernel/nftables/ruleset.ts";
+import type { InstalledPort } from "../port-objects.ts";
 import type { SharedElement, StaticPlan } from "../table-plan.ts";
 import { CLIENTS, endpointMapOf, STICKY_SETS, timedName, timeoutOf } from "./names.ts";
+import { flatSet } from "./sets.ts";
 
 /** Finds the elements of the service port that has one at a key of a set. */
 type FindElements = (set: string, key: string) => readonly SharedElement[] | undefined;
@@ -43,7 +45,7 @@ function relation({ set, element }: SharedElement): string {
 }
 
 /** Whether an entry of a map of clients names an endpoint that the frontend still has. Pure. */
-export function isClientCurrent(map: string, { key, target }: NftElement, findElements: FindElements): boolean {
+function isClientCurrent(map: string, { key, target }: NftElement, findElements: FindElements): boolean {
   const seconds = timeoutOf(map, CLIENTS);
   const [, ...frontend] = key;
   if (seconds === undefined || target === undefined) return false;
@@ -68,4 +70,56 @@ function leadsTo(
       endpointMapOf(set) !== undefined &&
       elementKey(element.key.slice(0, -1)) === frontend,
   );
+}
+
+/** Entries that are deleted in one transaction. */
+const AT_ONCE = 1000;
+
+/**
+ * Looks through maps of clients. Entries that expire meanwhile are no failure.
+ *
+ * @param names of the maps; those that do not exist are left out.
+ * @param state what service ports have in the kernel by now.
+ * @returns how many were deleted. Rejects with an {@link NftError} that says why they cannot be.
+ */
+export async function forgetClients(
+  nft: Nftables,
+  names: Iterable<string>,
+  state: { portWith(set: string, key: string): InstalledPort | undefined },
+): Promise<number> {
+  let forgotten = 0;
+  // Many clients have asked at one service port, whose elements may have to be planned.
+  const planned = new Map<InstalledPort, readonly SharedElement[]>();
+  const findElements = (set: string, key: string): readonly SharedElement[] | undefined => {
+    const port = state.portWith(set, key);
+    if (port === undefined) return undefined;
+    const elements = planned.get(port) ?? port.elements;
+    planned.set(port, elements);
+    return elements;
+  };
+  for (const name of names) {
+    const set = flatSet(name);
+    const entries = (set && (await nft.readElements(set))) ?? [];
+    const stale = entries.filter((entry) => !isClientCurrent(name, entry, findElements));
+    for (let start = 0; set !== undefined && start < stale.length; start += AT_ONCE) {
+      const deletions = stale
+        .slice(start, start + AT_ONCE)
+        .map(({ key }): NftOperation => ({ kind: "delete-elements", set, keys: [key] }));
+      forgotten += await deleteThoseLeft(nft, deletions);
+    }
+  }
+  return forgotten;
+}
+
+async function deleteThoseLeft(nft: Nftables, deletions: NftOperation[]): Promise<number> {
+  while (deletions.length > 0) {
+    try {
+      await nft.transact(deletions);
+      return deletions.length;
+    } catch (error) {
+      if (!(error instanceof NftError) || error.code !== "not_found" || error.operation === undefined) throw error;
+      deletions.splice(error.operation, 1);
+    }
+  }
+  return 0;
 }

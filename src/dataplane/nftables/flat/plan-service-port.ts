@@ -12,7 +12,7 @@ import type { ServicePort } from "../../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../../model/service-port-routing.ts";
 import { mergedIntervals } from "../../../net/intervals.ts";
 import { protocolName } from "../../../net/protocol.ts";
-import { allowedSources } from "../allowed-sources.ts";
+import { allowedSources } from "../common-rules.ts";
 import { localhostElements } from "../localhost-node-ports.ts";
 import { SETS } from "../names.ts";
 import type { PlanConfig, PlanFacts } from "../plan-options.ts";
