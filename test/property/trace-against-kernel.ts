@@ -189,16 +189,36 @@ function clientsOf(family: IpFamily) {
   ];
 }
 
-/** Sends one packet of each class of packets (src/prove/) that a client of the lab can send. @returns how many, of how many classes. */
+/** How an evaluator reads rules that does not understand something of them. */
+export type Misreading = (text: string) => string;
+
+/** The evaluator's own view of rules, with a fault in it. */
+function misread({ dumps, rules }: Planned, family: IpFamily, change: Misreading): Planned {
+  const changed = dumps.map((dump): Dump => {
+    if (dump.kind === "nftables") return { ...dump, objects: JSON.parse(change(JSON.stringify(dump.objects))) };
+    if (dump.kind !== "iptables-tables" || rules.kind !== "iptables-restore") return dump;
+    return { kind: "iptables", family, text: change(rules.text) };
+  });
+  return { dumps: changed, rules };
+}
+
+/**
+ * Sends one packet of each class of packets (src/prove/) that a client of the lab can send.
+ *
+ * @param misreading a fault of the evaluator. @default none
+ * @returns how many, of how many classes.
+ */
 export async function compareClasses(
   lab: PacketLab,
   variant: Variant,
   family: IpFamily,
   seed: number,
+  misreading?: Misreading,
 ): Promise<{ readonly sent: number; readonly classes: number }> {
-  const plan = await planned(clusterOf(family, seed), variant, family, seed);
+  const read = await planned(clusterOf(family, seed), variant, family, seed);
+  const plan = misreading === undefined ? read : misread(read, family, misreading);
   const facts = factsOf(plan.dumps);
-  const own = [PLACES[family].node, ip(family === "IPv4" ? "127.0.0.1" : "::1")];
+  const own = [PLACES[family].node, ip(family === "IPv4" ? "127.0.0.1" : "::1"), ...deviceAddresses(plan.dumps)];
   const packets: PacketQuestion[] = [];
   let classes = 0;
   const subject = ruleFates(plan.dumps, family, facts);

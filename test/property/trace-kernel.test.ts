@@ -12,6 +12,7 @@ import type { PacketLab } from "../trace/packet-lab.ts";
 import {
   compare,
   compareClasses,
+  type Misreading,
   PACKETS_PER_CLUSTER,
   shares,
   traceLab,
@@ -19,6 +20,20 @@ import {
 } from "./trace-against-kernel.ts";
 
 const RUNS = historyRuns("KPTS_PROPERTY_TRACE_RUNS", 6);
+
+/** Faults of an evaluator, over rules of iptables and objects of nft. */
+const MISREADINGS: Readonly<Record<string, Misreading>> = {
+  "negations are not seen": (text) => text.replace(/ ! (?=-[si] )/g, " ").replaceAll('"op":"!="', '"op":"=="'),
+  "a refusal is taken for a drop": (text) =>
+    text.replace(/-j REJECT.*$/gm, "-j DROP").replace(/\{"reject":\{[^{}]*\}\}|\{"reject":null\}/g, '{"drop":null}'),
+  "masquerading is not seen": (text) =>
+    text.replace(/^-A .*-j MASQUERADE.*\n/gm, "").replace(/\{"masquerade":(?:\{[^{}]*\}|null)\}/g, '{"counter":null}'),
+  "the port of a translation is not read": (text) =>
+    text
+      .replace(/(?<=--to-destination \S+):\d+$/gm, "")
+      .replace(/(?<="dnat":\{"addr":"[^"]+"),"port":\d+/g, "")
+      .replace(/(?<=,\{"concat":\["[^"]+",)\d+(?=\]\}\])/g, "9"),
+};
 
 const VARIANTS: readonly Variant[] = [
   ...LAYOUT_NAMES.map((layout): Variant => ({ name: `nftables, ${layout}`, mode: "nftables", layout })),
@@ -61,5 +76,20 @@ describe("a packet meets a fate that its trace has", {
         t.diagnostic(`${family}: ${sent} of ${classes} classes can be sent`);
       }
     });
+
+    for (const [fault, misreading] of Object.entries(MISREADINGS)) {
+      test(`${variant.name}: an evaluator with a fault is found: ${fault}`, async () => {
+        // Not every cluster has what is misread.
+        for (let seed = first; seed < first + 12; seed += 1) {
+          try {
+            await compareClasses(lab, variant, "IPv4", seed, misreading);
+          } catch (error) {
+            if (error instanceof assert.AssertionError) return;
+            throw error;
+          }
+        }
+        assert.fail("the kernel has agreed with it every time");
+      });
+    }
   }
 });
