@@ -50,7 +50,7 @@ export const DEVIATIONS = {
     "the proxy's own sockets answer who asks them directly; what they do then is not compared (reference userspace.md §1.4)",
   "loopback-served": "node ports answer on loopback addresses of the node, too (reference userspace.md §1.3)",
   "barred-left":
-    "clients that loadBalancerSourceRanges leave out are left alone, not dropped: no rule takes them (reference userspace.md §1.3)",
+    "clients that loadBalancerSourceRanges leave out are left alone, not dropped: no rule takes them; of a load balancer's addresses a node in the ranges may ask from the one that it asks (reference userspace.md §1.3)",
 } as const;
 
 export type Deviation = keyof typeof DEVIATIONS;

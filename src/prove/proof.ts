@@ -1,8 +1,9 @@
 /** Whether two things do the same with every packet: of one family, on one node. */
+import { getHeapStatistics } from "node:v8";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 import type { Packet } from "../trace/packet.ts";
 import type { Question } from "../trace/question.ts";
-import { classesOf, type RootClass, type Subject } from "./classes.ts";
+import { classesOf, type Subject } from "./classes.ts";
 import { type Fate, fateText, isSameFate } from "./fate.ts";
 import { rootClasses } from "./roots.ts";
 import { UnprovableError } from "./rule-fates.ts";
@@ -42,45 +43,57 @@ export interface Proof {
 }
 
 const EXAMPLES = 5;
+/** After so many classes it is seen whether there is memory for more. */
+const MEMORY_CHECK = 1_000;
+/** The part of the heap that may be used. */
+const USABLE_HEAP = 0.9;
 
 /** @param own the addresses of the node, but for those that a side brings. @param enough differing classes to stop at. @default none */
 export function prove(
   family: IpFamily,
   own: readonly IpAddress[],
-  [one, other]: readonly [Side, Side],
-  enough?: number,
-): Proof {
-  const hasSocketStage = one.hasSocketStage === true || other.hasSocketStage === true;
-  const addresses = new Set([...own, ...(one.addresses ?? []), ...(other.addresses ?? [])]);
-  return proveIn(family, rootClasses(family, [...addresses], hasSocketStage), [one.fates, other.fates], enough);
-}
-
-/** @param roots what packets there are. */
-export function proveIn(
-  family: IpFamily,
-  roots: readonly RootClass[],
-  subjects: readonly [Subject<Fate>, Subject<Fate>],
+  sides: readonly [Side, Side],
   enough = Number.POSITIVE_INFINITY,
 ): Proof {
+  const addresses = new Set([...own, ...sides.flatMap((side) => side.addresses ?? [])]);
+  const roots = rootClasses(
+    family,
+    [...addresses],
+    sides.some(({ hasSocketStage }) => hasSocketStage === true),
+  );
+  const subjects = sides.map(({ fates }) => fates);
   const start = performance.now();
   const examples = new Map<string, Counterexample>();
+  const services = new Set<string>();
   let [classes, differing] = [0, 0];
   let unprovable: string | undefined;
   try {
     for (const { example: packet, fates } of classesOf(family, roots, subjects)) {
       classes += 1;
+      for (const side of sides) services.add(side.serviceOf?.(packet) ?? "");
+      if (classes % MEMORY_CHECK === 0) requireMemory(classes, services.size);
       const [first, second] = fates;
       if (first === undefined || second === undefined || isSameFate(first, second)) continue;
       differing += 1;
-      if (differing >= enough) break;
-      const texts = [fateText(first), fateText(second)] as const;
-      const kind = texts.join("\n");
+      const kind = `${fateText(first)}\n${fateText(second)}`;
       if (examples.size < EXAMPLES && !examples.has(kind)) examples.set(kind, { packet, fates: [first, second] });
+      if (differing >= enough) break;
     }
   } catch (error) {
     if (!(error instanceof UnprovableError)) throw error;
     unprovable = error.message;
   }
   const seconds = (performance.now() - start) / 1_000;
-  return { classes, seconds, differing, examples: [...examples.values()], unprovable };
+  // What is said of the smallest comes first.
+  const smallest = [...examples].sort(([one], [other]) => one.length - other.length).map(([, example]) => example);
+  return { classes, seconds, differing, examples: smallest, unprovable };
+}
+
+/** @throws UnprovableError near the end of the heap, where a program does nothing but look for more. */
+function requireMemory(classes: number, services: number): void {
+  const { used_heap_size: used, heap_size_limit: limit } = getHeapStatistics();
+  if (used < USABLE_HEAP * limit) return;
+  throw new UnprovableError(
+    `there is too little memory (${Math.round(limit / 2 ** 20)} MB): ${classes} classes of packets, to ${services - 1} Services, were looked at`,
+  );
 }

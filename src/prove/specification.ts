@@ -241,6 +241,8 @@ class Meaning {
     // A rule drops what no other has taken.
     const left = this.lacksLocal({ served }) ? DROPPED : UNTOUCHED;
     const isBarred = kind === "load-balancer" && address !== undefined && this.#isBarred(served, address, packet, ask);
+    const isOpened = this.#deviations.has("external-opens-balancer") && hasExternal(service, address);
+    if (isBarred && isOpened) return this.fateOf({ kind: "external", address, served, port }, packet, ask);
     const sourcesFirst =
       this.#deviations.has("sources-first") || (!isOwn && this.#deviations.has("own-barred-at-balancer"));
     if (isBarred && !(hasNone && !sourcesFirst)) return only(this.#deviations.has("barred-left") ? left : DROPPED);
@@ -259,7 +261,8 @@ class Meaning {
     const chosen = isRestricted && !fallsBack ? local : anywhere;
     if (chosen.length === 0) {
       const isExternalToo = isInternal && this.#deviations.has("own-external-serves") && hasExternal(service, address);
-      if (isExternalToo) return this.fateOf({ kind: "external", address, served, port }, packet, ask);
+      const fate = isExternalToo && this.fateOf({ kind: "external", address, served, port }, packet, ask);
+      if (fate && !fate.has(UNTOUCHED)) return fate;
       return only(isRestricted && !this.#deviations.has("local-falls-back") ? DROPPED : REFUSED);
     }
     const isAsClusterIP =
@@ -313,16 +316,22 @@ class Meaning {
   }
 
   /** A node whose own address is in the ranges may ask from the load balancer's addresses, which it may have as its own. */
-  #isBarred({ service, ranges, balancers }: ServedPort, address: IpAddress, packet: Packet, ask: Ask): boolean {
+  #isBarred({ ranges, balancers }: ServedPort, address: IpAddress, packet: Packet, ask: Ask): boolean {
     if (ranges === undefined) return false;
-    if (hasExternal(service, address) && this.#deviations.has("external-opens-balancer")) return false;
     if (this.#deviations.has("own-barred-at-balancer") && this.isOwn(packet, ask)) {
       return (
         !ranges.some((range) => fits(range, this.#node.nodeIP)) && holds(isOneOf("source", [address]), packet, ask)
       );
     }
     const isNodeListed = ranges.some((range) => fits(range, this.#node.nodeIP));
-    return !holds(within("source", isNodeListed ? [...ranges, ...exactly(balancers)] : ranges), packet, ask);
+    return !holds(
+      within(
+        "source",
+        isNodeListed ? [...ranges, ...exactly(this.#deviations.has("barred-left") ? [address] : balancers)] : ranges,
+      ),
+      packet,
+      ask,
+    );
   }
 }
 

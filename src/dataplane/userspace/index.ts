@@ -38,6 +38,8 @@ export const userspace: ModeDescriptor<"userspace", typeof userspaceConfig, User
         "proxy-ports-answer",
         "loopback-served",
         "barred-left",
+        "own-external-serves",
+        "external-opens-balancer",
       ],
     },
   ],
