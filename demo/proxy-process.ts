@@ -116,7 +116,7 @@ export class ProxyProcess {
     return this.#log;
   }
 
-  /** Lets go of what was logged so far, which was about starting. */
+  /** Lets go of what was logged so far: about the start, or about what is mended since. */
   forgetLog(): void {
     this.#log = [];
   }

@@ -110,6 +110,9 @@ export class Session {
     }
     const isChanged = !isDeepStrictEqual([objects, problems], this.#read);
     if (!isChanged) return false;
+    const [, before = []] = this.#read;
+    // What the proxy said of it is mended, too.
+    if (problems.length < before.length) this.proxy.forgetLog();
     this.#read = [objects, problems];
     this.#view = clusterViewOf(objects);
     this.#answers = await PlannedAnswers.of(this.#view, this.#start, this.node);
