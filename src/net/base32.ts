@@ -2,12 +2,6 @@
 
 const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-const PAIRS: readonly string[] = Array.from({ length: 1024 }, (_, bits) => base32Pair(bits));
-
-function base32Pair(bits: number): string {
-  return `${ALPHABET[bits >>> 5]}${ALPHABET[bits & 31]}`;
-}
-
 /**
  * Encodes bytes that come as hexadecimal text: digests are had as text for a fraction of what a buffer costs. Pure.
  *
@@ -17,7 +11,7 @@ export function base32FromHex(hex: string): string {
   let text = "";
   for (let at = 0; at < hex.length; at += 5) {
     const bits = Number.parseInt(hex.slice(at, at + 5), 16);
-    text += `${PAIRS[bits >>> 10]}${PAIRS[bits & 1023]}`;
+    text += `${ALPHABET[bits >>> 15]}${ALPHABET[(bits >>> 10) & 31]}${ALPHABET[(bits >>> 5) & 31]}${ALPHABET[bits & 31]}`;
   }
   return text;
 }

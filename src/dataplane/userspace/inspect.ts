@@ -27,7 +27,13 @@ export const inspectUserspace: ModeInspection = {
   ownerTest: () => undefined,
   // Service ports own no chain: only rules in shared ones.
   namesOf: () => [],
-  loadCounters: async () => (await import("./counters.ts")).userspaceCounters,
+  // Conntrack sees connections to the proxy's sockets; only the daemon knows where it carries them.
+  loadCounters: async () => ({
+    isEndpointTracked: false,
+    fill: async () => [
+      "The proxy carries the bytes itself: conntrack tells the connections of an address, and a running daemon those of its endpoints.",
+    ],
+  }),
   partsOf(node, config, key) {
     const port = node.state.services.get(key);
     if (port === undefined) return [];

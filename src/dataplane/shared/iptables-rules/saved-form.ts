@@ -23,7 +23,7 @@ export interface InTable<R> {
 }
 
 /** Rules of a whole cluster, or of a part of it. */
-export interface PlannedRules<R extends { readonly chain: string } = Rule> {
+interface PlannedRules<R extends { readonly chain: string } = Rule> {
   readonly jumps: readonly JumpRule[];
   readonly fixed: StaticPlan;
   /** The name of a chain that is in every table. @default none */
@@ -70,7 +70,7 @@ export interface TablePart {
   readonly rules: readonly Rule[];
 }
 
-export type TableContents<R extends { readonly chain: string } = Rule> = Readonly<
+type TableContents<R extends { readonly chain: string } = Rule> = Readonly<
   Partial<Record<IptablesTable, TableContent<R>>>
 >;
 

@@ -12,6 +12,7 @@ import type { OwnerChange } from "./delta-payload.ts";
 import { fullPayload } from "./full-payload.ts";
 import { declaredChains, NO_RULES, type OwnerRules, remembered, type SpelledRules } from "./owner-rules.ts";
 import {
+  addWritten,
   ownerOfLine,
   type Payload,
   send,
@@ -184,7 +185,7 @@ class FullAttempt {
     return {
       failures: this.#failures,
       installed: result,
-      written: { filter: fixed.filter + written.filter, nat: fixed.nat + written.nat },
+      written: addWritten(fixed, written),
     };
   }
 
