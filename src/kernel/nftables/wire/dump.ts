@@ -5,7 +5,7 @@ import { dumpWithRetry } from "../../netlink/dump-retry.ts";
 import { NetlinkError } from "../../netlink/errors.ts";
 import { MessageBuffer } from "../../netlink/message-buffer.ts";
 import { beginNfnetlink, NFNL_SUBSYS_NFTABLES, nfnetlinkPayload } from "../../netlink/nfnetlink.ts";
-import type { CallOptions, NetlinkSocket } from "../../netlink/socket.ts";
+import type { NetlinkSocket } from "../../netlink/socket.ts";
 
 interface DumpRequest<T> {
   readonly family: number;
@@ -26,7 +26,6 @@ interface DumpRequest<T> {
 export async function dumpObjects<T>(
   socket: Pick<NetlinkSocket, "dump">,
   { family, message, codec, filter, keyOf }: DumpRequest<T>,
-  options?: CallOptions,
 ): Promise<T[]> {
   const request = new MessageBuffer(128);
   beginNfnetlink(request, NFNL_SUBSYS_NFTABLES, message, NLM_F_DUMP, family);
@@ -39,17 +38,13 @@ export async function dumpObjects<T>(
     objects = [];
     let generation: number | undefined;
     let isMixed = false;
-    await socket.dump(
-      request,
-      (reply) => {
-        const { input, start, end, resourceId } = nfnetlinkPayload(reply);
-        // Element dumps are never marked as interrupted; the generation in each message tells as much.
-        generation ??= resourceId;
-        if (resourceId !== generation) isMixed = true;
-        objects.push(codec.read(input, start, end));
-      },
-      options,
-    );
+    await socket.dump(request, (reply) => {
+      const { input, start, end, resourceId } = nfnetlinkPayload(reply);
+      // Element dumps are never marked as interrupted; the generation in each message tells as much.
+      generation ??= resourceId;
+      if (resourceId !== generation) isMixed = true;
+      objects.push(codec.read(input, start, end));
+    });
     if (isMixed) throw new NetlinkError("interrupted", "netlink: the ruleset changed during the dump: repeat it");
   });
   if (isWhole || keyOf === undefined) return objects;

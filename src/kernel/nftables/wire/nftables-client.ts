@@ -56,20 +56,20 @@ export interface NftablesClient extends AsyncDisposable {
   /** Asks whether the kernel would take the batch; nothing is applied. For probing what it can do. */
   check(batch: NftBatch, options?: CallOptions): Promise<CommitResult>;
   /** Counts the commits of all programs in the namespace. */
-  generation(options?: CallOptions): Promise<NftGeneration>;
-  tables(family: number, options?: CallOptions): Promise<NftTableObject[]>;
-  chains(family: number, tableName: string, options?: CallOptions): Promise<NftChainObject[]>;
+  generation(): Promise<NftGeneration>;
+  tables(family: number): Promise<NftTableObject[]>;
+  chains(family: number, tableName: string): Promise<NftChainObject[]>;
   /** All rules of the table, or of one chain, in order. */
-  rules(family: number, tableName: string, chainName?: string, options?: CallOptions): Promise<NftRuleObject[]>;
+  rules(family: number, tableName: string, chainName?: string): Promise<NftRuleObject[]>;
   /** {@link NftablesClient.chains}, {@link NftablesClient.rules} and {@link NftablesClient.sets} with the essential only. */
-  chainHeads(family: number, tableName: string, options?: CallOptions): Promise<NftChainHeadObject[]>;
-  setHeads(family: number, tableName: string, options?: CallOptions): Promise<NftSetHead[]>;
-  ruleHeads(family: number, tableName: string, chainName?: string, options?: CallOptions): Promise<NftRuleHead[]>;
+  chainHeads(family: number, tableName: string): Promise<NftChainHeadObject[]>;
+  setHeads(family: number, tableName: string): Promise<NftSetHead[]>;
+  ruleHeads(family: number, tableName: string, chainName?: string): Promise<NftRuleHead[]>;
   /** Named and anonymous ones; the latter have NFT_SET_ANONYMOUS among their flags. */
-  sets(family: number, tableName: string, options?: CallOptions): Promise<NftSetObject[]>;
-  elements(family: number, tableName: string, setName: string, options?: CallOptions): Promise<NftElementObject[]>;
+  sets(family: number, tableName: string): Promise<NftSetObject[]>;
+  elements(family: number, tableName: string, setName: string): Promise<NftElementObject[]>;
   /** The counters that rules name. */
-  counters(family: number, tableName: string, options?: CallOptions): Promise<NftCounterObject[]>;
+  counters(family: number, tableName: string): Promise<NftCounterObject[]>;
   /** Asks for single elements. @param onAnswer called for each answer, in any order. */
   ask(query: ElementQuery, onAnswer: (index: number, answer: ElementAnswer) => void): Promise<void>;
   /** The port id in announcements of this client's commits; another one after a failure of its socket. */
@@ -94,16 +94,15 @@ export function openNftables(): NftablesClient {
     family: number,
     tableName: string,
     codec: Codec<T>,
-    options?: CallOptions,
   ): Promise<T[]> {
     const { NFT_MSG_GETCHAIN: message } = nft;
     const keyOf = ({ table, name }: T): string => `${table} ${name}`;
-    const all = await dumpObjects(socket, { family, message, codec, filter: {} as T, keyOf }, options); // all of its fields may lack
+    const all = await dumpObjects(socket, { family, message, codec, filter: {} as T, keyOf }); // all of its fields may lack
     return all.filter((found) => found.table === tableName);
   }
 
-  function dump<T>(family: number, message: number, codec: Codec<T>, filter: T, options?: CallOptions): Promise<T[]> {
-    return dumpObjects(socket, { family, message, codec, filter }, options);
+  function dump<T>(family: number, message: number, codec: Codec<T>, filter: T): Promise<T[]> {
+    return dumpObjects(socket, { family, message, codec, filter });
   }
 
   async function send(batch: NftBatch, options?: CallOptions): Promise<CommitResult> {
@@ -126,44 +125,40 @@ export function openNftables(): NftablesClient {
       return send(batch, options);
     },
 
-    async generation(options) {
+    async generation() {
       const request = new MessageBuffer(64);
       beginNfnetlink(request, NFNL_SUBSYS_NFTABLES, nft.NFT_MSG_GETGEN, 0, NFPROTO_UNSPEC);
       request.end();
       let found: NftGeneration = {};
-      await socket.request(
-        request,
-        (reply) => {
-          const { input, start, end } = nfnetlinkPayload(reply);
-          found = generation.read(input, start, end);
-        },
-        options,
-      );
+      await socket.request(request, (reply) => {
+        const { input, start, end } = nfnetlinkPayload(reply);
+        found = generation.read(input, start, end);
+      });
       return found;
     },
 
-    tables: (family, options) => dump(family, nft.NFT_MSG_GETTABLE, table, {}, options),
+    tables: (family) => dump(family, nft.NFT_MSG_GETTABLE, table, {}),
 
-    chains: (family, tableName, options) => dumpChains(family, tableName, chain, options),
+    chains: (family, tableName) => dumpChains(family, tableName, chain),
 
-    rules: (family, tableName, chainName, options) =>
-      dump(family, nft.NFT_MSG_GETRULE, rule, { table: tableName, chain: chainName }, options),
+    rules: (family, tableName, chainName) =>
+      dump(family, nft.NFT_MSG_GETRULE, rule, { table: tableName, chain: chainName }),
 
-    chainHeads: (family, tableName, options) => dumpChains(family, tableName, chainHead, options),
+    chainHeads: (family, tableName) => dumpChains(family, tableName, chainHead),
 
-    setHeads: (family, tableName, options) => dump(family, nft.NFT_MSG_GETSET, setHead, { table: tableName }, options),
+    setHeads: (family, tableName) => dump(family, nft.NFT_MSG_GETSET, setHead, { table: tableName }),
 
-    ruleHeads: (family, tableName, chainName, options) =>
-      dump(family, nft.NFT_MSG_GETRULE, ruleHead, { table: tableName, chain: chainName }, options),
+    ruleHeads: (family, tableName, chainName) =>
+      dump(family, nft.NFT_MSG_GETRULE, ruleHead, { table: tableName, chain: chainName }),
 
-    sets: (family, tableName, options) => dump(family, nft.NFT_MSG_GETSET, set, { table: tableName }, options),
+    sets: (family, tableName) => dump(family, nft.NFT_MSG_GETSET, set, { table: tableName }),
 
-    counters: (family, tableName, options) =>
-      dump(family, nft.NFT_MSG_GETOBJ, counter, { table: tableName, type: nft.NFT_OBJECT_COUNTER }, options),
+    counters: (family, tableName) =>
+      dump(family, nft.NFT_MSG_GETOBJ, counter, { table: tableName, type: nft.NFT_OBJECT_COUNTER }),
 
-    async elements(family, tableName, setName, options) {
+    async elements(family, tableName, setName) {
       const filter: NftElementsObject = { table: tableName, set: setName };
-      const parts = await dump(family, nft.NFT_MSG_GETSETELEM, elements, filter, options);
+      const parts = await dump(family, nft.NFT_MSG_GETSETELEM, elements, filter);
       return parts.flatMap((part) => part.elements ?? []);
     },
 
