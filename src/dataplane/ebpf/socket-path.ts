@@ -88,7 +88,7 @@ const NOT_REFUSED = "Services without endpoints take the rules, because this ker
 export class SocketPath {
   readonly #options: SocketPathOptions;
   readonly #yielder: Yielder;
-  readonly #waits = new KernelWaits();
+  readonly #waits: KernelWaits;
   /** Undefined before the first sync, and where the kernel does not let us. */
   #sockets: Sockets | undefined;
   #areAddressesKnown = false;
@@ -100,6 +100,7 @@ export class SocketPath {
   readonly #said = new Map<Subject, string>();
 
   constructor(options: SocketPathOptions) {
+    this.#waits = new KernelWaits(() => options.clock.monotonicMs());
     const bpf = this.#waits.timed(options.bpf, ["createMap", "loadProgram", "attach", "attached"]);
     this.#options = { ...options, bpf };
     this.#yielder = options.yielder ?? new SliceYielder();

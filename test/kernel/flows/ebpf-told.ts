@@ -45,13 +45,13 @@ export async function expectTold(
   const [status, services, explain, same, fromNode] = await Promise.all([
     told(network, "status", "--socket", socket),
     told(network, "services", "--socket", socket),
-    told(network, "explain", "flows/stable", ...planned),
+    told(network, "explain", "flows/stable", "--why", ...planned),
     told(network, "diff", ...planned),
     trace(),
   ]);
   assert.match(
     status.stdout,
-    new RegExp(`^healthy\\nIPv4: .*\\n  decided at the socket in ${cgroup}; 6 service ports`, "m"),
+    new RegExp(`^healthy\\nup for .*\\nIPv4: .*\\n  decided at the socket in ${cgroup}; 6 service ports`, "m"),
   );
   assert.match(services.stdout, new RegExp(`^flows/stable:tcp TCP +${at} `, "m"));
   assert.match(

@@ -4,9 +4,9 @@
  * one of its endpoints before a route is looked up. Everything else passes unchanged and is left to the packet path (docs/reference:
  * ebpf.md 1, ebpf-operation.md 5).
  *
- * Compiled once for each IP family (-DFAMILY=4, -DFAMILY=6) by scripts/bpf.mjs. Maps and constants are undefined symbols, which the loader
- * (elf.ts) fills in, so that the verifier sees constants and drops what they exclude. With -DTEST, what a socket knows of itself is in words
- * after the context, and the kernel lets a test run the program.
+ * Compiled once for each IP family (-DFAMILY=4, -DFAMILY=6) by scripts/bpf.mjs. Maps and constants are undefined symbols that the loader
+ * (elf.ts) fills in, so that the verifier sees constants and drops what they exclude. With -DTEST, what a socket knows of itself is in
+ * words after the context, and the kernel lets a test run the program.
  */
 typedef unsigned char u8;
 typedef unsigned short u16;
