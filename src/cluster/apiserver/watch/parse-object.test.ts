@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { parseObject } from "./parse-object.ts";
+import { parseObject } from "./list-reader.ts";
 
 const ENTRY = {
   manager: "kubelet",

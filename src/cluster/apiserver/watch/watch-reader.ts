@@ -7,9 +7,8 @@ import { ApiError } from "../connection/api-error.ts";
 import { BoundedText, type Piece } from "../connection/bounded-text.ts";
 import { statusError } from "../connection/status.ts";
 import type { Transport } from "../connection/transport.ts";
-import { MAX_OBJECT_BYTES, pathOf, requireJson, tooLarge } from "./list-reader.ts";
+import { MAX_OBJECT_BYTES, parseObject, pathOf, requireJson, tooLarge } from "./list-reader.ts";
 import { identityInText, type ObjectCache } from "./object-cache.ts";
-import { parseObject } from "./parse-object.ts";
 import type { WatchedResource } from "./resources.ts";
 
 const INITIAL_EVENTS_END = "k8s.io/initial-events-end";
