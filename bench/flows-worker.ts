@@ -40,7 +40,7 @@ function manifests(services: number): string {
   return JSON.stringify({ apiVersion: "v1", kind: "List", items: items.flat() });
 }
 
-/** New flows only: what is sent reaches nobody, and the kernel forgets it within seconds. */
+/** New flows only: what is sent arrives nowhere, and the kernel forgets it within seconds. */
 function prepare(): void {
   const ip = ["link set lo up", "address add 10.180.0.9/32 dev lo", "route add 10.96.0.0/16 dev lo src 10.180.0.9"];
   execFileSync("ip", ["-batch", "-"], { input: ip.concat("route add 10.180.0.11 dev lo").join("\n") });

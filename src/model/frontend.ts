@@ -5,7 +5,7 @@
 
 import { flatText } from "../net/flat-text.ts";
 import { type Cidr, type IpAddress, joinHostPort } from "../net/ip.ts";
-import { type Protocol, protocolName } from "../net/protocol.ts";
+import { type Protocol, type ProtocolName, protocolName } from "../net/protocol.ts";
 import type { ServicePort } from "./service-port.ts";
 import type { ServicePortRouting } from "./service-port-routing.ts";
 
@@ -31,7 +31,12 @@ export interface Frontend extends FrontendAddress {
 
 /** Two frontends with one key are one destination: `tcp 10.96.0.1:443`, or `tcp *:30080` for a node port. Pure. */
 export function frontendKey(protocol: Protocol, { address, port }: Pick<FrontendAddress, "address" | "port">): string {
-  return flatText(protocolName(protocol), " ", address === undefined ? `*:${port}` : joinHostPort(address, port));
+  return frontendText(protocolName(protocol), address, port);
+}
+
+/** {@link frontendKey} of what rules have. Pure. */
+export function frontendText(protocol: ProtocolName, address: IpAddress | undefined, port: number): string {
+  return flatText(protocol, " ", address === undefined ? `*:${port}` : joinHostPort(address, port));
 }
 
 /** All that a service port declares, owned or not, in the order in which modes open them. Pure. */

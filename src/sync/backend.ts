@@ -47,6 +47,11 @@ export interface SyncOutcome {
   readonly failures: readonly SyncFailure[];
   /** Service ports with a Local policy, endpoints somewhere and none here. */
   readonly noLocalEndpoints: { readonly internal: number; readonly external: number };
+  /**
+   * Frontends of other protocols than TCP whose rules were deleted, as `frontendKey` writes them: also those of an earlier process, of
+   * which the model knows nothing. Absent where the mode cannot tell.
+   */
+  readonly goneFrontends?: ReadonlySet<string>;
   /** For people; absent where the mode does not count it. */
   readonly written?: Written;
 }

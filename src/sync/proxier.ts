@@ -26,7 +26,7 @@ import type { OnLostRules, SyncFailure, SyncOutcome } from "./backend.ts";
 import { GoneConnections } from "./gone-connections.ts";
 import type { WholeCause } from "./journal/sync-record.ts";
 import { SyncRecorder } from "./journal/sync-recorder.ts";
-import { FULL_SYNC, merged, NO_WORK, type PendingWork } from "./pending-work.ts";
+import { FULL_SYNC, merged, NO_WORK, type PendingWork, union } from "./pending-work.ts";
 import { Portions, type PortPortion } from "./portions.ts";
 import type { ProxierOptions, ProxierStatus } from "./proxier-options.ts";
 import { StaleFlows } from "./stale-flows.ts";
@@ -351,7 +351,8 @@ export class Proxier {
     this.#failures = failures;
     if (!isComplete || hadFailures) onFailures?.(failures);
     await this.#after.syncServiceHealth(work.services);
-    if (staleFlows && later.size === 0) this.#staleFlows.look(goneFrontends);
+    const gone = union(goneFrontends, outcome.goneFrontends ?? NO_WORK.goneFrontends);
+    if ((staleFlows || gone.size > 0) && later.size === 0) this.#staleFlows.look(gone);
     this.#goneConnections?.note(work.ports);
     if (!isComplete) throw new IncompleteSyncError(failures);
   }

@@ -147,7 +147,8 @@ export class NftablesBackend implements Backend {
     }
     if (this.#refused.size > 0) syncFailures.inc();
     const { failures } = this.#refused;
-    return { failures, noLocalEndpoints: this.#state.lacking, written: this.#committer.takeWritten() };
+    const goneFrontends = this.#committer.takeGoneFrontends();
+    return { failures, noLocalEndpoints: this.#state.lacking, written: this.#committer.takeWritten(), goneFrontends };
   }
 
   #clientMaps(): readonly string[] {

@@ -1,9 +1,15 @@
 /** Commits drafts, and puts off the deletions that the kernel does not accept yet. */
 import { type Nftables, NftError, type NftOperation } from "../../kernel/nftables/nftables.ts";
+import type { NftValue } from "../../kernel/nftables/ruleset.ts";
 import type { Logger } from "../../logging/logger.ts";
+import { frontendText } from "../../model/frontend.ts";
+import { parseIpAddress } from "../../net/ip.ts";
+import { isProtocolName } from "../../net/protocol.ts";
 import type { Written } from "../../sync/backend.ts";
 import { CommitCost } from "../shared/commit-cost.ts";
 import type { Deletion, TransactionDraft } from "./draft.ts";
+import { FLAT_SETS } from "./flat/names.ts";
+import { SETS } from "./names.ts";
 
 interface CommitterOptions {
   readonly nft: Nftables;
@@ -20,6 +26,7 @@ export class Committer {
   readonly #cost = new CommitCost();
   readonly #options: CommitterOptions;
   #counts: Record<string, number> = {};
+  #goneFrontends = new Set<string>();
   #kernelMs = 0;
   #endMs = Number.NEGATIVE_INFINITY;
 
@@ -63,6 +70,13 @@ export class Committer {
     return written;
   }
 
+  /** Frontends of other protocols than TCP that were deleted since the last call, as `frontendKey` writes them. */
+  takeGoneFrontends(): ReadonlySet<string> {
+    const gone = this.#goneFrontends;
+    this.#goneFrontends = new Set();
+    return gone;
+  }
+
   /** Tries the deferred deletions that are old enough. Never rejects for what the kernel refuses. */
   async deleteDeferred(): Promise<void> {
     const { nft, cleanupFailures, log, nowMs } = this.#options;
@@ -93,12 +107,13 @@ export class Committer {
     if (draft.isEmpty) return;
     const { nft, nowMs } = this.#options;
     const startMs = nowMs();
-    const tally: Tally = { operations: 0, counts: {} };
+    const tally: Tally = { operations: 0, counts: {}, goneFrontends: [] };
     const elements = draft.filled;
     await nft.transact(tallied(draft, tally), { generation, elements });
     const endMs = nowMs();
     // Others may have ended since it began.
     for (const [word, count] of Object.entries(tally.counts)) this.#counts[word] = (this.#counts[word] ?? 0) + count;
+    for (const frontend of tally.goneFrontends) this.#goneFrontends.add(frontend);
     const ownMs = endMs - Math.max(startMs, this.#endMs);
     this.#endMs = endMs;
     this.#kernelMs += ownMs;
@@ -112,6 +127,7 @@ interface Tally {
   operations: number;
   /** In nft's words. */
   readonly counts: Record<string, number>;
+  readonly goneFrontends: string[];
 }
 
 /**
@@ -124,8 +140,27 @@ function* tallied(draft: TransactionDraft, tally: Tally): Iterable<NftOperation>
     tally.operations += 1;
     const word = WORDS[operation.kind];
     counts[word] = (counts[word] ?? 0) + sizeOf(operation);
+    if (operation.kind === "delete-elements" && FRONTEND_SETS.has(operation.set.name)) {
+      for (const key of operation.keys) noteFrontend(key, tally.goneFrontends);
+    }
     yield operation;
   }
+}
+
+/** What leads to Services, in either layout. */
+const FRONTEND_SETS: ReadonlySet<string> = new Set([
+  ...[SETS.serviceIPs, SETS.serviceNodePorts, FLAT_SETS.frontends, FLAT_SETS.nodePorts],
+]);
+
+/** A key is `address . protocol . port`, or `protocol . port` of a node port. */
+function noteFrontend(key: readonly NftValue[], gone: string[]): void {
+  const port = key.at(-1);
+  const protocol = key.at(-2);
+  const address = key.length === 3 ? key[0] : undefined;
+  if (typeof port !== "number" || typeof protocol !== "string" || !isProtocolName(protocol)) return;
+  if (protocol === "tcp") return;
+  const ip = typeof address === "string" ? parseIpAddress(address) : undefined;
+  if (key.length === 2 || ip !== undefined) gone.push(frontendText(protocol, ip, port));
 }
 
 /** In nft's words. */

@@ -102,6 +102,16 @@ for (const mode of ALL_MODES) {
     });
     await answers("local-1", Date.now());
     await ends("the Service is gone", ["local-1"], () => write());
+    if (mode.startsWith("nftables")) {
+      write(dns(["local-1"]));
+      await answers("local-1", Date.now());
+      await ends("the Service goes while no process is here", ["local-1"], async () => {
+        await daemon.stop("SIGKILL");
+        write();
+        daemon.spawn();
+        await daemon.synced();
+      });
+    }
     assert.deepEqual(await contradicting(network), []);
     assert.equal(await foreignFlow(network), foreign, "a flow of another program was ended");
   });
