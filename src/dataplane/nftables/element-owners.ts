@@ -3,6 +3,7 @@
  * owner at most, and are not remembered: {@link ElementOwners.replace} gets what the owner wanted before.
  */
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
+import { equalLists } from "../../model/equal-lists.ts";
 import { KeyOwners } from "../shared/key-owners.ts";
 import { sameElement } from "./draft.ts";
 import type { ElementChange, SharedElement } from "./table-plan.ts";
@@ -76,11 +77,16 @@ export class ElementOwners {
    */
   replace(owner: string, before: Wants, after: Wants): ElementChange[] {
     const replaced = new Map<string, Replaced>();
-    for (const { set, element } of before.elements) {
+    const isPlanned = before.isFound !== true && after.isFound !== true;
+    // Most elements stay as they are and where they are in the plan: those need no key.
+    const stays = (index: number) => isPlanned && isSame(before.elements[index], after.elements[index]);
+    for (const [index, { set, element }] of before.elements.entries()) {
+      if (stays(index)) continue;
       const key = elementKey(element.key);
       replaced.set(`${set} ${key}`, { set, key, before: element, after: undefined });
     }
-    for (const { set, element } of after.elements) {
+    for (const [index, { set, element }] of after.elements.entries()) {
+      if (stays(index)) continue;
       const key = elementKey(element.key);
       const id = `${set} ${key}`;
       replaced.set(id, { set, key, before: replaced.get(id)?.before, after: element });
@@ -118,4 +124,9 @@ export class ElementOwners {
     else this.#counts.set(set, after);
     if ((before === 0) !== (after === 0)) this.#version += 1;
   }
+}
+
+function isSame(a: SharedElement | undefined, b: SharedElement | undefined): boolean {
+  if (a === undefined || b === undefined) return false;
+  return a.set === b.set && equalLists(a.element.key, b.element.key) && sameElement(a.element, b.element);
 }
