@@ -119,7 +119,8 @@ function kindOf({ port, endpoints }: Served, { name, zone }: OfflineNode): strin
   let states = 0;
   for (const one of endpoints) states |= 1 << stateOf(one);
   const { cluster, local, hasAny } = categories;
-  const decided = flags(hasAny, hasInternal, hasExternal, usesExternal, isFilled(cluster), isFilled(local));
+  // The flat layout has chains for each number of endpoints.
+  const decided = `${flags(hasAny, hasInternal, hasExternal, usesExternal)} ${cluster?.length} ${local?.length}`;
   const { externalPolicyLocal, internalPolicyLocal, isExternallyAccessible, preservesDestination, endTCP } = port;
   const policies = flags(
     externalPolicyLocal,
@@ -145,8 +146,6 @@ function flags(...all: readonly boolean[]): number {
   for (const [index, one] of all.entries()) if (one) bits |= 1 << index;
   return bits;
 }
-
-const isFilled = (list: readonly unknown[] | undefined): boolean => list !== undefined && list.length > 0;
 
 /** Which of its frontends belong to others. One that declares an address twice is like no other. */
 function lossesOf(port: ServicePort): string {
