@@ -5,9 +5,10 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { dumpReaders } from "../../src/cli/trace-rules.ts";
 import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
 import { modeNamed } from "../../src/dataplane/registry.ts";
-import { type Dump, recogniseDump } from "../../src/trace/dump/recognise.ts";
+import { type Dump, type DumpReader, recogniseDump } from "../../src/trace/dump/recognise.ts";
 import { isObject, type JsonObject } from "../../src/trace/nftables/json.ts";
 import { examplesAsJson } from "../cli/run-command.ts";
 import { REDUNDANT } from "./prove-redundant.ts";
@@ -66,11 +67,15 @@ function dataOf(element: unknown): string {
 }
 
 /** Lines of what tools print: rules of iptables, entries of IP sets, virtual and real servers. */
-function* textMutants(texts: readonly string[], others: readonly Dump[]): Generator<Mutant> {
+function* textMutants(
+  texts: readonly string[],
+  others: readonly Dump[],
+  readers: readonly DumpReader[],
+): Generator<Mutant> {
   for (const [place, text] of texts.entries()) {
     const lines = text.split("\n");
     const changed = (all: readonly string[]): Dump[] => [
-      ...texts.with(place, all.join("\n")).map((one) => recogniseDump(one, "a mutant")),
+      ...texts.with(place, all.join("\n")).map((one) => recogniseDump(one, "a mutant", readers)),
       ...others,
     ];
     for (const [index, line] of lines.entries()) {
@@ -108,7 +113,9 @@ async function mutantsOf(mode: string, { node, config, dumps }: ProvedCluster): 
   }
   return textMutants(
     texts,
-    dumps.filter(({ kind }) => kind === "chains" || kind === "addresses"),
+    // Virtual servers are among the texts.
+    dumps.filter(({ kind }) => (kind === "chains" && mode !== "ipvs") || kind === "addresses"),
+    await dumpReaders(),
   );
 }
 
