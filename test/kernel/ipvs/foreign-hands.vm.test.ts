@@ -115,7 +115,7 @@ test("while nothing happens, verification finds nothing", async (t) => {
   const { daemon } = await ipvsNode(t, { objects: served("web", 1) });
   await sleep(10_000);
   assert.doesNotMatch(daemon.log, /repairing/);
-  assert.equal(await daemon.metric('kubeproxy_sync_proxy_rules_repairs_total{ip_family="IPv4"}'), undefined);
+  assert.equal(await daemon.metric('kubeproxy_sync_proxy_rules_repairs_total{ip_family="IPv4"}'), 0);
 });
 
 test("the module is unloaded: it is said, loaded again, and everything is back", async (t) => {

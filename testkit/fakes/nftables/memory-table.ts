@@ -132,7 +132,9 @@ export class MemoryTable {
     if (chain === undefined) throw new NftError("not_found", `there is no chain ${from}`, undefined);
     if (this.chains.has(to)) throw new NftError("exists", `there is a chain ${to}`, undefined);
     this.chains.delete(from);
-    this.chains.set(to, { ...chain, name: to });
+    const other = { ...chain, name: to };
+    this.chains.set(to, other);
+    this.#unreleased = this.#unreleased.map((one) => (one === chain ? other : one));
     const renamed = <T>(value: T): T =>
       JSON.parse(JSON.stringify(value, (key, text) => (key === "chain" && text === from ? to : text)));
     for (const { rules } of this.chains.values()) {
