@@ -179,8 +179,13 @@ function addressTests(open: Open): void {
         .filter(({ link }) => link === DEVICE)
         .sort((a, b) => (a.address < b.address ? -1 : 1));
     const routeTo = (address: IpAddress, prefixLength: number) => ({ address, prefixLength, link: DEVICE });
+    // The kernel adds routes of IPv6 addresses in a work queue of its own (addrconf_dad_work), after it has answered.
+    const routeOfA6 = async () => {
+      await until("the route of an IPv6 address", async () => (await routes("IPv6")).length > 0);
+      assert.deepEqual(await routes("IPv6"), [routeTo(A6, 128)]);
+    };
     assert.deepEqual(await routes("IPv4"), [routeTo(A, 32), routeTo(B, 32)]);
-    assert.deepEqual(await routes("IPv6"), [routeTo(A6, 128)]);
+    await routeOfA6();
     for (const address of [A, A6]) await foreign.removeRoute(DEVICE, address);
     assert.deepEqual(await routes("IPv4"), [routeTo(B, 32)]);
     assert.deepEqual(await routes("IPv6"), []);
@@ -190,7 +195,7 @@ function addressTests(open: Open): void {
     await links.removeAddresses(DEVICE, [A, A6]);
     await links.addAddresses(DEVICE, [A, A6]);
     assert.deepEqual(await routes("IPv4"), [routeTo(A, 32), routeTo(B, 32)]);
-    assert.deepEqual(await routes("IPv6"), [routeTo(A6, 128)]);
+    await routeOfA6();
     await links.removeAddresses(DEVICE, [A, B]);
     assert.deepEqual(await routes("IPv4"), []);
   });
