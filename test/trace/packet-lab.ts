@@ -212,6 +212,10 @@ export class PacketLab {
       for (const dump of dumps) if (dump.kind === kind && dump.text !== undefined) run(dump.text, tool, ...args);
     }
     for (const dump of dumps) if (dump.kind === "iptables") run(dump.text, `${iptables}-restore`);
+    // The kernel adds routes of IPv6 addresses in a work queue, after it has answered; until then packets pass by the rules of input.
+    const count = (words: string) => `$(ip -6 -o ${words} dev kube-ipvs0 2>/dev/null | wc -l)`;
+    const isLate = `[ ${count("addr show")} -gt ${count("route show table local")} ]`;
+    run(`for i in $(seq 200); do ${isLate} || exit 0; sleep 0.02; done; exit 1`, "sh");
   }
 
   /** A source port that no packet has had. */
