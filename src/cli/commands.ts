@@ -75,6 +75,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: "flows",
+    asksDaemon: true,
     badInput: EXIT_BAD_INPUT,
     summary: "prints who talks to which Service through this node",
     run: async (argv, output) => await (await import("./flows.ts")).flows(argv, output),

@@ -50,8 +50,8 @@ ${NODES_FLAGS_HELP}
   -o, --output FORM    text, json: a line for each connection (default text)
   -h, --help           this text
 
-A connection is told to have ended when the kernel forgets it: a minute or two after its last packet. Ends: answered; refused
-(by a reset); never answered. What the kernel does not count (nf_conntrack_acct) or keep (nf_conntrack_timestamp) is a question mark.
+A connection ends when the kernel forgets it, a minute or two after its last packet. It was answered, refused (by a reset)
+or never answered. What the kernel does not count (nf_conntrack_acct) or keep (nf_conntrack_timestamp) is a question mark.
 In ebpf mode connections that begin on the node are led without connection tracking, and not listed.
 
 Examples:
@@ -204,7 +204,7 @@ async function watch(
     if (left <= 0) stop.abort();
     flushing ??= setTimeout(flush, GATHER_MS);
   };
-  /** What began unseen is told now; of what ended unseen nothing is known any more. */
+  /** Prints what began unseen; of what ended unseen the kernel knows nothing any more. */
   const rebuild = async (): Promise<void> => {
     const table = source.open();
     const live = new Set<number>();
@@ -219,7 +219,7 @@ async function watch(
         tell(flow, undefined, false);
       });
       for (const id of begun.keys()) if (!live.has(id)) begun.delete(id);
-      output.err(`note: the kernel lost messages ${lost} times; ${missed} connections are told from its table.\n`);
+      output.err(`note: the kernel lost messages ${lost} times; ${missed} connections are taken from its table.\n`);
     } catch (error) {
       output.err(safe(`note: the kernel lost messages, and its table cannot be read: ${messageOf(error)}\n`));
     } finally {

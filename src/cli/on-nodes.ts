@@ -6,15 +6,17 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createWriteStream } from "node:fs";
 import { createInterface } from "node:readline";
+import type { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
 import type { StatusReport } from "../daemon/inspect-report.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
-import { ExecError, execProcess } from "../kernel/process.ts";
+import { messageOf } from "../logging/message-of.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { inspecting } from "./inspecting.ts";
 import type { Output } from "./output.ts";
+import { takeOptions } from "./subcommand-options.ts";
 import { nearestWord } from "./suggestion.ts";
 
 const NAMESPACE = "kube-system";
@@ -53,24 +55,15 @@ export function isForNodes(command: string, argv: readonly string[], env: NodeJS
 
 /** Takes `--node`, `--all-nodes` and what kubectl needs out of a command line. @throws UsageError */
 function takeNodes(argv: readonly string[]): NodesAsked {
-  const rest: string[] = [];
-  const kubectl: string[] = [];
-  let node: string | undefined;
-  let isAll = false;
-  for (let at = 0; at < argv.length; at += 1) {
-    const word = argv[at] ?? "";
-    const [, name, written] = /^--(node|context|kubeconfig)(?:=(.*))?$/s.exec(word) ?? [];
-    if (word === "--all-nodes") isAll = true;
-    else if (name === undefined) rest.push(word);
-    else {
-      const value = written ?? argv[++at];
-      if (value === undefined || value === "") throw new UsageError(`--${name} needs a value`);
-      if (name === "node") node = value;
-      else kubectl.push(`--${name}=${value}`);
-    }
-  }
+  const { values, rest } = takeOptions(argv, {
+    node: { type: "string" },
+    "all-nodes": { type: "boolean", default: false },
+    context: { type: "string" },
+    kubeconfig: { type: "string" },
+  });
+  const { node, "all-nodes": isAll, ...own } = values;
   if (node !== undefined && isAll) throw new UsageError("--node and --all-nodes exclude each other");
-  return { node, kubectl, rest };
+  return { node, kubectl: Object.entries(own).map(([name, value]) => `--${name}=${value}`), rest };
 }
 
 /**
@@ -102,7 +95,7 @@ export async function onNodes(command: string, argv: readonly string[], output: 
 /** @throws UsageError when there is none, with the nearest name, or kubectl cannot be asked. */
 async function podsOf({ node, kubectl }: NodesAsked): Promise<readonly NodePod[]> {
   const args = [...kubectl, "get", "pods", "--namespace", NAMESPACE, "--selector", SELECTOR, "--output", "json"];
-  const { status, stdout, stderr } = await run(args);
+  const [status, stdout, stderr] = await runKubectl(args, text, text, LIMIT_MS);
   if (status !== 0) throw new UsageError(`kubectl get pods: ${stderr.trim()}`, RIGHTS);
   const pods = readPods(stdout);
   const wanted = node === undefined ? pods : pods.filter((pod) => pod.node === node);
@@ -159,28 +152,20 @@ function podCommand(
 /** The archive of one node becomes a file here. */
 async function fetchArchive(asked: NodesAsked, pod: NodePod, output: Output): Promise<number> {
   const path = `kube-proxy-sysdump-${pod.node}.tar.gz`;
-  const child = spawn("kubectl", podCommand("sysdump", asked, pod, asked.rest), { stdio: ["ignore", "pipe", "pipe"] });
-  const end = once(child, "close") as Promise<[number | null]>;
-  const [told] = await Promise.all([
-    text(child.stderr),
-    pipeline(child.stdout, createWriteStream(path, { mode: 0o600 })),
-  ]);
-  const [status] = await end;
-  output.err(safe(told));
+  const store = (archive: Readable) => pipeline(archive, createWriteStream(path, { mode: 0o600 }));
+  const [status, , said] = await runKubectl(podCommand("sysdump", asked, pod, asked.rest), store, text);
+  output.err(safe(said));
   if (status === EXIT_SUCCESS) output.out(safe(`${path}\n`));
-  return status ?? EXIT_FAILURE;
+  return status;
 }
 
 /** Runs the command and passes on what it prints, as it comes. @param mark before each line. @returns its exit status. */
 async function inPod(command: string, asked: NodesAsked, pod: NodePod, output: Output, mark: string): Promise<number> {
-  const child = spawn("kubectl", podCommand(command, asked, pod, asked.rest), { stdio: ["ignore", "pipe", "pipe"] });
-  const lines = (stream: NodeJS.ReadableStream, tell: (said: string) => void) => {
-    createInterface({ input: stream }).on("line", (line) => tell(safe(`${mark}${line}\n`)));
+  const lines = (print: (said: string) => void) => async (stream: Readable) => {
+    for await (const line of createInterface({ input: stream })) print(safe(`${mark}${line}\n`));
   };
-  lines(child.stdout, output.out);
-  lines(child.stderr, output.err);
-  const [status] = (await once(child, "close")) as [number | null];
-  return status ?? EXIT_FAILURE;
+  const [status] = await runKubectl(podCommand(command, asked, pod, asked.rest), lines(output.out), lines(output.err));
+  return status;
 }
 
 interface NodeAnswer {
@@ -203,9 +188,10 @@ async function answers(
   const take = async () => {
     for (let next = left.shift(); next !== undefined; next = left.shift()) {
       const [at, pod] = next;
-      const { status, stdout, stderr } = await run(podCommand(command, asked, pod, rest));
+      const [status, stdout, stderr] = await runKubectl(podCommand(command, asked, pod, rest), text, text, LIMIT_MS);
       // What kubectl prints of its own, and a command that could not answer, leave standard output empty.
-      const refusal = stdout === "" && status !== 0 ? (stderr.trim().split("\n")[0] ?? "") : undefined;
+      const reason = stderr.trim().split("\n")[0] || `no answer within ${LIMIT_MS / 1_000} s`;
+      const refusal = stdout === "" && status !== 0 ? reason : undefined;
       found[at] = { pod, status, text: stdout, refusal };
     }
   };
@@ -279,12 +265,21 @@ function statusOf(all: readonly NodeAnswer[], output: Output): number {
   return all.every(({ status }) => status === 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-async function run(args: readonly string[]): Promise<{ status: number; stdout: string; stderr: string }> {
-  try {
-    return await execProcess("kubectl", args, { timeoutMs: LIMIT_MS });
-  } catch (error) {
-    if (error instanceof ExecError) throw new UsageError(`kubectl cannot be started: ${error.message}`);
-    if (error instanceof Error) return { status: EXIT_BAD_INPUT, stdout: "", stderr: error.message };
-    throw error;
-  }
+/**
+ * @param readOut, readErr read its two outputs to their ends. @param limitMs kills it after this long.
+ * @returns its exit status, and what was read. @throws UsageError where there is no kubectl.
+ */
+async function runKubectl<Out, Err>(
+  args: readonly string[],
+  readOut: (stream: Readable) => Promise<Out>,
+  readErr: (stream: Readable) => Promise<Err>,
+  limitMs?: number,
+): Promise<[status: number, out: Out, err: Err]> {
+  const stdio: ["ignore", "pipe", "pipe"] = ["ignore", "pipe", "pipe"];
+  const child = spawn("kubectl", args, { stdio, timeout: limitMs, killSignal: "SIGKILL" });
+  const ended = once(child, "close").catch((error: unknown) => {
+    throw new UsageError(`kubectl cannot be started: ${messageOf(error)}`);
+  });
+  const [[status], out, err] = await Promise.all([ended, readOut(child.stdout), readErr(child.stderr)]);
+  return [typeof status === "number" ? status : EXIT_FAILURE, out, err];
 }

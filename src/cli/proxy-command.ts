@@ -65,7 +65,7 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
     policy = isDaemon(options) ? (modeNamed(config.mode).stopPolicy?.(config) ?? KEEPS_RULES) : FINISHES;
     if (process.platform === "win32" && isDaemon(options)) {
       if (config.windowsRunAsService) await runAsService();
-      // A service is told by its manager.
+      // A service gets its end from the service control manager.
       if (service === undefined) await listenForShutdown(log, request);
       if (config.windowsPriorityClass !== "") {
         const { applyPriorityClass } = await import("../daemon/windows-priority.ts");

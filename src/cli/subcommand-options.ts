@@ -27,6 +27,29 @@ export function parseWords<const T extends ParseArgsOptionsConfig>(
   }
 }
 
+/**
+ * Takes some flags out of a command line that another program reads.
+ *
+ * @returns the flags' values, and the words that are left for that program. @throws UsageError for a flag without its value.
+ */
+export function takeOptions<const T extends ParseArgsOptionsConfig>(argv: readonly string[], options: T) {
+  const args = [...argv];
+  const { tokens } = parseArgs({ args, options, allowPositionals: true, strict: false, tokens: true });
+  const taken: string[] = [];
+  const rest = new Map(args.entries());
+  for (const token of tokens) {
+    if (token.kind !== "option" || !Object.hasOwn(options, token.name)) continue;
+    const { index, name, value, inlineValue } = token;
+    if (options[name]?.type === "string" && (value ?? "") === "") throw new UsageError(`--${name} needs a value`);
+    for (const at of inlineValue === false ? [index, index + 1] : [index]) {
+      const word = rest.get(at);
+      if (word !== undefined) taken.push(word);
+      rest.delete(at);
+    }
+  }
+  return { values: parseOptions("", taken, options), rest: [...rest.values()] };
+}
+
 function refusal(command: string, error: unknown, names: readonly string[]): unknown {
   if (!(error instanceof Error) || !("code" in error)) return error;
   const quoted = /'([^']*)'/.exec(error.message)?.[1] ?? "";

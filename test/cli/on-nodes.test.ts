@@ -1,6 +1,6 @@
-/** `--node` and `--all-nodes`: the real program as kubectl's plugin, with a kubectl that runs what it is told to run in a pod here. */
+/** `--node` and `--all-nodes`: the real program as kubectl's plugin, with a kubectl whose pods are here. */
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
@@ -64,6 +64,16 @@ test("one node's daemon is asked in its pod, with the command's own exit status"
   assert.equal(refused.status, 1);
   assert.match(refused.stdout, /^refused: shop\/web:http: the kernel refuses it$/m);
   assert.equal(JSON.parse(json.stdout)[0].servicePort, "shop/web:http");
+});
+
+test("flags for kubectl go to kubectl, and all others to the command in the pod, in their order", async (t) => {
+  const { folder, run } = cluster(t);
+  await run("flows", "--state", "NONE", "shop/web", "--context", "lab", "-o", "json", "--node", "node-a", "--stale");
+  const exec = readFileSync(join(folder, "asked"), "utf8")
+    .split("\n")
+    .find((line) => line.includes(" exec "));
+  assert.match(exec ?? "", /^--context=lab exec --namespace kube-system kp-a --container kube-proxy -- /);
+  assert.match(exec ?? "", / flows --state NONE shop\/web -o json --stale$/);
 });
 
 test("of all nodes one line each, what is wrong first; a node that cannot answer hides no other", async (t) => {
