@@ -11,6 +11,8 @@ const SYNC_TIMEOUT_MS = 1500;
 const RETRIES = 6;
 const RETRY_PAUSE_MS = 250;
 const PAUSE_BETWEEN_PASSES_MS = 4000;
+/** What has changed is marked so long. */
+const MARKED_MS = 30_000;
 
 /** What the viewer is given. */
 export interface LiveView {
@@ -30,6 +32,7 @@ export async function runLive(session: Session, show: (view: LiveView) => void, 
   const changes = new ChangeSignal(session.options.manifests);
   try {
     let changedAt: number | undefined = syncedAt;
+    let lastChangeAt = syncedAt;
     while (!signal.aborted) {
       const pass = new AbortController();
       changes.onChange = () => pass.abort();
@@ -38,10 +41,11 @@ export async function runLive(session: Session, show: (view: LiveView) => void, 
       const startedAt = Date.now();
       if (await session.reload()) changedAt ??= startedAt;
       const isChange = changedAt !== undefined;
+      if (isChange) lastChangeAt = Date.now();
       if (changedAt !== undefined) {
         syncedAt = (await session.proxy.waitForSync(1, changedAt, SYNC_TIMEOUT_MS, passSignal)) ?? syncedAt;
       }
-      const next = keepPrevious(session.newTable(), blocks);
+      const next = keepPrevious(session.newTable(), blocks, Date.now() - lastChangeAt < MARKED_MS);
       const news = (): void => show({ blocks: isChange ? next : blocks, syncedAt, isSettling: isChange });
       // A repeated pass replaces the table when it is complete; after a change each result shows at once.
       news();

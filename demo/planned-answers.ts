@@ -2,7 +2,7 @@
  * What each client must get from each address: its packet is led through what the proxy plans for the same objects (`trace`), with the
  * addresses of the demo's network.
  */
-import { type ClusterRecords, projectObjects } from "../src/cluster/manifests/read-manifests.ts";
+import type { ClusterRecords } from "../src/cluster/manifests/read-manifests.ts";
 import type { KubeProxyConfig } from "../src/config/config.ts";
 import type { Walk } from "../src/explain/encounters.ts";
 import { walkOf } from "../src/explain/planned-rules.ts";
@@ -42,9 +42,7 @@ export class PlannedAnswers {
     node: PlayedNode,
   ): Promise<PlannedAnswers> {
     const { config } = await checkedSettings({ config: configOf(start), node: node.name });
-    const versions = { Service: "v1", Node: "v1", EndpointSlice: "discovery.k8s.io/v1" } as const;
-    const cluster = projectObjects(view.objects.map((object) => ({ apiVersion: versions[object.kind], ...object })));
-    const [IPv4, IPv6] = await Promise.all(IP_FAMILIES.map((family) => walkIn(family, cluster, config, node)));
+    const [IPv4, IPv6] = await Promise.all(IP_FAMILIES.map((family) => walkIn(family, view.cluster, config, node)));
     if (IPv4 === undefined || IPv6 === undefined) throw new RangeError("there are two families");
     return new PlannedAnswers(view, node, { IPv4, IPv6 });
   }

@@ -2,18 +2,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parse } from "yaml";
 import type { IpAddress } from "../src/net/ip.ts";
-import { clusterViewOf, parseDemoObject } from "./cluster-view.ts";
 import { networkFacts } from "./demo-network.ts";
 import { demoNode, placeOf, playedNode } from "./played-node.ts";
 import { clusterDump } from "./testing/cluster-dump.ts";
+import { viewOf } from "./testing/example-cluster.ts";
 
-const view = clusterViewOf(
-  parse(clusterDump(2)).items.flatMap((item: unknown) => {
-    const parsed = parseDemoObject(item);
-    assert.ok(parsed?.ok, parsed?.ok === false ? parsed.problem : "not a kind that the demo knows");
-    return [parsed.object];
-  }),
-);
+const view = viewOf(...parse(clusterDump(2)).items);
 const ip = (text: string) => text as IpAddress;
 
 test("the demo is its own node, or the first worker of a cluster, or the one asked for", () => {

@@ -70,17 +70,20 @@ function cellKey(block: Block, { target }: Row, position: Position): string {
 }
 
 /**
- * Gives the cells of a new table what the last one knew of them, and marks the blocks that changed; without any change
- * the marks stay as they were. @returns the new table.
+ * Gives the cells of a new table what the last one knew of them, and marks the blocks that changed.
+ *
+ * @param keepsMarks whether the marks stay where nothing has changed. @returns the new table.
  */
-export function keepPrevious(blocks: Block[], last: readonly Block[]): Block[] {
+export function keepPrevious(blocks: Block[], last: readonly Block[], keepsMarks = true): Block[] {
   const known = new Map<string, Judgement | undefined>();
   const prints = new Map(last.map(({ title, fingerprint }) => [title, fingerprint]));
   const marks = new Map(last.map(({ title, isChanged }) => [title, isChanged]));
   const isSame =
     blocks.length === last.length && blocks.every((block) => prints.get(block.title) === block.fingerprint);
   for (const block of blocks) {
-    block.isChanged = isSame ? marks.get(block.title) === true : prints.get(block.title) !== block.fingerprint;
+    block.isChanged = isSame
+      ? keepsMarks && marks.get(block.title) === true
+      : prints.get(block.title) !== block.fingerprint;
   }
   for (const block of last) {
     for (const row of block.rows) {

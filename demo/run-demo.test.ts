@@ -90,7 +90,13 @@ test("a service that another one shadows is found out, and the exit status says 
       metadata: { name, labels: { "kubernetes.io/service-name": name } },
       addressType: "IPv4",
       ports: [{ port: 80 }],
-      endpoints: [{ addresses: [`10.180.0.${index + 10}`], nodeName: "node-a", targetRef: { name: `pod-of-${name}` } }],
+      endpoints: [
+        {
+          addresses: [`10.180.0.${index + 10}`],
+          nodeName: "node-a",
+          targetRef: { kind: "Pod", name: `pod-of-${name}` },
+        },
+      ],
     },
   ]);
   writeFileSync(join(folder, "all.json"), JSON.stringify({ apiVersion: "v1", kind: "List", items: objects }));

@@ -2,11 +2,10 @@
  * The demo while it runs: cluster, proxy and the latest results. `once.ts` and `live.ts` drive it; this file knows
  * nothing of terminals.
  */
-import { isDeepStrictEqual } from "node:util";
 import { modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
-import { type ClusterView, clusterViewOf, type DemoObject } from "./cluster-view.ts";
+import { type ClusterView, clusterViewOf } from "./cluster-view.ts";
 import { DemoNetwork } from "./demo-network.ts";
-import { ManifestFolder } from "./manifest-folder.ts";
+import { Manifests } from "./manifests.ts";
 import { PageDoor } from "./page-door.ts";
 import { PlannedAnswers } from "./planned-answers.ts";
 import { type PlayedNode, playedNode } from "./played-node.ts";
@@ -41,18 +40,18 @@ export class Session {
   /** Where a browser finds the proxy's page. */
   readonly page: PageDoor;
   readonly node: PlayedNode;
-  readonly #folder: ManifestFolder;
+  readonly #manifests: Manifests;
   readonly #start: Pick<ProxyStart, "mode" | "chosen">;
   #view: ClusterView;
   #answers: PlannedAnswers | undefined;
   #problems: readonly string[] = [];
-  /** What the view was made of. */
-  #read: readonly [objects?: readonly DemoObject[], problems?: readonly string[]] = [];
+  /** What is wrong with the manifests. */
+  #bad: readonly string[] = [];
 
   private constructor(
     options: SessionOptions,
     { node, network, proxy, page }: Pick<Session, "node" | "network" | "proxy" | "page">,
-    folder: ManifestFolder,
+    manifests: Manifests,
     start: Pick<ProxyStart, "mode" | "chosen">,
   ) {
     this.#start = start;
@@ -61,16 +60,15 @@ export class Session {
     this.network = network;
     this.proxy = proxy;
     this.page = page;
-    this.#folder = folder;
-    this.#view = clusterViewOf([]);
+    this.#manifests = manifests;
+    this.#view = clusterViewOf(manifests.cluster());
   }
 
   /** Builds everything and starts the proxy. Rejects, with nothing left behind, when any of it fails. */
   static async start(options: SessionOptions): Promise<Session> {
-    const folder = new ManifestFolder(options.manifests);
     // Before anything is built: a folder that cannot be read is the commonest mistake.
-    const { objects } = await folder.read();
-    const node = playedNode(clusterViewOf(objects), options.hostnameOverride);
+    const read = await Manifests.open(options.manifests);
+    const node = playedNode(clusterViewOf(read.cluster()), options.hostnameOverride);
     const network = await DemoNetwork.create(node, needsCgroup(options.mode));
     let session: Session | undefined;
     let page: PageDoor | undefined;
@@ -81,7 +79,7 @@ export class Session {
       const chosen = { ...(layout !== undefined && { layout }), ...(cgroup !== undefined && onlyForDemo(cgroup)) };
       const start = { mode, manifests, nodeName: node.name, chosen };
       const proxy = await ProxyProcess.start(network.nodeNamespace, network.probers.node, start);
-      session = new Session(options, { node, network, proxy, page }, folder, start);
+      session = new Session(options, { node, network, proxy, page }, read, start);
       await session.reload();
       return session;
     } catch (error) {
@@ -99,25 +97,23 @@ export class Session {
 
   /** Reads the manifests again and starts what they newly name. @returns whether they say anything else than before. */
   async reload(): Promise<boolean> {
-    let objects: readonly DemoObject[];
-    let problems: readonly string[];
+    let isChanged = this.#answers === undefined;
+    let bad: readonly string[];
     try {
-      ({ objects, problems } = await this.#folder.read());
+      if (await this.#manifests.refresh()) isChanged = true;
+      bad = this.#manifests.problems();
     } catch (error) {
       // An editor may be about to replace the file: what was read last stays.
-      [objects = []] = this.#read;
-      problems = [`${this.options.manifests} cannot be read: ${error instanceof Error ? error.message : error}`];
+      bad = [`${this.options.manifests} cannot be read: ${error instanceof Error ? error.message : error}`];
     }
-    const isChanged = !isDeepStrictEqual([objects, problems], this.#read);
-    if (!isChanged) return false;
-    const [, before = []] = this.#read;
+    if (!isChanged && bad.join() === this.#bad.join()) return false;
     // What the proxy said of it is mended, too.
-    if (problems.length < before.length) this.proxy.forgetLog();
-    this.#read = [objects, problems];
-    this.#view = clusterViewOf(objects);
+    if (bad.length < this.#bad.length) this.proxy.forgetLog();
+    this.#bad = bad;
+    this.#view = clusterViewOf(this.#manifests.cluster());
     this.#answers = await PlannedAnswers.of(this.#view, this.#start, this.node);
     const lost = lostClaims(this.#view, this.node.addresses);
-    this.#problems = [...problems, ...lost, ...(await this.network.follow(this.#view))];
+    this.#problems = [...bad, ...lost, ...(await this.network.follow(this.#view))];
     return true;
   }
 

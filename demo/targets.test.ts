@@ -1,20 +1,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { IpAddress } from "../src/net/ip.ts";
-import { clusterViewOf } from "./cluster-view.ts";
 import { lostClaims, targetsOf } from "./targets.ts";
-import { demoObject } from "./testing/example-cluster.ts";
+import { viewOf } from "./testing/example-cluster.ts";
 
 const NODE = { IPv4: "10.200.0.2" as IpAddress, IPv6: "fd00:200::2" as IpAddress };
 
 test("a node port that another Service has is not asked, and said; others of that Service are asked", () => {
-  const service = (name: string, clusterIP: string, nodePort: number) =>
-    demoObject({
-      kind: "Service",
-      metadata: { name },
-      spec: { type: "NodePort", clusterIP, ports: [{ port: 80, nodePort }] },
-    });
-  const view = clusterViewOf([service("b", "10.96.0.2", 30080), service("a", "10.96.0.1", 30080)]);
+  const service = (name: string, clusterIP: string, nodePort: number) => ({
+    kind: "Service",
+    metadata: { name },
+    spec: { type: "NodePort", clusterIP, ports: [{ port: 80, nodePort }] },
+  });
+  const view = viewOf(service("b", "10.96.0.2", 30080), service("a", "10.96.0.1", 30080));
   const asked = targetsOf(view, NODE, () => true).map(({ service: { key }, kind }) => `${key} ${kind}`);
   assert.deepEqual(asked, [
     "default/a cluster IP",

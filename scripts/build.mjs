@@ -5,11 +5,12 @@
  * nothing of an older build is packed; `--no-check` leaves types unchecked; `--if-older` builds only where a source is newer.
  */
 import { spawnSync } from "node:child_process";
-import { copyFileSync, existsSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { bundle } from "./bundle.mjs";
 import { keepCompiledCode } from "./compiled-code.mjs";
+import { placeFile } from "./place-files.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 
@@ -30,7 +31,7 @@ export async function build(node = process.execPath, isChecked = true) {
   if (status !== 0) return false;
   if (spawnSync(node, [join(root, "scripts/page-files.mjs")], { stdio: ["ignore", 2, "inherit"] }).status !== 0)
     return false;
-  for (const path of PROGRAMS) copyFileSync(join(root, "src", path), join(root, "dist", path));
+  for (const path of PROGRAMS) placeFile(join(root, "dist", path), readFileSync(join(root, "src", path)));
   if (!(await bundle())) console.error("not bundled, for esbuild is not installed (npm ci): starts take longer");
   else {
     const problem = keepCompiledCode();
@@ -52,8 +53,11 @@ async function buildIfOlder() {
   const stamp = join(root, "dist/build-info.json");
   const built = existsSync(stamp) ? statSync(stamp).mtimeMs : 0;
   if (built > 0 && SOURCES.every((path) => newestIn(join(root, path)) <= built)) return true;
-  console.error("building the program…");
-  return await build();
+  const started = performance.now();
+  console.error("building the program, which takes some seconds: a source is newer than the last build…");
+  if (!(await build())) return false;
+  console.error(`built in ${((performance.now() - started) / 1_000).toFixed(1)} s`);
+  return true;
 }
 
 function newestIn(path) {

@@ -8,11 +8,11 @@
  * - `commands.js` and its chunks: the commands, of which each loads what it needs;
  * - `log-places.json`: which line of the sources a log line comes from.
  */
-import { rmSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, rmSync } from "node:fs";
 import { SourceMap } from "node:module";
 import { basename, dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
-import { emptyBeside, swap } from "./swap-folder.mjs";
+import { placeFiles } from "./place-files.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const folder = join(root, "dist/bundle");
@@ -76,6 +76,9 @@ const BUILDS = [
   },
 ];
 
+/** What a start reads first names the rest. */
+const ENTRIES = ["main.js", "kube-proxy.cjs", "commands.js"];
+
 /** @returns whether there is a bundle now; without esbuild there is none, and the modules run as they are. */
 export async function bundle() {
   const esbuild = await import("esbuild").catch(() => undefined);
@@ -84,17 +87,20 @@ export async function bundle() {
     return false;
   }
   const results = await Promise.all(BUILDS.map((options) => esbuild.build({ ...COMMON, ...options })));
-  const beside = emptyBeside(folder);
+  const files = new Map();
   const texts = new Map(results.flatMap(({ outputFiles }) => outputFiles.map(({ path, text }) => [path, text])));
   const places = {};
   for (const [path, text] of texts) {
     if (path.endsWith(".map")) continue;
-    writeFileSync(join(beside, relative(folder, path)), text);
+    files.set(relative(folder, path), text);
     const found = logPlaces(text, JSON.parse(texts.get(`${path}.map`) ?? "{}"));
     if (Object.keys(found).length > 0) places[basename(path)] = found;
   }
-  writeFileSync(join(beside, "log-places.json"), `${JSON.stringify(places)}\n`);
-  swap(beside, folder);
+  files.set("log-places.json", `${JSON.stringify(places)}\n`);
+  // Code that was compiled of another text of the same size would be taken.
+  if (existsSync(folder))
+    for (const name of readdirSync(folder)) if (name.endsWith(".cache")) rmSync(join(folder, name));
+  placeFiles(folder, new Map([...files].sort(([a], [b]) => Number(ENTRIES.includes(a)) - Number(ENTRIES.includes(b)))));
   return true;
 }
 

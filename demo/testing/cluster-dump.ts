@@ -154,7 +154,10 @@ export function clusterDump(many = 30): string {
           ...(isControlPlane ? { "node-role.kubernetes.io/control-plane": "" } : {}),
         }),
       },
-      spec: { podCIDR, podCIDRs: [podCIDR], providerID: `kind://docker/kind/${name}` },
+      spec: {
+        ...{ podCIDR, podCIDRs: [podCIDR], providerID: `kind://docker/kind/${name}` },
+        ...(isControlPlane && { taints: [{ key: "node-role.kubernetes.io/control-plane", effect: "NoSchedule" }] }),
+      },
       status: {
         addresses: [
           { type: "InternalIP", address },

@@ -1,5 +1,7 @@
 /** Builds the demo's view of a small cluster for tests: one service, its endpoints, two nodes. */
-import { type ClusterView, clusterViewOf, type DemoObject, parseDemoObject } from "../cluster-view.ts";
+import { formatManifestProblem } from "../../src/cluster/manifests/problem.ts";
+import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
+import { type ClusterView, clusterViewOf } from "../cluster-view.ts";
 
 export interface ExampleEndpoint {
   readonly pod: string;
@@ -12,11 +14,16 @@ export interface ExampleEndpoint {
 export const localPod: ExampleEndpoint = { pod: "here", address: "10.180.0.11", nodeName: "node-a" };
 export const remotePod: ExampleEndpoint = { pod: "there", address: "10.180.1.11", nodeName: "node-b" };
 
-/** Parses or throws: for documents that the test means to be good. */
-export function demoObject(document: object): DemoObject {
-  const parsed = parseDemoObject(document);
-  if (parsed?.ok !== true) throw new TypeError(parsed?.problem ?? "not a kind that the demo knows");
-  return parsed.object;
+/** The view of these objects. Throws when one is not good. */
+export function viewOf(...documents: readonly object[]): ClusterView {
+  const versioned = documents.map((document) => ({
+    apiVersion: "kind" in document && document.kind === "EndpointSlice" ? "discovery.k8s.io/v1" : "v1",
+    ...document,
+  }));
+  const cluster = projectObjects(versioned, "example", { keepsPods: true });
+  const [problem] = cluster.problems;
+  if (problem !== undefined) throw new TypeError(formatManifestProblem(problem));
+  return clusterViewOf(cluster);
 }
 
 /** Service `shop/web` with port http 80 → 8080 and these endpoints. @param spec merged over the service's spec. */
@@ -40,9 +47,9 @@ export function exampleCluster(spec: object, endpoints: readonly ExampleEndpoint
       endpoints: endpoints.map(({ pod, address, ...rest }) => ({
         ...rest,
         addresses: [address],
-        targetRef: { name: pod },
+        targetRef: { kind: "Pod", name: pod },
       })),
     },
   ];
-  return clusterViewOf(documents.map(demoObject));
+  return viewOf(...documents);
 }

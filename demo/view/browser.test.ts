@@ -46,6 +46,27 @@ test("what is typed after a slash filters by name, pod or address; the mark stay
   assert.deepEqual(browse("/", "!").shown, []);
 });
 
+test("what is wrong comes first once all has been asked, s goes through other orders, and ? shows the keys", () => {
+  const blocks = threeBlocks();
+  const browser = new Browser();
+  const shown = (isSettling = false) =>
+    browser.visible(blocks, isSettling).map(({ title }) => title.replace(/^shop\/web:(\w+).*/, "$1"));
+  const judgement = { isRight: false, text: "refused", detail: "" };
+  blocks[2]?.rows[0]?.cells.set("pod", { judgement, previous: undefined, requests: 2, expected: "" });
+  assert.deepEqual(shown(true), ["http", "https", "admin"]);
+  assert.deepEqual(shown(), ["admin", "http", "https"]);
+  browser.press("s");
+  assert.deepEqual([browser.order, shown()], ["by name", ["http", "https", "admin"]]);
+  browser.press("s");
+  assert.equal(browser.order, "by type");
+  browser.press("s");
+  assert.deepEqual(shown(), ["admin", "http", "https"]);
+  browser.press("?");
+  assert.equal(browser.isHelping, true);
+  assert.equal(browser.press("j"), undefined);
+  assert.equal(browser.isHelping, false);
+});
+
 test("q and Ctrl-C end, but q is a letter while one types", () => {
   assert.deepEqual(browse("j", "q").results, [undefined, "quit"]);
   assert.deepEqual(browse("/", "q", "\x03").results, [undefined, undefined, "quit"]);

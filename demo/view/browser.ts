@@ -16,23 +16,35 @@ const ENTER = ["\r", "\n"];
 const BACK = ["\x1b", "\x7f", "\b", "\x1b[D", "\x1bOD"];
 const ERASE = ["\x7f", "\b"];
 
+/** In the order in which `s` goes through them. */
+const ORDERS = ["what is wrong first", "by name", "by type"] as const;
+
 export class Browser {
   /** What is typed after `/`. */
   filter = "";
   isTyping = false;
   isDetailed = false;
+  isHelping = false;
+  order: (typeof ORDERS)[number] = ORDERS[0];
   /** Lines that the details are scrolled by. */
   scroll = 0;
   #selected: string | undefined;
   #lastChange: string | undefined;
   #shown: readonly string[] = [];
+  /** Titles of what was wrong when all had been asked: nothing jumps while answers come. */
+  #wrong: ReadonlySet<string> = new Set();
   /** Blocks to move by with one page; told by the one who draws. */
   blocksPerPage = 1;
   linesPerPage = 1;
 
-  /** The blocks that pass the filter; the marked one is always among them, and a change is marked when it comes. */
-  visible(blocks: readonly Block[]): readonly Block[] {
-    const shown = blocks.filter((block) => matches(block, this.filter));
+  /**
+   * The blocks that pass the filter, in order; the marked one is always among them, and a change is marked when it comes.
+   *
+   * @param isSettling whether answers to a change are still coming.
+   */
+  visible(blocks: readonly Block[], isSettling = false): readonly Block[] {
+    if (!isSettling) this.#wrong = new Set(blocks.filter(isWrong).map(({ title }) => title));
+    const shown = blocks.filter((block) => matches(block, this.filter)).sort((a, b) => this.#compare(a, b));
     const changed = blocks
       .filter(({ isChanged }) => isChanged)
       .map(({ title, fingerprint }) => `${title} ${fingerprint}`)
@@ -56,6 +68,7 @@ export class Browser {
     if (key === "\x03") return "quit";
     if (this.isTyping) this.#type(key);
     else if (key === "q") return "quit";
+    else if (this.isHelping) this.isHelping = false;
     else if (this.isDetailed) this.#read(key);
     else this.#browse(key);
     return undefined;
@@ -80,6 +93,8 @@ export class Browser {
 
   #browse(key: string): void {
     if (key === "/") this.isTyping = true;
+    else if (key === "?") this.isHelping = true;
+    else if (key === "s") this.order = ORDERS[(ORDERS.indexOf(this.order) + 1) % ORDERS.length] ?? ORDERS[0];
     else if (key === "\x1b") this.filter = "";
     else if (ENTER.includes(key) && this.#selected !== undefined) {
       this.isDetailed = true;
@@ -90,14 +105,25 @@ export class Browser {
     else if (PAGE_DOWN.includes(key)) this.#move(this.blocksPerPage);
   }
 
+  /** Those that are equal stay in the order of their names. */
+  #compare(a: Block, b: Block): number {
+    if (this.order === "by name") return 0;
+    if (this.order === "by type") return (a.traits[0] ?? "").localeCompare(b.traits[0] ?? "");
+    return Number(this.#wrong.has(b.title)) - Number(this.#wrong.has(a.title));
+  }
+
   #move(step: number): void {
     const at = this.#shown.indexOf(this.#selected ?? "");
     this.#selected = this.#shown[Math.min(Math.max(0, at + step), this.#shown.length - 1)];
   }
 }
 
+function isWrong(block: Block): boolean {
+  return totalsOf([block]).wrong > 0;
+}
+
 function matches(block: Block, filter: string): boolean {
-  if (filter === WRONG_ONLY) return totalsOf([block]).wrong > 0;
+  if (filter === WRONG_ONLY) return isWrong(block);
   const text = [
     block.title,
     ...block.traits,

@@ -36,6 +36,19 @@ export function throttled(show: (view: LiveView) => void): (view: LiveView) => v
   };
 }
 
+const KEYS = [
+  "↑ ↓ k j       the service port before, the next",
+  "PgUp PgDn     a page of them",
+  "Enter         what was expected of each address, and what came",
+  "/             shows what has a text in its name, type, address, port or pods",
+  "/ !           shows what is not as expected",
+  "Esc           shows all again",
+  "s             what is wrong first, by name, by type",
+  "q Ctrl-C      ends the demo and removes everything it made",
+  "",
+  "Any key goes back.",
+];
+
 function titleLine({ syncedAt, isSettling }: LiveView, { options, network, node }: Session): Line {
   const time = syncedAt === 0 ? "no sync yet" : `last sync ${new Date(syncedAt).toTimeString().slice(0, 8)}`;
   const where = node.name === demoNode.name ? `on ${network.nodeNamespace.name}` : `as ${node.name}`;
@@ -46,9 +59,9 @@ function titleLine({ syncedAt, isSettling }: LiveView, { options, network, node 
   ];
 }
 
-/** The last thing that the proxy complained about, if anything: klog lines begin with their severity. */
+/** The last thing that the proxy complained about beside the manifests: klog lines begin with their severity. */
 function complaintLines(log: readonly string[]): Line[] {
-  const last = log.findLast((line) => /^[WEF]\d{4} /.test(line));
+  const last = log.findLast((line) => /^[WEF]\d{4} (?!.* manifest-folder\.ts:)/.test(line));
   return last === undefined ? [] : [[segment("kube-proxy logged: ", "yellow"), segment(last, "dim")]];
 }
 
@@ -80,9 +93,10 @@ function shortened(lines: readonly Line[]): readonly Line[] {
 /** The picture of a view, as the browser has it. */
 export function pictureOf(view: LiveView, session: Session, browser: Browser, size: Size): Picture {
   const { columns } = size;
-  const blocks = browser.visible(view.blocks);
+  const blocks = browser.visible(view.blocks, view.isSettling);
   const selected = blocks.find(({ title }) => title === browser.selected);
   const title = cutLine(titleLine(view, session), columns);
+  if (browser.isHelping) return { head: [title, []], body: KEYS.map((line) => [segment(line)]), foot: [] };
   if (browser.isDetailed && selected !== undefined) {
     const foot = [[], [segment("↑↓ PgUp PgDn scroll · Esc or Enter back · q ends", "dim")]];
     const body = detailLines(selected, columns);
@@ -93,16 +107,18 @@ export function pictureOf(view: LiveView, session: Session, browser: Browser, si
   }
   const { head, body, starts } = tableLines(blocks, { columns, selected: browser.selected });
   const foot = [[], ...messageLines(view.blocks, session, size), ...helpLines(session, browser, columns)];
-  const summary: Line =
-    browser.filter === ""
-      ? summaryLine(view.blocks)
-      : [...summaryLine(view.blocks), segment(` · ${blocks.length} of ${view.blocks.length} shown`, "yellow")];
+  const at = selected === undefined ? -1 : blocks.indexOf(selected);
+  const hidden = view.blocks.length - blocks.length;
+  const summary: Line = [
+    ...summaryLine(view.blocks),
+    segment(` · ${at + 1} of ${blocks.length}, ${browser.order}`, "dim"),
+    segment(hidden === 0 ? "" : ` · ${hidden} hidden by the filter`, "yellow"),
+  ];
   const heads = [title, summary, head];
   browser.blocksPerPage = Math.max(
     1,
     Math.floor((bodyRows({ head: heads, foot }, size.rows) * blocks.length) / Math.max(1, body.length)),
   );
-  const at = selected === undefined ? -1 : blocks.indexOf(selected);
   const from = starts[at] ?? 0;
   return { head: heads, body, foot, focus: { from, to: (starts[at + 1] ?? body.length + 1) - 1 } };
 }
@@ -114,7 +130,7 @@ function helpLines({ options, network, page }: Session, { filter, isTyping }: Br
       [segment("name, address or pod; ! for what is wrong · Enter keeps it · Esc clears it", "dim")],
     ];
   }
-  const keys = "↑↓ PgUp PgDn move · Enter details · / filter · q ends and removes everything";
+  const keys = "↑↓ move · Enter details · / filter · s order · ? all keys · q ends";
   return [
     cutLine([segment(`Edit ${options.manifests} and watch. From outside, try:`, "dim")], columns),
     [segment(`  ip netns exec ${network.clientNamespace.name} sh`)],

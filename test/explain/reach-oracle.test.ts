@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { clusterViewOf, parseDemoObject } from "../../demo/cluster-view.ts";
+import { clusterViewOf } from "../../demo/cluster-view.ts";
 import { networkFacts } from "../../demo/demo-network.ts";
 import { demoNode } from "../../demo/played-node.ts";
 import { type Position as DemoPosition, targetsOf } from "../../demo/targets.ts";
@@ -59,13 +59,6 @@ for (const mode of modesOn("linux")) {
     await fc.assert(
       fc.asyncProperty(oneService(RANGES), async (one) => {
         const raw = serviceCluster(one);
-        const view = clusterViewOf(
-          raw.map((document) => {
-            const parsed = parseDemoObject(document);
-            assert.ok(parsed?.ok === true, JSON.stringify(parsed));
-            return parsed.object;
-          }),
-        );
         const checked = checkConfig({
           ...applyPlatformDefaults(
             resolveDocument({ ...EMPTY_DOCUMENT, mode: mode.name, clusterCIDR: "10.180.0.0/16" }),
@@ -75,6 +68,7 @@ for (const mode of modesOn("linux")) {
         assert.ok(checked.ok);
         const objects = projectObjects(raw);
         assert.deepEqual(objects.problems, []);
+        const view = clusterViewOf(objects);
         const cluster = await explainedCluster(objects, checked.config, ["IPv4"], () => {});
         const [explained] = await explainPorts(cluster, ["shop/web:http/TCP"]);
         assert.ok(explained);
