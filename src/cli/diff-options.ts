@@ -2,8 +2,7 @@
 import { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
 import { contextOf } from "./dump-folder.ts";
 import { UsageError } from "./exit.ts";
-import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, type InspectChoices, readChoices } from "./inspect-options.ts";
-import { readMissing } from "./missing-features.ts";
+import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, type InspectChoices, readChoices, readMissing } from "./inspect-options.ts";
 import { type FoundConfiguration, OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, type ObjectsChoice } from "./objects-input.ts";
 import { parseWords } from "./subcommand-options.ts";
 

@@ -25,9 +25,8 @@ import { dumpFiles } from "./dump-folder.ts";
 import { inventoryOf, kindOfDump } from "./dump-inventories.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { warner } from "./inspect-options.ts";
-import { inspecting } from "./inspecting.ts";
 import { type ReadObjects, readObjects } from "./objects-input.ts";
-import type { Output } from "./output.ts";
+import { inspecting, type Output } from "./output.ts";
 import { painted } from "./paint.ts";
 
 const BARE =

@@ -5,17 +5,16 @@
 import { modeNamed } from "../dataplane/registry.ts";
 import { explainOnAllNodes, nodeGroupsText } from "../explain/all-nodes.ts";
 import { clientChanges } from "../explain/compare.ts";
+import { withSockets } from "../explain/diff-sockets.ts";
 import { type ExplainedCluster, explainedCluster, explainPorts } from "../explain/explained-cluster.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
 import { find, type Search } from "../explain/find.ts";
 import { answerText, FORMS, type Form } from "../explain/forms.ts";
-import type { Objects } from "../explain/part-of-cluster.ts";
-import { partOf, servicesOfTarget } from "../explain/part-of-cluster.ts";
+import { type Objects, partOf, servicesOfTarget } from "../explain/part-of-cluster.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { parseTarget, type Target, withoutDomain } from "../explain/target.ts";
 import { withTraffic } from "../explain/traffic.ts";
 import { WHAT_IF_FIELDS, WhatIfError, withChange } from "../explain/what-if.ts";
-import { withSockets } from "../explain/with-sockets.ts";
 import { addressOfPod, type KnownPod, knownPods } from "../inspect/known-pods.ts";
 import { familyOf, isLoopback } from "../net/ip.ts";
 import { chosenNode } from "./chosen-node.ts";
@@ -31,7 +30,6 @@ import {
   requireMode,
   warner,
 } from "./inspect-options.ts";
-import { inspecting } from "./inspecting.ts";
 import {
   type FoundConfiguration,
   OBJECTS_FLAGS,
@@ -40,7 +38,7 @@ import {
   type ReadObjects,
   readObjects,
 } from "./objects-input.ts";
-import type { Output } from "./output.ts";
+import { inspecting, type Output } from "./output.ts";
 import { painted } from "./paint.ts";
 import { parseWords } from "./subcommand-options.ts";
 import { nearestWord } from "./suggestion.ts";

@@ -16,8 +16,7 @@ import {
 import { safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
 import type { ConntrackTable, FlowFilter, TrackedFlow } from "../kernel/conntrack/conntrack.ts";
-import { followFlows } from "../kernel/conntrack/events.ts";
-import { openConntrack } from "../kernel/conntrack/netlink-conntrack.ts";
+import { followFlows, openConntrack } from "../kernel/conntrack/netlink-conntrack.ts";
 import { localAddresses } from "../kernel/route/addresses.ts";
 import { escapeJson } from "../logging/escape.ts";
 import { messageOf } from "../logging/message-of.ts";
@@ -25,9 +24,8 @@ import { familyOf, IP_FAMILIES, type IpAddress, parseIpAddress } from "../net/ip
 import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { askDaemon, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
-import { inspecting } from "./inspecting.ts";
 import { OBJECTS_FLAGS, readObjects } from "./objects-input.ts";
-import type { Output } from "./output.ts";
+import { inspecting, type Output } from "./output.ts";
 import { painted } from "./paint.ts";
 import { parseWords } from "./subcommand-options.ts";
 

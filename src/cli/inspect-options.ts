@@ -2,6 +2,7 @@
 import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
 import { releaseNames } from "../config/release.ts";
 import { isProxyMode, MODES, type ProxyMode } from "../dataplane/registry.ts";
+import { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
 import { PlanError } from "../lib/plan-error.ts";
 import { checkedSettings } from "../lib/plan-settings.ts";
 import { escapeLine } from "../logging/escape.ts";
@@ -148,4 +149,16 @@ export function warner(output: Output): (message: string) => void {
     if (!told.has(message)) output.err(`warning: ${escapeLine(message)}\n`);
     told.add(message);
   };
+}
+
+/** Reads a list with commas; empty words do not count. @throws UsageError for a word that names no feature. */
+export function readMissing(list: string): ReadonlySet<KernelFeature> {
+  const words = list.split(",").filter((word) => word !== "");
+  return new Set(
+    words.map((word) => {
+      const feature = KERNEL_FEATURES.find((name) => name === word);
+      if (feature !== undefined) return feature;
+      throw new UsageError(`--without knows ${KERNEL_FEATURES.join(" and ")}, got "${word}"`);
+    }),
+  );
 }

@@ -20,7 +20,7 @@ export function silentDaemonHint(socketPath: string): string {
 }
 
 /** How long an answer may be silent. */
-export const LIMIT_MS = 5_000;
+const LIMIT_MS = 5_000;
 
 interface Answer {
   readonly status: number;

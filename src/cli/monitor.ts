@@ -9,8 +9,7 @@ import { escapeJson } from "../logging/escape.ts";
 import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { NODES_FLAGS_HELP, SOCKET_FLAG_HELP, silentDaemonHint } from "./inspect-socket-client.ts";
-import { inspecting } from "./inspecting.ts";
-import type { Output } from "./output.ts";
+import { inspecting, type Output } from "./output.ts";
 import { painted } from "./paint.ts";
 import { parseOptions } from "./subcommand-options.ts";
 

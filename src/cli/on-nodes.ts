@@ -14,8 +14,7 @@ import { jsonText, safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
 import { messageOf } from "../logging/message-of.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
-import { inspecting } from "./inspecting.ts";
-import type { Output } from "./output.ts";
+import { inspecting, type Output } from "./output.ts";
 import { takeOptions } from "./subcommand-options.ts";
 import { nearestWord } from "./suggestion.ts";
 

@@ -7,15 +7,13 @@ import { DEVIATIONS } from "../dataplane/deviations.ts";
 import { NoRulesError } from "../explain/planned-rules.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { offlineNode } from "../inspect/offline-node.ts";
-import type { IpAddress, IpFamily } from "../net/ip.ts";
-import { familyOf, parseIpAddress } from "../net/ip.ts";
+import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
 import { prove } from "../prove/proof.ts";
 import { planSide, specificationSide } from "../prove/sides.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, type InspectChoices, readChoices, warner } from "./inspect-options.ts";
-import { inspecting } from "./inspecting.ts";
 import { OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, readObjects } from "./objects-input.ts";
-import type { Output } from "./output.ts";
+import { inspecting, type Output } from "./output.ts";
 import { type Answer, answerData, answerText } from "./prove-answer.ts";
 import {
   type FoundRules,

@@ -10,8 +10,7 @@ import { type FlowReader, readTraffic } from "../explain/traffic.ts";
 import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { askDaemon, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
-import { inspecting } from "./inspecting.ts";
-import type { Output } from "./output.ts";
+import { inspecting, type Output } from "./output.ts";
 import { painted } from "./paint.ts";
 import { parseWords } from "./subcommand-options.ts";
 

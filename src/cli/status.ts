@@ -4,8 +4,7 @@ import { jsonText, safe } from "../explain/safe-text.ts";
 import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { askDaemon, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
-import { inspecting } from "./inspecting.ts";
-import type { Output } from "./output.ts";
+import { inspecting, type Output } from "./output.ts";
 import { painted } from "./paint.ts";
 import { parseOptions } from "./subcommand-options.ts";
 

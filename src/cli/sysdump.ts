@@ -9,17 +9,14 @@ import { DEFAULT_INSPECT_SOCKET, identityLine, programIdentity } from "../progra
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, readChoices } from "./inspect-options.ts";
 import { askDaemon } from "./inspect-socket-client.ts";
-import { inspecting } from "./inspecting.ts";
 import { OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, readObjects } from "./objects-input.ts";
-import type { Output } from "./output.ts";
+import { inspecting, type Output } from "./output.ts";
 import { parseOptions } from "./subcommand-options.ts";
-import { answerParts } from "./sysdump/answers.ts";
-import { type Archive, type ArchiveIndex, streamArchive, writeArchive } from "./sysdump/archive.ts";
+import { type Archive, type ArchiveIndex, type SysdumpPart, streamArchive, writeArchive } from "./sysdump/archive.ts";
 import { daemonFacts } from "./sysdump/daemon-facts.ts";
 import { hostFacts } from "./sysdump/host-facts.ts";
-import { type HttpPlaces, httpPlaces } from "./sysdump/http-places.ts";
-import type { SysdumpPart } from "./sysdump/part.ts";
-import { logParts, settingsParts } from "./sysdump/settings.ts";
+import { answerParts } from "./sysdump/objects-list.ts";
+import { type HttpPlaces, httpPlaces, logParts, settingsParts } from "./sysdump/settings.ts";
 
 const DEFAULT_SERVICES = 500;
 

@@ -1,4 +1,7 @@
 /** The rules in this node's kernel, and its addresses and routes, as the system's tools print them. */
+
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { MODES } from "../dataplane/registry.ts";
 import { nodeNameIn } from "../inspect/offline-node.ts";
@@ -6,9 +9,9 @@ import { ExecError, execProcess } from "../kernel/process.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
 import { type Dump, recogniseDump } from "../trace/dump/recognise.ts";
 import type { KnownRoute } from "../trace/facts.ts";
+import type { ListedClients } from "../trace/iptables/surroundings.ts";
 import { isObject, listOf, numberOf, textOf } from "../trace/nftables/json.ts";
 import { UsageError } from "./exit.ts";
-import { recentLists } from "./trace-recent.ts";
 import { dumpReaders, placeInDump, type TracedRules } from "./trace-rules.ts";
 
 const LIMIT_MS = 60_000;
@@ -157,3 +160,51 @@ function cidrOf(destination: string, family: IpFamily): string {
 }
 
 const lengthOf = (cidr: string): number => Number(cidr.slice(cidr.indexOf("/") + 1));
+
+const ENTRY = /^src=(\S+) .*?\blast_seen: (\d+)/gm;
+/** Ticks begin at 2^32, less 300 seconds of them (include/linux/jiffies.h, INITIAL_JIFFIES). */
+const FIRST_WRAP = 2 ** 32;
+const BEFORE_WRAP_SECONDS = 300;
+/** What kernels are built with (kernel/Kconfig.hz). */
+const TICK_RATES = [100, 250, 300, 1000];
+
+/** The kernel's clock in ticks, and how many of them are a second. */
+interface Ticks {
+  readonly now: number;
+  readonly rate: number;
+}
+
+/** The lists of iptables' `-m recent`, which hold the clients of session affinity. @param proc where procfs is. @returns undefined when the kernel has none. */
+export async function recentLists(proc = "/proc"): Promise<ListedClients | undefined> {
+  const folder = join(proc, "net/xt_recent");
+  const names = await readdir(folder).catch(() => undefined);
+  if (names === undefined) return undefined;
+  const ticks = ticksOf(await procText(join(proc, "timer_list")));
+  const lists = new Map<string, ReadonlyMap<string, number | undefined>>();
+  for (const name of names) lists.set(name, clientsOf(await procText(join(folder, name)), ticks));
+  return lists;
+}
+
+/** A list may go, and a file may be of another user: then nothing is known. */
+async function procText(file: string): Promise<string> {
+  return await readFile(file, "utf8").catch(() => "");
+}
+
+function clientsOf(text: string, ticks: Ticks | undefined): ReadonlyMap<string, number | undefined> {
+  const clients = new Map<string, number | undefined>();
+  for (const [, address = "", seen = ""] of text.matchAll(ENTRY)) {
+    const age = ticks === undefined ? undefined : Math.max(0, (ticks.now - Number(seen)) / ticks.rate);
+    clients.set(parseIpAddress(address) ?? address, age);
+  }
+  return clients;
+}
+
+/** @param timers what /proc/timer_list has. */
+function ticksOf(timers: string): Ticks | undefined {
+  const nanoseconds = Number(/^now at (\d+) nsecs/m.exec(timers)?.[1]);
+  const last = [...timers.matchAll(/last_jiffies\s*: (\d+)/g)].map(([, ticks]) => Number(ticks));
+  const now = Math.max(...last);
+  const measured = (now - FIRST_WRAP) / (nanoseconds / 1e9 - BEFORE_WRAP_SECONDS);
+  const rate = TICK_RATES.find((known) => Math.abs(measured / known - 1) < 0.05);
+  return rate === undefined ? undefined : { now, rate };
+}

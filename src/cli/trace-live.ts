@@ -2,22 +2,24 @@
 import { readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { backEndIn } from "../kernel/iptables/command-errors.ts";
+import { NetlinkError } from "../kernel/netlink/errors.ts";
 import { NftError } from "../kernel/nftables/nftables.ts";
-import { openPacketTracer, type PacketTracer } from "../kernel/nftables/tracing/packet-tracer.ts";
+import { type ChainHook, openPacketTracer, type PacketTracer } from "../kernel/nftables/tracing/packet-tracer.ts";
 import { TRACE_TABLE, type TraceFilter } from "../kernel/nftables/tracing/trace-table.ts";
+import { NF_INET_HOOKS } from "../kernel/nftables/wire/constants.ts";
 import { execProcess } from "../kernel/process.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { programOfDumps } from "../trace/dump/program.ts";
 import { nodeFacts } from "../trace/facts.ts";
 import { judge } from "../trace/live/judge.ts";
 import { type ObservedPacket, PacketAssembler } from "../trace/live/observed.ts";
-import { liveData } from "../trace/report/live-json.ts";
-import { type LiveReport, liveText } from "../trace/report/live-text.ts";
+import type { RulePlaces } from "../trace/live/observed-way.ts";
+import { HOOKS } from "../trace/netfilter/program.ts";
+import { type LiveReport, liveData, liveText } from "../trace/report/live-text.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
-import { kernelRules, needRoot, ownAddresses } from "./trace-kernel.ts";
-import { rulePlaces } from "./trace-live-places.ts";
+import { interfaceNames, kernelRules, needRoot, ownAddresses } from "./trace-kernel.ts";
 import { type PacketFlags, type ParsedTarget, trafficOf } from "./trace-packet.ts";
 import type { TracedRules } from "./trace-rules.ts";
 
@@ -215,4 +217,42 @@ function withoutOwnTable(rules: TracedRules): TracedRules {
     dump.kind === "nftables" ? { ...dump, objects: dump.objects.filter((object) => !isOwn(object)) } : dump,
   );
   return { ...rules, dumps };
+}
+
+/** Reads what the packet needs. Tables and chains that are gone are left out. */
+export async function rulePlaces(tracer: PacketTracer, { visits }: ObservedPacket): Promise<RulePlaces> {
+  const tables = new Map<string, ReadonlyMap<string, ChainHook>>();
+  const handles = new Map<string, readonly number[]>();
+  for (const { family, table, events } of visits) {
+    const tableKey = `${family} ${table}`;
+    if (!tables.has(tableKey)) tables.set(tableKey, await orNone(tracer.baseChains(family, table), new Map()));
+    for (const { chain, handle } of events) {
+      const key = `${tableKey} ${chain}`;
+      if (handle !== undefined && !handles.has(key)) {
+        handles.set(key, await orNone(tracer.handles(family, table, chain), []));
+      }
+    }
+  }
+  const names = await interfaceNames();
+  return {
+    hookOf(family, table, chain) {
+      const found = tables.get(`${family} ${table}`)?.get(chain);
+      const stage = HOOKS.find((name) => NF_INET_HOOKS[name] === found?.hook);
+      return found === undefined || stage === undefined ? undefined : { stage, priority: found.priority };
+    },
+    indexOf(family, table, chain, handle) {
+      const index = handles.get(`${family} ${table} ${chain}`)?.indexOf(handle) ?? -1;
+      return index < 0 ? undefined : index;
+    },
+    interfaceName: (index) => names.get(index),
+  };
+}
+
+async function orNone<T>(answer: Promise<T>, none: T): Promise<T> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof NetlinkError && error.code === "ENOENT") return none;
+    throw error;
+  }
 }

@@ -1,8 +1,10 @@
 /** Where sockets of a node are led against where they should be: differences, each with its service port. */
 import type { LedSocket, WantedSocket } from "../dataplane/inspection.ts";
 import { socketLines } from "../dataplane/socket-words.ts";
+import { joinHostPort } from "../net/ip.ts";
 import type { OwnedDifference } from "./diff-dumps.ts";
 import type { ExplainedCluster } from "./explained-cluster.ts";
+import type { PortExplanation } from "./explanation.ts";
 
 /** A comparison, and what could not be read, in sentences. */
 interface SocketDifferences {
@@ -56,3 +58,34 @@ export function compareSockets(
 
 /** As `frontendKey` writes it. */
 const frontendOf = (place: string): string => place.replace(/^\S+/, (protocol) => protocol.toLowerCase());
+
+/**
+ * The same explanations with what sockets meet; unchanged in modes that lead none.
+ * @param warn told what could not be read.
+ */
+export async function withSockets(
+  { families, config }: ExplainedCluster,
+  explanations: readonly PortExplanation[],
+  warn: (message: string) => void,
+): Promise<readonly PortExplanation[]> {
+  const sockets = await families[0]?.inspection.loadSockets?.();
+  if (sockets === undefined) return explanations;
+  const found = new Map<string, Awaited<ReturnType<typeof sockets.live>>>();
+  for (const { node } of families) {
+    const live = await sockets.live(node.family, config);
+    found.set(node.family, live);
+    if (!live.ok) warn(`where sockets are led could not be read (${node.family}): ${live.reason}`);
+  }
+  return explanations.map((own) => {
+    const live = found.get(own.family);
+    if (live?.ok !== true) return own;
+    const frontends = own.frontends.map((one) => {
+      // Another service port has it.
+      if (one.owner !== null) return one;
+      const place = one.address === null ? `*:${one.port}` : joinHostPort(one.address, one.port);
+      const led = live.sockets.get(`${own.protocol} ${place}`);
+      return { ...one, sockets: led === undefined ? ["takes the rules"] : socketLines(led) };
+    });
+    return { ...own, frontends };
+  });
+}

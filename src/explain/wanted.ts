@@ -2,8 +2,7 @@
 import { modeNamed } from "../dataplane/registry.ts";
 import type { KernelFeature } from "../dataplane/rendering.ts";
 import type { DumpKind, Holder, Inventory } from "../inspect/dumps/inventory.ts";
-import { readIptablesSave } from "../inspect/dumps/iptables-save.ts";
-import { readDump } from "../inspect/dumps/read-dump.ts";
+import { readDump, readIptablesSave } from "../inspect/dumps/read-dump.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { ExplainedCluster } from "./explained-cluster.ts";
 

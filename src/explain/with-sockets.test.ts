@@ -5,9 +5,9 @@ import type { LedSocket, LiveSockets } from "../dataplane/inspection.ts";
 import { makeService } from "../model/testing/records.ts";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../settings/defaults.ts";
 import { checkConfig } from "../settings/validate.ts";
+import { withSockets } from "./diff-sockets.ts";
 import { explainedCluster, explainPorts } from "./explained-cluster.ts";
 import { explanationText } from "./text.ts";
-import { withSockets } from "./with-sockets.ts";
 
 const LED: LedSocket = {
   clients: "all",

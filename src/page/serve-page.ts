@@ -16,10 +16,9 @@ import { type HttpHandler, pathOf, queryOf } from "../server/http/routes.ts";
 import type { ErrorAnswer } from "./answers.ts";
 import { type Asset, readAssets } from "./assets.ts";
 import { guarded } from "./guard.ts";
-import { nodeView } from "./node-view.ts";
 import type { AddTraffic } from "./service-answer.ts";
 import { MAX_ROWS, MAX_WORDS, serviceTable, wordsOf } from "./service-table.ts";
-import { stateAnswer, stateTag } from "./state-answer.ts";
+import { nodeView, stateAnswer, stateTag } from "./state-answer.ts";
 
 /** @param address `IP:port`. Resolves when the signal has aborted and all is closed. */
 export async function servePage(

@@ -1,8 +1,9 @@
 /** How a running daemon is: what the page asks for again and again. */
-
-import type { LiveDaemon } from "../daemon/inspect-report.ts";
-import { statusReport } from "../daemon/inspect-report.ts";
+import { type LiveDaemon, type LiveFamily, statusReport } from "../daemon/inspect-report.ts";
 import { causeWords, writtenWords } from "../daemon/sync-words.ts";
+import type { OfflineNode } from "../inspect/offline-node.ts";
+import { localAddresses } from "../kernel/route/addresses.ts";
+import { nodePortIPs } from "../model/node-port-addresses.ts";
 import type { StateAnswer } from "./answers.ts";
 
 /** Syncs of one answer. */
@@ -44,4 +45,26 @@ export function stateTag(daemon: LiveDaemon, after: number, startedMs: number): 
   const busy = daemon.families.map(({ status: { isFailing, isInitialised } }) => [isFailing, isInitialised]);
   const parts = [startedMs, after, daemon.journal.last, isHealthy, isNodeEligible, failures.length, problems.length];
   return `"${[...parts, problems[0]?.lastMs ?? 0, ...busy.flat(), daemon.limits().length].join("-")}"`;
+}
+
+/** @param readAddresses of the host; those that cannot be read are none. */
+export async function nodeView(
+  daemon: LiveDaemon,
+  family: LiveFamily,
+  readAddresses = localAddresses,
+): Promise<OfflineNode> {
+  const own = await readAddresses(family.family).catch(() => []);
+  const { nodePortAddresses, detector, nodeIP, state } = family;
+  return {
+    family: family.family,
+    name: daemon.node,
+    zone: daemon.zone(),
+    nodeIP,
+    detector,
+    nodePortAddresses,
+    nodePortIPs: nodePortIPs(nodePortAddresses, own),
+    hostAddresses: own,
+    serviceCIDRs: family.serviceCIDRs(),
+    state,
+  };
 }

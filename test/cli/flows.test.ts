@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { type FlowSource, flows } from "../../src/cli/flows.ts";
 import type { NamedFlow } from "../../src/explain/flows.ts";
 import type { TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
-import type { FlowEvents } from "../../src/kernel/conntrack/events.ts";
+import type { FlowEvents } from "../../src/kernel/conntrack/netlink-conntrack.ts";
 import { familyOf, type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
 import { daemonAt } from "./inspected-daemon.ts";
 import { examplesAsJson, runCommand } from "./run-command.ts";

@@ -13,7 +13,7 @@ import { checkedSettings } from "../../src/lib/plan-settings.ts";
 import { ip, makeEndpointRecord, makeService, makeSlice } from "../../src/model/testing/records.ts";
 import { type IpAddress, type IpFamily, parseIpAddress, specialAddress } from "../../src/net/ip.ts";
 import { classesOf } from "../../src/prove/classes.ts";
-import { rootClasses } from "../../src/prove/roots.ts";
+import { rootClasses } from "../../src/prove/proof.ts";
 import { ruleFates } from "../../src/prove/rule-fates.ts";
 import { deviceAddresses } from "../../src/trace/dump/device-addresses.ts";
 import { dumpsOf } from "../../src/trace/dump/of-rendered.ts";

@@ -17,7 +17,7 @@ import { dumpsOf } from "../../src/trace/dump/of-rendered.ts";
 import type { Dump } from "../../src/trace/dump/recognise.ts";
 import { walkDumps } from "../../src/trace/dump/walk-dumps.ts";
 import { nodeFacts } from "../../src/trace/facts.ts";
-import { TooManyWaysError } from "../../src/trace/netfilter/walk.ts";
+import { TooManyWaysError } from "../../src/trace/netfilter/tree.ts";
 import { newPacket } from "../../src/trace/packet.ts";
 import { traceText } from "../../src/trace/report/text.ts";
 import { historyRuns } from "../../testkit/support/fast-check.ts";

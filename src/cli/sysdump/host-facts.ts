@@ -3,7 +3,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { release, version } from "node:os";
 import { type Exec, ExecError } from "../../kernel/process.ts";
 import { IP_FAMILIES } from "../../net/ip.ts";
-import { PartError, type SysdumpPart } from "./part.ts";
+import { PartError, type SysdumpPart } from "./archive.ts";
 
 const TOOL_LIMIT_MS = 60_000;
 

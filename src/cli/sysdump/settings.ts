@@ -1,8 +1,12 @@
 /** Configuration, kubeconfig and logs, as files have them, without their secrets. */
 import { open, readFile } from "node:fs/promises";
 import { basename } from "node:path";
+import { splitHostPort } from "../../config/bind-address.ts";
 import { messageOf } from "../../logging/message-of.ts";
-import { PartError, type SysdumpPart } from "./part.ts";
+import { isUnspecified, parseIpAddress } from "../../net/ip.ts";
+import { UsageError } from "../exit.ts";
+import { readSettings } from "../inspect-options.ts";
+import { PartError, type SysdumpPart } from "./archive.ts";
 import { redacted, withoutSecrets } from "./redact.ts";
 
 /** The end of a log is what tells. */
@@ -74,4 +78,34 @@ async function endOf(path: string): Promise<string> {
   const text = buffer.toString("utf8", 0, bytesRead);
   // Half of a line may have half of a secret, which has no shape.
   return start === 0 ? text : text.slice(text.indexOf("\n") + 1);
+}
+
+/** `HOST:PORT`; empty where the configuration switches it off. */
+export interface HttpPlaces {
+  readonly metrics: string;
+  readonly healthz: string;
+}
+
+/** @param config path of the KubeProxyConfiguration; without one, or with one that cannot be used, upstream's defaults. */
+export async function httpPlaces(config: string | undefined): Promise<HttpPlaces> {
+  const { metricsBindAddress, healthzBindAddress } = await settingsIn(config);
+  return { metrics: askedAt(metricsBindAddress), healthz: askedAt(healthzBindAddress) };
+}
+
+async function settingsIn(config: string | undefined) {
+  try {
+    return await readSettings(config, undefined, undefined);
+  } catch (error) {
+    // The daemon will hardly run with it, and its part of the archive has what is in the file.
+    if (!(error instanceof UsageError) || config === undefined) throw error;
+    return await readSettings(undefined, undefined, undefined);
+  }
+}
+
+/** A server at all addresses is asked at loopback. Pure. */
+function askedAt(address: string): string {
+  const { host = "", port = "" } = splitHostPort(address) ?? {};
+  const parsed = parseIpAddress(host);
+  if (parsed === undefined || !isUnspecified(parsed)) return address;
+  return `${parsed === "::" ? "[::1]" : "127.0.0.1"}:${port}`;
 }

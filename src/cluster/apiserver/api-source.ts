@@ -5,10 +5,10 @@ import type { MetricFamilies } from "../../metrics/metric-families.ts";
 import type { ObjectKind, ObjectKinds, ObjectSink, ObjectSource } from "../object-source.ts";
 import type { Transport } from "./connection/transport.ts";
 import type { EventSubject } from "./events/event-object.ts";
+import { SharedCauses } from "./watch/failure-log.ts";
 import { Recovery } from "./watch/recovery.ts";
 import { Reflector, type ReflectorTimes } from "./watch/reflector.ts";
 import { CLUSTER_RESOURCES, nodeResource, type WatchedResource } from "./watch/resources.ts";
-import { SharedCauses } from "./watch/shared-causes.ts";
 
 export interface ApiSourceOptions {
   readonly transport: Transport;

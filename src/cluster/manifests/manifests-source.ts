@@ -5,10 +5,10 @@ import { systemClock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { ObjectSink, ObjectSource } from "../object-source.ts";
-import { DELIVERY_ORDER, deliver, NO_RECORDS } from "./delivery.ts";
 import { listFolder } from "./folder-listing.ts";
 import { ManifestFolder, type Refresh } from "./manifest-folder.ts";
 import { ManifestReader } from "./manifest-reader.ts";
+import { DELIVERY_ORDER, deliver, NO_RECORDS } from "./merge.ts";
 import type { ManifestProblem } from "./problem.ts";
 
 interface ManifestsSourceOptions {

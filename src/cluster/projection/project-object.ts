@@ -13,7 +13,7 @@ import { isDnsLabel, isDnsSubdomain } from "./names.ts";
 import { type ObjectEntry, objectEntry } from "./object-entry.ts";
 import { projectPod } from "./pod.ts";
 import { isEndpointsSelected } from "./selectors.ts";
-import { readServiceNotes } from "./service-notes.ts";
+import { readServiceNotes } from "./service.ts";
 
 /** What became of one object. `title` names it for people: `Service default/web`. */
 type ProjectedObject =

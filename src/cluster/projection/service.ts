@@ -1,13 +1,13 @@
 /** core/v1 Service → {@link ServiceRecord}. */
-
 import { exactList } from "../../net/exact-list.ts";
 import { isEndTcp } from "../../net/flow.ts";
 import { PROTOCOLS } from "../../net/protocol.ts";
-import type { LoadBalancerIngress, ServicePortSpec, ServiceRecord } from "../objects.ts";
+import type { LoadBalancerIngress, ServiceNotes, ServicePortSpec, ServiceRecord } from "../objects.ts";
 import { readClusterIps } from "./cluster-ips.ts";
 import {
   choiceField,
   isAbsent,
+  isJsonObject,
   type JsonObject,
   listField,
   objectField,
@@ -18,6 +18,7 @@ import {
 import { conclude, type Findings, newFindings, type Projection, refuse, warn } from "./findings.ts";
 import { metadataEntry, readMetadata, readName, readNamespace, sharedDnsLabel } from "./metadata.ts";
 import { DNS_LABEL_RULE } from "./names.ts";
+import { isHeadlessService, PROXY_NAME_LABEL } from "./selectors.ts";
 
 const TYPES = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"] as const;
 const AFFINITIES = ["None", "ClientIP"] as const;
@@ -155,4 +156,29 @@ function readIngress(found: Findings, object: JsonObject): readonly LoadBalancer
     else warn(found, `${path}.ipMode`, "must be VIP or Proxy; this ingress is left out", ipMode);
   }
   return Object.freeze(exactList(ingress));
+}
+
+/** Never fails: what cannot be read is left out, and refused elsewhere. Pure. */
+export function readServiceNotes(raw: unknown): ServiceNotes {
+  const found = newFindings();
+  const object = objectField(found, raw, "");
+  const metadata = readMetadata(found, object);
+  const status = objectField(found, object.status, "status");
+  const { ingress } = objectField(found, status.loadBalancer, "status.loadBalancer");
+  const { selector } = objectField(found, object.spec, "spec");
+  const proxyName = metadataEntry(raw, "labels", PROXY_NAME_LABEL);
+  return {
+    namespace: readNamespace(found, metadata),
+    name: readName(found, metadata, "label"),
+    isHeadless: isHeadlessService(raw),
+    proxyName: proxyName === undefined ? undefined : String(proxyName),
+    selector: isJsonObject(selector)
+      ? Object.entries(selector)
+          .map(([key, value]) => `${key}=${value}`)
+          .join(",")
+      : "",
+    hostNames: listField(found, ingress, "").flatMap((item) =>
+      isJsonObject(item) && typeof item.hostname === "string" && item.hostname !== "" ? item.hostname : [],
+    ),
+  };
 }

@@ -1,7 +1,7 @@
 /** `kube-proxy render` in ebpf mode: the packet path, what the maps would lead to, and the programs. */
 
 import type { OfflineNode } from "../../inspect/offline-node.ts";
-import { mapsOf } from "../../kernel/bpf/program.ts";
+import { mapsOf } from "../../kernel/bpf/map-definition.ts";
 import { leadingMaps, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { socketPrograms } from "../../kernel/bpf/socket-balancer/programs.ts";
 import type { LedSocket } from "../inspection.ts";

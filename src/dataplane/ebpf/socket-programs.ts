@@ -1,7 +1,7 @@
 /** The programs of one family, and where they are attached. */
 import type { Bpf, BpfLink, BpfProgram } from "../../kernel/bpf/bpf.ts";
 import type { Hook } from "../../kernel/bpf/hooks.ts";
-import { mapsOf } from "../../kernel/bpf/program.ts";
+import { mapsOf } from "../../kernel/bpf/map-definition.ts";
 import { type SocketProgramOptions, socketPrograms } from "../../kernel/bpf/socket-balancer/programs.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { OpenMaps } from "./open-maps.ts";

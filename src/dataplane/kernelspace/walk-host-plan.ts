@@ -17,8 +17,8 @@ import { joinHostPort } from "../../net/ip.ts";
 import { protocolNameOfNumber } from "../../net/protocol.ts";
 import type { Dump, DumpReader } from "../../trace/dump/recognise.ts";
 import { isLocalQuestion, type NodeFacts } from "../../trace/facts.ts";
-import type { Branch, Fate, TraceEnd, TraceEvent, TraceNode } from "../../trace/netfilter/tree.ts";
-import { fateOfLeaving, type WalkOptions } from "../../trace/netfilter/walk.ts";
+import type { Branch, Fate, TraceEnd, TraceEvent, TraceNode, WalkOptions } from "../../trace/netfilter/tree.ts";
+import { fateOfLeaving } from "../../trace/netfilter/without-rules.ts";
 import { endText, masqueraded, type Packet, withDestination, withSource } from "../../trace/packet.ts";
 import {
   type HostPlan,

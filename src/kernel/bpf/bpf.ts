@@ -3,8 +3,7 @@
  * is gone when its descriptors are closed. Two implementations pass one contract: `kernel-bpf.ts`, and one in memory for tests.
  */
 import type { Hook } from "./hooks.ts";
-import type { MapDefinition } from "./map-definition.ts";
-import type { Program } from "./program.ts";
+import type { MapDefinition, Program } from "./map-definition.ts";
 
 /** `create` refuses a key that is there (EEXIST), `replace` one that is not (ENOENT). */
 export type UpdateMode = "any" | "create" | "replace";

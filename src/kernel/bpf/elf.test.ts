@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { readPrograms } from "./elf.ts";
-import { mapsOf } from "./program.ts";
+import { mapsOf } from "./map-definition.ts";
 import { leadingMaps, memoryMaps } from "./socket-balancer/maps.ts";
 import { socketPrograms } from "./socket-balancer/programs.ts";
 

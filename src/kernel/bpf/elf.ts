@@ -3,8 +3,7 @@
  * undefined symbols, which are given here: a map, or a constant, so that the verifier drops what a constant excludes.
  */
 import { BpfError } from "./bpf-error.ts";
-import type { MapDefinition } from "./map-definition.ts";
-import type { Program } from "./program.ts";
+import type { MapDefinition, Program } from "./map-definition.ts";
 
 /** What an undefined symbol stands for. */
 type Given = MapDefinition | bigint;

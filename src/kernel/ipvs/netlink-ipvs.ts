@@ -15,11 +15,11 @@ import {
   type IpvsStatistics,
   type IpvsTimeouts,
   IpvsUnavailableError,
+  ipvsFailure,
   type RealServerState,
   type VirtualServer,
   type VirtualServerKey,
 } from "./ipvs.ts";
-import { ipvsFailure } from "./ipvs-failure.ts";
 import {
   IPVS_FAMILY_NAME,
   type IpvsRequest,

@@ -7,13 +7,15 @@ import type { Reply, ReplyVisitor } from "../netlink/frames.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
 import { subscribe } from "../netlink/subscription.ts";
-import { linkFailure, noDummyDevices, notADummy } from "./link-failure.ts";
 import {
   type AddressToRemove,
   type LinkAddress,
   type LinkAddressFailure,
   type LinkDescription,
   type Links,
+  linkFailure,
+  noDummyDevices,
+  notADummy,
   withPrefixLength,
 } from "./links.ts";
 import {

@@ -43,3 +43,13 @@ export function byId(id: string): HTMLElement {
 export function plain(text: string): string {
   return text.replace(/(?! )[\p{C}\p{Z}]/gu, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);
 }
+
+export function timeText(ms: number, nowMs = Date.now()): string {
+  const [time, now] = [new Date(ms), new Date(nowMs)];
+  return time.toDateString() === now.toDateString() ? time.toLocaleTimeString() : time.toLocaleString();
+}
+
+/** Milliseconds with the digits that say something: `0.04`, `1.2`, `250`. */
+export function msText(value: number): string {
+  return value >= 100 ? value.toFixed(0) : value >= 1 ? value.toFixed(1) : value.toFixed(2);
+}

@@ -1,8 +1,7 @@
 /** The node: how its families are, what it cannot do and why, and what the log has complained about. */
 import type { LoggedProblem, StateAnswer } from "../answers.ts";
-import { el, plain } from "./dom.ts";
+import { el, plain, timeText } from "./dom.ts";
 import type { View } from "./state.ts";
-import { timeText } from "./time-text.ts";
 
 export const nodeView: View = (main, _query, state) => {
   const body = el("div", {}, el("p", {}, "Asking …"));

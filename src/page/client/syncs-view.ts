@@ -1,8 +1,7 @@
 /** The timeline of syncs, the newest first: why each ran, what it wrote, how long its parts took. */
 import type { CauseWords, ToldSync } from "../answers.ts";
-import { el, plain } from "./dom.ts";
+import { el, msText, plain, timeText } from "./dom.ts";
 import type { View } from "./state.ts";
-import { msText, timeText } from "./time-text.ts";
 
 const SHOWN = 100;
 export const syncsView: View = (main, _query, state) => {

@@ -7,8 +7,7 @@ import type { NodeFacts } from "../facts.ts";
 import type { ListedClients, RememberedLists } from "../iptables/surroundings.ts";
 
 import type { BaseChain } from "../netfilter/program.ts";
-import type { TraceNode } from "../netfilter/tree.ts";
-import type { WalkOptions } from "../netfilter/walk.ts";
+import type { TraceNode, WalkOptions } from "../netfilter/tree.ts";
 import { isObject, listOf } from "../nftables/json.ts";
 
 import type { Packet } from "../packet.ts";

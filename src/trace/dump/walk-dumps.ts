@@ -1,8 +1,8 @@
 /** A packet's way through what dumps have, whichever system they are of. */
 import type { IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
-import type { TraceNode } from "../netfilter/tree.ts";
-import { type WalkOptions, walk } from "../netfilter/walk.ts";
+import type { TraceNode, WalkOptions } from "../netfilter/tree.ts";
+import { walk } from "../netfilter/walk.ts";
 import type { Packet } from "../packet.ts";
 import { type DumpOptions, programOfDumps } from "./program.ts";
 import type { Dump } from "./recognise.ts";

@@ -1,17 +1,18 @@
 /** What iptables-save prints as chains that can be walked. Rules are read when a packet meets them. */
-import type { KernelRule } from "../../kernel/iptables/parser/kernel-rule.ts";
+import type { KernelRule, KernelTarget } from "../../kernel/iptables/parser/kernel-rule.ts";
 import { RuleSyntaxError } from "../../kernel/iptables/parser/rule-options.ts";
 import { commentOf } from "../../kernel/iptables/parser/rule-parts.ts";
 import { parseRuleText } from "../../kernel/iptables/parser/rule-syntax.ts";
+import { printTarget } from "../../kernel/iptables/parser/rule-targets.ts";
 import type { SavedChain, SavedTable, UnspelledRules } from "../../kernel/iptables/parser/ruleset.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { BaseChain, Chain, Hook, Rule, Step } from "../netfilter/program.ts";
+import type { BaseChain, Chain, Hook, Rule, Step, StepResult } from "../netfilter/program.ts";
+import { endText, masqueraded, type Packet, redirectAddress, withDestination } from "../packet.ts";
 import { basicSteps } from "./basic-match.ts";
 import { matchStep } from "./match.ts";
 import { opaqueSteps } from "./opaque-rule.ts";
 import { destinationIn, RuleIndex } from "./rule-index.ts";
 import type { Surroundings } from "./surroundings.ts";
-import { targetStep } from "./target.ts";
 
 /** Priorities of the built-in chains (include/uapi/linux/netfilter_ipv4.h); nat differs by chain. */
 const PRIORITIES: Readonly<Record<string, number>> = { raw: -300, mangle: -150, filter: 0, security: 50 };
@@ -127,4 +128,50 @@ function stepsOf(text: string, { family, surroundings, hasChain }: RuleContext):
   }
   const steps = [...basicSteps(rule), ...rule.matches.map((match) => matchStep(match, surroundings))];
   return [...steps, targetStep(target, surroundings)].filter((step) => step !== undefined);
+}
+
+const ACCEPT = { kind: "accept" } as const;
+
+/** Compiles a target; undefined for a rule that only counts. Pure. */
+export function targetStep(target: KernelTarget, { facts }: Surroundings): Step | undefined {
+  if (target.kind === "none") return undefined;
+  const asks =
+    target.kind === "MASQUERADE" ? [facts.about.destination] : target.kind === "REDIRECT" ? [facts.about.source] : [];
+  return { text: printTarget(target), asks, isAction: true, run: (packet) => act(target, packet) };
+
+  function act(chosen: Exclude<KernelTarget, { kind: "none" }>, packet: Packet): StepResult {
+    switch (chosen.kind) {
+      case "jump":
+      case "goto":
+        return { kind: "verdict", verdict: chosen };
+      case "ACCEPT":
+        return { kind: "verdict", verdict: ACCEPT };
+      case "DROP":
+        return { kind: "verdict", verdict: { kind: "drop" } };
+      case "RETURN":
+        return { kind: "verdict", verdict: { kind: "return" } };
+      case "REJECT":
+        return { kind: "verdict", verdict: { kind: "reject", answer: chosen.with } };
+      case "MARK": {
+        const mark = ((packet.mark & ~chosen.mask) ^ chosen.value) >>> 0;
+        return { kind: "go-on", packet: { ...packet, mark }, said: `mark 0x${mark.toString(16)}` };
+      }
+      case "MASQUERADE": {
+        const address = facts.ownAddressTowards(packet.destination);
+        const said = `masquerade: the source becomes ${address ?? `the node's address towards ${packet.destination}`}`;
+        return { kind: "verdict", verdict: ACCEPT, packet: masqueraded(packet, address), said };
+      }
+      case "REDIRECT": {
+        const own = redirectAddress(packet, facts.ownAddressTowards(packet.source));
+        const changed = withDestination(packet, own, chosen.ports?.from);
+        const said = `redirect to port ${changed.destinationPort} of the node itself`;
+        return { kind: "verdict", verdict: ACCEPT, packet: changed, said };
+      }
+      case "DNAT": {
+        const { address, port } = chosen;
+        const said = `dnat to ${endText(address, port)}`;
+        return { kind: "verdict", verdict: ACCEPT, packet: withDestination(packet, address, port), said };
+      }
+    }
+  }
 }

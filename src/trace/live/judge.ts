@@ -1,8 +1,8 @@
 /** A traced packet beside the simulation of the same packet over the same rules. */
 import type { NodeFacts } from "../facts.ts";
-import type { BaseChain, Program } from "../netfilter/program.ts";
-import { HOOKS } from "../netfilter/program.ts";
-import { TooManyWaysError, walk } from "../netfilter/walk.ts";
+import { type BaseChain, HOOKS, type Program } from "../netfilter/program.ts";
+import { TooManyWaysError } from "../netfilter/tree.ts";
+import { walk } from "../netfilter/walk.ts";
 import { type Comparison, compareWays, isSameEnd } from "./compare.ts";
 import type { ObservedPacket } from "./observed.ts";
 import { type ObservedFlow, type ObservedWay, observedWay, type RulePlaces } from "./observed-way.ts";

@@ -117,3 +117,27 @@ export function programOf(chains: readonly BaseChain[]): Program {
 
 export const GO_ON: StepResult = { kind: "go-on" };
 export const NO_MATCH: StepResult = { kind: "no-match" };
+
+export function verdictText(verdict: Verdict): string {
+  switch (verdict.kind) {
+    case "jump":
+    case "goto":
+      return `${verdict.kind} ${verdict.chain}`;
+    case "reject":
+      return `reject with ${verdict.answer}`;
+    case "forward-to":
+      return `on to ${verdict.stage}`;
+    default:
+      return verdict.kind;
+  }
+}
+
+/** The place of a rule in its chain, -1 where places mean nothing. */
+export function placeIn(chain: Chain, index: number): number {
+  return chain.isNumbered === false ? -1 : (chain.placeAt?.(index) ?? index);
+}
+
+/** The place after a rule; the first after -1. */
+export function placeAfter(chain: Chain, index: number): number {
+  return index < 0 ? 0 : placeIn(chain, index) + 1;
+}

@@ -1,5 +1,6 @@
 /** What a walk gives: a line of events that forks where chance, or something unknown, decides. */
 import type { Packet } from "../packet.ts";
+import type { WalkObserver } from "./observer.ts";
 import type { BaseChain, Entry, Rule, Stage } from "./program.ts";
 
 /** What becomes of a packet. */
@@ -99,4 +100,27 @@ export function* outcomesOf(root: TraceNode): Generator<Outcome> {
 /** `KUBE-SERVICES 7`; the chain alone where rules have no places. */
 export function ruleName({ chain, index }: { readonly chain: string; readonly index: number }): string {
   return index < 0 ? chain : `${chain} ${index + 1}`;
+}
+
+export interface WalkOptions {
+  /** What is kept of the way: nothing but its end, rules that match, or every rule. @default "matches" */
+  readonly record?: "ends" | "matches" | "all";
+  /** Takes one branch of each random choice: gives a number from 0 to 1, without 1. @default all branches */
+  readonly random?: () => number;
+  /** Questions that need not be asked, with their answers. @default none */
+  readonly answers?: ReadonlyMap<string, boolean>;
+  /** Told of all that the way depends on, before it is looked at. */
+  readonly observer?: WalkObserver;
+  /** Forks beyond this many ends are refused. @default 100,000 */
+  readonly maxEnds?: number;
+}
+
+/** There are too many ways to go through. */
+export class TooManyWaysError extends Error {
+  override readonly name = "TooManyWaysError";
+  constructor(limit: number) {
+    super(
+      `more than ${limit} ways through the rules: say more of the packet and the node, or take one way with a seed`,
+    );
+  }
 }

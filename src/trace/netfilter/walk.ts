@@ -4,11 +4,10 @@
  */
 import { isLocalQuestion, type NodeFacts } from "../facts.ts";
 import type { Packet } from "../packet.ts";
-import { fieldsQuestion, isOneOf, type Question } from "../question.ts";
-import type { Pattern } from "../value.ts";
+import { isOneOf } from "../question.ts";
 import { type Branching, branchesOf } from "./branches.ts";
 import { failsLater } from "./later-conditions.ts";
-import { whyNotAsked, withTranslationDecided } from "./nat-decision.ts";
+import { tellOfChain, tellOfChange, tellOfStep, type WalkObserver } from "./observer.ts";
 import {
   type BaseChain,
   type Chain,
@@ -16,44 +15,24 @@ import {
   type Hook,
   NO_MATCH,
   type Program,
+  placeAfter,
+  placeIn,
   type Rule,
   type Stage,
   type Step,
   type StepResult,
   type Verdict,
+  verdictText,
 } from "./program.ts";
-import type { Fate, TraceEnd, TraceEvent, TraceNode } from "./tree.ts";
-import { verdictText } from "./verdict-text.ts";
-
-export interface WalkOptions {
-  /** What is kept of the way: nothing but its end, rules that match, or every rule. @default "matches" */
-  readonly record?: "ends" | "matches" | "all";
-  /** Takes one branch of each random choice: gives a number from 0 to 1, without 1. @default all branches */
-  readonly random?: () => number;
-  /** Questions that need not be asked, with their answers. @default none */
-  readonly answers?: ReadonlyMap<string, boolean>;
-  /** Told of all that the way depends on, before it is looked at. */
-  readonly observer?: WalkObserver;
-  /** Forks beyond this many ends are refused. @default 100,000 */
-  readonly maxEnds?: number;
-}
-
-/** For those that ask which other packets take the same way. */
-interface WalkObserver {
-  asked(question: Question, packet: Packet): void;
-  /** Something decides that is no question. @param what it is, in words. */
-  unclear(what: string): void;
-}
-
-/** There are too many ways to go through. */
-export class TooManyWaysError extends Error {
-  override readonly name = "TooManyWaysError";
-  constructor(limit: number) {
-    super(
-      `more than ${limit} ways through the rules: say more of the packet and the node, or take one way with a seed`,
-    );
-  }
-}
+import {
+  type Fate,
+  TooManyWaysError,
+  type TraceEnd,
+  type TraceEvent,
+  type TraceNode,
+  type WalkOptions,
+} from "./tree.ts";
+import { fateOfLeaving, whyNotAsked, withTranslationDecided } from "./without-rules.ts";
 
 /** Where control is in a chain, and in those that it comes back to. */
 interface Frame {
@@ -77,6 +56,13 @@ interface Walk {
   entries: readonly Entry[];
   /** Questions that this way has answered. */
   answers: ReadonlyMap<string, boolean>;
+}
+
+/** A way on from a fork: the walk as it stands there. */
+interface Branch {
+  readonly odds: number | undefined;
+  readonly label: string;
+  readonly walk: Walk;
 }
 
 interface OpenNode {
@@ -155,7 +141,7 @@ class Machine {
   }
 
   #candidate(walk: Walk, { chain, index }: Frame): number {
-    this.#askOfChain(walk, chain);
+    if (this.#observer !== undefined) tellOfChain(this.#observer, chain, walk.packet);
     const next = chain.firstCandidate?.(index, walk.packet) ?? index;
     if (chain.isNumbered === false) return next;
     const count = chain.placeAt === undefined ? next - index : chain.placeAt(next) - placeAfter(chain, index - 1);
@@ -163,20 +149,14 @@ class Machine {
     return next;
   }
 
-  #askOfChain({ packet }: Walk, { name, asks, firstCandidate }: Chain): void {
-    if (this.#observer === undefined || firstCandidate === undefined) return;
-    if (asks === undefined) this.#observer.unclear(`how ${name} finds its rules`);
-    for (const question of asks?.() ?? []) this.#observer.asked(question, packet);
-  }
-
   #runRule(walk: Walk, rule: Rule): boolean {
     for (let at = walk.step; at < rule.steps.length; at += 1) {
       const step = rule.steps[at];
       if (step === undefined) break;
-      if (walk.decided === undefined) this.#ask(walk, step, rule);
+      if (walk.decided === undefined) this.#tellOfStep(walk, step, rule);
       const result: StepResult = walk.decided ?? step.run(walk.packet);
       walk.decided = undefined;
-      if ("packet" in result && result.packet !== undefined) this.#askWhetherChanged(walk.packet, result.packet);
+      if (this.#observer !== undefined && "packet" in result) tellOfChange(this.#observer, walk.packet, result.packet);
       switch (result.kind) {
         case "go-on":
           if (result.packet !== undefined) walk.packet = result.packet;
@@ -208,7 +188,7 @@ class Machine {
   #decide(walk: Walk, rule: Rule, at: number, result: StepResult & { kind: "choice" | "unknown" }): boolean {
     walk.step = at;
     // What does not hold in any case needs no answer.
-    if (result.kind === "unknown") for (const step of rule.steps.slice(at + 1)) this.#ask(walk, step, rule);
+    if (result.kind === "unknown") for (const step of rule.steps.slice(at + 1)) this.#tellOfStep(walk, step, rule);
     if (result.kind === "unknown" && failsLater(rule, at, walk.packet)) {
       walk.decided = NO_MATCH;
       return false;
@@ -218,30 +198,27 @@ class Machine {
       walk.decided = branching.result;
       return false;
     }
-    this.#ends += branching.branches.length - 1;
-    if (this.#ends > this.#maxEnds) throw new TooManyWaysError(this.#maxEnds);
-    const branches = branching.branches.map(({ odds, label, result: decided, answer }) => {
-      const node: OpenNode = { events: [], end: NOWHERE };
+    const branches = branching.branches.map(({ odds, label, result: decided, answer }): Branch => {
       const answers = answer === undefined ? walk.answers : new Map(walk.answers).set(answer.question, answer.isYes);
-      this.#open.push({ ...walk, node, decided, answers });
+      return { odds, label, walk: { ...walk, decided, answers } };
+    });
+    return this.#fork(walk, branching.question, branches);
+  }
+
+  #fork({ node: end }: Walk, question: string | undefined, branches: readonly Branch[]): boolean {
+    this.#ends += branches.length - 1;
+    if (this.#ends > this.#maxEnds) throw new TooManyWaysError(this.#maxEnds);
+    const ends = branches.map(({ odds, label, walk }) => {
+      const node: OpenNode = { events: [], end: NOWHERE };
+      this.#open.push({ ...walk, node });
       return { odds, label, node };
     });
-    walk.node.end = { kind: "fork", question: branching.question, branches };
+    end.end = { kind: "fork", question, branches: ends };
     return true;
   }
 
-  #ask({ packet }: Walk, step: Step, rule: Rule): void {
-    if (this.#observer === undefined) return;
-    if (step.asks === undefined) this.#observer.unclear(`"${step.text}" in the rule "${rule.text}"`);
-    for (const question of step.asks ?? []) this.#observer.asked(question, packet);
-  }
-
-  /** A translation to what the packet has already is none. */
-  #askWhetherChanged(before: Packet, after: Packet): void {
-    const { destination, destinationPort } = after;
-    if (this.#observer === undefined || (before.destination === destination && isDecidedAlike(before, after))) return;
-    const patterns = [destination, destinationPort ?? 0].map((value): Pattern => ({ kind: "exact", value }));
-    this.#observer.asked(fieldsQuestion(["destination", "destinationPort"], [{ patterns, outcome: "" }]), before);
+  #tellOfStep({ packet }: Walk, step: Step, rule: Rule): void {
+    if (this.#observer !== undefined) tellOfStep(this.#observer, step, rule, packet);
   }
 
   #noteMatch(walk: Walk, rule: Rule, said: string): void {
@@ -389,18 +366,12 @@ class Machine {
     const question = isLocalQuestion(destination);
     const answer = type === undefined ? walk.answers.get(question) : type === "local";
     if (answer === undefined) {
-      const branches = [true, false].map((isYes) => {
-        const node: OpenNode = { events: [], end: NOWHERE };
-        const answers = new Map(walk.answers).set(question, isYes);
-        const other: Walk = { ...walk, node, answers };
-        other.base = this.#program[walk.stage].length - 1;
-        this.#open.push(other);
-        return { odds: undefined, label: isYes ? question : `${destination} is no address of the node`, node };
+      const base = this.#program[walk.stage].length - 1;
+      const branches = [true, false].map((isYes): Branch => {
+        const label = isYes ? question : `${destination} is no address of the node`;
+        return { odds: undefined, label, walk: { ...walk, base, answers: new Map(walk.answers).set(question, isYes) } };
       });
-      this.#ends += 1;
-      if (this.#ends > this.#maxEnds) throw new TooManyWaysError(this.#maxEnds);
-      walk.node.end = { kind: "fork", question: `whether ${question}`, branches };
-      return true;
+      return this.#fork(walk, `whether ${question}`, branches);
     }
     const to = stageOf(answer ? "local" : "unicast");
     if (to === undefined) return this.#leave(walk);
@@ -420,38 +391,4 @@ class Machine {
     walk.node.end = { kind: "end", fate, packet: walk.packet, entries: walk.entries };
     return true;
   }
-}
-
-/** What becomes of a packet that leaves the node. @param asked the same packet as it came. Pure. */
-export function fateOfLeaving(packet: Packet, asked: Packet, facts: NodeFacts): Fate {
-  const { destination, source, origin } = packet;
-  if (destination === asked.destination && packet.destinationPort === asked.destinationPort) {
-    const service = facts.serviceAt(destination);
-    return service === undefined ? { kind: "sent" } : { kind: "not-led", because: whyNotLed(packet, service) };
-  }
-  const isTranslated = packet.isDestinationTranslated || packet.virtualServer !== undefined;
-  const isFromElsewhere = origin === "elsewhere" || facts.serviceAt(source) !== undefined;
-  const isLost = isTranslated && isFromElsewhere && !packet.isSourceTranslated && facts.isRemoteEndpoint(destination);
-  return isLost ? { kind: "sent", isAnswerLost: true } : { kind: "sent" };
-}
-
-function whyNotLed({ protocol, destination, destinationPort }: Packet, service: string): string {
-  const what =
-    destinationPort === undefined
-      ? `only TCP, UDP and SCTP to its ports are led, not ${protocol.toUpperCase()}`
-      : `nothing takes ${protocol.toUpperCase()} to its port ${destinationPort}`;
-  return `${destination} is an address of ${service}, and ${what}: it leaves by the node's routes`;
-}
-
-/** -1 where places mean nothing. */
-function placeIn(chain: Chain, index: number): number {
-  return chain.isNumbered === false ? -1 : (chain.placeAt?.(index) ?? index);
-}
-
-function placeAfter(chain: Chain, index: number): number {
-  return index < 0 ? 0 : placeIn(chain, index) + 1;
-}
-
-function isDecidedAlike(before: Packet, after: Packet): boolean {
-  return before.isDestinationDecided === after.isDestinationDecided;
 }

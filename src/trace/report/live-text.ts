@@ -2,6 +2,7 @@
 import { escapeLine } from "../../logging/escape.ts";
 import type { JudgedPacket } from "../live/judge.ts";
 import { fateText, oddsText, packetText } from "./fate-text.ts";
+import { eventData, packetData } from "./json.ts";
 import { eventLines } from "./text.ts";
 
 export interface LiveReport extends JudgedPacket {
@@ -57,4 +58,25 @@ function endText({ kernel: { fate, packet }, simulation, comparison }: LiveRepor
   const isMasqueraded = comparison?.hasSameEnd === true && simulation?.packet.isMasqueraded === true;
   const way = fate.kind === "sent" && outInterface !== undefined && outInterface !== "" ? `, by ${outInterface}` : "";
   return `${fateText({ fate, packet: { ...packet, isMasqueraded } })}${way}`;
+}
+
+/** JSON for one packet. Keys are part of the interface. */
+export function liveData({ kernel, simulation, comparison, rules, notes }: LiveReport): object {
+  return {
+    packet: packetData(kernel.first),
+    rules,
+    notes,
+    kernel: { steps: kernel.events.map(eventData), fate: kernel.fate, packet: packetData(kernel.packet) },
+    simulation:
+      simulation === undefined
+        ? null
+        : {
+            odds: simulation.odds,
+            assumptions: simulation.assumptions,
+            steps: simulation.events.map(eventData),
+            fate: simulation.fate,
+            packet: packetData(simulation.packet),
+          },
+    isAsSimulated: comparison === undefined ? null : comparison.hasSameSteps && comparison.hasSameEnd,
+  };
 }

@@ -1,6 +1,6 @@
 /** Bytes to instructions, for what our own programs use. */
 import type { Width } from "../../../src/kernel/bpf/layout.ts";
-import type { Program } from "../../../src/kernel/bpf/program.ts";
+import type { Program } from "../../../src/kernel/bpf/map-definition.ts";
 import { SLOT_BYTES } from "./encode.ts";
 import { HELPERS, type HelperName, type Instruction, REGISTERS, type Register } from "./instruction.ts";
 import * as op from "./opcodes.ts";

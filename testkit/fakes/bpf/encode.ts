@@ -1,6 +1,5 @@
 /** Small programs of tests, out of instructions: 8 bytes for each, 16 for a wide immediate (reference ebpf-programs.md §4.1). */
-import type { MapDefinition } from "../../../src/kernel/bpf/map-definition.ts";
-import type { Program } from "../../../src/kernel/bpf/program.ts";
+import type { MapDefinition, Program } from "../../../src/kernel/bpf/map-definition.ts";
 import { HELPERS, type Instruction, type Operand, REGISTERS, type Register, slotNumbers } from "./instruction.ts";
 import * as op from "./opcodes.ts";
 

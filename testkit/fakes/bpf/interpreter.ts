@@ -2,7 +2,7 @@
  * Runs a program without a kernel, over memory whose limits it checks: what the verifier promises is looked at here once more. A
  * register holds a number of 64 bits, an address in a region, or a map.
  */
-import type { Program } from "../../../src/kernel/bpf/program.ts";
+import type { Program } from "../../../src/kernel/bpf/map-definition.ts";
 import { compare, compute, convertOrder } from "./arithmetic.ts";
 import { decodeProgram } from "./decode.ts";
 import { HELPERS, type HelperName, type Instruction, type Operand, type Register } from "./instruction.ts";

@@ -3,16 +3,17 @@ import { createHash } from "node:crypto";
 import type { Bpf, BpfLink, BpfMap, BpfProgram, UpdateMode } from "../../../src/kernel/bpf/bpf.ts";
 import { BpfError } from "../../../src/kernel/bpf/bpf-error.ts";
 import type { Hook } from "../../../src/kernel/bpf/hooks.ts";
+import { explainVerifierLog } from "../../../src/kernel/bpf/kernel-bpf.ts";
 import {
   MAP_TYPES,
   type MapDefinition,
   mapDefinitionProblem,
   mapDifference,
   mapFlags,
+  mapsOf,
+  type Program,
 } from "../../../src/kernel/bpf/map-definition.ts";
-import { mapsOf, type Program } from "../../../src/kernel/bpf/program.ts";
 import type { RunnableProgram } from "../../../src/kernel/bpf/testing/run-program.ts";
-import { explainVerifierLog } from "../../../src/kernel/bpf/verifier-log.ts";
 import { errnoName } from "../../../src/kernel/netlink/errors.ts";
 import { compare } from "./arithmetic.ts";
 import { decodeProgram } from "./decode.ts";

@@ -10,6 +10,7 @@ import {
   type IpvsStatistics,
   type IpvsTimeouts,
   IpvsUnavailableError,
+  ipvsFailure,
   type RealServer,
   type RealServerKey,
   type RealServerState,
@@ -17,7 +18,6 @@ import {
   type VirtualServerKey,
   virtualServerText,
 } from "../../../src/kernel/ipvs/ipvs.ts";
-import { ipvsFailure } from "../../../src/kernel/ipvs/ipvs-failure.ts";
 import { familyOf, type IpFamily, joinHostPort } from "../../../src/net/ip.ts";
 
 /** Those of kernel 6.x. */

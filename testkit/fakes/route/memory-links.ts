@@ -3,13 +3,15 @@
  * can be told to refuse addresses and what other programs do.
  */
 
-import { linkFailure, noDummyDevices, notADummy } from "../../../src/kernel/route/link-failure.ts";
 import {
   type AddressToRemove,
   type LinkAddress,
   type LinkAddressFailure,
   type LinkDescription,
   type Links,
+  linkFailure,
+  noDummyDevices,
+  notADummy,
   withPrefixLength,
 } from "../../../src/kernel/route/links.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../../../src/net/ip.ts";

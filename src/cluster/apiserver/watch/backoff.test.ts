@@ -3,9 +3,8 @@ import { test } from "node:test";
 import { FakeClock } from "../../../sync/testing/fake-clock.ts";
 import { ApiError, type ApiErrorCode } from "../connection/api-error.ts";
 import { recordingLog } from "../testing/recording-log.ts";
-import { Backoff } from "./backoff.ts";
-import { FailureLog } from "./failure-log.ts";
-import { SharedCauses } from "./shared-causes.ts";
+import { FailureLog, SharedCauses } from "./failure-log.ts";
+import { Backoff } from "./watchdog.ts";
 
 test("waits double up to 30 s, and begin again after two healthy minutes", async () => {
   const clock = new FakeClock();

@@ -2,11 +2,9 @@
  * Says that a resource cannot be watched: once when it begins, again when the reason changes, now and then while it
  * lasts, and when it is over.
  */
-
 import type { Clock } from "../../../async/clock.ts";
 import type { Logger } from "../../../logging/logger.ts";
-import type { ApiError } from "../connection/api-error.ts";
-import { SharedCauses } from "./shared-causes.ts";
+import type { ApiError, ApiErrorCode } from "../connection/api-error.ts";
 
 const REMIND_AFTER_MS = 300_000;
 /** A cut connection, and the history lost meanwhile, are nothing to speak of. */
@@ -73,5 +71,27 @@ export class FailureLog {
     const seconds = Math.round((this.#clock.monotonicMs() - standing.sinceMs) / 1000);
     this.#log.info("Watching again", { failedAttempts: standing.count, afterSeconds: seconds });
     this.#onProblem(undefined);
+  }
+}
+
+/** What all watches of a server meet alike: four lists begin together, and one line says it for all; `/healthz` names each of them. */
+const SHARED: readonly ApiErrorCode[] = ["unreachable", "timeout", "tls", "credentials", "unauthorized"];
+
+/** Shared by all watches of the server. */
+export class SharedCauses {
+  readonly #saidAtMs = new Map<ApiErrorCode, number>();
+
+  /** Notes that a watch is about to say so. @returns whether another one has, less than this long ago. */
+  isKnown(code: ApiErrorCode, nowMs: number, forMs: number): boolean {
+    if (!SHARED.includes(code)) return false;
+    const saidAtMs = this.#saidAtMs.get(code);
+    if (saidAtMs !== undefined && nowMs - saidAtMs < forMs) return true;
+    this.#saidAtMs.set(code, nowMs);
+    return false;
+  }
+
+  /** The server works for one of the watches: the next failure is logged again. */
+  clear(): void {
+    this.#saidAtMs.clear();
   }
 }

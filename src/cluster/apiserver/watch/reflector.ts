@@ -9,15 +9,13 @@ import type { Logger } from "../../../logging/logger.ts";
 import type { ObjectKind, ObjectKinds, ObjectSink } from "../../object-source.ts";
 import { ApiError, type ApiErrorCode, isApiError } from "../connection/api-error.ts";
 import type { Transport } from "../connection/transport.ts";
-import { Backoff } from "./backoff.ts";
-import { FailureLog, type OnProblem } from "./failure-log.ts";
+import { FailureLog, type OnProblem, type SharedCauses } from "./failure-log.ts";
 import { readListPage } from "./list-reader.ts";
 import { ObjectCache } from "./object-cache.ts";
 import type { Recovery } from "./recovery.ts";
 import type { WatchedResource } from "./resources.ts";
-import type { SharedCauses } from "./shared-causes.ts";
 import { followWatch } from "./watch-reader.ts";
-import { Watchdog } from "./watchdog.ts";
+import { Backoff, Watchdog } from "./watchdog.ts";
 
 /** Times that only tests change. */
 export interface ReflectorTimes {

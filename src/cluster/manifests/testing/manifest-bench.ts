@@ -4,10 +4,9 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import type { Facts, Logger } from "../../../logging/logger.ts";
 import type { ObjectEvent, ObjectKind, ObjectKinds, ObjectSink } from "../../object-source.ts";
-import { deliver, NO_RECORDS } from "../delivery.ts";
 import { ManifestFolder } from "../manifest-folder.ts";
 import { ManifestReader } from "../manifest-reader.ts";
-import type { RecordMaps } from "../merge.ts";
+import { deliver, NO_RECORDS, type RecordMaps } from "../merge.ts";
 
 /** A Service manifest that ends with a line break. */
 export function serviceYaml(name: string, port = 80): string {

@@ -8,7 +8,7 @@ import { testYielder } from "../../../async/testing/test-yielder.ts";
 import type { Bpf, BpfLink, BpfMap } from "../../../kernel/bpf/bpf.ts";
 import { BpfError } from "../../../kernel/bpf/bpf-error.ts";
 import { putNumber } from "../../../kernel/bpf/layout.ts";
-import type { Program } from "../../../kernel/bpf/program.ts";
+import type { Program } from "../../../kernel/bpf/map-definition.ts";
 import { SOCK_ADDR } from "../../../kernel/bpf/socket-balancer/testing/test-programs.ts";
 import type { Disconnection, DisconnectReach, StaleSocket } from "../../../kernel/sock-diag/disconnect-udp.ts";
 import { nodePortAddresses } from "../../../model/node-port-addresses.ts";

@@ -7,7 +7,7 @@ import { testYielder } from "../../../async/testing/test-yielder.ts";
 import type { Bpf, BpfLink, BpfMap } from "../../../kernel/bpf/bpf.ts";
 import { BpfError } from "../../../kernel/bpf/bpf-error.ts";
 import type { Hook } from "../../../kernel/bpf/hooks.ts";
-import type { Program } from "../../../kernel/bpf/program.ts";
+import type { Program } from "../../../kernel/bpf/map-definition.ts";
 import { BACKEND_VALUE, type BalancerMaps, frontendWords } from "../../../kernel/bpf/socket-balancer/maps.ts";
 import { nodePortAddresses } from "../../../model/node-port-addresses.ts";
 import { ipFromBytes } from "../../../net/ip.ts";

@@ -9,7 +9,7 @@ import { type IpAddress, ipFromBytes, unspecifiedAddress } from "../../../net/ip
 import { PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
 import { kernelBpf } from "../kernel-bpf.ts";
 import { putNumber, takeNumber } from "../layout.ts";
-import type { Program } from "../program.ts";
+import type { Program } from "../map-definition.ts";
 import { runnable } from "../testing/run-program.ts";
 import { reasonToSkip, testCgroup } from "../testing/test-cgroup.ts";
 import { BACKEND_VALUE, CONNECTED_KEY, CONNECTED_VALUE } from "./maps.ts";

@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import type { IpFamily } from "../../../net/ip.ts";
 import { readPrograms } from "../elf.ts";
 import type { Hook } from "../hooks.ts";
-import type { Program } from "../program.ts";
+import type { Program } from "../map-definition.ts";
 import type { BalancerMaps } from "./maps.ts";
 
 export interface SocketProgramOptions {

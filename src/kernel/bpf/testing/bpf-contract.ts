@@ -4,8 +4,7 @@ import { describe, type TestContext, test } from "node:test";
 import { assemble, passing } from "../../../../testkit/fakes/bpf/encode.ts";
 import type { Bpf, BpfMap } from "../bpf.ts";
 import { BpfError, hasBpfCode } from "../bpf-error.ts";
-import type { MapDefinition } from "../map-definition.ts";
-import type { Program } from "../program.ts";
+import type { MapDefinition, Program } from "../map-definition.ts";
 import { pinsContract } from "./pins-contract.ts";
 import type { RunnableProgram } from "./run-program.ts";
 

@@ -4,7 +4,7 @@ import { PROG_LOAD } from "../attributes.ts";
 import type { BpfMap } from "../bpf.ts";
 import { KernelMap } from "../kernel-map.ts";
 import { encode, layout, takeNumber, u32, u64 } from "../layout.ts";
-import type { Program } from "../program.ts";
+import type { Program } from "../map-definition.ts";
 import { addressOf, bpf, fixedBytes, fixedCopy } from "../system-call.ts";
 
 export interface RunnableProgram {

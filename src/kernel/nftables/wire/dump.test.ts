@@ -5,7 +5,7 @@ import { forEachMessage, type ReplyVisitor } from "../../netlink/frames.ts";
 import { MessageBuffer } from "../../netlink/message-buffer.ts";
 import { NFPROTO_IPV4 } from "../../netlink/nfnetlink.ts";
 import { NFT_MSG_GETTABLE } from "./constants.ts";
-import { dumpObjects } from "./dump.ts";
+import { dumpObjects } from "./nftables-client.ts";
 import { type NftTableObject, table } from "./objects.ts";
 
 /** A kernel whose n-th dump has tables of these generations. */

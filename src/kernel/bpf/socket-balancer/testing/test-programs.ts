@@ -4,7 +4,7 @@
 import { readFileSync } from "node:fs";
 import type { IpFamily } from "../../../../net/ip.ts";
 import { be16, be32, type Field, layout, u32, u64 } from "../../layout.ts";
-import type { Program } from "../../program.ts";
+import type { Program } from "../../map-definition.ts";
 import type { BalancerMaps } from "../maps.ts";
 import { programsOf, type SocketProgramOptions } from "../programs.ts";
 
