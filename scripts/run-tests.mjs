@@ -20,7 +20,7 @@ import { TEST_ENGINE } from "../testkit/batches/test-engine.ts";
 import { missingForTopology } from "../testkit/net/kernel-capabilities.ts";
 import { endHungTests } from "./hung-tests.mjs";
 import { ensureNextNode, NEXT_NODE } from "./next-node.mjs";
-import report from "./test-report.mjs";
+import report, { failuresAgain } from "./test-report.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 /** For a file, and for a batch of files that share a process. */
@@ -92,6 +92,7 @@ function check(title, args, node = process.execPath) {
     for (const stream of [child.stdout, child.stderr]) stream.on("data", (text) => (output += text));
     child.on("close", (status) => {
       console.log(status === 0 ? `✓ ${title}` : `✗ ${title}\n${output}`);
+      if (status !== 0) failures.push({ title, text: output });
       done(status === 0);
     });
   });
@@ -166,6 +167,8 @@ const environment = {
 };
 
 const total = { passed: 0, failed: 0, skipped: 0 };
+/** What the end of the output repeats. */
+const failures = [];
 const isWhole = paths.length === 0 && patterns.length === 0;
 const isCheckedHere = isWhole && runsHost;
 // The longest of what comes first, and half of it one process after the other. Where there is a build, checking the rest takes a second.
@@ -233,7 +236,7 @@ async function runFiles({ batches = new Map(), ...options }) {
     total.skipped += counts.skipped + counts.todo;
   });
   const stopWatching = endHungTests(options.timeout, (words) => words.some((word) => options.files.includes(word)));
-  for await (const text of report(stream, batches)) process.stdout.write(text);
+  for await (const text of report(stream, batches, failures)) process.stdout.write(text);
   stopWatching();
   return [...unreported].flatMap(([path, files]) => [...files].map((file) => ({ file, batch: batches.get(path) })));
 }
@@ -330,6 +333,7 @@ if (isWhole && isAll) {
   total[(await check("mutants of random lines", ["test/mutation/run.ts"])) ? "passed" : "failed"] += 1;
 }
 
+process.stdout.write(failuresAgain(failures));
 for (const title of wronglySkipped) console.log(`✗ skipped although this machine can run it: ${title}`);
 // A suite that was skipped as a whole is not among the counted tests.
 total.skipped = Math.max(0, total.skipped - wronglySkipped.length);

@@ -1,6 +1,6 @@
 /**
- * A reporter for node:test: one line per passing file, every failure in full where it happens. The closing line is the
- * runner's (run-tests.mjs), which knows of more than tests.
+ * A reporter for node:test: one line per passing file, every failure in full where it happens, and cut once more at the end. The
+ * closing line is the runner's (run-tests.mjs), which knows of more than tests.
  */
 import { relative } from "node:path";
 import { stripVTControlCharacters, styleText } from "node:util";
@@ -8,6 +8,9 @@ import { WARM_UP } from "../testkit/batches/run-batch.ts";
 
 /** What node:test says at the end of every file. */
 const TOTALS = /^(?:tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) [\d.]+$/;
+
+/** How much of a failure is repeated at the end: what is wrong comes first, a log of what led to it last. */
+const [FIRST_LINES, LAST_LINES, LINE_LENGTH] = [40, 19, 400];
 
 const indent = (text) => text.replace(/^/gm, "    ");
 
@@ -19,6 +22,22 @@ function errorText(error) {
   const cause = causeOf(error);
   return cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);
 }
+
+/** Cuts a text to as many lines as fit in a record that keeps the end of a run. Pure. */
+function cut(text) {
+  const lines = text.split("\n").map((line) => line.slice(0, LINE_LENGTH));
+  const left = lines.length - FIRST_LINES - LAST_LINES;
+  if (left <= 1) return lines.join("\n");
+  return [...lines.slice(0, FIRST_LINES), `… ${left} lines are above …`, ...lines.slice(-LAST_LINES)].join("\n");
+}
+
+/**
+ * All failures once more, for who reads the end of the output first. Pure.
+ *
+ * @param failures as {@link report} has added them.
+ */
+export const failuresAgain = (failures) =>
+  failures.map(({ title, text }) => `${styleText("red", "✗")} ${title}\n${indent(cut(text))}\n`).join("");
 
 function passedLine(file, passed, skipped, durationMs) {
   const more = skipped > 0 ? `, ${skipped} skipped` : "";
@@ -35,13 +54,16 @@ class ProcessReport {
 
   #path;
   #file;
+  #failures;
 
   /**
    * @param path what node:test was given.
    * @param batch what runs in this process, where it is no test file itself.
+   * @param failures where failures are added.
    */
-  constructor(path, batch) {
+  constructor(path, batch, failures) {
     this.#path = path;
+    this.#failures = failures;
     this.#file = relative(process.cwd(), path);
     this.batch = batch;
   }
@@ -84,7 +106,9 @@ class ProcessReport {
       isProcess && this.batch !== undefined
         ? `: the process of ${this.batch.title} has ended; its other files follow`
         : where;
-    yield `${styleText("red", "✗")} ${title}${whose}\n${indent(errorText(data.details.error))}\n`;
+    const failure = { title: `${title}${whose}`, text: stripVTControlCharacters(errorText(data.details.error)) };
+    this.#failures.push(failure);
+    yield `${styleText("red", "✗")} ${failure.title}\n${indent(failure.text)}\n`;
     if (this.#noise !== "") yield `${indent(`the file printed:\n${stripVTControlCharacters(this.#noise)}`)}\n`;
     this.#noise = "";
   }
@@ -108,8 +132,9 @@ class ProcessReport {
 /**
  * @param source the event stream of node:test.
  * @param batches by the path of the file that runs the batch: `{ title }`.
+ * @param failures what failed is added: `{ title, text }`.
  */
-export default async function* report(source, batches = new Map()) {
+export default async function* report(source, batches = new Map(), failures = []) {
   const processes = new Map();
   for await (const { type, data } of source) {
     const key = data.entryFile ?? data.file;
@@ -117,7 +142,7 @@ export default async function* report(source, batches = new Map()) {
       if (type === "test:diagnostic" && !TOTALS.test(data.message)) yield `${indent(data.message)}\n`;
       continue;
     }
-    if (!processes.has(key)) processes.set(key, new ProcessReport(key, batches.get(key)));
+    if (!processes.has(key)) processes.set(key, new ProcessReport(key, batches.get(key), failures));
     const report = processes.get(key);
     if (type === "test:start") report.start(data);
     else if (type === "test:stderr" || type === "test:stdout") report.say(data.message);

@@ -12,17 +12,21 @@ import { needsOwnProcess } from "./own-process.ts";
 /** What the runner does with batches: node:test runs them, and the reporter takes them apart. */
 const RUN = `
 import { run } from "node:test";
-import report from ${JSON.stringify(new URL("../../scripts/test-report.mjs", import.meta.url).href)};
+import report, { failuresAgain } from ${JSON.stringify(new URL("../../scripts/test-report.mjs", import.meta.url).href)};
 import { TEST_ENGINE } from ${JSON.stringify(new URL("test-engine.ts", import.meta.url).href)};
 const batches = new Map(process.argv.slice(2).map((path, index) => [path, { title: "batch " + (index + 1) }]));
-for await (const text of report(run({ files: [...batches.keys()], execArgv: TEST_ENGINE }), batches)) process.stdout.write(text);
+const failures = [];
+const events = run({ files: [...batches.keys()], execArgv: TEST_ENGINE });
+for await (const text of report(events, batches, failures)) process.stdout.write(text);
+process.stdout.write("again\\n" + failuresAgain(failures));
 `;
 
 const imports = 'import { describe, test } from "node:test";\n';
 const files: Readonly<Record<string, string>> = {
   "a.test.ts":
     'describe("all", () => { test("is well", () => {}); });\ntest("later", { skip: "no time" }, () => {});\n',
-  "b.test.ts": 'describe("some", () => { test("is wrong", () => { throw new Error("so wrong"); }); });\n',
+  "b.test.ts":
+    'describe("some", () => { test("is wrong", () => { throw new Error("so wrong" + "\\nmore".repeat(1_000)); }); });\n',
   "c.test.ts": 'test("leaves", () => { process.env.KPTS_LEFT = "1"; setInterval(() => {}, 1000); });\n',
   "d.test.ts": 'throw new Error("not loaded");\n',
   "e.test.ts": 'test("hangs", () => new Promise((resolve) => setTimeout(resolve, 600_000)));\n',
@@ -45,7 +49,8 @@ test("what files of a batch do is told by file: passes, failures, and what they 
   writeFileSync(join(root, "run.mjs"), RUN);
   const args = [join(root, "run.mjs"), ...batches.map(({ path }) => path)];
   const told = stripVTControlCharacters(execFileSync(process.execPath, args, { cwd: root, env, encoding: "utf8" }));
-  const lines = told.split("\n").filter((line) => /^[✓✗-]/.test(line));
+  const [first = "", again = ""] = told.split("\nagain\n");
+  const lines = first.split("\n").filter((line) => /^[✓✗-]/.test(line));
   const expected = [
     /^- a\.test\.ts: later skipped: no time$/,
     /^✓ a\.test\.ts 1 passed, 1 skipped, \d+ ms$/,
@@ -60,6 +65,13 @@ test("what files of a batch do is told by file: passes, failures, and what they 
   ];
   assert.equal(lines.length, expected.length, told);
   for (const [index, pattern] of expected.entries()) assert.match(lines[index] ?? "", pattern, told);
+  const failed = lines.filter((line) => line.startsWith("✗"));
+  assert.deepEqual(
+    again.split("\n").filter((line) => line.startsWith("✗")),
+    failed,
+    "in the same order at the end",
+  );
+  assert.match(again, /^✗ b\.test\.ts: .*\n +Error: so wrong\n(?: +more\n){39} +… \d+ lines are above …\n/m);
   assert.match(told, /so wrong/);
   assert.match(told, /not loaded/);
   assert.match(told, /it leaves what keeps a process alive: Timeout \(2 instead of 1\); the variable KPTS_LEFT of/);

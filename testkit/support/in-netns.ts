@@ -73,6 +73,10 @@ function runInside(namespace: string, file: string, timeoutMs: number): Promise<
   child.stderr.on("data", (chunk) => (output += String(chunk)));
   return new Promise((resolve, reject) => {
     child.on("error", reject);
-    child.on("close", (status, signal) => resolve({ status: status ?? 1, output: `${output}\n(${signal ?? status})` }));
+    child.on("close", (status, signal) => {
+      // What is wrong before what went well.
+      const at = Math.max(0, output.search(/^✖ failing tests:/m));
+      resolve({ status: status ?? 1, output: `${output.slice(at)}${output.slice(0, at)}\n(${signal ?? status})` });
+    });
   });
 }
