@@ -7,7 +7,7 @@ import { hostState } from "../../src/dataplane/kernelspace/testing/kernelspace-r
 import { SERVICE_DISCONNECT } from "../../src/kernel/hcn/notices.ts";
 import { HnsFile, WineProcess, windowsPath, windowsProgram } from "../../testkit/wine/wine-host.ts";
 import { twinOf } from "./twin.ts";
-import { get, until } from "./wine-support.ts";
+import { assertEnded, get, until } from "./wine-support.ts";
 
 const NETWORK = "10000000-0000-4000-8000-000000000001";
 /** The cluster's network, and what its CNI plugin has made for two pods of this node. */
@@ -140,7 +140,7 @@ export async function kernelspaceFollowsManifests(t: TestContext, folder: string
   await untilTwin("a change to arrive", changed);
 
   run.pressCtrlC();
-  assert.equal(await run.ended, 0, run.log);
+  await assertEnded(run);
   assert.match(run.log, /Stopping; the rules stay in place.*SIGINT/);
   const left = hostState(hns);
   assert.deepEqual(left, hostState(await twinOf([NODE, ...changed], HOST)), "what HNS has stays");
@@ -163,7 +163,7 @@ export async function kernelspaceFollowsManifests(t: TestContext, folder: string
   );
   assert.deepEqual([...hns.documents("LoadBalancer").keys()], before, "all load balancers are kept");
   again.pressCtrlC();
-  assert.equal(await again.ended, 0, again.log);
+  await assertEnded(again);
 
   const cleanUp = new WineProcess({
     ...windowsProgram,
@@ -171,7 +171,7 @@ export async function kernelspaceFollowsManifests(t: TestContext, folder: string
     hns,
     output: join(folder, "cleanup.log"),
   });
-  assert.equal(await cleanUp.ended, 0, cleanUp.log);
+  await assertEnded(cleanUp);
   assert.equal(hns.documents("LoadBalancer").size, 0);
   assert.equal(hns.documents("Endpoint").size, 2, "the pods' own");
 }

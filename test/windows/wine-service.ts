@@ -11,7 +11,7 @@ import {
   windowsPath,
   windowsProgram,
 } from "../../testkit/wine/wine-host.ts";
-import { get, until } from "./wine-support.ts";
+import { assertEnded, get, until } from "./wine-support.ts";
 import { answerAt, given, listen } from "./wine-userspace.ts";
 
 const NAME = "kube-proxy";
@@ -101,6 +101,6 @@ export async function serviceStartsAndStops(t: TestContext, folder: string): Pro
 export async function serviceFailsAlone(folder: string): Promise<void> {
   const output = join(folder, "no-service.log");
   const alone = new WineProcess({ ...windowsProgram, args: ["--windows-service"], output });
-  assert.equal(await alone.ended, 1, alone.log);
+  await assertEnded(alone, 1);
   assert.match(alone.log, /failed os init: the service control manager did not start this process/);
 }

@@ -1,6 +1,8 @@
 /** What tests under Wine share. */
+import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { stretched } from "../../testkit/support/patience.ts";
+import type { WineProcess } from "../../testkit/wine/wine-host.ts";
 
 const LIMIT_MS = 30_000;
 const PAUSE_MS = 100;
@@ -18,6 +20,12 @@ export async function until(what: string, assertion: () => Promise<void>, log: (
       await sleep(PAUSE_MS);
     }
   }
+}
+
+/** Waits for the end of a program. */
+export async function assertEnded(run: WineProcess, wanted = 0): Promise<void> {
+  const status = await run.ended;
+  assert.equal(status, wanted, `it ended with ${status} instead of ${wanted}:\n${run.log}`);
 }
 
 /** The text of a page. Rejects when there is no answer. */

@@ -11,7 +11,7 @@ import { execProcess } from "../../src/kernel/process.ts";
 import { programData, WineProcess, windowsPath, windowsProgram } from "../../testkit/wine/wine-host.ts";
 import { node, service, serviceCidr, slice } from "../apiserver/example-objects.ts";
 import { TestApiServer } from "../apiserver/test-api-server.ts";
-import { get, until } from "./wine-support.ts";
+import { assertEnded, get, until } from "./wine-support.ts";
 
 /** In the place of `vEthernet (HNS Internal NIC)`: Linux has no names with blanks. */
 export const SERVICE_INTERFACE = "nic-s";
@@ -176,7 +176,7 @@ export async function userspaceFollowsApiServer(t: TestContext, folder: string):
   assert.doesNotMatch(run.log, /kernelspace/, "nothing is looked for in HNS");
 
   await run.shutDown();
-  assert.equal(await run.ended, 0, run.log);
+  await assertEnded(run);
   assert.deepEqual([given(), existsSync(LEDGER)], [[], false], "all is given back");
   assert.match(run.log, /Stopping; no new connections are taken.*CTRL_SHUTDOWN_EVENT/);
 
@@ -190,6 +190,6 @@ export async function userspaceFollowsApiServer(t: TestContext, folder: string):
     output: join(folder, "cleanup-userspace.log"),
   };
   const cleanUp = new WineProcess(words);
-  assert.equal(await cleanUp.ended, 0, cleanUp.log);
+  await assertEnded(cleanUp);
   assert.deepEqual([given(), existsSync(LEDGER)], [["10.96.0.10"], false], "another program's address stays");
 }

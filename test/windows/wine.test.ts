@@ -9,6 +9,7 @@ import { inNetns } from "../../testkit/support/in-netns.ts";
 import { bundleForWindows, HnsFile, prepareWine, startWindows, WineProcess } from "../../testkit/wine/wine-host.ts";
 import { kernelspaceFollowsManifests } from "./wine-kernelspace.ts";
 import { serviceFailsAlone, serviceStartsAndStops } from "./wine-service.ts";
+import { assertEnded } from "./wine-support.ts";
 import { SERVICE_INTERFACE, userspaceFollowsApiServer } from "./wine-userspace.ts";
 
 /** Has service addresses for a moment. */
@@ -49,7 +50,7 @@ inNetns(import.meta.url, { name: "wine", timeoutMs: 240_000, prepare: prepareWin
         env: { CONTRACT_INTERFACE },
         output: join(folder, "contract.log"),
       });
-      assert.equal(await run.ended, 0, run.log);
+      await assertEnded(run);
       assert.match(run.log, /^ℹ pass (?:[2-9]\d)$/m, run.log);
       assert.match(run.log, /^ℹ fail 0$/m, run.log);
     });
