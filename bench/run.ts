@@ -17,6 +17,7 @@ const BENCHES: Readonly<Record<string, () => Promise<{ readonly bench: Bench }>>
   explain: () => import("./explain.ts"),
   status: () => import("./status.ts"),
   flows: () => import("./flows.ts"),
+  kinds: () => import("./change-kinds.ts"),
 };
 
 try {

@@ -1,0 +1,237 @@
+/**
+ * `npm run bench -- kinds`: changes of every kind that a Service can see, in the flat layout and in the compatible one: the first Service
+ * that is so, one more, and the last that is so no longer. What depends on the size of the table shows here, and nowhere else.
+ */
+import { writeSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import type { EndpointSliceRecord, ServiceRecord } from "../src/cluster/objects.ts";
+import { LAYOUT_NAMES, type LayoutName } from "../src/dataplane/nftables/layout-name.ts";
+import { benchService, benchSlice } from "./cluster.ts";
+import { type Bench, workerFigures } from "./driver.ts";
+import { NftSubject } from "./nftables-subject.ts";
+import { ms, quantile, table, timed } from "./table.ts";
+import type { Verdict } from "./targets.ts";
+
+/** What no change may cost more than of the same change beside the fewest Services, and what no machine can be held to. */
+const GROWTH = 2;
+const LEAST_MS = 2;
+
+interface KindsTask {
+  readonly services: number;
+  readonly endpointsEach: number;
+  readonly layout: LayoutName;
+  readonly rounds: number;
+  /** Whether all Services are load balancers with source ranges. */
+  readonly areRestricted: boolean;
+}
+
+/** Milliseconds of each of the rounds. */
+interface KindFigures {
+  readonly kind: string;
+  /** The first Service of a kind, or the last one that is so no longer. */
+  readonly edge: readonly number[];
+  /** One more or one less. */
+  readonly other: readonly number[];
+}
+
+interface SizeFigures {
+  readonly task: KindsTask;
+  readonly loadMs: number;
+  readonly restartMs: number;
+  readonly kinds: readonly KindFigures[];
+}
+
+interface Form {
+  readonly service?: Partial<ServiceRecord>;
+  /** @default as many as every Service has */
+  readonly endpoints?: number;
+  /** The first of them are on this node. @default 0 */
+  readonly local?: number;
+}
+
+const NODE = "bench-node";
+
+function loadBalancer(index: number, more: Partial<ServiceRecord> = {}): Partial<ServiceRecord> {
+  const ip = `172.${16 + (index >> 16)}.${(index >> 8) & 255}.${index & 255}`;
+  return { type: "LoadBalancer", loadBalancerIngress: [{ ip, ipMode: "VIP" }], ...more };
+}
+
+/** Ranges of a Service of its own, as many users have them. */
+function rangesOf(index: number): readonly string[] {
+  return [`192.${index % 256}.0.0/16`, `198.18.${index % 256}.0/24`];
+}
+
+/** By name: what a Service becomes in a round. Numbers of endpoints and timeouts are others in each. */
+const KINDS: Readonly<Record<string, (index: number, round: number) => Form>> = {
+  "0 endpoints": () => ({ endpoints: 0 }),
+  "1 to 64 endpoints": (_index, round) => ({ endpoints: 1 + ((7 + 11 * round) % 64) }),
+  "65 to 1,000 endpoints": (_index, round) => ({ endpoints: 65 + ((187 * round) % 936) }),
+  "affinity with a new timeout": (_index, round) => ({
+    service: { sessionAffinity: "ClientIP", sessionAffinityTimeoutSeconds: 100 + round },
+  }),
+  "node port": (index) => ({ service: { type: "NodePort", ports: portsOf(index) } }),
+  "node port with affinity": (index, round) => ({
+    service: {
+      type: "NodePort",
+      ports: portsOf(index),
+      sessionAffinity: "ClientIP",
+      sessionAffinityTimeoutSeconds: 500 + round,
+    },
+  }),
+  "external address": (index) => ({ service: { externalIPs: [`203.0.113.${index % 250}`] } }),
+  "load-balancer address": (index) => ({ service: loadBalancer(index) }),
+  "source ranges": (index) => ({ service: loadBalancer(index, { loadBalancerSourceRanges: rangesOf(index) }) }),
+  "external policy Local, endpoints here": (index) => ({
+    service: loadBalancer(index, { externalTrafficPolicy: "Local", ports: portsOf(index) }),
+    local: 2,
+  }),
+  "external policy Local, none here": (index) => ({
+    service: loadBalancer(index, { externalTrafficPolicy: "Local", ports: portsOf(index) }),
+  }),
+  "internal policy Local, endpoints here": () => ({ service: { internalTrafficPolicy: "Local" }, local: 3 }),
+  "internal policy Local, none here": () => ({ service: { internalTrafficPolicy: "Local" } }),
+};
+
+function portsOf(index: number): ServiceRecord["ports"] {
+  return benchService(index).ports.map((port) => ({ ...port, nodePort: 30_000 + (index % 2000) }));
+}
+
+/** The Services beside those that are always there. */
+class Changed {
+  readonly #subject: NftSubject;
+  readonly #endpointsEach: number;
+  readonly #had = new Map<number, { readonly service: ServiceRecord; readonly slice: EndpointSliceRecord }>();
+  #version = 1;
+
+  constructor(subject: NftSubject, endpointsEach: number) {
+    this.#subject = subject;
+    this.#endpointsEach = endpointsEach;
+  }
+
+  /** Changes a Service in the model and commits. @returns milliseconds. */
+  async set(index: number, form: Form): Promise<number> {
+    const { service, slice } = this.#objects(index, form);
+    const { state } = this.#subject;
+    const had = this.#had.get(index);
+    this.#had.set(index, { service, slice });
+    return await timed(async () => {
+      if (had === undefined) {
+        state.onService({ kind: "add", object: service });
+        state.onEndpointSlice({ kind: "add", object: slice });
+      } else {
+        state.onService({ kind: "update", old: had.service, object: service });
+        state.onEndpointSlice({ kind: "update", old: had.slice, object: slice });
+      }
+      await this.#subject.syncChanges();
+    });
+  }
+
+  #objects(index: number, { service = {}, endpoints = this.#endpointsEach, local = 0 }: Form) {
+    this.#version += 1;
+    const slice = benchSlice(index, endpoints);
+    const here = slice.endpoints.map((endpoint, at) => (at < local ? { ...endpoint, nodeName: NODE } : endpoint));
+    return {
+      service: { ...benchService(index), ...service },
+      slice: { ...slice, endpoints: here, resourceVersion: String(this.#version) },
+    };
+  }
+}
+
+async function measure(task: KindsTask): Promise<SizeFigures> {
+  const { services, endpointsEach, layout, rounds, areRestricted } = task;
+  const subject = new NftSubject(endpointsEach, layout);
+  subject.isNoting = false;
+  subject.load(services);
+  if (areRestricted) {
+    for (let index = 0; index < services; index += 1) {
+      const object = { ...benchService(index), ...loadBalancer(index, { loadBalancerSourceRanges: rangesOf(index) }) };
+      subject.state.onService({ kind: "update", old: benchService(index), object });
+    }
+    subject.state.applyChanges();
+  }
+  const loadMs = await timed(() => subject.fullSync(false));
+  const changed = new Changed(subject, endpointsEach);
+  const [first, second] = [services, services + 1];
+  for (const index of [first, second]) await changed.set(index, {});
+  const kinds: KindFigures[] = [];
+  for (const [kind, formOf] of Object.entries(KINDS)) {
+    const edge: number[] = [];
+    const other: number[] = [];
+    for (let round = 0; round < rounds; round += 1) {
+      const form = formOf(first, round);
+      if (form.endpoints === endpointsEach) continue;
+      edge.push(await changed.set(first, form));
+      other.push(await changed.set(second, formOf(second, round)), await changed.set(second, {}));
+      edge.push(await changed.set(first, {}));
+    }
+    kinds.push({ kind, edge, other });
+  }
+  const restartMs = await timed(() => subject.fullSync(true));
+  await subject.close();
+  return { task, loadMs, restartMs, kinds };
+}
+
+export const bench: Bench = {
+  name: "kinds",
+  about: `Measures changes of every kind in both layouts of the nftables mode, in throw-away network namespaces. Needs root.
+SERVICESxENDPOINTS; with a trailing r all of these Services are load balancers with source ranges.`,
+  options: {
+    quick: { help: "few repetitions" },
+    sizes: { value: "NxN,…", initial: "1000x5,30000x5,5006x50,1000x5r,5006x5r", quick: "100x5,1000x5", help: "states" },
+    rounds: { value: "N", initial: "20", quick: "3", help: "repetitions" },
+    layouts: { value: "NAME,…", initial: LAYOUT_NAMES.join(","), help: "which" },
+  },
+  async run(given) {
+    const results: SizeFigures[] = [];
+    const layouts = given.list("layouts").map((name) => given.oneOf("layouts", LAYOUT_NAMES, name));
+    for (const state of given.list("sizes")) {
+      const [, services, endpointsEach, ranges] = /^(\d+)x(\d+)(r?)$/.exec(state) ?? [];
+      if (services === undefined) throw new RangeError(`--sizes: ${JSON.stringify(state)} is none like 1000x5`);
+      for (const layout of layouts) {
+        process.stderr.write(`measuring ${state}, ${layout}…\n`);
+        const task: KindsTask = {
+          services: Number(services),
+          endpointsEach: Number(endpointsEach),
+          layout,
+          rounds: given.whole("rounds"),
+          areRestricted: ranges === "r",
+        };
+        results.push(await workerFigures({ script: fileURLToPath(import.meta.url), task }));
+      }
+    }
+    console.log(kindsTable(results));
+    return { verdicts: judge(results), figures: { results } };
+  },
+};
+
+const cell = (samples: readonly number[]): string =>
+  [0.5, 0.99, 1].map((part) => ms(quantile(samples, part))).join(" / ");
+
+function titleOf({ services, endpointsEach, areRestricted, layout }: KindsTask): string {
+  return `${services} × ${endpointsEach}${areRestricted ? " with source ranges" : ""}, ${layout}`;
+}
+
+function kindsTable(results: readonly SizeFigures[]): string {
+  const parts = results.map(({ task, loadMs, restartMs, kinds }) => {
+    const rows = kinds.map(({ kind, edge, other }) => [kind, cell(edge), cell(other)]);
+    const title = `${titleOf(task)}: load ${ms(loadMs)} ms, restart ${ms(restartMs)} ms`;
+    return `${title}\n${table(["ms, p50 / p99 / worst", "first or last of a kind", "one more or less"], rows)}`;
+  });
+  return parts.join("\n\n");
+}
+
+/** Flat, p50: nothing costs more in a large table than in the smallest of the run. */
+function judge(results: readonly SizeFigures[]): Verdict[] {
+  const flat = results.filter(({ task }) => task.layout === "Flat");
+  const [small, ...larger] = flat;
+  return larger.flatMap(({ task, kinds }) =>
+    kinds.flatMap(({ kind, edge }, at) => {
+      const before = quantile(small?.kinds[at]?.edge ?? [], 0.5);
+      const p50 = quantile(edge, 0.5);
+      const passed = p50 <= Math.max(GROWTH * before, LEAST_MS);
+      return [{ passed, text: `${titleOf(task)}: ${kind}: ${ms(p50)} ms, ${ms(before)} ms beside the fewest` }];
+    }),
+  );
+}
+
+if (import.meta.main) writeSync(1, `${JSON.stringify(await measure(JSON.parse(process.argv[2] ?? "{}")))}\n`);
