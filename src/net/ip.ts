@@ -70,11 +70,13 @@ export function parseCidr(text: string): Cidr | undefined {
 }
 
 function formatCidr(bytes: Uint8Array, length: number): Cidr {
-  const masked = bytes.map((byte, index) => {
-    const keep = Math.min(8, Math.max(0, length - index * 8));
-    return byte & (0xff << (8 - keep)) & 0xff;
-  });
-  return `${ipFromBytes(masked)}/${length}` as Cidr;
+  const mask = prefixMask(length, bytes.length);
+  return `${ipFromBytes(bytes.map((byte, index) => byte & (mask[index] ?? 0)))}/${length}` as Cidr;
+}
+
+/** The bytes of `255.255.255.0` for a length of 24. Pure. */
+export function prefixMask(length: number, bytes: number): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from({ length: bytes }, (_, index) => 0xff << (8 - Math.min(8, Math.max(0, length - index * 8))));
 }
 
 /** Checks a port number. Pure. @returns the port, or `undefined` outside 1–65535. */

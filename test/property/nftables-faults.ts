@@ -65,7 +65,7 @@ export function faultArbitrary(): fc.Arbitrary<Fault> {
 
 /** Whose an element is: `namespace/name`; undefined for elements of sets, which do not say. */
 export function serviceOfElement({ verdict, comment }: NftElement): string | undefined {
-  const byTarget = verdict === undefined || verdict.kind === "drop" ? undefined : portTextOf(verdict.chain);
+  const byTarget = verdict !== undefined && "chain" in verdict ? portTextOf(verdict.chain) : undefined;
   return byTarget === undefined ? comment?.split(":")[0] : serviceOf(byTarget);
 }
 
@@ -99,8 +99,8 @@ export const FOREIGN = "theirs";
 /** What another program calls a chain of ours. */
 const RENAMED = "renamed";
 
-function kindOf({ isMap, hasTargets, hasRanges }: NftSetContent): Pick<NftSet, "isMap" | "hasTargets" | "hasRanges"> {
-  return { isMap, ...(hasTargets && { hasTargets }), ...(hasRanges && { hasRanges }) };
+function kindOf({ isMap, hasTargets }: NftSetContent): Pick<NftSet, "isMap" | "hasTargets"> {
+  return { isMap, ...(hasTargets && { hasTargets }) };
 }
 
 export class FaultyNode {

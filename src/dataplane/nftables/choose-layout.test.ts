@@ -11,12 +11,12 @@ test("a kernel without a part of the flat layout runs the compatible one, and th
   const log = { ...silentLogger, error: (_message: string, error: unknown) => void errors.push(error) };
   const ruleset = {
     async check(_name: unknown, operations: Iterable<NftOperation>) {
-      const index = [...operations].findIndex((one) => one.kind === "add-set" && one.set.hasRanges === true);
+      const index = [...operations].findIndex((one) => one.kind === "add-set" && one.set.slots !== undefined);
       throw new NftError("unsupported", "Operation not supported", index);
     },
   };
   assert.equal(await chooseLayout("Flat", { ruleset, family: "ip", log }), "Compatible");
-  assert.match(String(errors[0]), /ranges in concatenated keys.*nf_tables/);
+  assert.match(String(errors[0]), /maps to addresses and ports.*nf_tables/);
   assert.equal(await chooseLayout("Compatible", { ruleset, family: "ip", log }), "Compatible");
   assert.equal(errors.length, 1);
 });

@@ -7,6 +7,7 @@ import { BASE_CHAINS } from "./base-chains.ts";
 import { SHARED_SETS } from "./compatible/plan-static.ts";
 import { layoutOf } from "./config.ts";
 import {
+  ALLOWED_SOURCES,
   CLIENTS,
   ENDPOINT_MAPS,
   type EndpointMap,
@@ -14,8 +15,8 @@ import {
   FLAT_CHAINS,
   FLAT_SETS,
   isChainOnDemand,
+  numberIn,
   STICKY_SETS,
-  timeoutOf,
 } from "./flat/names.ts";
 import { FIXED_SETS } from "./flat/sets.ts";
 import { LAYOUTS, sharedSetOfAny } from "./layouts.ts";
@@ -41,7 +42,6 @@ const ELEMENTS_OF: Readonly<Record<string, string>> = {
   [FLAT_SETS.droppedFrontends]: "drops at this address",
   [FLAT_SETS.droppedNodePorts]: "drops at this node port",
   [FLAT_SETS.restrictedFrontends]: "asks for loadBalancerSourceRanges first",
-  [FLAT_SETS.allowedSources]: "lets these clients in",
 };
 
 const SHARED: ReadonlyMap<string, string> = new Map([
@@ -62,6 +62,7 @@ const SHARED: ReadonlyMap<string, string> = new Map([
   [FLAT_CHAINS.nodePortLocalPolicy, "lets this node and its pods ask any endpoint (flat layout)"],
   [FLAT_CHAINS.nodePortEndpoints, "chooses among endpoints, by the maps nodeport-endpoints-N (flat layout)"],
   [FLAT_CHAINS.nodePortClusterEndpoints, "chooses among endpoints of the Cluster policy (flat layout)"],
+  [FLAT_CHAINS.sourceCheck, "drops clients outside of source ranges, by the sets allowed-sources-N (flat layout)"],
   [FLAT_CHAINS.rememberClients, "remembers which endpoint a client has got (flat layout)"],
   ...SHARED_SETS.map(({ name, comment = "" }) => [name, comment] as const),
 ]);
@@ -108,7 +109,7 @@ export const inspectNftables: ModeInspection = {
       ...plan.elements.map(
         ({ set, element }): KernelPart => ({
           kind: "element",
-          name: elementText(element, sharedSet(set)),
+          name: elementText(element),
           where: `${table} ${isMap(sharedSet(set)) ? "map" : "set"} ${set}`,
           purpose: purposeOf(set),
         }),
@@ -145,15 +146,17 @@ const ENDPOINT_MAP_PURPOSES: Readonly<Record<EndpointMap, string>> = {
 /** What sets of the flat layout are for whose names end in a number. */
 function numberedPurpose(name: string): string | undefined {
   if (isChainOnDemand(name)) return "looks into a map of one size, or of clients of one timeout (flat layout)";
+  const bits = numberIn(name, ALLOWED_SOURCES);
+  if (bits !== undefined) return `lets clients in by the first ${bits} bits of their addresses (flat layout)`;
   const endpoints = endpointMapOf(name);
   if (endpoints !== undefined) {
     const { map, slots } = endpoints;
     return `leads ${ENDPOINT_MAP_PURPOSES[map]} with ${slots} slots to the endpoint in a slot that is drawn (flat layout)`;
   }
-  const clients = timeoutOf(name, CLIENTS);
+  const clients = numberIn(name, CLIENTS);
   if (clients !== undefined) return `remembers for ${clients} seconds which endpoint a client has got (flat layout)`;
   for (const [base, what] of STICKY_PURPOSES) {
-    const seconds = timeoutOf(name, base);
+    const seconds = numberIn(name, base);
     if (seconds !== undefined) return `holds the ${what} with session affinity of ${seconds} seconds (flat layout)`;
   }
   return undefined;
@@ -167,6 +170,7 @@ const STICKY_PURPOSES: readonly (readonly [string, string])[] = [
 function purposeOf(set: string): string {
   const known = ELEMENTS_OF[set];
   if (known !== undefined) return known;
+  if (numberIn(set, ALLOWED_SOURCES) !== undefined) return "lets these clients in";
   return sharedSet(set).hasTargets === true ? "leads to an endpoint" : "gives clients session affinity";
 }
 

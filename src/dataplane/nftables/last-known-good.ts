@@ -127,7 +127,7 @@ function isBare({ verdict, comment }: NftElement): boolean {
 }
 
 function targetOf({ verdict }: NftElement): string | undefined {
-  return verdict === undefined || verdict.kind === "drop" ? undefined : verdict.chain;
+  return verdict !== undefined && "chain" in verdict ? verdict.chain : undefined;
 }
 
 function idOf(set: string, element: NftElement): string {

@@ -9,7 +9,7 @@ import { BASE_CHAINS } from "./base-chains.ts";
 import { planServicePort as planCompatiblePort } from "./compatible/plan-service-port.ts";
 import { planStatic as planCompatibleStatic, SHARED_SETS } from "./compatible/plan-static.ts";
 import { clientMaps, clientMapsInDoubt } from "./flat/clients.ts";
-import { FLAT_CHAINS, isChainOnDemand } from "./flat/names.ts";
+import { ALLOWED_SOURCES, FLAT_CHAINS, isChainOnDemand } from "./flat/names.ts";
 import { changedSlots, planServicePort as planFlatPort } from "./flat/plan-service-port.ts";
 import { planStatic as planFlatStatic } from "./flat/plan-static.ts";
 import { flatSet, isTrackedSet } from "./flat/sets.ts";
@@ -104,7 +104,8 @@ export function isOurChain(name: string): boolean {
   return isServiceChain(name) || isFixedChain(name);
 }
 
-/** Whether a set has a name that some layout gives. Pure. */
+/** Whether a set has a name that some layout gives, or gave. Pure. */
 export function isOurSet(name: string): boolean {
-  return isAffinitySet(name) || sharedSetOfAny(name) !== undefined;
+  // Version 0.1 had all sources in one set.
+  return isAffinitySet(name) || sharedSetOfAny(name) !== undefined || name === ALLOWED_SOURCES;
 }

@@ -96,7 +96,7 @@ async function prepare(
   }
   if (absent.length <= portsAtOnce) return undefined;
   // The kernel looks for a set along all that were made before it: those that are needed most come first.
-  const missing = plan.sets.filter((set) => isPlain(set) && !content?.sets.has(set.name));
+  const missing = plan.sets.filter((set) => set.timeoutSeconds === undefined && !content?.sets.has(set.name));
   const isFilled = (set: NftSet) => !set.isMap || (layout.hasPortChains === true && !REFUSING_SETS.has(set.name));
   // The rules of a table that is there look into its sets.
   const filled = new Map(isNew ? missing.filter(isFilled).map((set) => [set.name, set]) : []);
@@ -138,18 +138,12 @@ async function prepare(
   return { chains, sets, isAll: portions.refused === 0 };
 }
 
-/** The kernel copies a set of ranges for each commit, and packets fill those with timeouts. */
-function isPlain({ hasRanges, timeoutSeconds }: NftSet): boolean {
-  return hasRanges !== true && timeoutSeconds === undefined;
-}
-
 /** A set as the kernel has it: with all that is wanted, or empty. */
-function made({ key, isMap, hasTargets, hasRanges, timeoutSeconds }: NftSet, isFilled: boolean): NftSetContent {
+function made({ key, isMap, hasTargets, timeoutSeconds }: NftSet, isFilled: boolean): NftSetContent {
   return {
     key,
     isMap,
     ...(hasTargets && { hasTargets }),
-    ...(hasRanges && { hasRanges }),
     timeoutSeconds,
     elements: [],
     ...(isFilled && { others: new Map() }),

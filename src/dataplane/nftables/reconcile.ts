@@ -66,7 +66,7 @@ export async function stateOf(
 /** The sets that {@link reconcile} needs no list of, only a comparison. */
 export function expectationOf(state: TableState): NftExpectation {
   const { sets } = state.planStatic();
-  const comparable = sets.filter(({ hasRanges, timeoutSeconds }) => hasRanges !== true && timeoutSeconds === undefined);
+  const comparable = sets.filter(({ timeoutSeconds }) => timeoutSeconds === undefined);
   return {
     sets: new Map(comparable.map((set) => [set.name, set])),
     elements: (names) => state.wantedElements(names),
@@ -298,7 +298,6 @@ function isOfKind(present: NftSetContent, set: Omit<NftSet, "name">): boolean {
   return (
     present.isMap === set.isMap &&
     present.hasTargets === set.hasTargets &&
-    present.hasRanges === set.hasRanges &&
     present.key?.join() === set.key.join() &&
     isDynamic === (set.timeoutSeconds !== undefined)
   );

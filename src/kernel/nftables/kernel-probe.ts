@@ -37,7 +37,6 @@ const SOURCES: NftSet = {
   name: "sources",
   key: ["address", "protocol", "port", "address"],
   isMap: false,
-  hasRanges: true,
 };
 const FILTER: NftHook = { type: "filter", hook: "input", priority: 0 };
 const DSTNAT: NftHook = { type: "nat", hook: "prerouting", priority: -100 };
@@ -97,7 +96,7 @@ function parts(family: NftFamily): Part[] {
 }
 
 /** Parts that rules of the flat layout need beyond {@link parts} (docs/reference/flat-nftables.md). */
-function mapParts(family: NftFamily): Part[] {
+function mapParts(): Part[] {
   const core = (operation: NftOperation): Part => ({ what: operation.kind, module: "nf_tables", operation });
   const rule = (what: string, module: string, ...statements: NftStatement[]): Part => ({
     what,
@@ -109,18 +108,12 @@ function mapParts(family: NftFamily): Part[] {
     module: "nf_tables",
     operation: { kind: "add-set", set: probed },
   });
-  const range = family === "ip" ? "192.0.2.0-192.0.2.7" : "2001:db8::-2001:db8::7";
   return [
     core({ kind: "add-table", comment: "a comment" }),
     core({ kind: "add-chain", chain: { name: "dstnat", hook: DSTNAT } }),
     set("maps to addresses and ports", TARGETS),
     set("maps that packets fill", CLIENT_TARGETS),
-    set("ranges in concatenated keys", SOURCES),
-    {
-      what: "ranges in concatenated keys",
-      module: "nf_tables",
-      operation: { kind: "add-elements", set: SOURCES, elements: [{ key: [ENDPOINT[family], "tcp", 80, range] }] },
-    },
+    set("sets of sources", SOURCES),
     rule("address translation by maps with a random number in the key", "nft_numgen", {
       kind: "map-dnat",
       fields: ["daddr", "l4proto", "dport"],
@@ -133,11 +126,10 @@ function mapParts(family: NftFamily): Part[] {
       key: ["saddr", "original-daddr", "l4proto", "original-dport"],
       target: ["reply-saddr", "reply-sport"],
     }),
-    rule("looking up what is not in a set", "nf_tables", {
+    rule("the first bits of an address in a key (bitwise)", "nf_tables", {
       kind: "lookup",
-      fields: ["daddr", "l4proto", "dport", "saddr"],
+      fields: ["daddr", "l4proto", "dport", "saddr/25"],
       set: SOURCES.name,
-      negate: true,
     }),
   ];
 }
@@ -149,7 +141,7 @@ export function probeKernel(ruleset: Pick<NetlinkRuleset, "check">, family: NftF
 
 /** As {@link probeKernel}, for what the flat layout needs beyond that. */
 export function probeFlatLayout(ruleset: Pick<NetlinkRuleset, "check">, family: NftFamily): Promise<void> {
-  return probe(ruleset, family, mapParts(family));
+  return probe(ruleset, family, mapParts());
 }
 
 async function probe(ruleset: Pick<NetlinkRuleset, "check">, family: NftFamily, all: readonly Part[]): Promise<void> {

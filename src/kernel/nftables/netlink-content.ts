@@ -14,10 +14,8 @@ import {
   type NftKeyType,
   type NftSet,
   type NftTarget,
-  type NftValue,
   type NftVerdict,
 } from "./ruleset.ts";
-import { rangeOf } from "./ruleset-ranges.ts";
 import {
   NF_ACCEPT,
   NF_DROP,
@@ -25,10 +23,8 @@ import {
   NFT_GOTO,
   NFT_JUMP,
   NFT_SET_ANONYMOUS,
-  NFT_SET_CONCAT,
   NFT_SET_ELEM_CATCHALL,
   NFT_SET_EVAL,
-  NFT_SET_INTERVAL,
   NFT_SET_MAP,
   NFT_SET_TIMEOUT,
   NFT_TABLE_F_DORMANT,
@@ -123,7 +119,6 @@ export async function readTable(
       key,
       isMap: (flags & NFT_SET_MAP) !== 0 && dataType === NFT_TYPES.verdict,
       ...((flags & NFT_SET_MAP) !== 0 && dataType === targetTypeId(layout) ? { hasTargets: true } : {}),
-      ...((flags & NFT_SET_INTERVAL) === 0 ? {} : { hasRanges: true }),
       timeoutSeconds: timeout === undefined ? undefined : timeout / 1000,
       elements,
     });
@@ -254,10 +249,9 @@ function hookOf({ type, hook, policy }: NftChainHeadObject): NftChainContent["ho
 }
 
 const DYNAMIC = NFT_SET_TIMEOUT | NFT_SET_EVAL;
-const RANGES = NFT_SET_INTERVAL | NFT_SET_CONCAT;
 
 /**
- * Undefined for sets of other types, and for those of other kinds: lone intervals, values that are neither verdicts nor
+ * Undefined for sets of other types, and for those of other kinds: intervals, values that are neither verdicts nor
  * targets, a size at which elements are refused, elements that expire or that count or limit.
  */
 function keyOf(set: NftSetHead, layout: FamilyLayout): NftKeyType[] | undefined {
@@ -265,7 +259,7 @@ function keyOf(set: NftSetHead, layout: FamilyLayout): NftKeyType[] | undefined 
   const isMap = (flags & NFT_SET_MAP) !== 0;
   const kind = flags & ~NFT_SET_MAP;
   const isDynamic = kind === DYNAMIC && timeout !== undefined;
-  if (kind !== 0 && !isDynamic && (kind !== RANGES || isMap)) return undefined;
+  if (kind !== 0 && !isDynamic) return undefined;
   if (isMap && dataType !== targetTypeId(layout) && (isDynamic || dataType !== NFT_TYPES.verdict)) return undefined;
   const { size = 0 } = description ?? {};
   // A set that packets fill has room for at least as many as the kernel's default.
@@ -276,7 +270,7 @@ function keyOf(set: NftSetHead, layout: FamilyLayout): NftKeyType[] | undefined 
 
 /** Undefined for what is no such element at all. */
 function elementOf(
-  { key: data, keyEnd, data: value, flags = 0, userdata }: NftElementObject,
+  { key: data, data: value, flags = 0, userdata }: NftElementObject,
   key: readonly NftKeyType[],
   layout: FamilyLayout,
 ): NftElement | undefined {
@@ -287,17 +281,11 @@ function elementOf(
   const target = value?.value && targetOf(value.value, layout);
   const comment = commentOf(userdata);
   return {
-    key: keyEnd?.value === undefined ? values : withRange(values, decodeKey(key, keyEnd.value, layout)),
+    key: values,
     ...(verdict === undefined ? {} : { verdict }),
     ...(target === undefined ? {} : { target }),
     ...(comment === undefined ? {} : { comment }),
   };
-}
-
-/** The same keys, whose last values are the ends of a range. */
-function withRange(first: readonly NftValue[], last: readonly NftValue[] | undefined): readonly NftValue[] {
-  const ends = { first: first.at(-1) as IpAddress, last: last?.at(-1) as IpAddress }; // ranges are of addresses only
-  return [...first.slice(0, -1), rangeOf(ends)];
 }
 
 const TARGET: readonly NftKeyType[] = ["address", "port"];

@@ -4,12 +4,12 @@
  * bytes, named singly or in groups of four. Pure.
  */
 
-import { type Cidr, splitCidr } from "../../net/ip.ts";
+import { type Cidr, prefixMask, splitCidr } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS, type ProtocolName } from "../../net/protocol.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../netlink/nfnetlink.ts";
 import { type AnonymousSet, addressSet, targetMap, verdictData, verdictMap } from "./netlink-sets.ts";
 import { addressBytes, type FamilyLayout, LAYOUTS } from "./netlink-values.ts";
-import type { NftField, NftRule, NftStatement, NftVerdict } from "./ruleset.ts";
+import { type NftField, type NftRule, type NftStatement, type NftVerdict, sourceBits } from "./ruleset.ts";
 import * as nft from "./wire/constants.ts";
 import { hostU32, netU16 } from "./wire/data.ts";
 import { constantExpression, type NftExpression } from "./wire/expressions.ts";
@@ -208,12 +208,16 @@ function compare(value: Uint8Array, negate = false): NftExpression {
   return { kind: "cmp", sreg: nft.NFT_REG_1, op: negate ? nft.NFT_CMP_NEQ : nft.NFT_CMP_EQ, data: { value } };
 }
 
-/** The first register, masked and flipped. */
-function bitwise(mask: Uint8Array, xor: Uint8Array): NftExpression {
+/** A register, masked and flipped. */
+function bitwise(
+  mask: Uint8Array,
+  xor: Uint8Array = new Uint8Array(mask.length),
+  register = nft.NFT_REG_1,
+): NftExpression {
   return {
     kind: "bitwise",
-    sreg: nft.NFT_REG_1,
-    dreg: nft.NFT_REG_1,
+    sreg: register,
+    dreg: register,
     len: mask.length,
     op: 0,
     mask: { value: mask },
@@ -223,7 +227,7 @@ function bitwise(mask: Uint8Array, xor: Uint8Array): NftExpression {
 
 /** Whether the first register has any of these bits. */
 function anyBit(bits: number): NftExpression[] {
-  return [bitwise(hostU32(bits), hostU32(0)), compare(hostU32(0), true)];
+  return [bitwise(hostU32(bits)), compare(hostU32(0), true)];
 }
 
 function random(modulus: number, dreg = nft.NFT_REG_1): NftExpression {
@@ -280,6 +284,11 @@ function loadFields(out: NftExpression[], fields: readonly NftField[], layout: F
       case "reply-sport":
         out.push({ kind: "ct", dreg, ...connectionKey(field, layout) });
         word += 1;
+        break;
+      default:
+        out.push(loadAddress("saddr", layout.addressBytes, layout, dreg));
+        out.push(bitwise(prefixMask(sourceBits(field) ?? 0, layout.addressBytes), undefined, dreg));
+        word += layout.addressBytes / WORD;
     }
   }
   return word;
@@ -353,13 +362,6 @@ function matchPrefix(
     out.push(load, compare(bytes.subarray(0, length / 8), negate));
     return;
   }
-  const mask = new Uint8Array(bytes.length).map((_, index) => {
-    const bits = Math.min(8, Math.max(0, length - index * 8));
-    return 0xff << (8 - bits);
-  });
-  out.push(
-    loadAddress(side, bytes.length, layout),
-    bitwise(mask, new Uint8Array(bytes.length)),
-    compare(bytes, negate),
-  );
+  const mask = prefixMask(length, bytes.length);
+  out.push(loadAddress(side, bytes.length, layout), bitwise(mask), compare(bytes, negate));
 }

@@ -13,7 +13,6 @@ function ip(text: string): IpAddress {
 
 const SET: NftSet = { name: "s", key: ["address", "protocol", "port"], isMap: false };
 const TARGETS: NftSet = { name: "t", key: ["address", "protocol", "port", "slot"], isMap: false, hasTargets: true };
-const RANGES: NftSet = { name: "r", key: ["port", "address"], isMap: false, hasRanges: true };
 
 const EXAMPLES: readonly (readonly [family: NftFamily, set: NftSet, one: NftElement])[] = [
   ["ip", SET, { key: [ip("10.96.0.1"), "tcp", 80] }],
@@ -25,7 +24,6 @@ const EXAMPLES: readonly (readonly [family: NftFamily, set: NftSet, one: NftElem
   ],
   ["ip6", TARGETS, { key: [ip("fd00::1"), "sctp", 80, 0], target: { ip: ip("fd01::2:0:3"), port: 1 }, comment: "a/b" }],
   ["ip", { ...SET, key: ["port"] }, { key: [8080] }],
-  ["ip", RANGES, { key: [80, "10.0.0.0-10.0.0.255"], comment: "c" }],
   ["ip", { ...SET, isMap: true }, { key: [ip("10.96.0.1"), "tcp", 80], verdict: { kind: "goto", chain: "c" } }],
   ["ip", TARGETS, { key: [] }],
 ];

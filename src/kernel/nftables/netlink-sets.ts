@@ -15,18 +15,16 @@ import {
   keyTypeId,
   putAddress,
   putKey,
-  valueBytes,
 } from "./netlink-values.ts";
 import type { NftElement, NftKeyType, NftSet, NftTarget, NftValue, NftVerdict } from "./ruleset.ts";
-import { rangeEnds } from "./ruleset-ranges.ts";
 import {
   concatType,
   NF_DROP,
   NFT_GOTO,
   NFT_JUMP,
   NFT_META_L4PROTO,
+  NFT_RETURN,
   NFT_SET_ANONYMOUS,
-  NFT_SET_CONCAT,
   NFT_SET_CONSTANT,
   NFT_SET_ELEM_CATCHALL,
   NFT_SET_ELEM_INTERVAL_END,
@@ -52,6 +50,8 @@ export function verdictData(verdict: NftVerdict): NftVerdictData {
   switch (verdict.kind) {
     case "drop":
       return { code: NF_DROP };
+    case "return":
+      return { code: NFT_RETURN };
     case "jump":
       return { code: NFT_JUMP, chain: verdict.chain };
     case "goto":
@@ -74,15 +74,12 @@ export function setObject(set: NftSet, layout: FamilyLayout): NftSetObject {
   return {
     name: set.name,
     // "Dynamic" from the start: a rule that fills the set would make it so, and adding it again would then be refused.
-    flags:
-      (isMap ? NFT_SET_MAP : 0) |
-      (isDynamic ? NFT_SET_TIMEOUT | NFT_SET_EVAL : 0) |
-      (set.hasRanges === true ? NFT_SET_INTERVAL | NFT_SET_CONCAT : 0),
+    flags: (isMap ? NFT_SET_MAP : 0) | (isDynamic ? NFT_SET_TIMEOUT | NFT_SET_EVAL : 0),
     keyType: keyTypeId(set.key, layout),
     keyLength: keyBytes(set.key, layout),
     ...(set.isMap ? { dataType: NFT_TYPES.verdict, dataLength: 0 } : {}),
     ...(set.hasTargets === true ? { dataType: targetTypeId(layout), dataLength: layout.addressBytes + 4 } : {}),
-    ...descriptionOf(set, layout),
+    ...(set.size === undefined ? {} : { description: { size: set.size } }),
     ...(set.timeoutSeconds === undefined ? {} : { timeout: set.timeoutSeconds * 1000 }),
     userdata: setUserdata(userdata),
   };
@@ -91,12 +88,6 @@ export function setObject(set: NftSet, layout: FamilyLayout): NftSetObject {
 /** The kernel's number for the values of a map to targets. Pure. */
 export function targetTypeId(layout: FamilyLayout): number {
   return concatType([layout.addressType, NFT_TYPES.inet_service]);
-}
-
-function descriptionOf({ key, hasRanges, size }: NftSet, layout: FamilyLayout): Pick<NftSetObject, "description"> {
-  const concat = key.map((type) => ({ length: valueBytes(type, layout) }));
-  const description = { ...(size === undefined ? {} : { size }), ...(hasRanges === true ? { concat } : {}) };
-  return Object.keys(description).length === 0 ? {} : { description };
 }
 
 /** A slot has no name among the types of nft: such sets are declared by what is looked up in them. */
@@ -135,10 +126,7 @@ function destination({ family }: FamilyLayout): TypeOf {
 /** An element of a named set by its key. @throws RangeError when the key does not fit. */
 function keyObject(set: NftSet, key: readonly NftValue[], layout: FamilyLayout): NftElementObject {
   if (key.length === 0) return { flags: NFT_SET_ELEM_CATCHALL };
-  if (set.hasRanges !== true) return { key: { value: encodeKey(set.key, key, layout) } };
-  const ends = rangeEnds(key.at(-1));
-  const keyWith = (last: NftValue) => ({ value: encodeKey(set.key, [...key.slice(0, -1), last], layout) });
-  return { key: keyWith(ends.first), keyEnd: keyWith(ends.last) };
+  return { key: { value: encodeKey(set.key, key, layout) } };
 }
 
 /** An element of a named set. @throws RangeError when the key does not fit. */
@@ -163,7 +151,7 @@ const VALUE = 1;
  */
 export function writeElement(out: ByteWriter, set: NftSet, one: NftElement, layout: FamilyLayout): void {
   const { key, target, verdict, comment } = one;
-  if (set.hasRanges === true || key.length === 0 || verdict !== undefined) {
+  if (key.length === 0 || verdict !== undefined) {
     element.write(out, elementObject(set, one, layout));
     return;
   }
@@ -177,7 +165,7 @@ export function writeElement(out: ByteWriter, set: NftSet, one: NftElement, layo
 
 /** Writes what {@link keyObject} gives, likewise. @throws RangeError when the key does not fit. */
 export function writeKey(out: ByteWriter, set: NftSet, key: readonly NftValue[], layout: FamilyLayout): void {
-  if (set.hasRanges === true || key.length === 0) element.write(out, keyObject(set, key, layout));
+  if (key.length === 0) element.write(out, keyObject(set, key, layout));
   else writePlainKey(out, set, key, layout);
 }
 

@@ -52,7 +52,6 @@ export interface NftSetContent {
   readonly isMap: boolean;
   /** As {@link NftSet} has them. */
   readonly hasTargets?: true;
-  readonly hasRanges?: true;
   readonly timeoutSeconds: number | undefined;
   readonly elements: readonly NftElement[];
   /**

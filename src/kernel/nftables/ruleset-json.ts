@@ -2,20 +2,19 @@
  * A ruleset in libnftables' JSON schema, as `nft -j list ruleset` prints it (handles left out). Pure.
  */
 import { type IpInterval, intervalAsPrefix, mergedIntervals } from "../../net/intervals.ts";
-import { type Cidr, splitCidr } from "../../net/ip.ts";
-import type {
-  NftChain,
-  NftElement,
-  NftFamily,
-  NftField,
-  NftKeyType,
-  NftRule,
-  NftSet,
-  NftStatement,
-  NftVerdict,
+import { type Cidr, ipFromBytes, prefixMask, splitCidr } from "../../net/ip.ts";
+import {
+  type NftChain,
+  type NftElement,
+  type NftFamily,
+  type NftField,
+  type NftKeyType,
+  type NftRule,
+  type NftSet,
+  type NftStatement,
+  type NftVerdict,
+  sourceBits,
 } from "./ruleset.ts";
-
-import { rangeEnds } from "./ruleset-ranges.ts";
 
 /** Anything that JSON can hold. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
@@ -66,21 +65,19 @@ export function setJson({ family, table }: TableName, set: NftSet, elements: rea
   if (set.timeoutSeconds !== undefined) {
     Object.assign(body, { size: set.size ?? DYNAMIC_SET_SIZE, flags: ["timeout"], timeout: set.timeoutSeconds });
   }
-  if (set.hasRanges === true) body.flags = ["interval"];
-  if (elements.length > 0) body.elem = elements.map((element) => elementJson(element, set));
+  if (elements.length > 0) body.elem = elements.map(elementJson);
   return set.isMap || set.hasTargets === true ? { map: body } : { set: body };
 }
 
-function elementJson({ key, verdict, target, comment }: NftElement, { hasRanges }: NftSet): Json {
-  const values: readonly Json[] = hasRanges === true ? [...key.slice(0, -1), intervalJson(rangeEnds(key.at(-1)))] : key;
-  const value: Json = values.length === 1 ? (values[0] ?? "") : { concat: values };
+function elementJson({ key, verdict, target, comment }: NftElement): Json {
+  const value: Json = key.length === 1 ? (key[0] ?? "") : { concat: key };
   const element: Json = comment === undefined ? value : { elem: { val: value, comment } };
   if (target !== undefined) return [element, { concat: [target.ip, target.port] }];
   return verdict === undefined ? element : [element, verdictJson(verdict)];
 }
 
 function verdictJson(verdict: NftVerdict): Json {
-  return verdict.kind === "drop" ? { drop: null } : { [verdict.kind]: { target: verdict.chain } };
+  return { [verdict.kind]: "chain" in verdict ? { target: verdict.chain } : null };
 }
 
 /** A chain without its rules. Pure. */
@@ -113,7 +110,14 @@ function fieldJson(field: NftField, family: NftFamily): Json {
       return { ct: { key: `${family} saddr`, dir: "reply" } };
     case "reply-sport":
       return { ct: { key: "proto-src", dir: "reply" } };
+    default:
+      return { "&": [fieldJson("saddr", family), sourceMask(field, family)] };
   }
+}
+
+/** The mask of a source of which not all bits are read. */
+export function sourceMask(field: NftField, family: NftFamily): string {
+  return ipFromBytes(prefixMask(sourceBits(field) ?? 0, family === "ip" ? 4 : 16));
 }
 
 function keyJson(fields: readonly NftField[], family: NftFamily): Json {

@@ -14,8 +14,7 @@ import type {
   NftStatement,
   NftVerdict,
 } from "./ruleset.ts";
-import { DYNAMIC_SET_SIZE, keyTypeName, targetTypeName } from "./ruleset-json.ts";
-import { rangeText } from "./ruleset-ranges.ts";
+import { DYNAMIC_SET_SIZE, keyTypeName, sourceMask, targetTypeName } from "./ruleset-json.ts";
 import type { NftTable } from "./ruleset-table.ts";
 
 /** A whole table. */
@@ -39,13 +38,12 @@ function block(head: string, lines: readonly (string | undefined)[]): string {
 
 function setText(set: NftSet, elements: readonly NftElement[], family: NftFamily): string {
   const { timeoutSeconds, size = DYNAMIC_SET_SIZE, comment } = set;
-  const texts = elements.map((element) => elementText(element, set));
+  const texts = elements.map(elementText);
   return block(`${set.isMap || set.hasTargets === true ? "map" : "set"} ${set.name}`, [
     typesText(set, family),
     ...(timeoutSeconds === undefined
       ? []
       : [`size ${size}`, "flags dynamic,timeout", `timeout ${durationText(timeoutSeconds)}`]),
-    set.hasRanges === true ? "flags interval" : undefined,
     comment === undefined ? undefined : `comment ${quoted(comment)}`,
     elements.length === 0 ? undefined : `elements = { ${texts.join(ELEMENT_SEPARATOR)} }`,
   ]);
@@ -69,11 +67,10 @@ function randomText(slots: number): string {
 const ELEMENT_SEPARATOR = `,\n\t\t${" ".repeat("elements = { ".length)}`;
 
 /** An element as `nft` lists it: `10.96.0.10 . tcp . 80 : goto service-…`. */
-export function elementText({ key, verdict, target, comment }: NftElement, { hasRanges }: NftSet): string {
-  const values = hasRanges === true ? [...key.slice(0, -1), rangeText(key.at(-1))] : key;
+export function elementText({ key, verdict, target, comment }: NftElement): string {
   const said = comment === undefined ? "" : ` comment ${quoted(comment)}`;
   const data = verdict === undefined ? target && `${target.ip} . ${target.port}` : verdictText(verdict);
-  return `${values.join(" . ")}${said}${data === undefined ? "" : ` : ${data}`}`;
+  return `${key.join(" . ")}${said}${data === undefined ? "" : ` : ${data}`}`;
 }
 
 const UNITS = [
@@ -123,7 +120,7 @@ export function ruleText({ statements, comment }: NftRule, family: NftFamily): s
 
 /** A verdict: `goto service-…`. */
 export function verdictText(verdict: NftVerdict): string {
-  return verdict.kind === "drop" ? "drop" : `${verdict.kind} ${verdict.chain}`;
+  return "chain" in verdict ? `${verdict.kind} ${verdict.chain}` : verdict.kind;
 }
 
 function fieldText(field: NftField, family: NftFamily): string {
@@ -143,6 +140,8 @@ function fieldText(field: NftField, family: NftFamily): string {
       return `ct reply ${family} saddr`;
     case "reply-sport":
       return "ct reply proto-src";
+    default:
+      return `${family} saddr & ${sourceMask(field, family)}`;
   }
 }
 

@@ -17,6 +17,8 @@ export type NftKeyType = "address" | "protocol" | "port" | "slot";
  */
 export type NftField =
   | "saddr"
+  /** The first bits of the source, the others 0: `ip saddr & 255.255.255.0` for `saddr/24`. */
+  | `saddr/${number}`
   | "daddr"
   | "l4proto"
   | "dport"
@@ -25,8 +27,15 @@ export type NftField =
   | "reply-saddr"
   | "reply-sport";
 
-/** Where control goes; `drop` ends it. */
-export type NftVerdict = { readonly kind: "jump" | "goto"; readonly chain: string } | { readonly kind: "drop" };
+/** Where control goes: to a chain, back to the one that jumped here, or nowhere. */
+export type NftVerdict =
+  | { readonly kind: "jump" | "goto"; readonly chain: string }
+  | { readonly kind: "return" | "drop" };
+
+/** How many bits of the source {@link NftField} reads; undefined for other fields. */
+export function sourceBits(field: NftField): number | undefined {
+  return field.startsWith("saddr/") ? Number(field.slice("saddr/".length)) : undefined;
+}
 
 /** One target of destination NAT. */
 export interface NftTarget {
@@ -121,15 +130,12 @@ export interface NftChain {
 export function targetsOf({ rules }: Pick<NftChain, "rules">): string[] {
   return rules.flatMap(({ statements }) => {
     const last = statements.at(-1);
-    return last?.kind === "verdict" && last.verdict.kind !== "drop" ? [last.verdict.chain] : [];
+    return last?.kind === "verdict" && "chain" in last.verdict ? [last.verdict.chain] : [];
   });
 }
 
-/** All addresses from one to another, both included: `10.0.0.0-10.0.0.255`. */
-export type NftRange = `${string}-${string}`;
-
-/** One value of a key, in the order of the key's types. A range can stand last, where the set has ranges. */
-export type NftValue = IpAddress | ProtocolName | number | NftRange;
+/** One value of a key, in the order of the key's types. */
+export type NftValue = IpAddress | ProtocolName | number;
 
 export interface NftElement {
   /** Empty: the element that catches all keys that are not in the set. */
@@ -149,8 +155,6 @@ export interface NftSet {
   readonly hasTargets?: true;
   /** What {@link NftKeyType} slots of the key are drawn from: `numgen random mod 3` for 3. */
   readonly slots?: number;
-  /** The last value of a key is a range of addresses. */
-  readonly hasRanges?: true;
   readonly comment?: string;
   /** Entries are made by packets and expire after this long. */
   readonly timeoutSeconds?: number;
@@ -170,6 +174,6 @@ export function equalTargets(a: NftTarget | undefined, b: NftTarget | undefined)
 
 /** Whether two verdicts do the same. Pure. */
 export function equalVerdicts(a: NftVerdict | undefined, b: NftVerdict | undefined): boolean {
-  if (a === undefined || b === undefined || a.kind === "drop" || b.kind === "drop") return a?.kind === b?.kind;
-  return a.kind === b.kind && a.chain === b.chain;
+  if (a?.kind !== b?.kind) return false;
+  return a === undefined || b === undefined || !("chain" in a) || !("chain" in b) || a.chain === b.chain;
 }

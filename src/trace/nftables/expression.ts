@@ -3,11 +3,19 @@
  * (libnftables-json(5)). Pure.
  */
 
-import type { IpAddress } from "../../net/ip.ts";
+import {
+  type IpAddress,
+  ipBytes,
+  ipFromBytes,
+  parseCidr,
+  parseIpAddress,
+  prefixMask,
+  splitCidr,
+} from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import type { Flow, Packet } from "../packet.ts";
 import { type ComparedField, isOneOf, type Key, type Question } from "../question.ts";
-import { type Parts, protocolName } from "../value.ts";
+import { type Parts, type Pattern, prefixRange, protocolName } from "../value.ts";
 import { scalarOf } from "./constant.ts";
 import { isObject, listOf, named, numberOf, textOf } from "./json.ts";
 import { SetIndex } from "./named-set.ts";
@@ -39,6 +47,8 @@ export interface Expression {
   readonly drawnPart?: number;
   /** Which field each part is; undefined: it follows from what is asked. */
   readonly fields: readonly (ComparedField | undefined)[];
+  /** Of how many of a part's first bits is read: an address whose others are 0. Absent: of all. */
+  readonly bits?: readonly (number | undefined)[];
   /** What else the reading depends on. Undefined: on something that is not a field of the packet. */
   readonly asks: readonly Question[] | undefined;
   /** Whether it reads as nothing for every number: spares the walk trying all. */
@@ -251,6 +261,7 @@ function concatenation(items: readonly unknown[], surroundings: Surroundings, te
   return {
     text,
     fields: parts.flatMap(({ fields }) => fields),
+    bits: parts.flatMap(({ fields, bits = fields.map(() => undefined) }) => bits),
     asks: allAsked(parts),
     draw: parts[drawnPart]?.draw,
     ...(drawnPart < 0 ? {} : { drawnPart }),
@@ -304,11 +315,15 @@ export function keyQuestions(
   expression: Expression,
   keys: readonly Key[] | undefined,
 ): readonly Question[] | undefined {
-  const { asks, fields, draw } = expression;
+  const { asks, fields, draw, bits = [] } = expression;
   if (asks === undefined || keys === undefined) return undefined;
+  const isWhole = bits.every((count) => count === undefined);
   const question: Question = {
     fields,
-    keys,
+    // All addresses with the same first bits are one key.
+    keys: isWhole
+      ? keys
+      : keys.map((key) => ({ ...key, patterns: key.patterns.map((one, at) => widened(one, bits[at])) })),
     values(packet) {
       const reading = expression.read(packet, 0);
       return reading.kind === "value" ? reading.parts : undefined;
@@ -316,6 +331,13 @@ export function keyQuestions(
     drawnPart: draw === undefined ? undefined : (expression.drawnPart ?? 0),
   };
   return fields.some((field) => field !== undefined) ? [...asks, question] : asks;
+}
+
+function widened(pattern: Pattern, bits: number | undefined): Pattern {
+  if (bits === undefined || pattern.kind !== "exact") return pattern;
+  const cidr = parseCidr(`${pattern.value}/${bits}`);
+  // With other bits than these there is no address that reads so.
+  return cidr === undefined || splitCidr(cidr).address !== pattern.value ? pattern : prefixRange(cidr);
 }
 
 /** The map that a lookup names or brings along. */
@@ -341,6 +363,26 @@ const OPERATIONS = {
   ">>": (a: number, b: number) => a >>> b,
 } as const;
 
+/** The address with all but its first bits 0; undefined where the mask is none of a prefix. */
+function maskedAddress(address: Expression, mask: unknown, text: string): Expression | undefined {
+  const parsed = typeof mask === "string" ? parseIpAddress(mask) : undefined;
+  if (parsed === undefined) return undefined;
+  const bytes = ipBytes(parsed);
+  const bits = bytes.reduce((count, byte) => count + byte.toString(2).replaceAll("0", "").length, 0);
+  if (ipFromBytes(prefixMask(bits, bytes.length)) !== parsed) return undefined;
+  return {
+    ...address,
+    text,
+    bits: [bits],
+    read(packet, drawn) {
+      const reading = address.read(packet, drawn);
+      if (reading.kind !== "value") return reading;
+      const cidr = parseCidr(`${reading.parts[0]}/${bits}`);
+      return cidr === undefined ? { kind: "unknown", what: text } : value(splitCidr(cidr).address);
+    },
+  };
+}
+
 function calculation(
   operator: keyof typeof OPERATIONS,
   operands: readonly unknown[],
@@ -348,6 +390,12 @@ function calculation(
   text: string,
 ): Expression {
   const parts = operands.map((operand) => compileExpression(operand, surroundings));
+  const [field, other] = parts;
+  const masked =
+    operator === "&" && field !== undefined && other !== undefined && parts.length === 2
+      ? maskedAddress(field, operands[1], text)
+      : undefined;
+  if (masked !== undefined) return masked;
   // What is calculated from a field is not compared as it stands.
   const isOfField = parts.some(({ fields }) => fields.some((field) => field !== undefined));
   return {

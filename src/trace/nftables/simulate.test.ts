@@ -312,4 +312,31 @@ describe("a flat ruleset", () => {
     assert.deepEqual(simulation.outcomes(packet("10.0.0.9", "10.96.0.1")).map(summary), ["1.000 sent 10.0.0.2:8080"]);
     assert.equal(simulation.outcomes(packet("10.0.0.8", "10.96.0.1")).length, 2);
   });
+
+  test("a source is looked up by its first bits", () => {
+    const allowed = { name: "allowed-9", key: ["address", "address"], isMap: false } as const;
+    const drop: NftStatement = { kind: "verdict", verdict: { kind: "drop" } };
+    const back: NftStatement = { kind: "verdict", verdict: { kind: "return" } };
+    const simulation = simulateTable(
+      {
+        ...FLAT,
+        sets: [{ set: allowed, elements: [{ key: ["10.96.0.1", "10.128.0.0"].map(value) }] }],
+        chains: [
+          {
+            name: "check",
+            hook: { type: "filter", hook: "prerouting", priority: -110 },
+            rules: [rule(jump("sources"))],
+          },
+          {
+            name: "sources",
+            rules: [rule({ kind: "lookup", fields: ["daddr", "saddr/9"], set: allowed.name }, back), rule(drop)],
+          },
+        ],
+      },
+      facts,
+    );
+    const fate = (source: string) => simulation.outcomes(packet(source, "10.96.0.1"))[0]?.fate.kind;
+    assert.deepEqual(["10.128.0.0", "10.255.255.255"].map(fate), ["sent", "sent"]);
+    assert.deepEqual(["10.127.255.255", "11.0.0.0"].map(fate), ["dropped", "dropped"]);
+  });
 });

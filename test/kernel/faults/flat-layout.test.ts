@@ -80,7 +80,7 @@ const DAMAGE: readonly (readonly [what: string, commands: string])[] = [
      add element ${TABLE} endpoints-2 { 10.96.0.1 . tcp . 80 . 1 : 192.0.2.1 . 1 }`,
   ],
   ["elements are added", `add element ${TABLE} endpoints-2 { 10.96.0.9 . tcp . 80 . 0 : 192.0.2.1 . 1 }`],
-  ["a source is let in", `add element ${TABLE} allowed-sources { 203.0.113.3 . tcp . 80 . 198.51.100.0/24 }`],
+  ["a source is let in", `add element ${TABLE} allowed-sources-25 { 203.0.113.3 . tcp . 80 . 198.51.100.0 }`],
   ["a set is emptied", `flush set ${TABLE} frontends`],
   ["a chain is emptied", `flush chain ${TABLE} frontend-endpoints`],
   [
@@ -170,6 +170,11 @@ inNetns(import.meta.url, { name: "nftflat" }, () => {
     await model.rig.sync();
     const compatible = listed();
     assert.doesNotMatch(compatible, /endpoints-\d/);
+    // As flat tables of version 0.1 have them.
+    nft(
+      `add set ${TABLE} allowed-sources { type ipv4_addr . inet_proto . inet_service . ipv4_addr ; flags interval ; }`,
+    );
+    nft(`add element ${TABLE} allowed-sources { 203.0.113.3 . tcp . 80 . 198.51.100.0/24 }`);
     model.rig.layout = "Flat";
     model.rig.restart();
     await model.rig.sync();

@@ -275,7 +275,6 @@ export class MemoryNftKernel {
             key: set.key,
             isMap: set.isMap,
             ...(set.hasTargets === true ? { hasTargets: true } : {}),
-            ...(set.hasRanges === true ? { hasRanges: true } : {}),
             timeoutSeconds: set.timeoutSeconds,
             ...comparedOrListed(set, elements, expected),
           },

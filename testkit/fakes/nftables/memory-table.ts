@@ -272,10 +272,7 @@ export class MemoryTable {
     const { set: known } = present;
     const isDynamic = (one: NftSet) => one.timeoutSeconds !== undefined;
     const isOfOneType =
-      valuesOf(known) === valuesOf(set) &&
-      known.hasRanges === set.hasRanges &&
-      known.key.join() === set.key.join() &&
-      isDynamic(known) === isDynamic(set);
+      valuesOf(known) === valuesOf(set) && known.key.join() === set.key.join() && isDynamic(known) === isDynamic(set);
     if (!isOfOneType) {
       refuse("exists", `${set.name} is of another type`);
     }
@@ -356,7 +353,7 @@ export class MemoryTable {
     const { verdict } = element;
     this.#change(() => {
       target.elements.delete(id);
-      const chain = verdict === undefined || verdict.kind === "drop" ? undefined : this.chains.get(verdict.chain);
+      const chain = verdict !== undefined && "chain" in verdict ? this.chains.get(verdict.chain) : undefined;
       if (chain !== undefined && this.#releasesLate) this.#unreleased.push(chain);
       else this.#countVerdict(verdict, -1);
       return () => {
@@ -368,7 +365,7 @@ export class MemoryTable {
   }
 
   #checkVerdict(verdict: NftVerdict, refuse: Refuse): void {
-    if (verdict.kind === "drop") return;
+    if (!("chain" in verdict)) return;
     const chain = this.#chain(verdict.chain, refuse);
     if (chain.hook !== undefined) refuse("unsupported", `${verdict.chain} is a base chain`);
   }
@@ -383,7 +380,7 @@ export class MemoryTable {
   }
 
   #countVerdict(verdict: NftVerdict | undefined, by: 1 | -1): void {
-    if (verdict === undefined || verdict.kind === "drop") return;
+    if (verdict === undefined || !("chain" in verdict)) return;
     const chain = this.chains.get(verdict.chain);
     if (chain !== undefined) chain.uses += by;
   }

@@ -6,7 +6,7 @@ import { type Nftables, NftError, type NftOperation } from "../../../kernel/nfta
 import { elementKey, type NftElement } from "../../../kernel/nftables/ruleset.ts";
 import type { InstalledPort } from "../port-objects.ts";
 import type { SharedElement, StaticPlan } from "../table-plan.ts";
-import { CLIENTS, endpointMapOf, STICKY_SETS, timedName, timeoutOf } from "./names.ts";
+import { CLIENTS, endpointMapOf, numbered, numberIn, STICKY_SETS } from "./names.ts";
 import { flatSet } from "./sets.ts";
 
 /** Finds the elements of the service port that has one at a key of a set. */
@@ -14,7 +14,7 @@ type FindElements = (set: string, key: string) => readonly SharedElement[] | und
 
 /** The maps of clients that a table has. Pure. */
 export function clientMaps({ sets }: StaticPlan): string[] {
-  return sets.flatMap(({ name }) => (timeoutOf(name, CLIENTS) === undefined ? [] : [name]));
+  return sets.flatMap(({ name }) => (numberIn(name, CLIENTS) === undefined ? [] : [name]));
 }
 
 /** The maps that may remember what is not so any more, when a service port changes. Pure. */
@@ -30,11 +30,11 @@ export function clientMapsInDoubt(before: readonly SharedElement[], after: reado
     const isRelevant = shared.element.target !== undefined || stickyTimeoutOf(shared.set) !== undefined;
     return isRelevant && !left.has(relation(shared));
   });
-  return hasLost ? Array.from(timeouts, (seconds) => timedName(CLIENTS, seconds)) : [];
+  return hasLost ? Array.from(timeouts, (seconds) => numbered(CLIENTS, seconds)) : [];
 }
 
 function stickyTimeoutOf(set: string): number | undefined {
-  return timeoutOf(set, STICKY_SETS.frontend) ?? timeoutOf(set, STICKY_SETS.nodePort);
+  return numberIn(set, STICKY_SETS.frontend) ?? numberIn(set, STICKY_SETS.nodePort);
 }
 
 /** That a frontend has an endpoint, in any slot; or that it has affinity. */
@@ -46,15 +46,15 @@ function relation({ set, element }: SharedElement): string {
 
 /** Whether an entry of a map of clients names an endpoint that the frontend still has. Pure. */
 function isClientCurrent(map: string, { key, target }: NftElement, findElements: FindElements): boolean {
-  const seconds = timeoutOf(map, CLIENTS);
+  const seconds = numberIn(map, CLIENTS);
   const [, ...frontend] = key;
   if (seconds === undefined || target === undefined) return false;
   const nodePort = frontend.slice(1);
   const asked = elementKey(frontend);
   const askedPort = elementKey(nodePort);
-  const byFrontend = findElements(timedName(STICKY_SETS.frontend, seconds), asked);
+  const byFrontend = findElements(numbered(STICKY_SETS.frontend, seconds), asked);
   if (byFrontend !== undefined) return leadsTo(byFrontend, asked, target);
-  const byNodePort = findElements(timedName(STICKY_SETS.nodePort, seconds), askedPort);
+  const byNodePort = findElements(numbered(STICKY_SETS.nodePort, seconds), askedPort);
   return byNodePort !== undefined && leadsTo(byNodePort, askedPort, target);
 }
 

@@ -12,7 +12,6 @@ export const FLAT_SETS = {
   droppedFrontends: "dropped-frontends",
   droppedNodePorts: "dropped-nodeports",
   restrictedFrontends: "restricted-frontends",
-  allowedSources: "allowed-sources",
 } as const;
 
 /** Chains that only this layout has; `services` and the checks are those of every layout. */
@@ -25,6 +24,7 @@ export const FLAT_CHAINS = {
   nodePortLocalPolicy: "nodeport-local-policy",
   nodePortEndpoints: "nodeport-endpoints",
   nodePortClusterEndpoints: "nodeport-cluster-endpoints",
+  sourceCheck: "source-check",
   rememberClients: "remember-clients",
 } as const;
 
@@ -55,14 +55,9 @@ export function pickChain(map: string): string {
 
 /** Whether a chain exists for a size or a timeout. Pure. */
 export function isChainOnDemand(name: string): boolean {
-  if (timeoutOf(name, REMEMBER.frontend) !== undefined || timeoutOf(name, REMEMBER.nodePort) !== undefined) return true;
+  if (numberIn(name, REMEMBER.frontend) !== undefined || numberIn(name, REMEMBER.nodePort) !== undefined) return true;
   const map = name.startsWith(`${PICK}-`) ? name.slice(PICK.length + 1) : "";
-  return endpointMapOf(map) !== undefined || timeoutOf(map, CLIENTS) !== undefined;
-}
-
-/** The map of the frontends with so many slots: `endpoints-3`. Pure. */
-export function endpointMapName(map: EndpointMap, slots: number): string {
-  return `${map}-${slots}`;
+  return endpointMapOf(map) !== undefined || numberIn(map, CLIENTS) !== undefined;
 }
 
 /** The parts of a name that ends in a number: `endpoints-3`. */
@@ -77,24 +72,27 @@ function numberedName(name: string): NumberedName | undefined {
   return /^[1-9]\d{0,9}$/.test(digits) ? { base: name.slice(0, at), number: Number(digits) } : undefined;
 }
 
-/** The inverse of {@link endpointMapName}; undefined for other names. Pure. */
+/** The lookup and the slots of a map of endpoints; undefined for other names. Pure. */
 export function endpointMapOf(name: string): { readonly map: EndpointMap; readonly slots: number } | undefined {
   const { base = "", number: slots = 0 } = numberedName(name) ?? {};
   return endpointMaps.has(base) ? { map: base as EndpointMap, slots } : undefined; // it is one of them
 }
+
+/** Who may ask at restricted frontends, by the number of bits of the address that are looked at: `allowed-sources-24`. */
+export const ALLOWED_SOURCES = "allowed-sources";
 
 /** Frontends and node ports with session affinity of so many seconds. */
 export const STICKY_SETS = { frontend: "sticky-frontends", nodePort: "sticky-nodeports" } as const;
 /** Where their clients' endpoints are remembered. */
 export const CLIENTS = "clients";
 
-/** `sticky-frontends-10800`, `clients-10800`. Pure. */
-export function timedName(base: string, timeoutSeconds: number): string {
-  return `${base}-${timeoutSeconds}`;
+/** `endpoints-3`, `clients-10800`, `allowed-sources-24`. Pure. */
+export function numbered(base: string, number: number): string {
+  return `${base}-${number}`;
 }
 
-/** The seconds in a name of this base; undefined for other names. Pure. */
-export function timeoutOf(name: string, base: string): number | undefined {
+/** The number in a name of this base; undefined for other names. Pure. */
+export function numberIn(name: string, base: string): number | undefined {
   // Asked for every element of a change; few have such a name.
   if (!name.startsWith(base)) return undefined;
   const parts = numberedName(name);

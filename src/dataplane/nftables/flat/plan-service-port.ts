@@ -4,20 +4,19 @@
  * same plan, in the same order.
  */
 import type { NftTarget, NftValue } from "../../../kernel/nftables/ruleset.ts";
-import { rangeOf } from "../../../kernel/nftables/ruleset-ranges.ts";
 import type { Endpoint } from "../../../model/endpoint.ts";
 import { type Frontend, frontendsOf } from "../../../model/frontend.ts";
 import { onePerDestination } from "../../../model/frontend-ownership.ts";
 import type { ServicePort } from "../../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../../model/service-port-routing.ts";
-import { mergedIntervals } from "../../../net/intervals.ts";
+import { isZeroCidr, splitCidr } from "../../../net/ip.ts";
 import { protocolName } from "../../../net/protocol.ts";
 import { allowedSources } from "../common-rules.ts";
 import { localhostElements } from "../localhost-node-ports.ts";
 import { SETS } from "../names.ts";
 import type { PlanConfig, PlanFacts } from "../plan-options.ts";
 import type { ElementChange, ServicePortPlan, SharedElement } from "../table-plan.ts";
-import { ENDPOINT_MAPS, type EndpointMap, endpointMapName, FLAT_SETS, STICKY_SETS, timedName } from "./names.ts";
+import { ALLOWED_SOURCES, ENDPOINT_MAPS, type EndpointMap, FLAT_SETS, numbered, STICKY_SETS } from "./names.ts";
 import { slotOwners } from "./slots.ts";
 
 /** Plans one service port. @param endpoints all its endpoints, sorted by text; empty when it has none. Pure. */
@@ -72,7 +71,7 @@ export function changedSlots(
     for (const [map, policy] of isServed(frontend, routing) ? tablesOf(frontend) : []) {
       // Without endpoints here, the Local policy has none.
       if (policy === "local") continue;
-      const set = endpointMapName(map, slots.length);
+      const set = numbered(map, slots.length);
       for (const [slot, owner] of had.entries()) {
         const successor = slots[slot];
         if (successor === undefined || (owner.ip === successor.ip && owner.port === successor.port)) continue;
@@ -175,12 +174,12 @@ class FrontendElements {
     for (const [map, policyOfSlots] of tablesOf(this.#frontend)) this.#addSlots(map, slots[policyOfSlots]);
     const { sessionAffinity, stickyMaxAgeSeconds } = this.#port;
     if (sessionAffinity === "ClientIP") {
-      this.#add(timedName(isNodePort ? STICKY_SETS.nodePort : STICKY_SETS.frontend, stickyMaxAgeSeconds));
+      this.#add(numbered(isNodePort ? STICKY_SETS.nodePort : STICKY_SETS.frontend, stickyMaxAgeSeconds));
     }
   }
 
   #addSlots(map: EndpointMap, owners: readonly Endpoint[]): void {
-    const set = endpointMapName(map, owners.length);
+    const set = numbered(map, owners.length);
     const comment = this.#port.name.text;
     // This is done twice for every change: an iterator of entries would make a list for each.
     let slot = 0;
@@ -192,13 +191,13 @@ class FrontendElements {
   }
 
   addSources(config: PlanConfig): void {
+    const cidrs = new Set(allowedSources(this.#port, config));
+    if ([...cidrs].some(isZeroCidr)) return;
     this.#add(FLAT_SETS.restrictedFrontends);
     const comment = this.#port.name.text;
-    for (const range of mergedIntervals(allowedSources(this.#port, config))) {
-      this.#elements.push({
-        set: FLAT_SETS.allowedSources,
-        element: { key: [...this.#key, rangeOf(range)], comment },
-      });
+    for (const { address, length } of Array.from(cidrs, splitCidr)) {
+      const set = numbered(ALLOWED_SOURCES, length);
+      this.#elements.push({ set, element: { key: [...this.#key, address], comment } });
     }
   }
 }

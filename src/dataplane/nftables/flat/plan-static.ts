@@ -18,16 +18,16 @@ import { CHAINS, SETS } from "../names.ts";
 import type { PlanConfig, PlanFacts } from "../plan-options.ts";
 import type { SetsInUse, StaticPlan } from "../table-plan.ts";
 import {
+  ALLOWED_SOURCES,
   CLIENTS,
   ENDPOINT_MAPS,
   type EndpointMap,
-  endpointMapName,
   FLAT_CHAINS,
   FLAT_SETS,
+  numbered,
   pickChain,
   REMEMBER,
   STICKY_SETS,
-  timedName,
 } from "./names.ts";
 import { definitionsOf, FIXED_SETS, type SetsOnDemand, setsOnDemand } from "./sets.ts";
 
@@ -49,6 +49,12 @@ const isNotIn = (fields: readonly NftField[], set: string): NftStatement => ({
 });
 const REJECT: NftStatement = { kind: "reject" };
 const DROP: NftStatement = { kind: "verdict", verdict: { kind: "drop" } };
+const RETURN: NftStatement = { kind: "verdict", verdict: { kind: "return" } };
+
+/** A frontend, and so many bits of who asks there. */
+function sourceOf(bits: number, { family }: PlanConfig): readonly NftField[] {
+  return [...FRONTEND, bits === (family === "IPv4" ? 32 : 128) ? "saddr" : `saddr/${bits}`];
+}
 
 /** Plans the table without its elements. @param inUse decides which sets and rules there are beside the constant ones. */
 export function planStatic(config: PlanConfig, facts: PlanFacts, inUse: SetsInUse): StaticPlan {
@@ -61,7 +67,7 @@ export function planStatic(config: PlanConfig, facts: PlanFacts, inUse: SetsInUs
     sets: [...setsInForce(FIXED_SETS, config, facts), ...definitionsOf(inUse, demand)],
     chains: [
       ...baseChains(remember),
-      ...checks(config, facts, rejection.check),
+      ...checks(config, facts, demand, rejection.check),
       ...pickChains(demand),
       ...frontendChains(config, demand),
       ...nodePortChains(config, demand),
@@ -81,7 +87,12 @@ export function planStatic(config: PlanConfig, facts: PlanFacts, inUse: SetsInUs
 }
 
 /** What becomes of packets that are not served, and who may ask. */
-function checks(config: PlanConfig, facts: PlanFacts, localhost: readonly NftRule[]): NftChain[] {
+function checks(
+  config: PlanConfig,
+  facts: PlanFacts,
+  { sourceBits }: SetsOnDemand,
+  localhost: readonly NftRule[],
+): NftChain[] {
   const toPort = toNodePort(config, facts, false);
   return [
     {
@@ -101,12 +112,13 @@ function checks(config: PlanConfig, facts: PlanFacts, localhost: readonly NftRul
     },
     {
       name: CHAINS.firewallCheck,
+      rules: [rule(isIn(FRONTEND, FLAT_SETS.restrictedFrontends), goTo(FLAT_CHAINS.sourceCheck))],
+    },
+    {
+      name: FLAT_CHAINS.sourceCheck,
       rules: [
-        rule(
-          isIn(FRONTEND, FLAT_SETS.restrictedFrontends),
-          isNotIn([...FRONTEND, "saddr"], FLAT_SETS.allowedSources),
-          DROP,
-        ),
+        ...sourceBits.map((bits) => rule(isIn(sourceOf(bits, config), numbered(ALLOWED_SOURCES, bits)), RETURN)),
+        rule(DROP),
       ],
     },
     { name: CHAINS.clusterIPsCheck, rules: clusterIPRules(facts) },
@@ -179,8 +191,8 @@ function choiceRules(map: EndpointMap, { slots, timeouts }: SetsOnDemand): NftRu
   const counts = slots.get(map) ?? [];
   const clients = counts.length === 0 ? [] : timeouts;
   return [
-    ...clients.map((seconds) => rule(jumpTo(pickChain(timedName(CLIENTS, seconds))))),
-    ...counts.map((count) => rule(jumpTo(pickChain(endpointMapName(map, count))))),
+    ...clients.map((seconds) => rule(jumpTo(pickChain(numbered(CLIENTS, seconds))))),
+    ...counts.map((count) => rule(jumpTo(pickChain(numbered(map, count))))),
   ];
 }
 
@@ -192,11 +204,9 @@ function pickChains({ slots, timeouts }: SetsOnDemand): NftChain[] {
   const maps = Object.values(ENDPOINT_MAPS);
   const isNodePort = (map: EndpointMap) => map === ENDPOINT_MAPS.nodePort || map === ENDPOINT_MAPS.nodePortCluster;
   return [
-    ...timeouts.map((seconds) => pick(timedName(CLIENTS, seconds), CLIENT)),
+    ...timeouts.map((seconds) => pick(numbered(CLIENTS, seconds), CLIENT)),
     ...maps.flatMap((map) =>
-      (slots.get(map) ?? []).map((count) =>
-        pick(endpointMapName(map, count), isNodePort(map) ? NODE_PORT : FRONTEND, count),
-      ),
+      (slots.get(map) ?? []).map((count) => pick(numbered(map, count), isNodePort(map) ? NODE_PORT : FRONTEND, count)),
     ),
   ];
 }
@@ -208,19 +218,19 @@ function pickChains({ slots, timeouts }: SetsOnDemand): NftChain[] {
 function rememberChains(facts: PlanFacts, { frontendTimeouts, nodePortTimeouts, timeouts }: SetsOnDemand): NftChain[] {
   const toNode = facts.nodePortIPs.kind === "all" ? [] : [isIn(["original-daddr"], SETS.nodePortIPs)];
   const chain = (name: string, seconds: number, ...asked: readonly NftStatement[]): NftChain => ({
-    name: timedName(name, seconds),
+    name: numbered(name, seconds),
     rules: PROTOCOL_NAMES.map((protocol) =>
       rule({ kind: "l4proto", protocol }, ...asked, {
         kind: "update-map",
-        map: timedName(CLIENTS, seconds),
+        map: numbered(CLIENTS, seconds),
         key: ASKED_BY_CLIENT,
         target: ["reply-saddr", "reply-sport"],
       }),
     ),
   });
   const chains = timeouts.flatMap((seconds) => {
-    const byFrontend = isIn(ASKED_FRONTEND, timedName(STICKY_SETS.frontend, seconds));
-    const byNodePort = isIn(ASKED_NODE_PORT, timedName(STICKY_SETS.nodePort, seconds));
+    const byFrontend = isIn(ASKED_FRONTEND, numbered(STICKY_SETS.frontend, seconds));
+    const byNodePort = isIn(ASKED_NODE_PORT, numbered(STICKY_SETS.nodePort, seconds));
     return [
       ...(frontendTimeouts.has(seconds) ? [chain(REMEMBER.frontend, seconds, byFrontend)] : []),
       ...(nodePortTimeouts.has(seconds)

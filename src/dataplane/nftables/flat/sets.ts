@@ -7,14 +7,15 @@ import { CLUSTER_IPS, FRONT_END, HAIRPIN_CONNECTIONS, NODE_PORT, NODE_PORT_IPS, 
 import { LOCALHOST_REJECT_PORTS } from "../localhost-node-ports.ts";
 import type { SetsInUse } from "../table-plan.ts";
 import {
+  ALLOWED_SOURCES,
   CLIENTS,
   ENDPOINT_MAPS,
   type EndpointMap,
   endpointMapOf,
   FLAT_SETS,
+  numbered,
+  numberIn,
   STICKY_SETS,
-  timedName,
-  timeoutOf,
 } from "./names.ts";
 import { MOST_EXACT } from "./slots.ts";
 
@@ -37,13 +38,6 @@ export const FIXED_SETS: readonly NftSet[] = [
   set(FLAT_SETS.droppedNodePorts, NODE_PORT, "node ports of services without endpoints on this node"),
   LOCALHOST_REJECT_PORTS,
   set(FLAT_SETS.restrictedFrontends, FRONT_END, "load balancer addresses with source ranges"),
-  {
-    name: FLAT_SETS.allowedSources,
-    key: [...FRONT_END, "address"],
-    isMap: false,
-    hasRanges: true,
-    comment: "who may ask at restricted frontends",
-  },
 ];
 
 const FIXED_BY_NAME: ReadonlyMap<string, NftSet> = new Map(FIXED_SETS.map((fixed) => [fixed.name, fixed]));
@@ -65,18 +59,19 @@ export function flatSet(name: string): NftSet | undefined {
 function setOnDemand(name: string): NftSet | undefined {
   const endpoints = endpointMapOf(name);
   if (endpoints !== undefined) return endpointSet(name, endpoints.map, endpoints.slots);
-  const clients = timeoutOf(name, CLIENTS);
+  const clients = numberIn(name, CLIENTS);
   if (clients !== undefined) return clientSet(clients);
-  const byFrontend = timeoutOf(name, STICKY_SETS.frontend);
+  if (numberIn(name, ALLOWED_SOURCES) !== undefined) return sourceSet(name);
+  const byFrontend = numberIn(name, STICKY_SETS.frontend);
   if (byFrontend !== undefined) return stickySet(name, byFrontend, true);
-  const byNodePort = timeoutOf(name, STICKY_SETS.nodePort);
+  const byNodePort = numberIn(name, STICKY_SETS.nodePort);
   return byNodePort === undefined ? undefined : stickySet(name, byNodePort, false);
 }
 
 /** Whether several service ports may want one key of a set, or clients are led by it. Frontends have one owner. */
 export function isTrackedSet(name: string): boolean {
   return !FIXED_BY_NAME.has(name)
-    ? timeoutOf(name, STICKY_SETS.frontend) !== undefined || timeoutOf(name, STICKY_SETS.nodePort) !== undefined
+    ? numberIn(name, STICKY_SETS.frontend) !== undefined || numberIn(name, STICKY_SETS.nodePort) !== undefined
     : name === CLUSTER_IPS.name || name === HAIRPIN_CONNECTIONS.name || name === NODE_PORT_IPS.name;
 }
 
@@ -101,9 +96,13 @@ function stickySet(name: string, timeoutSeconds: number, isFrontend: boolean): N
   };
 }
 
+function sourceSet(name: string): NftSet {
+  return { name, key: [...FRONT_END, "address"], isMap: false, comment: "who may ask at restricted frontends" };
+}
+
 function clientSet(timeoutSeconds: number): NftSet {
   return {
-    name: timedName(CLIENTS, timeoutSeconds),
+    name: numbered(CLIENTS, timeoutSeconds),
     key: ["address", ...FRONT_END],
     isMap: false,
     hasTargets: true,
@@ -113,8 +112,9 @@ function clientSet(timeoutSeconds: number): NftSet {
   };
 }
 
-/** Sets beside {@link FIXED_SETS}: numbers of slots by lookup, and timeouts of affinity. */
+/** Sets beside {@link FIXED_SETS}: numbers of slots by lookup, lengths of source ranges, and timeouts of affinity. */
 export interface SetsOnDemand {
+  readonly sourceBits: readonly number[];
   readonly slots: ReadonlyMap<EndpointMap, readonly number[]>;
   readonly timeouts: readonly number[];
   /** The timeouts that some frontend has, and those that some node port has. */
@@ -125,19 +125,22 @@ export interface SetsOnDemand {
 /** Reads from the names of the sets that have elements which others are there. */
 export function setsOnDemand(inUse: SetsInUse): SetsOnDemand {
   const slots = new Map<EndpointMap, number[]>();
+  const sourceBits: number[] = [];
   const frontendTimeouts = new Set<number>();
   const nodePortTimeouts = new Set<number>();
   for (const name of inUse) {
     const endpoints = endpointMapOf(name);
     if (endpoints !== undefined) slots.set(endpoints.map, [...(slots.get(endpoints.map) ?? []), endpoints.slots]);
-    const byFrontend = timeoutOf(name, STICKY_SETS.frontend);
+    const bits = numberIn(name, ALLOWED_SOURCES);
+    if (bits !== undefined) sourceBits.push(bits);
+    const byFrontend = numberIn(name, STICKY_SETS.frontend);
     if (byFrontend !== undefined) frontendTimeouts.add(byFrontend);
-    const byNodePort = timeoutOf(name, STICKY_SETS.nodePort);
+    const byNodePort = numberIn(name, STICKY_SETS.nodePort);
     if (byNodePort !== undefined) nodePortTimeouts.add(byNodePort);
   }
-  for (const numbers of slots.values()) numbers.sort((a, b) => a - b);
+  for (const numbers of [sourceBits, ...slots.values()]) numbers.sort((a, b) => a - b);
   const timeouts = [...new Set([...frontendTimeouts, ...nodePortTimeouts])].sort((a, b) => a - b);
-  return { slots, timeouts, frontendTimeouts, nodePortTimeouts };
+  return { sourceBits, slots, timeouts, frontendTimeouts, nodePortTimeouts };
 }
 
 /** The definitions of those sets, in the order of `nft list`. */

@@ -45,6 +45,7 @@ export const NF_DROP = 0;
 export const NF_ACCEPT = 1;
 export const NFT_JUMP = -3;
 export const NFT_GOTO = -4;
+export const NFT_RETURN = -5;
 
 /** Four registers of 16 bytes; a verdict has its own. `NFT_REG32_00` + n are the same bytes by words of four. */
 export const NFT_REG_VERDICT = 0;
