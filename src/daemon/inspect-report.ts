@@ -2,7 +2,7 @@
 
 import type { Clock } from "../async/clock.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
-import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
+import type { ConntrackTable, LedFlow } from "../kernel/conntrack/conntrack.ts";
 import type { ConntrackStatistics } from "../kernel/conntrack/statistics.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { LoggedProblem, NodeLimit } from "../logging/problem-memory.ts";
@@ -15,6 +15,7 @@ import type { IpAddress, IpFamily } from "../net/ip.ts";
 import { joinHostPort } from "../net/ip.ts";
 import type { HealthVerdict } from "../server/health/proxy-health.ts";
 import type { ConnectionLimits } from "../server/http/connection-gate.ts";
+import type { LedConnections } from "../sync/backend.ts";
 import type { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { ProxierStatus } from "../sync/proxier-options.ts";
 
@@ -25,6 +26,8 @@ export interface InspectedFamily {
   readonly status: ProxierStatus;
   /** Connections to each endpoint of a service port, where the daemon carries them itself. @default it does not */
   readonly openConnections?: ((key: string) => ReadonlyMap<string, number>) | undefined;
+  /** See {@link Backend.led}. */
+  readonly led?: LedConnections | undefined;
 }
 
 /** The answer to `/status`. */
@@ -187,4 +190,11 @@ export function* serviceLines(
       };
     }
   }
+}
+
+/** The answer to `/connections`: what connection tracking does not know, or not whole. Rejects when the kernel refuses. */
+export async function ledFlows({ families }: InspectedDaemon): Promise<readonly LedFlow[]> {
+  const flows: LedFlow[] = [];
+  for (const { led } of families) await led?.read((flow) => void flows.push(flow));
+  return flows;
 }

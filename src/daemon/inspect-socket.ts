@@ -1,5 +1,6 @@
 /**
- * The inspect socket: a Unix socket, mode 0600, on which a running daemon answers `/status`, `/services` and `/journal` with JSON.
+ * The inspect socket: a Unix socket, mode 0600, on which a running daemon answers `/status`, `/services`, `/connections` and
+ * `/journal` with JSON.
  * Read-only. Without `--inspect-socket` there is none.
  */
 import { existsSync, lstatSync, mkdirSync, readlinkSync, unlinkSync } from "node:fs";
@@ -11,11 +12,12 @@ import { SliceYielder } from "../async/yielder.ts";
 import { statisticsNotes } from "../kernel/conntrack/statistics.ts";
 import { createServer } from "../kernel/node-http.ts";
 import type { Logger } from "../logging/logger.ts";
+import { messageOf } from "../logging/message-of.ts";
 import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { pathOf, queryOf } from "../server/http/routes.ts";
 import type { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { SyncRecord } from "../sync/journal/sync-record.ts";
-import { type InspectedDaemon, type StatusReport, serviceLines, statusReport } from "./inspect-report.ts";
+import { type InspectedDaemon, ledFlows, type StatusReport, serviceLines, statusReport } from "./inspect-report.ts";
 
 export type { SyncRecord } from "../sync/journal/sync-record.ts";
 
@@ -27,7 +29,7 @@ const PIECE_LENGTH = 32 * 1024;
 const MAX_CONNECTIONS = 64;
 /** sockaddr_un of sys/un.h, without the zero at the end. */
 const MAX_PATH_BYTES = 107;
-const WRONG_QUESTION = { error: "ask GET /status, /services or /journal" };
+const WRONG_QUESTION = { error: "ask GET /status, /services, /connections or /journal" };
 
 /**
  * Listens until the signal aborts. If the path cannot be bound, that is logged, and the daemon runs without the socket.
@@ -48,11 +50,20 @@ export async function serveInspectSocket(
         streamJournal(daemon.journal, response, { last: Number(query.get("last") ?? "0"), signal });
         return;
       }
-      if (request.method === "GET" && path === "/services") {
-        const lines = serviceLines(daemon, query.get("service") ?? undefined);
-        // A reader that goes away ends the answer; there is no one to tell.
+      // A reader that goes away ends the answer; there is no one to tell.
+      const list = (lines: Iterable<unknown>): void => {
         pipeline(Readable.from(listText(lines), { objectMode: false }), response).catch(() => {});
         response.writeHead(200, { "content-type": "application/json" });
+      };
+      if (request.method === "GET" && path === "/services") {
+        list(serviceLines(daemon, query.get("service") ?? undefined));
+        return;
+      }
+      if (request.method === "GET" && path === "/connections") {
+        ledFlows(daemon).then(list, (error: unknown) => {
+          response.writeHead(500, { "content-type": "application/json" });
+          response.end(`${JSON.stringify({ error: messageOf(error) })}\n`);
+        });
         return;
       }
       const isStatus = request.method === "GET" && path === "/status";

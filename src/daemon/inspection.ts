@@ -64,6 +64,7 @@ function liveDaemon(
       },
       serviceCIDRs: () => proxier.serviceCIDRs,
       openConnections: backend.openConnections?.bind(backend),
+      led: backend.led,
       ...facts,
     })),
     verdict: () => health.verdict(),

@@ -3,7 +3,7 @@ import type { ServiceRecord } from "../cluster/objects.ts";
 import type { CountedPort } from "../dataplane/traffic.ts";
 import { knownPods, type PodSources } from "../inspect/known-pods.ts";
 import { offlineState } from "../inspect/offline-state.ts";
-import type { TrackedFlow } from "../kernel/conntrack/conntrack.ts";
+import type { LedFlow, TrackedFlow } from "../kernel/conntrack/conntrack.ts";
 import { silentLogger } from "../logging/logger.ts";
 import { ownedFrontends } from "../model/frontend.ts";
 import type { Flow } from "../net/flow.ts";
@@ -17,8 +17,8 @@ interface Volume {
   readonly bytes: number;
 }
 
-/** How a connection ended, as its client met it. */
-export type FlowEnd = "answered" | "refused" | "never answered";
+/** How a connection ended, as its client met it; `closed`: whether there were answers is not known. */
+export type FlowEnd = "answered" | "refused" | "never answered" | "closed";
 
 /** One connection; -o json. */
 export interface NamedFlow {
@@ -30,9 +30,10 @@ export interface NamedFlow {
   readonly client: string;
   /** `namespace/name`; null: not known. */
   readonly clientPod: string | null;
-  readonly endpoint: string;
+  /** Null: not known, of one that a process carries, or has carried. */
+  readonly endpoint: string | null;
   readonly endpointPod: string | null;
-  /** Conntrack's word; null for UDP and for what has ended. */
+  /** Conntrack's word, or the socket's; null for UDP and for what has ended. */
   readonly state: string | null;
   /** No slice of the Service has the endpoint. */
   readonly isStale: boolean;
@@ -40,6 +41,9 @@ export interface NamedFlow {
   readonly ageSeconds: number | null;
   readonly sent: Volume | null;
   readonly received: Volume | null;
+  /** Of those that were led at the socket; null for others. */
+  readonly rttMs: number | null;
+  readonly retransmits: number | null;
   /** Null while it lives. */
   readonly ended: FlowEnd | null;
 }
@@ -66,6 +70,13 @@ export interface FlowNames {
   readonly isEndpointTracked: boolean;
 }
 
+/** Who answers. */
+export interface AnsweringPlace {
+  readonly ip: IpAddress;
+  /** `ip:port` */
+  readonly text: string;
+}
+
 interface NamedPort {
   readonly port: CountedPort;
   readonly endpoints: ReadonlySet<string>;
@@ -75,6 +86,8 @@ export class FlowNamer {
   readonly #names: FlowNames;
   readonly #choice: FlowChoice;
   readonly #byFrontend = new Map<string, NamedPort>();
+  /** Where a process carries what, by protocol, client, and the port of its socket. */
+  #carried: ReadonlyMap<string, AnsweringPlace> = new Map();
 
   constructor(names: FlowNames, choice: FlowChoice) {
     this.#names = names;
@@ -111,20 +124,51 @@ export class FlowNamer {
     return this.#byFrontend.get(`${protocol} * ${destinationPort}`);
   }
 
-  /** @param startMs when it began, where that was seen. @returns undefined for what is not asked for. */
-  name(flow: TrackedFlow, nowMs: number, startMs = flow.startMs, hasEnded = false): NamedFlow | undefined {
+  get isEndpointTracked(): boolean {
+    return this.#names.isEndpointTracked;
+  }
+
+  /** Notes where the daemon carries what. @returns the others, which conntrack does not know. */
+  takeLed(flows: readonly LedFlow[]): readonly LedFlow[] {
+    this.#carried = new Map(
+      flows.flatMap(({ carriedFor, protocol, sourceIP, sourcePort, destinationPort, replySourceIP: ip, ...flow }) => {
+        if (carriedFor === undefined) return [];
+        const text = joinHostPort(ip, flow.replySourcePort);
+        return [[`${protocol} ${sourceIP} ${sourcePort} ${destinationPort}`, { ip, text }] as const];
+      }),
+    );
+    return flows.filter(({ carriedFor }) => carriedFor === undefined);
+  }
+
+  /** Undefined where a process carries it, and does not say. */
+  answering(flow: Flow): AnsweringPlace | undefined {
+    const { protocol, replySourceIP: ip, replySourcePort, replyDestinationIP, replyDestinationPort } = flow;
+    if (this.isEndpointTracked) return { ip, text: joinHostPort(ip, replySourcePort) };
+    return this.#carried.get(`${protocol} ${replyDestinationIP} ${replyDestinationPort} ${replySourcePort}`);
+  }
+
+  /** @param seen what was known when it began. @returns undefined for what is not asked for. */
+  name(
+    flow: TrackedFlow,
+    seen: {
+      readonly nowMs: number;
+      readonly startMs?: number | undefined;
+      readonly answering?: AnsweringPlace | undefined;
+      readonly hasEnded?: boolean;
+    },
+  ): NamedFlow | undefined {
     const found = this.portOf(flow);
     if (found === undefined) return undefined;
-    const { pods, isEndpointTracked } = this.#names;
+    const { pods } = this.#names;
     const { from, to, state: wanted, isStale: wantsStale } = this.#choice;
-    const endpoint = joinHostPort(flow.replySourceIP, flow.replySourcePort);
+    const { nowMs, startMs = flow.startMs, answering = this.answering(flow), hasEnded = false } = seen;
     const clientPod = pods.get(flow.sourceIP) ?? null;
-    const endpointPod = pods.get(flow.replySourceIP) ?? null;
-    const isStale = isEndpointTracked && !found.endpoints.has(endpoint);
+    const endpointPod = (answering && pods.get(answering.ip)) ?? null;
+    const isStale = answering !== undefined && !found.endpoints.has(answering.text);
     const ended = hasEnded ? endOf(flow) : null;
     const state = hasEnded ? null : (flow.state ?? null);
     if (from !== undefined && from !== flow.sourceIP && from !== clientPod) return undefined;
-    if (to !== undefined && to !== flow.replySourceIP && to !== endpointPod) return undefined;
+    if (to !== undefined && to !== answering?.ip && to !== endpointPod) return undefined;
     if (wanted !== undefined && wanted !== (ended ?? state)) return undefined;
     if (wantsStale && !isStale) return undefined;
     return {
@@ -133,13 +177,15 @@ export class FlowNamer {
       frontend: joinHostPort(flow.destinationIP, flow.destinationPort),
       client: joinHostPort(flow.sourceIP, flow.sourcePort),
       clientPod,
-      endpoint,
+      endpoint: answering?.text ?? null,
       endpointPod,
       state,
       isStale,
       ageSeconds: startMs === undefined ? null : Math.max(0, Math.round((nowMs - startMs) / 1000)),
       sent: flow.sent ?? null,
       received: flow.received ?? null,
+      rttMs: flow.rttMs ?? null,
+      retransmits: flow.retransmits ?? null,
       ended,
     };
   }
@@ -151,6 +197,7 @@ function isAsked({ name }: CountedPort, service: string | undefined): boolean {
 
 /** TCP that was answered and never established was answered with a reset. */
 function endOf({ protocol, isAnswered, isAssured }: TrackedFlow): FlowEnd {
+  if (isAnswered === undefined) return "closed";
   if (isAnswered !== true) return "never answered";
   return protocol === "TCP" && isAssured === false ? "refused" : "answered";
 }
@@ -176,12 +223,12 @@ export function namesOfObjects(
   return { ports: ports.filter((port) => port !== undefined), pods };
 }
 
-/** The columns of {@link flowCells}. */
-export const FLOW_HEAD = ["SERVICE PORT", "CLIENT", "ASKED FOR", "ENDPOINT", "STATE", "AGE", "SENT", "RECEIVED"];
+/** The columns of {@link flowCells}; the last is empty but for sockets. */
+export const FLOW_HEAD = ["SERVICE PORT", "CLIENT", "ASKED FOR", "ENDPOINT", "STATE", "AGE", "SENT", "RECEIVED", "RTT"];
 
 /** A line of the table. */
 export function flowCells(flow: NamedFlow): readonly string[] {
-  const { servicePort, protocol, frontend, state, ended, isStale, ageSeconds } = flow;
+  const { servicePort, protocol, frontend, state, ended, isStale, ageSeconds, rttMs, retransmits } = flow;
   const said = ended ?? state ?? "-";
   return [
     `${servicePort} ${protocol}`,
@@ -192,10 +239,12 @@ export function flowCells(flow: NamedFlow): readonly string[] {
     ageSeconds === null ? "?" : ageText(ageSeconds),
     volumeText(flow.sent),
     volumeText(flow.received),
+    rttMs === null ? "" : `${rttMs.toFixed(2)} ms${retransmits === 0 ? "" : `, ${retransmits} sent again`}`,
   ];
 }
 
-function placeText(place: string, pod: string | null): string {
+function placeText(place: string | null, pod: string | null): string {
+  if (place === null) return "?";
   return pod === null ? place : `${place} (${pod})`;
 }
 

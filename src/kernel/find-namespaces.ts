@@ -27,7 +27,7 @@ export async function findNamespaces(
 /** The files of namespaces in which these addresses are; as {@link findNamespaces}. An address may be in several. */
 export async function namespacesWith(addresses: ReadonlySet<string>): Promise<readonly string[]> {
   const found: string[] = [];
-  for await (const path of namespaces(new SliceYielder())) {
+  for await (const path of namespaces()) {
     try {
       const interfaces = inNetworkNamespace(path, networkInterfaces);
       const isThere = Object.values(interfaces).some((list) => list?.some(({ address }) => addresses.has(address)));
@@ -40,7 +40,7 @@ export async function namespacesWith(addresses: ReadonlySet<string>): Promise<re
 }
 
 /** Each namespace once, this process's own first. */
-async function* namespaces(yielder: Yielder): AsyncGenerator<string> {
+export async function* namespaces(yielder: Yielder = new SliceYielder()): AsyncGenerator<string> {
   const seen = new Set<number>();
   for (const path of candidates()) {
     if (yielder.isDue()) await yielder.turn();

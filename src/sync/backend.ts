@@ -3,8 +3,10 @@
  * implements {@link Backend} for one address family; trackers, scheduling, health, metrics and conntrack clean-up are
  * shared (`sync/proxier.ts`).
  */
+import type { LedFlow } from "../kernel/conntrack/conntrack.ts";
 import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePort } from "../model/service-port.ts";
+import type { Flow } from "../net/flow.ts";
 import type { IpFamily } from "../net/ip.ts";
 
 /** Everything a sync may look at. The maps are live: they do not change while the sync runs. */
@@ -73,6 +75,14 @@ export interface LostRules {
 /** Called with what must be written again; without `lost`, everything. @param by the program that did it, where it is known. */
 export type OnLostRules = (lost?: LostRules, by?: string) => void;
 
+/** Connections of a mode that connection tracking does not know, or not whole. Nothing of it costs anything until it is asked for. */
+export interface LedConnections {
+  /** Visits each; those that begin or end meanwhile, perhaps. */
+  read(visit: (flow: LedFlow) => void): Promise<void>;
+  /** Ends these of TCP, others of conntrack's among them, as far as they are on this machine. @returns which were. */
+  end(flows: readonly Flow[]): Promise<ReadonlySet<Flow>>;
+}
+
 /** One proxy mode for one family. Calls of `sync` never overlap. */
 export interface Backend {
   readonly family: IpFamily;
@@ -113,6 +123,8 @@ export interface Backend {
    * this key. @default only the kernel knows
    */
   openConnections?(key: string): ReadonlyMap<string, number>;
+  /** @default connection tracking knows all */
+  readonly led?: LedConnections;
   /** What people should know of how the mode is working, beside failures: whole sentences without a full stop. @default none */
   readonly remarks?: readonly string[];
   /** What the mode does in a lesser way than it was asked to, and why; everything is served all the same. @default nothing */

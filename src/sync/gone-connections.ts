@@ -4,13 +4,14 @@
  */
 import type { Clock, Timer } from "../async/clock.ts";
 import type { Mutex } from "../async/mutex.ts";
-import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
+import type { ConntrackTable, LedFlow } from "../kernel/conntrack/conntrack.ts";
 import type { LocalAddresses } from "../kernel/route/addresses.ts";
 import type { Logger } from "../logging/logger.ts";
 import { frontendKey } from "../model/frontend.ts";
 import type { ProxyState } from "../model/proxy-state.ts";
 import type { EndTcp, Flow } from "../net/flow.ts";
 import { type IpAddress, type IpFamily, joinHostPort } from "../net/ip.ts";
+import type { LedConnections } from "./backend.ts";
 import type { SyncMetrics } from "./observers.ts";
 
 /** What is to be ended, and how. */
@@ -27,6 +28,8 @@ interface GoneConnectionsOptions {
   readonly ending: ConnectionEnding;
   readonly metrics: Pick<SyncMetrics, "countEndedConnections">;
   readonly conntrack: ConntrackTable;
+  /** Connections of the mode beside those. @default none */
+  readonly led?: LedConnections | undefined;
   /** @default none is known */
   readonly localAddresses?: LocalAddresses;
   readonly clock: Clock;
@@ -105,14 +108,17 @@ export class GoneConnections {
   }
 
   async #look(): Promise<void> {
-    const { conntrack, family, turns, ending, metrics, signal, log } = this.#options;
+    const { conntrack, led, family, turns, ending, metrics, signal, log } = this.#options;
     const own = new Set(await this.#options.localAddresses?.(family, signal));
-    const suspects: Flow[] = [];
+    const suspects: (Flow & Partial<LedFlow>)[] = [];
     await conntrack.readFlows(family, { protocol: "TCP", isTranslated: true }, () => {
       suspects.length = 0;
       return (flow) => {
         if (this.#goneFor(flow, own) !== undefined) suspects.push(flow);
       };
+    });
+    await led?.read((flow) => {
+      if (flow.protocol === "TCP" && this.#goneFor(flow, own) !== undefined) suspects.push(flow);
     });
     const waitingMs: number[] = [];
     const gone = await turns.run(async () => this.#judged(suspects, own, waitingMs));
@@ -123,14 +129,14 @@ export class GoneConnections {
     }
     if (waitingMs.length > 0) this.#schedule(Math.min(...waitingMs));
     if (gone.length === 0 || signal.aborted) return;
-    const sockets = await ending.endSockets(gone);
-    for (const flow of gone) await conntrack.deleteFlow(family, flow);
+    const sockets = await (led?.end ?? ending.endSockets)(gone);
+    for (const flow of gone) if (flow.socket === undefined) await conntrack.deleteFlow(family, flow);
     metrics.countEndedConnections(gone.length);
     log.info("Ended connections to endpoints that are gone", { connections: gone.length, ofThisNode: sockets.size });
   }
 
   /** Those whose endpoint is gone for long enough; how long the others have left is added. */
-  #judged(suspects: readonly Flow[], own: ReadonlySet<IpAddress>, waitingMs: number[]): readonly Flow[] {
+  #judged<T extends Flow>(suspects: readonly T[], own: ReadonlySet<IpAddress>, waitingMs: number[]): readonly T[] {
     this.#hasSpared = false;
     if (suspects.length === 0) return [];
     const { endpoints } = this.#options.state;
@@ -151,12 +157,13 @@ export class GoneConnections {
   }
 
   /** How long its endpoint has been gone; undefined where it is not, or nothing is asked for. */
-  #goneFor(flow: Flow, own: ReadonlySet<IpAddress>): number | undefined {
+  #goneFor(flow: Flow & Partial<LedFlow>, own: ReadonlySet<IpAddress>): number | undefined {
     const { state, clock } = this.#options;
     const { destinationIP: address, destinationPort: port } = flow;
-    const atAddress = state.ownerOf(frontendKey("TCP", { address, port }));
     const key =
-      atAddress ?? (own.has(address) ? state.ownerOf(frontendKey("TCP", { address: undefined, port })) : undefined);
+      flow.carriedFor ??
+      state.ownerOf(frontendKey("TCP", { address, port })) ??
+      (own.has(address) ? state.ownerOf(frontendKey("TCP", { address: undefined, port })) : undefined);
     const noted = key === undefined ? undefined : this.#noted.get(key);
     if (key === undefined || noted === undefined || !this.#isAsked(key)) return undefined;
     const text = joinHostPort(flow.replySourceIP, flow.replySourcePort);

@@ -91,7 +91,7 @@ export class Proxier {
     const ofFamily = { ...own, family: this.family, turns: this.#turns, signal: this.#stop.signal };
     this.#staleFlows = new StaleFlows(ofFamily);
     const { ending } = options;
-    this.#goneConnections = ending && new GoneConnections({ ...ofFamily, ending });
+    this.#goneConnections = ending && new GoneConnections({ ...ofFamily, led: backend.led, ending });
     this.#runner = new BoundedRunner({
       periods: { minMs: periods.minMs, retryMs: periods.syncMs, maxMs: this.#fullMs },
       clock,

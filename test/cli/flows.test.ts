@@ -4,10 +4,12 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { type FlowSource, flows } from "../../src/cli/flows.ts";
+import { flows } from "../../src/cli/flows.ts";
+import type { FlowSource } from "../../src/cli/flows-watch.ts";
 import type { NamedFlow } from "../../src/explain/flows.ts";
-import type { TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
+import type { LedFlow, TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
 import type { FlowEvents } from "../../src/kernel/conntrack/netlink-conntrack.ts";
+import type { Flow } from "../../src/net/flow.ts";
 import { familyOf, type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
 import { daemonAt } from "./inspected-daemon.ts";
 import { examplesAsJson, runCommand } from "./run-command.ts";
@@ -169,6 +171,47 @@ test("a daemon names Services, and the kernel's refusal is told", async (t) => {
   const refused = await run([], refusing);
   assert.deepEqual([refused.status, refused.out], [2, ""]);
   assert.match(refused.err, /connection tracking cannot be read: socket: EPERM\nIt takes root/);
+});
+
+test("what was led at the socket is told by the daemon", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-flows-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const path = join(folder, "socket");
+  let led: LedFlow[] = [{ ...flow("10.180.0.12"), socket: "77", rttMs: 0.25, retransmits: 3 }];
+  const end = async () => new Set<Flow>();
+  daemonAt(t, path, [], [], undefined, {
+    read: async (visit) => {
+      if (led.length === 0) throw new Error("no right to ask");
+      for (const one of led) visit(one);
+    },
+    end,
+  });
+  const asking = (source: FlowSource, ...args: readonly string[]) => {
+    const command: typeof flows = (argv, output, input) => flows(argv, output, input, source);
+    return runCommand(command, ["--socket", path, ...args]);
+  };
+  const { out } = await asking(kernel(WEB), "shop/web");
+  assert.match(out, / RECEIVED +RTT\n.* 10\.180\.0\.12:8080 +ESTABLISHED .* 0\.25 ms, 3 sent again\n/);
+  assert.equal(out.split("\n").length, 6);
+  // One begins and one ends between two looks.
+  const later = { ...flow("10.180.0.11"), socket: "78", isAnswered: false };
+  const live = async ({ signal }: FlowEvents) => {
+    setTimeout(() => {
+      led = [later];
+    }, 500);
+    await new Promise((resolve) => signal.addEventListener("abort", resolve));
+  };
+  const { out: watched } = await asking(kernel([], live), "--watch", "--count", "2", "-o", "json");
+  assert.deepEqual(
+    parsed(watched).map(({ endpoint, ended }) => [endpoint, ended]),
+    [
+      ["10.180.0.11:8080", null],
+      ["10.180.0.12:8080", "answered"],
+    ],
+  );
+  led = [];
+  const refused = await asking(kernel(WEB), "shop/web");
+  assert.deepEqual([refused.status, refused.err], [2, "Error: the daemon says: no right to ask\n"]);
 });
 
 test("command lines that cannot be used", async () => {

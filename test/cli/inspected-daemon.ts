@@ -5,6 +5,7 @@ import { serveInspectSocket } from "../../src/daemon/inspect-socket.ts";
 import { offlineState } from "../../src/inspect/offline-state.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import type { NodeLimit } from "../../src/logging/problem-memory.ts";
+import type { LedConnections } from "../../src/sync/backend.ts";
 import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
 import { examplesAsJson } from "./run-command.ts";
 
@@ -24,6 +25,7 @@ export function daemonAt(
   failures: { subject: string; reason: string }[] = [],
   limits: readonly NodeLimit[] = [],
   openConnections?: (key: string) => ReadonlyMap<string, number>,
+  led?: LedConnections,
 ) {
   const objects = projectObjects([JSON.parse(examplesAsJson())]);
   const options = { family: "IPv4", nodeName: "node-a", allowExternalIPs: true, log: silentLogger } as const;
@@ -34,7 +36,7 @@ export function daemonAt(
     mode: "nftables",
     node: "node-a",
     zone: () => "zone-1",
-    families: [{ family: "IPv4", state, status: SYNCED, openConnections }],
+    families: [{ family: "IPv4", state, status: SYNCED, openConnections, led }],
     verdict: () => ({
       nowMs: 5_000,
       isHealthy: true,

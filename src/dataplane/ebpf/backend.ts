@@ -1,6 +1,6 @@
 /** The eBPF mode for one family: two targets of one plan, what decides at the socket, and the rules for all that is left to them. */
 import type { IpFamily } from "../../net/ip.ts";
-import type { Backend, OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import type { Backend, LedConnections, OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import type { SocketPath } from "./socket-path.ts";
 
 export class EbpfBackend implements Backend {
@@ -46,6 +46,10 @@ export class EbpfBackend implements Backend {
 
   get degraded(): readonly SyncFailure[] {
     return [...this.#socketPath.degraded, ...(this.#packetPath.degraded ?? [])];
+  }
+
+  get led(): LedConnections {
+    return this.#socketPath.led;
   }
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {

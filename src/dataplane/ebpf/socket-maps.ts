@@ -114,6 +114,11 @@ export class SocketMaps {
     return { definitions, maps: Object.values(opened) };
   }
 
+  /** Where programs note which sockets they have led. */
+  get peers(): Pick<Opened<MemoryMaps>, "tcpPeers" | "flows"> {
+    return this.#memory;
+  }
+
   /** Number of service ports that have something here. */
   get size(): number {
     return this.#installed.size;

@@ -16,7 +16,8 @@ import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
 import { type IpFamily, isLoopback } from "../../net/ip.ts";
-import type { SyncFailure, SyncInput } from "../../sync/backend.ts";
+import type { LedConnections, SyncFailure, SyncInput } from "../../sync/backend.ts";
+import { endLedSockets, readLedSockets } from "./led-sockets.ts";
 import type { EbpfMetrics } from "./metrics.ts";
 import { SocketMaps } from "./socket-maps.ts";
 import type { SocketPins } from "./socket-pins.ts";
@@ -129,6 +130,12 @@ export class SocketPath {
     const lesser = this.#said.get("refusals") ?? "";
     return `decided at the socket in ${this.#options.cgroup}; ${size} service ports, ${connections.count} connected UDP sockets${lesser && `. ${lesser}`}`;
   }
+
+  /** Connections that programs have led. */
+  readonly led: LedConnections = {
+    read: (visit) => readLedSockets(this.#options.family, () => this.#sockets?.maps.peers, visit),
+    end: endLedSockets,
+  };
 
   /** What is done in a lesser way than it was asked for: what, and why. */
   get degraded(): readonly SyncFailure[] {

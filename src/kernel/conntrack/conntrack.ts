@@ -32,10 +32,22 @@ export interface TrackedFlow extends Flow {
   /** Until it is forgotten if nothing comes. */
   readonly timeoutSeconds?: number;
   /** To the endpoint. */
-  readonly sent?: Carried;
-  readonly received?: Carried;
+  readonly sent?: Carried | undefined;
+  readonly received?: Carried | undefined;
   /** Unix time, with `nf_conntrack_timestamp`. */
   readonly startMs?: number;
+  /** Of sockets of TCP: smoothed. */
+  readonly rttMs?: number | undefined;
+  /** Segments sent again since it began. */
+  readonly retransmits?: number | undefined;
+}
+
+/** A connection that connection tracking does not know, or not whole. */
+export interface LedFlow extends TrackedFlow {
+  /** Tells it from all others. */
+  readonly socket: string;
+  /** Whose it is, where this process carries it: what it goes to is a socket of this process. */
+  readonly carriedFor?: string;
 }
 
 /** The kernel's connection tracking table (reference sync.md §13.2). */

@@ -27,7 +27,8 @@ export async function destroyTcpClients(flows: readonly Flow[]): Promise<Readonl
   return ended;
 }
 
-function openIn(path: string): NetlinkSocket | undefined {
+/** Asks about the sockets of a namespace; undefined where it cannot be entered. */
+export function openIn(path: string): NetlinkSocket | undefined {
   try {
     return inNetworkNamespace(path, () => NetlinkSocket.open(NETLINK_SOCK_DIAG));
   } catch {

@@ -12,9 +12,9 @@ import { NetlinkSocket } from "../netlink/socket.ts";
 import { ownNetnsCookie } from "../netns-cookie.ts";
 import { inNetworkNamespace } from "../network-namespace.ts";
 import {
-  type ConnectedUdpSocket,
+  type DiagSocket,
   NETLINK_SOCK_DIAG,
-  readConnected,
+  readSocket,
   type SocketFamily,
   writeConnectedDump,
   writeDestroy,
@@ -130,7 +130,7 @@ async function disconnectIn(
   outcomes: Map<StaleSocket, Disconnection>,
 ): Promise<void> {
   const byCookie = new Map(stale.map((one) => [one.cookie, one]));
-  const found: [StaleSocket, ConnectedUdpSocket][] = [];
+  const found: [StaleSocket, DiagSocket][] = [];
   for (const family of FAMILIES) found.push(...(await connectedOf(socket, family, byCookie)));
   for (const one of stale) outcomes.set(one, "absent");
   if (found.length === 0) return;
@@ -153,14 +153,14 @@ async function connectedOf(
   socket: NetlinkSocket,
   family: SocketFamily,
   wanted: ReadonlyMap<bigint, StaleSocket>,
-): Promise<readonly [StaleSocket, ConnectedUdpSocket][]> {
+): Promise<readonly [StaleSocket, DiagSocket][]> {
   const request = new MessageBuffer(128);
   writeConnectedDump(request, family);
-  let found: [StaleSocket, ConnectedUdpSocket][] = [];
+  let found: [StaleSocket, DiagSocket][] = [];
   await dumpWithRetry(() => {
     found = [];
     return socket.dump(request, (reply) => {
-      const one = readConnected(reply);
+      const one = readSocket(reply);
       const stale = one && wanted.get(one.cookie);
       if (stale === undefined || one === undefined) return;
       if (one.remote === stale.remote && one.remotePort === stale.remotePort) found.push([stale, one]);

@@ -2,6 +2,8 @@
 import type { Flow } from "../../net/flow.ts";
 import { type IpAddress, ipBytes, ipFromBytes } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../net/protocol.ts";
+import type { Carried } from "../conntrack/conntrack.ts";
+import { forEachAttribute } from "../netlink/attributes.ts";
 import { AF_INET, AF_INET6, HOST_IS_LITTLE_ENDIAN, NLM_F_ACK, NLM_F_DUMP } from "../netlink/constants.ts";
 import type { Reply } from "../netlink/frames.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
@@ -9,10 +11,16 @@ import type { MessageBuffer } from "../netlink/message-buffer.ts";
 export const NETLINK_SOCK_DIAG = 4;
 const SOCK_DIAG_BY_FAMILY = 20;
 const SOCK_DESTROY = 21;
-/** Of UDP: connected. TCP has others between SYN_SENT and CLOSING. */
-const ESTABLISHED = 1 << 1;
 const ALL_STATES = 0xffff_ffff;
-const TCP_LISTEN = 10;
+/** `enum` of net/tcp_states.h. */
+const STATES =
+  "NONE ESTABLISHED SYN_SENT SYN_RECV FIN_WAIT1 FIN_WAIT2 TIME_WAIT CLOSE CLOSE_WAIT LAST_ACK LISTEN CLOSING".split(
+    " ",
+  );
+const TCP_LISTEN = STATES.indexOf("LISTEN");
+/** Of UDP: connected. */
+const ESTABLISHED = 1 << STATES.indexOf("ESTABLISHED");
+const CLIENT_STATES = ALL_STATES & ~(1 << TCP_LISTEN) & ~(1 << STATES.indexOf("CLOSE"));
 
 /** `inet_diag_sockid`: both ends, the interface, and the cookie. */
 const ID_BYTES = 48;
@@ -23,16 +31,23 @@ const COOKIE_AT = 40;
 /** In `inet_diag_msg`. */
 const ID_AT = 4;
 const MESSAGE_BYTES = 72;
+/** The extension, and the type of its attribute: `tcp_info`, of which this much is looked at. */
+const INET_DIAG_INFO = 2;
+const TCP_INFO_BYTES = 144;
 /** `::ffff:0:0/96` */
 const MAPPED_PREFIX = Buffer.from("00000000000000000000ffff", "hex");
 
 export type SocketFamily = typeof AF_INET | typeof AF_INET6;
 
-/** A UDP socket that is connected. */
-export interface ConnectedUdpSocket {
+/** A socket of UDP or TCP. */
+export interface DiagSocket {
   readonly family: SocketFamily;
   /** Unique since the machine started. */
   readonly cookie: bigint;
+  /** As `ss` names it: `ESTABLISHED`, `SYN_SENT`; of UDP that is not connected `CLOSE`. */
+  readonly state: string;
+  readonly local: IpAddress;
+  readonly localPort: number;
   /** Its peer; an IPv4 address also where an IPv6 socket has it as `::ffff:a.b.c.d`. */
   readonly remote: IpAddress;
   readonly remotePort: number;
@@ -45,13 +60,21 @@ export function writeConnectedDump(request: MessageBuffer, family: SocketFamily)
   writeRequest(request, { type: SOCK_DIAG_BY_FAMILY, flags: NLM_F_DUMP, family, states: ESTABLISHED });
 }
 
+/** Asks for the sockets of one family that may be those of clients, of TCP with what {@link readTcpInfo} reads. */
+export function writeClientDump(request: MessageBuffer, family: SocketFamily, protocol: "TCP" | "UDP"): void {
+  writeRequest(request, {
+    ...{ type: SOCK_DIAG_BY_FAMILY, flags: NLM_F_DUMP, family, protocol: PROTOCOL_NUMBERS[protocol] },
+    ...(protocol === "TCP" ? { states: CLIENT_STATES, extensions: 1 << (INET_DIAG_INFO - 1) } : { states: ALL_STATES }),
+  });
+}
+
 /**
  * Disconnects a socket: its owner gets ECONNABORTED, and may connect again. Refused with ENOENT when it is gone, EPERM without
  * CAP_NET_ADMIN, EOPNOTSUPP when the kernel was built without INET_DIAG_DESTROY. @param id of no socket: asks only.
  */
 export function writeDestroy(
   request: MessageBuffer,
-  { family, id }: Pick<ConnectedUdpSocket, "family"> & { readonly id?: Uint8Array },
+  { family, id }: Pick<DiagSocket, "family"> & { readonly id?: Uint8Array },
 ): void {
   writeRequest(request, {
     type: SOCK_DESTROY,
@@ -112,19 +135,21 @@ interface Request {
   readonly states: number;
   /** @default that of UDP */
   readonly protocol?: number;
+  /** @default none */
+  readonly extensions?: number;
   readonly id?: Uint8Array;
 }
 
 /** `inet_diag_req_v2` */
 function writeRequest(
   request: MessageBuffer,
-  { type, flags, family, states, protocol = PROTOCOL_NUMBERS.UDP, id }: Request,
+  { type, flags, family, states, protocol = PROTOCOL_NUMBERS.UDP, extensions = 0, id }: Request,
 ): void {
   request.begin(type, flags);
   const { out } = request;
   out.u8(family);
   out.u8(protocol);
-  out.u8(0);
+  out.u8(extensions);
   out.u8(0);
   out.u32(states, HOST_IS_LITTLE_ENDIAN);
   out.raw(id ?? new Uint8Array(ID_BYTES));
@@ -132,7 +157,7 @@ function writeRequest(
 }
 
 /** Undefined for what is none: another message, or one of another length. */
-export function readConnected(reply: Reply): ConnectedUdpSocket | undefined {
+export function readSocket(reply: Reply): DiagSocket | undefined {
   if (reply.type !== SOCK_DIAG_BY_FAMILY || reply.end - reply.start < MESSAGE_BYTES) return undefined;
   const { bytes, view } = reply.input;
   const family = bytes[reply.start];
@@ -143,10 +168,39 @@ export function readConnected(reply: Reply): ConnectedUdpSocket | undefined {
   return {
     family,
     cookie: (low ?? 0n) | ((high ?? 0n) << 32n),
+    state: STATES[bytes[reply.start + 1] ?? 0] ?? "NONE",
+    local: addressIn(id.slice(LOCAL_AT, LOCAL_AT + (family === AF_INET ? 4 : 16))),
+    localPort: view.getUint16(at),
     remote: addressIn(id.slice(REMOTE_AT, REMOTE_AT + (family === AF_INET ? 4 : 16))),
     remotePort: view.getUint16(at + REMOTE_PORT_AT),
     id,
   };
+}
+
+/** What the kernel keeps of a TCP socket's traffic. */
+export interface TcpInfo {
+  readonly rttMs: number;
+  readonly retransmits: number;
+  /** Segments, and bytes that were acknowledged. */
+  readonly sent: Carried;
+  readonly received: Carried;
+}
+
+/** Undefined where the kernel says nothing of it, as of a socket in TIME_WAIT. */
+export function readTcpInfo({ input, start, end }: Reply): TcpInfo | undefined {
+  let info: TcpInfo | undefined;
+  forEachAttribute(input, start + MESSAGE_BYTES, end, (type, at, to) => {
+    if (type !== INET_DIAG_INFO || to - at < TCP_INFO_BYTES) return;
+    const word = (offset: number) => input.view.getUint32(at + offset, HOST_IS_LITTLE_ENDIAN);
+    const wide = (offset: number) => Number(input.view.getBigUint64(at + offset, HOST_IS_LITTLE_ENDIAN));
+    info = {
+      rttMs: word(68) / 1000,
+      retransmits: word(100),
+      sent: { packets: word(136), bytes: wide(120) },
+      received: { packets: word(140), bytes: wide(128) },
+    };
+  });
+  return info;
 }
 
 function addressIn(bytes: Uint8Array): IpAddress {

@@ -16,7 +16,7 @@ import {
 import { namespaceAt, type Position } from "./expected.ts";
 import { addressOf, flowNetwork } from "./flow-network.ts";
 import { HeldConnection } from "./held-connection.ts";
-import { MODES_AND_LAYOUTS, protocolsOf, traitsOf } from "./modes.ts";
+import { ALL_MODES, protocolsOf, traitsOf } from "./modes.ts";
 import { askSteadily } from "./steady-clients.ts";
 
 /** How long an endpoint must be gone. */
@@ -31,7 +31,7 @@ const PLACES = [
   ["off-node client", "node port"],
 ] as const;
 
-for (const mode of MODES_AND_LAYOUTS) {
+for (const mode of ALL_MODES) {
   if (traitsOf[mode].carriesTraffic || traitsOf[mode].hasVirtualServers || !protocolsOf(mode).includes("TCP")) continue;
   test(`${mode}: connections to endpoints that are gone`, { skip: kernelSkip }, async (t) => {
     const web = (endpoints: ServiceSpec["endpoints"]): ServiceSpec => ({ name: "web", number: 1, endpoints });
@@ -48,7 +48,7 @@ for (const mode of MODES_AND_LAYOUTS) {
     const hiding = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /run/netns && exec "$@"', "sh"] as const;
     const extras = isBlind ? { config, wrapper: [...hiding] as [string, ...string[]] } : { config };
     const network = await flowNetwork(t, mode, [web(["remote-1"]), left], extras);
-    const { daemon, topology } = network;
+    const { daemon, topology, cgroup } = network;
     const set = async (...services: readonly ServiceSpec[]): Promise<void> => {
       const before = Date.now();
       daemon.writeObjects(never(services));
@@ -61,7 +61,8 @@ for (const mode of MODES_AND_LAYOUTS) {
       for (const family of FAMILIES) {
         for (let count = 0; count < CONNECTIONS; count += 1) {
           const address = addressOf(service, to, "TCP", family);
-          held.push(await HeldConnection.open(topology.namespace(namespaceAt[position]), address));
+          const inside = position === "off-node client" ? undefined : cgroup;
+          held.push(await HeldConnection.open(topology.namespace(namespaceAt[position]), address, inside));
         }
       }
       return held;
@@ -74,9 +75,8 @@ for (const mode of MODES_AND_LAYOUTS) {
     const groups = await Promise.all(Array.from({ length: 4 }, () => openAll(1)));
     const [whenTerminating = [], whenUnready = [], whenListed = [], whenGone = []] = groups;
     const annotated = await openAll(2);
-    const direct = await HeldConnection.open(topology.namespace(namespaceAt.pod), {
-      ...{ protocol: "TCP", address: servingPods["remote-1"].ipv4, port: TARGET_PORTS.TCP },
-    });
+    const there = { protocol: "TCP", address: servingPods["remote-1"].ipv4, port: TARGET_PORTS.TCP } as const;
+    const direct = await HeldConnection.open(topology.namespace(namespaceAt.pod), there, cgroup);
     const stop = askSteadily(network, 1, ["TCP"]);
 
     await set(web(["local-1", { pod: "remote-1", conditions: TERMINATING }]), { ...left, endpoints: [] });

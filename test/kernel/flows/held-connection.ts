@@ -12,8 +12,8 @@ type Holder = HelperThread<HeldRequest, HeldReply>;
 /** One thread for all connections from a namespace. */
 const holders = new WeakMap<NetworkNamespace, Holder>();
 
-function holderIn(namespace: NetworkNamespace): Holder {
-  const holder = holders.get(namespace) ?? new HelperThread<HeldRequest, HeldReply>(namespace, PROGRAM);
+function holderIn(namespace: NetworkNamespace, cgroup: string | undefined): Holder {
+  const holder = holders.get(namespace) ?? new HelperThread<HeldRequest, HeldReply>(namespace, PROGRAM, "", cgroup);
   holders.set(namespace, holder);
   return holder;
 }
@@ -27,9 +27,12 @@ export class HeldConnection {
     this.#connection = connection;
   }
 
-  /** Resolves when the connection is established; it ends with its namespace at the latest. */
-  static async open(from: NetworkNamespace, { address, port }: Address): Promise<HeldConnection> {
-    const holder = holderIn(from);
+  /**
+   * Resolves when the connection is established; it ends with its namespace at the latest.
+   * @param cgroup of all connections from there: where programs of ebpf mode see them.
+   */
+  static async open(from: NetworkNamespace, { address, port }: Address, cgroup?: string): Promise<HeldConnection> {
+    const holder = holderIn(from, cgroup);
     const { connection, text } = await holder.ask({ kind: "open", address, port });
     if (text !== "") throw new Error(`no connection to ${address} port ${port}: ${text}`);
     return new HeldConnection(holder, connection);

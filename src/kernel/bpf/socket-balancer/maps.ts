@@ -82,6 +82,27 @@ export const CONNECTED_VALUE = {
   }),
 } as const;
 
+/** Under which address a TCP socket knows its backend, and what it dialled; the cookie is that of the socket, or of another one. */
+export const TCP_PEER = {
+  IPv4: layout("tcp peer", 24, {
+    ...{ cookie: u64(0), address: bytes(8, 4), port: be16(12), dialled: bytes(16, 4), dialledPort: be16(20) },
+  }),
+  IPv6: layout("tcp peer", 56, {
+    ...{ cookie: u64(0), address: bytes(8, 16), port: be16(24), dialled: bytes(32, 16), dialledPort: be16(48) },
+  }),
+} as const;
+
+/** The same of UDP: a flow of a socket to what it dialled. */
+export const UDP_FLOW_KEY = layout("flow", 16, { cookie: u64(0) });
+export const UDP_FLOW = {
+  IPv4: layout("flow value", 32, {
+    ...{ address: bytes(16, 4), port: be16(20), dialledPort: be16(22), dialled: bytes(24, 4) },
+  }),
+  IPv6: layout("flow value", 56, {
+    ...{ address: bytes(16, 16), port: be16(32), dialledPort: be16(34), dialled: bytes(36, 16) },
+  }),
+} as const;
+
 /** Maps that lead from frontends to backends. */
 export interface LeadingMaps {
   readonly frontends: MapDefinition;
@@ -142,13 +163,13 @@ const suffixOf = (family: IpFamily): string => (family === "IPv4" ? "4" : "6");
 
 /** @param remembered how many of each kind. @default 32768 */
 export function memoryMaps(family: IpFamily, remembered = REMEMBERED): MemoryMaps {
-  const [suffix, isIPv4] = [suffixOf(family), family === "IPv4"];
+  const suffix = suffixOf(family);
   return {
     nodeAddresses: hash(`node_addrs${suffix}`, FRONTEND_KEY[family].fields.address.bytes, 4, NODE_ADDRESSES),
     validUntil: array(`valid_until${suffix}`, 8, 1),
     clients: { name: `clients${suffix}`, type: "lru-hash", keySize: 16, valueSize: 16, maxEntries: remembered },
-    flows: hash(`flows${suffix}`, 16, isIPv4 ? 32 : 56, remembered),
-    tcpPeers: array(`tcp_peers${suffix}`, isIPv4 ? 24 : 56, remembered, false),
+    flows: hash(`flows${suffix}`, UDP_FLOW_KEY.size, UDP_FLOW[family].size, remembered),
+    tcpPeers: array(`tcp_peers${suffix}`, TCP_PEER[family].size, remembered, false),
     connected: hash(`connected${suffix}`, CONNECTED_KEY.size, CONNECTED_VALUE[family].size, remembered),
     barred: hash(`barred${suffix}`, 8, 4, BARRED_NAMESPACES),
   };

@@ -1,0 +1,225 @@
+/** Connections of this node as they are, and as they begin and end. */
+import type { AnsweringPlace, FlowNamer, NamedFlow } from "../explain/flows.ts";
+import type { ConntrackTable, FlowFilter, LedFlow, TrackedFlow } from "../kernel/conntrack/conntrack.ts";
+import type { followFlows } from "../kernel/conntrack/netlink-conntrack.ts";
+import { messageOf } from "../logging/message-of.ts";
+import { familyOf, IP_FAMILIES, type IpAddress } from "../net/ip.ts";
+
+/** Where flows come from; tests give others. */
+export interface FlowSource {
+  readonly open: () => Pick<ConntrackTable, "readFlows"> & { close(): Promise<void> };
+  readonly follow: typeof followFlows;
+  readonly ownAddresses: () => Promise<ReadonlySet<IpAddress>>;
+}
+
+/** What is known of the cluster and the mode, now. */
+export interface Asked {
+  readonly namer: () => Promise<FlowNamer>;
+  /** What connection tracking does not know, or not whole. */
+  readonly led: () => Promise<readonly LedFlow[]>;
+}
+
+/** What is done with each connection that is told. */
+export interface FlowSink {
+  tell(flow: NamedFlow): void;
+  /** Whether no more are wanted. */
+  readonly isFull: boolean;
+  close(): Promise<void>;
+}
+
+/** More frontends are not asked for one by one: the table is read once. */
+const SINGLE_DUMPS = 8;
+/** How often a daemon is asked which Services there are now. */
+const REFRESH_MS = 5_000;
+/** How often it is looked for what no message tells of. */
+const LOOK_MS = 1_000;
+/** Beginnings that are remembered, for ages. */
+const MOST_REMEMBERED = 1_000_000;
+
+/** What there is now. */
+export async function listFlows(namer: FlowNamer, asked: Asked, source: FlowSource, sink: FlowSink): Promise<void> {
+  const tell = (flow: TrackedFlow): void => {
+    const named = sink.isFull ? undefined : namer.name(flow, { nowMs: Date.now() });
+    if (named !== undefined) sink.tell(named);
+  };
+  const table = source.open();
+  try {
+    for (const flow of namer.takeLed(await asked.led())) tell(flow);
+    await readAll(table, namer, tell);
+  } finally {
+    await table.close();
+  }
+}
+
+/** Each once, also where the kernel says that its table changed meanwhile. */
+async function readAll(
+  table: Pick<ConntrackTable, "readFlows">,
+  namer: FlowNamer,
+  visit: (flow: TrackedFlow) => void,
+): Promise<void> {
+  for (const filter of filtersFor(namer)) {
+    for (const family of filter.address === undefined ? IP_FAMILIES : [familyOf(filter.address)]) {
+      const seen = new Set<number>();
+      await table.readFlows(family, filter, () => (flow) => {
+        if (namer.portOf(flow) === undefined || (flow.id !== undefined && seen.has(flow.id))) return;
+        if (flow.id !== undefined) seen.add(flow.id);
+        visit(flow);
+      });
+    }
+  }
+}
+
+/** The kernel looks through its table once for each, and gives what fits. */
+function filtersFor(namer: FlowNamer): readonly FlowFilter[] {
+  const filters = namer.frontends.map(({ protocol, address, port }) => ({
+    ...{ protocol, port },
+    ...(address !== undefined && { address }),
+  }));
+  return filters.length <= SINGLE_DUMPS ? filters : [{}];
+}
+
+/** A connection that is looked for, as it was seen last. */
+interface Seen {
+  readonly flow: LedFlow;
+  readonly startMs: number | undefined;
+}
+
+/** Tells beginnings and ends until the sink is full, or the program is ended. */
+export class FlowWatch {
+  readonly #asked: Asked;
+  readonly #source: FlowSource;
+  readonly #sink: FlowSink;
+  readonly #note: (text: string) => void;
+  readonly #stop = new AbortController();
+  #namer: FlowNamer;
+  /** When connections of conntrack's began, by id. */
+  readonly #begun = new Map<number, number>();
+  /** Endpoints of those that a process carries, by id: when they end, it has forgotten them. */
+  readonly #carried = new Map<number, AnsweringPlace>();
+  /** Those that have begun, and whose endpoint is looked for. */
+  #waiting: TrackedFlow[] = [];
+  /** Undefined before the first look: what is there already has not begun now. */
+  #seen: Map<string, Seen> | undefined;
+  #lost = 0;
+  #hasComplained = false;
+
+  constructor(namer: FlowNamer, asked: Asked, source: FlowSource, sink: FlowSink, note: (text: string) => void) {
+    this.#namer = namer;
+    this.#asked = asked;
+    this.#source = source;
+    this.#sink = sink;
+    this.#note = note;
+  }
+
+  async run(): Promise<void> {
+    const following = this.#source.follow({
+      onBegin: (flow) => {
+        if (this.#namer.portOf(flow) === undefined) return;
+        if (flow.id !== undefined && this.#begun.size < MOST_REMEMBERED) this.#begun.set(flow.id, Date.now());
+        if (this.#namer.isEndpointTracked) this.#tell(flow, undefined);
+        else this.#waiting.push(flow);
+      },
+      onEnd: (flow) => {
+        const id = flow.id ?? -1;
+        if (this.#waiting.length > 0) this.#tellWaiting();
+        this.#tell(flow, this.#begun.get(id), true, this.#carried.get(id));
+        this.#begun.delete(id);
+        this.#carried.delete(id);
+      },
+      onLost: () => {
+        this.#lost += 1;
+        if (this.#lost === 1) void this.#rebuild();
+      },
+      signal: this.#stop.signal,
+    });
+    let isLooking = false;
+    const look = (): void => {
+      if (isLooking) return;
+      isLooking = true;
+      void this.#look().finally(() => {
+        isLooking = false;
+      });
+    };
+    look();
+    const looking = setInterval(look, LOOK_MS);
+    const refreshing = setInterval(() => {
+      this.#asked.namer().then(
+        (namer) => {
+          this.#namer = namer;
+        },
+        // The daemon is starting again, perhaps: what was known stays true until it answers.
+        () => {},
+      );
+    }, REFRESH_MS);
+    try {
+      await following;
+    } finally {
+      clearInterval(looking);
+      clearInterval(refreshing);
+    }
+  }
+
+  #tell(flow: TrackedFlow, startMs: number | undefined, hasEnded = false, answering?: AnsweringPlace): void {
+    const named = this.#sink.isFull
+      ? undefined
+      : this.#namer.name(flow, { nowMs: Date.now(), startMs, hasEnded, answering });
+    if (named !== undefined) this.#sink.tell(named);
+    if (this.#sink.isFull) this.#stop.abort();
+  }
+
+  #tellWaiting(): void {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const flow of waiting) {
+      const answering = this.#namer.answering(flow);
+      if (flow.id !== undefined && answering !== undefined) this.#carried.set(flow.id, answering);
+      this.#tell(flow, undefined);
+    }
+  }
+
+  /** What is at the socket, and what a process carries, no message tells of. */
+  async #look(): Promise<void> {
+    try {
+      const flows = this.#namer.takeLed(await this.#asked.led());
+      this.#hasComplained = false;
+      this.#tellWaiting();
+      const before = this.#seen;
+      this.#seen = new Map(
+        flows.map((flow) => {
+          const known = before?.get(flow.socket);
+          return [flow.socket, { flow, startMs: before === undefined ? undefined : (known?.startMs ?? Date.now()) }];
+        }),
+      );
+      if (before === undefined) return;
+      for (const [socket, { flow, startMs }] of this.#seen) if (!before.has(socket)) this.#tell(flow, startMs);
+      for (const [socket, { flow, startMs }] of before) if (!this.#seen.has(socket)) this.#tell(flow, startMs, true);
+    } catch (error) {
+      if (!this.#hasComplained) this.#note(`what the daemon leads itself is not told: ${messageOf(error)}`);
+      this.#hasComplained = true;
+    }
+  }
+
+  /** What began unseen is told now; of what ended unseen nothing is known any more. */
+  async #rebuild(): Promise<void> {
+    const table = this.#source.open();
+    const live = new Set<number>();
+    let missed = 0;
+    try {
+      await readAll(table, this.#namer, (flow) => {
+        if (flow.id === undefined) return;
+        live.add(flow.id);
+        if (this.#begun.has(flow.id)) return;
+        missed += 1;
+        this.#begun.set(flow.id, Date.now());
+        this.#tell(flow, undefined);
+      });
+      for (const id of this.#begun.keys()) if (!live.has(id)) this.#begun.delete(id);
+      this.#note(`the kernel lost messages ${this.#lost} times; ${missed} connections are told from its table.`);
+    } catch (error) {
+      this.#note(`the kernel lost messages, and its table cannot be read: ${messageOf(error)}`);
+    } finally {
+      this.#lost = 0;
+      await table.close();
+    }
+  }
+}

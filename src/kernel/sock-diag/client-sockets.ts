@@ -1,0 +1,77 @@
+/** Sockets of clients, in each network namespace of this machine that can be seen. */
+import { networkInterfaces } from "node:os";
+import { familyOf, type IpAddress, type IpFamily, isUnspecified, parseIpAddress } from "../../net/ip.ts";
+import { namespaces } from "../find-namespaces.ts";
+import { AF_INET, AF_INET6 } from "../netlink/constants.ts";
+import { dumpWithRetry } from "../netlink/dump-retry.ts";
+import { MessageBuffer } from "../netlink/message-buffer.ts";
+import type { NetlinkSocket } from "../netlink/socket.ts";
+import { inNetworkNamespace } from "../network-namespace.ts";
+import { openIn } from "./destroy-tcp.ts";
+import {
+  type DiagSocket,
+  readSocket,
+  readTcpInfo,
+  type SocketFamily,
+  type TcpInfo,
+  writeClientDump,
+} from "./sock-diag.ts";
+
+/** A socket that is known, of TCP with what it has carried. */
+export interface KnownSocket<T> extends Omit<DiagSocket, "id">, Partial<TcpInfo> {
+  readonly known: T;
+}
+
+/**
+ * Those of which something is known; one that is not bound has the address with which it most likely sends.
+ * @param knownOf cheap: called for each socket.
+ */
+export async function* clientSockets<T>(
+  protocol: "TCP" | "UDP",
+  family: IpFamily,
+  knownOf: (socket: DiagSocket) => T | undefined,
+): AsyncGenerator<KnownSocket<T>> {
+  for await (const path of namespaces()) {
+    await using socket = openIn(path);
+    if (socket === undefined) continue;
+    // Sockets of IPv6 have peers of IPv4, too.
+    const kinds: readonly SocketFamily[] = family === "IPv4" ? [AF_INET, AF_INET6] : [AF_INET6];
+    for (const kind of kinds) {
+      for (const one of await dumped(socket, kind, protocol, knownOf)) {
+        yield isUnspecified(one.local) ? { ...one, local: sourceIn(path, family) ?? one.local } : one;
+      }
+    }
+  }
+}
+
+async function dumped<T>(
+  socket: NetlinkSocket,
+  kind: SocketFamily,
+  protocol: "TCP" | "UDP",
+  knownOf: (socket: DiagSocket) => T | undefined,
+): Promise<readonly KnownSocket<T>[]> {
+  const request = new MessageBuffer(128);
+  writeClientDump(request, kind, protocol);
+  let found: KnownSocket<T>[] = [];
+  await dumpWithRetry(() => {
+    found = [];
+    return socket.dump(request, (reply) => {
+      const one = readSocket(reply);
+      const known = one && knownOf(one);
+      if (one !== undefined && known !== undefined) found.push({ ...one, ...readTcpInfo(reply), known });
+    });
+  });
+  return found;
+}
+
+function sourceIn(path: string, family: IpFamily): IpAddress | undefined {
+  try {
+    const all = Object.values(inNetworkNamespace(path, networkInterfaces)).flatMap((list) => list ?? []);
+    return all
+      .filter(({ internal, address }) => !internal && !address.startsWith("fe80:"))
+      .map(({ address }) => parseIpAddress(address))
+      .find((address) => address !== undefined && familyOf(address) === family);
+  } catch {
+    return undefined;
+  }
+}
