@@ -10,6 +10,11 @@ import { type ComparedField, type Key, PACKET_FIELDS, type PacketField, type Que
 import { fits, type Parts, type Pattern, type Scalar } from "../trace/value.ts";
 import type { Domain } from "./domain.ts";
 
+/** A rule decides by something that packets cannot be divided by. */
+export class UnprovableError extends Error {
+  override readonly name = "UnprovableError";
+}
+
 /** Packets that have any combination of these values. */
 export type PacketClass = Readonly<Record<PacketField, Domain>>;
 
@@ -62,7 +67,7 @@ export function* classesOf<Fate>(
 
 function exampleOf(family: IpFamily, { packets, origin }: RootClass): Packet {
   const { source, sourcePort, destination, destinationPort, protocol, inInterface, bridgePort } = packets;
-  const sender = addressIn(source);
+  const sender = addressIn(source, destination.isSingle ? addressIn(destination) : undefined);
   return newPacket({
     family,
     source: sender,
@@ -95,11 +100,16 @@ class Narrowing {
 
   /** @param packet the example as the subject has changed it by now. */
   ask(question: Question, packet: Packet): void {
-    if (this.#settled.has(question)) return;
+    const isSettled = this.#settled.has(question);
+    if (isSettled && (packet === this.example || question.fields.length === 1)) return;
     const parts = question.values(packet);
     if (parts === undefined) return;
     const freeFields = question.fields.map((field) => this.#freeField(field, packet));
     if (freeFields.every((field) => field === undefined)) return;
+    if (parts.length !== question.fields.length)
+      throw new UnprovableError(`a comparison of ${parts.join(" . ")} with other parts is not understood`);
+    const areAllFree = freeFields.every((field, index) => field !== undefined || index === question.drawnPart);
+    if (isSettled && areAllFree) return;
     let live: readonly Key[] = question.keys;
     const open: number[] = [];
     // What all packets of the class have alike leaves few keys to divide the others by.
@@ -115,9 +125,8 @@ class Narrowing {
       if (field !== undefined) this.#divide(field, index, live, others);
       live = keysAt(question, live, index, parts);
     }
-    // Later it may be asked of other fields, when the packet is changed.
-    if (freeFields.every((field, index) => field !== undefined || question.fields[index] === undefined))
-      this.#settled.add(question);
+    // When the packet is changed it may be asked of other fields.
+    if (areAllFree) this.#settled.add(question);
   }
 
   /** The field that a sender has chosen, if it is compared as it was sent and not all packets of the class have the same. */

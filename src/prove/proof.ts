@@ -5,10 +5,9 @@ import { prefixPatterns, SPECIAL_RANGES } from "../trace/facts.ts";
 import type { Packet } from "../trace/packet.ts";
 import type { Question } from "../trace/question.ts";
 import type { Pattern } from "../trace/value.ts";
-import { classesOf, type PacketClass, type RootClass, type Subject } from "./classes.ts";
+import { classesOf, type PacketClass, type RootClass, type Subject, UnprovableError } from "./classes.ts";
 import { addressDomain, Names, onlyAddresses, PORTS } from "./domain.ts";
 import { type Fate, fateText, isSameFate } from "./fate.ts";
-import { UnprovableError } from "./rule-fates.ts";
 
 /** One of the two, with words for people. */
 export interface Side {

@@ -8,13 +8,8 @@ import { walk } from "../trace/netfilter/walk.ts";
 import { isObject, listOf } from "../trace/nftables/json.ts";
 import { endText, type Packet } from "../trace/packet.ts";
 import type { Question } from "../trace/question.ts";
-import type { Subject } from "./classes.ts";
+import { type Subject, UnprovableError } from "./classes.ts";
 import { DROPPED, type Fate, REFUSED, thenAgain, wayTo } from "./fate.ts";
-
-/** A rule decides by something that packets cannot be divided by. */
-export class UnprovableError extends Error {
-  override readonly name = "UnprovableError";
-}
 
 /** @param facts of the node, its addresses complete. @throws UnprovableError, when a packet meets such a rule */
 export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeFacts): Subject<Fate> {
@@ -81,7 +76,8 @@ function wayText(asked: Packet, { fate, packet, assumptions }: Outcome): string 
     default: {
       const { destination, destinationPort } = packet;
       const isChanged = destination !== asked.destination || destinationPort !== asked.destinationPort;
-      return wayTo(isChanged ? endText(destination, destinationPort) : undefined, packet.isMasqueraded);
+      const way = wayTo(isChanged ? endText(destination, destinationPort) : undefined, packet.isMasqueraded);
+      return packet.isSourceTranslated && !packet.isMasqueraded ? `${way}, from ${packet.source}` : way;
     }
   }
 }

@@ -13,7 +13,7 @@ import type { LocalTrafficDetector } from "../model/local-traffic-detector.ts";
 import { familyOf, type IpAddress, type IpFamily, joinHostPort } from "../net/ip.ts";
 import { prefixPatterns } from "../trace/facts.ts";
 import type { Packet } from "../trace/packet.ts";
-import { fieldsQuestion, isOneOf, type PacketField, type Question } from "../trace/question.ts";
+import { fieldsQuestion, type PacketField, type Question, whichOf } from "../trace/question.ts";
 import { fits, type Pattern } from "../trace/value.ts";
 import type { Subject } from "./classes.ts";
 import { DROPPED, type Fate, REFUSED, UNSAID, UNTOUCHED, wayTo } from "./fate.ts";
@@ -82,8 +82,8 @@ export function specification(
     ["source", "protocol", "destinationPort"],
     fixedKeys.filter(({ outcome }) => fixed.get(outcome)?.kind === "cluster"),
   );
-  const isClusterIP = isOneOf("destination", [...clusterIPs]);
-  const isBound = isOneOf("destination", [
+  const isClusterIP = whichOf("destination", [...clusterIPs]);
+  const isBound = whichOf("destination", [
     ...new Set(
       frontends.flatMap(({ address }) => (address === undefined || node.addresses.includes(address) ? [] : [address])),
     ),
@@ -289,7 +289,7 @@ class Meaning {
       own === packet.source &&
       (this.#localEnds.has(`${served.protocol} ${end}`) || this.#deviations.has("hairpin-anywhere"));
     const addresses = chosen.map((endpoint) => endpoint.address);
-    if (!isMasqueraded) ask(isOneOf("source", addresses), packet);
+    if (!isMasqueraded) ask(whichOf("source", addresses), packet);
     return fateWith((endpoint) => this.#deviations.has("proxy-connects") || isMasqueraded || isHairpin(endpoint));
   }
 
@@ -320,7 +320,7 @@ class Meaning {
     if (ranges === undefined) return false;
     if (this.#deviations.has("own-barred-at-balancer") && this.isOwn(packet, ask)) {
       return (
-        !ranges.some((range) => fits(range, this.#node.nodeIP)) && holds(isOneOf("source", [address]), packet, ask)
+        !ranges.some((range) => fits(range, this.#node.nodeIP)) && holds(whichOf("source", [address]), packet, ask)
       );
     }
     const isNodeListed = ranges.some((range) => fits(range, this.#node.nodeIP));
@@ -345,8 +345,8 @@ function localEnds(frontends: readonly Frontend[], node: SpecifiedNode, withUnus
   return new Set(used.filter(({ isLocal }) => isLocal).map(({ protocol, end }) => `${protocol} ${end}`));
 }
 
-const WITHOUT_BRIDGE = isOneOf("bridgePort", [""]);
-const FROM_NODE = isOneOf("inInterface", [""]);
+const WITHOUT_BRIDGE = whichOf("bridgePort", [""]);
+const FROM_NODE = whichOf("inInterface", [""]);
 
 const loopbackOf = (family: IpFamily): Pattern[] =>
   ["127.0.0.0/8", "::1/128"].flatMap((prefix) => prefixPatterns(prefix, family));

@@ -51,8 +51,8 @@ export function fieldsQuestion(fields: readonly PacketField[], keys: readonly Ke
   };
 }
 
-/** Whether one field is one of these. Pure. */
-export function isOneOf(field: PacketField, values: readonly (string | number)[]): Question {
-  const keys = values.map((value): Key => ({ patterns: [{ kind: "exact", value }], outcome: "" }));
+/** Which of these one field is, if any. Pure. */
+export function whichOf(field: PacketField, values: readonly (string | number)[]): Question {
+  const keys = values.map((value): Key => ({ patterns: [{ kind: "exact", value }], outcome: String(value) }));
   return fieldsQuestion([field], keys);
 }

@@ -28,8 +28,6 @@ const MEMORY_LIMIT = 100_000;
 
 /** A number that orders addresses of one family as the kernel does. */
 function addressNumber(address: IpAddress): bigint {
-  const found = known.get(address);
-  if (found !== undefined) return found;
   let value = 0n;
   for (const byte of ipBytes(address)) value = (value << 8n) | BigInt(byte);
   if (known.size >= MEMORY_LIMIT) known.clear();
@@ -40,6 +38,8 @@ function addressNumber(address: IpAddress): bigint {
 /** For comparisons by size; undefined for names. */
 export function orderOf(value: Scalar): bigint | undefined {
   if (typeof value === "number") return BigInt(value);
+  const found = known.get(value);
+  if (found !== undefined) return found;
   const address = parseIpAddress(value);
   return address === undefined ? undefined : addressNumber(address);
 }

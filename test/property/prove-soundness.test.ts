@@ -70,8 +70,27 @@ const IN_CHAIN = (expr: readonly unknown[], chain: object = {}): Dump[] => {
   return [{ kind: "nftables", objects }];
 };
 
+const HEADS: Readonly<Record<string, object>> = {
+  in: { type: "filter", hook: "prerouting", prio: -200, policy: "accept" },
+  nat: { type: "nat", hook: "prerouting", prio: -100, policy: "accept" },
+  forward: { type: "filter", hook: "forward", prio: 0, policy: "accept" },
+  out: { type: "nat", hook: "postrouting", prio: 100, policy: "accept" },
+  check: {},
+};
+
+/** A table of {@link HEADS} with these rules. */
+function inChains(chains: Readonly<Record<string, readonly (readonly unknown[])[]>>): Dump[] {
+  const place = { family: "ip", table: "other" };
+  const objects = Object.entries(chains).flatMap(([name, rules]) => [
+    { chain: { ...place, name, ...HEADS[name] } },
+    ...rules.map((expr) => ({ rule: { ...place, chain: name, expr } })),
+  ]);
+  return [{ kind: "nftables", objects: [{ table: { family: "ip", name: "other" } }, ...objects] }];
+}
+
 describe("a statement of nft that is not understood cannot be proved", () => {
   const match = (left: unknown, right: unknown) => ({ match: { op: "==", left, right } });
+  const payload = (field: string) => ({ payload: { protocol: "ip", field } });
   const cases: Readonly<Record<string, readonly unknown[]>> = {
     "a rate": [{ limit: { rate: 5, per: "second" } }, { drop: null }],
     "a quota": [{ quota: { val: 5, val_unit: "bytes" } }, { drop: null }],
@@ -82,6 +101,17 @@ describe("a statement of nft that is not understood cannot be proved", () => {
     "a transparent proxy": [{ tproxy: { port: 1 } }],
     "a set that is missing": [match({ payload: { protocol: "ip", field: "saddr" } }, "@none"), { drop: null }],
     "a time": [match({ meta: { key: "hour" } }, "17:00"), { drop: null }],
+    "a map's value beside another": [
+      match(
+        { concat: [{ map: { key: payload("daddr"), data: { set: [["10.9.0.1", "10.0.0.2"]] } } }, payload("saddr")] },
+        { set: [{ concat: ["10.0.0.2", "10.0.0.5"] }] },
+      ),
+      { drop: null },
+    ],
+    "a range of first bits": [
+      match({ "&": [payload("saddr"), "255.255.255.0"] }, { range: ["10.0.0.0", "10.0.5.3"] }),
+      { drop: null },
+    ],
     "a copy": [{ dup: { addr: "10.0.0.1" } }, { drop: null }],
   };
   for (const [name, expr] of Object.entries(cases)) {
@@ -96,6 +126,61 @@ describe("a statement of nft that is not understood cannot be proved", () => {
   test("understood ones are proved: another program's drop of one port", () => {
     const proof = provedOf(IN_CHAIN([match({ payload: { protocol: "tcp", field: "dport" } }, 25), { drop: null }]));
     assert.ok(proof.unprovable === undefined && proof.differing > 0);
+  });
+});
+
+describe("packets of one class are alike", () => {
+  const between = (one: readonly Dump[], other: readonly Dump[]) =>
+    prove("IPv4", OWN, [rulesSide("one", one, "IPv4", OWN), rulesSide("other", other, "IPv4", OWN)]).differing;
+  const field = (protocol: string, name: string) => ({ payload: { protocol, field: name } });
+  const equals = (left: unknown, right: unknown) => ({ match: { op: "==", left, right } });
+
+  test("ports by which a long chain finds its rules are told apart: a rule at one is none at another", () => {
+    const ports = Array.from({ length: 20 }, (_, index) => 30_000 + index);
+    const chain = (protocol: string) =>
+      saved(
+        "filter",
+        ...ports.map((port) => `-A INPUT -p tcp -m tcp --dport ${port} -j DROP`),
+        `-A INPUT -p ${protocol} -m ${protocol} --dport 30020 -j DROP`,
+      );
+    assert.ok(between(chain("udp"), chain("sctp")) > 0);
+  });
+
+  test("ICMP, which has no ports, and other protocols", () => {
+    const others = [equals({ meta: { key: "l4proto" } }, { set: ["tcp", "udp", "sctp"] }), { accept: null }];
+    const port = [equals(field("th", "dport"), 53), { drop: null }];
+    assert.ok(between(inChains({ in: [others, port] }), inChains({ in: [others] })) > 0);
+  });
+
+  test("a sender, and the others of a range that it is in the middle of", () => {
+    const sources = equals(field("ip", "saddr"), { range: ["10.0.0.0", "10.0.0.2"] });
+    const drop = [sources, equals(field("ip", "daddr"), "10.0.0.1"), { drop: null }];
+    assert.ok(between(inChains({ in: [drop] }), []) > 0);
+  });
+
+  test("two fields that are looked at again when one of them is translated", () => {
+    const ends = { concat: [field("ip", "daddr"), field("ip", "saddr")] };
+    const barred = [equals(ends, { set: [{ concat: ["10.1.0.1", "10.0.0.5"] }] }), { drop: null }];
+    const translated = [equals(field("ip", "daddr"), "10.9.0.1"), { dnat: { addr: "10.1.0.1" } }];
+    const ask = [{ jump: { target: "check" } }];
+    const rules = (forward: readonly unknown[][]) =>
+      inChains({ in: [ask], nat: [translated], forward, check: [barred] });
+    assert.ok(between(rules([ask]), rules([])) > 0);
+  });
+
+  test("a field that is looked at beside a mark, again when that is another", () => {
+    const both = { concat: [{ meta: { key: "mark" } }, field("ip", "saddr")] };
+    const barred = [equals(both, { set: [{ concat: [1, "10.0.0.5"] }] }), { drop: null }];
+    const marked = [{ mangle: { key: { meta: { key: "mark" } }, value: 1 } }];
+    const ask = [{ jump: { target: "check" } }];
+    const rules = (again: readonly unknown[][]) => inChains({ in: [ask, marked, ...again], check: [barred] });
+    assert.ok(between(rules([ask]), rules([])) > 0);
+  });
+
+  test("a source that is changed to a certain address", () => {
+    const source = (addr: string) => inChains({ out: [[{ snat: { addr } }]] });
+    assert.ok(between(source("10.0.0.1"), source("10.0.0.2")) > 0);
+    assert.equal(between(source("10.0.0.1"), source("10.0.0.1")), 0);
   });
 });
 

@@ -6,7 +6,7 @@ import type { RememberedLists } from "../../trace/iptables/surroundings.ts";
 import type { Chain, Rule, StepResult } from "../../trace/netfilter/program.ts";
 import { stickyChoice } from "../../trace/netfilter/sticky-choice.ts";
 import { askingFor, type Packet } from "../../trace/packet.ts";
-import { fieldsQuestion, isOneOf, type Key, type Question } from "../../trace/question.ts";
+import { fieldsQuestion, type Key, type Question, whichOf } from "../../trace/question.ts";
 import type { Pattern } from "../../trace/value.ts";
 import type { LedSocket } from "../inspection.ts";
 import { socketText } from "../socket-words.ts";
@@ -65,12 +65,12 @@ function questionsOf(places: readonly string[], own: readonly IpAddress[]): Ques
       ["protocol", "destination", "destinationPort"],
       keys.filter(({ isNodePort }) => !isNodePort),
     ),
-    isOneOf("destination", own),
+    whichOf("destination", own),
     fieldsQuestion(
       ["protocol", "destinationPort"],
       keys.filter(({ isNodePort }) => isNodePort),
     ),
-    isOneOf("inInterface", [""]),
+    whichOf("inInterface", [""]),
   ];
 }
 

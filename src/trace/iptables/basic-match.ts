@@ -8,7 +8,7 @@ import type {
 import { splitCidr } from "../../net/ip.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
 import type { Packet } from "../packet.ts";
-import { fieldsQuestion, isOneOf } from "../question.ts";
+import { fieldsQuestion, whichOf } from "../question.ts";
 import { fits, type Pattern, prefixRange } from "../value.ts";
 
 /** In the order in which the tools print them. */
@@ -79,7 +79,7 @@ function protocolStep({ protocol, negated }: ProtocolMatch): Step {
   const wanted = protocol === "ipv6-icmp" ? "icmpv6" : protocol;
   return {
     text: `${sign(negated)}-p ${protocol}`,
-    asks: [isOneOf("protocol", [wanted])],
+    asks: [whichOf("protocol", [wanted])],
     run: (packet) => answer(packet.protocol === wanted, negated),
     observed: (packet) => `the protocol is ${packet.protocol}`,
   };

@@ -12,7 +12,7 @@ import type { IpAddress } from "../../net/ip.ts";
 import { isLocalQuestion } from "../facts.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
 import type { ConnectionState, Packet } from "../packet.ts";
-import { fieldsQuestion, isOneOf, type Question } from "../question.ts";
+import { fieldsQuestion, type Question, whichOf } from "../question.ts";
 import type { Pattern } from "../value.ts";
 import { answer, asked } from "./basic-match.ts";
 import { recentListName, type Surroundings } from "./surroundings.ts";
@@ -102,7 +102,7 @@ const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surro
     },
   }),
   physdev: ({ isIn }) => ({
-    asks: [isOneOf("bridgePort", [""])],
+    asks: [whichOf("bridgePort", [""])],
     judge({ bridgePort }) {
       return bridgePort === undefined ? asked(COMES_BY_BRIDGE, !isIn) : answer(bridgePort !== "", !isIn);
     },
@@ -191,7 +191,7 @@ function portsJudge({ source, destination, kind }: PortsMatch<"tcp" | "udp" | "s
   };
   return {
     asks: [
-      isOneOf("protocol", [kind]),
+      whichOf("protocol", [kind]),
       ...portQuestion("sourcePort", source),
       ...portQuestion("destinationPort", destination),
     ],

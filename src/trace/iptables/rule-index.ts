@@ -4,7 +4,7 @@
  */
 import type { UnspelledRules } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Packet } from "../packet.ts";
-import { isOneOf, type Question } from "../question.ts";
+import { type Question, whichOf } from "../question.ts";
 
 /** What a rule says first: perhaps a source, then the destination. */
 const HOST = /^(?:(?:! )?-s \S+ )?-d ([0-9a-f.:]+)\/(?:32|128) /;
@@ -34,11 +34,11 @@ export class RuleIndex {
   /** What decides which rules those are. */
   get asks(): readonly Question[] {
     this.#asks ??= [
-      isOneOf(
+      whichOf(
         "destination",
         this.#keys((key) => !key.startsWith(":")),
       ),
-      isOneOf(
+      whichOf(
         "destinationPort",
         this.#keys((key) => key.startsWith(":")).map((key) => Number(key.slice(1))),
       ),

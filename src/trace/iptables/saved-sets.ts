@@ -1,7 +1,7 @@
 /** The IP sets that `ipset save` prints, as matches ask them. */
 import { type IpFamily, parseCidr, parseIpAddress } from "../../net/ip.ts";
 import type { Packet } from "../packet.ts";
-import { fieldsQuestion, isOneOf, type PacketField, type Question } from "../question.ts";
+import { fieldsQuestion, type PacketField, type Question, whichOf } from "../question.ts";
 import { fits, keyText, orderOf, type Pattern, prefixRange } from "../value.ts";
 import type { IpSets } from "./surroundings.ts";
 
@@ -133,5 +133,5 @@ function questionsOf(
     return key.split(" . ").map((value) => ({ kind: "exact", value: /^\d+$/.test(value) ? Number(value) : value }));
   });
   const keys = [...exact, ...set.patterns].map((patterns) => ({ patterns: patterns.flatMap(split), outcome: "" }));
-  return [...(isBitmap ? [isOneOf("protocol", BITMAP_PROTOCOLS)] : []), fieldsQuestion(fields, keys)];
+  return [...(isBitmap ? [whichOf("protocol", BITMAP_PROTOCOLS)] : []), fieldsQuestion(fields, keys)];
 }

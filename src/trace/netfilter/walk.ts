@@ -4,7 +4,7 @@
  */
 import { isLocalQuestion, type NodeFacts } from "../facts.ts";
 import type { Packet } from "../packet.ts";
-import { isOneOf } from "../question.ts";
+import { whichOf } from "../question.ts";
 import { type Branching, branchesOf } from "./branches.ts";
 import { failsLater } from "./later-conditions.ts";
 import { tellOfChain, tellOfChange, tellOfStep, type WalkObserver } from "./observer.ts";
@@ -338,7 +338,7 @@ class Machine {
     switch (stage) {
       case "socket":
         // A pod that is led to itself sends nothing to the node.
-        this.#observer?.asked(isOneOf("source", [destination]), walk.packet);
+        this.#observer?.asked(whichOf("source", [destination]), walk.packet);
         if (walk.packet.inInterface !== "" && destination === walk.packet.source) return this.#leave(walk);
         this.#enter(walk, firstHook(walk.packet));
         return false;

@@ -14,7 +14,7 @@ import {
 } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import type { Flow, Packet } from "../packet.ts";
-import { type ComparedField, isOneOf, type Key, type Question } from "../question.ts";
+import { type ComparedField, type Key, type Question, whichOf } from "../question.ts";
 import { type Parts, type Pattern, prefixRange, protocolName } from "../value.ts";
 import { scalarOf } from "./constant.ts";
 import { isObject, listOf, named, numberOf, textOf } from "./json.ts";
@@ -89,8 +89,10 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
       const reader = (packet: Packet) => payload(packet, protocol, field, text);
       const compared = PAYLOAD_FIELDS[field];
       if (compared === undefined) return unclear(reader);
-      const isOfProtocol = !["ip", "ip6", "th"].includes(protocol);
-      return read(reader, { fields: [compared], asks: isOfProtocol ? [isOneOf("protocol", [protocol])] : [] });
+      if (protocol === "ip" || protocol === "ip6") return read(reader, { fields: [compared] });
+      // Of any transport header, ICMP's has no ports.
+      const asks = [whichOf("protocol", protocol === "th" ? ["icmp", "icmpv6"] : [protocol])];
+      return read(reader, { fields: [compared], asks });
     }
     case "meta": {
       const key = textOf(body.key) ?? textOf(found.body) ?? "";
@@ -318,6 +320,9 @@ export function keyQuestions(
   const { asks, fields, draw, bits = [] } = expression;
   if (asks === undefined || keys === undefined) return undefined;
   const isWhole = bits.every((count) => count === undefined);
+  // Ranges of what is left of an address are no ranges of addresses.
+  if (keys.some(({ patterns }) => patterns.some(({ kind }, at) => kind !== "exact" && bits[at] !== undefined)))
+    return undefined;
   const question: Question = {
     fields,
     // All addresses with the same first bits are one key.
