@@ -42,7 +42,15 @@ async function measure(task: StatusTask, folder: string): Promise<StatusFigures>
     node: "node",
     zone: () => undefined,
     families: [{ family: "IPv4" as const, state: subject.state, status: SYNCED }],
-    verdict: () => ({ nowMs: 0, isHealthy: true, isNodeEligible: true, families: [], failures: [], degraded: [] }),
+    verdict: () => ({
+      nowMs: 0,
+      isHealthy: true,
+      isNodeEligible: true,
+      isReached: true,
+      families: [],
+      failures: [],
+      degraded: [],
+    }),
     journal: new SyncJournal(),
     limits: () => [],
   };

@@ -156,7 +156,7 @@ interface ActContext {
 
 async function act(
   config: KubeProxyConfig,
-  { actions, flagSnapshot, isMinSyncPeriodSet }: CompletedOptions,
+  { actions, flagSnapshot, isMinSyncPeriodSet, isModeSet }: CompletedOptions,
   { version, log, problems, stop }: ActContext,
 ): Promise<number> {
   if (actions.writeConfigTo !== "") {
@@ -173,9 +173,12 @@ async function act(
       {
         config,
         isMinSyncPeriodSet,
+        isModeSet,
         manifests: actions.manifests === "" ? undefined : actions.manifests,
         inspectSocket: actions.inspectSocket === "" ? undefined : actions.inspectSocket,
         servePage: pageServer(actions.inspectBindAddress, log),
+        startupTaint: actions.startupTaint,
+        healthzService: actions.healthzService,
         problems,
         master: actions.master,
         configFile: actions.configFile === "" ? undefined : actions.configFile,

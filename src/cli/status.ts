@@ -75,6 +75,8 @@ function statusText(report: Partial<StatusReport>): string {
   const { connectionTracking } = report;
   const lines = [`${program ?? "a daemon"}, ${mode ?? "not known"} mode, on ${node ?? "not known"}`];
   lines.push(isHealthy === true ? "healthy" : "NOT healthy: it does not keep up");
+  if (report.isModeSet === false)
+    lines.push("the mode is not set: it is to be nftables from Kubernetes v1.40 on; set mode to the one that is meant");
   const { process: own, syncs } = report;
   if (own !== undefined) {
     const memory = `${(own.residentBytes / 1e6).toFixed(0)} MB`;

@@ -12,6 +12,8 @@ interface ClusterConnection {
   readonly source: ObjectSource;
   /** Takes events about this node; those of a folder have no reader. */
   readonly events: EventRecorder;
+  /** Takes the taint `--startup-taint` from the Node. Never rejects. */
+  readonly removeStartupTaint: (signal: AbortSignal) => Promise<void>;
 }
 
 const NO_EVENTS: EventRecorder = { record() {}, run: async () => {}, idle: async () => {} };
@@ -23,11 +25,12 @@ const NO_EVENTS: EventRecorder = { record() {}, run: async () => {}, idle: async
  */
 export async function connectCluster(daemon: ClusterConnectionOptions): Promise<ClusterConnection> {
   const { nodeName, gates, health, clock, log } = daemon;
-  const { config, manifests, master, version, initOnly } = daemon.options;
+  const { config, manifests, master, version, initOnly, startupTaint } = daemon.options;
   const { families } = daemon.metrics;
   if (manifests !== undefined) {
     const { createManifestsSource } = await import("../cluster/manifests/manifests-source.ts");
-    return { source: createManifestsSource({ dir: manifests, log }), events: NO_EVENTS };
+    const source = createManifestsSource({ dir: manifests, log });
+    return { source, events: NO_EVENTS, removeStartupTaint: async () => {} };
   }
   const apiserver = await import("../cluster/apiserver/index.ts");
   const { createApiClient, createApiSource, createEventRecorder, createLastHeard } = apiserver;
@@ -56,5 +59,11 @@ export async function connectCluster(daemon: ClusterConnectionOptions): Promise<
     clock,
     log,
   });
-  return { source, events };
+  const removeStartupTaint = async (signal: AbortSignal): Promise<void> => {
+    if (startupTaint === "") return;
+    const transport = client.newTransport();
+    await apiserver.removeStartupTaint({ transport, nodeName, key: startupTaint, clock, log }, signal);
+    transport.close();
+  };
+  return { source, events, removeStartupTaint };
 }

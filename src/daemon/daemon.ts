@@ -18,12 +18,18 @@ export interface RunOptions {
   readonly config: KubeProxyConfig;
   /** See `shortestSyncPeriodMs`. */
   readonly isMinSyncPeriodSet: boolean;
+  /** False where the system's default mode holds, which is to change. */
+  readonly isModeSet: boolean;
   /** Folder of manifests; undefined means the API server. */
   readonly manifests: string | undefined;
   /** Path of the inspect socket; undefined: none. */
   readonly inspectSocket: string | undefined;
   /** Serves the page; undefined: none. */
   readonly servePage: ServePage | undefined;
+  /** Key of the taint that is taken from the Node once the rules are in force; empty: none. */
+  readonly startupTaint: string;
+  /** `namespace/name:port`, which /healthz connects to; empty: none. */
+  readonly healthzService: string;
   /** What the log has complained about; undefined when nothing shows it. */
   readonly problems: ProblemMemory | undefined;
   /** `--master`; empty when not given. */

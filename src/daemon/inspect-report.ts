@@ -34,6 +34,8 @@ export interface InspectedFamily {
 export interface StatusReport {
   readonly program: string;
   readonly mode: string;
+  /** False where it is the default, which is to change. */
+  readonly isModeSet?: boolean;
   readonly node: string;
   readonly isHealthy: boolean;
   readonly failures: readonly { readonly subject: string; readonly reason: string }[];
@@ -72,6 +74,8 @@ export interface ServiceLine {
 export interface InspectedDaemon {
   readonly program: string;
   readonly mode: string;
+  /** @default true */
+  readonly isModeSet?: boolean;
   readonly node: string;
   readonly zone: () => string | undefined;
   readonly families: readonly InspectedFamily[];
@@ -115,6 +119,7 @@ export type ServePage = (daemon: LiveDaemon, context: PageContext) => Promise<vo
 export function statusReport({
   program,
   mode,
+  isModeSet = true,
   node,
   families,
   verdict,
@@ -123,10 +128,7 @@ export function statusReport({
 }: InspectedDaemon): StatusReport {
   const { isHealthy, failures, families: health, nowMs } = verdict();
   return {
-    program,
-    mode,
-    node,
-    isHealthy,
+    ...{ program, mode, isModeSet, node, isHealthy },
     failures: failures.map(({ subject, reason }) => ({ subject, reason })),
     limits: limits(),
     process: { uptimeSeconds: Math.round(process.uptime()), residentBytes: process.memoryUsage.rss() },

@@ -15,7 +15,15 @@ const DAEMON: InspectedDaemon = {
   node: "node-a",
   zone: () => undefined,
   families: [],
-  verdict: () => ({ nowMs: 0, isHealthy: true, isNodeEligible: true, families: [], failures: [], degraded: [] }),
+  verdict: () => ({
+    nowMs: 0,
+    isHealthy: true,
+    isNodeEligible: true,
+    isReached: true,
+    families: [],
+    failures: [],
+    degraded: [],
+  }),
   journal: new SyncJournal(),
   limits: () => [],
 };

@@ -45,7 +45,7 @@ const serveSocket: typeof serveInspectSocket = async (...inspected) =>
   (await import("./inspect-socket.ts")).serveInspectSocket(...inspected);
 
 function liveDaemon(
-  { options: { config, problems }, nodeName, health }: Daemon,
+  { options: { config, problems, isModeSet }, nodeName, health }: Daemon,
   journal: SyncJournal,
   setup: NodeSetup,
   proxiers: readonly InspectedProxier[],
@@ -54,6 +54,7 @@ function liveDaemon(
   return {
     program: identityLine(programIdentity()),
     mode: config.mode,
+    isModeSet,
     node: nodeName,
     zone: () => proxiers[0]?.proxier.zone,
     families: proxiers.map(({ proxier, backend, facts }) => ({

@@ -74,7 +74,15 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const health = new ProxyHealth({ clock, syncPeriodMs: config.syncPeriodMs });
     const sink = new DeferredSink([nodes, nodeHealth(health)]);
     const metrics = createMetrics();
-    const { source, events } = await connectCluster({ options, nodeName, gates, health, metrics, clock, log });
+    const { source, events, removeStartupTaint } = await connectCluster({
+      options,
+      nodeName,
+      gates,
+      health,
+      metrics,
+      clock,
+      log,
+    });
     const running = source
       .run(sink, ended)
       .catch((error: unknown) => fatal(error instanceof Error ? error : new Error(String(error))));
@@ -111,7 +119,10 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     }
     applyEngineOptions();
     const collecting = collectWhenIdle({ clock, log }, ended);
-    const removing = whenInForce(proxiers, ended, () => removeLeftovers(afterFirstSync, config, log));
+    const removing = whenInForce(proxiers, ended, async () => {
+      await probeFrom(daemon, proxiers);
+      await Promise.all([removeStartupTaint(ended), removeLeftovers(afterFirstSync, config, log)]);
+    });
     watch?.updated.then((message) => fatal(new Error(message)), fatal);
     await serve(daemon, setup, proxiers, sink, conntrack);
     await openMode.close();
@@ -171,6 +182,16 @@ async function whenInForce(
     else ended.addEventListener("abort", () => resolve(false), { once: true });
   });
   if (await Promise.race([all, over])) await act();
+}
+
+async function probeFrom(daemon: Daemon, proxiers: readonly FamilyProxier[]): Promise<void> {
+  const { nodeName, health, clock } = daemon;
+  const { healthzService: service } = daemon.options;
+  if (service === "") return;
+  const { serviceProbe } = await import("./service-probe.ts");
+  const states = proxiers.map(({ proxier }) => proxier.state);
+  const topology = () => ({ nodeName, zone: proxiers[0]?.proxier.zone });
+  health.setProbe(`connection to ${service}`, serviceProbe({ service, states, topology, clock }));
 }
 
 function usesNetfilter(mode: RegisteredMode, config: KubeProxyConfig): boolean {

@@ -167,6 +167,67 @@ inNetns(import.meta.url, { name: "apidaemon", timeoutMs: 180_000 }, () => {
     await daemon.until("no failures", async () => (await failures()) === undefined);
   });
 
+  test("a start-up taint goes once the rules are in force; others stay, also those that come meanwhile", async (t) => {
+    const server = await startClusterServer(t);
+    const put = (...keys: string[]) => {
+      const spec = { podCIDR: "10.244.0.0/24", taints: keys.map((key) => ({ key, effect: "NoSchedule" })) };
+      server.put("nodes", { ...node("node-a"), spec });
+    };
+    put("example.com/starting", "other");
+    const daemon = startApiDaemon(t, server, { args: ["--startup-taint=example.com/starting"] });
+    await daemon.until("the refusal", () => /start-up taint cannot be removed.*403.*patch of nodes/.test(daemon.log));
+    assert.match(rules(), /--to-destination 10\.128\.1\.1:8080/);
+    let isChanged = false;
+    server.switches.fault = ({ verb, plural }) => {
+      if (verb === "patch" && plural === "nodes" && !isChanged) {
+        isChanged = true;
+        put("example.com/starting", "other", "late");
+      }
+      return undefined;
+    };
+    server.switches.isAllowed = undefined;
+    await daemon.until("the removal", () => daemon.log.includes("Removed the start-up taint"));
+    assert.deepEqual(server.store.objects("nodes").get("node-a")?.object.spec, {
+      podCIDR: "10.244.0.0/24",
+      taints: ["other", "late"].map((key) => ({ key, effect: "NoSchedule" })),
+    });
+  });
+
+  test("/healthz sees that connections do not go through the rules, and whose fault that is", async (t) => {
+    const server = await startClusterServer(t);
+    for (const words of [
+      "link add pods type veth peer name peer",
+      "link set peer up",
+      "link set pods up",
+      "addr add 10.128.1.1/24 dev pods",
+      "route add default dev pods",
+    ])
+      execFileSync("ip", words.split(" "));
+    t.after(() => execFileSync("ip", ["link", "del", "pods"]));
+    const pod = createServer((socket) => socket.destroy()).listen(8080, "10.128.1.1");
+    t.after(() => pod.close());
+    const daemon = startApiDaemon(t, server, { args: ["--healthz-service=default/svc-1:http"] });
+    const health = async () => {
+      const answer = await fetch("http://127.0.0.1:10256/healthz").catch(() => undefined);
+      const { failures = [], degraded = [] } = answer === undefined ? {} : JSON.parse(await answer.text());
+      return { status: answer?.status, subjects: [...failures, ...degraded].map(({ reason }) => reason).join() };
+    };
+    const untilHealth = async (status: number, reason: RegExp): Promise<void> => {
+      await daemon.until(`${status} ${reason}`, async () => {
+        const now = await health();
+        return now.status === status && reason.test(now.subjects);
+      });
+    };
+    await untilHealth(200, /^$/);
+    const byPass = ["-t", "nat", "-I", "OUTPUT", "-d", "10.96.0.1", "-j", "ACCEPT"];
+    execFileSync("iptables", byPass);
+    await untilHealth(503, /though its endpoint 10\.128\.1\.1:8080 answers/);
+    assert.equal((await fetch("http://127.0.0.1:10256/livez")).status, 200);
+    pod.close();
+    await untilHealth(200, /nor do its endpoints answer/);
+    execFileSync("iptables", byPass.with(2, "-D"));
+  });
+
   test("feature gates take pages away, and profiling adds some", async (t) => {
     const server = await startClusterServer(t);
     const gates = "featureGates: { ComponentFlagz: false, ComponentStatusz: false, WatchListClient: false }\n";

@@ -205,6 +205,7 @@ export class TestApiServer {
     }
     const refusal = refusedMedia(verb, exchange.request.headers);
     if (refusal !== undefined) return refusal;
+    if (verb === "get") return this.#get(exchange, path);
     if (verb === "list") return this.#list(exchange, path);
     if (verb === "watch") return this.#watch(exchange, path);
     if (verb === "create" || verb === "patch") return this.#write(exchange, path, verb);
@@ -218,6 +219,14 @@ export class TestApiServer {
     if (socket.authorized) return String(socket.getPeerCertificate().subject.CN);
     const { authorization = "" } = request.headers;
     return authorization.startsWith("Bearer ") ? tokens.get(authorization.slice("Bearer ".length)) : undefined;
+  }
+
+  #get({ response }: Exchange, { type: { plural }, namespace, name }: ResourcePath): StatusOptions | undefined {
+    const known = this.store.objects(plural).get(namespace === undefined ? (name ?? "") : `${namespace}/${name}`);
+    if (known === undefined) return { code: 404, message: `${plural} "${name}" not found` };
+    response.writeHead(200, { "Content-Type": "application/json" });
+    response.end(known.json);
+    return undefined;
   }
 
   #list({ query, request, response, fault }: Exchange, path: ResourcePath): StatusOptions | undefined {
@@ -321,12 +330,18 @@ export class TestApiServer {
     if (object === undefined) return { code: 400, message: "the body of the request is no JSON object" };
     const { plural } = path.type;
     const name = verb === "create" ? object.metadata.name : (path.name ?? "");
-    const known = this.store.objects(plural).get(`${path.namespace}/${name}`);
+    const { namespace } = path;
+    const known = this.store.objects(plural).get(namespace === undefined ? name : `${namespace}/${name}`);
+    const { resourceVersion } = object.metadata ?? {};
+    if (verb === "patch" && resourceVersion !== undefined && resourceVersion !== known?.object.metadata.resourceVersion)
+      return { code: 409, message: `${plural} "${name}" has been modified` };
     if (verb === "create" && known !== undefined) return { code: 409, message: `${plural} "${name}" already exists` };
     if (verb === "patch" && known === undefined) return { code: 404, message: `${plural} "${name}" not found` };
     const stored = this.store.put(
       plural,
-      known === undefined ? object : { ...known.object, ...object, metadata: known.object.metadata },
+      known === undefined
+        ? object
+        : { ...known.object, ...object, ...merged(known.object.spec, object.spec), metadata: known.object.metadata },
     );
     response.writeHead(verb === "create" ? 201 : 200, { "Content-Type": "application/json" });
     response.end(JSON.stringify(stored));
@@ -343,6 +358,12 @@ interface Exchange {
   readonly fault: Fault | undefined;
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
+}
+
+/** As a merge patch says: fields that it does not have stay. */
+function merged(spec: unknown, change: unknown): { readonly spec?: object } {
+  const areObjects = typeof spec === "object" && typeof change === "object" && spec !== null && change !== null;
+  return areObjects ? { spec: { ...spec, ...change } } : {};
 }
 
 /** What `system:node-proxier` allows, for {@link ServerSwitches.isAllowed}. */

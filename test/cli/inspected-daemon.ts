@@ -26,6 +26,7 @@ export function daemonAt(
   limits: readonly NodeLimit[] = [],
   openConnections?: (key: string) => ReadonlyMap<string, number>,
   led?: LedConnections,
+  isModeSet = true,
 ) {
   const objects = projectObjects([JSON.parse(examplesAsJson())]);
   const options = { family: "IPv4", nodeName: "node-a", allowExternalIPs: true, log: silentLogger } as const;
@@ -34,6 +35,7 @@ export function daemonAt(
   const daemon = {
     program: "kube-proxy-ts 1.2.3",
     mode: "nftables",
+    isModeSet,
     node: "node-a",
     zone: () => "zone-1",
     families: [{ family: "IPv4", state, status: SYNCED, openConnections, led }],
@@ -41,6 +43,7 @@ export function daemonAt(
       nowMs: 5_000,
       isHealthy: true,
       isNodeEligible: true,
+      isReached: true,
       families: [{ family: "IPv4" as const, lastUpdatedMs: 3_000, isHealthy: true, remarks: [] }],
       degraded: [],
       failures,

@@ -38,7 +38,15 @@ function daemonWith(t: TestContext, journal: SyncJournal) {
   const folder = mkdtempSync(join(tmpdir(), "kpts-monitor-"));
   const path = join(folder, "kube-proxy.sock");
   const stop = new AbortController();
-  const verdict = () => ({ nowMs: 0, isHealthy: true, isNodeEligible: true, families: [], failures: [], degraded: [] });
+  const verdict = () => ({
+    nowMs: 0,
+    isHealthy: true,
+    isNodeEligible: true,
+    isReached: true,
+    families: [],
+    failures: [],
+    degraded: [],
+  });
   const daemon = {
     program: "",
     mode: "",

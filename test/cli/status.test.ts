@@ -127,6 +127,14 @@ test("what the node cannot do is said, and leaves the status 0", async (t) => {
   assert.equal(JSON.parse(json).limits.length, 1);
 });
 
+test("a mode that is not set is said", async (t) => {
+  const path = join(folder(t), "kube-proxy.sock");
+  daemonAt(t, path, [], [], undefined, undefined, false);
+  const { status: code, out } = await runCommand(status, ["--socket", path]);
+  assert.equal(code, 0);
+  assert.match(out, /^the mode is not set: it is to be nftables from Kubernetes v1\.40 on;/m);
+});
+
 test("a socket that was left behind is replaced, a file is not; the daemon goes on without", async (t) => {
   const at = folder(t);
   const left = join(at, "left.sock");
@@ -141,7 +149,15 @@ test("a socket that was left behind is replaced, a file is not; the daemon goes 
   writeFileSync(file, "mine");
   const log = recordingLog();
   const families = [] as const;
-  const verdict = () => ({ nowMs: 0, isHealthy: true, isNodeEligible: true, families: [], failures: [], degraded: [] });
+  const verdict = () => ({
+    nowMs: 0,
+    isHealthy: true,
+    isNodeEligible: true,
+    isReached: true,
+    families: [],
+    failures: [],
+    degraded: [],
+  });
   const journal = new SyncJournal();
   const daemon = {
     program: "",

@@ -216,18 +216,18 @@ describe("parseCommandLine: help and version", () => {
 });
 
 describe("flags", () => {
-  it("are upstream's, --manifests, --inspect-bind-address, --inspect-socket, --log-file, --nftables-layout, --nftables-localhost-nodeports, --compatibility, and those of userspace and ebpf mode and of Windows", () => {
+  it("are upstream's, --manifests, --inspect-bind-address, --inspect-socket, --log-file, --nftables-layout, --nftables-localhost-nodeports, --compatibility, --startup-taint, --healthz-service, and those of userspace and ebpf mode and of Windows", () => {
     const names = `bind-address bind-address-hard-fail boot-id-file cleanup cluster-cidr compatibility config config-sync-period
       conntrack-max-per-core conntrack-min conntrack-tcp-be-liberal conntrack-tcp-timeout-close-wait
       conntrack-tcp-timeout-established conntrack-udp-timeout conntrack-udp-timeout-stream detect-local-mode ebpf-cgroup-root ebpf-hold-node-ports ebpf-host-namespace-only ebpf-packet-interfaces
       ebpf-packet-path ebpf-pin-folder ebpf-remembered-sockets ebpf-valid-for enable-dsr
-      feature-gates forward-healthcheck-vip healthz-bind-address healthz-port help hostname-override init-only inspect-bind-address inspect-socket iptables-localhost-nodeports iptables-masquerade-bit
+      feature-gates forward-healthcheck-vip healthz-bind-address healthz-port healthz-service help hostname-override init-only inspect-bind-address inspect-socket iptables-localhost-nodeports iptables-masquerade-bit
       iptables-min-sync-period iptables-sync-period ipvs-exclude-cidrs ipvs-min-sync-period ipvs-scheduler ipvs-strict-arp
       ipvs-sync-period ipvs-tcp-timeout ipvs-tcpfin-timeout ipvs-udp-timeout kube-api-burst kube-api-content-type
       kube-api-qps kubeconfig log-file log-flush-frequency log-json-info-buffer-size log-json-split-stream log-text-info-buffer-size
       log-text-split-stream logging-format machine-id-file manifests masquerade-all master metrics-bind-address metrics-port
       network-name nftables-layout nftables-localhost-nodeports nodeport-addresses oom-score-adj pod-bridge-interface pod-interface-name-prefix profiling proxy-mode
-      proxy-port-range root-hnsendpoint-name show-hidden-metrics-for-version source-vip udp-timeout userspace-drain-timeout userspace-rules v version vmodule
+      proxy-port-range root-hnsendpoint-name show-hidden-metrics-for-version source-vip startup-taint udp-timeout userspace-drain-timeout userspace-rules v version vmodule
       windows-priorityclass windows-service write-config-to`;
     assert.deepEqual(
       FLAGS.map((flag) => flag.name),

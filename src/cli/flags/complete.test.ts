@@ -50,6 +50,8 @@ describe("completeOptions without a file", () => {
       master: "",
       manifests: "",
       inspectSocket: "",
+      startupTaint: "",
+      healthzService: "",
       inspectBindAddress: "",
     });
   });

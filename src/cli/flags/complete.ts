@@ -28,12 +28,14 @@ import type { FlagValues } from "./parse.ts";
 import {
   CLEANUP,
   CONFIG,
+  HEALTHZ_SERVICE,
   HOSTNAME_OVERRIDE,
   INIT_ONLY,
   INSPECT_BIND_ADDRESS,
   INSPECT_SOCKET,
   MANIFESTS,
   MASTER,
+  STARTUP_TAINT,
   WRITE_CONFIG_TO,
 } from "./process.ts";
 import { FLAGS } from "./table.ts";
@@ -51,6 +53,10 @@ interface RunActions {
   readonly inspectSocket: string;
   /** Where the page is served. */
   readonly inspectBindAddress: string;
+  /** The taint to take from the Node. */
+  readonly startupTaint: string;
+  /** What /healthz connects to. */
+  readonly healthzService: string;
 }
 
 /** A line that could not be logged yet: logging is set up from the configuration that is still being made. */
@@ -69,6 +75,8 @@ export interface CompletedOptions {
   readonly explicitLoggingFlags: readonly string[];
   /** Whether the user chose `minSyncPeriod`; otherwise a mode may do better than upstream's default. */
   readonly isMinSyncPeriodSet: boolean;
+  /** False where the system's default mode holds, which is to change. */
+  readonly isModeSet: boolean;
   /** Every flag and its value as text, sorted by name: for `/flagz`, and logged as `FLAG: --name="value"` at `-v=1`. */
   readonly flagSnapshot: readonly (readonly [name: string, value: string])[];
   readonly notices: readonly Notice[];
@@ -92,7 +100,8 @@ export async function completeOptions(flags: FlagValues, deps: CompleteDeps): Pr
     configFile === ""
       ? { config: configFromFlags(flags), isMinSyncPeriodSet: isMinSyncPeriodGiven(flags) }
       : await configFromFile(configFile, flags, deps, notices);
-  if (merged.mode === "") notices.push(...defaultModeNotices(releaseOf(merged)));
+  const modeNotices = merged.mode === "" ? defaultModeNotices(releaseOf(merged)) : [];
+  notices.push(...modeNotices);
   const config = overrideHostname(applyPlatformDefaults(merged), flags);
   const gates = setFeatureGates(config.featureGates, releaseOf(config));
   if (!gates.ok) throw new CommandError(`failed complete: ${gates.error}`);
@@ -111,8 +120,11 @@ export async function completeOptions(flags: FlagValues, deps: CompleteDeps): Pr
       manifests: flags.get(MANIFESTS),
       inspectSocket: flags.get(INSPECT_SOCKET),
       inspectBindAddress: flags.get(INSPECT_BIND_ADDRESS),
+      startupTaint: flags.get(STARTUP_TAINT),
+      healthzService: flags.get(HEALTHZ_SERVICE),
     },
     isMinSyncPeriodSet,
+    isModeSet: !modeNotices.some(({ level }) => level === "warning"),
     explicitLoggingFlags: LOGGING_FLAGS.filter((flag) => flags.isGiven(flag)).map(({ name }) => name),
     flagSnapshot: snapshot(flags, configFile === "" ? config : undefined),
     notices,

@@ -66,7 +66,7 @@ export const CONFIG = flag({
   name: "config",
   type: stringType,
   initial: "",
-  help: "The configuration file. With it, only the logging flags, --hostname-override, --master, --manifests and the flags that name an action still count.",
+  help: "The configuration file. With it, only the logging flags, --hostname-override, --master, the flags that name an action and those that say so still count.",
 });
 
 export const MANIFESTS = flag({
@@ -90,6 +90,22 @@ export const INSPECT_BIND_ADDRESS = flag({
   type: { ...stringType, word: "IP:port" },
   initial: "",
   help: "Serve a page here that shows services, the ways of packets, syncs and what is wrong; it only reads, and asks for no password. For example 127.0.0.1:10260. Empty: no page. May be used together with --config.",
+  isExtension: true,
+});
+
+export const HEALTHZ_SERVICE = flag({
+  name: "healthz-service",
+  type: { ...stringType, word: "namespace/name:port" },
+  initial: "",
+  help: "With each question, /healthz also connects to the cluster IP of this TCP port of a Service, and says 503 where that fails although an endpoint answers past the rules. Empty: it does not. May be used together with --config.",
+  isExtension: true,
+});
+
+export const STARTUP_TAINT = flag({
+  name: "startup-taint",
+  type: { ...stringType, word: "key" },
+  initial: "",
+  help: "Take the taint with this key from the Node once the rules of every family are in force; takes the right to patch nodes. May be used together with --config.",
   isExtension: true,
 });
 
@@ -183,6 +199,7 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
     help: "Switches for features, as name=true or name=false, with commas between; may be repeated.",
     overlay: (config, featureGates) => ({ ...config, featureGates }),
   }),
+  HEALTHZ_SERVICE,
   HELP,
   HOSTNAME_OVERRIDE,
   INIT_ONLY,
@@ -233,6 +250,7 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
     help: `Show metrics that this version hides: empty, or the previous minor version (${CURRENT_RELEASE.previousMinor}).`,
     overlay: (config, showHiddenMetricsForVersion) => ({ ...config, showHiddenMetricsForVersion }),
   }),
+  STARTUP_TAINT,
   VERSION,
   flag({
     name: "windows-priorityclass",

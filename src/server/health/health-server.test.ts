@@ -64,6 +64,39 @@ test("healthz and livez answer with their status, headers and counters; other pa
   await server?.closed;
 });
 
+test("a connection that fails through the rules makes healthz 503, and livez not; one that says nothing is named", async () => {
+  const clock = new FakeClock();
+  const health = new ProxyHealth({ clock, syncPeriodMs: 30_000 });
+  const names = { name: "n", uid: "", zone: undefined };
+  health.onNode({ ...names, addresses: [], podCIDRs: [], taintKeys: [], isBeingDeleted: false });
+  health.updated("IPv4");
+  const stop = new AbortController();
+  const server = startHealthServer({
+    address: "127.0.0.1:0",
+    ...{ health, metrics: createMetrics(), log: memoryLog(), clock, signal: stop.signal },
+    isBindHardFail: false,
+    onHardFail: () => {},
+  });
+  const { port } = (await server?.listening) ?? assert.fail("it listens");
+  const answer = async (path: string) => {
+    const { status, text } = await ask(port, path);
+    const { failures, degraded } = JSON.parse(text);
+    return { status, failures, degraded };
+  };
+  let finding: { isFailure: boolean; reason: string } | undefined;
+  health.setProbe("connection to shop/web:http", async () => finding);
+  assert.equal((await answer("/healthz")).status, 200);
+  finding = { isFailure: true, reason: "no answer" };
+  assert.equal((await answer("/livez")).status, 200, "nothing has looked");
+  const named = [{ subject: "connection to shop/web:http", reason: "no answer" }];
+  assert.deepEqual(await answer("/healthz"), { status: 503, failures: named, degraded: undefined });
+  assert.equal((await answer("/livez")).status, 200);
+  finding = { isFailure: false, reason: "no answer" };
+  assert.deepEqual(await answer("/healthz"), { status: 200, failures: undefined, degraded: named });
+  stop.abort();
+  await server?.closed;
+});
+
 test("an empty address means no server", () => {
   const clock = new FakeClock();
   const server = startHealthServer({

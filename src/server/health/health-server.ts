@@ -26,10 +26,10 @@ interface HealthServerOptions extends ServerOptions {
 /**
  * The answer for a state. Byte for byte upstream's, but for extra last keys: `failures` while the kernel refuses a part of
  * the rules, `degraded` while something is served in a lesser way. `healthy` speaks of the proxiers alone, the status of the node
- * too when it `considersNode`. @param isVerbose with what the mode says of its work, for each family. Pure.
+ * and of connections through its rules, too, when it `considersNode`. @param isVerbose with what the mode says of its work, for each family. Pure.
  */
 export function healthAnswer(verdict: HealthVerdict, considersNode: boolean, isVerbose = false): HealthAnswer {
-  const isOk = verdict.isHealthy && (!considersNode || verdict.isNodeEligible);
+  const isOk = verdict.isHealthy && (!considersNode || (verdict.isNodeEligible && verdict.isReached));
   const newestMs = Math.max(...verdict.families.map(({ lastUpdatedMs }) => lastUpdatedMs));
   const lastUpdatedMs = isOk ? verdict.nowMs : newestMs;
   const families = verdict.families.map((one) => {
@@ -54,7 +54,8 @@ export function startHealthServer(options: HealthServerOptions): HttpEndpoint | 
   const { address, health, metrics, log } = options;
   if (address === "") return undefined;
   const answer = (considersNode: boolean, count: (status: 200 | 503) => void): HttpHandler => {
-    return (request, response) => {
+    return async (request, response) => {
+      if (considersNode) await health.look();
       const { status, body } = healthAnswer(health.verdict(), considersNode, queryOf(request).has("verbose"));
       count(status);
       reply(response, status, JSON_TYPE, body);

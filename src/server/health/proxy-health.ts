@@ -37,12 +37,17 @@ export interface HealthVerdict {
   readonly isHealthy: boolean;
   /** The Node object is known, not being deleted and not marked for removal. */
   readonly isNodeEligible: boolean;
+  /** Connections go through the rules, as far as that was looked at. */
+  readonly isReached: boolean;
   /** IPv4 before IPv6; families never updated are absent. */
   readonly families: readonly FamilyHealth[];
   readonly failures: readonly StandingFailure[];
   /** Features that work in a lesser way than configured: no reason to send traffic to another node. */
   readonly degraded: readonly StandingFailure[];
 }
+
+/** What a connection through the rules met; undefined: all is well. A failure is the fault of this node. */
+export type ProbeFinding = { readonly isFailure: boolean; readonly reason: string } | undefined;
 
 /** What a mode says of itself whenever it is asked. */
 type SelfReport = Pick<Backend, "remarks" | "degraded">;
@@ -72,6 +77,8 @@ export class ProxyHealth implements HealthReporter {
   };
   readonly #watchFailures = new Map<string, string>();
   #isNodeEligible = false;
+  #probe: { readonly subject: string; readonly look: () => Promise<ProbeFinding> } | undefined;
+  #finding: ProbeFinding;
   #waiting: { readonly reason: string; readonly sinceMs: number } | undefined;
 
   /** @param options `syncPeriodMs`: a request may wait for less than twice this time. */
@@ -128,6 +135,16 @@ export class ProxyHealth implements HealthReporter {
       reason === undefined ? undefined : { reason, sinceMs: this.#waiting?.sinceMs ?? this.#clock.monotonicMs() };
   }
 
+  /** @param subject what is looked at, in words. */
+  setProbe(subject: string, look: () => Promise<ProbeFinding>): void {
+    this.#probe = { subject, look };
+  }
+
+  /** Looks whether connections go through the rules, where there is a way to. What it finds is part of the verdict. */
+  async look(): Promise<void> {
+    this.#finding = await this.#probe?.look();
+  }
+
   /** Whether the proxiers keep up: what the per-service health ports ask. */
   isHealthy(): boolean {
     if (this.#waiting !== undefined && !this.#isInTime(this.#waiting.sinceMs)) return false;
@@ -156,8 +173,12 @@ export class ProxyHealth implements HealthReporter {
         },
       });
     }
+    const finding = this.#finding;
+    const found = finding === undefined ? [] : [{ subject: this.#probe?.subject ?? "", reason: finding.reason }];
+    const isReached = finding?.isFailure !== true;
     return {
       nowMs: this.#clock.now(),
+      isReached,
       isHealthy: this.isHealthy(),
       isNodeEligible: this.#isNodeEligible,
       families,
@@ -165,8 +186,12 @@ export class ProxyHealth implements HealthReporter {
         ...(this.#waiting === undefined ? [] : [{ subject: "start", reason: this.#waiting.reason }]),
         ...IP_FAMILIES.flatMap((family) => [...this.#states[family].failures, ...this.#states[family].portFailures]),
         ...Array.from(this.#watchFailures, ([resource, reason]) => ({ subject: `watch of ${resource}`, reason })),
+        ...(isReached ? [] : found),
       ],
-      degraded: IP_FAMILIES.flatMap((family) => ofFamily(family, this.#states[family].mode.degraded ?? [])),
+      degraded: [
+        ...IP_FAMILIES.flatMap((family) => ofFamily(family, this.#states[family].mode.degraded ?? [])),
+        ...(isReached ? found : []),
+      ],
     };
   }
 

@@ -18,7 +18,7 @@ import type { RateLimiter } from "./rate-limiter.ts";
 import { httpError } from "./status.ts";
 
 export interface ApiRequest {
-  readonly verb: "list" | "watch" | "create" | "patch";
+  readonly verb: "get" | "list" | "watch" | "create" | "patch";
   /** The resource's plural name, for messages: `services`. */
   readonly resource: string;
   readonly method: "GET" | "POST" | "PATCH";

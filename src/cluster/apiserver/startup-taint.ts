@@ -1,0 +1,62 @@
+/** Takes a taint from the Node once the rules are in force: pods of a new node wait for them (`--startup-taint`). */
+import type { Clock } from "../../async/clock.ts";
+import type { Logger } from "../../logging/logger.ts";
+import { isJsonObject } from "../projection/fields.ts";
+import { BoundedText } from "./connection/bounded-text.ts";
+import type { Transport } from "./connection/transport.ts";
+import { MAX_OBJECT_BYTES, parseObject } from "./watch/list-reader.ts";
+
+interface StartupTaintOptions {
+  readonly transport: Pick<Transport, "send">;
+  readonly nodeName: string;
+  /** Of the taint; value and effect may be any. */
+  readonly key: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+const RETRY_MS = 5_000;
+const IDLE_MS = 30_000;
+
+/** Tries until it is gone or the signal aborts. Never rejects. */
+export async function removeStartupTaint(options: StartupTaintOptions, signal: AbortSignal): Promise<void> {
+  const { key: taint, clock, log } = options;
+  while (!signal.aborted) {
+    try {
+      const isRemoved = await remove(options, signal);
+      log.info(isRemoved ? "Removed the start-up taint" : "The Node has no start-up taint", { taint });
+      return;
+    } catch (error) {
+      if (signal.aborted) return;
+      log.error("The start-up taint cannot be removed, trying again", error, {
+        taint,
+        needs: "get and patch of nodes",
+      });
+    }
+    await clock.sleep(RETRY_MS, signal);
+  }
+}
+
+async function remove({ transport, nodeName, key }: StartupTaintOptions, signal: AbortSignal): Promise<boolean> {
+  const request = { resource: "nodes", path: `/api/v1/nodes/${encodeURIComponent(nodeName)}`, idleMs: IDLE_MS };
+  const { body } = await transport.send({ ...request, verb: "get", method: "GET" }, signal);
+  const text = new BoundedText(MAX_OBJECT_BYTES);
+  for await (const chunk of body) text.add(chunk);
+  const node = parseObject(text.take(Buffer.alloc(0)).text);
+  const { metadata, spec } = isJsonObject(node) ? node : {};
+  const taints = isJsonObject(spec) && Array.isArray(spec.taints) ? spec.taints : [];
+  const left = taints.filter((taint) => !isJsonObject(taint) || taint.key !== key);
+  if (left.length === taints.length) return false;
+  // The list is replaced as a whole: with the version that was read, a taint that came meanwhile is not lost.
+  const { resourceVersion } = isJsonObject(metadata) ? metadata : {};
+  const patch = { metadata: { resourceVersion }, spec: { taints: left } };
+  const answer = await transport.send(
+    {
+      ...{ ...request, verb: "patch", method: "PATCH" },
+      body: { contentType: "application/merge-patch+json", text: JSON.stringify(patch) },
+    },
+    signal,
+  );
+  for await (const chunk of answer.body) void chunk;
+  return true;
+}
