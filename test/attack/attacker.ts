@@ -1,12 +1,13 @@
 /**
  * One who means harm, in a namespace: `idle HOST PORT COUNT` holds connections and asks for nothing; `pipeline HOST PORT COUNT
  * PATH` asks for a page many times and reads nothing; `hang-up HOST PORT PATH` asks and hangs up, twelve at a time; `flood HOST PORT
- * WHAT` is an API server whose watch of Services never stops writing; `probe HOST PORT PATH` asks over and over, each time on a new
+ * WHAT` is an API server whose watch of Services never stops writing; `probe HOST PORT PATH PID` asks the process over and over, each time on a new
  * connection, and tells at the end of its input what that took. Prints `ready` when it has begun.
  */
 import { once } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { connect } from "node:net";
+import { BusyClock } from "../../testkit/support/processor-wait.ts";
 
 /** An `import` of it loads a WebSocket client, too. */
 const { createServer, get } = process.getBuiltinModule("node:http");
@@ -25,13 +26,13 @@ function open(): Promise<void> {
   });
 }
 
-/** @returns the milliseconds until the whole answer was there; NaN when there was none. */
-function ask(path: string): Promise<number> {
-  const startMs = performance.now();
+/** @returns the milliseconds until the whole answer was there, but for waits for a processor; NaN when there was none. */
+function ask(path: string, pid: number): Promise<number> {
+  const clock = new BusyClock(pid, "self");
   return new Promise((resolve) => {
     const request = get({ host, port, path, agent: false, timeout: 60_000 }, (response) => {
       response.resume();
-      response.on("end", () => resolve(response.statusCode === 200 ? performance.now() - startMs : Number.NaN));
+      response.on("end", () => resolve(response.statusCode === 200 ? clock.elapsedMs() : Number.NaN));
       response.on("error", () => resolve(Number.NaN));
     });
     request.on("timeout", () => request.destroy());
@@ -118,22 +119,19 @@ if (kind === "idle") {
   });
   const tookMs: number[] = [];
   // The first pays for what both sides do once.
-  for (let count = 0; count < 5; count++) await ask(rest[0] ?? "/");
+  const [path = "/", pid] = rest;
+  for (let count = 0; count < 5; count++) await ask(path, Number(pid));
   say("ready");
   let failed = 0;
-  // How late this process itself is, on a machine that is busy.
-  let lateMs = 0;
   while (!isOver) {
-    const took = await ask(rest[0] ?? "/");
+    const took = await ask(path, Number(pid));
     if (Number.isNaN(took)) failed += 1;
     else tookMs.push(took);
-    const restedMs = performance.now();
     await new Promise((resolve) => setTimeout(resolve, 10));
-    lateMs = Math.max(lateMs, performance.now() - restedMs - 10);
   }
   tookMs.sort((one, other) => one - other);
   const at = (share: number) => tookMs[Math.floor(share * (tookMs.length - 1))] ?? Number.POSITIVE_INFINITY;
-  say(JSON.stringify({ count: tookMs.length, failed, medianMs: at(0.5), longestMs: at(1), lateMs }));
+  say(JSON.stringify({ count: tookMs.length, failed, medianMs: at(0.5), longestMs: at(1) }));
   process.exit(0);
 }
 // Holds what it has until it is ended.

@@ -11,10 +11,9 @@ export interface Probe {
   readonly count: number;
   /** Questions without an answer of status 200. */
   readonly failed: number;
+  /** Without what either side waited for a processor, which is the machine's. */
   readonly medianMs: number;
   readonly longestMs: number;
-  /** How late the prober itself was at worst: of the machine, not of the daemon. */
-  readonly lateMs: number;
 }
 
 export class Attacker {

@@ -14,7 +14,7 @@ import {
   victim,
 } from "./stop-it.ts";
 
-/** Beside what the machine itself is late: other tests run here. */
+/** Beside waits for a processor: other tests run here. */
 const HEALTH_LIMIT_MS = 50 * PATIENCE;
 
 describe("attacks", { skip: kernelSkip, timeout: 180_000 * PATIENCE }, () => {
@@ -45,7 +45,7 @@ describe("attacks", { skip: kernelSkip, timeout: 180_000 * PATIENCE }, () => {
     test(`an API server that never stops writing: ${what}`, async (t) => {
       const { probe, endMs, grownMb, lines } = await floodFromServer(await faultNode(t), what, 2_000);
       assert.equal(probe.failed, 0);
-      assert.ok(probe.longestMs - probe.lateMs < stretched(700), JSON.stringify(probe));
+      assert.ok(probe.longestMs < stretched(700), JSON.stringify(probe));
       assert.ok(endMs < stretched(2_000), `${endMs} ms`);
       assert.ok(what === "ADDED" || grownMb < 150, `${grownMb} MB more`);
       assert.ok(lines < 300, `${lines} lines of the log`);
@@ -56,7 +56,7 @@ describe("attacks", { skip: kernelSkip, timeout: 180_000 * PATIENCE }, () => {
     const daemon = await victim(await faultNode(t), "nftables");
     t.after(() => daemon.dispose());
     const probes: Probe[] = [];
-    const isLate = ({ longestMs, lateMs }: Probe): boolean => longestMs - lateMs >= HEALTH_LIMIT_MS;
+    const isLate = ({ longestMs }: Probe): boolean => longestMs >= HEALTH_LIMIT_MS;
     do {
       const { probe, grownMb } = await pipelineUnread(daemon, 3_000);
       probes.push(probe);

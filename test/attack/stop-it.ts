@@ -67,6 +67,9 @@ function residentMb(daemon: ProxyDaemon): number {
   return Math.round(Number(kilobytes) / 1024);
 }
 
+const startProbe = ({ namespace, pid = 0 }: ProxyDaemon, path: string): Promise<Attacker> =>
+  Attacker.start(namespace, "probe", "127.0.0.1", 10256, path, pid);
+
 export interface IdleOutcome {
   readonly probe: Probe;
   /** From the edit to the rule. */
@@ -80,7 +83,7 @@ export async function holdIdleConnections(daemon: ProxyDaemon, mode: AttackedMod
     for (const [host, port] of PORTS) {
       attackers.push(await Attacker.start(daemon.namespace, "idle", host, port, IDLE));
     }
-    const probe = await Attacker.start(daemon.namespace, "probe", "127.0.0.1", 10256, "/healthz");
+    const probe = await startProbe(daemon, "/healthz");
     attackers.push(probe);
     const startMs = performance.now();
     daemon.writeObjects([...node, ...FIRST, ...service("second", SECOND_IP)]);
@@ -106,7 +109,7 @@ export interface PipelineOutcome {
 /** Asks for the metrics page many times on one connection, and reads nothing. @param watchMs how long to look on. */
 export async function pipelineUnread(daemon: ProxyDaemon, watchMs: number): Promise<PipelineOutcome> {
   const beforeMb = residentMb(daemon);
-  const probe = await Attacker.start(daemon.namespace, "probe", "127.0.0.1", 10256, "/healthz");
+  const probe = await startProbe(daemon, "/healthz");
   const flooder = await Attacker.start(daemon.namespace, "pipeline", "127.0.0.1", 10249, PIPELINED, "/metrics");
   try {
     await new Promise((resolve) => setTimeout(resolve, watchMs));
@@ -184,7 +187,7 @@ async function watched<T>(
   const attackers: Attacker[] = [];
   try {
     const beforeMb = residentMb(daemon);
-    const probe = await Attacker.start(daemon.namespace, "probe", "127.0.0.1", 10256, path);
+    const probe = await startProbe(daemon, path);
     attackers.push(probe);
     const attacker = attack && (await Attacker.start(daemon.namespace, ...attack));
     if (attacker !== undefined) attackers.push(attacker);
