@@ -1,5 +1,4 @@
 /** What a running daemon takes to answer a trace that its page asks for, and for how long at a stretch it does nothing else. */
-import { SliceYielder } from "../src/async/yielder.ts";
 import { modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
 import { offlineNode } from "../src/inspect/offline-node.ts";
 import { checkedSettings } from "../src/lib/plan-settings.ts";
@@ -28,7 +27,7 @@ export async function pageTrace(mode: ProxyMode, services: number, endpoints: nu
   const to = benchService(services - 1).clusterIP;
   const question = { from: "node", to, port: "80", protocol: "tcp", isVerbose: false };
   const answer = async () => {
-    const { outcomes } = await traceAnswer(daemon, question, async () => node, new SliceYielder());
+    const { outcomes } = await traceAnswer(daemon, question, async () => node);
     if (outcomes.length === 0) throw new Error(`${mode}: nothing becomes of the packet`);
   };
   const first = await watched(answer);

@@ -1,25 +1,21 @@
 /** The keys of a large map in order, without holding the event loop: a hundred thousand take 100 ms. */
-import type { Yielder } from "./yielder.ts";
+import { giveTurn, isTurnDue } from "./turns.ts";
 
 /** Keys sorted at a stretch: about a millisecond. */
 const PORTION = 2_000;
 
 /** As `[...map.keys()].sort()`. Rejects when the signal aborts. */
-export async function sortedKeys(
-  map: ReadonlyMap<string, unknown>,
-  yielder: Yielder,
-  signal?: AbortSignal,
-): Promise<readonly string[]> {
+export async function sortedKeys(map: ReadonlyMap<string, unknown>, signal?: AbortSignal): Promise<readonly string[]> {
   const keys = [...map.keys()];
   let runs: string[][] = [];
   for (let start = 0; start < keys.length; start += PORTION) {
     runs.push(keys.slice(start, start + PORTION).sort());
-    if (yielder.isDue()) await yielder.turn(signal);
+    if (isTurnDue()) await giveTurn(signal);
   }
   while (runs.length > 1) {
     const merged: string[][] = [];
     for (let index = 0; index < runs.length; index += 2) {
-      merged.push(await mergedRun(runs[index] ?? [], runs[index + 1] ?? [], yielder, signal));
+      merged.push(await mergedRun(runs[index] ?? [], runs[index + 1] ?? [], signal));
     }
     runs = merged;
   }
@@ -29,7 +25,6 @@ export async function sortedKeys(
 async function mergedRun(
   a: readonly string[],
   b: readonly string[],
-  yielder: Yielder,
   signal: AbortSignal | undefined,
 ): Promise<string[]> {
   const all: string[] = [];
@@ -46,6 +41,6 @@ async function mergedRun(
       all.push(nextB);
       fromB += 1;
     }
-    if (all.length % PORTION === 0 && yielder.isDue()) await yielder.turn(signal);
+    if (all.length % PORTION === 0 && isTurnDue()) await giveTurn(signal);
   }
 }

@@ -8,7 +8,7 @@ import type { Server, ServerResponse } from "node:http";
 import { dirname } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { SliceYielder } from "../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../async/turns.ts";
 import { statisticsNotes } from "../kernel/conntrack/statistics.ts";
 import { createServer } from "../kernel/node-http.ts";
 import type { Logger } from "../logging/logger.ts";
@@ -104,7 +104,6 @@ async function wholeStatus(
 
 /** A list as JSON, in pieces between which the daemon goes on with its work. */
 async function* listText(items: Iterable<unknown>): AsyncGenerator<string, void> {
-  const yielder = new SliceYielder();
   let text = "[";
   let separator = "";
   for (const item of items) {
@@ -114,7 +113,7 @@ async function* listText(items: Iterable<unknown>): AsyncGenerator<string, void>
       yield text;
       text = "";
     }
-    if (yielder.isDue()) await yielder.turn();
+    if (isTurnDue()) await giveTurn();
   }
   yield `${text}]\n`;
 }

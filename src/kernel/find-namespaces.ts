@@ -1,7 +1,7 @@
 /** Finds network namespaces by the cookies under which the kernel knows them: among those of processes, and those that have a name. */
 import { readdirSync, readlinkSync, statSync } from "node:fs";
 import { networkInterfaces } from "node:os";
-import { SliceYielder, type Yielder } from "../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../async/turns.ts";
 import { ownNetnsCookie } from "./netns-cookie.ts";
 import { inNetworkNamespace } from "./network-namespace.ts";
 
@@ -11,12 +11,9 @@ const NAMED = ["/run/netns", "/run/docker/netns"];
 const INITIAL_PROCESSES = "pid:[4026531836]";
 
 /** The files of namespaces, by cookie; of what is not found there is none. Each file may stand for another by the time it is used. */
-export async function findNamespaces(
-  cookies: ReadonlySet<bigint>,
-  yielder: Yielder = new SliceYielder(),
-): Promise<ReadonlyMap<bigint, string>> {
+export async function findNamespaces(cookies: ReadonlySet<bigint>): Promise<ReadonlyMap<bigint, string>> {
   const found = new Map<bigint, string>();
-  for await (const path of namespaces(yielder)) {
+  for await (const path of namespaces()) {
     if (found.size === cookies.size) break;
     const cookie = cookieOf(path);
     if (cookie !== undefined && cookies.has(cookie)) found.set(cookie, path);
@@ -40,10 +37,10 @@ export async function namespacesWith(addresses: ReadonlySet<string>): Promise<re
 }
 
 /** Each namespace once, this process's own first. */
-export async function* namespaces(yielder: Yielder = new SliceYielder()): AsyncGenerator<string> {
+export async function* namespaces(): AsyncGenerator<string> {
   const seen = new Set<number>();
   for (const path of candidates()) {
-    if (yielder.isDue()) await yielder.turn();
+    if (isTurnDue()) await giveTurn();
     const inode = inodeOf(path);
     if (inode === undefined || seen.has(inode)) continue;
     seen.add(inode);

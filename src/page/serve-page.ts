@@ -6,7 +6,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Mutex } from "../async/mutex.ts";
-import { SliceYielder } from "../async/yielder.ts";
 import type { LiveDaemon, LiveFamily, PageContext } from "../daemon/inspect-report.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import { joinHostPort } from "../net/ip.ts";
@@ -91,7 +90,7 @@ export function pageHandler(
         offset: numberIn(query, "offset", 0),
         limit: Math.min(MAX_ROWS, numberIn(query, "limit", 100)),
       };
-      return { status: 200, body: await serviceTable(daemon, question, new SliceYielder(signal)) };
+      return { status: 200, body: await serviceTable(daemon, question, signal) };
     },
     "/api/service": async (query, signal) => {
       const { serviceAnswer } = await import("./service-answer.ts");
@@ -114,7 +113,7 @@ export function pageHandler(
       const question = { from: text("from"), to: text("to"), port: text("port"), protocol: text("protocol") || "tcp" };
       try {
         const asked = { ...question, isVerbose: query.has("verbose") };
-        return { status: 200, body: await traceAnswer(daemon, asked, viewOf, new SliceYielder(signal)) };
+        return { status: 200, body: await traceAnswer(daemon, asked, viewOf, signal) };
       } catch (error) {
         if (error instanceof QuestionError) return failure(400, error.message);
         throw error;

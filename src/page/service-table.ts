@@ -1,6 +1,6 @@
 /** The service table of a running daemon, by portions: what is searched for, and the state of each. */
 import { sortedKeys } from "../async/sorted-keys.ts";
-import type { Yielder } from "../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../async/turns.ts";
 import type { LiveDaemon, LiveFamily } from "../daemon/inspect-report.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { routeServicePort } from "../model/service-port-routing.ts";
@@ -30,16 +30,16 @@ interface TableQuestion {
 export async function serviceTable(
   daemon: LiveDaemon,
   { words, onlyTroubled, offset, limit }: TableQuestion,
-  yielder: Yielder,
+  signal: AbortSignal,
 ): Promise<ServiceTable> {
   const all = new Map<string, unknown>();
   for (const { state } of daemon.families) for (const key of state.services.keys()) all.set(key, undefined);
-  const keys = await sortedKeys(all, yielder);
+  const keys = await sortedKeys(all, signal);
   const refused = new Set(daemon.verdict().failures.map(({ subject }) => subject));
   const rows: ServiceRow[] = [];
   let matching = 0;
   for (const key of keys) {
-    if (yielder.isDue()) await yielder.turn();
+    if (isTurnDue()) await giveTurn(signal);
     const families = familiesOf(daemon, key);
     if (!words.every((word) => families.some(([family, port]) => holds(word, family, port)))) continue;
     const isShown = matching >= offset && rows.length < limit;

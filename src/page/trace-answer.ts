@@ -3,7 +3,6 @@
  * other work.
  */
 import { runInTurns } from "../async/steps.ts";
-import type { Yielder } from "../async/yielder.ts";
 import type { LiveDaemon, LiveFamily } from "../daemon/inspect-report.ts";
 import { loopbackNotes } from "../explain/loopback.ts";
 import { partForPacket } from "../explain/packet-part.ts";
@@ -45,14 +44,14 @@ export async function traceAnswer<Family extends Pick<LiveFamily, "family">>(
   daemon: Pick<LiveDaemon, "config" | "podCIDRs"> & { readonly families: readonly Family[] },
   question: TraceQuestion,
   viewOf: (family: Family) => Promise<OfflineNode>,
-  yielder: Yielder,
+  signal?: AbortSignal,
 ): Promise<TraceAnswer> {
   const { destination, port, protocol } = targetOf(question);
   const family = daemon.families.find((one) => one.family === familyOf(destination));
   if (family === undefined) throw new QuestionError(`This node serves no ${familyOf(destination)}.`);
   const whole = await viewOf(family);
   const end = { destination, port, showsEveryRule: question.isVerbose };
-  const node = whole.state.services.size > FEW_SERVICES ? await runInTurns(partForPacket(whole, end), yielder) : whole;
+  const node = whole.state.services.size > FEW_SERVICES ? await runInTurns(partForPacket(whole, end), signal) : whole;
   const { name, dumps, addresses, services } = await plannedRules(node, daemon.config).catch(refuse);
   const facts = nodeFacts({ addresses, services });
   const isOwn = (ip: IpAddress) => facts.addressType(ip) === "local";

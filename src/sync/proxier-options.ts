@@ -1,6 +1,5 @@
 /** What a {@link Proxier} is made of, and what it says of itself. */
 import type { Clock } from "../async/clock.ts";
-import type { Yielder } from "../async/yielder.ts";
 import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
 import type { LocalAddresses } from "../kernel/route/addresses.ts";
 import type { Logger } from "../logging/logger.ts";
@@ -33,8 +32,6 @@ export interface ProxierOptions {
   /** Feature gate AllowServiceExternalIPs. */
   readonly allowExternalIPs: boolean;
   readonly clock: Clock;
-  /** When long computations give way. @default every 5 ms */
-  readonly yielder?: Yielder;
   readonly log: Logger;
   /**
    * Told what the kernel refused, after every sync that left such parts or could program nothing, and once with nothing

@@ -10,7 +10,6 @@
 import { BoundedRunner } from "../async/bounded-runner.ts";
 import { Mutex } from "../async/mutex.ts";
 import { runInTurns } from "../async/steps.ts";
-import { SliceYielder } from "../async/yielder.ts";
 import type { ObjectEvent } from "../cluster/object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
 import type { Logger } from "../logging/logger.ts";
@@ -300,10 +299,9 @@ export class Proxier {
 
   async #applyChanges(): Promise<AppliedChanges> {
     const { serviceChanges, endpointChanges } = this.#options.metrics;
-    const { yielder = new SliceYielder() } = this.#options;
     serviceChanges.setPending(0);
     endpointChanges.resetPending();
-    const applied = await runInTurns(this.state.applyingChanges(), yielder);
+    const applied = await runInTurns(this.state.applyingChanges());
     logConflicts(applied.conflicts, this.#log);
     for (const conflict of applied.conflicts) this.#options.onConflict?.(conflict);
     return applied;

@@ -5,7 +5,7 @@
 
 import type { Clock } from "../async/clock.ts";
 import type { Mutex } from "../async/mutex.ts";
-import { SliceYielder } from "../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../async/turns.ts";
 import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
 import type { LocalAddresses } from "../kernel/route/addresses.ts";
 import type { Logger } from "../logging/logger.ts";
@@ -66,7 +66,6 @@ export async function deleteStaleFlows(options: CleaningOptions): Promise<Cleane
   const errors: unknown[] = [];
   if (suspects.length === 0) return { deleted: 0, errors };
   const stale = await turns.run(async () => suspects.filter(staleFlowTest(served, gone, own)));
-  const yielder = new SliceYielder();
   let deleted = 0;
   for (const flow of stale) {
     if (signal.aborted) break;
@@ -76,7 +75,7 @@ export async function deleteStaleFlows(options: CleaningOptions): Promise<Cleane
     } catch (error) {
       errors.push(error);
     }
-    if (yielder.isDue()) await yielder.turn();
+    if (isTurnDue()) await giveTurn();
   }
   return { deleted, errors };
 }

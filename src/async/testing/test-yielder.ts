@@ -1,12 +1,12 @@
 /**
- * When the computations of a test give way: `KPTS_YIELD=always` or `never` (the default). The backend tests run with both in
- * `npm test`. Turns are counted, so that a fake clock knows when nothing goes on any more.
+ * Counts the turns that the computations of a test give, so that a fake clock knows when nothing goes on any more. With
+ * `KPTS_YIELD=always` they give one whenever they look; the backend tests run with that, too, in `npm test`.
  */
-import { alwaysYield, neverYield, type Yielder } from "../yielder.ts";
+import { turnPolicy } from "../turns.ts";
 
-const chosen = process.env.KPTS_YIELD ?? "never";
-if (chosen !== "always" && chosen !== "never") throw new Error(`KPTS_YIELD is ${chosen}, and must be always or never`);
-const yielder = chosen === "always" ? alwaysYield : neverYield;
+const chosen = process.env.KPTS_YIELD;
+if (chosen !== undefined && chosen !== "always") throw new Error(`KPTS_YIELD is ${chosen}, and must be always`);
+if (chosen === "always") turnPolicy.isDue = () => true;
 
 let turns = 0;
 
@@ -15,10 +15,8 @@ export function turnsTaken(): number {
   return turns;
 }
 
-export const testYielder: Yielder = {
-  isDue: () => yielder.isDue(),
-  turn(signal) {
-    turns += 1;
-    return yielder.turn(signal);
-  },
+const eventLoopTurn = turnPolicy.turn;
+turnPolicy.turn = () => {
+  turns += 1;
+  return eventLoopTurn();
 };

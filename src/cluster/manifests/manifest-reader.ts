@@ -5,12 +5,10 @@
 import { constants, open } from "node:fs/promises";
 import { Script } from "node:vm";
 import { runInTurns } from "../../async/steps.ts";
-import { SliceYielder } from "../../async/yielder.ts";
 import { mayHang } from "../../kernel/hanging-calls.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { contentDigest } from "../projection/content-digest.ts";
-import type { ParsedManifest } from "./manifest-objects.ts";
-import { jsonSteps } from "./manifest-objects.ts";
+import { jsonSteps, type ParsedManifest } from "./manifest-objects.ts";
 
 /** How much a file may cost. */
 export interface ReadLimits {
@@ -78,7 +76,6 @@ export class ManifestReader {
   readonly #limits: ReadLimits;
   readonly #keepsPods: boolean;
   readonly #readFile: typeof readRegularFile;
-  readonly #yielder = new SliceYielder();
   readonly #hangingDevices = new Set<string>();
 
   constructor({ limits = {}, keepsPods = false, readFile = readRegularFile }: ManifestReaderOptions = {}) {
@@ -109,7 +106,7 @@ export class ManifestReader {
         return length < WATCHED_CHARACTERS ? work() : withinMs(this.#limits.documentMs, work);
       },
     };
-    const parsed = await runInTurns(steps(text, file, hooks), this.#yielder);
+    const parsed = await runInTurns(steps(text, file, hooks));
     return { kind: "read", digest, length: text.length, endsWithLineBreak: text.endsWith("\n"), parsed };
   }
 

@@ -3,7 +3,7 @@
  * wrong here costs speed and no service: it is said once, and tried again with each full sync.
  */
 import type { Clock } from "../../async/clock.ts";
-import { SliceYielder, type Yielder } from "../../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import { type BalancerCapacity, REMEMBERED } from "../../kernel/bpf/socket-balancer/maps.ts";
 import type { SocketProgramOptions, socketPrograms } from "../../kernel/bpf/socket-balancer/programs.ts";
@@ -56,7 +56,6 @@ interface SocketPathOptions {
   readonly clock: Clock;
   /** CLOCK_MONOTONIC, as programs read it. */
   readonly monotonicNs: () => bigint;
-  readonly yielder?: Yielder;
 }
 
 /** How often it is looked for what nothing tells of. */
@@ -88,7 +87,6 @@ const NOT_REFUSED = "Services without endpoints take the rules, because this ker
 
 export class SocketPath {
   readonly #options: SocketPathOptions;
-  readonly #yielder: Yielder;
   readonly #waits: KernelWaits;
   /** Undefined before the first sync, and where the kernel does not let us. */
   #sockets: Sockets | undefined;
@@ -104,7 +102,6 @@ export class SocketPath {
     this.#waits = new KernelWaits(() => options.clock.monotonicMs());
     const bpf = this.#waits.timed(options.bpf, ["createMap", "loadProgram", "attach", "attached"]);
     this.#options = { ...options, bpf };
-    this.#yielder = options.yielder ?? new SliceYielder();
   }
 
   /** Whether connections are decided at the socket now. */
@@ -254,7 +251,7 @@ export class SocketPath {
     for (const key of [...maps.refused.keys(), ...wanted]) {
       const port = services.get(key);
       if (port !== undefined) maps.set(key, port, endpoints.get(key) ?? [], facts);
-      if (this.#yielder.isDue()) await this.#yielder.turn(signal);
+      if (isTurnDue()) await giveTurn(signal);
     }
     maps.settle();
     if (isFull) this.#renew(maps);

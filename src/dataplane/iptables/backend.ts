@@ -4,7 +4,7 @@
  */
 
 import { sortedKeys } from "../../async/sorted-keys.ts";
-import { SliceYielder, type Yielder } from "../../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import { type Iptables, IptablesRestoreError, isAttributable, type Presence } from "../../kernel/iptables/iptables.ts";
 import { readTable } from "../../kernel/iptables/parser/ruleset.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
@@ -81,15 +81,12 @@ export interface IptablesBackendOptions {
   readonly largeClusterEndpoints?: number;
   /** Full syncs of more ports than this come in pieces, where the tools like it. @default PORTS_PER_TRANSACTION */
   readonly portsPerTransaction?: number;
-  /** When long computations give way. @default every 5 ms */
-  readonly yielder?: Yielder;
 }
 
 export class IptablesBackend implements Backend {
   readonly mode = "iptables";
   readonly family;
   readonly #options: IptablesBackendOptions;
-  readonly #yielder: Yielder;
   readonly #installed = new InstalledRules();
   /** The static rules in the kernel; undefined when the kernel is not known to match memory. */
   #static: StaticPlan | undefined;
@@ -115,7 +112,6 @@ export class IptablesBackend implements Backend {
     const { nowMs = () => performance.now(), checkPeriodMs = Number.POSITIVE_INFINITY } = options;
     this.#nowMs = nowMs;
     this.#chainCheck = new ChainCheck(options.iptables, nowMs, checkPeriodMs);
-    this.#yielder = options.yielder ?? new SliceYielder();
   }
 
   /** Large clusters go without the hourly full sync (iptables.md §8). */
@@ -264,8 +260,7 @@ export class IptablesBackend implements Backend {
     const plan = planStatic(config, facts);
     const ports = new Map<string, DesiredPort>();
     const unplanned = new Map<string, { name: ServicePort["name"]; reason: string }>();
-    const yielder = this.#yielder;
-    for (const key of await sortedKeys(input.services, yielder, signal)) {
+    for (const key of await sortedKeys(input.services, signal)) {
       const port = input.services.get(key);
       if (port === undefined) continue;
       try {
@@ -274,7 +269,7 @@ export class IptablesBackend implements Backend {
         if (!(error instanceof RangeError)) throw error;
         unplanned.set(key, { name: port.name, reason: error.message });
       }
-      if (yielder.isDue()) await yielder.turn(signal);
+      if (isTurnDue()) await giveTurn(signal);
     }
     for (const { rules } of ports.values()) for (const chain of declaredChains(rules.ownChains)) existing.delete(chain);
     const portsPerTransaction = this.#options.portsPerTransaction ?? PORTS_PER_TRANSACTION[isFirst ? "first" : "again"];

@@ -1,6 +1,6 @@
 import { runDataplaneContract } from "../../../testkit/dataplane/dataplane-contract.ts";
 import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
-import { testYielder } from "../../async/testing/test-yielder.ts";
+import "../../async/testing/test-yielder.ts";
 import { IptablesRestoreError } from "../../kernel/iptables/iptables.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import { IptablesBackend } from "./backend.ts";
@@ -10,7 +10,6 @@ function newBackend(iptables: MemoryIptables): IptablesBackend {
   return new IptablesBackend({
     config: CONFIG,
     iptables,
-    yielder: testYielder,
     counters: undefined,
     nodePortIPs: async () => ({ kind: "all" }),
     metrics: {

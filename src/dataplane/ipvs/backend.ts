@@ -5,7 +5,6 @@
  */
 
 import type { Clock } from "../../async/clock.ts";
-import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import type { Ipset } from "../../kernel/ipset/ipset.ts";
 import { type Iptables, IptablesError } from "../../kernel/iptables/iptables.ts";
 import type { Ipvs } from "../../kernel/ipvs/ipvs.ts";
@@ -48,8 +47,6 @@ interface IpvsBackendOptions {
   readonly verifyPeriodMs: number;
   readonly clock: Clock;
   readonly log: Logger;
-  /** When long computations give way. @default every 5 ms */
-  readonly yielder?: Yielder;
 }
 
 /** The measurements of this mode, one family. */
@@ -90,17 +87,16 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
   constructor(given: IpvsBackendOptions) {
     const options = this.#timed(given);
     const { config, ipvs, ipset, links, iptables, excludeCIDRs, log } = options;
-    const yielder = options.yielder ?? new SliceYielder();
     this.#options = options;
     this.family = config.family;
     this.#reconciler = new Reconciler({
       ...options,
-      ...{ target: this, place: "the kernel", waits: this.#waits, yielder, longestRetryMs: options.verifyPeriodMs },
+      ...{ target: this, place: "the kernel", waits: this.#waits, longestRetryMs: options.verifyPeriodMs },
     });
     this.#warnings = new AddressWarnings(excludeCIDRs, log);
-    this.#sets = new IpSets(ipset, config.family, yielder);
+    this.#sets = new IpSets(ipset, config.family);
     const graceful = this.#graceful;
-    this.#virtualServers = new VirtualServers({ ipvs, family: config.family, excludeCIDRs, graceful, yielder });
+    this.#virtualServers = new VirtualServers({ ipvs, family: config.family, excludeCIDRs, graceful });
     this.#addresses = new DummyAddresses(links);
     this.#rules = new IptablesRules(iptables);
     this.#watch = new Watch({ ...options, reconciler: this.#reconciler, graceful });

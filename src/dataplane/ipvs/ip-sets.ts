@@ -1,6 +1,6 @@
 /** The IP sets of one family in the kernel: where they differ from what is wanted, and the changes that end it. */
 
-import type { Yielder } from "../../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import {
   type Ipset,
   type IpsetDefinition,
@@ -31,14 +31,12 @@ export interface SetFailure {
 export class IpSets {
   readonly #ipset: Ipset;
   readonly #family: IpFamily;
-  readonly #yielder: Yielder;
   readonly #ids: ReadonlyMap<string, SetId>;
   #unusable: ReadonlyMap<SetId, string> = new Map();
   /** Sets that may not have the members that were last wanted. */
   readonly #doubt = new Doubt<SetId>();
 
-  constructor(ipset: Ipset, family: IpFamily, yielder: Yielder) {
-    this.#yielder = yielder;
+  constructor(ipset: Ipset, family: IpFamily) {
     this.#ipset = ipset;
     this.#family = family;
     this.#ids = new Map(SET_IDS.map((id) => [setName(id, family), id]));
@@ -134,7 +132,6 @@ export class IpSets {
   async #compare(ids: readonly SetId[], wanted: IpvsWanted, signal: AbortSignal): Promise<SetDifference> {
     const additions: IpsetOperation[] = [];
     const deletions: IpsetOperation[] = [];
-    const yielder = this.#yielder;
     for (const id of ids) {
       if (this.#unusable.has(id)) continue;
       const set = setName(id, this.#family);
@@ -144,12 +141,12 @@ export class IpSets {
         const key = ipsetEntryText(entry);
         present.set(key, entry);
         if (!owners.has(key)) deletions.push({ kind: "delete", set, entry });
-        if (yielder.isDue()) await yielder.turn(signal);
+        if (isTurnDue()) await giveTurn(signal);
       }
       for (const key of owners.keys()) {
         const entry = owners.get(key);
         if (entry !== undefined && !present.has(key)) additions.push({ kind: "add", set, entry });
-        if (yielder.isDue()) await yielder.turn(signal);
+        if (isTurnDue()) await giveTurn(signal);
       }
     }
     return { additions, deletions: deletions.reverse() };

@@ -1,8 +1,14 @@
 /** The virtual servers of one family in the kernel: where they differ from what is wanted, and the changes that end it. */
 
-import type { Yielder } from "../../async/yielder.ts";
-import type { Ipvs, IpvsFailure, IpvsOperation, RealServerState, VirtualServer } from "../../kernel/ipvs/ipvs.ts";
-import { virtualServerText } from "../../kernel/ipvs/ipvs.ts";
+import { giveTurn, isTurnDue } from "../../async/turns.ts";
+import {
+  type Ipvs,
+  type IpvsFailure,
+  type IpvsOperation,
+  type RealServerState,
+  type VirtualServer,
+  virtualServerText,
+} from "../../kernel/ipvs/ipvs.ts";
 import { type Cidr, cidrContains, type IpFamily } from "../../net/ip.ts";
 import type { KeyOwners } from "../shared/key-owners.ts";
 import { Doubt } from "../shared/reconciler.ts";
@@ -27,7 +33,6 @@ interface VirtualServersOptions {
   /** Virtual servers with these addresses are never deleted: ipvs.md §9. */
   readonly excludeCIDRs: readonly Cidr[];
   readonly graceful: GracefulTermination;
-  readonly yielder: Yielder;
 }
 
 type Wanted = KeyOwners<PlannedVirtualServer>;
@@ -43,7 +48,7 @@ export class VirtualServers {
 
   /** Asks the kernel for everything. */
   async compareAll(wanted: Wanted, signal: AbortSignal): Promise<VirtualServerDifference> {
-    const { ipvs, family, yielder } = this.#options;
+    const { ipvs, family } = this.#options;
     this.#doubt.take();
     const difference = new Difference();
     const unmet = new Set(wanted.keys());
@@ -53,11 +58,11 @@ export class VirtualServers {
       unmet.delete(key);
       if (planned !== undefined) difference.add(key, planned, await this.#read(virtualServer, signal));
       else if (!this.isExcluded(virtualServer)) difference.add(key, undefined, { virtualServer, realServers: [] });
-      if (yielder.isDue()) await yielder.turn(signal);
+      if (isTurnDue()) await giveTurn(signal);
     }
     for (const key of unmet) {
       difference.add(key, wanted.get(key), undefined);
-      if (yielder.isDue()) await yielder.turn(signal);
+      if (isTurnDue()) await giveTurn(signal);
     }
     return difference;
   }
@@ -157,11 +162,11 @@ export class VirtualServers {
   }
 
   async #carryOut(steps: ReadonlyMap<string, VirtualServerStep>, signal: AbortSignal): Promise<VirtualServerFailures> {
-    const { ipvs, graceful, yielder } = this.#options;
+    const { ipvs, graceful } = this.#options;
     const operations: IpvsOperation[] = [];
     for (const step of steps.values()) {
       for (const operation of step.operations) operations.push(operation);
-      if (yielder.isDue()) await yielder.turn(signal);
+      if (isTurnDue()) await giveTurn(signal);
     }
     const refused = operations.length === 0 ? [] : await ipvs.apply(operations, signal);
     const failures: VirtualServerFailures = new Map();

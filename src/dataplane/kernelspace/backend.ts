@@ -3,7 +3,6 @@
  * included, asks HNS what is there and writes only what differs; any other sync writes what changed. Reference windows.md §3.
  */
 import type { Clock } from "../../async/clock.ts";
-import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import { KernelWaits } from "../../kernel/kernel-waits.ts";
@@ -44,8 +43,6 @@ interface KernelspaceBackendOptions {
   readonly syncPeriodMs: number;
   readonly clock: Clock;
   readonly log: Logger;
-  /** When long computations give way. @default every 5 ms */
-  readonly yielder?: Yielder;
 }
 
 /** What asks HNS, and does nothing else for long. */
@@ -80,13 +77,12 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
     const { config, log, syncPeriodMs } = given;
     const waits = new KernelWaits();
     const options = { ...given, hcn: waits.timed(given.hcn, CALLS) };
-    const yielder = options.yielder ?? new SliceYielder();
     this.#options = options;
     this.#nextThoroughMs = options.clock.monotonicMs() + syncPeriodMs;
     this.family = config.family;
     this.#reconciler = new Reconciler({
       ...options,
-      ...{ target: this, place: "HNS", waits, yielder, longestRetryMs: syncPeriodMs },
+      ...{ target: this, place: "HNS", waits, longestRetryMs: syncPeriodMs },
     });
     this.#endpoints = new EndpointWriter({ ...options, nodeIP: config.nodeIP });
     this.#warnings = new PortWarnings(log);
@@ -97,7 +93,6 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
       loadBalancers: this.#loadBalancers,
       warnings: this.#warnings,
       sourceVip: config.sourceVip,
-      yielder,
       isHostAddress: options.isHostAddress,
     });
   }

@@ -2,7 +2,7 @@
  * Brings what is in doubt to what is wanted, in an order in which nothing is named before it is there or after it has gone. What HNS
  * refuses of one object is noted, stays in doubt, and stops nothing else. Reference windows.md §3, windows-practice.md §8.1.
  */
-import type { Yielder } from "../../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type { HcnLoadBalancer, LoadBalancerSettings } from "../../kernel/hcn/documents.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import { hcnErrorClass } from "../../kernel/hcn/hcn-error.ts";
@@ -22,7 +22,6 @@ interface HostWriterOptions {
   readonly loadBalancers: LoadBalancerWriter;
   readonly warnings: PortWarnings;
   readonly sourceVip: IpAddress | undefined;
-  readonly yielder: Yielder;
   /** Whether the node itself has an address. */
   isHostAddress(address: IpAddress): boolean;
 }
@@ -123,7 +122,7 @@ export class HostWriter {
   /** @returns load balancers that nothing wants any more. */
   async #serve(turn: Turn, { addresses, frontends }: HostDoubt): Promise<readonly Guid[]> {
     const { host, wanted, notes, signal } = turn;
-    const { endpoints, loadBalancers, yielder } = this.#options;
+    const { endpoints, loadBalancers } = this.#options;
     const gone: Guid[] = [];
     const work: Work[] = [];
     for (const key of frontends) {
@@ -146,7 +145,7 @@ export class HostWriter {
           settings.endpoints.length === 0 || (found !== undefined && loadBalancers.isSettled(found, settings));
         signal.throwIfAborted();
         if (!isDone) await this.#put(owner, { host, notes, key, kind: value.kind, wanted: settings });
-        if (yielder.isDue()) await yielder.turn(signal);
+        if (isTurnDue()) await giveTurn(signal);
       }
       for (const address of missing) await this.#createEndpoint(turn, make, address);
     });

@@ -6,7 +6,7 @@
 
 import { type Clock, systemClock } from "../../async/clock.ts";
 import { sortedKeys } from "../../async/sorted-keys.ts";
-import { neverYield, SliceYielder, type Yielder } from "../../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import {
   type Nftables,
   NftError,
@@ -64,8 +64,6 @@ export interface NftablesBackendOptions {
   readonly clock?: Pick<Clock, "monotonicMs" | "sleep">;
   /** How often to ask whether others have touched the table. @default 30 s */
   readonly syncPeriodMs?: number;
-  /** When long computations give way. @default every 5 ms */
-  readonly yielder?: Yielder;
   /** The chains of more new service ports are made in portions of at most so many, before anything leads to them. @default 500 */
   readonly portsAtOnce?: number;
 }
@@ -78,7 +76,6 @@ export class NftablesBackend implements Backend {
   readonly #options: NftablesBackendOptions;
   readonly #layout: Layout;
   readonly #committer: Committer;
-  #yielder: Yielder = neverYield;
   #state: TableState;
   /** The kernel matches the state, as far as is known. */
   #isKnown = false;
@@ -124,10 +121,8 @@ export class NftablesBackend implements Backend {
   }
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
-    const { metrics, yielder = new SliceYielder() } = this.#options;
+    const { metrics } = this.#options;
     const { syncFailures } = metrics;
-    // A slice begins now, and not where the last sync ended.
-    this.#yielder = yielder;
     // Taken before anything is waited for: ports that others damage from now on are not among the changed ones.
     const damaged = this.#damaged;
     this.#damaged = new Set();
@@ -247,7 +242,7 @@ export class NftablesBackend implements Backend {
 
   #commitOptions(served: SyncInput, signal: AbortSignal) {
     const commit = (draft: TransactionDraft) => this.#committer.commit(draft);
-    return { state: this.#state, served, commit, yielder: this.#yielder, signal };
+    return { state: this.#state, served, commit, signal };
   }
 
   async #fullSync(input: SyncInput, signal: AbortSignal): Promise<void> {
@@ -259,11 +254,10 @@ export class NftablesBackend implements Backend {
     const premises = { layout: this.#layout, config, facts };
     const planner = new TableState(premises);
     const ports = new Map<string, DesiredPort>();
-    const yielder = this.#yielder;
-    for (const key of await sortedKeys(input.services, yielder, signal)) {
+    for (const key of await sortedKeys(input.services, signal)) {
       const desired = planner.desired(key, input);
       if (desired !== undefined) ports.set(key, desired instanceof ReplannedPort ? desired.settled() : desired);
-      if (yielder.isDue()) await yielder.turn(signal);
+      if (isTurnDue()) await giveTurn(signal);
     }
     const wanted: WantedTable = { ...premises, ports, kept: new Map() };
     for (let conflicts = 0; ; conflicts += 1) {
@@ -279,7 +273,7 @@ export class NftablesBackend implements Backend {
 
   /** Rejects with `conflict` when another program changed the ruleset meanwhile. */
   async #commitWhole(wanted: WantedTable, input: SyncInput, isLook: boolean, signal: AbortSignal): Promise<void> {
-    const options = { deferred: this.#committer.deferred, yielder: this.#yielder, signal };
+    const options = { deferred: this.#committer.deferred, signal };
     const state = await stateOf(wanted, options);
     const { nft, portsAtOnce = PORTS_AT_ONCE } = this.#options;
     const read = (expected?: NftExpectation) => this.#read(expected);

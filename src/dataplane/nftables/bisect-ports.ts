@@ -1,6 +1,6 @@
 /** Commits changes of service ports, and finds those that the kernel refuses (`bisect.ts`): they keep what they have. */
 
-import type { Yielder } from "../../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import { NftError } from "../../kernel/nftables/nftables.ts";
 import type { SyncInput } from "../../sync/backend.ts";
 import { bisect, type Refusal } from "../shared/bisect.ts";
@@ -16,7 +16,6 @@ interface CommitPortsOptions {
   readonly commit: (draft: TransactionDraft) => Promise<void>;
   /** Chains and affinity sets to write even if they are believed to be right. */
   readonly rewrites: ReadonlySet<string>;
-  readonly yielder: Yielder;
   readonly signal: AbortSignal;
 }
 
@@ -53,7 +52,7 @@ export async function bisectPorts(
  */
 export async function commitPorts(
   owners: Iterable<string>,
-  { state, served, commit, rewrites, yielder, signal }: CommitPortsOptions,
+  { state, served, commit, rewrites, signal }: CommitPortsOptions,
   draft = new TransactionDraft(),
 ): Promise<Refusal<string, NftError> | undefined> {
   const before: (readonly [string, InstalledPort | undefined])[] = [];
@@ -62,7 +61,7 @@ export async function commitPorts(
     for (const owner of owners) {
       before.push([owner, state.installed(owner)]);
       state.change(draft, owner, served, rewrites);
-      if (yielder.isDue()) await yielder.turn(signal);
+      if (isTurnDue()) await giveTurn(signal);
     }
     undoStatic = state.changeStatic(draft, rewrites);
     await commit(draft);

@@ -3,7 +3,6 @@
  * there is no table yet.
  */
 
-import { SliceYielder } from "../../async/yielder.ts";
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import { messageLines } from "../../kernel/nftables/netlink-dump.ts";
@@ -88,7 +87,7 @@ export async function planNftables(
     ports.set(key, desiredPort(plan, port, state.endpoints.get(key) ?? []));
   }
   const wanted = { layout, config, facts, ports, kept: new Map() };
-  const turns = { deferred: new Set<string>(), yielder: new SliceYielder(), signal: new AbortController().signal };
+  const turns = { deferred: new Set<string>(), signal: new AbortController().signal };
   const draft = await reconcile(undefined, wanted, await stateOf(wanted, turns), turns);
   const operations = [...draft.operations()];
   return { operations, table: tableOf(FAMILIES[family], TABLE, operations) };

@@ -3,6 +3,7 @@
  * force. No rule looks at either before, so traffic sees one change only. One batch with everything would keep a processor in the
  * kernel for seconds to minutes: for each rule that brings a map along, the kernel goes through the whole batch so far (docs/performance.md).
  */
+import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type {
   Nftables,
   NftChainContent,
@@ -82,7 +83,7 @@ async function prepare(
   content: NftTableContent | undefined,
   { layout, ports }: WantedTable,
   state: TableState,
-  { commit, portsAtOnce, yielder, signal }: PreparationOptions,
+  { commit, portsAtOnce, signal }: PreparationOptions,
 ): Promise<PreparedObjects | undefined> {
   const plan = state.planStatic();
   const isNew = content === undefined;
@@ -92,7 +93,7 @@ async function prepare(
   for (const [owner, { chainObjects }] of ports) {
     const hasNone = chainObjects.length > 0 && !chainObjects.some(({ name }) => content?.chains.has(name));
     if (isNew || hasNone) absent.push(owner);
-    if (yielder.isDue()) await yielder.turn(signal);
+    if (isTurnDue()) await giveTurn(signal);
   }
   if (absent.length <= portsAtOnce) return undefined;
   // The kernel looks for a set along all that were made before it: those that are needed most come first.
@@ -128,7 +129,7 @@ async function prepare(
       if (isNew) draft.fillSets(filled, () => state.wantedElementsOf(owners, filled), Math.ceil(each * owners.length));
       start += portion.length;
       await portions.commit(draft, portion.length);
-      if (yielder.isDue()) await yielder.turn(signal);
+      if (isTurnDue()) await giveTurn(signal);
       signal.throwIfAborted();
     }
   } finally {

@@ -2,7 +2,7 @@
  * The difference between what the kernel holds and what should be there, everything considered. Affinity entries, and
  * what others have put into the table under names that are not ours, stay. No I/O.
  */
-import type { Yielder } from "../../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type {
   Nftables,
   NftChainContent,
@@ -39,7 +39,6 @@ export interface WantedTable {
 
 /** How a long comparison goes on: with turns of the event loop, and until the signal aborts. */
 export interface DifferenceOptions {
-  readonly yielder: Yielder;
   readonly signal: AbortSignal;
 }
 
@@ -51,13 +50,13 @@ export interface ReconcileOptions extends DifferenceOptions {
 /** The state of the table once everything wanted is in it. Rejects when the signal aborts. */
 export async function stateOf(
   { layout, config, facts, ports, kept }: WantedTable,
-  { yielder, signal }: DifferenceOptions,
+  { signal }: DifferenceOptions,
 ): Promise<TableState> {
   const state = new TableState({ layout, config, facts, fixed: fixedElements(facts) });
   for (const [owner, installed] of kept) state.put(owner, installed);
   for (const [owner, desired] of ports) {
     state.put(owner, installedPort(desired));
-    if (yielder.isDue()) await yielder.turn(signal);
+    if (isTurnDue()) await giveTurn(signal);
   }
   state.settleStatic();
   return state;
@@ -83,7 +82,7 @@ export async function reconcile(
   content: NftTableContent | undefined,
   { ports, kept }: WantedTable,
   state: TableState,
-  { deferred, yielder, signal }: ReconcileOptions,
+  { deferred, signal }: ReconcileOptions,
 ): Promise<TransactionDraft> {
   const draft = new TransactionDraft();
   const plan = state.settleStatic();
@@ -125,7 +124,7 @@ export async function reconcile(
       }
     }
     for (const chain of desired.chainObjects) write(chain, desired.chains.get(chain.name) ?? digestOf(chain), owner);
-    if (yielder.isDue()) await yielder.turn(signal);
+    if (isTurnDue()) await giveTurn(signal);
   }
   const filled: PresentSet[] = [];
   const empty = new Map<string, NftSet>();
@@ -135,7 +134,7 @@ export async function reconcile(
     if (present.length > 0 || others !== undefined) filled.push({ set, present, others });
     else empty.set(set.name, set);
   }
-  await changeElements(draft, filled, state, { yielder, signal });
+  await changeElements(draft, filled, state, { signal });
   const missing = state.countWanted(empty);
   // Until the draft is committed nothing else changes the state. To find that there are none would be to plan every service.
   if (missing > 0) draft.fillSets(empty, () => state.wantedElements(empty), missing);
@@ -200,7 +199,7 @@ async function changeElements(
   draft: TransactionDraft,
   sets: Iterable<PresentSet>,
   state: TableState,
-  { yielder, signal }: DifferenceOptions,
+  { signal }: DifferenceOptions,
 ): Promise<void> {
   const found = new Map<string, Found>();
   for (const { set, present, others } of sets) {
@@ -209,7 +208,7 @@ async function changeElements(
     found.set(set.name, { set, left, others });
     for (const element of present) {
       left.set(elementKey(element.key), element);
-      if (yielder.isDue()) await yielder.turn(signal);
+      if (isTurnDue()) await giveTurn(signal);
     }
   }
   if (found.size === 0) return;
@@ -222,7 +221,7 @@ async function changeElements(
     const before = others === undefined ? left.get(key) : isAsWanted ? after : others.get(key);
     left.delete(key);
     if (!sameElement(before, after)) draft.changeElement(set, { set: name, before, after }, owner || undefined);
-    if (yielder.isDue()) await yielder.turn(signal);
+    if (isTurnDue()) await giveTurn(signal);
   }
   for (const { set, left } of found.values()) {
     for (const before of left.values()) draft.changeElement(set, { set: set.name, before, after: undefined });

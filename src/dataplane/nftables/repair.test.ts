@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryNftKernel } from "../../../testkit/fakes/nftables/memory-nftables.ts";
-import { testYielder } from "../../async/testing/test-yielder.ts";
+import "../../async/testing/test-yielder.ts";
 import { TransactionDraft } from "./draft.ts";
 import { LAYOUT_NAMES, type LayoutName } from "./layout-name.ts";
 import { LAYOUTS, type Layout } from "./layouts.ts";
@@ -28,7 +28,6 @@ async function repair(name: LayoutName, damaged: readonly string[]): Promise<{ p
   const isDone = await repairSets(draft, new Set(damaged), {
     nft: new MemoryNftKernel("ip").connect(),
     state,
-    yielder: testYielder,
     signal: new AbortController().signal,
   });
   assert.ok(isDone);

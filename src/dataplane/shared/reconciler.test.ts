@@ -1,7 +1,6 @@
 /** The reconciler on a kernel that is a map, which refuses what it is told to. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SliceYielder } from "../../async/yielder.ts";
 import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import type { ServicePort } from "../../model/service-port.ts";
@@ -77,7 +76,7 @@ class Rig {
   constructor() {
     this.reconciler = new Reconciler({
       ...{ target: this.target, place: "the map", waits: new KernelWaits(), longestRetryMs: 4_000 },
-      ...{ clock: this.clock, log: silentLogger, yielder: new SliceYielder() },
+      ...{ clock: this.clock, log: silentLogger },
     });
     this.reconciler.retryBy(() => (this.asked += 1), new AbortController().signal);
   }

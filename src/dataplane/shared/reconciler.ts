@@ -6,7 +6,7 @@
  */
 import type { Clock, Timer } from "../../async/clock.ts";
 import { Mutex } from "../../async/mutex.ts";
-import type { Yielder } from "../../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type { KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { ServicePort } from "../../model/service-port.ts";
@@ -89,7 +89,6 @@ interface ReconcilerOptions<Kinds extends LocalKinds, Known> {
   readonly longestRetryMs: number;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly yielder: Yielder;
 }
 
 /** The first retry comes so soon; each further one after twice the time, up to the longest. */
@@ -181,12 +180,12 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
   }
 
   async #fullSync(input: SyncInput, notes: SyncNotes, signal: AbortSignal): Promise<Known> {
-    const { target, yielder } = this.#options;
+    const { target } = this.#options;
     const known = await target.look(input, signal);
     const wanted = target.newWanted();
     for (const [key, port] of input.services) {
       wanted.put(key, target.plan(key, port, input, known));
-      if (yielder.isDue()) await yielder.turn(signal);
+      if (isTurnDue()) await giveTurn(signal);
     }
     this.#wanted = wanted;
     await target.apply({ input, known, wanted, isWhole: true, notes }, signal);

@@ -5,7 +5,7 @@
  */
 
 import type { Clock } from "../../async/clock.ts";
-import { SliceYielder, type Yielder } from "../../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import { isDeepStrictEqual } from "../../kernel/node-util.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
@@ -44,8 +44,6 @@ interface UserspaceBackendOptions {
   readonly drainTimeoutMs: number;
   readonly clock: Clock;
   readonly log: Logger;
-  /** When long computations give way. @default every 5 ms */
-  readonly yielder?: Yielder;
 }
 
 export class UserspaceBackend implements Backend {
@@ -53,7 +51,6 @@ export class UserspaceBackend implements Backend {
   readonly endsFlows = true;
   readonly family: IpFamily;
   readonly #options: UserspaceBackendOptions;
-  readonly #yielder: Yielder;
   /** The portals that the listeners were last asked for, by key of the service port; none for one that cannot be served. */
   readonly #asked = new Map<string, readonly Portal[]>();
   /** Service ports with a Local policy that no endpoint here serves. */
@@ -67,7 +64,6 @@ export class UserspaceBackend implements Backend {
   constructor(options: UserspaceBackendOptions) {
     this.#options = options;
     this.family = options.family;
-    this.#yielder = options.yielder ?? new SliceYielder();
   }
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
@@ -79,7 +75,6 @@ export class UserspaceBackend implements Backend {
     this.#isKnown = false;
     const onNode = nodePortIPs(this.#options.nodePortAddresses, this.#hostAddresses);
     const wanted = new Map<string, WantedPort | undefined>();
-    const yielder = this.#yielder;
     for (const key of new Set([...keys, ...this.#refused.owners])) {
       const port = input.services.get(key);
       const routing = this.#routingOf(port, input);
@@ -94,7 +89,7 @@ export class UserspaceBackend implements Backend {
       if (isFull || this.#refused.has(key) || !isDeepStrictEqual(portals, before)) {
         wanted.set(key, port === undefined || portals === undefined ? undefined : { port, portals });
       }
-      if (yielder.isDue()) await yielder.turn(signal);
+      if (isTurnDue()) await giveTurn(signal);
     }
     const failures = new Map<string, SyncFailure>();
     const fail = (key: string, reason: string): void => {

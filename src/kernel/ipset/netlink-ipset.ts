@@ -1,6 +1,6 @@
 /** The kernel's IP sets over nfnetlink. */
 
-import { SliceYielder } from "../../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { NETLINK_NETFILTER } from "../netlink/constants.ts";
 import type { NetlinkError } from "../netlink/errors.ts";
@@ -38,7 +38,6 @@ export function openIpset(): NetlinkIpset {
 
 class NfnetlinkIpset implements NetlinkIpset {
   readonly #socket: NetlinkSocket;
-  readonly #yielder = new SliceYielder();
   #protocol: number | undefined;
   /** By type and family: asked once. */
   readonly #revisions = new Map<string, number>();
@@ -103,7 +102,7 @@ class NfnetlinkIpset implements NetlinkIpset {
   async apply(operations: readonly IpsetOperation[], signal?: AbortSignal): Promise<readonly IpsetFailure[]> {
     const failures: IpsetFailure[] = [];
     for (let first = 0; first < operations.length; first += OPERATIONS_PER_WINDOW) {
-      if (this.#yielder.isDue()) await this.#yielder.turn();
+      if (isTurnDue()) await giveTurn();
       const window = operations.slice(first, first + OPERATIONS_PER_WINDOW);
       const errors = await this.#exchange((writer) => writeTogether(writer, window), undefined, { signal });
       // A message of several operations stops at the first refusal. Repeating those that were done changes nothing.

@@ -1,6 +1,6 @@
 /** The kernel's IPVS over generic netlink. */
 
-import { SliceYielder } from "../../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import { familyOf, type IpFamily } from "../../net/ip.ts";
 import { NETLINK_GENERIC } from "../netlink/constants.ts";
 import { isNotFound, type NetlinkError } from "../netlink/errors.ts";
@@ -65,7 +65,6 @@ export async function openNetlinkIpvs(options: NetlinkIpvsOptions): Promise<Netl
 class GenericNetlinkIpvs implements NetlinkIpvs {
   readonly #socket: NetlinkSocket;
   readonly #options: NetlinkIpvsOptions;
-  readonly #yielder = new SliceYielder();
   #familyId = 0;
 
   constructor(socket: NetlinkSocket, options: NetlinkIpvsOptions) {
@@ -114,7 +113,7 @@ class GenericNetlinkIpvs implements NetlinkIpvs {
 
   async realServers(key: VirtualServerKey, signal?: AbortSignal): Promise<readonly RealServerState[] | undefined> {
     // Thousands of these in a row are answered without the event loop ever turning.
-    if (this.#yielder.isDue()) await this.#yielder.turn();
+    if (isTurnDue()) await giveTurn();
     const family = familyOf(key.address);
     const found: RealServerState[] = [];
     await this.#request(

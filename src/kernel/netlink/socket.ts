@@ -9,7 +9,7 @@
  */
 
 import { Mutex } from "../../async/mutex.ts";
-import { SliceYielder, type Yielder } from "../../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import { NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP } from "./constants.ts";
 import { NetlinkDescriptor } from "./descriptor.ts";
 import { NetlinkError } from "./errors.ts";
@@ -116,14 +116,13 @@ export class NetlinkSocket implements AsyncDisposable {
       }
       const errors: NetlinkError[] = [];
       const base = this.#takeSequence(messages);
-      const yielder = new SliceYielder();
       for (let first = 0; first < messages.count; first += REQUESTS_PER_SEND) {
         const next = Math.min(first + REQUESTS_PER_SEND, messages.count);
         const bytes = messages.bytes.subarray(messages.startOf(first), messages.startOf(next));
         if (options.isSlow === true) await this.#descriptor.send(bytes);
         else this.#descriptor.sendNow(bytes);
-        await this.#readAnswers(messages, base, next - first, errors, onReply, yielder, options);
-        if (yielder.isDue()) await yielder.turn();
+        await this.#readAnswers(messages, base, next - first, errors, onReply, options);
+        if (isTurnDue()) await giveTurn();
         if (next < messages.count) options.signal?.throwIfAborted();
       }
       return errors;
@@ -228,7 +227,6 @@ export class NetlinkSocket implements AsyncDisposable {
     expected: number,
     errors: NetlinkError[],
     onReply: AnswerVisitor | undefined,
-    yielder: Yielder,
     { signal, isAnsweredOnce = false }: CallOptions,
   ): Promise<void> {
     let missing = expected;
@@ -249,7 +247,7 @@ export class NetlinkSocket implements AsyncDisposable {
       const length = this.#descriptor.receive();
       if (length < 0) await this.#waitForAnswer(signal);
       else forEachMessage(this.#descriptor.input, length, visit);
-      const turn = missing > 0 && yielder.isDue() ? yielder.turn() : undefined;
+      const turn = missing > 0 && isTurnDue() ? giveTurn() : undefined;
       if (turn === undefined) continue;
       await turn;
       signal?.throwIfAborted();

@@ -1,6 +1,6 @@
 /** A table read from the kernel, as the contract of `nftables.ts` has it. */
 
-import { SliceYielder } from "../../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { NetlinkError } from "../netlink/errors.ts";
 import { elementObject, targetTypeId } from "./netlink-sets.ts";
@@ -74,9 +74,8 @@ export async function readTable(
   if (found === undefined) return undefined;
   const { flags: tableFlags = 0 } = found;
   const chains = new Map<string, ChainContent>();
-  const yielder = new SliceYielder();
   let looks = 0;
-  const pauseIfDue = () => (++looks % OBJECTS_PER_LOOK === 0 && yielder.isDue() ? yielder.turn() : undefined);
+  const pauseIfDue = () => (++looks % OBJECTS_PER_LOOK === 0 && isTurnDue() ? giveTurn() : undefined);
   const listChains = async (): Promise<void> => {
     for (const chain of await client.chainHeads(nfproto, table)) {
       if (chain.name === undefined || chains.has(chain.name)) continue;
@@ -225,13 +224,12 @@ export async function readElements(
   { table, name, key }: SetToRead,
   layout: FamilyLayout,
 ): Promise<NftElement[]> {
-  const yielder = new SliceYielder();
   const elements: NftElement[] = [];
   let looks = 0;
   for (const object of await client.elements(layout.nfproto, table, name)) {
     const element = elementOf(object, key, layout);
     if (element !== undefined) elements.push(element);
-    if (++looks % OBJECTS_PER_LOOK === 0 && yielder.isDue()) await yielder.turn();
+    if (++looks % OBJECTS_PER_LOOK === 0 && isTurnDue()) await giveTurn();
   }
   return elements;
 }

@@ -3,7 +3,7 @@
  * turns: a first batch can have a hundred thousand messages.
  */
 
-import { SliceYielder } from "../../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type { ByteWriter } from "../netlink/byte-writer.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
 import { ruleExpressions } from "./netlink-expressions.ts";
@@ -71,19 +71,18 @@ export async function encodeTransaction(
   const encoder = new OperationEncoder(batch, target);
   /** By operation. */
   const firstMessages: number[] = [];
-  const yielder = new SliceYielder();
   for (const operation of operations) {
     const index = firstMessages.push(batch.messages.count) - 1;
     try {
       const rest = encoder.encode(operation);
       if (rest !== undefined) {
-        for (const _step of rest) if (yielder.isDue()) await yielder.turn();
+        for (const _step of rest) if (isTurnDue()) await giveTurn();
       }
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       throw new NftError("failed", `nftables: ${operation.kind}: ${error.message}`, index, { cause: error });
     }
-    if (index % OPERATIONS_PER_LOOK === 0 && yielder.isDue()) await yielder.turn();
+    if (index % OPERATIONS_PER_LOOK === 0 && isTurnDue()) await giveTurn();
   }
   const end = batch.messages.count;
   return {

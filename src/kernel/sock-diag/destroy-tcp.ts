@@ -1,5 +1,5 @@
 /** Ends TCP connections of processes of this machine, in whichever network namespace they are (reference ebpf.md §1.8). */
-import { SliceYielder } from "../../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type { Flow } from "../../net/flow.ts";
 import { namespacesWith } from "../find-namespaces.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
@@ -14,14 +14,13 @@ import { NETLINK_SOCK_DIAG, readTcpId, writeTcpDestroy, writeTcpQuestion } from 
  */
 export async function destroyTcpClients(flows: readonly Flow[]): Promise<ReadonlySet<Flow>> {
   const ended = new Set<Flow>();
-  const yielder = new SliceYielder();
   for (const path of await namespacesWith(new Set(flows.map(({ sourceIP }) => sourceIP)))) {
     await using socket = openIn(path);
     if (socket === undefined) continue;
     for (const flow of flows) {
       if (ended.has(flow)) continue;
       if (await destroyIn(socket, flow)) ended.add(flow);
-      if (yielder.isDue()) await yielder.turn();
+      if (isTurnDue()) await giveTurn();
     }
   }
   return ended;

@@ -1,5 +1,5 @@
 /** A proxier on a bench: everything around it is a fake, time included. */
-import { testYielder } from "../../async/testing/test-yielder.ts";
+import "../../async/testing/test-yielder.ts";
 import type { FrontendConflict } from "../../model/owned-services.ts";
 import type { SyncFailure } from "../backend.ts";
 import { SyncJournal } from "../journal/sync-journal.ts";
@@ -43,7 +43,6 @@ export class ProxierBench {
       allowExternalIPs: true,
       clock: this.clock,
       log: this.log,
-      yielder: testYielder,
       onFailures: (failures) => this.failures.push(failures),
       onConflict: (conflict) => this.conflicts.push(conflict),
       onCostlyService: (costly) => this.costly.push(costly),

@@ -1,5 +1,5 @@
 /** One list request: a page of objects, handed over one by one while it arrives. */
-import { SliceYielder } from "../../../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../../../async/turns.ts";
 import type { ObjectKind } from "../../object-source.ts";
 import { isJsonObject } from "../../projection/fields.ts";
 import { ApiError } from "../connection/api-error.ts";
@@ -53,7 +53,6 @@ export async function readListPage<K extends ObjectKind>(
   );
   requireJson(response.contentType, garbage);
   onOpen();
-  const yielder = new SliceYielder();
   let strangers = 0;
   const items = new ListItems(MAX_OBJECT_BYTES, (item) => {
     if (!takeItem(resource, cache, item)) strangers++;
@@ -62,7 +61,7 @@ export async function readListPage<K extends ObjectKind>(
     for await (const chunk of response.body) {
       onProgress?.();
       items.push(chunk);
-      if (yielder.isDue()) await yielder.turn();
+      if (isTurnDue()) await giveTurn();
     }
     const head = readHead(items.end());
     if (head === undefined) throw garbage("the answer is no list: is this an API server?");

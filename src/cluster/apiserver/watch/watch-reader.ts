@@ -1,5 +1,5 @@
 /** One watch request: its events, decoded and put into the cache as they come. */
-import { SliceYielder } from "../../../async/yielder.ts";
+import { giveTurn, isTurnDue } from "../../../async/turns.ts";
 import type { ObjectKind } from "../../object-source.ts";
 import { isJsonObject, type JsonObject } from "../../projection/fields.ts";
 import { describeValue } from "../../projection/findings.ts";
@@ -49,12 +49,11 @@ export async function followWatch<K extends ObjectKind>(
   options.onOpen();
   // An event that the end cuts off has not moved the version, so the next watch brings it again.
   const lines = new JsonLines(MAX_OBJECT_BYTES, (line) => events.take(line));
-  const yielder = new SliceYielder();
   for await (const chunk of response.body) {
     options.onProgress();
     lines.push(chunk);
     // A connection brings megabytes at a stretch, and a server may never stop.
-    if (yielder.isDue()) await yielder.turn();
+    if (isTurnDue()) await giveTurn();
   }
   if (lines.pendingBytes > 0) throw events.cutOff(lines.pendingBytes);
   return events.count;

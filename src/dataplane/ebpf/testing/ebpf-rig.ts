@@ -4,7 +4,7 @@ import type { SyncDriver } from "../../../../testkit/dataplane/sync-driver.ts";
 import { interpret } from "../../../../testkit/fakes/bpf/interpreter.ts";
 import { BpfMachine, elementsOf, memoryBpf } from "../../../../testkit/fakes/bpf/memory-bpf.ts";
 import { systemClock } from "../../../async/clock.ts";
-import { testYielder } from "../../../async/testing/test-yielder.ts";
+import "../../../async/testing/test-yielder.ts";
 import type { Bpf, BpfLink, BpfMap } from "../../../kernel/bpf/bpf.ts";
 import { BpfError } from "../../../kernel/bpf/bpf-error.ts";
 import { putNumber } from "../../../kernel/bpf/layout.ts";
@@ -112,7 +112,6 @@ export class EbpfRig {
       },
       log: recordingLogger(this.log),
       clock: { ...(isHurried ? HURRIED : systemClock), monotonicMs: () => this.nowMs },
-      yielder: testYielder,
     });
     this.backend = new EbpfBackend(this.packetPath.backend, sockets);
   }

@@ -3,7 +3,7 @@ import { type LogLine, recordingLogger } from "../../../../testkit/dataplane/rec
 import { assemble } from "../../../../testkit/fakes/bpf/encode.ts";
 import { BpfMachine, memoryBpf } from "../../../../testkit/fakes/bpf/memory-bpf.ts";
 import type { MemoryMap } from "../../../../testkit/fakes/bpf/memory-map.ts";
-import { testYielder } from "../../../async/testing/test-yielder.ts";
+import "../../../async/testing/test-yielder.ts";
 import type { Bpf, BpfLink, BpfMap } from "../../../kernel/bpf/bpf.ts";
 import { BpfError } from "../../../kernel/bpf/bpf-error.ts";
 import type { Hook } from "../../../kernel/bpf/hooks.ts";
@@ -131,7 +131,6 @@ export class PinnedNode {
       leastRoom: { frontends: 8, slots: 16, backends: 16 },
       clock: { ...HURRIED, monotonicMs: () => 0 },
       monotonicNs: process.hrtime.bigint,
-      yielder: testYielder,
     });
     const backend = new EbpfBackend(NO_PACKET_PATH, sockets);
     return {

@@ -1,7 +1,7 @@
 /** An iptables backend over an in-memory kernel, with what it sent, counted and said. */
 import { TestCluster } from "../../../../testkit/dataplane/test-cluster.ts";
 import { MemoryIptables } from "../../../../testkit/fakes/iptables/memory-iptables.ts";
-import { testYielder } from "../../../async/testing/test-yielder.ts";
+import "../../../async/testing/test-yielder.ts";
 import { type Logger, silentLogger } from "../../../logging/logger.ts";
 import type { ServicePort } from "../../../model/service-port.ts";
 import { servicePortName } from "../../../model/service-port-name.ts";
@@ -50,7 +50,6 @@ export class BackendBench {
     this.backend = new IptablesBackend({
       config: CONFIG,
       iptables: kernel,
-      yielder: testYielder,
       counters: undefined,
       nodePortIPs: async () => ({ kind: "all" }),
       metrics: {

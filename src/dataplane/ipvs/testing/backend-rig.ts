@@ -4,7 +4,7 @@
 import { type LogLine, recordingLogger } from "../../../../testkit/dataplane/recording-logger.ts";
 import type { SyncDriver } from "../../../../testkit/dataplane/sync-driver.ts";
 import { TestCluster } from "../../../../testkit/dataplane/test-cluster.ts";
-import { testYielder } from "../../../async/testing/test-yielder.ts";
+import "../../../async/testing/test-yielder.ts";
 import { nodePortAddresses } from "../../../model/node-port-addresses.ts";
 import { ip } from "../../../model/testing/records.ts";
 import type { Cidr, IpFamily } from "../../../net/ip.ts";
@@ -80,7 +80,6 @@ export class BackendRig {
       metrics: { restoreFailures: { inc: () => void this.metrics.restoreFailures++ } },
       verifyPeriodMs: VERIFY_PERIOD_MS,
       clock: this.clock,
-      yielder: testYielder,
       log: recordingLogger(this.log),
     });
   }

@@ -3,7 +3,7 @@ import { type LogLine, recordingLogger } from "../../../../testkit/dataplane/rec
 import type { SyncDriver } from "../../../../testkit/dataplane/sync-driver.ts";
 import { TestCluster } from "../../../../testkit/dataplane/test-cluster.ts";
 import { MemoryHcn, type MemoryHcnOptions } from "../../../../testkit/fakes/hcn/memory-hcn.ts";
-import { testYielder } from "../../../async/testing/test-yielder.ts";
+import "../../../async/testing/test-yielder.ts";
 import type { Hcn } from "../../../kernel/hcn/hcn.ts";
 import { type JsonObject, listOf, objectOf, textOf } from "../../../kernel/hcn/json-fields.ts";
 import { ip } from "../../../model/testing/records.ts";
@@ -97,7 +97,6 @@ export class KernelspaceRig {
       },
       syncPeriodMs: SYNC_PERIOD_MS,
       clock: this.clock,
-      yielder: testYielder,
       log: recordingLogger(this.log),
     });
   }

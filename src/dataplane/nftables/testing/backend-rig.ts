@@ -5,9 +5,8 @@
 import { type LogLine, recordingLogger } from "../../../../testkit/dataplane/recording-logger.ts";
 import type { SyncDriver } from "../../../../testkit/dataplane/sync-driver.ts";
 import { TestCluster } from "../../../../testkit/dataplane/test-cluster.ts";
-import type { MemoryNftKernelOptions } from "../../../../testkit/fakes/nftables/memory-nftables.ts";
-import { MemoryNftKernel } from "../../../../testkit/fakes/nftables/memory-nftables.ts";
-import { testYielder } from "../../../async/testing/test-yielder.ts";
+import { MemoryNftKernel, type MemoryNftKernelOptions } from "../../../../testkit/fakes/nftables/memory-nftables.ts";
+import "../../../async/testing/test-yielder.ts";
 import { CURRENT_RELEASE, type Release } from "../../../config/release.ts";
 import type { Nftables, NftOperation } from "../../../kernel/nftables/nftables.ts";
 import type { Json } from "../../../kernel/nftables/ruleset-json.ts";
@@ -120,7 +119,6 @@ export class BackendRig {
       },
       log,
       clock: { monotonicMs: () => this.nowMs, sleep: (_ms, signal) => this.#periodEnd(signal) },
-      yielder: testYielder,
       ...(this.#portsAtOnce !== undefined && { portsAtOnce: this.#portsAtOnce }),
     });
     const onLost = (lost?: LostRules): void => {

@@ -4,7 +4,7 @@ import { TestCluster } from "../../../../testkit/dataplane/test-cluster.ts";
 import { memoryConntrack } from "../../../../testkit/fakes/conntrack/memory-conntrack.ts";
 import { MemoryIptables } from "../../../../testkit/fakes/iptables/memory-iptables.ts";
 import { MemoryRelays } from "../../../../testkit/fakes/relay/memory-relays.ts";
-import { testYielder } from "../../../async/testing/test-yielder.ts";
+import "../../../async/testing/test-yielder.ts";
 import { type Logger, silentLogger } from "../../../logging/logger.ts";
 import type { Endpoint } from "../../../model/endpoint.ts";
 import { nodePortAddresses } from "../../../model/node-port-addresses.ts";
@@ -110,7 +110,6 @@ export class BackendRig {
       },
       checkIntervalMs: 30_000,
       drainTimeoutMs: 10_000,
-      yielder: testYielder,
       clock: this.clock,
       log,
     });
