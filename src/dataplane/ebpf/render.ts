@@ -6,7 +6,7 @@ import { leadingMaps, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.t
 import { socketPrograms } from "../../kernel/bpf/socket-balancer/programs.ts";
 import type { LedSocket } from "../inspection.ts";
 import type { NftablesPlanData } from "../nftables/cluster-plan.ts";
-import { renderNftables } from "../nftables/render.ts";
+import { renderNftables } from "../nftables/cluster-plan.ts";
 import type { ModeRenderer, RenderRequest } from "../rendering.ts";
 import { destinationsOf } from "./installed.ts";
 import { placeText, plannedPlaces } from "./live-sockets.ts";

@@ -1,7 +1,6 @@
 /**
  * The rules of the iptables mode for a cluster on one node, planned without a kernel: as restore input or as data. Pure.
  */
-
 import type { OtherPort } from "../../inspect/offline-node.ts";
 import type { IptablesTable } from "../../kernel/iptables/iptables.ts";
 import type { SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
@@ -10,6 +9,7 @@ import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
 import type { ServedState } from "../../model/proxy-state.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { IpFamily } from "../../net/ip.ts";
+import { type ModeRenderer, planAsData, toolName } from "../rendering.ts";
 import { CHAINS } from "../shared/iptables-rules/chain-names.ts";
 import { withCounts } from "../shared/iptables-rules/counted-rules.ts";
 import { fullPayload } from "../shared/iptables-rules/full-payload.ts";
@@ -25,6 +25,7 @@ import {
 import { savedTables, savedText, type TablePart, tableContents } from "../shared/iptables-rules/saved-form.ts";
 import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+import { planInput } from "./plan-options.ts";
 import { planServicePort, planSharedRules } from "./plan-service-port.ts";
 import { planStatic } from "./plan-static.ts";
 
@@ -38,7 +39,7 @@ interface IptablesPlan {
 }
 
 /** Plans a whole cluster. */
-export function planIptables(state: ServedState, config: PlanConfig, facts: PlanFacts): IptablesPlan {
+function planIptables(state: ServedState, config: PlanConfig, facts: PlanFacts): IptablesPlan {
   const keys = [...state.services.keys()].sort();
   const ports = keys.flatMap((key) => {
     const port = state.services.get(key);
@@ -55,13 +56,13 @@ export function planOfService({ ports }: IptablesPlan, service: string): Iptable
 }
 
 /** The input of `iptables-restore` that a full sync sends. Throws a RangeError for names that no rule can carry. */
-export function restoreInput({ fixed, ports }: IptablesPlan): string {
+function restoreInput({ fixed, ports }: IptablesPlan): string {
   const spelled = ports.map(({ port, plan }) => [port.name.key, spell(plan)] as const);
   return [...textsOf(fullPayload({ plan: fixed, ports: spelled }).transactions)].join("");
 }
 
 /** The output of `iptables-save` after a full sync. */
-export function savedInput(plan: IptablesPlan, family: IpFamily): string {
+function savedInput(plan: IptablesPlan, family: IpFamily): string {
   return savedText(tableContents({ ...plan, ports: plan.ports.map((one) => one.plan) }), family, plan.extent);
 }
 
@@ -102,7 +103,7 @@ export function plannedTables(
 }
 
 /** The plan as plain data, for programs. Keys and lists come in a fixed order. */
-export function planData({ jumps, fixed, ports }: IptablesPlan) {
+function planData({ jumps, fixed, ports }: IptablesPlan) {
   /** With its text as in the restore input. */
   const data = (rule: Rule) => ({ ...rule, text: ruleSpec(rule) });
   const inTable = (table: IptablesTable, rules: readonly Rule[]) => rules.map((rule) => ({ table, ...data(rule) }));
@@ -124,3 +125,22 @@ export function planData({ jumps, fixed, ports }: IptablesPlan) {
 }
 
 export type IptablesPlanData = ReturnType<typeof planData>;
+
+export const renderIptables: ModeRenderer<IptablesPlanData> = async (node, request) => {
+  const { config, form, missing, service } = request;
+  const options = planInput(config, node, missing);
+  if (form === "tables") {
+    const tables = plannedTables(node.state, options.config, options.facts, node.family, node.others);
+    return { kind: "tables", tables };
+  }
+  const whole = planIptables(node.state, options.config, options.facts);
+  const plan = service === undefined ? whole : planOfService(whole, service);
+  switch (form) {
+    case "json":
+      return planAsData(node, request, planData(plan));
+    case "iptables-save":
+      return { kind: "text", text: savedInput(plan, node.family), tool: toolName(node, "save") };
+    default:
+      return { kind: "text", text: restoreInput(plan), tool: toolName(node, "restore") };
+  }
+};

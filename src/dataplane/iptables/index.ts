@@ -34,7 +34,7 @@ export const iptables: ModeDescriptor<"iptables", typeof iptablesConfig, Iptable
       ],
     },
   ],
-  loadRenderer: async () => (await import("./render.ts")).renderIptables,
+  loadRenderer: async () => (await import("./cluster-plan.ts")).renderIptables,
   loadInspection: async () => (await import("./inspect.ts")).inspectIptables,
   loadRuntime: async () => (await import("./runtime.ts")).iptablesRuntime,
 };

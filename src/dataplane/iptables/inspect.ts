@@ -9,7 +9,7 @@ import {
   servicePortChains,
 } from "../shared/iptables-rules/chain-names.ts";
 import { savedLine } from "../shared/iptables-rules/saved-form.ts";
-import { planInput } from "./plan-input.ts";
+import { planInput } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
 
 const RULES_OF: Readonly<Record<string, string>> = {

@@ -1,6 +1,11 @@
 /** The input of the iptables planners besides services: configuration and facts of the node, one family. */
-import type { NodePlanConfig } from "../../model/node-plan-config.ts";
+
+import type { KubeProxyConfig } from "../../config/config.ts";
+import type { OfflineNode } from "../../inspect/offline-node.ts";
+import type { NodePlanConfig, PlannedNode } from "../../model/node-plan-config.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
+import type { KernelFeature } from "../rendering.ts";
+import { nodePlanConfig } from "../shared/masquerade-bit.ts";
 
 /** Constant for the life of the process. */
 export interface PlanConfig extends NodePlanConfig {
@@ -28,3 +33,31 @@ export const COUNTERS = {
 
 /** More endpoints than this, summed over service ports, is a large cluster (iptables.md §8). */
 export const LARGE_CLUSTER_ENDPOINTS = 1000;
+
+/** @param conntrackLiberal as the kernel has it now. */
+export function planConfigOf(config: KubeProxyConfig, node: PlannedNode, conntrackLiberal: boolean): PlanConfig {
+  const { family, nodePortAddresses } = node;
+  return {
+    ...nodePlanConfig(node, config, config.iptables),
+    localhostNodePorts: family === "IPv4" && config.iptables.localhostNodePorts && nodePortAddresses.containsLoopback,
+    conntrackLiberal,
+  };
+}
+
+/** @param missing what the node's kernel and tools lack. */
+export function planInput(
+  config: KubeProxyConfig,
+  node: OfflineNode,
+  missing: ReadonlySet<KernelFeature> = new Set(),
+): { readonly config: PlanConfig; readonly facts: PlanFacts } {
+  const hasCounters = !missing.has("nfacct");
+  return {
+    config: planConfigOf(config, node, config.conntrack.tcpBeLiberal),
+    facts: {
+      zone: node.zone,
+      nodePortIPs: node.nodePortIPs,
+      counters: { ctStateInvalid: hasCounters, localhostNodePorts: hasCounters },
+      isLargeCluster: node.state.endpointCount > LARGE_CLUSTER_ENDPOINTS,
+    },
+  };
+}

@@ -12,7 +12,7 @@ import { cleanUpFamilies, iptablesTools, missingIptables } from "../shared/iptab
 import { nodePortDestinations } from "../shared/node-port-destinations.ts";
 import { IptablesBackend } from "./backend.ts";
 import { defineIptablesMetrics, defineNfacctMetrics } from "./metrics.ts";
-import { planConfigOf } from "./plan-input.ts";
+import { planConfigOf } from "./plan-options.ts";
 
 const ROUTE_LOCALNET = "net/ipv4/conf/all/route_localnet";
 const TCP_BE_LIBERAL = "net/netfilter/nf_conntrack_tcp_be_liberal";

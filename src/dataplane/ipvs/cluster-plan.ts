@@ -2,7 +2,6 @@
  * What the ipvs mode would program for a cluster on one node, without a kernel: as the input of the tools that could do it
  * (`ip -batch`, `ipset restore`, `ipvsadm -R`, `iptables-restore`), or as data. Pure.
  */
-
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import type { IpsetDefinition } from "../../kernel/ipset/ipset.ts";
@@ -16,13 +15,15 @@ import {
 } from "../../kernel/ipvs/ipvs.ts";
 import { hostCidr, type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
 import type { Protocol } from "../../net/protocol.ts";
+import { type ModeRenderer, planAsData, toolName } from "../rendering.ts";
 import { jumpRules, savedText, type TableContent } from "../shared/iptables-rules/saved-form.ts";
 import { DUMMY_DEVICE, SET_IDS, setDefinition } from "./names.ts";
-import { planInput } from "./plan-input.ts";
+import { planInput } from "./node-facts.ts";
 import { CHAINS_OF, JUMP_RULES, planRules, type RulesInput, type RulesPlan } from "./plan-rules.ts";
 import { type PlannedVirtualServer, planServicePort } from "./plan-service-port.ts";
 import { restoreText } from "./rules.ts";
 import { WEIGHT } from "./virtual-server-step.ts";
+import { virtualServerDump } from "./walk-virtual-servers.ts";
 import { newWanted, partsOf, rulesInput } from "./wanted.ts";
 
 /** A planned node; everything in a fixed order. */
@@ -35,7 +36,7 @@ interface IpvsPlan {
 }
 
 /** Plans a whole cluster, and shows all of it, or the part of one Service (`namespace/name`). */
-export function planIpvs(node: OfflineNode, kubeProxyConfig: KubeProxyConfig, service?: string): IpvsPlan {
+function planIpvs(node: OfflineNode, kubeProxyConfig: KubeProxyConfig, service?: string): IpvsPlan {
   const { family, state } = node;
   const { config, facts } = planInput(kubeProxyConfig, node);
   const wanted = newWanted();
@@ -78,14 +79,14 @@ function without(rules: RulesPlan, others: RulesPlan): RulesPlan {
 const line = (text: string): string => `${text}\n`;
 
 /** The input of `ip -batch -`. */
-export function ipInput({ addresses, extent }: IpvsPlan): string {
+function ipInput({ addresses, extent }: IpvsPlan): string {
   const lines = addresses.map((address) => `addr add ${hostCidr(address)} dev ${DUMMY_DEVICE}`);
   const device = extent === "whole" ? [`link add ${DUMMY_DEVICE} type dummy`] : [];
   return [...device, ...lines].map(line).join("");
 }
 
 /** The input of `ipset restore`. */
-export function ipsetInput({ sets }: IpvsPlan): string {
+function ipsetInput({ sets }: IpvsPlan): string {
   return sets
     .flatMap(({ definition: { name, type, family }, entries }) => [
       family === undefined
@@ -100,7 +101,7 @@ export function ipsetInput({ sets }: IpvsPlan): string {
 const SERVICE_OPTIONS: Readonly<Record<Protocol, string>> = { TCP: "-t", UDP: "-u", SCTP: "--sctp-service" };
 
 /** The input of `ipvsadm -R`, as `ipvsadm -S -n` prints it. */
-export function ipvsadmInput({ virtualServers }: IpvsPlan): string {
+function ipvsadmInput({ virtualServers }: IpvsPlan): string {
   return virtualServers
     .flatMap(({ virtualServer, endpoints }) => {
       const { protocol, address, port } = virtualServer;
@@ -121,7 +122,7 @@ function schedulingText({ scheduler, flags, timeoutSeconds }: VirtualServer): st
 }
 
 /** The input of `iptables-restore --noflush`. */
-export function iptablesInput({ rules, extent }: IpvsPlan): string {
+function iptablesInput({ rules, extent }: IpvsPlan): string {
   if (extent === "whole") return restoreText(rules);
   return (["nat", "filter"] as const)
     .filter((table) => rules[table].length > 0)
@@ -130,7 +131,7 @@ export function iptablesInput({ rules, extent }: IpvsPlan): string {
 }
 
 /** What `iptables-save` prints when a full sync is over. */
-export function savedInput({ rules, extent }: IpvsPlan, family: IpFamily): string {
+function savedInput({ rules, extent }: IpvsPlan, family: IpFamily): string {
   const jumps = extent === "whole" ? JUMP_RULES : [];
   const content = (table: "nat" | "filter"): TableContent => ({
     chains: extent === "whole" ? CHAINS_OF[table] : [],
@@ -140,7 +141,7 @@ export function savedInput({ rules, extent }: IpvsPlan, family: IpFamily): strin
 }
 
 /** All four, in the order in which they would be used. */
-export function allInputs(plan: IpvsPlan, iptablesRestore: string): string {
+function allInputs(plan: IpvsPlan, iptablesRestore: string): string {
   return [
     ["ip -batch -", ipInput(plan)],
     ["ipset restore", ipsetInput(plan)],
@@ -153,7 +154,7 @@ export function allInputs(plan: IpvsPlan, iptablesRestore: string): string {
 }
 
 /** The plan as plain data, for programs. Keys and lists come in a fixed order. */
-export function planData({ addresses, sets, virtualServers, rules, extent }: IpvsPlan) {
+function planData({ addresses, sets, virtualServers, rules, extent }: IpvsPlan) {
   const data = (table: "nat" | "filter", rule: Rule) => ({ table, ...rule, text: ruleSpec(rule) });
   return {
     device: { name: DUMMY_DEVICE, addresses },
@@ -172,3 +173,28 @@ export function planData({ addresses, sets, virtualServers, rules, extent }: Ipv
 }
 
 export type IpvsPlanData = ReturnType<typeof planData>;
+
+export const renderIpvs: ModeRenderer<IpvsPlanData> = async (node, request) => {
+  const { config, form, service } = request;
+  const plan = planIpvs(node, config, service);
+  const restore = toolName(node, "restore");
+  const textFor = (tool: string | undefined, text: string) => ({ kind: "text" as const, text, tool });
+  switch (form) {
+    case "ip":
+      return textFor(undefined, ipInput(plan));
+    case "ipset":
+      return textFor(undefined, ipsetInput(plan));
+    case "ipvsadm":
+      return textFor(undefined, ipvsadmInput(plan));
+    case "virtual-servers":
+      return { kind: "dump", dump: virtualServerDump(ipvsadmInput(plan)) };
+    case "iptables":
+      return textFor(restore, iptablesInput(plan));
+    case "iptables-save":
+      return textFor(toolName(node, "save"), savedInput(plan, node.family));
+    case "json":
+      return planAsData(node, request, planData(plan));
+    default:
+      return textFor(node.family, allInputs(plan, restore));
+  }
+};

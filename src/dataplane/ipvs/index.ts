@@ -45,7 +45,7 @@ export const ipvs: ModeDescriptor<"ipvs", typeof ipvsConfig, IpvsPlanData> = {
     },
   ],
   loadDumpReader: async () => (await import("./walk-virtual-servers.ts")).virtualServerReader,
-  loadRenderer: async () => (await import("./render.ts")).renderIpvs,
+  loadRenderer: async () => (await import("./cluster-plan.ts")).renderIpvs,
   loadInspection: async () => (await import("./inspect.ts")).inspectIpvs,
   loadRuntime: async () => (await import("./runtime.ts")).ipvsRuntime,
 };

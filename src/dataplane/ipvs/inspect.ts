@@ -5,7 +5,7 @@ import type { KernelPart, ModeInspection } from "../inspection.ts";
 import { TRANSLATING } from "../mode-words.ts";
 import { schedulerOf } from "./config.ts";
 import { CHAINS, DUMMY_DEVICE, SET_IDS, SETS, setName } from "./names.ts";
-import { planInput } from "./plan-input.ts";
+import { planInput } from "./node-facts.ts";
 import { planServicePort } from "./plan-service-port.ts";
 
 const SHARED_CHAINS: ReadonlyMap<string, string> = new Map([

@@ -1,9 +1,15 @@
 /** What the addresses of the node's devices mean for the ipvs mode: reference ipvs.md §2, §3. Pure. */
+
+import type { KubeProxyConfig } from "../../config/config.ts";
+import type { OfflineNode } from "../../inspect/offline-node.ts";
 import { fullLength, type LinkAddress } from "../../kernel/route/links.ts";
+import type { PlannedNode } from "../../model/node-plan-config.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
 import { type IpAddress, isLinkLocalV6, isLoopback } from "../../net/ip.ts";
+import { nodePlanConfig } from "../shared/masquerade-bit.ts";
+import { schedulerOf } from "./config.ts";
 import { DUMMY_DEVICE } from "./names.ts";
-import type { PlanFacts } from "./plan-service-port.ts";
+import type { PlanConfig, PlanFacts } from "./plan-service-port.ts";
 
 /** The addresses of one family, seen by who has them. */
 export interface NodeAddressFacts extends Omit<PlanFacts, "zone"> {
@@ -52,4 +58,19 @@ export function equalAddressFacts(a: Omit<PlanFacts, "zone">, b: Omit<PlanFacts,
     [...a.nodeAddresses].every((address) => b.nodeAddresses.has(address)) &&
     a.nodePortIPs.join() === b.nodePortIPs.join()
   );
+}
+
+export function planConfigOf(config: KubeProxyConfig, node: PlannedNode): PlanConfig {
+  return { ...nodePlanConfig(node, config, config.iptables), scheduler: schedulerOf(config.ipvs) };
+}
+
+/** Without a kernel, the node's addresses are those that its object lists. */
+export function planInput(
+  config: KubeProxyConfig,
+  node: OfflineNode,
+): { readonly config: PlanConfig; readonly facts: PlanFacts } {
+  const { zone, hostAddresses, nodePortAddresses } = node;
+  const addresses = hostAddresses.map((address) => ({ address, prefixLength: 0, link: "" }));
+  const { nodeAddresses, nodePortIPs } = nodeAddressFacts(addresses, nodePortAddresses);
+  return { config: planConfigOf(config, node), facts: { zone, nodeAddresses, nodePortIPs } };
 }

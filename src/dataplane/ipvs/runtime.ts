@@ -22,8 +22,8 @@ import { iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
 import { IpvsBackend } from "./backend.ts";
 import { cleanUpIpvs } from "./cleanup.ts";
 import { schedulerOf } from "./config.ts";
+import { planConfigOf } from "./node-facts.ts";
 import { probeScheduler, setIpvsSysctls, setSysctls, setTimeouts } from "./node-settings.ts";
-import { planConfigOf } from "./plan-input.ts";
 
 /** Both families share the sockets, the device and the node's parameters. */
 interface Shared {

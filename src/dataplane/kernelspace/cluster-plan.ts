@@ -9,9 +9,11 @@ import type { Guid } from "../../kernel/hcn/guid.ts";
 import { frontendKey, ownedFrontends } from "../../model/frontend.ts";
 import type { PlannedNode } from "../../model/node-plan-config.ts";
 import { type IpAddress, parseIpAddress, unspecifiedAddress, zeroCidr } from "../../net/ip.ts";
+import { type ModeRenderer, planAsData } from "../rendering.ts";
 import { healthPortOf, networkNameOf, rootEndpointNameOf } from "./host-config.ts";
 import { remoteMac } from "./ownership.ts";
 import { type PlanConfig, type PlanFacts, type PlannedLoadBalancer, planServicePort } from "./plan-service-port.ts";
+import { hostDump } from "./walk-host-plan.ts";
 import { type KernelspaceWanted, newWanted, partsOf } from "./wanted.ts";
 
 /** A document, and what it is for. */
@@ -62,7 +64,7 @@ export function planInput(
 }
 
 /** Frontends for which there is no load balancer, because no endpoint could be led to: `tcp 10.96.0.1:80`, and the service port. */
-export function unservedFrontends(node: OfflineNode, config: KubeProxyConfig): readonly (readonly [string, string])[] {
+function unservedFrontends(node: OfflineNode, config: KubeProxyConfig): readonly (readonly [string, string])[] {
   const options = planInput(config, node);
   return [...node.state.services].flatMap(([key, port]) => {
     const plan = planServicePort(port, node.state.endpoints.get(key) ?? [], options.config, options.facts);
@@ -73,7 +75,7 @@ export function unservedFrontends(node: OfflineNode, config: KubeProxyConfig): r
 }
 
 /** Everything, or the part of one Service (`namespace/name`), in a fixed order: endpoints before the load balancers that name them. */
-export function planKernelspace(node: OfflineNode, config: KubeProxyConfig, service?: string): PlannedDocument[] {
+function planKernelspace(node: OfflineNode, config: KubeProxyConfig, service?: string): PlannedDocument[] {
   const options = planInput(config, node);
   const wanted = newWanted();
   const own = new Set<string>();
@@ -133,3 +135,26 @@ function loadBalancerDocument(name: string, planned: PlannedLoadBalancer, config
 
 /** Stands where HNS's own ID does. */
 const placeholder = (name: string): Guid => `<${name}>` as Guid;
+
+/** The form for `trace` alone: the lines, and the frontends that have no load balancer. */
+const TRACE_FORM = "load-balancers";
+
+export const renderKernelspace: ModeRenderer<KernelspacePlanData> = async (node, request) => {
+  const documents = planKernelspace(node, request.config, request.service);
+  if (request.form === "json") {
+    const data = documents.map(({ text, ...rest }) => ({ ...rest, settings: JSON.parse(text) }));
+    return planAsData(node, request, { documents: data });
+  }
+  const lines = documents.map(({ call, purpose, text }) => `# ${purpose}\n${call} ${text}\n`);
+  if (request.form === TRACE_FORM) {
+    const unserved = unservedFrontends(node, request.config);
+    lines.unshift(
+      "# load balancers of HNS\n",
+      ...unserved.map(([key, name]) => `# none at ${key}: ${name} has no endpoint that could be led to\n`),
+    );
+  }
+  const text = lines.join("");
+  return request.form === TRACE_FORM
+    ? { kind: "dump", dump: hostDump(text, TRACE_FORM) }
+    : { kind: "text", text, tool: node.family };
+};

@@ -26,7 +26,7 @@ export const kernelspace: ModeDescriptor<"kernelspace", typeof winkernelConfig, 
   renderForms: ["text", "json"],
   traceForms: ["load-balancers"],
   loadDumpReader: async () => (await import("./walk-host-plan.ts")).hostReader,
-  loadRenderer: async () => (await import("./render.ts")).renderKernelspace,
+  loadRenderer: async () => (await import("./cluster-plan.ts")).renderKernelspace,
   loadInspection: async () => (await import("./inspect.ts")).inspectKernelspace,
   loadRuntime: async () => (await import("./runtime.ts")).kernelspaceRuntime,
 };

@@ -2,7 +2,6 @@
  * What the nftables mode would program for a cluster on one node, without a kernel: the operations of its first sync, where
  * there is no table yet.
  */
-
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import { messageLines } from "../../kernel/nftables/netlink-dump.ts";
@@ -10,9 +9,11 @@ import { encodeTransaction } from "../../kernel/nftables/netlink-transaction.ts"
 import { LAYOUTS } from "../../kernel/nftables/netlink-values.ts";
 import type { NftOperation } from "../../kernel/nftables/nftables.ts";
 import { elementKey, type NftElement, type NftFamily } from "../../kernel/nftables/ruleset.ts";
-import { type NftTable, tableOf } from "../../kernel/nftables/ruleset-table.ts";
+import { libnftablesJson, type NftTable, tableJson, tableOf } from "../../kernel/nftables/ruleset-table.ts";
+import { tableText } from "../../kernel/nftables/ruleset-text.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { IpFamily } from "../../net/ip.ts";
+import type { ModeRenderer } from "../rendering.ts";
 import { layoutOf } from "./config.ts";
 import { sameElement } from "./draft.ts";
 import { LAYOUTS as TABLE_LAYOUTS } from "./layouts.ts";
@@ -38,7 +39,7 @@ export type NftablesPlanData = Pick<NftablesPlan, "table">;
  *
  * @param service `namespace/name`
  */
-export async function tableOfService(
+async function tableOfService(
   whole: NftTable,
   node: OfflineNode,
   config: KubeProxyConfig,
@@ -94,8 +95,19 @@ export async function planNftables(
 }
 
 /** The messages that the first sync sends, attribute by attribute. */
-export async function messageDump({ operations, table: { family, name } }: NftablesPlan): Promise<string> {
+async function messageDump({ operations, table: { family, name } }: NftablesPlan): Promise<string> {
   const { batch } = await encodeTransaction({ layout: LAYOUTS[family], table: name }, operations);
   batch.finish();
   return `${[...messageLines(batch.messages)].join("\n")}\n`;
 }
+
+export const renderNftables: ModeRenderer<NftablesPlanData> = async (node, { config, form, service }) => {
+  const plan = await planNftables(node, config);
+  if (form === "netlink") {
+    if (service !== undefined) throw new Error("--output netlink is a whole sync: leave --service out");
+    return { kind: "text", text: await messageDump(plan), tool: `table ${plan.table.family} ${plan.table.name}` };
+  }
+  const table = service === undefined ? plan.table : await tableOfService(plan.table, node, config, service);
+  if (form === "json") return { kind: "items", items: tableJson(table), data: { table }, document: libnftablesJson };
+  return { kind: "text", text: tableText(table), tool: undefined };
+};

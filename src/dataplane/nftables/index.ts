@@ -30,7 +30,7 @@ export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig, Nftable
     deviations: () => ["other-ports-refused", "unallocated-dropped", "sources-first", "cluster-address-masqueraded"],
   })),
   loadTraceStages: async () => (await import("./localhost-node-ports.ts")).plannedLocalhostRelay,
-  loadRenderer: async () => (await import("./render.ts")).renderNftables,
+  loadRenderer: async () => (await import("./cluster-plan.ts")).renderNftables,
   loadInspection: async () => (await import("./inspect.ts")).inspectNftables,
   loadRuntime: async () => (await import("./runtime.ts")).nftablesRuntime,
 };

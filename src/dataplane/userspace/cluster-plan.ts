@@ -1,12 +1,24 @@
 /** The sockets and rules of the userspace mode for a cluster on one node, planned without a kernel. Pure. */
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
+import type { SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
 import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
-import { isLoopback, unspecifiedAddress } from "../../net/ip.ts";
+import {
+  cidrContains,
+  type IpAddress,
+  isLoopback,
+  isUnspecified,
+  joinHostPort,
+  unspecifiedAddress,
+} from "../../net/ip.ts";
 import { parsePortRange } from "../../net/port-range.ts";
+import { protocolName } from "../../net/protocol.ts";
+import type { PlannedRelay, PlannedRelays } from "../relay-chain.ts";
+import { type ModeRenderer, planAsData, toolName } from "../rendering.ts";
+import { withCounts } from "../shared/iptables-rules/counted-rules.ts";
 import { fullPayload } from "../shared/iptables-rules/full-payload.ts";
 import { spell } from "../shared/iptables-rules/owner-rules.ts";
 import { textsOf } from "../shared/iptables-rules/payload.ts";
@@ -16,7 +28,7 @@ import {
   type SharedRule,
   type StaticPlan,
 } from "../shared/iptables-rules/rules-plan.ts";
-import { savedText, tableContents } from "../shared/iptables-rules/saved-form.ts";
+import { savedTables, savedText, tableContents } from "../shared/iptables-rules/saved-form.ts";
 import { listenAddressOf } from "./listen-address.ts";
 import {
   type LanePorts,
@@ -26,7 +38,7 @@ import {
   type PortalPlanConfig,
   planPortalRules,
 } from "./plan-portal-rules.ts";
-import { isServed, LANES, type Lane, lanesOf, type Portal, portalsOf } from "./portals.ts";
+import { isServed, LANES, type Lane, laneOf, lanesOf, type Portal, portalsOf } from "./portals.ts";
 import { isRelayed } from "./service-relays.ts";
 
 interface PlannedPort {
@@ -120,7 +132,7 @@ export function planConfigOf(
   return { listenAddress, hostAddress: nodeIP, knowsBridgePorts: true, detector };
 }
 
-export function routingIn({ name, zone, state }: OfflineNode, port: ServicePort): ServicePortRouting {
+function routingIn({ name, zone, state }: OfflineNode, port: ServicePort): ServicePortRouting {
   return routeServicePort(port, state.endpoints.get(port.name.key) ?? [], { nodeName: name, zone });
 }
 
@@ -139,7 +151,7 @@ function fixedOf({ extent }: UserspacePlan): StaticPlan {
 }
 
 /** The output of `iptables-save` after a full sync; undefined where there are no rules. */
-export function savedInput(plan: UserspacePlan): string | undefined {
+function savedInput(plan: UserspacePlan): string | undefined {
   if (!plan.hasRules) return undefined;
   const jumps = plan.extent === "whole" ? PORTAL_JUMPS : [];
   const ports = plan.ports.flatMap((one) => one.plan ?? []);
@@ -147,7 +159,7 @@ export function savedInput(plan: UserspacePlan): string | undefined {
 }
 
 /** The input of `iptables-restore` that a full sync sends, or the sockets as comments where there are no rules. */
-export function restoreInput(plan: UserspacePlan): string {
+function restoreInput(plan: UserspacePlan): string {
   const notes = [...plan.leftOut].map(([name, reason]) => `# ${name}: ${reason}\n`);
   if (!plan.hasRules) {
     for (const one of plan.ports) {
@@ -163,7 +175,7 @@ export function restoreInput(plan: UserspacePlan): string {
 }
 
 /** The plan as plain data, for programs. Keys and lists come in a fixed order. */
-export function planData(plan: UserspacePlan) {
+function planData(plan: UserspacePlan) {
   const data = (rule: Rule) => ({ ...rule, text: ruleSpec(rule) });
   return {
     ...(plan.hasRules &&
@@ -214,3 +226,74 @@ class FreePorts {
 function portsFrom(first: number, lanes: ReadonlySet<Lane>): LanePorts {
   return Object.fromEntries(Array.from(lanes, (lane, index) => [lane, first + index]));
 }
+
+export const renderUserspace: ModeRenderer<UserspacePlanData> = async (node, request) => {
+  const { config, form, service } = request;
+  if (form === "tables") return { kind: "tables", tables: plannedTables(node, config).tables };
+  const whole = planUserspace(node, config);
+  const plan = service === undefined ? whole : planOfService(whole, service);
+  switch (form) {
+    case "json":
+      return planAsData(node, request, planData(plan));
+    case "iptables-save": {
+      const text = savedInput(plan);
+      if (text === undefined) throw new Error("--output iptables-save: userspace.rules is none, so there are no rules");
+      return { kind: "text", text, tool: toolName(node, "save") };
+    }
+    default:
+      return { kind: "text", text: restoreInput(plan), tool: plan.hasRules ? toolName(node, "restore") : node.family };
+  }
+};
+
+interface PlannedTables {
+  readonly tables: ReadonlyMap<string, SavedTable>;
+  readonly relays: PlannedRelays;
+}
+
+/** No rule where there are to be none. @throws Error when the configuration does not let the proxy listen. */
+export function plannedTables(node: OfflineNode, config: KubeProxyConfig): PlannedTables {
+  const { hasRules, keys, ports, opened } = planUserspace(node, config);
+  const { listenAddress } = planConfigOf(node, config);
+  const relays = new Map<string, PlannedRelay>();
+  for (const { port, portals, proxyPorts } of ports) {
+    const protocol = protocolName(port.protocol);
+    const routing = routingIn(node, port);
+    for (const lane of LANES) {
+      const proxyPort = proxyPorts?.[lane];
+      if (proxyPort === undefined) continue;
+      const place = isUnspecified(listenAddress) ? String(proxyPort) : joinHostPort(listenAddress, proxyPort);
+      relays.set(`${protocol} ${place}`, { port, looksAtClient: false, endpointsFor: () => routing[lane] });
+    }
+    if (hasRules) continue;
+    // The proxy listens at the addresses themselves, and looks at its clients.
+    for (const portal of portals) {
+      const { address, port: number, sources } = portal;
+      const place = address === undefined ? String(number) : joinHostPort(address, number);
+      relays.set(`${protocol} ${place}`, {
+        port,
+        looksAtClient: true,
+        endpointsFor({ source, inInterface }) {
+          const isIn = sources.length === 0 || sources.some((range) => cidrContains(range, source));
+          const lane = laneOf(portal, inInterface === "" || isPod(node, source));
+          return isIn && isServed(portal, lane) ? routing[lane] : [];
+        },
+      });
+    }
+  }
+  if (!hasRules) return { tables: new Map(), relays };
+  const shared = withCounts(
+    new Map(ports.map(({ port, plan }) => [port.name.key, plan?.shared ?? []])),
+    node.others ?? [],
+    keys,
+    opened,
+  );
+  const contents = tableContents({
+    jumps: PORTAL_JUMPS,
+    fixed: PORTAL_STATIC_PLAN,
+    ports: shared.map((rules) => ({ shared: rules, ownChains: [], ownRules: [] })),
+  });
+  return { tables: savedTables(contents, node.family), relays };
+}
+
+const isPod = ({ detector }: OfflineNode, address: IpAddress): boolean =>
+  detector.kind === "cidr" && cidrContains(detector.cidr, address);

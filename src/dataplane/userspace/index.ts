@@ -44,11 +44,11 @@ export const userspace: ModeDescriptor<"userspace", typeof userspaceConfig, User
     },
   ],
   loadTraceStages: async () => {
-    const { plannedTables } = await import("./planned-tables.ts");
+    const { plannedTables } = await import("./cluster-plan.ts");
     const { relayChain } = await import("../relay-chain.ts");
     return (node, config) => [relayChain(plannedTables(node, config).relays, config.userspace.rules === "iptables")];
   },
-  loadRenderer: async () => (await import("./render.ts")).renderUserspace,
+  loadRenderer: async () => (await import("./cluster-plan.ts")).renderUserspace,
   loadInspection: async () => (await import("./inspect.ts")).inspectUserspace,
   loadRuntime: async () => (await import("./runtime.ts")).userspaceRuntime,
 };
