@@ -1,6 +1,6 @@
 /** The demo's command line. */
 import { UsageError } from "../src/cli/exit.ts";
-import { parseOptions } from "../src/cli/subcommand-options.ts";
+import { flagReader } from "../src/cli/subcommand-options.ts";
 import { DEFAULT_MODE, isProxyMode, modeNamed, modesOn, type ProxyMode, runsOn } from "../src/dataplane/registry.ts";
 
 export interface DemoOptions {
@@ -55,14 +55,14 @@ export function parseDemoArguments(argv: readonly string[]): ParsedArguments {
 }
 
 function readArguments(argv: readonly string[]): ParsedArguments {
-  const values = parseOptions("npm start --", argv, {
+  const { values } = flagReader("npm start --", {
     once: { type: "boolean" },
     mode: { type: "string" },
     layout: { type: "string" },
     manifests: { type: "string" },
     "hostname-override": { type: "string" },
     help: { type: "boolean", short: "h" },
-  });
+  })(argv);
   if (values.help === true) return { kind: "help" };
   const { mode = DEFAULT_MODE.name } = values;
   if (!isProxyMode(mode)) throw new UsageError(`--mode ${mode} is no proxy mode; there is: ${MODE_NAMES}`);

@@ -4,7 +4,7 @@ import { contextOf } from "./dump-folder.ts";
 import { UsageError } from "./exit.ts";
 import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, type InspectChoices, readChoices, readMissing } from "./inspect-options.ts";
 import { type FoundConfiguration, OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, type ObjectsChoice } from "./objects-input.ts";
-import { parseWords } from "./subcommand-options.ts";
+import { wordReader } from "./subcommand-options.ts";
 
 /** Between two looks of `--watch`, unless `--interval` says otherwise. */
 const WATCH_SECONDS = 10;
@@ -57,23 +57,21 @@ export interface DiffOptions {
   readonly form: string;
 }
 
+export const diffFlags = wordReader("kube-proxy diff", {
+  ...INSPECT_FLAGS,
+  ...OBJECTS_FLAGS,
+  dump: { type: "string", multiple: true },
+  kernel: { type: "boolean" },
+  without: { type: "string", default: "" },
+  rules: { type: "boolean" },
+  watch: { type: "boolean" },
+  interval: { type: "string" },
+  output: { type: "string", short: "o", default: "text" },
+});
+
 /** @throws UsageError */
-export async function readDiffOptions(argv: readonly string[]): Promise<DiffOptions | "help"> {
-  const { values, positionals } = parseWords("kube-proxy diff", argv, {
-    ...INSPECT_FLAGS,
-    ...OBJECTS_FLAGS,
-    dump: { type: "string", multiple: true },
-    kernel: { type: "boolean" },
-    without: { type: "string", default: "" },
-    rules: { type: "boolean" },
-    watch: { type: "boolean" },
-    interval: { type: "string" },
-    output: { type: "string", short: "o", default: "text" },
-  });
-  if (values.help === true) return "help";
+export async function readDiffOptions({ values, positionals }: ReturnType<typeof diffFlags>): Promise<DiffOptions> {
   const { filename = [], dump = [], kernel = false, watch: watches = false } = values;
-  if (!["text", "json"].includes(values.output))
-    throw new UsageError(`--output must be text or json, got "${values.output}"`);
   const mode = kernel ? "kernel" : dump.length > 0 ? "dumps" : "objects";
   const hint = "See 'kube-proxy diff --help'.";
   if (kernel && dump.length > 0)

@@ -20,14 +20,15 @@ import { merged, wantedInventories } from "../explain/wanted.ts";
 import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inventory.ts";
 import { readInputText } from "./bounded-input.ts";
 import { chosenNode } from "./chosen-node.ts";
-import { DIFF_USAGE, type DiffOptions, readDiffOptions } from "./diff-options.ts";
+import { DIFF_USAGE, type DiffOptions, diffFlags, readDiffOptions } from "./diff-options.ts";
 import { dumpFiles } from "./dump-folder.ts";
 import { inventoryOf, kindOfDump } from "./dump-inventories.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { warner } from "./inspect-options.ts";
 import { type ReadObjects, readObjects } from "./objects-input.ts";
-import { inspecting, type Output } from "./output.ts";
+import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
+import { runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
 
 const BARE =
   "No configuration of the node is known (--config): what clusterCIDR and other settings change is among these.\n";
@@ -45,12 +46,8 @@ export async function diff(
   input: NodeJS.ReadableStream = process.stdin,
   signal?: AbortSignal,
 ): Promise<number> {
-  return await inspecting(output, async () => {
-    const options = await readDiffOptions(argv);
-    if (options === "help") {
-      output.out(DIFF_USAGE);
-      return EXIT_SUCCESS;
-    }
+  return await runCommand({ argv, output, usage: DIFF_USAGE, forms: TEXT_OR_JSON, read: diffFlags }, async (given) => {
+    const options = await readDiffOptions(given);
     const sides: ReadObjects[] = [];
     for (const side of options.sides) sides.push(await readObjects(side, output, input));
     const [first, second] = sides;

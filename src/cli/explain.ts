@@ -38,9 +38,9 @@ import {
   type ReadObjects,
   readObjects,
 } from "./objects-input.ts";
-import { inspecting, type Output } from "./output.ts";
+import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
-import { parseWords } from "./subcommand-options.ts";
+import { runCommand, wordReader } from "./subcommand-options.ts";
 import { nearestWord } from "./suggestion.ts";
 
 export const EXPLAIN_USAGE = `Usage: kube-proxy explain WHAT [-f DIR|FILE|-] [options]
@@ -82,6 +82,19 @@ Examples:
 Exit status: 0; 2 when there is no such thing, or the input cannot be used.
 `;
 
+const parsed = wordReader("kube-proxy explain", {
+  ...INSPECT_FLAGS,
+  ...OBJECTS_FLAGS,
+  "all-nodes": { type: "boolean" },
+  dump: { type: "string", multiple: true },
+  namespace: { type: "string", short: "n" },
+  "what-if": { type: "string" },
+  kernel: { type: "boolean" },
+  rules: { type: "boolean" },
+  why: { type: "boolean" },
+  output: { type: "string", short: "o", default: "text" },
+});
+
 interface ExplainOptions {
   readonly what: string;
   readonly namespace: string | undefined;
@@ -112,12 +125,8 @@ export async function explain(
   output: Output,
   input: NodeJS.ReadableStream = process.stdin,
 ): Promise<number> {
-  return await inspecting(output, async () => {
-    const options = await readOptions(argv);
-    if (options === "help") {
-      output.out(EXPLAIN_USAGE);
-      return EXIT_SUCCESS;
-    }
+  return await runCommand({ argv, output, usage: EXPLAIN_USAGE, forms: FORMS, read: parsed }, async (given) => {
+    const options = await readOptions(given);
     const { from, form, what } = options;
     const { terminal } = output;
     const warn = warner(output);
@@ -335,27 +344,13 @@ function wishText(wish: string, before: readonly PortExplanation[], after: reado
   return `With ${wish}:\n${changes.map(({ servicePort, node, family, what }) => `  ${servicePort} on ${node}, ${family}: ${what}\n`).join("")}`;
 }
 
-async function readOptions(argv: readonly string[]): Promise<ExplainOptions | "help"> {
-  const { values, positionals } = parseWords("kube-proxy explain", argv, {
-    ...INSPECT_FLAGS,
-    ...OBJECTS_FLAGS,
-    "all-nodes": { type: "boolean" },
-    dump: { type: "string", multiple: true },
-    namespace: { type: "string", short: "n" },
-    "what-if": { type: "string" },
-    kernel: { type: "boolean" },
-    rules: { type: "boolean" },
-    why: { type: "boolean" },
-    output: { type: "string", short: "o", default: "text" },
-  });
-  if (values.help === true) return "help";
+async function readOptions({ values, positionals }: ReturnType<typeof parsed>): Promise<ExplainOptions> {
   const [what, ...more] = positionals;
   const hint = "See 'kube-proxy explain --help'.";
   if (what === undefined)
     throw new UsageError("explain needs to know what: a Service, an address, a pod, a port or a name", hint);
   if (more.length > 0) throw new UsageError(`explain takes one thing at a time, got "${more.join(" ")}" as well`, hint);
-  const form = FORMS.find((one) => one === values.output);
-  if (form === undefined) throw new UsageError(`--output must be ${FORMS.join(", ")}, got "${values.output}"`);
+  const form = FORMS.find((one) => one === values.output) ?? "text";
   if (values["all-nodes"] === true) {
     if (values["what-if"] !== undefined) throw new UsageError("--what-if is for one node: leave --all-nodes out");
     if (form !== "text" && form !== "json")

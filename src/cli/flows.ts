@@ -17,8 +17,8 @@ import { lineSink, tableSink } from "./flow-sinks.ts";
 import { type Asked, type FlowSource, FlowWatch, listFlows } from "./flows-watch.ts";
 import { askDaemon, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
 import { OBJECTS_FLAGS, readObjects } from "./objects-input.ts";
-import { inspecting, type Output } from "./output.ts";
-import { parseWords } from "./subcommand-options.ts";
+import type { Output } from "./output.ts";
+import { runCommand, TEXT_OR_JSON, wordReader } from "./subcommand-options.ts";
 
 export const FLOWS_USAGE = `Usage: kube-proxy flows [NAMESPACE/NAME[:PORT]] [options]
 
@@ -69,6 +69,19 @@ interface FlowsOptions {
   readonly isWatching: boolean;
 }
 
+const parsed = wordReader("kube-proxy flows", {
+  socket: { type: "string" },
+  filename: OBJECTS_FLAGS.filename,
+  from: { type: "string" },
+  to: { type: "string" },
+  state: { type: "string" },
+  stale: { type: "boolean", default: false },
+  watch: { type: "boolean", default: false },
+  count: { type: "string" },
+  output: { type: "string", short: "o", default: "text" },
+  help: { type: "boolean", short: "h" },
+});
+
 /** Runs `flows`. @returns the exit status. */
 export async function flows(
   argv: readonly string[],
@@ -76,12 +89,8 @@ export async function flows(
   input: NodeJS.ReadableStream = process.stdin,
   source: FlowSource = KERNEL,
 ): Promise<number> {
-  return await inspecting(output, async () => {
-    const options = readOptions(argv);
-    if (options === "help") {
-      output.out(FLOWS_USAGE);
-      return EXIT_SUCCESS;
-    }
+  return await runCommand({ argv, output, usage: FLOWS_USAGE, forms: TEXT_OR_JSON, read: parsed }, async (given) => {
+    const options = readOptions(given);
     const { choice, count, isJson, isWatching } = options;
     const asked = askedOf(options, output, input, source);
     const namer = await asked.namer();
@@ -175,22 +184,8 @@ function kernelNotes(): readonly string[] {
   }
 }
 
-function readOptions(argv: readonly string[]): FlowsOptions | "help" {
-  const { values, positionals } = parseWords("kube-proxy flows", argv, {
-    socket: { type: "string" },
-    filename: OBJECTS_FLAGS.filename,
-    from: { type: "string" },
-    to: { type: "string" },
-    state: { type: "string" },
-    stale: { type: "boolean", default: false },
-    watch: { type: "boolean", default: false },
-    count: { type: "string" },
-    output: { type: "string", short: "o", default: "text" },
-    help: { type: "boolean", short: "h" },
-  });
-  if (values.help === true) return "help";
+function readOptions({ values, positionals }: ReturnType<typeof parsed>): FlowsOptions {
   const { from, to, state, output, count } = values;
-  if (output !== "text" && output !== "json") throw new UsageError(`--output must be text or json, got "${output}"`);
   if (positionals.length > 1)
     throw new UsageError(`unexpected "${positionals.at(-1)}"`, "See 'kube-proxy flows --help'.");
   if (count !== undefined && !/^\d{1,9}$/.test(count)) throw new UsageError(`--count must be a number, got "${count}"`);

@@ -1,8 +1,8 @@
 /** `kube-proxy hns-check`: what HNS of this Windows host is and does, for a report about a node. */
 import { modeNamed } from "../dataplane/registry.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
-import { inspecting, type Output } from "./output.ts";
-import { parseOptions } from "./subcommand-options.ts";
+import type { Output } from "./output.ts";
+import { flagReader, runCommand } from "./subcommand-options.ts";
 
 export const HNS_CHECK_USAGE = `Usage: kube-proxy hns-check [options]
 
@@ -24,16 +24,13 @@ Exit status: 0 when all is as kernelspace mode needs it, 1 when there is a FAULT
 
 /** Runs `hns-check`. @returns the exit status. */
 export async function hnsCheck(argv: readonly string[], output: Output): Promise<number> {
-  return await inspecting(output, async () => {
-    const values = parseOptions("kube-proxy hns-check", argv, {
-      "network-name": { type: "string", default: process.env.KUBE_NETWORK ?? "" },
-      write: { type: "boolean", default: false },
-      help: { type: "boolean", short: "h" },
-    });
-    if (values.help === true) {
-      output.out(HNS_CHECK_USAGE);
-      return EXIT_SUCCESS;
-    }
+  const flags = {
+    "network-name": { type: "string", default: process.env.KUBE_NETWORK ?? "" },
+    write: { type: "boolean", default: false },
+    help: { type: "boolean", short: "h" },
+  } as const;
+  const read = flagReader("kube-proxy hns-check", flags);
+  return await runCommand({ argv, output, usage: HNS_CHECK_USAGE, read }, async ({ values }) => {
     if (process.platform !== "win32") throw new UsageError("hns-check asks Windows' HNS: this is another system");
     if (values["network-name"] === "") throw new UsageError("hns-check needs --network-name NAME or KUBE_NETWORK");
     const { checkHost } = await modeNamed("kernelspace").loadRuntime();

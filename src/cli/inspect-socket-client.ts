@@ -4,6 +4,13 @@ import { messageOf } from "../logging/message-of.ts";
 import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { UsageError } from "./exit.ts";
 
+/** The flags of a command that asks a daemon and prints its answer. */
+export const DAEMON_FLAGS = {
+  socket: { type: "string", default: DEFAULT_INSPECT_SOCKET },
+  output: { type: "string", short: "o", default: "text" },
+  help: { type: "boolean", short: "h" },
+} as const;
+
 /** The flag in the help of every command that asks a daemon. */
 export const SOCKET_FLAG_HELP = `      --socket FILE    the daemon's --inspect-socket (default ${DEFAULT_INSPECT_SOCKET})`;
 

@@ -6,12 +6,11 @@ import { causeWords, writtenWords } from "../daemon/sync-words.ts";
 import { safe } from "../explain/safe-text.ts";
 import { request } from "../kernel/node-http.ts";
 import { escapeJson } from "../logging/escape.ts";
-import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
-import { NODES_FLAGS_HELP, SOCKET_FLAG_HELP, silentDaemonHint } from "./inspect-socket-client.ts";
-import { inspecting, type Output } from "./output.ts";
+import { DAEMON_FLAGS, NODES_FLAGS_HELP, SOCKET_FLAG_HELP, silentDaemonHint } from "./inspect-socket-client.ts";
+import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
-import { parseOptions } from "./subcommand-options.ts";
+import { flagReader, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
 
 export const MONITOR_USAGE = `Usage: kube-proxy monitor [options]
 
@@ -38,27 +37,19 @@ Exit status: 0 when the daemon has ended or --count is reached; 2 when no daemon
 
 const ANSWER_LIMIT_MS = 5_000;
 
-interface MonitorOptions {
-  readonly socket: string;
-  readonly last: number;
-  /** Infinity: no end. */
-  readonly count: number;
-  readonly isJson: boolean;
-}
-
 /** Runs `monitor`. @returns the exit status. */
 export async function monitor(argv: readonly string[], output: Output): Promise<number> {
-  return await inspecting(output, async () => {
-    const options = readOptions(argv);
-    if (options === "help") {
-      output.out(MONITOR_USAGE);
-      return EXIT_SUCCESS;
-    }
-    const response = await openJournal(options);
-    let left = options.count;
+  const flags = { ...DAEMON_FLAGS, last: { type: "string", default: "0" }, count: { type: "string" } } as const;
+  const read = flagReader("kube-proxy monitor", flags);
+  return await runCommand({ argv, output, usage: MONITOR_USAGE, forms: TEXT_OR_JSON, read }, async ({ values }) => {
+    const last = numberOf("--last", values.last);
+    let left = values.count === undefined ? Number.POSITIVE_INFINITY : numberOf("--count", values.count);
+    const response = await openJournal(values.socket, last);
     for await (const line of linesOf(response)) {
       output.out(
-        options.isJson ? `${escapeJson(JSON.stringify(line))}\n` : painted(safe(lineText(line)), output.terminal),
+        values.output === "json"
+          ? `${escapeJson(JSON.stringify(line))}\n`
+          : painted(safe(lineText(line)), output.terminal),
       );
       if (!("missed" in line)) left -= 1;
       if (left <= 0) return EXIT_SUCCESS;
@@ -110,7 +101,7 @@ function isLine(line: unknown): line is JournalLine {
 }
 
 /** @throws UsageError when no daemon answers, or one without a journal. */
-async function openJournal({ socket, last }: MonitorOptions): Promise<IncomingMessage> {
+async function openJournal(socket: string, last: number): Promise<IncomingMessage> {
   const asked = request({ socketPath: socket, path: `/journal?last=${last}` });
   const limit = AbortSignal.timeout(ANSWER_LIMIT_MS);
   asked.on("error", () => {});
@@ -125,25 +116,6 @@ async function openJournal({ socket, last }: MonitorOptions): Promise<IncomingMe
     throw new UsageError(`no answer at ${socket}: ${reason.replace(/^Error: /, "")}`, silentDaemonHint(socket));
   }
   throw new UsageError(`the daemon at ${socket} has no journal: is it of another version?`);
-}
-
-function readOptions(argv: readonly string[]): MonitorOptions | "help" {
-  const values = parseOptions("kube-proxy monitor", argv, {
-    socket: { type: "string", default: DEFAULT_INSPECT_SOCKET },
-    last: { type: "string", default: "0" },
-    count: { type: "string" },
-    output: { type: "string", short: "o", default: "text" },
-    help: { type: "boolean", short: "h" },
-  });
-  if (values.help === true) return "help";
-  const { socket, output } = values;
-  if (output !== "text" && output !== "json") throw new UsageError(`--output must be text or json, got "${output}"`);
-  return {
-    socket,
-    last: numberOf("--last", values.last),
-    count: values.count === undefined ? Number.POSITIVE_INFINITY : numberOf("--count", values.count),
-    isJson: output === "json",
-  };
 }
 
 function numberOf(flag: string, text: string): number {

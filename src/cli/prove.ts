@@ -13,7 +13,7 @@ import { planSide, specificationSide } from "../prove/sides.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, type InspectChoices, readChoices, warner } from "./inspect-options.ts";
 import { OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, readObjects } from "./objects-input.ts";
-import { inspecting, type Output } from "./output.ts";
+import type { Output } from "./output.ts";
 import { type Answer, answerData, answerText } from "./prove-answer.ts";
 import {
   type FoundRules,
@@ -24,10 +24,9 @@ import {
   type Variant,
   variantNamed,
 } from "./prove-rules.ts";
-import { parseOptions } from "./subcommand-options.ts";
+import { flagReader, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
 import { nearestWord } from "./suggestion.ts";
 
-const FORMS = ["text", "json"];
 const NAMES = VARIANTS.map(({ name }) => name);
 
 export const PROVE_USAGE = `Usage: kube-proxy prove -f DIR|FILE|- [--modes LIST] [options]
@@ -50,7 +49,7 @@ ${OBJECTS_FLAGS_HELP}
       --all-nodes              every Node of the objects
 ${INSPECT_FLAGS_HELP}
       --differences            what each mode does otherwise than the documents say, and is compared with, and end
-  -o, --output FORM            ${FORMS.join(", ")} (default text)
+  -o, --output FORM            ${TEXT_OR_JSON.join(", ")} (default text)
 
 Examples:
   kube-proxy prove -f examples --node node-a
@@ -60,31 +59,44 @@ Examples:
 Exit status: 0 when both do the same with all packets, 1 when not, 2 when that cannot be proved or the input cannot be used.
 `;
 
+const parsed = flagReader("kube-proxy prove", {
+  ...INSPECT_FLAGS,
+  ...OBJECTS_FLAGS,
+  modes: { type: "string" },
+  dump: { type: "string", multiple: true },
+  against: { type: "string", multiple: true },
+  kernel: { type: "boolean", default: false },
+  as: { type: "string" },
+  local: { type: "string", multiple: true, default: [] },
+  "all-nodes": { type: "boolean", default: false },
+  differences: { type: "boolean", default: false },
+  output: { type: "string", short: "o", default: "text" },
+});
+
 /** @param argv without the word `prove`. @param input what `-` reads. @returns the exit status. */
 export async function proveCommand(
   argv: readonly string[],
   output: Output,
   input: NodeJS.ReadableStream = process.stdin,
 ): Promise<number> {
-  return await inspecting(output, async () => {
-    const options = readOptions(argv);
-    if (options.help === true) {
-      output.out(PROVE_USAGE);
-      return EXIT_SUCCESS;
-    }
-    if (options.differences) {
-      for (const variant of options.variants) output.out(await differencesText(variant, options));
-      return EXIT_SUCCESS;
-    }
-    const answers: Answer[] = [];
-    for await (const answer of answersTo(options, output, input)) {
-      answers.push(answer);
-      if (options.output === "text") output.out(safe(answerText(answer)));
-    }
-    if (options.output === "json") output.out(jsonText(answers.map(answerData)));
-    if (answers.some(({ proof }) => proof.unprovable !== undefined)) return EXIT_BAD_INPUT;
-    return answers.some(({ proof }) => proof.differing > 0) ? EXIT_FAILURE : EXIT_SUCCESS;
-  });
+  return await runCommand(
+    { argv, output, usage: PROVE_USAGE, forms: TEXT_OR_JSON, read: parsed },
+    async ({ values }) => {
+      const options = readOptions(values);
+      if (options.differences) {
+        for (const variant of options.variants) output.out(await differencesText(variant, options));
+        return EXIT_SUCCESS;
+      }
+      const answers: Answer[] = [];
+      for await (const answer of answersTo(options, output, input)) {
+        answers.push(answer);
+        if (options.output === "text") output.out(safe(answerText(answer)));
+      }
+      if (options.output === "json") output.out(jsonText(answers.map(answerData)));
+      if (answers.some(({ proof }) => proof.unprovable !== undefined)) return EXIT_BAD_INPUT;
+      return answers.some(({ proof }) => proof.differing > 0) ? EXIT_FAILURE : EXIT_SUCCESS;
+    },
+  );
 }
 
 type Options = ReturnType<typeof readOptions>;
@@ -208,23 +220,8 @@ async function differencesText(variant: Variant, options: Options): Promise<stri
   return `${[`${variant.name}:`, ...(lines.length > 0 ? lines : ["  none"])].join("\n")}\n`;
 }
 
-function readOptions(argv: readonly string[]) {
-  const values = parseOptions("kube-proxy prove", argv, {
-    ...INSPECT_FLAGS,
-    ...OBJECTS_FLAGS,
-    modes: { type: "string" },
-    dump: { type: "string", multiple: true },
-    against: { type: "string", multiple: true },
-    kernel: { type: "boolean", default: false },
-    as: { type: "string" },
-    local: { type: "string", multiple: true, default: [] },
-    "all-nodes": { type: "boolean", default: false },
-    differences: { type: "boolean", default: false },
-    output: { type: "string", short: "o", default: "text" },
-  });
+function readOptions(values: ReturnType<typeof parsed>["values"]) {
   const { dump = [], against = [], kernel, filename = [] } = values;
-  if (!FORMS.includes(values.output))
-    throw new UsageError(`--output must be ${FORMS.join(" or ")}, got "${values.output}"`);
   if (kernel && dump.length > 0) throw new UsageError("--kernel and --dump are two places of rules: give one");
   if (against.length > 0 && dump.length === 0)
     throw new UsageError("--against needs --dump: the rules that it is compared with");

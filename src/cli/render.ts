@@ -17,7 +17,7 @@ import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { readChoices, readMissing, warner } from "./inspect-options.ts";
 import type { Output } from "./output.ts";
 import { readInput } from "./render-input.ts";
-import { parseOptions } from "./subcommand-options.ts";
+import { flagReader } from "./subcommand-options.ts";
 import { nearestWord } from "./suggestion.ts";
 
 const MODE_FLAGS: readonly AnyFlag[] = MODES.flatMap((mode): readonly AnyFlag[] =>
@@ -151,7 +151,7 @@ function requireService(service: string, known: readonly string[]): void {
 }
 
 async function readOptions(argv: readonly string[]): Promise<RenderOptions | "help"> {
-  const values = parseOptions("kube-proxy render", argv, {
+  const { values } = flagReader("kube-proxy render", {
     ...Object.fromEntries(MODE_FLAGS.map(({ name }) => [name, { type: "string" }] as const)),
     filename: { type: "string", short: "f", multiple: true },
     mode: { type: "string" },
@@ -164,7 +164,7 @@ async function readOptions(argv: readonly string[]): Promise<RenderOptions | "he
     without: { type: "string", default: "" },
     output: { type: "string", short: "o", default: "text" },
     help: { type: "boolean", short: "h" },
-  });
+  })(argv);
   if (values.help === true) return "help";
   const form = values.output;
   if (!OUTPUT_FORMS.includes(form)) {

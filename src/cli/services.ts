@@ -7,12 +7,11 @@ import { jsonText, safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
 import { countText, shareText } from "../explain/text.ts";
 import { type FlowReader, readTraffic } from "../explain/traffic.ts";
-import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
-import { askDaemon, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
-import { inspecting, type Output } from "./output.ts";
+import { askDaemon, DAEMON_FLAGS, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
+import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
-import { parseWords } from "./subcommand-options.ts";
+import { runCommand, TEXT_OR_JSON, wordReader } from "./subcommand-options.ts";
 
 export const SERVICES_USAGE = `Usage: kube-proxy services [NAMESPACE/NAME] [options]
 
@@ -52,53 +51,32 @@ export async function services(
   _input?: NodeJS.ReadableStream,
   readFlows?: FlowReader,
 ): Promise<number> {
-  return await inspecting(output, async () => {
-    const options = readOptions(argv);
-    if (options === "help") {
-      output.out(SERVICES_USAGE);
+  const flags = { ...DAEMON_FLAGS, "no-traffic": { type: "boolean", default: false } } as const;
+  const read = wordReader("kube-proxy services", flags);
+  return await runCommand(
+    { argv, output, usage: SERVICES_USAGE, forms: TEXT_OR_JSON, read },
+    async ({ values, positionals }) => {
+      const { socket } = values;
+      const [service, ...more] = positionals;
+      if (more.length > 0) throw new UsageError(`unexpected "${more.at(-1)}"`, "See 'kube-proxy services --help'.");
+      const path = service === undefined ? "/services" : `/services?${new URLSearchParams({ service })}`;
+      const lines = await askDaemon(socket, path);
+      if (!isServiceTable(lines))
+        throw new UsageError("the daemon's answer is no list of services: it is of another version");
+      if (service !== undefined && lines.length === 0) throw new UsageError(`the daemon has no Service "${service}"`);
+      const report = !values["no-traffic"]
+        ? ((await askDaemon(socket, "/status")) as Partial<StatusReport>)
+        : undefined;
+      const { counted, notes } =
+        report === undefined ? { counted: lines, notes: [] } : await withTraffic(lines, report, readFlows);
+      const { terminal } = output;
+      output.out(
+        values.output === "json" ? jsonText(counted) : painted(safe(servicesText(counted, terminal?.width)), terminal),
+      );
+      for (const note of notes) output.err(safe(`note: ${note}\n`));
       return EXIT_SUCCESS;
-    }
-    const { service, socket } = options;
-    const path = service === undefined ? "/services" : `/services?${new URLSearchParams({ service })}`;
-    const lines = await askDaemon(socket, path);
-    if (!isServiceTable(lines))
-      throw new UsageError("the daemon's answer is no list of services: it is of another version");
-    if (service !== undefined && lines.length === 0) throw new UsageError(`the daemon has no Service "${service}"`);
-    const report = options.hasTraffic ? ((await askDaemon(socket, "/status")) as Partial<StatusReport>) : undefined;
-    const { counted, notes } =
-      report === undefined ? { counted: lines, notes: [] } : await withTraffic(lines, report, readFlows);
-    const { terminal } = output;
-    output.out(options.isJson ? jsonText(counted) : painted(safe(servicesText(counted, terminal?.width)), terminal));
-    for (const note of notes) output.err(safe(`note: ${note}\n`));
-    return EXIT_SUCCESS;
-  });
-}
-
-interface ServicesOptions {
-  readonly socket: string;
-  readonly service: string | undefined;
-  readonly hasTraffic: boolean;
-  readonly isJson: boolean;
-}
-
-function readOptions(argv: readonly string[]): ServicesOptions | "help" {
-  const { values, positionals } = parseWords("kube-proxy services", argv, {
-    socket: { type: "string", default: DEFAULT_INSPECT_SOCKET },
-    "no-traffic": { type: "boolean", default: false },
-    output: { type: "string", short: "o", default: "text" },
-    help: { type: "boolean", short: "h" },
-  });
-  if (values.help === true) return "help";
-  const hint = "See 'kube-proxy services --help'.";
-  if (!["text", "json"].includes(values.output))
-    throw new UsageError(`--output must be text or json, got "${values.output}"`);
-  if (positionals.length > 1) throw new UsageError(`unexpected "${positionals.at(-1)}"`, hint);
-  return {
-    socket: values.socket,
-    service: positionals[0],
-    hasTraffic: !values["no-traffic"],
-    isJson: values.output === "json",
-  };
+    },
+  );
 }
 
 /** What a daemon of another version says may be anything. */

@@ -1,12 +1,11 @@
 /** `kube-proxy status`: the state of a running daemon at a glance, asked over its inspect socket. */
 import type { StatusReport } from "../daemon/inspect-report.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
-import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
-import { askDaemon, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
-import { inspecting, type Output } from "./output.ts";
+import { askDaemon, DAEMON_FLAGS, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
+import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
-import { parseOptions } from "./subcommand-options.ts";
+import { flagReader, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
 
 export const STATUS_USAGE = `Usage: kube-proxy status [options]
 
@@ -27,36 +26,15 @@ Exit status: 0 when the daemon is healthy and nothing was refused, 1 otherwise, 
 
 /** Runs `status`. @returns the exit status. */
 export async function status(argv: readonly string[], output: Output): Promise<number> {
-  return await inspecting(output, async () => {
-    const options = readOptions(argv);
-    if (options === "help") {
-      output.out(STATUS_USAGE);
-      return EXIT_SUCCESS;
-    }
+  const read = flagReader("kube-proxy status", DAEMON_FLAGS);
+  return await runCommand({ argv, output, usage: STATUS_USAGE, forms: TEXT_OR_JSON, read }, async ({ values }) => {
     // The daemon's own answer; one of another version may lack fields, which is said as "not known".
-    const report = await askDaemon(options.socket, "/status");
+    const report = await askDaemon(values.socket, "/status");
     if (!isReport(report))
       throw new UsageError("the daemon's answer is no state of a daemon: it is of another version");
-    output.out(options.isJson ? jsonText(report) : painted(safe(statusText(report)), output.terminal));
+    output.out(values.output === "json" ? jsonText(report) : painted(safe(statusText(report)), output.terminal));
     return report.isHealthy === true && (report.failures ?? []).length === 0 ? EXIT_SUCCESS : EXIT_FAILURE;
   });
-}
-
-interface StatusOptions {
-  readonly socket: string;
-  readonly isJson: boolean;
-}
-
-function readOptions(argv: readonly string[]): StatusOptions | "help" {
-  const values = parseOptions("kube-proxy status", argv, {
-    socket: { type: "string", default: DEFAULT_INSPECT_SOCKET },
-    output: { type: "string", short: "o", default: "text" },
-    help: { type: "boolean", short: "h" },
-  });
-  if (values.help === true) return "help";
-  if (!["text", "json"].includes(values.output))
-    throw new UsageError(`--output must be text or json, got "${values.output}"`);
-  return { socket: values.socket, isJson: values.output === "json" };
 }
 
 function isReport(report: unknown): report is Partial<StatusReport> {

@@ -1,24 +1,60 @@
-/** Options of the commands beside kube-proxy's own command line, with errors that say what to type. Pure. */
+/** The commands beside kube-proxy's own command line: their options, with errors that say what to type, and how they run and end. */
 import type { ParseArgsOptionsConfig } from "node:util";
 import { parseArgs } from "../kernel/node-util.ts";
-import { UsageError } from "./exit.ts";
+import { EXIT_SUCCESS, UsageError } from "./exit.ts";
+import { inspecting, type Output } from "./output.ts";
 import { nearestWord } from "./suggestion.ts";
 
-/** Reads a command's arguments. @param command as typed, for the hint. @throws UsageError */
-export function parseOptions<const T extends ParseArgsOptionsConfig>(
-  command: string,
-  argv: readonly string[],
-  options: T,
-) {
-  return parseWords(command, argv, options, false).values;
+/** Forms of `--output` that most commands have, the default first. */
+export const TEXT_OR_JSON = ["text", "json"];
+
+/** What a command line is read to. */
+type Read = { readonly values: { readonly help?: boolean | undefined; readonly output?: string } };
+
+/** How a command is called. */
+interface Call<R extends Read> {
+  readonly argv: readonly string[];
+  readonly output: Output;
+  readonly usage: string;
+  /** Of `--output`. @default any */
+  readonly forms?: readonly string[];
+  readonly read: (argv: readonly string[]) => R;
 }
 
-/** The same for a command that also takes words. @param allowPositionals whether words may stand between the flags. */
-export function parseWords<const T extends ParseArgsOptionsConfig>(
+/** Runs a command whose exit status 1 is an answer: prints its help, and ends with status 2 where its flags must be mended. */
+export async function runCommand<R extends Read>(
+  { argv, output, usage, forms, read }: Call<R>,
+  run: (options: R) => Promise<number>,
+): Promise<number> {
+  return await inspecting(output, async () => {
+    const options = read(argv);
+    const { help, output: form = "" } = options.values;
+    if (help === true) {
+      output.out(usage);
+      return EXIT_SUCCESS;
+    }
+    if (forms !== undefined && !forms.includes(form)) {
+      throw new UsageError(`--output must be ${forms.join(forms.length > 2 ? ", " : " or ")}, got "${form}"`);
+    }
+    return await run(options);
+  });
+}
+
+/** Reads the arguments of a command that takes flags. @param command as typed, for hints. The result throws UsageError. */
+export function flagReader<const T extends ParseArgsOptionsConfig>(command: string, options: T) {
+  return (argv: readonly string[]) => readWords(command, argv, options, false);
+}
+
+/** The same of one that takes words between its flags. */
+export function wordReader<const T extends ParseArgsOptionsConfig>(command: string, options: T) {
+  return (argv: readonly string[]) => readWords(command, argv, options, true);
+}
+
+function readWords<const T extends ParseArgsOptionsConfig>(
   command: string,
   argv: readonly string[],
   options: T,
-  allowPositionals = true,
+  allowPositionals: boolean,
 ) {
   try {
     return parseArgs({ args: [...argv], options, allowPositionals });
@@ -47,7 +83,7 @@ export function takeOptions<const T extends ParseArgsOptionsConfig>(argv: readon
       rest.delete(at);
     }
   }
-  return { values: parseOptions("", taken, options), rest: [...rest.values()] };
+  return { values: readWords("", taken, options, false).values, rest: [...rest.values()] };
 }
 
 function refusal(command: string, error: unknown, names: readonly string[]): unknown {

@@ -10,8 +10,8 @@ import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, readChoices } from "./inspect-options.ts";
 import { askDaemon } from "./inspect-socket-client.ts";
 import { OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, readObjects } from "./objects-input.ts";
-import { inspecting, type Output } from "./output.ts";
-import { parseOptions } from "./subcommand-options.ts";
+import type { Output } from "./output.ts";
+import { flagReader, runCommand } from "./subcommand-options.ts";
 import { type Archive, type ArchiveIndex, type SysdumpPart, streamArchive, writeArchive } from "./sysdump/archive.ts";
 import { daemonFacts } from "./sysdump/daemon-facts.ts";
 import { hostFacts } from "./sysdump/host-facts.ts";
@@ -52,6 +52,19 @@ Examples:
 Exit status: 0; 2 when the archive cannot be written, or the command line is wrong.
 `;
 
+const parsed = flagReader("kube-proxy sysdump", {
+  ...INSPECT_FLAGS,
+  ...OBJECTS_FLAGS,
+  output: { type: "string", short: "o" },
+  force: { type: "boolean", default: false },
+  socket: { type: "string", default: DEFAULT_INSPECT_SOCKET },
+  metrics: { type: "string" },
+  healthz: { type: "string" },
+  log: { type: "string", multiple: true },
+  services: { type: "string", default: String(DEFAULT_SERVICES) },
+});
+type SysdumpValues = ReturnType<typeof parsed>["values"];
+
 /**
  * Runs the command.
  *
@@ -63,12 +76,8 @@ export async function sysdump(
   input: NodeJS.ReadableStream = process.stdin,
   stream: NodeJS.WritableStream = process.stdout,
 ): Promise<number> {
-  return await inspecting(output, async () => {
-    const options = readOptions(argv);
-    if (options === "help") {
-      output.out(SYSDUMP_USAGE);
-      return EXIT_SUCCESS;
-    }
+  return await runCommand({ argv, output, usage: SYSDUMP_USAGE, read: parsed }, async ({ values }) => {
+    const options = readOptions(values);
     const { path, folder, createdMs } = options;
     const report = await reportOf(options.socket);
     const places = await httpPlaces(options.values.config);
@@ -98,7 +107,7 @@ function tell(path: string, { files, notRead }: ArchiveIndex, output: Output): v
   else output.out(safe(line));
 }
 
-type SysdumpOptions = Exclude<ReturnType<typeof readOptions>, "help">;
+type SysdumpOptions = ReturnType<typeof readOptions>;
 
 function partsOf(
   options: SysdumpOptions,
@@ -139,19 +148,7 @@ async function reportOf(socket: string): Promise<Partial<StatusReport> | undefin
   }
 }
 
-function readOptions(argv: readonly string[]) {
-  const values = parseOptions("kube-proxy sysdump", argv, {
-    ...INSPECT_FLAGS,
-    ...OBJECTS_FLAGS,
-    output: { type: "string", short: "o" },
-    force: { type: "boolean", default: false },
-    socket: { type: "string", default: DEFAULT_INSPECT_SOCKET },
-    metrics: { type: "string" },
-    healthz: { type: "string" },
-    log: { type: "string", multiple: true },
-    services: { type: "string", default: String(DEFAULT_SERVICES) },
-  });
-  if (values.help === true) return "help" as const;
+function readOptions(values: SysdumpValues) {
   for (const [flag, address] of Object.entries({ metrics: values.metrics, healthz: values.healthz })) {
     if (address !== undefined && !/^[\w.:[\]-]+:\d{1,5}$/.test(address))
       throw new UsageError(`--${flag} must be HOST:PORT, got "${address}"`);

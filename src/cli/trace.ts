@@ -20,15 +20,13 @@ import { contextOf, dumpFiles } from "./dump-folder.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { asRelease, originOf, readSettings, warner } from "./inspect-options.ts";
 import type { ReadObjects } from "./objects-input.ts";
-import { inspecting, type Output } from "./output.ts";
+import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
-import { parseOptions } from "./subcommand-options.ts";
+import { flagReader, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
 import type { LiveOptions } from "./trace-live.ts";
 import { type ParsedTarget, packetQuestion, parseTarget } from "./trace-packet.ts";
 import { mentionedPods, type PacketEnds, podMention, type ResolvedEnds, resolvePods } from "./trace-pods.ts";
 import { dumpedRules, rulesForObjects, type TracedRules } from "./trace-rules.ts";
-
-const FORMS = ["text", "json"];
 
 export const TRACE_USAGE = `Usage: kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] -f DIR|FILE|- [options]
        kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] --kubeconfig FILE --node NAME [options]
@@ -74,7 +72,7 @@ Rules, of one of these; without any, those in this node's kernel are walked, whi
       --timeout SECONDS        with --live: how long (default 30)
 
   -v, --verbose                rules that do not match, too, and why
-  -o, --output FORM            ${FORMS.join(", ")} (default text)
+  -o, --output FORM            ${TEXT_OR_JSON.join(", ")} (default text)
   -h, --help                   this text
 
 Examples:
@@ -89,6 +87,33 @@ Examples:
 Exit status: 0; with --live 1 when no packet came, or when the kernel did something else than the simulation; 2 when the packet cannot be understood or the rules cannot be used.
 `;
 
+const parsed = flagReader("kube-proxy trace", {
+  from: { type: "string" },
+  to: { type: "string" },
+  in: { type: "string" },
+  mark: { type: "string" },
+  state: { type: "string", default: "new" },
+  seed: { type: "string" },
+  "new-client": { type: "boolean", default: false },
+  filename: { type: "string", short: "f", multiple: true },
+  mode: { type: "string" },
+  node: { type: "string" },
+  "hostname-override": { type: "string" },
+  config: { type: "string" },
+  compatibility: { type: "string" },
+  dump: { type: "string", multiple: true },
+  local: { type: "string", multiple: true, default: [] },
+  kernel: { type: "boolean", default: false },
+  kubeconfig: { type: "string" },
+  context: { type: "string" },
+  live: { type: "boolean", default: false },
+  count: { type: "string" },
+  timeout: { type: "string" },
+  verbose: { type: "boolean", short: "v", default: false },
+  output: { type: "string", short: "o", default: "text" },
+  help: { type: "boolean", short: "h" },
+});
+
 /**
  * Runs the command.
  *
@@ -102,24 +127,23 @@ export async function trace(
   input: NodeJS.ReadableStream = process.stdin,
   signal?: AbortSignal,
 ): Promise<number> {
-  return await inspecting(output, async () => {
-    const options = readOptions(argv);
-    if (options === "help") {
-      output.out(TRACE_USAGE);
+  return await runCommand(
+    { argv, output, usage: TRACE_USAGE, forms: TEXT_OR_JSON, read: parsed },
+    async ({ values }) => {
+      const options = readOptions(values);
+      const objects = await objectsFor(options, output, input);
+      const ends = objects === undefined ? undefined : resolvePods(options.ends, objects);
+      if (options.live !== undefined) {
+        const { liveTrace } = await import("./trace-live.ts");
+        const live = liveOptions(options.live, ends ?? options.ends);
+        if (signal !== undefined) return await liveTrace(live, output, jsonText, signal);
+        return await untilInterrupted((interruption) => liveTrace(live, output, jsonText, interruption));
+      }
+      const report = await traced(options, { objects, ends }, input, warner(output));
+      output.out(options.form === "json" ? jsonText(traceData(report)) : painted(traceText(report), output.terminal));
       return EXIT_SUCCESS;
-    }
-    const objects = await objectsFor(options, output, input);
-    const ends = objects === undefined ? undefined : resolvePods(options.ends, objects);
-    if (options.live !== undefined) {
-      const { liveTrace } = await import("./trace-live.ts");
-      const live = liveOptions(options.live, ends ?? options.ends);
-      if (signal !== undefined) return await liveTrace(live, output, jsonText, signal);
-      return await untilInterrupted((interruption) => liveTrace(live, output, jsonText, interruption));
-    }
-    const report = await traced(options, { objects, ends }, input, warner(output));
-    output.out(options.form === "json" ? jsonText(traceData(report)) : painted(traceText(report), output.terminal));
-    return EXIT_SUCCESS;
-  });
+    },
+  );
 }
 
 /** Runs something that Ctrl-C, or a request to end, ends in good order. */
@@ -141,7 +165,7 @@ function jsonText(value: unknown): string {
   return `${lines.map(escapeJson).join("\n")}\n`;
 }
 
-type TraceOptions = Exclude<ReturnType<typeof readOptions>, "help">;
+type TraceOptions = ReturnType<typeof readOptions>;
 
 /** What was read of a cluster, and the packet's ends in it. */
 interface Surroundings {
@@ -242,34 +266,7 @@ async function rulesFor(
   );
 }
 
-function readOptions(argv: readonly string[]) {
-  const values = parseOptions("kube-proxy trace", argv, {
-    from: { type: "string" },
-    to: { type: "string" },
-    in: { type: "string" },
-    mark: { type: "string" },
-    state: { type: "string", default: "new" },
-    seed: { type: "string" },
-    "new-client": { type: "boolean", default: false },
-    filename: { type: "string", short: "f", multiple: true },
-    mode: { type: "string" },
-    node: { type: "string" },
-    "hostname-override": { type: "string" },
-    config: { type: "string" },
-    compatibility: { type: "string" },
-    dump: { type: "string", multiple: true },
-    local: { type: "string", multiple: true, default: [] },
-    kernel: { type: "boolean", default: false },
-    kubeconfig: { type: "string" },
-    context: { type: "string" },
-    live: { type: "boolean", default: false },
-    count: { type: "string" },
-    timeout: { type: "string" },
-    verbose: { type: "boolean", short: "v", default: false },
-    output: { type: "string", short: "o", default: "text" },
-    help: { type: "boolean", short: "h" },
-  });
-  if (values.help === true) return "help";
+function readOptions(values: ReturnType<typeof parsed>["values"]) {
   const { from, to, filename, dump, seed, live } = values;
   if (to === undefined || (from === undefined && !live)) {
     throw new UsageError("trace needs a packet: --from CLIENT --to ADDRESS:PORT", "See 'kube-proxy trace --help'.");
@@ -279,9 +276,6 @@ function readOptions(argv: readonly string[]) {
   }
   if (!live && (values.count !== undefined || values.timeout !== undefined)) {
     throw new UsageError("--count and --timeout are for --live");
-  }
-  if (!FORMS.includes(values.output)) {
-    throw new UsageError(`--output must be ${FORMS.join(" or ")}, got "${values.output}"`);
   }
   if (seed !== undefined && !/^\d{1,15}$/.test(seed)) throw new UsageError(`--seed must be a number, got "${seed}"`);
   // What is wrong with it is said before anything is read.
