@@ -84,7 +84,9 @@ export function nodeFacts({ addresses, isComplete = true, routes = [], services 
     },
     outInterface: (destination) =>
       own.has(destination) || isLoopback(destination) ? "lo" : wayTo(destination)?.device,
-    ownAddressTowards: (destination) => wayTo(destination)?.address,
+    // To an address of the node itself the kernel prefers that address (RFC 6724 §5, rule 1); of IPv4 it takes one of the node's.
+    ownAddressTowards: (destination) =>
+      own.has(destination) && familyOf(destination) === "IPv6" ? destination : wayTo(destination)?.address,
     serviceAt: (address) => services?.addresses.get(address),
     isRemoteEndpoint: (address) => services?.remoteEndpoints.has(address) === true,
     about: { source: fieldsQuestion(["source"], keys), destination: fieldsQuestion(["destination"], keys) },

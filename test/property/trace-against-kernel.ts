@@ -146,8 +146,11 @@ function agrees({ fate, packet }: Outcome, observed: Observed): boolean {
     observed.destination === packet.destination &&
     observed.port === packet.destinationPort &&
     observed.source === packet.source;
-  // What the node sends to itself has a connection once it has left; that it is turned away when it comes in shows nowhere.
-  if (packet.inInterface === "lo") return isLed && fate.kind !== "uncertain";
+  // What the node sends to itself has a connection once it has left; of UDP, a socket that is not there refuses as a rule does.
+  if (packet.inInterface === "lo") {
+    const isRefused = observed.kind === "passed" && observed.isRefused;
+    return isLed && fate.kind !== "uncertain" && (packet.protocol !== "tcp" || isRefused === (fate.kind === "refused"));
+  }
   switch (fate.kind) {
     case "dropped":
       return observed.kind === "silence";

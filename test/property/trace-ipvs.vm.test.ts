@@ -32,14 +32,12 @@ describe("a packet meets a fate that its trace has, in ipvs mode", {
   test("real servers are chosen as often as the trace says", () => shares(lab, IPVS, 3));
 
   const first = Number(process.env.KPTS_PROPERTY_SEED ?? Date.now() % 1_000_000);
-  // IPv6 is left open: there the node's own packets to a service address that no virtual server answers for pass in most runs where the
-  // rules refuse them (docs/prove.md).
-  test("one packet of each class of packets, IPv4", async () => {
-    const { sent } = await compareClasses(lab, IPVS, "IPv4", first);
-    assert.ok(sent > 0);
-  });
-
   for (const family of ["IPv4", "IPv6"] as const) {
+    test(`one packet of each class of packets, ${family}`, async () => {
+      const { sent } = await compareClasses(lab, IPVS, family, first);
+      assert.ok(sent > 0);
+    });
+
     test(family, async () => {
       let count = 0;
       for (let run = 0; run < RUNS; run += 1) count += await compare(lab, IPVS, family, first + run);

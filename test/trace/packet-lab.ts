@@ -22,7 +22,14 @@ import { stretched } from "../../testkit/support/patience.ts";
 
 /** What the kernel did with a packet. */
 export type Observed =
-  | { readonly kind: "passed"; readonly destination: IpAddress; readonly port: number; readonly source: IpAddress }
+  | {
+      readonly kind: "passed";
+      readonly destination: IpAddress;
+      readonly port: number;
+      readonly source: IpAddress;
+      /** Whether it was turned away afterwards: a node's own packet to itself, when it came in. */
+      readonly isRefused: boolean;
+    }
   | { readonly kind: "refused" }
   | { readonly kind: "silence" };
 
@@ -42,7 +49,8 @@ export interface LabAddresses {
 
 interface SentPacket {
   readonly fd: number;
-  observed: Observed | undefined;
+  entry: Omit<Observed & { kind: "passed" }, "isRefused"> | undefined;
+  isRefused: boolean;
 }
 
 const SOCK_STREAM = 1;
@@ -122,7 +130,8 @@ export class PacketLab {
       "link set eth0 arp off addrgenmode none up",
       // Nothing forwards here: what arrives for others ends.
       "link set out arp off addrgenmode none up",
-      ...[...addresses.pods, ...addresses.outside].map((ip) => `addr add ${ip} dev lo`),
+      // Without a route in the main table, by which packets to each other would never leave.
+      ...[...addresses.pods, ...addresses.outside].map((ip) => `addr add ${ip} dev lo noprefixroute`),
       "route add default dev eth0",
       "route add ::/0 dev eth0",
       "route add default dev cni0 table 7",
@@ -242,7 +251,7 @@ export class PacketLab {
       if (protocol === "udp" && status < 0) throw new Error(`no way from ${source} to ${destination}`);
       return opened;
     });
-    this.#sent.set(`${protocol} ${sourcePort}`, { fd, observed: undefined });
+    this.#sent.set(`${protocol} ${sourcePort}`, { fd, entry: undefined, isRefused: false });
     if (protocol === "udp") writeAtMost(fd);
   }
 
@@ -262,7 +271,12 @@ export class PacketLab {
     this.#lookForRefusals(isSilent);
     // What has an entry was led: no rule has refused it.
     await this.#lookForEntries();
-    return new Map([...this.#sent].map(([key, { observed }]) => [key, observed ?? { kind: "silence" }]));
+    return new Map(
+      Array.from(this.#sent, ([key, { entry, isRefused }]): [string, Observed] => {
+        if (entry !== undefined) return [key, { ...entry, isRefused }];
+        return [key, { kind: isRefused ? "refused" : "silence" }];
+      }),
+    );
   }
 
   /** Lists the table: of events the kernel loses some (ENOBUFS), however large the buffer is. */
@@ -276,9 +290,8 @@ export class PacketLab {
   #lookForRefusals(isSilent: (key: string) => boolean): boolean {
     let isComplete = true;
     for (const [key, packet] of this.#sent) {
-      if (packet.observed !== undefined) continue;
-      if (errorOf(packet.fd) === ECONNREFUSED) packet.observed = { kind: "refused" };
-      else if (!isSilent(key)) isComplete = false;
+      if (errorOf(packet.fd) === ECONNREFUSED) packet.isRefused = true;
+      if (packet.entry === undefined && !packet.isRefused && !isSilent(key)) isComplete = false;
     }
     return isComplete;
   }
@@ -294,13 +307,13 @@ export class PacketLab {
       const ends = { source: marker, sourcePort, destination: marker, destinationPort: 9 };
       this.send({ family: familyOf(marker), protocol: "udp", inInterface: "", ...ends });
       const packet = this.#sent.get(key);
-      for (let round = 0; round < 10 && packet?.observed === undefined; round += 1) {
+      for (let round = 0; round < 10 && packet?.entry === undefined; round += 1) {
         await sleep(5);
         await this.#lookForEntries();
       }
       this.#sent.delete(key);
       if (packet !== undefined) closeSync(packet.fd);
-      if (packet?.observed !== undefined) return;
+      if (packet?.entry !== undefined) return;
       if (performance.now() > end) throw new Error("conntrack -L lists nothing");
     }
   }
@@ -310,7 +323,7 @@ export class PacketLab {
     const packet = this.#sent.get(`${protocol} ${sport}`);
     const [destination, source] = [parseIpAddress(replySource ?? ""), parseIpAddress(replyDestination ?? "")];
     if (packet === undefined || destination === undefined || source === undefined) return;
-    packet.observed = { kind: "passed", destination, port: Number(replySport), source };
+    packet.entry = { kind: "passed", destination, port: Number(replySport), source };
   }
 }
 
