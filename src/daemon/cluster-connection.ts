@@ -25,11 +25,13 @@ const NO_EVENTS: EventRecorder = { record() {}, run: async () => {}, idle: async
  */
 export async function connectCluster(daemon: ClusterConnectionOptions): Promise<ClusterConnection> {
   const { nodeName, gates, health, clock, log } = daemon;
-  const { config, manifests, master, version, initOnly, startupTaint } = daemon.options;
+  const { config, manifests, master, version, initOnly, startupTaint, servePage } = daemon.options;
+  const keepsPods = servePage !== undefined;
   const { families } = daemon.metrics;
   if (manifests !== undefined) {
     const { createManifestsSource } = await import("../cluster/manifests/manifests-source.ts");
-    const source = createManifestsSource({ dir: manifests, log });
+    const { ManifestReader } = await import("../cluster/manifests/manifest-reader.ts");
+    const source = createManifestsSource({ dir: manifests, log, reader: new ManifestReader({ keepsPods }) });
     return { source, events: NO_EVENTS, removeStartupTaint: async () => {} };
   }
   const apiserver = await import("../cluster/apiserver/index.ts");
@@ -46,6 +48,7 @@ export async function connectCluster(daemon: ClusterConnectionOptions): Promise<
     resyncPeriodMs: config.configSyncPeriodMs,
     // Enough for --init-only.
     onlyNode: initOnly,
+    keepsPods,
     streamsLists: gates.isEnabled("WatchListClient"),
     onProblem: (resource, problem) => health.setWatchFailure(resource, problem),
     onHeard: createLastHeard(families, clock, WATCHED_PLURALS),

@@ -80,8 +80,8 @@ function isUsed(use: ExplainedUse | null): boolean {
   return use?.used === true;
 }
 
-function endpointNote({ node, state }: ExplainedEndpoint, uses: readonly (ExplainedUse | null)[]): string {
-  const place = node === "" ? state : `${node}, ${state}`;
+function endpointNote({ pod, node, state }: ExplainedEndpoint, uses: readonly (ExplainedUse | null)[]): string {
+  const place = [pod?.replace(/^.*\//, "") ?? "", node, state].filter((part) => part !== "").join(", ");
   const refusal = uses.some(isUsed) ? undefined : uses.find((use) => use !== null)?.why;
   return refusal === undefined || refusal === state ? place : `${place}: ${refusal}`;
 }

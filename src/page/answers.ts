@@ -43,6 +43,8 @@ export interface ServiceTable {
   readonly total: number;
   readonly matching: number;
   readonly offset: number;
+  /** Of all, in order. */
+  readonly namespaces: readonly string[];
   readonly rows: readonly ServiceRow[];
 }
 

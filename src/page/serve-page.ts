@@ -86,6 +86,7 @@ export function pageHandler(
       if (words.length > MAX_WORDS) return failure(400, `Search for ${MAX_WORDS} words at most, not ${words.length}.`);
       const question = {
         words,
+        namespace: query.get("namespace") ?? "",
         onlyTroubled: query.get("only") === "troubled",
         offset: numberIn(query, "offset", 0),
         limit: Math.min(MAX_ROWS, numberIn(query, "limit", 100)),

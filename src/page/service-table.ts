@@ -21,6 +21,8 @@ export function wordsOf(search: string): readonly string[] {
 interface TableQuestion {
   /** All of them must be in the name, an address, a port or an endpoint. */
   readonly words: readonly string[];
+  /** Empty: all. */
+  readonly namespace: string;
   readonly onlyTroubled: boolean;
   readonly offset: number;
   readonly limit: number;
@@ -29,7 +31,7 @@ interface TableQuestion {
 /** Gives way while it looks: a hundred thousand rows take a second. */
 export async function serviceTable(
   daemon: LiveDaemon,
-  { words, onlyTroubled, offset, limit }: TableQuestion,
+  { words, namespace, onlyTroubled, offset, limit }: TableQuestion,
   signal: AbortSignal,
 ): Promise<ServiceTable> {
   const all = new Map<string, unknown>();
@@ -37,9 +39,13 @@ export async function serviceTable(
   const keys = await sortedKeys(all, signal);
   const refused = new Set(daemon.verdict().failures.map(({ subject }) => subject));
   const rows: ServiceRow[] = [];
+  const namespaces = new Set<string>();
   let matching = 0;
   for (const key of keys) {
     if (isTurnDue()) await giveTurn(signal);
+    const own = key.slice(0, key.indexOf("/"));
+    namespaces.add(own);
+    if (namespace !== "" && own !== namespace) continue;
     const families = familiesOf(daemon, key);
     if (!words.every((word) => families.some(([family, port]) => holds(word, family, port)))) continue;
     const isShown = matching >= offset && rows.length < limit;
@@ -52,7 +58,7 @@ export async function serviceTable(
     if (isShown) rows.push(row);
     matching += 1;
   }
-  return { total: keys.length, matching, offset, rows };
+  return { total: keys.length, matching, offset, namespaces: [...namespaces], rows };
 }
 
 type FamilyPort = readonly [family: LiveFamily, port: ServicePort];

@@ -64,6 +64,54 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     assertClean(page, { url });
   });
 
+  test("the address has search, namespace and page; the way back leads to them, and / to the search", async (t) => {
+    const { page, url } = await opened(t, "syncs");
+    await page.until("document.querySelector('h1').textContent === 'Syncs'");
+    await page.press("/");
+    await page.until("document.activeElement.id === 'search'");
+    await page.type("web/");
+    await page.until("location.hash === '#/services?search=web%2F'");
+    await page.evaluate("document.querySelector('#search').value = 'http'");
+    await page.evaluate(
+      "const s = document.querySelector('#namespace'); s.value = 'office'; s.dispatchEvent(new Event('change'))",
+    );
+    await page.until("document.querySelector('.count').textContent.startsWith('1 of 15')");
+    assert.equal(await page.evaluate("location.hash"), "#/services?search=http&namespace=office");
+    await page.evaluate("document.querySelector('tbody a').click()");
+    await page.until("document.title === 'office/legacy:http/TCP · kube-proxy'");
+    await page.evaluate("history.back()");
+    await page.until("document.querySelector('.count')?.textContent.startsWith('1 of 15')");
+    assert.deepEqual(
+      await page.evaluate("[document.querySelector('#search').value, document.querySelector('#namespace').value]"),
+      ["http", "office"],
+    );
+    await page.evaluate("location.hash = '#/service?key=no/such/TCP'");
+    await page.until("document.querySelector('[role=alert]')");
+    assert.equal(await page.evaluate("document.querySelector('.count-bar button').disabled"), true);
+    const others = page.complaints.filter((text) => !/status of 404/.test(text));
+    assertClean({ complaints: others, requests: page.requests } as BrowserPage, { url });
+  });
+
+  test("endpoints have the names of their pods, and whole addresses, in a row or a block of lines", async (t) => {
+    const { page } = await opened(t, WEB);
+    await page.until("document.querySelector('svg.picture')");
+    assert.match(await page.text(".endpoints tbody"), /10\.180\.0\.11:8080\s+shop\/web-1\s+node-a \(here\)/);
+    for (const width of [400, 1280]) {
+      await page.look(width, 800, "light");
+      const heights =
+        "[...document.querySelectorAll('.scroll code, .addresses code')].map((e) => e.getClientRects().length)";
+      assert.deepEqual([...new Set(await page.evaluate<number[]>(heights))], [1]);
+    }
+    await page.look(400, 800, "light");
+    const cut =
+      "[...document.querySelectorAll('.endpoints')].filter((e) => e.scrollWidth > e.parentElement.clientWidth).length";
+    assert.equal(await page.evaluate(cut), 0);
+    const folder = process.env.KPTS_SCREENSHOTS;
+    if (folder === undefined) return;
+    await page.evaluate("document.querySelector('.endpoints').scrollIntoView()");
+    writeFileSync(`${folder}/endpoints-400.png`, await page.screenshot());
+  });
+
   test("one service: the picture has its addresses, policies, endpoints and shares, and the list says why", async (t) => {
     const { page } = await opened(t, WEB);
     await page.until("document.querySelector('svg.picture')");
@@ -83,7 +131,7 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     );
     await page.until("document.querySelector('h4').textContent.includes('; 7 open')");
     const counted = await page.evaluate<string>("document.querySelector('svg.picture').textContent");
-    assert.ok(counted.includes("node-a, ready, 1 open, 41 counted"), counted);
+    assert.ok(counted.includes("web-2, node-a, ready, 1 open, 41 counted"), counted);
     assert.match(await page.text("tbody"), /10\.180\.0\.12:8080.*1 open, 41 counted/s);
     assert.match(await page.text(".count-bar"), /Only open connections are known\./);
     await page.evaluate("document.querySelector('a.follow').click()");

@@ -50,7 +50,7 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
     startedMs = 1,
     counting = async () => {},
   } = options;
-  const objects = projectObjects([{ apiVersion: "v1", kind: "List", items }]);
+  const objects = projectObjects([{ apiVersion: "v1", kind: "List", items }], "items", { keepsPods: true });
   const { config } = await checkedSettings({ config: undefined, mode, node: "node-a", adjust: undefined });
   const journal = new SyncJournal();
   const families = (["IPv4", "IPv6"] as const).map((family) => {

@@ -86,10 +86,10 @@ export class BrowserPage {
     return await this.evaluate<string>(`document.querySelector(${JSON.stringify(selector)})?.innerText ?? ""`);
   }
 
-  /** Presses a key as a keyboard does: `Tab`, `Enter`, `Space`. */
-  async press(key: "Tab" | "Enter" | "Space"): Promise<void> {
-    const codes = { Tab: 9, Enter: 13, Space: 32 };
-    const text = { Tab: undefined, Enter: "\r", Space: " " }[key];
+  /** Presses a key as a keyboard does. */
+  async press(key: "Tab" | "Enter" | "Space" | "/"): Promise<void> {
+    const codes = { Tab: 9, Enter: 13, Space: 32, "/": 191 };
+    const text = { Tab: undefined, Enter: "\r", Space: " ", "/": "/" }[key];
     const about = { code: key, key: key === "Space" ? " " : key, windowsVirtualKeyCode: codes[key] };
     await this.#call("Input.dispatchKeyEvent", { type: "keyDown", ...about, ...(text === undefined ? {} : { text }) });
     await this.#call("Input.dispatchKeyEvent", { type: "keyUp", ...about });

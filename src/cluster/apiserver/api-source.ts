@@ -20,6 +20,8 @@ export interface ApiSourceOptions {
   readonly resyncPeriodMs: number;
   /** Nothing but the Node is read. @default false */
   readonly onlyNode?: boolean;
+  /** Keeps the names of pods, which only people ask for. @default false */
+  readonly keepsPods?: boolean;
   /** Whether lists are asked for as streams (gate WatchListClient). @default true */
   readonly streamsLists?: boolean;
   /** Called when a resource (plural name) cannot be watched, and with `undefined` when it can again. */
@@ -58,7 +60,7 @@ export function createApiSource(options: ApiSourceOptions): ApiSource {
 }
 
 async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink, signal: AbortSignal): Promise<void> {
-  const { transport, nodeName, onlyNode = false } = options;
+  const { transport, nodeName, onlyNode = false, keepsPods = false } = options;
   await transport.checkFiles();
   if (signal.aborted) return;
   const failed = new AbortController();
@@ -77,7 +79,9 @@ async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink
   try {
     // The Node's request is the first: the rest of the start waits for it.
     const all = [reflect(nodeResource(nodeName))];
-    if (!onlyNode) all.push(reflect(services), reflect(endpointSlices), reflect(serviceCIDRs));
+    const project: typeof endpointSlices.project = (raw, version, _keepsPods, before) =>
+      endpointSlices.project(raw, version, keepsPods, before);
+    if (!onlyNode) all.push(reflect(services), reflect({ ...endpointSlices, project }), reflect(serviceCIDRs));
     await Promise.all(all);
   } finally {
     transport.close();

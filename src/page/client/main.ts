@@ -56,6 +56,15 @@ function healthText(): readonly [kind: string, text: string] {
   return ["good", "Healthy"];
 }
 
+document.addEventListener("keydown", (event) => {
+  const isTyping = event.target instanceof Element && event.target.matches("input, select, textarea");
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isTyping) return;
+  event.preventDefault();
+  if (document.querySelector("#search") === null) {
+    location.hash = "#/services";
+    window.addEventListener("hashchange", () => byId("search").focus(), { once: true });
+  } else byId("search").focus();
+});
 window.addEventListener("hashchange", () => show(false));
 state.onChange(showHealth);
 showHealth();

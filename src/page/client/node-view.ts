@@ -15,13 +15,13 @@ export const nodeView: View = (main, _query, state) => {
     const text = JSON.stringify(answer, (name, value: unknown) => (name === "lastSyncAgeMs" ? undefined : value));
     if (text === shown) return;
     shown = text;
-    body.replaceChildren(...parts(known.answer));
+    body.replaceChildren(...parts(known.answer).filter((part) => part !== false));
   }
   show();
   return state.onChange(show);
 };
 
-function parts({ status, zone, isNodeEligible, problems, lastSync }: StateAnswer): HTMLElement[] {
+function parts({ status, zone, isNodeEligible, problems, lastSync }: StateAnswer): (HTMLElement | false)[] {
   const facts: readonly (readonly [string, string])[] = [
     ["Program", status.program],
     ["Node", status.node],
@@ -66,7 +66,8 @@ function parts({ status, zone, isNodeEligible, problems, lastSync }: StateAnswer
     el("h2", {}, "Warnings and errors in the log"),
     problems.length === 0
       ? el("p", {}, "None since it was started.")
-      : el("ol", { class: "problems" }, ...problems.map(problemItem)),
+      : el("p", { class: "facts" }, "As they were logged, also of what is mended since; what is wrong now is above."),
+    problems.length > 0 && el("ol", { class: "problems" }, ...problems.map(problemItem)),
   ];
 }
 

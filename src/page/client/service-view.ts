@@ -15,6 +15,7 @@ import type { View } from "./state.ts";
 
 export const serviceView: View = (main, query, state) => {
   const key = query.get("key") ?? "";
+  document.title = `${plain(key)} · kube-proxy`;
   const body = el("div", {}, el("p", { role: "status" }, "Asking …"));
   main.append(el("p", { class: "crumb" }, el("a", { href: "#/services" }, "Services")), el("h1", {}, plain(key)), body);
   let asking: AbortController | undefined;
@@ -25,9 +26,7 @@ export const serviceView: View = (main, query, state) => {
       type: "button",
       click: () => {
         count.disabled = true;
-        void load(true).finally(() => {
-          count.disabled = false;
-        });
+        void load(true);
       },
     },
     "Count connections",
@@ -47,6 +46,7 @@ export const serviceView: View = (main, query, state) => {
         const time = counts.time?.toLocaleTimeString() ?? "";
         said.textContent = plain([`As of ${time}.`, ...counts.notes].join(" "));
       }
+      count.disabled = false;
       const text = JSON.stringify([answer, counts.time]);
       if (signal.aborted || text === shown) return;
       shown = text;
@@ -60,6 +60,7 @@ export const serviceView: View = (main, query, state) => {
     } catch (error) {
       if (signal.aborted) return;
       shown = "";
+      count.disabled = true;
       body.replaceChildren(
         el("p", { role: "alert", class: "error" }, error instanceof Error ? plain(error.message) : "No answer"),
       );
@@ -83,8 +84,10 @@ function familyPart(explained: PortExplanation, picture: SVGElement, counts: Cou
   const { family, type, protocol, frontends, endpoints, causes, decisions, kernel, node, zone, passedOver } = explained;
   const hasLocal = endpoints.some(({ local }) => local !== null);
   const hasCluster = endpoints.some(({ cluster }) => cluster !== null);
+  const hasPods = endpoints.some(({ pod }) => pod !== null);
   const head = [
     "Endpoint",
+    ...(hasPods ? ["Pod"] : []),
     "Node",
     "State",
     ...(hasCluster ? ["Cluster policy"] : []),
@@ -108,17 +111,19 @@ function familyPart(explained: PortExplanation, picture: SVGElement, counts: Cou
           { class: "scroll", tabindex: "0", role: "group", "aria-label": `Endpoints, ${family}` },
           el(
             "table",
-            {},
+            { class: "endpoints" },
             el("thead", {}, el("tr", {}, ...head.map((text) => el("th", { scope: "col" }, text)))),
             el(
               "tbody",
               {},
               ...endpoints.map((endpoint) => {
-                const row = endpointRow(endpoint, hasCluster, hasLocal);
+                const row = endpointRow(endpoint, { hasPods, hasCluster, hasLocal });
                 if (counts.time !== undefined) {
                   const text = countedText(counts.ofEndpoint(family, endpoint.address));
                   row.append(el("td", { class: "number" }, text === "" ? "not known" : text));
                 }
+                // Where a row is a block of lines, each says what it is.
+                for (const [at, cell] of [...row.cells].entries()) cell.dataset.head = head[at] ?? "";
                 return row;
               }),
             ),
@@ -207,14 +212,14 @@ function frontendPart(
 const outcomeText = ({ outcome }: Encounter): string => (outcome === "passed-by" ? "not taken" : outcome);
 
 function endpointRow(
-  { address, node, state, isLocal, cluster, local }: ExplainedEndpoint,
-  hasCluster: boolean,
-  hasLocal: boolean,
-): HTMLElement {
+  { address, pod, node, state, isLocal, cluster, local }: ExplainedEndpoint,
+  { hasPods, hasCluster, hasLocal }: Readonly<Record<"hasPods" | "hasCluster" | "hasLocal", boolean>>,
+): HTMLTableRowElement {
   return el(
     "tr",
     {},
     el("th", { scope: "row" }, el("code", {}, plain(address))),
+    hasPods && el("td", {}, plain(pod ?? "not said")),
     el("td", {}, plain(node === "" ? (isLocal ? "here" : "not said") : `${node}${isLocal ? " (here)" : ""}`)),
     el("td", {}, el("span", { class: `badge ${state === "ready" ? "good" : "warn"}` }, state)),
     hasCluster && useCell(cluster),

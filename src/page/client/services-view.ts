@@ -9,7 +9,7 @@ const ROWS = 100;
 const AGAIN_MS = 2000;
 
 export const servicesView: View = (main, query, state) => {
-  let offset = 0;
+  let offset = Math.max(0, Number(query.get("offset") ?? 0) || 0);
   let isTroubled = query.get("only") === "troubled";
   let asking: AbortController | undefined;
   let askedMs = 0;
@@ -25,6 +25,11 @@ export const servicesView: View = (main, query, state) => {
     input: () => restart(),
   });
   const only = el("input", { type: "checkbox", id: "only", checked: isTroubled, change: () => restart() });
+  const namespace = el("select", { id: "namespace", change: () => restart() });
+  showNamespaces(
+    [query.get("namespace") ?? ""].filter((name) => name !== ""),
+    query.get("namespace") ?? "",
+  );
   const count = el("p", { role: "status", class: "count" }, "Asking …");
   const body = el("tbody");
   const previous = el("button", { type: "button", click: () => turn(-ROWS) }, "Previous");
@@ -37,6 +42,7 @@ export const servicesView: View = (main, query, state) => {
       { class: "bar", role: "search", submit: (event) => event.preventDefault() },
       el("label", { for: "search" }, "Search"),
       search,
+      el("span", { class: "check" }, el("label", { for: "namespace" }, "in"), namespace),
       el("span", { class: "check" }, only, el("label", { for: "only" }, "only where clients get no answer")),
     ),
     count,
@@ -65,6 +71,15 @@ export const servicesView: View = (main, query, state) => {
     timer = window.setTimeout(() => void load(), 150);
   }
 
+  function showNamespaces(names: readonly string[], chosen: string): void {
+    const shown = ["", ...new Set([...names, ...(chosen === "" ? [] : [chosen])])];
+    if (namespace.options.length === shown.length && shown.every((name, at) => namespace.options[at]?.value === name))
+      return;
+    const texts = shown.map((name) => el("option", { value: name }, name === "" ? "all namespaces" : plain(name)));
+    namespace.replaceChildren(...texts);
+    namespace.value = chosen;
+  }
+
   function turn(by: number): void {
     offset = Math.max(0, offset + by);
     void load().then(() => main.querySelector("h1")?.scrollIntoView());
@@ -78,12 +93,16 @@ export const servicesView: View = (main, query, state) => {
     try {
       const question = {
         search: search.value,
+        namespace: namespace.value,
         only: isTroubled ? "troubled" : "",
-        offset: `${offset}`,
-        limit: `${ROWS}`,
+        offset: offset === 0 ? "" : `${offset}`,
       };
-      const table = await ask<ServiceTable>("api/services", question, signal);
+      // The way back, and a link that is sent to others, lead to what is shown now.
+      const said = new URLSearchParams(Object.entries(question).filter(([, value]) => value !== ""));
+      history.replaceState(null, "", said.size === 0 ? "#/services" : `#/services?${said}`);
+      const table = await ask<ServiceTable>("api/services", { ...question, limit: `${ROWS}` }, signal);
       if (signal.aborted) return;
+      showNamespaces(table.namespaces, namespace.value);
       if (table.rows.length > 0 || offset === 0) {
         showTable(table);
         return;
