@@ -2,6 +2,8 @@
  * The work of the next sync, as a value: taken when a sync starts, handed back when it fails. Requests during a sync are for the
  * next one, so that nothing gets lost between the two. Pure.
  */
+import type { ServicePort } from "../model/service-port.ts";
+import type { SyncFailure } from "./backend.ts";
 
 export interface PendingWork {
   /** Everything must be written, changed or not. */
@@ -42,4 +44,41 @@ export function union(first: ReadonlySet<string>, second: ReadonlySet<string>): 
   if (first.size === 0) return second;
   if (second.size === 0) return first;
   return new Set([...first, ...second]);
+}
+
+/** How many refused parts the error of their sync names. */
+const NAMED_FAILURES = 10;
+
+/**
+ * What a failed sync hands on. The backend remembers what was refused, and tries it again with every sync; flows that the old
+ * rules still make are looked for when the new ones are in. When nothing is known of the kernel, all must be written.
+ */
+export function leftBy(error: unknown, work: PendingWork): PendingWork {
+  return error instanceof IncompleteSyncError
+    ? { ...NO_WORK, staleFlows: work.staleFlows, goneFrontends: work.goneFrontends }
+    : { ...work, isFull: true };
+}
+
+/** A sync that programmed everything but these parts; the message names the first of them. */
+export class IncompleteSyncError extends Error {
+  override readonly name = "IncompleteSyncError";
+  constructor(failures: readonly SyncFailure[]) {
+    const named = failures.slice(0, NAMED_FAILURES).map(({ subject, reason }) => `${subject} (${reason})`);
+    const left = failures.length - named.length;
+    const others = left === 0 ? "" : ` and ${left} more`;
+    super(`the kernel refused a part of the rules: ${named.join(", ")}${others}`);
+  }
+}
+
+/**
+ * Whether a node with these failures is of use to clients. Another node refuses a bad service port, too: taking this one out of load
+ * balancers, or restarting the program, helps no one while others are served.
+ */
+export function isServing(failures: readonly SyncFailure[], services: ReadonlyMap<string, ServicePort>): boolean {
+  if (failures.some(({ concernsAll }) => concernsAll)) return false;
+  if (failures.length === 0 || services.size === 0) return true;
+  const refused = new Set(failures.map(({ subject }) => subject));
+  // Ends at the first that is served: there may be tens of thousands.
+  for (const { name } of services.values()) if (!refused.has(name.text)) return true;
+  return false;
 }

@@ -17,7 +17,6 @@ import { messageOf } from "../logging/message-of.ts";
 import { equalLists } from "../model/equal-lists.ts";
 import { logConflicts } from "../model/owned-services.ts";
 import { type AppliedChanges, ProxyState } from "../model/proxy-state.ts";
-import type { ServicePort } from "../model/service-port.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { formatMs } from "../text/duration.ts";
 import { AfterSync } from "./after-sync.ts";
@@ -25,14 +24,21 @@ import type { OnLostRules, SyncFailure, SyncOutcome } from "./backend.ts";
 import { GoneConnections } from "./gone-connections.ts";
 import type { WholeCause } from "./journal/sync-record.ts";
 import { SyncRecorder } from "./journal/sync-recorder.ts";
-import { FULL_SYNC, merged, NO_WORK, type PendingWork, union } from "./pending-work.ts";
+import {
+  FULL_SYNC,
+  IncompleteSyncError,
+  isServing,
+  leftBy,
+  merged,
+  NO_WORK,
+  type PendingWork,
+  union,
+} from "./pending-work.ts";
 import { Portions, type PortPortion } from "./portions.ts";
 import type { ProxierOptions, ProxierStatus } from "./proxier-options.ts";
 import { StaleFlows } from "./stale-flows.ts";
 
 const HOUR_MS = 3_600_000;
-/** How many refused parts the error of their sync names. */
-const NAMED_FAILURES = 10;
 
 export class Proxier {
   readonly family: IpFamily;
@@ -368,38 +374,4 @@ export class Proxier {
     if (!isPartial || !isServing(this.#failures, this.state.services)) health.queuedUpdate(this.family);
     this.#log.error("Sync failed", error, { retryingTime: formatMs(Math.min(periods.syncMs, this.#fullMs)) });
   }
-}
-
-/**
- * What a failed sync hands on. The backend remembers what was refused, and tries it again with every sync; flows that the old
- * rules still make are looked for when the new ones are in. When nothing is known of the kernel, all must be written.
- */
-function leftBy(error: unknown, work: PendingWork): PendingWork {
-  return error instanceof IncompleteSyncError
-    ? { ...NO_WORK, staleFlows: work.staleFlows, goneFrontends: work.goneFrontends }
-    : { ...work, isFull: true };
-}
-
-/** A sync that programmed everything but these parts; the message names the first of them. */
-class IncompleteSyncError extends Error {
-  override readonly name = "IncompleteSyncError";
-  constructor(failures: readonly SyncFailure[]) {
-    const named = failures.slice(0, NAMED_FAILURES).map(({ subject, reason }) => `${subject} (${reason})`);
-    const left = failures.length - named.length;
-    const others = left === 0 ? "" : ` and ${left} more`;
-    super(`the kernel refused a part of the rules: ${named.join(", ")}${others}`);
-  }
-}
-
-/**
- * Whether a node with these failures is of use to clients. Another node refuses a bad service port, too: taking this one out of load
- * balancers, or restarting the program, helps no one while others are served.
- */
-function isServing(failures: readonly SyncFailure[], services: ReadonlyMap<string, ServicePort>): boolean {
-  if (failures.some(({ concernsAll }) => concernsAll)) return false;
-  if (failures.length === 0 || services.size === 0) return true;
-  const refused = new Set(failures.map(({ subject }) => subject));
-  // Ends at the first that is served: there may be tens of thousands.
-  for (const { name } of services.values()) if (!refused.has(name.text)) return true;
-  return false;
 }

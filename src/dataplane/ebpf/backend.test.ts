@@ -5,7 +5,7 @@ import { local, port, remote, TestCluster } from "../../../testkit/dataplane/tes
 import { until } from "../../../testkit/support/patience.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { ip } from "../../model/testing/records.ts";
-import { AT_SOCKET } from "./socket-path.ts";
+import { AT_SOCKET } from "./socket-news.ts";
 import { type BpfFaults, CGROUP, EbpfRig } from "./testing/ebpf-rig.ts";
 
 const NO_SOCKETS = "Nothing is decided at the socket; the nftables rules lead all packets";

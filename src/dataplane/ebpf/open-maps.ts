@@ -1,7 +1,15 @@
 /** The maps of one family, made or found, and how much room they get. */
 import type { Bpf, BpfMap } from "../../kernel/bpf/bpf.ts";
+import { hasBpfCode } from "../../kernel/bpf/bpf-error.ts";
 import { powerOfTwo } from "../../kernel/bpf/socket-balancer/free-list.ts";
-import type { BalancerCapacity, BalancerMaps, LeadingMaps, MemoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
+import {
+  type BalancerCapacity,
+  type BalancerMaps,
+  type LeadingMaps,
+  leadingMaps,
+  type MemoryMaps,
+} from "../../kernel/bpf/socket-balancer/maps.ts";
+import { type IpAddress, type IpFamily, ipBytes, ipFromBytes } from "../../net/ip.ts";
 
 /** The maps that programs read. */
 export interface OpenMaps {
@@ -59,3 +67,42 @@ export const memoryOf = ({ slots, backends }: Opened<LeadingMaps>) => ({
   slots: slots.words(),
   backends: backends.words(),
 });
+
+/** Maps of twice the room, whose arrays have what is in these. */
+export function grown(bpf: Bpf, family: IpFamily, old: Opened<LeadingMaps>): Opened<LeadingMaps> {
+  const doubled = (map: BpfMap): number => map.definition.maxEntries * 2;
+  const { frontends, slots, backends } = old;
+  const capacity = { frontends: doubled(frontends), slots: doubled(slots), backends: doubled(backends) };
+  const maps = createMaps(bpf, leadingMaps(family, capacity));
+  const [from, to] = [memoryOf(old), memoryOf(maps)];
+  to.slots.set(from.slots);
+  to.backends.set(from.backends);
+  return maps;
+}
+
+/** A value that says nothing. */
+const PRESENT = new Uint8Array(4);
+
+/** A map whose keys are addresses. */
+export class AddressMap {
+  readonly #map: BpfMap;
+  #addresses: ReadonlySet<IpAddress>;
+
+  /** @param isFound there may be some in it. */
+  constructor(map: BpfMap, isFound: boolean) {
+    this.#map = map;
+    this.#addresses = new Set(isFound ? map.entries().map(([key]) => ipFromBytes(key)) : []);
+  }
+
+  /** These and no others, as far as there is room. @throws BpfError */
+  set(addresses: ReadonlySet<IpAddress>): void {
+    const before = this.#addresses;
+    this.#addresses = addresses;
+    for (const gone of before) if (!addresses.has(gone)) this.#map.delete(ipBytes(gone));
+    try {
+      for (const added of addresses) if (!before.has(added)) this.#map.update(ipBytes(added), PRESENT);
+    } catch (error) {
+      if (!hasBpfCode(error, "E2BIG")) throw error;
+    }
+  }
+}

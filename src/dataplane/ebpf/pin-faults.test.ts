@@ -8,7 +8,7 @@ import { until } from "../../../testkit/support/patience.ts";
 import type { Hook } from "../../kernel/bpf/hooks.ts";
 import { encode } from "../../kernel/bpf/layout.ts";
 import { CONNECTED_KEY, CONNECTED_VALUE, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
-import { NOT_KEPT } from "./socket-path.ts";
+import { NOT_KEPT } from "./socket-news.ts";
 import {
   CGROUP,
   NODE_HOOKS,

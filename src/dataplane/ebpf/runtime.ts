@@ -19,7 +19,8 @@ import { defineEbpfMetrics } from "./metrics.ts";
 import { detachStale, endPins, pinFolderOf } from "./node-pins.ts";
 import { ledAtLocalhost, packetPathConfig } from "./packet-path.ts";
 import { SocketMaps } from "./socket-maps.ts";
-import { AT_SOCKET, NOT_KEPT, SocketPath, STUCK } from "./socket-path.ts";
+import { AT_SOCKET, NOT_KEPT, STUCK } from "./socket-news.ts";
+import { SocketPath } from "./socket-path.ts";
 import { SocketPins } from "./socket-pins.ts";
 import { SocketPrograms } from "./socket-programs.ts";
 

@@ -2,13 +2,12 @@
  * The maps of one family: what they hold of each service port, and the difference to what they should hold. A service port that the
  * kernel does not take is left out of them, and the packet path leads to it.
  */
-import type { Bpf, BpfMap } from "../../kernel/bpf/bpf.ts";
+import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import { hasBpfCode } from "../../kernel/bpf/bpf-error.ts";
 import { EndpointLists, NoRoom } from "../../kernel/bpf/socket-balancer/endpoint-lists.ts";
 import {
   type BalancerCapacity,
   type BalancerMaps,
-  frontendValue,
   type LeadingMaps,
   leadingMaps,
   type MemoryMaps,
@@ -18,17 +17,28 @@ import { messageOf } from "../../logging/message-of.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { FrontendAddress } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import { type IpAddress, type IpFamily, ipBytes, ipFromBytes } from "../../net/ip.ts";
+import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import { AdoptedFrontends, nameOfKey } from "./adopted-frontends.ts";
 import { Connections } from "./connections.ts";
 import { FrontendTable } from "./frontend-table.ts";
-import { destinationsOf, frontendWordsFor, Installed, isSame, isSameValue, LISTS, listFor } from "./installed.ts";
 import {
+  destinationsOf,
+  frontendWordsFor,
+  Installed,
+  isSame,
+  isSameValue,
+  isWholeIn,
+  LISTS,
+  listFor,
+} from "./installed.ts";
+import {
+  AddressMap,
   capacityFor,
   closeAll,
   createMaps,
   type ExpectedSize,
   type FoundMaps,
+  grown,
   memoryOf,
   type Opened,
   type OpenMaps,
@@ -62,7 +72,7 @@ export class SocketMaps {
   /** What the maps have had from the start, until {@link settle}. */
   #adopted: AdoptedFrontends | undefined;
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
-  #nodeAddresses: ReadonlySet<IpAddress> = new Set();
+  readonly #nodeAddresses: AddressMap;
   #hasLostUdp = false;
   /** Connected UDP sockets that were led. */
   readonly connections: Connections;
@@ -90,9 +100,7 @@ export class SocketMaps {
       if (found.leading !== undefined) {
         this.#adopted = new AdoptedFrontends(this.#set.frontends.entries(), (lists) => this.#lists.adopt(lists));
       }
-      if (found.memory !== undefined) {
-        this.#nodeAddresses = new Set(found.memory.nodeAddresses.entries().map(([key]) => ipFromBytes(key)));
-      }
+      this.#nodeAddresses = new AddressMap(this.#memory.nodeAddresses, found.memory !== undefined);
     } catch (error) {
       this.close();
       throw error;
@@ -119,11 +127,6 @@ export class SocketMaps {
     return this.#memory;
   }
 
-  /** Number of service ports that have something here. */
-  get size(): number {
-    return this.#installed.size;
-  }
-
   /** Keys of service ports that have something here. */
   get keys(): readonly string[] {
     return [...this.#installed.keys()];
@@ -141,16 +144,7 @@ export class SocketMaps {
 
   /** Node ports are led at these addresses, and no others; at those for which there is no room, the rules lead. @throws BpfError */
   setNodeAddresses(addresses: ReadonlySet<IpAddress>): void {
-    const { nodeAddresses } = this.#memory;
-    const before = this.#nodeAddresses;
-    this.#nodeAddresses = addresses;
-    for (const gone of before) if (!addresses.has(gone)) nodeAddresses.delete(ipBytes(gone));
-    try {
-      for (const added of addresses) if (!before.has(added)) nodeAddresses.update(ipBytes(added), PRESENT);
-    } catch (error) {
-      // At the others node ports are left to the rules.
-      if (!hasBpfCode(error, "E2BIG")) throw error;
-    }
+    this.#nodeAddresses.set(addresses);
   }
 
   /** Service addresses that are the host's own pass. @returns keys of the service ports concerned, which must be set again. */
@@ -256,7 +250,7 @@ export class SocketMaps {
     let damaged = 0;
     for (const [key, installed] of this.#installed) {
       const { port } = installed;
-      const isWhole = this.#isWhole(installed, (frontend) =>
+      const isWhole = isWholeIn(installed, this.#treatmentOf, (frontend) =>
         there.get(nameOfKey(this.#frontends.keyOf(port, frontend))),
       );
       if (isWhole) continue;
@@ -308,22 +302,9 @@ export class SocketMaps {
       })),
     );
     const installed = new Installed({ port, treatments, cluster, local });
-    const found = this.#isWhole(installed, (_, at) => values[at]) ? installed : installed.uncertain();
+    const found = isWholeIn(installed, this.#treatmentOf, (_, at) => values[at]) ? installed : installed.uncertain();
     this.#installed.set(key, found);
     return found;
-  }
-
-  /** Whether the elements of a service port's frontends are what they should be, and no more. */
-  #isWhole(
-    installed: Installed,
-    elementOf: (frontend: FrontendAddress, at: number) => Uint8Array | undefined,
-  ): boolean {
-    return destinationsOf(installed.port).every((frontend, at) => {
-      const treatment = this.#treatmentOf(installed.treatments, frontend);
-      const value = elementOf(frontend, at);
-      if (value === undefined || treatment === "pass") return value === undefined && treatment === "pass";
-      return Buffer.compare(value, frontendValue(frontendWordsFor(treatment, installed))) === 0;
-    });
   }
 
   /** What is done when something fails is remembered, so that it can be tried again, or taken back. @param known undefined: nothing. */
@@ -385,9 +366,8 @@ export class SocketMaps {
     }
   }
 
-  #treatmentOf(treatments: SocketPlan["treatments"], { kind, address }: FrontendAddress): Treatment {
-    return address !== undefined && this.#hostAddresses.has(address) ? "pass" : treatments[kind];
-  }
+  readonly #treatmentOf = (treatments: SocketPlan["treatments"], { kind, address }: FrontendAddress): Treatment =>
+    address !== undefined && this.#hostAddresses.has(address) ? "pass" : treatments[kind];
 
   #refuse(key: string, port: ServicePort, error: unknown): void {
     this.#delete(port, destinationsOf(port));
@@ -404,22 +384,13 @@ export class SocketMaps {
   #grow(): void {
     const { bpf, family, onMoved } = this.#options;
     const old = this.#set;
-    const [frontends, slots, backends] = [old.frontends, old.slots, old.backends];
-    const doubled = (map: BpfMap): number => map.definition.maxEntries * 2;
-    const capacity = { frontends: doubled(frontends), slots: doubled(slots), backends: doubled(backends) };
-    this.#set = createMaps(bpf, leadingMaps(family, capacity));
-    const [from, to] = [memoryOf(old), memoryOf(this.#set)];
-    to.slots.set(from.slots);
-    to.backends.set(from.backends);
+    this.#set = grown(bpf, family, old);
     this.#frontends.moveTo(this.#set.frontends);
-    this.#lists.moveTo(to);
+    this.#lists.moveTo(memoryOf(this.#set));
     onMoved(this.open);
     closeAll(old);
   }
 }
-
-/** A value that says nothing. */
-const PRESENT = new Uint8Array(4);
 
 const hasFrontends = ({ treatments }: SocketPlan): boolean => treatments !== PASS_ALL.treatments;
 

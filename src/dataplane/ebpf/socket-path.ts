@@ -20,6 +20,7 @@ import type { LedConnections, SyncFailure, SyncInput } from "../../sync/backend.
 import { endLedSockets, readLedSockets } from "./led-sockets.ts";
 import type { EbpfMetrics } from "./metrics.ts";
 import { SocketMaps } from "./socket-maps.ts";
+import { AT_SOCKET, NOT_REFUSED, SocketNews, STUCK } from "./socket-news.ts";
 import type { SocketPins } from "./socket-pins.ts";
 import { SocketPrograms } from "./socket-programs.ts";
 import { StaleConnections } from "./stale-connections.ts";
@@ -63,27 +64,12 @@ const LOOK_EVERY_MS = 10_000;
 /** The map of frontends is read with each sixth look. */
 const LOOKS_FOR_DAMAGE = 6;
 
-/** Logged once for each reason. */
-export const NOT_KEPT = "Nothing is decided at the socket while this process is away";
-
-/** Logged when names of an earlier process cannot be taken away. */
-export const STUCK = "What decides at the socket cannot be removed, and may lead to endpoints that are gone";
-
 /** The socket programs at work. */
 interface Sockets {
   readonly maps: SocketMaps;
   readonly programs: SocketPrograms;
   readonly stale: StaleConnections;
 }
-
-/** What this mode does beside the packet path, as status and page name it where it cannot be done. */
-export const AT_SOCKET = "connections decided at the socket";
-
-/** What is said again only when it changes. */
-type Subject = "all" | "connected UDP" | "service ports" | "pins" | "refusals";
-
-/** Logged once, and part of what `status` says: clients notice no more than that a refusal is the rules'. */
-const NOT_REFUSED = "Services without endpoints take the rules, because this kernel is older than 5.18";
 
 export class SocketPath {
   readonly #options: SocketPathOptions;
@@ -95,13 +81,13 @@ export class SocketPath {
   #mayEnd = false;
   /** Programs may have lost their cgroup. To ask is a call for each of them: that is for full syncs, and for looks now and then. */
   #mayBeOrphaned = false;
-  /** What was logged last; empty when all is well. */
-  readonly #said = new Map<Subject, string>();
+  readonly #news: SocketNews;
 
   constructor(options: SocketPathOptions) {
     this.#waits = new KernelWaits(() => options.clock.monotonicMs());
     const bpf = this.#waits.timed(options.bpf, ["createMap", "loadProgram", "attach", "attached"]);
     this.#options = { ...options, bpf };
+    this.#news = new SocketNews(options.log);
   }
 
   /** Whether connections are decided at the socket now. */
@@ -123,9 +109,9 @@ export class SocketPath {
   /** Where connections are decided, in words; undefined while they are not. */
   get where(): string | undefined {
     if (this.#sockets === undefined || !this.isAttached) return undefined;
-    const { size, connections } = this.#sockets.maps;
-    const lesser = this.#said.get("refusals") ?? "";
-    return `decided at the socket in ${this.#options.cgroup}; ${size} service ports, ${connections.count} connected UDP sockets${lesser && `. ${lesser}`}`;
+    const { keys, connections } = this.#sockets.maps;
+    const lesser = this.#news.last("refusals") ?? "";
+    return `decided at the socket in ${this.#options.cgroup}; ${keys.length} service ports, ${connections.count} connected UDP sockets${lesser && `. ${lesser}`}`;
   }
 
   /** Connections that programs have led. */
@@ -142,12 +128,12 @@ export class SocketPath {
     if (!this.isAttached) {
       const isGone = cgroup !== undefined && !isThere(bpf, cgroup);
       const reason = cgroup === undefined ? whyNoCgroup : isGone ? `the cgroup ${cgroup} is not there` : undefined;
-      return way("nothing is decided at the socket", reason ?? this.#said.get("all"));
+      return way("nothing is decided at the socket", reason ?? this.#news.last("all"));
     }
     const refusals = [...(this.#sockets?.maps.refused.values() ?? [])];
     const problem = pins?.problem;
     return [
-      ...way("connected UDP takes the rules", this.#said.get("connected UDP")),
+      ...way("connected UDP takes the rules", this.#news.last("connected UDP")),
       ...way(`${refusals.length} service ports take the rules`, refusals[0]),
       ...way("nothing is decided while this process is away", problem === undefined ? undefined : messageOf(problem)),
     ];
@@ -211,7 +197,7 @@ export class SocketPath {
       else if (this.#sockets !== undefined && this.isAttached) {
         this.#renew(this.#sockets.maps);
         this.#sockets.programs.keep();
-        this.#tellPinProblem();
+        this.#news.tellPinProblem(this.#options.pins);
         if (looks % LOOKS_FOR_DAMAGE === 0 && this.#isDamaged(this.#sockets.maps)) onLost();
       } else if (this.#hasObstacleGone(cgroup)) onLost();
     }
@@ -261,8 +247,8 @@ export class SocketPath {
     }
     if (!programs.isAttached) this.#attach(this.#sockets, cgroup);
     else if (input.isFullSync) programs.keep();
-    this.#tellPinProblem();
-    this.#tellRefusals(maps.refused);
+    this.#news.tellPinProblem(this.#options.pins);
+    this.#news.tellRefusals(maps.refused);
   }
 
   #renew(maps: SocketMaps): void {
@@ -277,7 +263,7 @@ export class SocketPath {
     if (cgroup !== undefined) bpf.cgroupId(cgroup);
     holdPins?.();
     const canSetReturnValue = bpf.canSetReturnValue("connect4");
-    if (this.#isNews("refusals", canSetReturnValue ? "" : NOT_REFUSED)) log.info(NOT_REFUSED);
+    if (this.#news.isNews("refusals", canSetReturnValue ? "" : NOT_REFUSED)) log.info(NOT_REFUSED);
     const options = { ...this.#options.programs(), connectedUdp, canSetReturnValue };
     const programs = new SocketPrograms(bpf, family, options, pins, assemble);
     const nowMs = (): number => clock.monotonicMs();
@@ -300,7 +286,7 @@ export class SocketPath {
   async #askReach(): Promise<DisconnectReach["of"]> {
     const reach = await this.#options.disconnector.reach();
     const why = reach.of === "all" ? "" : reach.why;
-    if (!this.#isNews("connected UDP", why) || reach.of === "all") return reach.of;
+    if (!this.#news.isNews("connected UDP", why) || reach.of === "all") return reach.of;
     const whose = reach.of === "host" ? "of pods " : "";
     this.#options.log.warn(`Connected UDP ${whose}takes the rules: ${why}`, {
       cannot: `${AT_SOCKET} for connected UDP ${whose}`.trimEnd(),
@@ -313,7 +299,7 @@ export class SocketPath {
     const { log } = this.#options;
     programs.load(maps.open);
     programs.attach(cgroup);
-    this.#said.delete("all");
+    this.#news.forget("all");
     this.#mayEnd = false;
     this.#mayBeOrphaned = false;
     log.info("Connections to services are decided at the socket", { can: AT_SOCKET, cgroup });
@@ -340,38 +326,10 @@ export class SocketPath {
     await this.#end();
     const { bpf, cgroup } = this.#options;
     this.#mayEnd = error instanceof FolderInUse || (cgroup !== undefined && !isThere(bpf, cgroup));
-    if (!this.#isNews("all", messageOf(error))) return;
+    if (!this.#news.isNews("all", messageOf(error))) return;
     this.#options.log.error("Nothing is decided at the socket; the nftables rules lead all packets", error, {
       cannot: AT_SOCKET,
     });
-  }
-
-  /** @param text empty when all is well. */
-  #isNews(subject: Subject, text: string): boolean {
-    if (text === (this.#said.get(subject) ?? "")) return false;
-    this.#said.set(subject, text);
-    return true;
-  }
-
-  #tellRefusals(refused: ReadonlyMap<string, string>): void {
-    const names = [...refused.keys()].sort().join(", ");
-    if (!this.#isNews("service ports", names)) return;
-    const what = `${AT_SOCKET} for some service ports`;
-    if (names === "") {
-      this.#options.log.info("All service ports are decided at the socket again", { can: what });
-      return;
-    }
-    const [reason = ""] = refused.values();
-    this.#options.log.error("Service ports that are not decided at the socket", new Error(reason), {
-      names,
-      cannot: what,
-    });
-  }
-
-  #tellPinProblem(): void {
-    const problem = this.#options.pins?.problem;
-    const isNews = this.#isNews("pins", problem === undefined ? "" : messageOf(problem));
-    if (isNews && problem !== undefined) this.#options.log.error(NOT_KEPT, problem);
   }
 
   /** UDP sockets that were led would not be told any more when their endpoint goes: they connect again, by the rules. */
