@@ -35,7 +35,7 @@ const NODE_ADDRESSES = {
   IPv6: { node: "fd00:200::2", loopback: "::1", pods: "fd00:180::/32" },
 } as const;
 
-function configOf(options: HistoryOptions): PlanConfig {
+export function configOf(options: HistoryOptions): PlanConfig {
   const { family, detector, masqueradeAll } = options;
   const { node, pods } = NODE_ADDRESSES[family];
   return {
@@ -62,7 +62,7 @@ interface RuleTotals {
 
 export class ClusterHistory {
   readonly #options: HistoryOptions;
-  readonly #objects = new ObjectHistory();
+  readonly objects = new ObjectHistory();
   readonly #state: ProxyState;
   readonly #backend: IptablesBackend;
   readonly #driver: SyncDriver;
@@ -86,7 +86,7 @@ export class ClusterHistory {
       case "delete-service":
       case "write-slice":
       case "delete-slice":
-        this.#objects.apply(step, this.#state);
+        this.objects.apply(step, this.#state);
         return;
       case "zone":
         if (step.zone !== this.#driver.zone) this.#driver.requireFullSync();
@@ -111,8 +111,8 @@ export class ClusterHistory {
   /** What one full sync of the same objects leaves in an empty kernel; with the counts that it reports. */
   async fromScratch(): Promise<{ readonly kernel: MemoryIptables; readonly totals: RuleTotals }> {
     const state = this.#newState();
-    for (const object of this.#objects.services.byKey.values()) state.onService({ kind: "add", object });
-    for (const object of this.#objects.slices.byKey.values()) state.onEndpointSlice({ kind: "add", object });
+    for (const object of this.objects.services.byKey.values()) state.onService({ kind: "add", object });
+    for (const object of this.objects.slices.byKey.values()) state.onEndpointSlice({ kind: "add", object });
     state.applyChanges();
     const driver = new SyncDriver(state);
     driver.zone = this.#driver.zone;
@@ -129,6 +129,10 @@ export class ClusterHistory {
     return new MemoryIptables(family, { counters, backEnd });
   }
 
+  get zone(): string | undefined {
+    return this.#driver.zone;
+  }
+
   /** The service ports that must be served now. */
   get servicePorts(): readonly ServicePortName[] {
     return [...this.#state.services.values()].map(({ name }) => name);
@@ -139,7 +143,7 @@ export class ClusterHistory {
     return new ProxyState({ family, nodeName: NODE_NAME, allowExternalIPs: true, now: () => 0, log: silentLogger });
   }
 
-  #nodePortIPs(): NodePortIPs {
+  get nodePortIPs(): NodePortIPs {
     const { node, loopback } = NODE_ADDRESSES[this.#options.family];
     return this.#addresses === 0 ? { kind: "all" } : { kind: "ips", ips: [ip(loopback), ip(node)] };
   }
@@ -150,7 +154,7 @@ export class ClusterHistory {
       config: configOf(this.#options),
       iptables,
       counters: hasCounters ? { ensure: async () => true } : undefined,
-      nodePortIPs: async () => this.#nodePortIPs(),
+      nodePortIPs: async () => this.nodePortIPs,
       metrics: {
         restoreFailures: {
           inc: () => {

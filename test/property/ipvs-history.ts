@@ -21,7 +21,7 @@ export class IpvsHistory {
   readonly node: MemoryNode;
   readonly state: ProxyState;
   readonly #family: IpFamily;
-  readonly #objects = new ObjectHistory();
+  readonly objects = new ObjectHistory();
   readonly #connections = new Map<string, readonly [VirtualServerKey, RealServerKey]>();
   readonly #onAddress: (address: IpAddress, isThere: boolean) => void;
   #hasSharedAddress = false;
@@ -48,7 +48,7 @@ export class IpvsHistory {
       case "delete-service":
       case "write-slice":
       case "delete-slice":
-        this.#objects.apply(step, state);
+        this.objects.apply(step, state);
         return;
       case "zone":
         rig.driver.zone = step.zone;

@@ -19,7 +19,7 @@ export class NftablesHistory {
   readonly rig: BackendRig;
   readonly state: ProxyState;
   readonly #family: IpFamily;
-  readonly #objects = new ObjectHistory();
+  readonly objects = new ObjectHistory();
 
   constructor(family: IpFamily, options: Omit<BackendRigOptions, "family"> = {}) {
     this.#family = family;
@@ -36,7 +36,7 @@ export class NftablesHistory {
       case "delete-service":
       case "write-slice":
       case "delete-slice":
-        this.#objects.apply(step, state);
+        this.objects.apply(step, state);
         return;
       case "zone":
         rig.driver.zone = step.zone;
