@@ -307,8 +307,7 @@ async function createProxier(
     onConflict: (conflict) => events.record(frontendConflict(nodeName, conflict)),
     onCostlyService: (costly) => events.record(costlyService(nodeName, costly)),
     ...(journal && { journal }),
-    // A mode whose flows end at this process knows itself what becomes of them.
-    ...(backend.endsFlows === true ? {} : { ending: endingOf(config, kernel) }),
+    ending: endingOf(config, kernel),
   });
   const onChange = (ips: readonly IpAddress[], isNew: boolean): void => {
     serviceHealth.setAddresses(ips).catch((error: unknown) => log.error("Error syncing healthcheck services", error));

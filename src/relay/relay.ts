@@ -46,8 +46,25 @@ export interface Relay {
   close(): Promise<void>;
   /** Closes, then resolves when the last TCP connection has ended; cuts the rest after `timeoutMs`. */
   drain(timeoutMs: number): Promise<void>;
-  /** Ends the UDP sessions of a destination that is gone; their clients' next datagrams are picked for again. */
-  endSessionsTo(destination: Destination): void;
+  /** TCP connections and UDP sessions that are alive; they may end while they are gone through. */
+  sessions(): Iterable<RelaySession>;
+}
+
+/** One client's TCP connection or UDP session. */
+export interface RelaySession {
+  readonly client: Destination;
+  /** Undefined while it is looked for. */
+  readonly destination: Destination | undefined;
+  /** Ends it, a connection abruptly. */
+  cut(): void;
+}
+
+/** Ends the UDP sessions of a destination that is gone; their clients' next datagrams are picked for again. */
+export function endSessionsTo(relay: Relay, { address, port }: Destination): void {
+  if (relay.protocol !== "UDP") return;
+  for (const session of relay.sessions()) {
+    if (session.destination?.address === address && session.destination.port === port) session.cut();
+  }
 }
 
 export interface RelayOptions {

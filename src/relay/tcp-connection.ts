@@ -7,7 +7,7 @@ import type { Logger } from "../logging/logger.ts";
 import { ByteFlow, type FlowShared, readThrough } from "./byte-flow.ts";
 import type { DescriptorBudget } from "./descriptor-budget.ts";
 import type { OwnDials } from "./own-dials.ts";
-import { type Destination, DIAL_TIMEOUTS_MS, type RelayOptions } from "./relay.ts";
+import { type Destination, DIAL_TIMEOUTS_MS, type RelayOptions, type RelaySession } from "./relay.ts";
 import { TcpDial } from "./tcp-dial.ts";
 
 /** Shared by all connections of a process. */
@@ -23,11 +23,12 @@ const DESCRIPTORS = 2;
 /** Causes on this side: the next attempt would fail for them as well, so it is made when this one's time is over. */
 const LOCAL_CAUSES = new Set(["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EADDRNOTAVAIL", "EAGAIN"]);
 
-export class TcpConnection {
+export class TcpConnection implements RelaySession {
+  /** Its other end. */
+  readonly client: Destination;
   readonly #options: RelayOptions;
   readonly #shared: TcpShared;
   readonly #onEnd: () => void;
-  readonly #client: Destination;
   #clientSocket: Socket;
   #dialling: TcpDial | undefined;
   #endpointSocket: Socket | undefined;
@@ -52,14 +53,18 @@ export class TcpConnection {
     this.#shared = shared;
     this.#onEnd = onEnd;
     this.#clientSocket = accepted;
-    this.#client = client;
+    this.client = client;
     accepted.on("error", () => this.cut());
+  }
+
+  get destination(): Destination | undefined {
+    return this.#destination;
   }
 
   /** Begins to dial, as soon as there are descriptors. */
   start(): void {
     this.#isWatched = this.#shared.ownDials.begin();
-    if (this.#isWatched && this.#shared.ownDials.isLoop(this.#client)) {
+    if (this.#isWatched && this.#shared.ownDials.isLoop(this.client)) {
       this.#refuse("a loop: the endpoint leads back to this proxy");
       return;
     }
@@ -87,13 +92,13 @@ export class TcpConnection {
   }
 
   #refuse(reason: string): void {
-    this.#options.observer.refused(this.#client, reason);
+    this.#options.observer.refused(this.client, reason);
     this.cut(this.#options.endsQuietly);
   }
 
   #dial(attempt: number): void {
     const timeoutMs = (this.#options.dialTimeoutsMs ?? DIAL_TIMEOUTS_MS)[attempt];
-    const destination = timeoutMs === undefined ? undefined : this.#options.pick(this.#client, attempt);
+    const destination = timeoutMs === undefined ? undefined : this.#options.pick(this.client, attempt);
     if (destination === undefined || timeoutMs === undefined) {
       this.#refuse(attempt === 0 ? "no endpoint" : "failed to connect to an endpoint");
       return;
@@ -115,7 +120,7 @@ export class TcpConnection {
 
   #remember(local: Destination): void {
     this.#forgetDial?.();
-    this.#forgetDial = this.#shared.ownDials.add(local, this.#client);
+    this.#forgetDial = this.#shared.ownDials.add(local, this.client);
   }
 
   #open(endpoint: Socket, outward: ByteFlow, destination: Destination): void {

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { familyOf, type IpAddress } from "../net/ip.ts";
 import { takeForListening } from "./descriptor-budget.ts";
 import { listenError, listenText } from "./listen-error.ts";
-import { clientAt, type Destination, type Relay, type RelayOptions } from "./relay.ts";
+import { clientAt, type Relay, type RelayOptions, type RelaySession } from "./relay.ts";
 import { TcpConnection, type TcpShared } from "./tcp-connection.ts";
 import { KEEP_ALIVE } from "./tcp-dial.ts";
 
@@ -81,7 +81,9 @@ export class TcpRelay implements Relay {
     await cut;
   }
 
-  endSessionsTo(_destination: Destination): void {}
+  sessions(): Iterable<RelaySession> {
+    return this.#connections;
+  }
 
   #accept(accepted: Socket, options: RelayOptions): void {
     const { remoteAddress, remotePort } = accepted;

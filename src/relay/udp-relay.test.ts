@@ -6,6 +6,7 @@ import { describe, it } from "node:test";
 import { silentLogger } from "../logging/logger.ts";
 import type { IpAddress } from "../net/ip.ts";
 import { NodeRelays } from "./node-relays.ts";
+import { endSessionsTo } from "./relay.ts";
 import { exchange, LOOPBACK, LOOPBACK_6, relayTo, udpEcho, udpSocket, until } from "./testing/relay-lab.ts";
 
 /** The largest payload of a datagram over IPv4. */
@@ -126,10 +127,10 @@ describe("a UDP session", () => {
     const clients = [await udpSocket(t), await udpSocket(t)];
     for (const client of clients) await exchange(client, relay, "x");
     current = other;
-    relay.endSessionsTo({ address: "127.0.0.2" as IpAddress, port: one.port });
-    relay.endSessionsTo({ address: one.address, port: one.port + 1 });
+    endSessionsTo(relay, { address: "127.0.0.2" as IpAddress, port: one.port });
+    endSessionsTo(relay, { address: one.address, port: one.port + 1 });
     assert.equal(relay.connections, 2, "those of other endpoints stay");
-    relay.endSessionsTo(one);
+    endSessionsTo(relay, one);
     assert.deepEqual([relay.connections, seen.closed], [0, 2]);
     const arrived = once(other.socket, "message");
     clients[0]?.send("y", relay.port, relay.address);

@@ -4,7 +4,7 @@ import type { Logger } from "../logging/logger.ts";
 import type { IpAddress } from "../net/ip.ts";
 import { type DescriptorBudget, takeForListening } from "./descriptor-budget.ts";
 import { listenError, listenText } from "./listen-error.ts";
-import { clientAt, type Destination, type Relay, type RelayOptions } from "./relay.ts";
+import { clientAt, type Relay, type RelayOptions, type RelaySession } from "./relay.ts";
 import { isCongested, UdpSession, udpSocketFor } from "./udp-session.ts";
 
 /** Shared by all UDP relays of a process. */
@@ -66,15 +66,15 @@ export class UdpRelay implements Relay {
     this.#isClosed = true;
     this.#socket.close();
     this.#shared.budget.giveBack(1);
-    for (const session of this.#sessions.values()) session.end();
+    for (const session of this.#sessions.values()) session.cut();
   }
 
   drain(_timeoutMs: number): Promise<void> {
     return this.close();
   }
 
-  endSessionsTo(destination: Destination): void {
-    for (const session of this.#sessions.values()) if (session.isTo(destination)) session.end();
+  sessions(): Iterable<RelaySession> {
+    return this.#sessions.values();
   }
 
   #receive(datagram: Buffer, remote: RemoteInfo): void {

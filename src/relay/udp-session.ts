@@ -4,7 +4,7 @@
  */
 import { createSocket, type Socket, type SocketOptions } from "node:dgram";
 import { familyOf, type IpAddress, type IpFamily } from "../net/ip.ts";
-import { type Destination, DIAL_TIMEOUTS_MS, type RelayOptions } from "./relay.ts";
+import { type Destination, DIAL_TIMEOUTS_MS, type RelayOptions, type RelaySession } from "./relay.ts";
 
 /** Datagrams kept while the socket is being connected, which takes no longer than a turn of the event loop. */
 const PENDING_LIMIT = 256;
@@ -16,9 +16,9 @@ interface UdpSessionEvents {
   ended(): void;
 }
 
-export class UdpSession {
+export class UdpSession implements RelaySession {
+  readonly client: Destination;
   readonly #options: RelayOptions;
-  readonly #client: Destination;
   readonly #events: UdpSessionEvents;
   readonly #idle: NodeJS.Timeout;
   #attempt = -1;
@@ -34,14 +34,14 @@ export class UdpSession {
   #isEnded = false;
 
   constructor(client: Destination, options: RelayOptions, events: UdpSessionEvents) {
-    this.#client = client;
+    this.client = client;
     this.#options = options;
     this.#events = events;
     this.#idle = setTimeout(() => this.#endUnlessHeard(), options.idleTimeoutMs);
   }
 
-  isTo({ address, port }: Destination): boolean {
-    return this.#destination?.address === address && this.#destination.port === port;
+  get destination(): Destination | undefined {
+    return this.#destination;
   }
 
   /** Hands on a datagram of the client; looks for a destination first when there is none. */
@@ -53,7 +53,7 @@ export class UdpSession {
     else this.#connect([datagram]);
   }
 
-  end(): void {
+  cut(): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
     clearTimeout(this.#idle);
@@ -70,7 +70,7 @@ export class UdpSession {
   #endUnlessHeard(): void {
     const heard = this.#heard;
     setImmediate(() => {
-      if (this.#heard === heard) this.end();
+      if (this.#heard === heard) this.cut();
     });
   }
 
@@ -78,10 +78,10 @@ export class UdpSession {
     const { pick, observer, dialTimeoutsMs = DIAL_TIMEOUTS_MS } = this.#options;
     // A client that goes on after failures stays with the last kind of attempt: its destination is picked again each time.
     this.#attempt = Math.min(this.#attempt + 1, dialTimeoutsMs.length - 1);
-    const destination = pick(this.#client, this.#attempt);
+    const destination = pick(this.client, this.#attempt);
     if (destination === undefined) {
-      observer.refused(this.#client, "no endpoint");
-      this.end();
+      observer.refused(this.client, "no endpoint");
+      this.cut();
       return;
     }
     this.#destination = destination;
@@ -129,7 +129,7 @@ export class UdpSession {
     this.#drop();
     if (pending === undefined) return;
     if (this.#attempt < dialTimeoutsMs.length - 1) this.#connect(pending);
-    else observer.refused(this.#client, "failed to connect to an endpoint");
+    else observer.refused(this.client, "failed to connect to an endpoint");
   }
 
   #drop(): void {

@@ -79,8 +79,15 @@ export type OnLostRules = (lost?: LostRules, by?: string) => void;
 export interface LedConnections {
   /** Visits each; those that begin or end meanwhile, perhaps. */
   read(visit: (flow: LedFlow) => void): Promise<void>;
-  /** Ends these of TCP, others of conntrack's among them, as far as they are on this machine. @returns which were. */
-  end(flows: readonly Flow[]): Promise<ReadonlySet<Flow>>;
+  /**
+   * Ends these of TCP, others of conntrack's among them, as far as they are on this machine. @returns which were.
+   * @default the clients' sockets end
+   */
+  end?(flows: readonly (Flow & Partial<LedFlow>)[]): Promise<ReadonlySet<Flow>>;
+  /** Takes away what leads further packets of these; called between syncs, before they are ended. @default there is nothing */
+  release?(flows: readonly Flow[]): Promise<void>;
+  /** Whether conntrack marks what the mode leads as translated. @default it does */
+  readonly isMarked?: false;
 }
 
 /** One proxy mode for one family. Calls of `sync` never overlap. */

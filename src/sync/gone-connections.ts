@@ -111,7 +111,7 @@ export class GoneConnections {
     const { conntrack, led, family, turns, ending, metrics, signal, log } = this.#options;
     const own = new Set(await this.#options.localAddresses?.(family, signal));
     const suspects: (Flow & Partial<LedFlow>)[] = [];
-    await conntrack.readFlows(family, { protocol: "TCP", isTranslated: true }, () => {
+    await conntrack.readFlows(family, { protocol: "TCP", isTranslated: led?.isMarked ?? true }, () => {
       suspects.length = 0;
       return (flow) => {
         if (this.#goneFor(flow, own) !== undefined) suspects.push(flow);
@@ -121,7 +121,11 @@ export class GoneConnections {
       if (flow.protocol === "TCP" && this.#goneFor(flow, own) !== undefined) suspects.push(flow);
     });
     const waitingMs: number[] = [];
-    const gone = await turns.run(async () => this.#judged(suspects, own, waitingMs));
+    const gone = await turns.run(async () => {
+      const judged = this.#judged(suspects, own, waitingMs);
+      if (judged.length > 0) await led?.release?.(judged);
+      return judged;
+    });
     for (const [key, atMs] of this.#goneMs) {
       const leftMs = atMs + ending.afterMs - this.#options.clock.monotonicMs();
       if (leftMs > 0) waitingMs.push(leftMs);

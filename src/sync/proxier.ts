@@ -12,6 +12,7 @@ import { Mutex } from "../async/mutex.ts";
 import { runInTurns } from "../async/steps.ts";
 import type { ObjectEvent } from "../cluster/object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
+import { NO_CONNTRACK } from "../kernel/conntrack/conntrack.ts";
 import type { Logger } from "../logging/logger.ts";
 import { messageOf } from "../logging/message-of.ts";
 import { equalLists } from "../model/equal-lists.ts";
@@ -96,7 +97,9 @@ export class Proxier {
     const ofFamily = { ...own, family: this.family, turns: this.#turns, signal: this.#stop.signal };
     this.#staleFlows = new StaleFlows(ofFamily);
     const { ending } = options;
-    this.#goneConnections = ending && new GoneConnections({ ...ofFamily, led: backend.led, ending });
+    // A mode whose flows end at this process knows itself what becomes of them.
+    const conntrack = backend.endsFlows === true ? NO_CONNTRACK : options.conntrack;
+    this.#goneConnections = ending && new GoneConnections({ ...ofFamily, conntrack, led: backend.led, ending });
     this.#runner = new BoundedRunner({
       periods: { minMs: periods.minMs, retryMs: periods.syncMs, maxMs: this.#fullMs },
       clock,

@@ -11,7 +11,7 @@ const USUAL: Readonly<Record<MachineName, readonly string[]>> = {
     "src/kernel/ipset/ipset.test.ts",
     "src/kernel/ipvs/netlink-ipvs.test.ts",
     "src/kernel/route/*.test.ts",
-    "test/kernel/flows/{features,matrix}.test.ts",
+    "test/kernel/flows/{features,gone-connections,matrix,named-flows}.test.ts",
   ],
   /** What a second kernel with nftables may answer otherwise. */
   qemu: [
@@ -50,7 +50,9 @@ const SECONDS: Readonly<Record<string, number>> = {
   "demo/run-demo.test.ts": 66,
   "test/conformance/ipvs-mode-switch.vm.test.ts": 77,
   "test/kernel/flows/features.test.ts": 58,
+  "test/kernel/flows/gone-connections.test.ts": 40,
   "test/kernel/flows/matrix.test.ts": 48,
+  "test/kernel/flows/named-flows.test.ts": 30,
   "test/kernel/ipvs/faults.vm.test.ts": 56,
   "test/kernel/ipvs/foreign-hands.vm.test.ts": 115,
   "test/kernel/ipvs/graceful-termination.vm.test.ts": 119,

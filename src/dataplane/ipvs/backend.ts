@@ -14,7 +14,7 @@ import type { Logger } from "../../logging/logger.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { Cidr } from "../../net/ip.ts";
-import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import type { Backend, LedConnections, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { Reconciler, type SyncNotes, type Target, type Work } from "../shared/reconciler.ts";
 import type { Parts } from "../shared/wanted-parts.ts";
 import { AddressWarnings } from "./address-warnings.ts";
@@ -101,6 +101,12 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
     this.#rules = new IptablesRules(iptables);
     this.#watch = new Watch({ ...options, reconciler: this.#reconciler, graceful });
   }
+
+  readonly led: LedConnections = {
+    read: async () => {},
+    release: (flows) => this.#graceful.removeNow(this.#options.ipvs, flows, this.#options.log),
+    isMarked: false,
+  };
 
   sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     this.#watch.giveWay();

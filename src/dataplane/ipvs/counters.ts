@@ -4,7 +4,7 @@ import { openNetlinkIpvs } from "../../kernel/ipvs/netlink-ipvs.ts";
 import { addTo, type Count, type CountedPort, type ModeCounters } from "../traffic.ts";
 
 export const ipvsCounters: ModeCounters = {
-  isEndpointTracked: false,
+  isEndpointTracked: true,
   async fill(ports) {
     const ipvs = await openNetlinkIpvs({ loadModule: async () => {} });
     try {

@@ -11,6 +11,8 @@ import {
   virtualServerText,
 } from "../../kernel/ipvs/ipvs.ts";
 import type { Logger } from "../../logging/logger.ts";
+import type { Flow } from "../../net/flow.ts";
+import { joinHostPort } from "../../net/ip.ts";
 import { mustDrain, realServerText } from "./virtual-server-step.ts";
 
 /** How often real servers are looked at. There is no limit to how long one may stay. */
@@ -76,6 +78,23 @@ export class GracefulTermination {
         }
       }
     }
+    await this.#delete(ipvs, deletions, log, signal);
+  }
+
+  /** Removes those to which these flows of TCP lead, with their connections: the kernel ends them with their next packet. */
+  async removeNow(ipvs: Ipvs, flows: readonly Flow[], log: Logger): Promise<void> {
+    const deletions = new Map<RealServerKey, IpvsOperation>();
+    for (const { protocol, destinationIP, destinationPort, replySourceIP, replySourcePort } of flows) {
+      const key = virtualServerText({ protocol, address: destinationIP, port: destinationPort });
+      const { virtualServer, realServers } = this.#draining.get(key) ?? {};
+      const realServer = realServers?.get(joinHostPort(replySourceIP, replySourcePort));
+      if (virtualServer === undefined || realServer === undefined) continue;
+      deletions.set(realServer, { kind: "delete-real-server", virtualServer, realServer });
+    }
+    await this.#delete(ipvs, [...deletions.values()], log);
+  }
+
+  async #delete(ipvs: Ipvs, deletions: readonly IpvsOperation[], log: Logger, signal?: AbortSignal): Promise<void> {
     const failures = await ipvs.apply(deletions, signal);
     const failed = new Set(failures.map(({ operation }) => operation));
     for (const operation of deletions) {

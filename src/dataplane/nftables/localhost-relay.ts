@@ -9,7 +9,14 @@ import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
-import type { Destination, Relay, RelayObserver, RelayProtocol, Relays } from "../../relay/relay.ts";
+import {
+  type Destination,
+  endSessionsTo,
+  type Relay,
+  type RelayObserver,
+  type RelayProtocol,
+  type Relays,
+} from "../../relay/relay.ts";
 import type { SyncInput } from "../../sync/backend.ts";
 import { RELAY_DRAIN_MS } from "../stop-policy.ts";
 
@@ -128,7 +135,7 @@ export class LocalhostRelay {
     for (const [place, wanted] of byPlace) {
       const known = this.#listeners.get(place);
       if (known === undefined) await this.#listen(place, wanted);
-      else for (const gone of known.node.update(wanted)) known.relay.endSessionsTo(gone);
+      else for (const gone of known.node.update(wanted)) endSessionsTo(known.relay, gone);
     }
     this.#options.metrics.listeners.set(this.#listeners.size);
   }

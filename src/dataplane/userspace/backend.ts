@@ -12,12 +12,12 @@ import type { Endpoint } from "../../model/endpoint.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
 import { type ServicePort, usesLocalEndpoints } from "../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
+import type { Flow } from "../../net/flow.ts";
 import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
 import type { Destination } from "../../relay/relay.ts";
-import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import type { Backend, LedConnections, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import type { Affinity, Balancer } from "./balancer.ts";
-import type { EndpointConnections } from "./client-observer.ts";
 import type { Listeners, WantedPort } from "./listeners.ts";
 import { LANES, laneKey, type Portal, portalsOf } from "./portals.ts";
 import { isRelayed, type ServiceRelays } from "./service-relays.ts";
@@ -31,7 +31,6 @@ interface UserspaceBackendOptions {
   readonly nodeName: string;
   readonly balancer: Balancer;
   readonly sockets: ServiceRelays;
-  readonly connections: EndpointConnections;
   readonly listeners: Listeners;
   readonly nodePortAddresses: NodePortAddresses;
   /** The addresses of this host, of this family. Asked on every sync. */
@@ -121,8 +120,25 @@ export class UserspaceBackend implements Backend {
   }
 
   openConnections(key: string): ReadonlyMap<string, number> {
-    return this.#options.connections.of(key);
+    return this.#options.sockets.openOf(key);
   }
+
+  readonly led: LedConnections = {
+    read: async (visit) => {
+      for (const { flow } of this.#options.sockets.carried()) visit(flow);
+    },
+    end: async (flows) => {
+      const wanted = new Map(flows.map((flow) => [flow.socket, flow]));
+      const ended = new Set<Flow>();
+      for (const { flow, session } of this.#options.sockets.carried()) {
+        const known = wanted.get(flow.socket);
+        if (known === undefined || known.replySourceIP !== flow.replySourceIP) continue;
+        session.cut();
+        ended.add(known);
+      }
+      return ended;
+    },
+  };
 
   /** Asks for a sync before the next one is due. */
   retry(): void {

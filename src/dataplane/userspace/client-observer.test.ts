@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
 import { servicePortName } from "../../model/service-port-name.ts";
 import { ip } from "../../model/testing/records.ts";
-import { EndpointConnections, observeClients } from "./client-observer.ts";
+import { observeClients } from "./client-observer.ts";
 
 const name = servicePortName("shop", "web", "http", "TCP");
 const client = { address: ip("10.0.0.9"), port: 1234 };
@@ -22,7 +22,6 @@ test("every event is counted under its protocol; of many clients that are sent a
     error: (message, error, facts) => void lines.push(`${message}: ${error} ${JSON.stringify(facts)}`),
   };
   let nowMs = 0;
-  const connections = new EndpointConnections();
   const observer = observeClients(name, {
     metrics: {
       opened: count("opened"),
@@ -31,16 +30,13 @@ test("every event is counted under its protocol; of many clients that are sent a
       dialFailed: count("dial failed"),
       refused: count("refused"),
     },
-    connections,
     monotonicMs: () => nowMs,
     log,
   });
   observer.opened(client);
-  assert.deepEqual([...connections.of(name.key)], [[`${client.address}:${client.port}`, 1]]);
   observer.bytes("in", 7);
   observer.bytes("out", 8);
   observer.closed(client);
-  assert.equal(connections.of(name.key).size, 0);
   observer.dialFailed(client, "ECONNREFUSED");
   for (const atMs of [0, 1, 9_999, 10_000, 10_001]) {
     nowMs = atMs;

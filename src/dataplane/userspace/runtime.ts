@@ -8,7 +8,7 @@ import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { defineRestoreMetrics, defineRuleCountMetrics } from "../shared/iptables-metrics.ts";
 import { UserspaceBackend } from "./backend.ts";
 import { Balancer } from "./balancer.ts";
-import { EndpointConnections, observeClients } from "./client-observer.ts";
+import { observeClients } from "./client-observer.ts";
 import { userspaceHost } from "./host.ts";
 import { defineUserspaceMetrics } from "./metrics.ts";
 import { ServiceRelays } from "./service-relays.ts";
@@ -25,8 +25,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
     async backendFor(context) {
       const { family, nodePortAddresses, log } = context;
       const balancer = new Balancer({ random: Math.random, nowMs: () => clock.monotonicMs() });
-      const connections = new EndpointConnections();
-      const clients = { metrics: clientMetricsOf(family), connections, monotonicMs: () => clock.monotonicMs(), log };
+      const clients = { metrics: clientMetricsOf(family), monotonicMs: () => clock.monotonicMs(), log };
       const sockets = new ServiceRelays({
         relays,
         balancer,
@@ -40,7 +39,6 @@ async function open(node: NodeContext): Promise<OpenMode> {
         nodeName: node.nodeName,
         balancer,
         sockets,
-        connections,
         ...(await frontFor(context, { sockets, relays, retry })),
         nodePortAddresses,
         checkIntervalMs: config.syncPeriodMs,

@@ -3,9 +3,19 @@
  * connection has ended, so that a stop can cut what is left.
  */
 
+import type { LedFlow } from "../../kernel/conntrack/conntrack.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
-import { type Cidr, cidrContains, type IpAddress } from "../../net/ip.ts";
-import type { Destination, PickDestination, Relay, RelayObserver, RelayProtocol, Relays } from "../../relay/relay.ts";
+import { type Cidr, cidrContains, type IpAddress, joinHostPort } from "../../net/ip.ts";
+import {
+  type Destination,
+  endSessionsTo,
+  type PickDestination,
+  type Relay,
+  type RelayObserver,
+  type RelayProtocol,
+  type RelaySession,
+  type Relays,
+} from "../../relay/relay.ts";
 import type { Balancer } from "./balancer.ts";
 import { type Lane, laneKey } from "./portals.ts";
 
@@ -30,8 +40,8 @@ interface ListenRequest {
 export class ServiceRelays {
   readonly #options: ServiceRelaysOptions;
   readonly #open = new Map<string, Set<Relay>>();
-  /** Closed ones with connections that go on. */
-  readonly #retired = new Set<Relay>();
+  /** Closed ones with connections that go on, and whose they were. */
+  readonly #retired = new Map<Relay, string>();
 
   constructor(options: ServiceRelaysOptions) {
     this.#options = options;
@@ -68,14 +78,46 @@ export class ServiceRelays {
     known?.delete(relay);
     if (known?.size === 0) this.#open.delete(name.key);
     this.#forgetEnded();
-    this.#retired.add(relay);
+    this.#retired.set(relay, name.key);
     await relay.close();
   }
 
   /** Ends the UDP sessions of a service port that lead to one of these. */
   endSessionsTo(key: string, destinations: readonly Destination[]): void {
     for (const relay of this.#open.get(key) ?? [])
-      for (const destination of destinations) relay.endSessionsTo(destination);
+      for (const destination of destinations) endSessionsTo(relay, destination);
+  }
+
+  /** How many are open to each endpoint (its `ip:port`) of a service port; endpoints without any are not in it. */
+  openOf(key: string): ReadonlyMap<string, number> {
+    const retired = [...this.#retired].filter(([, own]) => own === key).map(([relay]) => relay);
+    const counts = new Map<string, number>();
+    for (const relay of [...(this.#open.get(key) ?? []), ...retired]) {
+      for (const { destination } of relay.sessions()) {
+        const text = destination && joinHostPort(destination.address, destination.port);
+        if (text !== undefined) counts.set(text, (counts.get(text) ?? 0) + 1);
+      }
+    }
+    return counts;
+  }
+
+  /** Connections and sessions that have their destination. */
+  *carried(): Iterable<{ readonly flow: LedFlow; readonly session: RelaySession }> {
+    const open = [...this.#open].flatMap(([key, relays]) => [...relays].map((relay) => [relay, key] as const));
+    for (const [relay, carriedFor] of [...open, ...this.#retired]) {
+      const { protocol, address: destinationIP, port: destinationPort } = relay;
+      for (const session of relay.sessions()) {
+        const { client, destination } = session;
+        if (destination === undefined) continue;
+        const flow: LedFlow = {
+          ...{ protocol, carriedFor, socket: `${protocol} ${client.address} ${client.port} ${destinationPort}` },
+          ...{ sourceIP: client.address, sourcePort: client.port, destinationIP, destinationPort },
+          ...{ replySourceIP: destination.address, replySourcePort: destination.port },
+          ...{ replyDestinationIP: client.address, replyDestinationPort: client.port },
+        };
+        yield { flow, session };
+      }
+    }
   }
 
   /** Connections and sessions that are alive. */
@@ -99,11 +141,11 @@ export class ServiceRelays {
 
   *#all(): Iterable<Relay> {
     for (const relays of this.#open.values()) yield* relays;
-    yield* this.#retired;
+    yield* this.#retired.keys();
   }
 
   #forgetEnded(): void {
-    for (const relay of this.#retired) if (relay.connections === 0) this.#retired.delete(relay);
+    for (const relay of this.#retired.keys()) if (relay.connections === 0) this.#retired.delete(relay);
   }
 }
 

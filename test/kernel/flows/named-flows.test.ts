@@ -49,7 +49,7 @@ class Watcher {
 }
 
 for (const mode of ALL_MODES) {
-  if (traitsOf[mode].carriesTraffic || !protocolsOf(mode).includes("TCP")) continue;
+  if (!protocolsOf(mode).includes("TCP")) continue;
   /** Connections are looked for each second: short ones are not seen, or without their endpoint. */
   const isLooked = traitsOf[mode].carriesTraffic || traitsOf[mode].runsInCgroup === true;
   test(`${mode}: connections have names`, { skip: kernelSkip }, async (t) => {

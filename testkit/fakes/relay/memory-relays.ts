@@ -4,7 +4,14 @@
  */
 import { familyOf, type IpAddress, isUnspecified } from "../../../src/net/ip.ts";
 import { ListenError, type ListenErrorCode, type ListenFacts } from "../../../src/relay/listen-error.ts";
-import type { Destination, Relay, RelayOptions, RelayProtocol, Relays } from "../../../src/relay/relay.ts";
+import type {
+  Destination,
+  Relay,
+  RelayOptions,
+  RelayProtocol,
+  RelaySession,
+  Relays,
+} from "../../../src/relay/relay.ts";
 
 /** `other`: another program's. */
 export type MemorySocketUse = "listening" | "held" | "other";
@@ -21,7 +28,7 @@ class MemoryRelay implements Relay {
   readonly port: number;
   readonly #options: RelayOptions;
   readonly #giveBack: () => void;
-  #open: Destination[] = [];
+  #open: { readonly client: Destination; readonly destination: Destination }[] = [];
 
   constructor(options: RelayOptions, port: number, giveBack: () => void) {
     this.protocol = options.protocol;
@@ -43,7 +50,7 @@ class MemoryRelay implements Relay {
       observer.refused(client, "no endpoint");
       return undefined;
     }
-    this.#open.push(destination);
+    this.#open.push({ client, destination });
     observer.opened(destination);
     return destination;
   }
@@ -59,16 +66,15 @@ class MemoryRelay implements Relay {
     this.endConnections(() => true);
   }
 
-  endSessionsTo({ address, port }: Destination): void {
-    if (this.protocol === "UDP") this.endConnections((open) => open.address === address && open.port === port);
+  sessions(): Iterable<RelaySession> {
+    return this.#open.map((open) => ({ ...open, cut: () => this.endConnections((one) => one === open.destination) }));
   }
 
   /** Ends those connections to which the question is answered with yes. */
   endConnections(isMeant: (destination: Destination) => boolean): void {
-    const kept = this.#open.filter((destination) => !isMeant(destination));
-    const ended = this.#open.filter(isMeant);
-    this.#open = kept;
-    for (const destination of ended) this.#options.observer.closed(destination);
+    const ended = this.#open.filter(({ destination }) => isMeant(destination));
+    this.#open = this.#open.filter((one) => !ended.includes(one));
+    for (const { destination } of ended) this.#options.observer.closed(destination);
   }
 }
 

@@ -17,7 +17,7 @@ import type { SyncOutcome } from "../../../sync/backend.ts";
 import { FakeClock } from "../../../sync/testing/fake-clock.ts";
 import { UserspaceBackend } from "../backend.ts";
 import { Balancer } from "../balancer.ts";
-import { EndpointConnections, observeClients } from "../client-observer.ts";
+import { observeClients } from "../client-observer.ts";
 import { HostListeners } from "../host-listeners.ts";
 import type { Listeners } from "../listeners.ts";
 import type { AddressAssigner } from "../netsh-assigner.ts";
@@ -76,13 +76,12 @@ export class BackendRig {
       dialFailed: count("dialFailed"),
       refused: count("refused"),
     };
-    const connections = new EndpointConnections();
     const monotonicMs = () => this.clock.monotonicMs();
     this.sockets = new ServiceRelays({
       relays,
       balancer,
       udpIdleTimeoutMs: 250,
-      observe: (name) => observeClients(name, { metrics, connections, monotonicMs, log }),
+      observe: (name) => observeClients(name, { metrics, monotonicMs, log }),
     });
     this.rules = new PortalRules({
       iptables: this.iptables,
@@ -100,7 +99,6 @@ export class BackendRig {
       nodeName: "node-a",
       balancer,
       sockets: this.sockets,
-      connections,
       listeners: this.listeners,
       nodePortAddresses: nodePortAddresses("IPv4", options.nodePortAddresses ?? []),
       hostAddresses: async () => this.hostAddresses.map(ip),
