@@ -4,7 +4,9 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { node, serviceCidr } from "../test/apiserver/example-objects.ts";
+import { RESOURCE_TYPES } from "../test/apiserver/resource-types.ts";
 import { TestApiServer } from "../test/apiserver/test-api-server.ts";
+import { PROTOBUF_WIRE } from "../test/apiserver/wire-format.ts";
 import { apiService, apiSlice } from "./api-objects.ts";
 
 export interface ServerTask {
@@ -18,7 +20,15 @@ export type ServerCommand = { readonly eventsPerSecond: number; readonly seconds
 
 export type ServerReport =
   | { readonly kind: "ready"; readonly url: string; readonly ca: string; readonly listBytes: number }
-  | { readonly kind: "done"; readonly events: number; readonly bytes: number; readonly seconds: number };
+  | {
+      readonly kind: "done";
+      readonly events: number;
+      /** Of bodies, during the changes. */
+      readonly bytes: number;
+      /** The same, since the start until then. */
+      readonly bytesBefore: number;
+      readonly seconds: number;
+    };
 
 const TICK_MS = 10;
 
@@ -33,9 +43,14 @@ async function main({ services, endpointsEach, hasWatchList }: ServerTask): Prom
     server.put("endpointslices", apiSlice(index, endpointsEach, 0, Date.now()));
   }
   store.restart();
-  const lengths = (["services", "endpointslices"] as const).flatMap((plural) =>
-    Array.from(store.objects(plural).values(), ({ json }) => json.length),
-  );
+  let listBytes = 0;
+  for (const plural of ["services", "endpointslices"] as const) {
+    for (const version of store.objects(plural).values()) {
+      listBytes += version.json.length;
+      // Written beforehand, as the JSON is.
+      PROTOBUF_WIRE.event("ADDED", RESOURCE_TYPES[plural], version);
+    }
+  }
   const say = (report: ServerReport): void => void process.send?.(report);
   let generation = 0;
   let next = 0;
@@ -43,25 +58,23 @@ async function main({ services, endpointsEach, hasWatchList }: ServerTask): Prom
     void (async () => {
       const startMs = performance.now();
       let events = 0;
-      let bytes = 0;
+      const bytesBefore = server.sentBytes;
       while (events < eventsPerSecond * seconds) {
         const dueEvents = Math.min(eventsPerSecond * seconds, ((performance.now() - startMs) / 1000) * eventsPerSecond);
         for (; events < dueEvents; events++) {
           if (next % services === 0) generation++;
           // Neighbours are far apart, as in a real cluster.
           const index = (next++ * 7919) % services;
-          bytes += JSON.stringify(
-            store.put("endpointslices", apiSlice(index, endpointsEach, generation, Date.now())),
-          ).length;
+          store.put("endpointslices", apiSlice(index, endpointsEach, generation, Date.now()));
         }
         await sleep(TICK_MS);
       }
       store.compact();
-      say({ kind: "done", events, bytes, seconds: (performance.now() - startMs) / 1000 });
+      const bytes = server.sentBytes - bytesBefore;
+      say({ kind: "done", events, bytes, bytesBefore, seconds: (performance.now() - startMs) / 1000 });
     })();
   });
   process.on("disconnect", () => process.exit());
-  const listBytes = lengths.reduce((sum, length) => sum + length, 0);
   say({ kind: "ready", url: server.url, ca: server.authority.certificate, listBytes });
 }
 

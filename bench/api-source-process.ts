@@ -8,11 +8,12 @@ import { silentLogger } from "../src/logging/logger.ts";
 export interface SourceTask {
   readonly url: string;
   readonly ca: string;
+  readonly takesProtobuf: boolean;
 }
 
 export type SourceReport = { readonly synced: true } | { readonly events: number };
 
-const { url, ca }: SourceTask = JSON.parse(process.argv[2] ?? "{}");
+const { url, ca, takesProtobuf }: SourceTask = JSON.parse(process.argv[2] ?? "{}");
 const common = { clock: systemClock, log: silentLogger };
 const client = createApiClient({
   ...common,
@@ -38,7 +39,8 @@ const stop = new AbortController();
 process.on("disconnect", () => stop.abort());
 // Asked with any message.
 process.on("message", () => say({ events }));
-await createApiSource({ ...common, transport: client.newTransport(), nodeName: "node-a", resyncPeriodMs: 0 }).run(
+const transport = client.newTransport();
+await createApiSource({ ...common, transport, takesProtobuf, nodeName: "node-a", resyncPeriodMs: 0 }).run(
   {
     onEvent() {
       events++;

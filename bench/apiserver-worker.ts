@@ -36,10 +36,14 @@ interface Watched {
 }
 
 /** Measures what a stream of events costs a process. */
-async function measure({ child, trace }: Watched, server: ApiServerChild, task: ApiServerTask): Promise<StreamFigures> {
+async function measure(
+  { child, trace }: Watched,
+  server: ApiServerChild,
+  task: ApiServerTask,
+): Promise<StreamFigures & { readonly bytesBefore: number }> {
   const pid = child.pid ?? 0;
   const before = { ...figuresOf(pid), allocatedMb: trace.allocatedMb, pauseMs: trace.pauseMs };
-  const { events, bytes, seconds } = await server.stream({
+  const { events, bytes, bytesBefore, seconds } = await server.stream({
     eventsPerSecond: task.eventsPerSecond,
     seconds: task.eventSeconds,
   });
@@ -49,6 +53,7 @@ async function measure({ child, trace }: Watched, server: ApiServerChild, task: 
   const perEvent = (beforeMs: number, afterMs: number): number => ((afterMs - beforeMs) * 1000) / events;
   return {
     events,
+    bytesBefore,
     bytesPerEvent: bytes / events,
     cpuUsPerEvent: perEvent(before.cpuMs, after.cpuMs),
     kernelCpuUsPerEvent: perEvent(before.kernelCpuMs, after.kernelCpuMs),
@@ -80,7 +85,7 @@ function traceOf(child: ChildProcess): GcTrace {
 
 async function measureSource(server: ApiServerChild, task: ApiServerTask): Promise<StreamFigures> {
   const { url, ca } = server.ready;
-  const argument: SourceTask = { url, ca };
+  const argument: SourceTask = { url, ca, takesProtobuf: task.format === "protobuf" };
   const child = fork(path("api-source-process.ts"), [JSON.stringify(argument)], {
     stdio: ["ignore", "pipe", "inherit", "ipc"],
     env: { ...process.env, ...memoryEnvironment() },
@@ -100,10 +105,11 @@ async function measureSource(server: ApiServerChild, task: ApiServerTask): Promi
 }
 
 async function run(task: ApiServerTask, folder: string): Promise<ApiServerFigures> {
-  const { services, endpointsEach, hasWatchList, mode } = task;
+  const { services, endpointsEach, hasWatchList, mode, format } = task;
   const server = await startApiServer({ services, endpointsEach, hasWatchList });
-  const { url, ca, listBytes } = server.ready;
-  writeDaemonFiles(folder, { url, ca, mode });
+  const { url, ca } = server.ready;
+  const contentType = format === "json" ? "application/json" : "application/vnd.kubernetes.protobuf";
+  writeDaemonFiles(folder, { url, ca, mode, contentType });
   let log = "";
   const startMs = performance.now();
   const daemon = startDaemon(folder, (text) => {
@@ -129,13 +135,14 @@ async function run(task: ApiServerTask, folder: string): Promise<ApiServerFigure
     const synced = figuresOf(pid);
     await sleep(task.settleSeconds * 1000);
     const settled = figuresOf(pid);
-    const stream = await measure(daemon, server, task);
+    const { bytesBefore: listBytes, ...stream } = await measure(daemon, server, task);
     await sleep(task.settleSeconds * 1000);
     const afterStream = figuresOf(pid);
     signalChild(daemon.child, "SIGKILL");
     const source = await measureSource(server, task);
     return {
       mode,
+      format,
       services,
       endpointsEach,
       listBytes,

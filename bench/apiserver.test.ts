@@ -22,6 +22,7 @@ const STREAM: StreamFigures = {
 function figures(changes: Partial<ApiServerFigures> = {}): ApiServerFigures {
   return {
     mode: "nftables",
+    format: "protobuf",
     services: 10_000,
     endpointsEach: 5,
     listBytes: 34e6,
@@ -51,9 +52,9 @@ test("each target is missed by what exceeds it", () => {
   assert.match(missed({ source: { ...STREAM, cpuUsPerEvent: 100 } }), /adds 100 µs[^\n]*$/);
 });
 
-test("the table has a column per mode", () => {
-  const lines = apiServerTable([figures(), figures({ mode: "iptables" })]).split("\n");
-  assert.match(lines[0] ?? "", /nftables, 10000 × 5 +iptables, 10000 × 5$/);
+test("the table has a column per mode and format", () => {
+  const lines = apiServerTable([figures(), figures({ mode: "iptables", format: "json" })]).split("\n");
+  assert.match(lines[0] ?? "", /nftables, protobuf, 10000 × 5 +iptables, json, 10000 × 5$/);
   assert.ok(lines.some((line) => /allocated per event +10\.0 kB +10\.0 kB$/.test(line)));
 });
 

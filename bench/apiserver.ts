@@ -10,6 +10,7 @@ import { megabytes, ms, size, table } from "./table.ts";
 
 const WORKER = fileURLToPath(new URL("./apiserver-worker.ts", import.meta.url));
 const MODES = ["nftables", "iptables"] as const;
+const FORMATS = ["protobuf", "json"] as const;
 
 export const bench: Bench = {
   name: "apiserver",
@@ -18,6 +19,7 @@ in the kernel, memory, and a stream of endpoint changes. Needs root.`,
   options: {
     quick: { help: "1000 services, 5 s of events" },
     modes: { value: "LIST", initial: "nftables", help: MODES.join(",") },
+    formats: { value: "LIST", initial: "protobuf,json", help: "what the API server is asked to answer in" },
     services: { value: "N", initial: "10000", quick: "1000", help: "of the cluster" },
     endpoints: { value: "N", initial: "5", help: "endpoints of each service" },
     rate: { value: "N", initial: "1000", help: "endpoint changes a second" },
@@ -35,16 +37,21 @@ in the kernel, memory, and a stream of endpoint changes. Needs root.`,
     };
     const results: ApiServerFigures[] = [];
     for (const text of given.list("modes")) {
-      const task: ApiServerTask = { ...common, mode: given.oneOf("modes", MODES, text) };
-      process.stderr.write(`measuring ${text} with ${task.services} services × ${task.endpointsEach} endpoints…\n`);
-      results.push(await workerFigures({ script: WORKER, task, asDaemon: false }));
+      for (const word of given.list("formats")) {
+        const mode = given.oneOf("modes", MODES, text);
+        const task: ApiServerTask = { ...common, mode, format: given.oneOf("formats", FORMATS, word) };
+        process.stderr.write(
+          `measuring ${text}, ${word}, ${task.services} services × ${task.endpointsEach} endpoints…\n`,
+        );
+        results.push(await workerFigures({ script: WORKER, task, asDaemon: false }));
+      }
     }
     console.log(apiServerTable(results));
     return { verdicts: judgeApiServer(results), figures: { results } };
   },
 };
 
-/** A column per mode. */
+/** A column per mode and format. */
 export function apiServerTable(results: readonly ApiServerFigures[]): string {
   const row = (title: string, cell: (figures: ApiServerFigures) => string) => [title, ...results.map(cell)];
   const us = (value: number): string => `${value.toFixed(0)} µs`;
@@ -56,7 +63,7 @@ export function apiServerTable(results: readonly ApiServerFigures[]): string {
     row("  standing still to collect garbage", (figures) => `${(of(figures).pauseShare * 100).toFixed(1)} %`),
   ];
   return table(
-    ["", ...results.map(({ mode, services, endpointsEach }) => `${mode}, ${services} × ${endpointsEach}`)],
+    ["", ...results.map((each) => `${each.mode}, ${each.format}, ${each.services} × ${each.endpointsEach}`)],
     [
       row("sent for the initial lists", ({ listBytes }) => size(listBytes)),
       row("start of the process to everything listed, ms", ({ listedMs }) => ms(listedMs)),
@@ -77,6 +84,7 @@ export function apiServerTable(results: readonly ApiServerFigures[]): string {
 
 export interface ApiServerTask {
   readonly mode: ProxyMode;
+  readonly format: (typeof FORMATS)[number];
   readonly services: number;
   readonly endpointsEach: number;
   readonly hasWatchList: boolean;
@@ -103,6 +111,7 @@ export interface StreamFigures {
 
 export interface ApiServerFigures {
   readonly mode: ProxyMode;
+  readonly format: ApiServerTask["format"];
   readonly services: number;
   readonly endpointsEach: number;
   readonly listBytes: number;

@@ -290,7 +290,7 @@ export class ChangeCostSubject {
     const onVersion = (): void => {
       this.#taken += 1;
     };
-    const options = { resource, cache, query: {}, answerMs: 0, onProgress() {}, onVersion, onOpen() {} };
+    const options = { resource, cache, query: {}, accept: "", answerMs: 0, onProgress() {}, onVersion, onOpen() {} };
     await followWatch({ ...options, transport }, this.#stop.signal);
   }
 }

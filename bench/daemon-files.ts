@@ -13,9 +13,10 @@ export function writeDaemonFiles(
     readonly ca: string;
     readonly mode: ProxyMode;
     readonly layout?: LayoutName | undefined;
+    readonly contentType?: string;
   },
 ): void {
-  const { url, ca, mode, layout } = daemon;
+  const { url, ca, mode, layout, contentType = "" } = daemon;
   const kubeconfig = join(folder, "kubeconfig");
   writeFileSync(join(folder, "ca.crt"), ca);
   writeFileSync(join(folder, "token"), "token");
@@ -26,7 +27,7 @@ export function writeDaemonFiles(
     mode,
     ...(layout && { nftables: { layout } }),
     clusterCIDR: "10.128.0.0/9",
-    clientConnection: { kubeconfig },
+    clientConnection: { kubeconfig, contentType },
     conntrack: { maxPerCore: 0, min: 0, tcpEstablishedTimeout: "0s", tcpCloseWaitTimeout: "0s" },
   };
   writeFileSync(join(folder, "config.json"), JSON.stringify(config));

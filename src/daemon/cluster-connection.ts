@@ -36,8 +36,8 @@ export async function connectCluster(daemon: ClusterConnectionOptions): Promise<
   }
   const apiserver = await import("../cluster/apiserver/index.ts");
   const { createApiClient, createApiSource, createEventRecorder, createLastHeard } = apiserver;
-  const { createRestMetrics, loadClientConfig, WATCHED_PLURALS } = apiserver;
-  const { kubeconfig, qps, burst } = config.clientConnection;
+  const { createRestMetrics, loadClientConfig, prefersProtobuf, WATCHED_PLURALS } = apiserver;
+  const { kubeconfig, qps, burst, acceptContentTypes, contentType } = config.clientConnection;
   const clientConfig = await loadClientConfig({ kubeconfig, master, log });
   const observer = createRestMetrics(families, clock);
   const product = userAgentProduct(programIdentity());
@@ -50,6 +50,7 @@ export async function connectCluster(daemon: ClusterConnectionOptions): Promise<
     onlyNode: initOnly,
     keepsPods,
     streamsLists: gates.isEnabled("WatchListClient"),
+    takesProtobuf: prefersProtobuf(acceptContentTypes || contentType),
     onProblem: (resource, problem) => health.setWatchFailure(resource, problem),
     onHeard: createLastHeard(families, clock, WATCHED_PLURALS),
     clock,

@@ -72,6 +72,51 @@ test("the initial list is streamed, with upstream's paths and selectors, and fol
   assert.deepEqual(log.complaints(), []);
 });
 
+for (const [what, options, hasProtobuf, accept, answered] of [
+  [
+    "a server that speaks protobuf",
+    {},
+    true,
+    /^application\/vnd\.kubernetes\.protobuf;.*, application\/json$/,
+    "application/vnd.kubernetes.protobuf",
+  ],
+  [
+    "a server that speaks JSON only",
+    {},
+    false,
+    /^application\/vnd\.kubernetes\.protobuf;.*, application\/json$/,
+    "application/json",
+  ],
+  [
+    "a client that is to speak JSON",
+    { takesProtobuf: false },
+    true,
+    /^application\/json;.*, application\/json$/,
+    "application/json",
+  ],
+] as const) {
+  test(`${what} is followed, and its errors are understood`, async (t) => {
+    const source = await start(t, {
+      ...options,
+      prepare: (server) => {
+        server.switches.hasProtobuf = hasProtobuf;
+        server.switches.fault = (request) =>
+          request.query.has("sendInitialEvents") ? undefined : { kind: "status", code: 403 };
+        some(server);
+      },
+    });
+    const { server, sink, log } = source;
+    assert.deepEqual(sink.take("services"), ["add default/svc-0", "add default/svc-1", "add default/svc-2"]);
+    await settled(source, "endpointslices");
+    for (const { headers } of server.requests) assert.match(headers.accept ?? "", accept);
+    const [watch] = server.watches("services");
+    assert.equal(watch?.format.mediaType, answered);
+    watch?.end();
+    await until("the refusal", () => log.errors().length > 0);
+    assert.match(log.errors()[0] ?? "", /403 Forbidden: status 403 as asked for by the test/);
+  });
+}
+
 test("a server without streaming lists is read in pages, and asked to stream only once", async (t) => {
   const source = await start(t, {
     prepare: (server) => {

@@ -3,6 +3,7 @@ import type { ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createGzip, type Gzip } from "node:zlib";
 import { type StatusOptions, statusObject } from "./status-object.ts";
+import type { WireFormat } from "./wire-format.ts";
 
 export type Fault =
   /** A Status object. */
@@ -40,14 +41,22 @@ export const WEB_PAGE: Fault = {
 export class FaultyBody {
   readonly #response: ServerResponse;
   readonly #fault: Fault | undefined;
+  readonly #onSent: (bytes: number) => void;
   readonly #gzip: Gzip | undefined;
   #left: number;
   #isOver = false;
   #queue: Promise<void> = Promise.resolve();
 
-  constructor(response: ServerResponse, fault: Fault | undefined, isCompressed: boolean) {
+  /** @param onSent called with the number of bytes that were written. */
+  constructor(
+    response: ServerResponse,
+    fault: Fault | undefined,
+    isCompressed: boolean,
+    onSent: (bytes: number) => void = () => {},
+  ) {
     this.#response = response;
     this.#fault = fault;
+    this.#onSent = onSent;
     this.#left = fault !== undefined && "afterBytes" in fault ? fault.afterBytes : Number.POSITIVE_INFINITY;
     if (!isCompressed) return;
     this.#gzip = createGzip();
@@ -55,9 +64,9 @@ export class FaultyBody {
     this.#gzip.on("end", () => this.#finish());
   }
 
-  write(text: string): void {
+  write(content: string | Buffer): void {
     if (this.#isOver) return;
-    const bytes = Buffer.from(text, "utf8");
+    const bytes = Buffer.from(content);
     if (this.#gzip === undefined) this.#send(bytes);
     else this.#gzip.write(bytes);
   }
@@ -89,6 +98,7 @@ export class FaultyBody {
   #send(bytes: Buffer): void {
     if (this.#isOver || this.#response.destroyed) return;
     const fault = this.#fault;
+    this.#onSent(bytes.length);
     if (fault?.kind === "slow") {
       this.#queue = this.#queue.then(() => this.#sendSlowly(bytes, fault.pieceBytes, fault.delayMs));
       return;
@@ -118,10 +128,10 @@ export class FaultyBody {
 }
 
 /** Answers with the fault if it leaves nothing else to say. @returns whether it did. */
-export function answerFault(response: ServerResponse, fault: Fault | undefined): boolean {
+export function answerFault(response: ServerResponse, fault: Fault | undefined, format: WireFormat): boolean {
   switch (fault?.kind) {
     case "status":
-      sendStatus(response, fault);
+      sendStatus(response, fault, format);
       return true;
     case "text":
       response.writeHead(200, { "Content-Type": fault.contentType });
@@ -138,10 +148,10 @@ export function answerFault(response: ServerResponse, fault: Fault | undefined):
 }
 
 /** Answers with a Status object. */
-export function sendStatus(response: ServerResponse, status: StatusOptions): void {
+export function sendStatus(response: ServerResponse, status: StatusOptions, format: WireFormat): void {
   response.writeHead(status.code, {
-    "Content-Type": "application/json",
+    "Content-Type": format.mediaType,
     ...(status.retryAfterSeconds === undefined ? {} : { "Retry-After": String(status.retryAfterSeconds) }),
   });
-  response.end(JSON.stringify(statusObject(status)));
+  response.end(format.object(statusObject(status)));
 }

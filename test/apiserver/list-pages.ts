@@ -1,20 +1,19 @@
 /** Lists in pages: a consistent view of one version, continued by a token that can be made to expire. */
-import type { ObjectStore } from "./object-store.ts";
+import type { ObjectStore, StoredVersion } from "./object-store.ts";
 import type { Plural } from "./resource-types.ts";
 import type { Predicate } from "./selectors.ts";
 import type { StatusOptions } from "./status-object.ts";
 
 export interface ListPage {
   readonly version: number;
-  /** JSON texts. */
-  readonly items: readonly string[];
+  readonly items: readonly StoredVersion[];
   /** Token of the next page; empty on the last. */
   readonly next: string;
 }
 
 interface Rest {
   readonly version: number;
-  readonly items: readonly string[];
+  readonly items: readonly StoredVersion[];
 }
 
 export class ListPages {
@@ -51,9 +50,11 @@ export class ListPages {
   }
 
   #snapshot(plural: Plural, isSelected: Predicate): Rest {
-    const items: string[] = [];
-    for (const { object, json } of this.#store.objects(plural).values()) {
-      if (this.ignoresSelectors || isSelected(object)) items.push(this.mangle(json));
+    const items: StoredVersion[] = [];
+    for (const version of this.#store.objects(plural).values()) {
+      if (!this.ignoresSelectors && !isSelected(version.object)) continue;
+      const json = this.mangle(version.json);
+      items.push(json === version.json ? version : { object: JSON.parse(json), json });
     }
     return { version: this.#store.version, items };
   }

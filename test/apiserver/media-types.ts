@@ -1,25 +1,24 @@
-/** Which media types the API server speaks: this one knows JSON only, as a real one does for custom resources. */
+/** Which media types the API server speaks: JSON, and protobuf where it is switched on. */
 import type { IncomingHttpHeaders } from "node:http";
-import type { StatusOptions } from "./status-object.ts";
+import { JSON_WIRE, PROTOBUF_WIRE, type WireFormat } from "./wire-format.ts";
 
-const JSON_TYPE = "application/json";
 const BODY_TYPES: Readonly<Record<string, readonly string[]>> = {
-  create: [JSON_TYPE],
+  create: [JSON_WIRE.mediaType],
   patch: ["application/merge-patch+json", "application/strategic-merge-patch+json"],
 };
-/** What an `Accept` header may say for JSON to be an answer to it. */
-const ANSWERED_WITH_JSON: readonly string[] = [JSON_TYPE, "application/*", "*/*"];
 
-/** The error for a request in a language, or asking for one, that is not spoken: 415 or 406. Pure. */
-export function refusedMedia(verb: string, headers: IncomingHttpHeaders): StatusOptions | undefined {
-  const { accept = "*/*", "content-type": contentType = "" } = headers;
-  if (!accept.split(",").some((range) => ANSWERED_WITH_JSON.includes(bare(range)))) {
-    return { code: 406, message: `only the following media types are accepted: ${JSON_TYPE}` };
+/** The format to answer in: the first that is spoken of those in `Accept`; undefined for none. Pure. */
+export function negotiatedFormat(accept: string | undefined, hasProtobuf: boolean): WireFormat | undefined {
+  for (const range of (accept ?? "*/*").split(",").map(bare)) {
+    if (range === PROTOBUF_WIRE.mediaType && hasProtobuf) return PROTOBUF_WIRE;
+    if ([JSON_WIRE.mediaType, "application/*", "*/*"].includes(range)) return JSON_WIRE;
   }
-  const known = BODY_TYPES[verb];
-  if (known === undefined || known.includes(bare(contentType))) return undefined;
-  const message = `the body of the request was in an unknown format - accepted media types include: ${known.join(", ")}`;
-  return { code: 415, message };
+  return undefined;
+}
+
+/** Whether a request's body is in a language that is spoken. Pure. */
+export function isBodyKnown(verb: string, { "content-type": contentType = "" }: IncomingHttpHeaders): boolean {
+  return BODY_TYPES[verb]?.includes(bare(contentType)) ?? true;
 }
 
 /** Without parameters. */

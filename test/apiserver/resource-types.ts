@@ -6,6 +6,8 @@ export interface ResourceType {
   readonly kind: string;
   readonly apiVersion: string;
   readonly isNamespaced: boolean;
+  /** Whether the test server can write it in protobuf. */
+  readonly hasProtobuf?: boolean;
   /** Verbs of the ClusterRole `system:node-proxier` (reference operation.md §8.3). */
   readonly proxierVerbs: readonly string[];
 }
@@ -13,6 +15,7 @@ export interface ResourceType {
 export const RESOURCE_TYPES = {
   services: {
     plural: "services",
+    hasProtobuf: true,
     kind: "Service",
     apiVersion: "v1",
     isNamespaced: true,
@@ -20,6 +23,7 @@ export const RESOURCE_TYPES = {
   },
   nodes: {
     plural: "nodes",
+    hasProtobuf: true,
     kind: "Node",
     apiVersion: "v1",
     isNamespaced: false,
@@ -27,6 +31,7 @@ export const RESOURCE_TYPES = {
   },
   endpointslices: {
     plural: "endpointslices",
+    hasProtobuf: true,
     kind: "EndpointSlice",
     apiVersion: "discovery.k8s.io/v1",
     isNamespaced: true,
@@ -41,6 +46,7 @@ export const RESOURCE_TYPES = {
   },
   servicecidrs: {
     plural: "servicecidrs",
+    hasProtobuf: true,
     kind: "ServiceCIDR",
     apiVersion: "networking.k8s.io/v1",
     isNamespaced: false,

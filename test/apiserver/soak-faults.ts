@@ -88,8 +88,7 @@ export const SOAK_FAULTS: readonly SoakFault[] = [
   {
     name: "nonsense in watches",
     async strike({ server }) {
-      for (const watch of server.watches())
-        watch.sendNow('{"type":"MODIFIED","object":{"kind":"Service","metadata":{}}}');
+      for (const watch of server.watches()) watch.sendNow("MODIFIED", { metadata: {} });
     },
   },
   {

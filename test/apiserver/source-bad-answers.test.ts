@@ -6,6 +6,7 @@ import { service } from "./example-objects.ts";
 import { type Fault, WEB_PAGE } from "./faults.ts";
 import { settled } from "./source-under-test.ts";
 import { COUNT, cutServices, failing, some, start } from "./source-with-objects.ts";
+import type { WatchStream } from "./watch-stream.ts";
 
 const BROKEN_ANSWERS: readonly (readonly [string, Fault, RegExp])[] = [
   [
@@ -14,18 +15,23 @@ const BROKEN_ANSWERS: readonly (readonly [string, Fault, RegExp])[] = [
     /is no list: is this an API server\?/,
   ],
   ["a web page", WEB_PAGE, /"text\/html" and not JSON: is this an API server\?/],
-  ["a list that ends early", { kind: "truncate", afterBytes: 3_000 }, /ends in the middle of the JSON text/],
+  ["a list that ends early", { kind: "truncate", afterBytes: 3_000 }, /ends in the middle of the (?:JSON text|list)/],
   ["a list that is cut", { kind: "cut", afterBytes: 3_000 }, /the connection was cut/],
   ["status 500", { kind: "status", code: 500 }, /500 InternalError/],
   ["status 503 without a Status", { kind: "status", code: 503 }, /503 ServiceUnavailable/],
   ["status 429", { kind: "status", code: 429, retryAfterSeconds: 1 }, /429 TooManyRequests/],
 ];
 
-for (const [what, fault, expected] of BROKEN_ANSWERS) {
-  test(`${what} instead of a list is said once and asked for again; nothing is deleted for it`, async (t) => {
+for (const [[what, fault, expected], hasProtobuf] of BROKEN_ANSWERS.flatMap((answer) => [
+  [answer, false] as const,
+  [answer, true] as const,
+])) {
+  const format = hasProtobuf ? "protobuf" : "JSON";
+  test(`${what} instead of a list in ${format} is said once and asked for again; nothing is deleted for it`, async (t) => {
     const source = await start(t, {
       prepare: (server) => {
         server.switches.hasWatchList = false;
+        server.switches.hasProtobuf = hasProtobuf;
         some(server);
       },
     });
@@ -104,26 +110,38 @@ test("an object that cannot be used keeps its last good version, in watches and 
   assert.equal(log.errors().filter((line) => line.includes("Cannot use an object")).length, 1);
 });
 
-test("an object of 40 MB is left out of a watch and of a list without stopping anything else", async (t) => {
-  const source = await start(t);
-  const { server, sink, log } = source;
-  sink.take("services");
-  server.put("services", service(4, { externalName: "x".repeat(40 * 1_048_576) }), service(5, { type: "NodePort" }));
-  await settled(source, "services");
-  assert.deepEqual(sink.take("services"), ["update default/svc-5"]);
-  server.switches.hasWatchList = false;
-  server.store.compact();
-  cutServices(server);
-  await settled(source, "services");
-  assert.deepEqual(sink.take("services"), []);
-  const said = log
-    .errors()
-    .filter((line) => /has 4\d{7} bytes, more than 4194304: its last good version stays/.test(line));
-  assert.equal(said.length, 1, log.errors().join("\n"));
-  server.delete("services", service(4));
-  await settled(source, "services");
-  assert.deepEqual(sink.take("services"), ["delete default/svc-4"]);
-});
+for (const hasProtobuf of [false, true]) {
+  const format = hasProtobuf ? "protobuf" : "JSON";
+  test(`an object of 40 MB in ${format} is left out of a watch and of a list without stopping anything else`, async (t) => {
+    const source = await start(t, {
+      prepare: (server) => {
+        server.switches.hasProtobuf = hasProtobuf;
+        some(server);
+      },
+    });
+    const { server, sink, log } = source;
+    sink.take("services");
+    server.put("services", service(4, { externalName: "x".repeat(40 * 1_048_576) }), service(5, { type: "NodePort" }));
+    await settled(source, "services");
+    assert.deepEqual(sink.take("services"), ["update default/svc-5"]);
+    server.switches.hasWatchList = false;
+    server.store.compact();
+    cutServices(server);
+    await settled(source, "services");
+    assert.deepEqual(sink.take("services"), []);
+    const said = log
+      .errors()
+      .filter((line) => /has 4\d{7} bytes, more than 4194304: its last good version stays/.test(line));
+    assert.equal(said.length, 1, log.errors().join("\n"));
+    server.delete("services", service(4));
+    await settled(source, "services");
+    assert.deepEqual(sink.take("services"), ["delete default/svc-4"]);
+    assert.ok(
+      server.requests.every(({ headers }) => headers.accept?.startsWith("application/vnd.kubernetes.protobuf")),
+      "nothing was a reason to ask for JSON",
+    );
+  });
+}
 
 test("objects whose names cannot be used hide nothing, neither in a list nor in a watch", async (t) => {
   const source = await start(t, {
@@ -137,9 +155,7 @@ test("objects whose names cannot be used hide nothing, neither in a list nor in 
   assert.equal(sink.state.services.size, COUNT - 1);
   await until("the watch", () => server.watches("services").length === 1);
   const [watch] = server.watches("services");
-  watch?.sendNow(
-    '{"type":"ADDED","object":{"metadata":{"name":"a\\"; drop","namespace":"d","resourceVersion":"9999"}}}',
-  );
+  watch?.sendNow("ADDED", { metadata: { name: 'a"; drop', namespace: "d", resourceVersion: "9999" } });
   server.put("services", service(60));
   await until("what comes after it", () => sink.state.services.has("default/svc-60"));
   assert.equal(server.watches("services")[0], watch, "the same watch goes on");
@@ -148,24 +164,52 @@ test("objects whose names cannot be used hide nothing, neither in a list nor in 
   assert.equal(said.length, 2, log.errors().join("\n"));
 });
 
-for (const [what, line] of [
-  ["broken JSON", '{"type":"MODIFIED","object":{"metadata":{"na'],
-  ["an object without a name", '{"type":"MODIFIED","object":{"kind":"Service","metadata":{}}}'],
-  ["an unknown type", '{"type":"NEWS","object":{}}'],
-  ["something else than an object", "7"],
+const frame = (...bytes: readonly number[]): Buffer => Buffer.from([0, 0, 0, bytes.length, ...bytes]);
+const NAMELESS = (watch: WatchStream): void => watch.sendNow("MODIFIED", { metadata: {} });
+const UNKNOWN_TYPE = (watch: WatchStream): void => watch.sendNow("NEWS", { metadata: {} });
+const bytes =
+  (content: string | Buffer) =>
+  (watch: WatchStream): void =>
+    watch.sendBytes(content);
+
+for (const [what, hasProtobuf, send] of [
+  ["broken JSON", false, bytes('{"type":"MODIFIED","object":{"metadata":{"na\n')],
+  ["an object without a name", false, NAMELESS],
+  ["an object without a name in protobuf", true, NAMELESS],
+  ["an unknown type", false, UNKNOWN_TYPE],
+  ["an unknown type in protobuf", true, UNKNOWN_TYPE],
+  ["something else than an object", false, bytes("7\n")],
+  ["JSON in the middle of protobuf", true, bytes('{"type":"MODIFIED"}\n')],
+  ["an event of 2 GB", true, bytes(Buffer.from([0x80, 0, 0, 0, 1]))],
+  ["an event without bytes", true, bytes(frame())],
+  ["a group", true, bytes(frame(0x0b, 0x0c))],
+  ["an event of another kind of bytes", true, bytes(frame(0x12, 0x05, 0x0a, 0x03, 0x6b, 0x38, 0x74))],
 ] as const) {
   test(`${what} in a watch is followed by a list, for an update may have been lost`, async (t) => {
-    const source = await start(t);
+    const source = await start(t, {
+      prepare: (server) => {
+        server.switches.hasProtobuf = hasProtobuf;
+        some(server);
+      },
+    });
     const { server, sink, log } = source;
     await settled(source, "services");
     sink.take("services");
     for (const watch of server.watches("services")) {
       watch.pause();
       server.put("services", service(1, { type: "NodePort" }));
-      watch.sendNow(line);
+      send(watch);
     }
     await until("the update", () => sink.events.services.length > 0);
     assert.deepEqual(sink.take("services"), ["update default/svc-1"]);
     assert.equal(log.errors().length, 1);
+    const asked = server.seen("watch", "services").at(-1)?.headers.accept;
+    assert.equal(
+      asked?.startsWith("application/json"),
+      hasProtobuf,
+      "protobuf that was not understood is not asked for again",
+    );
+    const said = log.lines.filter(({ message }) => message.startsWith("Cannot read an answer in protobuf"));
+    assert.equal(said.length, hasProtobuf ? 1 : 0);
   });
 }

@@ -25,6 +25,7 @@ type Step =
   | { readonly kind: "compact" }
   | { readonly kind: "expire" }
   | { readonly kind: "streaming"; readonly isOn: boolean }
+  | { readonly kind: "protobuf"; readonly isOn: boolean }
   | { readonly kind: "wait"; readonly ms: number };
 
 const index = fc.integer({ min: 0, max: 12 });
@@ -60,7 +61,10 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     }),
   },
   { weight: 1, arbitrary: fc.constantFrom<Step>({ kind: "connections" }, { kind: "compact" }, { kind: "expire" }) },
-  { weight: 1, arbitrary: fc.record({ kind: fc.constant("streaming" as const), isOn: fc.boolean() }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ kind: fc.constantFrom("streaming" as const, "protobuf" as const), isOn: fc.boolean() }),
+  },
   { weight: 4, arbitrary: fc.record({ kind: fc.constant("wait" as const), ms: fc.integer({ min: 1, max: 15 }) }) },
 );
 
@@ -87,7 +91,7 @@ async function take(server: TestApiServer, current: Step): Promise<void> {
         if (current.what === "cut") watch.cut();
         else if (current.what === "end") watch.end();
         else if (current.what === "stall") watch.stall();
-        else if (current.what === "garbage") watch.sendNow('{"type":"MODIFIED","obj');
+        else if (current.what === "garbage") watch.sendBytes('{"type":"MODIFIED","obj\n');
         else if (current.what === "error") watch.sendError({ code: 500 });
         else watch.sendBookmark();
       }
@@ -103,6 +107,9 @@ async function take(server: TestApiServer, current: Step): Promise<void> {
       return;
     case "streaming":
       server.switches.hasWatchList = current.isOn;
+      return;
+    case "protobuf":
+      server.switches.hasProtobuf = current.isOn;
       return;
     case "wait":
       await sleep(current.ms);

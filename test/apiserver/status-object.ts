@@ -27,7 +27,7 @@ const REASONS: Readonly<Record<number, string>> = {
 };
 
 /** The object that the API server would send. Pure. */
-export function statusObject({ code, reason, message, retryAfterSeconds, cause }: StatusOptions): object {
+export function statusObject({ code, reason, message, retryAfterSeconds, cause }: StatusOptions) {
   const details = {
     ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
     ...(cause === undefined ? {} : { causes: [{ reason: cause, message: cause }] }),

@@ -81,7 +81,7 @@ test("bookmarks come for a resource that has changed since the start, for every 
   assert.match(serviceCIDRs.text, /^{"type":"ADDED"/, "the first that it hears");
 });
 
-test("protobuf is not spoken: 415 for a body, 406 when nothing else is accepted", async (t) => {
+test("protobuf is answered where it is spoken; a body in it is 415, and 406 says that nothing else is accepted", async (t) => {
   const server = await start(t);
   const protobuf = "application/vnd.kubernetes.protobuf";
   const events = "/apis/events.k8s.io/v1/namespaces/default/events";
@@ -95,6 +95,11 @@ test("protobuf is not spoken: 415 for a body, 406 when nothing else is accepted"
   assert.deepEqual(await status(events, post, Buffer.from("k8s\0\n\x1c")), [415, "UnsupportedMediaType"]);
   assert.deepEqual(await status(events, { ...post, headers: json }, "k8s\0"), [400, "BadRequest"]);
   const accepting = (accept: string) => status("/api/v1/services", { headers: { Accept: accept } });
+  assert.deepEqual(await accepting("application/yaml"), [406, "NotAcceptable"]);
+  assert.match((await ask(server, "/api/v1/services", { headers: { Accept: protobuf } })).text, /^k8s\0/);
+  const gone = await ask(server, "/api/v1/nothing", { headers: { Accept: `${protobuf}, application/json` } });
+  assert.match(gone.text, /"reason":"NotFound"/, "of what is not served nothing says that protobuf is spoken");
+  server.switches.hasProtobuf = false;
   assert.deepEqual(await accepting(protobuf), [406, "NotAcceptable"]);
   assert.deepEqual(await accepting(`${protobuf},*/*`), [200, undefined], "upstream's header");
   assert.deepEqual(await accepting(`${protobuf}, application/json;q=0.9`), [200, undefined]);

@@ -10,12 +10,13 @@ import type { TLSSocket } from "node:tls";
 import { CertificateAuthority, type KeyPair } from "../../src/cluster/apiserver/testing/certificates.ts";
 import { answerFault, type Fault, FaultyBody, sendStatus } from "./faults.ts";
 import { type ListPage, ListPages } from "./list-pages.ts";
-import { refusedMedia } from "./media-types.ts";
+import { isBodyKnown, negotiatedFormat } from "./media-types.ts";
 import { type ApiObject, keyOf, ObjectStore } from "./object-store.ts";
 import { type Plural, parseResourcePath, type ResourcePath } from "./resource-types.ts";
 import { fieldSelector, labelSelector, type Predicate } from "./selectors.ts";
 import type { StatusOptions } from "./status-object.ts";
 import { WatchStream } from "./watch-stream.ts";
+import { JSON_WIRE, type WireFormat } from "./wire-format.ts";
 
 /** A request as the server saw it. */
 export interface SeenRequest {
@@ -36,6 +37,8 @@ export interface ServerSwitches {
   isAllowed: ((user: string, verb: string, plural: Plural, namespace: string | undefined) => boolean) | undefined;
   /** Whether `sendInitialEvents` is known; servers without it refuse it. */
   hasWatchList: boolean;
+  /** Whether protobuf is spoken. */
+  hasProtobuf: boolean;
   /** Whether answers of some size are compressed for clients that can read it. */
   hasGzip: boolean;
   /** Whether a watch of a forgotten version is refused by status (true) or by an ERROR event. */
@@ -65,6 +68,7 @@ export class TestApiServer {
     tokens: undefined,
     isAllowed: undefined,
     hasWatchList: true,
+    hasProtobuf: true,
     hasGzip: true,
     refusesOldWatches: false,
     hasPages: true,
@@ -76,6 +80,11 @@ export class TestApiServer {
   #port = 0;
   readonly #sockets = new Set<Socket>();
   readonly #watches = new Set<WatchStream>();
+  /** Of bodies, compressed where they are. */
+  sentBytes = 0;
+  readonly #countSent = (bytes: number): void => {
+    this.sentBytes += bytes;
+  };
 
   private constructor(options: TestApiServerOptions) {
     this.authority = options.authority ?? new CertificateAuthority();
@@ -187,9 +196,16 @@ export class TestApiServer {
     const seen = { verb, plural: path?.type.plural ?? "", query, headers: request.headers, body };
     this.requests.push(seen);
     const fault = this.switches.fault(seen);
-    if (answerFault(response, fault)) return;
-    const refusal = this.#answer({ verb, path, query, body, fault, request, response });
-    if (refusal !== undefined) sendStatus(response, refusal);
+    const format = negotiatedFormat(
+      request.headers.accept,
+      this.switches.hasProtobuf && path?.type.hasProtobuf === true,
+    );
+    if (answerFault(response, fault, format ?? JSON_WIRE)) return;
+    const refusal =
+      format === undefined
+        ? { code: 406, message: "only media types are accepted that this server speaks" }
+        : this.#answer({ verb, path, query, body, fault, format, request, response });
+    if (refusal !== undefined) sendStatus(response, refusal, format ?? JSON_WIRE);
   }
 
   /** @returns the error to answer with, unless it was answered. */
@@ -203,8 +219,9 @@ export class TestApiServer {
       const message = `${plural} is forbidden: User "${user}" cannot ${verb} resource "${plural}" at the cluster scope`;
       return { code: 403, message };
     }
-    const refusal = refusedMedia(verb, exchange.request.headers);
-    if (refusal !== undefined) return refusal;
+    if (!isBodyKnown(verb, exchange.request.headers)) {
+      return { code: 415, message: "the body of the request was in an unknown format" };
+    }
     if (verb === "get") return this.#get(exchange, path);
     if (verb === "list") return this.#list(exchange, path);
     if (verb === "watch") return this.#watch(exchange, path);
@@ -221,28 +238,27 @@ export class TestApiServer {
     return authorization.startsWith("Bearer ") ? tokens.get(authorization.slice("Bearer ".length)) : undefined;
   }
 
-  #get({ response }: Exchange, { type: { plural }, namespace, name }: ResourcePath): StatusOptions | undefined {
+  #get(
+    { response, format }: Exchange,
+    { type: { plural, kind, apiVersion }, namespace, name }: ResourcePath,
+  ): StatusOptions | undefined {
     const known = this.store.objects(plural).get(namespace === undefined ? (name ?? "") : `${namespace}/${name}`);
     if (known === undefined) return { code: 404, message: `${plural} "${name}" not found` };
-    response.writeHead(200, { "Content-Type": "application/json" });
-    response.end(known.json);
+    response.writeHead(200, { "Content-Type": format.mediaType });
+    response.end(format.object({ kind, apiVersion, ...known.object }));
     return undefined;
   }
 
-  #list({ query, request, response, fault }: Exchange, path: ResourcePath): StatusOptions | undefined {
+  #list({ query, request, response, fault, format }: Exchange, path: ResourcePath): StatusOptions | undefined {
     const page = this.#page(path, query);
     if ("code" in page) return page;
-    const size = page.items.reduce((length, item) => length + item.length, 0);
+    const size = page.items.reduce((length, { json }) => length + json.length, 0);
     const canRead = String(request.headers["accept-encoding"]).includes("gzip");
     const isGzip = this.switches.hasGzip && size > GZIP_THRESHOLD_CHARS && canRead;
-    response.writeHead(200, { "Content-Type": "application/json", ...(isGzip ? { "Content-Encoding": "gzip" } : {}) });
-    const body = new FaultyBody(response, fault, isGzip);
-    const { kind, apiVersion } = path.type;
+    response.writeHead(200, { "Content-Type": format.mediaType, ...(isGzip ? { "Content-Encoding": "gzip" } : {}) });
+    const body = new FaultyBody(response, fault, isGzip, this.#countSent);
     const metadata = { resourceVersion: String(page.version), ...(page.next === "" ? {} : { continue: page.next }) };
-    const head = { kind: `${kind}List`, apiVersion, metadata };
-    body.write(`${JSON.stringify(head).slice(0, -1)},"items":[`);
-    for (const [index, item] of page.items.entries()) body.write(index === 0 ? item : `,${item}`);
-    body.write("]}\n");
+    for (const piece of format.list(path.type, metadata, page.items)) body.write(piece);
     body.end();
     return undefined;
   }
@@ -265,7 +281,7 @@ export class TestApiServer {
     return { code: 504, reason: "Timeout", message, cause: "ResourceVersionTooLarge", retryAfterSeconds: 1 };
   }
 
-  #watch({ query, response, fault }: Exchange, path: ResourcePath): StatusOptions | undefined {
+  #watch({ query, response, fault, format }: Exchange, path: ResourcePath): StatusOptions | undefined {
     const sendsInitial = query.get("sendInitialEvents") === "true";
     const refusal = this.#refusedOptions(query, sendsInitial) ?? this.#tooLarge(query);
     if (refusal !== undefined) return refusal;
@@ -277,9 +293,9 @@ export class TestApiServer {
       message: `too old resource version: ${version} (${this.store.oldestVersion(path.type.plural)})`,
     };
     if (changes === undefined && this.switches.refusesOldWatches) return expired;
-    response.writeHead(200, { "Content-Type": "application/json" });
+    response.writeHead(200, { "Content-Type": format.streamType });
     response.flushHeaders();
-    const watch = this.#openWatch(path, query, response, fault);
+    const watch = this.#openWatch(path, query, response, fault, format);
     if (changes === undefined) {
       watch.sendError(expired);
       watch.end();
@@ -305,12 +321,14 @@ export class TestApiServer {
     query: URLSearchParams,
     response: ServerResponse,
     fault: Fault | undefined,
+    format: WireFormat,
   ): WatchStream {
     const watch = new WatchStream({
       store: this.store,
       type: path.type,
       isSelected: selectedBy(path, query),
-      body: new FaultyBody(response, fault, false),
+      body: new FaultyBody(response, fault, false, this.#countSent),
+      format,
       allowsBookmarks: query.get("allowWatchBookmarks") === "true",
     });
     this.#watches.add(watch);
@@ -356,6 +374,7 @@ interface Exchange {
   readonly query: URLSearchParams;
   readonly body: string;
   readonly fault: Fault | undefined;
+  readonly format: WireFormat;
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
 }

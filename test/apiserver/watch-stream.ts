@@ -4,12 +4,14 @@ import type { ObjectStore, StoredChange, StoredVersion } from "./object-store.ts
 import type { Plural, ResourceType } from "./resource-types.ts";
 import type { Predicate } from "./selectors.ts";
 import { type StatusOptions, statusObject } from "./status-object.ts";
+import type { WireFormat } from "./wire-format.ts";
 
 export interface WatchStreamOptions {
   readonly store: ObjectStore;
   readonly type: ResourceType & { readonly plural: Plural };
   readonly isSelected: Predicate;
   readonly body: FaultyBody;
+  readonly format: WireFormat;
   readonly allowsBookmarks: boolean;
 }
 
@@ -21,13 +23,17 @@ export class WatchStream {
   readonly #unsubscribe: () => void;
   readonly #bookmarks: NodeJS.Timeout;
   /** Events wait here while paused. */
-  #held: string[] | undefined;
+  #held: (string | Buffer)[] | undefined;
   #isOver = false;
 
   constructor(options: WatchStreamOptions) {
     this.#options = options;
     this.#unsubscribe = options.store.subscribe((change) => this.#onChange(change));
     this.#bookmarks = setInterval(() => this.sendBookmark(), BOOKMARK_EVERY_MS);
+  }
+
+  get format(): WireFormat {
+    return this.#options.format;
   }
 
   get plural(): Plural {
@@ -67,17 +73,22 @@ export class WatchStream {
       creationTimestamp: null,
       ...(annotations === undefined ? {} : { annotations }),
     };
-    const { kind, apiVersion } = this.#options.type;
-    this.#send(JSON.stringify({ type: "BOOKMARK", object: { kind, apiVersion, metadata } }));
+    this.#send(this.#event("BOOKMARK", { metadata }));
   }
 
   sendError(status: StatusOptions): void {
-    this.#send(JSON.stringify({ type: "ERROR", object: statusObject(status) }));
+    const object = statusObject(status);
+    this.#send(this.#options.format.event("ERROR", object, versionOf(object)));
   }
 
-  /** Sends a line as it is, past everything that is held back. */
-  sendNow(line: string): void {
-    this.#options.body.write(`${line}\n`);
+  /** Sends an event past everything that is held back. */
+  sendNow(type: string, object: object): void {
+    this.#options.body.write(this.#event(type, object));
+  }
+
+  /** Sends bytes as they are, past everything that is held back. */
+  sendBytes(content: string | Buffer): void {
+    this.#options.body.write(content);
   }
 
   /** Holds events back until {@link WatchStream.resume}. */
@@ -88,7 +99,7 @@ export class WatchStream {
   resume(): void {
     const held = this.#held ?? [];
     this.#held = undefined;
-    for (const line of held) this.#send(line);
+    for (const event of held) this.#send(event);
   }
 
   /** Ends it as the server does when its time is over. */
@@ -125,17 +136,24 @@ export class WatchStream {
     else if (was) this.#sendObject("DELETED", atVersion(before, version));
   }
 
-  #sendObject(type: "ADDED" | "MODIFIED" | "DELETED", { json }: StoredVersion): void {
-    const { kind, apiVersion } = this.#options.type;
-    const head = `{"kind":${JSON.stringify(kind)},"apiVersion":${JSON.stringify(apiVersion)},`;
-    this.#send(`{"type":"${type}","object":${head}${json.slice(1)}}`);
+  #sendObject(type: "ADDED" | "MODIFIED" | "DELETED", version: StoredVersion): void {
+    if (!this.#isOver) this.#send(this.#options.format.event(type, this.#options.type, version));
   }
 
-  #send(line: string): void {
-    if (this.#isOver) return;
-    if (this.#held !== undefined) this.#held.push(line);
-    else this.#options.body.write(`${line}\n`);
+  #event(type: string, object: object): string | Buffer {
+    return this.#options.format.event(type, this.#options.type, versionOf(object));
   }
+
+  #send(event: string | Buffer): void {
+    if (this.#isOver) return;
+    if (this.#held !== undefined) this.#held.push(event);
+    else this.#options.body.write(event);
+  }
+}
+
+/** An object that was never stored. */
+function versionOf(object: object): StoredVersion {
+  return { object: object as StoredVersion["object"], json: JSON.stringify(object) };
 }
 
 /** A deleted object carries the version of its deletion. */

@@ -24,6 +24,8 @@ export interface ApiSourceOptions {
   readonly keepsPods?: boolean;
   /** Whether lists are asked for as streams (gate WatchListClient). @default true */
   readonly streamsLists?: boolean;
+  /** Whether the server may answer in protobuf. @default true */
+  readonly takesProtobuf?: boolean;
   /** Called when a resource (plural name) cannot be watched, and with `undefined` when it can again. */
   readonly onProblem?: (resource: string, problem: string | undefined) => void;
   /** Called whenever the server has sent something about a resource. */

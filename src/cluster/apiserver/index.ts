@@ -7,6 +7,7 @@ export { ClientConfigError } from "./connection/client-config.ts";
 export { loadClientConfig } from "./connection/load-client-config.ts";
 export { createRestMetrics } from "./connection/rest-metrics.ts";
 export { createEventRecorder } from "./events/events.ts";
+export { prefersProtobuf } from "./formats/body-format.ts";
 export { readCluster } from "./read-cluster.ts";
 export { removeStartupTaint } from "./startup-taint.ts";
 export { WATCHED_PLURALS } from "./watch/resources.ts";

@@ -7,7 +7,7 @@ import { createApiClient } from "./connection/api-client.ts";
 import { ApiError, isApiError } from "./connection/api-error.ts";
 import type { ClientConfig } from "./connection/client-config.ts";
 import type { Transport } from "./connection/transport.ts";
-import { requireJson } from "./watch/list-reader.ts";
+import { formatOrThrow } from "./watch/list-reader.ts";
 import { CLUSTER_RESOURCES, nodeResource, type WatchedResource } from "./watch/resources.ts";
 
 interface ReadClusterOptions {
@@ -139,7 +139,7 @@ async function allPages(
       { verb: "list", resource: plural, method: "GET", path: `${path}?${query}`, idleMs: IDLE_MS },
       signal,
     );
-    requireJson(response.contentType, garbage);
+    formatOrThrow(response.contentType, garbage);
     const chunks: Buffer[] = [];
     for await (const chunk of response.body) chunks.push(chunk);
     const list = parsed(Buffer.concat(chunks).toString());

@@ -2,9 +2,9 @@
 import type { Clock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { isJsonObject } from "../projection/fields.ts";
-import { BoundedText } from "./connection/bounded-text.ts";
 import type { Transport } from "./connection/transport.ts";
-import { MAX_OBJECT_BYTES, parseObject } from "./watch/list-reader.ts";
+import { readJson } from "./formats/json.ts";
+import { BoundedPiece, MAX_OBJECT_BYTES } from "./formats/pieces.ts";
 
 interface StartupTaintOptions {
   readonly transport: Pick<Transport, "send">;
@@ -40,9 +40,9 @@ export async function removeStartupTaint(options: StartupTaintOptions, signal: A
 async function remove({ transport, nodeName, key }: StartupTaintOptions, signal: AbortSignal): Promise<boolean> {
   const request = { resource: "nodes", path: `/api/v1/nodes/${encodeURIComponent(nodeName)}`, idleMs: IDLE_MS };
   const { body } = await transport.send({ ...request, verb: "get", method: "GET" }, signal);
-  const text = new BoundedText(MAX_OBJECT_BYTES);
-  for await (const chunk of body) text.add(chunk);
-  const node = parseObject(text.take(Buffer.alloc(0)).text);
+  const answer = new BoundedPiece(MAX_OBJECT_BYTES);
+  for await (const chunk of body) answer.add(chunk);
+  const node = readJson(answer.take(Buffer.alloc(0)).content);
   const { metadata, spec } = isJsonObject(node) ? node : {};
   const taints = isJsonObject(spec) && Array.isArray(spec.taints) ? spec.taints : [];
   const left = taints.filter((taint) => !isJsonObject(taint) || taint.key !== key);
@@ -50,13 +50,13 @@ async function remove({ transport, nodeName, key }: StartupTaintOptions, signal:
   // The list is replaced as a whole: with the version that was read, a taint that came meanwhile is not lost.
   const { resourceVersion } = isJsonObject(metadata) ? metadata : {};
   const patch = { metadata: { resourceVersion }, spec: { taints: left } };
-  const answer = await transport.send(
+  const patched = await transport.send(
     {
       ...{ ...request, verb: "patch", method: "PATCH" },
       body: { contentType: "application/merge-patch+json", text: JSON.stringify(patch) },
     },
     signal,
   );
-  for await (const chunk of answer.body) void chunk;
+  for await (const chunk of patched.body) void chunk;
   return true;
 }

@@ -1,6 +1,8 @@
 /** Answers with an error status, and `Status` objects in watches → {@link ApiError}. */
+import type { IncomingHttpHeaders } from "node:http";
 import { isJsonObject, type JsonObject } from "../../projection/fields.ts";
 import { describeValue } from "../../projection/findings.ts";
+import { formatOf, JSON_FORMAT } from "../formats/body-format.ts";
 import { ApiError, type ApiErrorCode } from "./api-error.ts";
 
 const CODES: Readonly<Record<number, ApiErrorCode>> = {
@@ -19,11 +21,17 @@ const HINTS: Readonly<Record<number, string>> = {
 
 const MAX_MESSAGE_CHARS = 300;
 
-/** Reads an error answer. Pure. @param body text of the answer, perhaps not JSON at all. */
-export function httpError(request: string, status: number, body: string, retryAfter: string | undefined): ApiError {
-  const object = parseStatus(body);
+/** Reads an error answer. Pure. @param body of the answer, perhaps in no format of an API server. */
+export function httpError(
+  request: string,
+  status: number,
+  body: Buffer,
+  { "content-type": contentType = "", "retry-after": retryAfter }: IncomingHttpHeaders,
+): ApiError {
+  const object = parseStatus(body, contentType);
   if (object !== undefined) return statusError(request, object, status, retryAfter);
-  const said = body.trim() === "" ? "" : `: ${describeValue(body.trim().slice(0, MAX_MESSAGE_CHARS))}`;
+  const text = body.toString("utf8").trim();
+  const said = text === "" ? "" : `: ${describeValue(text.slice(0, MAX_MESSAGE_CHARS))}`;
   return makeError(request, status, `HTTP status ${status}${said}`, retryAfterMs(retryAfter, undefined));
 }
 
@@ -70,9 +78,9 @@ function hasCause(details: JsonObject, reason: string): boolean {
   return Array.isArray(causes) && causes.some((cause) => isJsonObject(cause) && cause.reason === reason);
 }
 
-function parseStatus(body: string): JsonObject | undefined {
+function parseStatus(body: Buffer, contentType: string): JsonObject | undefined {
   try {
-    const value: unknown = JSON.parse(body);
+    const value = (formatOf(contentType) ?? JSON_FORMAT).read(body);
     return isJsonObject(value) && value.kind === "Status" ? value : undefined;
   } catch {
     return undefined;

@@ -10,6 +10,7 @@ import type { Clock } from "../../../async/clock.ts";
 import { Agent as PlainAgent, request as plainRequest } from "../../../kernel/node-http.ts";
 import { detectDeadPeer } from "../../../kernel/tcp-liveness.ts";
 import type { Credentials, Identity, TlsMaterial } from "../auth/identity.ts";
+import { accepting } from "../formats/body-format.ts";
 import { ApiError, type ApiErrorFacts } from "./api-error.ts";
 import { type ClientConfig, ClientConfigError } from "./client-config.ts";
 import { connectionError } from "./connection-errors.ts";
@@ -24,6 +25,8 @@ export interface ApiRequest {
   readonly method: "GET" | "POST" | "PATCH";
   /** With the query: `/api/v1/services?limit=500`. */
   readonly path: string;
+  /** The header. @default JSON */
+  readonly accept?: string;
   readonly body?: { readonly contentType: string; readonly text: string };
   /**
    * The longest silence in the middle of the answer, and before it unless that is longer than `answerMs`. Without one an
@@ -63,12 +66,6 @@ export interface TransportOptions {
   /** Where HTTPS_PROXY and its kin are looked up. @default the process's environment */
   readonly env?: Readonly<Record<string, string | undefined>>;
 }
-
-/**
- * managedFields is a third of an object and decides nothing here. Servers from v1.38 on leave it out when they
- * are asked to (KEP-5958); others ignore the parameter.
- */
-const ACCEPT = "application/json;drop=metadata.managedFields, application/json";
 
 /** Longest time for a connection to come about, the name's lookup included; upstream's. */
 const CONNECT_LIMIT_MS = 30_000;
@@ -206,7 +203,7 @@ export class Transport {
         headers: {
           ...credentials.headers,
           "User-Agent": userAgent,
-          Accept: ACCEPT,
+          Accept: request.accept ?? accepting(false),
           // Watches are not compressed by any server, and an event must not wait in a decompressor.
           ...(request.verb === "watch" || config.isCompressionDisabled === true ? {} : { "Accept-Encoding": "gzip" }),
           ...(body === undefined
@@ -256,7 +253,7 @@ export class Transport {
     const body = this.#read(request, response);
     if (status >= 200 && status < 300) return { contentType: headers["content-type"] ?? "", body };
     if (status === 401) this.#options.identity.refused();
-    throw httpError(titleOf(request), status, await readSome(body), headers["retry-after"]);
+    throw httpError(titleOf(request), status, await readSome(body), headers);
   }
 
   async *#read(request: ApiRequest, response: IncomingMessage): AsyncGenerator<Buffer, void, void> {
@@ -340,7 +337,7 @@ function copyOf({ ca, ...rest }: TlsMaterial) {
   return { ...rest, ca: typeof ca === "string" ? ca : [...ca] };
 }
 
-async function readSome(body: AsyncIterable<Buffer>): Promise<string> {
+async function readSome(body: AsyncIterable<Buffer>): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   try {
@@ -352,5 +349,5 @@ async function readSome(body: AsyncIterable<Buffer>): Promise<string> {
   } catch {
     // The status says enough.
   }
-  return Buffer.concat(chunks).toString("utf8");
+  return Buffer.concat(chunks);
 }

@@ -3,17 +3,11 @@ import { giveTurn, isTurnDue } from "../../../async/turns.ts";
 import type { ObjectKind } from "../../object-source.ts";
 import { isJsonObject } from "../../projection/fields.ts";
 import { ApiError } from "../connection/api-error.ts";
-import type { Piece } from "../connection/bounded-text.ts";
 import type { Transport } from "../connection/transport.ts";
-import { ListItems, ListSyntaxError } from "./list-items.ts";
-import { identityInText, type ObjectCache } from "./object-cache.ts";
+import { type BodyFormat, formatOf } from "../formats/body-format.ts";
+import { FormatError } from "../formats/pieces.ts";
+import type { ObjectCache } from "./object-cache.ts";
 import type { WatchedResource } from "./resources.ts";
-
-/**
- * Larger objects are not parsed. An API server takes 3 MiB in a request and etcd keeps 1.5 MiB of it by default. The worst text of
- * this size, an array of empty objects, holds the event loop for 0.3 s.
- */
-export const MAX_OBJECT_BYTES = 4 * 1_048_576;
 
 interface PageHead {
   readonly resourceVersion: string;
@@ -26,9 +20,11 @@ interface ListPageOptions<K extends ObjectKind> {
   readonly transport: Transport;
   readonly cache: ObjectCache<K>;
   readonly query: Readonly<Record<string, string>>;
+  /** The header `Accept`. */
+  readonly accept: string;
   readonly idleMs: number;
   /** The server has begun to answer with what may be a list. */
-  readonly onOpen: () => void;
+  readonly onOpen: (format: BodyFormat) => void;
   /** Something has come. */
   readonly onProgress?: () => void;
 }
@@ -40,7 +36,7 @@ interface ListPageOptions<K extends ObjectKind> {
  * then nothing may be deleted for not being in it.
  */
 export async function readListPage<K extends ObjectKind>(
-  { resource, transport, cache, query, idleMs, onOpen, onProgress }: ListPageOptions<K>,
+  { resource, transport, cache, query, accept, idleMs, onOpen, onProgress }: ListPageOptions<K>,
   signal: AbortSignal,
 ): Promise<PageHead> {
   const request = `list ${resource.plural}`;
@@ -48,14 +44,15 @@ export async function readListPage<K extends ObjectKind>(
     new ApiError("garbage", { request, detail: `${transport.host}: ${detail}` }, { cause });
   const path = pathOf(resource, query);
   const response = await transport.send(
-    { verb: "list", resource: resource.plural, method: "GET", path, idleMs },
+    { verb: "list", resource: resource.plural, method: "GET", path, accept, idleMs },
     signal,
   );
-  requireJson(response.contentType, garbage);
-  onOpen();
+  const format = formatOrThrow(response.contentType, garbage);
+  onOpen(format);
   let strangers = 0;
-  const items = new ListItems(MAX_OBJECT_BYTES, (item) => {
-    if (!takeItem(resource, cache, item)) strangers++;
+  const items = format.list(({ value, problem }) => {
+    const isKnown = problem === undefined ? cache.listed(value) : cache.unreadable(value, problem) !== undefined;
+    if (!isKnown) strangers++;
   });
   try {
     for await (const chunk of response.body) {
@@ -68,7 +65,7 @@ export async function readListPage<K extends ObjectKind>(
     if (strangers > 0) throw garbage(`${strangers} items of the list are no objects with a name`);
     return head;
   } catch (error) {
-    throw error instanceof ListSyntaxError ? garbage(error.message, error) : error;
+    throw error instanceof FormatError ? garbage(error.message, error) : error;
   }
 }
 
@@ -78,31 +75,11 @@ export function pathOf(resource: WatchedResource, query: Readonly<Record<string,
   return given.length === 0 ? resource.path : `${resource.path}?${new URLSearchParams(given)}`;
 }
 
-/** @throws what `garbage` makes when the answer says that it is something else than JSON. */
-export function requireJson(contentType: string, garbage: (detail: string) => ApiError): void {
-  if (contentType === "" || /\bjson\b/.test(contentType)) return;
+/** @throws what `garbage` makes when the answer says that it is something else than an API server's. */
+export function formatOrThrow(contentType: string, garbage: (detail: string) => ApiError): BodyFormat {
+  const format = formatOf(contentType);
+  if (format !== undefined) return format;
   throw garbage(`the answer is ${JSON.stringify(contentType.slice(0, 60))} and not JSON: is this an API server?`);
-}
-
-/** @returns whether the object could be identified. */
-function takeItem<K extends ObjectKind>(resource: WatchedResource<K>, cache: ObjectCache<K>, item: Piece): boolean {
-  if (!item.isWhole) {
-    const identity = identityInText(item.text, resource.isNamespaced);
-    if (identity === undefined) return false;
-    cache.unreadable(identity, tooLarge(item));
-    return true;
-  }
-  try {
-    return cache.listed(parseObject(item.text));
-  } catch (error) {
-    if (error instanceof SyntaxError) return false;
-    throw error;
-  }
-}
-
-/** What to say of a piece that was not kept. Pure. */
-export function tooLarge({ bytes }: Piece): string {
-  return `its JSON text has ${bytes} bytes, more than ${MAX_OBJECT_BYTES}`;
 }
 
 function readHead(list: Readonly<Record<string, unknown>>): PageHead | undefined {
@@ -110,34 +87,4 @@ function readHead(list: Readonly<Record<string, unknown>>): PageHead | undefined
   const { resourceVersion, continue: token } = list.metadata;
   if (typeof resourceVersion !== "string" || resourceVersion === "") return undefined;
   return { resourceVersion, continueToken: typeof token === "string" ? token : "" };
-}
-
-/** Follows something else: an object has a name. */
-const START = ',"managedFields":[{';
-/** The end of the last entry and of the list. No other list stands in between: FieldsV1 is objects in objects. */
-const END = "}]";
-
-/**
- * Reads the JSON text of an object. A third of it is `metadata.managedFields`, which no rule depends on: it is cut out of the text,
- * and so neither parsed nor collected as garbage (docs/performance.md).
- *
- * @throws SyntaxError when the text is no JSON.
- */
-export function parseObject(text: string): unknown {
-  const shorter = withoutManagedFields(text);
-  if (shorter === text) return JSON.parse(text);
-  try {
-    return JSON.parse(shorter);
-  } catch {
-    // A text among the fields looked like their end.
-    return JSON.parse(text);
-  }
-}
-
-/** Only where the fields are the last of the metadata, as the API server writes them. */
-function withoutManagedFields(text: string): string {
-  const start = text.indexOf(START);
-  if (start === -1) return text;
-  const end = text.indexOf(END, start) + END.length;
-  return end < END.length || text[end] !== "}" ? text : text.slice(0, start) + text.slice(end);
 }

@@ -4,7 +4,7 @@ import { service, slice } from "../../../../test/apiserver/example-objects.ts";
 import { RecordingSink } from "../../../../test/apiserver/recording-sink.ts";
 import { systemClock } from "../../../async/clock.ts";
 import { recordingLog } from "../testing/recording-log.ts";
-import { identityInText, ObjectCache } from "./object-cache.ts";
+import { ObjectCache } from "./object-cache.ts";
 import { CLUSTER_RESOURCES } from "./resources.ts";
 
 const [services, endpointSlices] = CLUSTER_RESOURCES;
@@ -157,23 +157,6 @@ for (const [how, mend] of [
     assert.equal(log.errors().length, 2);
   });
 }
-
-test("an object too large to be parsed is known by the beginning of its text, as the API server writes it", () => {
-  const meta = (fields: object) =>
-    JSON.stringify({ type: "MODIFIED", object: { kind: "X", metadata: fields, spec: {} } });
-  const uid = "ddab-1";
-  assert.deepEqual(identityInText(meta({ name: "a", namespace: "n", uid, resourceVersion: "5" }), true), {
-    key: "n/a",
-    resourceVersion: "5",
-  });
-  assert.deepEqual(
-    identityInText(meta({ name: "a", generateName: "a-", namespace: "n", uid, resourceVersion: "5" }), true)?.key,
-    "n/a",
-  );
-  assert.equal(identityInText(meta({ name: "a", uid, resourceVersion: "5" }), false)?.resourceVersion, "5");
-  assert.equal(identityInText(meta({ name: "a", uid, resourceVersion: "5" }), true), undefined);
-  assert.equal(identityInText(meta({ labels: {} }), true), undefined);
-});
 
 test("a slice whose content changed under the same name is an update with the old record", () => {
   const { sink, slices } = setUp();

@@ -88,11 +88,14 @@ export class ObjectCache<K extends ObjectKind> {
     return true;
   }
 
-  /** An object that exists but could not be read keeps its last good version. */
-  unreadable(identity: ObjectIdentity, reason: string): void {
+  /** An object that exists but could not be read keeps its last good version. @returns as {@link ObjectCache.changed}. */
+  unreadable(raw: unknown, reason: string): ObjectIdentity | undefined {
+    const identity = identityOf(raw, this.#resource.isNamespaced);
+    if (identity === undefined) return undefined;
     const entry = this.#entries.get(identity.key);
     if (entry !== undefined) entry.generation = this.#generation;
     this.#complain(identity, reason, entry !== undefined);
+    return identity;
   }
 
   /** ADDED or MODIFIED. @returns the object's identity; `undefined` when it has none and was ignored. */
@@ -105,15 +108,12 @@ export class ObjectCache<K extends ObjectKind> {
   /** DELETED. @returns as {@link ObjectCache.changed}. */
   deleted(raw: unknown): ObjectIdentity | undefined {
     const identity = identityOf(raw, this.#resource.isNamespaced);
-    if (identity !== undefined) this.forget(identity);
-    return identity;
-  }
-
-  /** The object does not exist any more. */
-  forget({ key }: ObjectIdentity): void {
+    if (identity === undefined) return undefined;
+    const { key } = identity;
     this.#refusals.delete(key);
     const entry = this.#entries.get(key);
     if (entry !== undefined) this.#remove(key, entry);
+    return identity;
   }
 
   /** Delivers every object again as an update to itself, in slices, so that nothing else has to wait for all of them. */
@@ -206,18 +206,6 @@ function identityOf(raw: unknown, isNamespaced: boolean): ObjectIdentity | undef
 
 function misnamed(nameProblem: string, name: string, resourceVersion: string): ObjectIdentity {
   return { key: describeValue(name), resourceVersion, nameProblem };
-}
-
-// `metadata` begins with the names in what the API server writes, so the head of an object that is too large has them.
-const HEAD =
-  /"metadata":\{"name":"(?<name>[^"\\]+)",(?:"generateName":"[^"]*",)?(?:"namespace":"(?<namespace>[^"\\]+)",)?(?:"selfLink":"[^"]*",)?(?:"uid":"[^"]*",)?(?:"resourceVersion":"(?<version>[^"]+)")?/;
-
-/** As {@link identityOf}, from the beginning of an object's JSON text. Pure. */
-export function identityInText(head: string, isNamespaced: boolean): ObjectIdentity | undefined {
-  const groups = HEAD.exec(head)?.groups;
-  if (groups === undefined) return undefined;
-  const { name, namespace, version } = groups;
-  return identityOf({ metadata: { name, namespace, resourceVersion: version } }, isNamespaced);
 }
 
 function problemsText(problems: readonly FieldProblem[]): string {

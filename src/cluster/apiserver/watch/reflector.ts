@@ -9,6 +9,7 @@ import type { Logger } from "../../../logging/logger.ts";
 import type { ObjectKind, ObjectKinds, ObjectSink } from "../../object-source.ts";
 import { ApiError, type ApiErrorCode, isApiError } from "../connection/api-error.ts";
 import type { Transport } from "../connection/transport.ts";
+import { accepting, type BodyFormat, PROTOBUF_FORMAT } from "../formats/body-format.ts";
 import { FailureLog, type OnProblem, type SharedCauses } from "./failure-log.ts";
 import { readListPage } from "./list-reader.ts";
 import { ObjectCache } from "./object-cache.ts";
@@ -89,6 +90,8 @@ interface ReflectorOptions<K extends ObjectKind> {
   readonly onHeard?: () => void;
   /** Whether lists are asked for as streams, until the server refuses that. @default true */
   readonly streamsLists?: boolean;
+  /** Whether the server may answer in protobuf, until one answer could not be read. @default true */
+  readonly takesProtobuf?: boolean;
   /** Numbers from 0 up to 1. @default Math.random */
   readonly random?: () => number;
   readonly times?: Partial<ReflectorTimes>;
@@ -111,6 +114,9 @@ export class Reflector<K extends ObjectKind> {
   #mustList = true;
   #isSynced = false;
   #streamsLists: boolean;
+  #takesProtobuf: boolean;
+  /** Of the answer, once it has begun well. */
+  #format: BodyFormat | undefined;
   /** The server has accepted the running watch. */
   #isOpen = false;
   /** It has also brought something, or lasted for a while. */
@@ -131,6 +137,7 @@ export class Reflector<K extends ObjectKind> {
     this.#times = { ...TIMES, ...options.times };
     this.#random = random;
     this.#streamsLists = options.streamsLists ?? true;
+    this.#takesProtobuf = options.takesProtobuf ?? true;
     this.#cache = new ObjectCache(resource, sink, log, clock);
     this.#failures = new FailureLog(log, clock, onProblem, options.causes);
     this.#refusals = new Backoff(clock, random);
@@ -163,6 +170,7 @@ export class Reflector<K extends ObjectKind> {
     this.#isOpen = false;
     this.#isSteady = false;
     this.#isAnswered = false;
+    this.#format = undefined;
     if (!this.#mustList) return await this.#watch({ resourceVersion: this.#version }, signal);
     if (this.#streamsLists && (await this.#streamList(signal))) return;
     await this.#listPages(signal);
@@ -184,6 +192,7 @@ export class Reflector<K extends ObjectKind> {
       if (!this.#mustList || !isApiError(error, ...TRY_PAGES) || signal.aborted) throw error;
       if (error.code === "version_too_large") this.#isVersionLost = true;
       if (error.code === "refused") this.#streamsLists = false;
+      this.#judgeFormat(error);
       this.#options.log.v(2, "No streaming list, reading pages", { reason: error.message });
     }
     return false;
@@ -195,8 +204,9 @@ export class Reflector<K extends ObjectKind> {
       resource,
       transport,
       cache: this.#cache,
+      accept: accepting(this.#takesProtobuf),
       idleMs: this.#times.listIdleMs,
-      onOpen: () => this.#answered(),
+      onOpen: (format: BodyFormat) => this.#opened(format),
       ...(onHeard && { onProgress: onHeard }),
     };
     const read = (query: Readonly<Record<string, string>>) => readListPage({ ...common, query }, signal);
@@ -259,6 +269,7 @@ export class Reflector<K extends ObjectKind> {
           transport,
           cache: this.#cache,
           query: { ...query, timeoutSeconds: String(timeoutSeconds) },
+          accept: accepting(this.#takesProtobuf),
           answerMs: watchAnswerMs,
           onProgress: () => {
             initial?.alive();
@@ -276,10 +287,10 @@ export class Reflector<K extends ObjectKind> {
             this.#version = version;
             this.#works();
           },
-          onOpen: () => {
+          onOpen: (format) => {
             this.#options.onHeard?.();
             this.#isOpen = true;
-            this.#answered();
+            this.#opened(format);
             steady = clock.setTimer(shortWatchMs, () => this.#works());
           },
         },
@@ -307,6 +318,11 @@ export class Reflector<K extends ObjectKind> {
     this.#failures.succeeded();
   }
 
+  #opened(format: BodyFormat): void {
+    this.#format = format;
+    this.#answered();
+  }
+
   /** The server does what it is asked for. */
   #answered(): void {
     this.#isAnswered = true;
@@ -315,8 +331,17 @@ export class Reflector<K extends ObjectKind> {
     this.#options.recovery.answered();
   }
 
+  /** A format that was not understood once is not asked for again. */
+  #judgeFormat(error: ApiError): void {
+    if (error.code !== "garbage" || this.#format !== PROTOBUF_FORMAT || !this.#takesProtobuf) return;
+    this.#takesProtobuf = false;
+    const message = "Cannot read an answer in protobuf: the API server is asked for JSON from now on";
+    this.#options.log.warn(message, { reason: error.message });
+  }
+
   async #recover(error: ApiError, signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
+    this.#judgeFormat(error);
     // Something in between may hold answers back until there is a piece of their body. A list has one.
     const isHeldBack = !this.#mustList && error.facts.reached === "unanswered";
     const isOrdinary = isHeldBack || (this.#isOpen && isApiError(error, ...ORDINARY_ENDS));

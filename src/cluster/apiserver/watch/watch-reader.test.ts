@@ -71,6 +71,7 @@ for (const [what, text] of FLOODS) {
         transport: { host: "server", send: async () => ({ contentType: "application/json", body }) },
         cache,
         query: {},
+        accept: "",
         answerMs: 1_000,
         onProgress() {},
         onVersion() {},

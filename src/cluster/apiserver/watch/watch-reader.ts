@@ -4,11 +4,12 @@ import type { ObjectKind } from "../../object-source.ts";
 import { isJsonObject, type JsonObject } from "../../projection/fields.ts";
 import { describeValue } from "../../projection/findings.ts";
 import { ApiError } from "../connection/api-error.ts";
-import { BoundedText, type Piece } from "../connection/bounded-text.ts";
 import { statusError } from "../connection/status.ts";
 import type { Transport } from "../connection/transport.ts";
-import { MAX_OBJECT_BYTES, parseObject, pathOf, requireJson, tooLarge } from "./list-reader.ts";
-import { identityInText, type ObjectCache } from "./object-cache.ts";
+import type { BodyFormat } from "../formats/body-format.ts";
+import { FormatError, type Item } from "../formats/pieces.ts";
+import { formatOrThrow, pathOf } from "./list-reader.ts";
+import type { ObjectCache } from "./object-cache.ts";
 import type { WatchedResource } from "./resources.ts";
 
 const INITIAL_EVENTS_END = "k8s.io/initial-events-end";
@@ -18,6 +19,8 @@ interface WatchOptions<K extends ObjectKind> {
   readonly transport: Pick<Transport, "host" | "send">;
   readonly cache: ObjectCache<K>;
   readonly query: Readonly<Record<string, string>>;
+  /** The header `Accept`. */
+  readonly accept: string;
   /** The longest time until the server accepts the watch. */
   readonly answerMs: number;
   /** Something has come. */
@@ -27,7 +30,7 @@ interface WatchOptions<K extends ObjectKind> {
   /** Everything up to this version has been delivered. */
   readonly onVersion: (resourceVersion: string) => void;
   /** The server has accepted the watch. */
-  readonly onOpen: () => void;
+  readonly onOpen: (format: BodyFormat) => void;
 }
 
 /**
@@ -40,22 +43,26 @@ export async function followWatch<K extends ObjectKind>(
   options: WatchOptions<K>,
   signal: AbortSignal,
 ): Promise<number> {
-  const { resource, transport, query, answerMs } = options;
+  const { resource, transport, query, accept, answerMs } = options;
   const path = pathOf(resource, { ...query, watch: "true", allowWatchBookmarks: "true" });
-  const request = { verb: "watch", resource: resource.plural, method: "GET", path, answerMs } as const;
+  const request = { verb: "watch", resource: resource.plural, method: "GET", path, accept, answerMs } as const;
   const response = await transport.send(request, signal);
   const events = new WatchEvents(options);
-  requireJson(response.contentType, (detail) => events.garbage(detail));
-  options.onOpen();
+  const format = formatOrThrow(response.contentType, (detail) => events.garbage(detail));
+  options.onOpen(format);
   // An event that the end cuts off has not moved the version, so the next watch brings it again.
-  const lines = new JsonLines(MAX_OBJECT_BYTES, (line) => events.take(line));
-  for await (const chunk of response.body) {
-    options.onProgress();
-    lines.push(chunk);
-    // A connection brings megabytes at a stretch, and a server may never stop.
-    if (isTurnDue()) await giveTurn();
+  const body = format.events((event) => events.take(event));
+  try {
+    for await (const chunk of response.body) {
+      options.onProgress();
+      body.push(chunk);
+      // A connection brings megabytes at a stretch, and a server may never stop.
+      if (isTurnDue()) await giveTurn();
+    }
+  } catch (error) {
+    throw error instanceof FormatError ? events.garbage(error.message) : error;
   }
-  if (lines.pendingBytes > 0) throw events.cutOff(lines.pendingBytes);
+  if (body.pendingBytes > 0) throw events.cutOff(body.pendingBytes);
   return events.count;
 }
 
@@ -70,22 +77,16 @@ class WatchEvents<K extends ObjectKind> {
     this.isInitial = options.onInitialEnd !== undefined;
   }
 
-  take(line: Piece): void {
+  take({ value: event, problem }: Item): void {
     this.count++;
-    if (!line.isWhole) {
-      this.#takeTooLarge(line);
-      return;
-    }
-    const event = parse(line.text);
-    if (!isJsonObject(event))
-      throw this.garbage(`an event is no JSON object: ${describeValue(line.text.slice(0, 80))}`);
+    if (!isJsonObject(event)) throw this.garbage(`an event is ${problem ?? `no object: ${describeValue(event)}`}`);
     const { cache } = this.#options;
     switch (event.type) {
       case "ADDED":
-        this.#note(this.isInitial ? this.#listed(event.object) : cache.changed(event.object), event);
-        break;
       case "MODIFIED":
-        this.#note(cache.changed(event.object), event);
+        if (problem !== undefined) this.#note(cache.unreadable(event.object, problem), event);
+        else if (event.type === "ADDED" && this.isInitial) this.#note(this.#listed(event.object), event);
+        else this.#note(cache.changed(event.object), event);
         break;
       case "DELETED":
         this.#note(cache.deleted(event.object), event);
@@ -139,51 +140,7 @@ class WatchEvents<K extends ObjectKind> {
     this.#advance(version);
   }
 
-  #takeTooLarge(line: Piece): void {
-    const identity = identityInText(line.text, this.#options.resource.isNamespaced);
-    if (identity === undefined) throw this.garbage(`an event is not readable: ${tooLarge(line)}`);
-    if (line.text.startsWith('{"type":"DELETED"')) this.#options.cache.forget(identity);
-    else this.#options.cache.unreadable(identity, tooLarge(line));
-    this.#advance(identity.resourceVersion);
-  }
-
   #advance(resourceVersion: string): void {
     if (resourceVersion !== "" && !this.isInitial) this.#options.onVersion(resourceVersion);
-  }
-}
-
-function parse(text: string): unknown {
-  try {
-    return parseObject(text);
-  } catch {
-    return undefined;
-  }
-}
-
-const NEWLINE = 0x0a;
-
-export class JsonLines {
-  readonly #line: BoundedText;
-  readonly #onLine: (line: Piece) => void;
-
-  /** @param onLine called for each line that is not empty. */
-  constructor(maxLineBytes: number, onLine: (line: Piece) => void) {
-    this.#line = new BoundedText(maxLineBytes);
-    this.#onLine = onLine;
-  }
-
-  /** Bytes of a line that has not ended. */
-  get pendingBytes(): number {
-    return this.#line.bytes;
-  }
-
-  push(chunk: Buffer): void {
-    let start = 0;
-    for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, start)) {
-      // A blank line costs no Buffer: a chunk may be made of them.
-      if (end > start || this.#line.bytes > 0) this.#onLine(this.#line.take(chunk.subarray(start, end)));
-      start = end + 1;
-    }
-    if (start < chunk.length) this.#line.add(chunk.subarray(start));
   }
 }

@@ -1,14 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../../../testkit/support/fast-check.ts";
-import { ListItems, ListSyntaxError } from "./list-items.ts";
+import { JsonList } from "./json-list.ts";
+import { FormatError } from "./pieces.ts";
 
 const NO_LIMIT = 1_000_000;
 
 /** Feeds the text in chunks of the given sizes (the last one is repeated). */
 function split(text: string, sizes: readonly number[] = [7], maxItemBytes = NO_LIMIT) {
   const items: { readonly text: string; readonly isWhole: boolean }[] = [];
-  const list = new ListItems(maxItemBytes, ({ text: item, isWhole }) => items.push({ text: item, isWhole }));
+  const list = new JsonList(maxItemBytes, ({ content, isWhole }) => items.push({ text: content.toString(), isWhole }));
   const bytes = Buffer.from(text, "utf8");
   for (let at = 0, turn = 0; at < bytes.length; turn++) {
     const size = sizes[Math.min(turn, sizes.length - 1)] ?? 1;
@@ -54,10 +55,10 @@ test("items of objects further in are not taken for those of the list", () => {
 test("text that ends early, begins otherwise or goes on is refused", () => {
   const whole = '{"kind":"A","items":[{"a":1},{"b":"x"}]}';
   for (let length = 0; length < whole.length; length++) {
-    assert.throws(split(whole.slice(0, length)).rest, ListSyntaxError, whole.slice(0, length));
+    assert.throws(split(whole.slice(0, length)).rest, FormatError, whole.slice(0, length));
   }
   for (const text of ["<html>", "[1]", '"a"', `${whole}{}`, `${whole}x`, "}", '{"items":[}', '{"a" 1}']) {
-    assert.throws(() => split(text).rest(), ListSyntaxError, text);
+    assert.throws(() => split(text).rest(), FormatError, text);
   }
 });
 

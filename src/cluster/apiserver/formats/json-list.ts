@@ -4,12 +4,7 @@
  * never blocks the event loop for longer than a chunk takes.
  */
 import { isJsonObject, type JsonObject } from "../../projection/fields.ts";
-import { BoundedText, type Piece } from "../connection/bounded-text.ts";
-
-/** The text is not a JSON object, or not a whole one. */
-export class ListSyntaxError extends Error {
-  override readonly name = "ListSyntaxError";
-}
+import { BoundedPiece, FormatError, type Piece } from "./pieces.ts";
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -23,9 +18,9 @@ const SPACE = 0x20;
 const ITEMS_KEY = /"items"\s*:\s*$/;
 const MAX_REST_BYTES = 1_048_576;
 
-export class ListItems {
+export class JsonList {
   readonly #onItem: (item: Piece) => void;
-  readonly #item: BoundedText;
+  readonly #item: BoundedPiece;
   /** The text outside of the items; only its ASCII parts are of interest. */
   #rest = "";
   #depth = 0;
@@ -37,11 +32,11 @@ export class ListItems {
   #isOver = false;
 
   constructor(maxItemBytes: number, onItem: (item: Piece) => void) {
-    this.#item = new BoundedText(maxItemBytes);
+    this.#item = new BoundedPiece(maxItemBytes);
     this.#onItem = onItem;
   }
 
-  /** @throws ListSyntaxError as soon as the text cannot be a list. */
+  /** @throws FormatError as soon as the text cannot be a list. */
   push(chunk: Buffer): void {
     let start = 0;
     for (let at = 0; at < chunk.length; at++) {
@@ -88,17 +83,17 @@ export class ListItems {
   /**
    * Everything but the items, with `items` empty.
    *
-   * @throws ListSyntaxError when the text ended too early or is no JSON.
+   * @throws FormatError when the text ended too early or is no JSON.
    */
   end(): JsonObject {
-    if (!this.#isOver) throw new ListSyntaxError("the answer ends in the middle of the JSON text");
+    if (!this.#isOver) throw new FormatError("the answer ends in the middle of the JSON text");
     let value: unknown;
     try {
       value = JSON.parse(this.#rest);
     } catch (error) {
-      throw new ListSyntaxError("the answer is no valid JSON", { cause: error });
+      throw new FormatError("the answer is no valid JSON", { cause: error });
     }
-    if (!isJsonObject(value)) throw new ListSyntaxError("the answer is no JSON object");
+    if (!isJsonObject(value)) throw new FormatError("the answer is no JSON object");
     return value;
   }
 
@@ -117,11 +112,11 @@ export class ListItems {
 
   #keep(part: Buffer): void {
     this.#rest += part.toString("latin1");
-    if (this.#rest.length > MAX_REST_BYTES) throw new ListSyntaxError("the answer is no list of objects");
+    if (this.#rest.length > MAX_REST_BYTES) throw new FormatError("the answer is no list of objects");
   }
 
   #fail(chunk: Buffer, at: number): never {
     const near = JSON.stringify(chunk.toString("utf8", at, at + 40));
-    throw new ListSyntaxError(`the answer is no JSON object: ${near}`);
+    throw new FormatError(`the answer is no JSON object: ${near}`);
   }
 }

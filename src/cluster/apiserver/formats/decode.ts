@@ -1,0 +1,146 @@
+/**
+ * Protobuf messages → objects as `JSON.parse` makes them of the same messages' JSON. What a schema does not name is passed over by
+ * its length: it costs neither text nor object.
+ */
+import { FormatError } from "./pieces.ts";
+
+/** A text, a truth value, an int32, pairs of texts, bytes as they are, or a message. */
+type FieldType = "text" | "bool" | "int" | "map" | "bytes" | Message;
+
+interface Field {
+  readonly name: string;
+  readonly type: FieldType;
+  readonly isList: boolean;
+}
+
+/** The fields in use of a message, each at its number. */
+export type Message = readonly (Field | undefined)[];
+
+/** Makes a schema of the fields in use: name, and number, type and whether there may be several. Pure. */
+export function message(fields: Readonly<Record<string, readonly [number, FieldType, "list"?]>>): Message {
+  const byNumber: (Field | undefined)[] = [];
+  for (const [name, [number, type, list]] of Object.entries(fields)) {
+    byNumber[number] = { name, type, isList: list !== undefined };
+  }
+  return Array.from(byNumber);
+}
+
+/** How the value of a field is written; the low three bits of what stands before it. */
+const VARINT = 0;
+const FIXED_64 = 1;
+const LENGTH_FIRST = 2;
+const FIXED_32 = 5;
+
+/**
+ * Reads a message. Empty texts are left out, as JSON leaves them out.
+ *
+ * @param isWhole false: the end is missing, and what comes before it is read.
+ * @throws FormatError
+ */
+export function decode(schema: Message, bytes: Buffer, isWhole = true): Record<string, unknown> {
+  const object = {};
+  try {
+    new Decoder(bytes).fields(schema, bytes.length, object);
+  } catch (error) {
+    if (isWhole || !(error instanceof FormatError)) throw error;
+  }
+  return object;
+}
+
+class Decoder {
+  readonly #bytes: Buffer;
+  #at = 0;
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+  }
+
+  /** Reads fields into the object, which has those before an error. */
+  fields(schema: Message, end: number, object: Record<string, unknown>): void {
+    while (this.#at < end) {
+      const tag = this.#varint();
+      const field = schema[tag >>> 3];
+      switch (tag & 7) {
+        case VARINT: {
+          const value = this.#varint();
+          if (field === undefined) break;
+          if (field.type === "int") object[field.name] = value;
+          else if (field.type === "bool") object[field.name] = value !== 0;
+          else throw otherType(field.name);
+          break;
+        }
+        case LENGTH_FIRST: {
+          const stop = (this.#varint() >>> 0) + this.#at;
+          if (field !== undefined) this.#field(field, stop, Math.min(stop, end), object);
+          if (stop > end) throw new FormatError("a field is longer than its message");
+          this.#at = stop;
+          break;
+        }
+        case FIXED_64:
+        case FIXED_32:
+          if (field !== undefined) throw otherType(field.name);
+          this.#at += (tag & 7) === FIXED_64 ? 8 : 4;
+          break;
+        default:
+          throw new FormatError(`a field is written in the unknown way ${tag & 7}`);
+      }
+    }
+    if (this.#at > end) throw new FormatError("a field is longer than its message");
+  }
+
+  /** Reads a field whose length came before it. @param end where its bytes end: before `stop` when some are missing. */
+  #field({ name, type, isList }: Field, stop: number, end: number, object: Record<string, unknown>): void {
+    if (type === "text") {
+      const value = end === stop ? this.#bytes.toString("utf8", this.#at, end) : "";
+      if (isList) append(object, name, value);
+      else if (value !== "") object[name] = value;
+    } else if (type === "map") {
+      const { key, value } = this.#message(MAP_ENTRY, end);
+      const known = object[name];
+      const entries = isRecord(known) ? known : {};
+      entries[String(key ?? "")] = value ?? "";
+      object[name] = entries;
+    } else if (type === "bytes") object[name] = this.#bytes.subarray(this.#at, end);
+    else if (typeof type === "string") throw otherType(name);
+    else {
+      const inner = {};
+      if (isList) append(object, name, inner);
+      else object[name] = inner;
+      this.fields(type, end, inner);
+    }
+  }
+
+  #message(schema: Message, end: number): Record<string, unknown> {
+    const object = {};
+    this.fields(schema, end, object);
+    return object;
+  }
+
+  /** The low 32 bits: of the fields in use no other says anything but that a number is negative. */
+  #varint(): number {
+    let value = 0;
+    for (let shift = 0; shift < 70; shift += 7) {
+      const byte = this.#bytes[this.#at++];
+      if (byte === undefined) throw new FormatError("the message ends in the middle of a number");
+      if (shift < 32) value |= (byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+    throw new FormatError("a number has more than ten bytes");
+  }
+}
+
+const MAP_ENTRY = message({ key: [1, "text"], value: [2, "text"] });
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null;
+}
+
+function append(object: Record<string, unknown>, name: string, value: unknown): void {
+  const known = object[name];
+  if (Array.isArray(known)) known.push(value);
+  else object[name] = [value];
+}
+
+function otherType(name: string): FormatError {
+  return new FormatError(`${name} is written as another type`);
+}

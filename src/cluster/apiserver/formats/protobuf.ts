@@ -1,0 +1,173 @@
+/** Objects, lists and watches in the API server's protobuf (reference operation.md §8.5). */
+import { isJsonObject, type JsonObject } from "../../projection/fields.ts";
+import { describeValue } from "../../projection/findings.ts";
+import { decode, type Message } from "./decode.ts";
+import { ENVELOPE, LIST_META, MESSAGES, TYPE_META, WATCH_EVENT } from "./messages.ts";
+import { BoundedPiece, FormatError, type Item, itemOf, MAX_OBJECT_BYTES, type Piece } from "./pieces.ts";
+
+/** What every object begins with. */
+const MAGIC = Buffer.from("k8s\0");
+/** What claims to be longer is no event, but another format. */
+const MAX_EVENT_BYTES = 64 * 1_048_576;
+
+/** An object in its envelope. @param isWhole false: the end is missing, and what comes before it is read. @throws FormatError */
+export function readProtobuf(content: Buffer, isWhole = true): JsonObject {
+  if (!content.subarray(0, MAGIC.length).equals(MAGIC)) throw new FormatError("no object in Kubernetes' protobuf");
+  const { typeMeta, raw, contentEncoding } = decode(ENVELOPE, content.subarray(MAGIC.length), isWhole);
+  if (contentEncoding !== undefined) throw encodedAs(contentEncoding);
+  const kind = kindIn(typeMeta);
+  const object = decode(messageOf(kind), Buffer.isBuffer(raw) ? raw : Buffer.alloc(0), isWhole);
+  object.kind = kind;
+  return object;
+}
+
+function readEvent(content: Buffer, isWhole: boolean): JsonObject {
+  const { type, object } = decode(WATCH_EVENT, content, isWhole);
+  const raw = isJsonObject(object) ? object.raw : undefined;
+  return { type, object: Buffer.isBuffer(raw) ? readProtobuf(raw, isWhole) : undefined };
+}
+
+function kindIn(typeMeta: unknown): string {
+  return isJsonObject(typeMeta) && typeof typeMeta.kind === "string" ? typeMeta.kind : "";
+}
+
+function encodedAs(encoding: unknown): FormatError {
+  return new FormatError(`protobuf in the unknown encoding ${describeValue(encoding)}`);
+}
+
+function messageOf(kind: string): Message {
+  const known = MESSAGES.get(kind);
+  if (known === undefined) throw new FormatError(`protobuf of the unknown kind ${describeValue(kind)}`);
+  return known;
+}
+
+/** Takes a stream of pieces apart, before each of which its length stands. */
+class LengthFirst {
+  readonly #readByte: (byte: number) => number | undefined;
+  readonly #onPiece: (piece: Piece) => void;
+  readonly #piece = new BoundedPiece(MAX_OBJECT_BYTES);
+  /** Bytes that the piece still lacks; undefined before its length is known. */
+  #left: number | undefined;
+  /** Bytes of what has not ended. */
+  pendingBytes = 0;
+
+  /** @param readByte takes the bytes before a piece one by one, and returns its length after the last of them. */
+  constructor(readByte: (byte: number) => number | undefined, onPiece: (piece: Piece) => void) {
+    this.#readByte = readByte;
+    this.#onPiece = onPiece;
+  }
+
+  push(chunk: Buffer): void {
+    let at = 0;
+    while (at < chunk.length) {
+      if (this.#left === undefined) {
+        this.pendingBytes++;
+        this.#left = this.#readByte(chunk[at++] ?? 0);
+        // A piece without bytes is over already.
+        if (this.#left !== 0) continue;
+      }
+      const part = chunk.subarray(at, at + this.#left);
+      at += part.length;
+      this.#left -= part.length;
+      this.pendingBytes += part.length;
+      if (this.#left > 0) {
+        this.#piece.add(part);
+        continue;
+      }
+      this.#left = undefined;
+      this.pendingBytes = 0;
+      this.#onPiece(this.#piece.take(part));
+    }
+  }
+}
+
+/** The events of a watch: four bytes of length, and a message. */
+export function protobufEvents(onEvent: (event: Item) => void) {
+  let length = 0;
+  let bytes = 0;
+  const readByte = (byte: number): number | undefined => {
+    length = length * 256 + byte;
+    if (++bytes < 4) return undefined;
+    const whole = length;
+    length = bytes = 0;
+    if (whole > MAX_EVENT_BYTES) throw new FormatError(`no event in protobuf: it would have ${whole} bytes`);
+    return whole;
+  };
+  return new LengthFirst(readByte, (piece) => onEvent(itemOf(piece, readEvent)));
+}
+
+// What stands before the length of a field. The first is the kind in the envelope and the metadata in the list, the second the list
+// itself and its items. The third is always written, and ends the list.
+const FIRST = 0x0a;
+const SECOND = 0x12;
+const CONTENT_ENCODING = 0x1a;
+
+/** Takes a list apart while it arrives, as JsonList does. */
+export class ProtobufList {
+  readonly #onItem: (item: Item) => void;
+  readonly #fields = new LengthFirst(
+    (byte) => this.#readByte(byte),
+    (piece) => this.#take(piece),
+  );
+  #magicBytes = 0;
+  /** A number of which not all bytes have come, and what the next byte counts. */
+  #number = 0;
+  #scale = 1;
+  /** What stands before the length that comes next. */
+  #tag: number | undefined;
+  #kind = "";
+  /** Of items, once the list has begun. */
+  #readItem: ((content: Buffer, isWhole: boolean) => unknown) | undefined;
+  #metadata: unknown;
+  #isOver = false;
+
+  constructor(onItem: (item: Item) => void) {
+    this.#onItem = onItem;
+  }
+
+  /** @throws FormatError as soon as the bytes cannot be a list. */
+  push(chunk: Buffer): void {
+    this.#fields.push(chunk);
+  }
+
+  /** Everything but the items. @throws FormatError when the answer ended too early. */
+  end(): JsonObject {
+    if (!this.#isOver || this.#fields.pendingBytes > 0)
+      throw new FormatError("the answer ends in the middle of the list");
+    return { kind: this.#kind, metadata: this.#metadata };
+  }
+
+  #readByte(byte: number): number | undefined {
+    if (this.#magicBytes < MAGIC.length) {
+      if (byte !== MAGIC[this.#magicBytes++]) throw new FormatError("the answer is no list in Kubernetes' protobuf");
+      return undefined;
+    }
+    this.#number += (byte & 0x7f) * this.#scale;
+    this.#scale *= 128;
+    if (byte >= 0x80 && this.#scale < 2 ** 35) return undefined;
+    const number = this.#number;
+    this.#number = 0;
+    this.#scale = 1;
+    if (this.#tag === undefined) {
+      if ((number & 7) !== 2) throw new FormatError("the answer is no list");
+      this.#tag = number;
+      return undefined;
+    }
+    if (this.#readItem !== undefined || this.#tag !== SECOND) return number;
+    this.#tag = undefined;
+    const schema = messageOf(this.#kind.replace(/List$/, ""));
+    this.#readItem = (content, isWhole) => decode(schema, content, isWhole);
+    return undefined;
+  }
+
+  #take(piece: Piece): void {
+    const tag = this.#tag;
+    this.#tag = undefined;
+    if (tag === CONTENT_ENCODING) {
+      if (piece.bytes > 0) throw encodedAs(piece.content.toString("utf8", 0, 80));
+      this.#isOver = true;
+    } else if (this.#readItem === undefined) this.#kind = kindIn(decode(TYPE_META, piece.content));
+    else if (tag === SECOND) this.#onItem(itemOf(piece, this.#readItem));
+    else if (tag === FIRST) this.#metadata = decode(LIST_META, piece.content);
+  }
+}

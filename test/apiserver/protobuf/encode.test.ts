@@ -1,0 +1,14 @@
+/**
+ * The test API server's protobuf against protoc's: `hex` in fixtures.json is what `protoc --encode=MESSAGE kubernetes.proto` (3.21)
+ * makes of `text`, which says the same as `json`.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { encodeMessage } from "./encode.ts";
+import fixtures from "./fixtures.json" with { type: "json" };
+
+for (const { message, hex, json } of fixtures) {
+  test(`${message} is encoded as protoc encodes it`, () => {
+    assert.equal(encodeMessage(message, json).toString("hex"), hex);
+  });
+}
