@@ -21,6 +21,9 @@ import {
 
 const RUNS = historyRuns("KPTS_PROPERTY_TRACE_RUNS", 6);
 
+/** So many are tried until a fault is found; of those from 1 on, the sixth has all. */
+const MISREAD_CLUSTERS = 24;
+
 /** Faults of an evaluator, over rules of iptables and objects of nft. */
 const MISREADINGS: Readonly<Record<string, Misreading>> = {
   "negations are not seen": (text) => text.replace(/ ! (?=-[si] )/g, " ").replaceAll('"op":"!="', '"op":"=="'),
@@ -79,8 +82,8 @@ describe("a packet meets a fate that its trace has", {
 
     for (const [fault, misreading] of Object.entries(MISREADINGS)) {
       test(`${variant.name}: an evaluator with a fault is found: ${fault}`, async () => {
-        // Not every cluster has what is misread.
-        for (let seed = first; seed < first + 12; seed += 1) {
+        // One cluster in six has what is misread. The same ones each time: it is no chance whether a fault is found.
+        for (let seed = 1; seed <= MISREAD_CLUSTERS; seed += 1) {
           try {
             await compareClasses(lab, variant, "IPv4", seed, misreading);
           } catch (error) {
