@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { FrontendConflict } from "../model/owned-services.ts";
-import { logConflicts } from "../model/owned-services.ts";
+import { type FrontendConflict, logConflicts } from "../model/owned-services.ts";
 import { servicePortName } from "../model/service-port-name.ts";
 import { RecordingLogger } from "../sync/testing/recorders.ts";
 import { frontendConflict } from "./node-events.ts";

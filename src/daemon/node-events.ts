@@ -1,7 +1,6 @@
 /** The events that operators find on the Node and on Services (reference operation.md §13). Pure. */
 import type { EventFacts } from "../cluster/apiserver/events/event-object.ts";
-import type { FrontendConflict } from "../model/owned-services.ts";
-import { conflictText } from "../model/owned-services.ts";
+import { conflictText, type FrontendConflict } from "../model/owned-services.ts";
 import type { CostlyService } from "../sync/portions.ts";
 
 /** An event about this node's start; `note` says what was started, or is the error's text. */

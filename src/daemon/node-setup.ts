@@ -9,8 +9,7 @@ import type { RegisteredMode } from "../dataplane/registry.ts";
 import { isIpv6Supported } from "../kernel/ipv6-support.ts";
 import type { Logger } from "../logging/logger.ts";
 import { effectiveNodeAddresses, type NodeAddresses, primaryCidrs } from "../model/node-identity.ts";
-import type { IpFamily } from "../net/ip.ts";
-import { isLoopback } from "../net/ip.ts";
+import { type IpFamily, isLoopback } from "../net/ip.ts";
 import { familyCheck, fatalFamilyText, INCOMPLETE_CONFIG_MESSAGE, softCheck } from "../settings/soft-checks.ts";
 import type { NodeFacts } from "./node-manager.ts";
 

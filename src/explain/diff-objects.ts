@@ -10,8 +10,7 @@ import { type ClientChange, clientChanges } from "./compare.ts";
 import { diffInventories, type OwnedDifference } from "./diff-dumps.ts";
 import { allPortKeys, type ExplainedCluster, explainedCluster, explainPorts } from "./explained-cluster.ts";
 import type { PortExplanation } from "./explanation.ts";
-import type { Objects } from "./part-of-cluster.ts";
-import { partOf, withNeighbours } from "./part-of-cluster.ts";
+import { type Objects, partOf, withNeighbours } from "./part-of-cluster.ts";
 import { wantedInventories } from "./wanted.ts";
 
 interface DiffRequest {

@@ -1,6 +1,5 @@
 /** How a plan is made: a checked configuration, out of a file's content and what goes over it. */
-import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
-import { API_VERSION, KIND } from "../config/config.ts";
+import { API_VERSION, type DraftConfig, KIND, type KubeProxyConfig } from "../config/config.ts";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../settings/defaults.ts";
 import { checkConfig } from "../settings/validate.ts";
 import { invalidInput, messageOf } from "./cluster.ts";

@@ -3,8 +3,7 @@
  * Work follows the services whose slices changed, not the cluster.
  */
 import type { Steps } from "../async/steps.ts";
-import type { EndpointSlicePort, EndpointSliceRecord } from "../cluster/objects.ts";
-import { equalEndpointRecords } from "../cluster/objects.ts";
+import { type EndpointSlicePort, type EndpointSliceRecord, equalEndpointRecords } from "../cluster/objects.ts";
 import { exactList } from "../net/exact-list.ts";
 import { flatText } from "../net/flat-text.ts";
 import type { IpFamily } from "../net/ip.ts";

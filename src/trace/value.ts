@@ -1,6 +1,5 @@
 /** Values of packet fields and of constants, and what they are compared with. Pure. */
-import type { IpAddress } from "../net/ip.ts";
-import { ipBytes, type parseCidr, parseIpAddress, splitCidr } from "../net/ip.ts";
+import { type IpAddress, ipBytes, type parseCidr, parseIpAddress, splitCidr } from "../net/ip.ts";
 
 /** A field of a packet, a part of a key, or a constant. */
 export type Scalar = string | number;

@@ -2,8 +2,12 @@
 
 import { exactList } from "../../net/exact-list.ts";
 import { PROTOCOLS } from "../../net/protocol.ts";
-import type { EndpointRecord, EndpointSlicePort, EndpointSliceRecord } from "../objects.ts";
-import { equalEndpointRecords } from "../objects.ts";
+import {
+  type EndpointRecord,
+  type EndpointSlicePort,
+  type EndpointSliceRecord,
+  equalEndpointRecords,
+} from "../objects.ts";
 import { readEndpoint } from "./endpoint.ts";
 import {
   choiceField,

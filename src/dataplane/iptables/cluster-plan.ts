@@ -24,8 +24,7 @@ import {
 } from "../shared/iptables-rules/rules-plan.ts";
 import { savedTables, savedText, type TablePart, tableContents } from "../shared/iptables-rules/saved-form.ts";
 import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
-import type { PlanConfig, PlanFacts } from "./plan-options.ts";
-import { planInput } from "./plan-options.ts";
+import { type PlanConfig, type PlanFacts, planInput } from "./plan-options.ts";
 import { planServicePort, planSharedRules } from "./plan-service-port.ts";
 import { planStatic } from "./plan-static.ts";
 

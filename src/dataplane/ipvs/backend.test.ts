@@ -8,8 +8,7 @@ import type { SyncOutcome } from "../../sync/backend.ts";
 import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
 import { JUMP_RULES as IPTABLES_JUMPS } from "../shared/iptables-rules/top-level-rules.ts";
 import { JUMP_RULES } from "./plan-rules.ts";
-import type { BackendRig } from "./testing/backend-rig.ts";
-import { newModel, type TestModel } from "./testing/backend-rig.ts";
+import { type BackendRig, newModel, type TestModel } from "./testing/backend-rig.ts";
 
 const NOTHING_REFUSED = { failures: [], noLocalEndpoints: { internal: 0, external: 0 } };
 const withoutCounts = ({ failures, noLocalEndpoints }: SyncOutcome) => ({ failures, noLocalEndpoints });

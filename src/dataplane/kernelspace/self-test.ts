@@ -2,8 +2,12 @@
  * What HNS of this host is and does: facts for people who have a Windows node, since this program has none. With writes it makes one
  * endpoint and one load balancer at addresses of documentation (RFC 5737), compares what is sent with what is read back, and removes them.
  */
-import type { HcnEndpoint, HcnNetwork, LoadBalancerSettings } from "../../kernel/hcn/documents.ts";
-import { loadBalancerText } from "../../kernel/hcn/documents.ts";
+import {
+  type HcnEndpoint,
+  type HcnNetwork,
+  type LoadBalancerSettings,
+  loadBalancerText,
+} from "../../kernel/hcn/documents.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import { Hcn } from "../../kernel/hcn/hcn.ts";
 import type { HcnCalls } from "../../kernel/hcn/hcn-calls.ts";

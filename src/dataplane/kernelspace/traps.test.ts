@@ -2,8 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
-import type { MemoryHcnOptions } from "../../../testkit/fakes/hcn/memory-hcn.ts";
-import { HR } from "../../../testkit/fakes/hcn/memory-hcn.ts";
+import { HR, type MemoryHcnOptions } from "../../../testkit/fakes/hcn/memory-hcn.ts";
 import { listOf, objectOf } from "../../kernel/hcn/json-fields.ts";
 import { ip, makeEndpoint } from "../../model/testing/records.ts";
 import { LOOK_MS, newModel, type TestModel } from "./testing/kernelspace-rig.ts";

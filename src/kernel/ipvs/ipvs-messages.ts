@@ -17,17 +17,17 @@ import { AF_INET, AF_INET6, HOST_IS_LITTLE_ENDIAN, NLM_F_DUMP } from "../netlink
 import { malformed } from "../netlink/errors.ts";
 import { beginGeneric } from "../netlink/generic.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
-import type {
-  IpvsOperation,
-  IpvsStatistics,
-  IpvsTimeouts,
-  RealServer,
-  RealServerKey,
-  RealServerState,
-  VirtualServer,
-  VirtualServerKey,
+import {
+  IPVS_SERVICE_HASHED,
+  type IpvsOperation,
+  type IpvsStatistics,
+  type IpvsTimeouts,
+  type RealServer,
+  type RealServerKey,
+  type RealServerState,
+  type VirtualServer,
+  type VirtualServerKey,
 } from "./ipvs.ts";
-import { IPVS_SERVICE_HASHED } from "./ipvs.ts";
 
 export const IPVS_FAMILY_NAME = "IPVS";
 const IPVS_VERSION = 1;

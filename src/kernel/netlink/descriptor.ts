@@ -4,8 +4,7 @@
  */
 import { closeSync, readSync, write, writeSync } from "node:fs";
 import { constants } from "node:os";
-import type { ByteReader } from "./attributes.ts";
-import { byteReader } from "./attributes.ts";
+import { type ByteReader, byteReader } from "./attributes.ts";
 import { HOST_IS_LITTLE_ENDIAN } from "./constants.ts";
 import { NetlinkError, systemError } from "./errors.ts";
 import { type Libc, libc, reliableErrno } from "./libc.ts";

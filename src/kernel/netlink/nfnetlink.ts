@@ -1,7 +1,6 @@
 /** The common header of all NETLINK_NETFILTER messages, and batch markers (reference nfnetlink.md §2–3). */
 import type { IpFamily } from "../../net/ip.ts";
-import type { ByteReader } from "./attributes.ts";
-import { u32be, writeAttribute } from "./attributes.ts";
+import { type ByteReader, u32be, writeAttribute } from "./attributes.ts";
 import { malformed } from "./errors.ts";
 import type { Reply } from "./frames.ts";
 import type { MessageBuffer } from "./message-buffer.ts";

@@ -2,8 +2,7 @@
  * Asks the kernel, before anything is programmed, for everything that the rules of a service proxy are made of: a kernel
  * that lacks a part is named as such at the start, and not with the first service that needs it.
  */
-import type { IpAddress } from "../../net/ip.ts";
-import { parseCidr } from "../../net/ip.ts";
+import { type IpAddress, parseCidr } from "../../net/ip.ts";
 import type { NetlinkRuleset } from "./netlink-nftables.ts";
 import { NftError, type NftOperation } from "./nftables.ts";
 import type { NftFamily, NftHook, NftSet, NftStatement } from "./ruleset.ts";

@@ -1,6 +1,5 @@
 /** Steps that depend on a random number: one result for each value that it can have. Pure. */
-import type { StepResult } from "../netfilter/program.ts";
-import { NO_MATCH } from "../netfilter/program.ts";
+import { NO_MATCH, type StepResult } from "../netfilter/program.ts";
 import type { Packet } from "../packet.ts";
 import type { Expression, Reading } from "./expression.ts";
 
