@@ -70,3 +70,20 @@ export function flag<T>(spec: FlagSpec<T>): Flag<T> {
     overlay: (config, texts) => spec.overlay?.(config, read(texts)) ?? config,
   };
 }
+
+/** Makes flags that stand for fields of one section of the configuration. @returns as {@link flag}; `sets` gives the fields of a value, from what the section was. */
+export function flagsIn<Section extends keyof DraftConfig>(section: Section) {
+  return <T>({
+    sets,
+    ...spec
+  }: Omit<FlagSpec<T>, "overlay"> & {
+    sets(value: T, before: DraftConfig[Section]): Partial<DraftConfig[Section]>;
+  }): Flag<T> =>
+    flag({
+      ...spec,
+      overlay: (config, value) => ({
+        ...config,
+        [section]: Object.assign({}, config[section], sets(value, config[section])),
+      }),
+    });
+}

@@ -1,13 +1,9 @@
 /** The flags of addresses, of the proxy mode and of local-traffic detection. Reference start.md §2.2. */
-import type { DetectLocalConfig, DraftConfig } from "../../config/config.ts";
-import { type AnyFlag, flag } from "../../config/flag.ts";
+import { type AnyFlag, flag, flagsIn } from "../../config/flag.ts";
 import { boolType, int32Type, ipPortType, ipType, stringListType, stringType } from "../../config/flag-types.ts";
 import { DEFAULT_MODE, defaultModeOn, MODES } from "../../dataplane/registry.ts";
 
-const withDetectLocal = (config: DraftConfig, change: Partial<DetectLocalConfig>): DraftConfig => ({
-  ...config,
-  detectLocal: { ...config.detectLocal, ...change },
-});
+const detectLocalFlag = flagsIn("detectLocal");
 
 /** `iptables, ipvs or nftables`. */
 function modeNames(): string {
@@ -90,12 +86,12 @@ export const NETWORK_FLAGS: readonly AnyFlag[] = [
     help: "End the process when the health or the metrics server cannot listen, instead of trying again.",
     overlay: (config, bindAddressHardFail) => ({ ...config, bindAddressHardFail }),
   }),
-  flag({
+  detectLocalFlag({
     name: "cluster-cidr",
     type: stringType,
     initial: "",
     help: "The prefix of all pods, or one for each IP family with a comma between; traffic from it is local in ClusterCIDR mode.",
-    overlay: (config, text) => withDetectLocal(config, { clusterCIDRs: text.split(",") }),
+    sets: (text) => ({ clusterCIDRs: text.split(",") }),
   }),
   DETECT_LOCAL_MODE,
   HEALTHZ_BIND_ADDRESS,
@@ -103,19 +99,19 @@ export const NETWORK_FLAGS: readonly AnyFlag[] = [
   METRICS_BIND_ADDRESS,
   METRICS_PORT_FLAG,
   NODEPORT_ADDRESSES,
-  flag({
+  detectLocalFlag({
     name: "pod-bridge-interface",
     type: stringType,
     initial: "",
     help: "The bridge of the local pods; needed in BridgeInterface mode.",
-    overlay: (config, bridgeInterface) => withDetectLocal(config, { bridgeInterface }),
+    sets: (bridgeInterface) => ({ bridgeInterface }),
   }),
-  flag({
+  detectLocalFlag({
     name: "pod-interface-name-prefix",
     type: stringType,
     initial: "",
     help: "How the names of the local pods' interfaces begin; needed in InterfaceNamePrefix mode.",
-    overlay: (config, interfaceNamePrefix) => withDetectLocal(config, { interfaceNamePrefix }),
+    sets: (interfaceNamePrefix) => ({ interfaceNamePrefix }),
   }),
   PROXY_MODE,
 ];

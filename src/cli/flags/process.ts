@@ -1,7 +1,6 @@
 /** The flags of what the process does, where it finds the cluster, and how it talks to it. Reference start.md §2.2. */
 
-import type { ClientConnection, DraftConfig } from "../../config/config.ts";
-import { type AnyFlag, flag } from "../../config/flag.ts";
+import { type AnyFlag, flag, flagsIn } from "../../config/flag.ts";
 import {
   boolType,
   durationType,
@@ -15,10 +14,7 @@ import { CURRENT_RELEASE, releaseNames } from "../../config/release.ts";
 import { durationToMs } from "../../text/duration.ts";
 import { parsed, parseGoBool, quoteGo, refused } from "../../text/go-text.ts";
 
-const withClient = (config: DraftConfig, change: Partial<ClientConnection>): DraftConfig => ({
-  ...config,
-  clientConnection: { ...config.clientConnection, ...change },
-});
+const clientConnectionFlag = flagsIn("clientConnection");
 
 /** What `--version` asks for, and the version that is reported from then on. */
 interface VersionRequest {
@@ -203,33 +199,33 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
   HELP,
   HOSTNAME_OVERRIDE,
   INIT_ONLY,
-  flag({
+  clientConnectionFlag({
     name: "kube-api-burst",
     type: int32Type,
     initial: 10,
     help: "How many requests to the API server may be made at once before --kube-api-qps slows them down.",
-    overlay: (config, burst) => withClient(config, { burst }),
+    sets: (burst) => ({ burst }),
   }),
-  flag({
+  clientConnectionFlag({
     name: "kube-api-content-type",
     type: stringType,
     initial: "application/vnd.kubernetes.protobuf",
     help: "The content type of requests to the API server.",
-    overlay: (config, contentType) => withClient(config, { contentType }),
+    sets: (contentType) => ({ contentType }),
   }),
-  flag({
+  clientConnectionFlag({
     name: "kube-api-qps",
     type: float32Type,
     initial: 5,
     help: "Requests to the API server per second; below 0 there is no limit.",
-    overlay: (config, qps) => withClient(config, { qps }),
+    sets: (qps) => ({ qps }),
   }),
-  flag({
+  clientConnectionFlag({
     name: "kubeconfig",
     type: stringType,
     initial: "",
     help: "The file with the address of the API server and the credentials; ignored with --config.",
-    overlay: (config, kubeconfig) => withClient(config, { kubeconfig }),
+    sets: (kubeconfig) => ({ kubeconfig }),
   }),
   INSPECT_BIND_ADDRESS,
   INSPECT_SOCKET,

@@ -1,6 +1,5 @@
 /** The settings of the iptables mode. Periods and `masqueradeAll` of its section also serve modes without their own. */
-import type { DraftConfig } from "../../config/config.ts";
-import { flag } from "../../config/flag.ts";
+import { flagsIn } from "../../config/flag.ts";
 import { boolType, int32Type } from "../../config/flag-types.ts";
 import type { ModeConfig } from "../dataplane.ts";
 import { DEFAULT_MASQUERADE_BIT, masqueradeBitErrors } from "../shared/masquerade-bit.ts";
@@ -19,10 +18,7 @@ const FIELDS = {
   minSyncPeriod: "duration",
 } as const;
 
-const withIptables = (config: DraftConfig, change: Partial<IptablesConfig>): DraftConfig => ({
-  ...config,
-  iptables: { ...config.iptables, ...change },
-});
+const iptablesFlag = flagsIn("iptables");
 
 export const iptablesConfig: ModeConfig<typeof FIELDS, IptablesConfig> = {
   goType: "v1alpha1.KubeProxyIPTablesConfiguration",
@@ -47,19 +43,19 @@ export const iptablesConfig: ModeConfig<typeof FIELDS, IptablesConfig> = {
       "The least time between two syncs of the rules; 0 syncs at every change. Used by every mode but ipvs.",
   },
   flags: [
-    flag({
+    iptablesFlag({
       name: "iptables-localhost-nodeports",
       type: boolType,
       initial: true,
       help: "Answer node ports on 127.0.0.1 too (iptables mode, IPv4).",
-      overlay: (config, localhostNodePorts) => withIptables(config, { localhostNodePorts }),
+      sets: (localhostNodePorts) => ({ localhostNodePorts }),
     }),
-    flag({
+    iptablesFlag({
       name: "iptables-masquerade-bit",
       type: int32Type,
       initial: DEFAULT_MASQUERADE_BIT,
       help: "The bit of the packet mark that asks for masquerading, 0 to 31 (iptables and ipvs modes).",
-      overlay: (config, masqueradeBit) => withIptables(config, { masqueradeBit }),
+      sets: (masqueradeBit) => ({ masqueradeBit }),
     }),
   ],
 };

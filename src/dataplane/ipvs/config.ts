@@ -1,8 +1,7 @@
 /** The settings of the ipvs mode. */
-import type { DraftConfig } from "../../config/config.ts";
 import { listOrNull } from "../../config/document-fields.ts";
 import { CONFIG_ROOT, invalid, negativeMs } from "../../config/field-error.ts";
-import { flag } from "../../config/flag.ts";
+import { flagsIn } from "../../config/flag.ts";
 import { boolType, durationType, stringListType, stringType } from "../../config/flag-types.ts";
 import { parseCidr } from "../../net/ip.ts";
 import { durationToMs, formatMs } from "../../text/duration.ts";
@@ -37,10 +36,7 @@ export function schedulerOf({ scheduler }: IpvsConfig): string {
 
 const KEEPS_KERNEL_VALUE = "0 keeps the kernel's value.";
 
-const withIpvs = (config: DraftConfig, change: Partial<IpvsConfig>): DraftConfig => ({
-  ...config,
-  ipvs: { ...config.ipvs, ...change },
-});
+const ipvsFlag = flagsIn("ipvs");
 
 export const ipvsConfig: ModeConfig<typeof FIELDS, IpvsConfig> = {
   goType: "v1alpha1.KubeProxyIPVSConfiguration",
@@ -80,47 +76,47 @@ export const ipvsConfig: ModeConfig<typeof FIELDS, IpvsConfig> = {
     minSyncPeriod: "The least time between two syncs in ipvs mode.",
   },
   flags: [
-    flag({
+    ipvsFlag({
       name: "ipvs-exclude-cidrs",
       type: stringListType,
       initial: [],
       help: "Prefixes whose virtual servers ipvs mode leaves alone when it cleans up.",
-      overlay: (config, excludeCIDRs) => withIpvs(config, { excludeCIDRs }),
+      sets: (excludeCIDRs) => ({ excludeCIDRs }),
     }),
-    flag({
+    ipvsFlag({
       name: "ipvs-scheduler",
       type: stringType,
       initial: "",
       help: "The IPVS scheduler; empty means rr.",
-      overlay: (config, scheduler) => withIpvs(config, { scheduler }),
+      sets: (scheduler) => ({ scheduler }),
     }),
-    flag({
+    ipvsFlag({
       name: "ipvs-strict-arp",
       type: boolType,
       initial: false,
       help: "Answer ARP only on the interface that owns the address (sets arp_ignore and arp_announce).",
-      overlay: (config, strictARP) => withIpvs(config, { strictARP }),
+      sets: (strictARP) => ({ strictARP }),
     }),
-    flag({
+    ipvsFlag({
       name: "ipvs-tcp-timeout",
       type: durationType,
       initial: 0n,
       help: `How long IPVS keeps an idle TCP connection. ${KEEPS_KERNEL_VALUE}`,
-      overlay: (config, time) => withIpvs(config, { tcpTimeoutMs: durationToMs(time) }),
+      sets: (time) => ({ tcpTimeoutMs: durationToMs(time) }),
     }),
-    flag({
+    ipvsFlag({
       name: "ipvs-tcpfin-timeout",
       type: durationType,
       initial: 0n,
       help: `How long IPVS keeps a TCP connection after a FIN. ${KEEPS_KERNEL_VALUE}`,
-      overlay: (config, time) => withIpvs(config, { tcpFinTimeoutMs: durationToMs(time) }),
+      sets: (time) => ({ tcpFinTimeoutMs: durationToMs(time) }),
     }),
-    flag({
+    ipvsFlag({
       name: "ipvs-udp-timeout",
       type: durationType,
       initial: 0n,
       help: `How long IPVS keeps a UDP flow. ${KEEPS_KERNEL_VALUE}`,
-      overlay: (config, time) => withIpvs(config, { udpTimeoutMs: durationToMs(time) }),
+      sets: (time) => ({ udpTimeoutMs: durationToMs(time) }),
     }),
   ],
 };

@@ -1,7 +1,6 @@
 /** The settings of the kernelspace mode: the section `winkernel`. Reference windows.md §1.1. */
-import type { DraftConfig } from "../../config/config.ts";
 import { CONFIG_ROOT, invalid } from "../../config/field-error.ts";
-import { flag } from "../../config/flag.ts";
+import { flagsIn } from "../../config/flag.ts";
 import { boolType, stringType } from "../../config/flag-types.ts";
 import { parseIpAddress } from "../../net/ip.ts";
 import type { ModeConfig } from "../dataplane.ts";
@@ -27,10 +26,7 @@ const FIELDS = {
 
 export const ROOT_ENDPOINT_NAME = "cbr0";
 
-const withWinkernel = (config: DraftConfig, change: Partial<WinkernelConfig>): DraftConfig => ({
-  ...config,
-  winkernel: { ...config.winkernel, ...change },
-});
+const winkernelFlag = flagsIn("winkernel");
 
 export const winkernelConfig: ModeConfig<typeof FIELDS, WinkernelConfig> = {
   goType: "v1alpha1.KubeProxyWinkernelConfiguration",
@@ -46,45 +42,45 @@ export const winkernelConfig: ModeConfig<typeof FIELDS, WinkernelConfig> = {
   },
   encode: ({ winkernel }) => ({ ...winkernel }),
   flags: [
-    flag({
+    winkernelFlag({
       name: "enable-dsr",
       type: boolType,
       initial: false,
       help: "In kernelspace mode (Windows), answer clients of cluster IPs directly (Direct Server Return).",
       isExtension: true,
-      overlay: (config, enableDSR) => withWinkernel(config, { enableDSR }),
+      sets: (enableDSR) => ({ enableDSR }),
     }),
-    flag({
+    winkernelFlag({
       name: "forward-healthcheck-vip",
       type: boolType,
       initial: false,
       help: "In kernelspace mode (Windows), lead health checks at load-balancer addresses to this node.",
       isExtension: true,
-      overlay: (config, forwardHealthCheckVip) => withWinkernel(config, { forwardHealthCheckVip }),
+      sets: (forwardHealthCheckVip) => ({ forwardHealthCheckVip }),
     }),
-    flag({
+    winkernelFlag({
       name: "network-name",
       type: stringType,
       initial: "",
       help: "In kernelspace mode (Windows), the HNS network of the pods; empty means the environment variable KUBE_NETWORK.",
       isExtension: true,
-      overlay: (config, networkName) => withWinkernel(config, { networkName }),
+      sets: (networkName) => ({ networkName }),
     }),
-    flag({
+    winkernelFlag({
       name: "root-hnsendpoint-name",
       type: stringType,
       initial: "",
       help: "In kernelspace mode (Windows), the HNS endpoint of the node itself, for --forward-healthcheck-vip; empty means cbr0.",
       isExtension: true,
-      overlay: (config, rootHnsEndpointName) => withWinkernel(config, { rootHnsEndpointName }),
+      sets: (rootHnsEndpointName) => ({ rootHnsEndpointName }),
     }),
-    flag({
+    winkernelFlag({
       name: "source-vip",
       type: stringType,
       initial: "",
       help: "In kernelspace mode (Windows) on an overlay network, the address from which the node reaches pods; empty means the one that the CNI plugin has reserved on the node.",
       isExtension: true,
-      overlay: (config, sourceVip) => withWinkernel(config, { sourceVip }),
+      sets: (sourceVip) => ({ sourceVip }),
     }),
   ],
 };

@@ -4,7 +4,7 @@
  */
 import type { DraftConfig } from "../../config/config.ts";
 import { CONFIG_ROOT, invalid, negativeMs, notPositive, unsupported } from "../../config/field-error.ts";
-import { flag } from "../../config/flag.ts";
+import { flagsIn } from "../../config/flag.ts";
 import { durationType, portRangeType, stringType } from "../../config/flag-types.ts";
 import { parsePortRange } from "../../net/port-range.ts";
 import { durationFromMs, durationToMs, formatMs } from "../../text/duration.ts";
@@ -33,10 +33,7 @@ const DEFAULTS: UserspaceConfig = {
   drainTimeoutMs: 10_000,
 };
 
-const withUserspace = (config: DraftConfig, change: Partial<UserspaceConfig>): DraftConfig => ({
-  ...config,
-  userspace: { ...config.userspace, ...change },
-});
+const userspaceFlag = flagsIn("userspace");
 
 /** Whether fields that upstream does not have say anything; otherwise they are left out, so that upstream can read the rest. */
 function saysSomething({ mode, userspace }: DraftConfig): boolean {
@@ -84,37 +81,37 @@ export const userspaceConfig: ModeConfig<typeof FIELDS, UserspaceConfig> = {
     return { portRange, ...(saysSomething(draft) && { udpIdleTimeout: formatMs(udpIdleTimeoutMs) }) };
   },
   flags: [
-    flag({
+    userspaceFlag({
       name: "proxy-port-range",
       type: portRangeType,
       initial: DEFAULTS.portRange,
       help: "The ports that userspace mode may use for its own sockets: N, FIRST-LAST or FIRST+LENGTH; empty or 0: any free port.",
       isExtension: true,
-      overlay: (config, portRange) => withUserspace(config, { portRange }),
+      sets: (portRange) => ({ portRange }),
     }),
-    flag({
+    userspaceFlag({
       name: "udp-timeout",
       type: durationType,
       initial: durationFromMs(DEFAULTS.udpIdleTimeoutMs),
       help: "How long userspace mode keeps a UDP session in which nothing happens; more than 0.",
       isExtension: true,
-      overlay: (config, time) => withUserspace(config, { udpIdleTimeoutMs: durationToMs(time) }),
+      sets: (time) => ({ udpIdleTimeoutMs: durationToMs(time) }),
     }),
-    flag({
+    userspaceFlag({
       name: "userspace-drain-timeout",
       type: durationType,
       initial: durationFromMs(DEFAULTS.drainTimeoutMs),
       help: "How long connections through userspace mode may go on when the process is told to stop; then they are cut.",
       isExtension: true,
-      overlay: (config, time) => withUserspace(config, { drainTimeoutMs: durationToMs(time) }),
+      sets: (time) => ({ drainTimeoutMs: durationToMs(time) }),
     }),
-    flag({
+    userspaceFlag({
       name: "userspace-rules",
       type: stringType,
       initial: DEFAULTS.rules,
       help: "What leads traffic to the sockets of userspace mode: iptables, or none, which needs no netfilter and serves only service addresses that this host has, and node ports.",
       isExtension: true,
-      overlay: (config, rules) => withUserspace(config, { rules }),
+      sets: (rules) => ({ rules }),
     }),
   ],
 };
