@@ -76,6 +76,6 @@ function lineText(flow: NamedFlow): string {
   return `${time}  ends    ${way}  ${state}  after ${age}  sent ${sent}  received ${received}  ${rtt}`.trimEnd();
 }
 
-function jsonLine(flow: NamedFlow): string {
+export function jsonLine(flow: NamedFlow): string {
   return `${escapeJson(JSON.stringify(flow))}\n`;
 }

@@ -111,6 +111,10 @@ export class FlowWatch {
     this.#note = note;
   }
 
+  end(): void {
+    this.#stop.abort();
+  }
+
   async run(): Promise<void> {
     const following = this.#source.follow({
       onBegin: (flow) => {

@@ -14,7 +14,7 @@ import { IP_FAMILIES, parseIpAddress } from "../net/ip.ts";
 import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { lineSink, tableSink } from "./flow-sinks.ts";
-import { type Asked, type FlowSource, FlowWatch, listFlows } from "./flows-watch.ts";
+import { type Asked, type FlowSink, type FlowSource, FlowWatch, listFlows } from "./flows-watch.ts";
 import { askDaemon, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
 import { OBJECTS_FLAGS, readObjects } from "./objects-input.ts";
 import type { Output } from "./output.ts";
@@ -32,6 +32,8 @@ time and retransmits), and the endpoints of those that it carries (userspace mod
       --state STATE    only in this state: ESTABLISHED, SYN_SENT, …; with --watch also answered, refused, "never answered"
       --stale          only to endpoints that no slice of the Service has
       --watch          goes on: connections as they begin, and as they end, with how
+      --export FILE|-|otlp-http URL
+                       as JSON lines, added to a file, or to a collector of OpenTelemetry as logs
       --count NUMBER   end after so many lines
   -f, --filename DIR|FILE|-
                        Services and EndpointSlices, and Pods for their names, from manifests; asks a daemon only with
@@ -49,6 +51,7 @@ Examples:
   kube-proxy flows shop/web
   kube-proxy flows --from 10.180.0.9 --watch
   kube-proxy flows --stale -o json
+  kube-proxy flows --watch --export otlp-http http://127.0.0.1:4318
 
 Exit status: 0; 2 when there is no such Service, or the kernel or the daemon does not answer.
 `;
@@ -65,6 +68,8 @@ interface FlowsOptions {
   /** Infinity: no end. */
   readonly count: number;
   readonly isJson: boolean;
+  /** A file, `-`, or a collector of OTLP. */
+  readonly exportTo: string | URL | undefined;
   readonly filename: readonly string[] | undefined;
   readonly isWatching: boolean;
 }
@@ -78,6 +83,7 @@ const parsed = wordReader("kube-proxy flows", {
   stale: { type: "boolean", default: false },
   watch: { type: "boolean", default: false },
   count: { type: "string" },
+  export: { type: "string" },
   output: { type: "string", short: "o", default: "text" },
   help: { type: "boolean", short: "h" },
 });
@@ -91,7 +97,7 @@ export async function flows(
 ): Promise<number> {
   return await runCommand({ argv, output, usage: FLOWS_USAGE, forms: TEXT_OR_JSON, read: parsed }, async (given) => {
     const options = readOptions(given);
-    const { choice, count, isJson, isWatching } = options;
+    const { choice, isWatching } = options;
     const asked = askedOf(options, output, input, source);
     const namer = await asked.namer();
     if (choice.service !== undefined && namer.frontends.length === 0) {
@@ -99,10 +105,10 @@ export async function flows(
     }
     const note = (text: string): void => output.err(safe(`note: ${text}\n`));
     if (source === KERNEL) for (const text of kernelNotes()) note(text);
-    const sink = isWatching || isJson ? lineSink(output, count, isJson) : tableSink(output, count);
+    const sink = await sinkFor(options, output, note);
     try {
       await (isWatching
-        ? new FlowWatch(namer, asked, source, sink, note).run()
+        ? untilEnded(new FlowWatch(namer, asked, source, sink, note))
         : listFlows(namer, asked, source, sink));
       await sink.close();
     } catch (error) {
@@ -111,6 +117,30 @@ export async function flows(
     }
     return EXIT_SUCCESS;
   });
+}
+
+async function sinkFor(options: FlowsOptions, output: Output, note: (text: string) => void): Promise<FlowSink> {
+  const { count, isJson, isWatching, exportTo } = options;
+  if (exportTo === undefined && !isJson && !isWatching) return tableSink(output, count);
+  if (exportTo === undefined || exportTo === "-") return lineSink(output, count, isJson || exportTo === "-");
+  const { fileSink, otlpSink } = await import("./flow-export.ts");
+  if (exportTo instanceof URL) return otlpSink(exportTo, { count, note });
+  try {
+    return await fileSink(exportTo, { count, note });
+  } catch (error) {
+    throw new UsageError(`cannot write to ${exportTo}: ${messageOf(error)}`);
+  }
+}
+
+/** What is gathered is written when the program is told to end. */
+async function untilEnded(watch: FlowWatch): Promise<void> {
+  const end = (): void => watch.end();
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, end);
+  try {
+    await watch.run();
+  } finally {
+    for (const signal of ["SIGINT", "SIGTERM"] as const) process.off(signal, end);
+  }
 }
 
 /** What is asked of a daemon, or of objects. */
@@ -184,8 +214,14 @@ function kernelNotes(): readonly string[] {
   }
 }
 
-function readOptions({ values, positionals }: ReturnType<typeof parsed>): FlowsOptions {
+function readOptions({ values, positionals: words }: ReturnType<typeof parsed>): FlowsOptions {
   const { from, to, state, output, count } = values;
+  const isOtlp = values.export === "otlp-http";
+  const collector = isOtlp ? words.find((word) => /^https?:/.test(word) && URL.canParse(word)) : undefined;
+  if (isOtlp && collector === undefined) {
+    throw new UsageError("--export otlp-http takes the address of a collector: http://127.0.0.1:4318");
+  }
+  const positionals = words.filter((word) => word !== collector);
   if (positionals.length > 1)
     throw new UsageError(`unexpected "${positionals.at(-1)}"`, "See 'kube-proxy flows --help'.");
   if (count !== undefined && !/^\d{1,9}$/.test(count)) throw new UsageError(`--count must be a number, got "${count}"`);
@@ -204,5 +240,6 @@ function readOptions({ values, positionals }: ReturnType<typeof parsed>): FlowsO
     isWatching: values.watch,
     count: count === undefined ? Number.POSITIVE_INFINITY : Number(count),
     isJson: output === "json",
+    exportTo: collector === undefined ? values.export : new URL(collector),
   };
 }

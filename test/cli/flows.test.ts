@@ -1,6 +1,9 @@
 /** `kube-proxy flows` with the example cluster, and a kernel that says what it is told to. */
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync } from "node:fs";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -214,6 +217,55 @@ test("what was led at the socket is told by the daemon", async (t) => {
   assert.deepEqual([refused.status, refused.err], [2, "Error: the daemon says: no right to ask\n"]);
 });
 
+test("flows are added to a file, and sent to a collector, which may refuse at first", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-flows-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const path = join(folder, "flows");
+  for (let times = 0; times < 2; times += 1) assert.equal((await run(["--export", path], kernel(WEB))).err, "");
+  assert.equal(parsed(readFileSync(path, "utf8")).length, 6);
+  const refused = await run(["--export", join(folder, "none", "flows")], kernel(WEB));
+  assert.deepEqual([refused.status, refused.out], [2, ""]);
+
+  const bodies: string[] = [];
+  let isBusy = true;
+  const server = createServer((request, response) => {
+    assert.deepEqual([request.url, request.headers["content-type"]], ["/v1/logs", "application/json"]);
+    let body = "";
+    request.on("data", (part) => {
+      body += part;
+    });
+    request.on("end", () => {
+      response.writeHead(isBusy ? 503 : 200).end("{}");
+      if (!isBusy) bodies.push(body);
+      isBusy = false;
+    });
+  });
+  t.after(() => server.close());
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const sent = await run(["--export", "otlp-http", url], kernel(WEB));
+  assert.equal(sent.status, 0);
+  assert.match(sent.err, /^note: http:.*\/v1\/logs: answered with 503\n$/);
+  const [body = "{}"] = bodies;
+  const { logRecords } = JSON.parse(body).resourceLogs[0].scopeLogs[0];
+  assert.equal(logRecords.length, 3);
+  assert.ok(Math.abs(Number(logRecords[0].timeUnixNano) / 1e6 - Date.now()) < 60_000);
+  const attributes = Object.fromEntries(
+    logRecords[2].attributes.map(({ key, value }: { key: string; value: object }) => [key, Object.values(value)[0]]),
+  );
+  assert.deepEqual(
+    ["source.address", "destination.port", "server.address", "network.transport", "k8s.service.name"].map(
+      (key) => attributes[key],
+    ),
+    ["10.180.0.77", "8080", "10.96.0.10", "tcp", "web"],
+  );
+  assert.equal(attributes["kube_proxy.sent.bytes"], "100");
+  server.close();
+  server.closeAllConnections();
+  const gone = await run(["--export", "otlp-http", url], kernel(WEB));
+  assert.match(gone.err, /^note: http:.*\nnote: 3 of 3 flows were lost\n$/);
+});
+
 test("command lines that cannot be used", async () => {
   for (const [args, message] of [
     [["shop/none"], /there is no Service "shop\/none"/],
@@ -221,6 +273,8 @@ test("command lines that cannot be used", async () => {
     [["--from", "x"], /--from must be an address, or NAMESPACE\/NAME of a pod/],
     [["-o", "yaml"], /--output must be text or json/],
     [["--count", "-1"], /--count/],
+    [["--export", "otlp-http"], /takes the address of a collector/],
+    [["shop/web", "--export", "otlp-http", "file://x"], /takes the address of a collector/],
   ] as const) {
     const { status, err } = await run(args, kernel(WEB));
     assert.equal(status, 2, String(args));

@@ -1,0 +1,192 @@
+/**
+ * Flows for other programs: JSON lines in a file, or logs of OTLP over HTTP in JSON (opentelemetry.io/docs/specs/otlp) with the attributes
+ * of the semantic conventions. Nothing waits for a reader that does not keep up: what it loses is counted.
+ */
+import { createWriteStream } from "node:fs";
+import { hostname } from "node:os";
+import type { NamedFlow } from "../explain/flows.ts";
+import { messageOf } from "../logging/message-of.ts";
+import { familyOf, parseIpAddress } from "../net/ip.ts";
+import { programIdentity } from "../program/program-identity.ts";
+import { jsonLine } from "./flow-sinks.ts";
+import type { FlowSink } from "./flows-watch.ts";
+
+/** May wait for a reader. */
+const MOST_BYTES = 16 * 1024 * 1024;
+const MOST_RECORDS = 20_000;
+const BATCH = 1_000;
+const SEND_EVERY_MS = 1_000;
+const REQUEST_LIMIT_MS = 5_000;
+/** Answers after which the same is sent again. */
+const RETRIED = new Set([429, 502, 503, 504]);
+
+interface ExportOptions {
+  /** How many are told; Infinity: no end. */
+  readonly count: number;
+  readonly note: (text: string) => void;
+}
+
+/** What carries flows away. */
+interface Carrier {
+  /** @returns false: there is no room. */
+  take(flow: NamedFlow): boolean;
+  /** @returns how many were lost besides. */
+  close(): Promise<number>;
+}
+
+function sinkOf({ take, close }: Carrier, { count, note }: ExportOptions): FlowSink {
+  let [told, lost] = [0, 0];
+  return {
+    tell(flow) {
+      told += 1;
+      if (take(flow)) return;
+      lost += 1;
+      if (lost === 1) note("what takes the flows does not keep up: some are lost");
+    },
+    get isFull() {
+      return told >= count;
+    },
+    async close() {
+      lost += await close();
+      if (lost > 0) note(`${lost} of ${told} flows were lost`);
+    },
+  };
+}
+
+/** Adds a line for each to a file. Rejects with the error of the system when it cannot be opened. */
+export async function fileSink(path: string, options: ExportOptions): Promise<FlowSink> {
+  const stream = createWriteStream(path, { flags: "a", mode: 0o600 });
+  await new Promise((resolve, reject) => stream.once("open", resolve).once("error", reject));
+  let isBroken = false;
+  stream.on("error", (error) => {
+    isBroken = true;
+    options.note(messageOf(error));
+  });
+  const take = (flow: NamedFlow): boolean => {
+    if (isBroken || stream.writableLength > MOST_BYTES) return false;
+    stream.write(jsonLine(flow));
+    return true;
+  };
+  const close = async () => {
+    if (!isBroken) await new Promise<void>((resolve) => stream.end(resolve));
+    return 0;
+  };
+  return sinkOf({ take, close }, options);
+}
+
+/** Sends them to a collector. @param url its address; `/v1/logs` is added where it has no path. */
+export function otlpSink(url: URL, options: ExportOptions): FlowSink {
+  const target = url.pathname === "/" ? new URL("/v1/logs", url) : url;
+  let waiting: object[] = [];
+  let sending: Promise<void> | undefined;
+  let lost = 0;
+  let hasComplained = false;
+  const complain = (why: string): void => {
+    if (!hasComplained) options.note(`${target.href}: ${why}`);
+    hasComplained = true;
+  };
+  const send = async (): Promise<void> => {
+    while (waiting.length > 0) {
+      const batch = waiting.slice(0, BATCH);
+      let status: number;
+      try {
+        const response = await fetch(target, {
+          method: "POST",
+          headers: { "content-type": "application/json" },
+          body: JSON.stringify(logsOf(batch)),
+          signal: AbortSignal.timeout(REQUEST_LIMIT_MS),
+        });
+        await response.arrayBuffer();
+        status = response.status;
+      } catch (error) {
+        complain(messageOf(error instanceof Error && error.cause !== undefined ? error.cause : error));
+        return;
+      }
+      if (status >= 300) complain(`answered with ${status}`);
+      else hasComplained = false;
+      if (RETRIED.has(status)) return;
+      if (status >= 300) lost += batch.length;
+      waiting = waiting.slice(batch.length);
+    }
+  };
+  const trySend = (): Promise<void> => {
+    sending ??= send().finally(() => {
+      sending = undefined;
+    });
+    return sending;
+  };
+  const timer = setInterval(() => void trySend(), SEND_EVERY_MS);
+  return sinkOf(
+    {
+      take(flow) {
+        if (waiting.length >= MOST_RECORDS) return false;
+        waiting.push(recordOf(flow, Date.now()));
+        return true;
+      },
+      async close() {
+        clearInterval(timer);
+        await trySend();
+        await trySend();
+        return lost + waiting.length;
+      },
+    },
+    options,
+  );
+}
+
+type Value = string | number | boolean;
+
+function attributesOf(values: Readonly<Record<string, Value | null>>): readonly object[] {
+  const known = Object.entries(values).filter(([, value]) => value !== null);
+  return known.map(([key, value]) => {
+    if (typeof value === "string") return { key, value: { stringValue: value } };
+    if (typeof value === "boolean") return { key, value: { boolValue: value } };
+    return { key, value: Number.isInteger(value) ? { intValue: String(value) } : { doubleValue: value } };
+  });
+}
+
+function logsOf(logRecords: readonly object[]): object {
+  const { name, version } = programIdentity();
+  const resource = {
+    attributes: attributesOf({ "service.name": name, "service.version": version, "host.name": hostname() }),
+  };
+  return { resourceLogs: [{ resource, scopeLogs: [{ scope: { name: "kube-proxy flows", version }, logRecords }] }] };
+}
+
+/** What the conventions have no name for begins with `kube_proxy.`. */
+function recordOf(flow: NamedFlow, nowMs: number): object {
+  const { servicePort, protocol, client, endpoint, frontend, ended, sent, received } = flow;
+  const [, namespace = "", service = ""] = /^([^/]+)\/([^:]+)/.exec(servicePort) ?? [];
+  const [source, destination, server] = [placeOf(client), placeOf(endpoint), placeOf(frontend)];
+  const timeUnixNano = `${nowMs}000000`;
+  const address = source.address === null ? undefined : parseIpAddress(source.address);
+  return {
+    ...{ timeUnixNano, observedTimeUnixNano: timeUnixNano, severityNumber: 9, severityText: "INFO" },
+    eventName: ended === null ? "kube_proxy.flow" : "kube_proxy.flow.end",
+    body: {
+      stringValue:
+        `${protocol} ${client} → ${servicePort} (${frontend}) → ${endpoint ?? "?"} ${ended ?? flow.state ?? ""}`.trim(),
+    },
+    attributes: attributesOf({
+      ...{ "source.address": source.address, "source.port": source.port },
+      ...{ "destination.address": destination.address, "destination.port": destination.port },
+      ...{ "server.address": server.address, "server.port": server.port },
+      ...{
+        "network.transport": protocol.toLowerCase(),
+        "network.type": address === undefined ? null : familyOf(address).toLowerCase(),
+      },
+      ...{ "k8s.namespace.name": namespace, "k8s.service.name": service },
+      ...{ "kube_proxy.service_port": servicePort, "kube_proxy.source.pod": flow.clientPod },
+      ...{ "kube_proxy.destination.pod": flow.endpointPod, "kube_proxy.state": flow.state, "kube_proxy.end": ended },
+      ...{ "kube_proxy.is_stale": flow.isStale, "kube_proxy.age": flow.ageSeconds, "kube_proxy.rtt_ms": flow.rttMs },
+      ...{ "kube_proxy.retransmits": flow.retransmits, "kube_proxy.sent.packets": sent?.packets ?? null },
+      ...{ "kube_proxy.sent.bytes": sent?.bytes ?? null, "kube_proxy.received.packets": received?.packets ?? null },
+      "kube_proxy.received.bytes": received?.bytes ?? null,
+    }),
+  };
+}
+
+function placeOf(place: string | null): { readonly address: string | null; readonly port: number | null } {
+  const [, bracketed, bare, port] = /^(?:\[(.*)\]|(.*)):(\d+)$/.exec(place ?? "") ?? [];
+  return { address: bracketed ?? bare ?? null, port: port === undefined ? null : Number(port) };
+}
