@@ -16,7 +16,7 @@ import { detectorFor } from "../model/local-traffic-detector.ts";
 import { nodeNameFrom } from "../model/node-identity.ts";
 import { nodePortAddresses, nodePortIPs } from "../model/node-port-addresses.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
-import { programIdentity } from "../program/program-identity.ts";
+import { identityLine, programIdentity } from "../program/program-identity.ts";
 import { buildInfo } from "../program/version.ts";
 import { ProxyHealth } from "../server/health/proxy-health.ts";
 import { createServiceHealth } from "../server/health/service-health.ts";
@@ -212,7 +212,9 @@ async function openModeOn(
     events.record(nodeEvent(nodeName, "Warning", reason, message));
   }
   const { addressWatch } = kernel;
-  return await open({ config, nodeName, families, metrics: metrics.families, conntrack, addressWatch, clock, log });
+  const program = identityLine(programIdentity());
+  const parts = { metrics: metrics.families, conntrack, addressWatch, program };
+  return await open({ config, nodeName, families, ...parts, clock, log });
 }
 
 interface FamilyProxier {

@@ -92,6 +92,8 @@ export interface NodeContext {
   readonly addressWatch: Pick<AddressWatch, "watch">;
   readonly clock: Clock;
   readonly log: Logger;
+  /** Version and commit of this program. */
+  readonly program: string;
 }
 
 /** One family of the node. */

@@ -5,8 +5,6 @@
  */
 
 import { type Clock, systemClock } from "../../async/clock.ts";
-import { sortedKeys } from "../../async/sorted-keys.ts";
-import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import {
   type Nftables,
   NftError,
@@ -15,7 +13,6 @@ import {
   type NftMark,
   type NftTableContent,
 } from "../../kernel/nftables/nftables.ts";
-import type { NftFamily } from "../../kernel/nftables/ruleset.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { Backend, OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
@@ -29,25 +26,18 @@ import { setAside } from "./last-known-good.ts";
 import type { LayoutName } from "./layout-name.ts";
 import { LAYOUTS, type Layout } from "./layouts.ts";
 import type { LocalhostRelay } from "./localhost-relay.ts";
+import type { NftablesMetrics } from "./metrics.ts";
 import { isOfServicePort, TABLE, TABLE_COMMENT } from "./names.ts";
 import { NO_FACTS, type PlanConfig, planFacts } from "./plan-options.ts";
-import { type DesiredPort, ReplannedPort } from "./port-objects.ts";
 import { PORTS_AT_ONCE, readPrepared } from "./preparation.ts";
-import { foreignBaseChains, reconcile, repairSets, stateOf, type WantedTable } from "./reconcile.ts";
+import { foreignBaseChains, planWhole, reconcile, repairSets, type WantedTable } from "./reconcile.ts";
+import type { RestartNote } from "./restart-note.ts";
 import { TableState } from "./table-state.ts";
 
 /** How often a full sync starts again because another program changed the ruleset while it was being worked out. */
 const MAX_CONFLICTS = 5;
 /** Unless told otherwise. */
 const SYNC_PERIOD_MS = 30_000;
-
-/** The measurements of this mode (reference nftables-operation.md §12), one family. */
-export interface NftablesMetrics {
-  /** Syncs of which the kernel refused something. */
-  readonly syncFailures: { inc(): void };
-  /** Refused deletions of what is not in use any more. */
-  readonly cleanupFailures: { inc(): void };
-}
 
 export interface NftablesBackendOptions {
   readonly config: PlanConfig;
@@ -62,6 +52,8 @@ export interface NftablesBackendOptions {
   readonly log: Logger;
   /** @default the machine's */
   readonly clock?: Pick<Clock, "monotonicMs" | "sleep">;
+  /** What the process before left, and what this one leaves. @default nothing */
+  readonly restart?: Pick<RestartNote, "asLeft" | "offer"> | undefined;
   /** How often to ask whether others have touched the table. @default 30 s */
   readonly syncPeriodMs?: number;
   /** The chains of more new service ports are made in portions of at most so many, before anything leads to them. @default 500 */
@@ -92,6 +84,7 @@ export class NftablesBackend implements Backend {
   #onRepaired: (() => void) | undefined;
   /** Base chains of other programs' in our table. */
   #foreign: readonly string[] = [];
+  #isStarting = true;
 
   constructor(options: NftablesBackendOptions) {
     const { nft, metrics, log, config, layout = "Compatible" } = options;
@@ -131,8 +124,8 @@ export class NftablesBackend implements Backend {
       if (this.#committer.deferred.size > 0) await this.#committer.deleteDeferred();
       const isPartial = this.#isKnown && !input.isFullSync && !this.#mustLook;
       const isDone = isPartial && (await this.#partialSync(input, damaged, signal));
-      if (!isDone) await this.#fullSync(input, signal);
-      const maps = isDone ? this.#state.takeDoubtfulMaps() : this.#clientMaps();
+      const isAsLeft = !isDone && (await this.#fullSync(input, signal));
+      const maps = isDone || isAsLeft ? this.#state.takeDoubtfulMaps() : this.#clientMaps();
       if (maps.length > 0) await this.#forgetClients(maps);
       await this.#options.localhost?.sync(input);
     } catch (error) {
@@ -158,12 +151,27 @@ export class NftablesBackend implements Backend {
   }
 
   async close(): Promise<void> {
-    await this.#options.localhost?.close();
+    const { nft, restart, localhost } = this.#options;
+    const isSettled =
+      this.#refused.size + this.#damaged.size + this.#committer.deferred.size + this.#foreign.length === 0;
+    const mark = this.#readAt;
+    if (this.#isKnown && isSettled && !this.#mustLook && mark !== undefined) {
+      await restart?.offer(nft, this.#state, mark);
+    }
+    await localhost?.close();
   }
 
   /** Sees what other programs do to the table, as it happens. */
   async monitor(onLost: OnLostRules, signal: AbortSignal, requestSync: () => void): Promise<void> {
-    const watching = this.#options.nft.watch((change) => this.#onForeignChange(change, onLost, requestSync), signal);
+    // At the end it is seen once more whether others have touched the table: without a watch, any commit of theirs counts as that.
+    const ended = new AbortController();
+    const end = (): void => void this.#isUntouched().then(() => ended.abort());
+    if (signal.aborted) end();
+    else signal.addEventListener("abort", end, { once: true });
+    const watching = this.#options.nft.watch(
+      (change) => signal.aborted || this.#onForeignChange(change, onLost, requestSync),
+      ended.signal,
+    );
     this.#onRepaired = () => onLost({ ports: new Set() });
     // Changes since the watch broke off went unseen.
     if (this.#wasWatched) onLost();
@@ -180,16 +188,28 @@ export class NftablesBackend implements Backend {
 
   /** Requests a full comparison when others have touched the table since it was read. Never rejects. */
   async #lookAround(signal: AbortSignal, requestSync: () => void): Promise<void> {
-    const { nft, clock = systemClock, syncPeriodMs = SYNC_PERIOD_MS } = this.#options;
+    const { clock = systemClock, syncPeriodMs = SYNC_PERIOD_MS } = this.#options;
     for (;;) {
       await clock.sleep(syncPeriodMs, signal);
       if (signal.aborted) return;
-      const mark = this.#readAt;
-      if (mark === undefined) continue;
-      const generation = await nft.generationIfUntouched(mark).catch(() => undefined);
-      if (generation !== undefined || signal.aborted) continue;
+      if ((await this.#isUntouched()) || signal.aborted) continue;
       this.#mustLook = true;
       requestSync();
+    }
+  }
+
+  /** Whether no other program has touched the table since it was read; then what is asked next time begins here. Never rejects. */
+  async #isUntouched(): Promise<boolean> {
+    const { nft } = this.#options;
+    const since = this.#readAt;
+    if (since === undefined) return true;
+    try {
+      const now = await nft.mark();
+      if ((await nft.generationIfUntouched(since)) === undefined) return false;
+      if (this.#readAt === since) this.#readAt = now;
+      return true;
+    } catch {
+      return false;
     }
   }
 
@@ -245,36 +265,45 @@ export class NftablesBackend implements Backend {
     return { state: this.#state, served, commit, signal };
   }
 
-  async #fullSync(input: SyncInput, signal: AbortSignal): Promise<void> {
+  /** @returns whether everything is as the process before has left it. */
+  async #fullSync(input: SyncInput, signal: AbortSignal): Promise<boolean> {
     this.#isKnown = false;
     const isLook = this.#mustLook;
     this.#mustLook = false;
-    const { config } = this.#options;
+    const { config, nft, restart } = this.#options;
     const facts = planFacts(input, this.family, await this.#options.nodePortIPs());
     const premises = { layout: this.#layout, config, facts };
-    const planner = new TableState(premises);
-    const ports = new Map<string, DesiredPort>();
-    for (const key of await sortedKeys(input.services, signal)) {
-      const desired = planner.desired(key, input);
-      if (desired !== undefined) ports.set(key, desired instanceof ReplannedPort ? desired.settled() : desired);
-      if (isTurnDue()) await giveTurn(signal);
+    const left = this.#isStarting ? await restart?.asLeft(nft, premises, input, signal) : undefined;
+    this.#isStarting = false;
+    const { wanted, state } = await planWhole(premises, input, signal);
+    if (left !== undefined) {
+      this.#state = state;
+      this.#readAt = left;
+      this.#isKnown = true;
+      this.#options.log.v(2, "The rules are as the process before left them");
+      return true;
     }
-    const wanted: WantedTable = { ...premises, ports, kept: new Map() };
     for (let conflicts = 0; ; conflicts += 1) {
       try {
-        await this.#commitWhole(wanted, input, isLook, signal);
+        await this.#commitWhole(wanted, state, input, isLook, signal);
         break;
       } catch (error) {
         if (!(error instanceof NftError) || error.code !== "conflict" || conflicts >= MAX_CONFLICTS) throw error;
       }
     }
     this.#isKnown = true;
+    return false;
   }
 
   /** Rejects with `conflict` when another program changed the ruleset meanwhile. */
-  async #commitWhole(wanted: WantedTable, input: SyncInput, isLook: boolean, signal: AbortSignal): Promise<void> {
+  async #commitWhole(
+    wanted: WantedTable,
+    state: TableState,
+    input: SyncInput,
+    isLook: boolean,
+    signal: AbortSignal,
+  ): Promise<void> {
     const options = { deferred: this.#committer.deferred, signal };
-    const state = await stateOf(wanted, options);
     const { nft, portsAtOnce = PORTS_AT_ONCE } = this.#options;
     const read = (expected?: NftExpectation) => this.#read(expected);
     const commit = (draft: TransactionDraft) => this.#committer.commit(draft);
@@ -284,7 +313,7 @@ export class NftablesBackend implements Backend {
     try {
       await this.#committer.commit(draft, content?.generation);
       await this.#wake(content);
-      if (isLook && hasOthersThan(input.changedPorts, draft)) {
+      if (isLook && draft.isForOthersThan(input.changedPorts)) {
         this.#options.log.warn("Another program changed our nftables rules; they have been repaired");
         this.#onRepaired?.();
       }
@@ -293,7 +322,8 @@ export class NftablesBackend implements Backend {
       return;
     } catch (error) {
       if (content?.hasOtherFlags === true && error instanceof NftError && error.code === "denied") {
-        throw new NftError("denied", ownedTable(this.#options.nft.family), error.operation, { cause: error });
+        const message = `nftables: table ${nft.family} ${TABLE} belongs to another process (flag owner), and the kernel lets no other change it: end that process`;
+        throw new NftError("denied", message, error.operation, { cause: error });
       }
       if (!isAttributable(error)) throw error;
       this.#options.log.error("nftables full sync was refused, looking for the service port that is at fault", error);
@@ -360,15 +390,4 @@ export class NftablesBackend implements Backend {
       this.#refused.replace(refused);
     }
   }
-}
-
-function ownedTable(family: NftFamily): string {
-  const name = `table ${family} ${TABLE}`;
-  return `nftables: ${name} belongs to another process (flag owner), and the kernel lets no other change it: end that process`;
-}
-
-/** Whether a draft is known to do anything but for these service ports. */
-function hasOthersThan(changed: ReadonlySet<string>, draft: TransactionDraft): boolean {
-  if (changed.size === 0) return !draft.isEmpty;
-  return [...draft.owners()].some((owner) => !changed.has(owner));
 }

@@ -121,6 +121,12 @@ export class TransactionDraft {
     return owners;
   }
 
+  /** Whether it is known to do anything but for these service ports. */
+  isForOthersThan(changed: ReadonlySet<string>): boolean {
+    if (changed.size === 0) return !this.isEmpty;
+    return [...this.owners()].some((owner) => !changed.has(owner));
+  }
+
   /** Whether the operation deletes something that may still be referred to by others. */
   isDeletion(index: number): boolean {
     const kind = this.#stepAt(index)?.operation.kind;

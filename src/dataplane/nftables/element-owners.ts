@@ -76,6 +76,7 @@ export class ElementOwners {
    * @returns the keys at which the kernel must change.
    */
   replace(owner: string, before: Wants, after: Wants): ElementChange[] {
+    const changes: ElementChange[] = [];
     const replaced = new Map<string, Replaced>();
     const isPlanned = before.isFound !== true && after.isFound !== true;
     // Most elements stay as they are and where they are in the plan: those need no key.
@@ -85,21 +86,25 @@ export class ElementOwners {
       const key = elementKey(element.key);
       replaced.set(`${set} ${key}`, { set, key, before: element, after: undefined });
     }
+    const isFirst = before.elements.length === 0 && after.isFound !== true;
     for (const [index, { set, element }] of after.elements.entries()) {
       if (stays(index)) continue;
+      if (isFirst && !this.#isTracked(set) && !this.#sets.has(set)) {
+        changes.push({ set, before: undefined, after: element });
+        continue;
+      }
       const key = elementKey(element.key);
       const id = `${set} ${key}`;
       replaced.set(id, { set, key, before: replaced.get(id)?.before, after: element });
     }
-    const changes: ElementChange[] = [];
     for (const { set, key, before: had, after: has } of replaced.values()) {
       const isShared = this.#isTracked(set) || this.#sets.get(set)?.has(key) === true || after.isFound === true;
       const change = isShared ? this.#replaceShared(owner, set, key, had, has) : { set, before: had, after: has };
       if (!sameElement(change.before, change.after)) changes.push(change);
     }
     // Additions come first, so that a set that stays in use is never counted as new.
-    for (const { set } of after.elements) this.#count(set, 1);
-    for (const { set } of before.elements) this.#count(set, -1);
+    this.#countAll(after.elements, 1);
+    this.#countAll(before.elements, -1);
     return changes;
   }
 
@@ -117,7 +122,18 @@ export class ElementOwners {
     return { set, before, after: owners.get(key) };
   }
 
-  #count(set: string, by: 1 | -1): void {
+  /** Those of one set mostly follow each other. */
+  #countAll(elements: readonly SharedElement[], by: 1 | -1): void {
+    for (let start = 0; start < elements.length; ) {
+      const set = elements[start]?.set ?? "";
+      let end = start + 1;
+      while (elements[end]?.set === set) end += 1;
+      this.#count(set, by * (end - start));
+      start = end;
+    }
+  }
+
+  #count(set: string, by: number): void {
     const before = this.#counts.get(set) ?? 0;
     const after = before + by;
     if (after === 0) this.#counts.delete(set);

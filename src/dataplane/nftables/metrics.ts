@@ -3,8 +3,15 @@
 import type { MetricFamilies } from "../../metrics/metric-families.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { Protocol } from "../../net/protocol.ts";
-import type { NftablesMetrics } from "./backend.ts";
 import type { LocalhostMetrics } from "./localhost-relay.ts";
+
+/** One family. */
+export interface NftablesMetrics {
+  /** Syncs of which the kernel refused something. */
+  readonly syncFailures: { inc(): void };
+  /** Refused deletions of what is not in use any more. */
+  readonly cleanupFailures: { inc(): void };
+}
 
 /** Defines the families and gives the function that makes the object of one IP family. */
 export function defineNftablesMetrics(families: MetricFamilies): (family: IpFamily) => NftablesMetrics {

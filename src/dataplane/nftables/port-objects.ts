@@ -19,6 +19,9 @@ export interface InstalledPort {
   readonly isFound?: boolean;
   /** A Local policy with endpoints somewhere and none here. */
   readonly lacksLocal: ServicePortPlan["lacksLocal"];
+  /** What it was planned from; absent for what was found. */
+  readonly port?: ServicePort;
+  readonly endpoints?: readonly Endpoint[];
 }
 
 /** A plan with the digests of its chains. */
@@ -71,8 +74,8 @@ export class ReplannedPort implements DesiredPort {
   /** {@link ServicePortPlan.slots} */
   readonly slots: readonly Endpoint[] | undefined;
   readonly #plan: PlanPort;
-  readonly #port: ServicePort;
-  readonly #endpoints: readonly Endpoint[];
+  readonly port: ServicePort;
+  readonly endpoints: readonly Endpoint[];
   /** Until it is remembered. */
   #planned: readonly SharedElement[] | undefined;
 
@@ -83,8 +86,8 @@ export class ReplannedPort implements DesiredPort {
     { lacksLocal, slots, elements }: Pick<ServicePortPlan, "lacksLocal" | "slots"> & Partial<ServicePortPlan>,
   ) {
     this.#plan = plan;
-    this.#port = port;
-    this.#endpoints = endpoints;
+    this.port = port;
+    this.endpoints = endpoints;
     this.lacksLocal = lacksLocal;
     this.slots = slots;
     this.#planned = elements;
@@ -92,12 +95,12 @@ export class ReplannedPort implements DesiredPort {
 
   /** Whether it was planned from this very port: then nothing but endpoints may differ. */
   isOf(port: ServicePort): boolean {
-    return this.#port === port;
+    return this.port === port;
   }
 
   /** The same with other endpoints in its slots. */
   with(endpoints: readonly Endpoint[], slots: readonly Endpoint[]): ReplannedPort {
-    return new ReplannedPort(this.#plan, this.#port, endpoints, { lacksLocal: this.lacksLocal, slots });
+    return new ReplannedPort(this.#plan, this.port, endpoints, { lacksLocal: this.lacksLocal, slots });
   }
 
   /** From now on elements are planned again whenever they are asked for. */
@@ -107,7 +110,7 @@ export class ReplannedPort implements DesiredPort {
   }
 
   get elements(): readonly SharedElement[] {
-    return this.#planned ?? this.#plan(this.#port, this.#endpoints).elements;
+    return this.#planned ?? this.#plan(this.port, this.endpoints).elements;
   }
 }
 
@@ -121,6 +124,8 @@ export function desiredPort(plan: PlanPort, port: ServicePort, endpoints: readon
     affinitySets: timeoutsOf(affinitySets),
     elements,
     lacksLocal,
+    port,
+    endpoints,
     chainObjects: chains,
     setObjects: affinitySets,
   };
@@ -129,8 +134,8 @@ export function desiredPort(plan: PlanPort, port: ServicePort, endpoints: readon
 /** The part worth remembering. Pure. */
 export function installedPort(desired: DesiredPort): InstalledPort {
   if (desired instanceof ReplannedPort) return desired.settled();
-  const { chains, affinitySets, elements, lacksLocal } = desired;
-  return { chains, affinitySets, elements: exactList(elements), lacksLocal };
+  const { chainObjects: _chains, setObjects: _sets, elements, ...rest } = desired;
+  return { ...rest, elements: exactList(elements) };
 }
 
 export const NOTHING_INSTALLED: InstalledPort = {

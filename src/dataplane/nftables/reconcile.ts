@@ -2,6 +2,7 @@
  * The difference between what the kernel holds and what should be there, everything considered. Affinity entries, and
  * what others have put into the table under names that are not ours, stay. No I/O.
  */
+import { sortedKeys } from "../../async/sorted-keys.ts";
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type {
   Nftables,
@@ -18,6 +19,7 @@ import {
   type NftSet,
   targetsOf,
 } from "../../kernel/nftables/ruleset.ts";
+import type { SyncInput } from "../../sync/backend.ts";
 import { type ChainPresence, sameElement, TransactionDraft } from "./draft.ts";
 import { isOurChain, isOurSet, type Layout, sharedSetOfAny } from "./layouts.ts";
 import { protocolCounted } from "./localhost-node-ports.ts";
@@ -45,6 +47,23 @@ export interface DifferenceOptions {
 export interface ReconcileOptions extends DifferenceOptions {
   /** Names whose deletion is put off: they are emptied only. */
   readonly deferred: { has(name: string): boolean };
+}
+
+/** Plans all services. @returns also the state of the table once everything is in it. Rejects when the signal aborts. */
+export async function planWhole(
+  premises: Pick<WantedTable, "layout" | "config" | "facts">,
+  served: Pick<SyncInput, "services" | "endpoints">,
+  signal: AbortSignal,
+): Promise<{ readonly wanted: WantedTable; readonly state: TableState }> {
+  const state = new TableState({ ...premises, fixed: fixedElements(premises.facts) });
+  const ports = new Map<string, DesiredPort>();
+  for (const key of await sortedKeys(served.services, signal)) {
+    const desired = state.place(key, served);
+    if (desired !== undefined) ports.set(key, desired);
+    if (isTurnDue()) await giveTurn(signal);
+  }
+  state.settleStatic();
+  return { wanted: { ...premises, ports, kept: new Map() }, state };
 }
 
 /** The state of the table once everything wanted is in it. Rejects when the signal aborts. */

@@ -27,6 +27,7 @@ import { type LocalhostForm, type LocalhostMetrics, LocalhostRelay } from "./loc
 import { defineLocalhostMetrics, defineNftablesMetrics } from "./metrics.ts";
 import { TABLE } from "./names.ts";
 import { planConfigOf } from "./plan-input.ts";
+import { RestartNote } from "./restart-note.ts";
 
 const FAMILIES: Readonly<Record<IpFamily, NftFamily>> = { IPv4: "ip", IPv6: "ip6" };
 /** Upstream's, though it only stood for a recent enough `nft` program: older kernels have not been tried. */
@@ -77,6 +78,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
   const tables = new Map<IpFamily, Nftables>();
   let localhostMetricsOf: ReturnType<typeof defineLocalhostMetrics> | undefined;
   let relays: Relays | undefined;
+  let restart: RestartNote | undefined;
   const localhostRelay = (form: LocalhostForm, metrics: LocalhostMetrics, { family, log }: FamilyContext) => {
     relays ??= openRelays(node.log);
     return new LocalhostRelay({ family, nodeName, form, relays, metrics, log });
@@ -91,6 +93,13 @@ async function open(node: NodeContext): Promise<OpenMode> {
       });
       const nft = kernel.open({ family: FAMILIES[family], table: TABLE });
       tables.set(family, nft);
+      const { program, log: nodeLog } = node;
+      restart ??= new RestartNote({
+        ruleset: kernel,
+        table: { family: FAMILIES[family], table: TABLE },
+        program,
+        log: nodeLog,
+      });
       const localhost = localhostServiceOf(config, nodePortAddresses);
       if (localhost !== undefined)
         localhostMetricsOf ??= defineLocalhostMetrics(node.metrics, () => rejectedPackets(tables, node.log));
@@ -99,6 +108,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
         config: planConfig,
         layout: await chooseLayout(layoutOf(config.nftables), { ruleset: kernel, family: FAMILIES[family], log }),
         nft,
+        restart,
         ...(localhost?.form && metrics && { localhost: localhostRelay(localhost.form, metrics, context) }),
         nodePortIPs: async () =>
           reachable(
@@ -117,6 +127,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
       });
     },
     async close() {
+      await restart?.leave();
       await ruleset?.close();
     },
   };

@@ -29,7 +29,7 @@ const NO_NAMES: ReadonlySet<string> = new Set();
 type Served = Pick<SyncInput, "services" | "endpoints">;
 
 /** Layout, configuration and facts that all plans share. */
-interface TablePremises {
+export interface TablePremises {
   readonly layout: Layout;
   readonly config: PlanConfig;
   readonly facts: PlanFacts;
@@ -40,7 +40,7 @@ interface TablePremises {
 export class TableState {
   readonly #ports = new Map<string, InstalledPort>();
   readonly #owners: ElementOwners;
-  readonly #premises: TablePremises;
+  readonly premises: TablePremises;
   readonly #plan: PlanPort;
   #lacking = { internal: 0, external: 0 };
   readonly #doubtful = new Set<string>();
@@ -48,7 +48,7 @@ export class TableState {
   #static: { readonly plan: StaticPlan; readonly version: number } | undefined;
 
   constructor(premises: TablePremises) {
-    this.#premises = premises;
+    this.premises = premises;
     const { layout, config, facts } = premises;
     this.#plan = (port, endpoints) => layout.planServicePort(port, endpoints, config, facts);
     this.#owners = new ElementOwners(layout.isTracked);
@@ -57,7 +57,7 @@ export class TableState {
 
   /** The chains and sets that should belong to no service port, in view of what the ports have now. */
   planStatic(): StaticPlan {
-    const { layout, config, facts } = this.#premises;
+    const { layout, config, facts } = this.premises;
     return layout.planStatic(config, facts, this.#owners.setsInUse);
   }
 
@@ -124,7 +124,7 @@ export class TableState {
 
   /** Elements that should be in some of the shared sets, with whom they are for; no key of a set twice. */
   *wantedElements(sets: { has(set: string): boolean }): Iterable<WantedElement> {
-    yield* this.#effective(NO_OWNER, this.#premises.fixed ?? [], sets);
+    yield* this.#effective(NO_OWNER, this.premises.fixed ?? [], sets);
     for (const [owner, { elements }] of this.#ports) yield* this.#effective(owner, elements, sets);
   }
 
@@ -134,7 +134,7 @@ export class TableState {
     sets: { has(set: string): boolean },
   ): Iterable<WantedElement> {
     for (const owner of owners) {
-      if (owner === undefined) yield* this.#effective(NO_OWNER, this.#premises.fixed ?? [], sets);
+      if (owner === undefined) yield* this.#effective(NO_OWNER, this.premises.fixed ?? [], sets);
       else yield* this.#effective(owner, this.#ports.get(owner)?.elements ?? [], sets);
     }
   }
@@ -162,6 +162,16 @@ export class TableState {
   put(owner: string, installed: InstalledPort | undefined): ElementChange[] {
     const before = this.#ports.get(owner) ?? NOTHING_INSTALLED;
     return this.#replace(owner, wantsOf(before), installed, wantsOf(installed ?? NOTHING_INSTALLED));
+  }
+
+  /** Plans a service port that has nothing yet, and notes that it has all of it from now on. Undefined: it is not served. */
+  place(owner: string, served: Served): DesiredPort | undefined {
+    const desired = this.desired(owner, served);
+    if (desired === undefined) return undefined;
+    // Read before it is settled: then it would be planned again.
+    const wants = wantsOf(desired);
+    this.#replace(owner, wantsOf(NOTHING_INSTALLED), installedPort(desired), wants);
+    return desired;
   }
 
   /** @param before, after are planned once: both are also what the port has, and will have. */
@@ -198,7 +208,7 @@ export class TableState {
    * nothing was done.
    */
   changeSlots(draft: TransactionDraft, owner: string, served: Served): boolean {
-    const { layout, config, facts } = this.#premises;
+    const { layout, config, facts } = this.premises;
     const before = this.#ports.get(owner);
     const port = served.services.get(owner);
     const endpoints = served.endpoints.get(owner);
@@ -242,7 +252,7 @@ export class TableState {
     }
     const had = wantsOf(before);
     const has = wantsOf(desired ?? NOTHING_INSTALLED);
-    for (const name of this.#premises.layout.clientMapsInDoubt?.(had.elements, has.elements) ?? []) {
+    for (const name of this.premises.layout.clientMapsInDoubt?.(had.elements, has.elements) ?? []) {
       this.#doubtful.add(name);
     }
     for (const change of this.#replace(owner, had, desired && installedPort(desired), has)) {

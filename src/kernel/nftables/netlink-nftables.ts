@@ -14,13 +14,15 @@ import {
   type Nftables,
   NftError,
   type NftExpectation,
+  type NftMark,
   type NftOperation,
   type NftTableContent,
   type NftTransactOptions,
 } from "./nftables.ts";
-import type { NftFamily } from "./ruleset.ts";
+import type { NftFamily, NftRule } from "./ruleset.ts";
 import { RulesetMonitor } from "./ruleset-monitor.ts";
 import { type CommitResult, openNftables } from "./wire/nftables-client.ts";
+import { noteOf } from "./wire/userdata.ts";
 
 /** How often a table is read again because it changed meanwhile. */
 const READ_ATTEMPTS = 8;
@@ -64,8 +66,28 @@ export interface NetlinkRuleset {
   open(name: NetlinkTableName): Nftables;
   /** Whether the kernel would accept the transaction; nothing is applied. @throws NftError as `transact` does. */
   check(name: NetlinkTableName, operations: Iterable<NftOperation>): Promise<void>;
+  /**
+   * The note that {@link leaveNote} left with a rule of a chain, if nothing at all has been committed in the namespace since, and the moment
+   * of that; otherwise undefined.
+   */
+  note(
+    name: NetlinkTableName,
+    chain: string,
+  ): Promise<{ readonly content: string; readonly mark: NftMark } | undefined>;
+  /** Writes the only rule of a chain again, with a note. @throws NftError `conflict` when the ruleset is not in the generation any more. */
+  leaveNote(name: NetlinkTableName, note: NetlinkNote): Promise<void>;
   /** Watching must have ended. */
   close(): Promise<void>;
+}
+
+/** What is left with a rule. */
+export interface NetlinkNote {
+  readonly chain: string;
+  readonly rule: NftRule;
+  /** Short, ASCII. */
+  readonly content: string;
+  /** In which the content is true. */
+  readonly generation: number;
 }
 
 /** Opens the namespace's nf_tables. @throws NetlinkError when the kernel has none. */
@@ -97,6 +119,10 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
 
   async function currentGeneration(): Promise<number> {
     return (await client.generation()).id ?? 0;
+  }
+
+  function currentMark(): Promise<NftMark> {
+    return commits.run(async () => ({ generation: await currentGeneration(), commits: committed }));
   }
 
   function open({ family, table }: NetlinkTableName): Nftables {
@@ -173,7 +199,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
       family,
       transact: (operations, options = {}) => withNftErrors(transact(operations, options)),
       read: (expected) => withNftErrors(readConsistently(expected)),
-      mark: () => commits.run(async () => ({ generation: await currentGeneration(), commits: committed })),
+      mark: currentMark,
       async generationIfUntouched(mark) {
         const now = await commits.run(async () => ({
           generation: await currentGeneration(),
@@ -200,6 +226,23 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
       const transaction = await encodeTransaction({ layout: LAYOUTS[family], table }, operations);
       // Before it answers, the kernel waits until nothing can look at what it takes back: 5 to 15 ms.
       const result = await withNftErrors(client.check(transaction.batch, { isSlow: true }));
+      if (!result.committed) throw fromRefusal(result, transaction);
+    },
+    async note({ family, table }, chain) {
+      const mark = await currentMark();
+      const rules = await client.ruleHeads(LAYOUTS[family].nfproto, table, chain).catch(undefinedIfNotFound);
+      const [, generation, content] = /^(\d+) (.*)$/.exec(noteOf(rules?.[0]?.userdata) ?? "") ?? [];
+      return content === undefined || Number(generation) !== mark.generation ? undefined : { content, mark };
+    },
+    async leaveNote({ family, table }, { chain, rule, content, generation }) {
+      // The commit itself is counted, too; the kernel leaves 0 out.
+      const note = `${(generation + 1) % 2 ** 32 || 1} ${content}`;
+      const operations: NftOperation[] = [
+        { kind: "flush-chain", chain },
+        { kind: "add-rule", chain, rule, note },
+      ];
+      const transaction = await encodeTransaction({ layout: LAYOUTS[family], table }, operations, generation);
+      const result = await withNftErrors(commits.run(() => commit(transaction, true)));
       if (!result.committed) throw fromRefusal(result, transaction);
     },
     close: () => client.close(),

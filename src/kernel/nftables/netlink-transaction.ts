@@ -11,7 +11,7 @@ import { setObject, writeElement, writeKey } from "./netlink-sets.ts";
 import type { FamilyLayout } from "./netlink-values.ts";
 import { type NftChainHead, NftError, type NftOperation } from "./nftables.ts";
 import { originOfDigest, ruleDigest } from "./rule-digest.ts";
-import type { NftRule, NftSet } from "./ruleset.ts";
+import type { NftSet } from "./ruleset.ts";
 import { NftBatch } from "./wire/batch.ts";
 import { NF_ACCEPT, NF_DROP, NF_INET_HOOKS, NFT_OBJECT_COUNTER, NFT_TABLE_F_DORMANT } from "./wire/constants.ts";
 import { commentUserdata, ruleUserdata } from "./wire/userdata.ts";
@@ -143,7 +143,7 @@ class OperationEncoder {
         this.#batch.deleteEmptyChain({ table, name: operation.chain });
         return undefined;
       case "add-rule":
-        this.#addRule(operation.chain, operation.rule, operation.digest ?? ruleDigest(operation.rule));
+        this.#addRule(operation);
         return undefined;
       case "add-counter":
         this.#batch.add("counter", { table, name: operation.counter, type: NFT_OBJECT_COUNTER, data: {} });
@@ -202,7 +202,7 @@ class OperationEncoder {
     });
   }
 
-  #addRule(chain: string, rule: NftRule, digest: string): void {
+  #addRule({ chain, rule, digest = ruleDigest(rule), note }: Extract<NftOperation, { kind: "add-rule" }>): void {
     const table = this.#table;
     const expressions = ruleExpressions(rule, this.#layout, ({ object, elements }) => {
       const setId = this.#batch.takeSetId();
@@ -211,7 +211,7 @@ class OperationEncoder {
       this.#batch.addElements(table, { setId }, elements);
       return name;
     });
-    const userdata = ruleUserdata(rule.comment, originOfDigest(digest));
+    const userdata = ruleUserdata(rule.comment, originOfDigest(digest), note);
     this.#batch.add("rule", { table, chain, expressions, userdata });
   }
 }

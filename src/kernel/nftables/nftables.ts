@@ -24,6 +24,8 @@ export type NftOperation =
       readonly rule: NftRule;
       /** The rule's `ruleDigest`, where it is known already. */
       readonly digest?: string;
+      /** A text that no listing shows, at most 200 bytes. */
+      readonly note?: string;
     }
   /** That it counts already is no error: it goes on. */
   | { readonly kind: "add-counter"; readonly counter: string }

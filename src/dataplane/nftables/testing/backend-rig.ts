@@ -19,6 +19,7 @@ import { NftablesBackend } from "../backend.ts";
 import type { LayoutName } from "../layout-name.ts";
 import { servicePortChains } from "../names.ts";
 import type { PlanConfig } from "../plan-options.ts";
+import type { RestartNote } from "../restart-note.ts";
 
 /** What plans are made with, by family. */
 export const CONFIGS: Readonly<Record<IpFamily, PlanConfig>> = {
@@ -60,6 +61,7 @@ export interface BackendRigOptions extends MemoryNftKernelOptions {
   readonly connect?: () => Nftables;
   /** See `NftablesBackendOptions`. */
   readonly portsAtOnce?: number;
+  readonly restart?: RestartNote;
 }
 
 export class BackendRig {
@@ -75,6 +77,9 @@ export class BackendRig {
   release: Release;
   readonly #connect: () => Nftables;
   readonly #portsAtOnce: number | undefined;
+  readonly #restart: RestartNote | undefined;
+  /** Resolves when the backend does not watch any more. */
+  watching: Promise<void> = Promise.resolve();
   /** What the backend asked to have repaired: a full sync, or these ports. */
   readonly lost: (LostRules | undefined)[] = [];
   /** Monotonic. */
@@ -93,6 +98,7 @@ export class BackendRig {
       release = CURRENT_RELEASE,
       connect,
       portsAtOnce,
+      restart,
       ...options
     }: BackendRigOptions = {},
   ) {
@@ -102,6 +108,7 @@ export class BackendRig {
     this.#config = CONFIGS[family];
     this.kernel = new MemoryNftKernel(family === "IPv4" ? "ip" : "ip6", options);
     this.#portsAtOnce = portsAtOnce;
+    this.#restart = restart;
     this.#connect = connect ?? (() => this.kernel.connect());
     this.backend = this.#start();
   }
@@ -119,6 +126,7 @@ export class BackendRig {
       },
       log,
       clock: { monotonicMs: () => this.nowMs, sleep: (_ms, signal) => this.#periodEnd(signal) },
+      restart: this.#restart,
       ...(this.#portsAtOnce !== undefined && { portsAtOnce: this.#portsAtOnce }),
     });
     const onLost = (lost?: LostRules): void => {
@@ -126,7 +134,7 @@ export class BackendRig {
       this.driver.lose(lost);
     };
     // Watching in memory cannot fail unless a test says so; that test looks at the log itself.
-    backend
+    this.watching = backend
       .monitor(onLost, AbortSignal.any([this.#stop.signal, this.#stopWatching.signal]), () =>
         this.driver.requireFullSync(),
       )

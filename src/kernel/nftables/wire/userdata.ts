@@ -20,6 +20,7 @@ const ELEMENT_FLAGS = 1;
 const ELEMENT_OPEN_INTERVAL = 1;
 /** Ours, out of the way of those that nft has taken: programs skip what they do not know. */
 const ORIGIN = 0xb7;
+const NOTE = 0xb8;
 
 /** How `nft` shows a key or value: as it lies in memory, or swapped. Concatenations and single bytes have none. */
 type ByteOrder = "none" | "host" | "big";
@@ -81,10 +82,13 @@ const ORIGIN_LIMIT = 32;
 /**
  * User data of a rule: its comment, if any, and a mark of the program that made it. Programs that do not know the mark
  * ignore it. A comment that exceeds the limit is cut. Pure.
+ *
+ * @param note a short text that no listing shows.
  */
-export function ruleUserdata(comment: string | undefined, origin: Uint8Array): Uint8Array {
+export function ruleUserdata(comment: string | undefined, origin: Uint8Array, note?: string): Uint8Array {
   if (origin.length > ORIGIN_LIMIT) throw new RangeError(`nf_tables: a mark of ${origin.length} bytes`);
-  const mark = entry(ORIGIN, origin);
+  const own = entry(ORIGIN, origin);
+  const mark = note === undefined ? own : Buffer.concat([own, entry(NOTE, Buffer.from(note))]);
   if (comment === undefined) return mark;
   return Buffer.concat([entry(COMMENT, text(comment, USERDATA_LIMIT - mark.length - 2)), mark]);
 }
@@ -92,6 +96,12 @@ export function ruleUserdata(comment: string | undefined, origin: Uint8Array): U
 /** The mark of the program that made a rule; undefined when it left none. Pure. */
 export function originOf(userdata: Uint8Array | undefined): Uint8Array | undefined {
   return userdata && parseUserdata(userdata).get(ORIGIN);
+}
+
+/** The note with a rule. Pure. */
+export function noteOf(userdata: Uint8Array | undefined): string | undefined {
+  const note = userdata && parseUserdata(userdata).get(NOTE);
+  return note && Buffer.from(note).toString();
 }
 
 /** User data of the element that starts an interval up to the last value there is. Pure. */
