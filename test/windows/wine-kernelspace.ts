@@ -113,7 +113,11 @@ export async function kernelspaceFollowsManifests(t: TestContext, folder: string
     async () => assert.match(await get(`http://${HEALTHZ}/healthz`), /"healthy":true/),
     () => run.log,
   );
-  assert.equal(await get(`http://${METRICS}/proxyMode`), "kernelspace");
+  await until(
+    "the mode",
+    async () => assert.equal(await get(`http://${METRICS}/proxyMode`), "kernelspace"),
+    () => run.log,
+  );
   assert.match(run.log, /"Set the priority class" class="HIGH_PRIORITY_CLASS"/);
   assert.ok(run.log.includes(`node="${process.version}"`), "the Node.js that is pinned");
   assert.match(await get(`http://${METRICS}/metrics`), /^kubeproxy_sync_proxy_rules_duration_seconds_count/m);

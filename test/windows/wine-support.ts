@@ -4,8 +4,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { stretched } from "../../testkit/support/patience.ts";
 import type { WineProcess } from "../../testkit/wine/wine-host.ts";
 
-const LIMIT_MS = 30_000;
+/** Ends only what never comes: a gigabyte of Wine, unpacked just before, may be on its way to the disk, and a write waits for that. */
+const LIMIT_MS = 100_000;
 const PAUSE_MS = 100;
+/** For one answer. */
+const ANSWER_LIMIT_MS = 20_000;
 
 /** Repeats an assertion until it holds. @param log shown when it never does. */
 export async function until(what: string, assertion: () => Promise<void>, log: () => string): Promise<void> {
@@ -29,4 +32,7 @@ export async function assertEnded(run: WineProcess, wanted = 0): Promise<void> {
 }
 
 /** The text of a page. Rejects when there is no answer. */
-export const get = async (url: string): Promise<string> => await (await fetch(url)).text();
+export async function get(url: string): Promise<string> {
+  const signal = AbortSignal.timeout(stretched(ANSWER_LIMIT_MS));
+  return await (await fetch(url, { signal })).text();
+}

@@ -26,7 +26,7 @@ async function addInterface(name: string, address: string): Promise<void> {
   for (const words of commands) assert.equal((await execProcess("ip", words)).status, 0, words.join(" "));
 }
 
-inNetns(import.meta.url, { name: "wine", timeoutMs: 240_000, prepare: prepareWine }, () => {
+inNetns(import.meta.url, { name: "wine", timeoutMs: 480_000, prepare: prepareWine }, () => {
   describe("under Wine", { concurrency: true }, () => {
     // With blanks, as Windows has them.
     const folder = join(mkdtempSync(join(tmpdir(), "kpts-wine-")), "Program Files");

@@ -9,6 +9,7 @@ import {
   existsSync,
   mkdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -197,7 +198,7 @@ export class HnsFile {
 
   /** @param objects lines of `fake-hns.c`. */
   write(objects: readonly string[], version = "15 5"): void {
-    writeFileSync(this.path, [`V ${version}`, `C ${objects.length}`, ...objects, ""].join("\n"));
+    this.#replace([`V ${version}`, `C ${objects.length}`, ...objects, ""]);
   }
 
   /** What HNS tells on its own, a number of `HCN_NOTIFICATIONS` a line. */
@@ -213,7 +214,14 @@ export class HnsFile {
   /** It is gone without notice. */
   lose(kind: HcnKind, id: string): void {
     const lines = readFileSync(this.path, "utf8").split("\n");
-    writeFileSync(this.path, lines.filter((line) => !line.startsWith(`${kind[0]} ${id} `)).join("\n"));
+    this.#replace(lines.filter((line) => !line.startsWith(`${kind[0]} ${id} `)));
+  }
+
+  /** At once: a file that is being written would be a host without a network. */
+  #replace(lines: readonly string[]): void {
+    const draft = `${this.path}.draft`;
+    writeFileSync(draft, lines.join("\n"));
+    renameSync(draft, this.path);
   }
 
   /** Properties by ID. */
