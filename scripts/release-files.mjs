@@ -25,7 +25,7 @@ import { makeLibraryPackage } from "./library-package.mjs";
 import { NODE_SHA256 } from "./node-packages.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const { version, description } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+const { name: packageName, version, description } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 const lock = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8")).packages;
 /** Seconds since 1970: the commit's. */
 const epoch =
@@ -194,10 +194,11 @@ function kubectlPlugin() {
   writeFileSync(join(out, "service-proxy.yaml"), manifest.replaceAll("VERSION", version).replaceAll("SHA256", sha));
 }
 
-/** CycloneDX, of the locked dependencies and Node.js. npm gives each a random number and today's time. */
+/** CycloneDX, of the locked dependencies and Node.js. npm gives each a random number, today's time, and the folder's name. */
 function billOfMaterials() {
   const bom = JSON.parse(run("npm", ["sbom", "--sbom-format", "cyclonedx", "--omit", "dev", "--package-lock-only"]));
   delete bom.serialNumber;
+  bom.metadata.component.name = packageName;
   bom.metadata.timestamp = new Date(Number(epoch) * 1_000).toISOString();
   writeFileSync(join(out, `kube-proxy-ts-${version}.cdx.json`), `${JSON.stringify(bom, undefined, 1)}\n`);
 }

@@ -44,6 +44,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: "diff",
+    asksDaemon: true,
     badInput: EXIT_BAD_INPUT,
     summary: "says what a change of manifests does, or what in a kernel is not as it is wanted",
     run: async (argv, output) => await (await import("./diff.ts")).diff(argv, output),

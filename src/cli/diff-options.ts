@@ -33,6 +33,7 @@ ${INSPECT_FLAGS_HELP}
 Examples:
   kube-proxy diff main/manifests branch/manifests
   ssh node-a iptables-save | kube-proxy diff -f cluster.yaml --node node-a --dump -
+  kubectl kube-proxy diff --kernel --all-nodes      which nodes' kernels have something else, from their pods
   kube-proxy diff -f /etc/manifests --config /etc/kube-proxy.yaml --kernel --watch
 
 Exit status: 0 without differences, 1 with some, 2 when the input cannot be used.

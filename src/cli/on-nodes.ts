@@ -44,11 +44,12 @@ interface NodePod {
 }
 
 /**
- * Whether a command line with `--node` or `--all-nodes` goes to the daemons. `sysdump` and `prove` have a node to look from: they go there
- * when kubectl started the program and no objects or rules are given.
+ * Whether a command line with `--node` or `--all-nodes` goes to the daemons. `sysdump`, `prove` and `diff` have a node to look from: they go
+ * there when kubectl started the program and no objects or rules are given.
  */
 export function isForNodes(command: string, argv: readonly string[], env: NodeJS.ProcessEnv): boolean {
-  if (!["sysdump", "prove"].includes(command)) return true;
+  if (WITH_CONTEXT[command] === undefined) return true;
+  if (command === "diff" && !argv.includes("--kernel")) return false;
   return env.KUBE_PROXY_TS_PLUGIN === "1" && !argv.some((word) => /^(-f|--filename|--dump|--modes)(=|$)/.test(word));
 }
 
@@ -133,6 +134,12 @@ function readPods(json: string): readonly NodePod[] {
     .sort((a, b) => (a.node < b.node ? -1 : 1));
 }
 
+/** Commands that look at the node from its pod, and what each is given for that. */
+const WITH_CONTEXT: Readonly<Record<string, readonly string[]>> = {
+  diff: [],
+  prove: ["--kernel"],
+  sysdump: ["--output=-"],
+};
 /** Where every deployment of this program mounts its configuration. */
 const IN_POD = ["--config=/var/lib/kube-proxy/config.conf", "--kubeconfig=/var/lib/kube-proxy/kubeconfig.conf"];
 
@@ -142,8 +149,8 @@ function podCommand(
   { node, pod, container }: NodePod,
   rest: readonly string[],
 ) {
-  const own = command === "prove" ? ["--kernel"] : command === "sysdump" ? ["--output=-"] : [];
-  const context = own.length === 0 ? [] : [...own, ...IN_POD, `--node=${node}`];
+  const own = WITH_CONTEXT[command];
+  const context = own === undefined ? [] : [...own, ...IN_POD, `--node=${node}`];
   const words = [PROGRAM, command, ...context, ...rest];
   return [...kubectl, "exec", "--namespace", NAMESPACE, pod, "--container", container, "--", ...words];
 }

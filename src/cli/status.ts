@@ -81,9 +81,10 @@ function statusText(report: Partial<StatusReport>): string {
 
 function trackingLines(tracking: StatusReport["connectionTracking"]): readonly string[] {
   if (tracking === undefined) return [];
-  const { entries, max, notes = [] } = tracking;
+  const { entries, max, invalid = 0, notes = [] } = tracking;
   const of = max === 0 ? "" : ` of ${max}`;
-  return [`connection tracking: ${entries}${of} entries`, ...notes.map((note) => `  ${note}`)];
+  const lost = invalid === 0 ? "" : `, ${invalid} packets were of no connection (INVALID)`;
+  return [`connection tracking: ${entries}${of} entries${lost}`, ...notes.map((note) => `  ${note}`)];
 }
 
 function durationText(seconds: number): string {

@@ -41,13 +41,42 @@ export function podMention(text: string): PodMention | undefined {
   return pod === undefined ? undefined : { pod: pod.toLowerCase(), rest };
 }
 
+/** An address with the name of a port: `10.96.0.10:http`, `[fd00::1]:dns/udp`. */
+const NAMED_PORT = /^(?<address>[\d.]+|\[[^\]]+\]):(?<port>[a-z0-9-]*[a-z][a-z0-9-]*)(?<protocol>\/[a-z]+)?$/i;
+
+/** Whether `--to` can be understood only with the objects of a cluster. */
+export function needsObjects(to: string): boolean {
+  return podMention(to) !== undefined || NAMED_PORT.test(to);
+}
+
+/** Puts the number for the name of a port of the Service that has the address. @throws UsageError where none has */
+function withPortNumber(to: string, services: readonly ServiceRecord[]): string {
+  const { address = "", port: name = "", protocol } = NAMED_PORT.exec(to)?.groups ?? {};
+  if (name === "") return to;
+  const wanted = parseIpAddress(address.replace(/^\[|\]$/g, ""));
+  const own = services.find(({ clusterIPs, clusterIP, externalIPs, loadBalancerIngress }) =>
+    [...clusterIPs, clusterIP, ...externalIPs, ...loadBalancerIngress.map(({ ip }) => ip)].some(
+      (text) => wanted !== undefined && parseIpAddress(text) === wanted,
+    ),
+  );
+  const port = own?.ports.find((one) => one.name === name.toLowerCase());
+  if (port !== undefined) return `${address}:${port.port}${protocol ?? `/${port.protocol.toLowerCase()}`}`;
+  const names = own?.ports.map((one) => one.name || String(one.port)).join(", ");
+  throw new UsageError(
+    own === undefined
+      ? `--to: no Service has the address ${address}: give the number of the port`
+      : `--to: Service ${own.namespace}/${own.name} has no port "${name}", but ${names}`,
+  );
+}
+
 /** The names of pods that a packet's ends mention. */
 export function mentionedPods({ from, to }: PacketEnds): readonly string[] {
   return [from, to].flatMap((text) => (text === undefined ? [] : (podMention(text)?.pod ?? [])));
 }
 
 /** Puts addresses for names of pods. @throws UsageError for a pod that the objects do not know, or that has no such address */
-export function resolvePods({ from, to }: PacketEnds, objects: NamedObjects): ResolvedEnds {
+export function resolvePods({ from, to: typedTo }: PacketEnds, objects: NamedObjects): ResolvedEnds {
+  const to = withPortNumber(typedTo, objects.services);
   const known = knownPods(objects);
   const [fromMention, toMention] = [from === undefined ? undefined : podMention(from), podMention(to)];
   const fromPod = fromMention && podNamed("--from", fromMention.pod, known, objects);

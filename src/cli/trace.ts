@@ -25,7 +25,7 @@ import { painted } from "./paint.ts";
 import { flagReader, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
 import type { LiveOptions } from "./trace-live.ts";
 import { type ParsedTarget, packetQuestion, parseTarget } from "./trace-packet.ts";
-import { mentionedPods, type PacketEnds, podMention, type ResolvedEnds, resolvePods } from "./trace-pods.ts";
+import { mentionedPods, needsObjects, type PacketEnds, type ResolvedEnds, resolvePods } from "./trace-pods.ts";
 import { dumpedRules, rulesForObjects, type TracedRules } from "./trace-rules.ts";
 
 export const TRACE_USAGE = `Usage: kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] -f DIR|FILE|- [options]
@@ -42,7 +42,8 @@ beside what is simulated for them.
       --from CLIENT            ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT; or pod, node, outside, with :PORT behind it;
                                or a pod by its name, NAMESPACE/NAME or NAMESPACE/NAME:PORT
       --to ADDRESS:PORT/PROTO  where the packet goes; tcp (default), udp, sctp. NAMESPACE/NAME:PORT/PROTO is a pod,
-                               or a Service at its cluster IP: shop/web:http, web.shop.svc.cluster.local:80
+                               or a Service at its cluster IP: shop/web:http, web.shop.svc.cluster.local:80;
+                               with objects a port may be its name: 10.96.0.10:http
       --in INTERFACE           where it comes in (default: not known, for packets of the node itself none)
       --mark NUMBER            the packet's mark (default 0)
       --state STATE            of its connection: new (default), established, related, invalid, untracked
@@ -279,7 +280,7 @@ function readOptions(values: ReturnType<typeof parsed>["values"]) {
   }
   if (seed !== undefined && !/^\d{1,15}$/.test(seed)) throw new UsageError(`--seed must be a number, got "${seed}"`);
   // What is wrong with it is said before anything is read.
-  if (podMention(to) === undefined) parseTarget(to);
+  if (!needsObjects(to)) parseTarget(to);
   const { in: inInterface, mark, state, kubeconfig, context, kernel } = values;
   if (kernel && (filename !== undefined || dump !== undefined)) {
     throw new UsageError("--kernel walks what this node's kernel has: leave -f and --dump out");

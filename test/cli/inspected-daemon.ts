@@ -1,6 +1,7 @@
 /** A daemon for the examples that answers on its inspect socket, in this process. */
 import type { TestContext } from "node:test";
 import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
+import type { InspectedDaemon } from "../../src/daemon/inspect-report.ts";
 import { serveInspectSocket } from "../../src/daemon/inspect-socket.ts";
 import { offlineState } from "../../src/inspect/offline-state.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
@@ -26,7 +27,7 @@ export function daemonAt(
   limits: readonly NodeLimit[] = [],
   openConnections?: (key: string) => ReadonlyMap<string, number>,
   led?: LedConnections,
-  isModeSet = true,
+  more: Partial<InspectedDaemon> = {},
 ) {
   const objects = projectObjects([JSON.parse(examplesAsJson())]);
   const options = { family: "IPv4", nodeName: "node-a", allowExternalIPs: true, log: silentLogger } as const;
@@ -35,7 +36,6 @@ export function daemonAt(
   const daemon = {
     program: "kube-proxy-ts 1.2.3",
     mode: "nftables",
-    isModeSet,
     node: "node-a",
     zone: () => "zone-1",
     families: [{ family: "IPv4", state, status: SYNCED, openConnections, led }],
@@ -50,6 +50,7 @@ export function daemonAt(
     }),
     journal: new SyncJournal(),
     limits: () => limits,
+    ...more,
   };
   const closed = serveInspectSocket(path, daemon, { log: silentLogger, signal: stop.signal });
   const end = async () => {

@@ -76,6 +76,22 @@ test("flags for kubectl go to kubectl, and all others to the command in the pod,
   assert.match(exec ?? "", / flows --state NONE shop\/web -o json --stale$/);
 });
 
+test("diff --kernel looks in the pods, with the configuration there; between manifests it stays here", async (t) => {
+  const { folder, run } = cluster(t);
+  const asked = () =>
+    readFileSync(join(folder, "asked"), "utf8")
+      .split("\n")
+      .filter((line) => line.startsWith("exec "));
+  await run("diff", "a", "b", "--node", "node-a");
+  assert.deepEqual(asked(), []);
+  await run("diff", "--kernel", "--all-nodes");
+  assert.equal(asked().length, 3);
+  assert.match(
+    asked().join("\n"),
+    /kp-a .* diff --config=\/var\/lib\/kube-proxy\/config\.conf --kubeconfig=\S+ --node=node-a --kernel$/m,
+  );
+});
+
 test("of all nodes one line each, what is wrong first; a node that cannot answer hides no other", async (t) => {
   const { run } = cluster(t);
   const { status, stdout } = await run("status", "--all-nodes");

@@ -129,7 +129,7 @@ test("what the node cannot do is said, and leaves the status 0", async (t) => {
 
 test("a mode that is not set is said", async (t) => {
   const path = join(folder(t), "kube-proxy.sock");
-  daemonAt(t, path, [], [], undefined, undefined, false);
+  daemonAt(t, path, [], [], undefined, undefined, { isModeSet: false });
   const { status: code, out } = await runCommand(status, ["--socket", path]);
   assert.equal(code, 0);
   assert.match(out, /^the mode is not set: it is to be nftables from Kubernetes v1\.40 on;/m);

@@ -313,6 +313,22 @@ describe("pods by their names", () => {
     assert.match(both.out, /^Packet: tcp 10\.180\.0\.77 to 10\.180\.1\.11:8080, /);
   });
 
+  test("a port by its name, of the Service that has the address", async () => {
+    const { out } = await ask("--from", "pod", "--to", "10.96.0.53:dns");
+    assert.match(out, /^Packet: udp \S+ to 10\.96\.0\.53:53, /);
+    const six = await ask("--from", "pod", "--to", "[fd00:10:96::10]:http/tcp");
+    assert.match(six.out, /^Packet: tcp \S+ to \[fd00:10:96::10\]:80, /);
+    const refusal = async (to: string) => (await ask("--from", "pod", "--to", to)).err;
+    assert.match(
+      await refusal("10.96.0.53:http"),
+      /Service kube-system\/kube-dns has no port "http", but dns, dns-tcp/,
+    );
+    assert.match(
+      await refusal("192.0.2.1:http"),
+      /no Service has the address 192\.0\.2\.1: give the number of the port/,
+    );
+  });
+
   test("a pod of this node comes in where its pods do; one of another node anywhere", async () => {
     const config = file(
       "bridge.yaml",

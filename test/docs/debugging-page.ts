@@ -8,11 +8,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { diff } from "../../src/cli/diff.ts";
 import { explain } from "../../src/cli/explain.ts";
+import { flows } from "../../src/cli/flows.ts";
+import type { FlowSource } from "../../src/cli/flows-watch.ts";
 import { render } from "../../src/cli/render.ts";
 import { services } from "../../src/cli/services.ts";
+import { status } from "../../src/cli/status.ts";
 import { objectsList } from "../../src/cli/sysdump/objects-list.ts";
 import { trace } from "../../src/cli/trace.ts";
 import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
+import { NO_CONNTRACK } from "../../src/kernel/conntrack/conntrack.ts";
 import { ip } from "../../src/model/testing/records.ts";
 import { daemonAt } from "../cli/inspected-daemon.ts";
 import { examplesAsJson, runCommand } from "../cli/run-command.ts";
@@ -37,12 +41,39 @@ const EXAMPLES = examplesAsJson();
 const DUMP = "DUMP";
 /** What a sysdump has of the objects. */
 const DUMPED = JSON.stringify(objectsList(projectObjects([JSON.parse(EXAMPLES)], "examples", { keepsPods: true })));
-const RUNNERS: Readonly<Record<string, typeof explain>> = { diff, explain, trace };
+const RUNNERS: Readonly<Record<string, typeof explain>> = {
+  ...{ diff, explain, trace },
+  flows: (argv, output, input) => flows(argv, output, input, STALE),
+};
+
+const OF_WEB = {
+  sourceIP: ip("10.180.0.77"),
+  sourcePort: 40_001,
+  destinationIP: ip("10.96.0.10"),
+  destinationPort: 80,
+};
+const ANSWERS = { replySourcePort: 8080, replyDestinationIP: ip("10.180.0.77"), replyDestinationPort: 40_001 };
+/** A kernel in which a client is connected to a pod of shop/web that is gone, and another to one that is there. */
+const STALE: FlowSource = {
+  open: () => ({
+    async readFlows(family, _filter, begin) {
+      const visit = begin();
+      const state = { protocol: "TCP", state: "ESTABLISHED", isAnswered: true, isAssured: true } as const;
+      for (const [index, address] of ["10.180.0.99", "10.180.0.11"].entries())
+        if (family === "IPv4") visit({ ...OF_WEB, ...ANSWERS, ...state, id: index + 1, replySourceIP: ip(address) });
+      return true;
+    },
+    close: async () => {},
+  }),
+  follow: async () => {},
+  ownAddresses: async () => new Set([ip("10.200.0.2")]),
+};
 
 /** What a command of the page prints, both outputs. */
 export async function printedBy(command: string): Promise<string> {
-  const [, piped = "", name = "", rest = ""] = /^(.*\| )?kube-proxy (\S+) (.*)$/.exec(command) ?? [];
+  const [, piped = "", name = "", rest = ""] = /^(.*\| )?kube-proxy (\S+)(?: (.*))?$/.exec(command) ?? [];
   if (name === "services") return await printedByServices(rest.split(" "));
+  if (name === "status") return await printedByStatus();
   const runner = RUNNERS[name];
   if (runner === undefined) throw new Error(`no command ${name}`);
   const words = rest.split(" ");
@@ -53,6 +84,19 @@ export async function printedBy(command: string): Promise<string> {
   const argv = words.map((word) => (isInput(word) ? "-" : (files?.paths[word] ?? word)));
   const input = piped === "" ? EXAMPLES : await brokenRules();
   const { out, err } = await runCommand(runner, argv, input);
+  return out + err;
+}
+
+/** Asks a daemon in this process, on a node whose connection tracking is nearly full. */
+async function printedByStatus(): Promise<string> {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-debugging-"));
+  const path = join(folder, "kube-proxy.sock");
+  const statistics = { entries: 246_000, max: 262_144, invalid: 35, insertFailed: 4, dropped: 120, earlyDropped: 7 };
+  const conntrack = { ...NO_CONNTRACK, statistics: async () => statistics };
+  const { end } = daemonAt({ after() {} }, path, [], [], undefined, undefined, { conntrack });
+  const { out, err } = await runCommand(status, ["--socket", path]);
+  await end();
+  rmSync(folder, { recursive: true });
   return out + err;
 }
 
