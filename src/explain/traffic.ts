@@ -2,6 +2,7 @@
 
 import type { ModeInspection } from "../dataplane/inspection.ts";
 import { addTo, type Count, type CountedPort, type ModeCounters } from "../dataplane/traffic.ts";
+import type { TrackedFlow } from "../kernel/conntrack/conntrack.ts";
 import { openConntrack } from "../kernel/conntrack/netlink-conntrack.ts";
 import { statisticsNotes } from "../kernel/conntrack/statistics.ts";
 import { messageOf } from "../logging/message-of.ts";
@@ -39,7 +40,7 @@ export async function withTraffic(
 /** Reads one dump of the connection tracking table for each family, as `ConntrackTable.readFlows` does. */
 export type FlowReader = (
   families: readonly IpFamily[],
-  begin: (family: IpFamily) => (flow: Flow) => void,
+  begin: (family: IpFamily) => (flow: TrackedFlow) => void,
 ) => Promise<boolean>;
 
 /** That of this process's network namespace: the connections whose destination was translated. */
@@ -75,7 +76,9 @@ export async function readTraffic(
   const asked = ports.filter(({ frontends }) => frontends.some(({ count }) => count.open === null));
   try {
     if (readFlows === readTranslatedFlows) notes.push(...(await tableNotes()));
-    const isComplete = await countFlows(asked, counters, readFlows);
+    const answers = new Map<Count, Answers>();
+    const isComplete = await countFlows(asked, counters, readFlows, answers);
+    notes.push(...asked.flatMap((port) => silentEndpoints(port, answers)));
     if (!isComplete) notes.push("Connections changed while they were counted: some may be missing.");
   } catch (error) {
     notes.push(`Open connections are not known: conntrack: ${reasonOf(error)}.`);
@@ -97,6 +100,7 @@ async function countFlows(
   ports: readonly CountedPort[],
   { isEndpointTracked }: ModeCounters,
   readFlows: FlowReader,
+  answers: Map<Count, Answers>,
 ): Promise<boolean> {
   if (ports.length === 0) return true;
   const families = [...new Set(ports.map(({ family }) => family))];
@@ -108,12 +112,37 @@ async function countFlows(
       // A dump that is repeated begins at zero.
       for (const { count } of frontends) count.open = 0;
       if (isEndpointTracked) for (const { count } of endpoints) count.open = 0;
+      for (const { count } of endpoints) answers.set(count, { answered: 0, unanswered: 0 });
       for (const { address, port, count } of frontends) {
         places.set(`${name.protocol} ${address ?? ""} ${port}`, { count, endpoints: counts });
       }
     }
-    return (flow) => note(flow, places, isEndpointTracked);
+    return (flow) => {
+      const count = note(flow, places, isEndpointTracked);
+      const own = count && answers.get(count);
+      if (own !== undefined && flow.isAnswered !== undefined) own[flow.isAnswered ? "answered" : "unanswered"] += 1;
+    };
   });
+}
+
+/** Connections to an endpoint that are tracked now. */
+interface Answers {
+  answered: number;
+  unanswered: number;
+}
+
+/** Fewer may just have begun. */
+const LEAST_UNANSWERED = 3;
+
+/** Endpoints that never answer, while others of the same service port answer: in sentences. */
+function silentEndpoints({ name, endpoints }: CountedPort, answers: ReadonlyMap<Count, Answers>): readonly string[] {
+  const all = endpoints.map(({ text, count }) => ({ text, answered: 0, unanswered: 0, ...answers.get(count) }));
+  if (all.every(({ answered }) => answered === 0)) return [];
+  return all
+    .filter(({ answered, unanswered }) => answered === 0 && unanswered >= LEAST_UNANSWERED)
+    .map(({ text, unanswered }) => {
+      return `${text} has answered none of its ${unanswered} connections of ${name.text} from here, while others are answered.`;
+    });
 }
 
 interface Place {
@@ -121,16 +150,19 @@ interface Place {
   readonly endpoints: ReadonlyMap<string, Count>;
 }
 
-function note(flow: Flow, places: ReadonlyMap<string, Place>, isEndpointTracked: boolean): void {
+/** @returns the count of the endpoint, where it is known. */
+function note(flow: Flow, places: ReadonlyMap<string, Place>, isEndpointTracked: boolean): Count | undefined {
   const { protocol, destinationIP, destinationPort, replySourceIP, replySourcePort } = flow;
   const endpoint = `${replySourceIP} ${replySourcePort}`;
   const atAddress = places.get(`${protocol} ${destinationIP} ${destinationPort}`);
   const atNodePort = atAddress === undefined ? places.get(`${protocol}  ${destinationPort}`) : undefined;
   const place = atAddress ?? atNodePort;
-  if (place === undefined) return;
+  if (place === undefined) return undefined;
   const count = place.endpoints.get(endpoint);
   // Any address may have the number of a node port: only who answers tells.
-  if (atNodePort !== undefined && isEndpointTracked && count === undefined) return;
+  if (atNodePort !== undefined && isEndpointTracked && count === undefined) return undefined;
   addTo(place.count, "open", 1);
-  if (isEndpointTracked && count !== undefined) addTo(count, "open", 1);
+  if (!isEndpointTracked || count === undefined) return undefined;
+  addTo(count, "open", 1);
+  return count;
 }

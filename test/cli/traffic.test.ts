@@ -14,6 +14,7 @@ import type { ModeCounters } from "../../src/dataplane/traffic.ts";
 import { countedPort } from "../../src/explain/counted-ports.ts";
 import type { PortExplanation } from "../../src/explain/explanation.ts";
 import { readTraffic, readTranslatedFlows } from "../../src/explain/traffic.ts";
+import type { TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
 import type { Flow } from "../../src/net/flow.ts";
 import { type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
 import { MemoryIpvs } from "../../testkit/fakes/ipvs/memory-ipvs.ts";
@@ -80,6 +81,24 @@ test("connections are told by what was asked for and who answers; a dump that is
     ],
   });
   assert.deepEqual(notes, ["Connections changed while they were counted: some may be missing."]);
+});
+
+test("an endpoint that never answers is named, while others answer", async () => {
+  const notesOf = async (...flows: readonly (readonly [string, boolean])[]) => {
+    const read = async (_families: unknown, begin: (family: "IPv4") => (flow: TrackedFlow) => void) => {
+      const visit = begin("IPv4");
+      for (const [endpoint, isAnswered] of flows) visit({ ...flow("10.96.0.10", 80, endpoint), isAnswered });
+      return true;
+    };
+    return await readTraffic(counters(true), [web()], read);
+  };
+  const silent = Array.from({ length: 3 }, () => ["10.180.1.11", false] as const);
+  assert.deepEqual(await notesOf(...silent, ["10.180.0.11", true]), [
+    "10.180.1.11:8080 has answered none of its 3 connections of shop/web:http from here, while others are answered.",
+  ]);
+  assert.deepEqual(await notesOf(...silent, ["10.180.0.11", false]), [], "none is answered: it is not this endpoint");
+  assert.deepEqual(await notesOf(...silent, ["10.180.0.11", true], ["10.180.1.11", true]), []);
+  assert.deepEqual(await notesOf(...silent.slice(1), ["10.180.0.11", true]), [], "they may just have begun");
 });
 
 test("what cannot be known is said, and is no zero", async () => {
