@@ -22,6 +22,10 @@ export const DEVIATIONS = {
     "TCP and UDP of the node and its pods is led at the socket: endpoints see the client's own address, a pod that is led to itself included; rules take what sockets cannot decide (reference ebpf.md §1.1, §1.4)",
   "loopback-node-ports":
     "node ports answer on IPv4 loopback addresses of the node, and packets to these from other addresses that are not led elsewhere are dropped (iptables.localhostNodePorts; CVE-2020-8558)",
+  "loopback-relayed":
+    "where nodePortAddresses names loopback, the proxy itself carries TCP to node ports at 127.0.0.1 and ::1, to endpoints of this node where the policy is Local; other node ports at loopback addresses are refused (KEP-6032; reference releases.md §1.6)",
+  "loopback-relayed-extended":
+    "where nodePortAddresses names loopback, the proxy itself carries TCP and UDP to node ports at 127.0.0.1 and ::1, to endpoints of the whole cluster; other node ports at loopback addresses are refused (nftables.localhostNodePorts: Extended)",
   "refused-at-every-address":
     "node ports that have no endpoint for a client are refused or dropped at every address of the node, also where node ports do not answer (reference iptables.md §7)",
   "bound-ports-refused":

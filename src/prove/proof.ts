@@ -15,7 +15,7 @@ export interface Side {
   readonly fates: Subject<Fate>;
   /** Addresses that are the node's because the rules need them to be. @default none */
   readonly addresses?: readonly IpAddress[];
-  /** What is sent to sockets that only rules are to lead to. @default none */
+  /** What is sent to sockets that only rules are to lead to. @default what sockets there are is not known */
   readonly ownSockets?: readonly Question[];
   /** Whether something is decided before there is a packet. @default false */
   readonly hasSocketStage?: boolean;

@@ -25,12 +25,13 @@ export function rulesSide(
   routes: readonly KnownRoute[] = [],
 ): Side {
   const addresses = deviceAddresses(dumps);
-  const ownSockets = dumps.flatMap((dump) => (dump.kind === "chains" ? (dump.ownSockets ?? []) : []));
+  const sockets = dumps.flatMap((dump) => (dump.kind === "chains" ? (dump.ownSockets ?? []) : []));
+  const hasSockets = dumps.some((dump) => dump.kind === "chains" && dump.ownSockets !== undefined);
   const facts = nodeFacts({ addresses: [...own, ...addresses], routes });
   return {
     name,
     addresses,
-    ownSockets,
+    ...(hasSockets && { ownSockets: sockets }),
     hasSocketStage: dumps.some(
       (dump) => dump.kind === "chains" && dump.chains(facts, undefined).some(({ stage }) => stage === "socket"),
     ),
@@ -54,7 +55,7 @@ export function specificationSide(
   node: OfflineNode,
   config: KubeProxyConfig,
   deviations: readonly Deviation[],
-  ownSockets: readonly Question[] = [],
+  ownSockets?: readonly Question[],
 ): Side {
   const { family, name, zone, hostAddresses, nodeIP, nodePortIPs, detector, serviceCIDRs } = node;
   const { services, endpointSlices } = cluster;
@@ -62,6 +63,7 @@ export function specificationSide(
     {
       ...{ family, name, zone, nodeIP, detector, serviceCIDRs, services, endpointSlices },
       ownSockets,
+      namesLoopback: node.nodePortAddresses.namesLoopback,
       addresses: hostAddresses,
       nodePortAddresses: nodePortIPs.kind === "all" ? undefined : nodePortIPs.ips,
       masqueradesAll: config.masqueradeAll,

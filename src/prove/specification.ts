@@ -10,13 +10,15 @@
  */
 import type { Deviation } from "../dataplane/deviations.ts";
 import type { LocalTrafficDetector } from "../model/local-traffic-detector.ts";
-import { familyOf, type IpAddress, type IpFamily, joinHostPort } from "../net/ip.ts";
+import { familyOf, type IpAddress, joinHostPort } from "../net/ip.ts";
 import { prefixPatterns } from "../trace/facts.ts";
 import type { Packet } from "../trace/packet.ts";
-import { fieldsQuestion, type PacketField, type Question, whichOf } from "../trace/question.ts";
-import { fits, type Pattern } from "../trace/value.ts";
+import { fieldsQuestion, type Question, whichOf } from "../trace/question.ts";
+import { fits } from "../trace/value.ts";
+import { type Ask, exactly, holds, loopbackOf, only, within } from "./asking.ts";
 import type { Subject } from "./classes.ts";
 import { DROPPED, type Fate, REFUSED, UNSAID, UNTOUCHED, wayTo } from "./fate.ts";
+import { relayedNodePorts } from "./relayed-node-ports.ts";
 import {
   externalPolicyOf,
   type Frontend,
@@ -30,8 +32,6 @@ import {
   type StatedEndpoint,
   usable,
 } from "./stated-services.ts";
-
-type Ask = (question: Question, packet: Packet) => void;
 
 /** @param deviations what the mode does otherwise, as documented. */
 export function specification(
@@ -62,6 +62,7 @@ export function specification(
   const isFrontend = fieldsQuestion(["destination", "protocol", "destinationPort"], fixedKeys);
   const isNodePort = fieldsQuestion(["protocol", "destinationPort"], nodePortKeys);
   const { family } = node;
+  const relayed = relayedNodePorts(node, deviations);
   const loopback = loopbackOf(family);
   const isLoopbackAddress = (address: IpAddress) => loopback.some((range) => fits(range, address));
   const answering = node.nodePortAddresses ?? node.addresses;
@@ -139,7 +140,12 @@ export function specification(
   }
 
   function otherwise(packet: Packet, ask: Ask): Fate {
-    if (deviations.has("proxy-ports-answer") && node.ownSockets.some((one) => holds(one, packet, ask)))
+    if (relayed !== undefined && holds(isLoopback, packet, ask)) {
+      ask(isNodePort, packet);
+      const nodePort = nodePorts.get(`${packet.protocol} ${packet.destinationPort}`);
+      if (nodePort !== undefined) return relayed(nodePort, packet, ask);
+    }
+    if (deviations.has("proxy-ports-answer") && node.ownSockets?.some((one) => holds(one, packet, ask)))
       return only(UNSAID);
     if (deviations.has("refused-at-every-address") && holds(isOwnAddress, packet, ask)) {
       ask(isNodePort, packet);
@@ -347,31 +353,6 @@ function localEnds(frontends: readonly Frontend[], node: SpecifiedNode, withUnus
 
 const WITHOUT_BRIDGE = whichOf("bridgePort", [""]);
 const FROM_NODE = whichOf("inInterface", [""]);
-
-const loopbackOf = (family: IpFamily): Pattern[] =>
-  ["127.0.0.0/8", "::1/128"].flatMap((prefix) => prefixPatterns(prefix, family));
-
-function only(way: string): Fate {
-  return new Map([[way, 1]]);
-}
-
-function exactly(values: readonly (string | number)[]): Pattern[] {
-  return values.map((value) => ({ kind: "exact", value }));
-}
-
-function within(field: PacketField, ranges: readonly Pattern[]): Question {
-  return fieldsQuestion(
-    [field],
-    ranges.map((range) => ({ patterns: [range], outcome: "" })),
-  );
-}
-
-/** Asks, and says whether one of the keys is the packet's. */
-function holds(question: Question, packet: Packet, ask: Ask): boolean {
-  ask(question, packet);
-  const values = question.values(packet) ?? [];
-  return question.keys.some(({ patterns }) => patterns.every((pattern, index) => fits(pattern, values[index] ?? "")));
-}
 
 function localPodQuestion(detector: LocalTrafficDetector): Question | undefined {
   switch (detector.kind) {

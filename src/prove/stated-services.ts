@@ -24,8 +24,10 @@ export interface SpecifiedNode {
   readonly nodeIP: IpAddress;
   /** Those that answer for node ports; undefined: all but loopback. */
   readonly nodePortAddresses: readonly IpAddress[] | undefined;
-  /** What is sent to the proxy's own sockets, where it has such. */
-  readonly ownSockets: readonly Question[];
+  /** Whether its node-port addresses name loopback, by a prefix that begins there. */
+  readonly namesLoopback: boolean;
+  /** What is sent to the proxy's own sockets, where it has such; undefined where rules are all that is known. */
+  readonly ownSockets: readonly Question[] | undefined;
   readonly detector: LocalTrafficDetector;
   readonly masqueradesAll: boolean;
   readonly serviceCIDRs: readonly string[];

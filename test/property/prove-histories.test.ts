@@ -37,7 +37,9 @@ interface LiveNode {
   /** What the kernel has now. */
   dumps(): Promise<readonly Dump[]>;
   /** What is known of the node now. */
-  facts(): Promise<Omit<SpecifiedNode, "family" | "name" | "ownSockets" | "services" | "endpointSlices">>;
+  facts(): Promise<
+    Omit<SpecifiedNode, "family" | "name" | "ownSockets" | "namesLoopback" | "services" | "endpointSlices">
+  >;
 }
 
 const LOOPBACK = { IPv4: ip("127.0.0.1"), IPv6: ip("::1") } as const;
@@ -49,7 +51,14 @@ async function meaningOf(variant: string, node: LiveNode, family: IpFamily, sett
   const { config } = await checkedSettings({ config: settings, mode: found.mode, node: NODE_NAME });
   const { services, slices } = node.objects;
   const objects = { services: [...services.byKey.values()], endpointSlices: [...slices.byKey.values()] };
-  const specified = { family, name: NODE_NAME, ownSockets: [], ...objects, ...(await node.facts()) };
+  const specified = {
+    family,
+    name: NODE_NAME,
+    ownSockets: [],
+    namesLoopback: false,
+    ...objects,
+    ...(await node.facts()),
+  };
   return { name: "specification", ...specification(specified, new Set(found.deviations(config))) };
 }
 

@@ -146,6 +146,13 @@ describe("packets of one class are alike", () => {
     assert.ok(between(chain("udp"), chain("sctp")) > 0);
   });
 
+  test("an address that begins as a port does, in a long chain", () => {
+    const own = [ip("fd00::2"), ip("::1")];
+    const ports = Array.from({ length: 20 }, (_, index) => `-A INPUT -p tcp -m tcp --dport ${index + 1} -j DROP`);
+    const side = (...rules: string[]) => rulesSide("rules", saved("filter", ...ports, ...rules), "IPv6", own);
+    assert.ok(prove("IPv6", own, [side("-A INPUT -d ::1/128 -p udp -j DROP"), side()]).differing > 0);
+  });
+
   test("ICMP, which has no ports, and other protocols", () => {
     const others = [equals({ meta: { key: "l4proto" } }, { set: ["tcp", "udp", "sctp"] }), { accept: null }];
     const port = [equals(field("th", "dport"), 53), { drop: null }];

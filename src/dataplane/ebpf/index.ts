@@ -5,6 +5,7 @@
 
 import type { ModeDescriptor } from "../dataplane.ts";
 import type { NftablesPlanData } from "../nftables/cluster-plan.ts";
+import { loopbackDeviations } from "../nftables/config.ts";
 import { drainsRelay } from "../stop-policy.ts";
 import { ebpfConfig } from "./config.ts";
 
@@ -29,7 +30,8 @@ export const ebpf: ModeDescriptor<"ebpf", typeof ebpfConfig, NftablesPlanData> =
   proved: [
     {
       name: "ebpf",
-      deviations: () => [
+      deviations: (config) => [
+        ...loopbackDeviations(config),
         ...(["decided-at-socket", "other-ports-refused", "unallocated-dropped", "sources-first"] as const),
         "cluster-address-masqueraded",
       ],

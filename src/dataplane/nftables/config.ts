@@ -1,9 +1,12 @@
 /** The settings of the nftables mode. */
+import type { KubeProxyConfig } from "../../config/config.ts";
+import { gatesOf, LOCALHOST_NODE_PORTS_GATE } from "../../config/feature-gates.ts";
 import { CONFIG_ROOT, invalid } from "../../config/field-error.ts";
 import { flag } from "../../config/flag.ts";
 import { stringType } from "../../config/flag-types.ts";
 import { NODE_PORT_ADDRESSES_PRIMARY } from "../../config/node-port-words.ts";
 import type { ModeConfig } from "../dataplane.ts";
+import type { Deviation } from "../deviations.ts";
 import { DEFAULT_MASQUERADE_BIT, masqueradeBitErrors } from "../shared/masquerade-bit.ts";
 import { LAYOUT_NAMES, type LayoutName, layoutNameOf } from "./layout-name.ts";
 
@@ -45,6 +48,12 @@ const FIELDS = {
   layout: "text",
   localhostNodePorts: "text",
 } as const;
+
+/** What `prove` is to know of node ports on loopback addresses. Pure. */
+export function loopbackDeviations(config: KubeProxyConfig): readonly Deviation[] {
+  if (config.nftables.localhostNodePorts === "Extended") return ["loopback-relayed-extended"];
+  return gatesOf(config).isEnabled(LOCALHOST_NODE_PORTS_GATE) ? ["loopback-relayed"] : [];
+}
 
 export const LAYOUT_FLAG = flag({
   name: "nftables-layout",

@@ -3,7 +3,7 @@
 import type { ModeDescriptor } from "../dataplane.ts";
 import { drainsRelay } from "../stop-policy.ts";
 import type { NftablesPlanData } from "./cluster-plan.ts";
-import { LAYOUT_FLAG, nftablesConfig } from "./config.ts";
+import { LAYOUT_FLAG, loopbackDeviations, nftablesConfig } from "./config.ts";
 import { LAYOUT_NAMES } from "./layout-name.ts";
 
 declare module "../../config/config.ts" {
@@ -27,7 +27,10 @@ export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig, Nftable
     name: layout === "Flat" ? "flat" : "nftables",
     ...(layout === "Flat" ? {} : { sign: /^kube-proxy services$/m }),
     choose: (draft) => ({ ...draft, nftables: { ...draft.nftables, layout } }),
-    deviations: () => ["other-ports-refused", "unallocated-dropped", "sources-first", "cluster-address-masqueraded"],
+    deviations: (config) => [
+      ...loopbackDeviations(config),
+      ...(["other-ports-refused", "unallocated-dropped", "sources-first", "cluster-address-masqueraded"] as const),
+    ],
   })),
   loadTraceStages: async () => (await import("./localhost-node-ports.ts")).plannedLocalhostRelay,
   loadRenderer: async () => (await import("./cluster-plan.ts")).renderNftables,

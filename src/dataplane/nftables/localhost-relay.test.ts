@@ -7,7 +7,7 @@ import { type LogLine, recordingLogger } from "../../../testkit/dataplane/record
 import { port as servicePort, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import { makeEndpoint } from "../../model/testing/records.ts";
+import { makeEndpoint, makeServicePort } from "../../model/testing/records.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { NodeRelays } from "../../relay/node-relays.ts";
 import type { Destination } from "../../relay/relay.ts";
@@ -23,7 +23,13 @@ import {
   udpEcho,
   udpSocket,
 } from "../../relay/testing/relay-lab.ts";
-import { EXTENDED_FORM, LocalhostRelay, type LocalhostRelayOptions, UPSTREAM_FORM } from "./localhost-relay.ts";
+import {
+  EXTENDED_FORM,
+  LocalhostRelay,
+  type LocalhostRelayOptions,
+  UPSTREAM_FORM,
+  wantedOf,
+} from "./localhost-relay.ts";
 
 class Rig {
   readonly cluster = new TestCluster();
@@ -280,4 +286,12 @@ describe("the extended relay", () => {
     assert.equal((await receiveAll(client)).data.toString(), "late");
     await closed;
   });
+});
+
+it("of several Services with one node port the one that rules lead to is served", () => {
+  const port = makeServicePort({ nodePort: 30080 });
+  const node = { nodeName: "node-a", zone: undefined };
+  const wanted = (one: ServicePort) => wantedOf(one, [makeEndpoint("10.180.0.1")], UPSTREAM_FORM, node);
+  assert.equal(wanted(port)?.port, port);
+  assert.equal(wanted({ ...port, lostFrontends: new Set(["tcp *:30080"]) }), undefined);
 });

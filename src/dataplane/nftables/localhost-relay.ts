@@ -6,6 +6,7 @@
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
+import { ownedFrontends } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
@@ -94,7 +95,8 @@ export function wantedOf(
   node: { readonly nodeName: string; readonly zone: string | undefined },
 ): Wanted | undefined {
   const protocol = form.protocols.find((relayed) => relayed === port.protocol);
-  if (port.nodePort === 0 || protocol === undefined) return undefined;
+  const isOwned = ownedFrontends(port).some(({ kind }) => kind === "node-port");
+  if (!isOwned || protocol === undefined) return undefined;
   const routing = routeServicePort(port, endpoints, node);
   const pool = form.obeysLocalPolicy && port.externalPolicyLocal ? routing.local : routing.cluster;
   return pool.length === 0 ? undefined : { port, protocol, endpoints: pool };

@@ -9,6 +9,8 @@ import { type Question, whichOf } from "../question.ts";
 /** What a rule says first: perhaps a source, then the destination. */
 const HOST = /^(?:(?:! )?-s \S+ )?-d ([0-9a-f.:]+)\/(?:32|128) /;
 const PORT = /(?<!!) --dport (\d+)(?= |$)/;
+/** Not `::1`. */
+const IS_PORT = /^:\d/;
 const QUOTED = /"(?:[^"\\]|\\.)*"/g;
 
 export class RuleIndex {
@@ -36,11 +38,11 @@ export class RuleIndex {
     this.#asks ??= [
       whichOf(
         "destination",
-        this.#keys((key) => !key.startsWith(":")),
+        this.#keys((key) => !IS_PORT.test(key)),
       ),
       whichOf(
         "destinationPort",
-        this.#keys((key) => key.startsWith(":")).map((key) => Number(key.slice(1))),
+        this.#keys((key) => IS_PORT.test(key)).map((key) => Number(key.slice(1))),
       ),
     ];
     return this.#asks;

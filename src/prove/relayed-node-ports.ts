@@ -1,0 +1,36 @@
+/**
+ * Node ports on loopback addresses where the proxy itself carries the bytes, for these cannot be translated: KEP-6032
+ * (https://github.com/kubernetes/enhancements/issues/6032), with what is documented of v1.37 (reference releases.md §1.6).
+ */
+import type { Deviation } from "../dataplane/deviations.ts";
+import type { Packet } from "../trace/packet.ts";
+import { type Ask, exactly, holds, only, within } from "./asking.ts";
+import { type Fate, REFUSED, UNTOUCHED, wayTo } from "./fate.ts";
+import { externalPolicyOf, type Frontend, localOf, type SpecifiedNode, usable } from "./stated-services.ts";
+
+/** @returns what becomes of a packet to a node port at a loopback address; undefined where nothing is done about such. */
+export function relayedNodePorts(
+  node: SpecifiedNode,
+  deviations: ReadonlySet<Deviation>,
+): ((nodePort: Frontend, packet: Packet, ask: Ask) => Fate) | undefined {
+  const isExtended = deviations.has("loopback-relayed-extended");
+  if (!isExtended && !deviations.has("loopback-relayed")) return undefined;
+  const carried = node.namesLoopback ? ["tcp", ...(isExtended ? ["udp"] : [])] : [];
+  const isListening = within("destination", exactly([node.family === "IPv4" ? "127.0.0.1" : "::1"]));
+  const fromNode = within("inInterface", exactly([""]));
+  return ({ served: { service, endpoints } }, packet, ask) => {
+    if (!carried.includes(packet.protocol)) return only(REFUSED);
+    const isNarrowed = externalPolicyOf(service) === "Local";
+    const pool = isNarrowed && !isExtended ? localOf(endpoints) : usable(endpoints, node);
+    // A dump has rules alone: they lead the packet to the socket.
+    if (pool.length === 0 || node.ownSockets === undefined || !holds(isListening, packet, ask)) return only(UNTOUCHED);
+    const isAtSocket =
+      deviations.has("decided-at-socket") &&
+      packet.protocol === "tcp" &&
+      packet.origin === "socket" &&
+      (isExtended || !isNarrowed) &&
+      holds(fromNode, packet, ask);
+    const suffix = service.sessionAffinity === "ClientIP" && pool.length > 1 ? ", always" : "";
+    return new Map(pool.map(({ end }) => [`${wayTo(end, !isAtSocket)}${suffix}`, 1 / pool.length]));
+  };
+}
