@@ -32,6 +32,9 @@ export function quoteText(text: string): string {
   return `"${text.replace(QUOTE_OR_BACKSLASH, "\\$&").replace(NON_PRINTABLE, escapeCodePoint)}"`;
 }
 
+/** Printable ASCII alone. */
+const PLAIN = /^[\x20-\x7e]*$/;
+
 /** One line of a multi-line value: everything non-printable but tabs is escaped; quotes stay as they are. Pure. */
 export function escapeLine(text: string): string {
   return text.replace(NON_PRINTABLE, (character) => (character === "\t" ? character : escapeCodePoint(character)));
@@ -39,6 +42,8 @@ export function escapeLine(text: string): string {
 
 /** JSON text whose string contents hold no non-printable character; parses to the same value. Pure. */
 export function escapeJson(json: string): string {
+  // The other expression costs a microsecond for a line.
+  if (PLAIN.test(json)) return json;
   return json.replace(NON_PRINTABLE, (character) => {
     let escaped = "";
     for (let unit = 0; unit < character.length; unit++) {
