@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { Session } from "node:inspector/promises";
 import { type TestContext, test } from "node:test";
 import { FakeClock } from "../../sync/testing/fake-clock.ts";
 import { startHttpEndpoint } from "../http/http-endpoint.ts";
@@ -47,6 +48,7 @@ function burn(milliseconds: number): void {
 }
 
 test("a CPU profile names the functions that ran, and is recorded one at a time", async (t) => {
+  const ended = t.mock.method(Session.prototype, "disconnect");
   const port = await start(t);
   const profile = ask(port, "/debug/pprof/profile?seconds=1");
   const other = await ask(port, "/debug/pprof/allocs?seconds=1");
@@ -58,6 +60,7 @@ test("a CPU profile names the functions that ran, and is recorded one at a time"
   assert.equal(headers["content-disposition"], 'attachment; filename="kube-proxy.cpuprofile"');
   const { nodes }: { nodes: { callFrame: { functionName: string } }[] } = JSON.parse(text);
   assert.ok(nodes.some(({ callFrame }) => callFrame.functionName === "burn"));
+  assert.equal(ended.mock.callCount(), 1, "the inspector's session has ended");
 });
 
 /** Sampled bytes of everything in the tree. */
