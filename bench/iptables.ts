@@ -6,7 +6,7 @@ import { execFileSync, spawn } from "node:child_process";
 import { closeSync, mkdtempSync, openSync, rmSync, statSync } from "node:fs";
 import { availableParallelism, loadavg, release, tmpdir } from "node:os";
 import { join } from "node:path";
-import { binariesOf } from "../src/kernel/iptables/exec-iptables.ts";
+import { binariesOf } from "../src/kernel/iptables/testing/binaries.ts";
 import type { Bench, Given, Outcome } from "./driver.ts";
 import { BACK_ENDS, type BackEnd, type SizeResult, type StepReport, type WorkerTask } from "./figures.ts";
 import { compareForms } from "./forms.ts";

@@ -4,8 +4,9 @@
  */
 import { IptablesBackend } from "../src/dataplane/iptables/backend.ts";
 import type { PlanConfig } from "../src/dataplane/iptables/plan-options.ts";
-import { binariesOf, createIptables } from "../src/kernel/iptables/exec-iptables.ts";
+import { createIptables } from "../src/kernel/iptables/exec-iptables.ts";
 import type { Iptables } from "../src/kernel/iptables/iptables.ts";
+import { binariesOf } from "../src/kernel/iptables/testing/binaries.ts";
 import { silentLogger } from "../src/logging/logger.ts";
 import type { Endpoint } from "../src/model/endpoint.ts";
 import { detectorFor } from "../src/model/local-traffic-detector.ts";

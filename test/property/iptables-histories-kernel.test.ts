@@ -4,7 +4,8 @@
  */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { binariesOf, createIptables } from "../../src/kernel/iptables/exec-iptables.ts";
+import { createIptables } from "../../src/kernel/iptables/exec-iptables.ts";
+import { binariesOf } from "../../src/kernel/iptables/testing/binaries.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import fc, { historyRuns } from "../../testkit/support/fast-check.ts";
 import { netnsFor, netnsSkip } from "../../testkit/support/netns.ts";

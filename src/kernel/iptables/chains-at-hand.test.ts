@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { execProcess } from "../process.ts";
-import { binariesOf } from "./exec-iptables.ts";
 import { chainsAtHand } from "./nft-chains.ts";
+import { binariesOf } from "./testing/binaries.ts";
 
 inNetns(import.meta.url, { name: "chains" }, () => {
   for (const family of ["IPv4", "IPv6"] as const) {

@@ -7,8 +7,9 @@ import { silentLogger } from "../../logging/logger.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { signalChild } from "../child-process.ts";
 import { type Exec, ExecError, type ExecResult } from "../process.ts";
-import { binariesOf, createIptables, iptablesProblem, isIptablesPresent } from "./exec-iptables.ts";
+import { createIptables, iptablesProblem, isIptablesPresent } from "./exec-iptables.ts";
 import type { Iptables } from "./iptables.ts";
+import { binariesOf } from "./testing/binaries.ts";
 
 /** A stand-in for the host's tools: answers by command line, remembers what was run. */
 class FakeTools {

@@ -40,12 +40,6 @@ export const DEFAULT_BINARIES: Readonly<Record<IpFamily, IptablesBinaries>> = {
   IPv6: { rule: "ip6tables", save: "ip6tables-save", restore: "ip6tables-restore" },
 };
 
-/** The programs of one particular back end: `iptables-legacy`, `iptables-legacy-save`, … Pure. */
-export function binariesOf(family: IpFamily, backEnd: IptablesBackEnd): IptablesBinaries {
-  const rule = `${DEFAULT_BINARIES[family].rule}-${backEnd}`;
-  return { rule, save: `${rule}-save`, restore: `${rule}-restore` };
-}
-
 export interface ExecIptablesOptions {
   readonly family: IpFamily;
   readonly exec: Exec;

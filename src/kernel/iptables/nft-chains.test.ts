@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { execProcess } from "../process.ts";
-import { binariesOf } from "./exec-iptables.ts";
 import { countNftRules, listNftChains, nftChainUses, nftGeneration } from "./nft-chains.ts";
 import { readTable } from "./parser/ruleset.ts";
+import { binariesOf } from "./testing/binaries.ts";
 
 inNetns(import.meta.url, { name: "nftchains" }, () => {
   for (const family of ["IPv4", "IPv6"] as const) {

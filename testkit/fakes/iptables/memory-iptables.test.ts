@@ -1,9 +1,10 @@
 /** The in-memory kernel against the real one: random histories of payloads end in the same answers and the same text. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { binariesOf, createIptables } from "../../../src/kernel/iptables/exec-iptables.ts";
+import { createIptables } from "../../../src/kernel/iptables/exec-iptables.ts";
 import { type Iptables, IptablesRestoreError } from "../../../src/kernel/iptables/iptables.ts";
 import { printRule } from "../../../src/kernel/iptables/parser/rule-syntax.ts";
+import { binariesOf } from "../../../src/kernel/iptables/testing/binaries.ts";
 import { silentLogger } from "../../../src/logging/logger.ts";
 import fc from "../../support/fast-check.ts";
 import { netnsFor, netnsSkip } from "../../support/netns.ts";

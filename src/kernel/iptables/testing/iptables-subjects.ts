@@ -6,8 +6,9 @@ import { netnsFor, netnsSkip } from "../../../../testkit/support/netns.ts";
 import { skipWithoutTool } from "../../../../testkit/support/tools.ts";
 import { silentLogger } from "../../../logging/logger.ts";
 import type { IpFamily } from "../../../net/ip.ts";
-import { binariesOf, createIptables } from "../exec-iptables.ts";
+import { createIptables } from "../exec-iptables.ts";
 import { type Iptables, IptablesRestoreError } from "../iptables.ts";
+import { binariesOf } from "./binaries.ts";
 
 type BackEnd = "nft" | "legacy";
 

@@ -1,6 +1,6 @@
 /** Register contents, and the verdicts that stand in their place: reference nfnetlink.md §4–5. */
 import { attributes, binary, i32be, u32be, type ValueOf, zstring } from "../../netlink/attributes.ts";
-import { align4, HOST_IS_LITTLE_ENDIAN } from "../../netlink/constants.ts";
+import { HOST_IS_LITTLE_ENDIAN } from "../../netlink/constants.ts";
 
 /** A verdict: of rules, elements, and packets that are traced. */
 export const verdict = attributes({ code: [1, i32be], chain: [2, zstring], chainId: [3, u32be] });
@@ -8,17 +8,6 @@ export const verdict = attributes({ code: [1, i32be], chain: [2, zstring], chain
 /** Either bytes as they lie in registers, or a verdict. */
 export const data = attributes({ value: [1, binary], verdict: [2, verdict] });
 export type NftVerdictData = ValueOf<typeof verdict>;
-
-/** Joins fields as registers hold a concatenation: each padded with zeroes to four bytes. Pure. */
-export function concat(...fields: readonly Uint8Array[]): Uint8Array {
-  const joined = new Uint8Array(fields.reduce((length, field) => length + align4(field.length), 0));
-  let at = 0;
-  for (const field of fields) {
-    joined.set(field, at);
-    at += align4(field.length);
-  }
-  return joined;
-}
 
 /** A kernel integer in a register (mark, ct state, numgen): host byte order. Pure. */
 export function hostU32(value: number): Uint8Array {
