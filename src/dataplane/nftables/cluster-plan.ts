@@ -19,8 +19,7 @@ import { sameElement } from "./draft.ts";
 import { LAYOUTS as TABLE_LAYOUTS } from "./layouts.ts";
 import { TABLE } from "./names.ts";
 import { planInput } from "./plan-input.ts";
-import { type DesiredPort, desiredPort, type PlanPort } from "./port-objects.ts";
-import { reconcile, stateOf } from "./reconcile.ts";
+import { planWhole, reconcile } from "./reconcile.ts";
 
 const FAMILIES: Readonly<Record<IpFamily, NftFamily>> = { IPv4: "ip", IPv6: "ip6" };
 
@@ -80,16 +79,10 @@ export async function planNftables(
   const { family, state } = node;
   const layout = TABLE_LAYOUTS[layoutOf(kubeProxyConfig.nftables)];
   const { config, facts } = planInput(kubeProxyConfig, node);
-  const plan: PlanPort = (port, endpoints) => layout.planServicePort(port, endpoints, config, facts);
-  const ports = new Map<string, DesiredPort>();
-  for (const key of [...state.services.keys()].sort()) {
-    const port = state.services.get(key);
-    if (port === undefined || !isWanted(port)) continue;
-    ports.set(key, desiredPort(plan, port, state.endpoints.get(key) ?? []));
-  }
-  const wanted = { layout, config, facts, ports, kept: new Map() };
-  const turns = { deferred: new Set<string>(), signal: new AbortController().signal };
-  const draft = await reconcile(undefined, wanted, await stateOf(wanted, turns), turns);
+  const services = new Map([...state.services].filter(([, port]) => isWanted(port)));
+  const { signal } = new AbortController();
+  const planned = await planWhole({ layout, config, facts }, { services, endpoints: state.endpoints }, signal);
+  const draft = await reconcile(undefined, planned.wanted, planned.state, { deferred: new Set(), signal });
   const operations = [...draft.operations()];
   return { operations, table: tableOf(FAMILIES[family], TABLE, operations) };
 }

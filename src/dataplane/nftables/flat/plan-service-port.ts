@@ -9,7 +9,7 @@ import { type Frontend, frontendsOf } from "../../../model/frontend.ts";
 import { onePerDestination } from "../../../model/frontend-ownership.ts";
 import type { ServicePort } from "../../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../../model/service-port-routing.ts";
-import { isZeroCidr, splitCidr } from "../../../net/ip.ts";
+import { splitCidr } from "../../../net/ip.ts";
 import { protocolName } from "../../../net/protocol.ts";
 import { allowedSources } from "../common-rules.ts";
 import { localhostElements } from "../localhost-node-ports.ts";
@@ -192,7 +192,6 @@ class FrontendElements {
 
   addSources(config: PlanConfig): void {
     const cidrs = new Set(allowedSources(this.#port, config));
-    if ([...cidrs].some(isZeroCidr)) return;
     this.#add(FLAT_SETS.restrictedFrontends);
     const comment = this.#port.name.text;
     for (const { address, length } of Array.from(cidrs, splitCidr)) {

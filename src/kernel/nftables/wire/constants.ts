@@ -60,7 +60,6 @@ export const NFT_SET_MAP = 0x8;
 export const NFT_SET_TIMEOUT = 0x10;
 export const NFT_SET_EVAL = 0x20;
 /** With intervals in a key of several values. */
-export const NFT_SET_CONCAT = 0x80;
 
 export const NFT_SET_ELEM_INTERVAL_END = 0x1;
 /** Stands for all keys that are not in the set; has no key itself. */
