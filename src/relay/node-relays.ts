@@ -1,8 +1,7 @@
 /** The sockets of this process's network namespace. */
 
 import { closeSync } from "node:fs";
-import { errnoName } from "../kernel/netlink/errors.ts";
-import { type Libc, libc, reliableErrno } from "../kernel/netlink/libc.ts";
+import { errnoName, type Libc, libc, reliableErrno } from "../kernel/netlink/libc.ts";
 import { ADDRESS_FAMILIES, socketAddress } from "../kernel/socket-address.ts";
 import type { Logger } from "../logging/logger.ts";
 import { familyOf, type IpAddress } from "../net/ip.ts";

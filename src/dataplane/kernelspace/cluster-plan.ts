@@ -7,10 +7,9 @@ import type { OfflineNode } from "../../inspect/offline-node.ts";
 import { type EndpointSettings, endpointText, loadBalancerText } from "../../kernel/hcn/documents.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import { frontendKey, ownedFrontends } from "../../model/frontend.ts";
-import type { PlannedNode } from "../../model/node-plan-config.ts";
 import { type IpAddress, parseIpAddress, unspecifiedAddress, zeroCidr } from "../../net/ip.ts";
 import { type ModeRenderer, planAsData } from "../rendering.ts";
-import { healthPortOf, networkNameOf, rootEndpointNameOf } from "./host-config.ts";
+import { networkNameOf, planConfigOf, rootEndpointNameOf } from "./host-config.ts";
 import { remoteMac } from "./ownership.ts";
 import { type PlanConfig, type PlanFacts, type PlannedLoadBalancer, planServicePort } from "./plan-service-port.ts";
 import { hostDump } from "./walk-host-plan.ts";
@@ -22,26 +21,6 @@ interface PlannedDocument {
   readonly purpose: string;
   /** As it is sent. */
   readonly text: string;
-}
-
-/** @param features what HNS has; @param sourceVip of an overlay. */
-export function planConfigOf(
-  config: KubeProxyConfig,
-  { family, name, nodeIP }: PlannedNode,
-  features: { readonly dsr: boolean; readonly sessionAffinity: boolean },
-  sourceVip: IpAddress | undefined,
-): PlanConfig {
-  const { winkernel } = config;
-  return {
-    family,
-    nodeName: name,
-    nodeIP,
-    enableDsr: winkernel.enableDSR,
-    hasDsr: features.dsr,
-    hasAffinity: features.sessionAffinity,
-    sourceVip,
-    healthPort: winkernel.forwardHealthCheckVip ? healthPortOf(config) : undefined,
-  };
 }
 
 /** The same for programs: the text of each document as data. */

@@ -3,8 +3,10 @@
 import { networkInterfaces } from "node:os";
 import { splitHostPort } from "../../config/bind-address.ts";
 import type { KubeProxyConfig } from "../../config/config.ts";
+import type { PlannedNode } from "../../model/node-plan-config.ts";
 import { type IpAddress, isUnspecified, parseIpAddress } from "../../net/ip.ts";
 import { ROOT_ENDPOINT_NAME } from "./config.ts";
+import type { PlanConfig } from "./plan-service-port.ts";
 
 /** The HNS network of the pods; empty when neither the configuration nor the environment names one. */
 export function networkNameOf(config: KubeProxyConfig | undefined, env: NodeJS.ProcessEnv = process.env): string {
@@ -20,6 +22,26 @@ export function rootEndpointNameOf({ winkernel }: KubeProxyConfig): string {
 export function healthPortOf({ healthzBindAddress }: KubeProxyConfig): number {
   const port = Number(splitHostPort(healthzBindAddress)?.port ?? 0);
   return Number.isInteger(port) ? port : 0;
+}
+
+/** @param features what HNS has; @param sourceVip of an overlay. */
+export function planConfigOf(
+  config: KubeProxyConfig,
+  { family, name, nodeIP }: PlannedNode,
+  features: { readonly dsr: boolean; readonly sessionAffinity: boolean },
+  sourceVip: IpAddress | undefined,
+): PlanConfig {
+  const { winkernel } = config;
+  return {
+    family,
+    nodeName: name,
+    nodeIP,
+    enableDsr: winkernel.enableDSR,
+    hasDsr: features.dsr,
+    hasAffinity: features.sessionAffinity,
+    sourceVip,
+    healthPort: winkernel.forwardHealthCheckVip ? healthPortOf(config) : undefined,
+  };
 }
 
 interface HostInterfaces {

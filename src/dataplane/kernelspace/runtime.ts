@@ -9,8 +9,7 @@ import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { KernelspaceBackend } from "./backend.ts";
 import { cleanUpHost } from "./cleanup.ts";
-import { planConfigOf } from "./cluster-plan.ts";
-import { hostInterfaces, hostMacOf, networkNameOf, rootEndpointNameOf } from "./host-config.ts";
+import { hostInterfaces, hostMacOf, networkNameOf, planConfigOf, rootEndpointNameOf } from "./host-config.ts";
 import { isOverlay, missingNetworkText } from "./host-state.ts";
 import { defineKernelspaceMetrics } from "./metrics.ts";
 import {

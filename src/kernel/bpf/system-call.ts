@@ -3,8 +3,7 @@
  */
 import { createRequire } from "node:module";
 import { endianness } from "node:os";
-import { errnoName } from "../netlink/errors.ts";
-import { libc, openLibrary } from "../netlink/libc.ts";
+import { errnoName, libc, openLibrary } from "../netlink/libc.ts";
 import { type BpfCommand, COMMANDS, OBJECT_INFO } from "./attributes.ts";
 import { BpfError } from "./bpf-error.ts";
 import { encode } from "./layout.ts";

@@ -5,8 +5,7 @@
 
 import { closeSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import { errnoName } from "../../../src/kernel/netlink/errors.ts";
-import { libc, reliableErrno } from "../../../src/kernel/netlink/libc.ts";
+import { errnoName, libc, reliableErrno } from "../../../src/kernel/netlink/libc.ts";
 import { ADDRESS_FAMILIES, socketAddress } from "../../../src/kernel/socket-address.ts";
 import { familyOf, type IpAddress } from "../../../src/net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../../src/net/protocol.ts";
