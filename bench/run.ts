@@ -18,6 +18,7 @@ const BENCHES: Readonly<Record<string, () => Promise<{ readonly bench: Bench }>>
   status: () => import("./status.ts"),
   flows: () => import("./flows.ts"),
   kinds: () => import("./change-kinds.ts"),
+  "api-storm": () => import("./api-storm.ts"),
 };
 
 try {

@@ -119,6 +119,19 @@ test("failures are answered by longer and longer waits, and by those that the se
   assert.deepEqual(waits.slice(0, 3), [800, 1600, 3200]);
 });
 
+test("a server that says again and again when to come is asked ever more rarely, for it says the same to all nodes", async (t) => {
+  const { waits, clock } = notingClock();
+  await start(t, {
+    waitsForSync: false,
+    random: () => 0.5,
+    clock,
+    prepare: (s) => failing(s, "nodes", { kind: "status", code: 429, retryAfterSeconds: 10 }),
+    onlyNode: true,
+  });
+  await until("some attempts", () => waits.length >= 6);
+  assert.deepEqual(waits.slice(0, 6), [15_000, 20_000, 30_000, 50_000, 50_000, 50_000]);
+});
+
 test("a slow server is waited for, and its objects are used as they come", async (t) => {
   const source = await start(t, {
     waitsForSync: false,

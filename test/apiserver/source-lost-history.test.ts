@@ -1,10 +1,11 @@
 /** The API source at a server that no longer knows the versions it is asked for: the smallest set of events follows. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { putOffMs } from "../../src/cluster/apiserver/watch/reflector.ts";
 import { until } from "../../testkit/support/patience.ts";
 import { service } from "./example-objects.ts";
 import { settled } from "./source-under-test.ts";
-import { COUNT, cutServices, some, start } from "./source-with-objects.ts";
+import { COUNT, cutServices, notingClock, some, start } from "./source-with-objects.ts";
 
 for (const [how, refusesOldWatches, hasWatchList] of [
   ["an ERROR event, then a streamed list", false, true],
@@ -114,4 +115,18 @@ test("a streamed list that never ends is given up for pages", async (t) => {
   });
   assert.equal(sink.state.services.size, COUNT);
   assert.equal(server.seen("list", "services").length, 1);
+});
+
+test("a list of many objects is put off when the history is lost, so that not all nodes ask for it at once", async (t) => {
+  assert.deepEqual([0, 4_000, 10_000, 1_000_000].map(putOffMs), [0, 0, 6_000, 10_000]);
+  const { waits, clock } = notingClock();
+  const source = await start(t, { clock, random: () => 0.5, times: { putOffMs: (objects) => objects * 1_000 } });
+  const { server } = source;
+  await until("the watch", () => server.watches("services").length === 1);
+  for (const watch of server.watches("services")) watch.pause();
+  server.put("services", service(1, { type: "NodePort" }));
+  server.store.compact();
+  cutServices(server);
+  await settled(source, "services");
+  assert.ok(waits.includes((COUNT * 1_000) / 2), waits.join(" "));
 });

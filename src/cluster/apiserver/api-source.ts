@@ -3,7 +3,7 @@ import type { Clock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { MetricFamilies } from "../../metrics/metric-families.ts";
 import type { ObjectKind, ObjectKinds, ObjectSink, ObjectSource } from "../object-source.ts";
-import type { Transport } from "./connection/transport.ts";
+import type { ApiTransport } from "./connection/transport.ts";
 import type { EventSubject } from "./events/event-object.ts";
 import { SharedCauses } from "./watch/failure-log.ts";
 import { Recovery } from "./watch/recovery.ts";
@@ -11,7 +11,7 @@ import { Reflector, type ReflectorTimes } from "./watch/reflector.ts";
 import { CLUSTER_RESOURCES, nodeResource, type WatchedResource } from "./watch/resources.ts";
 
 export interface ApiSourceOptions {
-  readonly transport: Transport;
+  readonly transport: ApiTransport;
   readonly clock: Clock;
   readonly log: Logger;
   /** Only the Node of this name is watched. */

@@ -289,6 +289,9 @@ export class Transport {
   }
 }
 
+/** What those who follow resources need of it. */
+export type ApiTransport = Pick<Transport, keyof Transport>;
+
 interface Exchange {
   readonly response: IncomingMessage | undefined;
   readonly failure: Error | undefined;

@@ -3,7 +3,7 @@ import { giveTurn, isTurnDue } from "../../../async/turns.ts";
 import type { ObjectKind } from "../../object-source.ts";
 import { isJsonObject } from "../../projection/fields.ts";
 import { ApiError } from "../connection/api-error.ts";
-import type { Transport } from "../connection/transport.ts";
+import type { ApiTransport } from "../connection/transport.ts";
 import { type BodyFormat, formatOf } from "../formats/body-format.ts";
 import { FormatError } from "../formats/pieces.ts";
 import type { ObjectCache } from "./object-cache.ts";
@@ -17,7 +17,7 @@ interface PageHead {
 
 interface ListPageOptions<K extends ObjectKind> {
   readonly resource: WatchedResource<K>;
-  readonly transport: Transport;
+  readonly transport: ApiTransport;
   readonly cache: ObjectCache<K>;
   readonly query: Readonly<Record<string, string>>;
   /** The header `Accept`. */

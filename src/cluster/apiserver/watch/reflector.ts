@@ -8,7 +8,7 @@ import type { Clock, Timer } from "../../../async/clock.ts";
 import type { Logger } from "../../../logging/logger.ts";
 import type { ObjectKind, ObjectKinds, ObjectSink } from "../../object-source.ts";
 import { ApiError, type ApiErrorCode, isApiError } from "../connection/api-error.ts";
-import type { Transport } from "../connection/transport.ts";
+import type { ApiTransport } from "../connection/transport.ts";
 import { accepting, type BodyFormat, PROTOBUF_FORMAT } from "../formats/body-format.ts";
 import { FailureLog, type OnProblem, type SharedCauses } from "./failure-log.ts";
 import { readListPage } from "./list-reader.ts";
@@ -32,6 +32,17 @@ export interface ReflectorTimes {
   readonly watchGraceMs: number;
   /** A watch without events that ends sooner is a failure, else a server that ends all at once would be asked on and on. */
   readonly shortWatchMs: number;
+  /** How long a list of so many objects is put off at most when the history is lost, after a random wait. */
+  readonly putOffMs: (objects: number) => number;
+}
+
+/** Lists of more objects than this are what a server cannot send to all nodes at once: one of them is put off for 1 ms each. */
+const LARGE_LIST = 4_000;
+const LONGEST_PUT_OFF_MS = 10_000;
+
+/** @default of {@link ReflectorTimes.putOffMs} */
+export function putOffMs(objects: number): number {
+  return Math.min(LONGEST_PUT_OFF_MS, Math.max(0, objects - LARGE_LIST));
 }
 
 const TIMES: ReflectorTimes = {
@@ -41,6 +52,7 @@ const TIMES: ReflectorTimes = {
   watchTimeoutMs: 300_000,
   watchGraceMs: 30_000,
   shortWatchMs: 1_000,
+  putOffMs,
 };
 
 const PAGE_SIZE = "500";
@@ -50,8 +62,9 @@ const LIST_SPREAD_MS = 1_000;
 const MAX_FRESH_STARTS = 2;
 /** How often in a row the server may say itself when to come again; upstream's. */
 const MAX_ASKED = 10;
-const ASKED_JITTER = 0.25;
 const SHORTEST_ASKED_MS = 500;
+/** The most that the wait is spread to, in waits that the server asked for: it asks all nodes for the same. */
+const WIDEST_ASKED = 8;
 
 // Why we end a watch ourselves.
 const OVERDUE = "overdue";
@@ -75,7 +88,7 @@ const CUTS: readonly ApiErrorCode[] = ["unreachable", "timeout"];
 
 interface ReflectorOptions<K extends ObjectKind> {
   readonly resource: WatchedResource<K>;
-  readonly transport: Transport;
+  readonly transport: ApiTransport;
   readonly sink: ObjectSink;
   /** Shared by all reflectors of the server. */
   readonly recovery: Recovery;
@@ -353,7 +366,8 @@ export class Reflector<K extends ObjectKind> {
       this.#freshStarts++;
       this.#failures.expected(error);
       this.#answered();
-      if (!this.#isSpread) await clock.sleep(LIST_SPREAD_MS * this.#random(), signal);
+      const spreadMs = Math.max(this.#isSpread ? 0 : LIST_SPREAD_MS, this.#times.putOffMs(this.#cache.size));
+      if (spreadMs > 0) await clock.sleep(spreadMs * this.#random(), signal);
     } else {
       this.#failures.failed(error, isOrdinary);
       if (this.#isSteady && isApiError(error, ...CUTS)) return;
@@ -370,7 +384,7 @@ export class Reflector<K extends ObjectKind> {
     if (retryAfterMs !== undefined) {
       const isHeeded = ++this.#asked <= MAX_ASKED;
       const atLeastMs = isHeeded ? SHORTEST_ASKED_MS : this.#refusals.next();
-      const spread = 1 + ASKED_JITTER * this.#random();
+      const spread = 1 + Math.min(WIDEST_ASKED, 2 ** (this.#asked - 1)) * this.#random();
       return await clock.sleep(Math.max(atLeastMs, retryAfterMs) * spread, signal);
     }
     if (!isApiError(error, ...CREDENTIALS)) return await recovery.rest(this.#refusals.next(), signal);

@@ -1,0 +1,118 @@
+/** An API server as thousands of clients meet it: away, or back without its history, or busy. Counts what it is asked for. */
+import { ApiError } from "../src/cluster/apiserver/connection/api-error.ts";
+import type { ApiRequest, ApiResponse, ApiTransport } from "../src/cluster/apiserver/connection/transport.ts";
+import type { SimulatedClock } from "./api-storm-clock.ts";
+
+/** Of one second. */
+export interface StormSecond {
+  /** Attempts that nothing took. */
+  knocks: number;
+  requests: number;
+  lists: number;
+  /** Answered with 429. */
+  refused: number;
+  /** Of the lists. */
+  bytes: number;
+}
+
+const RETRY_AFTER_MS = 1_000;
+const ANSWER_MS = 10;
+
+export class StormServer {
+  readonly #clock: SimulatedClock;
+  readonly #listBytes: Readonly<Record<string, number>>;
+  readonly #listsPerSecond: number;
+  readonly #seconds = new Map<number, StormSecond>();
+  #version = 1_000;
+  #up: { readonly ended: Promise<void>; end(): void } | undefined;
+  /** When a client had a list last, by client and resource. */
+  readonly listedMs = new Map<string, number>();
+
+  /** @param listsPerSecond more are refused, with the advice to come again in a second. */
+  constructor(clock: SimulatedClock, listBytes: Readonly<Record<string, number>>, listsPerSecond: number) {
+    this.#clock = clock;
+    this.#listBytes = listBytes;
+    this.#listsPerSecond = listsPerSecond;
+  }
+
+  /** What was asked for since the last call, by second. */
+  take(): readonly StormSecond[] {
+    const seconds = [...this.#seconds.values()];
+    this.#seconds.clear();
+    return seconds;
+  }
+
+  goAway(): void {
+    this.#up?.end();
+    this.#up = undefined;
+  }
+
+  /** Comes back without its history. */
+  comeBack(): void {
+    this.#version += 1_000;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#up = { ended: promise, end: resolve };
+  }
+
+  transportOf(client: string): ApiTransport {
+    return {
+      host: "simulated",
+      send: (request, signal) => this.#send(client, request, signal),
+      checkFiles: async () => {},
+      credentialsChanged: async () => {},
+      close() {},
+    };
+  }
+
+  #now(): StormSecond {
+    const at = Math.floor(this.#clock.monotonicMs() / 1000);
+    const second = this.#seconds.get(at) ?? { knocks: 0, requests: 0, lists: 0, refused: 0, bytes: 0 };
+    this.#seconds.set(at, second);
+    return second;
+  }
+
+  async #send(client: string, { resource, path }: ApiRequest, signal: AbortSignal): Promise<ApiResponse> {
+    await this.#clock.sleep(ANSWER_MS, signal);
+    const second = this.#now();
+    const request = `watch ${resource}`;
+    const up = this.#up;
+    if (up === undefined) {
+      second.knocks++;
+      throw new ApiError("unreachable", { request, detail: "refused", reached: "absent" });
+    }
+    second.requests++;
+    const query = new URLSearchParams(path.slice(path.indexOf("?")));
+    if (query.get("sendInitialEvents") !== "true") {
+      const isKnown = query.get("resourceVersion") === String(this.#version);
+      return answer(isKnown ? this.#open("", up.ended, signal) : once(line("ERROR", { code: 410, reason: "Expired" })));
+    }
+    if (second.lists >= this.#listsPerSecond) {
+      second.refused++;
+      throw new ApiError("too_many_requests", { request, detail: "429", status: 429, retryAfterMs: RETRY_AFTER_MS });
+    }
+    second.lists++;
+    second.bytes += this.#listBytes[resource] ?? 0;
+    this.listedMs.set(`${client}/${resource}`, this.#clock.monotonicMs());
+    const annotations = { "k8s.io/initial-events-end": "true" };
+    const end = line("BOOKMARK", { metadata: { resourceVersion: String(this.#version), annotations } });
+    return answer(this.#open(end, up.ended, signal));
+  }
+
+  async *#open(first: string, ended: Promise<void>, signal: AbortSignal): AsyncGenerator<Buffer> {
+    if (first !== "") yield Buffer.from(first);
+    await Promise.race([ended, new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }))]);
+    throw new ApiError("unreachable", { request: "watch", detail: "the connection was cut" });
+  }
+}
+
+function answer(body: AsyncIterable<Buffer>): ApiResponse {
+  return { contentType: "application/json", body };
+}
+
+async function* once(text: string): AsyncGenerator<Buffer> {
+  yield Buffer.from(text);
+}
+
+function line(type: string, object: object): string {
+  return `${JSON.stringify({ type, object })}\n`;
+}

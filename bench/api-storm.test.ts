@@ -1,0 +1,34 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CLIENTS, type StormTask, simulateStorm, stormTable } from "./api-storm.ts";
+
+const TASK: Omit<StormTask, "client"> = {
+  nodes: 20,
+  awaySeconds: 10,
+  listsPerSecond: 1_000,
+  objects: 10_000,
+  listBytes: 1e6,
+};
+
+test("every node has everything again, with the requests that are needed and no more", async () => {
+  const results = await Promise.all(CLIENTS.map((client) => simulateStorm({ ...TASK, client })));
+  for (const { client, back, recoveredMs } of results) {
+    assert.ok(recoveredMs.every(Number.isFinite), client);
+    const sum = (of: (second: (typeof back)[number]) => number) =>
+      back.reduce((total, second) => total + of(second), 0);
+    // A watch that is too old, and a list, for each of four resources.
+    assert.deepEqual([sum(({ requests }) => requests), sum(({ lists }) => lists)], [160, 80], client);
+    assert.equal(Math.round(sum(({ bytes }) => bytes)), 20e6, client);
+  }
+  const [ours, theirs] = results.map(({ recoveredMs }) => recoveredMs.at(-1) ?? 0);
+  assert.ok((ours ?? 0) < 10_000 && (theirs ?? 0) > 10_000, `${ours}, ${theirs}`);
+  assert.match(stormTable(results), /^ +kube-proxy-ts, 20, away 10 s +client-go, 20, away 10 s\n/);
+});
+
+test("a server that refuses most lists is asked ever more rarely", async () => {
+  const { back, recoveredMs } = await simulateStorm({ ...TASK, client: "kube-proxy-ts", listsPerSecond: 2 });
+  assert.ok(recoveredMs.every(Number.isFinite));
+  const refused = back.map((second) => second.refused);
+  const early = Math.max(...refused.slice(0, 12));
+  assert.ok(Math.max(...refused.slice(20)) < early / 2, refused.join(" "));
+});

@@ -1,0 +1,152 @@
+/**
+ * `npm run bench -- api-storm`: what the nodes of a large cluster ask for when their API server comes back, with the program's own source
+ * and simulated time, beside client-go's reflectors (modelled). See docs/performance.md.
+ */
+import { createApiSource } from "../src/cluster/apiserver/api-source.ts";
+import { putOffMs } from "../src/cluster/apiserver/watch/reflector.ts";
+import { WATCHED_PLURALS } from "../src/cluster/apiserver/watch/resources.ts";
+import { silentLogger } from "../src/logging/logger.ts";
+import { SimulatedClock } from "./api-storm-clock.ts";
+import { type StormSecond, StormServer } from "./api-storm-server.ts";
+import { followLikeUpstream } from "./api-storm-upstream.ts";
+import type { Bench } from "./driver.ts";
+import { size, table } from "./table.ts";
+
+export const CLIENTS = ["kube-proxy-ts", "client-go"] as const;
+
+export const bench: Bench = {
+  name: "api-storm",
+  about: `What many nodes ask of an API server that was away and comes back without its history: the program's own source and a model of
+client-go's reflectors, in simulated time.`,
+  needsRoot: false,
+  options: {
+    quick: { help: "500 nodes" },
+    nodes: { value: "N", initial: "5000", quick: "500", help: "of the cluster" },
+    away: { value: "LIST", initial: "10,60", help: "seconds that the server is away" },
+    lists: { value: "N", initial: "1000000", help: "lists a second that the server answers; more get 429" },
+    objects: { value: "N", initial: "10000", help: "Services, and as many slices" },
+    "list-bytes": { value: "N", initial: "21400000", help: "the lists of them for one node" },
+    clients: { value: "LIST", initial: CLIENTS.join(","), help: CLIENTS.join(",") },
+  },
+  async run(given) {
+    const results: StormFigures[] = [];
+    const common = {
+      nodes: given.whole("nodes"),
+      objects: given.whole("objects"),
+      listsPerSecond: given.whole("lists"),
+      listBytes: given.whole("list-bytes"),
+    };
+    for (const awaySeconds of given.wholes("away")) {
+      for (const word of given.list("clients")) {
+        const client = given.oneOf("clients", CLIENTS, word);
+        process.stderr.write(`simulating ${common.nodes} nodes, ${client}, server away for ${awaySeconds} s…\n`);
+        results.push(await simulateStorm({ ...common, client, awaySeconds }));
+      }
+    }
+    console.log(stormTable(results));
+    return { figures: { results } };
+  },
+};
+
+export interface StormTask {
+  readonly nodes: number;
+  readonly client: (typeof CLIENTS)[number];
+  readonly awaySeconds: number;
+  readonly listsPerSecond: number;
+  /** In each of the two large lists. */
+  readonly objects: number;
+  /** Of all four lists of a node. */
+  readonly listBytes: number;
+}
+
+export interface StormFigures extends StormTask {
+  /** Attempts without the server: all, and those of the busiest second. */
+  readonly away: { readonly knocks: number; readonly mostKnocks: number };
+  /** After its return, by second. */
+  readonly back: readonly StormSecond[];
+  /** From its return until a node has all its lists, milliseconds, sorted. */
+  readonly recoveredMs: readonly number[];
+}
+
+/** After the longest wait of any client. */
+const WATCHED_SECONDS = 150;
+const START_SECONDS = 60;
+/** Slices are most of the bytes; Node and ServiceCIDR are next to nothing. */
+const SLICES_SHARE = 0.7;
+
+export async function simulateStorm(task: StormTask): Promise<StormFigures> {
+  const { nodes, client, awaySeconds, listsPerSecond, objects, listBytes } = task;
+  const clock = new SimulatedClock();
+  const bytes = { services: listBytes * (1 - SLICES_SHARE), endpointslices: listBytes * SLICES_SHARE };
+  const server = new StormServer(clock, bytes, listsPerSecond);
+  const stop = new AbortController();
+  server.comeBack();
+  const running = Array.from({ length: nodes }, async (_, index) => {
+    const nodeName = `node-${index}`;
+    const common = { transport: server.transportOf(nodeName), clock };
+    // Not all in one step.
+    await clock.sleep(Math.random() * 1_000 * (START_SECONDS / 2), stop.signal);
+    if (client === "client-go") {
+      await Promise.all(WATCHED_PLURALS.map((plural) => followLikeUpstream(plural, common, stop.signal)));
+      return;
+    }
+    // Lists are empty here: so many objects of so many nodes fit into no memory.
+    const times = { putOffMs: () => putOffMs(objects) };
+    const source = createApiSource({ ...common, nodeName, log: silentLogger, resyncPeriodMs: 0, times });
+    await source.run({ onEvent() {}, onSynced() {} }, stop.signal);
+  });
+  await clock.advance(START_SECONDS * 1_000);
+  server.take();
+  server.goAway();
+  await clock.advance(awaySeconds * 1_000);
+  const knocks = server.take().map((second) => second.knocks);
+  server.listedMs.clear();
+  server.comeBack();
+  const backMs = clock.monotonicMs();
+  await clock.advance(WATCHED_SECONDS * 1_000);
+  const back = server.take();
+  const recoveredMs = Array.from({ length: nodes }, (_, index) => {
+    const listed = WATCHED_PLURALS.map(
+      (plural) => server.listedMs.get(`node-${index}/${plural}`) ?? Number.POSITIVE_INFINITY,
+    );
+    return Math.max(...listed) - backMs;
+  });
+  stop.abort();
+  server.goAway();
+  await clock.advance(2_000);
+  await Promise.all(running);
+  return {
+    ...task,
+    away: { knocks: knocks.reduce((sum, each) => sum + each, 0), mostKnocks: Math.max(0, ...knocks) },
+    back,
+    recoveredMs: recoveredMs.sort((a, b) => a - b),
+  };
+}
+
+/** A column for each simulation. Pure. */
+export function stormTable(results: readonly StormFigures[]): string {
+  const row = (title: string, cell: (figures: StormFigures) => string) => [title, ...results.map(cell)];
+  const most = (figures: StormFigures, of: (second: StormSecond) => number) => Math.max(0, ...figures.back.map(of));
+  const sum = (figures: StormFigures, of: (second: StormSecond) => number) =>
+    figures.back.reduce((total, second) => total + of(second), 0);
+  const at = (figures: StormFigures, share: number) => {
+    const ms = figures.recoveredMs[Math.min(figures.nodes - 1, Math.floor(figures.nodes * share))] ?? 0;
+    return `${(ms / 1000).toFixed(1)} s`;
+  };
+  return table(
+    ["", ...results.map(({ client, nodes, awaySeconds }) => `${client}, ${nodes}, away ${awaySeconds} s`)],
+    [
+      row("attempts a second while it is away", ({ away, awaySeconds }) => (away.knocks / awaySeconds).toFixed(0)),
+      row("  in the busiest second", ({ away }) => String(away.mostKnocks)),
+      row("requests after its return", (figures) => String(sum(figures, ({ requests }) => requests))),
+      row("  in the busiest second", (figures) => String(most(figures, ({ requests }) => requests))),
+      row("  of them lists", (figures) => String(most(figures, ({ lists }) => lists))),
+      row("  refused, in all", (figures) => String(sum(figures, ({ refused }) => refused))),
+      row("bytes of lists", (figures) => size(sum(figures, ({ bytes }) => bytes))),
+      row("  asked for in the busiest second", (figures) => size(most(figures, ({ bytes }) => bytes))),
+      row("a node has everything again: p50", (figures) => at(figures, 0.5)),
+      row("  p99", (figures) => at(figures, 0.99)),
+      row("  the last", (figures) => at(figures, 1)),
+    ],
+  );
+}
