@@ -163,9 +163,12 @@ export class NftablesBackend implements Backend {
 
   /** Sees what other programs do to the table, as it happens. */
   async monitor(onLost: OnLostRules, signal: AbortSignal, requestSync: () => void): Promise<void> {
-    // At the end it is seen once more whether others have touched the table: without a watch, any commit of theirs counts as that.
+    // For a note it is seen at the end whether others have touched the table: without a watch, any commit of theirs counts as that.
     const ended = new AbortController();
-    const end = (): void => void this.#isUntouched().then(() => ended.abort());
+    const end = (): void => {
+      if (this.#options.restart === undefined) ended.abort();
+      else void this.#isUntouched().then(() => ended.abort());
+    };
     if (signal.aborted) end();
     else signal.addEventListener("abort", end, { once: true });
     const watching = this.#options.nft.watch(
