@@ -15,6 +15,7 @@ const BENCHES: Readonly<Record<string, () => Promise<{ readonly bench: Bench }>>
   ebpf: () => import("./ebpf.ts"),
   userspace: () => import("./userspace.ts"),
   explain: () => import("./explain.ts"),
+  prove: () => import("./prove.ts"),
   status: () => import("./status.ts"),
   flows: () => import("./flows.ts"),
   kinds: () => import("./change-kinds.ts"),

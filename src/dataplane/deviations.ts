@@ -12,6 +12,8 @@ export const DEVIATIONS = {
     "an external IP that is another Service's cluster IP is masqueraded as that one is (reference nftables.md §3.3)",
   "external-opens-balancer":
     "an address that is an external IP and a load-balancer IP of one Service is open to all sources (reference iptables.md §7)",
+  "shares-by-slots":
+    "of more than 64 endpoints each has a share of the connections that differs from the equal one by an eighth at most (reference flat-nftables.md)",
   "own-external-serves":
     "a Service that lists its cluster IP as an external IP is served there as at one where internalTrafficPolicy leaves no endpoint (reference iptables.md §7)",
   "own-not-refused":

@@ -5,6 +5,8 @@ export type Fate = ReadonlyMap<string, number>;
 
 /** iptables spells odds with ten digits, of which each endpoint of a Service multiplies one (libxt_statistic). */
 const PRECISION = 1e-6;
+/** Up to so many ways shares are exact in every mode. */
+const EXACT_WAYS = 64;
 
 export const REFUSED = "refused";
 export const DROPPED = "dropped";
@@ -26,11 +28,13 @@ export function thenAgain(way: string, next: Fate): string {
   return same === undefined ? `${way}; the client's next connection: ${fateText(next)}` : `${way}, always`;
 }
 
-export function isSameFate(one: Fate, other: Fate): boolean {
+/** @param isBySlots whether shares of many ways need be nearly equal only. */
+export function isSameFate(one: Fate, other: Fate, isBySlots = false): boolean {
   if (one.has(UNSAID) || other.has(UNSAID)) return true;
   if (one.size !== other.size) return false;
+  const allowed = isBySlots && one.size > EXACT_WAYS ? 1 / (8 * one.size) : PRECISION;
   for (const [way, odds] of one) {
-    if (Math.abs(odds - (other.get(way) ?? Number.NaN)) < PRECISION) continue;
+    if (Math.abs(odds - (other.get(way) ?? Number.NaN)) < allowed) continue;
     return false;
   }
   return true;

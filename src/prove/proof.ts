@@ -17,6 +17,8 @@ export interface Side {
   readonly addresses?: readonly IpAddress[];
   /** What is sent to sockets that only rules are to lead to. @default what sockets there are is not known */
   readonly ownSockets?: readonly Question[];
+  /** Whether many endpoints need have nearly equal shares only. @default false */
+  readonly hasSlots?: boolean;
   /** Whether something is decided before there is a packet. @default false */
   readonly hasSocketStage?: boolean;
   /** The Service that is asked for, where the side knows Services. */
@@ -62,6 +64,7 @@ export function prove(
     [...addresses],
     sides.some(({ hasSocketStage }) => hasSocketStage === true),
   );
+  const isBySlots = sides.some(({ hasSlots }) => hasSlots === true);
   const subjects = sides.map(({ fates }) => fates);
   const start = performance.now();
   const examples = new Map<string, Counterexample>();
@@ -74,7 +77,7 @@ export function prove(
       for (const side of sides) services.add(side.serviceOf?.(packet) ?? "");
       if (classes % MEMORY_CHECK === 0) requireMemory(classes, services.size);
       const [first, second] = fates;
-      if (first === undefined || second === undefined || isSameFate(first, second)) continue;
+      if (first === undefined || second === undefined || isSameFate(first, second, isBySlots)) continue;
       differing += 1;
       const kind = `${fateText(first)}\n${fateText(second)}`;
       if (examples.size < EXAMPLES && !examples.has(kind)) examples.set(kind, { packet, fates: [first, second] });

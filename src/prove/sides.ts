@@ -70,5 +70,5 @@ export function specificationSide(
     },
     new Set(deviations),
   );
-  return { name: "specification", ...meaning };
+  return { name: "specification", hasSlots: deviations.includes("shares-by-slots"), ...meaning };
 }

@@ -32,6 +32,7 @@ export const ebpf: ModeDescriptor<"ebpf", typeof ebpfConfig, NftablesPlanData> =
       name: "ebpf",
       deviations: (config) => [
         ...loopbackDeviations(config),
+        "shares-by-slots",
         ...(["decided-at-socket", "other-ports-refused", "unallocated-dropped", "sources-first"] as const),
         "cluster-address-masqueraded",
       ],

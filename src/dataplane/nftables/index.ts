@@ -29,6 +29,7 @@ export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig, Nftable
     choose: (draft) => ({ ...draft, nftables: { ...draft.nftables, layout } }),
     deviations: (config) => [
       ...loopbackDeviations(config),
+      ...(layout === "Flat" ? (["shares-by-slots"] as const) : []),
       ...(["other-ports-refused", "unallocated-dropped", "sources-first", "cluster-address-masqueraded"] as const),
     ],
   })),
