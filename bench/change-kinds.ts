@@ -38,6 +38,9 @@ interface SizeFigures {
   readonly task: KindsTask;
   readonly loadMs: number;
   readonly restartMs: number;
+  /** Processor time of restarts: everything compared, and everything as the process before has left it. */
+  readonly restartCpuMs: number;
+  readonly asLeftCpuMs: number;
   readonly kinds: readonly KindFigures[];
 }
 
@@ -166,9 +169,12 @@ async function measure(task: KindsTask): Promise<SizeFigures> {
     }
     kinds.push({ kind, edge, other });
   }
+  const cpu = process.cpuUsage();
   const restartMs = await timed(() => subject.fullSync(true));
+  const { user, system } = process.cpuUsage(cpu);
+  const asLeftCpuMs = await subject.restartAsLeft();
   await subject.close();
-  return { task, loadMs, restartMs, kinds };
+  return { task, loadMs, restartMs, restartCpuMs: (user + system) / 1000, asLeftCpuMs, kinds };
 }
 
 export const bench: Bench = {
@@ -212,9 +218,10 @@ function titleOf({ services, endpointsEach, areRestricted, layout }: KindsTask):
 }
 
 function kindsTable(results: readonly SizeFigures[]): string {
-  const parts = results.map(({ task, loadMs, restartMs, kinds }) => {
+  const parts = results.map(({ task, loadMs, restartMs, restartCpuMs, asLeftCpuMs, kinds }) => {
     const rows = kinds.map(({ kind, edge, other }) => [kind, cell(edge), cell(other)]);
-    const title = `${titleOf(task)}: load ${ms(loadMs)} ms, restart ${ms(restartMs)} ms`;
+    const restarts = `restart ${ms(restartMs)} ms (processor time ${ms(restartCpuMs)}, ${ms(asLeftCpuMs)} where all is as it was left)`;
+    const title = `${titleOf(task)}: load ${ms(loadMs)} ms, ${restarts}`;
     return `${title}\n${table(["ms, p50 / p99 / worst", "first or last of a kind", "one more or less"], rows)}`;
   });
   return parts.join("\n\n");

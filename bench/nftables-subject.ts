@@ -8,6 +8,7 @@ import { CURRENT_RELEASE } from "../src/config/release.ts";
 import { NftablesBackend } from "../src/dataplane/nftables/backend.ts";
 import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
 import { TABLE } from "../src/dataplane/nftables/names.ts";
+import { RestartNote } from "../src/dataplane/nftables/restart-note.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../src/kernel/nftables/netlink-nftables.ts";
 import type { Nftables, NftOperation } from "../src/kernel/nftables/nftables.ts";
 import { silentLogger } from "../src/logging/logger.ts";
@@ -19,7 +20,7 @@ import { benchConfig, benchState } from "./subject.ts";
 const MAX_NOTED = 10_000;
 
 /** A backend as the daemon has it. What the kernel refuses ends the bench. */
-export function benchBackend(nft: Nftables, layout: LayoutName): NftablesBackend {
+export function benchBackend(nft: Nftables, layout: LayoutName, restart?: RestartNote): NftablesBackend {
   const { localhostNodePorts: _no, conntrackLiberal: _none, ...config } = benchConfig();
   const fail = (what: string) => ({
     inc: () => {
@@ -30,6 +31,7 @@ export function benchBackend(nft: Nftables, layout: LayoutName): NftablesBackend
     config: { ...config, release: CURRENT_RELEASE },
     layout,
     nft,
+    restart,
     nodePortIPs: async () => ({ kind: "ips", ips: [config.nodeIP] }),
     metrics: { syncFailures: fail("sync"), cleanupFailures: fail("deletion") },
     log: silentLogger,
@@ -122,6 +124,25 @@ export class NftSubject {
     await this.#sync(true, new Set());
   }
 
+  /** A process is told to stop, and nothing happens until the next one's first sync. @returns its processor time, milliseconds. */
+  async restartAsLeft(): Promise<number> {
+    const begin = (): RestartNote => {
+      const options = { ruleset: this.#ruleset, table: { family: "ip", table: TABLE }, program: "bench" } as const;
+      const note = new RestartNote({ ...options, log: silentLogger });
+      this.#backend = this.#newBackend(note);
+      return note;
+    };
+    const note = begin();
+    await this.#sync(true, new Set());
+    await this.#backend.close();
+    await note.leave();
+    begin();
+    const cpu = process.cpuUsage();
+    await this.#sync(true, new Set());
+    const { user, system } = process.cpuUsage(cpu);
+    return (user + system) / 1000;
+  }
+
   /** Replaces an endpoint of a service, in the model only. */
   replaceEndpoint(index: number): void {
     const old = this.#sliceOf(index);
@@ -154,8 +175,8 @@ export class NftSubject {
     await this.#ruleset.close();
   }
 
-  #newBackend(): NftablesBackend {
-    return benchBackend(this.#counted(this.#ruleset.open({ family: "ip", table: TABLE })), this.#layout);
+  #newBackend(restart?: RestartNote): NftablesBackend {
+    return benchBackend(this.#counted(this.#ruleset.open({ family: "ip", table: TABLE })), this.#layout, restart);
   }
 
   #counted(nft: Nftables): Nftables {
