@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, execFileSync } from "node:child_process";
 import { join } from "node:path";
-import { test } from "node:test";
+import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { NamedFlow } from "../../../src/explain/flows.ts";
@@ -109,7 +109,7 @@ for (const mode of ALL_MODES) {
       await until("those that were held to go", async () => (await ask("flows/web", "--socket", socket)).length === 0);
     });
 
-    await t.test("beginnings and ends of those that last, and where they led", { skip: !isLooked }, async (t) => {
+    const lasting = async (t: TestContext): Promise<void> => {
       const watcher = new Watcher(namespace, ["--socket", socket]);
       t.after(() => watcher.end());
       const web = () => watcher.flows.filter(({ protocol }) => protocol === "TCP");
@@ -153,9 +153,9 @@ for (const mode of ALL_MODES) {
         assert.equal(told.length, used.filter((name) => name === pod).length, pod);
         assert.ok(told.every((one) => one.ended === "answered" && one.ageSeconds !== null));
       }
-    });
+    };
 
-    await t.test("beginnings and ends as clients met them", { skip: isLooked }, async () => {
+    const short = async (t: TestContext): Promise<void> => {
       const watcher = new Watcher(namespace, ["--socket", socket]);
       t.after(() => watcher.end());
       const clients: readonly Position[] = ["pod", "node", "off-node client"];
@@ -193,6 +193,9 @@ for (const mode of ALL_MODES) {
       }
       const silent = watcher.flows.filter(({ ended }) => ended === "never answered" || ended === "refused");
       assert.deepEqual(silent, []);
-    });
+    };
+
+    if (isLooked) await t.test("beginnings and ends of those that last, and where they led", lasting);
+    else await t.test("beginnings and ends as clients met them", short);
   });
 }
