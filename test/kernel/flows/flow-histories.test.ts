@@ -50,7 +50,7 @@ function specOf(wanted: Wanted, number: number): readonly ServiceSpec[] {
   return [{ name: `dns-${number}`, number, endpoints }];
 }
 
-/** Who may answer: endpoints that serve, whatever else is so of them. */
+/** Who may answer: every endpoint that serves, ready or not. */
 const answering = (wanted: Wanted): readonly Pod[] =>
   PODS.filter((pod) => wanted?.[pod] === "ready" || wanted?.[pod] === "terminating");
 
