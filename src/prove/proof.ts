@@ -47,9 +47,11 @@ export interface Proof {
 
 const EXAMPLES = 5;
 /** After so many classes it is seen whether there is memory for more. */
-const MEMORY_CHECK = 1_000;
+const MEMORY_CHECK = 100;
 /** The part of the heap that may be used. */
-const USABLE_HEAP = 0.9;
+const USABLE_HEAP = 0.85;
+/** What V8 counts to the limit for young objects, unless told otherwise: three times 64 MB that old ones never get. */
+const YOUNG_HEAP = 192 * 2 ** 20;
 
 /** @param own the addresses of the node, but for those that a side brings. @param enough differing classes to stop at. @default none */
 export function prove(
@@ -96,9 +98,9 @@ export function prove(
 /** @throws UnprovableError near the end of the heap, where a program does nothing but look for more. */
 function requireMemory(classes: number, services: number): void {
   const { used_heap_size: used, heap_size_limit: limit } = getHeapStatistics();
-  if (used < USABLE_HEAP * limit) return;
+  if (used < USABLE_HEAP * Math.max(limit - YOUNG_HEAP, limit / 2)) return;
   throw new UnprovableError(
-    `there is too little memory (${Math.round(limit / 2 ** 20)} MB): ${classes} classes of packets, to ${services - 1} Services, were looked at`,
+    `there is too little memory (${Math.round(limit / 2 ** 20)} MB): ${classes} classes of packets${services > 1 ? `, to ${services - 1} Services,` : ""} were looked at`,
   );
 }
 
