@@ -33,12 +33,17 @@ describe("objects that are wrong", { skip: kernelSkip, timeout: stretched(120_00
     for (const cleanup of cleanups) await cleanup();
   });
 
-  /** Writes the file, changes the good service as well, and waits until that is in the kernel. @returns rules, log. */
-  async function meet(name: string, content: unknown): Promise<{ rules: string; log: string }> {
+  /**
+   * Writes the file, changes the good service as well, and waits until that is in the kernel and the log says what it must.
+   *
+   * @returns rules, log.
+   */
+  async function meet(name: string, content: unknown, ...says: RegExp[]): Promise<{ rules: string; log: string }> {
     const logBefore = daemon.log.length;
     edits += 1;
     const canary = `10.180.9.${edits}`;
     writeManifest(daemon, name, content);
+    for (const pattern of says) await daemon.until(`${pattern}`, () => pattern.test(daemon.log.slice(logBefore)));
     writeManifest(daemon, "zz-canary.json", {
       kind: "List",
       apiVersion: "v1",
@@ -58,15 +63,17 @@ describe("objects that are wrong", { skip: kernelSkip, timeout: stretched(120_00
   test("malformed YAML is reported with its file and line, and the rest of the file is read", async () => {
     const broken = ["apiVersion: v1", "kind: Service", "metadata: { name: broken, namespace: ns"];
     const text = [...broken, "---", JSON.stringify(service("beside", "10.96.1.2")), ""].join("\n");
-    const { rules, log } = await meet("malformed.yaml", text);
-    assert.match(log, /err="cannot be parsed: .*malformed\.yaml" document=1 line=4 object="Service ns\/broken"/);
+    const { rules } = await meet(
+      "malformed.yaml",
+      text,
+      /err="cannot be parsed: .*malformed\.yaml" document=1 line=4 object="Service ns\/broken"/,
+    );
     assert.match(rules, /-d 10\.96\.1\.2\/32 .*"ns\/beside:http has no endpoints"/);
   });
 
   test("a file that breaks keeps the last good version of its objects in force", async () => {
     await meet("breaks.json", { kind: "List", apiVersion: "v1", items: served("breaks", 3) });
-    const { rules, log } = await meet("breaks.json", '{"kind": "List", "items": [{');
-    assert.match(log, /breaks\.json/);
+    const { rules } = await meet("breaks.json", '{"kind": "List", "items": [{', /breaks\.json/);
     assert.ok(isServedAsMade(rules, 3), rules);
   });
 
@@ -128,9 +135,12 @@ describe("objects that are wrong", { skip: kernelSkip, timeout: stretched(120_00
         }),
       ];
     });
-    const { rules, log } = await meet("smuggle.json", { kind: "List", apiVersion: "v1", items: objects });
-    assert.match(log, /err="items\[0\]\.metadata\.name must be a DNS label: .*, got \\"a b\\""/);
-    assert.match(log, /"More problems in the same manifest file"/);
+    const { rules } = await meet(
+      "smuggle.json",
+      { kind: "List", apiVersion: "v1", items: objects },
+      /err="items\[0\]\.metadata\.name must be a DNS label: .*, got \\"a b\\""/,
+      /"More problems in the same manifest file"/,
+    );
     assert.doesNotMatch(rules, /10\.96\.2\.|10\.180\.66\./);
     for (const chain of ["INPUT", "OUTPUT", "FORWARD"])
       assert.doesNotMatch(rules, new RegExp(`-A ${chain} -j (?!KUBE-)`));
@@ -156,8 +166,11 @@ describe("objects that are wrong", { skip: kernelSkip, timeout: stretched(120_00
         addresses.map((text) => text),
       ),
     ];
-    const { rules, log } = await meet("addresses.json", { kind: "List", apiVersion: "v1", items: objects });
-    assert.match(log, /err="items\[1\]\.spec\.clusterIP must be an IP address, or absent, got \\"10\.96\.3\.9 a b\\""/);
+    const { rules } = await meet(
+      "addresses.json",
+      { kind: "List", apiVersion: "v1", items: objects },
+      /err="items\[1\]\.spec\.clusterIP must be an IP address, or absent, got \\"10\.96\.3\.9 a b\\""/,
+    );
     assert.doesNotMatch(rules, /10\.96\.3\.9/);
     assert.match(rules, /-d 198\.51\.100\.3\/32 /);
     assert.match(rules, /"ns\/ingress:http has no endpoints"/);
@@ -244,8 +257,11 @@ describe("objects that are wrong", { skip: kernelSkip, timeout: stretched(120_00
       items: [service("own", address, {}), slice("own", ["10.180.8.9"])],
     });
     await meet("own.json", at("10.96.8.9"));
-    const { rules, log } = await meet("own.json", at("127.0.0.1"));
-    assert.match(log, /spec\.clusterIP must be an address of a Service CIDR, not a special one \(loopback\)/);
+    const { rules } = await meet(
+      "own.json",
+      at("127.0.0.1"),
+      /spec\.clusterIP must be an address of a Service CIDR, not a special one \(loopback\)/,
+    );
     assert.ok(isServed(rules, "10.96.8.9", ["10.180.8.9"]), rules);
     assert.doesNotMatch(rules, /-A KUBE-SERVICES -d 127\.0\.0\.1/);
   });
