@@ -243,7 +243,10 @@ describe("over the plan", () => {
     });
 
     test("where the client's address decides, and where there is nothing, the rules are asked", async () => {
-      assert.match((await ask("pod", barred)).join(), /^100\.0 % {2}dropped by ip kube-proxy source-check rule \d+: drop/);
+      assert.match(
+        (await ask("pod", barred)).join(),
+        /^100\.0 % {2}dropped by ip kube-proxy source-check rule \d+: drop/,
+      );
       assert.match((await ask("pod", "10.96.0.31:81")).join(), /^100\.0 % {2}refused .* cluster-ips-check/);
     });
   });
