@@ -15,6 +15,7 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  statSync,
   utimesSync,
   writeFileSync,
 } from "node:fs";
@@ -126,6 +127,13 @@ function tarball(folder, name, top = name.replace(/\.tar\.gz$|\.tgz$/, "")) {
   rmSync(join(out, `${tar}.gz`));
 }
 
+/** KiB, as deb-substvars(5) counts them: what `du` says depends on the file system. */
+function installedSize(folder) {
+  return readdirSync(folder, { withFileTypes: true, recursive: true })
+    .map((entry) => (entry.isFile() ? Math.ceil(statSync(join(entry.parentPath, entry.name)).size / 1024) : 1))
+    .reduce((sum, size) => sum + size, 0);
+}
+
 function debianPackage(program, arch) {
   const deb = join(work, `deb-${arch}`);
   cpSync(program, join(deb, "usr/lib/kube-proxy-ts"), {
@@ -146,7 +154,7 @@ function debianPackage(program, arch) {
     cpSync(join(root, "deploy/package", name), join(deb, folder, name));
   cpSync(join(root, "LICENSE"), join(deb, "usr/share/doc/kube-proxy-ts/copyright"));
   mkdirSync(join(deb, "DEBIAN"));
-  const size = Math.ceil(Number(run("du", ["-sk", deb]).split("\t")[0]));
+  const size = installedSize(deb);
   const control = {
     ...{ Package: "kube-proxy-ts", Version: version, Architecture: DEBIAN[arch], Section: "net", Priority: "optional" },
     ...{ Maintainer: "kube-proxy-ts maintainers <maintainers@kube-proxy-ts.example>", "Installed-Size": size },
