@@ -96,8 +96,8 @@ export class FlowWatch {
   readonly #begun = new Map<number, number>();
   /** Endpoints of those that a process carries, by id: when they end, it has forgotten them. */
   readonly #carried = new Map<number, AnsweringPlace>();
-  /** Those that have begun, and whose endpoint is looked for. */
-  #waiting: TrackedFlow[] = [];
+  /** Those that have begun, and whose endpoint is looked for, by id. */
+  readonly #waiting = new Map<number, TrackedFlow>();
   /** Undefined before the first look: what is there already has not begun now. */
   #seen: Map<string, Seen> | undefined;
   #lost = 0;
@@ -120,12 +120,12 @@ export class FlowWatch {
       onBegin: (flow) => {
         if (this.#namer.portOf(flow) === undefined) return;
         if (flow.id !== undefined && this.#begun.size < MOST_REMEMBERED) this.#begun.set(flow.id, Date.now());
-        if (this.#namer.isEndpointTracked) this.#tell(flow, undefined);
-        else this.#waiting.push(flow);
+        if (this.#namer.isEndpointTracked || flow.id === undefined) this.#tell(flow, undefined);
+        else this.#waiting.set(flow.id, flow);
       },
       onEnd: (flow) => {
         const id = flow.id ?? -1;
-        if (this.#waiting.length > 0) this.#tellWaiting();
+        this.#tellWaiting(id);
         this.#tell(flow, this.#begun.get(id), true, this.#carried.get(id));
         this.#begun.delete(id);
         this.#carried.delete(id);
@@ -171,22 +171,23 @@ export class FlowWatch {
     if (this.#sink.isFull) this.#stop.abort();
   }
 
-  #tellWaiting(): void {
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const flow of waiting) {
-      const answering = this.#namer.answering(flow);
-      if (flow.id !== undefined && answering !== undefined) this.#carried.set(flow.id, answering);
-      this.#tell(flow, undefined);
-    }
+  #tellWaiting(id: number): void {
+    const flow = this.#waiting.get(id);
+    if (flow === undefined) return;
+    this.#waiting.delete(id);
+    const answering = this.#namer.answering(flow);
+    if (answering !== undefined) this.#carried.set(id, answering);
+    this.#tell(flow, undefined);
   }
 
   /** What is at the socket, and what a process carries, no message tells of. */
   async #look(): Promise<void> {
+    // The answer knows those that had begun when it was asked for; later ones wait for the next.
+    const waiting = [...this.#waiting.keys()];
     try {
       const flows = this.#namer.takeLed(await this.#asked.led());
       this.#hasComplained = false;
-      this.#tellWaiting();
+      for (const id of waiting) this.#tellWaiting(id);
       const before = this.#seen;
       this.#seen = new Map(
         flows.map((flow) => {

@@ -272,7 +272,7 @@ describe("nftables mode: other programs on the node", { skip: kernelSkip, timeou
         await daemon.until("its announcement", () => monitor.commits.length >= seen + 1 + batches);
         const [theirs, ...ours] = monitor.commits.slice(seen);
         assert.match(theirs?.by ?? "", /nft/);
-        assert.equal(ours.length, batches, `${batches} batches repair it`);
+        assert.equal(ours.length, batches, `${batches} batches repair it: ${JSON.stringify(ours)}`);
         const objectsTouched = ours.flatMap(({ changes }) => changes);
         assert.ok(objectsTouched.length <= touched, `${touched} changes expected:\n${objectsTouched.join("\n")}`);
       });
