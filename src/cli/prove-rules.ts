@@ -40,7 +40,9 @@ export interface FoundRules {
   readonly families: ReadonlySet<IpFamily>;
   /** The mode that the rules show to be their own; undefined where they show none. */
   readonly shown: Variant | undefined;
-  /** @param own addresses of the node, as they are known otherwise. */
+  /** Addresses of the machine that the rules were read from, where they are known. */
+  readonly addresses?: (family: IpFamily) => readonly IpAddress[];
+  /** @param own addresses of the node. */
   side(family: IpFamily, own: readonly IpAddress[]): Side;
 }
 
@@ -63,9 +65,10 @@ export async function foundInKernel(families: readonly IpFamily[]): Promise<Foun
   return {
     ...one,
     families: new Set(families),
+    addresses: (family) => read.get(family)?.addresses ?? [],
     side(family, own) {
-      const { dumps = [], addresses = [], routes = [] } = read.get(family) ?? {};
-      return rulesOf("this node's kernel", dumps, family, [...own, ...addresses], routes);
+      const { dumps = [], routes = [] } = read.get(family) ?? {};
+      return rulesOf("this node's kernel", dumps, family, own, routes);
     },
   };
 }

@@ -176,14 +176,14 @@ async function* answersOn(
         "Prove its plan with --modes, or compare two dumps with --against.",
       );
     for (const family of families) {
-      const node = offlineNode(objects, config, family, warn);
+      const node = offlineNode(objects, config, family, warn, rules?.addresses?.(family));
+      const own = [...node.hostAddresses, ...local];
       const record = objects.nodes.find(({ name }) => name === node.name);
       if (record === undefined || !record.addresses.some(({ address }) => isOf(address, family))) continue;
       if (rules !== undefined && !rules.families.has(family)) {
         warn(`no rules of ${family} were given: nothing is said of it`);
         continue;
       }
-      const own = [...node.hostAddresses, ...local];
       const side = rules?.side(family, own) ?? (await planSide(variant.name, node, config).catch(refuse));
       const specification = specificationSide(objects, node, config, variant.deviations(config), side.ownSockets);
       const sides = [specification, side] as const;

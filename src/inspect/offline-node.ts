@@ -32,7 +32,6 @@ export interface OtherPort {
 export interface OfflineNode extends PlannedNode {
   readonly zone: string | undefined;
   readonly nodePortIPs: NodePortIPs;
-  /** Those of the Node object, and loopback. */
   readonly hostAddresses: readonly IpAddress[];
   /** As text, of both families. */
   readonly serviceCIDRs: readonly string[];
@@ -41,12 +40,17 @@ export interface OfflineNode extends PlannedNode {
   readonly others?: readonly OtherPort[];
 }
 
-/** @param warn told what the manifests lack, and what the model complains about. */
+/**
+ * @param warn told what the manifests lack, and what the model complains about.
+ * @param found what is known to be the node's addresses: a kernel knows more than the Node object (link-local ones, bridges) and
+ *   better (those behind a NAT). @default what the Node object lists, and loopback
+ */
 export function offlineNode(
   cluster: Omit<ClusterRecords, "problems">,
   config: KubeProxyConfig,
   family: IpFamily,
   warn: (message: string) => void,
+  found?: readonly IpAddress[],
 ): OfflineNode {
   const { name, node } = nodeOf(cluster.nodes, config.hostnameOverride);
   if (node === undefined)
@@ -68,7 +72,7 @@ export function offlineNode(
     podCIDRs: node?.podCIDRs ?? [],
     ...config.detectLocal,
   });
-  const own = hostAddresses(node, family);
+  const own = found ?? hostAddresses(node, family);
   const nodePorts = nodePortAddresses(family, withoutNodePortWords(config.nodePortAddresses, primaryCidrs(addresses)));
   return {
     family,
