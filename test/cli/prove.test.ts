@@ -7,6 +7,7 @@ import { after, describe, test } from "node:test";
 import { proveCommand } from "../../src/cli/prove.ts";
 import { render } from "../../src/cli/render.ts";
 import { examplesAsJson, runCommand } from "./run-command.ts";
+import { runKubeProxy } from "./run-kube-proxy.ts";
 
 const EXAMPLES = examplesAsJson();
 const directory = mkdtempSync(join(tmpdir(), "kpts-prove-"));
@@ -170,4 +171,38 @@ describe("input that cannot be used", () => {
       assert.match(err, error);
     });
   }
+});
+
+test("too little memory is said, with how far it came, before V8 ends the process", async () => {
+  const items: object[] = [
+    {
+      ...{ apiVersion: "v1", kind: "Node", metadata: { name: "node-a" } },
+      status: { addresses: [{ type: "InternalIP", address: "192.168.1.2" }] },
+    },
+  ];
+  for (let number = 0; number < 1_500; number += 1) {
+    const clusterIP = `10.96.${Math.floor(number / 250)}.${(number % 250) + 1}`;
+    const labels = { "kubernetes.io/service-name": `s-${number}` };
+    items.push(
+      {
+        ...{ apiVersion: "v1", kind: "Service", metadata: { name: `s-${number}`, namespace: "ns" } },
+        spec: { clusterIP, clusterIPs: [clusterIP], ports: [{ port: 80, protocol: "TCP" }] },
+      },
+      {
+        ...{ apiVersion: "discovery.k8s.io/v1", kind: "EndpointSlice", addressType: "IPv4", ports: [{ port: 80 }] },
+        metadata: { name: `s-${number}-x`, namespace: "ns", labels },
+        endpoints: [1, 2, 3, 4, 5].map((last) => ({ addresses: [`10.180.${number % 250}.${last}`] })),
+      },
+    );
+  }
+  const list = file("many.json", JSON.stringify({ apiVersion: "v1", kind: "List", items }));
+  const { status, stdout, stderr } = await runKubeProxy(
+    ["prove", "-f", list, "--node", "node-a", "--family", "ipv4", "--modes", "nftables"],
+    { env: { NODE_OPTIONS: "--max-old-space-size=64" } },
+  );
+  assert.match(
+    `${stdout}${stderr}`,
+    /cannot be proved: there is too little memory \(\d+ MB\): \d+ classes of packets, to \d+ Services, were looked at/,
+  );
+  assert.equal(status, 2);
 });
