@@ -6,10 +6,10 @@ import { createWriteStream } from "node:fs";
 import { hostname } from "node:os";
 import type { NamedFlow } from "../explain/flows.ts";
 import { messageOf } from "../logging/message-of.ts";
-import { familyOf, parseIpAddress } from "../net/ip.ts";
+import { familyOf, parseHostPort } from "../net/ip.ts";
 import { programIdentity } from "../program/program-identity.ts";
 import { jsonLine } from "./flow-sinks.ts";
-import type { FlowSink } from "./flows-watch.ts";
+import type { FlowTaker } from "./flows-watch.ts";
 
 /** May wait for a reader. */
 const MOST_BYTES = 16 * 1024 * 1024;
@@ -20,11 +20,8 @@ const REQUEST_LIMIT_MS = 5_000;
 /** Answers after which the same is sent again. */
 const RETRIED = new Set([429, 502, 503, 504]);
 
-interface ExportOptions {
-  /** How many are told; Infinity: no end. */
-  readonly count: number;
-  readonly note: (text: string) => void;
-}
+/** Tells the user what goes wrong. */
+type Note = (text: string) => void;
 
 /** What carries flows away. */
 interface Carrier {
@@ -34,7 +31,7 @@ interface Carrier {
   close(): Promise<number>;
 }
 
-function sinkOf({ take, close }: Carrier, { count, note }: ExportOptions): FlowSink {
+function sinkOf({ take, close }: Carrier, note: Note): FlowTaker {
   let [told, lost] = [0, 0];
   return {
     tell(flow) {
@@ -42,9 +39,6 @@ function sinkOf({ take, close }: Carrier, { count, note }: ExportOptions): FlowS
       if (take(flow)) return;
       lost += 1;
       if (lost === 1) note("what takes the flows does not keep up: some are lost");
-    },
-    get isFull() {
-      return told >= count;
     },
     async close() {
       lost += await close();
@@ -54,13 +48,13 @@ function sinkOf({ take, close }: Carrier, { count, note }: ExportOptions): FlowS
 }
 
 /** Adds a line for each to a file. Rejects with the error of the system when it cannot be opened. */
-export async function fileSink(path: string, options: ExportOptions): Promise<FlowSink> {
+export async function fileSink(path: string, note: Note): Promise<FlowTaker> {
   const stream = createWriteStream(path, { flags: "a", mode: 0o600 });
   await new Promise((resolve, reject) => stream.once("open", resolve).once("error", reject));
   let isBroken = false;
   stream.on("error", (error) => {
     isBroken = true;
-    options.note(messageOf(error));
+    note(messageOf(error));
   });
   const take = (flow: NamedFlow): boolean => {
     if (isBroken || stream.writableLength > MOST_BYTES) return false;
@@ -71,18 +65,18 @@ export async function fileSink(path: string, options: ExportOptions): Promise<Fl
     if (!isBroken) await new Promise<void>((resolve) => stream.end(resolve));
     return 0;
   };
-  return sinkOf({ take, close }, options);
+  return sinkOf({ take, close }, note);
 }
 
 /** Sends them to a collector. @param url its address; `/v1/logs` is added where it has no path. */
-export function otlpSink(url: URL, options: ExportOptions): FlowSink {
+export function otlpSink(url: URL, note: Note): FlowTaker {
   const target = url.pathname === "/" ? new URL("/v1/logs", url) : url;
   let waiting: object[] = [];
   let sending: Promise<void> | undefined;
   let lost = 0;
   let hasComplained = false;
   const complain = (why: string): void => {
-    if (!hasComplained) options.note(`${target.href}: ${why}`);
+    if (!hasComplained) note(`${target.href}: ${why}`);
     hasComplained = true;
   };
   const send = async (): Promise<void> => {
@@ -130,7 +124,7 @@ export function otlpSink(url: URL, options: ExportOptions): FlowSink {
         return lost + waiting.length;
       },
     },
-    options,
+    note,
   );
 }
 
@@ -157,9 +151,8 @@ function logsOf(logRecords: readonly object[]): object {
 function recordOf(flow: NamedFlow, nowMs: number): object {
   const { servicePort, protocol, client, endpoint, frontend, ended, sent, received } = flow;
   const [, namespace = "", service = ""] = /^([^/]+)\/([^:]+)/.exec(servicePort) ?? [];
-  const [source, destination, server] = [placeOf(client), placeOf(endpoint), placeOf(frontend)];
+  const [source, destination, server] = [client, endpoint, frontend].map((place) => parseHostPort(place ?? ""));
   const timeUnixNano = `${nowMs}000000`;
-  const address = source.address === null ? undefined : parseIpAddress(source.address);
   return {
     ...{ timeUnixNano, observedTimeUnixNano: timeUnixNano, severityNumber: 9, severityText: "INFO" },
     eventName: ended === null ? "kube_proxy.flow" : "kube_proxy.flow.end",
@@ -168,12 +161,12 @@ function recordOf(flow: NamedFlow, nowMs: number): object {
         `${protocol} ${client} → ${servicePort} (${frontend}) → ${endpoint ?? "?"} ${ended ?? flow.state ?? ""}`.trim(),
     },
     attributes: attributesOf({
-      ...{ "source.address": source.address, "source.port": source.port },
-      ...{ "destination.address": destination.address, "destination.port": destination.port },
-      ...{ "server.address": server.address, "server.port": server.port },
+      ...{ "source.address": source?.address ?? null, "source.port": source?.port ?? null },
+      ...{ "destination.address": destination?.address ?? null, "destination.port": destination?.port ?? null },
+      ...{ "server.address": server?.address ?? null, "server.port": server?.port ?? null },
       ...{
         "network.transport": protocol.toLowerCase(),
-        "network.type": address === undefined ? null : familyOf(address).toLowerCase(),
+        "network.type": source === undefined ? null : familyOf(source.address).toLowerCase(),
       },
       ...{ "k8s.namespace.name": namespace, "k8s.service.name": service },
       ...{ "kube_proxy.service_port": servicePort, "kube_proxy.source.pod": flow.clientPod },
@@ -184,9 +177,4 @@ function recordOf(flow: NamedFlow, nowMs: number): object {
       "kube_proxy.received.bytes": received?.bytes ?? null,
     }),
   };
-}
-
-function placeOf(place: string | null): { readonly address: string | null; readonly port: number | null } {
-  const [, bracketed, bare, port] = /^(?:\[(.*)\]|(.*)):(\d+)$/.exec(place ?? "") ?? [];
-  return { address: bracketed ?? bare ?? null, port: port === undefined ? null : Number(port) };
 }

@@ -3,7 +3,7 @@ import { FLOW_HEAD, flowCells, type NamedFlow } from "../explain/flows.ts";
 import { safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
 import { escapeJson } from "../logging/escape.ts";
-import type { FlowSink } from "./flows-watch.ts";
+import type { FlowSink, FlowTaker } from "./flows-watch.ts";
 import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
 
@@ -12,17 +12,29 @@ const MOST_ROWS = 10_000;
 /** Lines that come within this time are written together: a line at a time costs more than all else. */
 const GATHER_MS = 20;
 
-/** A table, when all is told. */
-export function tableSink(output: Output, count: number): FlowSink {
+/** Takes so many flows and is full then. @param count Infinity: no end. */
+export function upTo(count: number, { tell, close }: FlowTaker): FlowSink {
+  let left = count;
+  return {
+    tell(flow) {
+      left -= 1;
+      tell(flow);
+    },
+    get isFull() {
+      return left <= 0;
+    },
+    close,
+  };
+}
+
+/** Prints a table at the end. */
+export function tableSink(output: Output): FlowTaker {
   const rows: (readonly string[])[] = [FLOW_HEAD];
   let told = 0;
   return {
     tell(flow) {
       told += 1;
       if (rows.length <= MOST_ROWS) rows.push(flowCells(flow));
-    },
-    get isFull() {
-      return told >= count;
     },
     async close() {
       const shown = rows.some((row, at) => at > 0 && row.at(-1) !== "") ? rows : rows.map((row) => row.slice(0, -1));
@@ -33,8 +45,7 @@ export function tableSink(output: Output, count: number): FlowSink {
 }
 
 /** A line for each. */
-export function lineSink(output: Pick<Output, "out">, count: number, isJson: boolean): FlowSink {
-  let left = count;
+export function lineSink(output: Pick<Output, "out">, isJson: boolean): FlowTaker {
   let gathered: string[] = [];
   let flushing: NodeJS.Timeout | undefined;
   const flush = (): void => {
@@ -44,12 +55,8 @@ export function lineSink(output: Pick<Output, "out">, count: number, isJson: boo
   };
   return {
     tell(flow) {
-      left -= 1;
       gathered.push(isJson ? jsonLine(flow) : safe(`${lineText(flow)}\n`));
       flushing ??= setTimeout(flush, GATHER_MS);
-    },
-    get isFull() {
-      return left <= 0;
     },
     async close() {
       clearTimeout(flushing);

@@ -19,12 +19,16 @@ export interface Asked {
   readonly led: () => Promise<readonly LedFlow[]>;
 }
 
-/** What is done with each connection that is told. */
-export interface FlowSink {
-  tell(flow: NamedFlow): void;
+/** Prints flows, or carries them away. */
+export interface FlowTaker {
+  readonly tell: (flow: NamedFlow) => void;
+  readonly close: () => Promise<void>;
+}
+
+/** One that may have had enough. */
+export interface FlowSink extends FlowTaker {
   /** Whether no more are wanted. */
   readonly isFull: boolean;
-  close(): Promise<void>;
 }
 
 /** More frontends are not asked for one by one: the table is read once. */
@@ -204,7 +208,7 @@ export class FlowWatch {
     }
   }
 
-  /** What began unseen is told now; of what ended unseen nothing is known any more. */
+  /** Tells of beginnings that were missed. Ends that were missed are lost. */
   async #rebuild(): Promise<void> {
     const table = this.#source.open();
     const live = new Set<number>();

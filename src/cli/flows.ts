@@ -13,8 +13,8 @@ import { messageOf } from "../logging/message-of.ts";
 import { IP_FAMILIES, parseIpAddress } from "../net/ip.ts";
 import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
-import { lineSink, tableSink } from "./flow-sinks.ts";
-import { type Asked, type FlowSink, type FlowSource, FlowWatch, listFlows } from "./flows-watch.ts";
+import { lineSink, tableSink, upTo } from "./flow-sinks.ts";
+import { type Asked, type FlowSource, type FlowTaker, FlowWatch, listFlows } from "./flows-watch.ts";
 import { askDaemon, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
 import { OBJECTS_FLAGS, readObjects } from "./objects-input.ts";
 import type { Output } from "./output.ts";
@@ -105,7 +105,7 @@ export async function flows(
     }
     const note = (text: string): void => output.err(safe(`note: ${text}\n`));
     if (source === KERNEL) for (const text of kernelNotes()) note(text);
-    const sink = await sinkFor(options, output, note);
+    const sink = upTo(options.count, await sinkFor(options, output, note));
     try {
       await (isWatching
         ? untilEnded(new FlowWatch(namer, asked, source, sink, note))
@@ -119,14 +119,14 @@ export async function flows(
   });
 }
 
-async function sinkFor(options: FlowsOptions, output: Output, note: (text: string) => void): Promise<FlowSink> {
-  const { count, isJson, isWatching, exportTo } = options;
-  if (exportTo === undefined && !isJson && !isWatching) return tableSink(output, count);
-  if (exportTo === undefined || exportTo === "-") return lineSink(output, count, isJson || exportTo === "-");
+async function sinkFor(options: FlowsOptions, output: Output, note: (text: string) => void): Promise<FlowTaker> {
+  const { isJson, isWatching, exportTo } = options;
+  if (exportTo === undefined && !isJson && !isWatching) return tableSink(output);
+  if (exportTo === undefined || exportTo === "-") return lineSink(output, isJson || exportTo === "-");
   const { fileSink, otlpSink } = await import("./flow-export.ts");
-  if (exportTo instanceof URL) return otlpSink(exportTo, { count, note });
+  if (exportTo instanceof URL) return otlpSink(exportTo, note);
   try {
-    return await fileSink(exportTo, { count, note });
+    return await fileSink(exportTo, note);
   } catch (error) {
     throw new UsageError(`cannot write to ${exportTo}: ${messageOf(error)}`);
   }
