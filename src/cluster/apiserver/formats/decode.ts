@@ -2,6 +2,7 @@
  * Protobuf messages → objects as `JSON.parse` makes them of the same messages' JSON. What a schema does not name is passed over by
  * its length: it costs neither text nor object.
  */
+import { isJsonObject } from "../../projection/fields.ts";
 import { FormatError } from "./pieces.ts";
 
 /** A text, a truth value, an int32, pairs of texts, bytes as they are, or a message. */
@@ -97,7 +98,7 @@ class Decoder {
     } else if (type === "map") {
       const { key, value } = this.#message(MAP_ENTRY, end);
       const known = object[name];
-      const entries = isRecord(known) ? known : {};
+      const entries: Record<string, unknown> = isJsonObject(known) ? known : {};
       entries[String(key ?? "")] = value ?? "";
       object[name] = entries;
     } else if (type === "bytes") object[name] = this.#bytes.subarray(this.#at, end);
@@ -130,10 +131,6 @@ class Decoder {
 }
 
 const MAP_ENTRY = message({ key: [1, "text"], value: [2, "text"] });
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null;
-}
 
 function append(object: Record<string, unknown>, name: string, value: unknown): void {
   const known = object[name];
