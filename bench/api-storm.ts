@@ -3,7 +3,7 @@
  * and simulated time, beside client-go's reflectors (modelled). See docs/performance.md.
  */
 import { createApiSource } from "../src/cluster/apiserver/api-source.ts";
-import { putOffMs } from "../src/cluster/apiserver/watch/reflector.ts";
+import { putOffMs } from "../src/cluster/apiserver/watch/reflector-times.ts";
 import { WATCHED_PLURALS } from "../src/cluster/apiserver/watch/resources.ts";
 import { silentLogger } from "../src/logging/logger.ts";
 import { SimulatedClock } from "./api-storm-clock.ts";

@@ -7,7 +7,8 @@ import type { ApiTransport } from "./connection/transport.ts";
 import type { EventSubject } from "./events/event-object.ts";
 import { SharedCauses } from "./watch/failure-log.ts";
 import { Recovery } from "./watch/recovery.ts";
-import { Reflector, type ReflectorTimes } from "./watch/reflector.ts";
+import { Reflector } from "./watch/reflector.ts";
+import type { ReflectorTimes } from "./watch/reflector-times.ts";
 import { CLUSTER_RESOURCES, nodeResource, type WatchedResource } from "./watch/resources.ts";
 
 export interface ApiSourceOptions {

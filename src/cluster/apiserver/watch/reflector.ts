@@ -14,46 +14,10 @@ import { FailureLog, type OnProblem, type SharedCauses } from "./failure-log.ts"
 import { readListPage } from "./list-reader.ts";
 import { ObjectCache } from "./object-cache.ts";
 import type { Recovery } from "./recovery.ts";
+import { REFLECTOR_TIMES, type ReflectorTimes } from "./reflector-times.ts";
 import type { WatchedResource } from "./resources.ts";
 import { followWatch } from "./watch-reader.ts";
 import { Backoff, Watchdog } from "./watchdog.ts";
-
-/** Times that only tests change. */
-export interface ReflectorTimes {
-  /** Longest silence of a list. The API server itself gives up after a minute. */
-  readonly listIdleMs: number;
-  /** Longest time until a watch is accepted. The API server itself gives up after a minute. */
-  readonly watchAnswerMs: number;
-  /** Longest silence of a streamed list before it is over, after which pages are tried. */
-  readonly streamIdleMs: number;
-  /** Watches last between this time and twice as long. */
-  readonly watchTimeoutMs: number;
-  /** How much longer than agreed a watch may take to end. */
-  readonly watchGraceMs: number;
-  /** A watch without events that ends sooner is a failure, else a server that ends all at once would be asked on and on. */
-  readonly shortWatchMs: number;
-  /** How long a list of so many objects is put off at most when the history is lost, after a random wait. */
-  readonly putOffMs: (objects: number) => number;
-}
-
-/** Lists of more objects than this are what a server cannot send to all nodes at once: one of them is put off for 1 ms each. */
-const LARGE_LIST = 4_000;
-const LONGEST_PUT_OFF_MS = 10_000;
-
-/** @default of {@link ReflectorTimes.putOffMs} */
-export function putOffMs(objects: number): number {
-  return Math.min(LONGEST_PUT_OFF_MS, Math.max(0, objects - LARGE_LIST));
-}
-
-const TIMES: ReflectorTimes = {
-  listIdleMs: 60_000,
-  watchAnswerMs: 75_000,
-  streamIdleMs: 60_000,
-  watchTimeoutMs: 300_000,
-  watchGraceMs: 30_000,
-  shortWatchMs: 1_000,
-  putOffMs,
-};
 
 const PAGE_SIZE = "500";
 /** The list after a lost history begins within this time, for all nodes lose it in the same moment. */
@@ -147,7 +111,7 @@ export class Reflector<K extends ObjectKind> {
     const { resource, sink, clock, random = Math.random, onProblem = () => {} } = options;
     const log = options.log.with({ resource: resource.plural });
     this.#options = { ...options, log };
-    this.#times = { ...TIMES, ...options.times };
+    this.#times = { ...REFLECTOR_TIMES, ...options.times };
     this.#random = random;
     this.#streamsLists = options.streamsLists ?? true;
     this.#takesProtobuf = options.takesProtobuf ?? true;
