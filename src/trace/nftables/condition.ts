@@ -5,9 +5,10 @@ import type { Key } from "../question.ts";
 import { fits, orderOf, type Parts, type Pattern } from "../value.ts";
 import { patternOf } from "./constant.ts";
 import { drawn } from "./draw.ts";
-import { compileExpression, keyQuestions, type Reading, type Surroundings } from "./expression.ts";
+import { compileExpression, keyQuestions, type Surroundings } from "./expression.ts";
 import { type JsonObject, listOf, named, textOf } from "./json.ts";
 import { SetIndex } from "./named-set.ts";
+import type { Reading } from "./packet-fields.ts";
 
 /** Whether a value is what the right side means. A text is the question that would have to be answered first. */
 type Test = (parts: Parts) => boolean | string;

@@ -3,8 +3,9 @@ import { parseIpAddress } from "../../net/ip.ts";
 import { NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
 import { endText, masqueraded, type Packet, redirectAddress, withDestination, withSource } from "../packet.ts";
 import { drawn } from "./draw.ts";
-import { compileExpression, type Reading, type Surroundings } from "./expression.ts";
+import { compileExpression, type Surroundings } from "./expression.ts";
 import type { JsonObject } from "./json.ts";
+import type { Reading } from "./packet-fields.ts";
 
 const ACCEPT = { kind: "accept" } as const;
 
