@@ -10,6 +10,7 @@ import { askDaemon } from "../src/cli/inspect-socket-client.ts";
 import { serveInspectSocket } from "../src/daemon/inspect-socket.ts";
 import { signalChild } from "../src/kernel/child-process.ts";
 import { silentLogger } from "../src/logging/logger.ts";
+import { HEALTHY } from "../src/server/testing/healthy-verdict.ts";
 import { SyncJournal } from "../src/sync/journal/sync-journal.ts";
 import { toolsCpuMs } from "./memory.ts";
 import { measureBurst } from "./nftables-burst.ts";
@@ -42,15 +43,7 @@ async function measure(task: StatusTask, folder: string): Promise<StatusFigures>
     node: "node",
     zone: () => undefined,
     families: [{ family: "IPv4" as const, state: subject.state, status: SYNCED }],
-    verdict: () => ({
-      nowMs: 0,
-      isHealthy: true,
-      isNodeEligible: true,
-      isReached: true,
-      families: [],
-      failures: [],
-      degraded: [],
-    }),
+    verdict: () => HEALTHY,
     journal: new SyncJournal(),
     limits: () => [],
   };

@@ -4,6 +4,7 @@ import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { HEALTHY } from "../server/testing/healthy-verdict.ts";
 import { memoryLog } from "../server/testing/memory-log.ts";
 import { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { InspectedDaemon } from "./inspect-report.ts";
@@ -15,15 +16,7 @@ const DAEMON: InspectedDaemon = {
   node: "node-a",
   zone: () => undefined,
   families: [],
-  verdict: () => ({
-    nowMs: 0,
-    isHealthy: true,
-    isNodeEligible: true,
-    isReached: true,
-    families: [],
-    failures: [],
-    degraded: [],
-  }),
+  verdict: () => HEALTHY,
   journal: new SyncJournal(),
   limits: () => [],
 };

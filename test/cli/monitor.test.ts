@@ -13,6 +13,7 @@ import type { SyncRecord } from "../../src/daemon/inspect-socket.ts";
 import { serveInspectSocket } from "../../src/daemon/inspect-socket.ts";
 import { createServer } from "../../src/kernel/node-http.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
+import { HEALTHY } from "../../src/server/testing/healthy-verdict.ts";
 import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
 import { runCommand } from "./run-command.ts";
 
@@ -38,15 +39,7 @@ function daemonWith(t: TestContext, journal: SyncJournal) {
   const folder = mkdtempSync(join(tmpdir(), "kpts-monitor-"));
   const path = join(folder, "kube-proxy.sock");
   const stop = new AbortController();
-  const verdict = () => ({
-    nowMs: 0,
-    isHealthy: true,
-    isNodeEligible: true,
-    isReached: true,
-    families: [],
-    failures: [],
-    degraded: [],
-  });
+  const verdict = () => HEALTHY;
   const daemon = {
     program: "",
     mode: "",

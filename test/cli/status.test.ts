@@ -12,6 +12,7 @@ import { status } from "../../src/cli/status.ts";
 import { recordingLog } from "../../src/cluster/apiserver/testing/recording-log.ts";
 import { serveInspectSocket } from "../../src/daemon/inspect-socket.ts";
 import { createServer as createHttpServer } from "../../src/kernel/node-http.ts";
+import { HEALTHY } from "../../src/server/testing/healthy-verdict.ts";
 import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
 import { syncRecord } from "../page/page-daemon.ts";
 import { daemonAt } from "./inspected-daemon.ts";
@@ -149,15 +150,7 @@ test("a socket that was left behind is replaced, a file is not; the daemon goes 
   writeFileSync(file, "mine");
   const log = recordingLog();
   const families = [] as const;
-  const verdict = () => ({
-    nowMs: 0,
-    isHealthy: true,
-    isNodeEligible: true,
-    isReached: true,
-    families: [],
-    failures: [],
-    degraded: [],
-  });
+  const verdict = () => HEALTHY;
   const journal = new SyncJournal();
   const daemon = {
     program: "",

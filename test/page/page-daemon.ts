@@ -13,6 +13,7 @@ import { readAssets } from "../../src/page/assets.ts";
 import { pageHandler } from "../../src/page/serve-page.ts";
 import type { AddTraffic } from "../../src/page/service-answer.ts";
 import { startHttpEndpoint } from "../../src/server/http/http-endpoint.ts";
+import { HEALTHY } from "../../src/server/testing/healthy-verdict.ts";
 import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
 import type { SyncRecord } from "../../src/sync/journal/sync-record.ts";
 
@@ -90,15 +91,7 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
     node: "node-a",
     zone: () => own?.zone,
     families: families.map(({ live }) => live),
-    verdict: () => ({
-      nowMs: 0,
-      isHealthy: true,
-      isNodeEligible: true,
-      isReached: true,
-      families: [],
-      failures,
-      degraded: [],
-    }),
+    verdict: () => ({ ...HEALTHY, failures }),
     journal,
     config,
     podCIDRs: own?.podCIDRs ?? [],
