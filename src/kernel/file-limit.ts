@@ -1,6 +1,7 @@
 /** How many files and sockets this process may have open (RLIMIT_NOFILE): reference userspace.md §1.1. */
 import { HOST_IS_LITTLE_ENDIAN } from "./netlink/constants.ts";
-import { errnoName, libc, reliableErrno } from "./netlink/libc.ts";
+import { errnoName } from "./netlink/errors.ts";
+import { libc, reliableErrno } from "./netlink/libc.ts";
 
 /** What upstream sets, and what we want at least. */
 const WANTED_OPEN_FILES = 64_000;

@@ -1,7 +1,8 @@
 /** A folder that one process at a time uses. The lock ends with the process, however it ends. */
 import { closeSync, constants as fileConstants, fstatSync, openSync, statSync } from "node:fs";
 import { constants } from "node:os";
-import { errnoName, libc, reliableErrno } from "./netlink/libc.ts";
+import { errnoName } from "./netlink/errors.ts";
+import { libc, reliableErrno } from "./netlink/libc.ts";
 
 const EXCLUSIVE_NOW = 2 | 4;
 const { O_RDONLY, O_DIRECTORY } = fileConstants;

@@ -1,7 +1,8 @@
 /** Short visits to other network namespaces of this machine. */
 import { closeSync, openSync } from "node:fs";
 import { createRequire } from "node:module";
-import { errnoName, libc, openLibrary } from "./netlink/libc.ts";
+import { errnoName } from "./netlink/errors.ts";
+import { libc, openLibrary } from "./netlink/libc.ts";
 
 const CLONE_NEWNET = 0x40000000;
 const OWN = "/proc/thread-self/ns/net";

@@ -1,13 +1,8 @@
 /** The sockets of this process's network namespace. */
-
-import { closeSync } from "node:fs";
-import { errnoName, type Libc, libc, reliableErrno } from "../kernel/netlink/libc.ts";
-import { ADDRESS_FAMILIES, socketAddress } from "../kernel/socket-address.ts";
 import type { Logger } from "../logging/logger.ts";
-import { familyOf, type IpAddress } from "../net/ip.ts";
-import { DescriptorBudget, shareOfRelays, takeForListening } from "./descriptor-budget.ts";
+import type { IpAddress } from "../net/ip.ts";
+import { DescriptorBudget, shareOfRelays } from "./descriptor-budget.ts";
 import { FairTurns } from "./fair-turns.ts";
-import { type ListenFacts, listenError } from "./listen-error.ts";
 import { OwnDials } from "./own-dials.ts";
 import { ReadBuffers } from "./read-buffers.ts";
 import type { Relay, RelayOptions, RelayProtocol, Relays } from "./relay.ts";
@@ -52,68 +47,7 @@ export class NodeRelays implements Relays {
 
   async hold(protocol: RelayProtocol, address: IpAddress, port: number): Promise<AsyncDisposable> {
     // It calls the C library of Linux.
+    const { holdPort } = await import("./held-port.ts");
     return holdPort({ protocol, address, port }, this.#tcp.budget);
   }
-}
-
-const SOCK = { TCP: 1, UDP: 2 };
-const SOCK_CLOEXEC = 0o2000000;
-const SOL_SOCKET = 1;
-const SO_REUSEADDR = 2;
-const SO_RCVBUF = 8;
-const IPPROTO_IPV6 = 41;
-const IPV6_V6ONLY = 26;
-
-/**
- * Takes a port until disposed, without serving it: the socket is bound and nothing more. For TCP that keeps others from listening,
- * and the kernel refuses connections (reference userspace.md §1.4: with a listening socket they would hang). @throws ListenError
- */
-export function holdPort(facts: ListenFacts, budget: DescriptorBudget): AsyncDisposable {
-  takeForListening(budget, facts);
-  let fd: number | undefined;
-  try {
-    fd = bindTo(facts);
-  } finally {
-    if (fd === undefined) budget.giveBack(1);
-  }
-  return {
-    async [Symbol.asyncDispose]() {
-      if (fd === undefined) return;
-      closeSync(fd);
-      fd = undefined;
-      budget.giveBack(1);
-    },
-  };
-}
-
-function bindTo(facts: ListenFacts): number {
-  const calls = libc();
-  const family = familyOf(facts.address);
-  const open = (): number => calls.socket(ADDRESS_FAMILIES[family], SOCK[facts.protocol] | SOCK_CLOEXEC, 0);
-  const fd = open();
-  if (fd < 0) throw failure(calls, open, facts);
-  try {
-    if (family === "IPv6") setOption(calls, fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-    // For the moment of binding only: what is left of old connections is no obstacle, but no other socket gets in beside us.
-    if (facts.protocol === "TCP") setOption(calls, fd, SOL_SOCKET, SO_REUSEADDR, 1);
-    else setOption(calls, fd, SOL_SOCKET, SO_RCVBUF, 0); // as small as the kernel allows: nothing is read
-    const address = socketAddress(facts);
-    const bind = (): number => calls.bind(fd, address, address.length);
-    if (bind() < 0) throw failure(calls, bind, facts);
-    if (facts.protocol === "TCP") setOption(calls, fd, SOL_SOCKET, SO_REUSEADDR, 0);
-  } catch (error) {
-    closeSync(fd);
-    throw error;
-  }
-  return fd;
-}
-
-function failure(calls: Libc, call: () => number, facts: ListenFacts): Error {
-  const errno = errnoName(reliableErrno(calls, call));
-  return listenError(errno, facts, new Error(errno));
-}
-
-function setOption(calls: Libc, fd: number, level: number, option: number, value: number): void {
-  const bytes = Buffer.from(new Int32Array([value]).buffer);
-  if (calls.setsockopt(fd, level, option, bytes, bytes.length) < 0) throw new Error(`setsockopt(${level}, ${option})`);
 }

@@ -22,7 +22,7 @@ const LOADED = [
 
 /** Interfaces and constants, and the C library, which is opened with the first call. */
 const HARMLESS = [
-  ...["src/kernel/conntrack/conntrack.ts", "src/kernel/netlink/constants.ts", "src/kernel/netlink/libc.ts"],
+  ...["src/kernel/conntrack/conntrack.ts", "src/kernel/netlink/libc.ts"],
   // The sizes that ebpf mode's settings may ask for.
   ...["src/kernel/bpf/socket-balancer/maps.ts", "src/kernel/bpf/layout.ts"],
 ];

@@ -2,7 +2,7 @@
 
 import { closeSync, constants as fileConstants, openSync, statSync } from "node:fs";
 import { constants } from "node:os";
-import { errnoName } from "../netlink/libc.ts";
+import { errnoName } from "../netlink/errors.ts";
 import * as attributes from "./attributes.ts";
 import type { Bpf, BpfLink, BpfMap, BpfProgram } from "./bpf.ts";
 import { BpfError } from "./bpf-error.ts";

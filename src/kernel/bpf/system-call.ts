@@ -3,7 +3,8 @@
  */
 import { createRequire } from "node:module";
 import { endianness } from "node:os";
-import { errnoName, libc, openLibrary } from "../netlink/libc.ts";
+import { errnoName } from "../netlink/errors.ts";
+import { libc, openLibrary } from "../netlink/libc.ts";
 import { type BpfCommand, COMMANDS, OBJECT_INFO } from "./attributes.ts";
 import { BpfError } from "./bpf-error.ts";
 import { encode } from "./layout.ts";

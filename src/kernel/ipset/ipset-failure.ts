@@ -1,6 +1,6 @@
 /** Refusals of the kernel's IP sets in words; both implementations say the same. Pure. */
 
-import { errnoName } from "../netlink/libc.ts";
+import { errnoName } from "../netlink/errors.ts";
 import {
   type IpsetDefinition,
   IpsetError,

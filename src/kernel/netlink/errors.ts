@@ -1,5 +1,5 @@
 /** Failures of netlink, in one class with a stable `code`. */
-import { errnoName } from "./libc.ts";
+import { constants } from "node:os";
 
 /** The kernel's errno name (`ENOENT`), or one of ours for what has no errno. */
 export type NetlinkErrorCode =
@@ -46,6 +46,25 @@ export class NetlinkError extends Error {
     this.code = code;
     this.facts = facts;
   }
+}
+
+/** Names that `os.constants` lacks. */
+const EXTRA_ERRNO = new Map([
+  [85, "ERESTART"],
+  [524, "ENOTSUPP"],
+]);
+
+/** The name of a positive errno: 2 → `ENOENT`; `E<number>` when it has none. Pure. */
+export function errnoName(errno: number): `E${string}` {
+  for (const [name, value] of Object.entries(constants.errno)) {
+    // Two names of one number exist (EAGAIN and EWOULDBLOCK, EOPNOTSUPP and ENOTSUP): the kernel's spelling wins.
+    if (value === errno && name !== "EWOULDBLOCK" && name !== "ENOTSUP") return toErrnoName(name);
+  }
+  return toErrnoName(EXTRA_ERRNO.get(errno) ?? `E${errno}`);
+}
+
+function toErrnoName(name: string): `E${string}` {
+  return `E${name.slice(1)}`;
 }
 
 /** An error for a failed libc call. */

@@ -13,8 +13,7 @@ import {
   NLMSGERR_ATTR_MSG,
   NLMSGERR_ATTR_OFFS,
 } from "./constants.ts";
-import { malformed, NetlinkError } from "./errors.ts";
-import { errnoName } from "./libc.ts";
+import { errnoName, malformed, NetlinkError } from "./errors.ts";
 import type { MessageBuffer } from "./message-buffer.ts";
 
 /** One received message. The object and its bytes are reused: valid only during the call that hands it over. */

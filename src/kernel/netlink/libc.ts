@@ -5,7 +5,6 @@
  * (about 1.5 MB of private memory, 6 MB of resident file pages).
  */
 import { createRequire } from "node:module";
-import { constants } from "node:os";
 
 /** Results are as in C: -1 means failure. */
 export interface Libc {
@@ -46,25 +45,6 @@ export function reliableErrno(calls: Libc, call: () => number): number {
     errno = seen;
   }
   return errno;
-}
-
-/** Names that `os.constants` lacks. */
-const EXTRA_ERRNO = new Map([
-  [85, "ERESTART"],
-  [524, "ENOTSUPP"],
-]);
-
-/** The name of a positive errno: 2 → `ENOENT`; `E<number>` when it has none. Pure. */
-export function errnoName(errno: number): `E${string}` {
-  for (const [name, value] of Object.entries(constants.errno)) {
-    // Two names of one number exist (EAGAIN and EWOULDBLOCK, EOPNOTSUPP and ENOTSUP): the kernel's spelling wins.
-    if (value === errno && name !== "EWOULDBLOCK" && name !== "ENOTSUP") return toErrnoName(name);
-  }
-  return toErrnoName(EXTRA_ERRNO.get(errno) ?? `E${errno}`);
-}
-
-function toErrnoName(name: string): `E${string}` {
-  return `E${name.slice(1)}`;
 }
 
 let loaded: Libc | undefined;

@@ -61,6 +61,7 @@ export {
 } from "../../kernel/netlink/constants.ts";
 export { dumpWithRetry } from "../../kernel/netlink/dump-retry.ts";
 export {
+  errnoName,
   type FailedRequest,
   NetlinkError,
   type NetlinkErrorCode,
@@ -68,7 +69,6 @@ export {
 } from "../../kernel/netlink/errors.ts";
 export type { Reply, ReplyVisitor } from "../../kernel/netlink/frames.ts";
 export { beginGeneric, familyId, type GenericPayload, genericPayload } from "../../kernel/netlink/generic.ts";
-export { errnoName } from "../../kernel/netlink/libc.ts";
 export { MessageBuffer } from "../../kernel/netlink/message-buffer.ts";
 export {
   beginBatch,

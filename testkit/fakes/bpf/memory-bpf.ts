@@ -14,7 +14,7 @@ import {
   type Program,
 } from "../../../src/kernel/bpf/map-definition.ts";
 import type { RunnableProgram } from "../../../src/kernel/bpf/testing/run-program.ts";
-import { errnoName } from "../../../src/kernel/netlink/libc.ts";
+import { errnoName } from "../../../src/kernel/netlink/errors.ts";
 import { compare } from "./arithmetic.ts";
 import { decodeProgram } from "./decode.ts";
 import type { HelperName, Instruction, Register } from "./instruction.ts";

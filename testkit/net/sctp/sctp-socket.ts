@@ -5,7 +5,8 @@
 
 import { closeSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import { errnoName, libc, reliableErrno } from "../../../src/kernel/netlink/libc.ts";
+import { errnoName } from "../../../src/kernel/netlink/errors.ts";
+import { libc, reliableErrno } from "../../../src/kernel/netlink/libc.ts";
 import { ADDRESS_FAMILIES, socketAddress } from "../../../src/kernel/socket-address.ts";
 import { familyOf, type IpAddress } from "../../../src/net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../../src/net/protocol.ts";

@@ -4,7 +4,8 @@ import { createRequire } from "node:module";
 import { Socket } from "node:net";
 import { constants, endianness } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
-import { errnoName, libc, openLibrary } from "../../../netlink/libc.ts";
+import { errnoName } from "../../../netlink/errors.ts";
+import { libc, openLibrary } from "../../../netlink/libc.ts";
 import type { DialReport } from "./dialler-side.ts";
 
 const AF_INET = 2;
