@@ -1,7 +1,7 @@
 /** The `nft` program doing what a transaction does, as upstream would have it. */
 import { execFileSync, spawn } from "node:child_process";
 import type { NftOperation } from "../src/kernel/nftables/nftables.ts";
-import { ruleText, verdictText } from "../src/kernel/nftables/ruleset-text.ts";
+import { elementText, ruleText } from "../src/kernel/nftables/ruleset-text.ts";
 
 /**
  * What upstream would feed to `nft -f -` for the changes that these operations make (reference nftables.md §4.1,
@@ -16,9 +16,8 @@ export function nftScript(table: string, operations: readonly NftOperation[]): s
       case "add-chain":
         return [`add chain ${at(operation.chain.name)}`, `flush chain ${at(operation.chain.name)}`];
       case "add-elements":
-        return operation.elements.map(({ key, verdict }) => {
-          const value = verdict === undefined ? "" : ` : ${verdictText(verdict)}`;
-          return `add element ${at(operation.set.name)} { ${key.join(" . ")}${value} }`;
+        return operation.elements.map(({ comment: _said, ...element }) => {
+          return `add element ${at(operation.set.name)} { ${elementText(element)} }`;
         });
       case "add-rule": {
         const text = ruleText(operation.rule, "ip").replace("dnat ip to", "dnat ip addr . port to");

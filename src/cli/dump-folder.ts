@@ -2,7 +2,7 @@
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { API_VERSION, KIND } from "../config/config.ts";
-import { isObject } from "../trace/nftables/json.ts";
+import { isObject } from "../kernel/nftables/json.ts";
 import { UsageError } from "./exit.ts";
 import type { FoundConfiguration } from "./objects-input.ts";
 

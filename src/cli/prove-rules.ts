@@ -1,12 +1,12 @@
 /** Where `kube-proxy prove` has rules from that are not planned: dumps, read once for both families, and this node's kernel. */
 import type { ProvedVariant } from "../dataplane/dataplane.ts";
 import { MODES, modeNamed } from "../dataplane/registry.ts";
+import { isObject, textOf } from "../kernel/nftables/json.ts";
 import { familyOf, IP_FAMILIES, type IpAddress, type IpFamily } from "../net/ip.ts";
 import type { Side } from "../prove/proof.ts";
 import { rulesSide } from "../prove/sides.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
 import type { KnownRoute } from "../trace/facts.ts";
-import { isObject, textOf } from "../trace/nftables/json.ts";
 import { dumpFiles } from "./dump-folder.ts";
 import { UsageError } from "./exit.ts";
 import { nearestWord } from "./suggestion.ts";

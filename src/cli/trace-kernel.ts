@@ -5,12 +5,12 @@ import { join } from "node:path";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { MODES } from "../dataplane/registry.ts";
 import { nodeNameIn } from "../inspect/offline-node.ts";
+import { isObject, listOf, numberOf, textOf } from "../kernel/nftables/json.ts";
 import { ExecError, execProcess } from "../kernel/process.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
 import { type Dump, recogniseDump } from "../trace/dump/recognise.ts";
 import type { KnownRoute } from "../trace/facts.ts";
 import type { ListedClients } from "../trace/iptables/surroundings.ts";
-import { isObject, listOf, numberOf, textOf } from "../trace/nftables/json.ts";
 import { UsageError } from "./exit.ts";
 import { dumpReaders, placeInDump, type TracedRules } from "./trace-rules.ts";
 

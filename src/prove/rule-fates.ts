@@ -1,11 +1,12 @@
 /** What rules make of packets: of a plan, or of a dump of any kube-proxy. */
+
+import { isJsonObject } from "../cluster/projection/fields.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { programOfDumps } from "../trace/dump/program.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
 import type { NodeFacts } from "../trace/facts.ts";
 import { type Outcome, outcomesOf } from "../trace/netfilter/tree.ts";
 import { walk } from "../trace/netfilter/walk.ts";
-import { isObject, listOf } from "../trace/nftables/json.ts";
 import { endText, type Packet } from "../trace/packet.ts";
 import type { Question } from "../trace/question.ts";
 import { type Subject, UnprovableError } from "./classes.ts";
@@ -52,7 +53,9 @@ export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeF
 function strangerIn(dumps: readonly Dump[]): string | undefined {
   if (dumps.some(({ kind }) => kind === "walker")) return "load balancers of HNS are no rules";
   const objects = dumps.flatMap((dump) => (dump.kind === "nftables" ? dump.objects : []));
-  const chains = objects.flatMap((object) => (isObject(object) && isObject(object.chain) ? [object.chain] : []));
+  const chains = objects.flatMap((object) =>
+    isJsonObject(object) && isJsonObject(object.chain) ? [object.chain] : [],
+  );
   const early = chains.find(({ hook }) => hook === "ingress" || hook === "egress");
   return early && `the chain ${early.name} of the table ${early.family} ${early.table} is asked at a device`;
 }
@@ -86,12 +89,12 @@ function wayText(asked: Packet, { fate, packet, assumptions }: Outcome): string 
 function withoutClients(dump: Dump): Dump {
   if (dump.kind !== "nftables") return dump;
   const emptied = (body: unknown): unknown => {
-    if (!isObject(body)) return body;
-    const flags = listOf(body.flags);
+    if (!isJsonObject(body)) return body;
+    const flags = [body.flags ?? []].flat();
     return flags.includes("timeout") || flags.includes("dynamic") ? { ...body, elem: [] } : body;
   };
   const objects = dump.objects.map((object) => {
-    if (!isObject(object)) return object;
+    if (!isJsonObject(object)) return object;
     if (object.set !== undefined) return { set: emptied(object.set) };
     return object.map === undefined ? object : { map: emptied(object.map) };
   });

@@ -7,8 +7,8 @@ import { describe, test } from "node:test";
 import { dumpReaders } from "../../src/cli/trace-rules.ts";
 import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
 import { modeNamed } from "../../src/dataplane/registry.ts";
+import { isObject, listOf } from "../../src/kernel/nftables/json.ts";
 import { type Dump, recogniseDump } from "../../src/trace/dump/recognise.ts";
-import { isObject, listOf } from "../../src/trace/nftables/json.ts";
 import { examplesAsJson } from "../cli/run-command.ts";
 import { type ProvedCluster, provedAgainst, provedCluster, VARIANTS } from "./prove-support.ts";
 

@@ -1,8 +1,8 @@
 /** Rules of upstream's dumps, in the JSON of `nft -j`, are shown in the words in which `nft` lists them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isObject, listOf, textOf } from "../../src/trace/nftables/json.ts";
-import { ruleText } from "../../src/trace/nftables/rule-text.ts";
+import { isObject, listOf, textOf } from "../../src/kernel/nftables/json.ts";
+import { ruleText } from "../../src/kernel/nftables/json-text.ts";
 import { caseFile, caseNames } from "../conformance/conformance-case.ts";
 
 /** The lines of rules in a listing. */

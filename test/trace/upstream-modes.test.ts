@@ -4,13 +4,13 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { isObject, listOf, textOf } from "../../src/kernel/nftables/json.ts";
 import { type IpAddress, type IpFamily, parseIpAddress } from "../../src/net/ip.ts";
 import { programOfDumps } from "../../src/trace/dump/program.ts";
 import { nodeFacts } from "../../src/trace/facts.ts";
 import type { Program } from "../../src/trace/netfilter/program.ts";
 import { type Outcome, outcomesOf } from "../../src/trace/netfilter/tree.ts";
 import { walk } from "../../src/trace/netfilter/walk.ts";
-import { isObject, listOf, textOf } from "../../src/trace/nftables/json.ts";
 import { endText, newPacket, type PacketQuestion } from "../../src/trace/packet.ts";
 import { caseFile, caseNames, caseState } from "../conformance/conformance-case.ts";
 

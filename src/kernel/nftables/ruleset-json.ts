@@ -8,6 +8,7 @@ import {
   type NftElement,
   type NftFamily,
   type NftField,
+  type NftHook,
   type NftKeyType,
   type NftRule,
   type NftSet,
@@ -69,22 +70,27 @@ export function setJson({ family, table }: TableName, set: NftSet, elements: rea
   return set.isMap || set.hasTargets === true ? { map: body } : { set: body };
 }
 
-function elementJson({ key, verdict, target, comment }: NftElement): Json {
+/** An element, with its value and its comment. Pure. */
+export function elementJson({ key, verdict, target, comment }: NftElement): Json {
   const value: Json = key.length === 1 ? (key[0] ?? "") : { concat: key };
   const element: Json = comment === undefined ? value : { elem: { val: value, comment } };
   if (target !== undefined) return [element, { concat: [target.ip, target.port] }];
   return verdict === undefined ? element : [element, verdictJson(verdict)];
 }
 
-function verdictJson(verdict: NftVerdict): Json {
+/** Pure. */
+export function verdictJson(verdict: NftVerdict): Json {
   return { [verdict.kind]: "chain" in verdict ? { target: verdict.chain } : null };
 }
 
 /** A chain without its rules. Pure. */
 export function chainJson({ family, table }: TableName, chain: NftChain): Json {
-  const { hook } = chain;
-  const base = hook && { type: hook.type, hook: hook.hook, prio: hook.priority, policy: hook.policy ?? "accept" };
-  return { chain: { family, table, name: chain.name, ...base } };
+  return { chain: { family, table, name: chain.name, ...(chain.hook && hookJson(chain.hook)) } };
+}
+
+/** Where a base chain hooks in. Pure. */
+export function hookJson({ type, hook, priority, policy }: NftHook) {
+  return { type, hook, prio: priority, policy: policy ?? "accept" };
 }
 
 /** A rule. Pure. */
@@ -93,7 +99,8 @@ export function ruleJson({ family, table }: TableName, chain: string, rule: NftR
   return { rule: { family, table, chain, ...comment, expr: rule.statements.map((s) => statementJson(s, family)) } };
 }
 
-function fieldJson(field: NftField, family: NftFamily): Json {
+/** What is read of a packet. Pure. */
+export function fieldJson(field: NftField, family: NftFamily): Json {
   switch (field) {
     case "saddr":
     case "daddr":
@@ -116,11 +123,12 @@ function fieldJson(field: NftField, family: NftFamily): Json {
 }
 
 /** The mask of a source of which not all bits are read. */
-export function sourceMask(field: NftField, family: NftFamily): string {
+function sourceMask(field: NftField, family: NftFamily): string {
   return ipFromBytes(prefixMask(sourceBits(field) ?? 0, family === "ip" ? 4 : 16));
 }
 
-function keyJson(fields: readonly NftField[], family: NftFamily): Json {
+/** Several of these together. Pure. */
+export function keyJson(fields: readonly NftField[], family: NftFamily): Json {
   const parts = fields.map((field) => fieldJson(field, family));
   return parts.length === 1 ? (parts[0] ?? null) : { concat: parts };
 }
@@ -132,7 +140,8 @@ function match(left: Json, right: Json, op = "=="): Json {
 const MARK: Json = { meta: { key: "mark" } };
 const OPERATORS = { or: "|", xor: "^" } as const;
 
-function statementJson(statement: NftStatement, family: NftFamily): Json {
+/** A statement of a rule. Pure. */
+export function statementJson(statement: NftStatement, family: NftFamily): Json {
   switch (statement.kind) {
     case "ct-new":
       return match({ ct: { key: "state" } }, "new", "in");
@@ -196,7 +205,8 @@ function statementJson(statement: NftStatement, family: NftFamily): Json {
   }
 }
 
-function numgen(mod: number): Json {
+/** A number that is drawn for each packet. Pure. */
+export function numgen(mod: number): Json {
   return { numgen: { mode: "random", mod, offset: 0 } };
 }
 

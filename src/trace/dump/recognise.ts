@@ -1,14 +1,12 @@
 /** What a dump is of, by its text; and whether it is whole. Pure. */
 
 import { type SavedTable, savesIn } from "../../kernel/iptables/parser/ruleset.ts";
+import { isObject, listOf } from "../../kernel/nftables/json.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
-
 import type { ListedClients, RememberedLists } from "../iptables/surroundings.ts";
-
 import type { BaseChain } from "../netfilter/program.ts";
 import type { TraceNode, WalkOptions } from "../netfilter/tree.ts";
-import { isObject, listOf } from "../nftables/json.ts";
 
 import type { Packet } from "../packet.ts";
 import type { Question } from "../question.ts";

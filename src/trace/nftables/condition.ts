@@ -1,4 +1,6 @@
 /** Conditions: `match` statements of libnftables' JSON. */
+
+import { type JsonObject, listOf, named, textOf } from "../../kernel/nftables/json.ts";
 import { isLocalQuestion } from "../facts.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
 import type { Key } from "../question.ts";
@@ -6,7 +8,6 @@ import { fits, orderOf, type Parts, type Pattern } from "../value.ts";
 import { patternOf } from "./constant.ts";
 import { drawn } from "./draw.ts";
 import { compileExpression, keyQuestions, type Surroundings } from "./expression.ts";
-import { type JsonObject, listOf, named, textOf } from "./json.ts";
 import { SetIndex } from "./named-set.ts";
 import type { Reading } from "./packet-fields.ts";
 

@@ -1,7 +1,8 @@
 /** Constants of libnftables' JSON. Pure. */
+
+import { isObject, listOf, named } from "../../kernel/nftables/json.ts";
 import { parseCidr, parseIpAddress } from "../../net/ip.ts";
 import { orderOf, type Pattern, prefixRange, type Scalar } from "../value.ts";
-import { isObject, listOf, named } from "./json.ts";
 
 /** A constant as the kernel compares it: addresses in their canonical spelling. */
 export function scalarOf(value: unknown): Scalar | undefined {

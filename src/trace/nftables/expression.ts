@@ -3,16 +3,16 @@
  * (libnftables-json(5)). Pure.
  */
 
+import { isObject, listOf, named, numberOf, textOf } from "../../kernel/nftables/json.ts";
+import { expressionText } from "../../kernel/nftables/json-text.ts";
 import { ipBytes, ipFromBytes, parseCidr, parseIpAddress, prefixMask, splitCidr } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import type { Packet } from "../packet.ts";
 import { type ComparedField, type Key, type Question, whichOf } from "../question.ts";
 import { type Pattern, prefixRange } from "../value.ts";
 import { scalarOf } from "./constant.ts";
-import { isObject, listOf, named, numberOf, textOf } from "./json.ts";
 import { SetIndex } from "./named-set.ts";
 import { connection, fib, meta, NONE, originalFlow, payload, type Reading, replyFlow, value } from "./packet-fields.ts";
-import { expressionText } from "./rule-text.ts";
 
 /** Where a random number comes from: the walk tries all. */
 interface Draw {

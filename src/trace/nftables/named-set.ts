@@ -1,9 +1,9 @@
 /** Sets and maps, named or within a rule, indexed once: a lookup does not walk over the elements that have exact keys. */
 
+import { isObject, listOf, named, textOf } from "../../kernel/nftables/json.ts";
 import type { Key } from "../question.ts";
 import { fits, keyText, type Parts, type Pattern, type Scalar } from "../value.ts";
 import { patternOf } from "./constant.ts";
-import { isObject, listOf, named, textOf } from "./json.ts";
 
 /** What a lookup finds. */
 export interface Found {

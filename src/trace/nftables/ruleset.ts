@@ -1,11 +1,12 @@
 /** The objects of libnftables' JSON as tables with chains and sets that can be walked. */
+
+import { isObject, type JsonObject, listOf, numberOf, textOf } from "../../kernel/nftables/json.ts";
+import { ruleText } from "../../kernel/nftables/json-text.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import { type BaseChain, type Chain, type Entry, HOOKS, type Hook, type Rule } from "../netfilter/program.ts";
 import type { Surroundings } from "./expression.ts";
-import { isObject, type JsonObject, listOf, numberOf, textOf } from "./json.ts";
 import { SetIndex } from "./named-set.ts";
-import { ruleText } from "./rule-text.ts";
 import { compileStatement } from "./statement.ts";
 
 interface NftRulesetOptions {

@@ -1,12 +1,13 @@
 /** Statements of libnftables' JSON as steps of a walk. */
+
+import { isObject, type JsonObject, named, textOf } from "../../kernel/nftables/json.ts";
+import { statementText } from "../../kernel/nftables/json-text.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult, type Verdict } from "../netfilter/program.ts";
 import type { Packet } from "../packet.ts";
 import { keyText } from "../value.ts";
 import { compileCondition } from "./condition.ts";
 import { drawn } from "./draw.ts";
 import { compileExpression, keyQuestions, mapOf, type Surroundings } from "./expression.ts";
-import { isObject, type JsonObject, named, textOf } from "./json.ts";
-import { statementText } from "./rule-text.ts";
 import { compileTranslation } from "./translation.ts";
 
 /** Statements that neither decide nor change anything that rules look at. */

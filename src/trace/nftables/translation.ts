@@ -1,10 +1,11 @@
 /** `dnat`, `snat`, `masquerade` and `redirect` of libnftables' JSON as steps of a walk. */
+
+import type { JsonObject } from "../../kernel/nftables/json.ts";
 import { parseIpAddress } from "../../net/ip.ts";
 import { NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
 import { endText, masqueraded, type Packet, redirectAddress, withDestination, withSource } from "../packet.ts";
 import { drawn } from "./draw.ts";
 import { compileExpression, type Surroundings } from "./expression.ts";
-import type { JsonObject } from "./json.ts";
 import type { Reading } from "./packet-fields.ts";
 
 const ACCEPT = { kind: "accept" } as const;

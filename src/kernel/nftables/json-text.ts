@@ -1,6 +1,6 @@
 /** libnftables' JSON as nft prints it. What is not known is shown as JSON. Pure. */
 import { urlHost } from "../../net/ip.ts";
-import { isObject, type JsonObject, listOf, named, textOf } from "./json.ts";
+import { isObject, type JsonObject, listOf, named, numberOf, textOf } from "./json.ts";
 
 /** A rule: its statements, and its comment. */
 export function ruleText(statements: readonly unknown[], comment: string | undefined): string {
@@ -130,7 +130,7 @@ export function expressionText(json: unknown, isHex = false): string {
         .map((item) => expressionText(item))
         .join("-");
     case "set":
-      return `{ ${listOf(found.body).map(elementText).join(", ")} }`;
+      return `{ ${listOf(found.body).map(elementLine).join(", ")} }`;
     case "map":
       return `${expressionText(body.key)} map ${expressionText(body.data)}`;
     case "elem":
@@ -162,7 +162,50 @@ function metaText(key: string): string {
   return BARE_META.has(key) ? key : `meta ${key}`;
 }
 
-function elementText(json: unknown): string {
-  if (!Array.isArray(json)) return expressionText(json);
-  return json.map((part) => expressionText(part)).join(" : ");
+/** The names that nft prints for priorities (nft(8), "Standard priority names"); that of `dstnat` at one hook alone. */
+const PRIORITIES: readonly (readonly [priority: number, name: string])[] = [
+  [-300, "raw"],
+  [-150, "mangle"],
+  [-100, "dstnat"],
+  [0, "filter"],
+  [50, "security"],
+  [100, "srcnat"],
+];
+
+/** Where a base chain hooks in; undefined for another chain. @param chain its body */
+export function hookText({ type, hook, prio, policy }: JsonObject): string | undefined {
+  if (hook === undefined) return undefined;
+  const priority = priorityText(numberOf(prio) ?? 0, textOf(hook));
+  return `type ${textOf(type)} hook ${textOf(hook)} priority ${priority}; policy ${textOf(policy)};`;
+}
+
+/** A number up to ten beside a name is printed as a sum (libnftables, prio2str). */
+function priorityText(priority: number, hook: string | undefined): string {
+  const near = PRIORITIES.find(
+    ([value, name]) => Math.abs(priority - value) <= 10 && (name !== "dstnat" || hook === "prerouting"),
+  );
+  if (near === undefined) return String(priority);
+  const offset = priority - near[0];
+  return offset === 0 ? near[1] : `${near[1]} ${offset < 0 ? "-" : "+"} ${Math.abs(offset)}`;
+}
+
+/** Seconds as nft prints them: `3h`, `1m30s`. */
+export function durationText(seconds: number): string {
+  const parts = [
+    Math.floor(seconds / 86_400),
+    Math.floor(seconds / 3_600) % 24,
+    Math.floor(seconds / 60) % 60,
+    seconds % 60,
+  ];
+  return parts.map((part, index) => (part === 0 ? "" : `${part}${"dhms"[index]}`)).join("");
+}
+
+/** An element of a set or map as it is listed: `10.96.0.10 . tcp . 80 : goto service-…`. */
+export function elementLine(element: unknown): string {
+  const [key, data] = Array.isArray(element) ? element : [element];
+  const inner = named(key);
+  const comment = inner?.name === "elem" && isObject(inner.body) ? textOf(inner.body.comment) : undefined;
+  const value = inner?.name === "elem" && isObject(inner.body) ? inner.body.val : key;
+  const said = comment === undefined ? "" : ` comment "${comment}"`;
+  return `${expressionText(value)}${said}${data === undefined ? "" : ` : ${expressionText(data)}`}`;
 }
