@@ -5,9 +5,9 @@ import { nodeNameIn } from "../inspect/offline-node.ts";
 import { UsageError } from "./exit.ts";
 import { nearestWord } from "./suggestion.ts";
 
-interface ChosenNode {
+interface ChosenNode<Config> {
   /** With the node's name. */
-  readonly config: KubeProxyConfig;
+  readonly config: Config;
   /** Which node was taken where none was named, in a sentence; undefined where there was no choice. */
   readonly note: string | undefined;
 }
@@ -21,11 +21,11 @@ const SHOWN = 4;
  * @param isThisHost what is looked at belongs to this host, so that no other node will do.
  * @throws UsageError for a node that is not among the objects
  */
-export function chosenNode(
+export function chosenNode<Config extends Pick<KubeProxyConfig, "hostnameOverride">>(
   nodes: readonly NodeRecord[],
-  config: KubeProxyConfig,
+  config: Config,
   { isThisHost = false }: { readonly isThisHost?: boolean } = {},
-): ChosenNode {
+): ChosenNode<Config> {
   const { hostnameOverride } = config;
   const names = nodes.map(({ name }) => name);
   const [only, ...others] = names;

@@ -28,7 +28,7 @@ export const INSPECT_FLAGS = {
 export const INSPECT_FLAGS_HELP = `      --node NAME              the node to look from (default: the only Node, this host, or the first by name)
       --mode MODE              ${MODES.map(({ name }) => name).join(", ")} (default: the configuration's mode)
       --family ipv4|ipv6|both  address family (default both)
-      --config FILE            the node's KubeProxyConfiguration
+      --config FILE            the node's KubeProxyConfiguration (default: the cluster's or the sysdump's)
       --compatibility RELEASE  whose rules: ${releaseNames()} (default: the configuration's)`;
 
 type Adjust = (draft: DraftConfig) => DraftConfig;

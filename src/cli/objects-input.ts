@@ -4,11 +4,16 @@ import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
 import { formatManifestProblem } from "../cluster/manifests/problem.ts";
 import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
+import type { NodeRecord } from "../cluster/objects.ts";
 import { CURRENT_RELEASE } from "../config/release.ts";
 import { safe } from "../explain/safe-text.ts";
+import { nodeNameIn } from "../inspect/offline-node.ts";
 import { silentLogger } from "../logging/logger.ts";
-import { programIdentity, userAgentProduct } from "../program/program-identity.ts";
+import { DEFAULT_INSPECT_SOCKET, programIdentity, userAgentProduct } from "../program/program-identity.ts";
+import { isObject } from "../trace/nftables/json.ts";
+import { chosenNode } from "./chosen-node.ts";
 import { UsageError } from "./exit.ts";
+import { askDaemon } from "./inspect-socket-client.ts";
 import type { Output } from "./output.ts";
 import { readInput } from "./render-input.ts";
 
@@ -29,6 +34,11 @@ export interface ObjectsChoice {
   readonly filename?: readonly string[] | undefined;
   readonly kubeconfig?: string | undefined;
   readonly context?: string | undefined;
+  /** Where it is given, no other configuration counts. */
+  readonly config?: string | undefined;
+  readonly node?: string | undefined;
+  readonly "hostname-override"?: string | undefined;
+  readonly "all-nodes"?: boolean | undefined;
 }
 
 /** The objects. */
@@ -52,6 +62,10 @@ interface ClusterInterest {
   readonly pods?: readonly string[];
   /** That is enough where the whole cluster may not be read. */
   readonly namespace?: string | undefined;
+  /** No plan is made of what is read. @default false */
+  readonly isForPods?: boolean;
+  /** Of a daemon on this host. @default the usual one */
+  readonly socket?: string;
 }
 
 /**
@@ -60,11 +74,12 @@ interface ClusterInterest {
  * @throws UsageError when nothing can be read.
  */
 export async function readObjects(
-  { filename, kubeconfig, context }: ObjectsChoice,
+  choice: ObjectsChoice,
   output: Output,
   input: NodeJS.ReadableStream,
   interest: ClusterInterest = {},
 ): Promise<ReadObjects> {
+  const { filename, kubeconfig, context, config, node = choice["hostname-override"] } = choice;
   const tell = (line: string) => output.err(safe(`${line}\n`));
   if (filename !== undefined) {
     if (kubeconfig !== undefined || context !== undefined) {
@@ -72,11 +87,33 @@ export async function readObjects(
     }
     return await readInput(filename, input, tell);
   }
-  const cluster = await readFromCluster({ kubeconfig, context, ...interest }, (message) =>
+  const isOfOneNode = config === undefined && choice["all-nodes"] !== true && interest.isForPods !== true;
+  const nodeAmong = isOfOneNode ? (nodes: readonly NodeRecord[]) => nodeSeenFrom(nodes, node) : undefined;
+  const cluster = await readFromCluster({ kubeconfig, context, nodeAmong, ...interest }, (message) =>
     tell(`warning: ${forReaders(message)}`),
   );
   for (const problem of cluster.problems) tell(`${problem.severity}: ${formatManifestProblem(problem)}`);
-  return cluster;
+  const own = isOfOneNode ? await configurationHere(node, cluster.nodes, interest.socket) : undefined;
+  return own === undefined ? cluster : { ...cluster, configuration: own };
+}
+
+/** What a daemon on this host says of itself, where it is that of the cluster's node that is meant. */
+async function configurationHere(
+  node: string | undefined,
+  nodes: readonly NodeRecord[],
+  socket: string = DEFAULT_INSPECT_SOCKET,
+): Promise<FoundConfiguration | undefined> {
+  if (!existsSync(socket)) return undefined;
+  try {
+    const found = await askDaemon(socket, "/configuration");
+    const name = isObject(found) ? found.hostnameOverride : undefined;
+    const isMeant = (node ?? name) === name && nodes.some((one) => one.name === name);
+    return isMeant ? { content: JSON.stringify(found), where: "the daemon here" } : undefined;
+  } catch (error) {
+    // Another's socket, or an older daemon's: what the cluster says stands.
+    if (error instanceof UsageError) return undefined;
+    throw error;
+  }
 }
 
 /** What is advised to a daemon is too much for a person. */
@@ -86,10 +123,11 @@ const forReaders = (message: string): string =>
 interface ClusterQuestion extends ClusterInterest {
   readonly kubeconfig: string | undefined;
   readonly context: string | undefined;
+  readonly nodeAmong: ((nodes: readonly NodeRecord[]) => string | undefined) | undefined;
 }
 
 async function readFromCluster(
-  { kubeconfig, context, pods = [], namespace }: ClusterQuestion,
+  { kubeconfig, context, pods = [], namespace, nodeAmong }: ClusterQuestion,
   warn: (message: string) => void,
 ): Promise<ReadObjects> {
   const { ApiError, ClientConfigError, loadClientConfig, readCluster } = await import("../cluster/apiserver/index.ts");
@@ -106,6 +144,7 @@ async function readFromCluster(
     const options = {
       ...{ config, version: CURRENT_RELEASE.version, product, warn, pods },
       namespace: namespace ?? config.namespace,
+      ...(nodeAmong && { nodeAmong }),
     };
     const cluster = await readCluster(options, new AbortController().signal);
     return { ...cluster, namespace: config.namespace };
@@ -117,6 +156,12 @@ async function readFromCluster(
     if (error instanceof ApiError || error instanceof ClientConfigError) throw new UsageError(error.message);
     throw error;
   }
+}
+
+/** @throws UsageError for a node that is not among them */
+function nodeSeenFrom(nodes: readonly NodeRecord[], node: string = ""): string | undefined {
+  const isKnown = nodes.length > 0 || node !== "";
+  return isKnown ? nodeNameIn(nodes, chosenNode(nodes, { hostnameOverride: node }).config) : undefined;
 }
 
 /**

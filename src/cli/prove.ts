@@ -2,7 +2,6 @@
  * `kube-proxy prove`: whether rules do with every packet what the objects of a cluster ask for, or what other rules do. Packets
  * fall into finitely many classes, and one of each is led through both.
  */
-import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
 import { DEVIATIONS } from "../dataplane/deviations.ts";
 import { NoRulesError } from "../explain/planned-rules.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
@@ -10,9 +9,16 @@ import { offlineNode } from "../inspect/offline-node.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
 import { prove } from "../prove/proof.ts";
 import { planSide, specificationSide } from "../prove/sides.ts";
+import { chosenNode } from "./chosen-node.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, type InspectChoices, readChoices, warner } from "./inspect-options.ts";
-import { OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, readObjects } from "./objects-input.ts";
+import {
+  type FoundConfiguration,
+  OBJECTS_FLAGS,
+  OBJECTS_FLAGS_HELP,
+  type ReadObjects,
+  readObjects,
+} from "./objects-input.ts";
 import type { Output } from "./output.ts";
 import { type Answer, answerData, answerText } from "./prove-answer.ts";
 import {
@@ -25,7 +31,6 @@ import {
   variantNamed,
 } from "./prove-rules.ts";
 import { flagReader, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
-import { nearestWord } from "./suggestion.ts";
 
 const NAMES = VARIANTS.map(({ name }) => name);
 
@@ -117,11 +122,12 @@ async function* answersTo(options: Options, output: Output, input: NodeJS.Readab
     return;
   }
   const objects = await readObjects(options, output, input);
-  const first = await readChoices(options);
-  const nodes = options["all-nodes"] ? objects.nodes.map(({ name }) => name) : [first.config.hostnameOverride];
+  const first = await readChoices(options, undefined, objects.configuration);
+  const chosen = options["all-nodes"] ? undefined : chosenNode(objects.nodes, first.config, { isThisHost: kernel });
+  if (chosen?.note !== undefined) output.err(safe(`${chosen.note}\n`));
+  const nodes = chosen === undefined ? objects.nodes.map(({ name }) => name) : [chosen.config.hostnameOverride];
   if (nodes.length === 0) throw new UsageError("--all-nodes needs Nodes, and there are none");
   for (const node of nodes) {
-    requireNode(objects, node);
     yield* answersOn(objects, node === "" ? options : { ...options, node }, { rules, local }, output);
   }
 }
@@ -144,22 +150,8 @@ function* answersBetween(
   }
 }
 
-/** @throws UsageError */
-function requireNode({ nodes }: ClusterRecords, name: string): void {
-  const names = nodes.map((node) => node.name);
-  if (name === "" && names.length < 2) return;
-  if (name === "")
-    throw new UsageError(`which node? --node NAME, one of ${names.slice(0, 10).join(", ")}; or --all-nodes`);
-  if (names.includes(name)) return;
-  const nearest = nearestWord(name, names);
-  throw new UsageError(
-    `no Node "${name}" is among the objects`,
-    nearest === undefined ? undefined : `Did you mean ${nearest}?`,
-  );
-}
-
 async function* answersOn(
-  objects: ClusterRecords,
+  objects: ReadObjects,
   options: Options,
   { rules, local }: { readonly rules: FoundRules | undefined; readonly local: readonly IpAddress[] },
   output: Output,
@@ -169,7 +161,7 @@ async function* answersOn(
   const variants = rules === undefined ? options.variants : [asked ?? rules.shown ?? usualVariant(options.mode)];
   let count = 0;
   for (const variant of variants) {
-    const { config, families } = await choicesFor(variant, options);
+    const { config, families } = await choicesFor(variant, options, objects.configuration);
     if (rules !== undefined && variant.deviations(config).includes("proxy-connects"))
       throw new UsageError(
         `rules of ${variant.name} mode lead to sockets of the proxy, and do not say where these lead`,
@@ -195,8 +187,12 @@ async function* answersOn(
     throw new UsageError("the node has no address, and the dump no rules, of a family that was asked for");
 }
 
-async function choicesFor({ mode, choose }: Variant, options: Options): Promise<InspectChoices> {
-  return await readChoices({ ...options, mode }, choose);
+async function choicesFor(
+  { mode, choose }: Variant,
+  options: Options,
+  found?: FoundConfiguration,
+): Promise<InspectChoices> {
+  return await readChoices({ ...options, mode }, choose, found);
 }
 
 function refuse(error: unknown): never {

@@ -56,7 +56,7 @@ Rules, of one of these; without any, those in this node's kernel are walked, whi
       --context NAME           the context in it (default: the current one), or in the kubeconfig that kubectl would read
       --mode MODE              ${MODES.map(({ name }) => name).join(", ")} (default: the configuration's mode)
       --node NAME              the node to plan for (default: the only Node, this host, or the first by name)
-      --config FILE            the node's KubeProxyConfiguration
+      --config FILE            the node's KubeProxyConfiguration (default: the cluster's or the sysdump's)
       --compatibility RELEASE  whose rules: ${releaseNames()} (default: the configuration's)
       --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft -j list ruleset, ipset save or ipvsadm -S -n print
                                on a node (repeatable), or the folder that a sysdump was unpacked to; of other
@@ -188,7 +188,7 @@ async function objectsFor(
   if (sysdump !== undefined) return await readObjects({ filename: [sysdump.objects] }, output, input, { pods });
   if (first === undefined || isPlan) return await readObjects(choice, output, input, { pods });
   try {
-    return await readObjects({ ...choice, filename: undefined }, output, input, { pods });
+    return await readObjects({ ...choice, filename: undefined }, output, input, { pods, isForPods: true });
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
     throw new UsageError(
@@ -281,7 +281,8 @@ function readOptions(values: ReturnType<typeof parsed>["values"]) {
   if (seed !== undefined && !/^\d{1,15}$/.test(seed)) throw new UsageError(`--seed must be a number, got "${seed}"`);
   // What is wrong with it is said before anything is read.
   if (!needsObjects(to)) parseTarget(to);
-  const { in: inInterface, mark, state, kubeconfig, context, kernel } = values;
+  const { in: inInterface, mark, state, kubeconfig, context, kernel, config } = values;
+  const node = values.node ?? values["hostname-override"];
   if (kernel && (filename !== undefined || dump !== undefined)) {
     throw new UsageError("--kernel walks what this node's kernel has: leave -f and --dump out");
   }
@@ -292,7 +293,7 @@ function readOptions(values: ReturnType<typeof parsed>["values"]) {
   return {
     ends: { from, to },
     packet,
-    choice: { filename, kubeconfig, context },
+    choice: { filename, kubeconfig, context, config, node },
     /** Whether the rules are planned for objects. */
     isPlan: filename !== undefined || (isOfCluster && !live && !kernel && dump === undefined),
     live: live ? { ...liveChoices(values), packet, form: values.output } : undefined,
@@ -301,8 +302,8 @@ function readOptions(values: ReturnType<typeof parsed>["values"]) {
     dumps: dump,
     local: values.local.map(localAddress),
     mode: values.mode,
-    node: values.node ?? values["hostname-override"],
-    config: values.config,
+    node,
+    config,
     compatibility: values.compatibility,
     isVerbose: values.verbose,
     form: values.output,

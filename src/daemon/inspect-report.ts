@@ -84,6 +84,8 @@ export interface InspectedDaemon {
   readonly conntrack?: ConntrackTable;
   /** Found out at the start, or since. */
   readonly limits: () => readonly NodeLimit[];
+  /** @default not told */
+  readonly config?: KubeProxyConfig;
 }
 
 /** A daemon with all that is known of its node, for the page. */

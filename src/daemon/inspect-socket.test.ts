@@ -38,7 +38,10 @@ test("what is no path of the inspect socket is answered with what can be asked, 
   const stop = new AbortController();
   const serving = serveInspectSocket(path, DAEMON, { log: memoryLog(), signal: stop.signal });
   try {
-    const wrong = { status: 404, body: { error: "ask GET /status, /services, /connections or /journal" } };
+    const wrong = {
+      status: 404,
+      body: { error: "ask GET /status, /configuration, /services, /connections or /journal" },
+    };
     for (const target of ["//", "///x", "http://[", "*", "/%zz", "/", "/status/"]) {
       assert.deepEqual(await ask(path, target), wrong, target);
     }

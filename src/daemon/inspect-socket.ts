@@ -1,6 +1,6 @@
 /**
- * The inspect socket: a Unix socket, mode 0600, on which a running daemon answers `/status`, `/services`, `/connections` and
- * `/journal` with JSON.
+ * The inspect socket: a Unix socket, mode 0600, on which a running daemon answers `/status`, `/configuration`, `/services`,
+ * `/connections` and `/journal` with JSON.
  * Read-only. Without `--inspect-socket` there is none.
  */
 import { existsSync, lstatSync, mkdirSync, readlinkSync, unlinkSync } from "node:fs";
@@ -15,6 +15,7 @@ import type { Logger } from "../logging/logger.ts";
 import { messageOf } from "../logging/message-of.ts";
 import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { pathOf, queryOf } from "../server/http/routes.ts";
+import { toV1Alpha1 } from "../settings/v1alpha1-encode.ts";
 import type { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { SyncRecord } from "../sync/journal/sync-record.ts";
 import { type InspectedDaemon, ledFlows, type StatusReport, serviceLines, statusReport } from "./inspect-report.ts";
@@ -29,7 +30,7 @@ const PIECE_LENGTH = 32 * 1024;
 const MAX_CONNECTIONS = 64;
 /** sockaddr_un of sys/un.h, without the zero at the end. */
 const MAX_PATH_BYTES = 107;
-const WRONG_QUESTION = { error: "ask GET /status, /services, /connections or /journal" };
+const WRONG_QUESTION = { error: "ask GET /status, /configuration, /services, /connections or /journal" };
 
 /**
  * Listens until the signal aborts. If the path cannot be bound, that is logged, and the daemon runs without the socket.
@@ -66,9 +67,15 @@ export async function serveInspectSocket(
         });
         return;
       }
+      const end = (answer: unknown): void => void response.end(`${JSON.stringify(answer)}\n`);
+      const { config, node } = daemon;
+      if (request.method === "GET" && path === "/configuration" && config !== undefined) {
+        response.writeHead(200, { "content-type": "application/json" });
+        end({ ...toV1Alpha1(config), hostnameOverride: node });
+        return;
+      }
       const isStatus = request.method === "GET" && path === "/status";
       response.writeHead(isStatus ? 200 : 404, { "content-type": "application/json" });
-      const end = (answer: unknown): void => void response.end(`${JSON.stringify(answer)}\n`);
       if (!isStatus) end(WRONG_QUESTION);
       else void wholeStatus(daemon).then(end);
     },

@@ -89,7 +89,10 @@ export function offlineNode(
 }
 
 /** The name of the node that is planned for: the configuration's, else the only Node's, else this host's. */
-export function nodeNameIn(nodes: readonly NodeRecord[], { hostnameOverride }: KubeProxyConfig): string {
+export function nodeNameIn(
+  nodes: readonly NodeRecord[],
+  { hostnameOverride }: Pick<KubeProxyConfig, "hostnameOverride">,
+): string {
   return nodeOf(nodes, hostnameOverride).name;
 }
 

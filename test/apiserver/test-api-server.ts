@@ -49,6 +49,8 @@ export interface ServerSwitches {
   watchTimeoutMs: number | undefined;
   /** How long a second is that watches ask for. */
   secondMs: number;
+  /** What nodes serve, by the path of the API server that leads to them. */
+  proxied: ReadonlyMap<string, string>;
 }
 
 export interface TestApiServerOptions {
@@ -74,6 +76,7 @@ export class TestApiServer {
     hasPages: true,
     watchTimeoutMs: undefined,
     secondMs: 1_000,
+    proxied: new Map(),
   };
   readonly pages: ListPages;
   readonly #server: Server;
@@ -213,6 +216,11 @@ export class TestApiServer {
     const { verb, path } = exchange;
     const user = this.#userOf(exchange.request);
     if (user === undefined) return { code: 401, message: "Unauthorized" };
+    const proxied = this.switches.proxied.get(new URL(exchange.request.url ?? "/", this.url).pathname);
+    if (proxied !== undefined) {
+      exchange.response.end(proxied);
+      return undefined;
+    }
     if (path === undefined) return { code: 404, message: "the server could not find the requested resource" };
     const { plural } = path.type;
     if (this.switches.isAllowed?.(user, verb, plural, path.namespace) === false) {

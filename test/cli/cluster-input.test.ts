@@ -1,15 +1,21 @@
 /** `explain` of a cluster: read with the reader's own permissions, over TLS, page by page; and `--all-nodes`. */
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { explain } from "../../src/cli/explain.ts";
+import { readChoices } from "../../src/cli/inspect-options.ts";
+import { type ObjectsChoice, readObjects } from "../../src/cli/objects-input.ts";
+import { proveCommand } from "../../src/cli/prove.ts";
 import { trace } from "../../src/cli/trace.ts";
+import { checkedSettings } from "../../src/lib/plan-settings.ts";
+import { until } from "../../testkit/support/patience.ts";
 import type { ApiObject } from "../apiserver/object-store.ts";
 import type { Plural } from "../apiserver/resource-types.ts";
 import { TestApiServer } from "../apiserver/test-api-server.ts";
+import { daemonAt } from "./inspected-daemon.ts";
 import { examplesAsJson, runCommand } from "./run-command.ts";
 import { runKubeProxy } from "./run-kube-proxy.ts";
 
@@ -88,6 +94,89 @@ test("mode and configuration are those of the cluster's ConfigMap; without one, 
     traced.out,
     /^Rules: {2}the plan of mode nftables \(of the ConfigMap kube-system\/kube-proxy\) for node-a$/m,
   );
+});
+
+/** What upstream serves, shortened: reference operation.md §9.2. */
+const SERVED = {
+  kind: "KubeProxyConfiguration",
+  apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
+  mode: "nftables",
+  clusterCIDR: "10.180.0.0/16",
+};
+
+function configz(node: string, config: object): ReadonlyMap<string, string> {
+  const path = `/api/v1/nodes/${node}:10249/proxy/configz`;
+  return new Map([[path, JSON.stringify({ "kubeproxy.config.k8s.io": config })]]);
+}
+
+test("without a ConfigMap the node's proxy is asked, through the API server", async (t) => {
+  const server = await serverWithExamples(t);
+  const from = ["--kubeconfig", kubeconfig(t, server), "--context", "test", "--family", "ipv4"];
+  const asked = async (...more: string[]) => await runCommand(explain, ["shop/storefront", ...from, ...more]);
+  server.switches.isAllowed = (_user, _verb, plural) => plural !== "configmaps";
+  server.switches.proxied = configz("node-a", SERVED);
+  for (const more of [[], ["--node", "node-a"]]) {
+    const { out, err } = await asked(...more);
+    assert.equal(err, "");
+    assert.match(out, /^\S+ TCP, .* on node-a .*nftables mode \(of node-a's \/configz\), IPv4$/m);
+  }
+  const other = await asked("--node", "node-b");
+  assert.match(other.out, /^\S+ TCP, .* on node-b .*iptables mode \(assumed\), IPv4$/m);
+  assert.match(other.err, /^warning: list configmaps: .*: kube-proxy's configuration is not known$/m);
+  // Names as releases had them that serve the internal form.
+  server.switches.proxied = configz("node-a", { Mode: "nftables", ClusterCIDR: "10.180.0.0/16" });
+  assert.match((await asked()).out, /iptables mode \(assumed\)/);
+  // With a configuration, or for all nodes, no proxy is asked.
+  server.requests.length = 0;
+  await asked("--all-nodes");
+  server.put("configmaps", {
+    metadata: { namespace: "kube-system", name: "kube-proxy" },
+    data: { "config.conf": KUBEADM },
+  } as ApiObject);
+  server.switches.isAllowed = undefined;
+  await asked();
+  assert.deepEqual(new Set(server.requests.map(({ verb }) => verb)), new Set(["list"]));
+});
+
+test("prove takes the node by rule, and the cluster's configuration", async (t) => {
+  const server = await serverWithExamples(t);
+  const from = ["--kubeconfig", kubeconfig(t, server), "--context", "test", "--family", "ipv4"];
+  const asked = async () => await runCommand(proveCommand, [...from, "--modes", "nftables"]);
+  const bare = await asked();
+  assert.equal(bare.status, 0, bare.err);
+  assert.match(bare.err, /^Seen from node-a, one of 2 Nodes: --node names another\.$/m);
+  server.switches.proxied = configz("node-a", { ...SERVED, clusterCIDR: "nonsense" });
+  const { status, err } = await asked();
+  assert.equal(status, 2);
+  assert.match(err, /^Error: the configuration cannot be used: .*"nonsense"/m);
+});
+
+test("the daemon of this node says its mode and configuration itself", async (t) => {
+  const server = await serverWithExamples(t);
+  const choice = { kubeconfig: kubeconfig(t, server), context: "test" };
+  const socket = join(mkdtempSync(join(tmpdir(), "kpts-here-")), "s");
+  t.after(() => rmSync(dirname(socket), { recursive: true }));
+  const { config } = await checkedSettings({ mode: "nftables", node: "node-a" });
+  daemonAt(t, socket, [], [], undefined, undefined, { config: { ...config, hostnameOverride: "" } });
+  await until("the socket", () => existsSync(socket));
+  const read = async (more: ObjectsChoice) =>
+    (await readObjects({ ...choice, ...more }, { out: () => {}, err: () => {} }, process.stdin, { socket }))
+      .configuration;
+  for (const more of [{}, { node: "node-a" }]) {
+    const found = await read(more);
+    assert.equal(found?.where, "the daemon here");
+    const { config: own, origin } = await readChoices({ family: "both" }, undefined, found);
+    assert.deepEqual({ ...own, hostnameOverride: "" }, { ...config, hostnameOverride: "" });
+    assert.deepEqual([own.hostnameOverride, origin], ["node-a", "of the daemon here"]);
+  }
+  for (const more of [{ node: "node-b" }, { config: "file" }, { "all-nodes": true }]) {
+    assert.equal(await read(more), undefined, JSON.stringify(more));
+  }
+  const [node] = server.store.objects("nodes").values();
+  assert.ok(node);
+  for (const name of ["node-a", "node-b"]) server.delete("nodes", { metadata: { name } } as ApiObject);
+  server.put("nodes", { ...node.object, metadata: { name: "of-another-cluster" } });
+  assert.equal(await read({}), undefined);
 });
 
 test("without a configuration, no verdict hangs on the networks of pods in silence", async () => {

@@ -148,8 +148,7 @@ test("what modes do otherwise is listed", async () => {
 
 describe("input that cannot be used", () => {
   const cases: readonly (readonly [argv: readonly string[], error: RegExp])[] = [
-    [["-f", "-", "--node", "node-x"], /no Node "node-x" is among the objects\nDid you mean node-a\?/],
-    [["-f", "-"], /which node\? --node NAME, one of node-a, node-b; or --all-nodes/],
+    [["-f", "-", "--node", "node-x"], /there is no Node "node-x"\nDid you mean node-a\?/],
     [
       ["-f", "-", "--node", "node-a", "--modes", "iptable"],
       /"iptable" is none of the modes.*\nDid you mean iptables\?/,

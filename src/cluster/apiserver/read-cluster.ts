@@ -2,6 +2,7 @@
 import { systemClock } from "../../async/clock.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import { type ClusterRecords, projectObjects } from "../manifests/read-manifests.ts";
+import type { NodeRecord } from "../objects.ts";
 import { isJsonObject } from "../projection/fields.ts";
 import { createApiClient } from "./connection/api-client.ts";
 import { ApiError, isApiError } from "./connection/api-error.ts";
@@ -21,9 +22,11 @@ interface ReadClusterOptions {
   readonly pods?: readonly string[];
   /** Read alone where the whole cluster may not be. @default none */
   readonly namespace?: string | undefined;
+  /** The node whose proxy is asked for its configuration where no ConfigMap holds one. @default none is asked */
+  readonly nodeAmong?: (nodes: readonly NodeRecord[]) => string | undefined;
 }
 
-/** What a cluster has, and kube-proxy's configuration where a ConfigMap holds one. */
+/** What a cluster has, and kube-proxy's configuration: a ConfigMap's, else that which the node's proxy serves. */
 interface ReadCluster extends ClusterRecords {
   readonly configuration: { readonly content: string; readonly where: string } | undefined;
 }
@@ -66,6 +69,14 @@ function podResource(pod: string): Listed {
   };
 }
 
+/**
+ * What the proxy of a node serves at its metrics port, through the API server, which connects to the node's address: nothing where
+ * that port is on 127.0.0.1, as upstream has it and this program's files. Reference operation.md §9.2.
+ */
+const configzPath = (node: string): string => `/api/v1/nodes/${encodeURIComponent(node)}:10249/proxy/configz`;
+/** A packet that a firewall drops has no answer. */
+const CONFIGZ_MS = 3_000;
+
 const PAGE_OBJECTS = "500";
 /** The longest silence of the server. */
 const IDLE_MS = 30_000;
@@ -80,13 +91,18 @@ export async function readCluster(options: ReadClusterOptions, signal: AbortSign
   try {
     await transport.checkFiles();
     const resources = [...RESOURCES, ...pods.map(podResource)];
-    const [maps, ...lists] = await Promise.all(
-      [CONFIG_MAP, ...resources].map((resource) => listOf(resource, transport, options, signal)),
-    );
-    return {
-      ...projectObjects(lists.flat(), "cluster", { keepsPods: true }),
-      configuration: maps?.flatMap(configurationIn)[0],
-    };
+    const refusals: string[] = [];
+    const warn = (message: string) => void refusals.push(message);
+    const [maps, ...lists] = await Promise.all([
+      listOf(CONFIG_MAP, transport, { warn }, signal),
+      ...resources.map((resource) => listOf(resource, transport, options, signal)),
+    ]);
+    const records = projectObjects(lists.flat(), "cluster", { keepsPods: true });
+    const inMap = maps.flatMap(configurationIn)[0];
+    const node = inMap === undefined ? options.nodeAmong?.(records.nodes) : undefined;
+    const configuration = node === undefined ? inMap : await servedConfiguration(node, transport, signal);
+    if (configuration === undefined) refusals.forEach(options.warn);
+    return { ...records, configuration };
   } finally {
     transport.close();
   }
@@ -124,6 +140,34 @@ function configurationIn(map: object): { readonly content: string; readonly wher
   });
 }
 
+/** The proxy's `/configz`; undefined where there is no such answer, which is the usual. */
+async function servedConfiguration(
+  node: string,
+  transport: Transport,
+  signal: AbortSignal,
+): Promise<ReadCluster["configuration"]> {
+  const limits = { idleMs: CONFIGZ_MS, answerMs: CONFIGZ_MS };
+  const request = { verb: "get", resource: "nodes/proxy", method: "GET", path: configzPath(node), ...limits } as const;
+  try {
+    const { body } = await transport.send(request, signal);
+    const served = parsed(await textOf(body));
+    const found = isJsonObject(served) ? Object.values(served).find(isJsonObject) : undefined;
+    // Releases before the versioned form serve names that no document has.
+    return typeof found?.kind === "string"
+      ? { content: JSON.stringify(found), where: `${node}'s /configz` }
+      : undefined;
+  } catch (error) {
+    if (error instanceof ApiError) return undefined;
+    throw error;
+  }
+}
+
+async function textOf(body: AsyncIterable<Buffer>): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of body) chunks.push(chunk);
+  return Buffer.concat(chunks).toString();
+}
+
 async function allPages(
   { apiVersion, title: kind, plural, path, selectors }: Listed,
   transport: Transport,
@@ -140,9 +184,7 @@ async function allPages(
       signal,
     );
     formatOrThrow(response.contentType, garbage);
-    const chunks: Buffer[] = [];
-    for await (const chunk of response.body) chunks.push(chunk);
-    const list = parsed(Buffer.concat(chunks).toString());
+    const list = parsed(await textOf(response.body));
     if (!isJsonObject(list) || !Array.isArray(list.items))
       throw garbage("the answer is no list: is this an API server?");
     for (const item of list.items) objects.push({ ...item, apiVersion, kind });
