@@ -54,3 +54,16 @@ export function nodeObject(address: string) {
     status: { addresses: [{ type: "InternalIP", address }] },
   };
 }
+
+/** What connection-api-process.ts says after the first sync, or instead of it. */
+export type StartReport = { readonly firstSyncMs: number; readonly cpuMs: number } | { readonly failure: string };
+
+/** What a program has needed since its start, tools included. */
+export interface ProgramReport {
+  readonly cpuMs: number;
+  /** Duration of all syncs, as its own metrics have it. */
+  readonly workMs: number;
+  /** Megabytes. */
+  readonly rssMb: number;
+  readonly peakMb: number;
+}

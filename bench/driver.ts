@@ -2,6 +2,7 @@
 import { spawn } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
+import type { ClusterSize } from "./connection-cluster.ts";
 import { withNamespace } from "./namespace.ts";
 import { engineOptions, memoryEnvironment } from "./run-worker.ts";
 import type { Verdict } from "./targets.ts";
@@ -21,6 +22,8 @@ export interface Bench {
   readonly about: string;
   /** Help by name. @default it has no parts */
   readonly parts?: Readonly<Record<string, string>>;
+  /** The one word that must be given, as help names it; {@link Given.parts} has it. @default there is none */
+  readonly operand?: string;
   /** `--json`, `--check` and `--help` are added. */
   readonly options: Readonly<Record<string, BenchOption>>;
   /** @default true */
@@ -82,6 +85,15 @@ export class Given {
     return this.list(name).map((text) => whole(name, text, 1));
   }
 
+  /** Sizes of clusters, like 3000x4. */
+  sizes(name: string): readonly ClusterSize[] {
+    return this.list(name).map((text) => {
+      const [, services, endpointsEach] = /^(\d+)x(\d+)$/.exec(text) ?? [];
+      if (services === undefined) throw new RangeError(`--${name}: ${JSON.stringify(text)} is not like 3000x4`);
+      return { services: Number(services), endpointsEach: Number(endpointsEach) };
+    });
+  }
+
   /** A number above 0. */
   positive(name: string): number {
     const text = this.text(name);
@@ -109,7 +121,7 @@ function whole(name: string, text: string, least: number): number {
 
 /** Runs a bench. @returns the exit status. Rejects with TypeError or RangeError for a command line that is wrong. */
 export async function runBench(bench: Bench, argv: readonly string[]): Promise<number> {
-  const { parts = {} } = bench;
+  const { parts = {}, operand } = bench;
   const options = {
     ...Object.fromEntries(
       Object.entries(bench.options).map(([name, { value }]) => [name, { type: typeOf(value) }] as const),
@@ -118,13 +130,15 @@ export async function runBench(bench: Bench, argv: readonly string[]): Promise<n
     check: { type: "boolean" },
     help: { type: "boolean" },
   } as const;
-  const { values, positionals } = parseArgs({ args: [...argv], allowPositionals: bench.parts !== undefined, options });
+  const allowPositionals = (bench.parts ?? operand) !== undefined;
+  const { values, positionals } = parseArgs({ args: [...argv], allowPositionals, options });
   if (values.help === true) {
     console.log(usageOf(bench));
     return 0;
   }
-  const unknown = positionals.find((name) => !Object.hasOwn(parts, name));
-  if (unknown !== undefined) {
+  if (operand !== undefined && positionals.length !== 1) throw new RangeError(`give one ${operand}`);
+  const unknown = operand === undefined && positionals.find((name) => !Object.hasOwn(parts, name));
+  if (typeof unknown === "string") {
     throw new RangeError(`${JSON.stringify(unknown)} is no part: ${Object.keys(parts).join(", ")}`);
   }
   if (bench.needsRoot !== false && process.getuid?.() !== 0) {
@@ -141,7 +155,7 @@ export async function runBench(bench: Bench, argv: readonly string[]): Promise<n
 
 const typeOf = (value: string | undefined) => (value === undefined ? "boolean" : "string");
 
-function usageOf({ name, about, parts, options }: Bench): string {
+function usageOf({ name, about, parts, operand, options }: Bench): string {
   const optionRows = Object.entries(options).map(([option, { help, value, initial, quick }]) => {
     const initials = [initial, quick === undefined ? undefined : `with --quick ${quick}`].filter((text) => text);
     const defaults = value !== undefined && initials.length > 0 ? ` (default ${initials.join(", ")})` : "";
@@ -152,7 +166,8 @@ function usageOf({ name, about, parts, options }: Bench): string {
     return all.map(([word, help]) => `  ${word.padEnd(width)}  ${help}\n`).join("");
   };
   const partText = parts === undefined ? "" : `\nParts, all of them by default:\n${rows(Object.entries(parts))}`;
-  return `Usage: npm run bench -- ${name === "" ? "[NAME]" : name}${parts === undefined ? "" : " [PART…]"} [options]
+  const words = `${operand === undefined ? "" : ` ${operand}`}${parts === undefined ? "" : " [PART…]"}`;
+  return `Usage: npm run bench -- ${name === "" ? "[NAME]" : name}${words} [options]
 
 ${about}
 ${partText}

@@ -8,12 +8,21 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
 import { signalChild } from "../src/kernel/child-process.ts";
 import { NetworkNamespace, removeNamespacesNow } from "../testkit/net/network-namespace.ts";
 import { newRunName } from "../testkit/net/run-name.ts";
 import { ProxyDaemon } from "../testkit/support/proxy-daemon.ts";
 import { benchService } from "./cluster.ts";
-import { type ClusterSize, clusterObjects, nodeObject, serviceObjects } from "./connection-cluster.ts";
+import type { ProgramTask } from "./connection-api-process.ts";
+import {
+  type ClusterSize,
+  clusterObjects,
+  nodeObject,
+  type ProgramReport,
+  type StartReport,
+  serviceObjects,
+} from "./connection-cluster.ts";
 import { atExit } from "./namespace.ts";
 import type { ConnectionFigures, Spread } from "./nftables-figures.ts";
 import { spread } from "./table.ts";
@@ -23,6 +32,10 @@ const API = fileURLToPath(new URL("./connection-api-process.ts", import.meta.url
 const NODE_IP = "10.200.0.2";
 const SERVER_IP = "10.200.0.3";
 const SERVER_PORT = 8080;
+/** What is built, as it is started. */
+const OWN_PROGRAM = fileURLToPath(new URL("../bin/kube-proxy", import.meta.url));
+const START_LIMIT_MS = 120_000;
+
 export interface ConnectionTask extends ClusterSize {
   /** The proxy mode. */
   readonly mode: string;
@@ -30,6 +43,14 @@ export interface ConnectionTask extends ClusterSize {
   readonly trials: number;
   /** Between two trials: a multiple of no period of the daemon's. @default 137 */
   readonly pauseMs?: number;
+  /** Of the API server's follower. @default what the mode does without */
+  readonly layout?: LayoutName;
+  /** That follower: any kube-proxy. @default this one */
+  readonly program?: string;
+  /** For its first sync, and for each connection. @default {@link START_LIMIT_MS} */
+  readonly limitMs?: number;
+  /** Rest before its memory is read. @default 0 */
+  readonly settleSeconds?: number;
 }
 
 /** A node, and behind its only link a server. */
@@ -89,7 +110,7 @@ function startServer(server: NetworkNamespace): () => void {
 
 /** Makes services known, one after the other. `add` resolves with the time just before. */
 async function trials(
-  { trials: count, pauseMs = 137 }: ConnectionTask,
+  { trials: count, pauseMs = 137, limitMs = START_LIMIT_MS }: Pick<ConnectionTask, "trials" | "pauseMs" | "limitMs">,
   first: number,
   client: Partner,
   add: (index: number) => Promise<bigint>,
@@ -100,7 +121,9 @@ async function trials(
     const connected = client.ask(benchService(index).clusterIP);
     await sleep(pauseMs);
     const startNs = await add(index);
-    samples.push(Number(BigInt(await connected) - startNs) / 1e6);
+    const endNs = await Promise.race([connected, sleep(limitMs, undefined, { ref: false })]);
+    if (endNs === undefined) throw new Error(`no connection through a new Service in ${limitMs / 1000} s`);
+    samples.push(Number(BigInt(endNs) - startNs) / 1e6);
   }
   return spread(samples);
 }
@@ -129,28 +152,76 @@ async function withManifests(node: NetworkNamespace, task: ConnectionTask, clien
   }
 }
 
-async function withApiServer(node: NetworkNamespace, task: ConnectionTask, client: Partner): Promise<Spread> {
-  const { services, endpointsEach, mode } = task;
-  const api = partner(node, API, JSON.stringify({ services, endpointsEach }), NODE_IP, mode);
-  await api.next();
+export interface ProgramFigures {
+  readonly firstSyncMs: number;
+  /** Processor time until then, tools included. */
+  readonly startCpuMs: number;
+  readonly connection: Spread;
+  /** Mean duration of the syncs and mean processor time for a Service that is added. */
+  readonly workMs: number;
+  readonly changeCpuMs: number;
+  readonly rssMb: number;
+  readonly peakMb: number;
+}
+
+async function withApiServer(
+  node: NetworkNamespace,
+  {
+    trials: count,
+    pauseMs,
+    limitMs = START_LIMIT_MS,
+    program = OWN_PROGRAM,
+    settleSeconds = 0,
+    ...given
+  }: ConnectionTask,
+  client: Partner,
+): Promise<ProgramFigures> {
+  const task: ProgramTask = { ...given, program, limitMs, address: NODE_IP };
+  const api = partner(node, API, JSON.stringify(task));
+  const figures = async (seconds: number): Promise<ProgramReport> => JSON.parse(await api.ask(`figures ${seconds}`));
   try {
+    const started: StartReport = JSON.parse(await api.next());
+    if ("failure" in started) throw new Error(started.failure);
+    const before = await figures(0);
     // Other services than before: those are there until the first sync has removed them.
-    return await trials(task, services + task.trials, client, async (index) =>
+    const times = { trials: count, limitMs, ...(pauseMs !== undefined && { pauseMs }) };
+    const connection = await trials(times, given.services + count, client, async (index) =>
       BigInt(await api.ask(`${index} ${SERVER_IP}`)),
     );
+    const { cpuMs, workMs, rssMb, peakMb } = await figures(settleSeconds);
+    return {
+      firstSyncMs: started.firstSyncMs,
+      startCpuMs: started.cpuMs,
+      connection,
+      workMs: (workMs - before.workMs) / count,
+      changeCpuMs: (cpuMs - before.cpuMs) / count,
+      rssMb,
+      peakMb,
+    };
   } finally {
     await api.end();
   }
 }
 
-export async function measureConnection(task: ConnectionTask): Promise<ConnectionFigures> {
+/** A whole kube-proxy at the test API server. Rejects in words where it fails. */
+export function measureProgram(task: ConnectionTask): Promise<ProgramFigures> {
+  return inNetwork((node, client) => withApiServer(node, task, client));
+}
+
+export function measureConnection(task: ConnectionTask): Promise<ConnectionFigures> {
+  return inNetwork(async (node, client) => {
+    const manifest = await withManifests(node, task, client);
+    return { manifest, api: (await withApiServer(node, task, client)).connection };
+  });
+}
+
+async function inNetwork<T>(work: (node: NetworkNamespace, client: Partner) => Promise<T>): Promise<T> {
   const { node, server } = await network();
   const remove = atExit(() => removeNamespacesNow([node.name, server.name]));
   const stopServer = startServer(server);
   const client = partner(node, CLIENT);
   try {
-    const manifest = await withManifests(node, task, client);
-    return { manifest, api: await withApiServer(node, task, client) };
+    return await work(node, client);
   } finally {
     await client.end();
     stopServer();

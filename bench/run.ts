@@ -2,6 +2,7 @@
 import { type Bench, runBench } from "./driver.ts";
 
 const BENCHES: Readonly<Record<string, () => Promise<{ readonly bench: Bench }>>> = {
+  against: () => import("./against.ts"),
   start: () => import("./start.ts"),
   apiserver: () => import("./apiserver.ts"),
   nftables: () => import("./nftables.ts"),

@@ -51,20 +51,15 @@ function tasksOf(given: Given): readonly StartTask[] {
     throw new RangeError(`--layout: ${JSON.stringify(named)} is no layout of mode ${mode}`);
   }
   const other = given.optional("against");
-  return given.list("sizes").map((text): StartTask => {
-    const [, services, endpointsEach] = /^(\d+)x(\d+)$/.exec(text) ?? [];
-    if (services === undefined) throw new RangeError(`--sizes: ${JSON.stringify(text)} is not like 3000x4`);
-    return {
-      mode,
-      ...(layout && { layout }),
-      services: Number(services),
-      endpointsEach: Number(endpointsEach),
-      hasWatchList: !given.isOn("pages"),
-      rounds: given.whole("rounds"),
-      checkouts: [OWN, ...(other === undefined ? [] : [resolve(other)])],
-      settleSeconds: given.whole("settle", 0),
-    };
-  });
+  return given.sizes("sizes").map((size) => ({
+    mode,
+    ...(layout && { layout }),
+    ...size,
+    hasWatchList: !given.isOn("pages"),
+    rounds: given.whole("rounds"),
+    checkouts: [OWN, ...(other === undefined ? [] : [resolve(other)])],
+    settleSeconds: given.whole("settle", 0),
+  }));
 }
 
 /** The median of the ratios of single rounds, which share what else the machine was doing. */
