@@ -33,10 +33,10 @@ export interface FlowSink extends FlowTaker {
 
 /** More frontends are not asked for one by one: the table is read once. */
 const SINGLE_DUMPS = 8;
-/** How often a daemon is asked which Services there are now. */
-const REFRESH_MS = 5_000;
-/** How often it is looked for what no message tells of. */
-const LOOK_MS = 1_000;
+/** How often a daemon is asked which Services there are now, and how often it is looked for what no message tells of. */
+const TIMES = { refreshMs: 5_000, lookMs: 1_000 };
+/** A process may take up a connection after the kernel has told of it: its endpoint is looked for this often. */
+const LOOKS_FOR_ENDPOINT = 10;
 /** Beginnings that are remembered, for ages. */
 const MOST_REMEMBERED = 1_000_000;
 
@@ -94,6 +94,7 @@ export class FlowWatch {
   readonly #source: FlowSource;
   readonly #sink: FlowSink;
   readonly #note: (text: string) => void;
+  readonly #times: typeof TIMES;
   readonly #stop = new AbortController();
   #namer: FlowNamer;
   /** When connections of conntrack's began, by id. */
@@ -101,18 +102,26 @@ export class FlowWatch {
   /** Endpoints of those that a process carries, by id: when they end, it has forgotten them. */
   readonly #carried = new Map<number, AnsweringPlace>();
   /** Those that have begun, and whose endpoint is looked for, by id. */
-  readonly #waiting = new Map<number, TrackedFlow>();
+  readonly #waiting = new Map<number, { readonly flow: TrackedFlow; looks: number }>();
   /** Undefined before the first look: what is there already has not begun now. */
   #seen: Map<string, Seen> | undefined;
   #lost = 0;
   #hasComplained = false;
 
-  constructor(namer: FlowNamer, asked: Asked, source: FlowSource, sink: FlowSink, note: (text: string) => void) {
+  constructor(
+    namer: FlowNamer,
+    asked: Asked,
+    source: FlowSource,
+    sink: FlowSink,
+    note: (text: string) => void,
+    times = TIMES,
+  ) {
     this.#namer = namer;
     this.#asked = asked;
     this.#source = source;
     this.#sink = sink;
     this.#note = note;
+    this.#times = times;
   }
 
   end(): void {
@@ -125,11 +134,11 @@ export class FlowWatch {
         if (this.#namer.portOf(flow) === undefined) return;
         if (flow.id !== undefined && this.#begun.size < MOST_REMEMBERED) this.#begun.set(flow.id, Date.now());
         if (this.#namer.isEndpointTracked || flow.id === undefined) this.#tell(flow, undefined);
-        else this.#waiting.set(flow.id, flow);
+        else this.#waiting.set(flow.id, { flow, looks: 0 });
       },
       onEnd: (flow) => {
         const id = flow.id ?? -1;
-        this.#tellWaiting(id);
+        this.#tellWaiting(id, true);
         this.#tell(flow, this.#begun.get(id), true, this.#carried.get(id));
         this.#begun.delete(id);
         this.#carried.delete(id);
@@ -149,7 +158,7 @@ export class FlowWatch {
       });
     };
     look();
-    const looking = setInterval(look, LOOK_MS);
+    const looking = setInterval(look, this.#times.lookMs);
     const refreshing = setInterval(() => {
       this.#asked.namer().then(
         (namer) => {
@@ -158,7 +167,7 @@ export class FlowWatch {
         // The daemon is starting again, perhaps: what was known stays true until it answers.
         () => {},
       );
-    }, REFRESH_MS);
+    }, this.#times.refreshMs);
     try {
       await following;
     } finally {
@@ -175,13 +184,16 @@ export class FlowWatch {
     if (this.#sink.isFull) this.#stop.abort();
   }
 
-  #tellWaiting(id: number): void {
-    const flow = this.#waiting.get(id);
-    if (flow === undefined) return;
+  /** @param isLast whether it is not looked for again. */
+  #tellWaiting(id: number, isLast: boolean): void {
+    const one = this.#waiting.get(id);
+    if (one === undefined) return;
+    const answering = this.#namer.answering(one.flow);
+    one.looks += 1;
+    if (answering === undefined && !isLast && one.looks < LOOKS_FOR_ENDPOINT) return;
     this.#waiting.delete(id);
-    const answering = this.#namer.answering(flow);
     if (answering !== undefined) this.#carried.set(id, answering);
-    this.#tell(flow, undefined);
+    this.#tell(one.flow, undefined);
   }
 
   /** What is at the socket, and what a process carries, no message tells of. */
@@ -189,9 +201,11 @@ export class FlowWatch {
     // The answer knows those that had begun when it was asked for; later ones wait for the next.
     const waiting = [...this.#waiting.keys()];
     try {
-      const flows = this.#namer.takeLed(await this.#asked.led());
+      const led = await this.#asked.led();
+      // Asked for the namer afterwards: it may be another one meanwhile.
+      const flows = this.#namer.takeLed(led);
       this.#hasComplained = false;
-      for (const id of waiting) this.#tellWaiting(id);
+      for (const id of waiting) this.#tellWaiting(id, false);
       const before = this.#seen;
       this.#seen = new Map(
         flows.map((flow) => {

@@ -26,8 +26,8 @@ export function silentDaemonHint(socketPath: string): string {
   return socketPath === DEFAULT_INSPECT_SOCKET ? `${start} --socket names another.` : start;
 }
 
-/** How long an answer may be silent. */
-const LIMIT_MS = 5_000;
+/** How long an answer may be silent: daemons of nodes that are in trouble are asked most, and have to wait for a processor. */
+const LIMIT_MS = 15_000;
 
 interface Answer {
   readonly status: number;

@@ -8,10 +8,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { flows } from "../../src/cli/flows.ts";
-import type { FlowSource } from "../../src/cli/flows-watch.ts";
-import type { NamedFlow } from "../../src/explain/flows.ts";
+import { type FlowSource, FlowWatch } from "../../src/cli/flows-watch.ts";
+import { FlowNamer, type NamedFlow } from "../../src/explain/flows.ts";
 import type { LedFlow, TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
 import type { FlowEvents } from "../../src/kernel/conntrack/netlink-conntrack.ts";
+import { servicePortName } from "../../src/model/service-port-name.ts";
 import type { Flow } from "../../src/net/flow.ts";
 import { familyOf, type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
 import { daemonAt } from "./inspected-daemon.ts";
@@ -215,6 +216,50 @@ test("what was led at the socket is told by the daemon", async (t) => {
   led = [];
   const refused = await asking(kernel(WEB), "shop/web");
   assert.deepEqual([refused.status, refused.err], [2, "Error: the daemon says: no right to ask\n"]);
+});
+
+test("a connection that a process takes up late has its endpoint, whatever names are asked for meanwhile", async () => {
+  const name = servicePortName("shop", "web", "http", "TCP");
+  const port = {
+    name,
+    family: "IPv4" as const,
+    frontends: [{ address: ip("10.96.0.10"), port: 80, count: { open: null, counted: null } }],
+    endpoints: [],
+  };
+  const choice = { service: undefined, from: undefined, to: undefined, state: undefined, isStale: false };
+  const names = { ports: [port], pods: new Map(), own: new Set<IpAddress>(), isEndpointTracked: false };
+  const begun = flow("127.0.0.1");
+  const carried: LedFlow = {
+    ...{ ...begun, replySourceIP: ip("10.180.0.11"), destinationPort: begun.replySourcePort },
+    ...{ carriedFor: "shop/web:http", socket: "1" },
+  };
+  const told: (string | null)[] = [];
+  let looks = 0;
+  const asked = {
+    namer: async () => new FlowNamer(names, choice),
+    // Each answer takes longer than the names are kept. The relay has the connection from the third on.
+    led: async () => {
+      looks += 1;
+      const answer = looks < 3 ? [] : [carried];
+      await new Promise((resolve) => setTimeout(resolve, 30));
+      return answer;
+    },
+  };
+  const live = async ({ onBegin, signal }: FlowEvents) => {
+    onBegin(begun);
+    await new Promise((resolve) => signal.addEventListener("abort", resolve));
+  };
+  const sink = {
+    isFull: false,
+    tell({ endpoint }: NamedFlow) {
+      told.push(endpoint);
+      sink.isFull = true;
+    },
+    close: async () => {},
+  };
+  const every = { refreshMs: 5, lookMs: 10 };
+  await new FlowWatch(await asked.namer(), asked, kernel([], live), sink, assert.fail, every).run();
+  assert.deepEqual(told, ["10.180.0.11:8080"]);
 });
 
 test("flows are added to a file, and sent to a collector, which may refuse at first", async (t) => {
