@@ -44,6 +44,7 @@ const AROUND = [
   "test/deploy/package.test.ts",
   "test/deploy/bytecode.test.ts",
   "test/page/browser.test.ts",
+  "test/page/site-browser.test.ts",
 ].map((path) => join(root, path));
 /** How many times as many histories the property tests run in tier `all`. */
 const LONG_HISTORIES = "10";
