@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { type FrontendConflict, logConflicts } from "../model/owned-services.ts";
 import { servicePortName } from "../model/service-port-name.ts";
 import { RecordingLogger } from "../sync/testing/recorders.ts";
-import { frontendConflict } from "./node-events.ts";
+import { costlyService, frontendConflict, serviceHealthFailure } from "./node-events.ts";
 
 const CONFLICT: FrontendConflict = {
   frontend: "tcp 10.96.0.10:53",
@@ -36,4 +37,31 @@ test("the Service that lost gets a warning that says what to do", () => {
   );
   assert.match(event.note, /node-a: spec\.externalIPs: tcp 10\.96\.0\.10:53 belongs to kube-system\/dns:dns-tcp/);
   assert.match(event.note, /give one of them another address or port/);
+});
+
+test("a Service that took long to program gets a warning that says how long, and what to do", () => {
+  const { note, ...event } = costlyService("node-a", {
+    service: "shop/many",
+    servicePorts: 10_000,
+    milliseconds: 12_840,
+  });
+  assert.deepEqual(event, {
+    regarding: { apiVersion: "v1", kind: "Service", namespace: "shop", name: "many" },
+    type: "Warning",
+    reason: "CostlyService",
+    action: "ProgramService",
+  });
+  assert.match(note, /^node node-a: 10000 service ports of it took 12\.8 s to program; .*give it fewer ports$/);
+});
+
+test("operators find each reason of a Service's events in the guide's table", () => {
+  const guide = readFileSync(new URL("../../docs/operations.md", import.meta.url), "utf8");
+  const [, table = ""] = /\n## Events\n(.*?)\n## /s.exec(guide) ?? [];
+  for (const { reason } of [
+    serviceHealthFailure("node-a", "shop/web", 30_000, new Error("taken")),
+    costlyService("node-a", { service: "shop/many", servicePorts: 2, milliseconds: 1_500 }),
+    frontendConflict("node-a", CONFLICT),
+  ]) {
+    assert.match(table, new RegExp(`\\| Service, warning \\| \`${reason}\` \\|`));
+  }
 });

@@ -67,7 +67,7 @@ describe("checkConfig", () => {
       ],
       [
         "mode: winuserspace",
-        'Mode.ProxyMode: Invalid value: "winuserspace": must be iptables, ipvs, nftables or blank (blank means the best-available proxy [currently iptables])',
+        'Mode.ProxyMode: Invalid value: "winuserspace": must be iptables, ipvs, nftables or blank (blank means the best-available proxy [currently iptables]); here also userspace or ebpf',
       ],
       ["mode: userspace\nportRange: 8000-8100\nudpIdleTimeout: 1s", ""],
       [
@@ -86,7 +86,7 @@ describe("checkConfig", () => {
       ],
       [
         "mode: IPVS",
-        'Mode.ProxyMode: Invalid value: "IPVS": must be iptables, ipvs, nftables or blank (blank means the best-available proxy [currently iptables])',
+        'Mode.ProxyMode: Invalid value: "IPVS": must be iptables, ipvs, nftables or blank (blank means the best-available proxy [currently iptables]); here also userspace or ebpf',
       ],
       [
         "clientConnection: {burst: -5}",
@@ -127,11 +127,11 @@ describe("checkConfig", () => {
       ],
       [
         "mode: ipvs\nfeatureGates: {KubeProxyIPVS: false}",
-        'Mode.ProxyMode: Invalid value: "ipvs": must be iptables, nftables or blank (blank means the best-available proxy [currently iptables])',
+        'Mode.ProxyMode: Invalid value: "ipvs": must be iptables, nftables or blank (blank means the best-available proxy [currently iptables]); here also userspace or ebpf',
       ],
       [
         "mode: bogus",
-        'Mode.ProxyMode: Invalid value: "bogus": must be iptables, ipvs, nftables or blank (blank means the best-available proxy [currently iptables])',
+        'Mode.ProxyMode: Invalid value: "bogus": must be iptables, ipvs, nftables or blank (blank means the best-available proxy [currently iptables]); here also userspace or ebpf',
       ],
       [
         "compatibility: v1.36\nshowHiddenMetricsForVersion: '1.36'",
@@ -221,7 +221,7 @@ describe("checkConfig", () => {
       errors("oomScoreAdj: 5000\nbindAddress: x\nmode: zz\niptables: {masqueradeBit: 40}\nlogging: {format: xml}"),
       "[KubeProxyIPTablesConfiguration.MasqueradeBit: Invalid value: 40: must be within the range [0, 31], " +
         "KubeProxyLinuxConfiguration.OOMScoreAdj: Invalid value: 5000: must be within the range [-1000, 1000], " +
-        'Mode.ProxyMode: Invalid value: "zz": must be iptables, ipvs, nftables or blank (blank means the best-available proxy [currently iptables]), ' +
+        'Mode.ProxyMode: Invalid value: "zz": must be iptables, ipvs, nftables or blank (blank means the best-available proxy [currently iptables]); here also userspace or ebpf, ' +
         'BindAddress: Invalid value: "x": not a valid textual representation of an IP address, ' +
         'logging.format: Invalid value: "xml": Unsupported log format]',
     );

@@ -109,10 +109,12 @@ function windowsErrors({ windowsPriorityClass }: DraftConfig): readonly string[]
 function modeErrors(mode: string, gates: FeatureGates, platform = process.platform): readonly string[] {
   const isOff = ({ gate }: RegisteredMode) => gate !== undefined && !gates.isEnabled(gate);
   if (mode === "" || (isProxyMode(mode) && !isOff(modeNamed(mode)))) return [];
-  const known = modesOn(platform)
-    .filter((other) => other.isUpstream && !isOff(other))
-    .map(({ name }) => name);
-  const detail = `must be ${known.join(", ")} or blank (blank means the best-available proxy [currently ${defaultModeOn(platform).name}])`;
+  const names = (isUpstream: boolean) =>
+    modesOn(platform)
+      .filter((other) => other.isUpstream === isUpstream && !isOff(other))
+      .map(({ name }) => name);
+  const blank = `(blank means the best-available proxy [currently ${defaultModeOn(platform).name}])`;
+  const detail = `must be ${names(true).join(", ")} or blank ${blank}; here also ${names(false).join(" or ")}`;
   return [invalid(`${ROOT}.Mode.ProxyMode`, mode, detail)];
 }
 

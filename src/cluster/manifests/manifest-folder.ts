@@ -225,6 +225,6 @@ function logProblem(log: Logger, problem: ManifestProblem): void {
   const facts = { file, ...(document > 0 && { document }), ...(line > 0 && { line }), ...(object && { object }) };
   const all = field === "" ? facts : { ...facts, field };
   if (problem.severity === "error")
-    log.error("Bad manifest ignored, an earlier good version stays in force", message, all);
+    log.error("Bad manifest ignored; an earlier good version, where there is one, stays in force", message, all);
   else log.warn("Manifest entry left out", { ...all, reason: message });
 }
