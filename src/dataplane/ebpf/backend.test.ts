@@ -36,6 +36,23 @@ test("programs decide for ten minutes after each look, and then all pass", async
   assert.equal(led(), "10.180.1.1", "until the last moment, or it was looked again");
 });
 
+test("how long programs decide, and how many sockets there is room for, are settings", async (t) => {
+  const cluster = new TestCluster();
+  const subject = new EbpfRig(cluster.driver, { validForMs: 60_000, rememberedSockets: 2048 });
+  t.after(() => void subject.backend.close());
+  cluster.set(port("dns", "10.96.0.1", { protocol: "UDP" }), [remote("10.180.1.1")]);
+  await cluster.driver.sync(subject.backend);
+  const room = ["flows4", "connected4", "tcp_peers4", "clients4"].map((name) => subject.mapNamed(name)?.definition);
+  assert.deepEqual(
+    room.map((definition) => definition?.maxEntries),
+    [2048, 2048, 2048, 2048],
+  );
+  subject.monotonicNs += 60_000_000_000n;
+  assert.equal(subject.connectUdp(7n, "10.96.0.1", 80), "10.180.1.1");
+  subject.monotonicNs += 1n;
+  assert.equal(subject.connectUdp(7n, "10.96.0.1", 80), "10.96.0.1");
+});
+
 test("where the kernel cannot say what a call fails with, Services without endpoints take the rules, which is said", async (t) => {
   const { cluster, rig: subject, sync } = rig(t);
   cluster.set(port("none", "10.96.0.1"), []);

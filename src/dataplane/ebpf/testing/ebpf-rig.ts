@@ -60,7 +60,10 @@ export class EbpfRig {
   readonly machine = new BpfMachine(new Map([[CGROUP, 5n]]));
 
   /** @param isHurried it is looked all the time for what nothing tells of. */
-  constructor(driver: SyncDriver, { hasCgroup = true, isHurried = false } = {}) {
+  constructor(
+    driver: SyncDriver,
+    { hasCgroup = true, isHurried = false, validForMs = 600_000, rememberedSockets = 32_768 } = {},
+  ) {
     this.packetPath = new BackendRig(driver, { layout: "Flat" });
     this.bpf = this.#faulty(memoryBpf(this.machine));
     const sockets = new SocketPath({
@@ -70,7 +73,8 @@ export class EbpfRig {
       nodeName: "node-a",
       nodePortAddresses: nodePortAddresses("IPv4", ["192.168.0.0/24"]),
       programs: () => ({ hostCookie: 1n, isForHostOnly: false }),
-      validForMs: 600_000,
+      validForMs,
+      rememberedSockets,
       monotonicNs: () => this.monotonicNs,
       disconnector: {
         reach: async () => this.reach,
