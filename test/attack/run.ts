@@ -96,16 +96,32 @@ await attempt("SIGUSR1", async () => {
   if (isOpen || !isAlive) throw new Error(isOpen ? "a debugger answers" : "the daemon is gone");
   return "no debugger, and the daemon answers";
 });
-await attempt("tools that cannot be started", async () => {
-  const file = fileURLToPath(new URL("../../src/kernel/process-descriptors.test.ts", import.meta.url));
-  const { status, stdout } = spawnSync(process.execPath, ["--test", file], { encoding: "utf8" });
-  if (status !== 0) throw new Error(stdout);
-  return "bystanders live, and tools start again";
-});
-await attempt("UDP sockets of one process against a pending answer, ebpf", async () => {
-  const file = fileURLToPath(new URL("../../src/kernel/bpf/socket-balancer/unusual-sockets.test.ts", import.meta.url));
-  const { status, stdout } = spawnSync(process.execPath, ["--test", file], { encoding: "utf8" });
-  if (status !== 0) throw new Error(stdout);
-  return "it comes from the address that was asked";
-});
+/** Attacks that are tests. */
+const TESTS = [
+  ["tools that cannot be started", "src/kernel/process-descriptors.test.ts", "bystanders live, and tools start again"],
+  [
+    "UDP sockets of one process against a pending answer, ebpf",
+    "src/kernel/bpf/socket-balancer/unusual-sockets.test.ts",
+    "it comes from the address that was asked",
+  ],
+  [
+    "chains of our table get other names, ours are emptied, others' stand beside them",
+    "test/kernel/faults/nftables-renamed.test.ts",
+    "all is in force again at once and after a start, and what stays is named",
+  ],
+  [
+    "a Service of 4,000 ports",
+    "test/kernel/faults/nftables-many-ports.test.ts",
+    "another Service is in the kernel before it",
+  ],
+] as const;
+
+for (const [title, path, outcome] of TESTS) {
+  await attempt(title, async () => {
+    const file = fileURLToPath(new URL(`../../${path}`, import.meta.url));
+    const { status, stdout } = spawnSync(process.execPath, ["--test", file], { encoding: "utf8" });
+    if (status !== 0) throw new Error(stdout);
+    return outcome;
+  });
+}
 process.exitCode = failures === 0 ? 0 : 1;

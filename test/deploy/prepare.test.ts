@@ -65,3 +65,19 @@ test("packages of Debian are installed under a lock that only root can make", {
   assert.deepEqual([uid, mode & 0o022], [0, 0]);
   assert.doesNotMatch(text, /tmpdir/);
 });
+
+test("who holds that lock is waited for, with a word and ten minutes at most", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-lock-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const calls = join(folder, "calls");
+  // Says that another has the lock, as the real one does with the status that it is given.
+  writeFileSync(join(folder, "flock"), `#!/bin/sh\necho "$*" >> '${calls}'\nexit "$2"\n`, { mode: 0o755 });
+  const command = ["env", `PATH=${folder}:${process.env.PATH}`, process.execPath, "scripts/system-tools.mjs", "update"];
+  const { stderr } = await runCommand(command as [string, ...string[]], { cwd: CHECKOUT });
+  assert.match(stderr, /^another installation holds \S+: waiting for 10 minutes at most$/m);
+  const waits = readFileSync(calls, "utf8").trim().split("\n");
+  assert.deepEqual(
+    waits.map((words) => / (--nonblock|--timeout \d+) /.exec(words)?.[1]),
+    ["--nonblock", "--timeout 600"],
+  );
+});

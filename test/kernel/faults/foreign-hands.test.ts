@@ -193,4 +193,22 @@ describe("other programs on the node", { concurrency: 2, skip: kernelSkip, timeo
     await node.exec([KUBE_PROXY, "--cleanup"]);
     assert.deepEqual(rulesOf((await node.exec(["iptables-save"])).stdout), kept);
   });
+
+  test("--cleanup in flat nftables mode leaves of iptables mode no more than what iptables-nft never takes away", async (t) => {
+    const node = await faultNode(t);
+    for (const config of [{}, { mode: "nftables", nftables: { layout: "Flat" } }]) {
+      const daemon = await startDaemon(t, node, { objects, config });
+      await daemon.synced();
+      await daemon.stop();
+    }
+    await node.exec([KUBE_PROXY, "--cleanup"]);
+    const { stdout: left } = await node.exec(["nft", "list", "ruleset"]);
+    const found = (pattern: RegExp) => [...new Set(Array.from(left.matchAll(pattern), ([, name]) => name))].sort();
+    assert.deepEqual(found(/^table ip6? (\S+)/gm), ["filter", "mangle", "nat"]);
+    const ofTool = ["FORWARD", "INPUT", "OUTPUT", "POSTROUTING", "PREROUTING"];
+    assert.deepEqual(found(/^\tchain (\S+)/gm), [...ofTool.slice(0, 2), "KUBE-FIREWALL", ...ofTool.slice(2)]);
+    // The kubelet may need them, and kube-proxy leaves them, too.
+    for (const rule of found(/^\t\t(?!type )(.+)$/gm))
+      assert.match(rule ?? "", /jump KUBE-FIREWALL$|^ip saddr != 127\.0\.0\.0\/8 ip daddr 127/);
+  });
 });
