@@ -5,7 +5,7 @@ import { isProxyMode, modeNamed } from "../dataplane/registry.ts";
 import { countedPort } from "../explain/counted-ports.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
-import { countText, shareText } from "../explain/text.ts";
+import { countText, shareText, turnedAwayText } from "../explain/text.ts";
 import { type FlowReader, readTraffic } from "../explain/traffic.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { askDaemon, DAEMON_FLAGS, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
@@ -17,7 +17,7 @@ export const SERVICES_USAGE = `Usage: kube-proxy services [NAMESPACE/NAME] [opti
 
 The service table of a running daemon: addresses, endpoints, and the part of the connections that each gets on this node. As
 root in the daemon's network namespace also what the kernel knows: connections that are open now (of conntrack or IPVS), and
-those that were counted (by the rules of iptables mode, by IPVS). What cannot be known is said.
+those that were counted (by iptables' rules, by IPVS, by nftables with connections.count). What cannot be known is said.
 
 ${SOCKET_FLAG_HELP}
 ${NODES_FLAGS_HELP}
@@ -42,6 +42,8 @@ type CountedLine = Omit<ServiceLine, "frontends" | "endpoints"> & {
 interface Counted {
   readonly open?: number | null;
   readonly counted?: number | null;
+  readonly refused?: number;
+  readonly dropped?: number;
 }
 
 /** Runs `services`. @param readFlows reads the connections of this network namespace. @returns the exit status. */
@@ -146,7 +148,8 @@ function servicesText(lines: readonly CountedLine[], width: number | undefined):
 function rowsOf({ servicePort, protocol, frontends, endpoints }: CountedLine, hasTraffic: boolean): string[][] {
   const counts = (one: Counted | undefined) => {
     if (!hasTraffic) return [];
-    return one === undefined ? ["", ""] : [countText(one.open), countText(one.counted)];
+    if (one === undefined) return ["", ""];
+    return [countText(one.open), `${countText(one.counted)}${turnedAwayText(one.refused, one.dropped)}`];
   };
   return Array.from({ length: Math.max(frontends.length, endpoints.length, 1) }, (_, index) => {
     const [frontend, endpoint] = [frontends[index], endpoints[index]];

@@ -85,16 +85,33 @@ export interface ConntrackConfig {
   readonly udpStreamTimeoutMs: number;
 }
 
-/** What becomes of connections of TCP to endpoints that are gone, where a Service's annotation does not say. */
+export const COUNTED = ["None", "Frontends", "Endpoints"] as const;
+export type Counted = (typeof COUNTED)[number];
+
+/** What becomes of connections of TCP to endpoints that are gone, where a Service's annotation does not say; and what is counted. */
 export interface ConnectionsConfig {
   /** `Gone` or `Never`. */
   readonly endTCP: string;
   /** How long an endpoint must be gone. */
   readonly endTCPAfterMs: number;
+  /** What the kernel is to count that does not count by itself: a {@link Counted}; another text does not pass the checks. */
+  readonly count: string;
+  /** How many Services have metrics of their own, those with most connections; 0: there are no such metrics. */
+  readonly countedServices: number;
+}
+
+/** Of settings that have passed the checks. Pure. */
+export function countedOf({ count }: ConnectionsConfig): Counted {
+  return COUNTED.find((one) => one === count) ?? "None";
 }
 
 /** Where nothing is set. */
-export const DEFAULT_CONNECTIONS: ConnectionsConfig = { endTCP: "Never", endTCPAfterMs: 5_000 };
+export const DEFAULT_CONNECTIONS: ConnectionsConfig = {
+  endTCP: "Never",
+  endTCPAfterMs: 5_000,
+  count: "None",
+  countedServices: 0,
+};
 
 /** Resolved from file, flags and defaults, but not yet checked. */
 export interface DraftConfig extends ModeSections<"resolved"> {

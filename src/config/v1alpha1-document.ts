@@ -69,7 +69,7 @@ export const DOCUMENT_FIELDS = {
   compatibility: "text",
   connections: {
     goType: "v1alpha1.ConnectionsConfiguration",
-    fields: { endTCP: "text", endTCPAfter: "optionalDuration" },
+    fields: { endTCP: "text", endTCPAfter: "optionalDuration", count: "text", countedServices: "int32" },
   },
 } as const satisfies Fields;
 

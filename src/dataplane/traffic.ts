@@ -31,6 +31,9 @@ export interface Count {
   open: number | null;
   /** Connections since the kernel began to count, which a rewritten rule or a new virtual server does afresh. */
   counted: number | null;
+  /** Packets of new connections that rules have refused, and dropped: at frontends, where it is known. */
+  refused?: number;
+  dropped?: number;
 }
 
 /** What a mode's part of the kernel counts itself. */

@@ -62,6 +62,9 @@ export interface Traffic {
   readonly open?: number | null;
   /** Connections since the kernel began to count. */
   readonly counted?: number | null;
+  /** Packets of new connections that rules have refused, and dropped, at a frontend. */
+  readonly refused?: number;
+  readonly dropped?: number;
 }
 
 export interface Policies {

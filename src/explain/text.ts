@@ -98,8 +98,14 @@ function clientsText({ owner, clients, sockets }: ExplainedFrontend, width: numb
     .join("");
 }
 
-function trafficText({ open, counted }: ExplainedFrontend): string {
-  return open === undefined ? "" : `: ${countText(open)} open, ${countText(counted)} counted`;
+function trafficText({ open, counted, refused = 0, dropped = 0 }: ExplainedFrontend): string {
+  if (open === undefined) return "";
+  return `: ${countText(open)} open, ${countText(counted)} counted${turnedAwayText(refused, dropped)}`;
+}
+
+/** `, 3 refused, 2 dropped`; what is none is left out. */
+export function turnedAwayText(refused = 0, dropped = 0): string {
+  return `${refused > 0 ? `, ${refused} refused` : ""}${dropped > 0 ? `, ${dropped} dropped` : ""}`;
 }
 
 /** `12`, `?` for what is not known; empty for what was not asked for. */

@@ -94,6 +94,8 @@ export function resolveDocument(document: ConfigurationDocument): DraftConfig {
     connections: {
       endTCP: document.connections.endTCP || DEFAULT_CONNECTIONS.endTCP,
       endTCPAfterMs: optionalMs(document.connections.endTCPAfter, DEFAULT_CONNECTIONS.endTCPAfterMs),
+      count: document.connections.count || DEFAULT_CONNECTIONS.count,
+      countedServices: document.connections.countedServices,
     },
   };
 }

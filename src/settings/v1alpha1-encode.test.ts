@@ -225,7 +225,10 @@ const anyConfig: fc.Arbitrary<DraftConfig> = fc.record({
     options: fc.record({ text: output, json: output }),
   }),
   compatibility: fc.constantFrom("v1.36", "v1.37", "v1.38"),
-  connections: fc.record({ endTCP: fc.constantFrom("Gone", "Never", "x"), endTCPAfterMs: wholeMs }),
+  connections: fc.record({
+    ...{ endTCP: fc.constantFrom("Gone", "Never", "x"), endTCPAfterMs: wholeMs },
+    ...{ count: fc.constantFrom("None", "Frontends", "Endpoints", "x"), countedServices: fc.nat() },
+  }),
   hostnameOverride: words,
   bindAddress: fc.oneof(fc.ipV4(), fc.constantFrom("::", "fd00::1", "x")),
   healthzBindAddress: fc.constantFrom("1.2.3.4:5", "[::]:10256", "nonsense"),

@@ -7,6 +7,7 @@
 
 import {
   API_VERSION,
+  type ConnectionsConfig,
   DEFAULT_CONNECTIONS,
   type DraftConfig,
   KIND,
@@ -62,11 +63,18 @@ export function toV1Alpha1(config: DraftConfig): PlainObject {
     // Upstream does not know these, and reads the rest when they are not there.
     ...(config.windowsPriorityClass === "" ? {} : { windowsPriorityClass: config.windowsPriorityClass }),
     ...(config.compatibility === CURRENT_RELEASE.name ? {} : { compatibility: config.compatibility }),
-    ...(connections.endTCP === DEFAULT_CONNECTIONS.endTCP &&
-    connections.endTCPAfterMs === DEFAULT_CONNECTIONS.endTCPAfterMs
-      ? {}
-      : { connections: { endTCP: connections.endTCP, endTCPAfter: formatMs(connections.endTCPAfterMs) } }),
+    ...connectionsSection(connections),
   };
+}
+
+function connectionsSection({ endTCPAfterMs, count, countedServices, endTCP }: ConnectionsConfig): PlainObject {
+  const isEnding = endTCP !== DEFAULT_CONNECTIONS.endTCP || endTCPAfterMs !== DEFAULT_CONNECTIONS.endTCPAfterMs;
+  const connections = {
+    ...(isEnding && { endTCP, endTCPAfter: formatMs(endTCPAfterMs) }),
+    ...(count !== DEFAULT_CONNECTIONS.count && { count }),
+    ...(countedServices !== DEFAULT_CONNECTIONS.countedServices && { countedServices }),
+  };
+  return Object.keys(connections).length === 0 ? {} : { connections };
 }
 
 /** The sections of all modes. Periods and `masqueradeAll` stand in the section that they were read from. */

@@ -4,7 +4,13 @@
 
 import { constants } from "node:os";
 import { splitHostPort } from "../config/bind-address.ts";
-import { DETECT_LOCAL_MODES, type DetectLocalMode, type DraftConfig, type KubeProxyConfig } from "../config/config.ts";
+import {
+  COUNTED,
+  DETECT_LOCAL_MODES,
+  type DetectLocalMode,
+  type DraftConfig,
+  type KubeProxyConfig,
+} from "../config/config.ts";
 import { type FeatureGates, gatesOf, setFeatureGates } from "../config/feature-gates.ts";
 import {
   duplicate,
@@ -77,11 +83,13 @@ function compatibilityErrors({ compatibility }: DraftConfig): readonly string[] 
 }
 
 function connectionsErrors({ connections }: DraftConfig): readonly string[] {
-  const { endTCP, endTCPAfterMs } = connections;
+  const { endTCP, endTCPAfterMs, count, countedServices } = connections;
   const path = `${ROOT}.Connections`;
   return [
     ...(isEndTcp(endTCP) ? [] : [unsupported(`${path}.EndTCP`, endTCP, END_TCP)]),
     ...negativeMs(`${path}.EndTCPAfter`, endTCPAfterMs),
+    ...(COUNTED.some((known) => known === count) ? [] : [unsupported(`${path}.Count`, count, COUNTED)]),
+    ...negative(`${path}.CountedServices`, countedServices),
   ];
 }
 

@@ -19,12 +19,12 @@ export const inspectEbpf: ModeInspection = {
   },
   choice: (config) => under.choice(packetPathConfig(config)),
   partsOf: (node, config, key) => under.partsOf(node, packetPathConfig(config), key),
-  loadCounters: async () => ({
-    isEndpointTracked: true,
-    fill: async () => [
-      "Connections that were decided at the socket go straight to an endpoint, and are in no count here: only what took the rules is.",
-    ],
-  }),
+  loadCounters: async () => {
+    const { fill, ...counters } = await under.loadCounters();
+    const note =
+      "Connections that were decided at the socket go straight to an endpoint, and are in no count here: only what took the rules is.";
+    return { ...counters, fill: async (ports) => [note, ...(await fill(ports))] };
+  },
   loadSockets: async () => (await import("./live-sockets.ts")).ebpfSockets,
 };
 

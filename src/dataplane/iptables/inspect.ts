@@ -1,5 +1,6 @@
 /** The rules and chains of a service port in iptables mode, and the owner of a chain: reference iptables.md §1, §3, §7. */
 import type { KernelPart, ModeInspection, OwnName } from "../inspection.ts";
+import { fillFromIptables } from "../iptables-counters.ts";
 import { TRANSLATING } from "../mode-words.ts";
 import {
   CHAINS,
@@ -106,7 +107,11 @@ export const inspectIptables: ModeInspection = {
       }),
     ];
   },
-  loadCounters: async () => (await import("./counters.ts")).iptablesCounters,
+  loadCounters: async () => ({
+    isEndpointTracked: true,
+    fill: (ports) =>
+      fillFromIptables(ports, { addresses: [CHAINS.services], nodePorts: [CHAINS.nodePorts], endpoint: endpointChain }),
+  }),
   comparison: {
     dumps: [{ kind: "iptables-save", form: "iptables-save" }],
     ownership: () => ({

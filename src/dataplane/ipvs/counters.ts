@@ -42,12 +42,14 @@ export async function fillFromIpvs(
           const connections = real.activeConnections + real.inactiveConnections;
           addTo(count, "open", connections);
           const own = counts.get(`${real.address} ${real.port}`);
-          if (own !== undefined) addTo(own, "open", connections);
+          if (own === undefined) continue;
+          addTo(own, "open", connections);
+          if (real.connections !== undefined) addTo(own, "counted", real.connections);
         }
       }
     }
   }
-  return ["IPVS counts the connections of an address since it was added, and of an endpoint those that it has now."];
+  return ["IPVS counts connections since the address, or its endpoint, was added."];
 }
 
 /** The server is another frontend of the service port, whose port happens to be the node port. */

@@ -118,11 +118,7 @@ export const inspectNftables: ModeInspection = {
       ...plan.affinitySets.map(({ name }) => named("set", name)),
     ];
   },
-  // Upstream's rules count nothing either (reference nftables.md §3).
-  loadCounters: async () => ({
-    isEndpointTracked: true,
-    fill: async () => ["The rules of nftables mode have no counters: only open connections are known."],
-  }),
+  loadCounters: async () => (await import("./counters.ts")).nftablesCounters,
   comparison: {
     dumps: [{ kind: "nft", form: "text" }],
     nftTable: TABLE,

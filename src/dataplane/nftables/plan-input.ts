@@ -1,5 +1,5 @@
 /** What the planners need to know of configuration and node: the daemon, and what plans without a kernel, ask here. Pure. */
-import type { KubeProxyConfig } from "../../config/config.ts";
+import { countedOf, type KubeProxyConfig } from "../../config/config.ts";
 import { releaseOf } from "../../config/release.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import type { PlannedNode } from "../../model/node-plan-config.ts";
@@ -13,6 +13,7 @@ export function planConfigOf(config: KubeProxyConfig, node: PlannedNode): PlanCo
     ...nodePlanConfig(node, config, config.nftables),
     release: releaseOf(config),
     rejectedAtLocalhost: localhostServiceOf(config, node.nodePortAddresses)?.rejected ?? [],
+    counted: countedOf(config.connections),
   };
 }
 

@@ -1,4 +1,5 @@
 /** What the nftables planners need to know besides the services: configuration and facts of the node, one family. */
+import type { Counted } from "../../config/config.ts";
 import type { Release } from "../../config/release.ts";
 import type { NodePlanConfig } from "../../model/node-plan-config.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
@@ -10,6 +11,8 @@ export interface PlanConfig extends NodePlanConfig {
   readonly release: Release;
   /** Protocols of node ports that are refused on loopback addresses. @default none: nothing answers there */
   readonly rejectedAtLocalhost?: readonly Protocol[];
+  /** What counts connections in the flat layout. @default nothing */
+  readonly counted?: Counted;
 }
 
 /** May differ from sync to sync. */

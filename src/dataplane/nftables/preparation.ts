@@ -140,11 +140,12 @@ async function prepare(
 }
 
 /** A set as the kernel has it: with all that is wanted, or empty. */
-function made({ key, isMap, hasTargets, timeoutSeconds }: NftSet, isFilled: boolean): NftSetContent {
+function made({ key, isMap, hasTargets, hasCounters, timeoutSeconds }: NftSet, isFilled: boolean): NftSetContent {
   return {
     key,
     isMap,
     ...(hasTargets && { hasTargets }),
+    ...(hasCounters && { hasCounters }),
     timeoutSeconds,
     elements: [],
     ...(isFilled && { others: new Map() }),

@@ -297,6 +297,10 @@ export function hasOurShape(content: NftTableContent, plan: StaticPlan): boolean
     const present = content.chains.get(name);
     if (present !== undefined && !sameHook(present.hook, hook)) return false;
   }
+  for (const { name, hasCounters } of plan.sets) {
+    const present = content.sets.get(name);
+    if (present !== undefined && present.hasCounters !== hasCounters) return false;
+  }
   for (const [name, { hook }] of content.chains) if (hook !== undefined && isServiceChain(name)) return false;
   for (const [name, present] of content.sets) {
     const ours = isAffinitySet(name) ? AFFINITY_SET : sharedSetOfAny(name);

@@ -1,5 +1,6 @@
 /** The rules or sockets of a service port in userspace mode. Reference userspace.md §1.3. */
 import type { KernelPart, ModeInspection } from "../inspection.ts";
+import { fillFromIptables } from "../iptables-counters.ts";
 import { TRANSLATING } from "../mode-words.ts";
 import { savedLine } from "../shared/iptables-rules/saved-form.ts";
 import { listenersOf, planOfService, planUserspace } from "./cluster-plan.ts";
@@ -13,6 +14,12 @@ const CHAIN_PURPOSES: ReadonlyMap<string, string> = new Map([
   [PORTAL_CHAINS.nodePortNonLocal, "lets packets to node ports through"],
   [PORTAL_CHAINS.unserved, "refuses or drops packets to service addresses without endpoints"],
 ]);
+
+/** Where connections of frontends are led to the proxy, by address or node port. */
+const PORTAL_RULES = {
+  addresses: [PORTAL_CHAINS.container, PORTAL_CHAINS.host],
+  nodePorts: [PORTAL_CHAINS.nodePortContainer, PORTAL_CHAINS.nodePortHost],
+};
 
 /** The userspace mode, seen by people who look at the kernel. */
 export const inspectUserspace: ModeInspection = {
@@ -30,8 +37,9 @@ export const inspectUserspace: ModeInspection = {
   // Conntrack sees connections to the proxy's sockets; only the daemon knows where it carries them.
   loadCounters: async () => ({
     isEndpointTracked: false,
-    fill: async () => [
-      "The proxy carries the bytes itself: conntrack tells the connections of an address, and a running daemon those of its endpoints.",
+    fill: async (ports) => [
+      ...(await fillFromIptables(ports, PORTAL_RULES)),
+      "The proxy carries the bytes itself: a running daemon tells the connections of endpoints.",
     ],
   }),
   partsOf(node, config, key) {

@@ -86,6 +86,7 @@ const destination = attributes({
   activeConnections: [7, u32host],
   inactiveConnections: [8, u32host],
   family: [11, u16host],
+  statistics64: [12, statistics],
 });
 type Destination = ValueOf<typeof destination>;
 
@@ -193,8 +194,16 @@ export function toRealServer({ destination }: IpvsMessage, family: IpFamily): Re
   if (destination?.address === undefined || destination.port === undefined) return undefined;
   const address = toAddress(destination.address, destination.family ?? familyNumber(family));
   if (address === undefined) return undefined;
-  const { port, weight = 0, activeConnections = 0, inactiveConnections = 0 } = destination;
-  return { address, port, weight, activeConnections, inactiveConnections };
+  const { port, weight = 0, activeConnections = 0, inactiveConnections = 0, statistics64 } = destination;
+  const { connections } = statistics64 ?? {};
+  return {
+    address,
+    port,
+    weight,
+    activeConnections,
+    inactiveConnections,
+    ...(connections !== undefined && { connections }),
+  };
 }
 
 function serviceKey({ address, protocol, port }: VirtualServerKey): Service {

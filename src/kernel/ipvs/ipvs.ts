@@ -47,6 +47,8 @@ export interface RealServer extends RealServerKey {
 export interface RealServerState extends RealServer {
   readonly activeConnections: number;
   readonly inactiveConnections: number;
+  /** Since it was added. @default the kernel does not say (before 4.1) */
+  readonly connections?: number;
 }
 
 /** What has gone through a virtual server since it was added. */

@@ -118,6 +118,7 @@ export async function readTable(
       key,
       isMap: (flags & NFT_SET_MAP) !== 0 && dataType === NFT_TYPES.verdict,
       ...((flags & NFT_SET_MAP) !== 0 && dataType === targetTypeId(layout) ? { hasTargets: true } : {}),
+      ...(set.expression?.kind === "counter" ? { hasCounters: true } : {}),
       timeoutSeconds: timeout === undefined ? undefined : timeout / 1000,
       elements,
     });
@@ -250,7 +251,7 @@ const DYNAMIC = NFT_SET_TIMEOUT | NFT_SET_EVAL;
 
 /**
  * Undefined for sets of other types, and for those of other kinds: intervals, values that are neither verdicts nor
- * targets, a size at which elements are refused, elements that expire or that count or limit.
+ * targets, a size at which elements are refused, elements that expire or that limit.
  */
 function keyOf(set: NftSetHead, layout: FamilyLayout): NftKeyType[] | undefined {
   const { flags = 0, keyType = 0, dataType, timeout, policy = 0, description, expression, expressions } = set;
@@ -262,13 +263,14 @@ function keyOf(set: NftSetHead, layout: FamilyLayout): NftKeyType[] | undefined 
   const { size = 0 } = description ?? {};
   // A set that packets fill has room for at least as many as the kernel's default.
   if (size !== 0 && !(isDynamic && (isMap ? size > DYNAMIC_SET_SIZE : size === DYNAMIC_SET_SIZE))) return undefined;
-  if (policy !== 0 || expression !== undefined || expressions !== undefined) return undefined;
+  if (policy !== 0 || (expression !== undefined && expression.kind !== "counter") || expressions !== undefined)
+    return undefined;
   return keyTypesOf(keyType, layout);
 }
 
 /** Undefined for what is no such element at all. */
 function elementOf(
-  { key: data, data: value, flags = 0, userdata }: NftElementObject,
+  { key: data, data: value, flags = 0, userdata, expression }: NftElementObject,
   key: readonly NftKeyType[],
   layout: FamilyLayout,
 ): NftElement | undefined {
@@ -283,6 +285,7 @@ function elementOf(
     ...(verdict === undefined ? {} : { verdict }),
     ...(target === undefined ? {} : { target }),
     ...(comment === undefined ? {} : { comment }),
+    ...(expression?.kind === "counter" ? { packets: expression.packets ?? 0 } : {}),
   };
 }
 

@@ -251,14 +251,29 @@ inNetns(import.meta.url, { name: "nftnetlink" }, () => {
       assert.equal(chains?.get("r")?.hook, "other");
     });
 
-    test("a set that is bounded, or whose elements expire, count or limit, has no key of ours", async (t) => {
+    test("a set that is bounded, or whose elements expire or limit, has no key of ours; one that counts has", async (t) => {
       const { ours } = open(t);
       await ours.transact(EXAMPLE);
-      const sets = ["size 7 ;", "flags timeout ;", "timeout 5s ;", "policy memory ;", "counter ;", "flags constant ;"];
+      const sets = [
+        "size 7 ;",
+        "flags timeout ;",
+        "timeout 5s ;",
+        "policy memory ;",
+        "limit rate 1/second ;",
+        "flags constant ;",
+      ];
       nft(sets.map((more, n) => `add set ip ${TABLE} s${n} { type ipv4_addr ; ${more} }\n`).join(""));
       const content = await ours.read();
       for (const [n, more] of sets.entries()) assert.deepEqual(content?.sets.get(`s${n}`)?.key, undefined, more);
       assert.deepEqual(content?.sets.get(ADDRESSES.name)?.key, ["address"]);
+      nft(`add set ip ${TABLE} counting { type ipv4_addr ; counter ; elements = { 10.0.0.1 } ; }\n`);
+      const { key, hasCounters, elements } = (await ours.read())?.sets.get("counting") ?? {};
+      assert.deepEqual(
+        { key, hasCounters, elements },
+        {
+          ...{ key: ["address"], hasCounters: true, elements: [{ key: ["10.0.0.1"], packets: 0 }] },
+        },
+      );
     });
 
     test("sets of other kinds have no key of ours, elements of others keep their bytes", async (t) => {

@@ -82,6 +82,8 @@ export function setObject(set: NftSet, layout: FamilyLayout): NftSetObject {
     ...(set.size === undefined ? {} : { description: { size: set.size } }),
     ...(set.timeoutSeconds === undefined ? {} : { timeout: set.timeoutSeconds * 1000 }),
     userdata: setUserdata(userdata),
+    // The kernel gives each element one of its own.
+    ...(set.hasCounters === true ? { expression: { kind: "counter" } as const } : {}),
   };
 }
 

@@ -54,6 +54,7 @@ export interface NftSetContent {
   readonly isMap: boolean;
   /** As {@link NftSet} has them. */
   readonly hasTargets?: true;
+  readonly hasCounters?: true;
   readonly timeoutSeconds: number | undefined;
   readonly elements: readonly NftElement[];
   /**

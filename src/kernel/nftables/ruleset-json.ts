@@ -66,6 +66,7 @@ export function setJson({ family, table }: TableName, set: NftSet, elements: rea
   if (set.timeoutSeconds !== undefined) {
     Object.assign(body, { size: set.size ?? DYNAMIC_SET_SIZE, flags: ["timeout"], timeout: set.timeoutSeconds });
   }
+  if (set.hasCounters === true) body.stmt = [{ counter: null }];
   if (elements.length > 0) body.elem = elements.map(elementJson);
   return set.isMap || set.hasTargets === true ? { map: body } : { set: body };
 }

@@ -43,6 +43,7 @@ function setText(set: NftSet, elements: readonly NftElement[], family: NftFamily
     ...(timeoutSeconds === undefined
       ? []
       : [`size ${size}`, "flags dynamic,timeout", `timeout ${durationText(timeoutSeconds)}`]),
+    set.hasCounters === true ? "counter" : undefined,
     comment === undefined ? undefined : `comment ${quoted(comment)}`,
     elements.length === 0 ? undefined : `elements = { ${texts.join(ELEMENT_SEPARATOR)} }`,
   ]);

@@ -145,6 +145,8 @@ export interface NftElement {
   /** Maps with targets only. */
   readonly target?: NftTarget;
   readonly comment?: string;
+  /** Read only: packets that it has counted, in sets that count. */
+  readonly packets?: number;
 }
 
 /** A set, or with `isMap` a verdict map, or with `hasTargets` a map to targets of destination NAT. */
@@ -160,6 +162,8 @@ export interface NftSet {
   readonly timeoutSeconds?: number;
   /** Most entries that packets can make. @default 65535, the kernel's */
   readonly size?: number;
+  /** Each element counts the packets that find it. */
+  readonly hasCounters?: true;
 }
 
 /** The identity of an element within its set: its key as text. Pure. */

@@ -275,6 +275,7 @@ export class MemoryNftKernel {
             key: set.key,
             isMap: set.isMap,
             ...(set.hasTargets === true ? { hasTargets: true } : {}),
+            ...(set.hasCounters === true ? { hasCounters: true } : {}),
             timeoutSeconds: set.timeoutSeconds,
             ...comparedOrListed(set, elements, expected),
           },

@@ -216,3 +216,28 @@ test("a first load says how many elements it adds, so that there is room for its
   await model.rig.sync();
   assert.equal(expected.at(-1), 0);
 });
+
+test("counters are where they are asked for, and to switch them makes the table again in one transaction", async () => {
+  const model = await modelWith(2);
+  const { rig } = model;
+  model.set(STICKY, remotes(1));
+  await rig.sync();
+  const counting = async (counted: typeof rig.counted): Promise<readonly string[]> => {
+    rig.counted = counted;
+    rig.restart();
+    const before = rig.kernel.transactions.length;
+    await rig.sync({ full: true });
+    assert.equal(rig.kernel.transactions.length - before, 1, counted);
+    const sets = (await rig.kernel.connectAnother().read())?.sets ?? new Map();
+    assert.equal(sets.get("endpoints-2")?.elements.length, 2);
+    return [...sets].flatMap(([name, { hasCounters }]) => (hasCounters === true ? [name] : [])).sort();
+  };
+  const frontends = [
+    ...["dropped-frontends", "dropped-nodeports", "frontends", "nodeports", "rejected-frontends", "rejected-nodeports"],
+    "restricted-frontends",
+  ];
+  assert.deepEqual(await counting("Frontends"), frontends);
+  const endpoints = ["endpoints-1", "endpoints-2", "nodeport-endpoints-1"];
+  assert.deepEqual(await counting("Endpoints"), [...frontends, ...endpoints].sort());
+  assert.deepEqual(await counting("None"), []);
+});

@@ -29,7 +29,7 @@ import {
   REMEMBER,
   STICKY_SETS,
 } from "./names.ts";
-import { definitionsOf, FIXED_SETS, type SetsOnDemand, setsOnDemand } from "./sets.ts";
+import { definitionsOf, FIXED_SETS, isCounting, type SetsOnDemand, setsOnDemand } from "./sets.ts";
 
 const FRONTEND: readonly NftField[] = ["daddr", "l4proto", "dport"];
 const NODE_PORT: readonly NftField[] = ["l4proto", "dport"];
@@ -64,7 +64,9 @@ export function planStatic(config: PlanConfig, facts: PlanFacts, inUse: SetsInUs
   const remember = remembers ? [rule(NEW, { kind: "ct-dnat" }, jumpTo(FLAT_CHAINS.rememberClients))] : [];
   return {
     counters: rejection.counters,
-    sets: [...setsInForce(FIXED_SETS, config, facts), ...definitionsOf(inUse, demand)],
+    sets: [...setsInForce(FIXED_SETS, config, facts), ...definitionsOf(inUse, demand)].map((set) =>
+      isCounting(set.name, config.counted) ? { ...set, hasCounters: true } : set,
+    ),
     chains: [
       ...baseChains(remember),
       ...checks(config, facts, demand, rejection.check),

@@ -2,6 +2,7 @@
  * The sets and maps of the flat layout, docs/reference/flat-nftables.md §3: those that are always there, and those that exist
  * while some service port has elements in them. Pure.
  */
+import type { Counted } from "../../../config/config.ts";
 import type { NftSet } from "../../../kernel/nftables/ruleset.ts";
 import { CLUSTER_IPS, FRONT_END, HAIRPIN_CONNECTIONS, NODE_PORT, NODE_PORT_IPS, set } from "../common-rules.ts";
 import { LOCALHOST_REJECT_PORTS } from "../localhost-node-ports.ts";
@@ -41,6 +42,18 @@ export const FIXED_SETS: readonly NftSet[] = [
 ];
 
 const FIXED_BY_NAME: ReadonlyMap<string, NftSet> = new Map(FIXED_SETS.map((fixed) => [fixed.name, fixed]));
+
+const COUNTING: ReadonlySet<string> = new Set([
+  ...[FLAT_SETS.frontends, FLAT_SETS.nodePorts, FLAT_SETS.restrictedFrontends],
+  ...[FLAT_SETS.rejectedFrontends, FLAT_SETS.rejectedNodePorts, FLAT_SETS.droppedFrontends, FLAT_SETS.droppedNodePorts],
+]);
+
+/** Whether elements of a set count what finds them: a nat chain sees the first packet of a connection only. */
+export function isCounting(name: string, counted: Counted = "None"): boolean {
+  if (counted === "None") return false;
+  if (COUNTING.has(name) || numberIn(name, ALLOWED_SOURCES) !== undefined) return true;
+  return counted === "Endpoints" && endpointMapOf(name) !== undefined;
+}
 
 /** Definitions that were asked for, by name: the same few again and again. */
 const known = new Map<string, NftSet>();

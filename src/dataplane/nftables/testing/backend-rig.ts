@@ -7,6 +7,7 @@ import type { SyncDriver } from "../../../../testkit/dataplane/sync-driver.ts";
 import { TestCluster } from "../../../../testkit/dataplane/test-cluster.ts";
 import { MemoryNftKernel, type MemoryNftKernelOptions } from "../../../../testkit/fakes/nftables/memory-nftables.ts";
 import "../../../async/testing/test-yielder.ts";
+import type { Counted } from "../../../config/config.ts";
 import { CURRENT_RELEASE, type Release } from "../../../config/release.ts";
 import type { Nftables, NftOperation } from "../../../kernel/nftables/nftables.ts";
 import type { Json } from "../../../kernel/nftables/ruleset-json.ts";
@@ -75,6 +76,8 @@ export class BackendRig {
   layout: LayoutName;
   /** Likewise. */
   release: Release;
+  /** Likewise. */
+  counted: Counted = "None";
   readonly #connect: () => Nftables;
   readonly #portsAtOnce: number | undefined;
   readonly #restart: RestartNote | undefined;
@@ -116,7 +119,7 @@ export class BackendRig {
   #start(): NftablesBackend {
     const log = recordingLogger(this.log);
     const backend = new NftablesBackend({
-      config: { ...this.#config, release: this.release },
+      config: { ...this.#config, release: this.release, counted: this.counted },
       layout: this.layout,
       nft: this.#connect(),
       nodePortIPs: async () => this.node.nodePortIPs,

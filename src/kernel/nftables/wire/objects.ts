@@ -71,8 +71,8 @@ export const setHead = attributes({
   description: [9, attributes({ size: [1, u32be] })],
   /** Newer kernels only. */
   elementCount: [20, u32be],
-  /** Expressions that each element gets, undecoded. */
-  expression: [17, binary],
+  /** What each element gets; several, undecoded. */
+  expression: [17, statefulExpression],
   expressions: [18, binary],
 });
 

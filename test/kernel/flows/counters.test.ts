@@ -1,0 +1,150 @@
+/** What `services` says was counted is what clients say they have made, at each address and each endpoint, in every mode. */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import type { Protocol } from "../../../src/net/protocol.ts";
+import { nodeA } from "../../../testkit/net/topology-spec.ts";
+import { kernelSkip } from "../../../testkit/support/topology.ts";
+import {
+  FAMILIES,
+  type Family,
+  type ServiceSpec,
+  type ServingPod,
+  servingPods,
+  TARGET_PORTS,
+} from "./cluster-objects.ts";
+import { DESTINATIONS, type Destination, isDecidedAtSocket, POSITIONS, type Position } from "./expected.ts";
+import { addressOf, flowNetwork } from "./flow-network.ts";
+import { ALL_MODES, type Mode, protocolsOf } from "./modes.ts";
+
+const KUBE_PROXY = fileURLToPath(new URL("../../../bin/kube-proxy", import.meta.url));
+const CONNECTIONS = 6;
+
+interface Frontend {
+  readonly at: string;
+  readonly counted: number | null;
+  readonly refused?: number;
+  readonly dropped?: number;
+}
+
+interface Line extends Asked {
+  readonly servicePort: string;
+  readonly frontends: readonly Frontend[];
+  readonly endpoints: readonly { readonly address: string; readonly counted: number | null }[];
+}
+
+interface Asked {
+  readonly service: number;
+  readonly protocol: Protocol;
+  readonly family: Family;
+}
+
+const SERVICES: readonly ServiceSpec[] = [
+  { name: "web", number: 1, endpoints: ["local-1", "local-2", "remote-1"] },
+  { name: "empty", number: 2, endpoints: [] },
+  { name: "far", number: 3, endpoints: ["remote-1"], spec: { externalTrafficPolicy: "Local" } },
+  { name: "closed", number: 4, endpoints: ["local-1"], spec: { loadBalancerSourceRanges: ["192.0.2.0/24"] } },
+];
+
+/** Modes in which the kernel counts, and those in which it counts for endpoints and what is turned away. */
+const COUNTS: readonly Mode[] = ["iptables", "nftables-flat", "ebpf", "userspace", "ipvs"];
+const COUNTS_ENDPOINTS: readonly Mode[] = ["iptables", "nftables-flat", "ebpf", "ipvs"];
+const COUNTS_TURNED_AWAY: readonly Mode[] = ["iptables", "nftables-flat", "ebpf"];
+
+for (const mode of ALL_MODES) {
+  const protocols = protocolsOf(mode).filter((one): one is Protocol => one !== "SCTP");
+  test(`${mode}: what is counted is what clients did`, { skip: kernelSkip }, async (t) => {
+    const socket = join(execFileSync("mktemp", ["-d"], { encoding: "utf8" }).trim(), "socket");
+    const config = { connections: { count: "Endpoints" } };
+    const { daemon, probers } = await flowNetwork(t, mode, SERVICES, { args: [`--inspect-socket=${socket}`], config });
+    const ask = async (position: Position, to: Destination, { service, protocol, family }: Asked, timeoutMs = 8000) => {
+      const target = addressOf(service, to, protocol, family);
+      const answers = await probers[position].connect({ ...target, count: CONNECTIONS, timeoutMs });
+      const address = family === "IPv4" ? target.address : `[${target.address}]`;
+      return {
+        answers,
+        place: `${protocol} ${family} ${service} ${to === "node port" ? "*" : address}:${target.port}`,
+      };
+    };
+    const counted = async () => {
+      const argv: [string, ...string[]] = [KUBE_PROXY, "services", "--socket", socket, "-o", "json"];
+      const { stdout, stderr } = await daemon.namespace.exec(argv);
+      const at = new Map<string, Frontend>();
+      const of = new Map<string, number | null>();
+      for (const { servicePort, protocol, family, frontends, endpoints } of JSON.parse(stdout) as readonly Line[]) {
+        const service = SERVICES.find(({ name }) => servicePort.startsWith(`flows/${name}:`))?.number;
+        for (const frontend of frontends) at.set(`${protocol} ${family} ${service} ${frontend.at}`, frontend);
+        for (const { address, counted: own } of endpoints) of.set(`${protocol} ${service} ${address}`, own);
+      }
+      return { at, of, notes: stderr };
+    };
+    const isCounted = (position: Position, to: Destination, protocol: Protocol): boolean => {
+      if (position === "off-node client") return to !== "cluster IP";
+      if (mode === "userspace" && to === "external IP") return false;
+      return !isDecidedAtSocket(mode, "Cluster", to, protocol);
+    };
+    const made = new Map<string, number>();
+    const reached = new Map<string, number>();
+    for (const family of FAMILIES) {
+      for (const protocol of protocols) {
+        for (const to of DESTINATIONS) {
+          for (const position of POSITIONS.filter((one) => isCounted(one, to, protocol))) {
+            const { answers, place } = await ask(position, to, { service: 1, protocol, family });
+            for (const answer of answers) {
+              assert.ok(answer.ok, `${position} ${place}: ${JSON.stringify(answer)}`);
+              made.set(place, (made.get(place) ?? 0) + 1);
+              const pod = servingPods[answer.pod as ServingPod];
+              const endpoint = `${protocol} 1 ${family === "IPv4" ? pod.ipv4 : `[${pod.ipv6}]`}:${TARGET_PORTS[protocol]}`;
+              reached.set(endpoint, (reached.get(endpoint) ?? 0) + 1);
+            }
+          }
+        }
+      }
+    }
+    const { at, of, notes } = await counted();
+    if (mode === "nftables-flat") {
+      const planned = ["--config", join(daemon.folder, "config.json"), "--hostname-override", nodeA.name];
+      const { stdout } = await daemon.namespace.exec([
+        KUBE_PROXY,
+        "diff",
+        "--kernel",
+        "-f",
+        daemon.manifests,
+        ...planned,
+      ]);
+      assert.match(stdout, /^no difference/i, "counters are as planned, whatever they have counted");
+    }
+    if (!COUNTS.includes(mode)) {
+      assert.match(notes, /The rules have no counters/);
+      assert.ok([...at.values(), ...of.values()].every((one) => one === null || (one as Frontend).counted === null));
+      return;
+    }
+    assert.ok(made.size > 0);
+    // Null: no rule counts, since none leads from there.
+    for (const [place, { counted: count }] of at) assert.equal(count ?? 0, made.get(place) ?? 0, place);
+    for (const [endpoint, count] of of) {
+      assert.equal(count, COUNTS_ENDPOINTS.includes(mode) ? (reached.get(endpoint) ?? 0) : null, endpoint);
+    }
+    for (const [place, { refused = 0, dropped = 0 }] of at) assert.equal(refused + dropped, 0, place);
+    if (!COUNTS_TURNED_AWAY.includes(mode)) return;
+
+    const asked = { protocol: "TCP", family: "IPv4" } as const;
+    const empty = await ask("off-node client", "external IP", { ...asked, service: 2 });
+    const far = await ask("off-node client", "node port", { ...asked, service: 3 }, 700);
+    const closed = await ask("off-node client", "load balancer", { ...asked, service: 4 }, 700);
+    assert.ok([...empty.answers, ...far.answers, ...closed.answers].every(({ ok }) => !ok));
+    const after = (await counted()).at;
+    // Clients send more than one packet, where they hear nothing of the first.
+    const isTold = (count = 0) => assert.ok(count >= CONNECTIONS, `${count}`);
+    isTold(after.get(empty.place)?.refused);
+    isTold(after.get(far.place)?.dropped);
+    isTold(after.get(closed.place)?.dropped);
+    // iptables' rule for the address counts before source ranges are asked.
+    if (mode !== "iptables") assert.equal(after.get(closed.place)?.counted, 0);
+    const all = [...after.values()];
+    const places = (what: "refused" | "dropped") => all.filter((one) => (one[what] ?? 0) > 0).length;
+    assert.deepEqual([places("refused"), places("dropped")], [1, 2]);
+  });
+}
