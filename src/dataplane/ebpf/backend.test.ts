@@ -361,6 +361,22 @@ describe("connected UDP", () => {
     assert.equal(subject.disconnections.length, 2);
   });
 
+  test("is disconnected when the maps do not take what comes in the place of its endpoint", async (t) => {
+    const { cluster, rig: subject, sync } = rig(t);
+    cluster.set(service, [remote("10.180.1.1")]);
+    await sync();
+    connect(subject, 7n);
+    subject.faults.update = (map) => (map === "frontends4" ? "ENOMEM" : undefined);
+    cluster.set(service, [remote("10.180.1.2"), remote("10.180.1.3")]);
+    await sync();
+    assert.deepEqual(subject.backend.sockets, []);
+    await until("its end", () => subject.disconnections.length > 0);
+    assert.deepEqual(
+      subject.disconnections.map(({ cookie, remote: to }) => [cookie, to]),
+      [[7n, "10.180.1.1"]],
+    );
+  });
+
   const REACHES = [
     { of: "none", why: "no capability" },
     { of: "host", why: "namespaces are not seen" },

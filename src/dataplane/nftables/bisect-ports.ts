@@ -68,7 +68,7 @@ export async function commitPorts(
     return undefined;
   } catch (error) {
     undoStatic?.();
-    for (const [owner, installed] of before.reverse()) state.put(owner, installed);
+    for (const [owner, installed] of before) state.put(owner, installed);
     if (!isAttributable(error)) throw error;
     // It may be a port outside of the group, which is next in line for an address.
     return { reason: error, offender: error.operation === undefined ? undefined : draft.ownerOf(error.operation) };

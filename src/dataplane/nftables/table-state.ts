@@ -195,7 +195,7 @@ export class TableState {
 
   /**
    * Adds to a draft the step of one port from what is installed to what should be. The step counts as done: when the transaction is
-   * refused, {@link TableState.put} takes it back, in the reverse order of several.
+   * refused, {@link TableState.put} takes it back, several in any order.
    *
    * @param rewrites names of chains and affinity sets to write even if they are believed to be right.
    */
