@@ -5,7 +5,7 @@
 
 import { sortedKeys } from "../../async/sorted-keys.ts";
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
-import { type Iptables, IptablesRestoreError, isAttributable, type Presence } from "../../kernel/iptables/iptables.ts";
+import type { Iptables, Presence } from "../../kernel/iptables/iptables.ts";
 import { readTable } from "../../kernel/iptables/parser/ruleset.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
 import { IPTABLES_WAITS, KernelWaits } from "../../kernel/kernel-waits.ts";
@@ -15,30 +15,20 @@ import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { CommitCost } from "../shared/commit-cost.ts";
-import { bisectChanges, removalOf } from "../shared/iptables-rules/bisect-changes.ts";
 import { isServiceChain } from "../shared/iptables-rules/chain-names.ts";
-import { deltaPayload, type OwnerChange } from "../shared/iptables-rules/delta-payload.ts";
 import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
-import { declaredChains, remembered, type SpelledRules, spell } from "../shared/iptables-rules/owner-rules.ts";
-import { addWritten, send, staleChainOf, type WrittenRules } from "../shared/iptables-rules/payload.ts";
+import { OwnedRules } from "../shared/iptables-rules/owned-rules.ts";
+import { declaredChains, spell } from "../shared/iptables-rules/owner-rules.ts";
+import type { WrittenRules } from "../shared/iptables-rules/payload.ts";
 import { equalStaticRules, type StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
 import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
-import {
-  applyFull,
-  type DesiredPort,
-  type FilterEntries,
-  STATIC_RULES,
-} from "../shared/iptables-rules/transactions.ts";
-import { RefusedPorts } from "../shared/refused-ports.ts";
+import type { DesiredPort, UnplannedPort } from "../shared/iptables-rules/transactions.ts";
 import { ChainCheck, type WrittenChains } from "./chain-check.ts";
-import { InstalledRules } from "./installed-rules.ts";
 import { COUNTERS, LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
 import { planStatic } from "./plan-static.ts";
 
 const LOGGED_CHAINS = 10;
-/** Refused restores that one partial sync puts up with while it tries refused parts again. */
-const MAX_REFUSALS = 32;
 /**
  * Measured best for iptables-nft-restore at 10,000 services (docs/performance.md): when nothing leads to our chains yet, and
  * over existing rules, where the kernel checks all paths at each commit. Smaller clusters stay in one piece.
@@ -87,12 +77,7 @@ export class IptablesBackend implements Backend {
   readonly mode = "iptables";
   readonly family;
   readonly #options: IptablesBackendOptions;
-  readonly #installed = new InstalledRules();
-  /** The static rules in the kernel; undefined when the kernel is not known to match memory. */
-  #static: StaticPlan | undefined;
-  /** From before a partial sync that failed; until a full sync succeeds. */
-  #filterBefore: FilterEntries = new Map();
-  readonly #refused = new RefusedPorts();
+  readonly #rules: OwnedRules;
   readonly #chainCheck: ChainCheck;
   readonly #cost = new CommitCost();
   readonly #waits = new KernelWaits();
@@ -111,6 +96,7 @@ export class IptablesBackend implements Backend {
     this.family = options.config.family;
     const { nowMs = () => performance.now(), checkPeriodMs = Number.POSITIVE_INFINITY } = options;
     this.#nowMs = nowMs;
+    this.#rules = new OwnedRules(options);
     this.#chainCheck = new ChainCheck(options.iptables, nowMs, checkPeriodMs);
   }
 
@@ -137,8 +123,8 @@ export class IptablesBackend implements Backend {
   async #sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     this.#isLargeCluster = input.endpointCount > (this.#options.largeClusterEndpoints ?? LARGE_CLUSTER_ENDPOINTS);
     const startMs = this.#nowMs();
-    if (!input.isFullSync && this.#static !== undefined) {
-      const outcome = await this.#partialSync(input, this.#static);
+    if (!input.isFullSync && this.#rules.plan !== undefined) {
+      const outcome = await this.#partialSync(input, this.#rules.plan);
       if (outcome !== undefined) {
         this.#cost.note(input.changedPorts.size, this.#nowMs() - startMs, this.#nowMs());
         return outcome;
@@ -173,76 +159,27 @@ export class IptablesBackend implements Backend {
     const before = this.#facts;
     const facts = await this.#factsFor(input);
     if (facts !== before && !equalStaticRules(planStatic(this.#options.config, facts), installed)) return undefined;
-    // A full sync may have been refused parts that no change had asked for.
-    const owners = new Set([...input.changedPorts, ...this.#refused.owners]);
-    const changes = [...owners].flatMap((owner) => this.#changeOf(owner, input, facts) ?? []);
-    const others = changes.filter(({ owner }) => !this.#refused.has(owner));
-    try {
-      const written = await send(this.#options.iptables, deltaPayload(others));
-      for (const { owner, after } of others) this.#installed.set(owner, after && remembered(after));
-      const all = await this.#tryRefusedAgain(changes, written);
-      this.#report(input, all);
-      return this.#outcome(all);
-    } catch (error) {
-      this.#static = undefined;
-      this.#options.metrics.restoreFailures.inc();
-      this.#options.metrics.partialRestoreFailures.inc();
-      // The change may be in force in filter, which comes before nat: only we know what was there.
-      this.#filterBefore = new Map(changes.map(({ owner, before: old }) => [owner, old?.filter ?? ""]));
-      if (!isAttributable(error)) throw error;
-      this.#options.log.error("Partial sync was refused, rewriting all rules", error);
-      return undefined;
-    }
-  }
-
-  /** Undefined when there is nothing to do for the owner. */
-  #changeOf(owner: string, input: SyncInput, facts: PlanFacts): OwnerChange | undefined {
-    const chain = staleChainOf(owner);
-    if (chain !== undefined) return removalOf(chain);
-    const before = this.#installed.get(owner);
-    const port = input.services.get(owner);
-    if (port !== undefined) {
-      try {
-        return { owner, before, after: this.#spelled(port, input, facts) };
-      } catch (error) {
-        if (!(error instanceof RangeError)) throw error;
-        this.#refused.refuse(owner, error.message, port.name.text);
-        return undefined;
-      }
-    }
-    if (before !== undefined) return { owner, before };
-    this.#refused.forget(owner);
-    return undefined;
-  }
-
-  /** Throws a RangeError for a name that no rule can carry. */
-  #spelled(port: ServicePort, { endpoints }: SyncInput, facts: PlanFacts): SpelledRules {
-    return spell(planServicePort(port, endpoints.get(port.name.key) ?? [], this.#options.config, facts));
-  }
-
-  /**
-   * Parts that were refused before are tried once more, after the others and apart from them: one bad service must not
-   * make every later change a rewriting of the whole cluster.
-   *
-   * @returns what was written, with this and before.
-   */
-  async #tryRefusedAgain(changes: readonly OwnerChange[], written: WrittenRules): Promise<WrittenRules> {
-    const { iptables, metrics } = this.#options;
-    const again = changes.filter(({ owner }) => this.#refused.has(owner));
-    if (again.length === 0) return written;
-    const result = await bisectChanges(iptables, again, {
-      onRefused: () => metrics.restoreFailures.inc(),
-      maxRefusals: MAX_REFUSALS,
+    const written = await this.#rules.change(input.changedPorts, (owner) => {
+      const port = input.services.get(owner);
+      return port && this.#desired(port, input, facts);
     });
-    for (const [owner, rules] of result.states) this.#installed.set(owner, rules);
-    for (const owner of result.accepted) this.#refused.forget(owner);
-    for (const [owner, reason] of result.refused) this.#refused.refuse(owner, reason);
-    return addWritten(written, result.written);
+    return written && this.#outcome(input, written);
+  }
+
+  #desired(port: ServicePort, { endpoints }: SyncInput, facts: PlanFacts): DesiredPort | UnplannedPort {
+    const { name } = port;
+    try {
+      return { name, rules: spell(planServicePort(port, endpoints.get(name.key) ?? [], this.#options.config, facts)) };
+    } catch (error) {
+      // A name that no rule can carry.
+      if (!(error instanceof RangeError)) throw error;
+      return { name, reason: error.message };
+    }
   }
 
   async #fullSync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
-    const { iptables, metrics, config } = this.#options;
-    this.#static = undefined;
+    const { iptables, config } = this.#options;
+    this.#rules.forget();
     // filter is committed before nat can be refused, so its last known good rules are read before.
     const savedFilter = await this.#readable(
       "Failed to execute iptables-save: rules that are refused may be lost",
@@ -257,48 +194,29 @@ export class IptablesBackend implements Backend {
     const facts = await this.#factsFor(input);
     const existing = new Set(natChains?.filter(isServiceChain));
     const isFirst = existing.size === 0;
-    const plan = planStatic(config, facts);
     const ports = new Map<string, DesiredPort>();
-    const unplanned = new Map<string, { name: ServicePort["name"]; reason: string }>();
+    const unplanned = new Map<string, UnplannedPort>();
     for (const key of await sortedKeys(input.services, signal)) {
       const port = input.services.get(key);
-      if (port === undefined) continue;
-      try {
-        ports.set(key, { name: port.name, rules: this.#spelled(port, input, facts) });
-      } catch (error) {
-        if (!(error instanceof RangeError)) throw error;
-        unplanned.set(key, { name: port.name, reason: error.message });
-      }
+      const desired = port && this.#desired(port, input, facts);
+      if (desired !== undefined && "rules" in desired) {
+        ports.set(key, desired);
+        for (const chain of declaredChains(desired.rules.ownChains)) existing.delete(chain);
+      } else if (desired !== undefined) unplanned.set(key, desired);
       if (isTurnDue()) await giveTurn(signal);
     }
-    for (const { rules } of ports.values()) for (const chain of declaredChains(rules.ownChains)) existing.delete(chain);
     const portsPerTransaction = this.#options.portsPerTransaction ?? PORTS_PER_TRANSACTION[isFirst ? "first" : "again"];
     const isSplit = iptables.prefersSmallTransactions && ports.size > portsPerTransaction;
-    try {
-      const result = await applyFull(iptables, {
-        plan,
-        ports,
-        unplanned,
-        staleChains: [...existing],
-        savedFilter,
-        filterBefore: this.#filterBefore,
-        ...(isSplit && { portsPerTransaction }),
-        onRefused: (error) => {
-          metrics.restoreFailures.inc();
-          this.#options.log.error("Failed to execute iptables-restore", error);
-        },
-      });
-      this.#filterBefore = new Map();
-      this.#installed.replace(plan, result.installed);
-      this.#chainCheck.forget();
-      this.#refused.replace(result.failures);
-      this.#static = result.failures.has(STATIC_RULES) ? undefined : plan;
-      this.#report(input, result.written);
-      return this.#outcome(result.written);
-    } catch (error) {
-      if (error instanceof IptablesRestoreError && !isAttributable(error)) metrics.restoreFailures.inc();
-      throw error;
-    }
+    const written = await this.#rules.replace({
+      plan: planStatic(config, facts),
+      ports,
+      unplanned,
+      staleChains: [...existing],
+      savedFilter,
+      ...(isSplit && { portsPerTransaction }),
+    });
+    this.#chainCheck.forget();
+    return this.#outcome(input, written);
   }
 
   /** Failing to read the kernel is no reason not to program it. */
@@ -311,28 +229,27 @@ export class IptablesBackend implements Backend {
     }
   }
 
-  #outcome({ filter, nat }: WrittenRules): SyncOutcome {
-    const counts = { "rules in filter": filter, "rules in nat": nat };
-    const { failures } = this.#refused;
-    return {
-      failures,
-      noLocalEndpoints: this.#installed.noLocalEndpoints,
-      written: { counts, kernelMs: this.#waits.ms },
-    };
-  }
-
-  #report(input: SyncInput, written: WrittenRules): void {
+  #outcome({ services, endpointCount }: SyncInput, { filter, nat }: WrittenRules): SyncOutcome {
     this.#options.log.v(2, "Reloading service iptables data", {
-      numServices: input.services.size,
-      numEndpoints: input.endpointCount,
-      numFilterRules: written.filter,
-      numNATRules: written.nat,
+      numServices: services.size,
+      numEndpoints: endpointCount,
+      numFilterRules: filter,
+      numNATRules: nat,
     });
-    const counts = this.#installed.ruleCounts;
-    for (const table of ["filter", "nat"] as const) {
-      this.#options.metrics.setTotal(table, counts[table]);
-      this.#options.metrics.setLast(table, written[table]);
+    const { installed, failures } = this.#rules;
+    const { metrics } = this.#options;
+    for (const [table, last] of [
+      ["filter", filter],
+      ["nat", nat],
+    ] as const) {
+      metrics.setTotal(table, installed.ruleCounts[table]);
+      metrics.setLast(table, last);
     }
+    return {
+      failures: [...failures.values()],
+      noLocalEndpoints: installed.noLocalEndpoints,
+      written: { counts: { "rules in filter": filter, "rules in nat": nat }, kernelMs: this.#waits.ms },
+    };
   }
 
   /** Rules name a counter only once it exists (iptables-operation.md §12.2); others of the host share them, so none is deleted. */
@@ -347,7 +264,7 @@ export class IptablesBackend implements Backend {
 
   /** Whether the static rules are still in the kernel: sees a flush that leaves the chains, canaries included. */
   async #isIntact(): Promise<Presence> {
-    if (this.#static === undefined) return "unknown";
+    if (this.#rules.plan === undefined) return "unknown";
     const { iptables } = this.#options;
     const jumps = JUMP_RULES.filter(({ table, rule }) => table === "nat" || rule.chain === "FORWARD");
     for (const { table, rule } of jumps) {
@@ -359,9 +276,9 @@ export class IptablesBackend implements Backend {
 
   /** The kernel may have other rules than these of owners that were refused. */
   #writtenChains(): WrittenChains {
-    const installed = this.#installed;
-    if (this.#refused.size === 0) return { ports: [...installed], shared: installed.chains };
-    const ports = [...installed].filter(([owner]) => !this.#refused.has(owner));
+    const { installed, failures: refused } = this.#rules;
+    if (refused.size === 0) return { ports: [...installed], shared: installed.chains };
+    const ports = [...installed].filter(([owner]) => !refused.has(owner));
     return { ports, shared: { filter: undefined, nat: undefined } };
   }
 

@@ -28,6 +28,10 @@ export class RefusedPorts {
     return [...this.#byOwner.keys()];
   }
 
+  get byOwner(): ReadonlyMap<string, SyncFailure> {
+    return this.#byOwner;
+  }
+
   get failures(): readonly SyncFailure[] {
     return [...this.#byOwner.values()];
   }

@@ -4,13 +4,7 @@
  */
 
 import { hash } from "node:crypto";
-import {
-  type Iptables,
-  IptablesRestoreError,
-  type IptablesTable,
-  isAttributable,
-  type Presence,
-} from "../../kernel/iptables/iptables.ts";
+import { type Iptables, type IptablesTable, isAttributable, type Presence } from "../../kernel/iptables/iptables.ts";
 import { targetOf } from "../../kernel/iptables/parser/rule-parts.ts";
 import { readTable, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
@@ -18,12 +12,11 @@ import { chainLines, deletionLines, ruleLines, transactionText } from "../../ker
 import { IPTABLES_WAITS, KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { Written } from "../../sync/backend.ts";
-import { deltaPayload, type OwnerChange } from "../shared/iptables-rules/delta-payload.ts";
 import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
 import { fullPayload } from "../shared/iptables-rules/full-payload.ts";
-import { lineCount, NO_RULES, type OwnerRules } from "../shared/iptables-rules/owner-rules.ts";
+import { OwnedRules } from "../shared/iptables-rules/owned-rules.ts";
 import { send, type WrittenRules } from "../shared/iptables-rules/payload.ts";
-import { applyFull, type DesiredPort } from "../shared/iptables-rules/transactions.ts";
+import type { DesiredPort } from "../shared/iptables-rules/transactions.ts";
 import { PORTAL_CHAINS, PORTAL_JUMPS, PORTAL_STATIC_PLAN } from "./plan-portal-rules.ts";
 
 /** The iptables measurements that this mode makes. */
@@ -40,20 +33,10 @@ interface PortalRulesOptions {
   readonly log: Logger;
 }
 
-interface Owned {
-  wanted: DesiredPort | undefined;
-  inKernel: OwnerRules | undefined;
-}
-
 export class PortalRules {
   readonly #options: PortalRulesOptions;
-  readonly #owners = new Map<string, Owned>();
-  /** Owners whose rules the kernel refused, and why. */
-  #refused: ReadonlyMap<string, string> = new Map();
-  /** Rules in the kernel, kept by difference. */
-  readonly #count = { filter: 0, nat: 0 };
-  /** Whether the kernel holds what is remembered. */
-  #isInForce = false;
+  readonly #wanted = new Map<string, DesiredPort>();
+  readonly #rules: OwnedRules;
   /** Changes with every write, so that a check knows whether one came between. */
   #writes = 0;
   /** The rules at the first check after the last write. */
@@ -65,6 +48,7 @@ export class PortalRules {
 
   constructor(options: PortalRulesOptions) {
     this.#options = { ...options, iptables: this.#waits.timed(options.iptables, IPTABLES_WAITS) };
+    this.#rules = new OwnedRules(this.#options);
   }
 
   /** Counts of the last {@link write}. */
@@ -84,15 +68,14 @@ export class PortalRules {
 
   /** Sets what an owner is to have; takes effect with the next write. */
   want(key: string, wanted: DesiredPort | undefined): void {
-    const owned = this.#owners.get(key);
-    if (owned !== undefined) owned.wanted = wanted;
-    else if (wanted !== undefined) this.#owners.set(key, { wanted, inKernel: undefined });
+    if (wanted === undefined) this.#wanted.delete(key);
+    else this.#wanted.set(key, wanted);
   }
 
   /**
    * Writes what is wanted: all of it, or for these owners.
    *
-   * @returns the owners that the kernel refused, and why. Rejects when nothing could be written.
+   * @returns what the kernel refused, by owner or by name. Rejects when nothing could be written.
    */
   async write(changed: Iterable<string> | "all"): Promise<ReadonlyMap<string, string>> {
     this.#writes += 1;
@@ -100,15 +83,14 @@ export class PortalRules {
     this.#written = { filter: 0, nat: 0 };
     this.#waits.begin();
     try {
-      const isDone =
-        changed !== "all" && this.#isInForce && this.#refused.size === 0 && (await this.#writeSome(changed));
-      if (!isDone) await this.#writeAll();
-      for (const table of ["filter", "nat"] as const) this.#options.metrics.setTotal(table, this.#count[table]);
-      return this.#refused;
-    } catch (error) {
-      this.#isInForce = false;
-      if (error instanceof IptablesRestoreError) this.#options.metrics.restoreFailures.inc();
-      throw error;
+      const isWhole = changed === "all" || this.#rules.plan === undefined;
+      const written = isWhole ? undefined : await this.#rules.change(changed, (owner) => this.#wanted.get(owner));
+      this.#written = written ?? (await this.#writeAll());
+      const { installed, failures } = this.#rules;
+      for (const table of ["filter", "nat"] as const) {
+        this.#options.metrics.setTotal(table, installed.ruleCounts[table]);
+      }
+      return new Map(Array.from(failures, ([owner, { reason }]) => [owner, reason]));
     } finally {
       this.#writes += 1;
     }
@@ -116,7 +98,7 @@ export class PortalRules {
 
   /** Whether another program changed the rules since the last write. */
   async isIntact(): Promise<Presence> {
-    if (!this.#isInForce) return "unknown";
+    if (this.#rules.plan === undefined) return "unknown";
     const writes = this.#writes;
     let saved: SavedTables;
     try {
@@ -128,7 +110,8 @@ export class PortalRules {
     if (writes !== this.#writes) return "unknown";
     const rules = savedRules(saved);
     if (rules === undefined) return "absent";
-    if (rules.length !== this.#count.filter + this.#count.nat) return "absent";
+    const { filter, nat } = this.#rules.installed.ruleCounts;
+    if (rules.length !== filter + nat) return "absent";
     const digest = digestOf(rules);
     this.#digest ??= digest;
     return digest === this.#digest ? "present" : "absent";
@@ -136,74 +119,21 @@ export class PortalRules {
 
   /** Empties the chains, so that nothing leads to ports that are given up. */
   async clear(): Promise<void> {
-    for (const owned of this.#owners.values()) this.#note(owned, undefined);
-    this.#owners.clear();
+    this.#wanted.clear();
+    this.#rules.forget();
     await this.#empty();
   }
 
-  async #writeSome(changed: Iterable<string>): Promise<boolean> {
-    const changes: OwnerChange[] = [];
-    for (const owner of new Set(changed)) {
-      const { wanted, inKernel } = this.#owners.get(owner) ?? {};
-      if (wanted === undefined && inKernel === undefined) continue;
-      changes.push({ owner, before: inKernel, after: wanted?.rules });
-    }
-    try {
-      this.#written = await send(this.#options.iptables, deltaPayload(changes));
-    } catch (error) {
-      if (!isAttributable(error)) throw error;
-      this.#options.metrics.restoreFailures.inc();
-      this.#options.log.error("A change of the portal rules was refused, rewriting all of them", error);
-      return false;
-    }
-    for (const { owner, after } of changes) {
-      const owned = this.#owners.get(owner);
-      if (owned === undefined) continue;
-      this.#note(owned, after);
-      if (after === undefined) this.#owners.delete(owner);
-    }
-    return true;
-  }
-
-  async #writeAll(): Promise<void> {
-    const { iptables, metrics, log } = this.#options;
-    this.#isInForce = false;
+  async #writeAll(): Promise<WrittenRules> {
+    this.#rules.forget();
     await this.#ensureJumps();
-    const ports = new Map<string, DesiredPort>();
-    for (const [owner, { wanted }] of [...this.#owners].sort(byOwner)) {
-      if (wanted !== undefined) ports.set(owner, wanted);
-    }
-    const {
-      failures,
-      installed: now,
-      written,
-    } = await applyFull(iptables, {
+    return await this.#rules.replace({
       plan: PORTAL_STATIC_PLAN,
-      ports,
+      ports: new Map([...this.#wanted].sort(byOwner)),
       unplanned: new Map(),
       staleChains: [],
       savedFilter: undefined,
-      filterBefore: new Map(),
-      onRefused: (error) => {
-        metrics.restoreFailures.inc();
-        log.error("Failed to execute iptables-restore", error);
-      },
     });
-    this.#written = written;
-    for (const [owner, owned] of this.#owners) {
-      this.#note(owned, now.get(owner));
-      if (owned.wanted === undefined) this.#owners.delete(owner);
-    }
-    this.#refused = new Map([...failures].map(([owner, { reason }]) => [owner, reason]));
-    this.#isInForce = true;
-  }
-
-  #note(owned: Owned, inKernel: OwnerRules | undefined): void {
-    const { inKernel: before = NO_RULES } = owned;
-    for (const table of ["filter", "nat"] as const) {
-      this.#count[table] += lineCount((inKernel ?? NO_RULES)[table]) - lineCount(before[table]);
-    }
-    owned.inKernel = inKernel;
   }
 
   async #ensureJumps(): Promise<void> {

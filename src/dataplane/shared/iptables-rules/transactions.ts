@@ -37,6 +37,12 @@ export interface DesiredPort {
   readonly rules: SpelledRules;
 }
 
+/** A port that could not even be planned; its last known good rules are kept. */
+export interface UnplannedPort {
+  readonly name: ServicePortName;
+  readonly reason: string;
+}
+
 /** The kernel's state after a transaction of which a part was accepted. */
 interface TransactionResult {
   /** By owner. */
@@ -50,12 +56,11 @@ interface TransactionResult {
 export type FilterEntries = ReadonlyMap<string, string>;
 
 /** The input of {@link applyFull}. */
-interface FullTransaction {
+export interface FullTransaction {
   readonly plan: StaticPlan;
   /** In the order in which rules are to stand in shared chains. */
   readonly ports: ReadonlyMap<string, DesiredPort>;
-  /** Ports that could not even be planned; their last known good rules are kept. */
-  readonly unplanned: ReadonlyMap<string, { readonly name: ServicePortName; readonly reason: string }>;
+  readonly unplanned: ReadonlyMap<string, UnplannedPort>;
   /** nat chains of ours that exist and that no port of this transaction owns. */
   readonly staleChains: readonly ChainName[];
   /**

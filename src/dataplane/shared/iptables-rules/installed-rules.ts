@@ -1,8 +1,8 @@
 /** What the kernel holds: the static rules, those of every owner, and the totals, which are kept by difference. */
-import type { Rule } from "../../kernel/iptables/rule.ts";
-import { countByChain, type OwnerRules } from "../shared/iptables-rules/owner-rules.ts";
-import type { WrittenRules } from "../shared/iptables-rules/payload.ts";
-import type { ServiceTable, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
+import type { Rule } from "../../../kernel/iptables/rule.ts";
+import { countByChain, type OwnerRules } from "./owner-rules.ts";
+import type { WrittenRules } from "./payload.ts";
+import type { ServiceTable, StaticPlan } from "./rules-plan.ts";
 
 const TABLES = ["filter", "nat"] as const;
 

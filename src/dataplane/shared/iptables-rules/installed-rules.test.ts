@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ChainName } from "../../kernel/iptables/rule.ts";
-import { NO_RULES, type OwnerRules } from "../shared/iptables-rules/owner-rules.ts";
-import type { StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
+import type { ChainName } from "../../../kernel/iptables/rule.ts";
 import { InstalledRules } from "./installed-rules.ts";
+import { NO_RULES, type OwnerRules } from "./owner-rules.ts";
+import type { StaticPlan } from "./rules-plan.ts";
 
 function rules(nat: number, ownRuleCount: number, external = false): OwnerRules {
   const lines = { filter: "-A KUBE-NODEPORTS -j ACCEPT\n", nat: "-A KUBE-SERVICES -j A\n".repeat(nat) };
