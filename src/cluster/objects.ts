@@ -163,7 +163,7 @@ export function equalEndpointRecords(a: EndpointRecord, b: EndpointRecord): bool
   );
 }
 
-function equalHints(a: readonly string[] | undefined, b: readonly string[] | undefined): boolean {
+export function equalHints(a: readonly string[] | undefined, b: readonly string[] | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
   return a.length === b.length && a.every((hint, index) => hint === b[index]);
 }

@@ -3,11 +3,11 @@
  * Work follows the services whose slices changed, not the cluster.
  */
 import type { Steps } from "../async/steps.ts";
-import { type EndpointSlicePort, type EndpointSliceRecord, equalEndpointRecords } from "../cluster/objects.ts";
+import type { EndpointSliceRecord } from "../cluster/objects.ts";
 import { exactList } from "../net/exact-list.ts";
 import { flatText } from "../net/flat-text.ts";
 import type { IpFamily } from "../net/ip.ts";
-import { type Endpoint, equalEndpointLists } from "./endpoint.ts";
+import type { Endpoint } from "./endpoint.ts";
 import { equalLists } from "./equal-lists.ts";
 import type { OnReplaced } from "./service-change-tracker.ts";
 import type { OnProblem } from "./service-ports.ts";
@@ -153,7 +153,7 @@ export class EndpointsChangeTracker {
         conntrackCleanupRequired ||= !key.endsWith("/TCP");
         const before = live.get(key);
         live.set(key, after);
-        if (before === undefined || !equalEndpointLists(before, after)) note(key, before, after);
+        if (before === undefined || !equalLists(before, after)) note(key, before, after);
       }
       const localReady = countLocalReady(current.values());
       if (localReady === 0) this.#localReadyCounts.delete(service);
@@ -204,17 +204,7 @@ function sliceNamed(slices: readonly ReadSlice[], name: string): ReadSlice | und
  * metadata-only edit is a change, a resync is not.
  */
 function equalSlices(a: EndpointSliceRecord, b: EndpointSliceRecord): boolean {
-  return (
-    a === b ||
-    (a.resourceVersion === b.resourceVersion &&
-      a.lastChangeTriggerTime === b.lastChangeTriggerTime &&
-      equalLists(a.ports, b.ports, equalPorts) &&
-      equalLists(a.endpoints, b.endpoints, equalEndpointRecords))
-  );
-}
-
-function equalPorts(a: EndpointSlicePort, b: EndpointSlicePort): boolean {
-  return a.name === b.name && a.protocol === b.protocol && a.port === b.port;
+  return a === b || (a.resourceVersion === b.resourceVersion && JSON.stringify(a) === JSON.stringify(b));
 }
 
 /** Counts by address: an endpoint that is reachable on two ports is one (endpoints.md §6.2). */

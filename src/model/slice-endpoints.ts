@@ -3,11 +3,10 @@
  * joining the slices of a service later neither parses nor copies what only one slice says.
  */
 
-import { type EndpointRecord, type EndpointSliceRecord, objectKeyText } from "../cluster/objects.ts";
+import { type EndpointRecord, type EndpointSliceRecord, equalHints, objectKeyText } from "../cluster/objects.ts";
 import { exactList } from "../net/exact-list.ts";
 import { joinHostPort } from "../net/ip.ts";
 import type { Endpoint } from "./endpoint.ts";
-import { equalOptionalLists } from "./equal-lists.ts";
 import { servicePortKey } from "./service-port-name.ts";
 import type { OnProblem } from "./service-ports.ts";
 
@@ -119,8 +118,8 @@ function says(endpoint: Endpoint, { ready, serving, terminating, zoneHints, node
     endpoint.isReady === ready &&
     endpoint.isServing === serving &&
     endpoint.isTerminating === terminating &&
-    equalOptionalLists(endpoint.zoneHints, zoneHints) &&
-    equalOptionalLists(endpoint.nodeHints, nodeHints)
+    equalHints(endpoint.zoneHints, zoneHints) &&
+    equalHints(endpoint.nodeHints, nodeHints)
   );
 }
 
