@@ -4,14 +4,13 @@
  */
 import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePort } from "../model/service-port.ts";
-import { joinHostPort, parseHostPort } from "../net/ip.ts";
+import { joinHostPort } from "../net/ip.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
 import type { NodeFacts } from "../trace/facts.ts";
 import type { RememberedLists } from "../trace/iptables/surroundings.ts";
-import type { Chain, Rule, StepResult } from "../trace/netfilter/program.ts";
-import { stickyChoice } from "../trace/netfilter/sticky-choice.ts";
+import { destinationChain, placeQuestions, stickyChoice } from "../trace/netfilter/destinations.ts";
+import type { Rule, StepResult } from "../trace/netfilter/program.ts";
 import { masqueraded, newPacket, type Packet } from "../trace/packet.ts";
-import { fieldsQuestion, type Key, type Question } from "../trace/question.ts";
 
 /** A socket that the proxy listens on. */
 export interface PlannedRelay {
@@ -27,48 +26,23 @@ export type PlannedRelays = ReadonlyMap<string, PlannedRelay>;
 
 /** @param hasRules whether rules lead to the sockets: otherwise these are where Services answer. */
 export function relayChain(relays: PlannedRelays, hasRules: boolean): Dump {
+  const asked = placeQuestions(relays.keys());
   return {
     kind: "chains",
-    ownSockets: hasRules ? questionsOf(relays) : [],
-    chains(facts, clients) {
-      const entries = [...relays];
-      const asked = questionsOf(relays);
-      const places = new Map(entries.map(([place], index) => [place, index]));
-      const chain: Chain = {
-        name: "sockets of the proxy",
+    ownSockets: hasRules ? asked : [],
+    chains: (facts, clients) => [
+      destinationChain({
+        ...{ table: "kube-proxy", stage: "input", priority: 1_000, name: "sockets of the proxy" },
+        entries: relays,
         asks: () => asked,
-        length: entries.length,
-        isNumbered: false,
-        ruleAt(index) {
-          const [place, relay] = entries[index] ?? [];
-          return place === undefined || relay === undefined ? undefined : ruleOf(place, relay, facts, clients);
+        placeOf({ protocol, destination, destinationPort = 0 }) {
+          const place = `${protocol} ${joinHostPort(destination, destinationPort)}`;
+          return relays.has(place) ? place : `${protocol} ${destinationPort}`;
         },
-        firstCandidate(index, { protocol, destination, destinationPort = 0 }) {
-          const place =
-            places.get(`${protocol} ${joinHostPort(destination, destinationPort)}`) ??
-            places.get(`${protocol} ${destinationPort}`);
-          return place === undefined || place < index ? entries.length : place;
-        },
-      };
-      const base = { table: "kube-proxy", type: "filter", stage: "input", priority: 1_000, policy: "accept" } as const;
-      return [{ ...base, chain, chainNamed: () => undefined }];
-    },
+        ruleOf: (place, relay) => ruleOf(place, relay, facts, clients),
+      }),
+    ],
   };
-}
-
-/** Sockets by their port, and by their address and port, which go before. */
-function questionsOf(relays: PlannedRelays): Question[] {
-  const keys = Array.from(relays.keys(), (place): Key => {
-    const [protocol = "", end = ""] = place.split(" ");
-    const at = parseHostPort(end);
-    const values = at === undefined ? [protocol, Number(end)] : [protocol, at.address, at.port];
-    return { patterns: values.map((value) => ({ kind: "exact", value })), outcome: place };
-  });
-  const withParts = (count: number) => keys.filter(({ patterns }) => patterns.length === count);
-  return [
-    fieldsQuestion(["protocol", "destination", "destinationPort"], withParts(3)),
-    fieldsQuestion(["protocol", "destinationPort"], withParts(2)),
-  ];
 }
 
 function ruleOf(

@@ -3,11 +3,10 @@ import { type IpAddress, isLoopback, joinHostPort, parseHostPort } from "../../n
 import type { Dump } from "../../trace/dump/recognise.ts";
 import type { NodeFacts } from "../../trace/facts.ts";
 import type { RememberedLists } from "../../trace/iptables/surroundings.ts";
-import type { Chain, Rule, StepResult } from "../../trace/netfilter/program.ts";
-import { stickyChoice } from "../../trace/netfilter/sticky-choice.ts";
+import { destinationChain, placeQuestions, stickyChoice } from "../../trace/netfilter/destinations.ts";
+import type { Rule, StepResult } from "../../trace/netfilter/program.ts";
 import { askingFor, type Packet } from "../../trace/packet.ts";
-import { fieldsQuestion, type Key, type Question, whichOf } from "../../trace/question.ts";
-import type { Pattern } from "../../trace/value.ts";
+import { whichOf } from "../../trace/question.ts";
 import type { LedSocket } from "../inspection.ts";
 import { socketText } from "../socket-words.ts";
 
@@ -26,52 +25,21 @@ export function socketChain(
     if (protocol === "tcp" && own.has(destination)) places.push(`${word} *:${destinationPort}`);
     return places.find((place) => sockets.has(place));
   };
+  const [byAddress, byPort] = placeQuestions(sockets.keys());
+  // The place that it asks for, and whether it is one of the node's own processes.
+  const asked = [byAddress, whichOf("destination", [...own]), byPort, whichOf("inInterface", [""])];
   return {
     kind: "chains",
-    chains(facts, clients) {
-      // A packet meets one entry at most: that of its destination.
-      let rule: Rule | undefined;
-      const chain: Chain = {
-        name,
-        length: 1,
-        isNumbered: false,
+    chains: (facts, clients) => [
+      destinationChain({
+        ...{ table: "connect()", stage: "socket", priority: 0, name },
+        entries: sockets,
         asks: () => asked,
-        ruleAt: () => rule,
-        firstCandidate(index, packet) {
-          const place = placeOf(packet);
-          const led = place === undefined ? undefined : sockets.get(place);
-          rule = place === undefined || led === undefined ? undefined : ruleOf(place, led, facts, clients);
-          return rule === undefined ? 1 : index;
-        },
-      };
-      const asked = questionsOf([...sockets.keys()], [...own]);
-      const base = { table: "connect()", type: "filter", stage: "socket", priority: 0, policy: "accept" } as const;
-      return [{ ...base, chain, chainNamed: () => undefined }];
-    },
+        placeOf,
+        ruleOf: (place, led) => ruleOf(place, led, facts, clients),
+      }),
+    ],
   };
-}
-
-/** What decides which socket is led where: the place that it asks for, and whether it is one of the node's own processes. */
-function questionsOf(places: readonly string[], own: readonly IpAddress[]): Question[] {
-  const keys = places.map((place): Key & { readonly isNodePort: boolean } => {
-    const [word = "", end = ""] = place.split(" ");
-    const at = parseHostPort(end);
-    const values = [word.toLowerCase(), ...(at === undefined ? [Number(end.slice(2))] : [at.address, at.port])];
-    const patterns = values.map((value): Pattern => ({ kind: "exact", value }));
-    return { patterns, outcome: place, isNodePort: at === undefined };
-  });
-  return [
-    fieldsQuestion(
-      ["protocol", "destination", "destinationPort"],
-      keys.filter(({ isNodePort }) => !isNodePort),
-    ),
-    whichOf("destination", own),
-    fieldsQuestion(
-      ["protocol", "destinationPort"],
-      keys.filter(({ isNodePort }) => isNodePort),
-    ),
-    whichOf("inInterface", [""]),
-  ];
 }
 
 function ruleOf(place: string, led: LedSocket, facts: NodeFacts, clients: RememberedLists | undefined): Rule {

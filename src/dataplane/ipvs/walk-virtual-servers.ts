@@ -7,10 +7,9 @@ import { type IpAddress, parseHostPort } from "../../net/ip.ts";
 import type { Dump, DumpReader } from "../../trace/dump/recognise.ts";
 import type { NodeFacts } from "../../trace/facts.ts";
 import type { RememberedLists } from "../../trace/iptables/surroundings.ts";
-import type { BaseChain, Chain, Rule, Stage, StepResult } from "../../trace/netfilter/program.ts";
-import { stickyChoice } from "../../trace/netfilter/sticky-choice.ts";
+import { destinationChain, placeQuestions, stickyChoice } from "../../trace/netfilter/destinations.ts";
+import type { BaseChain, Rule, Stage, StepResult } from "../../trace/netfilter/program.ts";
 import { endText, type Packet, type VirtualServerName } from "../../trace/packet.ts";
-import { fieldsQuestion, type Key } from "../../trace/question.ts";
 
 interface RealServer {
   readonly address: IpAddress;
@@ -41,8 +40,13 @@ export function virtualServerDump(text: string): Dump {
   // A mark may stand for any packet.
   const hasMarks = /^-A -f /m.test(text);
   return {
-    ...{ kind: "chains", tool: "ipvsadm", text, addresses: [...new Set(servers.map(({ address }) => address))] },
-    chains: (facts, clients) => (servers.length === 0 ? [] : ipvsChains(servers, hasMarks, facts, clients)),
+    ...{
+      kind: "chains",
+      tool: "ipvsadm",
+      text,
+      addresses: [...new Set(Array.from(servers.values(), ({ address }) => address))],
+    },
+    chains: (facts, clients) => (servers.size === 0 ? [] : ipvsChains(servers, hasMarks, facts, clients)),
   };
 }
 
@@ -51,23 +55,31 @@ export const virtualServerReader: DumpReader = {
   read: (text) => (/^-A (?:-[tuf]|--sctp-service) /m.test(text) ? virtualServerDump(text) : undefined),
 };
 
-/** @param clients that were here before; undefined where that is not known. */
+/** One rule for each virtual server; a packet meets its own. @param clients that were here before; undefined where that is not known. */
 function ipvsChains(
-  servers: readonly VirtualServer[],
+  servers: ReadonlyMap<string, VirtualServer>,
   hasMarks: boolean,
   facts: NodeFacts,
   clients: RememberedLists | undefined,
 ): BaseChain[] {
-  const all = virtualServerChain(servers, facts, clients);
-  const chain = hasMarks ? { ...all, asks: undefined, name: "virtual servers, some of them by marks," } : all;
-  return HOOKS.map(([stage, priority]) => {
-    return { table: "ipvs", type: "filter", stage, priority, policy: "accept", chain, chainNamed: () => undefined };
-  });
+  const [asked] = placeQuestions(servers.keys());
+  return HOOKS.map(([stage, priority]) =>
+    destinationChain({
+      ...{ table: "ipvs", stage, priority, entries: servers },
+      name: hasMarks ? "virtual servers, some of them by marks," : "virtual servers",
+      asks: hasMarks ? undefined : () => [asked],
+      placeOf({ virtualServer, protocol, destination: address, destinationPort: port }) {
+        // What IPVS has sent on does not come to it again.
+        return virtualServer !== undefined || port === undefined ? undefined : keyOf({ protocol, address, port });
+      },
+      ruleOf: (_place, server) => serverRule(server, facts, clients),
+    }),
+  );
 }
 
 const keyOf = ({ protocol, address, port }: VirtualServerName): string => `${protocol} ${endText(address, port)}`;
 
-function readServers(text: string): VirtualServer[] {
+function readServers(text: string): ReadonlyMap<string, VirtualServer> {
   const servers = new Map<string, VirtualServer>();
   for (const line of text.split("\n")) {
     const words = line.trim().split(" ");
@@ -84,44 +96,13 @@ function readServers(text: string): VirtualServer[] {
       if (real !== undefined) servers.get(keyOf(name))?.servers.push({ ...real, weight, isTranslated });
     }
   }
-  return [...servers.values()];
+  return servers;
 }
 
 function serverName(option: string | undefined, end: string | undefined): VirtualServerName | undefined {
   const protocol = PROTOCOLS[option ?? ""];
   const found = parseHostPort(end ?? "");
   return protocol === undefined || found === undefined ? undefined : { protocol, ...found };
-}
-
-/** One rule for each virtual server; a packet meets its own. */
-function virtualServerChain(
-  servers: readonly VirtualServer[],
-  facts: NodeFacts,
-  clients: RememberedLists | undefined,
-): Chain {
-  const indices = new Map(servers.map((server, index) => [keyOf(server), index]));
-  const keys = servers.map((server): Key => {
-    const { protocol, address, port } = server;
-    return { patterns: [protocol, address, port].map((value) => ({ kind: "exact", value })), outcome: keyOf(server) };
-  });
-  const asked = [fieldsQuestion(["protocol", "destination", "destinationPort"], keys)];
-  return {
-    asks: () => asked,
-    name: "virtual servers",
-    length: servers.length,
-    isNumbered: false,
-    ruleAt(index) {
-      const server = servers[index];
-      return server === undefined ? undefined : serverRule(server, facts, clients);
-    },
-    firstCandidate(from, packet) {
-      // What IPVS has sent on does not come to it again.
-      if (packet.virtualServer !== undefined || packet.destinationPort === undefined) return servers.length;
-      const { protocol, destination: address, destinationPort: port } = packet;
-      const index = indices.get(keyOf({ protocol, address, port }));
-      return index === undefined || index < from ? servers.length : index;
-    },
-  };
 }
 
 function serverRule(server: VirtualServer, facts: NodeFacts, clients: RememberedLists | undefined): Rule {
