@@ -82,3 +82,48 @@ function takeWaiting(descriptor: NetlinkDescriptor, options: SubscriptionOptions
   }
   return true;
 }
+
+/** Those who share a subscription, each until its own signal aborts. */
+export class Listeners<T extends object> implements Iterable<T> {
+  readonly #leaving = new Map<T, (error: unknown) => void>();
+  readonly #onNone: () => void;
+
+  /** @param onNone the last has left. */
+  constructor(onNone: () => void) {
+    this.#onNone = onNone;
+  }
+
+  get size(): number {
+    return this.#leaving.size;
+  }
+
+  /** Those of this moment: one may leave while it is told. */
+  [Symbol.iterator](): Iterator<T> {
+    return [...this.#leaving.keys()][Symbol.iterator]();
+  }
+
+  /** Adds a listener, unless the signal has aborted; resolves when it does. Rejects with what all are failed with. */
+  join(listener: T, signal: AbortSignal): Promise<void> {
+    const left = Promise.withResolvers<void>();
+    if (signal.aborted) return Promise.resolve();
+    const leave = (): void => {
+      this.#leaving.delete(listener);
+      signal.removeEventListener("abort", end);
+      if (this.size === 0) this.#onNone();
+    };
+    const end = (): void => {
+      leave();
+      left.resolve();
+    };
+    signal.addEventListener("abort", end);
+    this.#leaving.set(listener, (error) => {
+      leave();
+      left.reject(error);
+    });
+    return left.promise;
+  }
+
+  fail(error: unknown): void {
+    for (const leave of [...this.#leaving.values()]) leave(error);
+  }
+}

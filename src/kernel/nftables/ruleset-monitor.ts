@@ -12,7 +12,7 @@ import { forEachAttribute, zstring } from "../netlink/attributes.ts";
 import { NETLINK_NETFILTER } from "../netlink/constants.ts";
 import type { Reply } from "../netlink/frames.ts";
 import { NFNL_SUBSYS_NFTABLES, nfnetlinkPayload } from "../netlink/nfnetlink.ts";
-import { subscribe } from "../netlink/subscription.ts";
+import { Listeners, subscribe } from "../netlink/subscription.ts";
 import type { NftForeignChange } from "./nftables.ts";
 import * as nft from "./wire/constants.ts";
 import type { NftablesClient } from "./wire/nftables-client.ts";
@@ -48,7 +48,6 @@ interface Touched {
 
 interface Watcher extends WatchedTable {
   readonly onChange: (change: NftForeignChange) => void;
-  readonly fail: (error: unknown) => void;
   /** Undefined: nothing. */
   touched: Touched | undefined;
   /** Generation of the last foreign change. */
@@ -67,7 +66,7 @@ interface RulesetMonitorOptions {
 
 export class RulesetMonitor {
   readonly #options: RulesetMonitorOptions;
-  readonly #watchers = new Set<Watcher>();
+  readonly #watchers = new Listeners<Watcher>(() => this.#stop?.abort());
   #stop: AbortController | undefined;
   /** The newest generation that was announced. */
   #seen: number | undefined;
@@ -92,35 +91,9 @@ export class RulesetMonitor {
    * received (any more).
    */
   watch(target: WatchedTable, onChange: Watcher["onChange"], signal: AbortSignal): Promise<void> {
-    return new Promise((resolve, reject) => {
-      if (signal.aborted) {
-        resolve();
-        return;
-      }
-      const end = (): void => {
-        this.#watchers.delete(watcher);
-        signal.removeEventListener("abort", stop);
-        if (this.#watchers.size === 0) this.#stop?.abort();
-      };
-      const stop = (): void => {
-        end();
-        resolve();
-      };
-      const fail = (error: unknown): void => {
-        end();
-        reject(error);
-      };
-      const watcher: Watcher = {
-        ...target,
-        onChange,
-        fail,
-        touched: undefined,
-        touchedAt: undefined,
-      };
-      this.#watchers.add(watcher);
-      signal.addEventListener("abort", stop);
-      if (this.#stop === undefined || this.#stop.signal.aborted) this.#start();
-    });
+    const watching = this.#watchers.join({ ...target, onChange, touched: undefined, touchedAt: undefined }, signal);
+    if (!signal.aborted && (this.#stop === undefined || this.#stop.signal.aborted)) this.#start();
+    return watching;
   }
 
   /**
@@ -147,7 +120,7 @@ export class RulesetMonitor {
     const fail = (error: unknown): void => {
       if (this.#stop === stop) this.#stop = undefined;
       stop.abort();
-      for (const watcher of [...this.#watchers]) watcher.fail(error);
+      this.#watchers.fail(error);
     };
     const { client, commits, committed, receiveBufferBytes } = this.#options;
     // No commit of ours is under way then, so what is counted from here on is counted on both sides.
@@ -215,7 +188,7 @@ export class RulesetMonitor {
       if (isOwn) this.#ownSeen += 1;
       if (step > 1) this.#recover();
     }
-    if (!isOwn) for (const watcher of [...this.#watchers]) report(watcher, id, by);
+    if (!isOwn) for (const watcher of this.#watchers) report(watcher, id, by);
   }
 
   /** After lost announcements: either all that is missing were commits of ours, or anything may have happened. */
@@ -234,14 +207,12 @@ export class RulesetMonitor {
         this.#ownSeen = committed();
         if (isHarmless) return;
         this.#completeSince = id;
-        for (const watcher of [...this.#watchers]) {
+        for (const watcher of this.#watchers) {
           touchedIn(watcher).isTotal = true;
           report(watcher, id, undefined);
         }
       })
-      .catch((error: unknown) => {
-        for (const { fail } of [...this.#watchers]) fail(error);
-      })
+      .catch((error: unknown) => this.#watchers.fail(error))
       .finally(() => {
         this.#isRecovering = false;
       });
