@@ -46,13 +46,27 @@ export interface OwnName {
 /** @param endpoints their {@link Endpoint.text}; asked for only where the name needs them. */
 type OwnerTest = (port: ServicePortName, endpoints: () => Iterable<string>) => boolean;
 
+/** Chains and sets of one service port as parts, with what they are for. @param names as {@link ModeInspection.namesOf} gives them */
+export function namedParts(names: Iterable<OwnName>, where: string) {
+  const known = new Map(Array.from(names, (own) => [own.name, own]));
+  return (kind: "chain" | "set", name: string): KernelPart => {
+    const { purpose = "", endpoint } = known.get(name) ?? {};
+    return { kind, name, where, purpose, ...(endpoint !== undefined && { endpoint }) };
+  };
+}
+
 /** A mode, seen by people who look at the kernel. */
 export interface ModeInspection {
   readonly words: ModeWords;
   /** How an endpoint is chosen among several, to follow "chosen": `at random`. */
   choice(config: KubeProxyConfig): string;
-  /** All that is in the kernel for one service port, in a fixed order; nothing for an unknown key. */
-  partsOf(node: OfflineNode, config: KubeProxyConfig, key: string): readonly KernelPart[];
+  /** All that is in the kernel for one service port of the node, in a fixed order. @param endpoints all that it has */
+  partsOf(
+    node: OfflineNode,
+    config: KubeProxyConfig,
+    port: ServicePort,
+    endpoints: readonly Endpoint[],
+  ): readonly KernelPart[];
   /** Names that a service port has or may get, under any policy. Cheap: it is asked of every service port. */
   namesOf(port: ServicePort, endpoints: readonly Endpoint[]): Iterable<OwnName>;
   /**

@@ -74,7 +74,7 @@ export function explainPort(
     ],
     causes: causeWords(decided),
     decisions: decisionWords(decided),
-    kernel: inspection.partsOf(node, config, port.name.key),
+    kernel: inspection.partsOf(node, config, port, node.state.endpoints.get(port.name.key) ?? []),
   };
 }
 

@@ -18,7 +18,7 @@ export const inspectEbpf: ModeInspection = {
     },
   },
   choice: (config) => under.choice(packetPathConfig(config)),
-  partsOf: (node, config, key) => under.partsOf(node, packetPathConfig(config), key),
+  partsOf: (node, config, ...port) => under.partsOf(node, packetPathConfig(config), ...port),
   loadCounters: async () => {
     const { fill, ...counters } = await under.loadCounters();
     const note =

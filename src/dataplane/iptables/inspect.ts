@@ -1,5 +1,5 @@
 /** The rules and chains of a service port in iptables mode, and the owner of a chain: reference iptables.md §1, §3, §7. */
-import type { KernelPart, ModeInspection, OwnName } from "../inspection.ts";
+import { type KernelPart, type ModeInspection, namedParts } from "../inspection.ts";
 import { fillFromIptables } from "../iptables-counters.ts";
 import { TRANSLATING } from "../mode-words.ts";
 import {
@@ -83,15 +83,10 @@ export const inspectIptables: ModeInspection = {
       };
     }
   },
-  partsOf(node, kubeProxyConfig, key) {
-    const { state } = node;
-    const port = state.services.get(key);
-    if (port === undefined) return [];
-    const endpoints = state.endpoints.get(key) ?? [];
+  partsOf(node, kubeProxyConfig, port, endpoints) {
     const { config, facts } = planInput(kubeProxyConfig, node);
     const plan = planServicePort(port, endpoints, config, facts);
-    const names = new Map<string, OwnName>();
-    for (const own of inspectIptables.namesOf(port, endpoints)) names.set(own.name, own);
+    const named = namedParts(inspectIptables.namesOf(port, endpoints), "nat");
     return [
       ...plan.shared.map(
         ({ table, rule }): KernelPart => ({
@@ -101,10 +96,7 @@ export const inspectIptables: ModeInspection = {
           purpose: RULES_OF[`${table} ${rule.chain}`] ?? "",
         }),
       ),
-      ...plan.ownChains.map((name): KernelPart => {
-        const { purpose = "", endpoint } = names.get(name) ?? {};
-        return { kind: "chain", name, where: "nat", purpose, ...(endpoint !== undefined && { endpoint }) };
-      }),
+      ...plan.ownChains.map((name) => named("chain", name)),
     ];
   },
   loadCounters: async () => ({

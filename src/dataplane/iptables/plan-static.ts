@@ -6,13 +6,12 @@ import type { Rule, RuleMatch } from "../../kernel/iptables/rule.ts";
 import { type Cidr, isLoopback } from "../../net/ip.ts";
 import { CHAINS } from "../shared/iptables-rules/chain-names.ts";
 import type { StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
-import { TOP_LEVEL_CHAINS } from "../shared/iptables-rules/top-level-rules.ts";
+import { forwardRules, masqueradeRules, TOP_LEVEL_CHAINS } from "../shared/iptables-rules/top-level-rules.ts";
 import { COUNTERS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
 
 const LOCALHOST_V4 = "127.0.0.0/8" as Cidr;
 const LOCALHOST_V6 = "::1/128" as Cidr;
 const NODE_PORTS_COMMENT = "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
-const FORWARDING = "kubernetes forwarding rules";
 
 /** Plans the static rules. Pure. */
 export function planStatic(config: PlanConfig, facts: PlanFacts): StaticPlan {
@@ -21,8 +20,8 @@ export function planStatic(config: PlanConfig, facts: PlanFacts): StaticPlan {
     filterChains: config.localhostNodePorts ? [...TOP_LEVEL_CHAINS.filter, CHAINS.firewall] : TOP_LEVEL_CHAINS.filter,
     natChains: TOP_LEVEL_CHAINS.nat,
     filterHead,
-    filterTail: forwardRules(config, facts),
-    natHead: masqueradeRules(config),
+    filterTail: [...invalidRules(config, facts), ...forwardRules(config.masqueradeMark)],
+    natHead: masqueradeRules(config.masqueradeMark),
     natTail: nodePortJumps(config, facts),
   };
 }
@@ -41,50 +40,11 @@ function martianRule(): Rule {
   };
 }
 
-function forwardRules(config: PlanConfig, facts: PlanFacts): Rule[] {
-  const chain = CHAINS.forward;
-  const mark = config.masqueradeMark;
-  const rules: Rule[] = [];
-  if (!config.conntrackLiberal) {
-    const matches: RuleMatch[] = [{ kind: "conntrack-state", states: ["INVALID"] }];
-    if (facts.counters.ctStateInvalid) matches.push({ kind: "nfacct", counter: COUNTERS.ctStateInvalid });
-    rules.push({ chain, matches, target: { kind: "drop" } });
-  }
-  rules.push(
-    {
-      chain,
-      matches: [
-        { kind: "comment", text: FORWARDING },
-        { kind: "mark", value: mark, mask: mark },
-      ],
-      target: { kind: "accept" },
-    },
-    {
-      chain,
-      matches: [
-        { kind: "comment", text: "kubernetes forwarding conntrack rule" },
-        { kind: "conntrack-state", states: ["RELATED", "ESTABLISHED"] },
-      ],
-      target: { kind: "accept" },
-    },
-  );
-  return rules;
-}
-
-/** The mark is cleared before masquerading, so that a packet that comes round again is not masqueraded twice. */
-function masqueradeRules(config: PlanConfig): Rule[] {
-  const mark = config.masqueradeMark;
-  const chain = CHAINS.postrouting;
-  return [
-    { chain, matches: [{ kind: "mark", value: mark, mask: mark, negate: true }], target: { kind: "return" } },
-    { chain, matches: [], target: { kind: "mark", operation: "xor", value: mark } },
-    {
-      chain,
-      matches: [{ kind: "comment", text: "kubernetes service traffic requiring SNAT" }],
-      target: { kind: "masquerade", randomFully: true },
-    },
-    { chain: CHAINS.markMasquerade, matches: [], target: { kind: "mark", operation: "or", value: mark } },
-  ];
+function invalidRules({ conntrackLiberal }: PlanConfig, { counters }: PlanFacts): Rule[] {
+  if (conntrackLiberal) return [];
+  const matches: RuleMatch[] = [{ kind: "conntrack-state", states: ["INVALID"] }];
+  if (counters.ctStateInvalid) matches.push({ kind: "nfacct", counter: COUNTERS.ctStateInvalid });
+  return [{ chain: CHAINS.forward, matches, target: { kind: "drop" } }];
 }
 
 function nodePortJumps(config: PlanConfig, facts: PlanFacts): Rule[] {

@@ -38,12 +38,9 @@ export const inspectIpvs: ModeInspection = {
   ownerTest: () => undefined,
   // Names are shared; a service port has entries and virtual servers, which are found by their address.
   namesOf: () => [],
-  partsOf(node, kubeProxyConfig, key) {
-    const { state, family } = node;
-    const port = state.services.get(key);
-    if (port === undefined) return [];
+  partsOf(node, kubeProxyConfig, port, endpoints) {
     const { config, facts } = planInput(kubeProxyConfig, node);
-    const plan = planServicePort(port, state.endpoints.get(key) ?? [], config, facts);
+    const plan = planServicePort(port, endpoints, config, facts);
     return [
       ...plan.virtualServers.map(
         ({ virtualServer, endpoints }): KernelPart => ({
@@ -60,7 +57,7 @@ export const inspectIpvs: ModeInspection = {
         ({ set, entry }): KernelPart => ({
           kind: "ipset entry",
           name: ipsetEntryText(entry),
-          where: setName(set, family),
+          where: setName(set, node.family),
           purpose: SETS[set].comment,
         }),
       ),

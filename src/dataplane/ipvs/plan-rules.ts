@@ -7,23 +7,23 @@ import type { ChainName, Rule, RuleMatch, RuleTarget, SetDirection } from "../..
 import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
 import type { Cidr, IpFamily } from "../../net/ip.ts";
 import type { JumpRule } from "../shared/iptables-rules/rules-plan.ts";
+import {
+  FORWARDING,
+  forwardRules,
+  jump,
+  masqueradeRules,
+  SERVICE_PORTALS,
+} from "../shared/iptables-rules/top-level-rules.ts";
 import { CHAINS, SETS, type SetId, setName } from "./names.ts";
 import type { DeniedVip, PlanConfig } from "./plan-service-port.ts";
 
-function jump(table: "nat" | "filter", source: string, target: ChainName, comment: string): JumpRule {
-  const matches: RuleMatch[] = [{ kind: "comment", text: comment }];
-  return { table, rule: { chain: source, matches, target: { kind: "jump", chain: target } }, target, isShared: false };
-}
-
-const PORTALS = "kubernetes service portals";
 const FIREWALL = "kube-proxy firewall rules";
 const ACCESS_FILTER = "kubernetes ipvs access filter";
-const FORWARDING = "kubernetes forwarding rules";
 
 /** In the order in which they are ensured: each goes to the head, so the last ends up first. */
 export const JUMP_RULES: readonly JumpRule[] = [
-  jump("nat", "OUTPUT", CHAINS.services, PORTALS),
-  jump("nat", "PREROUTING", CHAINS.services, PORTALS),
+  jump("nat", "OUTPUT", CHAINS.services, SERVICE_PORTALS),
+  jump("nat", "PREROUTING", CHAINS.services, SERVICE_PORTALS),
   jump("nat", "POSTROUTING", CHAINS.postrouting, "kubernetes postrouting rules"),
   jump("filter", "FORWARD", CHAINS.forward, FORWARDING),
   jump("filter", "INPUT", CHAINS.nodePort, "kubernetes health check rules"),
@@ -134,7 +134,7 @@ function natRules(draft: Draft, config: PlanConfig): Rule[] {
     ...(["clusterIP", "loadBalancer"] as const)
       .filter((id) => draft.isFilled(id))
       .map((id): Rule => ({ chain: services, matches: [draft.matchOf(id, ...BOTH)], target: ACCEPT })),
-    ...masqueradeRules(config),
+    ...masqueradeRules(config.masqueradeMark),
   ];
 }
 
@@ -188,21 +188,6 @@ function externalIPRules(draft: Draft): Rule[] {
   return rules;
 }
 
-/** The mark is cleared before masquerading, so that a packet that comes round again is not masqueraded twice. */
-function masqueradeRules({ masqueradeMark: mark }: PlanConfig): Rule[] {
-  const chain = CHAINS.postrouting;
-  return [
-    { chain, matches: [{ kind: "mark", value: mark, mask: mark, negate: true }], target: RETURN },
-    { chain, matches: [], target: { kind: "mark", operation: "xor", value: mark } },
-    {
-      chain,
-      matches: [{ kind: "comment", text: "kubernetes service traffic requiring SNAT" }],
-      target: { kind: "masquerade", randomFully: true },
-    },
-    { chain: CHAINS.markMasquerade, matches: [], target: { kind: "mark", operation: "or", value: mark } },
-  ];
-}
-
 function filterRules(draft: Draft, config: PlanConfig, deniedVips: readonly DeniedVip[]): Rule[] {
   const { sourceRangesFirewall, ipvsOutFilter } = CHAINS;
   return [
@@ -222,30 +207,8 @@ function filterRules(draft: Draft, config: PlanConfig, deniedVips: readonly Deni
         target: { kind: "drop" },
       }),
     ),
-    ...forwardRules(config),
+    ...forwardRules(config.masqueradeMark),
     ...accessRules(draft),
-  ];
-}
-
-function forwardRules({ masqueradeMark: mark }: PlanConfig): Rule[] {
-  const chain = CHAINS.forward;
-  return [
-    {
-      chain,
-      matches: [
-        { kind: "comment", text: FORWARDING },
-        { kind: "mark", value: mark, mask: mark },
-      ],
-      target: ACCEPT,
-    },
-    {
-      chain,
-      matches: [
-        { kind: "comment", text: "kubernetes forwarding conntrack rule" },
-        { kind: "conntrack-state", states: ["RELATED", "ESTABLISHED"] },
-      ],
-      target: ACCEPT,
-    },
   ];
 }
 

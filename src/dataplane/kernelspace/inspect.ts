@@ -38,11 +38,9 @@ export const inspectKernelspace: ModeInspection = {
     isEndpointTracked: false,
     fill: async () => ["HNS keeps no counts that can be asked."],
   }),
-  partsOf(node, kubeProxyConfig, key) {
-    const port = node.state.services.get(key);
-    if (port === undefined) return [];
+  partsOf(node, kubeProxyConfig, port, endpoints) {
     const { config, facts } = planInput(kubeProxyConfig, node);
-    const plan = planServicePort(port, node.state.endpoints.get(key) ?? [], config, facts);
+    const plan = planServicePort(port, endpoints, config, facts);
     return plan.loadBalancers.map(
       (planned): KernelPart => ({
         kind: "load balancer",

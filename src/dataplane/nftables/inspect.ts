@@ -1,7 +1,7 @@
 /** What a service port owns in nftables mode, and whose a chain or set is: reference nftables.md §3, §5. */
 import type { NftSet } from "../../kernel/nftables/ruleset.ts";
 import { elementText } from "../../kernel/nftables/ruleset-text.ts";
-import type { KernelPart, ModeInspection, OwnName } from "../inspection.ts";
+import { type KernelPart, type ModeInspection, namedParts } from "../inspection.ts";
 import { TRANSLATING } from "../mode-words.ts";
 import { BASE_CHAINS } from "./base-chains.ts";
 import { SHARED_SETS } from "./compatible/plan-static.ts";
@@ -90,21 +90,12 @@ export const inspectNftables: ModeInspection = {
       yield { name: affinitySet, purpose: `holds the clients of the endpoint ${text}`, endpoint: text };
     }
   },
-  partsOf(node, kubeProxyConfig, key) {
+  partsOf(node, kubeProxyConfig, port, endpoints) {
     const layout = LAYOUTS[layoutOf(kubeProxyConfig.nftables)];
-    const { state, family } = node;
-    const port = state.services.get(key);
-    if (port === undefined) return [];
-    const endpoints = state.endpoints.get(key) ?? [];
     const { config, facts } = planInput(kubeProxyConfig, node);
     const plan = layout.planServicePort(port, endpoints, config, facts);
-    const table = `table ${family === "IPv4" ? "ip" : "ip6"} ${TABLE}`;
-    const names = new Map<string, OwnName>();
-    for (const own of inspectNftables.namesOf(port, endpoints)) names.set(own.name, own);
-    const named = (kind: "chain" | "set", name: string): KernelPart => {
-      const { purpose = "", endpoint } = names.get(name) ?? {};
-      return { kind, name, where: table, purpose, ...(endpoint !== undefined && { endpoint }) };
-    };
+    const table = `table ${node.family === "IPv4" ? "ip" : "ip6"} ${TABLE}`;
+    const named = namedParts(inspectNftables.namesOf(port, endpoints), table);
     return [
       ...plan.elements.map(
         ({ set, element }): KernelPart => ({

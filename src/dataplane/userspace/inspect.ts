@@ -42,15 +42,13 @@ export const inspectUserspace: ModeInspection = {
       "The proxy carries the bytes itself: a running daemon tells the connections of endpoints.",
     ],
   }),
-  partsOf(node, config, key) {
-    const port = node.state.services.get(key);
-    if (port === undefined) return [];
-    const plan = planOfService(planUserspace(node, config), port.name.service);
-    const own = plan.ports.find((one) => one.port.name.key === key);
+  partsOf(node, config, { name }) {
+    const plan = planOfService(planUserspace(node, config), name.service);
+    const own = plan.ports.find((one) => one.port.name.key === name.key);
     if (own === undefined) return [];
     if (own.plan === undefined) {
       return listenersOf(plan, own).map(
-        (name): KernelPart => ({ kind: "socket", name, where: "kube-proxy", purpose: "takes connections" }),
+        (place): KernelPart => ({ kind: "socket", name: place, where: "kube-proxy", purpose: "takes connections" }),
       );
     }
     return own.plan.shared.map(

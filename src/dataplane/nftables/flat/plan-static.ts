@@ -71,8 +71,14 @@ export function planStatic(config: PlanConfig, facts: PlanFacts, inUse: SetsInUs
       ...baseChains(remember),
       ...checks(config, facts, demand, rejection.check),
       ...pickChains(demand),
-      ...frontendChains(config, demand),
-      ...nodePortChains(config, demand),
+      ...choosingChains("frontend", config, demand, (toLocalPolicy) => [
+        masquerade(config, isIn(FRONTEND, FLAT_SETS.masqueradedFrontends)),
+        rule(isIn(FRONTEND, FLAT_SETS.localPolicyFrontends), toLocalPolicy),
+      ]),
+      ...choosingChains("nodePort", config, demand, (toLocalPolicy) => [
+        rule(isIn(NODE_PORT, FLAT_SETS.localPolicyNodePorts), toLocalPolicy),
+        masquerade(config),
+      ]),
       {
         name: CHAINS.services,
         rules: [
@@ -127,45 +133,25 @@ function checks(
   ];
 }
 
-/** Chains stand after those that they go to. */
-function frontendChains(config: PlanConfig, demand: SetsOnDemand): NftChain[] {
-  const { frontend, frontendCluster } = ENDPOINT_MAPS;
+/** What chooses an endpoint for what comes to service addresses, or to node ports. Chains stand after those that they go to. */
+function choosingChains(
+  of: "frontend" | "nodePort",
+  config: PlanConfig,
+  demand: SetsOnDemand,
+  first: (toLocalPolicy: NftStatement) => readonly NftRule[],
+): NftChain[] {
+  const [endpoints, ofCluster] = [FLAT_CHAINS[`${of}Endpoints`], FLAT_CHAINS[`${of}ClusterEndpoints`]];
+  const localPolicy = FLAT_CHAINS[`${of}LocalPolicy`];
   return [
-    { name: FLAT_CHAINS.frontendEndpoints, rules: choiceRules(frontend, demand) },
-    { name: FLAT_CHAINS.frontendClusterEndpoints, rules: choiceRules(frontendCluster, demand) },
-    {
-      name: FLAT_CHAINS.frontendLocalPolicy,
-      rules: localPolicyRules(config, FLAT_CHAINS.frontendClusterEndpoints, FLAT_CHAINS.frontendEndpoints),
-    },
-    {
-      name: FLAT_CHAINS.frontend,
-      rules: [
-        { statements: [isIn(FRONTEND, FLAT_SETS.masqueradedFrontends), mark(config)], comment: "masquerade" },
-        rule(isIn(FRONTEND, FLAT_SETS.localPolicyFrontends), goTo(FLAT_CHAINS.frontendLocalPolicy)),
-        rule(goTo(FLAT_CHAINS.frontendEndpoints)),
-      ],
-    },
+    { name: endpoints, rules: choiceRules(ENDPOINT_MAPS[of], demand) },
+    { name: ofCluster, rules: choiceRules(ENDPOINT_MAPS[`${of}Cluster`], demand) },
+    { name: localPolicy, rules: localPolicyRules(config, ofCluster, endpoints) },
+    { name: FLAT_CHAINS[of], rules: [...first(goTo(localPolicy)), rule(goTo(endpoints))] },
   ];
 }
 
-function nodePortChains(config: PlanConfig, demand: SetsOnDemand): NftChain[] {
-  const { nodePort, nodePortCluster } = ENDPOINT_MAPS;
-  return [
-    { name: FLAT_CHAINS.nodePortEndpoints, rules: choiceRules(nodePort, demand) },
-    { name: FLAT_CHAINS.nodePortClusterEndpoints, rules: choiceRules(nodePortCluster, demand) },
-    {
-      name: FLAT_CHAINS.nodePortLocalPolicy,
-      rules: localPolicyRules(config, FLAT_CHAINS.nodePortClusterEndpoints, FLAT_CHAINS.nodePortEndpoints),
-    },
-    {
-      name: FLAT_CHAINS.nodePort,
-      rules: [
-        rule(isIn(NODE_PORT, FLAT_SETS.localPolicyNodePorts), goTo(FLAT_CHAINS.nodePortLocalPolicy)),
-        { statements: [mark(config)], comment: "masquerade" },
-        rule(goTo(FLAT_CHAINS.nodePortEndpoints)),
-      ],
-    },
-  ];
+function masquerade(config: PlanConfig, ...matches: readonly NftStatement[]): NftRule {
+  return { statements: [...matches, mark(config)], comment: "masquerade" };
 }
 
 function mark(config: PlanConfig): NftStatement {

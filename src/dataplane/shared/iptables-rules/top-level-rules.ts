@@ -4,17 +4,17 @@ import type { ChainName, Rule, RuleMatch } from "../../../kernel/iptables/rule.t
 import { CHAINS } from "./chain-names.ts";
 import type { JumpRule } from "./rules-plan.ts";
 
-const SERVICE_PORTALS = "kubernetes service portals";
+export const SERVICE_PORTALS = "kubernetes service portals";
 const EXTERNAL_PORTALS = "kubernetes externally-visible service portals";
-const FORWARDING = "kubernetes forwarding rules";
+export const FORWARDING = "kubernetes forwarding rules";
 const LOAD_BALANCER_FIREWALL = "kubernetes load balancer firewall";
 
-function jump(
+export function jump(
   table: IptablesTable,
   source: string,
   target: ChainName,
   comment: string | undefined,
-  onlyNew: boolean,
+  onlyNew = false,
 ): JumpRule {
   const matches: RuleMatch[] = [];
   if (onlyNew) matches.push({ kind: "conntrack-state", states: ["NEW"] });
@@ -27,18 +27,18 @@ function jump(
 export const JUMP_RULES: readonly JumpRule[] = [
   jump("filter", "INPUT", CHAINS.externalServices, EXTERNAL_PORTALS, true),
   jump("filter", "FORWARD", CHAINS.externalServices, EXTERNAL_PORTALS, true),
-  jump("filter", "INPUT", CHAINS.nodePorts, "kubernetes health check service ports", false),
+  jump("filter", "INPUT", CHAINS.nodePorts, "kubernetes health check service ports"),
   jump("filter", "FORWARD", CHAINS.services, SERVICE_PORTALS, true),
   jump("filter", "OUTPUT", CHAINS.services, SERVICE_PORTALS, true),
-  jump("filter", "FORWARD", CHAINS.forward, FORWARDING, false),
+  jump("filter", "FORWARD", CHAINS.forward, FORWARDING),
   jump("filter", "INPUT", CHAINS.proxyFirewall, LOAD_BALANCER_FIREWALL, true),
   jump("filter", "OUTPUT", CHAINS.proxyFirewall, LOAD_BALANCER_FIREWALL, true),
   jump("filter", "FORWARD", CHAINS.proxyFirewall, LOAD_BALANCER_FIREWALL, true),
-  jump("nat", "OUTPUT", CHAINS.services, SERVICE_PORTALS, false),
-  jump("nat", "PREROUTING", CHAINS.services, SERVICE_PORTALS, false),
-  jump("nat", "POSTROUTING", CHAINS.postrouting, "kubernetes postrouting rules", false),
-  jump("filter", "INPUT", CHAINS.firewall, undefined, false),
-  jump("filter", "OUTPUT", CHAINS.firewall, undefined, false),
+  jump("nat", "OUTPUT", CHAINS.services, SERVICE_PORTALS),
+  jump("nat", "PREROUTING", CHAINS.services, SERVICE_PORTALS),
+  jump("nat", "POSTROUTING", CHAINS.postrouting, "kubernetes postrouting rules"),
+  jump("filter", "INPUT", CHAINS.firewall, undefined),
+  jump("filter", "OUTPUT", CHAINS.firewall, undefined),
 ];
 
 /** Chains that every payload of a full sync declares, in order, per table (iptables.md §4). */
@@ -46,3 +46,34 @@ export const TOP_LEVEL_CHAINS = {
   filter: [CHAINS.services, CHAINS.externalServices, CHAINS.forward, CHAINS.nodePorts, CHAINS.proxyFirewall],
   nat: [CHAINS.services, CHAINS.nodePorts, CHAINS.postrouting, CHAINS.markMasquerade],
 } as const satisfies Record<string, readonly ChainName[]>;
+
+/** Lets packets of services through where the policy of FORWARD is DROP. @param mark of those that are masqueraded. */
+export function forwardRules(mark: number): Rule[] {
+  const accepting = (text: string, match: RuleMatch): Rule => ({
+    chain: CHAINS.forward,
+    matches: [{ kind: "comment", text }, match],
+    target: { kind: "accept" },
+  });
+  return [
+    accepting(FORWARDING, { kind: "mark", value: mark, mask: mark }),
+    accepting("kubernetes forwarding conntrack rule", {
+      kind: "conntrack-state",
+      states: ["RELATED", "ESTABLISHED"],
+    }),
+  ];
+}
+
+/** The mark is cleared before masquerading, so that a packet that comes round again is not masqueraded twice. */
+export function masqueradeRules(mark: number): Rule[] {
+  const chain = CHAINS.postrouting;
+  return [
+    { chain, matches: [{ kind: "mark", value: mark, mask: mark, negate: true }], target: { kind: "return" } },
+    { chain, matches: [], target: { kind: "mark", operation: "xor", value: mark } },
+    {
+      chain,
+      matches: [{ kind: "comment", text: "kubernetes service traffic requiring SNAT" }],
+      target: { kind: "masquerade", randomFully: true },
+    },
+    { chain: CHAINS.markMasquerade, matches: [], target: { kind: "mark", operation: "or", value: mark } },
+  ];
+}
