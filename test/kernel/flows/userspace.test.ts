@@ -1,7 +1,7 @@
 /** What only a proxy that carries the bytes itself can do, or do wrong: endpoints that fail, ends of either side, no rules. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { type Prober, startProber } from "../../../testkit/net/namespace-prober.ts";
+import type { Prober } from "../../../testkit/net/namespace-prober.ts";
 import type { Topology } from "../../../testkit/net/topology.ts";
 import { clientPod, defaultClusterCidr, nodeA } from "../../../testkit/net/topology-spec.ts";
 import { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
@@ -9,6 +9,7 @@ import { addServingPod, kernelSkip, probersFor, topologyFor } from "../../../tes
 import { nodeObject, service, slice } from "../faults/fault-node.ts";
 import { outcomes } from "./asking.ts";
 import { ByteStream } from "./byte-stream.ts";
+import { addPointToPointPod } from "./point-to-point-pod.ts";
 
 const WEB = "10.96.0.1";
 const webPod = { name: "web-1", node: nodeA.name, ipv4: "10.180.0.11", ipv6: "fd00:10:180::11" } as const;
@@ -146,31 +147,6 @@ test("userspace: UDP sessions end when nothing happens in them", { skip: kernelS
   await counted(daemon, "connections_total", "udp", 20);
   await daemon.until("sessions end", async () => (await daemon.metric(series("active_connections", "udp"))) === 0);
 });
-
-/** A pod as Calico makes it: a link of its own, whose end on the node has no address but a link-local one. */
-async function addPointToPointPod(topology: Topology): Promise<Prober> {
-  const ipv4 = "10.180.0.77";
-  const ipv6 = "fd00:10:180::77";
-  const pod = await topology.addPod({ name: "calico-pod", node: nodeA.name });
-  const node = topology.namespace(nodeA.name);
-  await node.configure([
-    `link add cali0 type veth peer name cali netns ${pod.name}`,
-    "addr add fe80::1/64 dev cali0 nodad",
-    "link set cali0 up",
-    `route add ${ipv4}/32 dev cali0`,
-    `route add ${ipv6}/128 dev cali0`,
-  ]);
-  node.sysctl({ "net.ipv4.conf.cali0.proxy_arp": 1 });
-  await pod.configure([
-    `addr add ${ipv4}/32 dev cali`,
-    `addr add ${ipv6}/128 dev cali nodad`,
-    "link set cali up",
-    "route add 169.254.1.1 dev cali",
-    "route add default via 169.254.1.1 dev cali",
-    "route add default via fe80::1 dev cali",
-  ]);
-  return startProber(pod);
-}
 
 test("userspace: a pod whose link has no address on the node is served, as are the node's other clients", {
   skip: kernelSkip,
