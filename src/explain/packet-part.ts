@@ -40,8 +40,9 @@ const NO_ENDPOINTS: readonly Endpoint[] = [];
 
 /**
  * The node with these service ports alone: those that have the destination as an address, an endpoint or a node port; those that have
- * an endpoint of these as their address, or its port as a node port, where packets are looked at once more on their way there; and one
- * of each kind.
+ * an endpoint of these as their address, or its port as a node port, where packets are looked at once more on their way there; those
+ * that say of an endpoint of these that it is on this node, where these say that it is not (a pod is here as soon as one slice says so);
+ * and one of each kind.
  *
  * What the node serves may change between two steps: it is taken as it is at the first.
  */
@@ -55,11 +56,17 @@ export function* partForPacket(node: OfflineNode, end: PacketEnd): Steps<Offline
   yield;
   const chosen = new Set<Served>();
   const next = new Set<IpAddress | number>();
+  const remote = new Set<IpAddress>();
   const kinds = new Map<string, Kind>();
   const kindsOfAll: Kind[] = [];
   for (const [index, one] of all.entries()) {
     const isFrontend = answersAt(one.port, end);
-    if (isFrontend) for (const { ip, port } of one.endpoints) next.add(ip).add(port);
+    if (isFrontend) {
+      for (const { ip, port, isLocal } of one.endpoints) {
+        next.add(ip).add(port);
+        if (!isLocal) remote.add(ip);
+      }
+    }
     if (isFrontend || one.endpoints.some(({ ip }) => ip === end.destination)) chosen.add(one);
     const name = kindOf(one, node);
     let kind = kinds.get(name);
@@ -82,7 +89,8 @@ export function* partForPacket(node: OfflineNode, end: PacketEnd): Steps<Offline
     const { port } = one;
     const { key, text } = port.name;
     const like = kindsOfAll[index]?.first.name.key;
-    if (like === undefined || chosen.has(one) || isAtOneOf(port, next)) {
+    const saysLocal = one.endpoints.some(({ ip, isLocal }) => isLocal && remote.has(ip));
+    if (like === undefined || chosen.has(one) || saysLocal || isAtOneOf(port, next)) {
       part.set(key, port);
       if (one.endpoints.length > 0) partEndpoints.set(key, one.endpoints);
     } else others.push({ key, text, like });

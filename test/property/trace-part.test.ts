@@ -158,6 +158,8 @@ function withTwins(cluster: ClusterRecords, family: IpFamily): ClusterRecords {
 }
 
 const first = Number(process.env.KPTS_PROPERTY_SEED ?? Date.now() % 1_000_000);
+/** Tried each time: two Services disagree where a pod is. */
+const KNOWN = [204_748];
 const LAYOUTS = [{}, { nftables: { layout: "Flat" } }] as const;
 
 for (const { name, traceForms } of MODES) {
@@ -165,8 +167,8 @@ for (const { name, traceForms } of MODES) {
   for (const settings of name === "nftables" ? LAYOUTS : [{}]) {
     const family = name === "ipvs" ? "IPv6" : "IPv4";
     test(`a part of the plan leads a packet as all of it does: ${name} ${JSON.stringify(settings)}`, async () => {
-      for (let run = 0; run < RUNS; run += 1) {
-        const seed = first + run;
+      const seeds = [...KNOWN, ...Array.from({ length: RUNS }, (_, run) => first + run)];
+      for (const [run, seed] of seeds.entries()) {
         const sampled = sampledCluster(family, seed, { node: NODE[family], podCIDR: POD_CIDR[family] });
         const cluster = withExamples(withTwins(sampled, family));
         const local = { detectLocalMode: "ClusterCIDR", clusterCIDR: POD_CIDR[family], ...settings };
