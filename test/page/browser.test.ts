@@ -1,6 +1,8 @@
 /** The page in a real browser: what people see, hear and type, in light and dark, wide and narrow. */
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { writeFileSync } from "node:fs";
+import { createServer, request, type Server } from "node:http";
 import { after, before, describe, type TestContext, test } from "node:test";
 import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
 import type { BrowserPage } from "../../testkit/browser/browser-page.ts";
@@ -10,6 +12,7 @@ import { type PageOptions, type ServedPage, servedPage, syncRecord } from "./pag
 
 const { items } = JSON.parse(examplesAsJson()) as { items: unknown[] };
 const WEB = `service?${new URLSearchParams({ key: "shop/web:http/TCP" })}`;
+const portOf = (server: Server) => Object(server.address()).port as number;
 const FROM_POD = "trace?from=pod&to=10.96.0.10&port=80&protocol=tcp";
 /** Each view, and what is there when it has its answer. */
 const VIEWS: readonly (readonly [path: string, ready: string])[] = [
@@ -294,6 +297,34 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
       }
     });
   }
+
+  test("through the API server, names of other nodes lead to their pages", async (t) => {
+    const { page, url } = await opened(t, WEB);
+    await page.until("document.querySelector('.endpoints td')");
+    assert.equal(await page.evaluate("document.querySelectorAll('.endpoints a').length"), 0);
+    const nodes = /^\/api\/v1\/nodes\/node-[ab]:10260\/proxy\/(.*)$/;
+    const server = createServer((asked, response) => {
+      const [, path] = nodes.exec(asked.url ?? "") ?? [];
+      const { headers } = asked;
+      request(`${url}${path}`, { headers }, (from) => {
+        response.writeHead(path === undefined ? 404 : (from.statusCode ?? 502), from.headers);
+        from.pipe(response);
+      }).end();
+    });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    t.after(() => server.close());
+    const pageOf = (node: string) => `http://127.0.0.1:${portOf(server)}/api/v1/nodes/${node}:10260/proxy/#/${WEB}`;
+    await page.goto(pageOf("node-a"));
+    await page.until("document.querySelector('.endpoints a')");
+    assert.equal(await page.evaluate("document.querySelector('.endpoints a').href"), pageOf("node-b"));
+    assert.equal(await page.text(".endpoints a"), "node-b");
+    await page.evaluate("document.querySelector('.endpoints a').click()");
+    await page.until(
+      `location.href === ${JSON.stringify(pageOf("node-b"))} && document.querySelector('.endpoints td')`,
+    );
+    assert.deepEqual(page.complaints, []);
+  });
 
   test("a page of the table that is no more is the last one that there is", async (t) => {
     const many = manyServices(150);

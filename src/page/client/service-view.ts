@@ -211,6 +211,16 @@ function frontendPart(
 
 const outcomeText = ({ outcome }: Encounter): string => (outcome === "passed-by" ? "not taken" : outcome);
 
+/** Where the API server leads to a node's page: what a browser asks then says where those of the others are. */
+const THROUGH_API_SERVER = /^(.*\/api\/v1\/nodes\/)[^/]+?((?::|%3A)\d+\/proxy\/)/i;
+
+/** Leads to the same view on that node's page, where it is known where that is. */
+function nodeName(node: string): HTMLElement | string {
+  const [, before, behind] = THROUGH_API_SERVER.exec(location.pathname) ?? [];
+  if (before === undefined) return plain(node);
+  return el("a", { href: `${before}${encodeURIComponent(node)}${behind}${location.hash}` }, plain(node));
+}
+
 function endpointRow(
   { address, pod, node, state, isLocal, cluster, local }: ExplainedEndpoint,
   { hasPods, hasCluster, hasLocal }: Readonly<Record<"hasPods" | "hasCluster" | "hasLocal", boolean>>,
@@ -220,7 +230,9 @@ function endpointRow(
     {},
     el("th", { scope: "row" }, el("code", {}, plain(address))),
     hasPods && el("td", {}, plain(pod ?? "not said")),
-    el("td", {}, plain(node === "" ? (isLocal ? "here" : "not said") : `${node}${isLocal ? " (here)" : ""}`)),
+    node === ""
+      ? el("td", {}, isLocal ? "here" : "not said")
+      : el("td", {}, isLocal ? plain(`${node} (here)`) : nodeName(node)),
     el("td", {}, el("span", { class: `badge ${state === "ready" ? "good" : "warn"}` }, state)),
     hasCluster && useCell(cluster),
     hasLocal && useCell(local),
