@@ -196,6 +196,9 @@ function namespaceIn(what: string): string | undefined {
   return namespace;
 }
 
+/** Whether a client is answered at all. */
+const HANGS_ON_NETWORKS = /\bno(?:w|longer) answers? at\b|\(before: .*\blost\)$/;
+
 /** Where no configuration is known, what a client meets does not hang on it in silence: a cause says what pod networks would change. */
 async function withoutAssuming(
   cluster: ExplainedCluster,
@@ -216,9 +219,10 @@ async function withoutAssuming(
     keys,
   );
   return explained.map((one, index) => {
-    const changes = clientChanges(one, other[index]).filter(({ what }) => /\bno(?:w|longer) answers? at\b/.test(what));
+    const changes = clientChanges(one, other[index]).filter(({ what }) => HANGS_ON_NETWORKS.test(what));
     const causes = changes.map(
-      ({ what }) => `No configuration is known here; with one that names the networks of pods, ${what}.`,
+      ({ what }) =>
+        `No configuration is known here; with one that names the networks of pods, ${what.replace(/: .* is now (.*) \(before: .*/, ": $1")}.`,
     );
     return { ...one, causes: [...one.causes, ...causes] };
   });
