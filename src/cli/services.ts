@@ -2,11 +2,12 @@
 import { readlinkSync } from "node:fs";
 import type { ServiceLine, StatusReport } from "../daemon/inspect-report.ts";
 import { isProxyMode, modeNamed } from "../dataplane/registry.ts";
+import type { FlowReader } from "../dataplane/tracked-connections.ts";
 import { countedPort } from "../explain/counted-ports.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
 import { countText, shareText, turnedAwayText } from "../explain/text.ts";
-import { type FlowReader, readTraffic } from "../explain/traffic.ts";
+import { readTraffic } from "../explain/traffic.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { askDaemon, DAEMON_FLAGS, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
 import type { Output } from "./output.ts";

@@ -98,6 +98,8 @@ export interface ConnectionsConfig {
   readonly count: string;
   /** How many Services have metrics of their own, those with most connections; 0: there are no such metrics. */
   readonly countedServices: number;
+  /** How often it is looked for endpoints that never answer; 0: never. */
+  readonly answerCheckPeriodMs: number;
 }
 
 /** Of settings that have passed the checks. Pure. */
@@ -111,6 +113,7 @@ export const DEFAULT_CONNECTIONS: ConnectionsConfig = {
   endTCPAfterMs: 5_000,
   count: "None",
   countedServices: 0,
+  answerCheckPeriodMs: 0,
 };
 
 /** Resolved from file, flags and defaults, but not yet checked. */

@@ -69,7 +69,10 @@ export const DOCUMENT_FIELDS = {
   compatibility: "text",
   connections: {
     goType: "v1alpha1.ConnectionsConfiguration",
-    fields: { endTCP: "text", endTCPAfter: "optionalDuration", count: "text", countedServices: "int32" },
+    fields: {
+      ...{ endTCP: "text", endTCPAfter: "optionalDuration" },
+      ...{ count: "text", countedServices: "int32", answerCheckPeriod: "duration" },
+    },
   },
 } as const satisfies Fields;
 

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { type FrontendConflict, logConflicts } from "../model/owned-services.ts";
 import { servicePortName } from "../model/service-port-name.ts";
 import { RecordingLogger } from "../sync/testing/recorders.ts";
-import { costlyService, frontendConflict, serviceHealthFailure } from "./node-events.ts";
+import { costlyService, frontendConflict, serviceHealthFailure, silentEndpoint } from "./node-events.ts";
 
 const CONFLICT: FrontendConflict = {
   frontend: "tcp 10.96.0.10:53",
@@ -61,6 +61,7 @@ test("operators find each reason of a Service's events in the guide's table", ()
     serviceHealthFailure("node-a", "shop/web", 30_000, new Error("taken")),
     costlyService("node-a", { service: "shop/many", servicePorts: 2, milliseconds: 1_500 }),
     frontendConflict("node-a", CONFLICT),
+    silentEndpoint("node-a", "shop/web", "10.0.0.1:80 has answered none"),
   ]) {
     assert.match(table, new RegExp(`\\| Service, warning \\| \`${reason}\` \\|`));
   }

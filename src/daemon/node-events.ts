@@ -32,6 +32,11 @@ export function costlyService(nodeName: string, { service, servicePorts, millise
   return serviceWarning(service, "CostlyService", "ProgramService", note);
 }
 
+/** An endpoint has answered none of its connections from this node, while others have. @param text a sentence. */
+export function silentEndpoint(nodeName: string, service: string, text: string): EventFacts {
+  return serviceWarning(service, "EndpointNeverAnswers", "Connect", `node ${nodeName}: ${text}`);
+}
+
 /** A Service declares a frontend that belongs to another one. */
 export function frontendConflict(nodeName: string, conflict: FrontendConflict): EventFacts {
   const note = `node ${nodeName}: ${conflictText(conflict)}`;

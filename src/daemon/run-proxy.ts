@@ -361,7 +361,10 @@ async function serve(
   events.record(nodeEvent(nodeName, "Normal", "Starting", startNote(options.config.mode)));
   const following = proxiers.map(({ followAddresses }) => followAddresses(ended));
   const inspecting = serveInspection(daemon, setup, proxiers, conntrack);
-  await Promise.all([settingOomScore, dispatcher.run(ended), inspecting, ...following]);
+  const { countedServices, answerCheckPeriodMs } = options.config.connections;
+  const isCounting = countedServices + answerCheckPeriodMs > 0;
+  const counting = isCounting && (await import("./counted-connections.ts")).count(daemon, proxiers, conntrack);
+  await Promise.all([settingOomScore, dispatcher.run(ended), inspecting, counting, ...following]);
   await Promise.all(proxiers.map(({ backend }) => backend.close?.()));
 }
 

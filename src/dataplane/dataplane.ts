@@ -236,7 +236,7 @@ export interface ModeDescriptor<
   /** For `prove`: what is compared, each under its own name. @default nothing */
   readonly proved?: readonly ProvedVariant[];
   loadRenderer(): Promise<ModeRenderer<Plan>>;
-  /** For `explain` and `diff`. */
+  /** For `explain` and `diff`, and where the daemon is to count connections. */
   loadInspection(): Promise<ModeInspection>;
   loadRuntime(): Promise<ModeRuntime>;
 }

@@ -1,6 +1,6 @@
 /**
  * What `kube-proxy explain` and `kube-proxy diff` ask a mode: what a service port owns in the kernel, and whose a name is.
- * Loaded with {@link ModeDescriptor.loadInspection}, never by the daemon.
+ * Loaded with {@link ModeDescriptor.loadInspection}; by the daemon only where it is to count connections.
  */
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { Ownership } from "../inspect/dumps/compare.ts";

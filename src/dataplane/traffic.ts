@@ -1,4 +1,6 @@
 /** Counts of the traffic of service ports: `kube-proxy services`, and `explain --kernel`. */
+import { ownedFrontends } from "../model/frontend.ts";
+import type { ProxyState } from "../model/proxy-state.ts";
 import type { ServicePortName } from "../model/service-port-name.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 
@@ -8,6 +10,34 @@ export interface CountedPort {
   readonly family: IpFamily;
   readonly frontends: readonly CountedFrontend[];
   readonly endpoints: readonly CountedEndpoint[];
+}
+
+/** All service ports of a family, of which nothing is known yet. */
+export function* countedPortsOf(
+  { services, endpoints }: Pick<ProxyState, "services" | "endpoints">,
+  family: IpFamily,
+): Generator<CountedPort> {
+  for (const [key, port] of services) {
+    yield {
+      name: port.name,
+      family,
+      frontends: ownedFrontends(port).map(({ address, port: number }) => ({
+        address,
+        port: number,
+        count: unknownCount(),
+      })),
+      endpoints: (endpoints.get(key) ?? []).map(({ ip, port: number, text }) => ({
+        ip,
+        port: number,
+        text,
+        count: unknownCount(),
+      })),
+    };
+  }
+}
+
+export function unknownCount(): Count {
+  return { open: null, counted: null };
 }
 
 interface CountedFrontend {

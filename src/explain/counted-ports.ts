@@ -1,5 +1,5 @@
 /** Service ports as their traffic is asked for, from what is printed of them. Pure. */
-import type { Count, CountedPort } from "../dataplane/traffic.ts";
+import { type CountedPort, unknownCount } from "../dataplane/traffic.ts";
 import { servicePortName } from "../model/service-port-name.ts";
 import { type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
 import { PROTOCOLS } from "../net/protocol.ts";
@@ -36,10 +36,6 @@ export function countedPort({ servicePort, protocol, family, ...stated }: Stated
       return [{ ip: one.address, port: one.port, text, count: unknownCount() }];
     }),
   };
-}
-
-function unknownCount(): Count {
-  return { open: null, counted: null };
 }
 
 function socketOf(text: string): { readonly address: IpAddress | undefined; readonly port: number } | undefined {

@@ -1,15 +1,13 @@
 /** Connections with names: which Service each goes to, from which pod, to which, and how it ended. Pure. */
 import type { ServiceRecord } from "../cluster/objects.ts";
-import type { CountedPort } from "../dataplane/traffic.ts";
+import { type CountedPort, countedPortsOf } from "../dataplane/traffic.ts";
 import { knownPods, type PodSources } from "../inspect/known-pods.ts";
 import { offlineState } from "../inspect/offline-state.ts";
 import type { LedFlow, TrackedFlow } from "../kernel/conntrack/conntrack.ts";
 import { silentLogger } from "../logging/logger.ts";
-import { ownedFrontends } from "../model/frontend.ts";
 import type { Flow } from "../net/flow.ts";
 import { IP_FAMILIES, type IpAddress, joinHostPort } from "../net/ip.ts";
 import type { Protocol } from "../net/protocol.ts";
-import { countedPort } from "./counted-ports.ts";
 
 /** Packets and bytes; null: the kernel does not count them. */
 interface Volume {
@@ -208,19 +206,11 @@ export function namesOfObjects(
 ): Pick<FlowNames, "ports" | "pods"> {
   const ports = IP_FAMILIES.flatMap((family) => {
     const { state } = offlineState(objects, { family, nodeName: "", allowExternalIPs: true, log: silentLogger });
-    return [...state.services].map(([key, port]) =>
-      countedPort({
-        ...{ servicePort: port.name.text, protocol: port.protocol, family },
-        frontends: ownedFrontends(port).map(({ address, port: number }) => {
-          return address === undefined ? `*:${number}` : joinHostPort(address, number);
-        }),
-        endpoints: (state.endpoints.get(key) ?? []).map(({ text }) => text),
-      }),
-    );
+    return [...countedPortsOf(state, family)];
   });
   const pods = new Map<IpAddress, string>();
   for (const { name, addresses } of knownPods(objects).values()) for (const one of addresses) pods.set(one, name);
-  return { ports: ports.filter((port) => port !== undefined), pods };
+  return { ports, pods };
 }
 
 /** The columns of {@link flowCells}; the last is empty but for sockets. */

@@ -96,6 +96,7 @@ export function resolveDocument(document: ConfigurationDocument): DraftConfig {
       endTCPAfterMs: optionalMs(document.connections.endTCPAfter, DEFAULT_CONNECTIONS.endTCPAfterMs),
       count: document.connections.count || DEFAULT_CONNECTIONS.count,
       countedServices: document.connections.countedServices,
+      answerCheckPeriodMs: durationToMs(document.connections.answerCheckPeriod),
     },
   };
 }

@@ -227,7 +227,11 @@ const anyConfig: fc.Arbitrary<DraftConfig> = fc.record({
   compatibility: fc.constantFrom("v1.36", "v1.37", "v1.38"),
   connections: fc.record({
     ...{ endTCP: fc.constantFrom("Gone", "Never", "x"), endTCPAfterMs: wholeMs },
-    ...{ count: fc.constantFrom("None", "Frontends", "Endpoints", "x"), countedServices: fc.nat() },
+    ...{
+      count: fc.constantFrom("None", "Frontends", "Endpoints", "x"),
+      countedServices: fc.nat(),
+      answerCheckPeriodMs: wholeMs,
+    },
   }),
   hostnameOverride: words,
   bindAddress: fc.oneof(fc.ipV4(), fc.constantFrom("::", "fd00::1", "x")),

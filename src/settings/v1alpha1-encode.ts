@@ -67,12 +67,19 @@ export function toV1Alpha1(config: DraftConfig): PlainObject {
   };
 }
 
-function connectionsSection({ endTCPAfterMs, count, countedServices, endTCP }: ConnectionsConfig): PlainObject {
+function connectionsSection({
+  endTCPAfterMs,
+  count,
+  countedServices,
+  answerCheckPeriodMs,
+  endTCP,
+}: ConnectionsConfig): PlainObject {
   const isEnding = endTCP !== DEFAULT_CONNECTIONS.endTCP || endTCPAfterMs !== DEFAULT_CONNECTIONS.endTCPAfterMs;
   const connections = {
     ...(isEnding && { endTCP, endTCPAfter: formatMs(endTCPAfterMs) }),
     ...(count !== DEFAULT_CONNECTIONS.count && { count }),
     ...(countedServices !== DEFAULT_CONNECTIONS.countedServices && { countedServices }),
+    ...(answerCheckPeriodMs !== 0 && { answerCheckPeriod: formatMs(answerCheckPeriodMs) }),
   };
   return Object.keys(connections).length === 0 ? {} : { connections };
 }

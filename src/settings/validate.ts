@@ -83,13 +83,14 @@ function compatibilityErrors({ compatibility }: DraftConfig): readonly string[] 
 }
 
 function connectionsErrors({ connections }: DraftConfig): readonly string[] {
-  const { endTCP, endTCPAfterMs, count, countedServices } = connections;
+  const { endTCP, endTCPAfterMs, count, countedServices, answerCheckPeriodMs } = connections;
   const path = `${ROOT}.Connections`;
   return [
     ...(isEndTcp(endTCP) ? [] : [unsupported(`${path}.EndTCP`, endTCP, END_TCP)]),
     ...negativeMs(`${path}.EndTCPAfter`, endTCPAfterMs),
     ...(COUNTED.some((known) => known === count) ? [] : [unsupported(`${path}.Count`, count, COUNTED)]),
     ...negative(`${path}.CountedServices`, countedServices),
+    ...negativeMs(`${path}.AnswerCheckPeriod`, answerCheckPeriodMs),
   ];
 }
 

@@ -3,6 +3,7 @@
 import { systemClock } from "../../src/async/clock.ts";
 import { createLastHeard } from "../../src/cluster/apiserver/api-source.ts";
 import { createRestMetrics } from "../../src/cluster/apiserver/connection/rest-metrics.ts";
+import { defineServiceCounters, defineSilentEndpoints } from "../../src/daemon/counted-connections.ts";
 import { MODES } from "../../src/dataplane/registry.ts";
 import { NO_CONNTRACK } from "../../src/kernel/conntrack/conntrack.ts";
 import { createFamilies, type FamilyOptions, type MetricFamilies } from "../../src/metrics/metric-families.ts";
@@ -19,6 +20,9 @@ export async function definedFamilies(): Promise<readonly MetricFamily[]> {
   createLastHeard(common, systemClock, []);
   // Modes share families, and a registry takes each name once.
   defineConntrackMetrics(recording(defined), { ...NO_CONNTRACK, statistics: () => Promise.reject(new Error("none")) });
+  const counters = { isEndpointTracked: true, fill: async () => [] };
+  defineServiceCounters(common, 1, [], counters);
+  defineSilentEndpoints(common);
   for (const runtime of runtimes) runtime.defineMetrics(recording(defined));
   return [...defined.values()];
 }

@@ -57,7 +57,7 @@ for (const mode of ALL_MODES) {
   const protocols = protocolsOf(mode).filter((one): one is Protocol => one !== "SCTP");
   test(`${mode}: what is counted is what clients did`, { skip: kernelSkip }, async (t) => {
     const socket = join(execFileSync("mktemp", ["-d"], { encoding: "utf8" }).trim(), "socket");
-    const config = { connections: { count: "Endpoints" } };
+    const config = { connections: { count: "Endpoints", countedServices: 1 } };
     const { daemon, probers } = await flowNetwork(t, mode, SERVICES, { args: [`--inspect-socket=${socket}`], config });
     const ask = async (position: Position, to: Destination, { service, protocol, family }: Asked, timeoutMs = 8000) => {
       const target = addressOf(service, to, protocol, family);
@@ -118,10 +118,18 @@ for (const mode of ALL_MODES) {
     }
     if (!COUNTS.includes(mode)) {
       assert.match(notes, /The rules have no counters/);
+      assert.equal(
+        await daemon.metric('kubeproxy_service_connections_total{namespace="flows",service="web"}'),
+        undefined,
+      );
       assert.ok([...at.values(), ...of.values()].every((one) => one === null || (one as Frontend).counted === null));
       return;
     }
     assert.ok(made.size > 0);
+    const sum = [...made.values()].reduce((total, one) => total + one, 0);
+    const metric = (of: string) => daemon.metric(`kubeproxy_service_connections_total{${of}}`);
+    assert.equal(await metric('namespace="flows",service="web"'), sum);
+    assert.equal(await metric('namespace="",service=""'), 0);
     // Null: no rule counts, since none leads from there.
     for (const [place, { counted: count }] of at) assert.equal(count ?? 0, made.get(place) ?? 0, place);
     for (const [endpoint, count] of of) {
@@ -136,6 +144,8 @@ for (const mode of ALL_MODES) {
     const closed = await ask("off-node client", "load balancer", { ...asked, service: 4 }, 700);
     assert.ok([...empty.answers, ...far.answers, ...closed.answers].every(({ ok }) => !ok));
     const after = (await counted()).at;
+    const away = `kubeproxy_service_turned_away_packets_total{namespace="",service="",reason="refused"}`;
+    assert.equal(await daemon.metric(away), after.get(empty.place)?.refused);
     // Clients send more than one packet, where they hear nothing of the first.
     const isTold = (count = 0) => assert.ok(count >= CONNECTIONS, `${count}`);
     isTold(after.get(empty.place)?.refused);

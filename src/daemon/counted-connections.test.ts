@@ -1,0 +1,113 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { CountedPort } from "../dataplane/traffic.ts";
+import { NO_CONNTRACK, type TrackedFlow } from "../kernel/conntrack/conntrack.ts";
+import { silentLogger } from "../logging/logger.ts";
+import type { Endpoint } from "../model/endpoint.ts";
+import type { ServicePort } from "../model/service-port.ts";
+import { servicePortName } from "../model/service-port-name.ts";
+import { ip } from "../model/testing/records.ts";
+import { FakeClock } from "../sync/testing/fake-clock.ts";
+import { ServiceTotals, watchAnswers } from "./counted-connections.ts";
+
+const ADDRESS = ip("10.96.0.1");
+const name = (service: string) => servicePortName("shop", service, "http", "TCP");
+
+function port(service: string, counted: number | null, dropped?: number): CountedPort {
+  const count = { open: null, counted, ...(dropped !== undefined && { dropped }) };
+  return { name: name(service), family: "IPv4", frontends: [{ address: ADDRESS, port: 80, count }], endpoints: [] };
+}
+
+test("the most used Services are named; the rest is what others had while they were not", () => {
+  const totals = new ServiceTotals(1);
+  const first = totals.add([port("a", 5), port("b", 3, 2), port("c", null)]);
+  assert.deepEqual([...first.named], [["shop/a", { counted: 5, refused: 0, dropped: 0 }]]);
+  assert.deepEqual(first.rest, { counted: 3, refused: 0, dropped: 2 });
+  const second = totals.add([port("a", 6), port("b", 10, 2)]);
+  assert.deepEqual([...second.named], [["shop/b", { counted: 10, refused: 0, dropped: 2 }]]);
+  assert.deepEqual(second.rest, { counted: 4, refused: 0, dropped: 2 });
+});
+
+test("a rule that is written again counts from zero, and its Service goes on", () => {
+  const totals = new ServiceTotals(5);
+  const counted = (...ports: readonly CountedPort[]) => totals.add(ports).named.get("shop/a")?.counted;
+  assert.equal(counted(port("a", 7)), 7);
+  assert.equal(counted(port("a", 2)), 9);
+  assert.equal(counted(port("a", 2), port("b", 1)), 9);
+  assert.equal(counted(), undefined, "it is gone");
+  assert.equal(counted(port("a", 1)), 1, "another of its name");
+});
+
+const ENDPOINTS = ["10.180.0.1", "10.180.0.2"].map((address) => ({
+  ip: ip(address),
+  port: 8080,
+  text: `${address}:8080`,
+}));
+
+test("an endpoint that never answers is told of once, until it answers or is gone", async () => {
+  const key = name("a").key;
+  // The parts that are looked at.
+  const service = {
+    name: name("a"),
+    protocol: "TCP",
+    clusterIP: ADDRESS,
+    port: 80,
+    nodePort: 0,
+  } as Partial<ServicePort>;
+  const declared = { ...service, externalIPs: [], loadBalancerVIPs: [] } as unknown as ServicePort;
+  const endpoints = new Map([[key, ENDPOINTS as unknown as readonly Endpoint[]]]);
+  let tracked: readonly (readonly [string, boolean])[] = [];
+  const conntrack = {
+    ...NO_CONNTRACK,
+    async readFlows(_family: unknown, _filter: unknown, begin: () => (flow: TrackedFlow) => void) {
+      const visit = begin();
+      const client = ip("10.180.0.9");
+      for (const [address, isAnswered] of tracked) {
+        visit({
+          ...{ protocol: "TCP", sourceIP: client, sourcePort: 4000, destinationIP: ADDRESS, destinationPort: 80 },
+          ...{
+            replySourceIP: ip(address),
+            replySourcePort: 8080,
+            replyDestinationIP: client,
+            replyDestinationPort: 4000,
+          },
+          isAnswered,
+        });
+      }
+      return true;
+    },
+  };
+  const told: string[] = [];
+  const counts: number[] = [];
+  const clock = new FakeClock();
+  const stop = new AbortController();
+  const watching = watchAnswers(
+    [{ family: "IPv4", state: { services: new Map([[key, declared]]), endpoints } }],
+    {
+      ...{ periodMs: 1000, conntrack, isEndpointTracked: true, clock, log: silentLogger },
+      tell: (to, text) => void told.push(`${to}: ${text}`),
+      setCount: (count) => void counts.push(count),
+    },
+    stop.signal,
+  );
+  const round = async (...flows: typeof tracked) => {
+    tracked = flows;
+    await clock.advance(1000);
+    return [told.splice(0), counts.at(-1)];
+  };
+  const other = ["10.180.0.1", true] as const;
+  const silent = Array.from({ length: 3 }, () => ["10.180.0.2", false] as const);
+  const text =
+    "shop/a: 10.180.0.2:8080 has answered none of its 3 connections of shop/a:http from here, while others are answered.";
+  assert.deepEqual(await round(other), [[], 0]);
+  assert.deepEqual(await round(other, ...silent), [[text], 1]);
+  assert.deepEqual(await round(other, ...silent), [[], 1], "it is known");
+  assert.deepEqual(await round(), [[], 1], "nobody has asked it since");
+  assert.deepEqual(await round(other, ["10.180.0.2", true]), [[], 0], "it answers");
+  assert.deepEqual(await round(other, ...silent), [[text], 1], "again");
+  endpoints.set(key, ENDPOINTS.slice(0, 1) as unknown as readonly Endpoint[]);
+  assert.deepEqual(await round(other, ...silent), [[], 0], "it is gone");
+  stop.abort();
+  await watching;
+  assert.equal(clock.timerCount, 0);
+});
