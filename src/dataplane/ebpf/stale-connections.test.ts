@@ -109,6 +109,18 @@ test("a network namespace that is not found is led no more, and that is said onc
   assert.match(log[0]?.message ?? "", /^Connected UDP sockets keep an endpoint that is gone/);
 });
 
+test("where no room is left for one more such namespace, its sockets are forgotten all the same", async (t) => {
+  const { stale, connections, carry, barred, log } = rig([71], Array(2).fill("unreachable"));
+  t.after(() => stale.close());
+  const there = barred.definition.maxEntries;
+  for (let netns = 0; netns < there; netns++) barred.update(cookieOf(1_000 + netns), new Uint8Array(4));
+  carry(9, 2);
+  await stale.disconnect(connections);
+  await eventually(() => assert.equal(log.length, 1));
+  assert.match(log[0]?.message ?? "", /^Connected UDP sockets keep an endpoint that is gone/);
+  assert.deepEqual([connections.count, barred.entries().length], [0, there]);
+});
+
 test("a socket that connected again while it was looked for keeps its new record", async () => {
   const subject = rig([71], ["disconnected"]);
   const { connections, carry, connect } = subject;
