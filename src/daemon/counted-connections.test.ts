@@ -84,7 +84,7 @@ test("an endpoint that never answers is told of once, until it answers or is gon
   const watching = watchAnswers(
     [{ family: "IPv4", state: { services: new Map([[key, declared]]), endpoints } }],
     {
-      ...{ periodMs: 1000, conntrack, isEndpointTracked: true, clock, log: silentLogger },
+      ...{ periodMs: 1000, conntrack, counters: { isEndpointTracked: true }, clock, log: silentLogger },
       tell: (to, text) => void told.push(`${to}: ${text}`),
       setCount: (count) => void counts.push(count),
     },

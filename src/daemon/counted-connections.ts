@@ -1,6 +1,6 @@
 /** What the kernel knows of connections, as metrics and events, where that is asked for: docs/connections.md. */
 import type { Clock } from "../async/clock.ts";
-import { countFlows, silenceText, silentEndpoints, translatedFlows } from "../dataplane/tracked-connections.ts";
+import { countFlows, ledFlows, silenceText, silentEndpoints } from "../dataplane/tracked-connections.ts";
 import { type CountedPort, countedPortsOf, type ModeCounters } from "../dataplane/traffic.ts";
 import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
 import type { Logger } from "../logging/logger.ts";
@@ -30,7 +30,7 @@ export async function count(
   const silent = defineSilentEndpoints(metrics);
   const tell = (service: string, text: string) => events.record(silentEndpoint(nodeName, service, text));
   const setCount = (count: number) => silent.set(count);
-  await watchAnswers(families, { periodMs, conntrack, ...counters, tell, setCount, clock, log }, ended);
+  await watchAnswers(families, { periodMs, conntrack, counters, tell, setCount, clock, log }, ended);
 }
 
 export function defineSilentEndpoints(metrics: MetricFamilies) {
@@ -163,13 +163,14 @@ export async function watchAnswers(
   {
     periodMs,
     conntrack,
-    isEndpointTracked,
+    counters,
     tell,
     setCount,
     clock,
     log,
-  }: Pick<ModeCounters, "isEndpointTracked"> & {
+  }: {
     readonly periodMs: number;
+    readonly counters: Pick<ModeCounters, "isEndpointTracked" | "isMarked">;
     readonly conntrack: ConntrackTable;
     /** @param service `namespace/name`. @param text a sentence. */
     readonly tell: (service: string, text: string) => void;
@@ -186,7 +187,7 @@ export async function watchAnswers(
     if (signal.aborted) return;
     try {
       const ports = portsOf(families);
-      const { answers } = await countFlows(ports, { isEndpointTracked }, translatedFlows(conntrack));
+      const { answers } = await countFlows(ports, counters, ledFlows(conntrack, counters));
       const still = new Set<string>();
       for (const { name, endpoints } of ports) {
         for (const { text, count } of endpoints) {

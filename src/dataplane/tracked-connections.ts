@@ -10,12 +10,14 @@ export type FlowReader = (
   begin: (family: IpFamily) => (flow: TrackedFlow) => void,
 ) => Promise<boolean>;
 
-/** Those whose destination was translated. */
-export function translatedFlows(table: Pick<ConntrackTable, "readFlows">): FlowReader {
+type Marking = Pick<ModeCounters, "isMarked">;
+
+/** What the mode may have led, out of a table. */
+export function ledFlows(table: Pick<ConntrackTable, "readFlows">, { isMarked }: Marking): FlowReader {
   return async (families, begin) => {
     let isComplete = true;
     for (const family of families) {
-      const wasComplete = await table.readFlows(family, { isTranslated: true }, () => begin(family));
+      const wasComplete = await table.readFlows(family, { isTranslated: isMarked !== false }, () => begin(family));
       isComplete &&= wasComplete;
     }
     return isComplete;

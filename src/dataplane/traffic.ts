@@ -70,6 +70,8 @@ export interface Count {
 export interface ModeCounters {
   /** Whether conntrack tells the endpoint of a connection; else only what was asked for. */
   readonly isEndpointTracked: boolean;
+  /** Whether conntrack marks what the mode leads as translated. @default it does */
+  readonly isMarked?: false;
   /**
    * Fills in what this network namespace has counted.
    *

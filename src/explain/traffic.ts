@@ -4,11 +4,11 @@ import type { ModeInspection } from "../dataplane/inspection.ts";
 import {
   countFlows,
   type FlowReader,
+  ledFlows,
   silenceText,
   silentEndpoints,
-  translatedFlows,
 } from "../dataplane/tracked-connections.ts";
-import type { CountedPort } from "../dataplane/traffic.ts";
+import type { CountedPort, ModeCounters } from "../dataplane/traffic.ts";
 import { openConntrack } from "../kernel/conntrack/netlink-conntrack.ts";
 import { statisticsNotes } from "../kernel/conntrack/statistics.ts";
 import { messageOf } from "../logging/message-of.ts";
@@ -42,11 +42,13 @@ export async function withTraffic(
   }));
 }
 
-/** That of this process's network namespace. */
-export const readTranslatedFlows: FlowReader = async (families, begin) => {
-  await using table = openConntrack();
-  return await translatedFlows(table)(families, begin);
-};
+/** That of this process's network namespace, of what a mode leads. */
+export const readOwnFlows =
+  (marking: Pick<ModeCounters, "isMarked">): FlowReader =>
+  async (families, begin) => {
+    await using table = openConntrack();
+    return await ledFlows(table, marking)(families, begin);
+  };
 
 /**
  * Fills the counts of these service ports in. What cannot be read stays null.
@@ -56,7 +58,7 @@ export const readTranslatedFlows: FlowReader = async (families, begin) => {
 export async function readTraffic(
   inspection: Pick<ModeInspection, "loadCounters">,
   ports: readonly CountedPort[],
-  readFlows: FlowReader = readTranslatedFlows,
+  readFlows?: FlowReader,
 ): Promise<readonly string[]> {
   if (ports.length === 0) return [];
   const notes: string[] = [];
@@ -67,8 +69,8 @@ export async function readTraffic(
     notes.push(`What was counted is not known: ${reasonOf(error)}.`);
   }
   try {
-    if (readFlows === readTranslatedFlows) notes.push(...(await tableNotes()));
-    const { answers, isComplete } = await countFlows(ports, counters, readFlows);
+    if (readFlows === undefined) notes.push(...(await tableNotes()));
+    const { answers, isComplete } = await countFlows(ports, counters, readFlows ?? readOwnFlows(counters));
     notes.push(...silentEndpoints(ports, answers).map(silenceText));
     if (!isComplete) notes.push("Connections changed while they were counted: some may be missing.");
   } catch (error) {

@@ -13,7 +13,7 @@ import { fillFromIpvs } from "../../src/dataplane/ipvs/counters.ts";
 import type { ModeCounters } from "../../src/dataplane/traffic.ts";
 import { countedPort } from "../../src/explain/counted-ports.ts";
 import type { PortExplanation } from "../../src/explain/explanation.ts";
-import { readTraffic, readTranslatedFlows } from "../../src/explain/traffic.ts";
+import { readOwnFlows, readTraffic } from "../../src/explain/traffic.ts";
 import type { TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
 import type { Flow } from "../../src/net/flow.ts";
 import { type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
@@ -226,7 +226,7 @@ inNetns(import.meta.url, { name: "traffic" }, () => {
     addConnections(20_000);
     let seen = 0;
     const before = process.memoryUsage().heapUsed;
-    await readTranslatedFlows(["IPv4"], () => {
+    await readOwnFlows({})(["IPv4"], () => {
       seen = 0;
       return () => {
         seen += 1;

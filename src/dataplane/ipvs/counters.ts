@@ -5,6 +5,7 @@ import { addTo, type Count, type CountedPort, type ModeCounters } from "../traff
 
 export const ipvsCounters: ModeCounters = {
   isEndpointTracked: true,
+  isMarked: false,
   async fill(ports) {
     const ipvs = await openNetlinkIpvs({ loadModule: async () => {} });
     try {
