@@ -4,6 +4,7 @@ import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { test } from "node:test";
+import { PROCESS_FLAGS } from "../../src/cli/flags/process.ts";
 import { CHECKOUT, markdownFiles } from "./markdown.ts";
 
 /** History names what was there; it need not be there now. */
@@ -114,6 +115,19 @@ test("commands of kube-proxy that documents name exist", () => {
   assert.ok(named.length > 5, "the mentions are found at all");
   assert.deepEqual(
     named.filter(({ text }) => !known.has(text)),
+    [],
+  );
+});
+
+test("the operations guide names all flags that count beside --config", () => {
+  const guide = readFileSync(join(CHECKOUT, "docs/operations.md"), "utf8");
+  const [, named = ""] =
+    /With `--config`, as upstream, only these flags(.*?)\. Others? that are given/s.exec(guide.replaceAll("\n", " ")) ??
+    [];
+  const beside = PROCESS_FLAGS.filter(({ help }) => /together with --config|also with --config/.test(help));
+  assert.ok(beside.length > 5, "the flags are found at all");
+  assert.deepEqual(
+    beside.map(({ name }) => name).filter((name) => !named.includes(`\`--${name}\``)),
     [],
   );
 });
