@@ -5,7 +5,6 @@
 import type { ChainName, Rule, RuleMatch, RuleTarget } from "../../kernel/iptables/rule.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import { type Frontend, frontendsOf } from "../../model/frontend.ts";
-import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
 import { type Cidr, cidrContains, type IpAddress } from "../../net/ip.ts";
@@ -17,6 +16,7 @@ import {
   servicePortChains,
 } from "../shared/iptables-rules/chain-names.ts";
 import type { ServicePortPlan, SharedRule } from "../shared/iptables-rules/rules-plan.ts";
+import { localPods } from "../shared/iptables-rules/top-level-rules.ts";
 import { COUNTERS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
 
 const LOCALHOST_V4 = "127.0.0.0/8" as Cidr;
@@ -170,26 +170,13 @@ class OwnChains {
   }
 }
 
-function detectorMatch(detector: LocalTrafficDetector, negate: boolean): RuleMatch | undefined {
-  switch (detector.kind) {
-    case "none":
-      return undefined;
-    case "cidr":
-      return { kind: "source", address: detector.cidr, negate };
-    case "interface":
-      return { kind: "in-interface", name: detector.name, negate };
-    case "interface-prefix":
-      return { kind: "in-interface", name: `${detector.prefix}+`, negate };
-  }
-}
-
 /** Block 1: off-node (or all) traffic to the cluster IP must come back through this node. */
 function planInternalMasquerade(own: OwnChains, d: Decisions, config: PlanConfig): void {
   const frontend = d.frontends.find(({ kind }) => kind === "cluster-ip");
   if (frontend?.fate !== "serve") return;
   const matches: RuleMatch[] = [comment(`${d.port.name.text} cluster IP`), ...destination(d, frontend)];
   if (!config.masqueradeAll) {
-    const notLocal = detectorMatch(config.detector, true);
+    const notLocal = localPods(config.detector, true);
     if (notLocal === undefined) return;
     matches.push(notLocal);
   }
@@ -205,7 +192,7 @@ function planExternalChain(own: OwnChains, d: Decisions, config: PlanConfig): vo
   if (!port.externalPolicyLocal) {
     own.add(chains.external, [comment(`masquerade traffic for ${destinations}`)], MARK_MASQUERADE);
   } else {
-    const local = detectorMatch(config.detector, false);
+    const local = localPods(config.detector, false);
     if (local !== undefined) {
       own.add(chains.external, [comment(`pod traffic for ${destinations}`), local], jump(chains.cluster));
     }

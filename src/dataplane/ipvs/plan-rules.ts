@@ -4,13 +4,13 @@
  */
 import type { IptablesTable } from "../../kernel/iptables/iptables.ts";
 import type { ChainName, Rule, RuleMatch, RuleTarget, SetDirection } from "../../kernel/iptables/rule.ts";
-import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
 import type { Cidr, IpFamily } from "../../net/ip.ts";
 import type { JumpRule } from "../shared/iptables-rules/rules-plan.ts";
 import {
   FORWARDING,
   forwardRules,
   jump,
+  localPods,
   masqueradeRules,
   SERVICE_PORTALS,
 } from "../shared/iptables-rules/top-level-rules.ts";
@@ -153,23 +153,10 @@ function nodePortRules(draft: Draft): Rule[] {
 
 /** Who reaches a cluster IP and must be masqueraded: every client, every client but pods, or a client that has one as its own address. */
 function clusterIPRule(draft: Draft, { masqueradeAll, detector }: PlanConfig): Rule[] {
-  const others = masqueradeAll ? undefined : notFromPods(detector);
+  const others = masqueradeAll ? undefined : localPods(detector, true);
   const directions: readonly SetDirection[] = masqueradeAll || others !== undefined ? BOTH : ["src", "dst"];
   const rules = commented(draft, [[CHAINS.services, "clusterIP", directions, MARK]]);
   return others === undefined ? rules : rules.map((rule) => ({ ...rule, matches: [...rule.matches, others] }));
-}
-
-function notFromPods(detector: LocalTrafficDetector): RuleMatch | undefined {
-  switch (detector.kind) {
-    case "none":
-      return undefined;
-    case "cidr":
-      return { kind: "source", address: detector.cidr, negate: true };
-    case "interface":
-      return { kind: "in-interface", name: detector.name, negate: true };
-    case "interface-prefix":
-      return { kind: "in-interface", name: `${detector.prefix}+`, negate: true };
-  }
 }
 
 /** Packets from elsewhere and to the node itself go on to IPVS; others may be meant for a router of that address. */

@@ -17,6 +17,7 @@ import {
 } from "../../net/ip.ts";
 import { protocolName } from "../../net/protocol.ts";
 import type { JumpRule, ServicePortPlan, SharedRule, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
+import { localPods } from "../shared/iptables-rules/top-level-rules.ts";
 import type { ProxyAddresses } from "./listen-address.ts";
 import { isServed, type Lane, laneOf, type Portal } from "./portals.ts";
 
@@ -167,9 +168,11 @@ class PortPlanner {
     const [inside, outside] = [laneOf(portal, true), laneOf(portal, false)];
     const arrivals: Arrival[] = [];
     const insideTarget = this.#target(portal, inside);
-    const pods = podsOf(this.#config.detector);
+    const { detector } = this.#config;
+    const pods = localPods(detector, false);
     if (inside !== outside && insideTarget !== undefined && pods !== undefined) {
-      arrivals.push({ ...pods, target: insideTarget });
+      const source = detector.kind === "cidr" ? detector.cidr : undefined;
+      arrivals.push({ source, matches: source === undefined ? [pods] : [], target: insideTarget });
     }
     const target = this.#target(portal, outside);
     if (target !== undefined) arrivals.push({ source: undefined, matches: [], target });
@@ -252,18 +255,4 @@ function matchesOf({ source, matches }: Arrival): readonly RuleMatch[] {
 
 function nat(chain: ChainName, matches: readonly RuleMatch[], target: RuleTarget): SharedRule {
   return { table: "nat", rule: { chain, matches, target } };
-}
-
-/** Matches packets from the cluster's pods; undefined where the node cannot tell them. */
-function podsOf(detector: LocalTrafficDetector): Pick<Arrival, "source" | "matches"> | undefined {
-  switch (detector.kind) {
-    case "none":
-      return undefined;
-    case "cidr":
-      return { source: detector.cidr, matches: [] };
-    case "interface":
-      return { source: undefined, matches: [{ kind: "in-interface", name: detector.name }] };
-    case "interface-prefix":
-      return { source: undefined, matches: [{ kind: "in-interface", name: `${detector.prefix}+` }] };
-  }
 }

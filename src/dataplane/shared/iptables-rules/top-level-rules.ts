@@ -1,6 +1,7 @@
 /** The chains that exist once, and the rules of built-in chains that lead there. Reference iptables.md §2, §4. */
 import type { IptablesTable } from "../../../kernel/iptables/iptables.ts";
 import type { ChainName, Rule, RuleMatch } from "../../../kernel/iptables/rule.ts";
+import type { LocalTrafficDetector } from "../../../model/local-traffic-detector.ts";
 import { CHAINS } from "./chain-names.ts";
 import type { JumpRule } from "./rules-plan.ts";
 
@@ -76,4 +77,18 @@ export function masqueradeRules(mark: number): Rule[] {
     },
     { chain: CHAINS.markMasquerade, matches: [], target: { kind: "mark", operation: "or", value: mark } },
   ];
+}
+
+/** Matches packets of local pods, or all others; undefined where the node cannot tell them (node.md §10). */
+export function localPods(detector: LocalTrafficDetector, negate: boolean): RuleMatch | undefined {
+  switch (detector.kind) {
+    case "none":
+      return undefined;
+    case "cidr":
+      return { kind: "source", address: detector.cidr, negate };
+    case "interface":
+      return { kind: "in-interface", name: detector.name, negate };
+    case "interface-prefix":
+      return { kind: "in-interface", name: `${detector.prefix}+`, negate };
+  }
 }
