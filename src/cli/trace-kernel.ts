@@ -7,6 +7,7 @@ import { MODES } from "../dataplane/registry.ts";
 import { nodeNameIn } from "../inspect/offline-node.ts";
 import { isObject, listOf, numberOf, textOf } from "../kernel/nftables/json.ts";
 import { ExecError, execProcess } from "../kernel/process.ts";
+import { localAddresses } from "../kernel/route/addresses.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
 import { type Dump, recogniseDump } from "../trace/dump/recognise.ts";
 import type { KnownRoute } from "../trace/facts.ts";
@@ -44,7 +45,7 @@ export async function kernelRules(family: IpFamily, local: readonly IpAddress[])
   }
   const lists = await recentLists();
   if (lists !== undefined) dumps.push({ kind: "recent", lists });
-  const addresses = [...(await ownAddresses(family)), ...local];
+  const addresses = [...(await localAddresses(family)), ...local];
   return {
     name: "this node's kernel",
     notes,
@@ -122,20 +123,8 @@ export async function interfaceNames(): Promise<ReadonlyMap<number, string>> {
   return new Map(links);
 }
 
-/** The node's addresses of one family. */
-export async function ownAddresses(family: IpFamily): Promise<IpAddress[]> {
-  const links = await ipJson(familyOption(family), "address", "show");
-  return links.flatMap((link) => {
-    return listOf(isObject(link) ? link.addr_info : undefined).flatMap((info) => {
-      return parseIpAddress(textOf(isObject(info) ? info.local : undefined) ?? "") ?? [];
-    });
-  });
-}
-
-const familyOption = (family: IpFamily): string => (family === "IPv4" ? "-4" : "-6");
-
 async function routes(family: IpFamily, addresses: readonly IpAddress[]): Promise<KnownRoute[]> {
-  const found = (await ipJson(familyOption(family), "route", "show", "table", "main")).flatMap(
+  const found = (await ipJson(family === "IPv4" ? "-4" : "-6", "route", "show", "table", "main")).flatMap(
     (route): KnownRoute[] => {
       const [dst, device, source] = isObject(route)
         ? [textOf(route.dst), textOf(route.dev), textOf(route.prefsrc)]

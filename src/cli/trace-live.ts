@@ -8,6 +8,7 @@ import { type ChainHook, openPacketTracer, type PacketTracer } from "../kernel/n
 import { TRACE_TABLE, type TraceFilter } from "../kernel/nftables/tracing/trace-table.ts";
 import { NF_INET_HOOKS } from "../kernel/nftables/wire/constants.ts";
 import { execProcess } from "../kernel/process.ts";
+import { localAddresses } from "../kernel/route/addresses.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { programOfDumps } from "../trace/dump/program.ts";
 import { nodeFacts } from "../trace/facts.ts";
@@ -19,7 +20,7 @@ import { type LiveReport, liveData, liveText } from "../trace/report/live-text.t
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
-import { interfaceNames, kernelRules, needRoot, ownAddresses } from "./trace-kernel.ts";
+import { interfaceNames, kernelRules, needRoot } from "./trace-kernel.ts";
 import { type PacketFlags, type ParsedTarget, trafficOf } from "./trace-packet.ts";
 import type { TracedRules } from "./trace-rules.ts";
 
@@ -105,7 +106,7 @@ class PacketQueue {
 }
 
 async function filterOf({ target, packet }: LiveOptions): Promise<TraceFilter> {
-  const own = new Set<string>(await ownAddresses(target.family));
+  const own = new Set<string>(await localAddresses(target.family));
   const { hooks, ...traffic } = trafficOf(packet, target, (address) => own.has(address));
   const opening = target.protocol === "tcp" ? { new: true, established: false }[packet.state.toLowerCase()] : undefined;
   return {
