@@ -218,7 +218,7 @@ test("what was led at the socket is told by the daemon", async (t) => {
   assert.deepEqual([refused.status, refused.err], [2, "Error: the daemon says: no right to ask\n"]);
 });
 
-test("a connection that a process takes up late has its endpoint, whatever names are asked for meanwhile", async () => {
+test("a connection that a process takes up late has its endpoint, though names are asked for meanwhile", async () => {
   const name = servicePortName("shop", "web", "http", "TCP");
   const port = {
     name,
