@@ -22,7 +22,6 @@ import { contextOf } from "./dump-folder.ts";
 import { namedInDumps } from "./dumped-names.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import {
-  ASSUMED,
   INSPECT_FLAGS,
   INSPECT_FLAGS_HELP,
   type InspectChoices,
@@ -162,7 +161,7 @@ export async function explain(
       output.out(form === "json" ? jsonText(groups) : painted(nodeGroupsText(groups, textOptions), terminal));
       return EXIT_SUCCESS;
     }
-    const planned = await withoutAssuming(cluster, search.keys, choices.origin);
+    const planned = await withoutAssuming(cluster, search.keys, choices);
     const servicePorts = options.asksKernel
       ? await withTraffic(inspection, await withSockets(cluster, planned, warn))
       : planned;
@@ -203,11 +202,11 @@ const HANGS_ON_NETWORKS = /\bno(?:w|longer) answers? at\b|\(before: .*\blost\)$/
 async function withoutAssuming(
   cluster: ExplainedCluster,
   keys: Iterable<string>,
-  origin: string | undefined,
+  { isBare }: InspectChoices,
 ): Promise<readonly PortExplanation[]> {
   const explained = await explainPorts(cluster, keys);
   const { config, families } = cluster;
-  if (origin !== ASSUMED || families.some(({ node }) => node.detector.kind !== "none")) return explained;
+  if (!isBare || families.some(({ node }) => node.detector.kind !== "none")) return explained;
   const told = { ...config, detectLocalMode: "NodeCIDR" } as const;
   const other = await explainPorts(
     await explainedCluster(
@@ -278,6 +277,9 @@ function podMeant(
   return isService ? undefined : knownPods(whole).get(target.service);
 }
 
+const OTHER_KIND =
+  /^(?:deploy(?:ment)?s?|daemonsets?|ds|statefulsets?|sts|jobs?|ing(?:ress(?:es)?)?|nodes?|no|ep|endpoints)\//;
+
 /** @param whole for words that were perhaps meant. @throws UsageError where nothing is found. */
 function searched(cluster: ExplainedCluster, target: Target, whole: Objects): Exclude<Search, { kind: "nothing" }> {
   const part = find(cluster, target);
@@ -289,6 +291,9 @@ function searched(cluster: ExplainedCluster, target: Target, whole: Objects): Ex
   if (target.kind === "service" && namesake !== undefined && !namesakes.includes(target.service)) {
     throw new UsageError(part.why, `Did you mean ${namesakes.join(" or ")}?`);
   }
+  // As kubectl names other kinds.
+  if (target.kind === "service" && OTHER_KIND.test(target.service))
+    throw new UsageError(`${target.service} is neither a Service nor a pod`, "Name the Service, or one of its pods.");
   const meant = [...part.meant];
   const nearest = nearestWord(part.wanted, meant.length > 0 ? meant : servicesLike(target, whole));
   // The word itself is there more than once.

@@ -4,6 +4,7 @@ import { declaredFrontends } from "../model/frontend.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { joinHostPort, parseIpAddress } from "../net/ip.ts";
 import { type ExplainedCluster, servedServices, serviceOf } from "./explained-cluster.ts";
+import { behindHostName } from "./part-of-cluster.ts";
 import type { Target } from "./target.ts";
 
 /** Service ports, and what the target has to do with them. */
@@ -156,12 +157,12 @@ function findName(cluster: ExplainedCluster, name: string): Search {
   if (named.length === 1) return findService(cluster, named[0] ?? "", undefined);
   if (named.length > 1)
     return nothing(name, `several Services have the name ${name}: ${named.join(", ")}; add the namespace`);
-  const behind = cluster.objects.serviceNotes?.find(({ hostNames }) => hostNames.includes(name.toLowerCase()));
+  const behind = behindHostName(cluster.objects, name);
   if (behind !== undefined) {
-    const service = objectKeyText(behind);
-    const search = findService(cluster, service, undefined);
+    const { service, host, port } = behind;
+    const search = findService(cluster, service, port);
     const because = [
-      `${name} is the load balancer of ${service}: its packets come to a node port, or to a pod itself.`,
+      `${host} is the load balancer of ${service}: its packets come to a node port, or to a pod itself.`,
     ];
     return search.kind === "ports" ? { ...search, because } : search;
   }

@@ -103,10 +103,17 @@ function predicateOf(
     }
     case "name": {
       const hasName = ownsName(objects, target.name, inspection);
-      const behind = objects.serviceNotes?.find(({ hostNames }) => hostNames.includes(target.name.toLowerCase()));
-      return behind === undefined ? hasName : (service) => objectKeyText(service) === objectKeyText(behind);
+      const behind = behindHostName(objects, target.name);
+      return behind === undefined ? hasName : (service) => objectKeyText(service) === behind.service;
     }
   }
+}
+
+/** The Service, as `namespace/name`, whose load balancer has this host name, with or without a port behind it. */
+export function behindHostName({ serviceNotes }: Objects, text: string) {
+  const [host = "", port] = text.toLowerCase().split(":");
+  const found = serviceNotes?.find(({ hostNames }) => hostNames.includes(host));
+  return found && { service: objectKeyText(found), host, port };
 }
 
 /** The Service has this name, or owns this name in the kernel. */

@@ -31,7 +31,7 @@ async function refusalOf(what: string, ...args: string[]): Promise<string> {
 }
 
 test("a Service: what each client meets, and why each endpoint is used or left out", async () => {
-  const text = await textOf("shop/storefront", "--mode", "nftables");
+  const text = await textOf("shop/storefront", "--mode", "nftables", "--why");
   assert.match(text, /^shop\/storefront:https TCP, LoadBalancer, on node-a \(zone-1\), nftables mode, IPv4\n/);
   assert.match(
     text,
@@ -41,10 +41,12 @@ test("a Service: what each client meets, and why each endpoint is used or left o
     text,
     /load balancer 203\.0\.113\.30:443, policy Local\n(?: .*\n)* +this node: +answered by any used endpoint/,
   );
-  assert.doesNotMatch(text, /health check/);
-  const why = await textOf("shop/storefront", "--mode", "nftables", "--why");
-  assert.match(why, /health check at node port 31234 gets 200: 2 ready endpoints here/);
+  assert.match(text, /health check at node port 31234 gets 200: 2 ready endpoints here/);
   assert.doesNotMatch(text, /In the kernel/);
+  const short = await textOf("shop/storefront", "--mode", "nftables");
+  assert.doesNotMatch(short, /health check/);
+  // A mode alone is no configuration.
+  assert.match(short, /\n {2}No configuration is known here; .*, from another node, outside: answered by /);
   assert.match(
     await textOf("shop/storefront", "--mode", "nftables", "--rules"),
     /chain in table ip kube-proxy\n +external-XUFH7HGN-shop\/storefront\/tcp\/https\n/,
@@ -428,7 +430,15 @@ test("a load balancer by its host name", async () => {
     spec: { type: "LoadBalancer", clusterIP: "10.96.1.2", ports: [{ port: 80, nodePort: 30080 }] },
     status: { loadBalancer: { ingress: [{ hostname: "a1b2.elb.eu-central-1.amazonaws.com" }] } },
   };
-  const argv = ["a1b2.elb.eu-central-1.amazonaws.com", "-f", "-", "--node", "n"];
-  const { out, err } = await runCommand(explain, argv, JSON.stringify(service));
-  assert.match(out, /^a1b2\.elb\.eu-central-1\.amazonaws\.com is the load balancer of shop\/web: /, err);
+  const host = "a1b2.elb.eu-central-1.amazonaws.com";
+  for (const what of [host, `${host}:80`]) {
+    const { out, err } = await runCommand(explain, [what, "-f", "-", "--node", "n"], JSON.stringify(service));
+    assert.match(out, /^a1b2\.elb\.eu-central-1\.amazonaws\.com is the load balancer of shop\/web: /, err);
+  }
+  const other = await runCommand(explain, [`${host}:81`, "-f", "-", "--node", "n"], JSON.stringify(service));
+  assert.match(other.err, /^Error: Service shop\/web has no port "81", but 80$/m);
+});
+
+test("what is neither a Service nor a pod is no namespace", async () => {
+  assert.match(await refusalOf("deployment/other"), /^Error: deployment\/other is neither a Service nor a pod\n/);
 });
