@@ -23,12 +23,18 @@ export interface Layout {
   readonly name: LayoutName;
   /** Everything but services. @param inUse shared sets that have elements of services. Pure. */
   planStatic(config: PlanConfig, facts: PlanFacts, inUse: SetsInUse): StaticPlan;
-  /** All that one service port owns. @param endpoints all its endpoints, sorted by text; empty when it has none. Pure. */
+  /**
+   * All that one service port owns. Pure.
+   *
+   * @param endpoints all its endpoints, sorted by text; empty when it has none.
+   * @param slots {@link ServicePortPlan.slots}, where they are known from an earlier plan.
+   */
   planServicePort(
     port: ServicePort,
     endpoints: readonly Endpoint[],
     config: PlanConfig,
     facts: PlanFacts,
+    slots?: readonly Endpoint[],
   ): ServicePortPlan;
   /**
    * The changes that new endpoints of a service port make, and the slots after them; undefined where the plans must be compared. The

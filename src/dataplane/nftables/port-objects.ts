@@ -58,8 +58,16 @@ function timeoutsOf(sets: readonly NftSet[]): ReadonlyMap<string, number> {
   return sets.length === 0 ? NO_SETS : new Map(sets.map((set) => [set.name, set.timeoutSeconds ?? 0]));
 }
 
-/** Plans a service port; the same function for all of them. Pure. */
-export type PlanPort = (port: ServicePort, endpoints: readonly Endpoint[]) => ServicePortPlan;
+/**
+ * Plans a service port; the same function for all of them. Pure.
+ *
+ * @param slots {@link ServicePortPlan.slots}, where they are known from an earlier plan.
+ */
+export type PlanPort = (
+  port: ServicePort,
+  endpoints: readonly Endpoint[],
+  slots?: readonly Endpoint[],
+) => ServicePortPlan;
 
 /**
  * A service port that has nothing but elements. What these are planned from is the model's: remembering that and planning again
@@ -110,7 +118,7 @@ export class ReplannedPort implements DesiredPort {
   }
 
   get elements(): readonly SharedElement[] {
-    return this.#planned ?? this.#plan(this.port, this.endpoints).elements;
+    return this.#planned ?? this.#plan(this.port, this.endpoints, this.slots).elements;
   }
 }
 

@@ -50,7 +50,7 @@ export class TableState {
   constructor(premises: TablePremises) {
     this.premises = premises;
     const { layout, config, facts } = premises;
-    this.#plan = (port, endpoints) => layout.planServicePort(port, endpoints, config, facts);
+    this.#plan = (port, endpoints, slots) => layout.planServicePort(port, endpoints, config, facts, slots);
     this.#owners = new ElementOwners(layout.isTracked);
     this.#owners.replace(NO_OWNER, { elements: [] }, { elements: premises.fixed ?? [] });
   }

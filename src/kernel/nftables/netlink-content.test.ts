@@ -22,6 +22,7 @@ function kernel(chains: readonly string[], ...lists: readonly (readonly string[]
     elements: async () => [],
     counters: async () => [],
     ask: async () => {},
+    check: async () => ({ committed: true }),
   };
 }
 

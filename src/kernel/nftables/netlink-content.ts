@@ -3,6 +3,7 @@
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { NetlinkError } from "../netlink/errors.ts";
+import { ElementChecks, groupNumbers } from "./element-checks.ts";
 import { elementObject, targetTypeId } from "./netlink-sets.ts";
 import { decodeKey, type FamilyLayout, keyTypesOf } from "./netlink-values.ts";
 import type { NftChainContent, NftExpectation, NftSetContent, NftTableContent } from "./nftables.ts";
@@ -54,7 +55,7 @@ const DYNAMIC_SET_SIZE = 65_535;
 /** The calls that read a table. */
 export type TableReader = Pick<
   NftablesClient,
-  "tables" | "chainHeads" | "ruleHeads" | "setHeads" | "elements" | "counters" | "ask"
+  "tables" | "chainHeads" | "ruleHeads" | "setHeads" | "elements" | "counters" | "ask" | "check"
 >;
 
 /**
@@ -167,7 +168,8 @@ interface ComparedSet {
 }
 
 /**
- * Asks for each expected element.
+ * Asks for each expected element. Of a map with targets, only for the first of those that follow each other with the same comment, and
+ * for those that are refused when they are checked.
  *
  * @returns for each set what it has at keys at which it has not what is expected; or "more" when it has elements that are
  * not expected.
@@ -188,7 +190,7 @@ async function compareElements(
   if (states.size === 0) return new Map();
   const query = new ElementQuery(layout.nfproto, table);
   const asked: { readonly set: string; readonly element: NftElement }[] = [];
-  const ask = async (): Promise<void> => {
+  const sendQuestions = async (): Promise<void> => {
     await client.ask(query, (index, answer) => {
       const { set: name, element } = asked[index] ?? {};
       const state = states.get(name ?? "");
@@ -201,14 +203,39 @@ async function compareElements(
     query.reset();
     asked.length = 0;
   };
-  for (const { set: name, element } of expected.elements(sets)) {
-    const state = states.get(name);
-    if (state === undefined) continue;
-    query.add(name, elementObject(state.set, element, layout));
-    asked.push({ set: name, element });
-    if (query.size >= QUESTIONS_AT_ONCE) await ask();
+  const ask = async (set: NftSet, element: NftElement): Promise<void> => {
+    query.add(set.name, elementObject(set, element, layout));
+    asked.push({ set: set.name, element });
+    if (query.size >= QUESTIONS_AT_ONCE) await sendQuestions();
+  };
+  function* expectedElements() {
+    const groupOf = groupNumbers();
+    let before: { readonly set: string; readonly element: NftElement } | undefined;
+    for (const one of expected.elements(sets)) {
+      const state = states.get(one.set);
+      const isFirst = one.set !== before?.set || one.element.comment !== before.element.comment;
+      before = one;
+      if (state === undefined) continue;
+      const group = isFirst || state.set.hasTargets !== true ? undefined : groupOf(state.set);
+      yield { state, element: one.element, group };
+    }
   }
-  if (query.size > 0) await ask();
+  const checks = new ElementChecks(client, table, layout);
+  for (const { state, element, group } of expectedElements()) {
+    if (group === undefined) await ask(state.set, element);
+    else {
+      state.unseen -= 1;
+      const pause = checks.add(group, state.set, element);
+      if (pause !== undefined) await pause;
+    }
+  }
+  const refused = await checks.refused();
+  for (const { state, element, group } of refused.size === 0 ? [] : expectedElements()) {
+    if (group === undefined || !refused.has(group)) continue;
+    state.unseen += 1;
+    await ask(state.set, element);
+  }
+  if (query.size > 0) await sendQuestions();
   return new Map(Array.from(states, ([name, { unseen, others }]) => [name, unseen === 0 ? others : "more"]));
 }
 

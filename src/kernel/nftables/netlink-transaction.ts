@@ -91,8 +91,8 @@ export async function encodeTransaction(
   };
 }
 
-/** Index of the last entry of an ascending list that is not above a value. */
-function lastNotAbove(ascending: readonly number[], value: number): number {
+/** Index of the last entry of an ascending list that is not above a value. Pure. */
+export function lastNotAbove(ascending: readonly number[], value: number): number {
   let low = 0;
   let high = ascending.length - 1;
   while (low < high) {

@@ -66,7 +66,8 @@ export interface NftSetContent {
 
 /**
  * What the sets of a table should have. The kernel lists a large set from its start again and again; to ask for each element that
- * should be there is quicker where it says how many there are.
+ * should be there is quicker where it says how many there are. Of elements of a map with targets that follow each other with the same
+ * comment, it may be that only the first one's comment is looked at: they belong together.
  */
 export interface NftExpectation {
   /** Sets that may be compared and need not be listed, by name. None has ranges or is filled by packets. */

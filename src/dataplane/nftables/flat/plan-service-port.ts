@@ -19,12 +19,18 @@ import type { ElementChange, ServicePortPlan, SharedElement } from "../table-pla
 import { ALLOWED_SOURCES, ENDPOINT_MAPS, type EndpointMap, FLAT_SETS, numbered, STICKY_SETS } from "./names.ts";
 import { slotOwners } from "./slots.ts";
 
-/** Plans one service port. @param endpoints all its endpoints, sorted by text; empty when it has none. Pure. */
+/**
+ * Plans one service port. Pure.
+ *
+ * @param endpoints all its endpoints, sorted by text; empty when it has none.
+ * @param known {@link ServicePortPlan.slots} of the same plan, made before.
+ */
 export function planServicePort(
   port: ServicePort,
   endpoints: readonly Endpoint[],
   config: PlanConfig,
   facts: PlanFacts,
+  known?: readonly Endpoint[],
 ): ServicePortPlan {
   const routing = routeServicePort(port, endpoints, { nodeName: config.nodeName, zone: facts.zone });
   const protocol = protocolName(port.protocol);
@@ -34,7 +40,7 @@ export function planServicePort(
     elements.push({ set: SETS.hairpinConnections, element: { key: [ip, ip, protocol, endpointPort] } });
   }
   elements.push(...localhostElements(port, config.rejectedAtLocalhost ?? []));
-  const slots: Slots = { cluster: slotOwners(routing.cluster), local: slotOwners(routing.local) };
+  const slots: Slots = { cluster: known ?? slotOwners(routing.cluster), local: slotOwners(routing.local) };
   for (const frontend of onePerDestination(port, frontendsOf(port, routing))) {
     const elementsOf = new FrontendElements(port, frontend, elements);
     elementsOf.addFate();

@@ -8,6 +8,8 @@ import type { NftablesSubject } from "./nftables-subject.ts";
 
 /** So many that the kernel's set is compared. */
 const MANY = 2_100;
+/** Elements of one service. */
+const EACH = 700;
 
 const KEY = ["address", "protocol", "port", "slot"] as const;
 const ENDPOINTS: NftSet = { name: "endpoints-3", key: KEY, isMap: false, hasTargets: true, slots: 3 };
@@ -25,7 +27,7 @@ function content(family: NftFamily): Content {
     [ENDPOINTS.name]: numbers.map((n) => ({
       key: [address(n), "tcp", 80, n % 3],
       target: { ip: address(n), port: 8080 },
-      comment: `ns/web-${n}:http`,
+      comment: `ns/web-${Math.floor(n / EACH)}:http`,
     })),
     [FRONTENDS.name]: numbers.map((n) => ({ key: [address(n), "udp", 53], comment: `ns/web-${n}:http` })),
     [VERDICTS.name]: numbers.map((n) => ({ key: [n + 1], verdict: { kind: "goto", chain: "a" } })),
@@ -105,14 +107,27 @@ export function comparisonContract({ name, open, skip }: NftablesSubject): void 
       const { nft } = await open(t);
       const having = content(nft.family);
       await fill(nft, having);
-      const first = having[ENDPOINTS.name]?.[0] ?? assert.fail();
-      const target = { ...(first.target ?? assert.fail()), port: 9090 };
+      const endpoints = having[ENDPOINTS.name] ?? assert.fail();
+      // The first of a service, the last of another, and one in the middle.
+      const atEndpoint = [EACH, MANY - 1, EACH + 400].flatMap((at) => {
+        const one = endpoints[at] ?? assert.fail();
+        const target = { ...(one.target ?? assert.fail()), port: 9090 };
+        const slot = (Number(one.key[3]) + 1) % 3;
+        const withKey = { ...one, key: [...one.key.slice(0, 3), slot] };
+        return [
+          endpoints.with(at, { ...one, target }),
+          endpoints.toSpliced(at, 0, withKey),
+          endpoints.toSpliced(at, 1),
+          endpoints.with(at, withKey),
+        ].map((changes) => changed(having, ENDPOINTS.name, () => changes));
+      });
       for (const wanted of [
-        changed(having, ENDPOINTS.name, ([, ...rest]) => [{ ...first, target }, ...rest]),
-        changed(having, ENDPOINTS.name, ([, ...rest]) => [{ ...first, comment: "ns/renamed:http" }, ...rest]),
-        changed(having, ENDPOINTS.name, (all) => [...all, { ...first, key: [...first.key.slice(0, 3), 2] }]),
-        changed(having, ENDPOINTS.name, ([, ...rest]) => rest),
-        changed(having, ENDPOINTS.name, ([, ...rest]) => [{ ...first, key: [...first.key.slice(0, 3), 2] }, ...rest]),
+        ...atEndpoint,
+        changed(having, ENDPOINTS.name, ([one, ...rest]) => [
+          { ...(one ?? assert.fail()), comment: "ns/renamed:http" },
+          ...rest,
+        ]),
+        changed(having, ENDPOINTS.name, (all) => [...all.slice(0, EACH + 3), ...all.slice(EACH + 300)]),
         changed(having, FRONTENDS.name, ([, ...rest]) => rest),
         changed(having, VERDICTS.name, ([one, ...rest]) => [
           { key: one?.key ?? [], verdict: { kind: "drop" } },
