@@ -1,5 +1,5 @@
 /** One measurement in a fresh namespace, see flows.ts. Argument: a FlowsTask as JSON. */
-import { execFileSync, spawn } from "node:child_process";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync, writeSync } from "node:fs";
@@ -8,13 +8,14 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { openConntrack } from "../src/kernel/conntrack/netlink-conntrack.ts";
-import type { FlowsFigures, FlowsTask } from "./flows.ts";
+import type { FlowsFigures, FlowsTask, Watched } from "./flows.ts";
 
 const PROGRAM = fileURLToPath(new URL("../bin/kube-proxy", import.meta.url));
 /** Each sends to every Service once before any does again. */
 const SOCKETS = 64;
 const UDP_TIMEOUT = "/proc/sys/net/netfilter/nf_conntrack_udp_timeout";
 const TICK_MS = 10;
+const LINE_FEED = 10;
 /** USER_HZ, which has never been anything else. */
 const TICKS_PER_SECOND = 100;
 
@@ -80,38 +81,52 @@ function usageOf(pid: number): { readonly cpuMs: number; readonly megabytes: num
   };
 }
 
-async function watched(task: FlowsTask, file: string) {
-  const child = spawn(PROGRAM, ["flows", "--watch", "-o", "json", "-f", file], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  const { pid } = child;
-  if (pid === undefined) throw new Error("the command does not start");
-  let told = 0;
-  const count = (text: string): void => {
-    for (let at = text.indexOf('"ended":null'); at >= 0; at = text.indexOf('"ended":null', at + 1)) told += 1;
-  };
-  let rest = "";
-  child.stdout.setEncoding("latin1").on("data", (text: string) => {
-    const whole = rest + text;
-    const end = whole.lastIndexOf("\n") + 1;
-    count(whole.slice(0, end));
-    rest = whole.slice(end);
-  });
-  // It listens when it tells of this one.
-  while (told === 0) {
+/** `flows --watch` as a child, and what it told. */
+class Watcher {
+  readonly #child: ChildProcess;
+  readonly pid: number;
+  told = 0;
+
+  constructor(program: string, file: string) {
+    const args = ["flows", "--watch", "-o", "json", "-f", file];
+    // Another process reads what it writes: a reader that is busy sending would make it keep all that.
+    const reader = spawn("grep", ["-o", "--line-buffered", '"ended":null'], { stdio: ["pipe", "pipe", "inherit"] });
+    const child = spawn(program, args, { stdio: ["ignore", reader.stdin, "inherit"] });
+    reader.stdin.destroy();
+    if (child.pid === undefined) throw new Error("the command does not start");
+    this.#child = child;
+    this.pid = child.pid;
+    reader.stdout.on("data", (bytes: Buffer) => {
+      for (const byte of bytes) if (byte === LINE_FEED) this.told += 1;
+    });
+  }
+
+  end(): void {
+    this.#child.kill("SIGTERM");
+  }
+}
+
+async function watched(task: FlowsTask, file: string): Promise<Watched & Pick<FlowsFigures, "made" | "other">> {
+  const watchers = [PROGRAM, task.against].flatMap((program) =>
+    program === undefined ? [] : new Watcher(program, file),
+  );
+  // They listen when they tell of this one.
+  while (watchers.some(({ told }) => told === 0)) {
     await send({ ...task, rate: 100, seconds: 1, services: 1 });
     await sleep(500);
   }
   await sleep(3000);
-  const before = { told, ...usageOf(pid) };
+  const before = watchers.map(({ told, pid }) => ({ told, ...usageOf(pid) }));
   const made = await send(task);
   await sleep(5000);
-  const after = usageOf(pid);
-  child.kill("SIGTERM");
-  return {
-    ...{ made, told: told - before.told, growthMegabytes: after.megabytes - before.megabytes },
-    cpuMicroseconds: ((after.cpuMs - before.cpuMs) * 1000) / made,
-  };
+  const [own, other] = watchers.map(({ told, pid }, at): Watched => {
+    const [then, now] = [before[at] ?? { told: 0, cpuMs: 0, megabytes: 0 }, usageOf(pid)];
+    const cpuMicroseconds = ((now.cpuMs - then.cpuMs) * 1000) / made;
+    return { told: told - then.told, cpuMicroseconds, growthMegabytes: now.megabytes - then.megabytes };
+  });
+  for (const watcher of watchers) watcher.end();
+  if (own === undefined) throw new Error("nothing was measured");
+  return { ...own, made, other };
 }
 
 /** Fills the table with connections that go elsewhere. */

@@ -26,6 +26,7 @@ export const bench: Bench = {
       quick: "20000",
       help: "in the table, as far as this machine's limit allows",
     },
+    against: { value: "FILE", help: "bin/kube-proxy of another checkout, which watches the same connections" },
     quick: { help: "smaller numbers" },
   },
   run: measure,
@@ -36,17 +37,24 @@ export interface FlowsTask {
   readonly seconds: number;
   readonly services: number;
   readonly entries: number;
+  /** Another program that is measured beside this one. */
+  readonly against: string | undefined;
 }
 
-export interface FlowsFigures {
-  /** As the kernel counts them. */
-  readonly made: number;
+/** Of `flows --watch`. */
+export interface Watched {
   /** Told to begin. */
   readonly told: number;
   /** Of the command, its start left out, for each connection that began and ended or is still tracked. */
   readonly cpuMicroseconds: number;
   /** Of the command, from its first line on. */
   readonly growthMegabytes: number;
+}
+
+export interface FlowsFigures extends Watched {
+  /** As the kernel counts them. */
+  readonly made: number;
+  readonly other: Watched | undefined;
   readonly entries: number;
   /** Of `flows SERVICE`, its start included. */
   readonly answerMs: number;
@@ -56,10 +64,10 @@ export interface FlowsFigures {
 async function measure(given: Given): Promise<Outcome> {
   const task: FlowsTask = {
     ...{ rate: given.whole("rate"), seconds: given.whole("seconds") },
-    ...{ services: given.whole("services"), entries: given.whole("entries") },
+    ...{ services: given.whole("services"), entries: given.whole("entries"), against: given.optional("against") },
   };
   const found: FlowsFigures = await workerFigures({ script: WORKER, task, asDaemon: false });
-  const { made, told, cpuMicroseconds, growthMegabytes, entries, answerMs, answered } = found;
+  const { made, told, cpuMicroseconds, growthMegabytes, other, entries, answerMs, answered } = found;
   const lost = 1 - told / made;
   const perSecond = Math.round(made / task.seconds);
   console.log(
@@ -78,6 +86,12 @@ async function measure(given: Given): Promise<Outcome> {
       ],
     ),
   );
+  if (other !== undefined) {
+    const ratio = (cpuMicroseconds / other.cpuMicroseconds).toFixed(2);
+    console.log(
+      `the other told ${other.told}, grew by ${other.growthMegabytes.toFixed(0)} MB, at ${other.cpuMicroseconds.toFixed(1)} µs each (this one: ${ratio} of it)`,
+    );
+  }
   return {
     figures: { task, ...found },
     verdicts: [

@@ -131,14 +131,15 @@ export class FlowWatch {
   async run(): Promise<void> {
     const following = this.#source.follow({
       onBegin: (flow) => {
-        if (this.#namer.portOf(flow) === undefined) return;
+        // One that was told from the table, after messages were lost, may come yet.
+        if (this.#namer.portOf(flow) === undefined || this.#begun.has(flow.id ?? -1)) return;
         if (flow.id !== undefined && this.#begun.size < MOST_REMEMBERED) this.#begun.set(flow.id, Date.now());
         if (this.#namer.isEndpointTracked || flow.id === undefined) this.#tell(flow, undefined);
         else this.#waiting.set(flow.id, { flow, looks: 0 });
       },
       onEnd: (flow) => {
         const id = flow.id ?? -1;
-        this.#tellWaiting(id, true);
+        if (!this.#namer.isEndpointTracked) this.#tellWaiting(id, true);
         this.#tell(flow, this.#begun.get(id), true, this.#carried.get(id));
         this.#begun.delete(id);
         this.#carried.delete(id);

@@ -7,7 +7,7 @@ import type { LedFlow, TrackedFlow } from "../kernel/conntrack/conntrack.ts";
 import { silentLogger } from "../logging/logger.ts";
 import type { Flow } from "../net/flow.ts";
 import { IP_FAMILIES, type IpAddress, joinHostPort } from "../net/ip.ts";
-import type { Protocol } from "../net/protocol.ts";
+import { PROTOCOL_NUMBERS, type Protocol } from "../net/protocol.ts";
 
 /** Packets and bytes; null: the kernel does not count them. */
 interface Volume {
@@ -83,7 +83,10 @@ interface NamedPort {
 export class FlowNamer {
   readonly #names: FlowNames;
   readonly #choice: FlowChoice;
-  readonly #byFrontend = new Map<string, NamedPort>();
+  /** By address (`*`: of the node), protocol and port. */
+  readonly #byFrontend = new Map<string, Map<number, NamedPort>>();
+  /** Frontends and endpoints that connections had. */
+  readonly #places = new Map<IpAddress, Map<number, AnsweringPlace>>();
   /** Where a process carries what, by protocol, client, and the port of its socket. */
   #carried: ReadonlyMap<string, AnsweringPlace> = new Map();
 
@@ -94,7 +97,8 @@ export class FlowNamer {
       const named = { port, endpoints: new Set(port.endpoints.map(({ text }) => text)) };
       if (!isAsked(port, choice.service)) continue;
       for (const { address, port: number } of port.frontends) {
-        this.#byFrontend.set(`${port.name.protocol} ${address ?? "*"} ${number}`, named);
+        const at = this.#byFrontend.get(address ?? "*") ?? new Map<number, NamedPort>();
+        this.#byFrontend.set(address ?? "*", at.set(portKey(port.name.protocol, number), named));
       }
     }
   }
@@ -117,9 +121,10 @@ export class FlowNamer {
 
   /** The service port, or undefined for connections that no Service led. Cheap: asked of every one. */
   portOf({ protocol, destinationIP, destinationPort }: Flow): NamedPort | undefined {
-    const atAddress = this.#byFrontend.get(`${protocol} ${destinationIP} ${destinationPort}`);
+    const key = portKey(protocol, destinationPort);
+    const atAddress = this.#byFrontend.get(destinationIP)?.get(key);
     if (atAddress !== undefined || !this.#names.own.has(destinationIP)) return atAddress;
-    return this.#byFrontend.get(`${protocol} * ${destinationPort}`);
+    return this.#byFrontend.get("*")?.get(key);
   }
 
   get isEndpointTracked(): boolean {
@@ -138,10 +143,22 @@ export class FlowNamer {
     return flows.filter(({ carriedFor }) => carriedFor === undefined);
   }
 
+  /** One text for all connections to a place. */
+  #place(ip: IpAddress, port: number): AnsweringPlace {
+    const ports = this.#places.get(ip) ?? new Map<number, AnsweringPlace>();
+    let place = ports.get(port);
+    if (place === undefined) {
+      if (ports.size === 0) this.#places.set(ip, ports);
+      place = { ip, text: joinHostPort(ip, port) };
+      ports.set(port, place);
+    }
+    return place;
+  }
+
   /** Undefined where a process carries it, and does not say. */
   answering(flow: Flow): AnsweringPlace | undefined {
     const { protocol, replySourceIP: ip, replySourcePort, replyDestinationIP, replyDestinationPort } = flow;
-    if (this.isEndpointTracked) return { ip, text: joinHostPort(ip, replySourcePort) };
+    if (this.isEndpointTracked) return this.#place(ip, replySourcePort);
     return this.#carried.get(`${protocol} ${replyDestinationIP} ${replyDestinationPort} ${replySourcePort}`);
   }
 
@@ -172,7 +189,7 @@ export class FlowNamer {
     return {
       servicePort: found.port.name.text,
       protocol: flow.protocol,
-      frontend: joinHostPort(flow.destinationIP, flow.destinationPort),
+      frontend: this.#place(flow.destinationIP, flow.destinationPort).text,
       client: joinHostPort(flow.sourceIP, flow.sourcePort),
       clientPod,
       endpoint: answering?.text ?? null,
@@ -187,6 +204,11 @@ export class FlowNamer {
       ended,
     };
   }
+}
+
+/** One number for both. */
+function portKey(protocol: Protocol, port: number): number {
+  return PROTOCOL_NUMBERS[protocol] * 65_536 + port;
 }
 
 function isAsked({ name }: CountedPort, service: string | undefined): boolean {

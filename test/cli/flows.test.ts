@@ -7,6 +7,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { jsonLine } from "../../src/cli/flow-sinks.ts";
 import { flows } from "../../src/cli/flows.ts";
 import { type FlowSource, FlowWatch } from "../../src/cli/flows-watch.ts";
 import { FlowNamer, type NamedFlow } from "../../src/explain/flows.ts";
@@ -92,6 +93,22 @@ test("connections to Services, each once; those of others are left out", async (
   assert.deepEqual(told[2]?.sent, { packets: 3, bytes: 100 });
 });
 
+test("a line of JSON is what JSON.stringify writes, without characters that terminals obey", async () => {
+  const [whole] = parsed((await run(["-o", "json"], kernel(WEB.slice(2)))).out);
+  assert.ok(whole !== undefined);
+  const odd = {
+    ...whole,
+    servicePort: 'a/"b\\:c',
+    clientPod: "\u202e",
+    rttMs: 0.25,
+    retransmits: 3,
+    ageSeconds: 7,
+  } as const;
+  for (const flow of [whole, odd, { ...whole, endpoint: null, sent: null, ended: "refused" as const }]) {
+    assert.equal(jsonLine(flow), `${JSON.stringify(flow).replace("\u202e", "\\u202e")}\n`);
+  }
+});
+
 test("a choice leaves the others out", async () => {
   const count = async (...args: readonly string[]) =>
     parsed((await run([...args, "-o", "json"], kernel(WEB))).out).length;
@@ -143,14 +160,15 @@ test("how connections end, as their clients met it", async () => {
 });
 
 test("what the kernel lost is told from its table", async () => {
-  const known = flow("10.180.0.11");
+  const [known, missed] = [flow("10.180.0.11"), flow("10.180.0.12")];
   const live = async ({ onBegin, onLost }: FlowEvents) => {
     onBegin(known);
     onLost();
     onLost();
     await new Promise((resolve) => setTimeout(resolve, 50));
+    onBegin(missed);
   };
-  const { out, err } = await run(["--watch", "-o", "json"], kernel([known, flow("10.180.0.12")], live));
+  const { out, err } = await run(["--watch", "-o", "json"], kernel([known, missed], live));
   assert.equal(parsed(out).length, 2);
   assert.match(err, /lost messages 2 times; 1 connections are told from its table/);
 });

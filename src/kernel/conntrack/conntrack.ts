@@ -20,22 +20,22 @@ export interface Carried {
   readonly bytes: number;
 }
 
-/** An entry of the table. What the kernel does not say is absent. */
+/** An entry of the table. What the kernel does not say is undefined. */
 export interface TrackedFlow extends Flow {
   /** Tells it from later flows between the same ends. */
-  readonly id?: number;
-  readonly isAnswered?: boolean;
+  readonly id?: number | undefined;
+  readonly isAnswered?: boolean | undefined;
   /** UDP: several packets went both ways; TCP: it was established. */
-  readonly isAssured?: boolean;
+  readonly isAssured?: boolean | undefined;
   /** Of TCP and SCTP, in the kernel's words: `ESTABLISHED`. */
-  readonly state?: string;
+  readonly state?: string | undefined;
   /** Until it is forgotten if nothing comes. */
-  readonly timeoutSeconds?: number;
+  readonly timeoutSeconds?: number | undefined;
   /** To the endpoint. */
   readonly sent?: Carried | undefined;
   readonly received?: Carried | undefined;
   /** Unix time, with `nf_conntrack_timestamp`. */
-  readonly startMs?: number;
+  readonly startMs?: number | undefined;
   /** Of sockets of TCP: smoothed. */
   readonly rttMs?: number | undefined;
   /** Segments sent again since it began. */

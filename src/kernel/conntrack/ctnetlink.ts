@@ -3,7 +3,19 @@
 import type { Flow } from "../../net/flow.ts";
 import { familyOf, type IpAddress, ipBytes, ipFromBytes } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS, protocolOfNumber } from "../../net/protocol.ts";
-import { attributes, type Codec, u8, u16be, u32be, u32host, u64be, type ValueOf } from "../netlink/attributes.ts";
+import {
+  attributes,
+  type ByteReader,
+  type Codec,
+  endOfAttribute,
+  findAttribute,
+  findNumber,
+  u8,
+  u16be,
+  u32be,
+  u32host,
+  type ValueOf,
+} from "../netlink/attributes.ts";
 import { NLM_F_DUMP } from "../netlink/constants.ts";
 import type { Reply } from "../netlink/frames.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
@@ -28,41 +40,57 @@ const SCTP_STATES =
     " ",
   );
 
-/** An address as text, without a copy of its bytes in between: each message has four. */
 const address: Codec<IpAddress> = {
   nested: false,
   write: (out, value) => out.raw(ipBytes(value)),
   read: ({ bytes }, start, end) => ipFromBytes(bytes.subarray(start, end)),
 };
+const IP = { sourceV4: 1, destinationV4: 2, sourceV6: 3, destinationV6: 4 } as const;
+const PROTOCOL = { number: 1, sourcePort: 2, destinationPort: 3 } as const;
+const TUPLE = { ip: 1, protocol: 2 } as const;
+/** Attributes of an entry; the states of TCP and SCTP, counters and the time of the beginning are within theirs. */
+const ENTRY = {
+  ...{
+    original: 1,
+    reply: 2,
+    status: 3,
+    states: 4,
+    timeout: 7,
+    sent: 9,
+    received: 10,
+    id: 12,
+    zone: 18,
+    timestamp: 20,
+  },
+  ...{ filter: 25, statusMask: 26 },
+} as const;
+const [TCP_STATE, SCTP_STATE] = [1, 3];
+/** Within their nests. */
+const [STATE, PACKETS, BYTES, START_NS] = [1, 1, 2, 1];
+
 const ip = attributes({
-  sourceV4: [1, address],
-  destinationV4: [2, address],
-  sourceV6: [3, address],
-  destinationV6: [4, address],
+  sourceV4: [IP.sourceV4, address],
+  destinationV4: [IP.destinationV4, address],
+  sourceV6: [IP.sourceV6, address],
+  destinationV6: [IP.destinationV6, address],
 });
-const protocol = attributes({ number: [1, u8], sourcePort: [2, u16be], destinationPort: [3, u16be] });
-const tuple = attributes({ ip: [1, ip], protocol: [2, protocol] });
-const counters = attributes({ packets: [1, u64be], bytes: [2, u64be] });
-const state = attributes({ number: [1, u8] });
+const protocol = attributes({
+  number: [PROTOCOL.number, u8],
+  sourcePort: [PROTOCOL.sourcePort, u16be],
+  destinationPort: [PROTOCOL.destinationPort, u16be],
+});
+const tuple = attributes({ ip: [TUPLE.ip, ip], protocol: [TUPLE.protocol, protocol] });
 /** Unlike everything else here these are in host order. */
 const filter = attributes({ originalFlags: [1, u32host], replyFlags: [2, u32host] });
 
-/** A conntrack entry as far as it is of use here. */
-export const conntrackEntry = attributes({
-  original: [1, tuple],
-  reply: [2, tuple],
-  status: [3, u32be],
-  states: [4, attributes({ tcp: [1, state], sctp: [3, state] })],
-  timeout: [7, u32be],
-  sent: [9, counters],
-  received: [10, counters],
-  id: [12, u32be],
-  zone: [18, u16be],
-  timestamp: [20, attributes({ startNs: [1, u64be] })],
-  filter: [25, filter],
-  statusMask: [26, u32be],
+/** What is asked of an entry. */
+const conntrackEntry = attributes({
+  original: [ENTRY.original, tuple],
+  status: [ENTRY.status, u32be],
+  id: [ENTRY.id, u32be],
+  filter: [ENTRY.filter, filter],
+  statusMask: [ENTRY.statusMask, u32be],
 });
-export type ConntrackEntry = ValueOf<typeof conntrackEntry>;
 type Tuple = ValueOf<typeof tuple>;
 
 /**
@@ -119,50 +147,100 @@ function destinationOf(address: IpAddress) {
   return familyOf(address) === "IPv4" ? { destinationV4: address } : { destinationV6: address };
 }
 
-/** The flow that a message of conntrack is about; see {@link toFlow}. */
-export function readFlow(reply: Reply): TrackedFlow | undefined {
-  const { input, start, end } = nfnetlinkPayload(reply);
-  return toFlow(conntrackEntry.read(input, start, end));
-}
-
 /**
- * The flow that an entry describes. Pure.
+ * The flow that a message of conntrack is about, read in place: a busy node has tens of thousands a second. Throws `malformed`.
  *
  * @returns `undefined` for protocols that no Service has, for entries in a conntrack zone (other programs' business: service traffic
  * is tracked in the default zone), and for entries that lack an address.
  */
-export function toFlow(entry: ConntrackEntry): TrackedFlow | undefined {
-  const { original, reply, status, states, timeout, sent, received, id, timestamp } = entry;
-  const known = protocolOfNumber(original?.protocol?.number);
-  if (known === undefined || (entry.zone ?? 0) !== 0) return undefined;
-  const source = original?.ip?.sourceV4 ?? original?.ip?.sourceV6;
-  const destination = original?.ip?.destinationV4 ?? original?.ip?.destinationV6;
-  const replySource = reply?.ip?.sourceV4 ?? reply?.ip?.sourceV6;
-  const replyDestination = reply?.ip?.destinationV4 ?? reply?.ip?.destinationV6;
-  if (source === undefined || destination === undefined) return undefined;
-  if (replySource === undefined || replyDestination === undefined) return undefined;
-  const stateName =
-    states?.tcp?.number === undefined ? SCTP_STATES[states?.sctp?.number ?? -1] : TCP_STATES[states.tcp.number];
+export function readFlow(reply: Reply): TrackedFlow | undefined {
+  const { input, start, end } = nfnetlinkPayload(reply);
+  if ((findNumber(input, start, end, ENTRY.zone) ?? 0) !== 0) return undefined;
+  const original = readTuple(input, findAttribute(input, start, end, ENTRY.original));
+  const answering = original && readTuple(input, findAttribute(input, start, end, ENTRY.reply));
+  const known = protocolOfNumber(original?.number);
+  if (original === undefined || answering === undefined || known === undefined) return undefined;
+  const status = findNumber(input, start, end, ENTRY.status);
+  const startNs = findWithin(input, findAttribute(input, start, end, ENTRY.timestamp), START_NS);
   return {
     protocol: known,
-    sourceIP: source,
-    sourcePort: original?.protocol?.sourcePort ?? 0,
-    destinationIP: destination,
-    destinationPort: original?.protocol?.destinationPort ?? 0,
-    replySourceIP: replySource,
-    replySourcePort: reply?.protocol?.sourcePort ?? 0,
-    replyDestinationIP: replyDestination,
-    replyDestinationPort: reply?.protocol?.destinationPort ?? 0,
-    ...(id !== undefined && { id }),
-    ...(status !== undefined && { isAnswered: (status & SEEN_REPLY) !== 0, isAssured: (status & ASSURED) !== 0 }),
-    ...(stateName !== undefined && { state: stateName }),
-    ...(timeout !== undefined && { timeoutSeconds: timeout }),
-    ...(sent !== undefined && { sent: carried(sent) }),
-    ...(received !== undefined && { received: carried(received) }),
-    ...(timestamp?.startNs !== undefined && { startMs: Math.round(timestamp.startNs / 1e6) }),
+    sourceIP: original.source,
+    sourcePort: original.sourcePort,
+    destinationIP: original.destination,
+    destinationPort: original.destinationPort,
+    replySourceIP: answering.source,
+    replySourcePort: answering.sourcePort,
+    replyDestinationIP: answering.destination,
+    replyDestinationPort: answering.destinationPort,
+    id: findNumber(input, start, end, ENTRY.id),
+    isAnswered: status === undefined ? undefined : (status & SEEN_REPLY) !== 0,
+    isAssured: status === undefined ? undefined : (status & ASSURED) !== 0,
+    state: stateIn(input, findAttribute(input, start, end, ENTRY.states)),
+    timeoutSeconds: findNumber(input, start, end, ENTRY.timeout),
+    sent: carriedIn(input, findAttribute(input, start, end, ENTRY.sent)),
+    received: carriedIn(input, findAttribute(input, start, end, ENTRY.received)),
+    startMs: startNs === undefined ? undefined : Math.round(startNs / 1e6),
   };
 }
 
-function carried({ packets = 0, bytes = 0 }: ValueOf<typeof counters>): Carried {
-  return { packets, bytes };
+interface Ends {
+  readonly number: number | undefined;
+  readonly source: IpAddress;
+  readonly sourcePort: number;
+  readonly destination: IpAddress;
+  readonly destinationPort: number;
+}
+
+function readTuple(input: ByteReader, at: number): Ends | undefined {
+  if (at < 0) return undefined;
+  const end = endOfAttribute(input, at);
+  const addresses = findAttribute(input, at, end, TUPLE.ip);
+  const source = addressIn(input, addresses, IP.sourceV4, IP.sourceV6);
+  const destination = addressIn(input, addresses, IP.destinationV4, IP.destinationV6);
+  if (source === undefined || destination === undefined) return undefined;
+  const ports = findAttribute(input, at, end, TUPLE.protocol);
+  const sourcePort = findWithin(input, ports, PROTOCOL.sourcePort) ?? 0;
+  const destinationPort = findWithin(input, ports, PROTOCOL.destinationPort) ?? 0;
+  return { number: findWithin(input, ports, PROTOCOL.number), source, sourcePort, destination, destinationPort };
+}
+
+/** In a nest that may be absent (-1). */
+function findWithin(input: ByteReader, at: number, type: number): number | undefined {
+  return at < 0 ? undefined : findNumber(input, at, endOfAttribute(input, at), type);
+}
+
+/** Texts of addresses of IPv4 by their 32 bits: few ends have many connections. */
+const known4 = new Map<number, IpAddress>();
+const MOST_KNOWN = 10_000;
+
+function addressIn(input: ByteReader, nest: number, typeV4: number, typeV6: number): IpAddress | undefined {
+  if (nest < 0) return undefined;
+  const end = endOfAttribute(input, nest);
+  const at4 = findAttribute(input, nest, end, typeV4);
+  const at = at4 < 0 ? findAttribute(input, nest, end, typeV6) : at4;
+  if (at < 0) return undefined;
+  const until = endOfAttribute(input, at);
+  if (until - at !== 4) return ipFromBytes(input.bytes.subarray(at, until));
+  const word = input.view.getInt32(at);
+  let text = known4.get(word);
+  if (text === undefined) {
+    if (known4.size >= MOST_KNOWN) known4.clear();
+    text = ipFromBytes(input.bytes.subarray(at, until));
+    known4.set(word, text);
+  }
+  return text;
+}
+
+/** In the kernel's words. */
+function stateIn(input: ByteReader, at: number): string | undefined {
+  if (at < 0) return undefined;
+  const end = endOfAttribute(input, at);
+  const tcp = findWithin(input, findAttribute(input, at, end, TCP_STATE), STATE);
+  if (tcp !== undefined) return TCP_STATES[tcp];
+  return SCTP_STATES[findWithin(input, findAttribute(input, at, end, SCTP_STATE), STATE) ?? -1];
+}
+
+function carriedIn(input: ByteReader, at: number): Carried | undefined {
+  if (at < 0) return undefined;
+  return { packets: findWithin(input, at, PACKETS) ?? 0, bytes: findWithin(input, at, BYTES) ?? 0 };
 }

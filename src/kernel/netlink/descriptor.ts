@@ -6,6 +6,7 @@ import { closeSync, readSync, write, writeSync } from "node:fs";
 import { constants } from "node:os";
 import { type ByteReader, byteReader } from "./attributes.ts";
 import { HOST_IS_LITTLE_ENDIAN } from "./constants.ts";
+import { DatagramSlots } from "./datagram-slots.ts";
 import { NetlinkError, systemError } from "./errors.ts";
 import { type Libc, libc, reliableErrno } from "./libc.ts";
 import { filterReference } from "./notification-filter.ts";
@@ -54,6 +55,7 @@ export class NetlinkDescriptor {
   /** For looking: this descriptor alone. */
   readonly #ownPollFd: Buffer;
   readonly #buffer: Buffer;
+  #slots: DatagramSlots | undefined;
   readonly #wake = (): void => this.wake();
   #closed = false;
   #sendLimit: number;
@@ -161,6 +163,13 @@ export class NetlinkDescriptor {
       throw new NetlinkError("malformed", `netlink: datagram of ${length} bytes or more, the limit is ${length - 1}`);
     }
     return length;
+  }
+
+  /** Takes many datagrams with one call, without waiting; see {@link DatagramSlots.receive}. */
+  receiveMany(visit: (input: ByteReader, length: number) => void): "nothing" | "some" | "lost" {
+    if (this.#libc.pollNow(this.#ownPollFd, 1) <= 0) return "nothing";
+    this.#slots ??= new DatagramSlots(this.#libc);
+    return this.#slots.receive(this.#fd, visit) ? "lost" : "some";
   }
 
   /** Waits on a worker thread until something can be received, {@link wake} is called or the time is over (-1: no limit). */

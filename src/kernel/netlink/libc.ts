@@ -22,6 +22,8 @@ export interface Libc {
   addressOf(bytes: Uint8Array): bigint;
   /** Says what a range of addresses will be needed for. */
   madvise(address: bigint, length: bigint, advice: number): number;
+  /** Takes many datagrams; the headers are `struct mmsghdr`. */
+  recvmmsg(fd: number, headers: Uint8Array, count: number, flags: number, timeout: null): number;
   /** `poll` without waiting. */
   pollNow(fds: Uint8Array, count: number): number;
   /** `poll` on a worker thread; resolves to its result. The bytes must stay untouched until then. */
@@ -72,6 +74,7 @@ function load(): Libc {
     prlimit: library.func("int prlimit(int process, int resource, uint8_t *wanted, uint8_t *before)"),
     addressOf: (bytes) => BigInt(koffi.address(bytes)),
     madvise: library.func("int madvise(uintptr_t address, size_t length, int advice)"),
+    recvmmsg: library.func("int recvmmsg(int fd, uint8_t *headers, unsigned int count, int flags, uint8_t *timeout)"),
     pollNow: (fds, count) => poll(fds, count, 0),
     poll: (fds, count, timeoutMs) =>
       new Promise((resolve, reject) => {

@@ -1,7 +1,7 @@
 /** Notifications of the kernel: a socket that joined multicast groups. */
+import type { ByteReader } from "./attributes.ts";
 import { NetlinkDescriptor } from "./descriptor.ts";
-import { NetlinkError } from "./errors.ts";
-import { forEachMessage, type ReplyVisitor } from "./frames.ts";
+import { forEachMessage, type Reply, type ReplyVisitor } from "./frames.ts";
 import { filterOf, type OwnNotifications } from "./notification-filter.ts";
 
 export interface SubscriptionOptions {
@@ -26,10 +26,6 @@ export interface SubscriptionOptions {
 }
 
 const DEFAULT_RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024;
-/** How many datagrams are handled before the event loop turns. */
-const DATAGRAMS_PER_TURN = 64;
-/** Of them, those that are looked for first. */
-const LOOKED_FOR = 8;
 
 /**
  * Calls `onMessage` for each notification until the signal is aborted, and then resolves. Joined when it returns, so
@@ -52,35 +48,23 @@ export async function subscribe(options: SubscriptionOptions): Promise<void> {
     filtered = portId;
     descriptor.attachFilter(filterOf(portId, options.own.exceptType));
   };
+  const visit = (reply: Reply): undefined => {
+    options.onMessage(reply);
+  };
+  const take = (input: ByteReader, length: number): void => forEachMessage(input, length, visit);
   try {
     while (!signal.aborted) {
       filter();
-      if (takeWaiting(descriptor, options)) await new Promise((resolve) => setImmediate(resolve));
-      else await (options.rest?.() ?? descriptor.readable(-1));
+      const taken = descriptor.receiveMany(take);
+      if (taken === "lost") options.onOverrun();
+      if (taken === "nothing") await (options.rest?.() ?? descriptor.readable(-1));
+      // What comes together is taken in turns with other work.
+      else await new Promise((resolve) => setImmediate(resolve));
     }
   } finally {
     signal.removeEventListener("abort", wake);
     descriptor.close();
   }
-}
-
-/** @returns whether more may be waiting. */
-function takeWaiting(descriptor: NetlinkDescriptor, options: SubscriptionOptions): boolean {
-  for (let taken = 0; taken < DATAGRAMS_PER_TURN; taken++) {
-    try {
-      // Where many have come, more are: a look before each would cost as much as taking it.
-      const length = descriptor.receive(taken >= LOOKED_FOR);
-      if (length < 0) return false;
-      forEachMessage(descriptor.input, length, (reply) => {
-        options.onMessage(reply);
-        return undefined;
-      });
-    } catch (error) {
-      if (!(error instanceof NetlinkError) || error.code !== "overrun") throw error;
-      options.onOverrun();
-    }
-  }
-  return true;
 }
 
 /** Those who share a subscription, each until its own signal aborts. */
