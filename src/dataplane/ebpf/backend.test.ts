@@ -6,16 +6,9 @@ import { until } from "../../../testkit/support/patience.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { ip } from "../../model/testing/records.ts";
 import { AT_SOCKET } from "./socket-news.ts";
-import { type BpfFaults, CGROUP, EbpfRig } from "./testing/ebpf-rig.ts";
+import { type BpfFaults, CGROUP, EbpfRig, rig } from "./testing/ebpf-rig.ts";
 
 const NO_SOCKETS = "Nothing is decided at the socket; the nftables rules lead all packets";
-
-function rig(t: { after(end: () => void): void }) {
-  const cluster = new TestCluster();
-  const made = new EbpfRig(cluster.driver);
-  t.after(() => void made.backend.close());
-  return { cluster, rig: made, sync: (full = false) => cluster.driver.sync(made.backend, { full }) };
-}
 
 const attached = ({ bpf }: EbpfRig) =>
   ["connect4", "connect6"].map((hook) => bpf.attached(hook as "connect4", CGROUP).length);
@@ -124,21 +117,6 @@ test("node ports at addresses for which the map has no room are left to the rule
     subject.log.filter(({ level }) => level === "error"),
     [],
   );
-});
-
-test("a sync does not wait for sockets that are disconnected", async (t) => {
-  const { cluster, rig: subject, sync } = rig(t);
-  cluster.set(port("dns", "10.96.0.1", { protocol: "UDP" }), [remote("10.180.1.1")]);
-  await sync();
-  assert.equal(subject.connectUdp(7n, "10.96.0.1", 80), "10.180.1.1");
-  const { promise, resolve } = Promise.withResolvers<void>();
-  subject.disconnecting = promise;
-  cluster.setEndpoints(port("dns", "10.96.0.1", { protocol: "UDP" }), [remote("10.180.1.2")]);
-  await sync();
-  assert.equal(subject.connectUdp(8n, "10.96.0.1", 80), "10.180.1.2");
-  assert.deepEqual(subject.disconnections, []);
-  resolve();
-  await until("the end of the socket", () => subject.disconnections.length === 1);
 });
 
 describe("what is decided at the socket", () => {
@@ -321,79 +299,6 @@ describe("without the kernel's eBPF, packets are led all the same", () => {
     await cluster.driver.sync(subject.backend);
     assert.deepEqual([subject.takeMapWrites(), subject.backend.sockets], [0, []]);
   });
-});
-
-describe("connected UDP", () => {
-  const service = port("dns", "10.96.0.1", { protocol: "UDP", port: 53 });
-  const connect = (subject: EbpfRig, cookie: bigint): string => subject.connectUdp(cookie, "10.96.0.1", 53);
-
-  test("is disconnected when its endpoint goes, after the packet path has its rules", async (t) => {
-    const { cluster, rig: subject, sync } = rig(t);
-    cluster.set(service, [remote("10.180.1.1")]);
-    await sync();
-    connect(subject, 7n);
-    cluster.set(service, [remote("10.180.1.1"), remote("10.180.1.2")]);
-    await sync();
-    assert.deepEqual(subject.disconnections, []);
-    cluster.set(service, [remote("10.180.1.2")]);
-    await sync();
-    assert.deepEqual(
-      subject.disconnections.map(({ cookie, remote: to, remotePort }) => [cookie, to, remotePort]),
-      [[7n, "10.180.1.1", 8080]],
-    );
-    assert.equal(subject.metrics.disconnected, 1);
-    await sync(true);
-    assert.equal(subject.disconnections.length, 1, "once");
-  });
-
-  test("is disconnected when its service goes, and when nothing is decided at the socket any more", async (t) => {
-    const { cluster, rig: subject, sync } = rig(t);
-    cluster.set(service, [remote("10.180.1.1")]);
-    await sync();
-    connect(subject, 7n);
-    cluster.delete(service);
-    await sync();
-    assert.equal(subject.disconnections.length, 1);
-    cluster.set(service, [remote("10.180.1.1")]);
-    await sync();
-    connect(subject, 8n);
-    await subject.backend.close();
-    assert.equal(subject.disconnections.length, 2);
-  });
-
-  test("is disconnected when the maps do not take what comes in the place of its endpoint", async (t) => {
-    const { cluster, rig: subject, sync } = rig(t);
-    cluster.set(service, [remote("10.180.1.1")]);
-    await sync();
-    connect(subject, 7n);
-    subject.faults.update = (map) => (map === "frontends4" ? "ENOMEM" : undefined);
-    cluster.set(service, [remote("10.180.1.2"), remote("10.180.1.3")]);
-    await sync();
-    assert.deepEqual(subject.backend.sockets, []);
-    await until("its end", () => subject.disconnections.length > 0);
-    assert.deepEqual(
-      subject.disconnections.map(({ cookie, remote: to }) => [cookie, to]),
-      [[7n, "10.180.1.1"]],
-    );
-  });
-
-  const REACHES = [
-    { of: "none", why: "no capability" },
-    { of: "host", why: "namespaces are not seen" },
-  ] as const;
-  for (const reach of REACHES) {
-    test(`takes the rules where sockets of ${reach.of === "none" ? "none" : "pods"} could be told, which is said once`, async (t) => {
-      const { cluster, rig: subject, sync } = rig(t);
-      subject.reach = reach;
-      cluster.set(service, [remote("10.180.1.1")]);
-      await sync(true);
-      await sync(true);
-      const warned = subject.log.filter(({ level }) => level === "warn").map(({ message }) => message);
-      assert.deepEqual(warned, [`Connected UDP ${reach.of === "host" ? "of pods " : ""}takes the rules: ${reach.why}`]);
-      assert.equal(subject.connectUdp(7n, "10.96.0.1", 53, 1n), reach.of === "host" ? "10.180.1.1" : "10.96.0.1");
-      assert.equal(subject.connectUdp(8n, "10.96.0.1", 53, 2n), "10.96.0.1");
-    });
-  }
 });
 
 describe("what status says", () => {

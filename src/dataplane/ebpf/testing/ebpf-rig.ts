@@ -1,6 +1,7 @@
 /** The eBPF backend over kernels in memory, driven as the proxier drives it. */
 import { type LogLine, recordingLogger } from "../../../../testkit/dataplane/recording-logger.ts";
 import type { SyncDriver } from "../../../../testkit/dataplane/sync-driver.ts";
+import { TestCluster } from "../../../../testkit/dataplane/test-cluster.ts";
 import { interpret } from "../../../../testkit/fakes/bpf/interpreter.ts";
 import { BpfMachine, elementsOf, memoryBpf } from "../../../../testkit/fakes/bpf/memory-bpf.ts";
 import { systemClock } from "../../../async/clock.ts";
@@ -223,4 +224,12 @@ export class EbpfRig {
     };
     return map;
   }
+}
+
+/** A cluster without Services, and the backend, which is closed with the test. */
+export function rig(t: { after(end: () => void): void }) {
+  const cluster = new TestCluster();
+  const made = new EbpfRig(cluster.driver);
+  t.after(() => void made.backend.close());
+  return { cluster, rig: made, sync: (full = false) => cluster.driver.sync(made.backend, { full }) };
 }
