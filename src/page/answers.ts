@@ -76,6 +76,25 @@ export interface ServiceAnswer {
   readonly families: readonly { readonly explanation: PortExplanation; readonly picture: Picture }[];
 }
 
+/** `/api/connections` */
+export interface ConnectionsAnswer {
+  readonly total: number;
+  readonly matching: number;
+  /** Of those that match, as many as are shown. */
+  readonly flows: TextTable;
+  /** The service ports with most connections. */
+  readonly counts: TextTable;
+  /** What is not known, and what numbers mean: sentences. */
+  readonly notes: readonly string[];
+  /** To ask again after it. */
+  readonly pauseMs: number;
+}
+
+export interface TextTable {
+  readonly head: readonly string[];
+  readonly rows: readonly (readonly string[])[];
+}
+
 /** `/api/trace` */
 export interface TraceAnswer {
   readonly packet: string;

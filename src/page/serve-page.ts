@@ -7,6 +7,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Mutex } from "../async/mutex.ts";
 import type { LiveDaemon, LiveFamily, PageContext } from "../daemon/inspect-report.ts";
+import type { FlowReader } from "../dataplane/tracked-connections.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import { joinHostPort } from "../net/ip.ts";
 import { answeringAt, startHttpEndpoint } from "../server/http/http-endpoint.ts";
@@ -59,6 +60,8 @@ interface PageSources {
   readonly viewOf?: (family: LiveFamily) => Promise<OfflineNode>;
   /** Asks the kernel for counters and connections. @default this host's */
   readonly addTraffic?: AddTraffic;
+  /** Reads connection tracking. @default this host's */
+  readonly readFlows?: FlowReader;
   /** When the process began. @default when this one did */
   readonly startedMs?: number;
 }
@@ -75,11 +78,16 @@ export function pageHandler(
   {
     viewOf = (family) => nodeView(daemon, family),
     addTraffic,
+    readFlows,
     startedMs = Math.round(performance.timeOrigin),
   }: PageSources = {},
 ): HttpHandler {
   const turns = new Mutex();
   let countedMs = Number.NEGATIVE_INFINITY;
+  const untilCounted = async (signal: AbortSignal): Promise<void> => {
+    await sleep(Math.max(0, countedMs + COUNT_EVERY_MS - performance.now()), undefined, { signal });
+    countedMs = performance.now();
+  };
   const questions: Readonly<Record<string, (query: URLSearchParams, signal: AbortSignal) => Promise<Answer>>> = {
     "/api/services": async (query, signal) => {
       const words = wordsOf(query.get("search") ?? "");
@@ -101,12 +109,15 @@ export function pageHandler(
       const traffic = query.has("traffic")
         ? (addTraffic ?? (await import("../explain/traffic.ts")).withTraffic)
         : undefined;
-      if (traffic !== undefined) {
-        await sleep(Math.max(0, countedMs + COUNT_EVERY_MS - performance.now()), undefined, { signal });
-        countedMs = performance.now();
-      }
+      if (traffic !== undefined) await untilCounted(signal);
       const body = await serviceAnswer(daemon, key, viewOf, traffic);
       return body === undefined ? unknown : { status: 200, body };
+    },
+    "/api/connections": async (query, signal) => {
+      const words = wordsOf(query.get("search") ?? "").slice(0, MAX_WORDS);
+      const { connectionsAnswer } = await import("./connections-answer.ts");
+      await untilCounted(signal);
+      return { status: 200, body: await connectionsAnswer(daemon, words, signal, readFlows) };
     },
     "/api/trace": async (query, signal) => {
       const { QuestionError, traceAnswer } = await import("./trace-answer.ts");

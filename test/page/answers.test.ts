@@ -2,8 +2,17 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { trace } from "../../src/cli/trace.ts";
+import type { TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
 import { request } from "../../src/kernel/node-http.ts";
-import type { ServiceAnswer, ServiceTable, StateAnswer, TraceAnswer, TraceSteps } from "../../src/page/answers.ts";
+import { type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
+import type {
+  ConnectionsAnswer,
+  ServiceAnswer,
+  ServiceTable,
+  StateAnswer,
+  TraceAnswer,
+  TraceSteps,
+} from "../../src/page/answers.ts";
 import { readAssets } from "../../src/page/assets.ts";
 import { isOwnHost } from "../../src/page/guard.ts";
 import { examplesAsJson, runCommand } from "../cli/run-command.ts";
@@ -158,6 +167,24 @@ test("ten thousand services are searched in a moment", async (t) => {
   const { user, system } = process.cpuUsage(before);
   assert.deepEqual([matching, rows.length], [11, 11]);
   assert.ok(user + system < 400_000, `${(user + system) / 1000} ms of processor`);
+});
+
+test("of very many connections 200 are told, and how many there are; a search looks at all", async (t) => {
+  const [client, endpoint, frontend] = ["10.180.0.9", "10.180.0.11", "10.96.0.10"].map((text) => {
+    return parseIpAddress(text) ?? assert.fail(text);
+  }) as [IpAddress, IpAddress, IpAddress];
+  const flows = Array.from({ length: 5_000 }, (_, at): TrackedFlow => {
+    const ends = { sourceIP: client, sourcePort: 10_000 + at, destinationIP: frontend, destinationPort: 80 };
+    const reply = { replySourceIP: endpoint, replySourcePort: 8080, replyDestinationIP: client };
+    return { protocol: "TCP", ...ends, ...reply, replyDestinationPort: 10_000 + at };
+  });
+  const { url } = await page(t, { flows });
+  const all = await json<ConnectionsAnswer>(`${url}api/connections`);
+  assert.deepEqual([all.total, all.matching, all.flows.rows.length], [5_000, 5_000, 200]);
+  assert.deepEqual(all.counts.rows[0]?.slice(0, 2), ["shop/web:http TCP IPv4", "5000"]);
+  assert.ok(all.pauseMs >= 2_000);
+  const one = await json<ConnectionsAnswer>(`${url}api/connections?search=10.180.0.9:14999`);
+  assert.deepEqual([one.total, one.matching, one.flows.rows.length], [5_000, 1, 1]);
 });
 
 test("one service: explained for each family, with its slices; unknown ones are refused in words", async (t) => {

@@ -5,8 +5,11 @@ import { writeFileSync } from "node:fs";
 import { createServer, request, type Server } from "node:http";
 import { after, before, describe, type TestContext, test } from "node:test";
 import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
+import type { TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
+import { type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
 import type { BrowserPage } from "../../testkit/browser/browser-page.ts";
 import { Chromium, skipWithoutChromium } from "../../testkit/browser/chromium.ts";
+import { until } from "../../testkit/support/patience.ts";
 import { examplesAsJson } from "../cli/run-command.ts";
 import { type PageOptions, type ServedPage, servedPage, syncRecord } from "./page-daemon.ts";
 
@@ -18,6 +21,7 @@ const FROM_POD = "trace?from=pod&to=10.96.0.10&port=80&protocol=tcp";
 const VIEWS: readonly (readonly [path: string, ready: string])[] = [
   ["services", "document.querySelectorAll('tbody tr').length > 3"],
   [WEB, "document.querySelector('svg.picture')"],
+  ["connections", "document.querySelectorAll('main tbody tr').length > 3"],
   [FROM_POD, "document.querySelector('.steps .fate')"],
   ["syncs", "document.querySelector('.syncs > li')"],
   ["node", "document.querySelector('.problems li')"],
@@ -33,7 +37,7 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
   });
 
   async function opened(t: TestContext, view = "", options: Partial<PageOptions> = {}) {
-    const served = await servedPage(t, { items, ...options });
+    const served = await servedPage(t, { items, flows: FLOWS, ...options });
     const page = await chromium.page();
     t.after(() => page.close());
     await page.goto(`${served.url}#/${view}`);
@@ -140,6 +144,36 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     await page.evaluate("document.querySelector('a.follow').click()");
     await page.until("document.querySelector('.steps .fate')");
     assert.match(await page.text(".outcomes"), /33\.3 %\s+sent to 10\.180\.0\.11:8080/);
+  });
+
+  test("connections are shown with names, searched, and asked for only while they are looked at", async (t) => {
+    const { page, url } = await opened(t, "connections");
+    await page.until("document.querySelectorAll('main table')[0].tBodies[0]?.rows.length === 3");
+    assert.equal(await page.text("[role=status].count"), "3 connections");
+    const first = "[...document.querySelector('main tbody tr').children].map((cell) => cell.textContent)";
+    assert.deepEqual(await page.evaluate(first), [
+      ...["shop/web:http TCP", "10.180.0.9:4000", "10.96.0.10:80", "10.180.0.11:8080 (shop/web-1)", "ESTABLISHED"],
+      ...["?", "900 B in 9", "?"],
+    ]);
+    const counts =
+      "[...document.querySelectorAll('main table')[1].tBodies[0].rows].map((row) => row.innerText.split(/\\s+/).join(' '))";
+    assert.deepEqual(await page.evaluate(counts), ["shop/web:http TCP IPv4 3 ?"]);
+    await page.evaluate("document.querySelector('#search').focus()");
+    await page.type("syn_sent");
+    await page.until("document.querySelector('.count').textContent === '1 of 3 connections'");
+    assert.equal(await page.evaluate("location.hash"), "#/connections?search=syn_sent");
+    const asked = () => page.requests.filter((one) => one.includes("api/connections")).length;
+    const before = asked();
+    await until("the next question", async () => asked() > before);
+    await page.evaluate("location.hash = '#/node'");
+    await page.until("document.querySelector('h1').textContent !== 'Connections'");
+    const after = asked();
+    // Each view asks for the state by itself: after two of its questions those of the view before would have come.
+    const states = () => page.requests.filter((one) => one.includes("api/state")).length;
+    const then = states();
+    await until("two questions for the state", async () => states() >= then + 2);
+    assert.equal(asked(), after);
+    assertClean(page, { url });
   });
 
   test("a packet's way is asked for in a form; what cannot be used is said", async (t) => {
@@ -356,6 +390,21 @@ function manyServices(count: number): unknown[] {
     ...{ apiVersion: "v1", kind: "Service", metadata: { namespace: "n", name: `s${index}` } },
     spec: { clusterIP: `10.96.${(index >> 8) & 255}.${index & 255}`, ports: [{ port: 80 }] },
   }));
+}
+
+const FLOWS = [1, 2, 3].map((number): TrackedFlow => {
+  const client = address("10.180.0.9");
+  return {
+    ...{ protocol: "TCP", sourceIP: client, sourcePort: 3999 + number },
+    ...{ destinationIP: address("10.96.0.10"), destinationPort: 80 },
+    ...{ replySourceIP: address("10.180.0.11"), replySourcePort: 8080 },
+    ...{ replyDestinationIP: client, replyDestinationPort: 3999 + number },
+    ...{ state: number === 3 ? "SYN_SENT" : "ESTABLISHED", isAnswered: number < 3, sent: { packets: 9, bytes: 900 } },
+  };
+});
+
+function address(text: string): IpAddress {
+  return parseIpAddress(text) ?? assert.fail(text);
 }
 
 const TROUBLE: Partial<PageOptions> = {

@@ -4,11 +4,14 @@ import type { TestContext } from "node:test";
 import { systemClock } from "../../src/async/clock.ts";
 import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
 import type { LiveDaemon } from "../../src/daemon/inspect-report.ts";
+import type { FlowReader } from "../../src/dataplane/tracked-connections.ts";
 import { offlineNode } from "../../src/inspect/offline-node.ts";
+import type { TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import type { LoggedProblem } from "../../src/logging/problem-memory.ts";
 import { ProxyState } from "../../src/model/proxy-state.ts";
+import { familyOf } from "../../src/net/ip.ts";
 import { readAssets } from "../../src/page/assets.ts";
 import { pageHandler } from "../../src/page/serve-page.ts";
 import type { AddTraffic } from "../../src/page/service-answer.ts";
@@ -29,6 +32,8 @@ export interface PageOptions {
   readonly startedMs?: number;
   /** Waited for before the kernel has counted. */
   readonly counting?: () => Promise<void>;
+  /** What connection tracking has. @default nothing */
+  readonly flows?: readonly TrackedFlow[];
 }
 
 export interface ServedPage {
@@ -50,6 +55,7 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
     port: wanted = 0,
     startedMs = 1,
     counting = async () => {},
+    flows = [],
   } = options;
   const objects = projectObjects([{ apiVersion: "v1", kind: "List", items }], "items", { keepsPods: true });
   const { config } = await checkedSettings({ config: undefined, mode, node: "node-a", adjust: undefined });
@@ -107,6 +113,13 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
       trafficNotes: ["Only open connections are known."],
     }));
   };
+  const readFlows: FlowReader = async (families, begin) => {
+    for (const family of families) {
+      const visit = begin(family);
+      for (const flow of flows) if (familyOf(flow.sourceIP) === family) visit(flow);
+    }
+    return true;
+  };
   const viewOf = async ({ family }: { family: string }) => {
     const found = families.find(({ live }) => live.family === family);
     if (found === undefined) throw new Error(family);
@@ -115,7 +128,7 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
   const stop = new AbortController();
   const endpoint = startHttpEndpoint({
     address: `127.0.0.1:${wanted}`,
-    handler: pageHandler(daemon, await readAssets(), { viewOf, addTraffic, startedMs }),
+    handler: pageHandler(daemon, await readAssets(), { viewOf, addTraffic, readFlows, startedMs }),
     log: silentLogger,
     clock: systemClock,
     signal: stop.signal,

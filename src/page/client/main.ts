@@ -1,4 +1,6 @@
 /** The page: a header that says how the daemon is, and one view at a time, chosen by the part of the address after `#`. */
+
+import { connectionsView } from "./connections-view.ts";
 import { byId, el, plain } from "./dom.ts";
 import { nodeView } from "./node-view.ts";
 import { serviceView } from "./service-view.ts";
@@ -10,6 +12,7 @@ import { traceView } from "./trace-view.ts";
 const VIEWS: Readonly<Record<string, { readonly title: string; readonly view: View }>> = {
   "/services": { title: "Services", view: servicesView },
   "/service": { title: "Service", view: serviceView },
+  "/connections": { title: "Connections", view: connectionsView },
   "/trace": { title: "Packet", view: traceView },
   "/syncs": { title: "Syncs", view: syncsView },
   "/node": { title: "Node", view: nodeView },

@@ -58,7 +58,10 @@ for (const mode of ALL_MODES) {
   test(`${mode}: what is counted is what clients did`, { skip: kernelSkip }, async (t) => {
     const socket = join(execFileSync("mktemp", ["-d"], { encoding: "utf8" }).trim(), "socket");
     const config = { connections: { count: "Endpoints", countedServices: 1 } };
-    const { daemon, probers } = await flowNetwork(t, mode, SERVICES, { args: [`--inspect-socket=${socket}`], config });
+    const { daemon, probers } = await flowNetwork(t, mode, SERVICES, {
+      args: [`--inspect-socket=${socket}`, "--inspect-bind-address=127.0.0.1:10260"],
+      config,
+    });
     const ask = async (position: Position, to: Destination, { service, protocol, family }: Asked, timeoutMs = 8000) => {
       const target = addressOf(service, to, protocol, family);
       const answers = await probers[position].connect({ ...target, count: CONNECTIONS, timeoutMs });
@@ -130,6 +133,13 @@ for (const mode of ALL_MODES) {
     const metric = (of: string) => daemon.metric(`kubeproxy_service_connections_total{${of}}`);
     assert.equal(await metric('namespace="flows",service="web"'), sum);
     assert.equal(await metric('namespace="",service=""'), 0);
+    const page = await daemon.fetch("http://127.0.0.1:10260/api/connections?search=web:tcp");
+    const rows: readonly (readonly string[])[] = JSON.parse(page.body).counts.rows;
+    for (const family of FAMILIES) {
+      const shown = rows.find(([servicePort]) => servicePort === `flows/web:tcp TCP ${family}`);
+      const own = [...made].filter(([place]) => place.startsWith(`TCP ${family} 1 `));
+      assert.equal(shown?.[2], `${own.reduce((total, [, one]) => total + one, 0)}`, "on the page");
+    }
     // Null: no rule counts, since none leads from there.
     for (const [place, { counted: count }] of at) assert.equal(count ?? 0, made.get(place) ?? 0, place);
     for (const [endpoint, count] of of) {

@@ -1,0 +1,118 @@
+/** Who talks to which Service through this node now, and what was counted: one dump of connection tracking, when the page asks. */
+import { giveTurn, isTurnDue } from "../async/turns.ts";
+import { type LiveDaemon, ledFlows } from "../daemon/inspect-report.ts";
+import { modeNamed } from "../dataplane/registry.ts";
+import type { FlowReader } from "../dataplane/tracked-connections.ts";
+import { addTo, type Count, type CountedPort, countedPortsOf } from "../dataplane/traffic.ts";
+import { FLOW_HEAD, FlowNamer, flowCells, type NamedFlow } from "../explain/flows.ts";
+import { countText, turnedAwayText } from "../explain/text.ts";
+import { readOwnFlows, readTraffic } from "../explain/traffic.ts";
+import { knownPods } from "../inspect/known-pods.ts";
+import type { TrackedFlow } from "../kernel/conntrack/conntrack.ts";
+import { localAddresses } from "../kernel/route/addresses.ts";
+import type { IpAddress } from "../net/ip.ts";
+import type { ConnectionsAnswer } from "./answers.ts";
+
+const MAX_FLOWS = 200;
+const MAX_COUNTED = 50;
+const LEAST_PAUSE_MS = 2_000;
+const ALL = { service: undefined, from: undefined, to: undefined, state: undefined, isStale: false };
+
+/** @param words that are all in a connection's line. @param readFlows @default this host's connection tracking */
+export async function connectionsAnswer(
+  daemon: LiveDaemon,
+  words: readonly string[],
+  signal: AbortSignal,
+  readFlows?: FlowReader,
+): Promise<ConnectionsAnswer> {
+  const beganMs = performance.now();
+  const ports: CountedPort[] = [];
+  const pods = new Map<IpAddress, string>();
+  for (const { family, state } of daemon.families) {
+    for (const port of countedPortsOf(state, family)) {
+      ports.push(port);
+      const endpointSlices = state.slicesOf(port.name.service);
+      for (const { name, addresses } of knownPods({ endpointSlices }).values())
+        for (const one of addresses) pods.set(one, name);
+      if (isTurnDue()) await giveTurn(signal);
+    }
+  }
+  const own = await Promise.all(daemon.families.map(({ family }) => localAddresses(family).catch(() => [])));
+  const counters = await (await modeNamed(daemon.config.mode).loadInspection()).loadCounters();
+  const { isEndpointTracked } = counters;
+  const namer = new FlowNamer({ ports, pods, own: new Set(own.flat()), isEndpointTracked }, ALL);
+  const lists = new Map<string, FlowList>();
+  const listFor = (source: string) => {
+    // A dump that is repeated begins at nothing.
+    const list = new FlowList(namer, words);
+    lists.set(source, list);
+    return (flow: TrackedFlow) => list.add(flow);
+  };
+  namer.takeLed(await ledFlows(daemon)).forEach(listFor("led"));
+  const read = readFlows ?? readOwnFlows(counters);
+  const notes = await readTraffic({ loadCounters: async () => counters }, ports, (families, begin) =>
+    read(families, (family) => {
+      const [count, list] = [begin(family), listFor(family)];
+      return (flow) => {
+        count(flow);
+        list(flow);
+      };
+    }),
+  );
+  const found = [...lists.values()];
+  const sum = (what: "total" | "matching") => found.reduce((total, list) => total + list[what], 0);
+  return {
+    ...{ total: sum("total"), matching: sum("matching"), notes },
+    // A large table takes a while: it is read a fifth of the time at most.
+    pauseMs: Math.max(LEAST_PAUSE_MS, 4 * Math.round(performance.now() - beganMs)),
+    flows: { head: FLOW_HEAD, rows: found.flatMap(({ flows }) => flows.map(flowCells)).slice(0, MAX_FLOWS) },
+    counts: { head: ["SERVICE PORT", "OPEN", "COUNTED"], rows: countRows(ports) },
+  };
+}
+
+/** Those that match, as many as are shown. */
+class FlowList {
+  readonly #namer: FlowNamer;
+  readonly #words: readonly string[];
+  readonly flows: NamedFlow[] = [];
+  total = 0;
+  matching = 0;
+
+  constructor(namer: FlowNamer, words: readonly string[]) {
+    this.#namer = namer;
+    this.#words = words;
+  }
+
+  add(flow: TrackedFlow): void {
+    const named = this.#namer.name(flow, { nowMs: Date.now() });
+    if (named === undefined) return;
+    this.total += 1;
+    if (this.#words.length > 0) {
+      const text = flowCells(named).join(" ").toLowerCase();
+      if (!this.#words.every((word) => text.includes(word))) return;
+    }
+    this.matching += 1;
+    if (this.flows.length < MAX_FLOWS) this.flows.push(named);
+  }
+}
+
+/** The service ports with most connections. */
+function countRows(ports: readonly CountedPort[]): readonly (readonly string[])[] {
+  const sums = ports.map(({ name, family, frontends }) => {
+    const sum: Count = { open: null, counted: null };
+    for (const { count } of frontends) {
+      for (const what of ["open", "counted", "refused", "dropped"] as const) {
+        const number = count[what] ?? null;
+        if (number !== null) addTo(sum, what, number);
+      }
+    }
+    return { text: `${name.text} ${name.protocol} ${family}`, sum, most: Math.max(0, ...Object.values(sum)) };
+  });
+  return sums
+    .filter(({ most }) => most > 0)
+    .sort((one, other) => other.most - one.most)
+    .slice(0, MAX_COUNTED)
+    .map(({ text, sum: { open, counted, refused, dropped } }) => {
+      return [text, countText(open), `${countText(counted)}${turnedAwayText(refused, dropped)}`];
+    });
+}
