@@ -5,7 +5,7 @@
 
 import { releaseNames } from "../config/release.ts";
 import { MODES } from "../dataplane/registry.ts";
-import { escapeJson } from "../logging/escape.ts";
+import { jsonText } from "../explain/safe-text.ts";
 import { type IpAddress, parseIpAddress } from "../net/ip.ts";
 import { deviceAddresses, hasAllAddresses } from "../trace/dump/device-addresses.ts";
 import { walkDumps } from "../trace/dump/walk-dumps.ts";
@@ -158,12 +158,6 @@ async function untilInterrupted<T>(run: (signal: AbortSignal) => Promise<T>): Pr
   } finally {
     for (const name of signals) process.off(name, end);
   }
-}
-
-/** JSON keeps a line for each value, and no character of a name that a terminal would obey. */
-function jsonText(value: unknown): string {
-  const lines = JSON.stringify(value, undefined, 2).split("\n");
-  return `${lines.map(escapeJson).join("\n")}\n`;
 }
 
 type TraceOptions = ReturnType<typeof readOptions>;
