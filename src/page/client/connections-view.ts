@@ -57,7 +57,7 @@ export const connectionsView: View = (main, query) => {
       if (signal.aborted) return;
       count.textContent = error instanceof Error ? plain(error.message) : "No answer";
     }
-    // Nothing is asked for that nobody sees.
+    // What is not seen is not asked for.
     if (!document.hidden) restart(pauseMs);
   }
 
