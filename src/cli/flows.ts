@@ -8,6 +8,7 @@ import { type FlowChoice, FlowNamer, type FlowNames, namesOfObjects } from "../e
 import { safe } from "../explain/safe-text.ts";
 import type { LedFlow } from "../kernel/conntrack/conntrack.ts";
 import { followFlows, openConntrack } from "../kernel/conntrack/netlink-conntrack.ts";
+import { NetlinkError } from "../kernel/netlink/errors.ts";
 import { localAddresses } from "../kernel/route/addresses.ts";
 import { messageOf } from "../logging/message-of.ts";
 import { IP_FAMILIES, parseIpAddress } from "../net/ip.ts";
@@ -104,7 +105,7 @@ export async function flows(
       throw new UsageError(`there is no Service "${choice.service}"`);
     }
     const note = (text: string): void => output.err(safe(`note: ${text}\n`));
-    if (source === KERNEL) for (const text of kernelNotes()) note(text);
+    if (source === KERNEL) for (const text of kernelNotes(isWatching)) note(text);
     const sink = upTo(options.count, await sinkFor(options, output, note));
     try {
       await (isWatching
@@ -113,7 +114,7 @@ export async function flows(
       await sink.close();
     } catch (error) {
       if (error instanceof UsageError) throw error;
-      throw new UsageError(`connection tracking cannot be read: ${messageOf(error)}`, "It takes root on the node.");
+      throw new UsageError(`connection tracking cannot be read: ${messageOf(error)}`, refusalHint(error));
     }
     return EXIT_SUCCESS;
   });
@@ -201,17 +202,37 @@ function portOfLine({ frontends, endpoints, ...line }: ServiceLine): CountedPort
   return countedPort({ ...line, frontends: places, endpoints: endpoints.map(({ address }) => address) });
 }
 
-/** What the kernel does not keep. */
-function kernelNotes(): readonly string[] {
-  try {
-    if (readFileSync("/proc/sys/net/netfilter/nf_conntrack_acct", "utf8").trim() !== "0") return [];
-    return [
+/** What the kernel does not keep, or tell. */
+function kernelNotes(isWatching: boolean): readonly string[] {
+  const isOff = (name: string): boolean => {
+    try {
+      return readFileSync(`/proc/sys/net/netfilter/${name}`, "utf8").trim() === "0";
+    } catch {
+      // The module is not loaded yet; asking for the table loads it.
+      return false;
+    }
+  };
+  const notes: string[] = [];
+  if (isOff("nf_conntrack_acct")) {
+    notes.push(
       "Packets and bytes are not counted: sysctl -w net.netfilter.nf_conntrack_acct=1 counts those of later connections.",
-    ];
-  } catch {
-    // The module is not loaded yet; asking for the table loads it.
-    return [];
+    );
   }
+  if (isWatching && isOff("nf_conntrack_events")) {
+    notes.push(
+      "The kernel does not tell of connections: sysctl -w net.netfilter.nf_conntrack_events=1 has it tell of later ones.",
+    );
+  }
+  return notes;
+}
+
+/** What a kernel without ctnetlink answers, or without any netfilter. */
+const MISSING: ReadonlySet<string> = new Set(["EINVAL", "EOPNOTSUPP", "EPROTONOSUPPORT", "EAFNOSUPPORT"]);
+
+function refusalHint(error: unknown): string {
+  const code = error instanceof NetlinkError ? error.code : "";
+  if (!MISSING.has(code)) return "It takes root on the node.";
+  return "This kernel has no nf_conntrack_netlink: load the module (modprobe nf_conntrack_netlink).";
 }
 
 function readOptions({ values, positionals: words }: ReturnType<typeof parsed>): FlowsOptions {

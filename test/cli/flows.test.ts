@@ -11,8 +11,9 @@ import { jsonLine } from "../../src/cli/flow-sinks.ts";
 import { flows } from "../../src/cli/flows.ts";
 import { type FlowSource, FlowWatch } from "../../src/cli/flows-watch.ts";
 import { FlowNamer, type NamedFlow } from "../../src/explain/flows.ts";
-import type { LedFlow, TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
+import type { FlowFilter, LedFlow, TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
 import type { FlowEvents } from "../../src/kernel/conntrack/netlink-conntrack.ts";
+import { NetlinkError } from "../../src/kernel/netlink/errors.ts";
 import { servicePortName } from "../../src/model/service-port-name.ts";
 import type { Flow } from "../../src/net/flow.ts";
 import { familyOf, type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
@@ -193,6 +194,62 @@ test("a daemon names Services, and the kernel's refusal is told", async (t) => {
   const refused = await run([], refusing);
   assert.deepEqual([refused.status, refused.out], [2, ""]);
   assert.match(refused.err, /connection tracking cannot be read: socket: EPERM\nIt takes root/);
+});
+
+test("a kernel without the module is named, however it refuses", async () => {
+  const missing = (code: "EINVAL" | "EPROTONOSUPPORT") =>
+    new NetlinkError(code, `netlink: request 1 of 1, type 257: ${code}`);
+  const reading: FlowSource = {
+    ...kernel([]),
+    open: () => ({ readFlows: () => Promise.reject(missing("EINVAL")), close: async () => {} }),
+  };
+  const unopened: FlowSource = {
+    ...kernel([]),
+    open: () => {
+      throw missing("EPROTONOSUPPORT");
+    },
+  };
+  const watching = kernel([], () => Promise.reject(missing("EINVAL")));
+  for (const [source, ...args] of [[reading], [unopened], [watching, "--watch"]] as const) {
+    const { status, out, err } = await run(args, source);
+    assert.deepEqual([status, out], [2, ""]);
+    assert.match(
+      err,
+      /^Error: connection tracking cannot be read: .*\nThis kernel has no nf_conntrack_netlink: load the module/,
+    );
+  }
+});
+
+test("of 2,000 Services the table is read once, and each connection is named", async () => {
+  const many = Array.from({ length: 2_000 }, (_, index) => `10.97.${index >> 8}.${index & 255}`);
+  const items = many.map((clusterIP, index) => ({
+    ...{ apiVersion: "v1", kind: "Service", metadata: { name: `s${index}`, namespace: "many" } },
+    spec: { clusterIP, ports: [{ name: "p", port: 80 }] },
+  }));
+  const asked: FlowFilter[] = [];
+  const entries = many.map((clusterIP) => flow("10.180.0.11", { destinationIP: ip(clusterIP) }));
+  const source: FlowSource = {
+    ...kernel(entries),
+    open: () => {
+      const { readFlows, close } = kernel(entries).open();
+      const noting: typeof readFlows = async (family, filter, begin) => {
+        asked.push(filter);
+        return await readFlows(family, filter, begin);
+      };
+      return { readFlows: noting, close };
+    },
+  };
+  const command: typeof flows = (argv, output, input) => flows(argv, output, input, source);
+  const list = JSON.stringify({ apiVersion: "v1", kind: "List", items });
+  const { out } = await runCommand(command, ["-o", "json", "-f", "-"], list);
+  assert.deepEqual(
+    parsed(out).map(({ servicePort }) => servicePort),
+    many.map((_, index) => `many/s${index}:p`),
+  );
+  assert.deepEqual(asked, [{}, {}]);
+  const one = await runCommand(command, ["many/s7", "-o", "json", "-f", "-"], list);
+  assert.equal(parsed(one.out).length, 1);
+  assert.deepEqual(asked.slice(2), [{ protocol: "TCP", address: "10.97.0.7", port: 80 }]);
 });
 
 test("what was led at the socket is told by the daemon", async (t) => {

@@ -127,7 +127,8 @@ export interface FlowEvents {
  */
 export async function followFlows({ onBegin, onEnd, onLost, signal }: FlowEvents): Promise<void> {
   let hasTaken = false;
-  await subscribe({
+  const refused = new AbortController();
+  const following = subscribe({
     protocol: NETLINK_NETFILTER,
     groups: [NFNLGRP_CONNTRACK_NEW, NFNLGRP_CONNTRACK_DESTROY],
     receiveBufferBytes: EVENTS_BUFFER_BYTES,
@@ -145,6 +146,18 @@ export async function followFlows({ onBegin, onEnd, onLost, signal }: FlowEvents
       hasTaken = false;
       return sleep(GATHER_MS);
     },
-    signal,
+    signal: AbortSignal.any([signal, refused.signal]),
   });
+  try {
+    // A kernel without ctnetlink lets everyone listen, and tells nothing.
+    await Promise.race([following, askOnce()]);
+    await following;
+  } finally {
+    refused.abort();
+  }
+}
+
+async function askOnce(): Promise<void> {
+  await using table = openConntrack();
+  await table.statistics();
 }
