@@ -11,7 +11,7 @@ import { PROGRAM } from "../../apiserver/api-daemon.ts";
 import { clusterOf } from "./cluster-objects.ts";
 
 const NETFILTER = "/proc/sys/net/netfilter";
-/** Nobody's, and without any right. */
+/** Without any right. */
 const AS_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"];
 
 inNetns(import.meta.url, { name: "flowsrefused" }, () => {
