@@ -2,8 +2,7 @@
 import { readFileSync, readlinkSync } from "node:fs";
 import type { ServiceLine, StatusReport } from "../daemon/inspect-report.ts";
 import { isProxyMode, modeNamed } from "../dataplane/registry.ts";
-import type { CountedPort } from "../dataplane/traffic.ts";
-import { countedPort } from "../explain/counted-ports.ts";
+import { countedLine } from "../explain/counted-ports.ts";
 import { type FlowChoice, FlowNamer, type FlowNames, namesOfObjects } from "../explain/flows.ts";
 import { safe } from "../explain/safe-text.ts";
 import type { LedFlow } from "../kernel/conntrack/conntrack.ts";
@@ -179,7 +178,7 @@ function askedOf(
     const lines = await askDaemon(path, question);
     if (!Array.isArray(lines))
       throw new UsageError("the daemon's answer is no list of services: it is of another version");
-    const ports = (lines as readonly ServiceLine[]).map(portOfLine).filter((port) => port !== undefined);
+    const ports = (lines as readonly ServiceLine[]).map(countedLine).filter((port) => port !== undefined);
     const own = await source.ownAddresses();
     return new FlowNamer({ ports, pods: new Map(), own, isEndpointTracked }, choice);
   };
@@ -195,11 +194,6 @@ async function modeOfDaemon(socket: string, source: FlowSource): Promise<Pick<Fl
   return isProxyMode(mode)
     ? await (await modeNamed(mode).loadInspection()).loadCounters()
     : { isEndpointTracked: true };
-}
-
-function portOfLine({ frontends, endpoints, ...line }: ServiceLine): CountedPort | undefined {
-  const places = frontends.map(({ at }) => at);
-  return countedPort({ ...line, frontends: places, endpoints: endpoints.map(({ address }) => address) });
 }
 
 /** What the kernel does not keep, or tell. */

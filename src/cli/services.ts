@@ -3,7 +3,7 @@ import { readlinkSync } from "node:fs";
 import type { ServiceLine, StatusReport } from "../daemon/inspect-report.ts";
 import { isProxyMode, modeNamed } from "../dataplane/registry.ts";
 import type { FlowReader } from "../dataplane/tracked-connections.ts";
-import { countedPort } from "../explain/counted-ports.ts";
+import { countedLine } from "../explain/counted-ports.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
 import { countText, shareText, turnedAwayText } from "../explain/text.ts";
@@ -99,13 +99,7 @@ async function withTraffic(
 ): Promise<{ readonly counted: readonly CountedLine[]; readonly notes: readonly string[] }> {
   const unknown = whyNot(mode, networkNamespace);
   if (unknown !== undefined || !isProxyMode(mode)) return { counted: lines, notes: [unknown ?? ""] };
-  const ports = lines.map(({ frontends, endpoints, ...line }) => {
-    return countedPort({
-      ...line,
-      frontends: frontends.map(({ at }) => at),
-      endpoints: endpoints.map(({ address }) => address),
-    });
-  });
+  const ports = lines.map(countedLine);
   const known = ports.filter((port) => port !== undefined);
   const notes = await readTraffic(await modeNamed(mode).loadInspection(), known, readFlows);
   const counted = lines.map((line, index): CountedLine => {

@@ -20,17 +20,25 @@ function port(service: string, counted: number | null, dropped?: number): Counte
 
 test("the most used Services are named; the rest is what others had while they were not", () => {
   const totals = new ServiceTotals(1);
-  const first = totals.add([port("a", 5), port("b", 3, 2), port("c", null)]);
-  assert.deepEqual([...first.named], [["shop/a", { counted: 5, refused: 0, dropped: 0 }]]);
-  assert.deepEqual(first.rest, { counted: 3, refused: 0, dropped: 2 });
-  const second = totals.add([port("a", 6), port("b", 10, 2)]);
-  assert.deepEqual([...second.named], [["shop/b", { counted: 10, refused: 0, dropped: 2 }]]);
-  assert.deepEqual(second.rest, { counted: 4, refused: 0, dropped: 2 });
+  assert.deepEqual(
+    [...totals.add([port("a", 5), port("b", 3, 2), port("c", null)])],
+    [
+      ["shop/a", { led: 5, refused: 0, dropped: 0 }],
+      ["/", { led: 3, refused: 0, dropped: 2 }],
+    ],
+  );
+  assert.deepEqual(
+    [...totals.add([port("a", 6), port("b", 10, 2)])],
+    [
+      ["shop/b", { led: 10, refused: 0, dropped: 2 }],
+      ["/", { led: 4, refused: 0, dropped: 2 }],
+    ],
+  );
 });
 
 test("a rule that is written again counts from zero, and its Service goes on", () => {
   const totals = new ServiceTotals(5);
-  const counted = (...ports: readonly CountedPort[]) => totals.add(ports).named.get("shop/a")?.counted;
+  const counted = (...ports: readonly CountedPort[]) => totals.add(ports).get("shop/a")?.led;
   assert.equal(counted(port("a", 7)), 7);
   assert.equal(counted(port("a", 2)), 9);
   assert.equal(counted(port("a", 2), port("b", 1)), 9);

@@ -1,7 +1,7 @@
 /** What the kernel knows of connections, as metrics and events, where that is asked for: docs/connections.md. */
 import type { Clock } from "../async/clock.ts";
 import { countFlows, ledFlows, silenceText, silentEndpoints } from "../dataplane/tracked-connections.ts";
-import { type CountedPort, countedPortsOf, type ModeCounters } from "../dataplane/traffic.ts";
+import { type Count, type CountedPort, countedPortsOf, type ModeCounters } from "../dataplane/traffic.ts";
 import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
 import type { Logger } from "../logging/logger.ts";
 import { messageOf } from "../logging/message-of.ts";
@@ -41,29 +41,25 @@ export function defineSilentEndpoints(metrics: MetricFamilies) {
 const portsOf = (families: readonly CountedFamily[]): CountedPort[] =>
   families.flatMap(({ family, state }) => [...countedPortsOf(state, family)]);
 
-/** What of a Service has been counted since this process began. */
-interface Totals {
-  counted: number;
-  refused: number;
-  dropped: number;
-}
+const OUTCOMES = { led: "counted", refused: "refused", dropped: "dropped" } as const;
+type Outcome = keyof typeof OUTCOMES;
+type Totals = Readonly<Record<Outcome, number>>;
 
-const COUNTS = ["counted", "refused", "dropped"] as const;
-const NONE: Readonly<Totals> = { counted: 0, refused: 0, dropped: 0 };
-
-/** One look serves a scrape. */
-const SAME_SCRAPE_MS = 100;
+const NONE: Totals = { led: 0, refused: 0, dropped: 0 };
+const plus = (a: Totals, b: Totals): Totals => {
+  return { led: a.led + b.led, refused: a.refused + b.refused, dropped: a.dropped + b.dropped };
+};
 
 /**
  * Sums up what the kernel has counted at frontends by Service. Its counters begin at zero when a rule is written: what is added up is
  * what each has gained since the last look.
  */
 export class ServiceTotals {
-  /** By service port and frontend; those that are gone do not stay. */
-  #last: ReadonlyMap<string, Totals> = new Map();
-  readonly #totals = new Map<string, Totals>();
+  /** By service port, frontend and outcome; those that are gone do not stay. */
+  #last: ReadonlyMap<string, number> = new Map();
+  #totals: ReadonlyMap<string, Totals> = new Map();
   /** Of Services that were not among the most used. */
-  readonly #rest: Totals = { ...NONE };
+  #rest = NONE;
   readonly #most: number;
 
   /** @param most Services that are named. */
@@ -71,40 +67,33 @@ export class ServiceTotals {
     this.#most = most;
   }
 
-  /** @param ports as the mode has filled them in. @returns the Services that are named, and what all others have had. */
-  add(ports: readonly CountedPort[]): { readonly named: ReadonlyMap<string, Totals>; readonly rest: Totals } {
-    const last = new Map<string, Totals>();
+  /** @param ports as the mode has filled them in. @returns the most used Services, and under `/` what all others have had. */
+  add(ports: readonly CountedPort[]): ReadonlyMap<string, Totals> {
+    const last = new Map<string, number>();
     const gains = new Map<string, Totals>();
     for (const { name, family, frontends } of ports) {
-      const gain = gains.get(name.service) ?? { ...NONE };
-      gains.set(name.service, gain);
       for (const { address, port, count } of frontends) {
-        const key = `${name.key} ${family} ${address ?? "*"} ${port}`;
-        const now = { counted: count.counted ?? 0, refused: count.refused ?? 0, dropped: count.dropped ?? 0 };
-        const before = this.#last.get(key) ?? NONE;
-        for (const what of COUNTS) gain[what] += now[what] < before[what] ? now[what] : now[what] - before[what];
-        last.set(key, now);
+        const gained = (outcome: Outcome): number => {
+          const key = `${name.key} ${family} ${address ?? "*"} ${port} ${outcome}`;
+          const [now, before] = [count[OUTCOMES[outcome]] ?? 0, this.#last.get(key) ?? 0];
+          last.set(key, now);
+          return now < before ? now : now - before;
+        };
+        const gain = { led: gained("led"), refused: gained("refused"), dropped: gained("dropped") };
+        gains.set(name.service, plus(gains.get(name.service) ?? NONE, gain));
       }
     }
     this.#last = last;
-    for (const [service, gain] of gains) addTotals(this.#totals, service, gain);
-    for (const service of this.#totals.keys()) if (!gains.has(service)) this.#totals.delete(service);
-    const byUse = [...this.#totals].sort(([a, one], [b, other]) => other.counted - one.counted || (a < b ? -1 : 1));
-    const named = new Map(byUse.slice(0, this.#most));
-    for (const [service, gain] of gains) {
-      if (!named.has(service)) for (const what of COUNTS) this.#rest[what] += gain[what];
-    }
-    return { named, rest: this.#rest };
+    const totals = Array.from(gains, ([key, gain]) => [key, plus(this.#totals.get(key) ?? NONE, gain)] as const);
+    this.#totals = new Map(totals);
+    totals.sort(([a, one], [b, other]) => other.led - one.led || (a < b ? -1 : 1));
+    const named = new Map(totals.slice(0, this.#most));
+    for (const [service, gain] of gains) if (!named.has(service)) this.#rest = plus(this.#rest, gain);
+    return named.set("/", this.#rest);
   }
 }
 
-function addTotals(totals: Map<string, Totals>, service: string, gain: Totals): void {
-  const before = totals.get(service);
-  if (before === undefined) totals.set(service, gain);
-  else for (const what of COUNTS) before[what] += gain[what];
-}
-
-/** Defines the families; the kernel is read at each scrape, and what cannot be read is left out of it. @param most Services named. */
+/** Defines the family; the kernel is read at each scrape, and what cannot be read is left out of it. @param most Services named. */
 export function defineServiceCounters(
   metrics: MetricFamilies,
   most: number,
@@ -112,43 +101,21 @@ export function defineServiceCounters(
   counters: ModeCounters,
 ): void {
   const totals = new ServiceTotals(most);
-  let last: { readonly atMs: number; readonly reading: Promise<ReturnType<typeof totals.add> | undefined> } | undefined;
-  const look = async () => {
+  const help = "Cumulative connections to the most used Services by outcome; those to all others without a name";
+  const labels = ["namespace", "service", "outcome"];
+  metrics.scrapedSamples({ name: "kubeproxy_service_connections_total", help, labels }, async () => {
     const ports = portsOf(families);
-    await counters.fill(ports);
+    const isRead = await counters.fill(ports).then(
+      () => true,
+      () => false,
+    );
     // Where nothing counts there is nothing to be said.
-    const isCounted = ports.some(({ frontends }) => frontends.some(({ count }) => count.counted !== null));
-    return isCounted ? totals.add(ports) : undefined;
-  };
-  const define = (name: string, help: string, labels: readonly string[], fields: readonly (keyof Totals)[]): void =>
-    metrics.scrapedSamples({ name: `kubeproxy_service_${name}_total`, help, labels }, async () => {
-      const nowMs = performance.now();
-      if (last === undefined || nowMs - last.atMs > SAME_SCRAPE_MS) {
-        last = { atMs: nowMs, reading: look().catch(() => undefined) };
-      }
-      const found = await last.reading;
-      if (found === undefined) return [];
-      const samples = [...found.named, ["/", found.rest] as const];
-      return samples.flatMap(([service, own]) => {
-        const [namespace = "", name = ""] = service.split("/");
-        return fields.map((reason) => ({
-          labels: { namespace, service: name, ...(fields.length > 1 && { reason }) },
-          value: own[reason],
-        }));
-      });
+    if (!isRead || ports.every(({ frontends }) => frontends.every(({ count }) => count.counted === null))) return [];
+    return [...totals.add(ports)].flatMap(([key, own]) => {
+      const [namespace = "", service = ""] = key.split("/");
+      return Object.entries(own).map(([outcome, value]) => ({ labels: { namespace, service, outcome }, value }));
     });
-  define(
-    "connections",
-    "Cumulative connections to the most used Services; those of all others without a name",
-    ["namespace", "service"],
-    ["counted"],
-  );
-  define(
-    "turned_away_packets",
-    "Cumulative first packets to the most used Services that were refused or dropped; those of all others without a name",
-    ["namespace", "service", "reason"],
-    ["refused", "dropped"],
-  );
+  });
 }
 
 /** More are told in the next rounds. */
@@ -188,19 +155,15 @@ export async function watchAnswers(
     try {
       const ports = portsOf(families);
       const { answers } = await countFlows(ports, counters, ledFlows(conntrack, counters));
-      const still = new Set<string>();
-      for (const { name, endpoints } of ports) {
-        for (const { text, count } of endpoints) {
-          const key = `${name.key} ${text}`;
-          if (told.has(key) && (answers.get(count)?.answered ?? 0) === 0) still.add(key);
-        }
-      }
-      told = still;
-      const silent = silentEndpoints(ports, answers).filter(
-        ({ port, endpoint }) => !told.has(`${port.name.key} ${endpoint}`),
+      const keyOf = ({ name }: CountedPort, endpoint: string) => `${name.key} ${endpoint}`;
+      const isQuiet = (count: Count) => (answers.get(count)?.answered ?? 0) === 0;
+      const quiet = ports.flatMap((port) =>
+        port.endpoints.filter(({ count }) => isQuiet(count)).map(({ text }) => keyOf(port, text)),
       );
-      for (const one of silent.slice(0, TOLD_AT_ONCE)) {
-        told.add(`${one.port.name.key} ${one.endpoint}`);
+      told = told.intersection(new Set(quiet));
+      const news = silentEndpoints(ports, answers).filter(({ port, endpoint }) => !told.has(keyOf(port, endpoint)));
+      for (const one of news.slice(0, TOLD_AT_ONCE)) {
+        told.add(keyOf(one.port, one.endpoint));
         tell(one.port.name.service, silenceText(one));
       }
       setCount(told.size);

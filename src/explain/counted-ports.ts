@@ -38,6 +38,19 @@ export function countedPort({ servicePort, protocol, family, ...stated }: Stated
   };
 }
 
+/** The same of a line of a daemon's service table. */
+export function countedLine({
+  frontends,
+  endpoints,
+  ...line
+}: Pick<StatedPort, "servicePort" | "protocol" | "family"> & {
+  readonly frontends: readonly { readonly at: string }[];
+  readonly endpoints: readonly { readonly address: string }[];
+}): CountedPort | undefined {
+  const places = frontends.map(({ at }) => at);
+  return countedPort({ ...line, frontends: places, endpoints: endpoints.map(({ address }) => address) });
+}
+
 function socketOf(text: string): { readonly address: IpAddress | undefined; readonly port: number } | undefined {
   const [, bracketed, bare = "", number] = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/.exec(text) ?? [];
   const port = toPort(Number(number));

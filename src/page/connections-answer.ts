@@ -4,7 +4,7 @@ import { type LiveDaemon, ledFlows } from "../daemon/inspect-report.ts";
 import { modeNamed } from "../dataplane/registry.ts";
 import type { FlowReader } from "../dataplane/tracked-connections.ts";
 import { addTo, type Count, type CountedPort, countedPortsOf } from "../dataplane/traffic.ts";
-import { FLOW_HEAD, FlowNamer, flowCells, type NamedFlow } from "../explain/flows.ts";
+import { FLOW_HEAD, FlowNamer, flowCells } from "../explain/flows.ts";
 import { countText, turnedAwayText } from "../explain/text.ts";
 import { readOwnFlows, readTraffic } from "../explain/traffic.ts";
 import { knownPods } from "../inspect/known-pods.ts";
@@ -41,12 +41,22 @@ export async function connectionsAnswer(
   const counters = await (await modeNamed(daemon.config.mode).loadInspection()).loadCounters();
   const { isEndpointTracked } = counters;
   const namer = new FlowNamer({ ports, pods, own: new Set(own.flat()), isEndpointTracked }, ALL);
-  const lists = new Map<string, FlowList>();
+  const lists = new Map<string, { total: number; matching: number; rows: (readonly string[])[] }>();
   const listFor = (source: string) => {
     // A dump that is repeated begins at nothing.
-    const list = new FlowList(namer, words);
+    const list = { total: 0, matching: 0, rows: [] as (readonly string[])[] };
     lists.set(source, list);
-    return (flow: TrackedFlow) => list.add(flow);
+    return (flow: TrackedFlow) => {
+      const named = namer.name(flow, { nowMs: Date.now() });
+      if (named === undefined) return;
+      list.total += 1;
+      const isShown = list.rows.length < MAX_FLOWS;
+      const cells = isShown || words.length > 0 ? flowCells(named) : [];
+      const text = cells.join(" ").toLowerCase();
+      if (!words.every((word) => text.includes(word))) return;
+      list.matching += 1;
+      if (isShown) list.rows.push(cells);
+    };
   };
   namer.takeLed(await ledFlows(daemon)).forEach(listFor("led"));
   const read = readFlows ?? readOwnFlows(counters);
@@ -65,35 +75,9 @@ export async function connectionsAnswer(
     ...{ total: sum("total"), matching: sum("matching"), notes },
     // A large table takes a while: it is read a fifth of the time at most.
     pauseMs: Math.max(LEAST_PAUSE_MS, 4 * Math.round(performance.now() - beganMs)),
-    flows: { head: FLOW_HEAD, rows: found.flatMap(({ flows }) => flows.map(flowCells)).slice(0, MAX_FLOWS) },
+    flows: { head: FLOW_HEAD, rows: found.flatMap(({ rows }) => rows).slice(0, MAX_FLOWS) },
     counts: { head: ["SERVICE PORT", "OPEN", "COUNTED"], rows: countRows(ports) },
   };
-}
-
-/** Those that match, as many as are shown. */
-class FlowList {
-  readonly #namer: FlowNamer;
-  readonly #words: readonly string[];
-  readonly flows: NamedFlow[] = [];
-  total = 0;
-  matching = 0;
-
-  constructor(namer: FlowNamer, words: readonly string[]) {
-    this.#namer = namer;
-    this.#words = words;
-  }
-
-  add(flow: TrackedFlow): void {
-    const named = this.#namer.name(flow, { nowMs: Date.now() });
-    if (named === undefined) return;
-    this.total += 1;
-    if (this.#words.length > 0) {
-      const text = flowCells(named).join(" ").toLowerCase();
-      if (!this.#words.every((word) => text.includes(word))) return;
-    }
-    this.matching += 1;
-    if (this.flows.length < MAX_FLOWS) this.flows.push(named);
-  }
 }
 
 /** The service ports with most connections. */

@@ -15,7 +15,14 @@ import {
   servingPods,
   TARGET_PORTS,
 } from "./cluster-objects.ts";
-import { DESTINATIONS, type Destination, isDecidedAtSocket, POSITIONS, type Position } from "./expected.ts";
+import {
+  DESTINATIONS,
+  type Destination,
+  isDecidedAtSocket,
+  POSITIONS,
+  type Position,
+  sourceAddress,
+} from "./expected.ts";
 import { addressOf, flowNetwork } from "./flow-network.ts";
 import { ALL_MODES, type Mode, protocolsOf } from "./modes.ts";
 
@@ -46,6 +53,10 @@ const SERVICES: readonly ServiceSpec[] = [
   { name: "empty", number: 2, endpoints: [] },
   { name: "far", number: 3, endpoints: ["remote-1"], spec: { externalTrafficPolicy: "Local" } },
   { name: "closed", number: 4, endpoints: ["local-1"], spec: { loadBalancerSourceRanges: ["192.0.2.0/24"] } },
+  {
+    ...{ name: "let-in", number: 5, endpoints: ["local-1"] },
+    spec: { loadBalancerSourceRanges: [`${sourceAddress("off-node client", "IPv4")}/32`] },
+  },
 ];
 
 /** Modes in which the kernel counts, and those in which it counts for endpoints and what is turned away. */
@@ -122,7 +133,7 @@ for (const mode of ALL_MODES) {
     if (!COUNTS.includes(mode)) {
       assert.match(notes, /The rules have no counters/);
       assert.equal(
-        await daemon.metric('kubeproxy_service_connections_total{namespace="flows",service="web"}'),
+        await daemon.metric('kubeproxy_service_connections_total{namespace="flows",service="web",outcome="led"}'),
         undefined,
       );
       assert.ok([...at.values(), ...of.values()].every((one) => one === null || (one as Frontend).counted === null));
@@ -130,7 +141,7 @@ for (const mode of ALL_MODES) {
     }
     assert.ok(made.size > 0);
     const sum = [...made.values()].reduce((total, one) => total + one, 0);
-    const metric = (of: string) => daemon.metric(`kubeproxy_service_connections_total{${of}}`);
+    const metric = (of: string) => daemon.metric(`kubeproxy_service_connections_total{${of},outcome="led"}`);
     assert.equal(await metric('namespace="flows",service="web"'), sum);
     assert.equal(await metric('namespace="",service=""'), 0);
     const page = await daemon.fetch("http://127.0.0.1:10260/api/connections?search=web:tcp");
@@ -152,9 +163,11 @@ for (const mode of ALL_MODES) {
     const empty = await ask("off-node client", "external IP", { ...asked, service: 2 });
     const far = await ask("off-node client", "node port", { ...asked, service: 3 }, 700);
     const closed = await ask("off-node client", "load balancer", { ...asked, service: 4 }, 700);
+    const letIn = await ask("off-node client", "load balancer", { ...asked, service: 5 });
+    assert.ok(letIn.answers.every(({ ok }) => ok));
     assert.ok([...empty.answers, ...far.answers, ...closed.answers].every(({ ok }) => !ok));
     const after = (await counted()).at;
-    const away = `kubeproxy_service_turned_away_packets_total{namespace="",service="",reason="refused"}`;
+    const away = `kubeproxy_service_connections_total{namespace="",service="",outcome="refused"}`;
     assert.equal(await daemon.metric(away), after.get(empty.place)?.refused);
     // Clients send more than one packet, where they hear nothing of the first.
     const isTold = (count = 0) => assert.ok(count >= CONNECTIONS, `${count}`);
@@ -163,6 +176,7 @@ for (const mode of ALL_MODES) {
     isTold(after.get(closed.place)?.dropped);
     // iptables' rule for the address counts before source ranges are asked.
     if (mode !== "iptables") assert.equal(after.get(closed.place)?.counted, 0);
+    assert.equal(after.get(letIn.place)?.counted, CONNECTIONS);
     const all = [...after.values()];
     const places = (what: "refused" | "dropped") => all.filter((one) => (one[what] ?? 0) > 0).length;
     assert.deepEqual([places("refused"), places("dropped")], [1, 2]);
