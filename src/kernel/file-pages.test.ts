@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { cleanFileMappings, releaseFilePages } from "./file-pages.ts";
 
 const mapping = (head: string, anonymousKb: number): string =>
@@ -36,4 +38,30 @@ test("a process goes on with less of its files mapped", () => {
     JSON.stringify([new Date(0), /(?<year>\d+)/u.exec("in 1970")?.groups?.year]),
     '["1970-01-01T00:00:00.000Z","1970"]',
   );
+});
+
+/** Frees small pieces of memory of which a few in between stay, and says how much of the pool is there before and after. */
+const FREEING = `
+const { releaseFilePages } = require(${JSON.stringify(fileURLToPath(new URL("./file-pages.ts", import.meta.url)))});
+const poolKb = () => {
+  const [, pool] = require("node:fs").readFileSync("/proc/self/smaps", "utf8").split("[heap]");
+  return Number(/^Private_Dirty: +(\\d+) kB/m.exec(pool)[1]);
+};
+let pieces = Array.from({ length: 4000 }, () => Buffer.allocUnsafeSlow(8000).fill(1));
+const kept = pieces.filter((_, at) => at % 500 === 499);
+pieces = [];
+gc();
+setImmediate(() => {
+  gc();
+  const before = poolKb();
+  releaseFilePages();
+  console.log(JSON.stringify({ before, after: poolKb(), kept: kept.length }));
+});
+`;
+
+test("what the C library has free goes back to the system", () => {
+  const env = { ...process.env, MALLOC_ARENA_MAX: "1" };
+  const output = execFileSync(process.execPath, ["--expose-gc", "-e", FREEING], { encoding: "utf8", env });
+  const { before, after } = JSON.parse(output);
+  assert.ok(after < before / 2, output);
 });

@@ -24,6 +24,8 @@ export interface Libc {
   madvise(address: bigint, length: bigint, advice: number): number;
   /** Takes many datagrams; the headers are `struct mmsghdr`. */
   recvmmsg(fd: number, headers: Uint8Array, count: number, flags: number, timeout: null): number;
+  /** Gives free pages of the C library's pools back to the system. */
+  mallocTrim(pad: number): number;
   /** `poll` without waiting. */
   pollNow(fds: Uint8Array, count: number): number;
   /** `poll` on a worker thread; resolves to its result. The bytes must stay untouched until then. */
@@ -75,6 +77,7 @@ function load(): Libc {
     addressOf: (bytes) => BigInt(koffi.address(bytes)),
     madvise: library.func("int madvise(uintptr_t address, size_t length, int advice)"),
     recvmmsg: library.func("int recvmmsg(int fd, uint8_t *headers, unsigned int count, int flags, uint8_t *timeout)"),
+    mallocTrim: library.func("int malloc_trim(size_t pad)"),
     pollNow: (fds, count) => poll(fds, count, 0),
     poll: (fds, count, timeoutMs) =>
       new Promise((resolve, reject) => {
