@@ -20,6 +20,7 @@ const BENCHES: Readonly<Record<string, () => Promise<{ readonly bench: Bench }>>
   status: () => import("./status.ts"),
   flows: () => import("./flows.ts"),
   kinds: () => import("./change-kinds.ts"),
+  limits: () => import("./limits.ts"),
   "api-storm": () => import("./api-storm.ts"),
 };
 
