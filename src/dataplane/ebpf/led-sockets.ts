@@ -29,11 +29,9 @@ export async function readLedSockets(
   visit: (flow: LedFlow) => void,
 ): Promise<void> {
   const peerOf = ({ cookie, remote, remotePort }: DiagSocket): Led | undefined => {
-    const map = maps()?.tcpPeers;
-    const index = map && Number(cookie & BigInt(map.definition.maxEntries - 1));
-    const value = index === undefined ? undefined : map?.lookup(new Uint8Array(Uint32Array.of(index).buffer));
-    // Another socket has the element, or this one has connected to something else since.
-    if (value === undefined || takeWide(value, TCP_PEER[family].fields.cookie) !== cookie) return undefined;
+    const value = maps()?.tcpPeers.lookup(new Uint8Array(BigUint64Array.of(cookie).buffer));
+    if (value === undefined) return undefined;
+    // It may have connected to something else since.
     const led = readLed(value, TCP_PEER[family].fields);
     return led.endpoint === remote && led.endpointPort === remotePort ? led : undefined;
   };

@@ -82,13 +82,14 @@ export const CONNECTED_VALUE = {
   }),
 } as const;
 
-/** Under which address a TCP socket knows its backend, and what it dialled; the cookie is that of the socket, or of another one. */
+/** Under which address a TCP socket knows its backend, and what it dialled, by its cookie. */
+export const TCP_PEER_KEY = layout("tcp peer", 8, { cookie: u64(0) });
 export const TCP_PEER = {
-  IPv4: layout("tcp peer", 24, {
-    ...{ cookie: u64(0), address: bytes(8, 4), port: be16(12), dialled: bytes(16, 4), dialledPort: be16(20) },
+  IPv4: layout("tcp peer value", 16, {
+    ...{ address: bytes(0, 4), port: be16(4), dialled: bytes(8, 4), dialledPort: be16(12) },
   }),
-  IPv6: layout("tcp peer", 56, {
-    ...{ cookie: u64(0), address: bytes(8, 16), port: be16(24), dialled: bytes(32, 16), dialledPort: be16(48) },
+  IPv6: layout("tcp peer value", 44, {
+    ...{ address: bytes(0, 16), port: be16(16), dialled: bytes(24, 16), dialledPort: be16(40) },
   }),
 } as const;
 
@@ -126,7 +127,10 @@ export interface MemoryMaps {
    * from 0. They go when it is closed. Nothing is forgotten for others: a datagram that finds no room is not led.
    */
   readonly flows: MapDefinition;
-  /** Under which address a TCP socket knows its backend, in the element that its cookie's lowest bits name. */
+  /**
+   * {@link TCP_PEER_KEY}: they go when the socket is closed. Sockets of the kernel and streams of several paths are closed without a word,
+   * so that what was used longest ago goes where there is no room.
+   */
   readonly tcpPeers: MapDefinition;
   /** {@link CONNECTED_KEY} of connected UDP. Nothing is forgotten for others: a socket that finds no room is not led. */
   readonly connected: MapDefinition;
@@ -154,9 +158,13 @@ const hash = (name: string, keySize: number, valueSize: number, maxEntries: numb
   isAllocatedOnWrite: true,
 });
 
-const array = (name: string, valueSize: number, maxEntries: number, isMappable = true): MapDefinition => ({
-  ...{ name, type: "array", keySize: 4, valueSize, maxEntries },
-  ...(isMappable && { isMappable }),
+/** When it is full, what was used longest ago is forgotten. */
+const lruHash = (name: string, keySize: number, valueSize: number, maxEntries: number): MapDefinition => ({
+  ...{ name, type: "lru-hash", keySize, valueSize, maxEntries },
+});
+
+const array = (name: string, valueSize: number, maxEntries: number): MapDefinition => ({
+  ...{ name, type: "array", keySize: 4, valueSize, maxEntries, isMappable: true },
 });
 
 const suffixOf = (family: IpFamily): string => (family === "IPv4" ? "4" : "6");
@@ -167,9 +175,9 @@ export function memoryMaps(family: IpFamily, remembered = REMEMBERED): MemoryMap
   return {
     nodeAddresses: hash(`node_addrs${suffix}`, FRONTEND_KEY[family].fields.address.bytes, 4, NODE_ADDRESSES),
     validUntil: array(`valid_until${suffix}`, 8, 1),
-    clients: { name: `clients${suffix}`, type: "lru-hash", keySize: 16, valueSize: 16, maxEntries: remembered },
+    clients: lruHash(`clients${suffix}`, 16, 16, remembered),
     flows: hash(`flows${suffix}`, UDP_FLOW_KEY.size, UDP_FLOW[family].size, remembered),
-    tcpPeers: array(`tcp_peers${suffix}`, TCP_PEER[family].size, remembered, false),
+    tcpPeers: lruHash(`tcp_peers${suffix}`, TCP_PEER_KEY.size, TCP_PEER[family].size, remembered),
     connected: hash(`connected${suffix}`, CONNECTED_KEY.size, CONNECTED_VALUE[family].size, remembered),
     barred: hash(`barred${suffix}`, 8, 4, BARRED_NAMESPACES),
   };

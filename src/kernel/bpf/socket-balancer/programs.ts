@@ -91,7 +91,6 @@ export function programsOf(
     ["connected_udp", CONNECTED_UDP[connectedUdp]],
     ["at_localhost", AT_LOCALHOST[atLocalhost]],
     ["can_set_retval", canSetReturnValue ? 1n : 0n],
-    ["tcp_peers_mask", BigInt(maps.tcpPeers.maxEntries - 1)],
   ]);
   for (const map of Object.values(maps)) given.set(map.name.replace(new RegExp(`${suffix}$`), ""), map);
   return readPrograms(file, given);

@@ -128,13 +128,9 @@ struct flow {
 	u32 pad2;
 };
 struct tcp_peer {
-	u64 cookie;
 	struct place place;
 	struct address dialled;
 	u32 dialled_port;
-#if FAMILY == 6
-	u32 pad6;
-#endif
 };
 struct connected {
 	u64 netns, identity;
@@ -165,8 +161,6 @@ extern const char frontends[], slots[], backends[], node_addrs[], valid_until[],
 #define CAN_SET_RETVAL CONSTANT(can_set_retval)
 /* Which node ports answer at localhost, for the host: 0 none, 1 those without the Local policy, 2 all. */
 #define AT_LOCALHOST CONSTANT(at_localhost)
-/* Elements of tcp_peers, a power of two, less one. */
-#define TCP_PEERS_MASK CONSTANT(tcp_peers_mask)
 
 #ifdef TEST
 struct test_words {
@@ -358,21 +352,15 @@ INLINE int write_flow(struct flow_key *key, struct flow *value)
 	return 0;
 }
 
-/*
- * Under which address a TCP socket knows its backend: an array that is overwritten in turns costs a connection a tenth of what a hash does
- * that forgets what was used longest ago. Who reads an element finds its own cookie in it before and after.
- */
+/* Under which address a TCP socket knows its backend, until it is closed. What it connected to before is never left standing. */
 INLINE void write_tcp_peer(u64 cookie, const struct place *place, const struct frontend_key *dialled)
 {
-	u32 index = cookie & TCP_PEERS_MASK;
-	struct tcp_peer *peer = map_lookup(tcp_peers, &index);
-	if (!peer)
-		return;
-	WRITE_ONCE(peer->cookie, 0);
-	*(volatile struct place *)&peer->place = *place;
-	*(volatile struct address *)&peer->dialled = dialled->address;
-	WRITE_ONCE(peer->dialled_port, (u32)dialled->port);
-	WRITE_ONCE(peer->cookie, cookie);
+	ZEROED(struct tcp_peer, peer);
+	peer.place = *place;
+	peer.dialled = dialled->address;
+	peer.dialled_port = dialled->port;
+	if (map_update(tcp_peers, &cookie, &peer, BPF_ANY))
+		map_delete(tcp_peers, &cookie);
 }
 
 /*
@@ -536,18 +524,9 @@ INLINE int reveal(struct bpf_sock_addr *ctx, enum call call, int mapped)
 	read_address(ctx, mapped, &place.address);
 	place.port = READ_ONCE(ctx->user_port);
 	if (protocol == TCP) {
-		u32 index = cookie & TCP_PEERS_MASK;
-		struct tcp_peer *peer = map_lookup(tcp_peers, &index);
-		struct address dialled;
-		u16 port;
-		if (!peer || READ_ONCE(peer->cookie) != cookie)
-			return 1;
-		if (!is_same(&peer->place.address, &place.address) || peer->place.port != place.port)
-			return 1;
-		dialled = *(volatile struct address *)&peer->dialled;
-		port = READ_ONCE(peer->dialled_port);
-		if (READ_ONCE(peer->cookie) == cookie)
-			write_place(ctx, mapped, &dialled, port);
+		struct tcp_peer *peer = map_lookup(tcp_peers, &cookie);
+		if (peer && is_same(&peer->place.address, &place.address) && peer->place.port == place.port)
+			write_place(ctx, mapped, &peer->dialled, peer->dialled_port);
 		return 1;
 	}
 	ZEROED(struct flow_key, key);
@@ -566,13 +545,18 @@ INLINE int reveal(struct bpf_sock_addr *ctx, enum call call, int mapped)
 	return 1;
 }
 
-/* What is known of a UDP socket is forgotten when it is closed. */
+/* What is known of a socket is forgotten when it is closed. */
 INLINE int release(struct bpf_sock *ctx)
 {
+	u32 protocol = ctx->protocol;
 	ZEROED(struct flow_key, key);
-	if (ctx->protocol != UDP)
+	if (protocol != UDP && protocol != TCP)
 		return 1;
 	key.cookie = SOCKET_COOKIE(ctx);
+	if (protocol == TCP) {
+		map_delete(tcp_peers, &key.cookie);
+		return 1;
+	}
 	/* Numbers follow each other. A socket without flows was never led. */
 	if (map_delete(flows, &key))
 		return 1;

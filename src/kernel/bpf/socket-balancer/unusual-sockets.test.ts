@@ -5,6 +5,7 @@ import { PATIENCE } from "../../../../testkit/support/patience.ts";
 import type { IpAddress } from "../../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
 import { kernelBpf } from "../kernel-bpf.ts";
+import { eventually } from "../testing/eventually.ts";
 import { reasonToSkip, testCgroup } from "../testing/test-cgroup.ts";
 import { socketPrograms } from "./programs.ts";
 import { startDialler } from "./testing/dialler.ts";
@@ -46,6 +47,14 @@ test("unusual sockets", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, as
   await t.test("a stream that sends with what connects is led (TCP fast open)", async () => {
     const met = await dialler.dial("fast open", { address: VIP, port: 80 });
     assert.deepEqual(met, { reached: tcp, peer: `${VIP} 80` });
+  });
+
+  await t.test("a stream is remembered as long as its socket is open", async () => {
+    const before = maps.tcpPeers.entries().length;
+    for (let times = 0; times < 20; times += 1) {
+      assert.deepEqual(await dialler.dial("tcp", { address: VIP, port: 80 }), { reached: tcp, peer: `${VIP} 80` });
+    }
+    await eventually(() => assert.equal(maps.tcpPeers.entries().length, before, "what is closed is forgotten"));
   });
 
   await t.test(
