@@ -17,6 +17,9 @@ const MOST_RECORDS = 20_000;
 const BATCH = 1_000;
 const SEND_EVERY_MS = 1_000;
 const REQUEST_LIMIT_MS = 5_000;
+const TOTALS_EVERY_SECONDS = 10;
+/** AGGREGATION_TEMPORALITY_CUMULATIVE */
+const CUMULATIVE = 2;
 /** Answers after which the same is sent again. */
 const RETRIED = new Set([429, 502, 503, 504]);
 
@@ -68,9 +71,28 @@ export async function fileSink(path: string, note: Note): Promise<FlowTaker> {
   return sinkOf({ take, close }, note);
 }
 
-/** Sends them to a collector. @param url its address; `/v1/logs` is added where it has no path. */
+async function post(target: URL, body: object): Promise<number> {
+  const response = await fetch(target, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+    signal: AbortSignal.timeout(REQUEST_LIMIT_MS),
+  });
+  await response.arrayBuffer();
+  return response.status;
+}
+
+/**
+ * Sends them to a collector, and what they amount to as metrics.
+ *
+ * @param url its address; `/v1/logs` is added where it has no path. Metrics go to the same path with `metrics` in place of `logs`.
+ */
 export function otlpSink(url: URL, note: Note): FlowTaker {
   const target = url.pathname === "/" ? new URL("/v1/logs", url) : url;
+  const metricsTarget = new URL(target.href.replace(/\/logs$/, "/metrics"));
+  const totals = new Map<string, number>();
+  const startMs = Date.now();
+  let seconds = 0;
   let waiting: object[] = [];
   let sending: Promise<void> | undefined;
   let lost = 0;
@@ -84,14 +106,7 @@ export function otlpSink(url: URL, note: Note): FlowTaker {
       const batch = waiting.slice(0, BATCH);
       let status: number;
       try {
-        const response = await fetch(target, {
-          method: "POST",
-          headers: { "content-type": "application/json" },
-          body: JSON.stringify(logsOf(batch)),
-          signal: AbortSignal.timeout(REQUEST_LIMIT_MS),
-        });
-        await response.arrayBuffer();
-        status = response.status;
+        status = await post(target, logsOf(batch));
       } catch (error) {
         complain(messageOf(error instanceof Error && error.cause !== undefined ? error.cause : error));
         return;
@@ -109,10 +124,22 @@ export function otlpSink(url: URL, note: Note): FlowTaker {
     });
     return sending;
   };
-  const timer = setInterval(() => void trySend(), SEND_EVERY_MS);
+  // They are sums: the next say what those that were lost have said.
+  const sendTotals = async (): Promise<void> => {
+    const isOwnPlace = metricsTarget.href !== target.href;
+    const status = isOwnPlace ? await post(metricsTarget, metricsOf(totals, startMs)).catch(() => 0) : 200;
+    if (status !== 200) complain(`metrics: answered with ${status}`);
+  };
+  const timer = setInterval(() => {
+    void trySend();
+    seconds += 1;
+    if (seconds % TOTALS_EVERY_SECONDS === 0) void sendTotals();
+  }, SEND_EVERY_MS);
   return sinkOf(
     {
       take(flow) {
+        const key = `${flow.servicePort}\t${flow.protocol}\t${flow.ended ?? ""}`;
+        totals.set(key, (totals.get(key) ?? 0) + 1);
         if (waiting.length >= MOST_RECORDS) return false;
         waiting.push(recordOf(flow, Date.now()));
         return true;
@@ -121,6 +148,7 @@ export function otlpSink(url: URL, note: Note): FlowTaker {
         clearInterval(timer);
         await trySend();
         await trySend();
+        await sendTotals();
         return lost + waiting.length;
       },
     },
@@ -139,18 +167,42 @@ function attributesOf(values: Readonly<Record<string, Value | null>>): readonly 
   });
 }
 
-function logsOf(logRecords: readonly object[]): object {
+/** What is sent is from this program and node. */
+function resource(): object {
   const { name, version } = programIdentity();
-  const resource = {
-    attributes: attributesOf({ "service.name": name, "service.version": version, "host.name": hostname() }),
-  };
-  return { resourceLogs: [{ resource, scopeLogs: [{ scope: { name: "kube-proxy flows", version }, logRecords }] }] };
+  return { attributes: attributesOf({ "service.name": name, "service.version": version, "host.name": hostname() }) };
+}
+
+const scope = () => ({ name: "kube-proxy flows", version: programIdentity().version });
+
+function logsOf(logRecords: readonly object[]): object {
+  return { resourceLogs: [{ resource: resource(), scopeLogs: [{ scope: scope(), logRecords }] }] };
+}
+
+/** @param totals by service port, protocol and end: sums since the beginning. */
+function metricsOf(totals: ReadonlyMap<string, number>, startMs: number): object {
+  const times = { startTimeUnixNano: `${startMs}000000`, timeUnixNano: `${Date.now()}000000` };
+  const dataPoints = [...totals].map(([key, count]) => {
+    const [servicePort = "", protocol = "", end = ""] = key.split("\t");
+    const attributes = attributesOf({
+      ...serviceAttributes(servicePort),
+      ...{ "network.transport": protocol.toLowerCase(), "kube_proxy.end": end === "" ? null : end },
+    });
+    return { ...times, asInt: String(count), attributes };
+  });
+  const sum = { aggregationTemporality: CUMULATIVE, isMonotonic: true, dataPoints };
+  const metrics = [{ name: "kube_proxy.flows", unit: "{flow}", sum }];
+  return { resourceMetrics: [{ resource: resource(), scopeMetrics: [{ scope: scope(), metrics }] }] };
+}
+
+function serviceAttributes(servicePort: string) {
+  const [, namespace = "", service = ""] = /^([^/]+)\/([^:]+)/.exec(servicePort) ?? [];
+  return { "k8s.namespace.name": namespace, "k8s.service.name": service, "kube_proxy.service_port": servicePort };
 }
 
 /** What the conventions have no name for begins with `kube_proxy.`. */
 function recordOf(flow: NamedFlow, nowMs: number): object {
   const { servicePort, protocol, client, endpoint, frontend, ended, sent, received } = flow;
-  const [, namespace = "", service = ""] = /^([^/]+)\/([^:]+)/.exec(servicePort) ?? [];
   const [source, destination, server] = [client, endpoint, frontend].map((place) => parseHostPort(place ?? ""));
   const timeUnixNano = `${nowMs}000000`;
   return {
@@ -168,8 +220,8 @@ function recordOf(flow: NamedFlow, nowMs: number): object {
         "network.transport": protocol.toLowerCase(),
         "network.type": source === undefined ? null : familyOf(source.address).toLowerCase(),
       },
-      ...{ "k8s.namespace.name": namespace, "k8s.service.name": service },
-      ...{ "kube_proxy.service_port": servicePort, "kube_proxy.source.pod": flow.clientPod },
+      ...serviceAttributes(servicePort),
+      "kube_proxy.source.pod": flow.clientPod,
       ...{ "kube_proxy.destination.pod": flow.endpointPod, "kube_proxy.state": flow.state, "kube_proxy.end": ended },
       ...{ "kube_proxy.is_stale": flow.isStale, "kube_proxy.age": flow.ageSeconds, "kube_proxy.rtt_ms": flow.rttMs },
       ...{ "kube_proxy.retransmits": flow.retransmits, "kube_proxy.sent.packets": sent?.packets ?? null },

@@ -33,7 +33,7 @@ time and retransmits), and the endpoints of those that it carries (userspace mod
       --stale          only to endpoints that no slice of the Service has
       --watch          goes on: connections as they begin, and as they end, with how
       --export FILE|-|otlp-http URL
-                       as JSON lines, added to a file, or to a collector of OpenTelemetry as logs
+                       as JSON lines, added to a file, or to a collector of OpenTelemetry as logs and metrics
       --count NUMBER   end after so many lines
   -f, --filename DIR|FILE|-
                        Services and EndpointSlices, and Pods for their names, from manifests; asks a daemon only with

@@ -347,17 +347,20 @@ test("flows are added to a file, and sent to a collector, which may refuse at fi
   assert.deepEqual([refused.status, refused.out], [2, ""]);
 
   const bodies: string[] = [];
+  const metrics: (readonly [url: string, body: string])[] = [];
   let isBusy = true;
   const server = createServer((request, response) => {
-    assert.deepEqual([request.url, request.headers["content-type"]], ["/v1/logs", "application/json"]);
+    assert.equal(request.headers["content-type"], "application/json");
+    const isLogs = request.url === "/v1/logs";
     let body = "";
     request.on("data", (part) => {
       body += part;
     });
     request.on("end", () => {
-      response.writeHead(isBusy ? 503 : 200).end("{}");
-      if (!isBusy) bodies.push(body);
-      isBusy = false;
+      response.writeHead(isBusy && isLogs ? 503 : 200).end("{}");
+      if (!isLogs) metrics.push([String(request.url), body]);
+      else if (!isBusy) bodies.push(body);
+      if (isLogs) isBusy = false;
     });
   });
   t.after(() => server.close());
@@ -380,6 +383,28 @@ test("flows are added to a file, and sent to a collector, which may refuse at fi
     ["10.180.0.77", "8080", "10.96.0.10", "tcp", "web"],
   );
   assert.equal(attributes["kube_proxy.sent.bytes"], "100");
+  // Sums, as the protocol has them: opentelemetry-proto, metrics/v1.
+  assert.deepEqual(
+    metrics.map(([path]) => path),
+    ["/v1/metrics"],
+  );
+  const [metric] = JSON.parse(metrics[0]?.[1] ?? "{}").resourceMetrics[0].scopeMetrics[0].metrics;
+  const { dataPoints, ...kind } = metric.sum;
+  assert.deepEqual([metric.name, kind], ["kube_proxy.flows", { aggregationTemporality: 2, isMonotonic: true }]);
+  assert.deepEqual(
+    dataPoints.map(({ asInt, attributes: own }: { asInt: string; attributes: object[] }) => [asInt, own]),
+    [
+      [
+        "3",
+        [
+          { key: "k8s.namespace.name", value: { stringValue: "shop" } },
+          { key: "k8s.service.name", value: { stringValue: "web" } },
+          { key: "kube_proxy.service_port", value: { stringValue: "shop/web:http" } },
+          { key: "network.transport", value: { stringValue: "tcp" } },
+        ],
+      ],
+    ],
+  );
   server.close();
   server.closeAllConnections();
   const gone = await run(["--export", "otlp-http", url], kernel(WEB));

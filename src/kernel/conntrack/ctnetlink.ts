@@ -45,51 +45,34 @@ const address: Codec<IpAddress> = {
   write: (out, value) => out.raw(ipBytes(value)),
   read: ({ bytes }, start, end) => ipFromBytes(bytes.subarray(start, end)),
 };
-const IP = { sourceV4: 1, destinationV4: 2, sourceV6: 3, destinationV6: 4 } as const;
-const PROTOCOL = { number: 1, sourcePort: 2, destinationPort: 3 } as const;
-const TUPLE = { ip: 1, protocol: 2 } as const;
-/** Attributes of an entry; the states of TCP and SCTP, counters and the time of the beginning are within theirs. */
-const ENTRY = {
-  ...{
-    original: 1,
-    reply: 2,
-    status: 3,
-    states: 4,
-    timeout: 7,
-    sent: 9,
-    received: 10,
-    id: 12,
-    zone: 18,
-    timestamp: 20,
-  },
-  ...{ filter: 25, statusMask: 26 },
-} as const;
+/** Attributes of an entry (`enum ctattr_type`), and those in the nests of a tuple. */
+const [ORIGINAL, REPLY, STATUS, STATES, TIMEOUT, SENT, RECEIVED, ID, ZONE, TIMESTAMP] = [
+  1, 2, 3, 4, 7, 9, 10, 12, 18, 20,
+];
+const [IP, PROTOCOL] = [1, 2];
+const [SOURCE_V4, DESTINATION_V4, SOURCE_V6, DESTINATION_V6] = [1, 2, 3, 4];
+const [NUMBER, SOURCE_PORT, DESTINATION_PORT] = [1, 2, 3];
 const [TCP_STATE, SCTP_STATE] = [1, 3];
-/** Within their nests. */
 const [STATE, PACKETS, BYTES, START_NS] = [1, 1, 2, 1];
 
 const ip = attributes({
-  sourceV4: [IP.sourceV4, address],
-  destinationV4: [IP.destinationV4, address],
-  sourceV6: [IP.sourceV6, address],
-  destinationV6: [IP.destinationV6, address],
+  sourceV4: [SOURCE_V4, address],
+  destinationV4: [DESTINATION_V4, address],
+  sourceV6: [SOURCE_V6, address],
+  destinationV6: [DESTINATION_V6, address],
 });
-const protocol = attributes({
-  number: [PROTOCOL.number, u8],
-  sourcePort: [PROTOCOL.sourcePort, u16be],
-  destinationPort: [PROTOCOL.destinationPort, u16be],
-});
-const tuple = attributes({ ip: [TUPLE.ip, ip], protocol: [TUPLE.protocol, protocol] });
+const ports = { sourcePort: [SOURCE_PORT, u16be], destinationPort: [DESTINATION_PORT, u16be] } as const;
+const tuple = attributes({ ip: [IP, ip], protocol: [PROTOCOL, attributes({ number: [NUMBER, u8], ...ports })] });
 /** Unlike everything else here these are in host order. */
 const filter = attributes({ originalFlags: [1, u32host], replyFlags: [2, u32host] });
 
 /** What is asked of an entry. */
 const conntrackEntry = attributes({
-  original: [ENTRY.original, tuple],
-  status: [ENTRY.status, u32be],
-  id: [ENTRY.id, u32be],
-  filter: [ENTRY.filter, filter],
-  statusMask: [ENTRY.statusMask, u32be],
+  original: [ORIGINAL, tuple],
+  status: [STATUS, u32be],
+  id: [ID, u32be],
+  filter: [25, filter],
+  statusMask: [26, u32be],
 });
 type Tuple = ValueOf<typeof tuple>;
 
@@ -155,13 +138,13 @@ function destinationOf(address: IpAddress) {
  */
 export function readFlow(reply: Reply): TrackedFlow | undefined {
   const { input, start, end } = nfnetlinkPayload(reply);
-  if ((findNumber(input, start, end, ENTRY.zone) ?? 0) !== 0) return undefined;
-  const original = readTuple(input, findAttribute(input, start, end, ENTRY.original));
-  const answering = original && readTuple(input, findAttribute(input, start, end, ENTRY.reply));
+  if ((findNumber(input, start, end, ZONE) ?? 0) !== 0) return undefined;
+  const original = readTuple(input, findAttribute(input, start, end, ORIGINAL));
+  const answering = original && readTuple(input, findAttribute(input, start, end, REPLY));
   const known = protocolOfNumber(original?.number);
   if (original === undefined || answering === undefined || known === undefined) return undefined;
-  const status = findNumber(input, start, end, ENTRY.status);
-  const startNs = findWithin(input, findAttribute(input, start, end, ENTRY.timestamp), START_NS);
+  const status = findNumber(input, start, end, STATUS);
+  const startNs = findWithin(input, findAttribute(input, start, end, TIMESTAMP), START_NS);
   return {
     protocol: known,
     sourceIP: original.source,
@@ -172,13 +155,13 @@ export function readFlow(reply: Reply): TrackedFlow | undefined {
     replySourcePort: answering.sourcePort,
     replyDestinationIP: answering.destination,
     replyDestinationPort: answering.destinationPort,
-    id: findNumber(input, start, end, ENTRY.id),
+    id: findNumber(input, start, end, ID),
     isAnswered: status === undefined ? undefined : (status & SEEN_REPLY) !== 0,
     isAssured: status === undefined ? undefined : (status & ASSURED) !== 0,
-    state: stateIn(input, findAttribute(input, start, end, ENTRY.states)),
-    timeoutSeconds: findNumber(input, start, end, ENTRY.timeout),
-    sent: carriedIn(input, findAttribute(input, start, end, ENTRY.sent)),
-    received: carriedIn(input, findAttribute(input, start, end, ENTRY.received)),
+    state: stateIn(input, findAttribute(input, start, end, STATES)),
+    timeoutSeconds: findNumber(input, start, end, TIMEOUT),
+    sent: carriedIn(input, findAttribute(input, start, end, SENT)),
+    received: carriedIn(input, findAttribute(input, start, end, RECEIVED)),
     startMs: startNs === undefined ? undefined : Math.round(startNs / 1e6),
   };
 }
@@ -194,14 +177,14 @@ interface Ends {
 function readTuple(input: ByteReader, at: number): Ends | undefined {
   if (at < 0) return undefined;
   const end = endOfAttribute(input, at);
-  const addresses = findAttribute(input, at, end, TUPLE.ip);
-  const source = addressIn(input, addresses, IP.sourceV4, IP.sourceV6);
-  const destination = addressIn(input, addresses, IP.destinationV4, IP.destinationV6);
+  const addresses = findAttribute(input, at, end, IP);
+  const source = addressIn(input, addresses, SOURCE_V4, SOURCE_V6);
+  const destination = addressIn(input, addresses, DESTINATION_V4, DESTINATION_V6);
   if (source === undefined || destination === undefined) return undefined;
-  const ports = findAttribute(input, at, end, TUPLE.protocol);
-  const sourcePort = findWithin(input, ports, PROTOCOL.sourcePort) ?? 0;
-  const destinationPort = findWithin(input, ports, PROTOCOL.destinationPort) ?? 0;
-  return { number: findWithin(input, ports, PROTOCOL.number), source, sourcePort, destination, destinationPort };
+  const ports = findAttribute(input, at, end, PROTOCOL);
+  const sourcePort = findWithin(input, ports, SOURCE_PORT) ?? 0;
+  const destinationPort = findWithin(input, ports, DESTINATION_PORT) ?? 0;
+  return { number: findWithin(input, ports, NUMBER), source, sourcePort, destination, destinationPort };
 }
 
 /** In a nest that may be absent (-1). */
