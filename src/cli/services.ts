@@ -6,6 +6,7 @@ import type { FlowReader } from "../dataplane/tracked-connections.ts";
 import { countedLine } from "../explain/counted-ports.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
+import { withoutDomain } from "../explain/target.ts";
 import { countText, shareText, turnedAwayText } from "../explain/text.ts";
 import { readTraffic } from "../explain/traffic.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
@@ -13,8 +14,9 @@ import { askDaemon, DAEMON_FLAGS, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./i
 import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
 import { runCommand, TEXT_OR_JSON, wordReader } from "./subcommand-options.ts";
+import { nearestWord } from "./suggestion.ts";
 
-export const SERVICES_USAGE = `Usage: kube-proxy services [NAMESPACE/NAME] [options]
+export const SERVICES_USAGE = `Usage: kube-proxy services [NAMESPACE/NAME|NAME] [options]
 
 The service table of a running daemon: addresses, endpoints, and the part of the connections that each gets on this node. As
 root in the daemon's network namespace also what the kernel knows: connections that are open now (of conntrack or IPVS), and
@@ -22,6 +24,7 @@ those that were counted (by iptables' rules, by IPVS, by nftables with connectio
 
 ${SOCKET_FLAG_HELP}
 ${NODES_FLAGS_HELP}
+  -n, --namespace NAME only the Services of this namespace
       --no-traffic     only the table: read nothing in the kernel
   -o, --output FORM    text, json (default text)
   -h, --help           this text
@@ -54,19 +57,19 @@ export async function services(
   _input?: NodeJS.ReadableStream,
   readFlows?: FlowReader,
 ): Promise<number> {
-  const flags = { ...DAEMON_FLAGS, "no-traffic": { type: "boolean", default: false } } as const;
+  const flags = {
+    ...DAEMON_FLAGS,
+    namespace: { type: "string", short: "n" },
+    "no-traffic": { type: "boolean", default: false },
+  } as const;
   const read = wordReader("kube-proxy services", flags);
   return await runCommand(
     { argv, output, usage: SERVICES_USAGE, forms: TEXT_OR_JSON, read },
     async ({ values, positionals }) => {
       const { socket } = values;
-      const [service, ...more] = positionals;
+      const [given, ...more] = positionals;
       if (more.length > 0) throw new UsageError(`unexpected "${more.at(-1)}"`, "See 'kube-proxy services --help'.");
-      const path = service === undefined ? "/services" : `/services?${new URLSearchParams({ service })}`;
-      const lines = await askDaemon(socket, path);
-      if (!isServiceTable(lines))
-        throw new UsageError("the daemon's answer is no list of services: it is of another version");
-      if (service !== undefined && lines.length === 0) throw new UsageError(`the daemon has no Service "${service}"`);
+      const lines = await linesOf(socket, given, values.namespace);
       const report = !values["no-traffic"]
         ? ((await askDaemon(socket, "/status")) as Partial<StatusReport>)
         : undefined;
@@ -80,6 +83,39 @@ export async function services(
       return EXIT_SUCCESS;
     },
   );
+}
+
+/** @param given a Service, as people name it. @throws UsageError where there is none */
+async function linesOf(socket: string, given: string | undefined, namespace: string | undefined) {
+  const name = given && withoutDomain(given).replace(/^(?:svc|services?)\//i, "");
+  const service =
+    name?.includes("/") === true || name === undefined || namespace === undefined ? name : `${namespace}/${name}`;
+  const isWhole = service?.includes("/") === true;
+  const all = await tableOf(socket, isWhole ? `?${new URLSearchParams({ service: service ?? "" })}` : "");
+  const lines = all.filter(({ servicePort }) => {
+    const [of, own] = serviceOf(servicePort).split("/");
+    return isWhole || (of === (namespace ?? of) && own === (service ?? own));
+  });
+  if (lines.length > 0 || (service ?? namespace) === undefined) return lines;
+  if (service === undefined) throw new UsageError(`the daemon has no Service in the namespace "${namespace}"`);
+  const known = isWhole ? await tableOf(socket, "") : all;
+  const nearest = nearestWord(
+    service,
+    known.map(({ servicePort }) => serviceOf(servicePort)),
+  );
+  throw new UsageError(
+    `the daemon has no Service "${service}"`,
+    nearest === undefined ? undefined : `Did you mean ${nearest}?`,
+  );
+}
+
+/** `shop/web` of `shop/web:http`. */
+const serviceOf = (servicePort: string): string => servicePort.replace(/:[^:]*$/, "");
+
+async function tableOf(socket: string, query: string): Promise<readonly ServiceLine[]> {
+  const lines = await askDaemon(socket, `/services${query}`);
+  if (isServiceTable(lines)) return lines;
+  throw new UsageError("the daemon's answer is no list of services: it is of another version");
 }
 
 /** What a daemon of another version says may be anything. */

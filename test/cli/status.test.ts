@@ -42,6 +42,17 @@ test("a daemon's state and service table, over a socket for its user alone", asy
     table.out,
     /^office\/node-agent:grpc TCP +10\.96\.0\.61:9000 \(drop\) +10\.180\.1\.53:9000 +0 % Local$/m,
   );
+  const shown = async (...argv: string[]) => {
+    const { out } = await runCommand(services, [...argv, "--no-traffic", "--socket", path, "-o", "json"]);
+    return new Set(JSON.parse(out).map(({ servicePort }: { servicePort: string }) => servicePort.replace(/:.*/, "")));
+  };
+  for (const argv of [["shop/web"], ["web"], ["svc/web"], ["web", "-n", "shop"], ["web.shop.svc.cluster.local"]]) {
+    assert.deepEqual(await shown(...argv), new Set(["shop/web"]), argv.join(" "));
+  }
+  assert.deepEqual(
+    [...(await shown("-n", "kube-system"))].filter((name) => !String(name).startsWith("kube-system/")),
+    [],
+  );
   const one = JSON.parse((await runCommand(services, ["shop/storefront", "--socket", path, "-o", "json"])).out);
   assert.deepEqual(
     one.map(({ servicePort }: { servicePort: string }) => servicePort),
@@ -181,6 +192,13 @@ test("bad input: status 2, and words that help", async (t) => {
   const path = join(folder(t), "kube-proxy.sock");
   daemonAt(t, path);
   assert.match(await refusal(services, "shop/nothing", "--socket", path), /the daemon has no Service "shop\/nothing"/);
+  for (const [argv, error] of [
+    [["shop/wbe"], /no Service "shop\/wbe"\nDid you mean shop\/web\?/],
+    [["nothing", "-n", "shop"], /no Service "shop\/nothing"/],
+    [["-n", "nowhere"], /no Service in the namespace "nowhere"/],
+  ] as const) {
+    assert.match(await refusal(services, ...argv, "--socket", path), error);
+  }
 });
 
 test("a daemon of another version is named as such, and what it does not say is not made up", async (t) => {
