@@ -2,6 +2,7 @@
  * `kube-proxy diff`: what a change of manifests does to clients and rules, or what of that which is wanted a kernel, or a dump of
  * one, has not got.
  */
+import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import {
   differencesText,
@@ -18,6 +19,9 @@ import type { Objects } from "../explain/part-of-cluster.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { merged, wantedInventories } from "../explain/wanted.ts";
 import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inventory.ts";
+import { localAddresses } from "../kernel/route/addresses.ts";
+import type { IpAddress, IpFamily } from "../net/ip.ts";
+import { deviceAddresses, hasAllAddresses } from "../trace/dump/device-addresses.ts";
 import { readInputText } from "./bounded-input.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { DIFF_USAGE, type DiffOptions, diffFlags, readDiffOptions } from "./diff-options.ts";
@@ -96,7 +100,9 @@ async function againstKernel(
 ): Promise<number> {
   const { choices, missing, watchSeconds } = options;
   const warn = warner(output);
-  const cluster = await explainedCluster(objects, choices.config, choices.families, warn);
+  const addresses =
+    options.mode === "kernel" ? await ownAddresses(choices.families) : await dumpedAddresses(options.dumps);
+  const cluster = await explainedCluster(objects, choices.config, choices.families, warn, addresses);
   const comparison = cluster.families[0]?.inspection.comparison;
   if (comparison === undefined) {
     throw new UsageError(
@@ -123,6 +129,24 @@ async function againstKernel(
   const differences =
     watchSeconds === undefined ? first : await watch(first, look, { ...options, watchSeconds }, output, signal);
   return differences.length === 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+/** This host's, which are more than its Node object has, or others; undefined where they cannot be read. */
+async function ownAddresses(families: readonly IpFamily[]): Promise<readonly IpAddress[] | undefined> {
+  try {
+    return (await Promise.all(families.map((family) => localAddresses(family)))).flat();
+  } catch {
+    return undefined;
+  }
+}
+
+/** Those in a sysdump; undefined where there is none. */
+async function dumpedAddresses(paths: readonly string[]): Promise<readonly IpAddress[] | undefined> {
+  const files = await dumpFiles(paths, () => false);
+  const found = files.find(({ path, isOfFolder }) => isOfFolder && basename(path) === "addresses.txt");
+  if (found === undefined) return undefined;
+  const dumps = [{ kind: "addresses", text: await readInputText(found.path, process.stdin) }] as const;
+  return hasAllAddresses(dumps) ? deviceAddresses(dumps) : undefined;
 }
 
 /** Looks again and again, and prints when something is different from the last look; ends with the signal. */

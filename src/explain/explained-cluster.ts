@@ -19,12 +19,16 @@ export interface ExplainedCluster {
   readonly families: readonly ExplainedNode[];
 }
 
-/** @param warn told what the objects lack, and what the model complains about. */
+/**
+ * @param warn told what the objects lack, and what the model complains about.
+ * @param found the node's addresses, where they are known. @default what its Node object lists
+ */
 export async function explainedCluster(
   objects: Objects,
   config: KubeProxyConfig,
   families: readonly IpFamily[],
   warn: (message: string) => void,
+  found?: readonly IpAddress[],
 ): Promise<ExplainedCluster> {
   const { loadInspection } = modeNamed(config.mode);
   const inspection = await loadInspection();
@@ -32,7 +36,8 @@ export async function explainedCluster(
     objects,
     config,
     families: families.map((family) => {
-      const node = offlineNode(objects, config, family, warn);
+      const own = found?.filter((address) => familyOf(address) === family);
+      const node = offlineNode(objects, config, family, warn, own);
       return {
         node,
         config,
