@@ -4,7 +4,7 @@ import type { StoredObject } from "./object-store.ts";
 export type Predicate = (object: StoredObject) => boolean;
 
 /**
- * `!key`, `key`, `key=value`, `key!=value`, joined by commas. Pure.
+ * `!key`, `key`, `key=value`, `key!=value`, `key in (value,value)`, joined by commas. Pure.
  *
  * @throws Error for anything else.
  */
@@ -12,6 +12,8 @@ export function labelSelector(text: string): Predicate {
   return every(text, (term) => {
     const missing = /^!([\w./-]+)$/.exec(term)?.[1];
     if (missing !== undefined) return (object) => object.metadata.labels?.[missing] === undefined;
+    const [, one, list = ""] = /^([\w./-]+) in \(([\w.,-]*)\)$/.exec(term) ?? [];
+    if (one !== undefined) return (object) => list.split(",").includes(object.metadata.labels?.[one] ?? "");
     const [, key = "", operator, value] = /^([\w./-]+)(?:(!?==?)([\w.-]*))?$/.exec(term) ?? fail(term);
     if (operator === undefined) return (object) => object.metadata.labels?.[key] !== undefined;
     const isWanted = !operator.startsWith("!");
@@ -36,7 +38,7 @@ export function fieldSelector(text: string): Predicate {
 const SELECTABLE = new Set(["metadata.name", "metadata.namespace", "spec.clusterIP", "spec.type"]);
 
 function every(text: string, parse: (term: string) => Predicate): Predicate {
-  const predicates = text === "" ? [] : text.split(",").map(parse);
+  const predicates = text === "" ? [] : text.split(/,(?![^(]*\))/).map(parse);
   return (object) => predicates.every((predicate) => predicate(object));
 }
 

@@ -18,9 +18,10 @@ export function imageSkip(): string | false {
 }
 
 /** No daemon, no overlay file systems, no namespaces of users: works in most containers that run as root. */
+const STORAGE = ["--root", join(CACHE, "storage"), "--runroot", join(CACHE, "run"), "--storage-driver", "vfs"];
+
 async function buildah(...args: readonly string[]): Promise<string> {
-  const storage = ["--root", join(CACHE, "storage"), "--runroot", join(CACHE, "run"), "--storage-driver", "vfs"];
-  return (await runCommand(["buildah", ...storage, ...args], { timeoutMs: LIMIT_MS })).stdout;
+  return (await runCommand(["buildah", ...STORAGE, ...args], { timeoutMs: LIMIT_MS })).stdout;
 }
 
 export interface Image {
@@ -36,14 +37,28 @@ export interface Image {
 /** What the image under test is told to be built from. */
 export const IMAGE_COMMIT = "0123456789abcdef0123456789abcdef01234567";
 
-/** Builds the image of this checkout. */
-export async function buildImage(): Promise<Image> {
+/** What `buildah` has to be told here, before and behind the word `build`. */
+export async function buildahHere(): Promise<{
+  readonly storage: readonly string[];
+  readonly build: readonly string[];
+}> {
   mkdirSync(CACHE, { recursive: true });
   const { base, build } = await ensureLocalBases({ checkout: CHECKOUT, cache: CACHE, buildah });
+  const args = [`BASE=${base}`, `BUILD_BASE=${build}`].flatMap((arg) => ["--build-arg", arg]);
+  return { storage: STORAGE, build: ["--isolation", "chroot", "--pull-never", ...args] };
+}
+
+/** Builds the image of this checkout. */
+export async function buildImage(): Promise<Image> {
+  const { build } = await buildahHere();
   const name = `localhost/kube-proxy-ts:${process.pid}`;
-  const args = [`BASE=${base}`, `BUILD_BASE=${build}`, `COMMIT=${IMAGE_COMMIT}`].flatMap((arg) => ["--build-arg", arg]);
   const file = join(CHECKOUT, "deploy/image/Containerfile");
-  await buildah("build", "--isolation", "chroot", "--pull-never", ...args, "-f", file, "-t", name, CHECKOUT);
+  await buildah("build", ...build, "--build-arg", `COMMIT=${IMAGE_COMMIT}`, "-f", file, "-t", name, CHECKOUT);
+  return await openImage(name);
+}
+
+/** A container of an image that has been built. */
+export async function openImage(name: string): Promise<Image> {
   const container = (await buildah("from", name)).trim();
   const inspected = JSON.parse(await buildah("inspect", "--type", "image", name));
   return {

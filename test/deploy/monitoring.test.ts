@@ -1,6 +1,6 @@
 /** The rules in both forms, the runbook that they lead to, and the dashboard. */
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
@@ -9,6 +9,7 @@ import { CommandError, runCommand } from "../../testkit/net/run-command.ts";
 import { anchorsOf, CHECKOUT } from "../docs/markdown.ts";
 import { readMetricsDocument } from "../metrics/metrics-document.ts";
 import { promqlFaults } from "../metrics/promql.ts";
+import { findPromtool } from "./promtool.ts";
 
 interface Rule {
   readonly alert: string;
@@ -50,21 +51,6 @@ async function promtool(t: TestContext, command: "check" | "test", path: string)
     return;
   }
   await runCommand([program, command, "rules", path]);
-}
-
-/** The machine's, or that of Debian's package, unpacked beside the checkout: to install the package would start a server. */
-async function findPromtool(): Promise<string> {
-  const folder = join(CHECKOUT, ".cache/prometheus");
-  const program = join(folder, "usr/bin/promtool");
-  if (existsSync(program)) return program;
-  mkdirSync(folder, { recursive: true });
-  await runCommand(["apt-get", "download", "prometheus"], { cwd: folder, timeoutMs: 120_000 });
-  const archives = readdirSync(folder).filter((name) => name.endsWith(".deb"));
-  for (const name of archives) {
-    await runCommand(["dpkg-deb", "-x", join(folder, name), folder], { timeoutMs: 60_000 });
-    rmSync(join(folder, name));
-  }
-  return program;
 }
 
 test("the rule file and the PrometheusRule are the same rules", () => {
