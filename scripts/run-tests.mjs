@@ -31,7 +31,9 @@ const QEMU_TESTS = ["qemu", "qemu-6.12"].map((name) => join(root, `testkit/vm/${
 /** They have limits of their own, and perhaps to wait for their turn. */
 const VM_TIMEOUT_MS = 7_200_000;
 /** Building the image, and a release twice, takes longer than everything else on the host. */
-const BUILD_TESTS = ["image", "operator-evening", "release-files"].map((name) => join(root, `test/deploy/${name}.test.ts`));
+const BUILD_TESTS = ["image", "operator-evening", "release-files"].map((name) =>
+  join(root, `test/deploy/${name}.test.ts`),
+);
 /** Wine and what it needs are 1 GB, which it installs itself while other tests run. */
 const WINE_TEST = join(root, "test/windows/wine.test.ts");
 /** Tier `package`: files, and folders. A change of the program that breaks one of these nearly always breaks a test of tier `host`, too. */

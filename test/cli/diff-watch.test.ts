@@ -18,7 +18,7 @@ inNetns(import.meta.url, { name: "diffwatch" }, () => {
   test("drift is told when it comes, and when it goes", async () => {
     const { out: rules } = await runCommand(render, [...NODE, "--hostname-override", "node-a"], EXAMPLES);
     execFileSync("nft", ["-f", "-"], { input: rules });
-    // What the host has counts, whatever the Node object says.
+    // What the host has counts, not what the Node object says.
     const { out } = await runCommand(diff, [...NODE, "--node", "node-a", "--kernel"], EXAMPLES);
     assert.match(out, /nodeport-ips.*\n {2}extra: 10\.200\.0\.2\n1 difference/);
     execFileSync("ip", ["address", "add", "10.200.0.2/32", "dev", "lo"]);
