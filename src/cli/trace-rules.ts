@@ -9,6 +9,7 @@ import { FEW_SERVICES, isPodOf, NoRulesError, plannedRules } from "../explain/pl
 import { type ClientPlace, clientPlace, OUTSIDE, podInterface } from "../inspect/client-place.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../net/ip.ts";
+import { hasAllAddresses } from "../trace/dump/device-addresses.ts";
 import { type Dump, DumpError, type DumpReader, recogniseDumps } from "../trace/dump/recognise.ts";
 import type { KnownRoute, KnownServices } from "../trace/facts.ts";
 import { readInputText } from "./bounded-input.ts";
@@ -89,6 +90,12 @@ function podCIDRsOf(
   return nodes.find(({ name }) => name === node.name)?.podCIDRs ?? [];
 }
 
+/** Where clients with a name are, when the objects are known beside the rules. @throws UsageError where that is not enough */
+export function placesOn(cluster: ClusterRecords, config: KubeProxyConfig, family: IpFamily): TracedRules["placeOf"] {
+  const node = offlineNode(cluster, config, family, () => {});
+  return (position) => placeInManifests(position, node, podCIDRsOf(cluster.nodes, node));
+}
+
 function placeInManifests(position: Position, node: OfflineNode, podCIDRs: readonly string[]): ClientPlace {
   const place = clientPlace(position, node, podCIDRs);
   if (place !== undefined) return place;
@@ -114,7 +121,8 @@ export async function dumpedRules(
     dumps.push(...own);
   }
   if (dumps.length === 0) throw new UsageError(`no dump is of ${family}, which --to asks about`);
-  if (local.length === 0) notes.push("the node's addresses are not known but for loopback: give them with --local");
+  if (local.length === 0 && !hasAllAddresses(dumps))
+    notes.push("the node's addresses are not known but for loopback: give them with --local");
   return {
     name: paths.map((path) => (path === "-" ? "standard input" : path)).join(", "),
     notes,

@@ -26,7 +26,7 @@ import { flagReader, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
 import type { LiveOptions } from "./trace-live.ts";
 import { type ParsedTarget, packetQuestion, parseTarget } from "./trace-packet.ts";
 import { mentionedPods, needsObjects, type PacketEnds, type ResolvedEnds, resolvePods } from "./trace-pods.ts";
-import { dumpedRules, rulesForObjects, type TracedRules } from "./trace-rules.ts";
+import { dumpedRules, placesOn, rulesForObjects, type TracedRules } from "./trace-rules.ts";
 
 export const TRACE_USAGE = `Usage: kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] -f DIR|FILE|- [options]
        kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] --kubeconfig FILE --node NAME [options]
@@ -176,10 +176,13 @@ async function objectsFor(
 ): Promise<ReadObjects | undefined> {
   const pods = mentionedPods(ends);
   const [first] = pods;
-  if (!isPlan && first === undefined) return undefined;
-  const { readObjects } = await import("./objects-input.ts");
   const sysdump = await contextOf(dumps ?? []);
-  if (sysdump !== undefined) return await readObjects({ filename: [sysdump.objects] }, output, input, { pods });
+  if (!isPlan && first === undefined && sysdump === undefined) return undefined;
+  const { readObjects } = await import("./objects-input.ts");
+  if (sysdump !== undefined) {
+    const objects = await readObjects({ filename: [sysdump.objects] }, output, input, { pods });
+    return { ...objects, configuration: sysdump.configuration };
+  }
   if (first === undefined || isPlan) return await readObjects(choice, output, input, { pods });
   try {
     return await readObjects({ ...choice, filename: undefined }, output, input, { pods, isForPods: true });
@@ -253,12 +256,21 @@ async function rulesFor(
     return await withLiveSockets(await kernelRules(family, local), family, settings);
   }
   const files = await dumpFiles(dumps, (name) => name === "nft.txt");
-  return await dumpedRules(
+  const rules = await dumpedRules(
     files.map(({ path }) => path),
     local,
     family,
     input,
   );
+  const sysdump = await contextOf(dumps);
+  if (sysdump === undefined || objects === undefined) return rules;
+  const settings = await readSettings(
+    config ?? sysdump.configuration,
+    mode,
+    node ?? sysdump.node,
+    asRelease(compatibility),
+  );
+  return { ...rules, placeOf: placesOn(objects, chosenNode(objects.nodes, settings).config, family) };
 }
 
 function readOptions(values: ReturnType<typeof parsed>["values"]) {

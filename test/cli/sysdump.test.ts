@@ -375,7 +375,10 @@ test("explain, trace and diff read what is unpacked; standard output takes the a
   writeFileSync(join(dump, "rules/addresses.txt"), "addr add 127.0.0.1/8 dev lo\naddr add 10.200.0.2/24 dev eth0\n");
   const known = await runCommand(trace, byDump);
   assert.match(known.out, /33\.3 % {2}sent to 10\.180\.0\.11:8080/);
-  assert.doesNotMatch(known.out, /is an address of the node/);
+  assert.doesNotMatch(known.out, /is an address of the node|--local/);
+  // Its objects and configuration say where pods are.
+  const fromPod = await runCommand(trace, ["--from", "pod", "--to", "shop/web:http", "--dump", dump]);
+  assert.match(fromPod.out, /^Packet: tcp 10\.180\.0\.250 to 10\.96\.0\.10:80, /, fromPod.err);
   await assert.rejects(
     dumpFiles([at], () => true),
     /no dump in the folder/,
