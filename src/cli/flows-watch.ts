@@ -105,6 +105,8 @@ export class FlowWatch {
   readonly #waiting = new Map<number, { readonly flow: TrackedFlow; looks: number }>();
   /** Undefined before the first look: what is there already has not begun now. */
   #seen: Map<string, Seen> | undefined;
+  /** Told from the table, after messages were lost: their own messages may come yet. */
+  readonly #told = new Set<number>();
   #lost = 0;
   #hasComplained = false;
 
@@ -131,8 +133,7 @@ export class FlowWatch {
   async run(): Promise<void> {
     const following = this.#source.follow({
       onBegin: (flow) => {
-        // One that was told from the table, after messages were lost, may come yet.
-        if (this.#namer.portOf(flow) === undefined || this.#begun.has(flow.id ?? -1)) return;
+        if (this.#namer.portOf(flow) === undefined || this.#told.delete(flow.id ?? -1)) return;
         if (flow.id !== undefined && this.#begun.size < MOST_REMEMBERED) this.#begun.set(flow.id, Date.now());
         if (this.#namer.isEndpointTracked || flow.id === undefined) this.#tell(flow, undefined);
         else this.#waiting.set(flow.id, { flow, looks: 0 });
@@ -228,12 +229,14 @@ export class FlowWatch {
     const table = this.#source.open();
     const live = new Set<number>();
     let missed = 0;
+    this.#told.clear();
     try {
       await readAll(table, this.#namer, (flow) => {
         if (flow.id === undefined) return;
         live.add(flow.id);
         if (this.#begun.has(flow.id)) return;
         missed += 1;
+        this.#told.add(flow.id);
         this.#begun.set(flow.id, Date.now());
         this.#tell(flow, undefined);
       });
