@@ -77,7 +77,7 @@ describe("IPVS messages of a kernel", () => {
   });
 
   test("real servers of both families, and of kernels that do not say which", () => {
-    const idle = { activeConnections: 0, inactiveConnections: 0 };
+    const idle = { activeConnections: 0, inactiveConnections: 0, connections: 0 };
     const four = { address: "10.180.0.1", port: 8080, weight: 7, ...idle };
     assert.deepEqual(toRealServer(read(DESTINATION), "IPv4"), four);
     assert.deepEqual(toRealServer(read(DESTINATION.replace("06000b00", "06007f00")), "IPv4"), four);

@@ -71,6 +71,8 @@ describe("IPVS in memory", () => {
     await ipvs.apply([ADD, ADD_REAL]);
     ipvs.setConnections(SERVER, REAL, { active: 2, inactive: 3 });
     await ipvs.apply([{ ...ADD_REAL, kind: "delete-real-server" }, ADD_REAL]);
-    assert.deepEqual(await ipvs.realServers(SERVER), [{ ...REAL, activeConnections: 2, inactiveConnections: 3 }]);
+    assert.deepEqual(await ipvs.realServers(SERVER), [
+      { ...REAL, activeConnections: 2, inactiveConnections: 3, connections: 5 },
+    ]);
   });
 });

@@ -116,7 +116,8 @@ export class MemoryIpvs implements Ipvs {
     this.#request(signal);
     return this.#services.get(virtualServerText(key))?.realServers.map((realServer) => {
       const { active, inactive } = this.#connections.get(pairText(key, realServer)) ?? NO_CONNECTIONS;
-      return { ...realServer, activeConnections: active, inactiveConnections: inactive };
+      const counts = { activeConnections: active, inactiveConnections: inactive, connections: active + inactive };
+      return { ...realServer, ...counts };
     });
   }
 

@@ -184,7 +184,7 @@ function realServerTests(open: Open): void {
   test("are listed newest first, with weights and no connections", async (t) => {
     const { ipvs } = await open(t);
     await ipvs.apply([...addVirtual(SERVER), ...addReal(SERVER, real(1), real(2, 0), real(3, 100))]);
-    const idle = { activeConnections: 0, inactiveConnections: 0 };
+    const idle = { activeConnections: 0, inactiveConnections: 0, connections: 0 };
     assert.deepEqual(await ipvs.realServers(SERVER), [
       { ...real(3, 100), ...idle },
       { ...real(2, 0), ...idle },
@@ -237,7 +237,9 @@ function realServerTests(open: Open): void {
     await ipvs.apply([...addVirtual(SERVER), ...addReal(SERVER, real(1))]);
     const close = await connect(SERVER, real(1));
     await ipvs.apply([updateReal(SERVER, real(1, 0))]);
-    assert.deepEqual(await ipvs.realServers(SERVER), [{ ...real(1, 0), activeConnections: 1, inactiveConnections: 0 }]);
+    assert.deepEqual(await ipvs.realServers(SERVER), [
+      { ...real(1, 0), activeConnections: 1, inactiveConnections: 0, connections: 1 },
+    ]);
     await close();
     assert.equal((await ipvs.realServers(SERVER))?.[0]?.activeConnections, 0);
   });
