@@ -32,7 +32,8 @@ mount -t tmpfs none /run && mkdir -p /run/secrets/kubernetes.io
 ln -s "$FILES/serviceaccount" /run/secrets/kubernetes.io/serviceaccount
 # The limit of connections is the whole machine's, and a namespace cannot raise it: let it look high enough.
 echo 1048576 > "$FILES/conntrack_max"
-mount --bind "$FILES/conntrack_max" /proc/sys/net/netfilter/nf_conntrack_max
+max=/proc/sys/net/netfilter/nf_conntrack_max
+[ ! -e $max ] || mount --bind "$FILES/conntrack_max" $max
 exec "$@"
 `;
 

@@ -11,7 +11,7 @@ const USUAL: Readonly<Record<MachineName, readonly string[]>> = {
     "src/kernel/ipset/ipset.test.ts",
     "src/kernel/ipvs/netlink-ipvs.test.ts",
     "src/kernel/route/*.test.ts",
-    "test/kernel/flows/{features,gone-connections,matrix,named-flows}.test.ts",
+    "test/kernel/flows/{features,flow-histories,gone-connections,matrix,named-flows}.test.ts",
   ],
   /** What a second kernel with nftables may answer otherwise. */
   qemu: [
@@ -50,6 +50,7 @@ const SECONDS: Readonly<Record<string, number>> = {
   "demo/run-demo.test.ts": 66,
   "test/conformance/ipvs-mode-switch.vm.test.ts": 77,
   "test/kernel/flows/features.test.ts": 58,
+  "test/kernel/flows/flow-histories.test.ts": 58,
   "test/kernel/flows/gone-connections.test.ts": 40,
   "test/kernel/flows/matrix.test.ts": 48,
   "test/kernel/flows/named-flows.test.ts": 30,

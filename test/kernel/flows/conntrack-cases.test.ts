@@ -153,6 +153,7 @@ inNetns(import.meta.url, { name: "ctcases", timeoutMs: 300_000 }, () => {
         const config = JSON.stringify({
           ...{ apiVersion: "kubeproxy.config.k8s.io/v1alpha1", kind: "KubeProxyConfiguration", mode },
           ...{ clusterCIDR: "10.180.0.0/16", clientConnection: { kubeconfig: "/var/lib/kube-proxy/kubeconfig.conf" } },
+          conntrack: { maxPerCore: 0, min: 0, tcpEstablishedTimeout: "0s", tcpCloseWaitTimeout: "0s" },
           ...(mode === "ebpf" && { ebpf }),
           ...traitsOf[mode].config,
         });
