@@ -221,7 +221,7 @@ async function withoutAssuming(
     const changes = clientChanges(one, other[index]).filter(({ what }) => HANGS_ON_NETWORKS.test(what));
     const causes = changes.map(
       ({ what }) =>
-        `No configuration is known here; with one that names the networks of pods, ${what.replace(/: .* is now (.*) \(before: .*/, ": $1")}.`,
+        `No configuration is known; with pod networks, ${what.replace(/: .* is now (.*) \(before: .*/, ": $1")}.`,
     );
     return { ...one, causes: [...one.causes, ...causes] };
   });

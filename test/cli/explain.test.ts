@@ -46,7 +46,7 @@ test("a Service: what each client meets, and why each endpoint is used or left o
   const short = await textOf("shop/storefront", "--mode", "nftables");
   assert.doesNotMatch(short, /health check/);
   // A mode alone is no configuration.
-  assert.match(short, /\n {2}No configuration is known here; .*, from another node, outside: answered by /);
+  assert.match(short, /\n {2}No configuration is known; .*, from another node, outside: answered by /);
   assert.match(
     await textOf("shop/storefront", "--mode", "nftables", "--rules"),
     /chain in table ip kube-proxy\n +external-XUFH7HGN-shop\/storefront\/tcp\/https\n/,
