@@ -126,7 +126,7 @@ test("what cannot be known is said, and is no zero", async () => {
   assert.deepEqual(countsOf(port).endpoints[0], [null, null]);
 });
 
-test("IPVS says what a virtual server has counted, and what a real server has now", async () => {
+test("IPVS says what virtual and real servers have counted, and have now", async () => {
   const ipvs = new MemoryIpvs();
   const virtualServer = { address: ip("10.96.0.10"), protocol: "TCP", port: 80 } as const;
   const nodePort = { address: ip("10.200.0.2"), protocol: "TCP", port: 30080 } as const;
@@ -148,7 +148,7 @@ test("IPVS says what a virtual server has counted, and what a real server has no
       [0, 0],
     ],
     endpoints: [
-      [3, null],
+      [3, 3],
       [null, null],
     ],
   });
