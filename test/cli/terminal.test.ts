@@ -38,7 +38,7 @@ test("--color is taken out of the arguments of any command", () => {
 });
 
 test("answers have colour where it is shown, and the same words without", async () => {
-  const args = ["shop/storefront", "-f", "-", "--node", "node-a", "--family", "ipv4"];
+  const args = ["shop/storefront", "-f", "-", "--node", "node-a", "--family", "ipv4", "--why"];
   const plain = await runCommand(explain, args, examplesAsJson());
   assert.ok(!plain.out.includes(ESCAPE));
   const text = painted(plain.out, COLOURED);

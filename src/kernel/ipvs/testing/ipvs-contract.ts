@@ -237,9 +237,10 @@ function realServerTests(open: Open): void {
     await ipvs.apply([...addVirtual(SERVER), ...addReal(SERVER, real(1))]);
     const close = await connect(SERVER, real(1));
     await ipvs.apply([updateReal(SERVER, real(1, 0))]);
-    assert.deepEqual(await ipvs.realServers(SERVER), [
-      { ...real(1, 0), activeConnections: 1, inactiveConnections: 0, connections: 1 },
-    ]);
+    // What was counted since the beginning comes up to two seconds later.
+    const found = await ipvs.realServers(SERVER);
+    const active = found?.map(({ connections: _, ...now }) => now);
+    assert.deepEqual(active, [{ ...real(1, 0), activeConnections: 1, inactiveConnections: 0 }]);
     await close();
     assert.equal((await ipvs.realServers(SERVER))?.[0]?.activeConnections, 0);
   });
