@@ -235,8 +235,10 @@ export class NftablesBackend implements Backend {
       onLost(undefined, change.by?.name);
       return;
     }
-    this.#damaged = new Set([...this.#damaged, ...damage.names]);
-    onLost({ ports: damage.ports }, change.by?.name);
+    // What has been read since, or is being read, has it.
+    const isRead = this.#readAt !== undefined && ((change.generation - this.#readAt.generation) | 0) <= 0;
+    if (!isRead) this.#damaged = new Set([...this.#damaged, ...damage.names]);
+    onLost({ ports: isRead ? new Set() : damage.ports }, change.by?.name);
   }
 
   /**

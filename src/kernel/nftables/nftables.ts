@@ -99,6 +99,8 @@ export interface NftMark {
 
 /** A change that another program made to the table. */
 export interface NftForeignChange {
+  /** The ruleset's, which the change made. */
+  readonly generation: number;
   /** Chains whose rules were touched, or that were deleted. */
   readonly chains: ReadonlySet<string>;
   /** Sets that were touched; elements are not listed. */

@@ -256,7 +256,7 @@ function report(watcher: Watcher, generation: number, by: NftForeignChange["by"]
   watcher.touchedAt = generation;
   // With the table goes everything in it: too much to name.
   const all = { chains: NOTHING, sets: NOTHING, defined: NOTHING, isTotal: true };
-  watcher.onChange({ ...(touched.isTotal ? all : touched), by });
+  watcher.onChange({ ...(touched.isTotal ? all : touched), generation, by });
 }
 
 /** What the kernel announces of each object that a commit added or deleted. */

@@ -87,6 +87,7 @@ export class MemoryNftKernel {
   readonly #transactions: (readonly NftOperation[])[] = [];
   readonly #commits = new Map<MemoryProgram, number>();
   #generation = 1;
+  #held: (() => void)[] | undefined;
   #refusals = 0;
 
   constructor(family: NftFamily, options: MemoryNftKernelOptions = {}) {
@@ -244,11 +245,26 @@ export class MemoryNftKernel {
     this.#committed(ANOTHER, { chains: new Set([to]), sets: new Set(), defined: new Set([to]), isTotal: false });
   }
 
-  #committed(program: MemoryProgram, change: Omit<NftForeignChange, "by">): void {
+  /** Keeps announcements back, as a busy kernel does. @returns what delivers them. */
+  holdAnnouncements(): () => void {
+    const held: (() => void)[] = [];
+    this.#held = held;
+    return () => {
+      this.#held = undefined;
+      for (const announce of held) announce();
+    };
+  }
+
+  #committed(program: MemoryProgram, change: Omit<NftForeignChange, "by" | "generation">): void {
     this.#generation += 1;
     this.#commits.set(program, (this.#commits.get(program) ?? 0) + 1);
     const by = { pid: program.pid, name: program.name };
-    for (const watcher of [...this.#watchers]) if (watcher.program !== program) watcher.onChange({ ...change, by });
+    const generation = this.#generation;
+    const announce = (): void => {
+      for (const one of [...this.#watchers]) if (one.program !== program) one.onChange({ ...change, generation, by });
+    };
+    if (this.#held === undefined) announce();
+    else this.#held.push(announce);
   }
 
   #read(expected?: NftExpectation): NftTableContent | undefined {
@@ -309,7 +325,7 @@ export class MemoryNftKernel {
   }
 }
 
-function changeOf(operations: readonly NftOperation[]): Omit<NftForeignChange, "by"> {
+function changeOf(operations: readonly NftOperation[]): Omit<NftForeignChange, "by" | "generation"> {
   const chains = new Set<string>();
   const sets = new Set<string>();
   const defined = new Set<string>();
