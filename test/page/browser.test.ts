@@ -340,10 +340,12 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     const server = createServer((asked, response) => {
       const [, path] = nodes.exec(asked.url ?? "") ?? [];
       const { headers } = asked;
-      request(`${url}${path}`, { headers }, (from) => {
+      const forwarded = request(`${url}${path}`, { headers }, (from) => {
         response.writeHead(path === undefined ? 404 : (from.statusCode ?? 502), from.headers);
         from.pipe(response);
-      }).end();
+      });
+      // The page asks on while the test ends.
+      forwarded.on("error", () => response.destroy()).end();
     });
     server.listen(0, "127.0.0.1");
     await once(server, "listening");
