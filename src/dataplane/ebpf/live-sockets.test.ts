@@ -97,6 +97,6 @@ test("without pins, or with maps that are not whole, nothing is read", async (t)
   assert.equal(pinnedSockets(memoryBpf(node.machine).pins, "/bpf/kube-proxy-ts/2", "IPv4"), undefined);
   assert.equal(pinnedSockets(memoryBpf(node.machine).pins, PIN_FOLDER, "IPv6"), undefined);
   process.kill();
-  memoryBpf(node.machine).pins.remove(`${PIN_FOLDER}/IPv4/v3/slots4`);
+  memoryBpf(node.machine).pins.remove(`${PIN_FOLDER}/IPv4/v4/slots4`);
   assert.equal(read(), undefined);
 });

@@ -51,11 +51,11 @@ const wantedNames = (process: ProxyProcess) => {
   const maps = Object.values(definitions).map(({ name }) => name);
   assert.ok(process.backend.isAttached);
   const own = `${PIN_FOLDER}/IPv4`;
-  const folders = ["/bpf/", "/bpf/kube-proxy-ts/", `${PIN_FOLDER}/`, `${own}/`, `${own}/links/`, `${own}/v3/`];
+  const folders = ["/bpf/", "/bpf/kube-proxy-ts/", `${PIN_FOLDER}/`, `${own}/`, `${own}/links/`, `${own}/v4/`];
   return [
     ...folders,
     ...programs.map((name) => `${own}/links/${name}`),
-    ...[...programs, ...maps].map((name) => `${own}/v3/${name}`),
+    ...[...programs, ...maps].map((name) => `${own}/v4/${name}`),
   ].sort();
 };
 

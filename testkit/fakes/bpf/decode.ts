@@ -90,6 +90,9 @@ function decodeOne(
       break;
     case op.CLASS.ST:
     case op.CLASS.STX: {
+      if (it.opcode === op.ATOMIC_WIDE && it.immediate === 0) {
+        return { kind: "atomic-add", base: destination, offset, source: it.source };
+      }
       const isStx = (it.opcode & 7) === op.CLASS.STX;
       const source = isStx ? it.source : it.immediate;
       if ((it.opcode & 0xe0) === op.MODE_MEMORY) return { kind: "store", width, base: destination, offset, source };

@@ -64,6 +64,8 @@ function encodeOne(writer: SlotWriter, one: Instruction, distance: (target: numb
         return writer.slot(opcode | op.CLASS.ST, one.base, "r0", one.offset, one.source);
       return writer.slot(opcode | op.CLASS.STX, one.base, one.source, one.offset, 0);
     }
+    case "atomic-add":
+      return writer.slot(op.ATOMIC_WIDE, one.base, one.source, one.offset, 0);
     case "load-wide": {
       const value = BigInt.asUintN(64, one.value);
       writer.slot(op.LOAD_WIDE, one.destination, "r0", 0, Number(BigInt.asIntN(32, value)));

@@ -58,6 +58,8 @@ export type Instruction =
       readonly offset: number;
       readonly source: Operand;
     }
+  /** Adds to a word in memory, and returns nothing. */
+  | { readonly kind: "atomic-add"; readonly base: Register; readonly offset: number; readonly source: Register }
   | { readonly kind: "load-wide"; readonly destination: Register; readonly value: bigint }
   /** The map itself, for helpers. `map` is its name; the descriptor comes in when the program is loaded. */
   | { readonly kind: "load-map"; readonly destination: Register; readonly map: string }

@@ -99,6 +99,12 @@ class Machine {
         if (region !== this.#stack || typeof value === "bigint") region.write(at, one.width, this.#number(one.source));
         return undefined;
       }
+      case "atomic-add": {
+        const { region, offset } = this.#pointer(one.base);
+        const at = offset + BigInt(one.offset);
+        region.write(at, 8, region.read(at, 8) + this.#number(one.source));
+        return undefined;
+      }
       case "load-wide":
         this.#registers.set(one.destination, one.value);
         return undefined;

@@ -7,6 +7,8 @@ export const CLASS = { LD: 0, LDX: 1, ST: 2, STX: 3, ALU: 4, JMP: 5, JMP32: 6, A
 /** The second operand is a register. */
 export const SOURCE_REGISTER = 0x08;
 export const MODE_MEMORY = 0x60;
+/** Of 64 bits; the immediate is the operation, and 0 adds. */
+export const ATOMIC_WIDE = 0xdb;
 export const OP_BYTE_ORDER = 0xd0;
 export const OP_JUMP = 0x00;
 export const OP_CALL = 0x80;

@@ -11,7 +11,7 @@ import type { MapDefinition } from "../map-definition.ts";
  * What keys and values of the maps mean. Programs over maps of another version would misread them: another number for each change
  * that the sizes of the maps do not show.
  */
-export const MAPS_VERSION = 3;
+export const MAPS_VERSION = 4;
 
 /** What is dialled; without an address, a node port. The protocol is an IP protocol's number. */
 export const FRONTEND_KEY = {
@@ -127,6 +127,8 @@ export interface MemoryMaps {
    * from 0. They go when it is closed. Nothing is forgotten for others: a datagram that finds no room is not led.
    */
   readonly flows: MapDefinition;
+  /** How many of them network namespaces have that are not the host's, so that none fills the map: {@link SHARES}. */
+  readonly flowCounts: MapDefinition;
   /**
    * {@link TCP_PEER_KEY}: they go when the socket is closed. Sockets of the kernel and streams of several paths are closed without a word,
    * so that what was used longest ago goes where there is no room.
@@ -151,6 +153,13 @@ export interface BalancerCapacity {
 export const REMEMBERED = 32_768;
 const NODE_ADDRESSES = 1024;
 const BARRED_NAMESPACES = 1024;
+/** `COUNT_BITS` of the programs. Network namespaces are spread over them; two that meet in one share what one may have. */
+const FLOW_COUNTS = 4096;
+/**
+ * One network namespace has at most one of so many parts of the room for flows: more than pods have open, and 256 of the least room. It
+ * takes as many greedy ones to fill it.
+ */
+export const SHARES = 4;
 
 /** Elements are allocated when they are written. */
 const hash = (name: string, keySize: number, valueSize: number, maxEntries: number): MapDefinition => ({
@@ -177,6 +186,7 @@ export function memoryMaps(family: IpFamily, remembered = REMEMBERED): MemoryMap
     validUntil: array(`valid_until${suffix}`, 8, 1),
     clients: lruHash(`clients${suffix}`, 16, 16, remembered),
     flows: hash(`flows${suffix}`, UDP_FLOW_KEY.size, UDP_FLOW[family].size, remembered),
+    flowCounts: array(`flow_counts${suffix}`, 8, FLOW_COUNTS),
     tcpPeers: lruHash(`tcp_peers${suffix}`, TCP_PEER_KEY.size, TCP_PEER[family].size, remembered),
     connected: hash(`connected${suffix}`, CONNECTED_KEY.size, CONNECTED_VALUE[family].size, remembered),
     barred: hash(`barred${suffix}`, 8, 4, BARRED_NAMESPACES),

@@ -4,7 +4,7 @@ import type { IpFamily } from "../../../net/ip.ts";
 import { readPrograms } from "../elf.ts";
 import type { Hook } from "../hooks.ts";
 import type { Program } from "../map-definition.ts";
-import type { BalancerMaps } from "./maps.ts";
+import { type BalancerMaps, SHARES } from "./maps.ts";
 
 export interface SocketProgramOptions {
   /** Of the network namespace that is the host's. */
@@ -91,6 +91,7 @@ export function programsOf(
     ["connected_udp", CONNECTED_UDP[connectedUdp]],
     ["at_localhost", AT_LOCALHOST[atLocalhost]],
     ["can_set_retval", canSetReturnValue ? 1n : 0n],
+    ["flows_of_netns", BigInt(maps.flows.maxEntries / SHARES)],
   ]);
   for (const map of Object.values(maps)) given.set(map.name.replace(new RegExp(`${suffix}$`), ""), map);
   return readPrograms(file, given);

@@ -68,6 +68,8 @@ HELPER long (*const set_retval)(int value) = (void *)187;
 #define HELD (1U << 31)
 /* How many frontends one UDP socket asks at the same time. */
 #define FLOWS_OF_SOCKET 4
+/* The map of counts has as many elements as numbers of so many bits. */
+#define COUNT_BITS 12
 
 #if FAMILY == 6
 #define WORDS 4
@@ -142,8 +144,8 @@ struct connected {
 #endif
 };
 
-extern const char frontends[], slots[], backends[], node_addrs[], valid_until[], clients[], flows[], tcp_peers[], connected[],
-	barred[];
+extern const char frontends[], slots[], backends[], node_addrs[], valid_until[], clients[], flows[], flow_counts[],
+	tcp_peers[], connected[], barred[];
 
 #define CONSTANT(name) \
 	({ \
@@ -161,6 +163,8 @@ extern const char frontends[], slots[], backends[], node_addrs[], valid_until[],
 #define CAN_SET_RETVAL CONSTANT(can_set_retval)
 /* Which node ports answer at localhost, for the host: 0 none, 1 those without the Local policy, 2 all. */
 #define AT_LOCALHOST CONSTANT(at_localhost)
+/* How many flows the sockets of a network namespace may have. */
+#define FLOWS_OF_NETNS CONSTANT(flows_of_netns)
 
 #ifdef TEST
 struct test_words {
@@ -329,16 +333,40 @@ INLINE struct flow *find_flow(struct flow_key *key, const struct frontend_key *d
 	return 0;
 }
 
+/*
+ * The number of flows of a network namespace. 0: it is the host's, which has all the room, and is not counted. Cookies are never used
+ * twice. They follow each other, and multiplication spreads them; those that meet in an element share a bound.
+ */
+INLINE s64 *find_count(u64 netns)
+{
+	u32 index = netns * 0x9e3779b97f4a7c15ULL >> (64 - COUNT_BITS);
+	return netns == HOST_COOKIE ? 0 : map_lookup(flow_counts, &index);
+}
+
+/* Processors that do so at once may go past the bound by as many flows. */
+INLINE int add_flow(struct bpf_sock_addr *ctx, const struct flow_key *key, const struct flow *value)
+{
+	s64 *count = find_count(NETNS_COOKIE(ctx));
+	if (count && READ_ONCE(*count) >= (s64)FLOWS_OF_NETNS)
+		return 0;
+	/* Another thread may take it for something else just now. */
+	if (map_update(flows, key, value, BPF_NOEXIST))
+		return 0;
+	/* What it returns is not used: for arm64 such an instruction came with Linux 5.18. */
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	return 1;
+}
+
 /* In the place of the flow to what was dialled; else in a free one, or in one of which no answer can come any more. */
-INLINE int write_flow(struct flow_key *key, struct flow *value)
+INLINE int write_flow(struct bpf_sock_addr *ctx, struct flow_key *key, struct flow *value)
 {
 	UNROLLED
 	for (u32 number = 0; number < FLOWS_OF_SOCKET; number++) {
 		key->number = number;
 		struct flow *flow = map_lookup(flows, key);
-		/* Another thread may take it for something else just now. */
 		if (!flow)
-			return map_update(flows, key, value, BPF_NOEXIST) == 0;
+			return add_flow(ctx, key, value);
 		if (is_same(&flow->dialled, &value->dialled) && flow->dialled_port == value->dialled_port) {
 			if (flow->backend != value->backend || !is_same(&flow->address, &value->address) || flow->port != value->port)
 				return map_update(flows, key, value, BPF_ANY) == 0;
@@ -484,7 +512,7 @@ chosen:
 		flow.dialled_port = dialled.port;
 		flow.dialled = dialled.address;
 		flow_key.cookie = cookie;
-		if (!write_flow(&flow_key, &flow))
+		if (!write_flow(ctx, &flow_key, &flow))
 			return PASS;
 		if (call == CONNECT && !register_connected(ctx, cookie, index, &place, of_backend))
 			return PASS;
@@ -549,6 +577,7 @@ INLINE int reveal(struct bpf_sock_addr *ctx, enum call call, int mapped)
 INLINE int release(struct bpf_sock *ctx)
 {
 	u32 protocol = ctx->protocol;
+	s64 *count, change = -1;
 	ZEROED(struct flow_key, key);
 	if (protocol != UDP && protocol != TCP)
 		return 1;
@@ -565,7 +594,11 @@ INLINE int release(struct bpf_sock *ctx)
 		key.number = number;
 		if (map_delete(flows, &key))
 			break;
+		change--;
 	}
+	count = find_count(NETNS_COOKIE(ctx));
+	if (count)
+		__sync_fetch_and_add(count, change);
 	map_delete(connected, &key.cookie);
 	return 1;
 }

@@ -1,6 +1,7 @@
 /** Sockets that connect and send in ways of their own, with the programs attached and no rules underneath. */
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { execFileSync } from "node:child_process";
+import { type TestContext, test } from "node:test";
 import { PATIENCE } from "../../../../testkit/support/patience.ts";
 import type { IpAddress } from "../../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
@@ -8,32 +9,46 @@ import { kernelBpf } from "../kernel-bpf.ts";
 import { eventually } from "../testing/eventually.ts";
 import { reasonToSkip, testCgroup } from "../testing/test-cgroup.ts";
 import { socketPrograms } from "./programs.ts";
-import { startDialler } from "./testing/dialler.ts";
-import { fillMaps, openMaps, testMaps } from "./testing/dialling.ts";
+import { type Dialler, startDialler } from "./testing/dialler.ts";
+import { fillMaps, type OpenMaps, openMaps, testMaps } from "./testing/dialling.ts";
 
 const VIP = "10.96.0.1" as IpAddress; // canonical literals
 const LOCAL = "127.0.0.1" as IpAddress;
 const { TCP, UDP } = PROTOCOL_NUMBERS;
 
-test("unusual sockets", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, async (t) => {
+/** Attaches programs that lead from ports of the Service to ports of the client's own namespace. */
+function lead(
+  t: TestContext,
+  cgroup: string,
+  ports: readonly (readonly [protocol: number, port: number, to: number])[],
+  hostCookie = 1n,
+): OpenMaps {
   const bpf = kernelBpf();
+  const definitions = testMaps("IPv4");
+  const maps = openMaps(bpf, definitions);
+  const frontends = ports.map(([protocol, port, to]) => ({
+    ...{ address: VIP, port, protocol },
+    endpoints: [{ address: LOCAL, port: to }],
+  }));
+  fillMaps(maps, frontends, "IPv4");
+  const opened: { close(): void }[] = [...Object.values(maps)];
+  t.after(() => opened.toReversed().map((one) => one.close()));
+  for (const [hook, program] of socketPrograms("IPv4", definitions, { hostCookie })) {
+    const loaded = bpf.loadProgram(program, hook, Object.values(maps));
+    opened.push(loaded, bpf.attach(loaded, hook, cgroup));
+  }
+  return maps;
+}
+
+test("unusual sockets", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, async (t) => {
   const cgroup = testCgroup(t);
   const dialler = await startDialler(t, cgroup);
   const tcp = await dialler.listen("tcp", LOCAL);
   const udp = await dialler.listen("udp", LOCAL);
-  const definitions = testMaps("IPv4");
-  const maps = openMaps(bpf, definitions);
-  const frontend = (protocol: number, port: number, at: number) => ({
-    ...{ address: VIP, port, protocol },
-    endpoints: [{ address: LOCAL, port: at }],
-  });
-  fillMaps(maps, [frontend(TCP, 80, tcp), frontend(UDP, 53, udp)], "IPv4");
-  const opened: { close(): void }[] = [...Object.values(maps)];
-  t.after(() => opened.toReversed().map((one) => one.close()));
-  for (const [hook, program] of socketPrograms("IPv4", definitions, { hostCookie: 1n })) {
-    const loaded = bpf.loadProgram(program, hook, Object.values(maps));
-    opened.push(loaded, bpf.attach(loaded, hook, cgroup));
-  }
+  const maps = lead(t, cgroup, [
+    [TCP, 80, tcp],
+    [UDP, 53, udp],
+  ]);
 
   await t.test(
     "a stream of several paths is led; of its peer nothing is revealed, because its paths have cookies of their own",
@@ -71,7 +86,7 @@ test("unusual sockets", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, as
   );
 
   await t.test("thousands of sockets of others do not change where a pending answer comes from", async () => {
-    const room = definitions.flows.maxEntries;
+    const room = maps.flows.definition.maxEntries;
     const answer = { reached: udp, peer: `${VIP} 53` };
     assert.deepEqual(await dialler.sendBesides(null, [VIP, 53], 3 * room), answer, "they are closed at once");
     assert.equal(maps.flows.entries().length, 0, "what is closed is forgotten");
@@ -88,3 +103,75 @@ test("unusual sockets", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, as
     assert.equal(maps.connected.entries().length, 1);
   });
 });
+
+test("a network namespace has its share of the room for UDP, and the host's has all of it", {
+  skip: reasonToSkip(),
+  timeout: 60_000 * PATIENCE,
+}, async (t) => {
+  const cgroup = testCgroup(t);
+  const [greedy, modest, host] = [
+    await startDialler(t, cgroup),
+    await startDialler(t, cgroup),
+    await startDialler(t, cgroup),
+  ];
+  const [atGreedy, atModest, atHost] = [
+    await greedy.listen("udp", LOCAL),
+    await modest.listen("udp", LOCAL),
+    await host.listen("udp", LOCAL),
+  ];
+  const ports = [
+    [UDP, 53, atGreedy],
+    [UDP, 54, atModest],
+    [UDP, 55, atHost],
+    [UDP, 56, atGreedy],
+  ] as const;
+  const maps = lead(t, cgroup, ports, await host.netnsCookie());
+  const { flows, connected, flowCounts } = maps;
+  const inGreedy = ["nsenter", "--target", `${greedy.pid}`, "--net"];
+  // What takes the rules; the other namespaces have none, and no route.
+  const rules = `add table ip t; add chain ip t output { type nat hook output priority -100; }
+    add rule ip t output ip daddr ${VIP} udp dport 53 dnat to ${LOCAL}:${atGreedy}`;
+  run([...inGreedy, "ip", "route", "add", VIP, "dev", "lo", "src", LOCAL]);
+  run([...inGreedy, "nft", rules]);
+  const hold = async (of: Dialler, count: number, port: number): Promise<void> => {
+    for (let number = 0; number < count; number++) {
+      assert.deepEqual(await of.hold(`${number}`, { address: VIP, port }), {}, `socket ${number} to ${port}`);
+    }
+  };
+  const drop = async (of: Dialler, count: number): Promise<void> => {
+    for (let number = 0; number < count; number++) await of.drop(`${number}`);
+  };
+  const counted = (): number => flowCounts.entries().filter(([, count]) => count.some((byte) => byte !== 0)).length;
+  const room = flows.definition.maxEntries;
+  const share = room / 4;
+
+  await hold(greedy, 1, 53);
+  await hold(modest, 1, 54);
+  if (counted() === 1) return t.skip("the two share a count, as two in 4,096 do");
+  await drop(modest, 1);
+  await hold(greedy, room + 1, 53);
+  await hold(modest, 1, 54);
+  assert.deepEqual(await modest.ask("0"), { reached: atModest }, "led: it has neither a route nor rules");
+  assert.deepEqual(
+    [flows, connected].map((map) => map.entries().length),
+    [share + 1, share + 1],
+  );
+  assert.deepEqual(await greedy.ask("0"), { reached: atGreedy }, "led");
+  assert.deepEqual(await greedy.ask(`${room}`), { reached: atGreedy }, "by the rules");
+  const surplus = await greedy.dial("datagram", { address: VIP, port: 53 });
+  assert.deepEqual(surplus, { reached: atGreedy, peer: `${VIP} 53` }, "by the rules");
+  await hold(host, share + 1, 55);
+  assert.equal(flows.entries().length, 2 * share + 2);
+
+  await drop(greedy, room + 1);
+  await eventually(() => assert.equal(flows.entries().length, share + 2, "what is closed is forgotten"));
+  await hold(greedy, 1, 56);
+  assert.deepEqual(await greedy.ask("0"), { reached: atGreedy }, "led: there are no rules for this port");
+  // A socket that asks two Services has two flows.
+  assert.equal((await greedy.sendBesides([VIP, 53], [VIP, 56])).reached, atGreedy);
+  for (const one of [greedy, modest, host]) await drop(one, share + 1);
+  await eventually(() => assert.equal(flows.entries().length, 0));
+  assert.equal(counted(), 0);
+});
+
+const run = ([command = "", ...args]: readonly string[]): void => void execFileSync(command, args, { stdio: "pipe" });

@@ -9,6 +9,7 @@ import type { Place } from "./dialling.ts";
 import type { sendBesides } from "./raw-sockets.ts";
 
 export interface Dialler {
+  readonly pid: number;
   /** Listens on a free port of the address. @returns the port. */
   listen(protocol: "tcp" | "udp", address: string): Promise<number>;
   /** Binds a socket and closes it; port 0 is any. @returns the code of why it could not. */
@@ -46,8 +47,9 @@ export async function startDialler(t: TestContext, cgroup: string): Promise<Dial
     await once(child, "exit");
   });
   await once(child, "message");
-  if (child.pid === undefined) throw new Error("the dialler did not start");
-  moveInto(cgroup, child.pid);
+  const { pid } = child;
+  if (pid === undefined) throw new Error("the dialler did not start");
+  moveInto(cgroup, pid);
   const ask = async (request: Request): Promise<unknown> => {
     const answer = once(child, "message");
     child.send(request);
@@ -55,6 +57,7 @@ export async function startDialler(t: TestContext, cgroup: string): Promise<Dial
     return message;
   };
   return {
+    pid,
     listen: async (protocol, address) => Number(await ask({ what: "listen", protocol, address })),
     bind: async (protocol, address, port) =>
       ((await ask({ what: "bind", protocol, address, port })) as DialReport).code,
