@@ -10,6 +10,7 @@ import { eventually } from "../testing/eventually.ts";
 import { reasonToSkip, testCgroup } from "../testing/test-cgroup.ts";
 import { socketPrograms } from "./programs.ts";
 import { type Dialler, startDialler } from "./testing/dialler.ts";
+import type { DialReport } from "./testing/dialler-side.ts";
 import { fillMaps, type OpenMaps, openMaps, testMaps } from "./testing/dialling.ts";
 
 const VIP = "10.96.0.1" as IpAddress; // canonical literals
@@ -88,11 +89,17 @@ test("unusual sockets", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, as
   await t.test("thousands of sockets of others do not change where a pending answer comes from", async () => {
     const room = maps.flows.definition.maxEntries;
     const answer = { reached: udp, peer: `${VIP} 53` };
+    /** What the others sent may fill the server's queue for a while. */
+    const answered = async (): Promise<DialReport> => {
+      const met = await dialler.dial("datagram", { address: VIP, port: 53 });
+      return met.code === "silence" ? await answered() : met;
+    };
     assert.deepEqual(await dialler.sendBesides(null, [VIP, 53], 3 * room), answer, "they are closed at once");
     assert.equal(maps.flows.entries().length, 0, "what is closed is forgotten");
+    await answered();
     assert.deepEqual(await dialler.sendBesides(null, [VIP, 53], 2 * room, 2 * room), answer, "they stay open");
     assert.equal(maps.flows.entries().length, 0);
-    assert.deepEqual(await dialler.dial("datagram", { address: VIP, port: 53 }), answer);
+    assert.deepEqual(await answered(), answer);
   });
 
   await t.test("a datagram that a connected socket sends does not change which endpoint it is told of", async () => {
@@ -169,7 +176,8 @@ test("a network namespace has its share of the room for UDP, and the host's has 
   assert.deepEqual(await greedy.ask("0"), { reached: atGreedy }, "led: there are no rules for this port");
   // A socket that asks two Services has two flows.
   assert.equal((await greedy.sendBesides([VIP, 53], [VIP, 56])).reached, atGreedy);
-  for (const one of [greedy, modest, host]) await drop(one, share + 1);
+  for (const one of [greedy, modest]) await drop(one, 1);
+  await drop(host, share + 1);
   await eventually(() => assert.equal(flows.entries().length, 0));
   assert.equal(counted(), 0);
 });
