@@ -70,7 +70,8 @@ test("unusual sockets", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, as
     for (let times = 0; times < 20; times += 1) {
       assert.deepEqual(await dialler.dial("tcp", { address: VIP, port: 80 }), { reached: tcp, peer: `${VIP} 80` });
     }
-    await eventually(() => assert.equal(maps.tcpPeers.entries().length, before, "what is closed is forgotten"));
+    // One that an earlier test has closed may go meanwhile.
+    await eventually(() => assert.ok(maps.tcpPeers.entries().length <= before, "what is closed is forgotten"));
   });
 
   await t.test(
