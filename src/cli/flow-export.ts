@@ -17,7 +17,7 @@ const MOST_RECORDS = 20_000;
 const BATCH = 1_000;
 const SEND_EVERY_MS = 1_000;
 const REQUEST_LIMIT_MS = 5_000;
-const TOTALS_EVERY_SECONDS = 10;
+const TOTALS_EVERY_MS = 10_000;
 /** AGGREGATION_TEMPORALITY_CUMULATIVE */
 const CUMULATIVE = 2;
 /** Answers after which the same is sent again. */
@@ -92,7 +92,6 @@ export function otlpSink(url: URL, note: Note): FlowTaker {
   const metricsTarget = new URL(target.href.replace(/\/logs$/, "/metrics"));
   const totals = new Map<string, number>();
   const startMs = Date.now();
-  let seconds = 0;
   let waiting: object[] = [];
   let sending: Promise<void> | undefined;
   let lost = 0;
@@ -130,11 +129,10 @@ export function otlpSink(url: URL, note: Note): FlowTaker {
     const status = isOwnPlace ? await post(metricsTarget, metricsOf(totals, startMs)).catch(() => 0) : 200;
     if (status !== 200) complain(`metrics: answered with ${status}`);
   };
-  const timer = setInterval(() => {
-    void trySend();
-    seconds += 1;
-    if (seconds % TOTALS_EVERY_SECONDS === 0) void sendTotals();
-  }, SEND_EVERY_MS);
+  const timers = [
+    setInterval(() => void trySend(), SEND_EVERY_MS),
+    setInterval(() => void sendTotals(), TOTALS_EVERY_MS),
+  ];
   return sinkOf(
     {
       take(flow) {
@@ -145,7 +143,7 @@ export function otlpSink(url: URL, note: Note): FlowTaker {
         return true;
       },
       async close() {
-        clearInterval(timer);
+        timers.forEach(clearInterval);
         await trySend();
         await trySend();
         await sendTotals();

@@ -16,7 +16,7 @@ import { traceData } from "../trace/report/json.ts";
 import { type TraceReport, traceText } from "../trace/report/text.ts";
 import { seededRandom } from "../trace/seeded-random.ts";
 import { chosenNode } from "./chosen-node.ts";
-import { contextOf, dumpFiles } from "./dump-folder.ts";
+import { contextOf, dumpFiles, type SysdumpContext } from "./dump-folder.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { asRelease, originOf, readSettings, warner } from "./inspect-options.ts";
 import type { ReadObjects } from "./objects-input.ts";
@@ -132,7 +132,8 @@ export async function trace(
     { argv, output, usage: TRACE_USAGE, forms: TEXT_OR_JSON, read: parsed },
     async ({ values }) => {
       const options = readOptions(values);
-      const objects = await objectsFor(options, output, input);
+      const sysdump = await contextOf(options.dumps ?? []);
+      const objects = await objectsFor(options, sysdump, output, input);
       const ends = objects === undefined ? undefined : resolvePods(options.ends, objects);
       if (options.live !== undefined) {
         const { liveTrace } = await import("./trace-live.ts");
@@ -140,7 +141,7 @@ export async function trace(
         if (signal !== undefined) return await liveTrace(live, output, jsonText, signal);
         return await untilInterrupted((interruption) => liveTrace(live, output, jsonText, interruption));
       }
-      const report = await traced(options, { objects, ends }, input, warner(output));
+      const report = await traced(options, { objects, ends, sysdump }, input, warner(output));
       output.out(options.form === "json" ? jsonText(traceData(report)) : painted(traceText(report), output.terminal));
       return EXIT_SUCCESS;
     },
@@ -166,23 +167,22 @@ type TraceOptions = ReturnType<typeof readOptions>;
 interface Surroundings {
   readonly objects: ReadObjects | undefined;
   readonly ends: ResolvedEnds | undefined;
+  /** Of the dumps, where one of them is a sysdump. */
+  readonly sysdump: SysdumpContext | undefined;
 }
 
 /** The objects to plan for, or to find pods in; undefined where neither is asked for. @throws UsageError */
 async function objectsFor(
-  { ends, choice, isPlan, dumps }: TraceOptions,
+  { ends, choice, isPlan }: TraceOptions,
+  sysdump: SysdumpContext | undefined,
   output: Output,
   input: NodeJS.ReadableStream,
 ): Promise<ReadObjects | undefined> {
   const pods = mentionedPods(ends);
   const [first] = pods;
-  const sysdump = await contextOf(dumps ?? []);
   if (!isPlan && first === undefined && sysdump === undefined) return undefined;
   const { readObjects } = await import("./objects-input.ts");
-  if (sysdump !== undefined) {
-    const objects = await readObjects({ filename: [sysdump.objects] }, output, input, { pods });
-    return { ...objects, configuration: sysdump.configuration };
-  }
+  if (sysdump !== undefined) return await readObjects({ filename: [sysdump.objects] }, output, input, { pods });
   if (first === undefined || isPlan) return await readObjects(choice, output, input, { pods });
   try {
     return await readObjects({ ...choice, filename: undefined }, output, input, { pods, isForPods: true });
@@ -197,13 +197,13 @@ async function objectsFor(
 
 async function traced(
   options: TraceOptions,
-  { objects, ends }: Surroundings,
+  { objects, ends, sysdump }: Surroundings,
   input: NodeJS.ReadableStream,
   warn: (message: string) => void,
 ): Promise<TraceReport> {
   const { from, to, fromNode, notes } = ends ?? { ...options.ends, fromNode: undefined, notes: [] };
   const target = parseTarget(to);
-  const rules = await rulesFor(options, { objects, target }, input, warn);
+  const rules = await rulesFor(options, { objects, sysdump, target }, input, warn);
   const addresses = [...rules.addresses, ...options.local, ...deviceAddresses(rules.dumps)];
   const isComplete = rules.knowsAddresses || options.local.length > 0 || hasAllAddresses(rules.dumps);
   const facts = nodeFacts({ ...rules, addresses, isComplete });
@@ -236,7 +236,7 @@ async function traced(
 
 async function rulesFor(
   { isPlan, dumps, local, config, compatibility, mode, node, isVerbose }: TraceOptions,
-  { objects, target }: { readonly objects: ReadObjects | undefined; readonly target: ParsedTarget },
+  { objects, sysdump, target }: Omit<Surroundings, "ends"> & { readonly target: ParsedTarget },
   input: NodeJS.ReadableStream,
   warn: (message: string) => void,
 ): Promise<TracedRules> {
@@ -262,7 +262,6 @@ async function rulesFor(
     family,
     input,
   );
-  const sysdump = await contextOf(dumps);
   if (sysdump === undefined || objects === undefined) return rules;
   const settings = await readSettings(
     config ?? sysdump.configuration,

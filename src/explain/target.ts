@@ -30,6 +30,11 @@ export function withoutDomain(text: string): string {
   return text.replace(DNS_NAME, (_all, name: string, namespace: string) => `${namespace}/${name}`.toLowerCase());
 }
 
+/** The same text without `svc/` before a Service's name. */
+export function withoutServiceWord(text: string): string {
+  return text.replace(IS_SERVICE_WORD, "");
+}
+
 /**
  * Reads a target.
  *

@@ -3,7 +3,7 @@ import { giveTurn, isTurnDue } from "../async/turns.ts";
 import { type LiveDaemon, ledFlows } from "../daemon/inspect-report.ts";
 import { modeNamed } from "../dataplane/registry.ts";
 import type { FlowReader } from "../dataplane/tracked-connections.ts";
-import { addTo, type Count, type CountedPort, countedPortsOf } from "../dataplane/traffic.ts";
+import { addTo, type CountedPort, countedPortsOf, unknownCount } from "../dataplane/traffic.ts";
 import { FLOW_HEAD, FlowNamer, flowCells } from "../explain/flows.ts";
 import { countText, turnedAwayText } from "../explain/text.ts";
 import { readOwnFlows, readTraffic } from "../explain/traffic.ts";
@@ -29,9 +29,14 @@ export async function connectionsAnswer(
   const ports: CountedPort[] = [];
   const pods = new Map<IpAddress, string>();
   for (const { family, state } of daemon.families) {
+    const services = new Set<string>();
     for (const port of countedPortsOf(state, family)) {
       ports.push(port);
-      const endpointSlices = state.slicesOf(port.name.service);
+      services.add(port.name.service);
+      if (isTurnDue()) await giveTurn(signal);
+    }
+    for (const service of services) {
+      const endpointSlices = state.slicesOf(service);
       for (const { name, addresses } of knownPods({ endpointSlices }).values())
         for (const one of addresses) pods.set(one, name);
       if (isTurnDue()) await giveTurn(signal);
@@ -83,7 +88,7 @@ export async function connectionsAnswer(
 /** The service ports with most connections. */
 function countRows(ports: readonly CountedPort[]): readonly (readonly string[])[] {
   const sums = ports.map(({ name, family, frontends }) => {
-    const sum: Count = { open: null, counted: null };
+    const sum = unknownCount();
     for (const { count } of frontends) {
       for (const what of ["open", "counted", "refused", "dropped"] as const) {
         const number = count[what] ?? null;
