@@ -165,7 +165,7 @@ function attributesOf(values: Readonly<Record<string, Value | null>>): readonly 
   });
 }
 
-/** What is sent is from this program and node. */
+/** The OTLP resource: this program on this node. */
 function resource(): object {
   const { name, version } = programIdentity();
   return { attributes: attributesOf({ "service.name": name, "service.version": version, "host.name": hostname() }) };
