@@ -3,7 +3,7 @@
 /** What such a file says somewhere. */
 const OF_THE_PROCESS = [
   // They measure: the work of other files would count.
-  /\bmonitorEventLoopDelay\b|\beventLoopUtilization\b|\bgetActiveResourcesInfo\b/,
+  /\bmonitorEventLoopDelay\b|\bBusyClock\b|\bwaitedForProcessorMs\b|\beventLoopUtilization\b|\bgetActiveResourcesInfo\b/,
   /\bprocess\.(?:memoryUsage|cpuUsage|resourceUsage)\b|\/proc\/self\b|\b(?:globalThis|global)\.gc\b/,
   // They change: other files would meet it.
   /\bprocess\.(?:on|once|emit|chdir|umask|exit)\(|\bprocess\.env(?:\.\w+|\[[^\]]+\]) = |\bdelete process\.env\b/,
