@@ -154,6 +154,11 @@ export class ProxyDaemon {
     });
   }
 
+  /** Waits until the log has it: what the daemon writes may arrive after what it did has been seen. */
+  async logged(pattern: RegExp): Promise<void> {
+    await this.until(`${pattern} in the log`, () => pattern.test(this.log));
+  }
+
   /** The output of a save tool, without counters and comments. */
   async saved(tool: "iptables-save" | "ip6tables-save"): Promise<string> {
     const { stdout } = await this.namespace.exec([tool]);

@@ -60,7 +60,7 @@ describe("other programs on the node", { concurrency: 2, skip: kernelSkip, timeo
         async () => canonicalIptables(await daemon.saved("iptables-save")) === before,
         10 * SYNC_PERIOD_MS,
       );
-      assert.match(daemon.log, /"Reloading after iptables flush"/);
+      await daemon.logged(/"Reloading after iptables flush"/);
     });
   }
 

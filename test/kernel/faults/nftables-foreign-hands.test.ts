@@ -291,7 +291,7 @@ describe("nftables mode: other programs on the node", { skip: kernelSkip, timeou
     const held = await list();
     assert.match(held, new RegExp(`chain ${chain} \\{\\s*\\}`), "its rules and elements are gone");
     assert.doesNotMatch(held, /10\.96\.0\.1 /);
-    assert.match(daemon.log, new RegExp(`"Still in use, to be deleted by a later sync" .*chain ${chain}.*EBUSY`));
+    await daemon.logged(new RegExp(`"Still in use, to be deleted by a later sync" .*chain ${chain}.*EBUSY`));
     assert.equal((await daemon.fetch("http://127.0.0.1:10256/healthz")).status, 200);
     await node.exec(["nft", `delete chain ${AT} theirs`]);
     // A second after it was put off, with the next sync of any kind.

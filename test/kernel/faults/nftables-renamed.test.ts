@@ -106,7 +106,7 @@ for (const layout of LAYOUT_NAMES) {
         if (isLeft) await nft(node, `delete chain ${AT} evil`).catch(() => {});
         assert.equal(await traitsOf.nftables.rules(daemon), expected);
       }
-      assert.match(daemon.log, /Another program changed our nftables rules; they have been repaired/);
+      await daemon.logged(/Another program changed our nftables rules; they have been repaired/);
     });
 
     test("chains that are renamed while the program is away are in force after its start", async (t) => {
@@ -137,7 +137,7 @@ for (const layout of LAYOUT_NAMES) {
       assert.equal((await health()).includes(named), false);
       await nft(node, `add chain ${AT} theirs { type filter hook forward priority 5; policy drop; }`);
       await daemon.until("its name", async () => (await health()).includes(named));
-      assert.match(daemon.log, /Packets pass chains of other programs in our nftables table.*theirs/);
+      await daemon.logged(/Packets pass chains of other programs in our nftables table.*theirs/);
       assert.match((await node.exec(["nft", "list", "table", "ip", "kube-proxy"])).stdout, /chain theirs/);
       await nft(node, `delete chain ${AT} theirs`);
       await daemon.until("its end", async () => !(await health()).includes(named));

@@ -66,7 +66,7 @@ describe("rules that are refused", { concurrency: 2, skip: kernelSkip, timeout: 
       const [failure, ...more] = (await healthOf(daemon)).failures;
       assert.deepEqual([failure?.ipFamily, failure?.subject, more], ["IPv4", "ns/bad:http", []]);
       assert.match(failure?.reason ?? "", complaint === "names the line" ? /line \d+ failed/ : /not in the mood/);
-      assert.match(daemon.log, /"Sync failed" err="the kernel refused a part of the rules: ns\/bad:http \(/);
+      await daemon.logged(/"Sync failed" err="the kernel refused a part of the rules: ns\/bad:http \(/);
       assert.ok((await restoreFailures(daemon)) > 0);
       // Longer than a change may wait.
       await setTimeout(3 * SYNC_PERIOD_MS);

@@ -135,10 +135,10 @@ describe("userspace mode: faults", { concurrency: 2, skip: kernelSkip, timeout: 
       objects,
       wrapper: ["prlimit", "--nofile=100:100", "setpriv", "--bounding-set=-sys_resource", "--inh-caps=-sys_resource"],
     });
-    assert.match(daemon.log, /"The number of connections is limited" err="at most 100 open files, 64000 wanted/);
+    await daemon.logged(/"The number of connections is limited" err="at most 100 open files, 64000 wanted/);
     const { line } = await runScript(node, crowd("10.96.0.1", 150));
     assert.ok(Number(line) > 10 && Number(line) < 100, `${line} of 150 were served`);
-    assert.match(daemon.log, /Out of file descriptors/);
+    await daemon.logged(/Out of file descriptors/);
     await daemon.until(
       "everybody is served again",
       async () => (await runScript(node, crowd("10.96.0.1", 10))).line === "10",

@@ -28,6 +28,7 @@ const services: readonly ServiceSpec[] = [
   { name: "sticky", number: 2, endpoints: ["local-1", "local-2"], spec: { sessionAffinity: "ClientIP" } },
   { name: "empty", number: 3, endpoints: [] },
 ];
+const DETACHED = /Programs of an earlier process have decided at the socket, and are detached/;
 const TOLD = /^UDP IPv[46] \w+ ECONNABORTED$/;
 const HOOKS = ["connect4", "connect6", "sendmsg4", "getpeername6", "post_bind4"] as const satisfies readonly Hook[];
 const bpf = kernelBpf();
@@ -158,14 +159,14 @@ test("ebpf: sudden death, restart, other modes and the end, under connections th
     const second = ProxyDaemon.prepare(daemon.namespace, { hostnameOverride: nodeA.name, objects, config });
     try {
       second.spawn();
-      await second.until("its word", () => /Nothing is decided at the socket.*another process/s.test(second.log));
+      await second.logged(/Nothing is decided at the socket.*another process/s);
       await sleep(500);
       assert.deepEqual([state(), attached(network)], before);
       await second.stop("SIGTERM");
       assert.deepEqual([state(), attached(network)], before, "it leaves what is not its own");
       second.log = "";
       second.spawn();
-      await second.until("its word", () => /another process/.test(second.log));
+      await second.logged(/another process/);
       await daemon.stop("SIGKILL");
       const goesOn = () => second.log.includes("Connections to services are decided at the socket");
       await second.until("the place of the first", goesOn);
@@ -190,13 +191,13 @@ test("ebpf: sudden death, restart, other modes and the end, under connections th
     await start();
     const ours = attached(network).map((programs) => programs.length);
     assert.deepEqual(ours, [2, 3, 2, 3, 1], "one for each kind of socket, and the foreign one");
-    assert.match(daemon.log, /Programs of an earlier process have decided at the socket, and are detached/);
+    await daemon.logged(DETACHED);
     assert.deepEqual(await met(network), []);
     await daemon.stop("SIGKILL");
     of("nftables", "kept");
     await start();
     await daemon.until("their end", () => attached(network).every(({ length }) => length === 1));
-    assert.match(daemon.log, /Programs of an earlier process have decided at the socket, and are detached/);
+    await daemon.logged(DETACHED);
     assert.deepEqual(await met(network), []);
     await daemon.stop("SIGKILL");
     chooseMode(network, first, "ebpf");

@@ -229,7 +229,7 @@ time.sleep(600)`;
     (await topology.namespace(nodeA.name).exec(["ss", "-Hltn"])).stdout.includes(":30080");
   await daemon.until("the other program listens", isListening);
   await restart(daemon, { nodePortAddresses: ["primary", "localhost"] });
-  assert.match(daemon.log, /Failed to create localhost nodeport proxy.*failed to listen on 127\.0\.0\.1:30080/);
+  await daemon.logged(/Failed to create localhost nodeport proxy.*failed to listen on 127\.0\.0\.1:30080/);
   assert.match(outcomes(await ask(node, { protocol: "TCP", address: "::1", port: NODE_PORT }))[0] ?? "", ANSWER);
   const failures = await daemon.metric(
     'kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total{ip_family="IPv4"}',

@@ -42,7 +42,7 @@ describe("start", () => {
     }
     assert.deepEqual(await virtualServers(node), []);
     assert.doesNotMatch(await daemon.saved("iptables-save"), /KUBE-/);
-    assert.match(daemon.log, /"The ipvs proxier is now deprecated/);
+    await daemon.logged(/"The ipvs proxier is now deprecated/);
   });
 });
 

@@ -73,7 +73,7 @@ test("what others take away comes back, and is said", async (t) => {
 
   await node.configure(["link del kube-ipvs0"]);
   await healed(daemon, before);
-  assert.match(daemon.log, /"Another program removed the device kube-ipvs0; repairing it"/);
+  await daemon.logged(/"Another program removed the device kube-ipvs0; repairing it"/);
 
   await node.configure(["addr del 10.96.0.1/32 dev kube-ipvs0"]);
   await healed(daemon, before);
@@ -87,7 +87,7 @@ test("what others take away comes back, and is said", async (t) => {
 
   await flushIpvs(node);
   await healed(daemon, before);
-  assert.match(daemon.log, /"Another program changed what the ipvs mode has in the kernel; repairing it"/);
+  await daemon.logged(/"Another program changed what the ipvs mode has in the kernel; repairing it"/);
 
   await addVirtualServer(node, "10.9.9.9", 99);
   await healed(daemon, before);
