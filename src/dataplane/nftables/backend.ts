@@ -360,8 +360,9 @@ export class NftablesBackend implements Backend {
 
   /** Reads the table. It shows what others have done to it until now. */
   async #read(expected?: NftExpectation): Promise<NftTableContent | undefined> {
-    this.#damaged = new Set();
     this.#readAt = await this.#options.nft.mark();
+    // Only now: what is announced while the mark is taken is older than it.
+    this.#damaged = new Set();
     return await this.#options.nft.read(expected);
   }
 
