@@ -113,6 +113,40 @@ test("of an earlier process's endpoints nothing is known: they count as gone fro
   assert.equal(bench.conntrack.flows.length, 0);
 });
 
+test("a look that was not whole, or failed, is repeated: nothing need change for that", async () => {
+  for (const dumpError of [undefined, new Error("no answer")]) {
+    const bench = new Bench("Gone");
+    bench.add("a");
+    bench.set("a", ["10.1.0.1"]);
+    await bench.clock.advance(60_000);
+    bench.conntrack.flows = [flow(A, "10.1.0.1", 1)];
+    if (dumpError === undefined) bench.conntrack.interruptions = 3;
+    else bench.conntrack.dumpError = dumpError;
+    bench.set("a", []);
+    await bench.clock.advance(600_000);
+    bench.conntrack.dumpError = undefined;
+    await bench.clock.advance(60_000);
+    assert.equal(bench.conntrack.flows.length, 0);
+  }
+});
+
+test("connections that another Service spared are found again after a look that was not whole", async () => {
+  const bench = new Bench("Gone");
+  bench.add("a");
+  bench.add("b", { clusterIP: "10.0.0.2", clusterIPs: ["10.0.0.2"], endTCP: "Never" });
+  bench.set("a", ["10.1.0.1"]);
+  bench.set("b", ["10.1.0.1"]);
+  await bench.clock.advance(60_000);
+  bench.conntrack.flows = [flow(A, "10.1.0.1", 1)];
+  bench.conntrack.interruptions = 1;
+  bench.set("a", []);
+  await bench.clock.advance(60_000);
+  assert.equal(bench.conntrack.flows.length, 1, "b has it");
+  bench.set("b", []);
+  await bench.clock.advance(60_000);
+  assert.equal(bench.conntrack.flows.length, 0);
+});
+
 test("the annotation goes before the setting; the table is not read where nothing is asked for", async () => {
   for (const [setting, endTCP, dumps] of [
     ["Never", undefined, 0],

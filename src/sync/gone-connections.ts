@@ -49,6 +49,11 @@ interface Noted {
   readonly endpoints: ReadonlySet<string>;
 }
 
+/** After an error, or a table that changed while it was read; twice as long after each error, up to the latter. */
+const [RETRY_MS, LONGEST_RETRY_MS] = [1000, 60_000];
+/** What takes longer hangs, or its machine does: that is said. */
+const LONG_MS = 30_000;
+
 export class GoneConnections {
   readonly #options: GoneConnectionsOptions;
   /** By key. */
@@ -95,15 +100,19 @@ export class GoneConnections {
   }
 
   /** One look serves all that went before it; what goes later has one of its own. */
-  #schedule(delayMs: number): void {
+  #schedule(delayMs: number, retryMs = RETRY_MS): void {
     const { clock, log, signal } = this.#options;
     if (this.#timer !== undefined || signal.aborted) return;
     this.#timer = clock.setTimer(delayMs, () => {
       this.#timer = undefined;
-      this.#look().catch((error: unknown) => {
-        log.error("Connections to endpoints that are gone were not looked for", error);
-        this.#schedule(delayMs * 2 + 1000);
-      });
+      const tell = (): void => log.warn("Looking for connections to endpoints that are gone takes long");
+      const late = clock.setTimer(LONG_MS, tell);
+      this.#look()
+        .catch((error: unknown) => {
+          log.error("Connections to endpoints that are gone were not looked for", error);
+          this.#schedule(retryMs, Math.min(retryMs * 2, LONGEST_RETRY_MS));
+        })
+        .finally(() => late.cancel());
     });
   }
 
@@ -111,7 +120,8 @@ export class GoneConnections {
     const { conntrack, led, family, turns, ending, metrics, signal, log } = this.#options;
     const own = new Set(await this.#options.localAddresses?.(family, signal));
     const suspects: (Flow & Partial<LedFlow>)[] = [];
-    await conntrack.readFlows(family, { protocol: "TCP", isTranslated: led?.isMarked ?? true }, () => {
+    const filter = { protocol: "TCP", isTranslated: led?.isMarked ?? true } as const;
+    const isWhole = await conntrack.readFlows(family, filter, () => {
       suspects.length = 0;
       return (flow) => {
         if (this.#goneFor(flow, own) !== undefined) suspects.push(flow);
@@ -131,6 +141,8 @@ export class GoneConnections {
       if (leftMs > 0) waitingMs.push(leftMs);
       else this.#goneMs.delete(key);
     }
+    // What a part of the table does not have may be in the rest.
+    if (!isWhole) waitingMs.push(RETRY_MS);
     if (waitingMs.length > 0) this.#schedule(Math.min(...waitingMs));
     if (gone.length === 0 || signal.aborted) return;
     const sockets = await (led?.end ?? ending.endSockets)(gone);

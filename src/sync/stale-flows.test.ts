@@ -5,8 +5,9 @@ import { silentLogger } from "../logging/logger.ts";
 import { ProxyState } from "../model/proxy-state.ts";
 import type { Flow } from "../net/flow.ts";
 import { parseIpAddress } from "../net/ip.ts";
-import { deleteStaleFlows } from "./stale-flows.ts";
-import { FakeConntrack } from "./testing/recorders.ts";
+import { deleteStaleFlows, StaleFlows } from "./stale-flows.ts";
+import { FakeClock } from "./testing/fake-clock.ts";
+import { FakeConntrack, RecordingMetrics } from "./testing/recorders.ts";
 import { endpointRecord, serviceRecord, sliceRecord } from "./testing/records.ts";
 
 const NONE: ReadonlySet<string> = new Set();
@@ -63,7 +64,7 @@ const other = flow("10.0.0.2", "10.1.0.2", 4);
 it("deletes the flows to endpoints that are gone and those never sent to one, and keeps all others", async () => {
   const table = new FakeConntrack();
   table.flows = [good, gone, black, other];
-  assert.deepEqual(await cleaned(table, "IPv4", served(true), NONE, NEVER), { deleted: 2, errors: [] });
+  assert.deepEqual(await cleaned(table, "IPv4", served(true), NONE, NEVER), { deleted: 2, errors: [], isWhole: true });
   assert.deepEqual(table.flows, [good, other]);
 });
 
@@ -89,7 +90,7 @@ it("deletes every flow to a service without serving endpoints, and to one that i
 it("does not read the table where there is no UDP service, and was none", async () => {
   const table = new FakeConntrack();
   table.flows = [gone];
-  assert.deepEqual(await cleaned(table, "IPv4", emptyState(), NONE, NEVER), { deleted: 0, errors: [] });
+  assert.deepEqual(await cleaned(table, "IPv4", emptyState(), NONE, NEVER), { deleted: 0, errors: [], isWhole: true });
   assert.deepEqual([table.dumps, table.flows.length], [0, 1]);
 });
 
@@ -104,4 +105,21 @@ it("rejects when the table cannot be read", async () => {
   const table = new FakeConntrack();
   table.dumpError = new Error("not permitted");
   await assert.rejects(cleaned(table, "IPv4", served(true), NONE, NEVER), /not permitted/);
+});
+
+it("looks again after a look that was not whole, or failed for once", async () => {
+  for (const dumpError of [undefined, new Error("no answer")]) {
+    const clock = new FakeClock();
+    const conntrack = new FakeConntrack();
+    conntrack.flows = [good, gone];
+    conntrack.interruptions = 2;
+    conntrack.dumpError = dumpError;
+    const options = { conntrack, clock, metrics: new RecordingMetrics(), log: silentLogger, state: served(true) };
+    new StaleFlows({ ...options, family: "IPv4", turns, signal: NEVER }).look(NONE);
+    await clock.settle();
+    assert.deepEqual(conntrack.flows, [good, gone]);
+    conntrack.dumpError = undefined;
+    await clock.advance(10_000);
+    assert.deepEqual(conntrack.flows, [good]);
+  }
 });

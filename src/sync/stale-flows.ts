@@ -27,6 +27,8 @@ interface CleanedFlows {
   readonly deleted: number;
   /** Why flows could not be deleted, one entry for each. */
   readonly errors: readonly unknown[];
+  /** Whether the whole table was read, and not what there was when it changed too often meanwhile. */
+  readonly isWhole: boolean;
 }
 
 interface CleaningOptions {
@@ -51,20 +53,22 @@ interface CleaningOptions {
 export async function deleteStaleFlows(options: CleaningOptions): Promise<CleanedFlows> {
   const { table, family, served, gone, own, turns, signal } = options;
   const suspects: Flow[] = [];
+  let isWhole = true;
   for (const protocol of ENDED_PROTOCOLS) {
     const prefix = `${protocolName(protocol)} `;
     if (served.portCount(protocol) === 0 && ![...gone].some((frontend) => frontend.startsWith(prefix))) continue;
     const before = suspects.length;
-    await table.readFlows(family, { protocol }, () => {
+    const isRead = await table.readFlows(family, { protocol }, () => {
       suspects.length = before;
       const isStale = staleFlowTest(served, gone, own);
       return (flow) => {
         if (isStale(flow)) suspects.push(flow);
       };
     });
+    isWhole &&= isRead;
   }
   const errors: unknown[] = [];
-  if (suspects.length === 0) return { deleted: 0, errors };
+  if (suspects.length === 0) return { deleted: 0, errors, isWhole };
   const stale = await turns.run(async () => suspects.filter(staleFlowTest(served, gone, own)));
   let deleted = 0;
   for (const flow of stale) {
@@ -77,7 +81,7 @@ export async function deleteStaleFlows(options: CleaningOptions): Promise<Cleane
     }
     if (isTurnDue()) await giveTurn();
   }
-  return { deleted, errors };
+  return { deleted, errors, isWhole };
 }
 
 interface StaleFlowsOptions {
@@ -93,6 +97,9 @@ interface StaleFlowsOptions {
   readonly turns: Pick<Mutex, "run">;
   readonly signal: AbortSignal;
 }
+
+/** After a look that was not whole, or was refused for the first time. */
+const RETRY_MS = 1000;
 
 /** As status and page name it where it cannot be done. */
 const ENDING_FLOWS = "ending UDP flows to endpoints that are gone";
@@ -124,27 +131,35 @@ export class StaleFlows {
   }
 
   async #run(): Promise<void> {
-    while (this.#isDue && !this.#options.signal.aborted) {
+    const { clock, log, signal } = this.#options;
+    while (this.#isDue && !signal.aborted) {
+      let isAgain = true;
       const gone = this.#gone;
       this.#gone = new Set();
       this.#isDue = false;
       try {
-        await this.#clean(gone);
+        if (await this.#clean(gone)) continue;
       } catch (error) {
-        // The next look, which the next change asks for, is for them, too.
-        this.#gone = union(this.#gone, gone);
         const cannot = ENDING_FLOWS;
-        this.#options.log.error("Stale flows were not looked for: conntrack could not be read", error, { cannot });
+        log.error("Stale flows were not looked for: conntrack could not be read", error, { cannot });
+        const wasRefused = this.#isRefused;
         this.#isRefused = true;
+        // What is refused once may be chance. Later it waits for the next change.
+        isAgain = !wasRefused;
       }
+      this.#gone = union(this.#gone, gone);
+      if (!isAgain) continue;
+      this.#isDue = true;
+      await clock.sleep(RETRY_MS, signal);
     }
   }
 
-  async #clean(gone: ReadonlySet<string>): Promise<void> {
+  /** @returns whether nothing can have been missed. */
+  async #clean(gone: ReadonlySet<string>): Promise<boolean> {
     const { clock, conntrack, metrics, family, state, turns, signal, log } = this.#options;
     const startMs = clock.monotonicMs();
     const own = await this.#ownAddresses();
-    const { deleted, errors } = await deleteStaleFlows({
+    const { deleted, errors, isWhole } = await deleteStaleFlows({
       ...{ table: conntrack, family, served: state, gone, own, turns, signal },
     });
     const elapsedMs = clock.monotonicMs() - startMs;
@@ -158,6 +173,7 @@ export class StaleFlows {
       this.#isRefused = false;
     }
     log.v(4, "Finished reconciling conntrack entries", { deleted, took: formatMs(elapsedMs) });
+    return isWhole;
   }
 
   async #ownAddresses(): Promise<ReadonlySet<IpAddress>> {

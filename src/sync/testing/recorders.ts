@@ -106,6 +106,8 @@ export class FakeConntrack implements ConntrackTable {
   flows: readonly Flow[] = [];
   dumps = 0;
   dumpError: Error | undefined;
+  /** So many dumps are broken off before the first flow. */
+  interruptions = 0;
   /** Flows that cannot be deleted. */
   readonly stuck = new Set<Flow>();
 
@@ -113,6 +115,7 @@ export class FakeConntrack implements ConntrackTable {
     this.dumps++;
     if (this.dumpError !== undefined) throw this.dumpError;
     const visit = begin();
+    if (this.interruptions-- > 0) return false;
     for (const flow of this.flows) if ((protocol ?? flow.protocol) === flow.protocol) visit(flow);
     return true;
   }

@@ -1,5 +1,6 @@
 /** `connections.endTCP: Gone`: connections to endpoints that are gone end, and no other one does. */
 import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { udpDisconnector } from "../../../src/kernel/sock-diag/disconnect-udp.ts";
@@ -104,7 +105,17 @@ for (const mode of ALL_MODES) {
       daemon.metric(`kubeproxy_conntrack_reconciler_ended_connections_total{ip_family="${family}"}`);
     const areEnded = async () =>
       (await Promise.all(FAMILIES.map(ended))).every((count = 0) => count >= PLACES.length * CONNECTIONS);
-    await until("ended connections", areEnded, { patienceMs: 20_000, evidence: () => daemon.log });
+    await until("ended connections", areEnded, { patienceMs: 20_000 }).catch(async (error: unknown) => {
+      const { stdout: metrics } = await daemon.namespace.exec(["curl", "-sm", "20", "http://127.0.0.1:10249/metrics"]);
+      const { stdout: entries } = await daemon.namespace.exec(["conntrack", "-L", "-p", "tcp"]);
+      const threads = readdirSync(`/proc/${daemon.pid}/task`).map((one) =>
+        ["comm", "wchan", "syscall"].map((file) =>
+          readFileSync(`/proc/${daemon.pid}/task/${one}/${file}`, "utf8").trim(),
+        ),
+      );
+      const told = metrics.split("\n").filter((line) => /^kubeproxy_(conntrack|sync)/.test(line));
+      throw new Error(`${error}\n${[...told, ...threads.map(String)].join("\n")}\n${entries}\n${daemon.log}`);
+    });
     const tookMs = Date.now() - sinceMs;
     t.diagnostic(`ended ${tookMs} ms after the endpoint went`);
     assert.ok(tookMs >= AFTER_MS && tookMs <= stretched(AFTER_MS + 1500), `${tookMs} ms`);
