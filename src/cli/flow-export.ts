@@ -8,7 +8,7 @@ import type { NamedFlow } from "../explain/flows.ts";
 import { messageOf } from "../logging/message-of.ts";
 import { familyOf, parseHostPort } from "../net/ip.ts";
 import { programIdentity } from "../program/program-identity.ts";
-import { jsonLine } from "./flow-sinks.ts";
+import { countingLosses, jsonLine, type Note } from "./flow-sinks.ts";
 import type { FlowTaker } from "./flows-watch.ts";
 
 /** May wait for a reader. */
@@ -22,33 +22,6 @@ const TOTALS_EVERY_MS = 10_000;
 const CUMULATIVE = 2;
 /** Answers after which the same is sent again. */
 const RETRIED = new Set([429, 502, 503, 504]);
-
-/** Tells the user what goes wrong. */
-type Note = (text: string) => void;
-
-/** What carries flows away. */
-interface Carrier {
-  /** @returns false: there is no room. */
-  take(flow: NamedFlow): boolean;
-  /** @returns how many were lost besides. */
-  close(): Promise<number>;
-}
-
-function sinkOf({ take, close }: Carrier, note: Note): FlowTaker {
-  let [told, lost] = [0, 0];
-  return {
-    tell(flow) {
-      told += 1;
-      if (take(flow)) return;
-      lost += 1;
-      if (lost === 1) note("what takes the flows does not keep up: some are lost");
-    },
-    async close() {
-      lost += await close();
-      if (lost > 0) note(`${lost} of ${told} flows were lost`);
-    },
-  };
-}
 
 /** Adds a line for each to a file. Rejects with the error of the system when it cannot be opened. */
 export async function fileSink(path: string, note: Note): Promise<FlowTaker> {
@@ -68,7 +41,7 @@ export async function fileSink(path: string, note: Note): Promise<FlowTaker> {
     if (!isBroken) await new Promise<void>((resolve) => stream.end(resolve));
     return 0;
   };
-  return sinkOf({ take, close }, note);
+  return countingLosses({ take, close }, note);
 }
 
 async function post(target: URL, body: object): Promise<number> {
@@ -133,7 +106,7 @@ export function otlpSink(url: URL, note: Note): FlowTaker {
     setInterval(() => void trySend(), SEND_EVERY_MS),
     setInterval(() => void sendTotals(), TOTALS_EVERY_MS),
   ];
-  return sinkOf(
+  return countingLosses(
     {
       take(flow) {
         const key = `${flow.servicePort}\t${flow.protocol}\t${flow.ended ?? ""}`;

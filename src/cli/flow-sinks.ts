@@ -14,6 +14,39 @@ const GATHER_MS = 20;
 /** More are not kept waiting: what is large is not collected as garbage soon. */
 const GATHERED = 200;
 
+/** What a reader of lines that come without an end may leave: more is lost, rather than kept for it. */
+const MOST_WAITING = 4 * 1024 * 1024;
+
+/** Tells the user what goes wrong. */
+export type Note = (text: string) => void;
+
+/** What carries flows away. */
+interface Carrier {
+  /** @returns false: there is no room. */
+  take(flow: NamedFlow): boolean;
+  /** @returns how many were lost besides. */
+  close(): Promise<number>;
+}
+
+/** Nothing waits for a reader that does not keep up: what it loses is counted, and told, each time that it is ten times as much. */
+export function countingLosses({ take, close }: Carrier, note: Note): FlowTaker {
+  let [told, lost, nextNote] = [0, 0, 1];
+  return {
+    tell(flow) {
+      told += 1;
+      if (take(flow)) return;
+      lost += 1;
+      if (lost < nextNote) return;
+      note(`what takes the flows does not keep up: ${lost} of ${told} are lost until now`);
+      nextNote *= 10;
+    },
+    async close() {
+      lost += await close();
+      if (lost > 0) note(`${lost} of ${told} flows were lost`);
+    },
+  };
+}
+
 /** Takes so many flows and is full then. @param count Infinity: no end. */
 export function upTo(count: number, { tell, close }: FlowTaker): FlowSink {
   let left = count;
@@ -46,26 +79,28 @@ export function tableSink(output: Output): FlowTaker {
   };
 }
 
-/** A line for each. */
-export function lineSink(output: Pick<Output, "out">, isJson: boolean): FlowTaker {
+/** A line for each. @param note tells what a slow reader has lost; without it, all is kept for the reader. */
+export function lineSink({ out, waiting }: Pick<Output, "out" | "waiting">, isJson: boolean, note?: Note): FlowTaker {
   let gathered: string[] = [];
   let flushing: NodeJS.Timeout | undefined;
   const flush = (): void => {
     clearTimeout(flushing);
     flushing = undefined;
-    if (gathered.length > 0) output.out(gathered.join(""));
+    if (gathered.length > 0) out(gathered.join(""));
     gathered = [];
   };
-  return {
-    tell(flow) {
-      gathered.push(isJson ? jsonLine(flow) : safe(`${lineText(flow)}\n`));
-      if (gathered.length >= GATHERED) flush();
-      else flushing ??= setTimeout(flush, GATHER_MS);
-    },
-    async close() {
-      flush();
-    },
+  const take = (flow: NamedFlow): boolean => {
+    if (note !== undefined && waiting !== undefined && waiting() > MOST_WAITING) return false;
+    gathered.push(isJson ? jsonLine(flow) : safe(`${lineText(flow)}\n`));
+    if (gathered.length >= GATHERED) flush();
+    else flushing ??= setTimeout(flush, GATHER_MS);
+    return true;
   };
+  const close = async (): Promise<number> => {
+    flush();
+    return 0;
+  };
+  return countingLosses({ take, close }, note ?? (() => {}));
 }
 
 function lineText(flow: NamedFlow): string {

@@ -122,7 +122,9 @@ export async function flows(
 async function sinkFor(options: FlowsOptions, output: Output, note: (text: string) => void): Promise<FlowTaker> {
   const { isJson, isWatching, exportTo } = options;
   if (exportTo === undefined && !isJson && !isWatching) return tableSink(output);
-  if (exportTo === undefined || exportTo === "-") return lineSink(output, isJson || exportTo === "-");
+  if (exportTo === undefined || exportTo === "-") {
+    return lineSink(output, isJson || exportTo === "-", isWatching ? note : undefined);
+  }
   const { fileSink, otlpSink } = await import("./flow-export.ts");
   if (exportTo instanceof URL) return otlpSink(exportTo, note);
   try {

@@ -12,6 +12,7 @@ import { takeColour, terminalOf } from "./terminal.ts";
 const output: Output = {
   out: (text) => void process.stdout.write(text),
   err: (text) => void process.stderr.write(text),
+  waiting: () => process.stdout.writableLength,
 };
 
 async function main(argv: readonly string[]): Promise<number> {

@@ -6,6 +6,8 @@ import type { Terminal } from "./terminal.ts";
 export interface Output {
   out(text: string): void;
   err(text: string): void;
+  /** How many characters the reader of `out` has not taken yet. @default it takes all at once */
+  readonly waiting?: () => number;
   /** What the reader of `out` can show. @default neither colour nor a width */
   readonly terminal?: Terminal;
 }

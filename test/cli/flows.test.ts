@@ -7,7 +7,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { jsonLine } from "../../src/cli/flow-sinks.ts";
+import { jsonLine, lineSink } from "../../src/cli/flow-sinks.ts";
 import { flows } from "../../src/cli/flows.ts";
 import { type FlowSource, FlowWatch } from "../../src/cli/flows-watch.ts";
 import { FlowNamer, type NamedFlow } from "../../src/explain/flows.ts";
@@ -107,6 +107,32 @@ test("a line of JSON is what JSON.stringify writes, without characters that term
   } as const;
   for (const flow of [whole, odd, { ...whole, endpoint: null, sent: null, ended: "refused" as const }]) {
     assert.equal(jsonLine(flow), `${JSON.stringify(flow).replace("\u202e", "\\u202e")}\n`);
+  }
+});
+
+test("what a slow reader of --watch does not take is lost and counted, and not kept for it", async () => {
+  const [whole] = parsed((await run(["-o", "json"], kernel(WEB))).out);
+  assert.ok(whole !== undefined);
+  for (const isWatching of [true, false]) {
+    const notes: string[] = [];
+    let [written, taken, lines] = [0, 0, 0];
+    const out = (text: string): void => {
+      written += text.length;
+      lines += text.split("\n").length - 1;
+    };
+    const output = { out, waiting: () => written - taken };
+    const sink = lineSink(output, true, isWatching ? (text) => void notes.push(text) : undefined);
+    const told = 100_000;
+    for (let count = 0; count < told; count += 1) sink.tell(whole);
+    if (isWatching) assert.ok(written > 2 ** 20 && written < 5 * 2 ** 20, `${written} characters wait`);
+    taken = written;
+    const before = lines;
+    sink.tell(whole);
+    await sink.close();
+    assert.equal(lines, isWatching ? before + 1 : told + 1);
+    assert.equal(notes.at(-1), isWatching ? `${told + 1 - lines} of ${told + 1} flows were lost` : undefined);
+    if (isWatching) assert.match(notes[0] ?? "", /does not keep up: 1 of \d+ are lost/);
+    assert.ok(notes.length < 10);
   }
 });
 
