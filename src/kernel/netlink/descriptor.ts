@@ -10,6 +10,7 @@ import { DatagramSlots } from "./datagram-slots.ts";
 import { NetlinkError, systemError } from "./errors.ts";
 import { type Libc, libc, reliableErrno } from "./libc.ts";
 import { filterReference } from "./notification-filter.ts";
+import { endWait, POLLFD_BYTES, putPollFd, untilReadable } from "./readiness.ts";
 
 const AF_NETLINK = 16;
 /** SOCK_RAW, close-on-exec, and non-blocking: reading must never hold the event loop. */
@@ -25,8 +26,6 @@ const NETLINK_ADD_MEMBERSHIP = 1;
 const NETLINK_CAP_ACK = 10;
 const NETLINK_EXT_ACK = 11;
 const NETLINK_GET_STRICT_CHK = 12;
-const EFD_FLAGS = 0o2000000 | 0o4000;
-const POLLIN = 1;
 /** u16 family · u16 padding · u32 port · u32 groups */
 const SOCKADDR_BYTES = 12;
 const PORT_AT = 4;
@@ -49,14 +48,10 @@ export interface DescriptorOptions {
 export class NetlinkDescriptor {
   readonly #libc: Libc;
   #fd: number;
-  readonly #wakeFd: number;
-  /** For waiting: this descriptor and the one that ends the wait. */
-  readonly #pollFds: Buffer;
-  /** For looking: this descriptor alone. */
-  readonly #ownPollFd: Buffer;
+  /** For looking whether something waits. */
+  readonly #pollFd: Buffer;
   readonly #buffer: Buffer;
   #slots: DatagramSlots | undefined;
-  readonly #wake = (): void => this.wake();
   #closed = false;
   #sendLimit: number;
   /** The number under which the kernel knows this socket: it stands in what the socket causes others to be told. */
@@ -73,10 +68,8 @@ export class NetlinkDescriptor {
     }
     this.#buffer = Buffer.alloc(RECEIVE_CAPACITY);
     this.input = byteReader(this.#buffer);
-    this.#pollFds = Buffer.alloc(16);
-    this.#ownPollFd = Buffer.alloc(8);
-    putPollFd(this.#ownPollFd, 0, this.#fd);
-    this.#wakeFd = options.groups === undefined ? -1 : this.#libc.eventfd(0, EFD_FLAGS);
+    this.#pollFd = Buffer.alloc(POLLFD_BYTES);
+    putPollFd(this.#pollFd, 0, this.#fd);
     try {
       const address = Buffer.alloc(SOCKADDR_BYTES); // port 0 (the kernel picks one), no groups
       if (HOST_IS_LITTLE_ENDIAN) address.writeUInt16LE(AF_NETLINK);
@@ -149,7 +142,7 @@ export class NetlinkDescriptor {
    */
   receive(isExpected = false): number {
     // Cheaper than an exception for "nothing there". Negative: a signal came (a child process ended) while looking.
-    if (!isExpected && this.#libc.pollNow(this.#ownPollFd, 1) <= 0) return -1;
+    if (!isExpected && this.#libc.pollNow(this.#pollFd, 1) <= 0) return -1;
     let length: number;
     try {
       length = readSync(this.#fd, this.#buffer, 0, this.#buffer.length, null);
@@ -167,31 +160,19 @@ export class NetlinkDescriptor {
 
   /** Takes many datagrams with one call, without waiting; see {@link DatagramSlots.receive}. */
   receiveMany(visit: (input: ByteReader, length: number) => void): "nothing" | "some" | "lost" {
-    if (this.#libc.pollNow(this.#ownPollFd, 1) <= 0) return "nothing";
+    if (this.#libc.pollNow(this.#pollFd, 1) <= 0) return "nothing";
     this.#slots ??= new DatagramSlots(this.#libc);
     return this.#slots.receive(this.#fd, visit) ? "lost" : "some";
   }
 
-  /** Waits on a worker thread until something can be received, {@link wake} is called or the time is over (-1: no limit). */
-  async readable(timeoutMs: number): Promise<boolean> {
-    putPollFd(this.#pollFds, 0, this.#fd);
-    putPollFd(this.#pollFds, 8, this.#wakeFd);
-    // A worker thread in poll() would hold up the end of the process.
-    process.once("exit", this.#wake);
-    try {
-      return (await this.#libc.poll(this.#pollFds, this.#wakeFd < 0 ? 1 : 2, timeoutMs)) > 0;
-    } finally {
-      process.removeListener("exit", this.#wake);
-    }
+  /** Waits until something can be received, {@link wake} is called or the time is over (-1: no limit). */
+  readable(timeoutMs: number): Promise<boolean> {
+    return untilReadable(this.#fd, timeoutMs);
   }
 
-  /** Ends a {@link readable} that waits. Only descriptors with groups wait long, and only they can be woken. */
+  /** Ends a {@link readable} that waits. */
   wake(): void {
-    if (this.#wakeFd < 0 || this.#closed) return;
-    const one = Buffer.alloc(8);
-    if (HOST_IS_LITTLE_ENDIAN) one.writeBigUInt64LE(1n);
-    else one.writeBigUInt64BE(1n);
-    writeSync(this.#wakeFd, one);
+    endWait(this.#fd);
   }
 
   /** Closes; call only when nothing is being sent or awaited. */
@@ -201,8 +182,7 @@ export class NetlinkDescriptor {
     closeSync(this.#fd);
     // The number may be given to another file at once: never use it again.
     this.#fd = -1;
-    putPollFd(this.#ownPollFd, 0, -1);
-    if (this.#wakeFd >= 0) closeSync(this.#wakeFd);
+    putPollFd(this.#pollFd, 0, -1);
   }
 
   #ownPort(): number {
@@ -234,14 +214,6 @@ export class NetlinkDescriptor {
     }
     return value[0] ?? 0;
   }
-}
-
-/** i32 descriptor · i16 wanted events · i16 events that happened */
-function putPollFd(bytes: Buffer, at: number, fd: number): void {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  view.setInt32(at, fd, HOST_IS_LITTLE_ENDIAN);
-  view.setInt16(at + 4, POLLIN, HOST_IS_LITTLE_ENDIAN);
-  view.setInt16(at + 6, 0, HOST_IS_LITTLE_ENDIAN);
 }
 
 function fromFileError(call: string, error: unknown): NetlinkError {

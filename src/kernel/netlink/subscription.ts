@@ -29,8 +29,7 @@ const DEFAULT_RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024;
 
 /**
  * Calls `onMessage` for each notification until the signal is aborted, and then resolves. Joined when it returns, so
- * nothing that happens afterwards is missed. One worker thread waits meanwhile, but for rests. Rejects when the socket cannot be
- * opened or fails, or when a visitor throws.
+ * nothing that happens afterwards is missed. Rejects when the socket cannot be opened or fails, or when a visitor throws.
  */
 export async function subscribe(options: SubscriptionOptions): Promise<void> {
   const { signal } = options;
