@@ -8,8 +8,8 @@ import {
   type ByteReader,
   type Codec,
   endOfAttribute,
-  findAttribute,
-  findNumber,
+  numberAt,
+  placeAttributes,
   u8,
   u16be,
   u32be,
@@ -48,12 +48,12 @@ const address: Codec<IpAddress> = {
 /** Attributes of an entry (`enum ctattr_type`), and those in the nests of a tuple. */
 const [ORIGINAL, REPLY, STATUS, STATES, TIMEOUT, SENT, RECEIVED, ID, ZONE, TIMESTAMP] = [
   1, 2, 3, 4, 7, 9, 10, 12, 18, 20,
-];
-const [IP, PROTOCOL] = [1, 2];
-const [SOURCE_V4, DESTINATION_V4, SOURCE_V6, DESTINATION_V6] = [1, 2, 3, 4];
-const [NUMBER, SOURCE_PORT, DESTINATION_PORT] = [1, 2, 3];
-const [TCP_STATE, SCTP_STATE] = [1, 3];
-const [STATE, PACKETS, BYTES, START_NS] = [1, 1, 2, 1];
+] as const;
+const [IP, PROTOCOL] = [1, 2] as const;
+const [SOURCE_V4, DESTINATION_V4, SOURCE_V6, DESTINATION_V6] = [1, 2, 3, 4] as const;
+const [NUMBER, SOURCE_PORT, DESTINATION_PORT] = [1, 2, 3] as const;
+const [TCP_STATE, SCTP_STATE] = [1, 3] as const;
+const [STATE, PACKETS, BYTES, START_NS] = [1, 1, 2, 1] as const;
 
 const ip = attributes({
   sourceV4: [SOURCE_V4, address],
@@ -130,6 +130,17 @@ function destinationOf(address: IpAddress) {
   return familyOf(address) === "IPv4" ? { destinationV4: address } : { destinationV6: address };
 }
 
+/** Where what is asked for begins in the message that is read now, and in a nest of it: {@link placeAttributes}. */
+const entry = new Int32Array(TIMESTAMP + 1);
+const nest = new Int32Array(DESTINATION_V6 + 1);
+const NOWHERE = new Int32Array(0);
+
+function openNest(input: ByteReader, at: number | undefined, places = nest): Int32Array {
+  if (at === undefined || at === 0) return NOWHERE;
+  placeAttributes(input, at, endOfAttribute(input, at), places);
+  return places;
+}
+
 /**
  * The flow that a message of conntrack is about, read in place: a busy node has tens of thousands a second. Throws `malformed`.
  *
@@ -138,13 +149,14 @@ function destinationOf(address: IpAddress) {
  */
 export function readFlow(reply: Reply): TrackedFlow | undefined {
   const { input, start, end } = nfnetlinkPayload(reply);
-  if ((findNumber(input, start, end, ZONE) ?? 0) !== 0) return undefined;
-  const original = readTuple(input, findAttribute(input, start, end, ORIGINAL));
-  const answering = original && readTuple(input, findAttribute(input, start, end, REPLY));
+  placeAttributes(input, start, end, entry);
+  if ((numberAt(input, entry[ZONE]) ?? 0) !== 0) return undefined;
+  const original = readTuple(input, entry[ORIGINAL]);
+  const answering = original && readTuple(input, entry[REPLY]);
   const known = protocolOfNumber(original?.number);
   if (original === undefined || answering === undefined || known === undefined) return undefined;
-  const status = findNumber(input, start, end, STATUS);
-  const startNs = findWithin(input, findAttribute(input, start, end, TIMESTAMP), START_NS);
+  const status = numberAt(input, entry[STATUS]);
+  const startNs = numberAt(input, openNest(input, entry[TIMESTAMP])[START_NS]);
   return {
     protocol: known,
     sourceIP: original.source,
@@ -155,13 +167,13 @@ export function readFlow(reply: Reply): TrackedFlow | undefined {
     replySourcePort: answering.sourcePort,
     replyDestinationIP: answering.destination,
     replyDestinationPort: answering.destinationPort,
-    id: findNumber(input, start, end, ID),
+    id: numberAt(input, entry[ID]),
     isAnswered: status === undefined ? undefined : (status & SEEN_REPLY) !== 0,
     isAssured: status === undefined ? undefined : (status & ASSURED) !== 0,
-    state: stateIn(input, findAttribute(input, start, end, STATES)),
-    timeoutSeconds: findNumber(input, start, end, TIMEOUT),
-    sent: carriedIn(input, findAttribute(input, start, end, SENT)),
-    received: carriedIn(input, findAttribute(input, start, end, RECEIVED)),
+    state: stateIn(input, entry[STATES]),
+    timeoutSeconds: numberAt(input, entry[TIMEOUT]),
+    sent: carriedIn(input, entry[SENT]),
+    received: carriedIn(input, entry[RECEIVED]),
     startMs: startNs === undefined ? undefined : Math.round(startNs / 1e6),
   };
 }
@@ -174,34 +186,26 @@ interface Ends {
   readonly destinationPort: number;
 }
 
-function readTuple(input: ByteReader, at: number): Ends | undefined {
-  if (at < 0) return undefined;
-  const end = endOfAttribute(input, at);
-  const addresses = findAttribute(input, at, end, IP);
-  const source = addressIn(input, addresses, SOURCE_V4, SOURCE_V6);
-  const destination = addressIn(input, addresses, DESTINATION_V4, DESTINATION_V6);
-  if (source === undefined || destination === undefined) return undefined;
-  const ports = findAttribute(input, at, end, PROTOCOL);
-  const sourcePort = findWithin(input, ports, SOURCE_PORT) ?? 0;
-  const destinationPort = findWithin(input, ports, DESTINATION_PORT) ?? 0;
-  return { number: findWithin(input, ports, NUMBER), source, sourcePort, destination, destinationPort };
-}
+const tupleParts = new Int32Array(PROTOCOL + 1);
 
-/** In a nest that may be absent (-1). */
-function findWithin(input: ByteReader, at: number, type: number): number | undefined {
-  return at < 0 ? undefined : findNumber(input, at, endOfAttribute(input, at), type);
+function readTuple(input: ByteReader, at: number | undefined): Ends | undefined {
+  const parts = openNest(input, at, tupleParts);
+  const addresses = openNest(input, parts[IP]);
+  const source = addressAt(input, addresses[SOURCE_V4] || addresses[SOURCE_V6]);
+  const destination = addressAt(input, addresses[DESTINATION_V4] || addresses[DESTINATION_V6]);
+  if (source === undefined || destination === undefined) return undefined;
+  const ports = openNest(input, parts[PROTOCOL]);
+  const sourcePort = numberAt(input, ports[SOURCE_PORT]) ?? 0;
+  const destinationPort = numberAt(input, ports[DESTINATION_PORT]) ?? 0;
+  return { number: numberAt(input, ports[NUMBER]), source, sourcePort, destination, destinationPort };
 }
 
 /** Texts of addresses of IPv4 by their 32 bits: few ends have many connections. */
 const known4 = new Map<number, IpAddress>();
 const MOST_KNOWN = 10_000;
 
-function addressIn(input: ByteReader, nest: number, typeV4: number, typeV6: number): IpAddress | undefined {
-  if (nest < 0) return undefined;
-  const end = endOfAttribute(input, nest);
-  const at4 = findAttribute(input, nest, end, typeV4);
-  const at = at4 < 0 ? findAttribute(input, nest, end, typeV6) : at4;
-  if (at < 0) return undefined;
+function addressAt(input: ByteReader, at: number | undefined): IpAddress | undefined {
+  if (at === undefined || at === 0) return undefined;
   const until = endOfAttribute(input, at);
   if (until - at !== 4) return ipFromBytes(input.bytes.subarray(at, until));
   const word = input.view.getInt32(at);
@@ -215,15 +219,14 @@ function addressIn(input: ByteReader, nest: number, typeV4: number, typeV6: numb
 }
 
 /** In the kernel's words. */
-function stateIn(input: ByteReader, at: number): string | undefined {
-  if (at < 0) return undefined;
-  const end = endOfAttribute(input, at);
-  const tcp = findWithin(input, findAttribute(input, at, end, TCP_STATE), STATE);
-  if (tcp !== undefined) return TCP_STATES[tcp];
-  return SCTP_STATES[findWithin(input, findAttribute(input, at, end, SCTP_STATE), STATE) ?? -1];
+function stateIn(input: ByteReader, at: number | undefined): string | undefined {
+  const { [TCP_STATE]: ofTcp, [SCTP_STATE]: ofSctp } = openNest(input, at);
+  if (ofTcp) return TCP_STATES[numberAt(input, openNest(input, ofTcp)[STATE]) ?? -1];
+  return SCTP_STATES[numberAt(input, openNest(input, ofSctp)[STATE]) ?? -1];
 }
 
-function carriedIn(input: ByteReader, at: number): Carried | undefined {
-  if (at < 0) return undefined;
-  return { packets: findWithin(input, at, PACKETS) ?? 0, bytes: findWithin(input, at, BYTES) ?? 0 };
+function carriedIn(input: ByteReader, at: number | undefined): Carried | undefined {
+  const counters = openNest(input, at);
+  if (counters === NOWHERE) return undefined;
+  return { packets: numberAt(input, counters[PACKETS]) ?? 0, bytes: numberAt(input, counters[BYTES]) ?? 0 };
 }

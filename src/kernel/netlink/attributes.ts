@@ -80,21 +80,24 @@ export function forEachAttribute(
 }
 
 /**
- * Where the payload of the first attribute of this type begins; -1: there is none. For messages that come by the thousand, where the
- * objects of a codec would cost more than all else. Throws `malformed` as {@link forEachAttribute} does.
+ * Notes by type where the payload of each attribute begins; 0: there is none. For messages that come by the thousand, where the objects of a
+ * codec would cost more than all else. Throws `malformed` as {@link forEachAttribute} does.
+ *
+ * @param places as many as there are types to be noted.
  */
-export function findAttribute(input: ByteReader, start: number, end: number, type: number): number {
+export function placeAttributes(input: ByteReader, start: number, end: number, places: Int32Array): void {
   const { view } = input;
   if (end > view.byteLength) throw malformed("attributes end outside the message", input.bytes, end);
+  places.fill(0);
   for (let at = start; at + NLA_HDRLEN <= end; ) {
     const length = view.getUint16(at, HOST_IS_LITTLE_ENDIAN);
     if (length < NLA_HDRLEN || at + length > end) {
       throw malformed(`attribute length ${length} with ${end - at} bytes left`, input.bytes, at);
     }
-    if ((view.getUint16(at + 2, HOST_IS_LITTLE_ENDIAN) & NLA_TYPE_MASK) === type) return at + NLA_HDRLEN;
+    const type = view.getUint16(at + 2, HOST_IS_LITTLE_ENDIAN) & NLA_TYPE_MASK;
+    if (type < places.length) places[type] = at + NLA_HDRLEN;
     at += align4(length);
   }
-  return -1;
 }
 
 /** Where the payload ends that begins here. */
@@ -102,10 +105,9 @@ export function endOfAttribute(input: ByteReader, at: number): number {
   return at - NLA_HDRLEN + input.view.getUint16(at - NLA_HDRLEN, HOST_IS_LITTLE_ENDIAN);
 }
 
-/** The unsigned number in network order that such an attribute holds. Throws `malformed`. */
-export function findNumber(input: ByteReader, start: number, end: number, type: number): number | undefined {
-  const at = findAttribute(input, start, end, type);
-  if (at < 0) return undefined;
+/** The unsigned number in network order that begins here, as {@link placeAttributes} notes it. Throws `malformed`. */
+export function numberAt(input: ByteReader, at: number | undefined): number | undefined {
+  if (at === undefined || at === 0) return undefined;
   const size = endOfAttribute(input, at) - at;
   if (size === 1) return input.view.getUint8(at);
   if (size === 2) return input.view.getUint16(at);
