@@ -163,7 +163,7 @@ export async function explain(
     }
     const planned = await withoutAssuming(cluster, search.keys, choices);
     const servicePorts = options.asksKernel
-      ? await withTraffic(inspection, await withSockets(cluster, planned, warn))
+      ? await withTraffic(inspection, await withSockets(cluster, planned, warn), choices.config)
       : planned;
     if (wish === undefined) {
       const text = await answerText(

@@ -74,7 +74,7 @@ export async function services(
         ? ((await askDaemon(socket, "/status")) as Partial<StatusReport>)
         : undefined;
       const { counted, notes } =
-        report === undefined ? { counted: lines, notes: [] } : await withTraffic(lines, report, readFlows);
+        report === undefined ? { counted: lines, notes: [] } : await withTraffic(lines, socket, report, readFlows);
       const { terminal } = output;
       output.out(
         values.output === "json" ? jsonText(counted) : painted(safe(servicesText(counted, terminal?.width)), terminal),
@@ -128,8 +128,15 @@ function isServiceTable(lines: unknown): lines is readonly ServiceLine[] {
   );
 }
 
+/** Where the daemon's programs keep their maps. */
+async function placesOf(socket: string) {
+  const found = (await askDaemon(socket, "/configuration")) as { readonly ebpf?: { readonly pinFolder?: string } };
+  return { ebpf: { pinFolder: found.ebpf?.pinFolder ?? "" } };
+}
+
 async function withTraffic(
   lines: readonly ServiceLine[],
+  socket: string,
   { mode = "", networkNamespace }: Partial<StatusReport> & { readonly networkNamespace?: string },
   readFlows: FlowReader | undefined,
 ): Promise<{ readonly counted: readonly CountedLine[]; readonly notes: readonly string[] }> {
@@ -137,7 +144,8 @@ async function withTraffic(
   if (unknown !== undefined || !isProxyMode(mode)) return { counted: lines, notes: [unknown ?? ""] };
   const ports = lines.map(countedLine);
   const known = ports.filter((port) => port !== undefined);
-  const notes = await readTraffic(await modeNamed(mode).loadInspection(), known, readFlows);
+  const counters = await (await modeNamed(mode).loadInspection()).loadCounters(await placesOf(socket));
+  const notes = await readTraffic(counters, known, readFlows);
   const counted = lines.map((line, index): CountedLine => {
     const port = ports[index];
     return {

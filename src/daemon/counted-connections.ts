@@ -23,7 +23,7 @@ export async function count(
   conntrack: ConntrackTable,
 ): Promise<void> {
   const { countedServices, answerCheckPeriodMs: periodMs } = options.config.connections;
-  const counters = await (await mode.loadInspection()).loadCounters();
+  const counters = await (await mode.loadInspection()).loadCounters(options.config);
   const families = proxiers.map(({ proxier }) => proxier);
   if (countedServices > 0) defineServiceCounters(metrics, countedServices, families, counters);
   if (periodMs === 0) return;

@@ -77,8 +77,8 @@ export interface ModeInspection {
   ownerTest(name: string): OwnerTest | undefined;
   /** What a name is for that exists once for all service ports; undefined for other names. */
   sharedPurpose(name: string, family: IpFamily): string | undefined;
-  /** What the mode's part of the kernel counts. */
-  loadCounters(): Promise<ModeCounters>;
+  /** What the mode's part of the kernel counts. @param config says where it keeps them. @default the usual places */
+  loadCounters(config?: { readonly ebpf: { readonly pinFolder: string } }): Promise<ModeCounters>;
   /** Where sockets of this node are led; undefined in modes that lead none. */
   loadSockets?(): Promise<SocketInspection>;
   /** How the mode's part of the kernel is compared; undefined where it cannot be. */

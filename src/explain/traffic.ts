@@ -1,5 +1,6 @@
 /** What this host's kernel has counted for service ports: the mode's own counters, and connections from conntrack. */
 
+import type { KubeProxyConfig } from "../config/config.ts";
 import type { ModeInspection } from "../dataplane/inspection.ts";
 import {
   countFlows,
@@ -20,16 +21,15 @@ import type { PortExplanation } from "./explanation.ts";
 export async function withTraffic(
   inspection: Pick<ModeInspection, "loadCounters">,
   explanations: readonly PortExplanation[],
-  readFlows?: FlowReader,
+  config: KubeProxyConfig,
 ): Promise<PortExplanation[]> {
   const ports = explanations.map(({ frontends, endpoints, ...own }) => {
     const places = frontends.map(({ address, port }) => (address === null ? `*:${port}` : joinHostPort(address, port)));
     return countedPort({ ...own, frontends: places, endpoints: endpoints.map(({ address }) => address) });
   });
   const trafficNotes = await readTraffic(
-    inspection,
+    await inspection.loadCounters(config),
     ports.filter((port) => port !== undefined),
-    readFlows,
   );
   return explanations.map((own, index) => ({
     ...own,
@@ -56,13 +56,12 @@ export const readOwnFlows =
  * @returns what is not known and why, and what the numbers mean: sentences.
  */
 export async function readTraffic(
-  inspection: Pick<ModeInspection, "loadCounters">,
+  counters: ModeCounters,
   ports: readonly CountedPort[],
   readFlows?: FlowReader,
 ): Promise<readonly string[]> {
   if (ports.length === 0) return [];
   const notes: string[] = [];
-  const counters = await inspection.loadCounters();
   try {
     notes.push(...(await counters.fill(ports)));
   } catch (error) {

@@ -43,7 +43,7 @@ export async function connectionsAnswer(
     }
   }
   const own = await Promise.all(daemon.families.map(({ family }) => localAddresses(family).catch(() => [])));
-  const counters = await (await modeNamed(daemon.config.mode).loadInspection()).loadCounters();
+  const counters = await (await modeNamed(daemon.config.mode).loadInspection()).loadCounters(daemon.config);
   const { isEndpointTracked } = counters;
   const namer = new FlowNamer({ ports, pods, own: new Set(own.flat()), isEndpointTracked }, ALL);
   const lists = new Map<string, { total: number; matching: number; rows: (readonly string[])[] }>();
@@ -65,7 +65,7 @@ export async function connectionsAnswer(
   };
   namer.takeLed(await ledFlows(daemon)).forEach(listFor("led"));
   const read = readFlows ?? readOwnFlows(counters);
-  const notes = await readTraffic({ loadCounters: async () => counters }, ports, (families, begin) =>
+  const notes = await readTraffic(counters, ports, (families, begin) =>
     read(families, (family) => {
       const [count, list] = [begin(family), listFor(family)];
       return (flow) => {

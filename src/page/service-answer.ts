@@ -46,7 +46,7 @@ export async function serviceAnswer(
     explanations.push({ ...explainPort(here, port, objects, walk), type: typeOf(port) });
   }
   if (explanations.length === 0) return undefined;
-  const counted = addTraffic === undefined ? explanations : await addTraffic(inspection, explanations);
+  const counted = addTraffic === undefined ? explanations : await addTraffic(inspection, explanations, daemon.config);
   const families = counted
     .map((one) => (addTraffic === undefined ? one : withCarried(one, daemon, key)))
     .map((explanation) => ({ explanation, picture: pictureOf(explanation, explanation.family) }));

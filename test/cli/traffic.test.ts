@@ -46,9 +46,7 @@ function countsOf({ frontends, endpoints }: ReturnType<typeof web>) {
   return { frontends: counts(frontends), endpoints: counts(endpoints) };
 }
 
-const counters = (isEndpointTracked: boolean): { loadCounters(): Promise<ModeCounters> } => ({
-  loadCounters: async () => ({ isEndpointTracked, fill: async () => [] }),
-});
+const counters = (isEndpointTracked: boolean): ModeCounters => ({ isEndpointTracked, fill: async () => [] });
 
 function flow(address: string, port: number, endpointIP: string): Flow {
   const client = ip("10.3.0.1");
@@ -104,10 +102,8 @@ test("an endpoint that never answers is named, while others answer", async () =>
 test("what cannot be known is said, and is no zero", async () => {
   const port = web();
   const failing = {
-    loadCounters: async (): Promise<ModeCounters> => ({
-      isEndpointTracked: true,
-      fill: () => Promise.reject(new Error("iptables-save: no such program")),
-    }),
+    isEndpointTracked: true,
+    fill: () => Promise.reject(new Error("iptables-save: no such program")),
   };
   const notes = await readTraffic(failing, [port], () => Promise.reject(new Error("EPERM")));
   assert.match(

@@ -145,7 +145,7 @@ async function explained(all: Objects, { config, families }: InspectChoices, mos
     warnings.add(message),
   );
   const inspection = await modeNamed(config.mode).loadInspection();
-  const servicePorts = await withTraffic(inspection, await explainPorts(cluster, allPortKeys(cluster)));
+  const servicePorts = await withTraffic(inspection, await explainPorts(cluster, allPortKeys(cluster)), config);
   const leftOut = Math.max(0, names.length - most);
   return `${JSON.stringify({ servicesLeftOut: leftOut, warnings: [...warnings], servicePorts }, undefined, 1)}\n`;
 }

@@ -19,12 +19,8 @@ export const inspectEbpf: ModeInspection = {
   },
   choice: (config) => under.choice(packetPathConfig(config)),
   partsOf: (node, config, ...port) => under.partsOf(node, packetPathConfig(config), ...port),
-  loadCounters: async () => {
-    const { fill, ...counters } = await under.loadCounters();
-    const note =
-      "Connections that were decided at the socket go straight to an endpoint, and are in no count here: only what took the rules is.";
-    return { ...counters, fill: async (ports) => [note, ...(await fill(ports))] };
-  },
+  loadCounters: async (config) =>
+    (await import("./counters.ts")).ebpfCounters(await under.loadCounters(), config ?? { ebpf: { pinFolder: "" } }),
   loadSockets: async () => (await import("./live-sockets.ts")).ebpfSockets,
 };
 

@@ -35,7 +35,8 @@ export function pinnedSockets(
   root: string,
   family: IpFamily,
 ): ReadonlyMap<string, LedSocket> | undefined {
-  const { leading, memory } = new SocketPins(pins, root, family).findMaps();
+  const maps = new SocketPins(pins, root, family).findMaps();
+  const { leading } = maps;
   try {
     if (leading === undefined) return undefined;
     const lists = new EndpointLists(family, memoryOf(leading), () => 0);
@@ -55,7 +56,7 @@ export function pinnedSockets(
     }
     return found;
   } finally {
-    for (const maps of [leading, memory]) closeAll(maps ?? {});
+    for (const some of Object.values(maps)) closeAll(some ?? {});
   }
 }
 

@@ -9,12 +9,17 @@ import { IP_FAMILIES, type IpFamily } from "../../net/ip.ts";
 import { NO_FOLDER } from "./config.ts";
 import { OWN_PREFIX, SocketPins } from "./socket-pins.ts";
 
+/** The part of the configuration that says it. */
+export interface PlaceOfPins {
+  readonly ebpf: Pick<KubeProxyConfig["ebpf"], "pinFolder">;
+}
+
 /**
  * The folder of this network namespace: proxies of several nodes on one machine share the file system.
  * @param cookie of the network namespace.
  * @returns undefined when nothing is to be kept. @throws Error when the cookie is not known.
  */
-export function pinFolderOf({ ebpf }: KubeProxyConfig, cookie: () => bigint): FoundFolder | undefined {
+export function pinFolderOf({ ebpf }: PlaceOfPins, cookie: () => bigint): FoundFolder | undefined {
   if (ebpf.pinFolder === NO_FOLDER) return undefined;
   const found = findPinFolder(ebpf.pinFolder);
   return found.ok ? { ok: true, path: `${found.path}/${cookie()}` } : found;

@@ -5,6 +5,7 @@ import { powerOfTwo } from "../../kernel/bpf/socket-balancer/free-list.ts";
 import {
   type BalancerCapacity,
   type BalancerMaps,
+  type CountingMaps,
   type LeadingMaps,
   leadingMaps,
   type MemoryMaps,
@@ -34,6 +35,7 @@ export type Opened<Definitions> = { readonly [Name in keyof Definitions]: BpfMap
 export interface FoundMaps {
   readonly leading?: Opened<LeadingMaps> | undefined;
   readonly memory?: Opened<MemoryMaps> | undefined;
+  readonly counting?: Opened<CountingMaps> | undefined;
 }
 
 /** Room for them, and for more to come. Pure. */

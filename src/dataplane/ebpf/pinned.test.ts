@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
-import { leadingMaps, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { countingMaps, leadingMaps, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { ip } from "../../model/testing/records.ts";
 import {
   CGROUP,
@@ -47,7 +47,8 @@ function change(cluster: TestCluster): void {
 
 const wantedNames = (process: ProxyProcess) => {
   const programs = NODE_HOOKS.map((hook) => `kpts_${hook}`);
-  const definitions = { ...leadingMaps("IPv4", { frontends: 1, slots: 1, backends: 1 }), ...memoryMaps("IPv4") };
+  const leading = leadingMaps("IPv4", { frontends: 1, slots: 1, backends: 1 });
+  const definitions = { ...leading, ...memoryMaps("IPv4"), ...countingMaps("IPv4", 1) };
   const maps = Object.values(definitions).map(({ name }) => name);
   assert.ok(process.backend.isAttached);
   const own = `${PIN_FOLDER}/IPv4`;

@@ -2,7 +2,7 @@
 
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import { mapsOf } from "../../kernel/bpf/map-definition.ts";
-import { leadingMaps, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { countingMaps, leadingMaps, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { socketPrograms } from "../../kernel/bpf/socket-balancer/programs.ts";
 import type { LedSocket } from "../inspection.ts";
 import { type NftablesPlanData, renderNftables } from "../nftables/cluster-plan.ts";
@@ -49,7 +49,8 @@ function outcomeText({ clients, isRefused, endpoints }: LedSocket): string {
 /** The programs, each with its hook, its size and its maps: socket.bpf.c has what they do. */
 function programText({ family }: OfflineNode, { config, service }: RenderRequest): string {
   if (service !== undefined) throw new Error("--output programs is the same for every Service: leave --service out");
-  const maps = { ...leadingMaps(family, { frontends: 1024, slots: 4096, backends: 4096 }), ...memoryMaps(family) };
+  const leading = leadingMaps(family, { frontends: 1024, slots: 4096, backends: 4096 });
+  const maps = { ...leading, ...memoryMaps(family), ...countingMaps(family, 1) };
   const { hostNamespaceOnly: isForHostOnly, holdNodePorts: holdsNodePorts } = config.ebpf;
   const options = { hostCookie: 1n, isForHostOnly, holdsNodePorts, connectedUdp: "all" as const };
   return socketPrograms(family, maps, options)

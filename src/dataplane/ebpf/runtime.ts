@@ -1,6 +1,6 @@
 /** The eBPF mode, put together: the packet path of the nftables mode, and programs at the sockets of the node's processes. */
 import { readFileSync } from "node:fs";
-import type { KubeProxyConfig } from "../../config/config.ts";
+import { COUNTED, type KubeProxyConfig } from "../../config/config.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import { kernelBpf } from "../../kernel/bpf/kernel-bpf.ts";
 import { cgroup2Mounts, findCgroupRoot } from "../../kernel/bpf/places.ts";
@@ -66,6 +66,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
           isForHostOnly: config.ebpf.hostNamespaceOnly,
           holdsNodePorts: config.ebpf.holdNodePorts,
           atLocalhost: ledAtLocalhost(config, family.nodePortAddresses),
+          counted: COUNTED.find((choice) => choice === config.connections.count) ?? "None",
         }),
         rememberedSockets: powerOfTwo(config.ebpf.rememberedSockets),
         validForMs: config.ebpf.validForMs,

@@ -8,6 +8,8 @@ import { EndpointLists, NoRoom } from "../../kernel/bpf/socket-balancer/endpoint
 import {
   type BalancerCapacity,
   type BalancerMaps,
+  type CountingMaps,
+  countingMaps,
   type LeadingMaps,
   leadingMaps,
   type MemoryMaps,
@@ -52,6 +54,8 @@ interface SocketMapsOptions {
   readonly onMoved: (maps: OpenMaps) => void;
   /** How many clients, sockets and peers programs remember of each kind. @default as many as programs of sockets need */
   readonly remembered?: number;
+  /** How many counts of connections there is room for, where they are asked for. @default 1 */
+  readonly counts?: number;
   /** Monotonic. */
   readonly nowMs: () => number;
   /** The least room. @default for a small cluster */
@@ -63,6 +67,7 @@ export class SocketMaps {
   #set: Opened<LeadingMaps>;
   /** What programs remember, and the node's addresses: they stay when the others grow. */
   readonly #memory: Opened<MemoryMaps>;
+  readonly #counting: Opened<CountingMaps>;
   readonly #frontends: FrontendTable;
   readonly #lists: EndpointLists;
   /** What the maps hold, by service port. */
@@ -83,12 +88,15 @@ export class SocketMaps {
    */
   constructor(options: SocketMapsOptions, expected: ExpectedSize, found: FoundMaps = {}) {
     this.#options = options;
-    const { bpf, family, nowMs, remembered } = options;
+    const { bpf, family, nowMs, remembered, counts = 1 } = options;
+    const isCounting = found.counting?.counts.definition.maxEntries === counts;
+    if (!isCounting) closeAll(found.counting ?? {});
+    this.#counting = (isCounting && found.counting) || createMaps(bpf, countingMaps(family, counts));
     this.#memory = found.memory ?? createMaps(bpf, memoryMaps(family, remembered));
     try {
       this.#set = found.leading ?? createMaps(bpf, leadingMaps(family, capacityFor(expected, options.least)));
     } catch (error) {
-      closeAll(this.#memory);
+      for (const maps of [this.#counting, this.#memory]) closeAll(maps);
       throw error;
     }
     this.#frontends = new FrontendTable(family, this.#set.frontends);
@@ -115,7 +123,7 @@ export class SocketMaps {
   }
 
   get open(): OpenMaps {
-    const opened: Opened<BalancerMaps> = { ...this.#set, ...this.#memory };
+    const opened: Opened<BalancerMaps> = { ...this.#set, ...this.#memory, ...this.#counting };
     const definitions = Object.fromEntries(
       Object.entries(opened).map(([name, map]) => [name, map.definition]),
     ) as unknown as BalancerMaps; // the same names
@@ -289,8 +297,7 @@ export class SocketMaps {
   }
 
   close(): void {
-    closeAll(this.#set);
-    closeAll(this.#memory);
+    for (const maps of [this.#set, this.#memory, this.#counting]) closeAll(maps);
   }
 
   /** Takes what its frontends have from before for its own; where that is not all as it should be, they are written again. */

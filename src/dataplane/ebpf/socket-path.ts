@@ -265,10 +265,11 @@ export class SocketPath {
     const canSetReturnValue = bpf.canSetReturnValue("connect4");
     if (this.#news.isNews("refusals", canSetReturnValue ? "" : NOT_REFUSED)) log.info(NOT_REFUSED);
     const options = { ...this.#options.programs(), connectedUdp, canSetReturnValue };
+    const counts = options.counted === undefined || options.counted === "None" ? 1 : remembered;
     const programs = new SocketPrograms(bpf, family, options, pins, assemble);
     const nowMs = (): number => clock.monotonicMs();
     const maps = new SocketMaps(
-      { bpf, family, onMoved: (open) => programs.load(open), nowMs, least, remembered },
+      { bpf, family, onMoved: (open) => programs.load(open), nowMs, least, remembered, counts },
       { services: services.size, endpoints: endpointCount },
       pins?.findMaps(),
     );

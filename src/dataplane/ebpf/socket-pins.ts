@@ -6,7 +6,13 @@
 import type { BpfLink, BpfMap, BpfPins, BpfProgram } from "../../kernel/bpf/bpf.ts";
 import type { Hook } from "../../kernel/bpf/hooks.ts";
 import type { MapDefinition } from "../../kernel/bpf/map-definition.ts";
-import { type BalancerCapacity, leadingMaps, MAPS_VERSION, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
+import {
+  type BalancerCapacity,
+  countingMaps,
+  leadingMaps,
+  MAPS_VERSION,
+  memoryMaps,
+} from "../../kernel/bpf/socket-balancer/maps.ts";
 import type { UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { Connections } from "./connections.ts";
@@ -57,6 +63,7 @@ export class SocketPins {
         (name, entries) => leadingMaps(family, ofSize(entries))[name],
       ),
       memory: this.#findAll(Object.keys(memoryMaps(family)), (name, entries) => memoryMaps(family, entries)[name]),
+      counting: this.#findAll(["counts"], (name, entries) => countingMaps(family, entries)[name]),
     };
   }
 
@@ -90,6 +97,7 @@ export class SocketPins {
     const groups: (readonly [string, Pinned])[][] = [
       mapsOf(leadingMaps(this.#family, ofSize(1))),
       mapsOf(memoryMaps(this.#family)),
+      mapsOf(countingMaps(this.#family, 1)),
       ...[...programs].map(([name, program]) => [[`${own}/${name}`, program] as const]),
       ...[...links].map(([name, link]) => [[`${ofLinks}/${name}`, link] as const]),
     ];
@@ -116,9 +124,10 @@ export class SocketPins {
 
   /** As {@link end}; connected UDP sockets that were led are told, because nothing else will tell them when their endpoint goes. */
   async endWithSockets(disconnector: Pick<UdpDisconnector, "disconnect">): Promise<void> {
-    const { leading, memory } = this.findMaps();
+    const found = this.findMaps();
+    const { memory } = found;
     const led = memory === undefined ? [] : new Connections(this.#family, () => memory).all();
-    for (const maps of [leading, memory]) closeAll(maps ?? {});
+    for (const maps of Object.values(found)) closeAll(maps ?? {});
     this.#names.clear();
     this.end();
     if (led.length > 0) await disconnector.disconnect(led);

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { readPrograms } from "./elf.ts";
 import { mapsOf } from "./map-definition.ts";
-import { leadingMaps, memoryMaps } from "./socket-balancer/maps.ts";
+import { countingMaps, leadingMaps, memoryMaps } from "./socket-balancer/maps.ts";
 import { socketPrograms } from "./socket-balancer/programs.ts";
 
 const FAMILIES = [
@@ -13,7 +13,8 @@ const FAMILIES = [
 
 for (const [family, number] of FAMILIES) {
   const file = readFileSync(new URL(`socket-balancer/socket${number}.o`, import.meta.url));
-  const maps = { ...leadingMaps(family, { frontends: 8, slots: 8, backends: 8 }), ...memoryMaps(family) };
+  const leading = leadingMaps(family, { frontends: 8, slots: 8, backends: 8 });
+  const maps = { ...leading, ...memoryMaps(family), ...countingMaps(family, 8) };
 
   test(`${family}: every program of the object file has a hook, and refers to maps of its family alone`, () => {
     const all = socketPrograms(family, maps, { hostCookie: 0x1122334455667788n, holdsNodePorts: true });

@@ -4,6 +4,7 @@ import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { testBpffs } from "../../../src/kernel/bpf/testing/test-bpffs.ts";
 import type { Protocol } from "../../../src/net/protocol.ts";
 import { nodeA } from "../../../testkit/net/topology-spec.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
@@ -15,16 +16,9 @@ import {
   servingPods,
   TARGET_PORTS,
 } from "./cluster-objects.ts";
-import {
-  DESTINATIONS,
-  type Destination,
-  isDecidedAtSocket,
-  POSITIONS,
-  type Position,
-  sourceAddress,
-} from "./expected.ts";
+import { DESTINATIONS, type Destination, POSITIONS, type Position, sourceAddress } from "./expected.ts";
 import { addressOf, flowNetwork } from "./flow-network.ts";
-import { ALL_MODES, type Mode, protocolsOf } from "./modes.ts";
+import { ALL_MODES, type Mode, protocolsOf, traitsOf } from "./modes.ts";
 
 const KUBE_PROXY = fileURLToPath(new URL("../../../bin/kube-proxy", import.meta.url));
 const CONNECTIONS = 6;
@@ -69,7 +63,9 @@ for (const mode of ALL_MODES) {
   test(`${mode}: what is counted is what clients did`, { skip: kernelSkip }, async (t) => {
     const socket = join(execFileSync("mktemp", ["-d"], { encoding: "utf8" }).trim(), "socket");
     const config = { connections: { count: "Endpoints", countedServices: 1 } };
+    const pins = traitsOf[mode].runsInCgroup === true ? { pinFolder: `${(await testBpffs(t)).path}/kept` } : {};
     const { daemon, probers } = await flowNetwork(t, mode, SERVICES, {
+      ...pins,
       args: [`--inspect-socket=${socket}`, "--inspect-bind-address=127.0.0.1:10260"],
       config,
     });
@@ -94,17 +90,16 @@ for (const mode of ALL_MODES) {
       }
       return { at, of, notes: stderr };
     };
-    const isCounted = (position: Position, to: Destination, protocol: Protocol): boolean => {
+    const isCounted = (position: Position, to: Destination): boolean => {
       if (position === "off-node client") return to !== "cluster IP";
-      if (mode === "userspace" && to === "external IP") return false;
-      return !isDecidedAtSocket(mode, "Cluster", to, protocol);
+      return mode !== "userspace" || to !== "external IP";
     };
     const made = new Map<string, number>();
     const reached = new Map<string, number>();
     for (const family of FAMILIES) {
       for (const protocol of protocols) {
         for (const to of DESTINATIONS) {
-          for (const position of POSITIONS.filter((one) => isCounted(one, to, protocol))) {
+          for (const position of POSITIONS.filter((one) => isCounted(one, to))) {
             const { answers, place } = await ask(position, to, { service: 1, protocol, family });
             for (const answer of answers) {
               assert.ok(answer.ok, `${position} ${place}: ${JSON.stringify(answer)}`);
@@ -161,17 +156,21 @@ for (const mode of ALL_MODES) {
 
     const asked = { protocol: "TCP", family: "IPv4" } as const;
     const empty = await ask("off-node client", "external IP", { ...asked, service: 2 });
+    const nearby = await ask("pod", "cluster IP", { ...asked, service: 2 });
     const far = await ask("off-node client", "node port", { ...asked, service: 3 }, 700);
     const closed = await ask("off-node client", "load balancer", { ...asked, service: 4 }, 700);
     const letIn = await ask("off-node client", "load balancer", { ...asked, service: 5 });
     assert.ok(letIn.answers.every(({ ok }) => ok));
-    assert.ok([...empty.answers, ...far.answers, ...closed.answers].every(({ ok }) => !ok));
+    assert.ok([...empty.answers, ...nearby.answers, ...far.answers, ...closed.answers].every(({ ok }) => !ok));
     const after = (await counted()).at;
     const away = `kubeproxy_service_connections_total{namespace="",service="",outcome="refused"}`;
-    assert.equal(await daemon.metric(away), after.get(empty.place)?.refused);
+    const refused = [empty, nearby].reduce((sum, { place }) => sum + (after.get(place)?.refused ?? 0), 0);
+    assert.equal(await daemon.metric(away), refused);
     // Clients send more than one packet, where they hear nothing of the first.
     const isTold = (count = 0) => assert.ok(count >= CONNECTIONS, `${count}`);
     isTold(after.get(empty.place)?.refused);
+    isTold(after.get(nearby.place)?.refused);
+    if (mode === "ebpf") assert.equal(after.get(nearby.place)?.refused, CONNECTIONS, "without a packet");
     isTold(after.get(far.place)?.dropped);
     isTold(after.get(closed.place)?.dropped);
     // iptables' rule for the address counts before source ranges are asked.
@@ -179,6 +178,6 @@ for (const mode of ALL_MODES) {
     assert.equal(after.get(letIn.place)?.counted, CONNECTIONS);
     const all = [...after.values()];
     const places = (what: "refused" | "dropped") => all.filter((one) => (one[what] ?? 0) > 0).length;
-    assert.deepEqual([places("refused"), places("dropped")], [1, 2]);
+    assert.deepEqual([places("refused"), places("dropped")], [2, 2]);
   });
 }

@@ -104,6 +104,18 @@ export const UDP_FLOW = {
   }),
 } as const;
 
+/** Connections: what was dialled, and who got them, without an endpoint where only the former is counted. The value is a number. */
+export const COUNT_KEY = {
+  IPv4: layout("count", 16, {
+    ...{ address: bytes(0, 4), port: be16(4), protocol: u8(6), isRefused: u8(7) },
+    ...{ endpoint: bytes(8, 4), endpointPort: be16(12) },
+  }),
+  IPv6: layout("count", 44, {
+    ...{ address: bytes(0, 16), port: be16(16), protocol: u8(18), isRefused: u8(19) },
+    ...{ endpoint: bytes(20, 16), endpointPort: be16(36) },
+  }),
+} as const;
+
 /** Maps that lead from frontends to backends. */
 export interface LeadingMaps {
   readonly frontends: MapDefinition;
@@ -140,7 +152,13 @@ export interface MemoryMaps {
   readonly barred: MapDefinition;
 }
 
-export type BalancerMaps = LeadingMaps & MemoryMaps;
+/** What is for people: programs never read it. */
+export interface CountingMaps {
+  /** {@link COUNT_KEY}: where there is no room, what was counted longest ago goes. */
+  readonly counts: MapDefinition;
+}
+
+export type BalancerMaps = LeadingMaps & MemoryMaps & CountingMaps;
 
 /** How many there may be. */
 export interface BalancerCapacity {
@@ -191,6 +209,10 @@ export function memoryMaps(family: IpFamily, remembered = REMEMBERED): MemoryMap
     connected: hash(`connected${suffix}`, CONNECTED_KEY.size, CONNECTED_VALUE[family].size, remembered),
     barred: hash(`barred${suffix}`, 8, 4, BARRED_NAMESPACES),
   };
+}
+
+export function countingMaps(family: IpFamily, entries: number): CountingMaps {
+  return { counts: lruHash(`counts${suffixOf(family)}`, COUNT_KEY[family].size, 8, entries) };
 }
 
 export function leadingMaps(family: IpFamily, { frontends, slots, backends }: BalancerCapacity): LeadingMaps {

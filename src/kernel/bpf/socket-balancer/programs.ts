@@ -6,6 +6,8 @@ import type { Hook } from "../hooks.ts";
 import type { Program } from "../map-definition.ts";
 import { type BalancerMaps, SHARES } from "./maps.ts";
 
+const COUNTED = { None: 0n, Frontends: 1n, Endpoints: 2n } as const;
+
 export interface SocketProgramOptions {
   /** Of the network namespace that is the host's. */
   readonly hostCookie: bigint;
@@ -19,6 +21,8 @@ export interface SocketProgramOptions {
   readonly atLocalhost?: "none" | "cluster" | "all";
   /** Whether the kernel lets programs say what a call fails with: if not, Services without endpoints take the rules. @default true */
   readonly canSetReturnValue?: boolean;
+  /** What of connections is counted. @default "None" */
+  readonly counted?: keyof typeof COUNTED;
 }
 
 /**
@@ -83,6 +87,7 @@ export function programsOf(
     connectedUdp = "all",
     atLocalhost = "none",
     canSetReturnValue = true,
+    counted = "None",
   } = options;
   const suffix = family === "IPv4" ? "4" : "6";
   const given = new Map<string, BalancerMaps["slots"] | bigint>([
@@ -91,6 +96,7 @@ export function programsOf(
     ["connected_udp", CONNECTED_UDP[connectedUdp]],
     ["at_localhost", AT_LOCALHOST[atLocalhost]],
     ["can_set_retval", canSetReturnValue ? 1n : 0n],
+    ["counted", COUNTED[counted]],
     ["flows_of_netns", BigInt(maps.flows.maxEntries / SHARES)],
   ]);
   for (const map of Object.values(maps)) given.set(map.name.replace(new RegExp(`${suffix}$`), ""), map);

@@ -134,6 +134,10 @@ struct tcp_peer {
 	struct address dialled;
 	u32 dialled_port;
 };
+struct count_key {
+	struct frontend_key dialled;
+	struct place place;
+};
 struct connected {
 	u64 netns, identity;
 	struct address address;
@@ -145,7 +149,7 @@ struct connected {
 };
 
 extern const char frontends[], slots[], backends[], node_addrs[], valid_until[], clients[], flows[], flow_counts[],
-	tcp_peers[], connected[], barred[];
+	tcp_peers[], connected[], barred[], counts[];
 
 #define CONSTANT(name) \
 	({ \
@@ -165,6 +169,8 @@ extern const char frontends[], slots[], backends[], node_addrs[], valid_until[],
 #define AT_LOCALHOST CONSTANT(at_localhost)
 /* How many flows the sockets of a network namespace may have. */
 #define FLOWS_OF_NETNS CONSTANT(flows_of_netns)
+/* What is counted of connections: 0 nothing, 1 what they dialled, 2 the backend as well. */
+#define COUNTED CONSTANT(counted)
 
 #ifdef TEST
 struct test_words {
@@ -415,6 +421,24 @@ INLINE int register_connected(struct bpf_sock_addr *ctx, u64 cookie, u32 index, 
 	return backend && READ_ONCE(backend->identity) == identity;
 }
 
+/* A connection that is led to a place; without one, a connection that is refused. Two processors may begin a count at the same time. */
+INLINE void count_connection(const struct frontend_key *dialled, const struct place *place)
+{
+	ZEROED(struct count_key, key);
+	u64 none = 0, *count;
+	key.dialled = *dialled;
+	key.dialled.pad = !place;
+	if (place && COUNTED == 2)
+		key.place = *place;
+	count = map_lookup(counts, &key);
+	if (!count) {
+		map_update(counts, &key, &none, BPF_NOEXIST);
+		count = map_lookup(counts, &key);
+	}
+	if (count)
+		__sync_fetch_and_add(count, 1);
+}
+
 INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int mapped, u32 protocol)
 {
 	struct frontend *frontend;
@@ -422,7 +446,7 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 	struct place place;
 	u64 extent, identity, cookie = 0, now, of_backend;
 	u32 id, flags, seconds, index;
-	int at_localhost = 0;
+	int at_localhost = 0, is_new = 1;
 	ZEROED(struct frontend_key, dialled);
 	ZEROED(struct client_key, client);
 	ZEROED(struct flow_key, flow_key);
@@ -453,8 +477,13 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 	/* The relay behind localhost obeys the Local policy or not, and does not listen without endpoints. */
 	if (at_localhost && flags != 0 && (flags != HOST_ONLY || AT_LOCALHOST != 2))
 		return PASS;
-	if (flags == NO_ENDPOINTS)
-		return protocol == TCP && CAN_SET_RETVAL ? REFUSED : PASS;
+	if (flags == NO_ENDPOINTS) {
+		if (protocol != TCP || !CAN_SET_RETVAL)
+			return PASS;
+		if (COUNTED != 0)
+			count_connection(&dialled, 0);
+		return REFUSED;
+	}
 	if (flags != 0 && (flags != HOST_ONLY || NETNS_COOKIE(ctx) != HOST_COOKIE))
 		return PASS;
 
@@ -466,8 +495,10 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 		flow = find_flow(&flow_key, &dialled);
 		if (flow && (s64)(now - flow->last_used) <= FLOW_NS) {
 			index = flow->backend;
-			if (take_backend(index, id, HELD | 1, &place, &of_backend))
+			if (take_backend(index, id, HELD | 1, &place, &of_backend)) {
+				is_new = 0;
 				goto chosen;
+			}
 		}
 	}
 	/* A client with session affinity does so while it is offered. */
@@ -517,6 +548,8 @@ chosen:
 		if (call == CONNECT && !register_connected(ctx, cookie, index, &place, of_backend))
 			return PASS;
 	}
+	if (COUNTED != 0 && is_new)
+		count_connection(&dialled, &place);
 	write_place(ctx, mapped, &place.address, place.port);
 	return LED;
 }

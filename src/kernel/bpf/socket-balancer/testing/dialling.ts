@@ -6,6 +6,7 @@ import { encode, putNumber, takeNumber } from "../../layout.ts";
 import {
   BACKEND_VALUE,
   type BalancerMaps,
+  countingMaps,
   FLOWS_OF_SOCKET,
   FRONTEND_KEY,
   frontendValue,
@@ -148,7 +149,8 @@ export type OpenMaps = Readonly<Record<keyof BalancerMaps, BpfMap>>;
 
 /** Small maps. */
 export function testMaps(family: IpFamily): BalancerMaps {
-  return { ...leadingMaps(family, { frontends: 64, slots: 64, backends: 64 }), ...memoryMaps(family, 1024) };
+  const leading = leadingMaps(family, { frontends: 64, slots: 64, backends: 64 });
+  return { ...leading, ...memoryMaps(family, 1024), ...countingMaps(family, 1024) };
 }
 
 export function openMaps(bpf: Bpf, definitions: BalancerMaps): OpenMaps {

@@ -1,0 +1,68 @@
+/** What was decided at the socket is counted by programs there, beside the rules: docs/connections.md. */
+import { kernelBpf } from "../../kernel/bpf/kernel-bpf.ts";
+import { takeNumber, u64 } from "../../kernel/bpf/layout.ts";
+import { COUNT_KEY } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { ownNetnsCookie } from "../../kernel/netns-cookie.ts";
+import { type IpFamily, ipFromBytes } from "../../net/ip.ts";
+import { PROTOCOL_NUMBERS } from "../../net/protocol.ts";
+import { addTo, type Count, type CountedPort, type ModeCounters } from "../traffic.ts";
+import { type PlaceOfPins, pinFolderOf } from "./node-pins.ts";
+import { closeAll } from "./open-maps.ts";
+import { SocketPins } from "./socket-pins.ts";
+
+/** A map of counts, as the kernel gives it. */
+type Counts = readonly (readonly [key: Uint8Array, value: Uint8Array])[];
+
+const NOT_COUNTED =
+  "Connections that were decided at the socket are in no count here, only those that took the rules: the maps of programs have no names (ebpf.pinFolder).";
+
+/** @param rules those of the packet path. */
+export function ebpfCounters(rules: ModeCounters, place: PlaceOfPins): ModeCounters {
+  return {
+    ...rules,
+    async fill(ports) {
+      const notes = await rules.fill(ports);
+      let isWhole = true;
+      for (const [family, own] of Map.groupBy(ports, (port) => port.family)) {
+        const counts = readCounts(family, place);
+        isWhole &&= counts !== undefined;
+        addCounts(family, counts ?? [], own);
+      }
+      return isWhole ? notes : [NOT_COUNTED, ...notes];
+    },
+  };
+}
+
+/** Undefined where they cannot be found. @throws BpfError */
+function readCounts(family: IpFamily, place: PlaceOfPins): Counts | undefined {
+  const folder = pinFolderOf(place, ownNetnsCookie);
+  if (folder?.ok !== true) return undefined;
+  const maps = new SocketPins(kernelBpf().pins, folder.path, family).findMaps();
+  try {
+    return maps.counting?.counts.entries();
+  } finally {
+    for (const some of Object.values(maps)) closeAll(some ?? {});
+  }
+}
+
+/** What rules do not count stays unknown: nothing is asked to count, or endpoints are not. Pure but for the counts. */
+function addCounts(family: IpFamily, counts: Counts, ports: readonly CountedPort[]): void {
+  const { address, port, protocol, isRefused, endpoint, endpointPort } = COUNT_KEY[family].fields;
+  const places = new Map<string, { readonly count: Count; readonly endpoints: CountedPort["endpoints"] }>();
+  for (const { name, frontends, endpoints } of ports) {
+    for (const { address: ip = "*", port: number, count } of frontends) {
+      places.set(`${PROTOCOL_NUMBERS[name.protocol]} ${ip} ${number}`, { count, endpoints });
+    }
+  }
+  for (const [key, value] of counts) {
+    const addressOf = ({ at, bytes }: typeof address) => ipFromBytes(key.slice(at, at + bytes));
+    const [number, of] = [takeNumber(key, port), takeNumber(key, protocol)];
+    const place = places.get(`${of} ${addressOf(address)} ${number}`) ?? places.get(`${of} * ${number}`);
+    if (place === undefined || place.count.counted === null) continue;
+    const connections = takeNumber(value, u64(0));
+    addTo(place.count, takeNumber(key, isRefused) === 0 ? "counted" : "refused", connections);
+    const [ip, ipPort] = [addressOf(endpoint), takeNumber(key, endpointPort)];
+    const reached = place.endpoints.find((one) => one.ip === ip && one.port === ipPort)?.count;
+    if (reached !== undefined && reached.counted !== null) addTo(reached, "counted", connections);
+  }
+}
