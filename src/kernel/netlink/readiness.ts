@@ -1,6 +1,6 @@
 /**
  * Waits until descriptors can be read: one worker thread for all of them, while any is waited for. The runtime has four threads, for files and
- * names too, and each subscription to the kernel's news would keep one of them for ever.
+ * names too, and each subscription to the kernel's news would keep one of them as long as it lasts.
  */
 import { closeSync, readSync, writeSync } from "node:fs";
 import { HOST_IS_LITTLE_ENDIAN } from "./constants.ts";
