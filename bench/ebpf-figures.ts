@@ -6,6 +6,10 @@ export type ConnectedMode = "ebpf" | "compatible";
 /** Maps and rules, or the same rules alone. */
 export type ChangedMode = "ebpf" | "flat";
 
+/** What changes: an endpoint is replaced, or a service goes and comes back with its endpoints. */
+export const CHANGE_KINDS = ["an endpoint replaced", "a service removed", "a service added"] as const;
+export type ChangeKind = (typeof CHANGE_KINDS)[number];
+
 export type EbpfTask =
   | { readonly what: "maps"; readonly services: number; readonly changes: number; readonly cgroup: string }
   | {
@@ -47,8 +51,10 @@ export interface MapsFigures {
   readonly kernelMb: number;
 }
 
-/** Of one endpoint that is replaced, from the model until the sync is done: all that the mode writes. */
-export interface ChangesFigures {
+/** From the model until the sync is done: all that the mode writes, with the nftables transaction. */
+export type ChangesFigures = Readonly<Record<ChangeKind, ChangeFigures>>;
+
+export interface ChangeFigures {
   readonly p50Ms: number;
   readonly p99Ms: number;
   readonly worstMs: number;

@@ -112,6 +112,13 @@ export class EbpfSubject {
     });
   }
 
+  /** Adds a service with its endpoints, or removes it, in the model only. */
+  setService(index: number, kind: "add" | "delete"): void {
+    const slice = benchSlice(index, this.#endpointsEach, this.#generations.get(index) ?? 0);
+    this.state.onService({ kind, object: benchService(index) });
+    this.state.onEndpointSlice({ kind, object: slice });
+  }
+
   /** The line of a watch that replaces an endpoint of a service. @returns what happens when it comes. */
   watchLine(index: number): () => void {
     const generation = this.#generations.get(index) ?? 0;

@@ -10,7 +10,15 @@ import { TABLE } from "../src/dataplane/nftables/names.ts";
 import { openNetlinkRuleset } from "../src/kernel/nftables/netlink-nftables.ts";
 import { benchService, makeReachable } from "./cluster.ts";
 import { answerWays, startLoop } from "./connect-arms.ts";
-import type { ChangesFigures, ChurnFigures, EbpfTask, MapsFigures } from "./ebpf-figures.ts";
+import {
+  CHANGE_KINDS,
+  type ChangeFigures,
+  type ChangeKind,
+  type ChangesFigures,
+  type ChurnFigures,
+  type EbpfTask,
+  type MapsFigures,
+} from "./ebpf-figures.ts";
 import { EbpfSubject } from "./ebpf-subject.ts";
 import { settledMemory } from "./memory.ts";
 import { benchBackend, NftSubject } from "./nftables-subject.ts";
@@ -140,26 +148,39 @@ async function measureChanges(task: Extract<EbpfTask, { what: "changes" }>): Pro
     subject.load(services);
     await subject.fullSync(false);
   }
-  const samples: number[] = [];
-  let cpuUs = 0;
-  for (let n = -UNTIMED_CHANGES; n < changes; n += 1) {
+  const measured = async (change: () => void): Promise<readonly [ms: number, cpuMs: number]> => {
     await turn();
     const before = process.cpuUsage();
     const startMs = performance.now();
-    subject.replaceEndpoint((Math.abs(n) * SCATTER) % services);
+    change();
     await subject.syncChanges();
     const tookMs = performance.now() - startMs;
     const { user, system } = process.cpuUsage(before);
-    if (n < 0) continue;
-    samples.push(tookMs);
-    cpuUs += user + system;
-  }
-  return {
-    p50Ms: quantile(samples, 0.5),
-    p99Ms: quantile(samples, 0.99),
-    worstMs: Math.max(...samples),
-    cpuMs: cpuUs / changes / 1000,
+    return [tookMs, (user + system) / 1000];
   };
+  const taken: Record<ChangeKind, (readonly [ms: number, cpuMs: number])[]> = {
+    "an endpoint replaced": [],
+    "a service removed": [],
+    "a service added": [],
+  };
+  for (let n = -UNTIMED_CHANGES; n < changes; n += 1) {
+    const index = (Math.abs(n) * SCATTER) % services;
+    for (const [kind, change] of [
+      ["an endpoint replaced", () => subject.replaceEndpoint(index)],
+      ["a service removed", () => subject.setService(index, "delete")],
+      ["a service added", () => subject.setService(index, "add")],
+    ] as const) {
+      const one = await measured(change);
+      if (n >= 0) taken[kind].push(one);
+    }
+  }
+  const figures = CHANGE_KINDS.map((kind): [ChangeKind, ChangeFigures] => {
+    const samples = taken[kind].map(([ms]) => ms);
+    const cpuMs = taken[kind].reduce((sum, [, ms]) => sum + ms, 0) / changes;
+    const [p50Ms, p99Ms, worstMs] = [quantile(samples, 0.5), quantile(samples, 0.99), Math.max(...samples)];
+    return [kind, { p50Ms, p99Ms, worstMs, cpuMs }];
+  });
+  return Object.fromEntries(figures) as ChangesFigures; // every kind once
 }
 
 async function measureChurn({ connections, cgroup }: Extract<EbpfTask, { what: "churn" }>): Promise<ChurnFigures> {

@@ -9,13 +9,14 @@ import { cgroupMount } from "../testkit/net/client-cgroup.ts";
 import { type LineProcess, startLines } from "./bench-processes.ts";
 import { between, type Figure, middle, ofDirect, type Round, takeRounds, type Way } from "./connect-arms.ts";
 import type { Bench, Given, Outcome } from "./driver.ts";
-import type {
-  ChangedMode,
-  ChangesFigures,
-  ChurnFigures,
-  ConnectedMode,
-  EbpfTask,
-  MapsFigures,
+import {
+  CHANGE_KINDS,
+  type ChangedMode,
+  type ChangesFigures,
+  type ChurnFigures,
+  type ConnectedMode,
+  type EbpfTask,
+  type MapsFigures,
 } from "./ebpf-figures.ts";
 import { estimateText, judgeEstimate } from "./estimate.ts";
 import { atExit, withNamespace } from "./namespace.ts";
@@ -50,7 +51,8 @@ export const bench: Bench = {
   about: "What the eBPF mode costs. Needs root, a cgroup2 file system, and a kernel that lets the programs run.",
   parts: {
     maps: "100,000 services × 3: the first fill, a change, memory; beside the packet path",
-    changes: "an endpoint replaced among 10,000 services × 3: maps and rules, beside the flat layout alone, in turns",
+    changes:
+      "an endpoint replaced, a service removed and added among 10,000 × 3: maps and rules, beside the flat layout alone, in turns",
     connect:
       "a TCP connection to a service and to its endpoint, in turns with the nftables mode in the compatible layout",
     churn: "connections during 1,000 changes a second, while programs are replaced all the time",
@@ -125,17 +127,14 @@ async function benchChanges(): Promise<void> {
     process.stderr.write(`changing among ${CHANGES.services} services, ${pair} of ${PAIRS}…\n`);
     for (const mode of ["ebpf", "flat"] as const) taken[mode].push(await measure(mode));
   }
-  const rows = (["p50Ms", "p99Ms", "worstMs", "cpuMs"] as const).map((figure) => {
-    const [ebpf, flat] = [taken.ebpf, taken.flat].map((all) => median(all.map((one) => one[figure])));
-    return [
-      FIGURE_NAMES[figure],
-      (ebpf ?? 0).toFixed(3),
-      (flat ?? 0).toFixed(3),
-      ((ebpf ?? 0) / (flat ?? 1)).toFixed(2),
-    ];
-  });
-  const head = [`${CHANGES.services} services × 3, an endpoint replaced`, "ebpf: maps and rules", "flat", "ratio"];
-  console.log(table(head, rows));
+  const rows = CHANGE_KINDS.flatMap((kind) =>
+    (["p50Ms", "p99Ms", "worstMs", "cpuMs"] as const).map((figure) => {
+      const middle = (mode: ChangedMode): number => median(taken[mode].map((one) => one[kind][figure]));
+      const [ebpf, flat] = [middle("ebpf"), middle("flat")];
+      return [`${kind}: ${FIGURE_NAMES[figure]}`, ebpf.toFixed(3), flat.toFixed(3), (ebpf / flat).toFixed(2)];
+    }),
+  );
+  console.log(table([`${CHANGES.services} services × 3`, "ebpf: maps and rules", "flat", "ratio"], rows));
 }
 
 async function benchConnections(sizes: readonly number[], rounds: number): Promise<readonly Verdict[]> {
@@ -211,10 +210,7 @@ async function withWorker<T>(task: Startable<EbpfTask>, work: (worker: LineProce
   if (mount === undefined) throw new Error("no cgroup2 file system is mounted");
   const cgroup = join(mount, `kpts-bench-${process.pid}-${made++}`);
   mkdirSync(cgroup);
-  const remove = atExit(() => {
-    writeFileSync(join(cgroup, "cgroup.kill"), "1");
-    removeSoon(cgroup);
-  });
+  const remove = atExit(() => endCgroup(cgroup));
   try {
     return await withNamespace(async ({ name }) => {
       const node = [process.execPath, "--expose-gc", ...engineOptions(), WORKER];
@@ -233,8 +229,9 @@ async function withWorker<T>(task: Startable<EbpfTask>, work: (worker: LineProce
   }
 }
 
-/** The kernel lets go of a process some time after its end. */
-function removeSoon(cgroup: string): void {
+/** With all that runs in it. The kernel lets go of a process some time after its end. */
+export function endCgroup(cgroup: string): void {
+  writeFileSync(join(cgroup, "cgroup.kill"), "1");
   for (let attempt = 0; ; attempt += 1) {
     try {
       rmdirSync(cgroup);

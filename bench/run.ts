@@ -14,6 +14,7 @@ const BENCHES: Readonly<Record<string, () => Promise<{ readonly bench: Bench }>>
   trace: () => import("./trace.ts"),
   path: () => import("./path.ts"),
   ebpf: () => import("./ebpf.ts"),
+  pods: () => import("./pods.ts"),
   userspace: () => import("./userspace.ts"),
   explain: () => import("./explain.ts"),
   prove: () => import("./prove.ts"),

@@ -5,9 +5,9 @@
  */
 import { closeSync } from "node:fs";
 import { createRequire } from "node:module";
-import { endianness } from "node:os";
 import { createInterface } from "node:readline";
 import { libc, openLibrary } from "../src/kernel/netlink/libc.ts";
+import { socketAddress } from "./socket-loop-address.ts";
 import { quantile } from "./table.ts";
 
 export interface ConnectTask {
@@ -44,13 +44,6 @@ const AT_ONCE = new Uint8Array(Int32Array.of(1, 0).buffer);
 /** Seconds and microseconds. */
 const LOOK_EVERY = new Uint8Array(BigInt64Array.of(1n, 0n).buffer);
 const YES = new Uint8Array(Int32Array.of(1).buffer);
-
-function socketAddress(address: string, port: number): Uint8Array {
-  const bytes = new Uint8Array(16);
-  bytes[endianness() === "LE" ? 0 : 1] = AF_INET;
-  bytes.set([port >> 8, port & 255, ...address.split(".").map(Number)], 2);
-  return bytes;
-}
 
 function serve(port: number): void {
   const library = openLibrary(createRequire(import.meta.url)("koffi"));
