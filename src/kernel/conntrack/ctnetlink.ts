@@ -133,7 +133,7 @@ function destinationOf(address: IpAddress) {
 /** Where what is asked for begins in the message that is read now, and in a nest of it: {@link placeAttributes}. */
 const entry = new Int32Array(TIMESTAMP + 1);
 const nest = new Int32Array(DESTINATION_V6 + 1);
-const NOWHERE = new Int32Array(0);
+const NOWHERE = new Int32Array(nest.length);
 
 function openNest(input: ByteReader, at: number | undefined, places = nest): Int32Array {
   if (at === undefined || at === 0) return NOWHERE;
@@ -220,9 +220,11 @@ function addressAt(input: ByteReader, at: number | undefined): IpAddress | undef
 
 /** In the kernel's words. */
 function stateIn(input: ByteReader, at: number | undefined): string | undefined {
-  const { [TCP_STATE]: ofTcp, [SCTP_STATE]: ofSctp } = openNest(input, at);
-  if (ofTcp) return TCP_STATES[numberAt(input, openNest(input, ofTcp)[STATE]) ?? -1];
-  return SCTP_STATES[numberAt(input, openNest(input, ofSctp)[STATE]) ?? -1];
+  if (!at) return undefined;
+  const states = openNest(input, at);
+  const [ofTcp, ofSctp] = [states[TCP_STATE], states[SCTP_STATE]];
+  const number = numberAt(input, openNest(input, ofTcp || ofSctp)[STATE]);
+  return number === undefined ? undefined : (ofTcp ? TCP_STATES : SCTP_STATES)[number];
 }
 
 function carriedIn(input: ByteReader, at: number | undefined): Carried | undefined {
