@@ -7,8 +7,10 @@ import { NoRulesError } from "../explain/planned-rules.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { offlineNode } from "../inspect/offline-node.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
-import { prove } from "../prove/proof.ts";
+import { fateText, noticed } from "../prove/fate.ts";
+import { type Counterexample, type Proof, prove, type Side } from "../prove/proof.ts";
 import { planSide, specificationSide } from "../prove/sides.ts";
+import { endText, type Packet } from "../trace/packet.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, type InspectChoices, readChoices, warner } from "./inspect-options.ts";
@@ -20,7 +22,6 @@ import {
   readObjects,
 } from "./objects-input.ts";
 import type { Output } from "./output.ts";
-import { type Answer, answerData, answerText } from "./prove-answer.ts";
 import {
   type FoundRules,
   foundInDumps,
@@ -233,4 +234,74 @@ function readOptions(values: ReturnType<typeof parsed>["values"]) {
   if (!isOfRules && values.as !== undefined)
     throw new UsageError("--as is for the rules of --dump or --kernel; for plans it is --modes LIST");
   return { ...values, variants: (values.modes ?? values.mode ?? NAMES.join(",")).split(",").map(variantNamed) };
+}
+
+interface Answer {
+  readonly node: string | undefined;
+  readonly family: IpFamily;
+  readonly sides: readonly [Side, Side];
+  readonly proof: Proof;
+}
+
+function answerText({ node, family, sides, proof }: Answer): string {
+  const [one, other] = sides;
+  const where = node === undefined ? family : `${node}, ${family}`;
+  const { classes, differing, examples, unprovable } = proof;
+  const time = `${proof.seconds.toFixed(1)} s`;
+  const head = `${other.name} and ${one.name} (${where})`;
+  if (unprovable !== undefined) return `${head}: cannot be proved: ${unprovable}\n`;
+  if (differing === 0) return `${head}: equal for all packets: ${classes} classes, ${time}\n`;
+  const lines = [`${head}: NOT equal: ${differing} of ${classes} classes of packets, ${time}`];
+  for (const example of examples) {
+    const { packet, fates } = example;
+    lines.push(`  ${packetText(packet)}`);
+    lines.push(...[one, other].map(({ name }, at) => `    ${name}: ${fateText(fates[at] ?? new Map())}`));
+    lines.push(`    clients notice: ${noticed(fates[0], fates[1])}`);
+  }
+  const [first] = examples;
+  if (first !== undefined) {
+    lines.push("", "The first of them:");
+    for (const side of sides) lines.push(...indented(side.why(first.packet)));
+  }
+  return `${lines.join("\n")}\n`;
+}
+
+function indented(text: string): string[] {
+  return text
+    .trimEnd()
+    .split("\n")
+    .map((line) => `  ${line}`);
+}
+
+function packetText(packet: Packet): string {
+  const { protocol, source, sourcePort, destination, destinationPort, inInterface, bridgePort } = packet;
+  const port = bridgePort === "" || bridgePort === undefined ? "" : `, port ${bridgePort} of a bridge`;
+  const from = inInterface === "" ? "a process of the node" : `a client by ${inInterface}${port}`;
+  return `${protocol} from ${from}, ${endText(source, sourcePort)}, to ${endText(destination, destinationPort)}`;
+}
+
+function answerData({ node, family, sides, proof }: Answer) {
+  const { unprovable, classes, differing, seconds, examples } = proof;
+  return {
+    node: node ?? null,
+    family,
+    sides: sides.map(({ name }) => name),
+    result: unprovable !== undefined ? "cannot be proved" : differing > 0 ? "different" : "equal",
+    because: unprovable ?? null,
+    classes,
+    differing,
+    seconds,
+    examples: examples.map((example) => exampleData(example, sides)),
+  };
+}
+
+function exampleData({ packet, fates }: Counterexample, sides: readonly Side[]) {
+  const { protocol, source, sourcePort, destination, destinationPort, inInterface, bridgePort } = packet;
+  return {
+    packet: { protocol, source, sourcePort, destination, destinationPort, inInterface, bridgePort },
+    service: sides.map((side) => side.serviceOf?.(packet)).find((name) => name !== undefined) ?? null,
+    fates: fates.map(fateText),
+    clientsNotice: noticed(fates[0], fates[1]),
+    why: sides.map((side) => side.why(packet)),
+  };
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../testkit/support/fast-check.ts";
-import { isEarlierText, parseRfc3339Ms, secondText } from "./trigger-time.ts";
+import { isEarlierText, parseRfc3339Ms, secondText } from "./endpoints-change-tracker.ts";
 
 const BASE = Date.UTC(2024, 1, 29, 13, 5, 9);
 

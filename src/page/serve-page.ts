@@ -2,23 +2,24 @@
  * `--inspect-bind-address`: a page that shows what a running daemon does, and why. Only reads. Questions are answered one at a
  * time, and those that take long give way to the daemon's own work.
  */
-
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Mutex } from "../async/mutex.ts";
-import type { LiveDaemon, LiveFamily, PageContext } from "../daemon/inspect-report.ts";
+import { type LiveDaemon, type LiveFamily, type PageContext, statusReport } from "../daemon/inspect-report.ts";
+import { causeWords, writtenWords } from "../daemon/sync-words.ts";
 import type { FlowReader } from "../dataplane/tracked-connections.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
+import { localAddresses } from "../kernel/route/addresses.ts";
+import { nodePortIPs } from "../model/node-port-addresses.ts";
 import { joinHostPort } from "../net/ip.ts";
 import { answeringAt, startHttpEndpoint } from "../server/http/http-endpoint.ts";
 import { JSON_TYPE, reply, replyNotFound } from "../server/http/http-reply.ts";
 import { type HttpHandler, pathOf, queryOf } from "../server/http/routes.ts";
-import type { ErrorAnswer } from "./answers.ts";
+import type { ErrorAnswer, StateAnswer } from "./answers.ts";
 import { type Asset, readAssets } from "./assets.ts";
 import { guarded } from "./guard.ts";
 import type { AddTraffic } from "./service-answer.ts";
 import { MAX_ROWS, MAX_WORDS, serviceTable, wordsOf } from "./service-table.ts";
-import { nodeView, stateAnswer, stateTag } from "./state-answer.ts";
 
 /** @param address `IP:port`. Resolves when the signal has aborted and all is closed. */
 export async function servePage(
@@ -190,4 +191,63 @@ function failure(status: number, error: string): Answer {
 function numberIn(query: URLSearchParams, name: string, fallback: number): number {
   const text = query.get(name) ?? "";
   return /^\d{1,15}$/.test(text) ? Number(text) : fallback;
+}
+
+/** Syncs of one answer. */
+const MAX_SYNCS = 200;
+
+/** What a reader knows. */
+interface KnownSyncs {
+  /** The last sync. */
+  readonly after: number;
+  /** Of which process, as it said; undefined: of this one. */
+  readonly of: number | undefined;
+}
+
+/** @param startedMs of this process. */
+function stateAnswer(daemon: LiveDaemon, known: KnownSyncs, startedMs: number): StateAnswer {
+  const { journal } = daemon;
+  const after = (known.of ?? startedMs) === startedMs ? known.after : 0;
+  // Of what has been for long, the newest is of use.
+  const { records, missed } = journal.after(Math.max(after, journal.last - MAX_SYNCS));
+  return {
+    status: statusReport(daemon),
+    zone: daemon.zone() ?? null,
+    isNodeEligible: daemon.verdict().isNodeEligible,
+    problems: daemon.problems(),
+    syncs: records.map((record) => ({
+      ...record,
+      words: { causes: record.causes.map(causeWords), written: writtenWords(record) },
+    })),
+    missedSyncs: missed,
+    lastSync: journal.last,
+    startedMs,
+  };
+}
+
+/** Changes whenever {@link stateAnswer} would say something else, but for ages. */
+function stateTag(daemon: LiveDaemon, after: number, startedMs: number): string {
+  const { isHealthy, isNodeEligible, failures } = daemon.verdict();
+  const problems = daemon.problems();
+  const busy = daemon.families.map(({ status: { isFailing, isInitialised } }) => [isFailing, isInitialised]);
+  const parts = [startedMs, after, daemon.journal.last, isHealthy, isNodeEligible, failures.length, problems.length];
+  return `"${[...parts, problems[0]?.lastMs ?? 0, ...busy.flat(), daemon.limits().length].join("-")}"`;
+}
+
+/** @param readAddresses of the host; those that cannot be read are none. */
+async function nodeView(daemon: LiveDaemon, family: LiveFamily, readAddresses = localAddresses): Promise<OfflineNode> {
+  const own = await readAddresses(family.family).catch(() => []);
+  const { nodePortAddresses, detector, nodeIP, state } = family;
+  return {
+    family: family.family,
+    name: daemon.node,
+    zone: daemon.zone(),
+    nodeIP,
+    detector,
+    nodePortAddresses,
+    nodePortIPs: nodePortIPs(nodePortAddresses, own),
+    hostAddresses: own,
+    serviceCIDRs: family.serviceCIDRs(),
+    state,
+  };
 }

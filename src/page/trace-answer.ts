@@ -14,11 +14,18 @@ import { familyOf, type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
 import { protocolName } from "../net/protocol.ts";
 import { walkDumps } from "../trace/dump/walk-dumps.ts";
 import { nodeFacts } from "../trace/facts.ts";
-import { outcomesOf, TooManyWaysError } from "../trace/netfilter/tree.ts";
+import {
+  type Branch,
+  outcomesOf,
+  ruleName,
+  TooManyWaysError,
+  type TraceEvent,
+  type TraceNode,
+} from "../trace/netfilter/tree.ts";
 import { newPacket, type PacketQuestion } from "../trace/packet.ts";
-import { fateShares, oddsText, packetText } from "../trace/report/fate-text.ts";
-import type { TraceAnswer } from "./answers.ts";
-import { stepsOf } from "./trace-steps.ts";
+import { fateShares, fateText, oddsText, packetText } from "../trace/report/fate-text.ts";
+import { flatBranches } from "../trace/report/flat-fork.ts";
+import type { TraceAnswer, TraceStep, TraceSteps } from "./answers.ts";
 
 /** What the user has typed. */
 interface TraceQuestion {
@@ -142,4 +149,68 @@ function ownersText(
     if (answers && protocolName(one.protocol) === protocol) names.push(one.name.text);
   }
   return names.length === 0 ? "no service has this address and port" : `an address of ${names.join(" and ")}`;
+}
+
+/** Branches beyond these are named in a last one. */
+const SHOWN_BRANCHES = 50;
+
+function stepsOf({ events, end }: TraceNode): TraceSteps {
+  const steps = events.map(stepOf);
+  if (end.kind === "end") {
+    const { kind } = end.fate;
+    return {
+      steps,
+      fate: fateText(end),
+      isGood: kind === "sent" || kind === "delivered",
+      question: null,
+      branches: [],
+    };
+  }
+  const isRandom = end.branches.every(({ odds }) => odds !== undefined);
+  const branches = isRandom ? flatBranches(end) : end.branches;
+  return {
+    steps,
+    fate: null,
+    isGood: true,
+    question: isRandom
+      ? `One of ${branches.length} ways, at random`
+      : `It depends on ${end.question ?? "what is not known"}`,
+    branches: branches.slice(0, SHOWN_BRANCHES).map(branchOf),
+  };
+}
+
+function branchOf({ odds, label, node }: Branch): TraceSteps["branches"][number] {
+  return { odds: odds === undefined ? null : oddsText(odds), label, way: stepsOf(node) };
+}
+
+function stepOf(event: TraceEvent): TraceStep {
+  switch (event.kind) {
+    case "stage":
+      return { kind: "stage", text: event.stage, said: null };
+    case "base-chain":
+      return { kind: "chain", text: `${event.chain.table}, ${event.chain.chain.name}`, said: null };
+    case "not-asked": {
+      const { table, chain } = event.chain;
+      return { kind: "chain", text: `${table}, ${chain.name}`, said: `not asked, ${event.because}` };
+    }
+    case "skipped":
+      return {
+        kind: "note",
+        text: `${event.chain}: ${event.count} rules are for other addresses and ports`,
+        said: null,
+      };
+    case "no-match": {
+      const { rule, condition, observed } = event;
+      const said = `no: ${condition}${observed === undefined ? "" : `, and ${observed}`}`;
+      return { kind: "no-match", text: `${ruleName(event)}: ${rule.text}`, said };
+    }
+    case "match":
+      return { kind: "match", text: `${ruleName(event)}: ${event.rule.text}`, said: event.said };
+    case "remark":
+      return { kind: "note", text: event.text, said: null };
+    case "policy":
+      return { kind: "note", text: `the policy of ${event.chain.chain.name} is ${event.chain.policy}`, said: null };
+    case "routed":
+      return { kind: "note", text: `routed to ${event.to}: ${event.because}`, said: null };
+  }
 }

@@ -1,19 +1,24 @@
 /** What can be proved equal to what: a plan, dumps, the specification. */
 import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
+import { isJsonObject } from "../cluster/projection/fields.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { Deviation } from "../dataplane/deviations.ts";
 import { plannedRules } from "../explain/planned-rules.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 import { deviceAddresses } from "../trace/dump/device-addresses.ts";
+import { programOfDumps } from "../trace/dump/program.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
 import { walkDumps } from "../trace/dump/walk-dumps.ts";
-import { type KnownRoute, nodeFacts } from "../trace/facts.ts";
-import type { Packet } from "../trace/packet.ts";
+import { type KnownRoute, type NodeFacts, nodeFacts } from "../trace/facts.ts";
+import { type Outcome, outcomesOf } from "../trace/netfilter/tree.ts";
+import { walk } from "../trace/netfilter/walk.ts";
+import { endText, type Packet } from "../trace/packet.ts";
 import type { Question } from "../trace/question.ts";
 import { traceText } from "../trace/report/text.ts";
+import { type Subject, UnprovableError } from "./classes.ts";
+import { DROPPED, type Fate, REFUSED, thenAgain, wayTo } from "./fate.ts";
 import type { Side } from "./proof.ts";
-import { ruleFates } from "./rule-fates.ts";
 import { specification } from "./specification.ts";
 
 /** @param own all addresses of the node. */
@@ -71,4 +76,93 @@ export function specificationSide(
     new Set(deviations),
   );
   return { name: "specification", hasSlots: deviations.includes("shares-by-slots"), ...meaning };
+}
+
+/** @param facts of the node, its addresses complete. @throws UnprovableError, when a packet meets such a rule */
+export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeFacts): Subject<Fate> {
+  const own = dumps.map(withoutClients);
+  const stranger = strangerIn(dumps);
+  const traced = programOfDumps(own, { family, facts, knowsClients: true, knowsDynamicSets: true });
+  return {
+    fateOf(packet, asked) {
+      if (stranger !== undefined) throw new UnprovableError(stranger);
+      const outcomes = Array.from(waysOf(packet, asked), (outcome) => ({ ...outcome, way: wayText(packet, outcome) }));
+      const hasChoice = outcomes.some(({ way }) => way !== outcomes[0]?.way);
+      const fate = new Map<string, number>();
+      for (const { odds, entries, way: first } of outcomes) {
+        let way = first;
+        if (entries.length > 0) {
+          for (const entry of entries) traced.remember(entry);
+          const next = sum([...waysOf(packet, asked)].map((other) => [wayText(packet, other), other.odds]));
+          // Where there is only one way there is nothing to remember.
+          if (hasChoice || !next.has(way)) way = thenAgain(way, next);
+          traced.forget();
+        }
+        fate.set(way, (fate.get(way) ?? 0) + odds);
+      }
+      return fate;
+    },
+  };
+
+  function waysOf(packet: Packet, asked: (question: Question, packet: Packet) => void): Generator<Outcome> {
+    const observer = {
+      asked,
+      unclear(what: string) {
+        throw new UnprovableError(`${what} is not understood`);
+      },
+    };
+    return outcomesOf(walk(traced.program, packet, facts, { record: "ends", observer }));
+  }
+}
+
+/** What packets meet and no walk leads through. */
+function strangerIn(dumps: readonly Dump[]): string | undefined {
+  if (dumps.some(({ kind }) => kind === "walker")) return "load balancers of HNS are no rules";
+  const objects = dumps.flatMap((dump) => (dump.kind === "nftables" ? dump.objects : []));
+  const chains = objects.flatMap((object) =>
+    isJsonObject(object) && isJsonObject(object.chain) ? [object.chain] : [],
+  );
+  const early = chains.find(({ hook }) => hook === "ingress" || hook === "egress");
+  return early && `the chain ${early.name} of the table ${early.family} ${early.table} is asked at a device`;
+}
+
+function sum(ways: Iterable<readonly [string, number]>): Fate {
+  const fate = new Map<string, number>();
+  for (const [way, odds] of ways) fate.set(way, (fate.get(way) ?? 0) + odds);
+  return fate;
+}
+
+function wayText(asked: Packet, { fate, packet, assumptions }: Outcome): string {
+  const [assumption] = assumptions;
+  if (assumption !== undefined) throw new UnprovableError(`it depends on whether ${assumption}`);
+  switch (fate.kind) {
+    case "uncertain":
+      throw new UnprovableError(fate.because);
+    case "dropped":
+      return DROPPED;
+    case "refused":
+      return REFUSED;
+    default: {
+      const { destination, destinationPort } = packet;
+      const isChanged = destination !== asked.destination || destinationPort !== asked.destinationPort;
+      const way = wayTo(isChanged ? endText(destination, destinationPort) : undefined, packet.isMasqueraded);
+      return packet.isSourceTranslated && !packet.isMasqueraded ? `${way}, from ${packet.source}` : way;
+    }
+  }
+}
+
+/** Clients are remembered from an empty beginning: what sets that packets fill held when they were listed is left out. */
+function withoutClients(dump: Dump): Dump {
+  if (dump.kind !== "nftables") return dump;
+  const emptied = (body: unknown): unknown => {
+    if (!isJsonObject(body)) return body;
+    const flags = [body.flags ?? []].flat();
+    return flags.includes("timeout") || flags.includes("dynamic") ? { ...body, elem: [] } : body;
+  };
+  const objects = dump.objects.map((object) => {
+    if (!isJsonObject(object)) return object;
+    if (object.set !== undefined) return { set: emptied(object.set) };
+    return object.map === undefined ? object : { map: emptied(object.map) };
+  });
+  return { ...dump, objects };
 }

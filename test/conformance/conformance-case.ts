@@ -7,7 +7,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import type { NodeRecord } from "../../src/cluster/objects.ts";
 import { projectEndpointSlice } from "../../src/cluster/projection/endpoint-slice.ts";
 import type { Projection } from "../../src/cluster/projection/findings.ts";
-import { projectNode } from "../../src/cluster/projection/node.ts";
+import { projectNode } from "../../src/cluster/projection/kinds.ts";
 import { isEndpointSliceSelected, isServiceSelected } from "../../src/cluster/projection/selectors.ts";
 import { projectService } from "../../src/cluster/projection/service.ts";
 import { withoutNodePortWords } from "../../src/config/node-port-words.ts";

@@ -14,7 +14,7 @@ import { ip, makeEndpointRecord, makeService, makeSlice } from "../../src/model/
 import { type IpAddress, type IpFamily, parseIpAddress, specialAddress } from "../../src/net/ip.ts";
 import { classesOf } from "../../src/prove/classes.ts";
 import { rootClasses } from "../../src/prove/proof.ts";
-import { ruleFates } from "../../src/prove/rule-fates.ts";
+import { ruleFates } from "../../src/prove/sides.ts";
 import { deviceAddresses } from "../../src/trace/dump/device-addresses.ts";
 import { dumpsOf } from "../../src/trace/dump/of-rendered.ts";
 import { programOfDumps } from "../../src/trace/dump/program.ts";

@@ -1,13 +1,12 @@
 /** The kinds of objects that a proxy reads, and what each becomes. */
-
 import { parseCidr } from "../../net/ip.ts";
 import type { ObjectKind, ObjectKinds } from "../object-source.ts";
-import type { ServiceCidrRecord } from "../objects.ts";
+import type { NodeAddress, NodeRecord, ServiceCidrRecord } from "../objects.ts";
 import { projectEndpointSlice } from "./endpoint-slice.ts";
-import { objectField, stringListField } from "./fields.ts";
-import { conclude, newFindings, type Projection, refuse } from "./findings.ts";
-import { readMetadata, readName } from "./metadata.ts";
-import { projectNode } from "./node.ts";
+import { isAbsent, type JsonObject, listField, objectField, stringField, stringListField } from "./fields.ts";
+import { conclude, type Findings, newFindings, type Projection, refuse, warn } from "./findings.ts";
+import { metadataEntry, readMetadata, readName } from "./metadata.ts";
+import { isLabelValue, LABEL_VALUE_RULE } from "./names.ts";
 import { isEndpointSliceSelected, isServiceSelected } from "./selectors.ts";
 import { projectService } from "./service.ts";
 
@@ -81,4 +80,71 @@ export function projectServiceCidr(raw: unknown): Projection<ServiceCidrRecord> 
     if (parseCidr(cidr) === undefined) refuse(found, `spec.cidrs[${index}]`, "must be an IP prefix", cidr);
   }
   return conclude(found, Object.freeze({ name: readName(found, metadata, "subdomain"), cidrs }));
+}
+
+const ZONE_LABEL = "topology.kubernetes.io/zone";
+
+/**
+ * Projects a Node (reference node.md §8). Addresses are kept as they are: the model skips those that do not parse.
+ * A pod CIDR that does not parse is left out with a warning. Pure.
+ */
+export function projectNode(raw: unknown): Projection<NodeRecord> {
+  const found = newFindings();
+  const object = objectField(found, raw, "");
+  const metadata = readMetadata(found, object);
+  const spec = objectField(found, object.spec, "spec");
+  const status = objectField(found, object.status, "status");
+  const record: NodeRecord = {
+    name: readName(found, metadata, "subdomain"),
+    uid: stringField(found, metadata.uid, "metadata.uid"),
+    zone: readZone(found, object),
+    addresses: readAddresses(found, status),
+    podCIDRs: readPodCidrs(found, spec),
+    taintKeys: readTaintKeys(found, spec),
+    isBeingDeleted: !isAbsent(metadata.deletionTimestamp),
+  };
+  return conclude(found, Object.freeze(record));
+}
+
+function readZone(found: Findings, object: JsonObject): string | undefined {
+  const zone = metadataEntry(object, "labels", ZONE_LABEL);
+  if (zone === undefined || (typeof zone === "string" && isLabelValue(zone))) return zone;
+  refuse(found, `metadata.labels["${ZONE_LABEL}"]`, LABEL_VALUE_RULE, zone);
+  return undefined;
+}
+
+function readAddresses(found: Findings, status: JsonObject): readonly NodeAddress[] {
+  const items = listField(found, status.addresses, "status.addresses");
+  return Object.freeze(
+    items.map((item, index) => {
+      const path = `status.addresses[${index}]`;
+      const entry = objectField(found, item, path);
+      return Object.freeze({
+        type: stringField(found, entry.type, `${path}.type`),
+        address: stringField(found, entry.address, `${path}.address`),
+      });
+    }),
+  );
+}
+
+/** `spec.podCIDRs`, or the single `spec.podCIDR` where an old object has only that. */
+function readPodCidrs(found: Findings, spec: JsonObject): readonly string[] {
+  const listed = stringListField(found, spec.podCIDRs, "spec.podCIDRs");
+  const single = stringField(found, spec.podCIDR, "spec.podCIDR");
+  const all = listed.length === 0 && single !== "" ? [single] : listed;
+  const good = all.filter((cidr) => parseCidr(cidr) !== undefined);
+  for (const cidr of all) {
+    if (!good.includes(cidr)) warn(found, "spec.podCIDRs", "must hold only IP prefixes; this one is left out", cidr);
+  }
+  return Object.freeze(good);
+}
+
+function readTaintKeys(found: Findings, spec: JsonObject): readonly string[] {
+  const taints = listField(found, spec.taints, "spec.taints");
+  return Object.freeze(
+    taints.map((taint, index) => {
+      const path = `spec.taints[${index}]`;
+      return stringField(found, objectField(found, taint, path).key, `${path}.key`);
+    }),
+  );
 }

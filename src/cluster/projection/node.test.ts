@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { projectServiceCidr } from "./kinds.ts";
-import { projectNode } from "./node.ts";
+import { projectNode, projectServiceCidr } from "./kinds.ts";
 
 test("a Node keeps its identity, addresses, pod CIDRs, zone and taints", () => {
   const result = projectNode({

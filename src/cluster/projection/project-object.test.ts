@@ -3,9 +3,8 @@ import { test } from "node:test";
 import fc from "../../../testkit/support/fast-check.ts";
 import { projectEndpointSlice } from "./endpoint-slice.ts";
 import { formatProblem } from "./findings.ts";
-import { projectServiceCidr } from "./kinds.ts";
+import { projectNode, projectServiceCidr } from "./kinds.ts";
 import { projectEndpoints } from "./mirrored-slices.ts";
-import { projectNode } from "./node.ts";
 import { flattenLists, projectObject } from "./project-object.ts";
 import { projectService } from "./service.ts";
 

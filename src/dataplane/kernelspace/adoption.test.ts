@@ -6,7 +6,7 @@ import { HR } from "../../../testkit/fakes/hcn/memory-hcn.ts";
 import { Hcn } from "../../kernel/hcn/hcn.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import { ip } from "../../model/testing/records.ts";
-import { cleanUpHost } from "./cleanup.ts";
+import { cleanUpHost } from "./runtime.ts";
 import {
   HOST_MAC,
   LOOK_MS,

@@ -12,21 +12,16 @@ import {
   MAP_PRESERVE_DIP,
   MAP_USE_MUX,
   type PortMapping,
+  readLoadBalancerSettings,
 } from "../../kernel/hcn/documents.ts";
-import { joinHostPort } from "../../net/ip.ts";
+import { listOf, objectOf, textOf } from "../../kernel/hcn/json-fields.ts";
+import { familyOf, type IpAddress, type IpFamily, joinHostPort, parseIpAddress } from "../../net/ip.ts";
 import { protocolNameOfNumber } from "../../net/protocol.ts";
-import type { Dump, DumpReader } from "../../trace/dump/recognise.ts";
+import { type Dump, DumpError, type DumpReader } from "../../trace/dump/recognise.ts";
 import { isLocalQuestion, type NodeFacts } from "../../trace/facts.ts";
 import type { Branch, Fate, TraceEnd, TraceEvent, TraceNode, WalkOptions } from "../../trace/netfilter/tree.ts";
 import { fateOfLeaving } from "../../trace/netfilter/without-rules.ts";
 import { endText, masqueraded, type Packet, withDestination, withSource } from "../../trace/packet.ts";
-import {
-  type HostPlan,
-  isHostPlan,
-  type PlannedEndpoint,
-  type PlannedLoadBalancer,
-  readHostPlan,
-} from "./host-plan.ts";
 
 type HostWalkOptions = Pick<WalkOptions, "record" | "random">;
 
@@ -232,4 +227,83 @@ function bitWords(
   const rest = known.reduce((left, [bit]) => left & ~bit, value);
   const words = known.map(([bit, meaning]) => `${bit} ${meaning}`);
   return [`${name} ${value}: ${[...words, ...(rest === 0 ? [] : [`${rest} not known`])].join("; ")}`];
+}
+
+/** An endpoint by what is known of it: an address, or where the node itself is meant, its name. */
+interface PlannedEndpoint {
+  readonly name: string;
+  /** Undefined: the node. */
+  readonly address: IpAddress | undefined;
+}
+
+interface PlannedLoadBalancer extends LoadBalancerBehaviour {
+  readonly family: IpFamily;
+  /** `shop/web:http cluster-ip tcp 10.96.0.10:80` */
+  readonly purpose: string;
+  /** The document. */
+  readonly text: string;
+  readonly endpoints: readonly PlannedEndpoint[];
+}
+
+interface HostPlan {
+  readonly loadBalancers: readonly PlannedLoadBalancer[];
+  /** Addresses for which an endpoint is made: those of pods of other nodes, and on an overlay cluster IPs. */
+  readonly remote: ReadonlySet<IpAddress>;
+  /** Frontends that have no load balancer, and why: `tcp 10.96.0.10:80`. */
+  readonly unserved: ReadonlyMap<string, string>;
+}
+
+/** The first line of a plan that is made for a trace, and may have no documents. */
+const TITLE = /^# load balancers of HNS$/m;
+/** In such a plan, a frontend without a load balancer. */
+const UNSERVED = /^# none at (\S+ \S+): (.*)$/;
+const DOCUMENT = /^(HcnCreateEndpoint|HcnCreateLoadBalancer) (\{.*)$/;
+const PLACEHOLDER = /^<ID of (.*)>$/;
+
+/** Whether a text is such a plan. */
+function isHostPlan(text: string): boolean {
+  return TITLE.test(text) || /^(?:#.*\n)*HcnCreate(?:Endpoint|LoadBalancer) \{/.test(text);
+}
+
+/** @param name of the text, for errors. @throws DumpError */
+function readHostPlan(text: string, name: string): HostPlan {
+  const loadBalancers: PlannedLoadBalancer[] = [];
+  const remote = new Set<IpAddress>();
+  const unserved = new Map<string, string>();
+  let purpose = "";
+  for (const line of text.split("\n")) {
+    const [, key, reason] = UNSERVED.exec(line) ?? [];
+    if (key !== undefined && reason !== undefined) unserved.set(key, reason);
+    else if (line.startsWith("# ")) purpose = line.slice(2);
+    const [, call, document] = DOCUMENT.exec(line) ?? [];
+    if (call === undefined || document === undefined) continue;
+    try {
+      if (call === "HcnCreateLoadBalancer") loadBalancers.push(readLoadBalancer(document, purpose));
+      else for (const address of addressesIn(document)) remote.add(address);
+    } catch (error) {
+      throw new DumpError(`${name} is cut, or no JSON: ${error instanceof Error ? error.message : error}`);
+    }
+  }
+  return { loadBalancers, remote, unserved };
+}
+
+function readLoadBalancer(text: string, purpose: string): PlannedLoadBalancer {
+  const { endpoints, ...behaviour } = readLoadBalancerSettings(text);
+  const [vip] = behaviour.frontendVips;
+  const isIpv6 = vip === undefined ? (behaviour.flags & LB_IPV6) !== 0 : familyOf(vip) === "IPv6";
+  return {
+    ...behaviour,
+    family: isIpv6 ? "IPv6" : "IPv4",
+    purpose,
+    text,
+    endpoints: endpoints.map((id) => {
+      const name = PLACEHOLDER.exec(id)?.[1] ?? id;
+      return { name, address: parseIpAddress(name) };
+    }),
+  };
+}
+
+function addressesIn(text: string): IpAddress[] {
+  const configurations = listOf(objectOf(JSON.parse(text)).IpConfigurations);
+  return configurations.flatMap((one) => parseIpAddress(textOf(objectOf(one).IpAddress)) ?? []);
 }

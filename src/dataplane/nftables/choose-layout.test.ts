@@ -4,7 +4,7 @@ import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { openNetlinkRuleset } from "../../kernel/nftables/netlink-nftables.ts";
 import { NftError, type NftOperation } from "../../kernel/nftables/nftables.ts";
 import { silentLogger } from "../../logging/logger.ts";
-import { chooseLayout } from "./choose-layout.ts";
+import { chooseLayout } from "./runtime.ts";
 
 test("a kernel without a part of the flat layout runs the compatible one, and the part is named", async () => {
   const errors: unknown[] = [];

@@ -2,11 +2,10 @@
  * The nftables mode, put together from the kernel's netlink interface; no `nft` program is needed. Reference nftables.md §9,
  * nftables-operation.md §10.
  */
-
 import type { Release } from "../../config/release.ts";
 import { raiseFileLimit } from "../../kernel/file-limit.ts";
 import { isAtLeast, kernelRelease, parseKernelVersion } from "../../kernel/kernel-version.ts";
-import { probeKernel } from "../../kernel/nftables/kernel-probe.ts";
+import { probeFlatLayout, probeKernel } from "../../kernel/nftables/kernel-probe.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../../kernel/nftables/netlink-nftables.ts";
 import { type Nftables, NftError } from "../../kernel/nftables/nftables.ts";
 import type { NftFamily } from "../../kernel/nftables/ruleset.ts";
@@ -20,8 +19,8 @@ import type { Relays } from "../../relay/relay.ts";
 import type { FamilyContext, ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { nodePortDestinations } from "../shared/node-port-destinations.ts";
 import { NftablesBackend } from "./backend.ts";
-import { chooseLayout } from "./choose-layout.ts";
 import { layoutOf } from "./config.ts";
+import type { LayoutName } from "./layout-name.ts";
 import { localhostServiceOf, protocolCounted } from "./localhost-node-ports.ts";
 import { type LocalhostForm, type LocalhostMetrics, LocalhostRelay } from "./localhost-relay.ts";
 import { defineLocalhostMetrics, defineNftablesMetrics } from "./metrics.ts";
@@ -190,3 +189,28 @@ export const nftablesRuntime: ModeRuntime = {
     defineLocalhostMetrics(families, async () => []);
   },
 };
+
+interface ChooseLayoutOptions {
+  readonly ruleset: Pick<NetlinkRuleset, "check">;
+  readonly family: NftFamily;
+  readonly log: Logger;
+}
+
+/** Resolves to `Compatible`, and logs which part is missing, where the kernel refuses the flat layout. */
+export async function chooseLayout(
+  wanted: LayoutName,
+  { ruleset, family, log }: ChooseLayoutOptions,
+): Promise<LayoutName> {
+  if (wanted !== "Flat") return wanted;
+  try {
+    await probeFlatLayout(ruleset, family);
+    return wanted;
+  } catch (error) {
+    if (!(error instanceof NftError)) throw error;
+    log.error("The kernel lacks a part of the flat layout; using the compatible one", error, {
+      family,
+      cannot: `the flat layout of table ${family}`,
+    });
+    return "Compatible";
+  }
+}

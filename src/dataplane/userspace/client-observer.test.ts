@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
 import { servicePortName } from "../../model/service-port-name.ts";
 import { ip } from "../../model/testing/records.ts";
-import { observeClients } from "./client-observer.ts";
+import { observeClients } from "./runtime.ts";
 
 const name = servicePortName("shop", "web", "http", "TCP");
 const client = { address: ip("10.0.0.9"), port: 1234 };

@@ -3,14 +3,17 @@
  * Reference userspace.md §1.1, §1.10, §2.
  */
 import { shareOfServers } from "../../kernel/share-of-servers.ts";
+import type { Logger } from "../../logging/logger.ts";
+import type { ServicePortName } from "../../model/service-port-name.ts";
+import { joinHostPort } from "../../net/ip.ts";
 import { NodeRelays } from "../../relay/node-relays.ts";
+import type { RelayObserver } from "../../relay/relay.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { defineRestoreMetrics, defineRuleCountMetrics } from "../shared/iptables-metrics.ts";
 import { UserspaceBackend } from "./backend.ts";
 import { Balancer } from "./balancer.ts";
-import { observeClients } from "./client-observer.ts";
 import { userspaceHost } from "./host.ts";
-import { defineUserspaceMetrics } from "./metrics.ts";
+import { defineUserspaceMetrics, type UserspaceMetrics } from "./metrics.ts";
 import { ServiceRelays } from "./service-relays.ts";
 
 async function open(node: NodeContext): Promise<OpenMode> {
@@ -63,3 +66,43 @@ export const userspaceRuntime: ModeRuntime = {
     defineUserspaceMetrics(families);
   },
 };
+
+interface ClientObserverOptions {
+  readonly metrics: UserspaceMetrics;
+  readonly monotonicMs: () => number;
+  readonly log: Logger;
+}
+
+/** One refused client of a service port is logged in this time. */
+const LOG_INTERVAL_MS = 10_000;
+
+export function observeClients(name: ServicePortName, options: ClientObserverOptions): RelayObserver {
+  const { metrics, monotonicMs, log } = options;
+  const { protocol } = name;
+  let quietUntilMs = Number.NEGATIVE_INFINITY;
+  let unsaid = 0;
+  return {
+    opened: () => metrics.opened(protocol),
+    closed: () => metrics.closed(protocol),
+    bytes: (direction, count) => metrics.bytes(protocol, direction, count),
+    dialFailed({ address, port }, reason) {
+      metrics.dialFailed(protocol);
+      log.v(3, "Dial failed", { service: name.text, endpoint: joinHostPort(address, port), reason });
+    },
+    refused(client, reason) {
+      metrics.refused(protocol);
+      const nowMs = monotonicMs();
+      unsaid += 1;
+      if (nowMs < quietUntilMs) return;
+      const facts = {
+        service: name.text,
+        protocol,
+        client: joinHostPort(client.address, client.port),
+        clients: unsaid,
+      };
+      log.error("Failed to connect to an endpoint", new Error(reason), facts);
+      quietUntilMs = nowMs + LOG_INTERVAL_MS;
+      unsaid = 0;
+    },
+  };
+}

@@ -7,8 +7,8 @@ import { byteReader } from "../netlink/attributes.ts";
 import { NetlinkError } from "../netlink/errors.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { type IpsetEntry, ipsetEntryText } from "./ipset.ts";
-import { ipsetErrorName } from "./ipset-failure.ts";
 import { type IpsetReply, IpsetWriter, readReply } from "./ipset-messages.ts";
+import { ipsetErrorName } from "./netlink-ipset.ts";
 
 // Payloads as Linux 6.18 sent them, from the nfnetlink header on.
 /** A hash:ip,port,net set with the member 10.0.0.1,tcp:80,10.1.0.0/16. */

@@ -2,13 +2,14 @@
 
 import { isObject, type JsonObject, named, textOf } from "../../kernel/nftables/json.ts";
 import { statementText } from "../../kernel/nftables/json-text.ts";
+import { parseIpAddress } from "../../net/ip.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult, type Verdict } from "../netfilter/program.ts";
-import type { Packet } from "../packet.ts";
+import { endText, masqueraded, type Packet, redirectAddress, withDestination, withSource } from "../packet.ts";
 import { keyText } from "../value.ts";
 import { compileCondition } from "./condition.ts";
 import { drawn } from "./draw.ts";
 import { compileExpression, keyQuestions, mapOf, type Surroundings } from "./expression.ts";
-import { compileTranslation } from "./translation.ts";
+import type { Reading } from "./packet-fields.ts";
 
 /** Statements that neither decide nor change anything that rules look at. */
 const WITHOUT_EFFECT = new Set(["counter", "log", "comment", "continue", "ct helper", "ct timeout", "last"]);
@@ -226,4 +227,78 @@ function part(text: string): unknown {
   }
   if (first === "ct") return { ct: { key: second } };
   return { payload: { protocol: first, field: second } };
+}
+
+const ACCEPT = { kind: "accept" } as const;
+
+/** Compiles a translation. It ends its base chain: the kernel accepts. Pure. */
+function compileTranslation(
+  kind: "dnat" | "snat" | "masquerade" | "redirect",
+  body: JsonObject,
+  text: string,
+  surroundings: Surroundings,
+): Step {
+  const { facts } = surroundings;
+  const port = body.port === undefined ? undefined : compileExpression(body.port, surroundings);
+  const portFor = (packet: Packet): number | undefined => numberIn(port?.read(packet, 0));
+  switch (kind) {
+    case "masquerade":
+      return {
+        text,
+        asks: [facts.about.destination],
+        run(packet) {
+          const address = facts.ownAddressTowards(packet.destination);
+          const said = `masquerade: the source becomes ${address ?? `the node's address towards ${packet.destination}`}`;
+          return { kind: "verdict", verdict: ACCEPT, packet: masqueraded(packet, address), said };
+        },
+      };
+    case "redirect":
+      return {
+        text,
+        asks: [facts.about.source],
+        run(packet) {
+          const own = redirectAddress(packet, facts.ownAddressTowards(packet.source));
+          const changed = withDestination(packet, own, portFor(packet));
+          const said = `redirect to port ${changed.destinationPort} of the node itself`;
+          return { kind: "verdict", verdict: ACCEPT, packet: changed, said };
+        },
+      };
+    default: {
+      const address = compileExpression(body.addr, surroundings);
+      const judge =
+        (packet: Packet) =>
+        (reading: Reading): StepResult => {
+          if (reading.kind === "none") return NO_MATCH;
+          if (reading.kind === "maybe") {
+            const yes: StepResult = { kind: "lost", because: "it goes where the client's earlier connections went" };
+            return { kind: "unknown", question: `${reading.what}, which packets fill`, yes, no: NO_MATCH };
+          }
+          const [host, number] = reading.kind === "value" ? reading.parts : [];
+          const target = typeof host === "string" ? parseIpAddress(host) : undefined;
+          if (target === undefined) return { kind: "lost", because: `${text}: the address is not known` };
+          const targetPort = typeof number === "number" ? number : portFor(packet);
+          const changed = kind === "dnat" ? withDestination(packet, target, targetPort) : withSource(packet, target);
+          return {
+            kind: "verdict",
+            verdict: ACCEPT,
+            packet: changed,
+            said: `${kind} to ${endText(target, targetPort)}`,
+          };
+        };
+      return {
+        text,
+        asks: address.asks === undefined ? undefined : [...address.asks, ...(port?.asks ?? [])],
+        run: (packet) => drawn(address, packet, judge(packet)),
+        observed(packet) {
+          const reading = address.read(packet, 0);
+          return reading.kind === "none" ? `the map has nothing for this packet` : address.text;
+        },
+      };
+    }
+  }
+}
+
+function numberIn(reading: Reading | undefined): number | undefined {
+  const [value] = reading?.kind === "value" ? reading.parts : [];
+  return typeof value === "number" ? value : undefined;
 }

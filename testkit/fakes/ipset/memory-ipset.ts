@@ -12,7 +12,7 @@ import {
   type IpsetType,
   ipsetEntryText,
 } from "../../../src/kernel/ipset/ipset.ts";
-import { creationOf, ipsetError, ipsetFailure } from "../../../src/kernel/ipset/ipset-failure.ts";
+import { creationOf, ipsetError, ipsetFailure } from "../../../src/kernel/ipset/netlink-ipset.ts";
 import { familyOf, type IpFamily, isZeroCidr } from "../../../src/net/ip.ts";
 
 /** What the mode asks for, and the kernel's default: reference ipvs.md §6. */

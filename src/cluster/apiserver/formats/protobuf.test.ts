@@ -9,9 +9,8 @@ import { ENDPOINT_SLICE, NODE, SERVICE, SERVICE_CIDR } from "../../projection/ki
 import { statusError } from "../connection/status.ts";
 import { formatOf, PROTOBUF_FORMAT, prefersProtobuf } from "./body-format.ts";
 import { decode } from "./decode.ts";
-import { MESSAGES } from "./messages.ts";
 import { FormatError, type Item } from "./pieces.ts";
-import { readProtobuf } from "./protobuf.ts";
+import { MESSAGES, readProtobuf } from "./protobuf.ts";
 
 const KINDS = [SERVICE, ENDPOINT_SLICE, SERVICE_CIDR, NODE];
 const V1 = "v1";

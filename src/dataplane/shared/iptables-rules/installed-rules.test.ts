@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ChainName } from "../../../kernel/iptables/rule.ts";
-import { InstalledRules } from "./installed-rules.ts";
+import { InstalledRules } from "./owned-rules.ts";
 import { NO_RULES, type OwnerRules } from "./owner-rules.ts";
 import type { StaticPlan } from "./rules-plan.ts";
 

@@ -17,13 +17,13 @@ import type { SyncOutcome } from "../../../sync/backend.ts";
 import { FakeClock } from "../../../sync/testing/fake-clock.ts";
 import { UserspaceBackend } from "../backend.ts";
 import { Balancer } from "../balancer.ts";
-import { observeClients } from "../client-observer.ts";
 import { HostListeners } from "../host-listeners.ts";
 import type { Listeners } from "../listeners.ts";
 import type { AddressAssigner } from "../netsh-assigner.ts";
 import { PortAllocator } from "../port-allocator.ts";
 import { PortalRules } from "../portal-rules.ts";
 import { RedirectListeners } from "../redirect-listeners.ts";
+import { observeClients } from "../runtime.ts";
 import { ServiceRelays } from "../service-relays.ts";
 import { staleFlowsOf } from "../stale-flows.ts";
 
