@@ -107,15 +107,6 @@ export function countedOf({ count }: ConnectionsConfig): Counted {
   return COUNTED.find((one) => one === count) ?? "None";
 }
 
-/** Where nothing is set. */
-export const DEFAULT_CONNECTIONS: ConnectionsConfig = {
-  endTCP: "Never",
-  endTCPAfterMs: 5_000,
-  count: "None",
-  countedServices: 0,
-  answerCheckPeriodMs: 0,
-};
-
 /** Resolved from file, flags and defaults, but not yet checked. */
 export interface DraftConfig extends ModeSections<"resolved"> {
   /** The gates that were set, not the effective ones: see `feature-gates.ts`. */

@@ -59,6 +59,25 @@ export interface Fields {
 /** Fields of one mode's section. */
 export type SectionFields = Readonly<Record<string, FieldKind>>;
 
+type TimeKind = "duration" | "optionalDuration";
+
+/** Of these the program has one for all modes. */
+type SharedField = "syncPeriod" | "minSyncPeriod" | "masqueradeAll";
+
+/** The fields of a section as the program uses them: times are milliseconds, and say so in their names. */
+export type SettingsOf<F extends SectionFields> = {
+  readonly [N in Exclude<keyof F & string, SharedField> as F[N] extends TimeKind ? `${N}Ms` : N]: F[N] extends TimeKind
+    ? number
+    : FieldTypes[F[N]];
+};
+
+type PlainValue = null | boolean | number | string | readonly PlainValue[] | PlainObject;
+
+/** Part of a document as it is written back. */
+export interface PlainObject {
+  readonly [key: string]: PlainValue;
+}
+
 type ValueOf<F> = F extends FieldKind
   ? FieldTypes[F]
   : F extends StructList<infer Each>

@@ -9,7 +9,7 @@
 
 import type { Clock } from "../async/clock.ts";
 import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
-import type { SectionFields } from "../config/document-fields.ts";
+import type { PlainObject, SectionFields } from "../config/document-fields.ts";
 import type { AnyFlag } from "../config/flag.ts";
 import type { ConfigurationDocument } from "../config/v1alpha1-document.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
@@ -25,12 +25,6 @@ import type { Deviation } from "./deviations.ts";
 import type { ModeInspection } from "./inspection.ts";
 import type { ModeRenderer } from "./rendering.ts";
 import type { StopPolicy } from "./stop-policy.ts";
-
-/** A value as JSON has it, as a section is written back. */
-type PlainValue = null | boolean | number | string | readonly PlainValue[] | PlainObject;
-export interface PlainObject {
-  readonly [key: string]: PlainValue;
-}
 
 /** `syncPeriod` and `minSyncPeriod` as they are written back: `0s` in the sections of modes that do not run. */
 export interface WrittenPeriods extends PlainObject {

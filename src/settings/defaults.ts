@@ -7,7 +7,6 @@
 import { appendPortIfNeeded } from "../config/bind-address.ts";
 import {
   API_VERSION,
-  DEFAULT_CONNECTIONS,
   type DraftConfig,
   KIND,
   type KubeProxyConfig,
@@ -16,7 +15,13 @@ import {
 } from "../config/config.ts";
 import { emptyObject, type Struct } from "../config/document-fields.ts";
 import { CURRENT_RELEASE } from "../config/release.ts";
-import { type ConfigurationDocument, DOCUMENT_FIELDS } from "../config/v1alpha1-document.ts";
+import {
+  CLIENT_CONNECTION,
+  CONNECTIONS,
+  CONNTRACK,
+  type ConfigurationDocument,
+  DOCUMENT_FIELDS,
+} from "../config/v1alpha1-document.ts";
 import {
   DEFAULT_MODE,
   defaultModeOn,
@@ -30,7 +35,6 @@ import { familyOf, parseIpAddress } from "../net/ip.ts";
 import { durationToMs } from "../text/duration.ts";
 
 const SECOND_MS = 1000;
-const HOUR_MS = 3600 * SECOND_MS;
 
 const HEALTHZ_PORT = 10256;
 const METRICS_PORT = 10249;
@@ -56,12 +60,7 @@ export function resolveDocument(document: ConfigurationDocument): DraftConfig {
   const anyHost = wildcardsFor(bindAddress);
   return {
     featureGates: document.featureGates,
-    clientConnection: {
-      ...clientConnection,
-      contentType: clientConnection.contentType || "application/vnd.kubernetes.protobuf",
-      qps: clientConnection.qps || 5,
-      burst: clientConnection.burst || 10,
-    },
+    clientConnection: CLIENT_CONNECTION.resolve(clientConnection),
     logging: resolveLogging(document.logging),
     hostnameOverride: document.hostnameOverride,
     bindAddress,
@@ -78,26 +77,12 @@ export function resolveDocument(document: ConfigurationDocument): DraftConfig {
     detectLocal: { ...detectLocal, clusterCIDRs: document.clusterCIDR === "" ? [] : document.clusterCIDR.split(",") },
     nodePortAddresses: document.nodePortAddresses,
     oomScoreAdj: document.oomScoreAdj ?? -999,
-    conntrack: {
-      maxPerCore: conntrack.maxPerCore ?? 32 * 1024,
-      min: conntrack.min ?? 128 * 1024,
-      tcpEstablishedTimeoutMs: optionalMs(conntrack.tcpEstablishedTimeout, 24 * HOUR_MS),
-      tcpCloseWaitTimeoutMs: optionalMs(conntrack.tcpCloseWaitTimeout, HOUR_MS),
-      tcpBeLiberal: conntrack.tcpBeLiberal,
-      udpTimeoutMs: durationToMs(conntrack.udpTimeout),
-      udpStreamTimeoutMs: durationToMs(conntrack.udpStreamTimeout),
-    },
+    conntrack: CONNTRACK.resolve(conntrack),
     configSyncPeriodMs: durationToMs(document.configSyncPeriod) || 15 * 60 * SECOND_MS,
     windowsRunAsService: document.windowsRunAsService,
     windowsPriorityClass: document.windowsPriorityClass,
     compatibility: document.compatibility || CURRENT_RELEASE.name,
-    connections: {
-      endTCP: document.connections.endTCP || DEFAULT_CONNECTIONS.endTCP,
-      endTCPAfterMs: optionalMs(document.connections.endTCPAfter, DEFAULT_CONNECTIONS.endTCPAfterMs),
-      count: document.connections.count || DEFAULT_CONNECTIONS.count,
-      countedServices: document.connections.countedServices,
-      answerCheckPeriodMs: durationToMs(document.connections.answerCheckPeriod),
-    },
+    connections: CONNECTIONS.resolve(document.connections),
   };
 }
 
@@ -158,10 +143,6 @@ function resolveLogging(logging: ConfigurationDocument["logging"]): LoggingConfi
     vmodule: logging.vmodule,
     options: logging.options,
   };
-}
-
-function optionalMs(nanoseconds: bigint | null | undefined, defaultMs: number): number {
-  return nanoseconds === null || nanoseconds === undefined ? defaultMs : durationToMs(nanoseconds);
 }
 
 /**

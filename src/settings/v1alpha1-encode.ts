@@ -5,18 +5,11 @@
  * The resolved configuration has no periods of inactive modes: their sections get `0s`.
  */
 
-import {
-  API_VERSION,
-  type ConnectionsConfig,
-  DEFAULT_CONNECTIONS,
-  type DraftConfig,
-  KIND,
-  type LoggingConfig,
-  type LogOutput,
-} from "../config/config.ts";
-import { listOrNull } from "../config/document-fields.ts";
+import { API_VERSION, type DraftConfig, KIND, type LoggingConfig, type LogOutput } from "../config/config.ts";
+import { listOrNull, type PlainObject } from "../config/document-fields.ts";
 import { CURRENT_RELEASE } from "../config/release.ts";
-import type { PlainObject, WrittenPeriods } from "../dataplane/dataplane.ts";
+import { CLIENT_CONNECTION, CONNECTIONS, CONNTRACK, DETECT_LOCAL } from "../config/v1alpha1-document.ts";
+import type { WrittenPeriods } from "../dataplane/dataplane.ts";
 import { DEFAULT_MODE, findMode, MODES, type RegisteredMode, sectionNameOf } from "../dataplane/registry.ts";
 import { durationFromMs, formatMs } from "../text/duration.ts";
 
@@ -25,11 +18,12 @@ const NO_PERIODS: WrittenPeriods = { syncPeriod: "0s", minSyncPeriod: "0s" };
 /** The configuration as a v1alpha1 object whose members stand in the order of the API type. Pure. */
 export function toV1Alpha1(config: DraftConfig): PlainObject {
   const { connections, conntrack, detectLocal, mode } = config;
+  const ownConnections = CONNECTIONS.encodeSet(connections);
   return {
     kind: KIND,
     apiVersion: API_VERSION,
     ...(Object.keys(config.featureGates).length === 0 ? {} : { featureGates: config.featureGates }),
-    clientConnection: { ...config.clientConnection },
+    clientConnection: CLIENT_CONNECTION.encode(config.clientConnection),
     logging: loggingObject(config.logging),
     hostnameOverride: config.hostnameOverride,
     bindAddress: config.bindAddress,
@@ -41,47 +35,19 @@ export function toV1Alpha1(config: DraftConfig): PlainObject {
     mode,
     ...modeSections(config),
     detectLocalMode: config.detectLocalMode,
-    detectLocal: {
-      bridgeInterface: detectLocal.bridgeInterface,
-      interfaceNamePrefix: detectLocal.interfaceNamePrefix,
-    },
+    detectLocal: DETECT_LOCAL.encode(detectLocal),
     clusterCIDR: detectLocal.clusterCIDRs.join(","),
     nodePortAddresses: listOrNull(config.nodePortAddresses),
     oomScoreAdj: config.oomScoreAdj,
-    conntrack: {
-      maxPerCore: conntrack.maxPerCore,
-      min: conntrack.min,
-      tcpEstablishedTimeout: formatMs(conntrack.tcpEstablishedTimeoutMs),
-      tcpCloseWaitTimeout: formatMs(conntrack.tcpCloseWaitTimeoutMs),
-      tcpBeLiberal: conntrack.tcpBeLiberal,
-      udpTimeout: formatMs(conntrack.udpTimeoutMs),
-      udpStreamTimeout: formatMs(conntrack.udpStreamTimeoutMs),
-    },
+    conntrack: CONNTRACK.encode(conntrack),
     configSyncPeriod: formatMs(config.configSyncPeriodMs),
     ...Object.assign({}, ...MODES.map((mode) => mode.config.encodeAtTop?.(config) ?? {})),
     ...(config.windowsRunAsService ? { windowsRunAsService: true } : {}),
     // Upstream does not know these, and reads the rest when they are not there.
     ...(config.windowsPriorityClass === "" ? {} : { windowsPriorityClass: config.windowsPriorityClass }),
     ...(config.compatibility === CURRENT_RELEASE.name ? {} : { compatibility: config.compatibility }),
-    ...connectionsSection(connections),
+    ...(Object.keys(ownConnections).length === 0 ? {} : { connections: ownConnections }),
   };
-}
-
-function connectionsSection({
-  endTCPAfterMs,
-  count,
-  countedServices,
-  answerCheckPeriodMs,
-  endTCP,
-}: ConnectionsConfig): PlainObject {
-  const isEnding = endTCP !== DEFAULT_CONNECTIONS.endTCP || endTCPAfterMs !== DEFAULT_CONNECTIONS.endTCPAfterMs;
-  const connections = {
-    ...(isEnding && { endTCP, endTCPAfter: formatMs(endTCPAfterMs) }),
-    ...(count !== DEFAULT_CONNECTIONS.count && { count }),
-    ...(countedServices !== DEFAULT_CONNECTIONS.countedServices && { countedServices }),
-    ...(answerCheckPeriodMs !== 0 && { answerCheckPeriod: formatMs(answerCheckPeriodMs) }),
-  };
-  return Object.keys(connections).length === 0 ? {} : { connections };
 }
 
 /** The sections of all modes. Periods and `masqueradeAll` stand in the section that they were read from. */

@@ -1,9 +1,8 @@
 /** The flags of addresses, of the proxy mode and of local-traffic detection. Reference start.md §2.2. */
-import { type AnyFlag, flag, flagsIn } from "../../config/flag.ts";
+import { type AnyFlag, flag } from "../../config/flag.ts";
 import { boolType, int32Type, ipPortType, ipType, stringListType, stringType } from "../../config/flag-types.ts";
+import { DETECT_LOCAL } from "../../config/v1alpha1-document.ts";
 import { DEFAULT_MODE, defaultModeOn, MODES } from "../../dataplane/registry.ts";
-
-const detectLocalFlag = flagsIn("detectLocal");
 
 /** `iptables, ipvs or nftables`. */
 function modeNames(): string {
@@ -86,12 +85,12 @@ export const NETWORK_FLAGS: readonly AnyFlag[] = [
     help: "End the process when the health or the metrics server cannot listen, instead of trying again.",
     overlay: (config, bindAddressHardFail) => ({ ...config, bindAddressHardFail }),
   }),
-  detectLocalFlag({
+  flag({
     name: "cluster-cidr",
     type: stringType,
     initial: "",
     help: "The prefix of all pods, or one for each IP family with a comma between; traffic from it is local in ClusterCIDR mode.",
-    sets: (text) => ({ clusterCIDRs: text.split(",") }),
+    overlay: (config, text) => ({ ...config, detectLocal: { ...config.detectLocal, clusterCIDRs: text.split(",") } }),
   }),
   DETECT_LOCAL_MODE,
   HEALTHZ_BIND_ADDRESS,
@@ -99,19 +98,15 @@ export const NETWORK_FLAGS: readonly AnyFlag[] = [
   METRICS_BIND_ADDRESS,
   METRICS_PORT_FLAG,
   NODEPORT_ADDRESSES,
-  detectLocalFlag({
+  DETECT_LOCAL.flag({
     name: "pod-bridge-interface",
-    type: stringType,
-    initial: "",
+    field: "bridgeInterface",
     help: "The bridge of the local pods; needed in BridgeInterface mode.",
-    sets: (bridgeInterface) => ({ bridgeInterface }),
   }),
-  detectLocalFlag({
+  DETECT_LOCAL.flag({
     name: "pod-interface-name-prefix",
-    type: stringType,
-    initial: "",
+    field: "interfaceNamePrefix",
     help: "How the names of the local pods' interfaces begin; needed in InterfaceNamePrefix mode.",
-    sets: (interfaceNamePrefix) => ({ interfaceNamePrefix }),
   }),
   PROXY_MODE,
 ];

@@ -1,20 +1,11 @@
 /** The flags of what the process does, where it finds the cluster, and how it talks to it. Reference start.md §2.2. */
 
-import { type AnyFlag, flag, flagsIn } from "../../config/flag.ts";
-import {
-  boolType,
-  durationType,
-  type FlagType,
-  float32Type,
-  gatesType,
-  int32Type,
-  stringType,
-} from "../../config/flag-types.ts";
+import { type AnyFlag, flag } from "../../config/flag.ts";
+import { boolType, durationType, type FlagType, gatesType, stringType } from "../../config/flag-types.ts";
 import { CURRENT_RELEASE, releaseNames } from "../../config/release.ts";
+import { CLIENT_CONNECTION } from "../../config/v1alpha1-document.ts";
 import { durationToMs } from "../../text/duration.ts";
 import { parsed, parseGoBool, quoteGo, refused } from "../../text/go-text.ts";
-
-const clientConnectionFlag = flagsIn("clientConnection");
 
 /** What `--version` asks for, and the version that is reported from then on. */
 interface VersionRequest {
@@ -199,33 +190,25 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
   HELP,
   HOSTNAME_OVERRIDE,
   INIT_ONLY,
-  clientConnectionFlag({
+  CLIENT_CONNECTION.flag({
     name: "kube-api-burst",
-    type: int32Type,
-    initial: 10,
+    field: "burst",
     help: "How many requests to the API server may be made at once before --kube-api-qps slows them down.",
-    sets: (burst) => ({ burst }),
   }),
-  clientConnectionFlag({
+  CLIENT_CONNECTION.flag({
     name: "kube-api-content-type",
-    type: stringType,
-    initial: "application/vnd.kubernetes.protobuf",
+    field: "contentType",
     help: "The content type of requests to the API server.",
-    sets: (contentType) => ({ contentType }),
   }),
-  clientConnectionFlag({
+  CLIENT_CONNECTION.flag({
     name: "kube-api-qps",
-    type: float32Type,
-    initial: 5,
+    field: "qps",
     help: "Requests to the API server per second; below 0 there is no limit.",
-    sets: (qps) => ({ qps }),
   }),
-  clientConnectionFlag({
+  CLIENT_CONNECTION.flag({
     name: "kubeconfig",
-    type: stringType,
-    initial: "",
+    field: "kubeconfig",
     help: "The file with the address of the API server and the credentials; ignored with --config.",
-    sets: (kubeconfig) => ({ kubeconfig }),
   }),
   INSPECT_BIND_ADDRESS,
   INSPECT_SOCKET,

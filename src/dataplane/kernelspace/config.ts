@@ -1,38 +1,34 @@
 /** The settings of the kernelspace mode: the section `winkernel`. Reference windows.md §1.1. */
+import type { SettingsOf } from "../../config/document-fields.ts";
 import { CONFIG_ROOT, invalid } from "../../config/field-error.ts";
-import { flagsIn } from "../../config/flag.ts";
-import { boolType, stringType } from "../../config/flag-types.ts";
+import { Section } from "../../config/section.ts";
 import { parseIpAddress } from "../../net/ip.ts";
 import type { ModeConfig } from "../dataplane.ts";
 
-export interface WinkernelConfig {
-  /** Empty: the environment variable `KUBE_NETWORK`. */
-  readonly networkName: string;
-  /** Empty: on an overlay, the one that the CNI plugin has reserved on this node. */
-  readonly sourceVip: string;
-  readonly enableDSR: boolean;
-  /** Empty: {@link ROOT_ENDPOINT_NAME}. */
-  readonly rootHnsEndpointName: string;
-  readonly forwardHealthCheckVip: boolean;
-}
-
 const FIELDS = {
+  /** Empty: the environment variable `KUBE_NETWORK`. */
   networkName: "text",
+  /** Empty: on an overlay, the one that the CNI plugin has reserved on this node. */
   sourceVip: "text",
   enableDSR: "bool",
+  /** Empty: {@link ROOT_ENDPOINT_NAME}. */
   rootHnsEndpointName: "text",
   forwardHealthCheckVip: "bool",
 } as const;
 
+export type WinkernelConfig = SettingsOf<typeof FIELDS>;
+
 export const ROOT_ENDPOINT_NAME = "cbr0";
 
-const winkernelFlag = flagsIn("winkernel");
+const section = new Section("winkernel", FIELDS, {
+  ...{ networkName: "", sourceVip: "", enableDSR: false, rootHnsEndpointName: "", forwardHealthCheckVip: false },
+});
 
 export const winkernelConfig: ModeConfig<typeof FIELDS, WinkernelConfig> = {
   goType: "v1alpha1.KubeProxyWinkernelConfiguration",
   fields: FIELDS,
   minSyncPeriodMs: 1_000,
-  resolve: ({ winkernel }) => winkernel,
+  resolve: ({ winkernel }) => section.resolve(winkernel),
   // Upstream finds out when HNS refuses it.
   errors({ mode, winkernel: { sourceVip } }) {
     if (mode !== "kernelspace" || sourceVip === "" || parseIpAddress(sourceVip) !== undefined) return [];
@@ -40,47 +36,37 @@ export const winkernelConfig: ModeConfig<typeof FIELDS, WinkernelConfig> = {
       invalid(`${CONFIG_ROOT}.KubeProxyWinkernelConfiguration.SourceVip`, sourceVip, "must be a valid IP address"),
     ];
   },
-  encode: ({ winkernel }) => ({ ...winkernel }),
+  encode: ({ winkernel }) => section.encode(winkernel),
   flags: [
-    winkernelFlag({
+    section.flag({
       name: "enable-dsr",
-      type: boolType,
-      initial: false,
+      field: "enableDSR",
+      isExtension: true,
       help: "In kernelspace mode (Windows), answer clients of cluster IPs directly (Direct Server Return).",
-      isExtension: true,
-      sets: (enableDSR) => ({ enableDSR }),
     }),
-    winkernelFlag({
+    section.flag({
       name: "forward-healthcheck-vip",
-      type: boolType,
-      initial: false,
+      field: "forwardHealthCheckVip",
+      isExtension: true,
       help: "In kernelspace mode (Windows), lead health checks at load-balancer addresses to this node.",
-      isExtension: true,
-      sets: (forwardHealthCheckVip) => ({ forwardHealthCheckVip }),
     }),
-    winkernelFlag({
+    section.flag({
       name: "network-name",
-      type: stringType,
-      initial: "",
+      field: "networkName",
+      isExtension: true,
       help: "In kernelspace mode (Windows), the HNS network of the pods; empty means the environment variable KUBE_NETWORK.",
-      isExtension: true,
-      sets: (networkName) => ({ networkName }),
     }),
-    winkernelFlag({
+    section.flag({
       name: "root-hnsendpoint-name",
-      type: stringType,
-      initial: "",
+      field: "rootHnsEndpointName",
+      isExtension: true,
       help: "In kernelspace mode (Windows), the HNS endpoint of the node itself, for --forward-healthcheck-vip; empty means cbr0.",
-      isExtension: true,
-      sets: (rootHnsEndpointName) => ({ rootHnsEndpointName }),
     }),
-    winkernelFlag({
+    section.flag({
       name: "source-vip",
-      type: stringType,
-      initial: "",
-      help: "In kernelspace mode (Windows) on an overlay network, the address from which the node reaches pods; empty means the one that the CNI plugin has reserved on the node.",
+      field: "sourceVip",
       isExtension: true,
-      sets: (sourceVip) => ({ sourceVip }),
+      help: "In kernelspace mode (Windows) on an overlay network, the address from which the node reaches pods; empty means the one that the CNI plugin has reserved on the node.",
     }),
   ],
 };

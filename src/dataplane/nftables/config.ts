@@ -1,25 +1,38 @@
 /** The settings of the nftables mode. */
 import type { KubeProxyConfig } from "../../config/config.ts";
+import type { SettingsOf } from "../../config/document-fields.ts";
 import { gatesOf, LOCALHOST_NODE_PORTS_GATE } from "../../config/feature-gates.ts";
 import { CONFIG_ROOT, invalid } from "../../config/field-error.ts";
-import { flag } from "../../config/flag.ts";
-import { stringType } from "../../config/flag-types.ts";
 import { NODE_PORT_ADDRESSES_PRIMARY } from "../../config/node-port-words.ts";
+import { Section } from "../../config/section.ts";
 import type { ModeConfig } from "../dataplane.ts";
 import type { Deviation } from "../deviations.ts";
 import { DEFAULT_MASQUERADE_BIT, masqueradeBitErrors } from "../shared/masquerade-bit.ts";
 import { LAYOUT_NAMES, type LayoutName, layoutNameOf } from "./layout-name.ts";
 
-export interface NftablesConfig {
-  readonly masqueradeBit: number;
-  /** A {@link LayoutName}; another text does not pass the checks. */
-  readonly layout: string;
-  /** One of {@link LOCALHOST_NODE_PORTS}, once checked. */
-  readonly localhostNodePorts: string;
-}
-
 /** How node ports are served on loopback addresses: upstream's relay, if its gate is on, or one with all that other node ports have. */
 const LOCALHOST_NODE_PORTS = ["Upstream", "Extended"] as const;
+
+const [DEFAULT_LAYOUT] = LAYOUT_NAMES;
+
+const FIELDS = {
+  masqueradeBit: "optionalInt32",
+  masqueradeAll: "bool",
+  syncPeriod: "duration",
+  minSyncPeriod: "duration",
+  /** A {@link LayoutName}; another text does not pass the checks. */
+  layout: "text",
+  /** One of {@link LOCALHOST_NODE_PORTS}, once checked. */
+  localhostNodePorts: "text",
+} as const;
+
+export type NftablesConfig = SettingsOf<typeof FIELDS>;
+
+const section = new Section("nftables", FIELDS, {
+  masqueradeBit: DEFAULT_MASQUERADE_BIT,
+  layout: DEFAULT_LAYOUT,
+  localhostNodePorts: LOCALHOST_NODE_PORTS[0],
+});
 
 /** The layout of settings that have passed the checks. Pure. */
 export function layoutOf({ layout }: NftablesConfig): LayoutName {
@@ -37,40 +50,24 @@ function wordErrors({ layout, localhostNodePorts }: NftablesConfig): readonly st
   );
 }
 
-const [DEFAULT_LAYOUT] = LAYOUT_NAMES;
-const [DEFAULT_LOCALHOST] = LOCALHOST_NODE_PORTS;
-
-const FIELDS = {
-  masqueradeBit: "optionalInt32",
-  masqueradeAll: "bool",
-  syncPeriod: "duration",
-  minSyncPeriod: "duration",
-  layout: "text",
-  localhostNodePorts: "text",
-} as const;
-
 /** What `prove` is to know of node ports on loopback addresses. Pure. */
 export function loopbackDeviations(config: KubeProxyConfig): readonly Deviation[] {
   if (config.nftables.localhostNodePorts === "Extended") return ["loopback-relayed-extended"];
   return gatesOf(config).isEnabled(LOCALHOST_NODE_PORTS_GATE) ? ["loopback-relayed"] : [];
 }
 
-export const LAYOUT_FLAG = flag({
+export const LAYOUT_FLAG = section.flag({
   name: "nftables-layout",
-  type: stringType,
-  initial: DEFAULT_LAYOUT,
+  field: "layout",
   isExtension: true,
   help: "How services are laid out in nftables mode: Compatible (as upstream does it) or Flat (rules are constant, and a change costs the same however many services there are).",
-  overlay: (config, layout) => ({ ...config, nftables: { ...config.nftables, layout } }),
 });
 
-const LOCALHOST_FLAG = flag({
+const LOCALHOST_FLAG = section.flag({
   name: "nftables-localhost-nodeports",
-  type: stringType,
-  initial: DEFAULT_LOCALHOST,
+  field: "localhostNodePorts",
   isExtension: true,
   help: "How nftables mode serves node ports on loopback addresses that --nodeport-addresses names: Upstream (its relay for TCP, if the feature gate KubeProxyNFTablesLocalhostNodePorts is on) or Extended (TCP and UDP, with or without the gate; a second endpoint is tried; connections may end when the process stops).",
-  overlay: (config, localhostNodePorts) => ({ ...config, nftables: { ...config.nftables, localhostNodePorts } }),
 });
 
 export const nftablesConfig: ModeConfig<typeof FIELDS, NftablesConfig> = {
@@ -81,22 +78,16 @@ export const nftablesConfig: ModeConfig<typeof FIELDS, NftablesConfig> = {
   // takes for a commit (docs/performance.md).
   restWhenUnsetMs: 1,
   nodePortAddresses: [NODE_PORT_ADDRESSES_PRIMARY],
-  resolve: ({ nftables }) => ({
-    masqueradeBit: nftables.masqueradeBit ?? DEFAULT_MASQUERADE_BIT,
-    layout: nftables.layout === "" ? DEFAULT_LAYOUT : nftables.layout,
-    localhostNodePorts: nftables.localhostNodePorts === "" ? DEFAULT_LOCALHOST : nftables.localhostNodePorts,
-  }),
+  resolve: ({ nftables }) => section.resolve(nftables),
   errors: ({ mode, nftables }) =>
     mode === "nftables"
       ? [...masqueradeBitErrors("KubeProxyNFTablesConfiguration", nftables.masqueradeBit), ...wordErrors(nftables)]
       : [],
-  encode: ({ nftables }, { masqueradeAll, periods }) => ({
-    masqueradeBit: nftables.masqueradeBit,
-    masqueradeAll,
-    ...periods,
-    // Upstream does not know these fields: they are written only where they say something.
-    ...(nftables.localhostNodePorts === DEFAULT_LOCALHOST ? {} : { localhostNodePorts: nftables.localhostNodePorts }),
-    ...(layoutOf(nftables) === DEFAULT_LAYOUT ? {} : { layout: layoutOf(nftables) }),
-  }),
+  encode({ nftables }, shared) {
+    const { masqueradeBit, ...own } = section.encodeSet({ ...nftables, layout: layoutOf(nftables) });
+    const { layout, localhostNodePorts, ...upstreams } = section.encode(nftables, shared);
+    // Upstream does not know our fields: they are written only where they say something.
+    return { ...upstreams, ...own };
+  },
   flags: [LAYOUT_FLAG, LOCALHOST_FLAG],
 };

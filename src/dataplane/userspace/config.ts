@@ -3,9 +3,11 @@
  * v1.25 had them; the section is ours.
  */
 import type { DraftConfig } from "../../config/config.ts";
+import type { SettingsOf } from "../../config/document-fields.ts";
 import { CONFIG_ROOT, invalid, negativeMs, notPositive, unsupported } from "../../config/field-error.ts";
 import { flagsIn } from "../../config/flag.ts";
-import { durationType, portRangeType, stringType } from "../../config/flag-types.ts";
+import { durationType, portRangeType } from "../../config/flag-types.ts";
+import { Section } from "../../config/section.ts";
 import { parsePortRange } from "../../net/port-range.ts";
 import { durationFromMs, durationToMs, formatMs } from "../../text/duration.ts";
 import type { ModeConfig } from "../dataplane.ts";
@@ -13,48 +15,40 @@ import type { ModeConfig } from "../dataplane.ts";
 /** `none` needs no netfilter and serves local addresses only. */
 const USERSPACE_RULES = ["iptables", "none"] as const;
 
-export interface UserspaceConfig {
+const FIELDS = {
+  /** One of {@link USERSPACE_RULES}, once checked. */
+  rules: "text",
+  /** After a stop, connections may go on for so long; then they are cut. */
+  drainTimeout: "optionalDuration",
+} as const;
+
+export interface UserspaceConfig extends SettingsOf<typeof FIELDS> {
   /** Empty: any free port. See `port-range.ts`. */
   readonly portRange: string;
   readonly udpIdleTimeoutMs: number;
-  /** One of {@link USERSPACE_RULES}, once checked. */
-  readonly rules: string;
-  /** After a stop, connections may go on for so long; then they are cut. */
-  readonly drainTimeoutMs: number;
 }
 
-const FIELDS = { rules: "text", drainTimeout: "optionalDuration" } as const;
+const section = new Section("userspace", FIELDS, { rules: "iptables", drainTimeoutMs: 10_000 });
 
-/** v1.25's, and for the fields that it did not have, ours. */
-const DEFAULTS: UserspaceConfig = {
-  portRange: "",
-  udpIdleTimeoutMs: 250,
-  rules: "iptables",
-  drainTimeoutMs: 10_000,
-};
+/** As v1.25 had it. */
+const UDP_IDLE_TIMEOUT_MS = 250;
 
 const userspaceFlag = flagsIn("userspace");
 
 /** Whether fields that upstream does not have say anything; otherwise they are left out, so that upstream can read the rest. */
 function saysSomething({ mode, userspace }: DraftConfig): boolean {
-  const { udpIdleTimeoutMs, rules, drainTimeoutMs } = DEFAULTS;
-  return (
-    mode === "userspace" ||
-    userspace.udpIdleTimeoutMs !== udpIdleTimeoutMs ||
-    userspace.rules !== rules ||
-    userspace.drainTimeoutMs !== drainTimeoutMs
-  );
+  const isSet = userspace.udpIdleTimeoutMs !== UDP_IDLE_TIMEOUT_MS;
+  return mode === "userspace" || isSet || Object.keys(section.encodeSet(userspace)).length > 0;
 }
 
 export const userspaceConfig: ModeConfig<typeof FIELDS, UserspaceConfig> = {
   goType: "v1alpha1.KubeProxyUserspaceConfiguration",
   fields: FIELDS,
   minSyncPeriodMs: 1_000,
-  resolve: ({ userspace: { rules, drainTimeout = null }, portRange, udpIdleTimeout }) => ({
+  resolve: ({ userspace, portRange, udpIdleTimeout }) => ({
     portRange,
-    udpIdleTimeoutMs: durationToMs(udpIdleTimeout) || DEFAULTS.udpIdleTimeoutMs,
-    rules: rules || DEFAULTS.rules,
-    drainTimeoutMs: drainTimeout === null ? DEFAULTS.drainTimeoutMs : durationToMs(drainTimeout),
+    udpIdleTimeoutMs: durationToMs(udpIdleTimeout) || UDP_IDLE_TIMEOUT_MS,
+    ...section.resolve(userspace),
   }),
   // The words are those of v1.25, which checked these fields in every mode; here only those that have an effect are
   // checked, as a port range has had none since.
@@ -72,10 +66,7 @@ export const userspaceConfig: ModeConfig<typeof FIELDS, UserspaceConfig> = {
       ...notPositive(`${CONFIG_ROOT}.UDPIdleTimeout`, userspace.udpIdleTimeoutMs),
     ];
   },
-  encode(draft) {
-    const { rules, drainTimeoutMs } = draft.userspace;
-    return saysSomething(draft) ? { rules, drainTimeout: formatMs(drainTimeoutMs) } : undefined;
-  },
+  encode: (draft) => (saysSomething(draft) ? section.encode(draft.userspace) : undefined),
   encodeAtTop(draft) {
     const { portRange, udpIdleTimeoutMs } = draft.userspace;
     return { portRange, ...(saysSomething(draft) && { udpIdleTimeout: formatMs(udpIdleTimeoutMs) }) };
@@ -84,7 +75,7 @@ export const userspaceConfig: ModeConfig<typeof FIELDS, UserspaceConfig> = {
     userspaceFlag({
       name: "proxy-port-range",
       type: portRangeType,
-      initial: DEFAULTS.portRange,
+      initial: "",
       help: "The ports that userspace mode may use for its own sockets: N, FIRST-LAST or FIRST+LENGTH; empty or 0: any free port.",
       isExtension: true,
       sets: (portRange) => ({ portRange }),
@@ -92,26 +83,22 @@ export const userspaceConfig: ModeConfig<typeof FIELDS, UserspaceConfig> = {
     userspaceFlag({
       name: "udp-timeout",
       type: durationType,
-      initial: durationFromMs(DEFAULTS.udpIdleTimeoutMs),
+      initial: durationFromMs(UDP_IDLE_TIMEOUT_MS),
       help: "How long userspace mode keeps a UDP session in which nothing happens; more than 0.",
       isExtension: true,
       sets: (time) => ({ udpIdleTimeoutMs: durationToMs(time) }),
     }),
-    userspaceFlag({
+    section.flag({
       name: "userspace-drain-timeout",
-      type: durationType,
-      initial: durationFromMs(DEFAULTS.drainTimeoutMs),
+      field: "drainTimeout",
       help: "How long connections through userspace mode may go on when the process is told to stop; then they are cut.",
       isExtension: true,
-      sets: (time) => ({ drainTimeoutMs: durationToMs(time) }),
     }),
-    userspaceFlag({
+    section.flag({
       name: "userspace-rules",
-      type: stringType,
-      initial: DEFAULTS.rules,
+      field: "rules",
       help: "What leads traffic to the sockets of userspace mode: iptables, or none, which needs no netfilter and serves only service addresses that this host has, and node ports.",
       isExtension: true,
-      sets: (rules) => ({ rules }),
     }),
   ],
 };

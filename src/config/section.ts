@@ -1,0 +1,124 @@
+/**
+ * A section of the configuration of which each setting is declared once: its kind, its default and its flag. How the file is read to
+ * what the program uses, and how that is written back, is the same for all. Pure. Reference configuration.md §3.2–3.4.
+ */
+import { durationFromMs, durationToMs, formatMs } from "../text/duration.ts";
+import type { DraftConfig } from "./config.ts";
+import {
+  type DocumentOf,
+  listOrNull,
+  type PlainObject,
+  type SectionFields,
+  type SettingsOf,
+} from "./document-fields.ts";
+import { type AnyFlag, flag } from "./flag.ts";
+import {
+  boolType,
+  durationType,
+  type FlagType,
+  float32Type,
+  int32Type,
+  stringListType,
+  stringType,
+} from "./flag-types.ts";
+
+/** A flag that stands for a setting. */
+interface SettingFlag<Field> {
+  readonly name: string;
+  readonly field: Field;
+  readonly help: string;
+  readonly isExtension?: boolean;
+}
+
+const FLAG_TYPES: Readonly<Record<string, FlagType<unknown>>> = {
+  text: stringType,
+  texts: stringListType,
+  bool: boolType,
+  optionalBool: boolType,
+  float32: float32Type,
+  int32: int32Type,
+  optionalInt32: int32Type,
+  duration: durationType,
+  optionalDuration: durationType,
+};
+
+/** What several sections have, and the program once. */
+interface SharedSettings {
+  readonly periods: PlainObject;
+  readonly masqueradeAll: boolean;
+}
+
+export class Section<F extends SectionFields> {
+  readonly defaults: SettingsOf<F>;
+  readonly #name: keyof DraftConfig;
+  readonly #fields: F;
+  readonly #initial: ReadonlyMap<string, unknown>;
+
+  /** @param name of what the program has of it. */
+  constructor(name: keyof DraftConfig, fields: F, defaults: SettingsOf<F>) {
+    this.#name = name;
+    this.#fields = fields;
+    this.defaults = defaults;
+    this.#initial = new Map(Object.entries(defaults));
+  }
+
+  /** Where upstream keeps no pointer, the zero value of a field is "not set". */
+  resolve(document: DocumentOf<F>): SettingsOf<F> {
+    const given = new Map<string, unknown>(Object.entries(document));
+    const settings = Object.entries(this.#fields).flatMap(([field, kind]) => {
+      const key = this.#keyOf(field);
+      if (!this.#initial.has(key)) return [];
+      const value = given.get(field);
+      const isSet = kind.startsWith("optional") ? value !== undefined && value !== null : Boolean(value);
+      return [[key, isSet ? settingOf(value) : this.#initial.get(key)]];
+    });
+    return Object.fromEntries(settings);
+  }
+
+  /** In the order of the fields. @param shared where fields of the section are in it. */
+  encode(settings: SettingsOf<F>, shared?: SharedSettings): PlainObject {
+    const known = new Map<string, unknown>(Object.entries(settings));
+    const others: PlainObject = { ...shared?.periods, masqueradeAll: shared?.masqueradeAll ?? false };
+    const encoded = Object.keys(this.#fields).map((field) => {
+      const value = known.get(this.#keyOf(field));
+      if (value === undefined) return [field, others[field]];
+      if (Array.isArray(value)) return [field, listOrNull(value)];
+      return [field, this.#isTime(field) ? formatMs(Number(value)) : value];
+    });
+    return Object.fromEntries(encoded);
+  }
+
+  /** What differs from the defaults: upstream's readers do not know it. */
+  encodeSet(settings: SettingsOf<F>): PlainObject {
+    const unset = this.encode(this.defaults);
+    return Object.fromEntries(Object.entries(this.encode(settings)).filter(([field, value]) => value !== unset[field]));
+  }
+
+  flag({ field, ...spec }: SettingFlag<keyof F & string>): AnyFlag {
+    const key = this.#keyOf(field);
+    const initial = this.#initial.get(key);
+    return flag<unknown>({
+      ...spec,
+      type: FLAG_TYPES[this.#fields[field] ?? ""] ?? stringType,
+      initial: this.#isTime(field) ? durationFromMs(Number(initial)) : initial,
+      overlay: (config, value) => ({
+        ...config,
+        [this.#name]: Object.assign({}, config[this.#name], { [key]: settingOf(value) }),
+      }),
+    });
+  }
+
+  #isTime(field: string): boolean {
+    const kind = this.#fields[field];
+    return kind === "duration" || kind === "optionalDuration";
+  }
+
+  #keyOf(field: string): string {
+    return this.#isTime(field) ? `${field}Ms` : field;
+  }
+}
+
+/** Durations are nanoseconds in files and flags, and milliseconds here. */
+function settingOf(value: unknown): unknown {
+  return typeof value === "bigint" ? durationToMs(value) : value;
+}
