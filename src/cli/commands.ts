@@ -108,7 +108,7 @@ export const COMMANDS: readonly Command[] = [
   {
     name: "help",
     badInput: EXIT_FAILURE,
-    summary: "prints the help of a command or about a topic, with examples",
+    summary: "prints the help of a command, with examples",
     run: async (argv, output) => await (await import("./help.ts")).help(argv, output),
     usage: async () => (await import("./help.ts")).HELP_USAGE,
   },

@@ -4,7 +4,6 @@ import { join } from "node:path";
 import { programIdentity } from "../program/program-identity.ts";
 import { COMMANDS } from "./commands.ts";
 import { helpText } from "./flags/help.ts";
-import { TOPICS } from "./help.ts";
 import { manPage } from "./man-page.ts";
 
 /** The pages by their file names. */
@@ -18,10 +17,8 @@ export async function manPages(): Promise<ReadonlyMap<string, string>> {
   const usage = `Usage: kube-proxy [flags]\n       kube-proxy COMMAND …\n\n${about}\n\nCommands:\n${rest.join("\n\n")}`;
   pages.set("kube-proxy.1", manPage({ name: "kube-proxy", summary, usage, version, seeAlso: commands }));
   for (const { name, summary: own, usage: usageOf } of COMMANDS) {
-    const topics = name === "help" ? TOPICS.map(({ text }) => `\n${text}`).join("") : "";
-    const text = `${await usageOf()}${topics}`;
-    const page = { name: `kube-proxy-${name}`, summary: own, usage: text, version, seeAlso: ["kube-proxy"] };
-    pages.set(`kube-proxy-${name}.1`, manPage(page));
+    const page = { name: `kube-proxy-${name}`, summary: own, version, seeAlso: ["kube-proxy"] };
+    pages.set(`kube-proxy-${name}.1`, manPage({ ...page, usage: await usageOf() }));
   }
   return pages;
 }
