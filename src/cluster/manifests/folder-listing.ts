@@ -1,6 +1,6 @@
 /** Which manifest files a folder holds right now, and which directories to watch for the next change. */
 import type { BigIntStats } from "node:fs";
-import { readdir, realpath, stat, statfs } from "node:fs/promises";
+import { readdir, realpath, stat } from "node:fs/promises";
 import path from "node:path";
 import { messageOf } from "../../logging/message-of.ts";
 
@@ -29,7 +29,6 @@ interface Draft {
   readonly files: Map<string, ListedFile>;
   readonly directories: Map<string, string>;
   readonly unreadable: Map<string, string>;
-  readonly fileSystems: FileSystems;
 }
 
 const WANTED = /\.(?:ya?ml|json)$/;
@@ -56,7 +55,6 @@ export async function listFolder(root: string): Promise<FolderListing> {
     files: new Map(),
     directories: new Map(),
     unreadable: new Map(),
-    fileSystems: new FileSystems(),
   };
   if (stats.isDirectory()) await listDirectory(draft, root, stats, new Set());
   else await addFile(draft, root, stats, true);
@@ -75,11 +73,6 @@ async function listDirectory(draft: Draft, directory: string, stats: BigIntStats
   const identity = inodeOf(stats);
   if (seen.has(identity)) return;
   seen.add(identity);
-  const fileSystem = await draft.fileSystems.nameWithoutSizes(directory, stats);
-  if (fileSystem !== undefined) {
-    draft.unreadable.set(directory, withoutSizes(fileSystem));
-    return;
-  }
   draft.directories.set(directory, identity);
   const entries = await readdir(directory, { withFileTypes: true });
   const wanted = entries.filter(
@@ -102,9 +95,8 @@ async function listDirectory(draft: Draft, directory: string, stats: BigIntStats
 
 /** What could block without end when it is read is skipped by name. */
 async function addFile(draft: Draft, file: string, stats: BigIntStats, isLink: boolean): Promise<void> {
-  const skipped = await reasonToSkip(draft, file, stats);
-  if (skipped !== undefined) {
-    draft.unreadable.set(file, skipped);
+  if (!stats.isFile()) {
+    draft.unreadable.set(file, `is skipped: it is ${kindOf(stats)}; only regular files are read`);
     return;
   }
   const inode = inodeOf(stats);
@@ -118,20 +110,6 @@ async function addFile(draft: Draft, file: string, stats: BigIntStats, isLink: b
     const target = await realpath(file).catch(() => undefined);
     if (target !== undefined) await addDirectory(draft, path.dirname(target));
   }
-}
-
-async function reasonToSkip(draft: Draft, file: string, stats: BigIntStats): Promise<string | undefined> {
-  if (!stats.isFile()) return `is skipped: it is ${kindOf(stats)}; only regular files are read`;
-  try {
-    const fileSystem = await draft.fileSystems.nameWithoutSizes(file, stats);
-    return fileSystem === undefined ? undefined : withoutSizes(fileSystem);
-  } catch (error) {
-    return cannotBeRead(error);
-  }
-}
-
-function withoutSizes(fileSystem: string): string {
-  return `is skipped: it is on a file system (${fileSystem}) whose files have no sizes`;
 }
 
 function cannotBeRead(error: unknown): string {
@@ -164,41 +142,6 @@ function noteFailure(draft: Draft, entryPath: string, error: unknown): void {
 
 function inodeOf(stats: BigIntStats): string {
   return `${stats.dev}:${stats.ino}`;
-}
-
-/** By magic number, as in linux/magic.h. */
-const WITHOUT_SIZES: ReadonlyMap<number, string> = new Map([
-  [0x00_00_9f_a0, "proc"],
-  [0x62_65_65_72, "sysfs"],
-  [0x64_62_67_20, "debugfs"],
-  [0x74_72_61_63, "tracefs"],
-  [0x62_65_65_70, "configfs"],
-  [0x73_63_66_73, "securityfs"],
-  [0xf9_7c_ff_8c, "selinuxfs"],
-  [0x27_e0_eb, "cgroup"],
-  [0x63_67_72_70, "cgroup2"],
-  [0xca_fe_4a_11, "bpf"],
-  [0xde_5e_81_e4, "efivarfs"],
-  [0x61_65_67_6c, "pstore"],
-  [0x19_80_02_02, "mqueue"],
-  [0x1c_d1, "devpts"],
-  [0x42_49_4e_4d, "binfmt_misc"],
-  [0x6e_73_66_73, "nsfs"],
-  [0x65_73_54_46, "fusectl"],
-  [0x67_59_69_69, "rpc_pipefs"],
-  [0x76_55_82_1, "resctrl"],
-]);
-
-/** Knows each device for as long as one listing lasts: what is mounted may change. */
-class FileSystems {
-  readonly #byDevice = new Map<bigint, number>();
-
-  /** Name of the file system of something that was found, if its files have no sizes. */
-  async nameWithoutSizes(path: string, { dev }: BigIntStats): Promise<string | undefined> {
-    const type = this.#byDevice.get(dev) ?? (await statfs(path)).type;
-    this.#byDevice.set(dev, type);
-    return WITHOUT_SIZES.get(type);
-  }
 }
 
 /** What something is that is no regular file. Pure. */
