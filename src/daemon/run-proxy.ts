@@ -94,7 +94,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const journal = isInspected ? new SyncJournal() : undefined;
     const parts = { mode, gates, nodeName, kernel, limits, health, metrics, journal, clock, events };
     const daemon: Daemon = { options, ...parts, log, ended, fatal };
-    metrics.setBuildInfo(buildInfo(options.version), programIdentity());
+    metrics.setBuildInfo(buildInfo(options.version), { ...programIdentity(), mode: mode.name });
     metrics.setFeatures(gates.list().map(featureState));
     // Already while the Node is waited for, which may never end: here one can see why.
     const sendingEvents = options.initOnly ? undefined : events.run(ended);

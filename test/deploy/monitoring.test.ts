@@ -112,11 +112,16 @@ test("one alert for a cluster of many nodes, with the number of those concerned"
     ...series("kubeproxy_sync_proxy_rules_nftables_sync_failures_total", ', ip_family="IPv4"', (at) =>
       at < 2 ? "0+1x60" : "0x60",
     ),
+    ...series("kubeproxy_conntrack_entries", "", (at) => (at < 5 ? "950x60" : "100x60")),
+    ...series("kubeproxy_conntrack_max_entries", "", () => "1000x60"),
+    // Full, and it has lost something: still one node.
+    ...series("kubeproxy_conntrack_lost_total", ', reason="table_full"', (at) => (at < 1 ? "0+1x60" : "0x60")),
   ];
   const alert_rule_test = Object.entries({
     KubeProxySourceSilent: 7,
     KubeProxyMemoryHigh: 3,
     KubeProxyRulesRefused: 2,
+    KubeProxyConntrackFull: 5,
   }).map(([alertname, count]) => {
     const rule = rules.groups[0]?.rules.find(({ alert }) => alert === alertname) ?? assert.fail(alertname);
     const exp_annotations = Object.fromEntries(

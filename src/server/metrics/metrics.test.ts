@@ -191,7 +191,7 @@ test("both families share the unlabelled totals", async () => {
 
 test("build info and feature gates are gauges with their labels", async () => {
   const metrics = createMetrics();
-  const program = { version: "1.2.3", commit: "def", node: "v24.21.0" };
+  const program = { version: "1.2.3", commit: "def", node: "v24.21.0", mode: "nftables" };
   const release = {
     major: "1",
     minor: "36",

@@ -16,6 +16,7 @@ interface ProgramFacts {
   readonly commit: string;
   /** Version of Node.js. */
   readonly node: string;
+  readonly mode: string;
 }
 
 /** A feature gate as the metrics show it. */
@@ -90,9 +91,9 @@ export function createMetrics(families: MetricFamilies = createFamilies()): Prox
   });
   const programInfo = families.gauge({
     name: "kubeproxy_ts_build_info",
-    help: "Constant 1, labelled with the version and commit of this program and of its Node.js.",
+    help: "Constant 1, labelled with the version and commit of this program, its Node.js and the proxy mode.",
     stability: "none",
-    labels: ["version", "commit", "node"],
+    labels: ["version", "commit", "node", "mode"],
   });
   const featureEnabled = families.gauge({
     name: "kubernetes_feature_enabled",
@@ -107,8 +108,8 @@ export function createMetrics(families: MetricFamilies = createFamilies()): Prox
     syncMetrics,
     countHealthz: (status) => healthz.inc({ code: status }),
     countLivez: (status) => livez.inc({ code: status }),
-    setBuildInfo(info, { version, commit, node }) {
-      programInfo.set({ version, commit, node }, 1);
+    setBuildInfo(info, { version, commit, node, mode }) {
+      programInfo.set({ version, commit, node, mode }, 1);
       buildInfo.set(
         {
           major: info.major,
