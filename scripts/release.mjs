@@ -12,6 +12,7 @@ const UNRELEASED = "## [Unreleased]\n";
 /** Files in which the name of the image has the version as its tag. */
 const TAGGED = [
   "README.md",
+  "docs/distributions.md",
   "docs/operations.md",
   "deploy/kubeadm/kubeproxydaemonset+strategic.yaml",
   "deploy/kubernetes/daemonset.yaml",

@@ -225,14 +225,23 @@ test("what the chart's other values change is what they are named for", () => {
   assert.match(changed, /"NODE_NAME".*"HTTPS_PROXY"/);
   assert.match(changed, /"imagePullSecrets":\[\{"name":"s"\}\]/);
   assert.doesNotMatch(JSON.stringify(pod({ inspectSocket: false })), /inspect/);
-  const told = pod({ extraArgs: ["--v=2"], priorityClassName: "mine", restricted: true });
+  const told = pod({
+    extraArgs: ["--v=2"],
+    priorityClassName: "mine",
+    restricted: true,
+    inspectBindAddress: "127.0.0.1:10260",
+  });
   const { priorityClassName, containers, volumes } = told.spec as {
     priorityClassName: string;
     containers: { command: string[]; volumeMounts: { name: string; mountPath: string }[] }[];
     volumes: object[];
   };
   assert.equal(priorityClassName, "mine");
-  assert.deepEqual(containers[0]?.command.slice(-2), ["--inspect-socket=/run/kube-proxy/inspect.sock", "--v=2"]);
+  assert.deepEqual(containers[0]?.command.slice(-3), [
+    "--inspect-socket=/run/kube-proxy/inspect.sock",
+    "--inspect-bind-address=127.0.0.1:10260",
+    "--v=2",
+  ]);
   // The root file system may be read-only.
   assert.equal(containers[0]?.volumeMounts.find(({ name }) => name === "inspect")?.mountPath, "/run/kube-proxy");
   assert.ok(volumes.some((volume) => JSON.stringify(volume) === '{"name":"inspect","emptyDir":{}}'));
