@@ -2,6 +2,7 @@
  * `kube-proxy explain WHAT`: what a Service, an address, a port or a name in the kernel is on a node: how it is reached, which
  * endpoints are used and why, and what is in the kernel for it. Without root and without a kernel.
  */
+import { objectKeyText } from "../cluster/objects.ts";
 import { modeNamed } from "../dataplane/registry.ts";
 import { explainOnAllNodes, nodeGroupsText } from "../explain/all-nodes.ts";
 import { clientChanges } from "../explain/compare.ts";
@@ -284,6 +285,12 @@ const OTHER_KIND =
 function searched(cluster: ExplainedCluster, target: Target, whole: Objects): Exclude<Search, { kind: "nothing" }> {
   const part = find(cluster, target);
   if (part.kind !== "nothing") return part;
+  const meant = [...part.meant];
+  const isThere = (one: Parameters<typeof objectKeyText>[0]) =>
+    target.kind === "service" && objectKeyText(one) === target.service;
+  // What is said of it is the answer.
+  if (meant.length === 0 && [...whole.services, ...(whole.serviceNotes ?? [])].some(isThere))
+    throw new UsageError(part.why);
   // The same name elsewhere is what people mean most.
   const [, name = ""] = target.kind === "service" ? target.service.split("/") : [];
   const namesakes = [...servicesLike(target, whole)].filter((service) => service.endsWith(`/${name}`));
@@ -294,7 +301,6 @@ function searched(cluster: ExplainedCluster, target: Target, whole: Objects): Ex
   // As kubectl names other kinds.
   if (target.kind === "service" && OTHER_KIND.test(target.service))
     throw new UsageError(`${target.service} is neither a Service nor a pod`, "Name the Service, or one of its pods.");
-  const meant = [...part.meant];
   const nearest = nearestWord(part.wanted, meant.length > 0 ? meant : servicesLike(target, whole));
   // The word itself is there more than once.
   const isOther = nearest !== undefined && nearest !== part.wanted;

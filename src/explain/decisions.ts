@@ -7,7 +7,7 @@ import type { TopologyReason } from "../model/endpoint-reasons.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import type { ServicePortRouting } from "../model/service-port-routing.ts";
 import type { ExplainedEndpoint, ExplainedFrontend, Policies } from "./explanation.ts";
-import type { Statement } from "./stated-endpoints.ts";
+import { NO_ENDPOINTS, type Statement } from "./stated-endpoints.ts";
 import { topologyWords } from "./words.ts";
 
 interface Decided {
@@ -71,9 +71,10 @@ function loadBalancerSentences({ service, notes }: Decided): string[] {
 
 function withoutEndpoints({ notes, passedOver, service, words }: Decided): string[] {
   const fate = `The service port has no endpoints: ${words.unserved}.`;
-  if (passedOver.length > 0) return [fate, ...passedOver.map(({ slice, why }) => `EndpointSlice ${slice}: ${why}.`)];
-  if (notes === undefined || service === undefined) return [fate];
-  if (notes.selector === "") return [fate, "It has no selector, and there is no EndpointSlice for it."];
+  const isTold = passedOver.some(({ why }) => why !== NO_ENDPOINTS);
+  if (isTold || notes === undefined || service === undefined)
+    return [fate, ...passedOver.map(({ slice, why }) => `EndpointSlice ${slice}: ${why}.`)];
+  if (notes.selector === "") return [fate, "It has no selector, and there is no EndpointSlice for it with endpoints."];
   return [fate, `No pod matches its selector ${notes.selector}, or none has an address yet.`];
 }
 

@@ -1,5 +1,5 @@
 /** A cluster as one node must serve it, in one mode, ready to be explained. */
-import { objectKeyText, type ServiceNotes, type ServiceRecord } from "../cluster/objects.ts";
+import { objectKeyText } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { modeNamed } from "../dataplane/registry.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
@@ -113,15 +113,4 @@ export function allPortKeys({ families }: ExplainedCluster): readonly string[] {
 /** The Services that this node serves, as `namespace/name`. */
 export function servedServices({ families }: ExplainedCluster): ReadonlySet<string> {
   return new Set(families.flatMap(({ node }) => Array.from(node.state.services.values(), ({ name }) => name.service)));
-}
-
-/** A Service of the objects by `namespace/name`, and what else is known of one of that name. */
-export function serviceOf(
-  { objects }: ExplainedCluster,
-  service: string,
-): { readonly record: ServiceRecord | undefined; readonly notes: ServiceNotes | undefined } {
-  return {
-    record: objects.services.find((one) => objectKeyText(one) === service),
-    notes: objects.serviceNotes?.find((one) => objectKeyText(one) === service),
-  };
 }

@@ -1,10 +1,10 @@
 /** Finds the service ports that a target is about, and how it belongs to them. Pure. */
-import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
+import { objectKeyText } from "../cluster/objects.ts";
 import { declaredFrontends } from "../model/frontend.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { joinHostPort, parseIpAddress } from "../net/ip.ts";
-import { type ExplainedCluster, servedServices, serviceOf } from "./explained-cluster.ts";
-import { behindHostName } from "./part-of-cluster.ts";
+import { type ExplainedCluster, servedServices } from "./explained-cluster.ts";
+import { behindHostName, type Objects } from "./part-of-cluster.ts";
 import type { Target } from "./target.ts";
 
 /** Service ports, and what the target has to do with them. */
@@ -39,14 +39,7 @@ export function find(cluster: ExplainedCluster, target: Target): Search {
 function findService(cluster: ExplainedCluster, service: string, port: string | undefined): Search {
   const own = portsWhere(cluster, ({ name }) => name.service === service);
   if (own.length === 0) {
-    const { record, notes } = serviceOf(cluster, service);
-    if (notes?.proxyName !== undefined) {
-      const label = `service.kubernetes.io/service-proxy-name=${notes.proxyName}`;
-      return nothing(service, `Service ${service} is another proxy's (label ${label}): kube-proxy leaves it alone`);
-    }
-    if (notes?.isHeadless === true) return nothing(service, headlessWords(service));
-    if (record !== undefined) return nothing(service, whyNotServed(record));
-    return nothing(service, `there is no Service "${service}"`);
+    return nothing(service, whyNotServed(cluster.objects, service));
   }
   if (port === undefined) return { kind: "ports", keys: keysOf(own), because: [] };
   const chosen = own.filter((one) => one.name.port === port || String(one.port) === port);
@@ -58,9 +51,16 @@ function findService(cluster: ExplainedCluster, service: string, port: string | 
 const headlessWords = (service: string): string =>
   `Service ${service} is headless (clusterIP None): DNS gives out its pods' addresses, and no proxy does anything`;
 
-/** Why a proxy does nothing for a Service that is there. */
-function whyNotServed(service: ServiceRecord): string {
-  const name = objectKeyText(service);
+/** Why a proxy does nothing for a Service. @param name `namespace/name` */
+export function whyNotServed({ services, serviceNotes }: Objects, name: string): string {
+  const notes = serviceNotes?.find((one) => objectKeyText(one) === name);
+  if (notes?.proxyName !== undefined) {
+    const label = `service.kubernetes.io/service-proxy-name=${notes.proxyName}`;
+    return `Service ${name} is another proxy's (label ${label}): kube-proxy leaves it alone`;
+  }
+  if (notes?.isHeadless === true) return headlessWords(name);
+  const service = services.find((one) => objectKeyText(one) === name);
+  if (service === undefined) return `there is no Service "${name}"`;
   if (service.type === "ExternalName")
     return `Service ${name} is an ExternalName: DNS answers for it, and no proxy does anything`;
   if (service.clusterIP === "None") return headlessWords(name);
@@ -108,7 +108,8 @@ function findAddress(cluster: ExplainedCluster, { address, port, protocol }: Soc
     const why = `${address} is the load balancer of ${objectKeyText(proxied)} with ipMode Proxy`;
     return nothing(text, `${why}: the load balancer takes what comes for it, and no node does`);
   }
-  return nothing(text, `${text} is no address of a Service, and no endpoint of one`);
+  const talks = `on a node, kube-proxy flows --to ${address} says who still talks to it`;
+  return nothing(text, `${text} is no address of a Service, and no endpoint of one; ${talks}`);
 }
 
 function isNodeAddress({ families }: ExplainedCluster, address: ServicePort["clusterIP"]): boolean {

@@ -85,10 +85,13 @@ function stated(endpoint: Endpoint, record: EndpointSliceRecord): StatedEndpoint
   return { endpoint, slice: objectKeyText(record), nodeName: own?.nodeName ?? "", pod: own?.pod };
 }
 
+/** Of a slice as the cluster keeps one for a selector that matches nothing: it has no ports either. */
+export const NO_ENDPOINTS = "it has no endpoints";
+
 function whyNothing({ ports, endpoints }: EndpointSliceRecord, { port, protocol }: ServicePortName): string {
-  if (ports.some(({ name, protocol: own }) => name === port && own === protocol)) {
-    return endpoints.length === 0 ? "it has no endpoints" : "none of its endpoints can be used";
-  }
+  if (endpoints.length === 0) return NO_ENDPOINTS;
+  if (ports.some(({ name, protocol: own }) => name === port && own === protocol))
+    return "none of its endpoints can be used";
   const wanted = port === "" ? "no name" : `the name "${port}"`;
   const others = ports.map(({ name, protocol: own }) => `${name === "" ? "(no name)" : name}/${own}`).join(", ");
   return `it has no port with ${wanted} and ${protocol}${others === "" ? "" : `, but ${others}`}`;

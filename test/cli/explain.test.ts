@@ -390,7 +390,7 @@ const LEFT_ALONE: readonly (readonly [what: string, service: object, said: RegEx
   [
     "without a selector",
     { spec: { clusterIP: "10.96.1.2", ports: [{ port: 80 }] } },
-    /has no endpoints: .*\n {2}It has no selector, and there is no EndpointSlice for it\.\n/,
+    /has no endpoints: .*\n {2}It has no selector, and there is no EndpointSlice for it with endpoints\.\n/,
   ],
   [
     "behind a name",
@@ -414,6 +414,17 @@ for (const [what, { metadata = {}, ...service }, said] of LEFT_ALONE as readonly
     assert.match(out + err, said);
   });
 }
+
+test("a selector that matches nothing, with the slice that the cluster keeps for it: without ports and endpoints", async () => {
+  const cluster = JSON.parse(EXAMPLES);
+  for (const one of cluster.items) {
+    if (one.metadata.name === "web") one.spec.selector = { app: "wbe" };
+    if (/^web-ipv/.test(one.metadata.name)) [one.ports, one.endpoints] = [null, []];
+  }
+  const { out } = await runCommand(explain, ["shop/web", ...NODE_A], JSON.stringify(cluster));
+  assert.match(out, /^ {2}No pod matches its selector app=wbe, or none has an address yet\.$/m);
+  assert.doesNotMatch(out, /EndpointSlice shop/);
+});
 
 test("a port of a slice that has another name than the Service's", async () => {
   const { out } = await runCommand(

@@ -1,7 +1,7 @@
 /**
  * docs/debugging.md: its commands run in this process, and what they print. In the page, `…` alone in a line stands for lines that
- * are left out. The cluster is `examples/`; `changed/` is the same with the pods of node-b not ready; a pipe gets node-a's iptables
- * rules without one; `DUMP` is what a sysdump of node-a has of the examples, and a daemon of theirs answers at the default socket.
+ * are left out. The cluster is `examples/`; `changed/` is the same with the pods of node-b not ready, `mistaken/` with a hint taken away, a
+ * port of another name, and a selector that matches nothing; a pipe gets node-a's iptables rules without one; `DUMP` is what a sysdump of node-a has of the examples, and a daemon of theirs answers at the default socket.
  */
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -78,7 +78,7 @@ export async function printedBy(command: string): Promise<string> {
   if (runner === undefined) throw new Error(`no command ${name}`);
   const words = rest.split(" ");
   // Standard input is read at once; files are read by a thread that must be started first.
-  const usesFiles = name === "diff" || words.includes(DUMP);
+  const usesFiles = name === "diff" || words.includes(DUMP) || words.includes("mistaken");
   using files = usesFiles ? new ExampleFiles() : undefined;
   const isInput = (word: string) => !usesFiles && word === "examples";
   const argv = words.map((word) => (isInput(word) ? "-" : (files?.paths[word] ?? word)));
@@ -134,23 +134,43 @@ class ExampleFiles implements Disposable {
   readonly paths: Readonly<Record<string, string>> = {
     examples: join(this.#folder, "examples.json"),
     changed: join(this.#folder, "changed.json"),
+    mistaken: join(this.#folder, "mistaken.json"),
     [DUMP]: join(this.#folder, DUMP),
   };
 
   constructor() {
     const isNotReady = /("nodeName":"node-b","conditions":\{"ready":)true/g;
-    const { examples = "", changed = "", [DUMP]: dump = "" } = this.paths;
+    const { examples = "", changed = "", mistaken = "", [DUMP]: dump = "" } = this.paths;
+    writeFileSync(mistaken, mistakes(EXAMPLES));
     writeFileSync(examples, EXAMPLES);
     writeFileSync(changed, EXAMPLES.replaceAll(isNotReady, "$1false"));
     for (const part of ["objects", "config"]) mkdirSync(join(dump, part), { recursive: true });
     writeFileSync(join(dump, "objects/cluster.json"), DUMPED);
     writeFileSync(join(dump, "index.json"), JSON.stringify({ node: "node-a" }));
-    writeFileSync(join(dump, "config/kube-proxy.json"), JSON.stringify({ mode: "nftables" }));
+    writeFileSync(
+      join(dump, "config/kube-proxy.json"),
+      JSON.stringify({ mode: "nftables", clusterCIDR: "10.180.0.0/15" }),
+    );
   }
 
   [Symbol.dispose](): void {
     rmSync(this.#folder, { recursive: true });
   }
+}
+
+/** The mistakes that people make most. */
+function mistakes(examples: string): string {
+  const list = JSON.parse(examples);
+  const named = (kind: string, service: string) =>
+    list.items.find(
+      ({ kind: of, metadata }: { kind: string; metadata: { name: string } }) =>
+        of === kind && metadata.name === service,
+    );
+  delete named("EndpointSlice", "search-ipv4").endpoints[0].hints;
+  named("EndpointSlice", "cart-ipv4").ports[0].name = "web";
+  named("Service", "admin").spec.selector = { app: "admn" };
+  named("EndpointSlice", "admin-ipv4").endpoints = [];
+  return JSON.stringify(list);
 }
 
 /** What iptables-save prints on a node-a that has lost a rule. */
