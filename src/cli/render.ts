@@ -3,22 +3,31 @@
  * output depends on the input alone, so it can be compared in CI.
  */
 import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
+import { objectKeyText } from "../cluster/objects.ts";
 import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
 import type { AnyFlag } from "../config/flag.ts";
 import { releaseNames } from "../config/release.ts";
 import { MODES, modeNamed } from "../dataplane/registry.ts";
 import { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
+import { whyNotServed } from "../explain/find.ts";
+import { withoutDomain, withoutServiceWord } from "../explain/target.ts";
 import { makePlan } from "../lib/make-plan.ts";
 import { PlanError } from "../lib/plan-error.ts";
 import { escapeLine } from "../logging/escape.ts";
-import type { IpFamily } from "../net/ip.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
-import { readChoices, readMissing, warner } from "./inspect-options.ts";
+import { type InspectChoices, readChoices, readMissing, warner } from "./inspect-options.ts";
+import {
+  type FoundConfiguration,
+  OBJECTS_FLAGS,
+  OBJECTS_FLAGS_HELP,
+  type ObjectsChoice,
+  type ReadObjects,
+  readObjects,
+} from "./objects-input.ts";
 import type { Output } from "./output.ts";
-import { readInput } from "./render-input.ts";
 import { flagReader } from "./subcommand-options.ts";
-import { nearestWord } from "./suggestion.ts";
+import { nearestWord, onlyNamed } from "./suggestion.ts";
 
 const MODE_FLAGS: readonly AnyFlag[] = MODES.flatMap((mode): readonly AnyFlag[] =>
   "renderFlags" in mode ? mode.renderFlags : [],
@@ -31,14 +40,15 @@ function modeFlagHelp({ name, defaultText, bareText }: AnyFlag): string {
 }
 
 export const RENDER_USAGE = `Usage: kube-proxy render -f DIR|FILE|- [options]
+       kubectl kube-proxy render [options]
 
-Prints the rules that the node service proxy would program for these manifests. Needs neither root nor a kernel.
+Prints the rules that the node service proxy would program for these objects. Needs neither root nor a kernel.
 
-  -f, --filename DIR|FILE|-    manifests: Services, EndpointSlices, Nodes; - reads standard input (repeatable)
+${OBJECTS_FLAGS_HELP}
       --mode MODE              ${MODES.map(({ name }) => name).join(", ")} (default: the configuration's mode)
       --family ipv4|ipv6|both  address family (default both)
       --service NS/NAME        only what is there for this Service
-      --config FILE            KubeProxyConfiguration to render with
+      --config FILE            KubeProxyConfiguration to render with (default: the cluster's)
       --compatibility RELEASE  whose rules: ${releaseNames()} (default: the configuration's)
       --node NAME              the node to render for (default: the only Node, this host, or the first by name);
                                also --hostname-override NAME
@@ -75,12 +85,12 @@ function modesWith(form: string): string {
 const OUTPUT_FORMS: readonly string[] = [...new Set(MODES.flatMap(({ renderForms }) => renderForms))];
 
 interface RenderOptions {
-  readonly paths: readonly string[];
-  readonly config: KubeProxyConfig;
-  readonly families: readonly IpFamily[];
+  readonly from: ObjectsChoice;
   readonly service: string | undefined;
   readonly missing: ReadonlySet<KernelFeature>;
   readonly form: string;
+  /** Reads the configuration. @param found the cluster's. */
+  readonly read: (found: FoundConfiguration | undefined) => Promise<InspectChoices>;
 }
 
 /**
@@ -100,23 +110,21 @@ export async function render(
     output.out(RENDER_USAGE);
     return EXIT_SUCCESS;
   }
-  const { paths, service } = options;
-  const cluster = await readInput(paths, input, (line) => output.err(`${escapeLine(line)}\n`));
-  if (service !== undefined) {
-    requireService(
-      service,
-      cluster.services.map(({ namespace, name }) => `${namespace}/${name}`),
-    );
-  }
-  const { config, note } = chosenNode(cluster.nodes, options.config);
+  const cluster = await readObjects(options.from, output, input);
+  const service = options.service && knownService(options.service, cluster);
+  const found = cluster.configuration;
+  const choices = await options.read(found);
+  const { config, note } = chosenNode(cluster.nodes, choices.config);
+  requireForm(config, options.form);
   if (note !== undefined) output.err(`${escapeLine(note)}\n`);
-  output.out(await rendered(cluster, { ...options, config }, warner(output)));
+  if (found !== undefined) output.err(`${config.mode} mode (${choices.origin ?? `of ${found.where}`})\n`);
+  output.out(await rendered(cluster, { ...options, ...choices, config, service }, warner(output)));
   return cluster.problems.some(({ severity }) => severity === "error") ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 async function rendered(
   cluster: ClusterRecords,
-  { config, families, missing, service, form }: RenderOptions,
+  { config, families, missing, service, form }: Omit<RenderOptions, "from" | "read"> & InspectChoices,
   warn: (message: string) => void,
 ): Promise<string> {
   const plan = await makePlan(config, { cluster, families, missing }, warn);
@@ -141,19 +149,21 @@ function requireForm({ mode }: KubeProxyConfig, form: string): void {
   throw new UsageError(`mode ${mode} has no output "${form}": use --output ${renderForms.join(", ")}`);
 }
 
-function requireService(service: string, known: readonly string[]): void {
-  if (known.includes(service)) return;
-  const nearest = nearestWord(service, known);
-  throw new UsageError(
-    `no Service "${service}" in the manifests, or it is headless or another proxy's`,
-    nearest === undefined ? undefined : `Did you mean ${nearest}?`,
-  );
+/** @param service as people name it. @returns `namespace/name`. @throws UsageError */
+function knownService(service: string, cluster: ReadObjects): string {
+  const known = cluster.services.map(objectKeyText);
+  const name = withoutServiceWord(withoutDomain(service));
+  const only = onlyNamed("--service", name, known);
+  if (only !== undefined) return only;
+  const isThere = cluster.serviceNotes?.some((one) => objectKeyText(one) === name) === true;
+  const nearest = isThere ? undefined : nearestWord(name, known);
+  throw new UsageError(whyNotServed(cluster, name), nearest && `Did you mean ${nearest}?`);
 }
 
 async function readOptions(argv: readonly string[]): Promise<RenderOptions | "help"> {
   const { values } = flagReader("kube-proxy render", {
     ...Object.fromEntries(MODE_FLAGS.map(({ name }) => [name, { type: "string" }] as const)),
-    filename: { type: "string", short: "f", multiple: true },
+    ...OBJECTS_FLAGS,
     mode: { type: "string" },
     family: { type: "string", default: "both" },
     service: { type: "string" },
@@ -170,17 +180,12 @@ async function readOptions(argv: readonly string[]): Promise<RenderOptions | "he
   if (!OUTPUT_FORMS.includes(form)) {
     throw new UsageError(`--output must be ${OUTPUT_FORMS.join(", ")}, got "${form}"`);
   }
-  if (values.filename === undefined)
-    throw new UsageError("render needs manifests: -f DIR, -f FILE or -f -", "See 'kube-proxy render --help'.");
-  const { service } = values;
-  if (service !== undefined && !/^[^/]+\/[^/]+$/.test(service)) {
-    throw new UsageError(`--service must be NAMESPACE/NAME, got "${service}"`);
-  }
-  const missing = readMissing(values.without);
   const given = new Map<string, unknown>(Object.entries(values));
-  const { config, families } = await readChoices(values, (draft) => withModeFlags(draft, given));
-  requireForm(config, form);
-  return { paths: values.filename, config, families, service, missing, form };
+  const read: RenderOptions["read"] = (found) => readChoices(values, (draft) => withModeFlags(draft, given), found);
+  // What is wrong with flags is said before anything is read.
+  const { config } = await read(undefined);
+  if (values.filename !== undefined) requireForm(config, form);
+  return { from: values, service: values.service, missing: readMissing(values.without), form, read };
 }
 
 /** Flags of modes that were given, over the configuration. */

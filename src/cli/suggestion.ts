@@ -1,4 +1,5 @@
-/** What a mistyped word was probably meant to be. Pure. */
+/** What a word was probably meant to be: a mistyped one, and a name without its namespace. Pure. */
+import { UsageError } from "./exit.ts";
 
 /** A word that is this far away, in edits per letter, is another word. */
 const LIMIT = 0.4;
@@ -14,6 +15,23 @@ export function nearestWord(word: string, known: Iterable<string>): string | und
     }
   }
   return best?.name;
+}
+
+/**
+ * The only one of these `namespace/name` that has the name, or is it; undefined where none is.
+ *
+ * @param namespace that is meant before others. @throws UsageError for several
+ */
+export function onlyNamed(
+  flag: string,
+  name: string,
+  known: readonly string[],
+  namespace?: string,
+): string | undefined {
+  const named = [...new Set(known)].filter((one) => one === name || one.endsWith(`/${name}`));
+  const own = named.find((one) => one === `${namespace}/${name}`) ?? named[0];
+  if (own === undefined || named.length === 1 || own.startsWith(`${namespace}/`)) return own;
+  throw new UsageError(`${flag}: there are ${named.join(", ")}`, "Give the namespace as well.");
 }
 
 function plain(word: string): string {

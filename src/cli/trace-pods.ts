@@ -1,10 +1,12 @@
 /** Pods by name in `--from` and `--to` of `kube-proxy trace`, and Services in `--to`: the same packet with addresses. Pure. */
-import type { ServiceRecord } from "../cluster/objects.ts";
+import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
+import { behindHostName, type HostNames } from "../explain/part-of-cluster.ts";
 import { withoutDomain } from "../explain/target.ts";
 import { addressOfPod, type KnownPod, knownPods, type PodSources } from "../inspect/known-pods.ts";
 import { familyOf, IP_FAMILIES, type IpFamily, joinHostPort, parseIpAddress, urlHost } from "../net/ip.ts";
 import { UsageError } from "./exit.ts";
-import { nearestWord } from "./suggestion.ts";
+import { nearestWord, onlyNamed } from "./suggestion.ts";
+import { POSITIONS } from "./trace-packet.ts";
 
 /** `NAMESPACE/NAME`, with what stands behind it. */
 interface PodMention {
@@ -29,7 +31,9 @@ export interface ResolvedEnds extends PacketEnds {
   readonly notes: readonly string[];
 }
 
-export type NamedObjects = PodSources & { readonly services: readonly ServiceRecord[] };
+/** What names are looked up in. @default namespace none is meant before others */
+export type NamedObjects = PodSources &
+  HostNames & { readonly services: readonly ServiceRecord[]; readonly namespace?: string | undefined };
 
 const MENTION =
   /^(?:pods?\/|po\/)?(?<pod>[a-z0-9](?:[-a-z0-9]*[a-z0-9])?\/[a-z0-9][-.a-z0-9]*)(?<rest>(?::[a-z0-9-]+)?(?:\/[a-z0-9]+)?)$/i;
@@ -41,12 +45,59 @@ export function podMention(text: string): PodMention | undefined {
   return pod === undefined ? undefined : { pod: pod.toLowerCase(), rest };
 }
 
+/** A name without its namespace: `redis:6379`, `svc/redis/udp`, `pod/web-1`. */
+const BARE =
+  /^(?:(?<kind>svc|services?|pods?|po)\/)?(?<name>[a-z](?:[-a-z0-9]*[a-z0-9])?)(?<rest>(?::[a-z0-9-]+)?(?:\/(?:tcp|udp|sctp))?)$/i;
+/** The last part of a host's name has a letter, of an address it has none. */
+const HOST = /^(?:[a-z0-9-]+\.)+[a-z][a-z0-9-]*(?::\d+)?(?:\/[a-z]+)?$/i;
+
+function bareName(text: string): { readonly name: string; readonly rest: string } | undefined {
+  const { kind, name = "", rest = "" } = BARE.exec(text)?.groups ?? {};
+  const isWord = kind === undefined && POSITIONS.some((position) => position === name.toLowerCase());
+  return name === "" || isWord ? undefined : { name: name.toLowerCase(), rest };
+}
+
+/** The ends with the namespace before names that have none. */
+export function inNamespace({ from, to }: PacketEnds, namespace: string | undefined): PacketEnds {
+  const put = (text: string): string => {
+    const bare = namespace === undefined ? undefined : bareName(text);
+    return bare === undefined ? text : `${namespace}/${bare.name}${bare.rest}`;
+  };
+  return { from: from && put(from), to: put(to) };
+}
+
+/** Puts the one namespace in which there is such a name. @throws UsageError for several, and for a destination that is not there */
+function withNamespace(flag: "--from" | "--to", text: string, pods: Iterable<string>, objects: NamedObjects): string {
+  const bare = bareName(text);
+  if (bare === undefined) return text;
+  const services = flag === "--to" ? objects.services.map(objectKeyText) : [];
+  const known = [services, [...pods]];
+  const [name] = known.flatMap((names) => onlyNamed(flag, bare.name, names, objects.namespace) ?? []);
+  if (name !== undefined) return `${name}${bare.rest}`;
+  if (flag === "--from") return text;
+  const names = known.flat().map((one) => one.replace(/.*\//, ""));
+  const nearest = nearestWord(bare.name, names);
+  throw new UsageError(`--to: nothing is known by the name "${bare.name}"`, nearest && `Did you mean ${nearest}?`);
+}
+
+/** Packets to a host's name go to addresses that DNS knows: which node port they come to, no object says. @throws UsageError for one */
+function refuseHostName(to: string, objects: HostNames): void {
+  if (!HOST.test(withoutDomain(to))) return;
+  const behind = behindHostName(objects, to.replace(/\/.*/, ""));
+  if (behind === undefined) throw new UsageError(`--to: no Service has a load balancer of the name ${to}`);
+  const { host, service } = behind;
+  throw new UsageError(
+    `--to: ${host} is the load balancer of ${service}: its packets come to a node port, or to a pod itself`,
+    `kube-proxy explain ${service} has its node ports: give NODE-ADDRESS:PORT.`,
+  );
+}
+
 /** An address with the name of a port: `10.96.0.10:http`, `[fd00::1]:dns/udp`. */
 const NAMED_PORT = /^(?<address>[\d.]+|\[[^\]]+\]):(?<port>[a-z0-9-]*[a-z][a-z0-9-]*)(?<protocol>\/[a-z]+)?$/i;
 
 /** Whether `--to` can be understood only with the objects of a cluster. */
 export function needsObjects(to: string): boolean {
-  return podMention(to) !== undefined || NAMED_PORT.test(to);
+  return [podMention(to), bareName(to)].some(Boolean) || NAMED_PORT.test(to) || HOST.test(to);
 }
 
 /** Puts the number for the name of a port of the Service that has the address. @throws UsageError where none has */
@@ -75,9 +126,11 @@ export function mentionedPods({ from, to }: PacketEnds): readonly string[] {
 }
 
 /** Puts addresses for names of pods. @throws UsageError for a pod that the objects do not know, or that has no such address */
-export function resolvePods({ from, to: typedTo }: PacketEnds, objects: NamedObjects): ResolvedEnds {
-  const to = withPortNumber(typedTo, objects.services);
+export function resolvePods(ends: PacketEnds, objects: NamedObjects): ResolvedEnds {
   const known = knownPods(objects);
+  refuseHostName(ends.to, objects);
+  const from = ends.from && withNamespace("--from", ends.from, known.keys(), objects);
+  const to = withPortNumber(withNamespace("--to", ends.to, known.keys(), objects), objects.services);
   const [fromMention, toMention] = [from === undefined ? undefined : podMention(from), podMention(to)];
   const fromPod = fromMention && podNamed("--from", fromMention.pod, known, objects);
   const service = toMention && !known.has(toMention.pod) ? serviceEnd(toMention, objects) : undefined;
@@ -146,7 +199,10 @@ function podNamed(
     const place = joinHostPort(clusterIP, service?.ports[0]?.port ?? 80);
     throw new UsageError(`${flag}: no pod "${name}" is known, but a Service`, `Its cluster IP: --to ${place}.`);
   }
-  const nearest = nearestWord(name, known.keys());
+  // The same name elsewhere is what people mean most.
+  const names = [...new Set([...(flag === "--to" ? services.map(objectKeyText) : []), ...known.keys()])];
+  const namesakes = names.filter((one) => one.endsWith(name.slice(name.indexOf("/"))));
+  const nearest = namesakes.length > 0 ? namesakes.join(" or ") : nearestWord(name, names);
   throw new UsageError(
     `${flag}: no pod "${name}" is known: it is neither in an EndpointSlice, nor a Pod among the objects`,
     nearest === undefined ? undefined : `Did you mean ${nearest}?`,

@@ -25,7 +25,14 @@ import { painted } from "./paint.ts";
 import { flagReader, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
 import type { LiveOptions } from "./trace-live.ts";
 import { type ParsedTarget, packetQuestion, parseTarget } from "./trace-packet.ts";
-import { mentionedPods, needsObjects, type PacketEnds, type ResolvedEnds, resolvePods } from "./trace-pods.ts";
+import {
+  inNamespace,
+  mentionedPods,
+  needsObjects,
+  type PacketEnds,
+  type ResolvedEnds,
+  resolvePods,
+} from "./trace-pods.ts";
 import { dumpedRules, placesOn, rulesForObjects, type TracedRules } from "./trace-rules.ts";
 
 export const TRACE_USAGE = `Usage: kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] -f DIR|FILE|- [options]
@@ -44,6 +51,7 @@ beside what is simulated for them.
       --to ADDRESS:PORT/PROTO  where the packet goes; tcp (default), udp, sctp. NAMESPACE/NAME:PORT/PROTO is a pod,
                                or a Service at its cluster IP: shop/web:http, web.shop.svc.cluster.local:80;
                                with objects a port may be its name: 10.96.0.10:http
+  -n, --namespace NAME         of what --from and --to name without one
       --in INTERFACE           where it comes in (default: not known, for packets of the node itself none)
       --mark NUMBER            the packet's mark (default 0)
       --state STATE            of its connection: new (default), established, related, invalid, untracked
@@ -91,6 +99,7 @@ Exit status: 0; with --live 1 when no packet came, or when the kernel did someth
 const parsed = flagReader("kube-proxy trace", {
   from: { type: "string" },
   to: { type: "string" },
+  namespace: { type: "string", short: "n" },
   in: { type: "string" },
   mark: { type: "string" },
   state: { type: "string", default: "new" },
@@ -173,23 +182,23 @@ interface Surroundings {
 
 /** The objects to plan for, or to find pods in; undefined where neither is asked for. @throws UsageError */
 async function objectsFor(
-  { ends, choice, isPlan }: TraceOptions,
+  { ends, choice, namespace, isPlan }: TraceOptions,
   sysdump: SysdumpContext | undefined,
   output: Output,
   input: NodeJS.ReadableStream,
 ): Promise<ReadObjects | undefined> {
   const pods = mentionedPods(ends);
-  const [first] = pods;
+  const [first = needsObjects(ends.to) ? ends.to : undefined] = pods;
   if (!isPlan && first === undefined && sysdump === undefined) return undefined;
   const { readObjects } = await import("./objects-input.ts");
   if (sysdump !== undefined) return await readObjects({ filename: [sysdump.objects] }, output, input, { pods });
-  if (first === undefined || isPlan) return await readObjects(choice, output, input, { pods });
+  if (first === undefined || isPlan) return await readObjects(choice, output, input, { pods, namespace });
   try {
     return await readObjects({ ...choice, filename: undefined }, output, input, { pods, isForPods: true });
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
     throw new UsageError(
-      `pod ${first} cannot be looked up: ${error.message}`,
+      `${first} cannot be looked up: ${error.message}`,
       "Give its address, or a cluster with --kubeconfig.",
     );
   }
@@ -296,9 +305,10 @@ function readOptions(values: ReturnType<typeof parsed>["values"]) {
   const isNamed = process.env.KUBE_PROXY_TS_PLUGIN === "1" || values.node !== undefined;
   const isOfCluster = kubeconfig !== undefined || context !== undefined || isNamed;
   return {
-    ends: { from, to },
+    ends: inNamespace({ from, to }, values.namespace),
     packet,
     choice: { filename, kubeconfig, context, config, node },
+    namespace: values.namespace,
     /** Whether the rules are planned for objects. */
     isPlan: filename !== undefined || (isOfCluster && !live && !kernel && dump === undefined),
     live: live ? { ...liveChoices(values), packet, form: values.output } : undefined,

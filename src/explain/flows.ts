@@ -211,8 +211,10 @@ function portKey(protocol: Protocol, port: number): number {
   return PROTOCOL_NUMBERS[protocol] * 65_536 + port;
 }
 
+/** A Service that is named without its namespace is asked for in all of them. */
 function isAsked({ name }: CountedPort, service: string | undefined): boolean {
-  return service === undefined || service === name.service || service === name.text;
+  if (service === undefined) return true;
+  return [name.service, name.text].some((own) => (service.includes("/") ? own : own.replace(/.*\//, "")) === service);
 }
 
 /** TCP that was answered and never established was answered with a reset. */

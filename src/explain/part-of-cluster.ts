@@ -109,8 +109,11 @@ function predicateOf(
   }
 }
 
+/** What says which host names Services have. */
+export type HostNames = Pick<Objects, "serviceNotes">;
+
 /** The Service, as `namespace/name`, whose load balancer has this host name, with or without a port behind it. */
-export function behindHostName({ serviceNotes }: Objects, text: string) {
+export function behindHostName({ serviceNotes }: HostNames, text: string) {
   const [host = "", port] = text.toLowerCase().split(":");
   const found = serviceNotes?.find(({ hostNames }) => hostNames.includes(host));
   return found && { service: objectKeyText(found), host, port };

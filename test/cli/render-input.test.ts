@@ -162,11 +162,13 @@ describe("one Service", () => {
   test("one that is not there, or that a proxy has nothing to do for, is told", async () => {
     const missing = await run(["-f", "-", ...NODE_A, "--service", "shop/wep"], EXAMPLES);
     assert.deepEqual([missing.out, missing.error?.hint], ["", "Did you mean shop/web?"]);
-    assert.match(missing.error?.message ?? "", /^no Service "shop\/wep" in the manifests, or it is headless/);
-    assert.match(
-      (await run(["-f", "-", "--service", "web"], EXAMPLES)).error?.message ?? "",
-      /NAMESPACE\/NAME, got "web"$/,
+    assert.match(missing.error?.message ?? "", /^there is no Service "shop\/wep"$/);
+    const [whole, ...others] = await Promise.all(
+      ["shop/web", "web", "svc/web", "web.shop.svc.cluster.local"].map(
+        async (name) => (await run(["-f", "-", ...NODE_A, "--service", name], EXAMPLES)).out,
+      ),
     );
+    for (const out of others) assert.equal(out, whole);
     const ipv6 = await run(["-f", "-", ...NODE_A, "--family", "ipv6", "--service", "ns/good"], GOOD);
     assert.match(
       ipv6.err,

@@ -139,7 +139,7 @@ test("a command line that cannot be used is refused with what is wrong", async (
     "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\niptables: { masqueradeBit: 77 }\n",
   );
   const cases: readonly (readonly [args: readonly string[], message: RegExp])[] = [
-    [[], /needs manifests: -f DIR, -f FILE or -f -/],
+    [["--kubeconfig", join(folder, "nowhere")], /nowhere/],
     [["-f"], /argument missing/],
     [["-f", join(folder, "nowhere")], /cannot read the manifests in \S+nowhere: ENOENT/],
     [["-f", EXAMPLES, "--family", "ipv5"], /--family must be ipv4, ipv6 or both, got "ipv5"/],

@@ -344,22 +344,47 @@ describe("pods by their names", () => {
   });
 
   test("a Service: its cluster IP, with the number and the protocol of its port", async () => {
-    const packetTo = async (to: string) =>
-      /^Packet: (.*),/m.exec((await ask("--from", "lab/client", "--to", to)).out)?.[1];
+    const packetTo = async (to: string, ...more: readonly string[]) =>
+      /^Packet: (.*),/m.exec((await ask("--from", "lab/client", "--to", to, ...more)).out)?.[1];
     for (const to of [
       "shop/web",
       "shop/web:http",
       "shop/web:80/tcp",
       "web.shop.svc",
       "web.shop.svc.cluster.local:http",
+      "web:http",
+      "svc/web:80/tcp",
     ]) {
       assert.match((await packetTo(to)) ?? "", /^tcp \S+ to 10\.96\.0\.10:80,/, to);
     }
+    assert.match((await packetTo("svc/web", "-n", "shop")) ?? "", /^tcp \S+ to 10\.96\.0\.10:80,/);
     assert.match((await packetTo("kube-system/kube-dns:dns")) ?? "", /^udp \S+ to 10\.96\.0\.53:53,/);
     const several = await ask("--from", "lab/client", "--to", "kube-system/kube-dns");
     assert.match(several.err, /has several ports: --to kube-system\/kube-dns:PORT, which is dns, dns-tcp\n$/);
     const none = await ask("--from", "lab/client", "--to", "shop/web:nope");
     assert.match(none.err, /Service shop\/web has no port "nope", but http\n$/);
+    for (const [to, nearest] of [
+      ["office/web:http", "shop/web"],
+      ["webb:http", "web"],
+    ] as const) {
+      const { status, err } = await ask("--from", "lab/client", "--to", to);
+      assert.deepEqual([status, err.split("\n")[1]], [2, `Did you mean ${nearest}?`], err);
+    }
+  });
+
+  test("a pod without its namespace, and the host name of a load balancer", async () => {
+    const { out } = await ask("--from", "client", "--to", "web:http");
+    assert.match(out, /^(?:Note:)? +lab\/client is \S+, on |^Note: +lab\/client is /m);
+    const host = await ask("--from", "client", "--to", "eu.elb.example:80");
+    assert.match(host.err, /no Service has a load balancer of the name eu\.elb\.example:80/);
+    const service = {
+      ...{ apiVersion: "v1", kind: "Service", metadata: { namespace: "lab", name: "lb" } },
+      spec: { type: "LoadBalancer", clusterIP: "10.96.1.2", ports: [{ port: 80, nodePort: 30999 }] },
+      status: { loadBalancer: { ingress: [{ hostname: "eu.elb.example" }] } },
+    };
+    const path = file("lb.json", JSON.stringify(service));
+    const known = await ask("--from", "client", "--to", "eu.elb.example:80", "-f", path);
+    assert.match(known.err, /eu\.elb\.example is the load balancer of lab\/lb: its packets come to a node port/);
   });
 
   test("an unknown pod: the nearest name; a Service as the client: its cluster IP", async () => {
@@ -442,7 +467,7 @@ describe("input that cannot be used ends with status 2", () => {
       "a pod, and nothing to look it up in",
       ["--from", "shop/web-1", "--to", "10.96.1.1:80", "--dump", "-", "--kubeconfig", "/nonexistent"],
       whole,
-      /^Error: pod shop\/web-1 cannot be looked up: .*\nGive its address, or a cluster with --kubeconfig\.$/m,
+      /^Error: shop\/web-1 cannot be looked up: .*\nGive its address, or a cluster with --kubeconfig\.$/m,
     ],
     ["no packet", ["--dump", "-"], whole, /trace needs a packet: --from CLIENT --to ADDRESS:PORT/],
     [
