@@ -8,7 +8,7 @@ import { nodeNameIn } from "../inspect/offline-node.ts";
 import { isObject, listOf, numberOf, textOf } from "../kernel/nftables/json.ts";
 import { ExecError, execProcess } from "../kernel/process.ts";
 import { localAddresses } from "../kernel/route/addresses.ts";
-import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
+import { cidrContains, familyOf, type IpAddress, type IpFamily, parseCidr, parseIpAddress } from "../net/ip.ts";
 import { type Dump, recogniseDump } from "../trace/dump/recognise.ts";
 import type { KnownRoute } from "../trace/facts.ts";
 import type { ListedClients } from "../trace/iptables/surroundings.ts";
@@ -124,18 +124,32 @@ export async function interfaceNames(): Promise<ReadonlyMap<number, string>> {
 }
 
 async function routes(family: IpFamily, addresses: readonly IpAddress[]): Promise<KnownRoute[]> {
-  const found = (await ipJson(family === "IPv4" ? "-4" : "-6", "route", "show", "table", "main")).flatMap(
-    (route): KnownRoute[] => {
-      const [dst, device, source] = isObject(route)
-        ? [textOf(route.dst), textOf(route.dev), textOf(route.prefsrc)]
-        : [];
-      if (dst === undefined || device === undefined) return [];
-      const address =
-        parseIpAddress(source ?? "") ?? addresses.find((own) => familyOf(own) === family && !isLocalOnly(own));
-      return [{ cidr: cidrOf(dst, family), device, ...(address === undefined ? {} : { address }) }];
-    },
-  );
+  const version = family === "IPv4" ? "-4" : "-6";
+  const own = (await ipJson(version, "address", "show", "scope", "global")).flatMap(ownPrefixes);
+  const found = (await ipJson(version, "route", "show", "table", "main")).flatMap((route): KnownRoute[] => {
+    const [dst, device, router] = isObject(route) ? [textOf(route.dst), textOf(route.dev), textOf(route.gateway)] : [];
+    if (dst === undefined || device === undefined) return [];
+    const cidr = cidrOf(dst, family);
+    const next = parseIpAddress(router ?? cidr.replace(/\/.*/, ""));
+    // As the kernel masquerades (inet_select_addr): the interface's address beside the next hop, else its first, else any of the node.
+    const here = own.filter((one) => one.device === device);
+    const beside = here.find(({ prefix }) => next !== undefined && cidrContains(prefix, next));
+    const address =
+      (beside ?? here[0])?.address ?? addresses.find((one) => familyOf(one) === family && !isLocalOnly(one));
+    return [{ cidr, device, ...(address === undefined ? {} : { address }) }];
+  });
   return found.sort((a, b) => lengthOf(b.cidr) - lengthOf(a.cidr));
+}
+
+/** The addresses of an interface that packets to elsewhere may have, in the kernel's order. */
+function ownPrefixes(link: unknown) {
+  return listOf(isObject(link) ? link.addr_info : undefined).flatMap((info) => {
+    const { local, prefixlen, secondary } = isObject(info) ? info : {};
+    const address = parseIpAddress(textOf(local) ?? "");
+    const prefix = parseCidr(`${address}/${numberOf(prefixlen)}`);
+    if (secondary === true || address === undefined || prefix === undefined) return [];
+    return [{ device: isObject(link) ? textOf(link.ifname) : undefined, address, prefix }];
+  });
 }
 
 /** An address that no packet to elsewhere has as its source. */

@@ -37,6 +37,24 @@ inNetns(import.meta.url, { name: "tracecli" }, () => {
     assert.equal(out.match(/nat, OUTPUT/g)?.length, 1, out);
   });
 
+  test("masqueraded packets have the address that the kernel chooses: the interface's, beside its router", async () => {
+    const own = ["172.16.0.5/24", "172.16.1.5/24", "172.16.1.6/24"].map((address) => `addr add ${address} dev eth1`);
+    const links = ["link add eth1 type veth peer name peer1", ...own, "link set eth1 up"];
+    const ways = ["route add 10.180.1.0/24 via 172.16.1.1 dev eth1", "route add 10.180.0.0/24 dev eth1"];
+    execFileSync("ip", ["-batch", "-"], { input: `${[...links, ...ways].join("\n")}\n` });
+    const { out } = await runCommand(trace, ["--from", "198.51.100.7", "--in", "eth0", "--to", "10.96.1.1:80"]);
+    const sources = [...out.matchAll(/% {2}sent to (\S+):8080, from (\S+) \(masqueraded\)/g)];
+    assert.equal(sources.length, 3, out);
+    for (const [line, endpoint = "", source] of sources) {
+      const [way] = JSON.parse(execFileSync("ip", ["-j", "route", "get", endpoint], { encoding: "utf8" }));
+      assert.equal(source, way.prefsrc, line);
+    }
+    assert.deepEqual(
+      new Set(sources.map(([, , source]) => source)),
+      new Set(["172.16.0.5", "172.16.1.5", "10.200.0.2"]),
+    );
+  });
+
   test("of session affinity, the kernel's lists say who has been here", async (t) => {
     execFileSync("nft", ["flush", "ruleset"]);
     const rules = caseFile("session-affinity", "iptables/iptables.txt").split("\n");
