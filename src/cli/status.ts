@@ -74,7 +74,12 @@ function statusText(report: Partial<StatusReport>): string {
     for (const remark of one.remarks ?? []) lines.push(`  ${remark}`);
   }
   lines.push(...trackingLines(connectionTracking));
-  for (const { subject, reason } of failures) lines.push(`refused: ${subject}: ${reason}`);
+  if (typeof report.silentMs === "number") {
+    const silence = durationText(report.silentMs / 1_000);
+    lines.push(`API server: spoke of the quietest resource ${silence} ago (up to 10 min are usual)`);
+  }
+  for (const { subject, reason } of failures)
+    lines.push(`${/^(?:start|watch of )/.test(subject) ? "fails" : "refused"}: ${subject}: ${reason}`);
   for (const { what, why } of limits) lines.push(`cannot: ${what}: ${why}`);
   return lines.map((line) => `${line}\n`).join("");
 }

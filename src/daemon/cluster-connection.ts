@@ -42,6 +42,7 @@ export async function connectCluster(daemon: ClusterConnectionOptions): Promise<
   const observer = createRestMetrics(families, clock);
   const product = userAgentProduct(programIdentity());
   const client = createApiClient({ config: clientConfig, qps, burst, version, product, clock, log, observer });
+  const onHeard = createLastHeard(families, clock, WATCHED_PLURALS);
   const source = createApiSource({
     transport: client.newTransport(),
     nodeName,
@@ -52,7 +53,10 @@ export async function connectCluster(daemon: ClusterConnectionOptions): Promise<
     streamsLists: gates.isEnabled("WatchListClient"),
     takesProtobuf: prefersProtobuf(acceptContentTypes || contentType),
     onProblem: (resource, problem) => health.setWatchFailure(resource, problem),
-    onHeard: createLastHeard(families, clock, WATCHED_PLURALS),
+    onHeard: (resource) => {
+      onHeard(resource);
+      health.setHeard(resource);
+    },
     clock,
     log,
   });

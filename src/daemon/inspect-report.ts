@@ -38,6 +38,8 @@ export interface StatusReport {
   readonly node: string;
   readonly isHealthy: boolean;
   readonly failures: readonly { readonly subject: string; readonly reason: string }[];
+  /** How long the API server has said nothing about a resource, at most; absent where it is not asked. */
+  readonly silentMs?: number;
   /** How full connection tracking is; absent where it is not known. */
   readonly connectionTracking?: ConntrackStatistics & { readonly notes: readonly string[] };
   /** What the node cannot do, and why. */
@@ -127,10 +129,11 @@ export function statusReport({
   limits,
   journal,
 }: InspectedDaemon): StatusReport {
-  const { isHealthy, failures, families: health, nowMs } = verdict();
+  const { isHealthy, failures, families: health, nowMs, heardMs } = verdict();
   return {
     ...{ program, mode, isModeSet, node, isHealthy },
     failures: failures.map(({ subject, reason }) => ({ subject, reason })),
+    ...(heardMs !== undefined && { silentMs: Math.max(0, nowMs - heardMs) }),
     limits: limits(),
     process: { uptimeSeconds: Math.round(process.uptime()), residentBytes: process.memoryUsage.rss() },
     syncs: syncTimes(journal),

@@ -139,6 +139,18 @@ test("what the node cannot do is said, and leaves the status 0", async (t) => {
   assert.equal(JSON.parse(json).limits.length, 1);
 });
 
+test("how long the API server has been silent is said, and what it does not tell", async (t) => {
+  const path = join(folder(t), "kube-proxy.sock");
+  const failures = [{ subject: "watch of services", reason: "nothing listens there" }];
+  const verdict = () => ({ ...HEALTHY, nowMs: 500_000, heardMs: 80_000, failures });
+  daemonAt(t, path, [], [], undefined, undefined, { verdict });
+  const { out } = await runCommand(status, ["--socket", path]);
+  assert.match(
+    out,
+    /^API server: spoke of the quietest resource 7 min ago \(up to 10 min are usual\)\nfails: watch of services: nothing listens there$/m,
+  );
+});
+
 test("a mode that is not set is said", async (t) => {
   const path = join(folder(t), "kube-proxy.sock");
   daemonAt(t, path, [], [], undefined, undefined, { isModeSet: false });

@@ -41,6 +41,8 @@ export interface HealthVerdict {
   readonly isReached: boolean;
   /** IPv4 before IPv6; families never updated are absent. */
   readonly families: readonly FamilyHealth[];
+  /** When the API server spoke last of the resource that it has been silent about longest, in Unix milliseconds. @default not known */
+  readonly heardMs?: number | undefined;
   readonly failures: readonly StandingFailure[];
   /** Features that work in a lesser way than configured: no reason to send traffic to another node. */
   readonly degraded: readonly StandingFailure[];
@@ -76,6 +78,8 @@ export class ProxyHealth implements HealthReporter {
     IPv6: { lastUpdatedMs: undefined, oldestPendingMs: undefined, failures: [], portFailures: [], mode: NOT_AT_WORK },
   };
   readonly #watchFailures = new Map<string, string>();
+  /** Unix milliseconds, by resource. */
+  readonly #heardMs = new Map<string, number>();
   #isNodeEligible = false;
   #probe: { readonly subject: string; readonly look: () => Promise<ProbeFinding> } | undefined;
   #finding: ProbeFinding;
@@ -124,6 +128,11 @@ export class ProxyHealth implements HealthReporter {
   setWatchFailure(resource: string, reason: string | undefined): void {
     if (reason === undefined) this.#watchFailures.delete(resource);
     else this.#watchFailures.set(resource, reason);
+  }
+
+  /** The API server has said something about a resource. */
+  setHeard(resource: string): void {
+    this.#heardMs.set(resource, this.#clock.now());
   }
 
   /**
@@ -182,6 +191,7 @@ export class ProxyHealth implements HealthReporter {
       isHealthy: this.isHealthy(),
       isNodeEligible: this.#isNodeEligible,
       families,
+      heardMs: this.#heardMs.size === 0 ? undefined : Math.min(...this.#heardMs.values()),
       failures: [
         ...(this.#waiting === undefined ? [] : [{ subject: "start", reason: this.#waiting.reason }]),
         ...IP_FAMILIES.flatMap((family) => [...this.#states[family].failures, ...this.#states[family].portFailures]),
