@@ -37,6 +37,9 @@ import { runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
 const BARE =
   "No configuration of the node is known (--config): what clusterCIDR and other settings change is among these.\n";
 
+/** What rules say of clients of a cluster IP that are no pods. */
+const POD_NETWORK = /(?:! -s|saddr !=) ([\da-f.:]+\/\d+)/;
+
 /**
  * Runs the command.
  *
@@ -63,9 +66,7 @@ export async function diff(
     const { config, note } = chosenNode(first.nodes, choices.config, { isThisHost });
     if (note !== undefined) output.err(safe(`${note}\n`));
     const own = { ...options, choices: { ...choices, config } };
-    const status = await againstKernel(first, own, output, input, signal);
-    if (status === EXIT_FAILURE && choices.isBare) output.err(BARE);
-    return status;
+    return await againstKernel(first, own, output, input, signal);
   });
 }
 
@@ -128,7 +129,12 @@ async function againstKernel(
   output.out(kernelText(first, options.form, output));
   const differences =
     watchSeconds === undefined ? first : await watch(first, look, { ...options, watchSeconds }, output, signal);
-  return differences.length === 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  if (differences.length === 0) return EXIT_SUCCESS;
+  if (choices.isBare) output.err(BARE);
+  const [, prefix] = choices.isBare ? (POD_NETWORK.exec(JSON.stringify(differences)) ?? []) : [];
+  if (prefix !== undefined)
+    output.err(`The rules compared take ${prefix} for the network of pods: clusterCIDR, perhaps.\n`);
+  return EXIT_FAILURE;
 }
 
 /** This host's, which are more than its Node object has, or others; undefined where they cannot be read. */

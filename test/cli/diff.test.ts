@@ -125,6 +125,24 @@ test("upstream's own dumps have no difference to what is wanted", async (t) => {
   }
 });
 
+test("without a configuration the rules' own network of pods is named, in either mode", async (t) => {
+  for (const [mode, file] of [
+    ["iptables", "iptables.txt"],
+    ["nftables", "nft.txt"],
+  ] as const) {
+    const { node, services, slices } = caseState("cluster-ip");
+    const manifests = JSON.stringify({
+      apiVersion: "v1",
+      kind: "List",
+      items: [node, ...services, ...slices, SERVICE_CIDR_OBJECT],
+    });
+    const [dump = ""] = filesOf(t, caseFile("cluster-ip", `${mode}/${file}`));
+    const { status, err } = await run(["-f", "-", "--mode", mode, "--family", "ipv4", "--dump", dump], manifests);
+    assert.equal(status, 1);
+    assert.match(err, /\(--config\): .*\nThe rules compared take 10\.180\.0\.0\/16 for the network of pods: /);
+  }
+});
+
 test("one file may have what iptables-save and ip6tables-save print", async (t) => {
   const { node, services, slices } = caseState("dual-stack");
   const items = [node, ...services, ...slices, SERVICE_CIDR_OBJECT];
