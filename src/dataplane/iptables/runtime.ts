@@ -1,14 +1,13 @@
 /** The iptables mode, put together from the host's tools: reference iptables-operation.md §12. */
 
 import { monitorCanaries } from "../../kernel/iptables/canary-monitor.ts";
-import { createIptables } from "../../kernel/iptables/exec-iptables.ts";
 import { openNfacct } from "../../kernel/nfacct/nfacct.ts";
 import { fileSysctls, type Sysctls } from "../../kernel/sysctl.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { CHAINS } from "../shared/iptables-rules/chain-names.ts";
 import { cleanUpIptables, isIptablesChain } from "../shared/iptables-rules/remove-rules.ts";
-import { cleanUpFamilies, iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
+import { cleanUpFamilies, missingIptables, openIptables } from "../shared/iptables-tools.ts";
 import { nodePortDestinations } from "../shared/node-port-destinations.ts";
 import { IptablesBackend } from "./backend.ts";
 import { defineIptablesMetrics, defineNfacctMetrics } from "./metrics.ts";
@@ -57,7 +56,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
       const { family, nodePortAddresses, log } = context;
       const planConfig = planConfigOf(config, context, await isConntrackLiberal(sysctls, log));
       if (planConfig.localhostNodePorts) await routeLocalhost(sysctls, log);
-      const iptables = await createIptables(iptablesTools(family, log));
+      const iptables = await openIptables(family, log);
       return new IptablesBackend({
         config: planConfig,
         iptables,
@@ -85,7 +84,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
 }
 
 export const iptablesRuntime: ModeRuntime = {
-  unsupported: missingIptables,
+  unsupported: (family) => missingIptables(family, "tools"),
   open,
   cleanUp: (log) => cleanUpFamilies(isIptablesChain, (iptables) => cleanUpIptables(iptables, log), log),
   defineMetrics(families) {

@@ -8,7 +8,7 @@ import type { SyncOutcome } from "../../sync/backend.ts";
 import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
 import { JUMP_RULES as IPTABLES_JUMPS } from "../shared/iptables-rules/top-level-rules.ts";
 import { JUMP_RULES } from "./plan-rules.ts";
-import { type BackendRig, newModel, type TestModel } from "./testing/backend-rig.ts";
+import { type BackendRig, newModel, type TestModel, VERIFY_PERIOD_MS } from "./testing/backend-rig.ts";
 
 const NOTHING_REFUSED = { failures: [], noLocalEndpoints: { internal: 0, external: 0 } };
 const withoutCounts = ({ failures, noLocalEndpoints }: SyncOutcome) => ({ failures, noLocalEndpoints });
@@ -74,9 +74,30 @@ test("the first sync leaves virtual servers, sets, addresses, jumps and rules", 
   assert.match(filter, /-A KUBE-IPVS-OUT-FILTER -s 203.0.113.1\/32 .* -j DROP/);
 });
 
-test("a clean node takes two restores: jumps, and rules", async () => {
+test("a clean node takes one look at the rules and one restore, a restart one look", async (t) => {
   const { rig } = smallCluster();
-  assert.equal((await effectOf(rig, () => rig.sync())).restores, 2);
+  const save = t.mock.method(rig.node.iptables, "save");
+  assert.equal((await effectOf(rig, () => rig.sync())).restores, 1);
+  assert.equal(save.mock.callCount(), 1);
+  await rig.restart();
+  assert.equal((await effectOf(rig, () => rig.sync())).restores, 0);
+  assert.equal(save.mock.callCount(), 2);
+});
+
+test("an iptables that prints rules in other words is found out once, and then rules are counted", async (t) => {
+  const { rig } = smallCluster();
+  const { iptables } = rig.node;
+  const { save } = iptables;
+  t.mock.method(iptables, "save", async () => (await save.call(iptables)).replaceAll("-j MARK", "-j  MARK"));
+  await rig.sync();
+  rig.watch();
+  const looked = async (): Promise<number> => (await effectOf(rig, () => rig.clock.advance(VERIFY_PERIOD_MS))).restores;
+  assert.deepEqual([await looked(), await looked()], [1, 0]);
+  assert.equal(rig.asked.repairs, 0);
+  await iptables.restore(["*nat\n-A KUBE-SERVICES -j RETURN\nCOMMIT\n"]);
+  await looked();
+  assert.equal(rig.asked.repairs, 1);
+  await rig.close();
 });
 
 test("a restart with nothing changed writes nothing", async () => {

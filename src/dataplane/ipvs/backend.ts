@@ -25,7 +25,7 @@ import { type NodeState, nodeAddressFacts } from "./node-facts.ts";
 import { planRules, type RulesPlan } from "./plan-rules.ts";
 import { type PlanConfig, type PlanFacts, planServicePort } from "./plan-service-port.ts";
 
-import { IptablesRules, removeIptablesLeftovers } from "./rules.ts";
+import { IptablesRules } from "./rules.ts";
 import { type VirtualServerDifference, VirtualServers } from "./virtual-servers.ts";
 import { type IpvsKinds, type IpvsWanted, newWanted, partsOf, rulesInput } from "./wanted.ts";
 import { Watch } from "./watch.ts";
@@ -169,7 +169,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
     }
     if (this.#hasReplacedIptables || notes.failures.size > 0) return;
     this.#hasReplacedIptables = true;
-    await removeIptablesLeftovers(this.#options.iptables, this.#options.log);
+    await this.#rules.removeLeftovers(this.#options.log);
   }
 
   async #restoreSettings(): Promise<void> {
@@ -274,7 +274,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
       virtualServers: changed.length + virtualServers.deletions.size,
       setEntries: sets.additions.length + sets.deletions.length,
       addresses: addresses.bind.length + addresses.rebind.length + addresses.unbind.length + addresses.foreign.length,
-      rules: Number(rules.differs || rules.lacksJumps),
+      rules: Number(rules.differs || rules.missingJumps.length > 0),
     };
     return Object.values(damage).some((count) => count > 0) ? damage : undefined;
   }

@@ -1,13 +1,14 @@
 /** The iptables rules of one family in the kernel: jumps, chains, and the few rules in them. */
 import type { Iptables } from "../../kernel/iptables/iptables.ts";
 import { parseRule, printRule } from "../../kernel/iptables/parser/rule-syntax.ts";
-import { readTable, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
+import { readRuleset, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
 import { chainLines, ruleArguments, ruleLines, ruleSpec, transactionText } from "../../kernel/iptables/rule-text.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { CHAINS as IPTABLES_CHAINS, isServiceChain } from "../shared/iptables-rules/chain-names.ts";
-import { ensureJumps, isPrinted } from "../shared/iptables-rules/ensure-jumps.ts";
+import { ensureJumps, isPrinted, jumpLines } from "../shared/iptables-rules/ensure-jumps.ts";
 import { cleanUpIptables, type SharedRules } from "../shared/iptables-rules/remove-rules.ts";
+import type { JumpRule } from "../shared/iptables-rules/rules-plan.ts";
 import { CHAINS_OF, JUMP_RULES, type RulesPlan } from "./plan-rules.ts";
 
 const TABLES = ["nat", "filter"] as const;
@@ -18,14 +19,15 @@ type Saved = Readonly<Record<Table, SavedTable>>;
 /** Where the rules differ from what is wanted. */
 interface RulesDifference {
   readonly saved: Saved;
-  readonly lacksJumps: boolean;
+  readonly missingJumps: readonly JumpRule[];
   readonly differs: boolean;
 }
 
-/** The input of iptables-restore that leaves exactly these rules in the mode's chains. Pure. */
-export function restoreText(plan: RulesPlan): string {
+/** The input of iptables-restore that leaves exactly these rules in the mode's chains, and adds jumps to them. Pure. */
+export function restoreText(plan: RulesPlan, jumps: readonly JumpRule[] = []): string {
   return TABLES.map((table) => {
-    return transactionText(table, chainLines(CHAINS_OF[table]) + ruleLines("append", plan[table]));
+    const added = jumpLines(jumps.filter((jump) => jump.table === table));
+    return transactionText(table, chainLines(CHAINS_OF[table]) + added + ruleLines("append", plan[table]));
   }).join("");
 }
 
@@ -33,8 +35,9 @@ export class IptablesRules {
   readonly #iptables: Iptables;
   /** What was last sent and accepted, and not found changed since. */
   #installed: RulesPlan | undefined;
-  /** This iptables prints rules in words that are not expected here; then only their number is compared. */
-  #printsOtherwise = false;
+  /** Whether this iptables prints rules in words that are not expected here; then only their number is compared. Unknown at first. */
+  #printsOtherwise: boolean | undefined;
+  #hasLeftovers = false;
 
   constructor(iptables: Iptables) {
     this.#iptables = iptables;
@@ -53,18 +56,23 @@ export class IptablesRules {
   /** Asks the kernel. */
   async compare(plan: RulesPlan): Promise<RulesDifference> {
     const saved = await this.#save();
-    return { saved, lacksJumps: !hasJumps(saved), differs: !this.#isEqual(saved, plan) };
+    this.#hasLeftovers ||= hasLeftovers(saved);
+    if (this.#isEqual(saved, plan)) this.#printsOtherwise ??= false;
+    else if (this.#printsOtherwise === undefined && this.isInstalled(plan)) {
+      await this.#iptables.restore([restoreText(plan)]);
+      this.#printsOtherwise = !this.#isEqual(await this.#save(), plan);
+    }
+    return { saved, missingJumps: missingJumps(saved), differs: !this.#isEqual(saved, plan) };
   }
 
   /** Ends the difference. Throws an IptablesError when the tools or the kernel refuse. */
-  async repair(plan: RulesPlan, { saved, lacksJumps, differs }: RulesDifference): Promise<void> {
+  async repair(plan: RulesPlan, { saved, missingJumps: missing, differs }: RulesDifference): Promise<void> {
     this.#installed = undefined;
-    if (lacksJumps) {
-      await ensureJumps(this.#iptables, { filter: saved.filter, natChains: saved.nat.keys() }, JUMP_RULES);
-    }
-    if (differs) {
-      await this.#iptables.restore([restoreText(plan)]);
-      this.#printsOtherwise = !this.#isEqual(await this.#save(), plan);
+    // Nothing can lead to a chain that does not exist. Jumps to others may only be printed otherwise.
+    const areNew = missing.every(({ table, target }) => table !== "mangle" && !saved[table].has(target));
+    if (!areNew) await ensureJumps(this.#iptables, { filter: saved.filter, natChains: saved.nat.keys() }, JUMP_RULES);
+    if (differs || (areNew && missing.length > 0)) {
+      await this.#iptables.restore([restoreText(plan, areNew ? missing : [])]);
     }
     this.#installed = plan;
   }
@@ -76,12 +84,16 @@ export class IptablesRules {
     this.#installed = plan;
   }
 
-  async #save(): Promise<Saved> {
-    return { nat: await this.#read("nat"), filter: await this.#read("filter") };
+  /** Removes what the iptables mode was seen to have. Never rejects: what cannot be removed is logged. */
+  async removeLeftovers(log: Logger): Promise<void> {
+    if (!this.#hasLeftovers) return;
+    log.info("Removing what the iptables mode left behind", { ipFamily: this.#iptables.family });
+    await cleanUpIptables(this.#iptables, log, OWN);
   }
 
-  async #read(table: Table): Promise<SavedTable> {
-    return readTable(await this.#iptables.save(table), table);
+  async #save(): Promise<Saved> {
+    const tables = readRuleset(await this.#iptables.save());
+    return { nat: tables.get("nat") ?? new Map(), filter: tables.get("filter") ?? new Map() };
   }
 
   #isEqual(saved: Saved, plan: RulesPlan): boolean {
@@ -102,8 +114,13 @@ export class IptablesRules {
   }
 }
 
-function hasJumps(saved: Saved): boolean {
-  return JUMP_RULES.every(({ table, rule }) => table !== "mangle" && isPrinted(saved[table], rule));
+function missingJumps(saved: Saved): JumpRule[] {
+  return JUMP_RULES.filter(({ table, rule }) => table !== "mangle" && !isPrinted(saved[table], rule));
+}
+
+function hasLeftovers({ filter, nat }: Saved): boolean {
+  if (filter.has(IPTABLES_CHAINS.services) || filter.has(IPTABLES_CHAINS.externalServices)) return true;
+  return [...nat.keys()].some(isServiceChain);
 }
 
 const OWN_JUMPS: ReadonlySet<string> = new Set(JUMP_RULES.map(({ table, rule }) => `${table} ${ruleSpec(rule)}`));
@@ -112,20 +129,3 @@ const OWN: SharedRules = {
   hasJump: ({ table, rule }) => OWN_JUMPS.has(`${table} ${ruleSpec(rule)}`),
   hasChain: (table, chain) => (CHAINS_OF[table] as readonly string[]).includes(chain),
 };
-
-/** Never rejects: what cannot be removed is logged. */
-export async function removeIptablesLeftovers(iptables: Iptables, log: Logger): Promise<void> {
-  try {
-    if (!(await areThere(iptables))) return;
-    log.info("Removing what the iptables mode left behind", { ipFamily: iptables.family });
-    await cleanUpIptables(iptables, log, OWN);
-  } catch (error) {
-    log.error("Leftovers of the iptables mode were not looked for", error);
-  }
-}
-
-async function areThere(iptables: Iptables): Promise<boolean> {
-  const filter = new Set(await iptables.chainNames("filter"));
-  if (filter.has(IPTABLES_CHAINS.services) || filter.has(IPTABLES_CHAINS.externalServices)) return true;
-  return (await iptables.chainNames("nat")).some(isServiceChain);
-}

@@ -5,7 +5,7 @@
 
 import type { Ipset } from "../../kernel/ipset/ipset.ts";
 import { openIpset } from "../../kernel/ipset/netlink-ipset.ts";
-import { createIptables, isIptablesPresent } from "../../kernel/iptables/exec-iptables.ts";
+import { createIptables, findIptables } from "../../kernel/iptables/exec-iptables.ts";
 import type { Iptables } from "../../kernel/iptables/iptables.ts";
 import { type Ipvs, IpvsUnavailableError } from "../../kernel/ipvs/ipvs.ts";
 import { openIpvs } from "../../kernel/ipvs/open-ipvs.ts";
@@ -18,7 +18,7 @@ import { messageOf } from "../../logging/message-of.ts";
 import { type Cidr, IP_FAMILIES, parseCidr } from "../../net/ip.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { defineRestoreMetrics } from "../shared/iptables-metrics.ts";
-import { iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
+import { iptablesTools, missingIptables, openIptables } from "../shared/iptables-tools.ts";
 import { IpvsBackend } from "./backend.ts";
 import { cleanUpIpvs } from "./cleanup.ts";
 import { schedulerOf } from "./config.ts";
@@ -89,7 +89,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
   return {
     async backendFor(context) {
       const { family, nodePortAddresses, log } = context;
-      const iptables = await createIptables(iptablesTools(family, log));
+      const iptables = await openIptables(family, log);
       return new IpvsBackend({
         config: planConfigOf(config, context),
         ...kernel,
@@ -116,8 +116,8 @@ function prefixes(texts: readonly string[]): Cidr[] {
 async function presentIptables(log: Logger): Promise<readonly Iptables[]> {
   const present: Iptables[] = [];
   for (const family of IP_FAMILIES) {
-    if (!(await isIptablesPresent(iptablesTools(family, silentLogger)))) continue;
-    present.push(await createIptables(iptablesTools(family, log)));
+    const tools = await findIptables(iptablesTools(family, silentLogger), "tools");
+    if (tools.problem === undefined) present.push(await createIptables(iptablesTools(family, log), tools));
   }
   return present;
 }
@@ -160,7 +160,7 @@ async function missingInKernel(): Promise<string | undefined> {
 }
 
 export const ipvsRuntime: ModeRuntime = {
-  unsupported: missingIptables,
+  unsupported: (family) => missingIptables(family, "tables"),
   missingInKernel,
   open,
   cleanUp,

@@ -2,10 +2,11 @@
 import {
   createIptables,
   type ExecIptablesOptions,
-  iptablesProblem,
-  isIptablesPresent,
+  type FoundIptables,
+  findIptables,
 } from "../../kernel/iptables/exec-iptables.ts";
 import type { Iptables } from "../../kernel/iptables/iptables.ts";
+import { readRuleset } from "../../kernel/iptables/parser/ruleset.ts";
 import { execProcess } from "../../kernel/process.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
 import { IP_FAMILIES, type IpFamily } from "../../net/ip.ts";
@@ -18,12 +19,27 @@ export const iptablesTools = (family: IpFamily, log: Logger): ExecIptablesOption
   nftReader: () => import("../../kernel/iptables/nft-chains.ts"),
 });
 
-/** Undefined when the host can program the family; otherwise upstream's log message, and what to do. */
+/** What the look before a start has found, for the start. */
+const found = new Map<IpFamily, FoundIptables>();
+
+/**
+ * Undefined when the host can program the family; otherwise upstream's log message, and what to do.
+ *
+ * @param reads as {@link findIptables} takes it.
+ */
 export async function missingIptables(
   family: IpFamily,
+  reads: "tools" | "tables",
 ): Promise<{ readonly message: string; readonly error: string } | undefined> {
-  const error = await iptablesProblem(iptablesTools(family, silentLogger));
-  return error === undefined ? undefined : { message: "No iptables support for family", error };
+  const tools = await findIptables(iptablesTools(family, silentLogger), reads);
+  found.set(family, tools);
+  const { problem } = tools;
+  return problem === undefined ? undefined : { message: "No iptables support for family", error: problem };
+}
+
+/** The tools of a family, as {@link missingIptables} has found them if it was asked before. */
+export async function openIptables(family: IpFamily, log: Logger): Promise<Iptables> {
+  return await createIptables(iptablesTools(family, log), found.get(family));
 }
 
 /**
@@ -43,8 +59,16 @@ export async function cleanUpFamilies(
     IP_FAMILIES.map(async (family) => {
       const chains = await chainsAtHand(family);
       if (chains !== undefined && !chains.some(({ table, chain }) => isOwn(table, chain))) return true;
-      if (!(await isIptablesPresent(iptablesTools(family, silentLogger)))) return true;
-      return await cleanUp(await createIptables(iptablesTools(family, log)));
+      const known = found.get(family);
+      const tools =
+        known !== undefined && (chains !== undefined || known.saved !== undefined)
+          ? known
+          : await findIptables(iptablesTools(family, silentLogger), chains === undefined ? "tables" : "tools");
+      if (tools.problem !== undefined) return true;
+      const saved = tools.saved === undefined ? [] : [...readRuleset(tools.saved.text)];
+      const isThere = ([table, its]: (typeof saved)[number]) => [...its.keys()].some((chain) => isOwn(table, chain));
+      if (chains === undefined && !saved.some(isThere)) return true;
+      return await cleanUp(await createIptables(iptablesTools(family, log), tools));
     }),
   );
   return outcomes.every((succeeded) => succeeded);

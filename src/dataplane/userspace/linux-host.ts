@@ -1,6 +1,5 @@
 /** Linux: iptables rules lead clients to the proxy's sockets, or no rules at all. Reference userspace.md §1.1, §1.10. */
 import { raiseFileLimit } from "../../kernel/file-limit.ts";
-import { createIptables } from "../../kernel/iptables/exec-iptables.ts";
 import type { Iptables } from "../../kernel/iptables/iptables.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
@@ -14,7 +13,7 @@ import {
   type RestoreMetrics,
   type RuleCountMetrics,
 } from "../shared/iptables-metrics.ts";
-import { cleanUpFamilies, iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
+import { cleanUpFamilies, missingIptables, openIptables } from "../shared/iptables-tools.ts";
 import type { Front, FrontParts, UserspaceHost } from "./host.ts";
 import { HostListeners } from "./host-listeners.ts";
 import { hostAddressAmong, listenAddressOf, type ProxyAddresses } from "./listen-address.ts";
@@ -45,7 +44,7 @@ async function redirectListeners(context: FamilyContext, parts: RuleParts): Prom
     random: Math.random,
     onPortFree: retry,
   });
-  const iptables = await createIptables(iptablesTools(family, log));
+  const iptables = await openIptables(family, log);
   const hasBridgePorts = await knowsBridgePorts(iptables);
   const rules = new PortalRules({ iptables, metrics, log });
   await rules.start();
@@ -95,7 +94,7 @@ function cleanUp(log: Logger): Promise<boolean> {
 
 export const linuxHost: UserspaceHost = {
   unsupported: async (family, { userspace }) =>
-    userspace.rules === "none" ? undefined : await missingIptables(family),
+    userspace.rules === "none" ? undefined : await missingIptables(family, "tools"),
   openFiles(log) {
     const { limit, problem } = raiseFileLimit();
     if (problem !== undefined)

@@ -6,6 +6,7 @@
 import type { Clock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { Iptables, IptablesTable, Presence } from "./iptables.ts";
+import { chainLines, transactionText } from "./rule-text.ts";
 
 interface CanaryMonitorOptions {
   readonly iptables: Iptables;
@@ -41,16 +42,13 @@ export async function monitorCanaries(options: CanaryMonitorOptions, signal: Abo
 
 /** Resolves to false when a canary could not be made: a half-made set would be taken for a flush. */
 async function createCanaries({ iptables, chain, log }: CanaryMonitorOptions): Promise<boolean> {
-  for (const table of TABLES) {
-    try {
-      await iptables.ensureChain(table, chain);
-    } catch (error) {
-      const facts = { table, chain };
-      log.error("Could not set up iptables canary, flushes will go unnoticed until it works", error, facts);
-      return false;
-    }
+  try {
+    await iptables.restore(TABLES.map((table) => transactionText(table, chainLines([chain]))));
+    return true;
+  } catch (error) {
+    log.error("Could not set up iptables canary, flushes will go unnoticed until it works", error, { chain });
+    return false;
   }
-  return true;
 }
 
 /** Returns after one loss has been reported, or when the signal aborts. */

@@ -58,6 +58,7 @@ interface NftReader {
   nftChainUses(family: IpFamily, table: IptablesTable): Promise<ReadonlyMap<string, number>>;
   countNftRules(family: IpFamily, table: IptablesTable, chain: string): Promise<number>;
   nftGeneration(): Promise<number | undefined>;
+  chainsAtHand(family: IpFamily): Promise<readonly unknown[] | undefined>;
 }
 
 /** A rule command that takes longer is taken for hung. */
@@ -66,70 +67,102 @@ const RULE_TIMEOUT_MS = 5 * 60_000;
 /** Makes a command wait so many seconds for the xtables lock. */
 const WAIT = ["-w", "5"] as const;
 
-interface Tool {
+/** The host's tools of a family, as a look at the host finds them. */
+export interface FoundIptables {
   readonly backEnd: IptablesBackEnd;
-  /** Why it is not used. */
-  readonly problem?: string;
+  readonly version?: string | undefined;
+  /** Why this host cannot program the family, and what to do: there is no tool, it is too old, or the kernel has no nat table. */
+  readonly problem?: string | undefined;
+  /** All tables, where they were read, and {@link usesOf} before that. */
+  readonly saved?: { readonly text: string; readonly uses: string | undefined };
 }
 
 /**
  * Finds out what the host's tools are and wraps them. Never rejects: without tools, or with tools that are too old, every
  * later operation fails with `missing_tool`, so that one family's absence does not stop the other.
+ *
+ * @param found what {@link findIptables} has answered a moment ago. @default only the version is asked for
  */
-export async function createIptables(options: ExecIptablesOptions): Promise<Iptables> {
+export async function createIptables(options: ExecIptablesOptions, found?: FoundIptables): Promise<Iptables> {
   const binaries = options.binaries ?? DEFAULT_BINARIES[options.family];
-  return new ExecIptables(options, binaries, await probe(options, binaries));
+  const tools = found ?? toolOf(options, binaries.rule, (await ask(options, binaries.rule, ["--version"])).stdout);
+  const { version } = tools;
+  if (version !== undefined) options.log.v(2, "Found iptables", { command: binaries.rule, version });
+  return new ExecIptables(options, binaries, tools);
 }
 
 /**
- * Why this host cannot program the family, and what to do: there is no tool, it is too old, or the kernel has no nat table.
- * Undefined when it can. Never rejects. Reference iptables-operation.md §10.1.
+ * Whether this host can program the family. Never rejects. Reference iptables-operation.md §10.1.
+ *
+ * @param reads `tools` starts two, which read as little as can be; `tables` reads all tables with one: for a mode that needs them anyway.
  */
-export async function iptablesProblem(options: ExecIptablesOptions): Promise<string | undefined> {
-  const { exec, log } = options;
-  const { rule: command } = options.binaries ?? DEFAULT_BINARIES[options.family];
-  const { problem } = await probe(options, { rule: command });
-  if (problem !== undefined) return problem;
-  const general = (why: string): string =>
-    `${command} -t nat -S POSTROUTING does not work${why === "" ? "" : ` ("${why}")`}: install the package iptables, run as root, and make sure the kernel has the nat table`;
+export async function findIptables(options: ExecIptablesOptions, reads: "tools" | "tables"): Promise<FoundIptables> {
+  const binaries = options.binaries ?? DEFAULT_BINARIES[options.family];
+  if (reads === "tables") return await findTables(options, binaries);
+  const { rule } = binaries;
+  const tools = toolOf(options, rule, (await ask(options, rule, ["--version"])).stdout);
+  if (tools.problem !== undefined) return tools;
+  return { ...tools, problem: (await ask(options, rule, ["-t", "nat", "-S", "POSTROUTING"], WAIT)).problem };
+}
+
+async function findTables(options: ExecIptablesOptions, { rule, save }: IptablesBinaries): Promise<FoundIptables> {
+  const { family } = options;
+  const reader = await options.nftReader?.();
+  const uses = reader && (await usesOf(reader, family).catch(() => undefined));
+  const isNew = reader !== undefined && (await reader.chainsAtHand(family))?.length === 0;
+  const parts = isNew ? [] : [await ask(options, save, [])];
+  // Before any program has a rule there may be no table, and nothing is printed.
+  const isUnknown = parts.every(({ stdout, problem }) => problem === undefined && !NAT_TABLE.test(stdout));
+  if (isUnknown) parts.push(await ask(options, save, ["-t", "nat"]));
+  const text = parts.map(({ stdout }) => stdout).join("");
+  const problem = parts.at(-1)?.problem ?? (NAT_TABLE.test(text) ? undefined : problemOf(save, ["-t", "nat"]));
+  return problem === undefined
+    ? { ...toolOf(options, rule, HEADER.exec(text)?.[0] ?? ""), saved: { text, uses } }
+    : { backEnd: "legacy", problem };
+}
+
+/** How much each chain is used: the same text for the same tables, but for a rule that another has replaced. */
+async function usesOf(reader: NftReader, family: IpFamily): Promise<string> {
+  const tables = (["nat", "filter"] as const).map((table) => reader.nftChainUses(family, table));
+  return JSON.stringify((await Promise.all(tables)).map((uses) => [...uses]));
+}
+
+const NAT_TABLE = /^\*nat$/m;
+/** It has the tool's version and back end. */
+const HEADER = /^# Generated by .*/m;
+
+/** Runs a command that works wherever the family can be programmed. Never rejects. */
+async function ask(
+  { exec, log }: ExecIptablesOptions,
+  command: string,
+  words: readonly string[],
+  before: readonly string[] = [],
+): Promise<Pick<ExecResult, "stdout"> & Pick<FoundIptables, "problem">> {
   try {
-    const args = [...WAIT, "-S", "POSTROUTING", "-t", "nat"];
-    const { status, stderr } = await exec(command, args, { timeoutMs: RULE_TIMEOUT_MS });
-    if (status === 0) return undefined;
+    const { status, stdout, stderr } = await exec(command, [...before, ...words], { timeoutMs: RULE_TIMEOUT_MS });
+    if (status === 0) return { stdout };
     const output = stderr.trim();
     log.v(2, "iptables is not usable", { command, status, output });
-    return general(output.split("\n")[0] ?? "");
+    return { stdout: "", problem: problemOf(command, words, output.split("\n")[0]) };
   } catch (error) {
     log.v(2, "iptables is not usable", { command, err: error });
-    return general("");
+    return { stdout: "", problem: problemOf(command, words) };
   }
 }
 
-/** Whether this host can program the family: {@link iptablesProblem} finds none. */
-export async function isIptablesPresent(options: ExecIptablesOptions): Promise<boolean> {
-  return (await iptablesProblem(options)) === undefined;
+function problemOf(command: string, words: readonly string[], why = ""): string {
+  const said = why === "" ? "" : ` ("${why}")`;
+  return `${[command, ...words].join(" ")} does not work${said}: install the package iptables, run as root, and make sure the kernel has the nat table`;
 }
 
-async function probe(
-  { exec, log }: ExecIptablesOptions,
-  { rule: command }: Pick<IptablesBinaries, "rule">,
-): Promise<Tool> {
-  try {
-    const { stdout } = await exec(command, ["--version"], { timeoutMs: RULE_TIMEOUT_MS });
-    const version = versionIn(stdout);
-    const backEnd = backEndIn(stdout);
-    if (version === undefined) {
-      log.warn("Could not find out the version of iptables, assuming a current one", { command, output: stdout });
-      return { backEnd };
-    }
-    const problem = versionProblem(command, version);
-    if (problem === undefined) log.v(2, "Found iptables", { command, version: stdout.trim() });
-    else log.warn("iptables is too old", { command, version, problem });
-    return problem === undefined ? { backEnd } : { backEnd, problem };
-  } catch (error) {
-    log.warn("Could not run iptables", { command, err: error });
-    return { backEnd: "legacy" };
-  }
+/** @param output of the tool, which begins with its name and version. */
+function toolOf({ log }: ExecIptablesOptions, command: string, output: string): FoundIptables {
+  const version = versionIn(output);
+  const problem = version === undefined ? undefined : versionProblem(command, version);
+  if (version === undefined)
+    log.warn("Could not find out the version of iptables, assuming a current one", { command });
+  if (problem !== undefined) log.warn("iptables is too old", { command, version, problem });
+  return { backEnd: backEndIn(output), version, problem };
 }
 
 class ExecIptables implements Iptables {
@@ -142,8 +175,10 @@ class ExecIptables implements Iptables {
   readonly #nftReader: ExecIptablesOptions["nftReader"];
   /** One command of a family at a time, and check-then-change as one. */
   readonly #turns = new Mutex();
+  /** All tables as they were read before the start; asked for once. */
+  #found: FoundIptables["saved"];
 
-  constructor(options: ExecIptablesOptions, binaries: IptablesBinaries, { backEnd, problem }: Tool) {
+  constructor(options: ExecIptablesOptions, binaries: IptablesBinaries, { backEnd, problem, saved }: FoundIptables) {
     this.family = options.family;
     this.#exec = options.exec;
     this.#log = options.log;
@@ -151,6 +186,7 @@ class ExecIptables implements Iptables {
     this.#problem = problem;
     this.prefersSmallTransactions = backEnd === "nft";
     this.#nftReader = backEnd === "nft" ? options.nftReader : undefined;
+    this.#found = saved;
   }
 
   ensureChain(table: IptablesTable, chain: string): Promise<void> {
@@ -218,9 +254,13 @@ class ExecIptables implements Iptables {
     return await (await this.#nftReader?.())?.nftGeneration();
   }
 
-  save(table: IptablesTable): Promise<string> {
+  save(table?: IptablesTable): Promise<string> {
     return this.#turns.run(async () => {
-      const [command, result] = await this.#run(this.#binaries.save, ["-t", table], {});
+      const found = this.#found;
+      this.#found = undefined;
+      const reader = table === undefined && found?.uses !== undefined ? await this.#nftReader?.() : undefined;
+      if (reader !== undefined && found?.uses === (await usesOf(reader, this.family))) return found.text;
+      const [command, result] = await this.#run(this.#binaries.save, table === undefined ? [] : ["-t", table], {});
       if (result.status !== 0) throw commandError(command, result);
       return result.stdout;
     });

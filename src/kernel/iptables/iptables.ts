@@ -56,8 +56,8 @@ export interface Iptables {
    * not count (the legacy back end).
    */
   generation(): Promise<number | undefined>;
-  /** The text of `iptables-save -t TABLE`. */
-  save(table: IptablesTable): Promise<string>;
+  /** The text of `iptables-save -t TABLE`; without a table, of all those that exist. */
+  save(table?: IptablesTable): Promise<string>;
   /**
    * Feeds `iptables-restore --noflush --counters`. Each table of the payload is one transaction: all of it or nothing;
    * tables before a refused one stay committed. Throws {@link IptablesRestoreError}.

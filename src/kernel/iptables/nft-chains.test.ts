@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
+import { silentLogger } from "../../logging/logger.ts";
 import { execProcess } from "../process.ts";
+import { createIptables, findIptables } from "./exec-iptables.ts";
 import { countNftRules, listNftChains, nftChainUses, nftGeneration } from "./nft-chains.ts";
 import { readTable } from "./parser/ruleset.ts";
 import { binariesOf } from "./testing/binaries.ts";
@@ -33,6 +35,23 @@ inNetns(import.meta.url, { name: "nftchains" }, () => {
         chains.filter((name) => !readTable(stdout, "nat").has(name)),
         [],
       );
+    });
+
+    test(`${family}: what was read of the tables counts until another program adds a rule`, async () => {
+      let runs = 0;
+      const exec: typeof execProcess = (...call) => {
+        runs += 1;
+        return execProcess(...call);
+      };
+      const options = { family, exec, log: silentLogger, binaries: binariesOf(family, "nft") };
+      const withReader = { ...options, nftReader: () => import("./nft-chains.ts") };
+      const found = await findIptables(withReader, "tables");
+      assert.equal(found.problem, undefined);
+      assert.equal(await (await createIptables(withReader, found)).save(), found.saved?.text);
+      assert.equal(runs, 1);
+      await execProcess(rule, ["-t", "nat", "-A", "KUBE-A", "-j", "RETURN"]);
+      assert.match(await (await createIptables(withReader, found)).save(), /^-A KUBE-A -j RETURN$/m);
+      assert.equal(runs, 2);
     });
   }
 });

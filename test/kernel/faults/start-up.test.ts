@@ -8,6 +8,7 @@ import { stretched } from "../../../testkit/support/patience.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { canonicalIptables } from "../../conformance/canonical-iptables.ts";
 import { faultNode, prepareDaemon, served, startDaemon } from "./fault-node.ts";
+import { ToolLog } from "./tool-log.ts";
 
 const objects = served("web", 1);
 
@@ -85,6 +86,52 @@ describe("start-up", { concurrency: 2, skip: kernelSkip, timeout: stretched(90_0
       /"command failed" err="iptables is not available on this host .*install the package iptables/,
     );
   });
+
+  for (const backEnd of ["nft", "legacy"] as const) {
+    test(`${backEnd}: a start looks for the tools of a family once, and makes its canaries with one`, async (t) => {
+      const folder = mkdtempSync(join(scratch(t), "bin-"));
+      const log = new ToolLog(folder, backEnd);
+      const options = { objects, env: log.env, config: { iptables: { syncPeriod: "10m", minSyncPeriod: "1ms" } } };
+      const node = await faultNode(t);
+      const started = async (): Promise<string[]> => {
+        const daemon = await startDaemon(t, node, options);
+        const commands: string[] = [];
+        // The last to be started: they watch from then on.
+        await daemon.until("both canaries", async () => {
+          commands.push(...log.taken());
+          const saving = ["iptables", "ip6tables"].map((tool) => node.exec([`${tool}-${backEnd}-save`]));
+          const saved = await Promise.all(saving);
+          return saved.every(({ stdout }) => stdout.match(/^:KUBE-PROXY-CANARY/gm)?.length === 3);
+        });
+        commands.push(...log.taken());
+        await daemon.stop();
+        log.taken();
+        // The canaries are made whenever there is time.
+        return commands
+          .filter((command) => command.startsWith("iptables"))
+          .map((command) => command.replace(/ -w 5/, ""))
+          .sort();
+      };
+      const restore = "iptables-restore --noflush --counters";
+      const found = ["iptables --version", "iptables -t nat -S POSTROUTING", "iptables-save -t filter"];
+      const names = backEnd === "nft" ? [] : ["iptables-save -t nat"];
+      // Whether another mode has left something, where only a tool can tell and there is a table by then.
+      const withoutLook = (commands: readonly string[]): string[] => {
+        const others = commands.filter((command) => command !== "iptables-save");
+        assert.ok(commands.length - others.length <= (backEnd === "nft" ? 0 : 1), commands.join("\n"));
+        return others;
+      };
+      // Jumps, rules, canaries.
+      assert.deepEqual(withoutLook(await started()), [...found, ...names, restore, restore, restore].sort());
+      const again = withoutLook(await started());
+      const isCheck = (command: string) => command.startsWith("iptables -C ");
+      assert.equal(again.filter(isCheck).length, 3, "jumps from nat, which is not read");
+      assert.deepEqual(
+        again.filter((command) => !isCheck(command)),
+        [...found, ...names, restore, restore].sort(),
+      );
+    });
+  }
 
   test("a stop that takes too long is cut and says so; of --cleanup the status tells", async (t) => {
     const cut = async (more: readonly string[], status: number) => {

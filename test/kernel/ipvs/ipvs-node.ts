@@ -27,7 +27,16 @@ export async function ipvsNode(
   return { node, daemon: await startDaemon(t, node, optionsOf(options)) };
 }
 
-/** The same, with a daemon that is not started. */
+/** Another daemon on such a node; ends with the test. */
+export function ipvsDaemon(
+  t: Pick<TestContext, "after">,
+  node: NetworkNamespace,
+  options: IpvsOptions,
+): Promise<ProxyDaemon> {
+  return startDaemon(t, node, optionsOf(options));
+}
+
+/** The same as {@link ipvsNode}, with a daemon that is not started. */
 export async function preparedNode(
   t: Pick<TestContext, "after">,
   options: IpvsOptions = {},

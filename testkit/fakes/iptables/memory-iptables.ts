@@ -115,8 +115,9 @@ export class MemoryIptables implements Iptables {
     return this.#backEnd === "nft" ? this.#generation : undefined;
   }
 
-  async save(table: IptablesTable): Promise<string> {
-    return this.dump(table);
+  async save(table?: IptablesTable): Promise<string> {
+    const tables = table === undefined ? (["mangle", "nat", "filter"] as const) : [table];
+    return tables.map((name) => this.dump(name)).join("");
   }
 
   async restore(payload: Iterable<string>, options: { readonly table?: IptablesTable } = {}): Promise<void> {

@@ -40,7 +40,10 @@ export function isPrinted(table: SavedTable | undefined, rule: Rule): boolean {
   return table?.get(rule.chain)?.rules.includes(wanted) ?? false;
 }
 
-const lineOf = ({ rule, position }: JumpRule) => ruleLines(position === "end" ? "append" : "insert", [rule]);
+/** The lines of a transaction that put jumps where they belong. */
+export function jumpLines(jumps: readonly JumpRule[]): string {
+  return jumps.map(({ rule, position }) => ruleLines(position === "end" ? "append" : "insert", [rule])).join("");
+}
 
 /** Puts new chains and the jumps to them in place with one process; false when that is refused: step by step, then. */
 async function insertAll(iptables: Iptables, jumps: readonly JumpRule[]): Promise<boolean> {
@@ -48,7 +51,7 @@ async function insertAll(iptables: Iptables, jumps: readonly JumpRule[]): Promis
     const own = jumps.filter((jump) => jump.table === table);
     if (own.length === 0) return "";
     const targets = [...new Set(own.map(({ target }) => target))];
-    return transactionText(table, chainLines(targets) + own.map(lineOf).join(""));
+    return transactionText(table, chainLines(targets) + jumpLines(own));
   });
   try {
     await iptables.restore([text.join("")]);

@@ -61,8 +61,9 @@ export async function cleanUpIptables(iptables: Iptables, log: Logger, shared = 
       await iptables.restore([transactionText(table, chainLines(chains) + deletionLines(chains))], { table });
     });
   }
-  if ((await iptables.chainPresence("mangle", CHAINS.canary)) === "present") {
-    await attempt("canary chain", () => iptables.deleteChain("mangle", CHAINS.canary));
-  }
+  await attempt("canary chain", async () => {
+    const presence = await iptables.chainPresence("mangle", CHAINS.canary);
+    if (presence === "present") await iptables.deleteChain("mangle", CHAINS.canary);
+  });
   return succeeded;
 }
