@@ -128,10 +128,13 @@ function isServiceTable(lines: unknown): lines is readonly ServiceLine[] {
   );
 }
 
-/** Where the daemon's programs keep their maps. */
+/** Where the daemon's programs keep their maps: where it does not say, in their usual place. */
 async function placesOf(socket: string) {
-  const found = (await askDaemon(socket, "/configuration")) as { readonly ebpf?: { readonly pinFolder?: string } };
-  return { ebpf: { pinFolder: found.ebpf?.pinFolder ?? "" } };
+  const answer = await askDaemon(socket, "/configuration").catch((error: unknown) => {
+    if (!(error instanceof UsageError)) throw error;
+  });
+  const found = answer as { readonly ebpf?: { readonly pinFolder?: string } } | undefined;
+  return { ebpf: { pinFolder: found?.ebpf?.pinFolder ?? "" } };
 }
 
 async function withTraffic(
