@@ -1,11 +1,13 @@
 /**
- * `npm run bench -- kinds`: changes of every kind that a Service can see, in the flat layout and in the compatible one: the first Service
- * that is so, one more, and the last that is so no longer. What depends on the size of the table shows here, and nowhere else.
+ * `npm run bench -- kinds`: changes of every kind that a Service can see, in the flat layout, in the compatible one, and in the maps of
+ * the ebpf mode: the first Service that is so, one more, and the last that is so no longer. What depends on the size of the table shows
+ * here, and nowhere else.
  */
 import { writeSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { EndpointSliceRecord, ServiceRecord } from "../src/cluster/objects.ts";
-import { LAYOUT_NAMES, type LayoutName } from "../src/dataplane/nftables/layout-name.ts";
+import { NO_PACKET_PATH } from "../src/dataplane/ebpf/testing/no-packet-path.ts";
+import { LAYOUT_NAMES } from "../src/dataplane/nftables/layout-name.ts";
 import { benchService, benchSlice } from "./cluster.ts";
 import { type Bench, workerFigures } from "./driver.ts";
 import { NftSubject } from "./nftables-subject.ts";
@@ -16,10 +18,13 @@ import type { Verdict } from "./targets.ts";
 const GROWTH = 2;
 const LEAST_MS = 2;
 
+/** Of the ebpf mode the maps alone: its rules are those of the flat layout. */
+const SUBJECTS = [...LAYOUT_NAMES, "ebpf-maps"] as const;
+
 interface KindsTask {
   readonly services: number;
   readonly endpointsEach: number;
-  readonly layout: LayoutName;
+  readonly layout: (typeof SUBJECTS)[number];
   readonly rounds: number;
   /** Whether all Services are load balancers with source ranges. */
   readonly areRestricted: boolean;
@@ -37,10 +42,8 @@ interface KindFigures {
 interface SizeFigures {
   readonly task: KindsTask;
   readonly loadMs: number;
-  readonly restartMs: number;
-  /** Processor time of restarts: everything compared, and everything as the process before has left it. */
-  readonly restartCpuMs: number;
-  readonly asLeftCpuMs: number;
+  /** Of nftables. Processor time of restarts: everything compared, and everything as the process before has left it. */
+  readonly restart?: { readonly ms: number; readonly cpuMs: number; readonly asLeftCpuMs: number };
   readonly kinds: readonly KindFigures[];
 }
 
@@ -99,14 +102,25 @@ function portsOf(index: number): ServiceRecord["ports"] {
   return benchService(index).ports.map((port) => ({ ...port, nodePort: 30_000 + (index % 2000) }));
 }
 
+type Subject = Pick<NftSubject, "state" | "load" | "syncChanges" | "close"> & {
+  fullSync(isRestart: boolean): Promise<void>;
+};
+
+/** In this process's network namespace. */
+async function subjectOf({ layout, endpointsEach }: KindsTask): Promise<Subject> {
+  if (layout !== "ebpf-maps") return Object.assign(new NftSubject(endpointsEach, layout), { isNoting: false });
+  const { EbpfSubject, ownCgroup } = await import("./ebpf-subject.ts");
+  return new EbpfSubject(endpointsEach, NO_PACKET_PATH, ownCgroup());
+}
+
 /** The Services beside those that are always there. */
 class Changed {
-  readonly #subject: NftSubject;
+  readonly #subject: Subject;
   readonly #endpointsEach: number;
   readonly #had = new Map<number, { readonly service: ServiceRecord; readonly slice: EndpointSliceRecord }>();
   #version = 1;
 
-  constructor(subject: NftSubject, endpointsEach: number) {
+  constructor(subject: Subject, endpointsEach: number) {
     this.#subject = subject;
     this.#endpointsEach = endpointsEach;
   }
@@ -141,9 +155,8 @@ class Changed {
 }
 
 async function measure(task: KindsTask): Promise<SizeFigures> {
-  const { services, endpointsEach, layout, rounds, areRestricted } = task;
-  const subject = new NftSubject(endpointsEach, layout);
-  subject.isNoting = false;
+  const { services, endpointsEach, rounds, areRestricted } = task;
+  const subject = await subjectOf(task);
   subject.load(services);
   if (areRestricted) {
     for (let index = 0; index < services; index += 1) {
@@ -169,27 +182,32 @@ async function measure(task: KindsTask): Promise<SizeFigures> {
     }
     kinds.push({ kind, edge, other });
   }
+  const restart = subject instanceof NftSubject ? await restartOf(subject) : undefined;
+  await subject.close();
+  return { task, loadMs, ...(restart && { restart }), kinds };
+}
+
+async function restartOf(subject: NftSubject): Promise<SizeFigures["restart"]> {
   const cpu = process.cpuUsage();
   const restartMs = await timed(() => subject.fullSync(true));
   const { user, system } = process.cpuUsage(cpu);
-  const asLeftCpuMs = await subject.restartAsLeft();
-  await subject.close();
-  return { task, loadMs, restartMs, restartCpuMs: (user + system) / 1000, asLeftCpuMs, kinds };
+  return { ms: restartMs, cpuMs: (user + system) / 1000, asLeftCpuMs: await subject.restartAsLeft() };
 }
 
 export const bench: Bench = {
   name: "kinds",
-  about: `Measures changes of every kind in both layouts of the nftables mode, in throw-away network namespaces. Needs root.
+  about: `Measures changes of every kind in both layouts of the nftables mode and in the maps of the ebpf mode, in throw-away network
+namespaces. Needs root.
 SERVICESxENDPOINTS; with a trailing r all of these Services are load balancers with source ranges.`,
   options: {
     quick: { help: "few repetitions" },
     sizes: { value: "NxN,…", initial: "1000x5,30000x5,5006x50,1000x5r,5006x5r", quick: "100x5,1000x5", help: "states" },
     rounds: { value: "N", initial: "20", quick: "3", help: "repetitions" },
-    layouts: { value: "NAME,…", initial: LAYOUT_NAMES.join(","), help: "which" },
+    layouts: { value: "NAME,…", initial: SUBJECTS.join(","), help: "which" },
   },
   async run(given) {
     const results: SizeFigures[] = [];
-    const layouts = given.list("layouts").map((name) => given.oneOf("layouts", LAYOUT_NAMES, name));
+    const layouts = given.list("layouts").map((name) => given.oneOf("layouts", SUBJECTS, name));
     for (const state of given.list("sizes")) {
       const [, services, endpointsEach, ranges] = /^(\d+)x(\d+)(r?)$/.exec(state) ?? [];
       if (services === undefined) throw new RangeError(`--sizes: ${JSON.stringify(state)} is none like 1000x5`);
@@ -218,27 +236,35 @@ function titleOf({ services, endpointsEach, areRestricted, layout }: KindsTask):
 }
 
 function kindsTable(results: readonly SizeFigures[]): string {
-  const parts = results.map(({ task, loadMs, restartMs, restartCpuMs, asLeftCpuMs, kinds }) => {
+  const parts = results.map(({ task, loadMs, restart, kinds }) => {
     const rows = kinds.map(({ kind, edge, other }) => [kind, cell(edge), cell(other)]);
-    const restarts = `restart ${ms(restartMs)} ms (processor time ${ms(restartCpuMs)}, ${ms(asLeftCpuMs)} where all is as it was left)`;
-    const title = `${titleOf(task)}: load ${ms(loadMs)} ms, ${restarts}`;
+    const restarts =
+      restart === undefined
+        ? ""
+        : `, restart ${ms(restart.ms)} ms (processor time ${ms(restart.cpuMs)}, ${ms(restart.asLeftCpuMs)} where all is as it was left)`;
+    const title = `${titleOf(task)}: load ${ms(loadMs)} ms${restarts}`;
     return `${title}\n${table(["ms, p50 / p99 / worst", "first or last of a kind", "one more or less"], rows)}`;
   });
   return parts.join("\n\n");
 }
 
-/** Flat, p50: nothing costs more in a large table than in the smallest of the run. */
+/** p50: nothing costs more in a large table than in the smallest of the run. The compatible layout grows, and is not held to it. */
 function judge(results: readonly SizeFigures[]): Verdict[] {
-  const flat = results.filter(({ task }) => task.layout === "Flat");
-  const [small, ...larger] = flat;
-  return larger.flatMap(({ task, kinds }) =>
-    kinds.flatMap(({ kind, edge }, at) => {
-      const before = quantile(small?.kinds[at]?.edge ?? [], 0.5);
-      const p50 = quantile(edge, 0.5);
-      const passed = p50 <= Math.max(GROWTH * before, LEAST_MS);
-      return [{ passed, text: `${titleOf(task)}: ${kind}: ${ms(p50)} ms, ${ms(before)} ms beside the fewest` }];
-    }),
+  return [...Map.groupBy(results, ({ task }) => task.layout)].flatMap(([layout, [small, ...larger]]) =>
+    layout === "Compatible" ? [] : larger.flatMap((figures) => judgeSize(figures, small)),
   );
 }
 
-if (import.meta.main) writeSync(1, `${JSON.stringify(await measure(JSON.parse(process.argv[2] ?? "{}")))}\n`);
+function judgeSize({ task, kinds }: SizeFigures, small: SizeFigures | undefined): Verdict[] {
+  return kinds.map(({ kind, edge }, at) => {
+    const before = quantile(small?.kinds[at]?.edge ?? [], 0.5);
+    const p50 = quantile(edge, 0.5);
+    const passed = p50 <= Math.max(GROWTH * before, LEAST_MS);
+    return { passed, text: `${titleOf(task)}: ${kind}: ${ms(p50)} ms, ${ms(before)} ms beside the fewest` };
+  });
+}
+
+if (import.meta.main) {
+  writeSync(1, `${JSON.stringify(await measure(JSON.parse(process.argv[2] ?? "{}")))}\n`);
+  process.exit();
+}

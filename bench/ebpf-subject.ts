@@ -1,5 +1,8 @@
 /** What is measured of the eBPF mode: the model and the backend of IPv4 as the daemon has them, in this process's network namespace. */
 
+import { execFileSync } from "node:child_process";
+import { mkdirSync, rmdirSync } from "node:fs";
+import { join } from "node:path";
 import { systemClock } from "../src/async/clock.ts";
 import { projectEndpointSlice } from "../src/cluster/projection/endpoint-slice.ts";
 import { EbpfBackend } from "../src/dataplane/ebpf/backend.ts";
@@ -16,6 +19,7 @@ import type { Logger } from "../src/logging/logger.ts";
 import { silentLogger } from "../src/logging/logger.ts";
 import { nodePortAddresses } from "../src/model/node-port-addresses.ts";
 import type { Backend, SyncInput } from "../src/sync/backend.ts";
+import { cgroupMount } from "../testkit/net/client-cgroup.ts";
 import { apiSlice } from "./api-objects.ts";
 import { benchService, benchSlice } from "./cluster.ts";
 import { benchConfig, benchState } from "./subject.ts";
@@ -43,6 +47,15 @@ SocketMaps.prototype.set = function timedSet(...args): void {
   set.apply(this, args);
   EbpfSubject.mapWorkMs += performance.now() - startMs;
 };
+
+/** A cgroup without processes, which goes with this process. `ip netns exec` gives it a mount namespace of its own, without cgroups. */
+export function ownCgroup(): string {
+  if (cgroupMount() === undefined) execFileSync("mount", ["-t", "cgroup2", "none", "/sys/fs/cgroup"]);
+  const cgroup = join(cgroupMount() ?? "", `kpts-bench-${process.pid}`);
+  mkdirSync(cgroup);
+  process.once("exit", () => rmdirSync(cgroup));
+  return cgroup;
+}
 
 export class EbpfSubject {
   readonly state = benchState();
