@@ -65,7 +65,9 @@ inNetns(import.meta.url, { name: "apidaemon", timeoutMs: 180_000 }, () => {
     assert.match(String(server.seen("watch", "services")[0]?.headers["user-agent"]), agent);
     assert.match(daemon.log.split("\n")[0] ?? "", /"Starting kube-proxy-ts" version=/);
     const metrics = await (await fetch("http://127.0.0.1:10249/metrics")).text();
-    assert.match(metrics, /^kubeproxy_ts_build_info\{version="[\d.]+",commit="[0-9a-f]{40}",node="v[\d.]+"\} 1$/m);
+    const build =
+      /^kubeproxy_ts_build_info\{version="[\d.]+",commit="[0-9a-f]{40}",node="v[\d.]+",mode="iptables"\} 1$/m;
+    assert.match(metrics, build);
     assert.match(metrics, /^rest_client_requests_total\{code="200",method="GET",host="127\.0\.0\.1:\d+"\} 4$/m);
 
     const before = rules();
