@@ -75,9 +75,13 @@ export class NftablesBackend implements Backend {
   readonly #refused: RefusedPorts;
   /** Chains and sets that others have touched since the last sync began, or that could not be written then. */
   #damaged: ReadonlySet<string> = new Set();
+  /** Of the newest commit among those that did. */
+  #damagedIn = 0;
   #wasWatched = false;
   /** Just before the table was read for the last time. */
   #readAt: NftMark | undefined;
+  /** What was read then. */
+  #readGeneration: number | undefined;
   /** The next sync compares everything. */
   #mustLook = false;
   /** While changes of others are watched. */
@@ -235,9 +239,11 @@ export class NftablesBackend implements Backend {
       onLost(undefined, change.by?.name);
       return;
     }
-    // What has been read since, or is being read, has it.
-    const isRead = this.#readAt !== undefined && ((change.generation - this.#readAt.generation) | 0) <= 0;
-    if (!isRead) this.#damaged = new Set([...this.#damaged, ...damage.names]);
+    const isRead = this.#hasRead(change.generation);
+    if (!isRead) {
+      this.#damaged = new Set([...this.#damaged, ...damage.names]);
+      this.#damagedIn = change.generation;
+    }
     onLost({ ports: isRead ? new Set() : damage.ports }, change.by?.name);
   }
 
@@ -358,12 +364,19 @@ export class NftablesBackend implements Backend {
     await this.#committer.commit(draft);
   }
 
-  /** Reads the table. It shows what others have done to it until now. */
+  /** Reads the table. It shows what others have done to it until then. */
   async #read(expected?: NftExpectation): Promise<NftTableContent | undefined> {
     this.#readAt = await this.#options.nft.mark();
-    // Only now: what is announced while the mark is taken is older than it.
-    this.#damaged = new Set();
-    return await this.#options.nft.read(expected);
+    const content = await this.#options.nft.read(expected);
+    this.#readGeneration = (content ?? this.#readAt).generation;
+    // Others may have changed it, and been announced, until it was read.
+    if (this.#hasRead(this.#damagedIn)) this.#damaged = new Set();
+    return content;
+  }
+
+  /** Whether what a commit has changed was there when the table was read for the last time. Generations wrap. */
+  #hasRead(generation: number): boolean {
+    return this.#readGeneration !== undefined && ((generation - this.#readGeneration) | 0) <= 0;
   }
 
   #noteForeign(content: NftTableContent | undefined): void {

@@ -2,12 +2,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
-import { NftError } from "../../kernel/nftables/nftables.ts";
+import { MemoryNftKernel } from "../../../testkit/fakes/nftables/memory-nftables.ts";
+import { NftError, type NftExpectation } from "../../kernel/nftables/nftables.ts";
 import { foreignInMemory } from "../../kernel/nftables/testing/foreign-hand.ts";
 import { ip } from "../../model/testing/records.ts";
 import { SHARED_SETS } from "./compatible/plan-static.ts";
 import { endpointNames } from "./names.ts";
-import { clusterChain } from "./testing/backend-rig.ts";
+import { clusterChain, newModel } from "./testing/backend-rig.ts";
 import { A, CHAIN, modelWithA, sorted, texts } from "./testing/observations.ts";
 
 test("a restart with nothing changed writes nothing, nor does a full sync", async () => {
@@ -318,6 +319,26 @@ test("what a look has repaired is not repaired again, whenever it is announced",
       "it is named",
     );
   }
+});
+
+test("what another program damages while the table is read is repaired once", async () => {
+  const kernel = new MemoryNftKernel("ip");
+  const foreign = kernel.connectAnother();
+  let before = async (): Promise<void> => {};
+  const connect = () => {
+    const nft = kernel.connect();
+    return { ...nft, read: (expected?: NftExpectation) => before().then(() => nft.read(expected)) };
+  };
+  const model = newModel({ connect });
+  model.set(A, [local("10.180.0.1")]);
+  await model.rig.sync();
+  const made = sorted(kernel.list());
+  before = () => foreignInMemory(foreign, { kind: "flush-chain", chain: CHAIN });
+  await model.rig.sync({ full: true });
+  assert.deepEqual(sorted(kernel.list()), made);
+  kernel.takeOperations();
+  await model.rig.sync();
+  assert.deepEqual(kernel.takeOperations(), []);
 });
 
 test("what goes to a chain that was renamed goes to ours again, and the other is gone", async () => {
