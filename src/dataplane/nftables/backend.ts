@@ -125,10 +125,13 @@ export class NftablesBackend implements Backend {
     this.#damaged = new Set();
     try {
       // Waiting for nothing costs a turn, and under a stream of changes there are hundreds of syncs a second.
-      if (this.#committer.deferred.size > 0) await this.#committer.deleteDeferred();
+      const { deferred } = this.#committer;
       const isPartial = this.#isKnown && !input.isFullSync && !this.#mustLook;
+      if (isPartial && deferred.size > 0) await this.#committer.deleteDeferred();
       const isDone = isPartial && (await this.#partialSync(input, damaged, signal));
       const isAsLeft = !isDone && (await this.#fullSync(input, signal));
+      // What held them goes with a comparison.
+      if (!isPartial && deferred.size > 0) await this.#committer.deleteDeferred();
       const maps = isDone || isAsLeft ? this.#state.takeDoubtfulMaps() : this.#clientMaps();
       if (maps.length > 0) await this.#forgetClients(maps);
       await this.#options.localhost?.sync(input);

@@ -7,7 +7,7 @@ import { NftError, type NftExpectation } from "../../kernel/nftables/nftables.ts
 import { foreignInMemory } from "../../kernel/nftables/testing/foreign-hand.ts";
 import { ip } from "../../model/testing/records.ts";
 import { SHARED_SETS } from "./compatible/plan-static.ts";
-import { endpointNames } from "./names.ts";
+import { endpointNames, servicePortChains } from "./names.ts";
 import { clusterChain, newModel } from "./testing/backend-rig.ts";
 import { A, CHAIN, modelWithA, sorted, texts } from "./testing/observations.ts";
 
@@ -319,6 +319,27 @@ test("what a look has repaired is not repaired again, whenever it is announced",
       "it is named",
     );
   }
+});
+
+test("chains that could not be deleted because others were renamed go with the look that puts these right", async () => {
+  const model = newModel();
+  const { rig } = model;
+  const a = port("a", "10.96.0.1", { externalIPs: [ip("198.51.100.1")] });
+  const { external } = servicePortChains(a.name);
+  await rig.sync();
+  const empty = sorted(rig.list());
+  model.set(a, [local("10.180.0.1")]);
+  await rig.sync();
+  const announce = rig.kernel.holdAnnouncements();
+  rig.kernel.renameChain(external, "others");
+  rig.kernel.renameChain("services", external);
+  rig.kernel.renameChain("others", "services");
+  model.delete(a);
+  await rig.sync();
+  announce();
+  await rig.endPeriod();
+  await rig.sync();
+  assert.deepEqual(sorted(rig.list()), empty);
 });
 
 test("what another program damages while the table is read is repaired once", async () => {

@@ -44,6 +44,9 @@ export const CONFIGS: Readonly<Record<IpFamily, PlanConfig>> = {
   },
 };
 
+/** Longer than deletions are put off. */
+const PERIOD_MS = 30_000;
+
 /** Why what a rig has begun ends: without a reason each end makes an error with its stack, which takes as long as a short sync. */
 const ENDED = "the rig has ended";
 
@@ -167,6 +170,7 @@ export class BackendRig {
 
   /** A sync period ends: it is asked whether others have touched the table. Resolves when the answer is there. */
   async endPeriod(): Promise<void> {
+    this.passTime(PERIOD_MS);
     const sleepers = [...this.#sleepers];
     for (const end of sleepers) end();
     while (this.#sleepers.size < sleepers.length) await new Promise((resolve) => setImmediate(resolve));
