@@ -37,11 +37,11 @@ export function ebpfCounters(rules: ModeCounters, place: PlaceOfPins): ModeCount
 function readCounts(family: IpFamily, place: PlaceOfPins): Counts | undefined {
   const folder = pinFolderOf(place, ownNetnsCookie);
   if (folder?.ok !== true) return undefined;
-  const maps = new SocketPins(kernelBpf().pins, folder.path, family).findMaps();
+  const found = new SocketPins(kernelBpf().pins, folder.path, family).findCounts();
   try {
-    return maps.counting?.counts.entries();
+    return found?.counts.entries();
   } finally {
-    for (const some of Object.values(maps)) closeAll(some ?? {});
+    closeAll(found ?? {});
   }
 }
 

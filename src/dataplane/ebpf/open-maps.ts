@@ -6,9 +6,11 @@ import {
   type BalancerCapacity,
   type BalancerMaps,
   type CountingMaps,
+  countingMaps,
   type LeadingMaps,
   leadingMaps,
   type MemoryMaps,
+  memoryMaps,
 } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { type IpAddress, type IpFamily, ipBytes, ipFromBytes } from "../../net/ip.ts";
 
@@ -62,6 +64,32 @@ export function createMaps<Definitions extends object>(bpf: Bpf, definitions: De
 
 export function closeAll(opened: object): void {
   for (const map of Object.values<BpfMap>({ ...opened })) map.close();
+}
+
+/** How many there is room for in maps that do not grow. */
+export interface LastingRoom {
+  /** Clients, sockets and peers that programs remember, of each kind. @default as many as programs of sockets need */
+  readonly remembered?: number;
+  /** Counts of connections, where they are asked for. @default 1 */
+  readonly counts?: number;
+}
+
+/** Those that stay when the others grow: an earlier process's, but for counts of another room, or new ones. @throws BpfError */
+export function lastingMaps(
+  bpf: Bpf,
+  family: IpFamily,
+  { remembered, counts = 1 }: LastingRoom,
+  found: FoundMaps,
+): Opened<MemoryMaps & CountingMaps> {
+  const memory = found.memory ?? createMaps(bpf, memoryMaps(family, remembered));
+  if (found.counting?.counts.definition.maxEntries === counts) return { ...memory, ...found.counting };
+  closeAll(found.counting ?? {});
+  try {
+    return { ...memory, ...createMaps(bpf, countingMaps(family, counts)) };
+  } catch (error) {
+    closeAll(memory);
+    throw error;
+  }
 }
 
 /** The memory of the arrays. */

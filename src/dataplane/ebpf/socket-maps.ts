@@ -9,11 +9,9 @@ import {
   type BalancerCapacity,
   type BalancerMaps,
   type CountingMaps,
-  countingMaps,
   type LeadingMaps,
   leadingMaps,
   type MemoryMaps,
-  memoryMaps,
 } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
@@ -41,21 +39,19 @@ import {
   type ExpectedSize,
   type FoundMaps,
   grown,
+  type LastingRoom,
+  lastingMaps,
   memoryOf,
   type Opened,
   type OpenMaps,
 } from "./open-maps.ts";
 import { PASS_ALL, planSocket, type SocketPlan, type SocketPlanFacts, type Treatment } from "./socket-plan.ts";
 
-interface SocketMapsOptions {
+interface SocketMapsOptions extends LastingRoom {
   readonly bpf: Bpf;
   readonly family: IpFamily;
   /** The maps are others now, with the same content and more room: programs must be made again. The old ones are closed next. */
   readonly onMoved: (maps: OpenMaps) => void;
-  /** How many clients, sockets and peers programs remember of each kind. @default as many as programs of sockets need */
-  readonly remembered?: number;
-  /** How many counts of connections there is room for, where they are asked for. @default 1 */
-  readonly counts?: number;
   /** Monotonic. */
   readonly nowMs: () => number;
   /** The least room. @default for a small cluster */
@@ -65,9 +61,8 @@ interface SocketMapsOptions {
 export class SocketMaps {
   readonly #options: SocketMapsOptions;
   #set: Opened<LeadingMaps>;
-  /** What programs remember, and the node's addresses: they stay when the others grow. */
-  readonly #memory: Opened<MemoryMaps>;
-  readonly #counting: Opened<CountingMaps>;
+  /** What programs remember and count, and the node's addresses: they stay when the others grow. */
+  readonly #memory: Opened<MemoryMaps & CountingMaps>;
   readonly #frontends: FrontendTable;
   readonly #lists: EndpointLists;
   /** What the maps hold, by service port. */
@@ -88,15 +83,12 @@ export class SocketMaps {
    */
   constructor(options: SocketMapsOptions, expected: ExpectedSize, found: FoundMaps = {}) {
     this.#options = options;
-    const { bpf, family, nowMs, remembered, counts = 1 } = options;
-    const isCounting = found.counting?.counts.definition.maxEntries === counts;
-    if (!isCounting) closeAll(found.counting ?? {});
-    this.#counting = (isCounting && found.counting) || createMaps(bpf, countingMaps(family, counts));
-    this.#memory = found.memory ?? createMaps(bpf, memoryMaps(family, remembered));
+    const { bpf, family, nowMs } = options;
+    this.#memory = lastingMaps(bpf, family, options, found);
     try {
       this.#set = found.leading ?? createMaps(bpf, leadingMaps(family, capacityFor(expected, options.least)));
     } catch (error) {
-      for (const maps of [this.#counting, this.#memory]) closeAll(maps);
+      closeAll(this.#memory);
       throw error;
     }
     this.#frontends = new FrontendTable(family, this.#set.frontends);
@@ -123,7 +115,7 @@ export class SocketMaps {
   }
 
   get open(): OpenMaps {
-    const opened: Opened<BalancerMaps> = { ...this.#set, ...this.#memory, ...this.#counting };
+    const opened: Opened<BalancerMaps> = { ...this.#set, ...this.#memory };
     const definitions = Object.fromEntries(
       Object.entries(opened).map(([name, map]) => [name, map.definition]),
     ) as unknown as BalancerMaps; // the same names
@@ -297,7 +289,8 @@ export class SocketMaps {
   }
 
   close(): void {
-    for (const maps of [this.#set, this.#memory, this.#counting]) closeAll(maps);
+    closeAll(this.#set);
+    closeAll(this.#memory);
   }
 
   /** Takes what its frontends have from before for its own; where that is not all as it should be, they are written again. */

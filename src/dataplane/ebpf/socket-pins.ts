@@ -63,8 +63,13 @@ export class SocketPins {
         (name, entries) => leadingMaps(family, ofSize(entries))[name],
       ),
       memory: this.#findAll(Object.keys(memoryMaps(family)), (name, entries) => memoryMaps(family, entries)[name]),
-      counting: this.#findAll(["counts"], (name, entries) => countingMaps(family, entries)[name]),
+      counting: this.findCounts(),
     };
+  }
+
+  /** Of {@link findMaps}, what is counted. */
+  findCounts(): FoundMaps["counting"] {
+    return this.#findAll(["counts"], (name, entries) => countingMaps(this.#family, entries)[name]);
   }
 
   /** The link of a program of ours, wherever it is attached, and the program of this version that it had last. */
