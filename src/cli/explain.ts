@@ -2,14 +2,13 @@
  * `kube-proxy explain WHAT`: what a Service, an address, a port or a name in the kernel is on a node: how it is reached, which
  * endpoints are used and why, and what is in the kernel for it. Without root and without a kernel.
  */
-import { objectKeyText } from "../cluster/objects.ts";
 import { modeNamed } from "../dataplane/registry.ts";
 import { explainOnAllNodes, nodeGroupsText } from "../explain/all-nodes.ts";
 import { clientChanges } from "../explain/compare.ts";
 import { withSockets } from "../explain/diff-sockets.ts";
 import { type ExplainedCluster, explainedCluster, explainPorts } from "../explain/explained-cluster.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
-import { find, type Search } from "../explain/find.ts";
+import { find, isKnownService, type Search } from "../explain/find.ts";
 import { answerText, FORMS, type Form } from "../explain/forms.ts";
 import { type Objects, partOf, servicesOfTarget } from "../explain/part-of-cluster.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
@@ -41,7 +40,7 @@ import {
 import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
 import { runCommand, wordReader } from "./subcommand-options.ts";
-import { nearestWord } from "./suggestion.ts";
+import { namesakes, nearestWord } from "./suggestion.ts";
 
 export const EXPLAIN_USAGE = `Usage: kube-proxy explain WHAT [-f DIR|FILE|-] [options]
        kubectl kube-proxy explain WHAT [options]
@@ -286,21 +285,18 @@ function searched(cluster: ExplainedCluster, target: Target, whole: Objects): Ex
   const part = find(cluster, target);
   if (part.kind !== "nothing") return part;
   const meant = [...part.meant];
-  const isThere = (one: Parameters<typeof objectKeyText>[0]) =>
-    target.kind === "service" && objectKeyText(one) === target.service;
-  // What is said of it is the answer.
-  if (meant.length === 0 && [...whole.services, ...(whole.serviceNotes ?? [])].some(isThere))
-    throw new UsageError(part.why);
-  // The same name elsewhere is what people mean most.
-  const [, name = ""] = target.kind === "service" ? target.service.split("/") : [];
-  const namesakes = [...servicesLike(target, whole)].filter((service) => service.endsWith(`/${name}`));
-  const [namesake] = namesakes;
-  if (target.kind === "service" && namesake !== undefined && !namesakes.includes(target.service)) {
-    throw new UsageError(part.why, `Did you mean ${namesakes.join(" or ")}?`);
+  if (target.kind === "service") {
+    const { service } = target;
+    // What is said of it is the answer.
+    if (meant.length === 0 && isKnownService(whole, service)) throw new UsageError(part.why);
+    const elsewhere = namesakes(service, servicesLike(target, whole));
+    if (elsewhere.length > 0 && !elsewhere.includes(service)) {
+      throw new UsageError(part.why, `Did you mean ${elsewhere.join(" or ")}?`);
+    }
+    // As kubectl names other kinds.
+    if (OTHER_KIND.test(service))
+      throw new UsageError(`${service} is neither a Service nor a pod`, "Name the Service, or one of its pods.");
   }
-  // As kubectl names other kinds.
-  if (target.kind === "service" && OTHER_KIND.test(target.service))
-    throw new UsageError(`${target.service} is neither a Service nor a pod`, "Name the Service, or one of its pods.");
   const nearest = nearestWord(part.wanted, meant.length > 0 ? meant : servicesLike(target, whole));
   // The word itself is there more than once.
   const isOther = nearest !== undefined && nearest !== part.wanted;

@@ -5,7 +5,7 @@ import { isProxyMode, modeNamed } from "../dataplane/registry.ts";
 import { countedLine } from "../explain/counted-ports.ts";
 import { type FlowChoice, FlowNamer, type FlowNames, namesOfObjects } from "../explain/flows.ts";
 import { safe } from "../explain/safe-text.ts";
-import { withoutDomain, withoutServiceWord } from "../explain/target.ts";
+import { serviceTyped } from "../explain/target.ts";
 import type { LedFlow } from "../kernel/conntrack/conntrack.ts";
 import { followFlows, openConntrack } from "../kernel/conntrack/netlink-conntrack.ts";
 import { NetlinkError } from "../kernel/netlink/errors.ts";
@@ -240,7 +240,7 @@ function readOptions({ values, positionals: words }: ReturnType<typeof parsed>):
     throw new UsageError("--export otlp-http takes the address of a collector: http://127.0.0.1:4318");
   }
   const positionals = words.filter((word) => word !== collector);
-  const service = positionals[0] && withoutServiceWord(withoutDomain(positionals[0]));
+  const service = positionals[0] && serviceTyped(positionals[0]);
   if (positionals.length > 1)
     throw new UsageError(`unexpected "${positionals.at(-1)}"`, "See 'kube-proxy flows --help'.");
   if (count !== undefined && !/^\d{1,9}$/.test(count)) throw new UsageError(`--count must be a number, got "${count}"`);

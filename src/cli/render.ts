@@ -9,8 +9,8 @@ import type { AnyFlag } from "../config/flag.ts";
 import { releaseNames } from "../config/release.ts";
 import { MODES, modeNamed } from "../dataplane/registry.ts";
 import { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
-import { whyNotServed } from "../explain/find.ts";
-import { withoutDomain, withoutServiceWord } from "../explain/target.ts";
+import { isKnownService, whyNotServed } from "../explain/find.ts";
+import { serviceTyped } from "../explain/target.ts";
 import { makePlan } from "../lib/make-plan.ts";
 import { PlanError } from "../lib/plan-error.ts";
 import { escapeLine } from "../logging/escape.ts";
@@ -152,11 +152,10 @@ function requireForm({ mode }: KubeProxyConfig, form: string): void {
 /** @param service as people name it. @returns `namespace/name`. @throws UsageError */
 function knownService(service: string, cluster: ReadObjects): string {
   const known = cluster.services.map(objectKeyText);
-  const name = withoutServiceWord(withoutDomain(service));
+  const name = serviceTyped(service);
   const only = onlyNamed("--service", name, known);
   if (only !== undefined) return only;
-  const isThere = cluster.serviceNotes?.some((one) => objectKeyText(one) === name) === true;
-  const nearest = isThere ? undefined : nearestWord(name, known);
+  const nearest = isKnownService(cluster, name) ? undefined : nearestWord(name, known);
   throw new UsageError(whyNotServed(cluster, name), nearest && `Did you mean ${nearest}?`);
 }
 

@@ -6,7 +6,7 @@ import type { FlowReader } from "../dataplane/tracked-connections.ts";
 import { countedLine } from "../explain/counted-ports.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
-import { withoutDomain, withoutServiceWord } from "../explain/target.ts";
+import { serviceTyped } from "../explain/target.ts";
 import { countText, shareText, turnedAwayText } from "../explain/text.ts";
 import { readTraffic } from "../explain/traffic.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
@@ -87,7 +87,7 @@ export async function services(
 
 /** @param given a Service, as people name it. @throws UsageError where there is none */
 async function linesOf(socket: string, given: string | undefined, namespace: string | undefined) {
-  const name = given && withoutServiceWord(withoutDomain(given));
+  const name = given && serviceTyped(given);
   const service =
     name?.includes("/") === true || name === undefined || namespace === undefined ? name : `${namespace}/${name}`;
   const isWhole = service?.includes("/") === true;

@@ -17,6 +17,11 @@ export function nearestWord(word: string, known: Iterable<string>): string | und
   return best?.name;
 }
 
+/** Those of the same name in other namespaces, which people mean most, or in its own. @param name `namespace/name`, as the known ones */
+export function namesakes(name: string, known: Iterable<string>): readonly string[] {
+  return [...new Set(known)].filter((one) => one.endsWith(name.slice(name.indexOf("/"))));
+}
+
 /**
  * The only one of these `namespace/name` that has the name, or is it; undefined where none is.
  *

@@ -5,7 +5,7 @@ import { withoutDomain } from "../explain/target.ts";
 import { addressOfPod, type KnownPod, knownPods, type PodSources } from "../inspect/known-pods.ts";
 import { familyOf, IP_FAMILIES, type IpFamily, joinHostPort, parseIpAddress, urlHost } from "../net/ip.ts";
 import { UsageError } from "./exit.ts";
-import { nearestWord, onlyNamed } from "./suggestion.ts";
+import { namesakes, nearestWord, onlyNamed } from "./suggestion.ts";
 import { POSITIONS } from "./trace-packet.ts";
 
 /** `NAMESPACE/NAME`, with what stands behind it. */
@@ -199,10 +199,8 @@ function podNamed(
     const place = joinHostPort(clusterIP, service?.ports[0]?.port ?? 80);
     throw new UsageError(`${flag}: no pod "${name}" is known, but a Service`, `Its cluster IP: --to ${place}.`);
   }
-  // The same name elsewhere is what people mean most.
-  const names = [...new Set([...(flag === "--to" ? services.map(objectKeyText) : []), ...known.keys()])];
-  const namesakes = names.filter((one) => one.endsWith(name.slice(name.indexOf("/"))));
-  const nearest = namesakes.length > 0 ? namesakes.join(" or ") : nearestWord(name, names);
+  const names = [...(flag === "--to" ? services.map(objectKeyText) : []), ...known.keys()];
+  const nearest = namesakes(name, names).join(" or ") || nearestWord(name, names);
   throw new UsageError(
     `${flag}: no pod "${name}" is known: it is neither in an EndpointSlice, nor a Pod among the objects`,
     nearest === undefined ? undefined : `Did you mean ${nearest}?`,

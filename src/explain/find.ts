@@ -51,6 +51,11 @@ function findService(cluster: ExplainedCluster, service: string, port: string | 
 const headlessWords = (service: string): string =>
   `Service ${service} is headless (clusterIP None): DNS gives out its pods' addresses, and no proxy does anything`;
 
+/** Whether there is a Service of that name, served or not. @param name `namespace/name` */
+export function isKnownService({ services, serviceNotes = [] }: Objects, name: string): boolean {
+  return [...services, ...serviceNotes].some((one) => objectKeyText(one) === name);
+}
+
 /** Why a proxy does nothing for a Service. @param name `namespace/name` */
 export function whyNotServed({ services, serviceNotes }: Objects, name: string): string {
   const notes = serviceNotes?.find((one) => objectKeyText(one) === name);

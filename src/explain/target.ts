@@ -30,9 +30,9 @@ export function withoutDomain(text: string): string {
   return text.replace(DNS_NAME, (_all, name: string, namespace: string) => `${namespace}/${name}`.toLowerCase());
 }
 
-/** The same text without `svc/` before a Service's name. */
-export function withoutServiceWord(text: string): string {
-  return text.replace(IS_SERVICE_WORD, "");
+/** What a person types for a Service, without `svc/` before it, and with `namespace/name` in place of its name in DNS. */
+export function serviceTyped(text: string): string {
+  return withoutDomain(text).replace(IS_SERVICE_WORD, "");
 }
 
 /**
