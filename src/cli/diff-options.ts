@@ -22,7 +22,7 @@ ${OBJECTS_FLAGS_HELP}
                                with objects, node and configuration; only what the dumps tell about is compared
       --kernel                 ask these tools on this host, and in ebpf mode read the pinned maps; needs root
 ${INSPECT_FLAGS_HELP}
-                               (between manifests without --node: every Node that both have)
+                               (between manifests, without --node: for every Node that both have)
       --without LIST           what the node's kernel or tools lack: ${KERNEL_FEATURES.join(", ")}
       --rules                  between manifests: every rule that changes
       --watch                  with --kernel: look again and again, and tell what has changed

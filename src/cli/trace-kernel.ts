@@ -1,5 +1,6 @@
 /** The rules in this node's kernel, and its addresses and routes, as the system's tools print them. */
 
+import { existsSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { KubeProxyConfig } from "../config/config.ts";
@@ -20,17 +21,18 @@ const LIMIT_MS = 60_000;
 interface Tool {
   readonly file: string;
   readonly args: readonly string[];
+  /** Where it is not there, this kernel has nothing that the tool could show. */
+  readonly of?: string;
 }
 
 const TOOLS: Readonly<Record<IpFamily, readonly Tool[]>> = {
   IPv4: [{ file: "iptables-save", args: [] }],
   IPv6: [{ file: "ip6tables-save", args: [] }],
 };
-/** Modes of other nodes need neither: where they are missing there is nothing to read. */
 const SHARED_TOOLS: readonly Tool[] = [
   { file: "nft", args: ["-j", "list", "ruleset"] },
-  { file: "ipset", args: ["save"] },
-  { file: "ipvsadm", args: ["-S", "-n"] },
+  { file: "ipset", args: ["save"], of: "/sys/module/ip_set" },
+  { file: "ipvsadm", args: ["-S", "-n"], of: "/proc/net/ip_vs" },
 ];
 
 /** Reads the kernel. @param local addresses that are given beside those that the node has. @throws UsageError */
@@ -96,7 +98,8 @@ export function needRoot(what: string): void {
   );
 }
 
-async function outputOf({ file, args }: Tool, notes: string[]): Promise<string> {
+async function outputOf({ file, args, of: source }: Tool, notes: string[]): Promise<string> {
+  if (source !== undefined && !existsSync(source)) return "";
   try {
     const { status, stdout, stderr } = await execProcess(file, args, { timeoutMs: LIMIT_MS });
     if (status === 0) return stdout;

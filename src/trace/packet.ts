@@ -41,8 +41,10 @@ export interface Packet extends Flow {
   /** Whether the connection's destination or source has been translated to another one. */
   readonly isDestinationTranslated: boolean;
   readonly isSourceTranslated: boolean;
-  /** Whether the source is an address of the node by now; which one, {@link Flow.source} says only where it is known. */
+  /** Whether the source is an address of the node by now. */
   readonly isMasqueraded: boolean;
+  /** False after masquerading where the node's address towards the destination is not known: the source is still the one before. */
+  readonly isSourceKnown: boolean;
   /** The virtual server of IPVS that has sent it on. */
   readonly virtualServer: VirtualServerName | undefined;
   /** Whether netfilter has decided on a translation, be it none: nat chains are not asked again. */
@@ -89,6 +91,7 @@ export function newPacket(question: PacketQuestion): Packet {
     isDestinationTranslated: false,
     isSourceTranslated: false,
     isMasqueraded: false,
+    isSourceKnown: true,
     virtualServer: undefined,
     isDestinationDecided: false,
     isSourceDecided: false,
@@ -127,7 +130,7 @@ export function withSource(packet: Packet, source: IpAddress): Packet {
 
 /** The packet after masquerading. @param address the node's address towards its destination, where it is known. Pure. */
 export function masqueraded(packet: Packet, address: IpAddress | undefined): Packet {
-  return { ...withSource(packet, address ?? packet.source), isMasqueraded: true };
+  return { ...withSource(packet, address ?? packet.source), isMasqueraded: true, isSourceKnown: address !== undefined };
 }
 
 /** A later packet of a connection whose translation is known: rules are not asked about it. Pure. */

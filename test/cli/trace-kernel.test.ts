@@ -1,7 +1,7 @@
 /** `kube-proxy trace` without manifests and dumps: over the rules, addresses and routes of this node's kernel. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { readdirSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
 import { trace } from "../../src/cli/trace.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
@@ -30,11 +30,12 @@ inNetns(import.meta.url, { name: "tracecli" }, () => {
     const { status, out, err } = await ask("10.96.1.1:80");
     assert.equal(status, 0, err);
     assert.match(out, /^Packet: tcp 10\.200\.0\.2 to 10\.96\.1\.1:80, from the node itself, connection new$/m);
-    assert.match(out, /33\.3 % {2}sent to 10\.180\.0\.5:8080, from the node's address \(masqueraded\)/);
+    assert.match(out, /33\.3 % {2}sent to 10\.180\.0\.5:8080, from 10\.200\.0\.2 \(masqueraded\)/);
     const outside = await runCommand(trace, ["--from", "198.51.100.7", "--in", "eth0", "--to", "10.96.1.1:80"]);
     assert.match(outside.out, /33\.3 % {2}sent to 10\.180\.1\.5:8080, from 10\.200\.0\.2 \(masqueraded\)/);
     // What nft shows of the same rules is not walked once more.
     assert.equal(out.match(/nat, OUTPUT/g)?.length, 1, out);
+    if (!existsSync("/proc/net/ip_vs")) assert.doesNotMatch(out, /ipvsadm/);
   });
 
   test("masqueraded packets have the address that the kernel chooses: the interface's, beside its router", async () => {

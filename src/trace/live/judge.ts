@@ -84,8 +84,7 @@ function isSameEnd(kernel: Pick<Way, "fate" | "packet">, simulation: Pick<Way, "
     case "uncertain":
       return true;
     default: {
-      const { destination, destinationPort, source, isMasqueraded, original } = simulation.packet;
-      const isSourceKnown = !isMasqueraded || source !== original.source;
+      const { destination, destinationPort, source, isSourceKnown } = simulation.packet;
       return (
         destination === kernel.packet.destination &&
         destinationPort === kernel.packet.destinationPort &&

@@ -29,8 +29,8 @@ function destinationText({ destination, destinationPort }: Packet): string {
   return endText(destination, destinationPort);
 }
 
-function sourceText({ source, isMasqueraded, isSourceTranslated, original }: Packet): string {
-  if (isMasqueraded && source === original.source) return "from the node's address (masqueraded)";
+function sourceText({ source, isMasqueraded, isSourceKnown, isSourceTranslated }: Packet): string {
+  if (!isSourceKnown) return "from the node's address (masqueraded)";
   if (isMasqueraded) return `from ${source} (masqueraded)`;
   return isSourceTranslated ? `from ${source} (translated)` : `from ${source} (kept)`;
 }
