@@ -44,15 +44,40 @@ export async function fileSink(path: string, note: Note): Promise<FlowTaker> {
   return countingLosses({ take, close }, note);
 }
 
-async function post(target: URL, body: object): Promise<number> {
-  const response = await fetch(target, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify(body),
-    signal: AbortSignal.timeout(REQUEST_LIMIT_MS),
-  });
-  await response.arrayBuffer();
-  return response.status;
+/** Where a collector takes something. What fails there is told once, until something succeeds. */
+class Receiver {
+  readonly #target: URL;
+  readonly #note: Note;
+  #hasComplained = false;
+
+  constructor(target: URL, note: Note) {
+    this.#target = target;
+    this.#note = note;
+  }
+
+  /** @returns the status; undefined without an answer. */
+  async post(body: object): Promise<number | undefined> {
+    try {
+      const response = await fetch(this.#target, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify(body),
+        signal: AbortSignal.timeout(REQUEST_LIMIT_MS),
+      });
+      await response.arrayBuffer();
+      if (response.ok) this.#hasComplained = false;
+      else this.#complain(`answered with ${response.status}`);
+      return response.status;
+    } catch (error) {
+      this.#complain(messageOf(error instanceof Error && error.cause !== undefined ? error.cause : error));
+      return undefined;
+    }
+  }
+
+  #complain(why: string): void {
+    if (!this.#hasComplained) this.#note(`${this.#target.href}: ${why}`);
+    this.#hasComplained = true;
+  }
 }
 
 /**
@@ -63,29 +88,18 @@ async function post(target: URL, body: object): Promise<number> {
 export function otlpSink(url: URL, note: Note): FlowTaker {
   const target = url.pathname === "/" ? new URL("/v1/logs", url) : url;
   const metricsTarget = new URL(target.href.replace(/\/logs$/, "/metrics"));
+  const logs = new Receiver(target, note);
+  const metrics = metricsTarget.href === target.href ? undefined : new Receiver(metricsTarget, note);
   const totals = new Map<string, number>();
   const startMs = Date.now();
   let waiting: object[] = [];
   let sending: Promise<void> | undefined;
   let lost = 0;
-  let hasComplained = false;
-  const complain = (why: string): void => {
-    if (!hasComplained) note(`${target.href}: ${why}`);
-    hasComplained = true;
-  };
   const send = async (): Promise<void> => {
     while (waiting.length > 0) {
       const batch = waiting.slice(0, BATCH);
-      let status: number;
-      try {
-        status = await post(target, logsOf(batch));
-      } catch (error) {
-        complain(messageOf(error instanceof Error && error.cause !== undefined ? error.cause : error));
-        return;
-      }
-      if (status >= 300) complain(`answered with ${status}`);
-      else hasComplained = false;
-      if (RETRIED.has(status)) return;
+      const status = await logs.post(logsOf(batch));
+      if (status === undefined || RETRIED.has(status)) return;
       if (status >= 300) lost += batch.length;
       waiting = waiting.slice(batch.length);
     }
@@ -97,11 +111,7 @@ export function otlpSink(url: URL, note: Note): FlowTaker {
     return sending;
   };
   // They are sums: the next say what those that were lost have said.
-  const sendTotals = async (): Promise<void> => {
-    const isOwnPlace = metricsTarget.href !== target.href;
-    const status = isOwnPlace ? await post(metricsTarget, metricsOf(totals, startMs)).catch(() => 0) : 200;
-    if (status !== 200) complain(`metrics: answered with ${status}`);
-  };
+  const sendTotals = async () => await metrics?.post(metricsOf(totals, startMs));
   const timers = [
     setInterval(() => void trySend(), SEND_EVERY_MS),
     setInterval(() => void sendTotals(), TOTALS_EVERY_MS),

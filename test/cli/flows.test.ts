@@ -434,7 +434,8 @@ test("flows are added to a file, and sent to a collector, which may refuse at fi
   server.close();
   server.closeAllConnections();
   const gone = await run(["--export", "otlp-http", url], kernel(WEB));
-  assert.match(gone.err, /^note: http:.*\nnote: 3 of 3 flows were lost\n$/);
+  const says = (path: string) => `note: ${url}/v1/${path}: .*\\n`;
+  assert.match(gone.err, new RegExp(`^${says("logs")}${says("metrics")}note: 3 of 3 flows were lost\n$`));
 });
 
 test("command lines that cannot be used", async () => {
