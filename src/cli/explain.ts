@@ -4,7 +4,7 @@
  */
 import { modeNamed } from "../dataplane/registry.ts";
 import { explainOnAllNodes, nodeGroupsText } from "../explain/all-nodes.ts";
-import { clientChanges } from "../explain/compare.ts";
+import { answerChanges, clientChanges } from "../explain/compare.ts";
 import { withSockets } from "../explain/diff-sockets.ts";
 import { type ExplainedCluster, explainedCluster, explainPorts } from "../explain/explained-cluster.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
@@ -195,9 +195,6 @@ function namespaceIn(what: string): string | undefined {
   return namespace;
 }
 
-/** Whether a client is answered at all. */
-const HANGS_ON_NETWORKS = /\bno(?:w|longer) answers? at\b|\(before: .*\blost\)$/;
-
 /** Where no configuration is known, what a client meets does not hang on it in silence: a cause says what pod networks would change. */
 async function withoutAssuming(
   cluster: ExplainedCluster,
@@ -218,14 +215,14 @@ async function withoutAssuming(
     keys,
   );
   return explained.map((one, index) => {
-    const changes = clientChanges(one, other[index]).filter(({ what }) => HANGS_ON_NETWORKS.test(what));
-    const causes = changes.map(
-      ({ what }) =>
-        `No configuration is known; with pod networks, ${what.replace(/: .* is now (.*) \(before: .*/, ": $1")}.`,
-    );
+    const known = other[index];
+    const changes = known === undefined ? [] : answerChanges(one, known);
+    const causes = changes.map((what) => `No configuration is known; with pod networks, ${what}.`);
     return { ...one, causes: [...one.causes, ...causes] };
   });
 }
+
+const PING = /^[^/]+\/icmp(v6)?$/i;
 
 /** What is meant, a pod's address where that is a pod's name. @throws UsageError */
 function targetOf(
@@ -243,6 +240,11 @@ function targetOf(
       because: [`${pod.name} is the pod at ${pod.addresses.join(" and ")}${where}.`],
     };
   }
+  if (PING.test(what))
+    throw new UsageError(
+      "only TCP, UDP and SCTP to the ports of a Service are led, and ICMP is none of them",
+      `What becomes of it: kube-proxy trace --to ${what}`,
+    );
   if (target !== undefined) return { target, because: [] };
   throw new UsageError(`"${what}" is no Service, pod, address, port or name`, "See 'kube-proxy explain --help'.");
 }

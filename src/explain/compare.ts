@@ -2,7 +2,7 @@
 
 import type { Encounter, ExplainedEndpoint, ExplainedFrontend, PortExplanation } from "./explanation.ts";
 import { frontendTitle } from "./text.ts";
-import { encounterWords, POSITION_WORDS } from "./words.ts";
+import { encounterWords, KIND_WORDS, POSITION_WORDS } from "./words.ts";
 
 /** One thing that changes, in words. */
 export interface ClientChange {
@@ -53,20 +53,41 @@ function frontendChange(title: string, before: ExplainedFrontend, after: Explain
   if (before.owner !== after.owner) {
     return [after.owner === null ? `${title} now leads here` : `${title} now belongs to ${after.owner}`];
   }
-  const changes: string[] = [];
-  if (before.answersAt !== after.answersAt) changes.push(`${title} now answers at ${after.answersAt ?? "no address"}`);
-  // Positions for which the same changes stand in one line.
-  const groups = new Map<string, string[]>();
-  for (const [index, encounter] of after.clients.entries()) {
+  const met = encounterChanges(before, after, (was, is) => changeWords(title, was, is));
+  return before.answersAt === after.answersAt
+    ? met
+    : [`${title} now answers at ${after.answersAt ?? "no address"}`, ...met];
+}
+
+/** Positions for which the same changes stand in one line. @param words of a change; undefined: it is none. */
+function encounterChanges(
+  before: ExplainedFrontend,
+  after: ExplainedFrontend,
+  words: (was: Encounter, is: Encounter) => string | undefined,
+): string[] {
+  const groups = Map.groupBy(after.clients.entries(), ([index, encounter]) => {
     const old = before.clients[index];
-    const words = old && changeWords(title, old, encounter);
-    if (words === undefined) continue;
-    const group = groups.get(words) ?? [];
-    group.push(POSITION_WORDS[encounter.position]);
-    groups.set(words, group);
-  }
-  for (const [words, positions] of groups) changes.push(`from ${positions.join(", ")}: ${words}`);
-  return changes;
+    return old && words(old, encounter);
+  });
+  return [...groups].flatMap(([said, group]) => {
+    const positions = group.map(([, { position }]) => POSITION_WORDS[position]);
+    return said === undefined ? [] : [`from ${positions.join(", ")}: ${said}`];
+  });
+}
+
+/** What clients meet in `after`, where only one of both gives them an answer. In words, without addresses. */
+export function answerChanges({ frontends }: PortExplanation, after: PortExplanation): string[] {
+  const old = new Map(frontends.map((frontend) => [frontendTitle(frontend), frontend]));
+  const isAnswered = ({ outcome, reason }: Encounter) => outcome === "answered" && reason !== "answers-lost";
+  const changes = after.frontends.flatMap((frontend) => {
+    const known = old.get(frontendTitle(frontend));
+    const words = (was: Encounter, is: Encounter) =>
+      isAnswered(was) === isAnswered(is)
+        ? undefined
+        : `connections to the ${KIND_WORDS[frontend.kind]} are ${encounterWords(is)}`;
+    return known === undefined ? [] : encounterChanges(known, frontend, words);
+  });
+  return [...new Set(changes)];
 }
 
 function changeWords(title: string, before: Encounter, after: Encounter): string | undefined {

@@ -75,30 +75,28 @@ export function whyNotServed({ services, serviceNotes }: Objects, name: string):
 
 interface SocketTarget {
   readonly address: ServicePort["clusterIP"];
-  readonly port: number | undefined;
+  /** Its number or name. */
+  readonly port: number | string | undefined;
   readonly protocol: ServicePort["protocol"] | undefined;
 }
 
 function findAddress(cluster: ExplainedCluster, { address, port, protocol }: SocketTarget): Search {
   const text = port === undefined ? address : joinHostPort(address, port);
-  const fits = (one: ServicePort) => protocol === undefined || one.protocol === protocol;
+  const fits = (one: ServicePort) =>
+    (protocol === undefined || one.protocol === protocol) && (typeof port !== "string" || one.name.port === port);
+  const isPort = (number: number) => typeof port !== "number" || number === port;
   const frontends = portsWhere(
     cluster,
     (one) =>
-      fits(one) &&
-      declaredFrontends(one).some((frontend) => {
-        return frontend.address === address && (port === undefined || frontend.port === port);
-      }),
+      fits(one) && declaredFrontends(one).some((frontend) => frontend.address === address && isPort(frontend.port)),
   );
   if (frontends.length > 0) return found(frontends, (names) => `${text} is an address of ${names}.`);
-  if (port !== undefined && isNodeAddress(cluster, address)) {
+  if (typeof port === "number" && isNodeAddress(cluster, address)) {
     const search = findNodePort(cluster, { port, protocol });
     if (search.kind === "ports") return search;
   }
   const behind = portsWhere(cluster, (one, endpoints) => {
-    return (
-      fits(one) && endpoints.some(({ ip, port: number }) => ip === address && (port === undefined || number === port))
-    );
+    return fits(one) && endpoints.some(({ ip, port: number }) => ip === address && isPort(number));
   });
   if (behind.length > 0) return found(behind, (names) => `${text} is an endpoint of ${names}.`);
   const others = portsWhere(cluster, (one) => declaredFrontends(one).some((frontend) => frontend.address === address));

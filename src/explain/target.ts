@@ -5,11 +5,11 @@ import { PROTOCOLS, type Protocol } from "../net/protocol.ts";
 export type Target =
   /** `ns/name`, `ns/name:port`, `svc/name`. */
   | { readonly kind: "service"; readonly service: string; readonly port: string | undefined }
-  /** An address, with or without a port and a protocol. */
+  /** An address, with or without a port, by number or name, and a protocol. */
   | {
       readonly kind: "address";
       readonly address: IpAddress;
-      readonly port: number | undefined;
+      readonly port: number | string | undefined;
       readonly protocol: Protocol | undefined;
     }
   /** A number alone. */
@@ -17,8 +17,10 @@ export type Target =
   /** A chain, a set, a map, or the name of a Service without its namespace. */
   | { readonly kind: "name"; readonly name: string };
 
-const NUMBER = /^:?(\d{1,5})(?:\/(tcp|udp|sctp))?$/i;
+/** `*:30080` as `kube-proxy services` has it. */
+const NUMBER = /^\*?:?(\d{1,5})(?:\/(tcp|udp|sctp))?$/i;
 const ADDRESS = /^(?:\[([^\]]+)\]|([^/[\]]*?))(?::(\d{1,5}))?(?:\/(tcp|udp|sctp))?$/i;
+const WITH_PORT_NAME = /^(?:\[([^\]]+)\]|([^/[\]:]+)):([a-z0-9-]*[a-z][a-z0-9-]*)(?:\/(tcp|udp|sctp))?$/i;
 const SERVICE = /^(?:(?:svc|service|services)\/)?([^/:]+)(?:\/([^/:]+))?(?::([^/:]+))?$/i;
 const IS_SERVICE_WORD = /^(?:svc|service|services)\//i;
 
@@ -69,10 +71,10 @@ export function parseTarget(typed: string, namespace: string | undefined, fallba
 function parseAddress(text: string): Target | undefined {
   const whole = parseIpAddress(text);
   if (whole !== undefined) return { kind: "address", address: whole, port: undefined, protocol: undefined };
-  const [, bracketed, bare, portText, protocol] = ADDRESS.exec(text) ?? [];
+  const [, bracketed, bare, portText, protocol] = WITH_PORT_NAME.exec(text) ?? ADDRESS.exec(text) ?? [];
   const address = parseIpAddress(bracketed ?? bare ?? "");
   if (address === undefined) return undefined;
-  const port = portText === undefined ? undefined : toPort(Number(portText));
+  const port = portText === undefined || !/^\d+$/.test(portText) ? portText?.toLowerCase() : toPort(Number(portText));
   if (portText !== undefined && port === undefined) return undefined;
   return { kind: "address", address, port, protocol: protocolOf(protocol) };
 }

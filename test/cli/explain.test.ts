@@ -46,7 +46,10 @@ test("a Service: what each client meets, and why each endpoint is used or left o
   const short = await textOf("shop/storefront", "--mode", "nftables");
   assert.doesNotMatch(short, /health check/);
   // A mode alone is no configuration.
-  assert.match(short, /\n {2}No configuration is known; .*, from another node, outside: answered by /);
+  assert.match(
+    short,
+    /\n {2}No configuration is known; .*, from another node, outside: connections to the cluster IP are answered by /,
+  );
   assert.match(
     await textOf("shop/storefront", "--mode", "nftables", "--rules"),
     /chain in table ip kube-proxy\n +external-XUFH7HGN-shop\/storefront\/tcp\/https\n/,
@@ -356,6 +359,24 @@ test("a Service whose endpoints are all the other nodes", async () => {
   );
   assert.equal(status, 0, err);
   assert.match(out, /another node.*: +answered by/);
+});
+
+test("a port of an address by its name, and a node port as `services` has it", async () => {
+  assert.match(await textOf("10.96.0.31:HTTP"), /^10\.96\.0\.31:http is an address of shop\/admin:http\.\n/);
+  assert.match(await textOf("10.180.0.12:http/tcp"), /^10\.180\.0\.12:http is an endpoint of .*, shop\/web:http\.\n/);
+  assert.match(await textOf("*:30082"), /^30082 is the node port of shop\/admin:http\.\n/);
+  assert.match(await refusalOf("10.96.0.31:https"), /no service port answers at 10\.96\.0\.31:https; .* has 80\/TCP/);
+});
+
+test("a ping is led nowhere, and trace says what becomes of it", async () => {
+  for (const what of ["10.96.0.31/icmp", "[fd00:10:96::31]/icmpv6"]) {
+    const said = await refusalOf(what);
+    assert.equal(
+      said.split("\n")[0],
+      "Error: only TCP, UDP and SCTP to the ports of a Service are led, and ICMP is none of them",
+    );
+    assert.equal(said.split("\n")[1], `What becomes of it: kube-proxy trace --to ${what}`);
+  }
 });
 
 test("an address that the load balancer answers itself", async () => {
