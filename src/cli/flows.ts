@@ -20,6 +20,7 @@ import { askDaemon, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-
 import { OBJECTS_FLAGS, readObjects } from "./objects-input.ts";
 import type { Output } from "./output.ts";
 import { runCommand, TEXT_OR_JSON, wordReader } from "./subcommand-options.ts";
+import { nearestWord } from "./suggestion.ts";
 
 export const FLOWS_USAGE = `Usage: kube-proxy flows [NAMESPACE/NAME[:PORT]] [options]
 
@@ -102,7 +103,8 @@ export async function flows(
     const asked = askedOf(options, output, input, source);
     const namer = await asked.namer();
     if (choice.service !== undefined && namer.frontends.length === 0) {
-      throw new UsageError(`there is no Service "${choice.service}"`);
+      const nearest = nearestWord(choice.service, namer.services);
+      throw new UsageError(`there is no Service "${choice.service}"`, nearest && `Did you mean ${nearest}?`);
     }
     const note = (text: string): void => output.err(safe(`note: ${text}\n`));
     if (source === KERNEL) for (const text of kernelNotes(isWatching)) note(text);

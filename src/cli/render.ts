@@ -152,9 +152,9 @@ function requireForm({ mode }: KubeProxyConfig, form: string): void {
 /** @param service as people name it. @returns `namespace/name`. @throws UsageError */
 function knownService(service: string, cluster: ReadObjects): string {
   const known = cluster.services.map(objectKeyText);
-  const name = serviceTyped(service);
-  const only = onlyNamed("--service", name, known);
-  if (only !== undefined) return only;
+  const typed = serviceTyped(service);
+  const name = onlyNamed("--service", typed, known.concat(cluster.serviceNotes?.map(objectKeyText) ?? [])) ?? typed;
+  if (known.includes(name)) return name;
   const nearest = isKnownService(cluster, name) ? undefined : nearestWord(name, known);
   throw new UsageError(whyNotServed(cluster, name), nearest && `Did you mean ${nearest}?`);
 }

@@ -177,10 +177,10 @@ function clientOf(
   if (position !== undefined) {
     return { ...placeOf(position), port: digits === undefined ? undefined : portOf("--from", digits) };
   }
-  if (/^[a-z]+$/i.test(word) && parseIpAddress(from) === undefined) {
+  if (/^[a-z][a-z0-9.-]*$/i.test(word) && parseIpAddress(from) === undefined) {
     const nearest = nearestWord(word, POSITIONS);
     throw new UsageError(
-      `--from must be an address, or ${POSITIONS.join(", ")}; got "${from}"`,
+      `--from must be an address, a known pod, or ${POSITIONS.join(", ")}; got "${from}"`,
       nearest === undefined ? undefined : `Did you mean ${nearest}?`,
     );
   }

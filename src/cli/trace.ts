@@ -24,7 +24,7 @@ import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
 import { flagReader, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
 import type { LiveOptions } from "./trace-live.ts";
-import { type ParsedTarget, packetQuestion, parseTarget } from "./trace-packet.ts";
+import { type ParsedTarget, POSITIONS, packetQuestion, parseTarget } from "./trace-packet.ts";
 import {
   inNamespace,
   mentionedPods,
@@ -283,9 +283,10 @@ async function rulesFor(
 
 function readOptions(values: ReturnType<typeof parsed>["values"]) {
   const { from, to, filename, dump, seed, live } = values;
-  if (to === undefined || (from === undefined && !live)) {
-    throw new UsageError("trace needs a packet: --from CLIENT --to ADDRESS:PORT", "See 'kube-proxy trace --help'.");
-  }
+  const missing = (what: string) => new UsageError(`trace needs to know ${what}`, "See 'kube-proxy trace --help'.");
+  if (to === undefined) throw missing("where the packet goes: --to ADDRESS:PORT, or a Service");
+  if (from === undefined && !live)
+    throw missing(`whose packet it is: --from ${POSITIONS.join(", ")}, an address or a pod`);
   if (filename !== undefined && dump !== undefined) {
     throw new UsageError("trace walks either the plan for manifests (-f) or dumps (--dump), not both");
   }

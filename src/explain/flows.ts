@@ -103,6 +103,11 @@ export class FlowNamer {
     }
   }
 
+  /** `namespace/name` of all that have connections, asked for or not. */
+  get services(): readonly string[] {
+    return [...new Set(this.#names.ports.map(({ name }) => name.service))];
+  }
+
   /** Those of the service ports that are asked for. */
   get frontends(): readonly {
     readonly protocol: Protocol;

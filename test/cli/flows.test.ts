@@ -440,7 +440,8 @@ test("flows are added to a file, and sent to a collector, which may refuse at fi
 
 test("command lines that cannot be used", async () => {
   for (const [args, message] of [
-    [["shop/none"], /there is no Service "shop\/none"/],
+    [["shop/none"], /there is no Service "shop\/none"\n$/],
+    [["shop/wep"], /there is no Service "shop\/wep"\nDid you mean shop\/web\?\n/],
     [["a", "b"], /unexpected "b"/],
     [["--from", "x"], /--from must be an address, or NAMESPACE\/NAME of a pod/],
     [["-o", "yaml"], /--output must be text or json/],

@@ -160,6 +160,8 @@ describe("one Service", () => {
   });
 
   test("one that is not there, or that a proxy has nothing to do for, is told", async () => {
+    const headless = await run(["-f", "-", ...NODE_A, "--service", "db"], EXAMPLES);
+    assert.match(headless.error?.message ?? "", /^Service shop\/db is headless /);
     const missing = await run(["-f", "-", ...NODE_A, "--service", "shop/wep"], EXAMPLES);
     assert.deepEqual([missing.out, missing.error?.hint], ["", "Did you mean shop/web?"]);
     assert.match(missing.error?.message ?? "", /^there is no Service "shop\/wep"$/);

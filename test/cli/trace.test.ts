@@ -469,7 +469,19 @@ describe("input that cannot be used ends with status 2", () => {
       whole,
       /^Error: shop\/web-1 cannot be looked up: .*\nGive its address, or a cluster with --kubeconfig\.$/m,
     ],
-    ["no packet", ["--dump", "-"], whole, /trace needs a packet: --from CLIENT --to ADDRESS:PORT/],
+    [
+      "no client",
+      ["--to", "10.96.1.1:80", "--dump", "-"],
+      whole,
+      /whose packet it is: --from pod, node, outside, an address or a pod/,
+    ],
+    [
+      "the name of a node",
+      ["--from", "node-a", "--to", "10.96.1.1:80", "--dump", "-"],
+      whole,
+      /a known pod, or pod, node, outside; got "node-a"/,
+    ],
+    ["no packet", ["--dump", "-"], whole, /trace needs to know where the packet goes: --to ADDRESS:PORT, or a Service/],
     [
       "two kinds of rules",
       [...PACKET, "-f", "-", "--dump", "-"],
