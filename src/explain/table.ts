@@ -1,6 +1,9 @@
 /** A table of plain text, its columns as wide as their widest cell, or as narrow as a terminal makes them. Pure. */
 
 const GAP = "  ";
+/** Between words; a number and its sign are one. */
+const BETWEEN_WORDS = / (?!%)/;
+
 /**
  * @param indent before each line; cells at the end of a line are not padded.
  * @param width of the terminal, in characters: cells are broken between words so that lines fit. @default no limit
@@ -8,7 +11,7 @@ const GAP = "  ";
 export function tableText(rows: readonly (readonly string[])[], indent = GAP, width?: number): string {
   const widths = widest(rows, (cell) => cell.length);
   if (width !== undefined) {
-    const words = widest(rows, (cell) => Math.max(...cell.split(" ").map((word) => word.length)));
+    const words = widest(rows, (cell) => Math.max(...cell.split(BETWEEN_WORDS).map((word) => word.length)));
     narrow(widths, words, width - indent.length - GAP.length * (widths.length - 1));
   }
   const lines = rows.flatMap((row) => linesOfRow(row, widths));
@@ -51,7 +54,7 @@ function brokenLines(cell: string, width: number): string[] {
   if (cell.length <= width) return [cell];
   const lines: string[] = [];
   let line = "";
-  for (const word of cell.split(" ")) {
+  for (const word of cell.split(BETWEEN_WORDS)) {
     if (line !== "" && line.length + 1 + word.length > width) {
       lines.push(line);
       line = word;

@@ -145,12 +145,16 @@ export function familiesText(all: readonly PortExplanation[], options: TextOptio
     const isSame = options.showsWhy !== true && options.showsRules !== true && other.trafficNotes === undefined;
     if (!isSame || metText(first) !== metText(other)) return `\n${explanationText(other, options)}`;
     const places = other.frontends.filter(({ address }) => address !== null).map(frontendTitle);
-    const news = other.causes.filter((cause) => !first.causes.includes(cause));
+    // How many of them are usable stands with the endpoints.
+    const known = new Set(first.causes.map(withoutCount));
+    const news = other.causes.filter((cause) => !known.has(withoutCount(cause)));
     const same = `${other.family}: clients meet the same, at ${places.join(", ")}; ${usedText(other)}.`;
     return safe([same, ...news].map((one) => sentenceText(one, "", options.width)).join(""));
   });
   return [explanationText(first, options), ...parts].join("");
 }
+
+const withoutCount = (cause: string): string => cause.replace(/\(\d+ usable\)/, "");
 
 /** What clients meet, but for addresses. */
 function metText({ frontends }: PortExplanation): string {
