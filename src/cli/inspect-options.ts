@@ -88,7 +88,7 @@ export function originOf(
 }
 
 /** Without a configuration anywhere. */
-export const ASSUMED = "assumed";
+const ASSUMED = "assumed";
 
 /** What `--compatibility` changes, where it is given. */
 export function asRelease(compatibility: string | undefined): Adjust {

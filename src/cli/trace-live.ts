@@ -221,7 +221,7 @@ function withoutOwnTable(rules: TracedRules): TracedRules {
 }
 
 /** Reads what the packet needs. Tables and chains that are gone are left out. */
-export async function rulePlaces(tracer: PacketTracer, { visits }: ObservedPacket): Promise<RulePlaces> {
+async function rulePlaces(tracer: PacketTracer, { visits }: ObservedPacket): Promise<RulePlaces> {
   const tables = new Map<string, ReadonlyMap<string, ChainHook>>();
   const handles = new Map<string, readonly number[]>();
   for (const { family, table, events } of visits) {

@@ -39,7 +39,7 @@ const MENTION =
   /^(?:pods?\/|po\/)?(?<pod>[a-z0-9](?:[-a-z0-9]*[a-z0-9])?\/[a-z0-9][-.a-z0-9]*)(?<rest>(?::[a-z0-9-]+)?(?:\/[a-z0-9]+)?)$/i;
 
 /** A pod's name in what was typed for `--from` or `--to`; undefined for everything else. */
-export function podMention(text: string): PodMention | undefined {
+function podMention(text: string): PodMention | undefined {
   // An address before a protocol has a dot or a colon before the slash, which no namespace has.
   const { pod, rest = "" } = MENTION.exec(withoutDomain(text))?.groups ?? {};
   return pod === undefined ? undefined : { pod: pod.toLowerCase(), rest };

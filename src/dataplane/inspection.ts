@@ -37,7 +37,7 @@ export interface KernelPart {
 }
 
 /** A name in the kernel that belongs to a service port alone. */
-export interface OwnName {
+interface OwnName {
   readonly name: string;
   readonly purpose: string;
   readonly endpoint?: string;

@@ -141,7 +141,7 @@ export function createLogger(options: LoggerOptions = {}): RootLogger {
  * Makes a clock that gives milliseconds since the epoch with a fraction. It counts on the monotonic clock and is set
  * again whenever it is more than a millisecond away from the system's, so that it follows clock steps.
  */
-export function createWallClock(): () => number {
+function createWallClock(): () => number {
   let offset = Date.now() - performance.now();
   return () => {
     const coarse = Date.now();
@@ -153,7 +153,7 @@ export function createWallClock(): () => number {
 }
 
 /** One `pattern=N` of `--vmodule`, as the configuration spells it (`logging.vmodule[]`). */
-export interface ModuleVerbosity {
+interface ModuleVerbosity {
   /** Glob (`*`, `?`) over the file's name without extension; with a `/`, over the end of its path. */
   readonly filePattern: string;
   readonly verbosity: number;

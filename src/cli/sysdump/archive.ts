@@ -146,7 +146,7 @@ function partsOf(name: string): { readonly prefix: string; readonly name: string
 }
 
 /** What ends an archive in the POSIX ustar format (IEEE Std 1003.1, pax, "ustar Interchange Format"). */
-export function tarEnd(): Uint8Array {
+function tarEnd(): Uint8Array {
   return Buffer.alloc(2 * BLOCK);
 }
 

@@ -101,7 +101,7 @@ function httpText(address: string, path: string): Promise<string> {
  *
  * @throws UsageError when nothing answers, or the daemon does not know the path.
  */
-export async function readLines(
+async function readLines(
   socketPath: string,
   path: string,
   { most, quietMs }: { readonly most: number; readonly quietMs: number },

@@ -13,7 +13,7 @@ const FIELDS = {
   minSyncPeriod: "duration",
 } as const;
 
-export type IptablesConfig = SettingsOf<typeof FIELDS>;
+type IptablesConfig = SettingsOf<typeof FIELDS>;
 
 const section = new Section("iptables", FIELDS, { masqueradeBit: DEFAULT_MASQUERADE_BIT, localhostNodePorts: true });
 

@@ -25,7 +25,7 @@ export interface VirtualServerDifference {
 }
 
 /** Why a virtual server is not as wanted, by its text. */
-export type VirtualServerFailures = Map<string, string>;
+type VirtualServerFailures = Map<string, string>;
 
 interface VirtualServersOptions {
   readonly ipvs: Ipvs;

@@ -19,7 +19,7 @@ export function rootEndpointNameOf({ winkernel }: KubeProxyConfig): string {
 }
 
 /** The port of the proxy's own health server; 0 when there is none. Pure. */
-export function healthPortOf({ healthzBindAddress }: KubeProxyConfig): number {
+function healthPortOf({ healthzBindAddress }: KubeProxyConfig): number {
   const port = Number(splitHostPort(healthzBindAddress)?.port ?? 0);
   return Number.isInteger(port) ? port : 0;
 }

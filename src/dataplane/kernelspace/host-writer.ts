@@ -43,7 +43,7 @@ const DNS_PORT = 53;
 const API_SERVER = "default/kubernetes:";
 
 /** What a sync must look at besides what changed: what an earlier one did not do, and what others have changed. */
-export class HostDoubt {
+class HostDoubt {
   readonly frontends = new Set<string>();
   /** Of endpoints. */
   readonly addresses = new Set<IpAddress>();

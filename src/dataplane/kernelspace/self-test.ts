@@ -18,7 +18,7 @@ import { isOverlay, missingNetworkText } from "./host-state.ts";
 import { isAsWanted } from "./load-balancer-writer.ts";
 import { remoteMac } from "./ownership.ts";
 
-export interface SelfTestOptions {
+interface SelfTestOptions {
   readonly calls: HcnCalls;
   readonly networkName: string;
   readonly writes: boolean;

@@ -111,7 +111,7 @@ export const linuxHost: UserspaceHost = {
 const CHAINS: ReadonlySet<string> = new Set(Object.values(PORTAL_CHAINS));
 
 /** Whether {@link cleanUpPortals} removes a chain of this name. Pure. */
-export function isPortalChain(table: string, chain: string): boolean {
+function isPortalChain(table: string, chain: string): boolean {
   return (table === "nat" || table === "filter") && CHAINS.has(chain);
 }
 

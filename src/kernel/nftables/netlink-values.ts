@@ -43,7 +43,7 @@ export const LAYOUTS: Readonly<Record<NftFamily, FamilyLayout>> = {
 };
 
 /** Bytes of one value. Pure. */
-export function valueBytes(type: NftKeyType, layout: FamilyLayout): number {
+function valueBytes(type: NftKeyType, layout: FamilyLayout): number {
   switch (type) {
     case "address":
       return layout.addressBytes;

@@ -80,7 +80,7 @@ export function elementJson({ key, verdict, target, comment }: NftElement): Json
 }
 
 /** Pure. */
-export function verdictJson(verdict: NftVerdict): Json {
+function verdictJson(verdict: NftVerdict): Json {
   return { [verdict.kind]: "chain" in verdict ? { target: verdict.chain } : null };
 }
 

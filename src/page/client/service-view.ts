@@ -305,7 +305,7 @@ export function withCounts(
 }
 
 /** `12 open, 300 counted`; empty where nothing is known. */
-export function countedText(counts: Counted | undefined): string {
+function countedText(counts: Counted | undefined): string {
   if (counts === undefined) return "";
   const { open, counted } = counts;
   return [open === null ? "" : `${open} open`, counted === null ? "" : `${counted} counted`]

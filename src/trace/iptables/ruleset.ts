@@ -142,7 +142,7 @@ function stepsOf(text: string, { family, surroundings, hasChain }: RuleContext):
 const ACCEPT = { kind: "accept" } as const;
 
 /** Compiles a target; undefined for a rule that only counts. Pure. */
-export function targetStep(target: KernelTarget, { facts }: Surroundings): Step | undefined {
+function targetStep(target: KernelTarget, { facts }: Surroundings): Step | undefined {
   if (target.kind === "none") return undefined;
   const asks =
     target.kind === "MASQUERADE" ? [facts.about.destination] : target.kind === "REDIRECT" ? [facts.about.source] : [];

@@ -254,7 +254,7 @@ const INTERACTIVE_MODES = ["Never", "IfAvailable", "Always"];
  *
  * @param folder of the kubeconfig: a command that has a slash and is relative is meant from there.
  */
-export function readExecPlugin(found: Findings, folder: string, exec: JsonObject, where: string): ExecPlugin {
+function readExecPlugin(found: Findings, folder: string, exec: JsonObject, where: string): ExecPlugin {
   const field = (name: string): string => `${where}: exec.${name}`;
   const version = stringField(found, exec.apiVersion, field("apiVersion"));
   const apiVersion = API_VERSIONS.find((known) => known === version);

@@ -45,7 +45,7 @@ export type EndpointMap = (typeof ENDPOINT_MAPS)[keyof typeof ENDPOINT_MAPS];
 const endpointMaps: ReadonlySet<string> = new Set(Object.values(ENDPOINT_MAPS));
 
 /** Chains that exist while there are endpoint maps of a size, or clients of a timeout: the names of these with a word before them. */
-export const PICK = "pick";
+const PICK = "pick";
 export const REMEMBER = { frontend: "remember-frontends", nodePort: "remember-nodeports" } as const;
 
 /** `pick-endpoints-3`, `pick-clients-10800`. Pure. */

@@ -83,7 +83,7 @@ export const CONNECTED_VALUE = {
 } as const;
 
 /** Under which address a TCP socket knows its backend, and what it dialled, by its cookie. */
-export const TCP_PEER_KEY = layout("tcp peer", 8, { cookie: u64(0) });
+const TCP_PEER_KEY = layout("tcp peer", 8, { cookie: u64(0) });
 export const TCP_PEER = {
   IPv4: layout("tcp peer value", 16, {
     ...{ address: bytes(0, 4), port: be16(4), dialled: bytes(8, 4), dialledPort: be16(12) },
