@@ -10,8 +10,8 @@ import type { ServicePortName } from "../../model/service-port-name.ts";
 import type { TransactionDraft } from "./draft.ts";
 import { sharedSetOfAny } from "./layouts.ts";
 import { portText, portTextOf } from "./names.ts";
-import { chainDigest, type InstalledPort, NOTHING_INSTALLED } from "./port-objects.ts";
-import { hasOurShape, type ReconcileOptions, reconcile, stateOf, type WantedTable } from "./reconcile.ts";
+import { chainDigest, type DesiredPort, type InstalledPort, NOTHING_INSTALLED } from "./port-objects.ts";
+import { hasOurShape, presenceOf, type ReconcileOptions, reconcile, stateOf, type WantedTable } from "./reconcile.ts";
 import type { SharedElement } from "./table-plan.ts";
 import type { TableState } from "./table-state.ts";
 
@@ -59,8 +59,11 @@ interface RefusedPortHint {
   /** What this process had installed for it. */
   readonly remembered: InstalledPort | undefined;
   /** What it should have. */
-  readonly desired: InstalledPort;
+  readonly desired: DesiredPort;
 }
+
+/** Of a chain whose rules are right and lead to a chain that another program has renamed: it is written when the port is accepted. */
+const ASTRAY = "astray";
 
 interface Share {
   readonly chains: Map<string, string>;
@@ -103,6 +106,11 @@ function lastKnownGood(
   for (const [owner, { remembered = NOTHING_INSTALLED, desired }] of hints) {
     const share = shares.get(owner);
     if (share === undefined) continue;
+    for (const chain of desired.chainObjects) {
+      const digest = desired.chains.get(chain.name);
+      if (digest === undefined || share.chains.get(chain.name) !== digest) continue;
+      if (presenceOf(content, chain, digest) === "filled") share.chains.set(chain.name, ASTRAY);
+    }
     for (const { set, element } of [...remembered.elements, ...desired.elements]) {
       const id = idOf(set, element);
       if (isBare(element) && bare.has(id)) share.elements.set(id, { set, element });

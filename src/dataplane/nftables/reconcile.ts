@@ -177,7 +177,11 @@ export async function reconcile(
  * another name: after another program has renamed chains, a rule of ours may lead elsewhere than it says. What an anonymous map leads to is not
  * read: the chain of such a map has a rule to each of its targets, too.
  */
-function presenceOf(content: NftTableContent | undefined, chain: NftChain, digest: string): ChainPresence | undefined {
+export function presenceOf(
+  content: NftTableContent | undefined,
+  chain: NftChain,
+  digest: string,
+): ChainPresence | undefined {
   const present = content?.chains.get(chain.name);
   if (present === undefined) return "absent";
   const { ruleDigests, targets = [] } = present;

@@ -307,3 +307,18 @@ test("what others damage of a port that is refused is repaired when it is accept
   assert.deepEqual((await model.rig.sync()).failures, []);
   await assertAsFromNothing(model);
 });
+
+test("what goes to a chain that was renamed goes to ours again while another port is refused", async () => {
+  const { a, b } = first();
+  const model = newModel();
+  const one = remote("10.180.0.1");
+  model.set({ ...a, sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 100 }, [one]);
+  await model.rig.sync();
+  const made = listingOf(model, a.name.name);
+  refuseRules(model, [clusterChain(b)], false);
+  model.set(b, [remote("10.180.0.2")]);
+  assert.equal((await model.rig.sync()).failures.length, 1);
+  model.rig.kernel.renameChain(endpointNames(a.name, one).chain, "evil");
+  assert.equal((await model.rig.sync()).failures.length, 1);
+  assert.deepEqual(listingOf(model, a.name.name), made);
+});
