@@ -68,14 +68,14 @@ export type ModeSections<Form extends "resolved" | "document"> = {
   readonly [M in keyof DeclaredModes as DeclaredModes[M]["name"]]: DeclaredModes[M][Form];
 };
 
-interface DetectLocalConfig {
+export interface DetectLocalConfig {
   readonly bridgeInterface: string;
   readonly interfaceNamePrefix: string;
   /** `clusterCIDR` of the file, split at commas and not trimmed. */
   readonly clusterCIDRs: readonly string[];
 }
 
-interface ConntrackConfig {
+export interface ConntrackConfig {
   readonly maxPerCore: number;
   readonly min: number;
   readonly tcpEstablishedTimeoutMs: number;
@@ -89,7 +89,7 @@ export const COUNTED = ["None", "Frontends", "Endpoints"] as const;
 export type Counted = (typeof COUNTED)[number];
 
 /** What becomes of connections of TCP to endpoints that are gone, where a Service's annotation does not say; and what is counted. */
-interface ConnectionsConfig {
+export interface ConnectionsConfig {
   /** `Gone` or `Never`. */
   readonly endTCP: string;
   /** How long an endpoint must be gone. */

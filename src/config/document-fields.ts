@@ -5,7 +5,7 @@
 import { type Quantity, ZERO_QUANTITY } from "./quantity.ts";
 
 /** `logging.flushFrequency`: a duration text, or whole nanoseconds; written back in the form it was read. */
-interface FlushFrequency {
+export interface FlushFrequency {
   readonly nanoseconds: bigint;
   readonly asText: boolean;
 }
@@ -44,7 +44,7 @@ export interface Struct<F extends Fields = Fields> {
 }
 
 /** A list of objects. */
-interface StructList<F extends Fields = Fields> {
+export interface StructList<F extends Fields = Fields> {
   readonly goType: string;
   readonly each: Struct<F>;
 }

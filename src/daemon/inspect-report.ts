@@ -19,7 +19,7 @@ import type { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { ProxierStatus } from "../sync/proxier-options.ts";
 
 /** One family of the daemon. */
-interface InspectedFamily {
+export interface InspectedFamily {
   readonly family: string;
   readonly state: ProxyState;
   readonly status: ProxierStatus;

@@ -37,7 +37,7 @@ export interface KernelPart {
 }
 
 /** A name in the kernel that belongs to a service port alone. */
-interface OwnName {
+export interface OwnName {
   readonly name: string;
   readonly purpose: string;
   readonly endpoint?: string;

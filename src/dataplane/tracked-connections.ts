@@ -71,7 +71,7 @@ export async function countFlows(
 const LEAST_UNANSWERED = 3;
 
 /** An endpoint that has answered none of its connections, while others of the service port answer. */
-interface SilentEndpoint {
+export interface SilentEndpoint {
   readonly port: CountedPort;
   /** `ip:port` */
   readonly endpoint: string;

@@ -16,7 +16,7 @@ interface Volume {
 }
 
 /** How a connection ended, as its client met it; `closed`: whether there were answers is not known. */
-type FlowEnd = "answered" | "refused" | "never answered" | "closed";
+export type FlowEnd = "answered" | "refused" | "never answered" | "closed";
 
 /** One connection; -o json. */
 export interface NamedFlow {

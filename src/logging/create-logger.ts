@@ -153,7 +153,7 @@ function createWallClock(): () => number {
 }
 
 /** One `pattern=N` of `--vmodule`, as the configuration spells it (`logging.vmodule[]`). */
-interface ModuleVerbosity {
+export interface ModuleVerbosity {
   /** Glob (`*`, `?`) over the file's name without extension; with a `/`, over the end of its path. */
   readonly filePattern: string;
   readonly verbosity: number;

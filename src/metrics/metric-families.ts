@@ -38,7 +38,7 @@ type ReadSamples = () => Promise<
 >;
 
 /** One series of a counter. */
-interface FamilyCounter {
+export interface FamilyCounter {
   /** @param by @default 1 */
   inc(by?: number): void;
 }

@@ -24,7 +24,7 @@ export interface ReadSlice {
   readonly ports: readonly SlicePort[];
 }
 
-interface SliceReader {
+export interface SliceReader {
   /** Name of this node; empty when unknown, then no endpoint is local. */
   readonly nodeName: string;
   readonly onProblem?: OnProblem | undefined;

@@ -29,7 +29,7 @@ export interface Subject<Fate> {
   fateOf(packet: Packet, asked: (question: Question, packet: Packet) => void): Fate;
 }
 
-interface ProvedClass<Fate> {
+export interface ProvedClass<Fate> {
   readonly packets: PacketClass;
   /** One of them. */
   readonly example: Packet;

@@ -18,7 +18,7 @@ import type { SyncMetrics } from "./observers.ts";
 import { union } from "./pending-work.ts";
 
 /** Part of `ProxyState`. */
-interface ServedFlows extends Served {
+export interface ServedFlows extends Served {
   portCount(protocol: Protocol): number;
 }
 

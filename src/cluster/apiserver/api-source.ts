@@ -126,7 +126,7 @@ async function follow<K extends ObjectKind>(
 }
 
 /** Told each time the API server has said something about a resource (plural name). */
-type OnHeard = (resource: string) => void;
+export type OnHeard = (resource: string) => void;
 
 /**
  * Defines the gauge. A quiet resource is heard of whenever its watch ends and begins again, every 5 to 10 minutes.

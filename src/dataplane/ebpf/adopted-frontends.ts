@@ -6,7 +6,7 @@ import type { EndpointList } from "../../kernel/bpf/socket-balancer/endpoint-lis
 import { frontendWords } from "../../kernel/bpf/socket-balancer/maps.ts";
 
 /** Where a service port wants a frontend to lead. */
-interface WantedFrontend {
+export interface WantedFrontend {
   /** {@link nameOfKey} of its key. */
   readonly name: string;
   readonly to: "cluster" | "local" | "nothing";

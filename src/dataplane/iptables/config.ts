@@ -13,7 +13,7 @@ const FIELDS = {
   minSyncPeriod: "duration",
 } as const;
 
-type IptablesConfig = SettingsOf<typeof FIELDS>;
+export type IptablesConfig = SettingsOf<typeof FIELDS>;
 
 const section = new Section("iptables", FIELDS, { masqueradeBit: DEFAULT_MASQUERADE_BIT, localhostNodePorts: true });
 

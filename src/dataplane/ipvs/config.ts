@@ -18,7 +18,7 @@ const FIELDS = {
   udpTimeout: "duration",
 } as const;
 
-type IpvsConfig = SettingsOf<typeof FIELDS>;
+export type IpvsConfig = SettingsOf<typeof FIELDS>;
 
 const section = new Section("ipvs", FIELDS, {
   ...{ scheduler: "", excludeCIDRs: [], strictARP: false },

@@ -18,7 +18,7 @@ export interface AddressDifference {
 }
 
 /** An address that is not as wanted, and why. */
-type AddressFailures = ReadonlyMap<IpAddress, string>;
+export type AddressFailures = ReadonlyMap<IpAddress, string>;
 
 export class DummyAddresses {
   readonly #links: Links;

@@ -12,7 +12,7 @@ import { DUMMY_DEVICE } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-service-port.ts";
 
 /** The addresses of one family, seen by who has them. */
-interface NodeAddressFacts extends Omit<PlanFacts, "zone"> {
+export interface NodeAddressFacts extends Omit<PlanFacts, "zone"> {
   /** On kube-ipvs0. */
   readonly bound: ReadonlySet<IpAddress>;
   /** On kube-ipvs0, with the prefix length of a network: nothing of ours. */

@@ -25,7 +25,7 @@ export interface VirtualServerDifference {
 }
 
 /** Why a virtual server is not as wanted, by its text. */
-type VirtualServerFailures = Map<string, string>;
+export type VirtualServerFailures = Map<string, string>;
 
 interface VirtualServersOptions {
   readonly ipvs: Ipvs;

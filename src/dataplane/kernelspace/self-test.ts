@@ -18,7 +18,7 @@ import { isOverlay, missingNetworkText } from "./host-state.ts";
 import { isAsWanted } from "./load-balancer-writer.ts";
 import { remoteMac } from "./ownership.ts";
 
-interface SelfTestOptions {
+export interface SelfTestOptions {
   readonly calls: HcnCalls;
   readonly networkName: string;
   readonly writes: boolean;

@@ -10,7 +10,7 @@ import type { LoadBalancerKind, PlannedLoadBalancer, ServicePortPlan } from "./p
 const REASONS = ["local", "remote", "vip"] as const;
 export type EndpointReason = (typeof REASONS)[number];
 
-interface WantedEndpoint {
+export interface WantedEndpoint {
   readonly address: IpAddress;
   readonly reason: EndpointReason;
 }

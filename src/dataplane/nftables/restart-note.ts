@@ -21,7 +21,7 @@ import type { TablePremises, TableState } from "./table-state.ts";
 /** The last of the base chains: it has one rule, whichever the layout. */
 const CHAIN = "nat-postrouting";
 
-interface RestartNoteOptions {
+export interface RestartNoteOptions {
   readonly ruleset: Pick<NetlinkRuleset, "note" | "leaveNote">;
   /** The table that has the note, for all families. */
   readonly table: NetlinkTableName;

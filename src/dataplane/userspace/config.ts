@@ -22,7 +22,7 @@ const FIELDS = {
   drainTimeout: "optionalDuration",
 } as const;
 
-interface UserspaceConfig extends SettingsOf<typeof FIELDS> {
+export interface UserspaceConfig extends SettingsOf<typeof FIELDS> {
   /** Empty: any free port. See `port-range.ts`. */
   readonly portRange: string;
   readonly udpIdleTimeoutMs: number;

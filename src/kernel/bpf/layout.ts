@@ -14,7 +14,7 @@ export interface Field {
 }
 
 /** A field of bytes without an order, such as a name. */
-interface BytesField {
+export interface BytesField {
   readonly at: number;
   readonly bytes: number;
 }

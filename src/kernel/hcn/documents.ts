@@ -38,7 +38,7 @@ const DISTRIBUTION_WORDS = { None: 0, SourceIPProtocol: 1, SourceIP: DISTRIBUTE_
 const EP_WORDS = { None: 0, RemoteEndpoint: EP_REMOTE };
 
 /** Set where HNS answers in another version of the schema than it was asked in: what is read may lack something. */
-interface ReadDocument {
+export interface ReadDocument {
   readonly otherSchema?: number;
 }
 

@@ -81,7 +81,7 @@ export interface NetlinkRuleset {
 }
 
 /** What is left with a rule. */
-interface NetlinkNote {
+export interface NetlinkNote {
   readonly chain: string;
   readonly rule: NftRule;
   /** Short, ASCII. */

@@ -26,7 +26,7 @@ const STATEFUL = {
 } as const;
 
 /** An expression that is not known here. */
-interface UnknownExpression {
+export interface UnknownExpression {
   readonly kind: "unknown";
   readonly name: string;
   /** Its attributes as they came. */
