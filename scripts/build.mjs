@@ -68,7 +68,7 @@ function newestIn(path) {
 
 /** dist/man, of the help texts; package.json names the pages. By the pinned Node.js, which the program needs. */
 function writeManPages(node) {
-  const pinned = join(root, "node_modules/node/bin/node");
+  const pinned = join(root, "node_modules/.bin/node");
   const program = join(root, "dist/cli/write-man-pages.js");
   const arguments_ = [program, join(root, "dist/man")];
   const { status } = spawnSync(existsSync(pinned) ? pinned : node, arguments_, { stdio: ["ignore", 2, "inherit"] });

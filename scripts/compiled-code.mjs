@@ -9,7 +9,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const NODE = join(root, "node_modules/node/bin/node");
+const NODE = join(root, "node_modules/.bin/node");
 const REHEARSAL = join(root, "scripts/rehearsal.mjs");
 /** Each begins with what the one before has kept. */
 const REHEARSALS = ["nftables-manifests", "nftables-api", "iptables-manifests"];

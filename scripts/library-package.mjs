@@ -55,7 +55,9 @@ export function makeLibraryPackage() {
   cpSync(join(root, "docs/library.md"), join(out, "README.md"));
   const versions = (isWanted) =>
     Object.fromEntries(Object.entries(manifest.dependencies).filter(([name]) => packages.has(name) && isWanted(name)));
-  const { version, keywords, license, type, engines, exports } = manifest;
+  const { version, keywords, license, type, exports } = manifest;
+  // The program has a Node.js of its own, and installs with any.
+  const engines = { node: ">=24" };
   const description = "The library of kube-proxy-ts: Services as a node sees them, rules as data, netlink";
   const dependencies = versions((name) => !OPTIONAL.includes(name));
   const optionalDependencies = versions((name) => OPTIONAL.includes(name));

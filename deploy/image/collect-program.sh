@@ -4,13 +4,12 @@
 set -eu
 
 to=$1
-mkdir -p "$to/node_modules/node/bin" "$to/node_modules/.bin"
+mkdir -p "$to/node_modules/.bin"
 
 npm prune --omit=dev --ignore-scripts
 scripts/runtime-files.sh . "$to"
 cp -R bin "$to/"
-cp node_modules/node/bin/node "$to/node_modules/node/bin/"
-ln -s ../node/bin/node "$to/node_modules/.bin/node"
+cp -L node_modules/.bin/node "$to/node_modules/.bin/"
 cp -R node_modules/koffi node_modules/@koromix "$to/node_modules/"
 cd "$to"
 # What koffi is compiled from; scripts are beside it.

@@ -67,7 +67,7 @@ async function makeDebian(release: string, root: string): Promise<void> {
 async function addNpm({ checkout, cache }: LocalBasesOptions, root: string): Promise<void> {
   const local = join(root, "usr/local");
   for (const folder of ["bin", "lib/node_modules", "etc"]) mkdirSync(join(local, folder), { recursive: true });
-  cpSync(join(checkout, "node_modules/node/bin/node"), join(local, "bin/node"));
+  cpSync(join(checkout, "node_modules/.bin/node"), join(local, "bin/node"));
   const prefix = join(cache, `npm-${NPM_VERSION}`);
   const npm = join(prefix, "node_modules/npm");
   if (!existsSync(npm)) await runCommand(["npm", "install", "--no-save", "--prefix", prefix, `npm@${NPM_VERSION}`]);

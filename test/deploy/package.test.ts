@@ -108,7 +108,7 @@ describe("the npm package", () => {
       noRegistry = "not on this machine: a registry of npm packages that can be reached";
       return;
     }
-    symlinkSync(join(CHECKOUT, "node_modules/node/bin"), join(user, "node_modules/node/bin"));
+    assert.doesNotMatch(stderr, /EBADENGINE/);
   });
   after(() => rmSync(root, { recursive: true, force: true }));
 

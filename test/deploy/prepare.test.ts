@@ -30,32 +30,6 @@ test("an install builds, but not where what asked for it builds itself", async (
   assert.deepEqual(await prepare("npm_command=pack"), [0, false]);
 });
 
-test("a Node.js other than the pinned one is refused before it runs, and removed", async (t) => {
-  const root = mkdtempSync(join(tmpdir(), "kpts-prepare-"));
-  t.after(() => rmSync(root, { recursive: true }));
-  cpSync(join(CHECKOUT, "scripts"), join(root, "scripts"), { recursive: true });
-  const folder = join(root, "node_modules/node");
-  const binary = join(folder, "bin/node");
-  mkdirSync(dirname(binary), { recursive: true });
-  const prepared = async (version: string, content: string | Uint8Array) => {
-    writeFileSync(join(folder, "package.json"), JSON.stringify({ version }));
-    writeFileSync(binary, content, { mode: 0o755 });
-    const command = [process.execPath, "scripts/prepare.mjs"] as const;
-    const { status, stderr } = await runCommand(command, { cwd: root, allowFailure: true });
-    return [status, stderr, existsSync(binary)] as const;
-  };
-  const { version } = JSON.parse(readFileSync(join(CHECKOUT, "node_modules/node/package.json"), "utf8"));
-  const pinned = JSON.parse(readFileSync(join(CHECKOUT, "package.json"), "utf8")).dependencies.node;
-  assert.equal(version, pinned);
-  const [status, said, isThere] = await prepared(pinned, "#!/bin/sh\ntouch ran\n");
-  assert.deepEqual([status, isThere, existsSync(join(root, "ran"))], [1, false, false]);
-  assert.match(said, /node_modules\/node\/bin\/node \(SHA-256 [0-9a-f]{64}\) is removed: it is not the pinned one/);
-  assert.match((await prepared("99.0.0", ""))[1], /no hash is known of Node\.js 99\.0\.0/);
-  // Hashes of this version are known, or it could not be installed.
-  const [good, , isKept] = await prepared(pinned, readFileSync(join(CHECKOUT, "node_modules/node/bin/node")));
-  assert.deepEqual([good, isKept], [0, true]);
-});
-
 test("packages of Debian are installed under a lock that only root can make", {
   skip: process.getuid?.() !== 0,
 }, () => {

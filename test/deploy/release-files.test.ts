@@ -68,7 +68,7 @@ describe("files of a release", { timeout: LIMIT_MS }, () => {
       join(debian, "usr/lib/kube-proxy-ts/node_modules"),
     ]) {
       const load = `require(${JSON.stringify(join(packages, "koffi"))}).load("libc.so.6").func("int getpid()")()`;
-      assert.match((await command([join(packages, "node/bin/node"), "-p", load])).stdout, /^\d+\n$/);
+      assert.match((await command([join(packages, ".bin/node"), "-p", load])).stdout, /^\d+\n$/);
     }
     symlinkSync(process.execPath, join(plugin, "node"));
     const path = `PATH=${plugin}:/usr/bin:/bin`;
@@ -87,7 +87,7 @@ describe("files of a release", { timeout: LIMIT_MS }, () => {
     const packed = `kube-proxy-ts-${version}-linux-arm64`;
     await command(["tar", "-xzf", join(made("one"), `${packed}.tar.gz`), "-C", folder]);
     const at = (name: string) => join(folder, packed, name);
-    const node = [...emulated, at("node_modules/node/bin/node")] as const;
+    const node = [...emulated, at("node_modules/.bin/node")] as const;
     const load = `require(${JSON.stringify(at("node_modules/koffi"))}).load("libc.so.6").func("int getpid()")()`;
     assert.match((await command([...node, "-p", `process.arch + ${load}`])).stdout, /^arm64\d+\n$/);
     const words = ["render", "--mode", "nftables", "-f", join(CHECKOUT, "examples"), "--hostname-override", "node-a"];

