@@ -60,7 +60,7 @@ export function ownCgroup(): string {
 export class EbpfSubject {
   readonly state = benchState();
   readonly #endpointsEach: number;
-  readonly #backend: EbpfBackend;
+  readonly backend: EbpfBackend;
   readonly #generations = new Map<number, number>();
   /** What replaces each link's program in turns. */
   readonly #twins = new Map<Pick<BpfLink, "replace">, readonly [BpfProgram, BpfProgram]>();
@@ -96,7 +96,7 @@ export class EbpfSubject {
       metrics: NOTHING,
       log,
     });
-    this.#backend = new EbpfBackend(noted, sockets);
+    this.backend = new EbpfBackend(noted, sockets);
   }
 
   /** Puts services and their endpoints into the model. */
@@ -111,7 +111,7 @@ export class EbpfSubject {
   /** @throws Error when connections are not decided at the socket after it. */
   async fullSync(): Promise<void> {
     await this.#sync(true, new Set());
-    if (!this.#backend.isAttached) throw new Error("nothing is decided at the socket");
+    if (!this.backend.isAttached) throw new Error("nothing is decided at the socket");
   }
 
   /** Replaces an endpoint of a service, in the model only. */
@@ -165,7 +165,7 @@ export class EbpfSubject {
   /** What the maps say of a service, read back. */
   leads(index: number): string | undefined {
     const frontend = `TCP ${benchService(index).clusterIP} 80 `;
-    return this.#backend.sockets.find((line) => line.startsWith(frontend));
+    return this.backend.sockets.find((line) => line.startsWith(frontend));
   }
 
   async syncChanges(): Promise<void> {
@@ -185,7 +185,7 @@ export class EbpfSubject {
   }
 
   async close(): Promise<void> {
-    await this.#backend.close();
+    await this.backend.close();
   }
 
   #withTwins(bpf: Bpf): Bpf {
@@ -224,7 +224,7 @@ export class EbpfSubject {
       zone: undefined,
       serviceCIDRs: ["10.96.0.0/12"],
     };
-    const { failures } = await this.#backend.sync(input, new AbortController().signal);
+    const { failures } = await this.backend.sync(input, new AbortController().signal);
     const [failure] = failures;
     if (failure !== undefined) throw new Error(`${failure.subject} was refused: ${failure.reason}`);
   }

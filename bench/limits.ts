@@ -1,14 +1,15 @@
 /**
- * `npm run bench -- limits`: states beyond what clusters have, in both layouts of the nftables mode: one Service with very many endpoints,
- * one with very many ports, very many Services. What each takes, and what does not end in time.
+ * `npm run bench -- limits`: states beyond what clusters have, in every mode: one Service with very many endpoints, one with very many
+ * ports, very many Services. What each takes, and what does not end in time.
  */
 import { writeSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { LAYOUT_NAMES, type LayoutName } from "../src/dataplane/nftables/layout-name.ts";
+import type { ProxyState } from "../src/model/proxy-state.ts";
 import { benchService, benchSlice } from "./cluster.ts";
 import { type Bench, workerFigures } from "./driver.ts";
-import { memoryNow } from "./memory.ts";
-import { NftSubject } from "./nftables-subject.ts";
+import { LIMIT_MODES, type LimitMode, openLimitMode } from "./limit-modes.ts";
+import { memoryNow, ownCpuMs, toolsCpuMs } from "./memory.ts";
+import { benchState } from "./subject.ts";
 import { ms, table } from "./table.ts";
 
 /** By name: Services, endpoints of each, ports of each. */
@@ -20,30 +21,32 @@ const STATES = {
 const STATE_NAMES = ["endpoints", "ports", "services"] as const;
 
 interface LimitTask {
-  readonly layout: LayoutName;
+  readonly mode: LimitMode;
   readonly services: number;
   readonly endpointsEach: number;
   readonly ports: number;
   readonly limitMs: number;
 }
 
-/** Processor time, milliseconds; those that had not ended in time are missing. */
+/** Processor time with that of tools, milliseconds; those that had not ended in time are missing. */
 interface LimitFigures {
   readonly task: LimitTask;
   readonly loadMs?: number;
   readonly changeMs?: number;
   readonly restartMs?: number;
+  /** Parts of the first load that were refused. @default none */
+  readonly refused?: number;
   readonly peakMb: number;
 }
 
 export const bench: Bench = {
   name: "limits",
-  about: `States beyond what clusters have, in both layouts of the nftables mode, in throw-away network namespaces: processor time and memory.
-Needs root.`,
+  about: `States beyond what clusters have, in every mode, in throw-away network namespaces: processor time and memory. Needs root.
+The kernel of ipvs, the sockets of userspace and the HNS of kernelspace are in memory, and part of both.`,
   options: {
     quick: { help: "a hundredth of it" },
     states: { value: "NAME,…", initial: STATE_NAMES.join(","), help: "which" },
-    layouts: { value: "NAME,…", initial: LAYOUT_NAMES.join(","), help: "which" },
+    modes: { value: "NAME,…", initial: LIMIT_MODES.join(","), help: "which, of nftables the layout" },
     limit: { value: "SECONDS", initial: "300", help: "for each" },
   },
   async run(given) {
@@ -53,10 +56,10 @@ Needs root.`,
       const { services, endpointsEach, ports } = STATES[given.oneOf("states", STATE_NAMES, name)];
       const least = (value: number): number => (value < part ? value : value / part);
       const state = { services: least(services), endpointsEach: least(endpointsEach), ports: least(ports) };
-      for (const word of given.list("layouts")) {
+      for (const word of given.list("modes")) {
         const task: LimitTask = {
           ...state,
-          layout: given.oneOf("layouts", LAYOUT_NAMES, word),
+          mode: given.oneOf("modes", LIMIT_MODES, word),
           limitMs: 1000 * given.whole("limit"),
         };
         process.stderr.write(`measuring ${titleOf(task)}…\n`);
@@ -68,24 +71,23 @@ Needs root.`,
   },
 };
 
-function titleOf({ services, endpointsEach, ports, layout }: LimitTask): string {
-  return `${services} × ${endpointsEach}${ports === 1 ? "" : `, ${ports} ports`}, ${layout}`;
+function titleOf({ services, endpointsEach, ports, mode }: LimitTask): string {
+  return `${services} × ${endpointsEach}${ports === 1 ? "" : `, ${ports} ports`}, ${mode}`;
 }
 
 export function limitsTable(results: readonly LimitFigures[]): string {
-  const rows = results.map(({ task, loadMs, changeMs, restartMs, peakMb }) => {
+  const rows = results.map(({ task, loadMs, changeMs, restartMs, refused = 0, peakMb }) => {
     const cell = (value: number | undefined) => (value === undefined ? `not in ${task.limitMs / 1000} s` : ms(value));
-    return [titleOf(task), cell(loadMs), cell(changeMs), cell(restartMs), peakMb.toFixed(0)];
+    return [titleOf(task), cell(loadMs), cell(changeMs), cell(restartMs), String(refused), peakMb.toFixed(0)];
   });
-  const head = ["processor time, ms", "load", "an endpoint replaced", "restart, all compared", "peak MB"];
+  const head = ["processor time, ms", "load", "an endpoint replaced", "restart, all compared", "refused", "peak MB"];
   return table(head, rows);
 }
 
-async function cpuOf(work: () => Promise<void>): Promise<number> {
-  const before = process.cpuUsage();
+async function cpuOf(work: () => Promise<unknown>): Promise<number> {
+  const before = ownCpuMs() + toolsCpuMs();
   await work();
-  const { user, system } = process.cpuUsage(before);
-  return (user + system) / 1000;
+  return ownCpuMs() + toolsCpuMs() - before;
 }
 
 async function measure(task: LimitTask): Promise<void> {
@@ -96,21 +98,29 @@ async function measure(task: LimitTask): Promise<void> {
     report();
     process.exit();
   }, task.limitMs);
-  const { services, endpointsEach, ports, layout } = task;
-  const subject = new NftSubject(endpointsEach, layout);
-  subject.isNoting = false;
-  if (ports === 1) subject.load(services);
-  else addWithPorts(subject, endpointsEach, ports);
-  figures.loadMs = await cpuOf(() => subject.fullSync(false));
-  figures.changeMs = await cpuOf(() => {
-    if (ports === 1) subject.replaceEndpoint(0);
-    else subject.state.onEndpointSlice(changedSlice(endpointsEach, ports));
-    return subject.syncChanges();
+  const state = benchState();
+  const newBackend = await openLimitMode(task.mode);
+  let backend = await newBackend();
+  const sync = async (isFullSync: boolean, changedPorts: ReadonlySet<string> = new Set()): Promise<number> => {
+    const { services, endpoints, endpointCount } = state;
+    const input = { isFullSync, services, endpoints, endpointCount, changedPorts };
+    const more = { zone: undefined, serviceCIDRs: ["10.96.0.0/12"] };
+    return (await backend.sync({ ...input, ...more }, new AbortController().signal)).failures.length;
+  };
+  load(state, task);
+  figures.loadMs = await cpuOf(async () => {
+    figures.refused = await sync(true);
   });
-  figures.restartMs = await cpuOf(() => subject.fullSync(true));
+  figures.changeMs = await cpuOf(() => {
+    const [old, object] = [sliceOf(task, 0), sliceOf(task, 0, 1)];
+    state.onEndpointSlice({ kind: "update", old, object });
+    return sync(false, state.applyChanges().changedPorts);
+  });
+  backend = await newBackend();
+  figures.restartMs = await cpuOf(() => sync(true));
   clearTimeout(timer);
   report();
-  await subject.close();
+  process.exit();
 }
 
 function portsOf(count: number) {
@@ -118,20 +128,20 @@ function portsOf(count: number) {
   return numbers.map((port) => ({ name: `port-${port}`, protocol: "TCP" as const, port, nodePort: 0 }));
 }
 
-function sliceWith(endpointsEach: number, ports: number, generation: number) {
+function sliceOf({ endpointsEach, ports }: LimitTask, index: number, generation = 0) {
+  const slice = benchSlice(index, endpointsEach, generation);
+  if (ports === 1) return slice;
   const named = portsOf(ports).map(({ name, protocol, port }) => ({ name, protocol, port: 8000 + port }));
-  return { ...benchSlice(0, endpointsEach, generation), ports: named };
+  return { ...slice, ports: named };
 }
 
-function addWithPorts({ state }: NftSubject, endpointsEach: number, ports: number): void {
-  state.onService({ kind: "add", object: { ...benchService(0), ports: portsOf(ports) } });
-  state.onEndpointSlice({ kind: "add", object: sliceWith(endpointsEach, ports, 0) });
+function load(state: ProxyState, task: LimitTask): void {
+  for (let index = 0; index < task.services; index += 1) {
+    const service = task.ports === 1 ? benchService(index) : { ...benchService(index), ports: portsOf(task.ports) };
+    state.onService({ kind: "add", object: service });
+    state.onEndpointSlice({ kind: "add", object: sliceOf(task, index) });
+  }
   state.applyChanges();
-}
-
-function changedSlice(endpointsEach: number, ports: number) {
-  const [old, object] = [sliceWith(endpointsEach, ports, 0), sliceWith(endpointsEach, ports, 1)];
-  return { kind: "update", old, object } as const;
 }
 
 if (import.meta.main) await measure(JSON.parse(process.argv[2] ?? "{}"));

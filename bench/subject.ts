@@ -67,7 +67,7 @@ export class Subject {
     this.#exec = exec;
     this.#iptables = iptables;
     this.#endpointsEach = endpointsEach;
-    this.#backend = this.#newBackend();
+    this.#backend = benchIptablesBackend(this.#iptables);
   }
 
   static async create(backEnd: BackEnd, exec: MeasuredExec, endpointsEach: number): Promise<Subject> {
@@ -99,7 +99,7 @@ export class Subject {
 
   /** A sync of everything, by a backend that knows nothing yet: the first one, or the first after a restart. */
   async fullSync(): Promise<SyncFigures> {
-    this.#backend = this.#newBackend();
+    this.#backend = benchIptablesBackend(this.#iptables);
     return await this.#sync(true, new Set(), performance.now(), 0);
   }
 
@@ -158,23 +158,19 @@ export class Subject {
     if (failure !== undefined) throw new Error(`${failure.subject} was refused: ${failure.reason}`);
     return splitSync({ startMs, endMs, modelMs, plannedMs: endpoints.lastGetMs, cpuMs, runs: this.#exec.takeRuns() });
   }
+}
 
-  #newBackend(): IptablesBackend {
-    return new IptablesBackend({
-      config: benchConfig(),
-      iptables: this.#iptables,
-      counters: undefined,
-      nodePortIPs: () => Promise.resolve({ kind: "all" }),
-      metrics: {
-        restoreFailures: { inc() {} },
-        partialRestoreFailures: { inc() {} },
-        setTotal() {},
-        setLast() {},
-      },
-      monitor: () => Promise.resolve(),
-      log: silentLogger,
-    });
-  }
+/** A backend as the daemon has it. */
+export function benchIptablesBackend(iptables: Iptables): IptablesBackend {
+  return new IptablesBackend({
+    config: benchConfig(),
+    iptables,
+    counters: undefined,
+    nodePortIPs: () => Promise.resolve({ kind: "all" }),
+    metrics: { restoreFailures: { inc() {} }, partialRestoreFailures: { inc() {} }, setTotal() {}, setLast() {} },
+    monitor: () => Promise.resolve(),
+    log: silentLogger,
+  });
 }
 
 interface SyncTimes {
