@@ -63,7 +63,9 @@ The kernel of ipvs, the sockets of userspace and the HNS of kernelspace are in m
           limitMs: 1000 * given.whole("limit"),
         };
         process.stderr.write(`measuring ${titleOf(task)}…\n`);
-        results.push(await workerFigures({ script: fileURLToPath(import.meta.url), task }));
+        const result: LimitFigures = await workerFigures({ script: fileURLToPath(import.meta.url), task });
+        process.stderr.write(`${limitsTable([result]).split("\n").at(-1)}\n`);
+        results.push(result);
       }
     }
     console.log(limitsTable(results));

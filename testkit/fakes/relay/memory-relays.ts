@@ -80,6 +80,9 @@ class MemoryRelay implements Relay {
 
 export class MemoryRelays implements Relays {
   readonly #sockets = new Set<MemorySocket>();
+  /** By {@link portKey}. */
+  readonly #byPort = new Map<string, Set<MemorySocket>>();
+  #nextPort = FIRST_EPHEMERAL_PORT;
   readonly #relays = new Map<MemorySocket, MemoryRelay>();
   /** The addresses of this host, or `undefined` for any. */
   localAddresses: readonly IpAddress[] | undefined;
@@ -94,7 +97,7 @@ export class MemoryRelays implements Relays {
   /** Another program takes a port; disposing gives it back. */
   takePort(protocol: RelayProtocol, address: IpAddress, port: number): Disposable {
     const socket = this.#open({ protocol, address, port }, "other");
-    return { [Symbol.dispose]: () => void this.#sockets.delete(socket) };
+    return { [Symbol.dispose]: () => this.#drop(socket) };
   }
 
   /** The relay that a client of this address and port would reach. */
@@ -107,7 +110,7 @@ export class MemoryRelays implements Relays {
     await Promise.resolve(); // as late as real sockets
     const socket = this.#open(options, "listening");
     const relay = new MemoryRelay(options, socket.port, () => {
-      this.#sockets.delete(socket);
+      this.#drop(socket);
       this.#relays.delete(socket);
     });
     this.#relays.set(socket, relay);
@@ -117,7 +120,7 @@ export class MemoryRelays implements Relays {
   async hold(protocol: RelayProtocol, address: IpAddress, port: number): Promise<AsyncDisposable> {
     await Promise.resolve();
     const socket = this.#open({ protocol, address, port }, "held");
-    return { [Symbol.asyncDispose]: async () => void this.#sockets.delete(socket) };
+    return { [Symbol.asyncDispose]: async () => this.#drop(socket) };
   }
 
   #open(wanted: ListenFacts, use: MemorySocketUse): MemorySocket {
@@ -126,7 +129,14 @@ export class MemoryRelays implements Relays {
     if (code !== undefined) throw new ListenError(code, facts);
     const socket = { ...facts, use };
     this.#sockets.add(socket);
+    const key = portKey(socket);
+    this.#byPort.set(key, (this.#byPort.get(key) ?? new Set()).add(socket));
     return socket;
+  }
+
+  #drop(socket: MemorySocket): void {
+    this.#sockets.delete(socket);
+    this.#byPort.get(portKey(socket))?.delete(socket);
   }
 
   #obstacle(facts: ListenFacts): ListenErrorCode | undefined {
@@ -140,12 +150,13 @@ export class MemoryRelays implements Relays {
     const isSame = (other: MemorySocket): boolean =>
       other.address === address ||
       ((isUnspecified(other.address) || isUnspecified(address)) && familyOf(other.address) === familyOf(address));
-    return this.sockets.find((other) => other.protocol === protocol && other.port === port && isSame(other));
+    return [...(this.#byPort.get(portKey({ protocol, port })) ?? [])].find(isSame);
   }
 
   #freePort(wanted: ListenFacts): number {
-    let port = FIRST_EPHEMERAL_PORT;
-    while (this.#conflicting({ ...wanted, port }) !== undefined) port++;
-    return port;
+    while (this.#conflicting({ ...wanted, port: this.#nextPort }) !== undefined) this.#nextPort++;
+    return this.#nextPort;
   }
 }
+
+const portKey = ({ protocol, port }: Pick<ListenFacts, "protocol" | "port">): string => `${protocol} ${port}`;
