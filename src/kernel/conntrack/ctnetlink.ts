@@ -16,7 +16,7 @@ import {
   u32host,
   type ValueOf,
 } from "../netlink/attributes.ts";
-import { NLM_F_DUMP } from "../netlink/constants.ts";
+import { HOST_IS_LITTLE_ENDIAN, NLA_F_NESTED, NLM_F_DUMP } from "../netlink/constants.ts";
 import type { Reply } from "../netlink/frames.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
 import { beginNfnetlink, NFNL_SUBSYS_CTNETLINK, nfnetlinkPayload } from "../netlink/nfnetlink.ts";
@@ -188,7 +188,44 @@ interface Ends {
 
 const tupleParts = new Int32Array(PROTOCOL + 1);
 
+/** Length and type of an attribute, as one word of the host. */
+function head(type: number, length: number): number {
+  return HOST_IS_LITTLE_ENDIAN ? ((type << 16) | length) >>> 0 : (length << 16) | type;
+}
+const [IP_HEAD, PROTOCOL_HEAD, NUMBER_HEAD] = [
+  head(IP | NLA_F_NESTED, 20),
+  head(PROTOCOL | NLA_F_NESTED, 28),
+  head(NUMBER, 5),
+];
+const [SOURCE_HEAD, DESTINATION_HEAD] = [head(SOURCE_V4, 8), head(DESTINATION_V4, 8)];
+const [SOURCE_PORT_HEAD, DESTINATION_PORT_HEAD] = [head(SOURCE_PORT, 6), head(DESTINATION_PORT, 6)];
+const PLAIN_TUPLE_BYTES = 48;
+
+/** Whether a tuple of IPv4 with ports begins here, in the order in which kernels write it: its values stand where {@link readTuple} reads them. */
+function isPlainTuple({ view }: ByteReader, at: number): boolean {
+  return (
+    at + PLAIN_TUPLE_BYTES <= view.byteLength &&
+    view.getUint32(at, HOST_IS_LITTLE_ENDIAN) === IP_HEAD &&
+    view.getUint32(at + 4, HOST_IS_LITTLE_ENDIAN) === SOURCE_HEAD &&
+    view.getUint32(at + 12, HOST_IS_LITTLE_ENDIAN) === DESTINATION_HEAD &&
+    view.getUint32(at + 20, HOST_IS_LITTLE_ENDIAN) === PROTOCOL_HEAD &&
+    view.getUint32(at + 24, HOST_IS_LITTLE_ENDIAN) === NUMBER_HEAD &&
+    view.getUint32(at + 32, HOST_IS_LITTLE_ENDIAN) === SOURCE_PORT_HEAD &&
+    view.getUint32(at + 40, HOST_IS_LITTLE_ENDIAN) === DESTINATION_PORT_HEAD
+  );
+}
+
 function readTuple(input: ByteReader, at: number | undefined): Ends | undefined {
+  if (at !== undefined && at !== 0 && isPlainTuple(input, at)) {
+    const { view } = input;
+    return {
+      number: view.getUint8(at + 28),
+      source: knownAddress(input, at + 8),
+      sourcePort: view.getUint16(at + 36),
+      destination: knownAddress(input, at + 16),
+      destinationPort: view.getUint16(at + 44),
+    };
+  }
   const parts = openNest(input, at, tupleParts);
   const addresses = openNest(input, parts[IP]);
   const source = addressAt(input, addresses[SOURCE_V4] || addresses[SOURCE_V6]);
@@ -207,12 +244,16 @@ const MOST_KNOWN = 10_000;
 function addressAt(input: ByteReader, at: number | undefined): IpAddress | undefined {
   if (at === undefined || at === 0) return undefined;
   const until = endOfAttribute(input, at);
-  if (until - at !== 4) return ipFromBytes(input.bytes.subarray(at, until));
+  return until - at === 4 ? knownAddress(input, at) : ipFromBytes(input.bytes.subarray(at, until));
+}
+
+/** Of IPv4. */
+function knownAddress(input: ByteReader, at: number): IpAddress {
   const word = input.view.getInt32(at);
   let text = known4.get(word);
   if (text === undefined) {
     if (known4.size >= MOST_KNOWN) known4.clear();
-    text = ipFromBytes(input.bytes.subarray(at, until));
+    text = ipFromBytes(input.bytes.subarray(at, at + 4));
     known4.set(word, text);
   }
   return text;

@@ -109,7 +109,7 @@ const IPCTNL_MSG_CT_DELETE = 2;
 /** About 100,000 messages: what comes while another program has the processor. */
 const EVENTS_BUFFER_BYTES = 32 * 1024 * 1024;
 /** Messages gather so long: a thread that is woken for each would cost more than what it is told. */
-const GATHER_MS = 100;
+const GATHER_MS = 300;
 
 export interface FlowEvents {
   readonly onBegin: (flow: TrackedFlow) => void;
