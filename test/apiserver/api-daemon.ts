@@ -28,7 +28,10 @@ const IN_POD = `
 set -e
 mount -t tmpfs none /var/lib && mkdir /var/lib/kube-proxy
 cp "$FILES"/*.conf /var/lib/kube-proxy/
+# A virtual machine has tools in /run/vm (testkit/vm).
+[ ! -d /run/vm ] || { mkdir "$FILES/vm" && mount --bind /run/vm "$FILES/vm"; }
 mount -t tmpfs none /run && mkdir -p /run/secrets/kubernetes.io
+[ ! -d "$FILES/vm" ] || ln -s "$FILES/vm" /run/vm
 ln -s "$FILES/serviceaccount" /run/secrets/kubernetes.io/serviceaccount
 # The limit of connections is the whole machine's, and a namespace cannot raise it: let it look high enough.
 echo 1048576 > "$FILES/conntrack_max"

@@ -2,7 +2,17 @@
  * Base images for building without a registry of images: a Debian that debootstrap makes, and the same with Node.js and
  * npm. Kept in .cache/, since they take most of the time. Packages come from where this machine gets its own.
  */
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { runCommand } from "../../testkit/net/run-command.ts";
 
@@ -67,7 +77,7 @@ async function makeDebian(release: string, root: string): Promise<void> {
 async function addNpm({ checkout, cache }: LocalBasesOptions, root: string): Promise<void> {
   const local = join(root, "usr/local");
   for (const folder of ["bin", "lib/node_modules", "etc"]) mkdirSync(join(local, folder), { recursive: true });
-  cpSync(join(checkout, "node_modules/.bin/node"), join(local, "bin/node"));
+  copyFileSync(join(checkout, "node_modules/.bin/node"), join(local, "bin/node"));
   const prefix = join(cache, `npm-${NPM_VERSION}`);
   const npm = join(prefix, "node_modules/npm");
   if (!existsSync(npm)) await runCommand(["npm", "install", "--no-save", "--prefix", prefix, `npm@${NPM_VERSION}`]);

@@ -11,7 +11,7 @@ const USUAL: Readonly<Record<MachineName, readonly string[]>> = {
     "src/kernel/ipset/ipset.test.ts",
     "src/kernel/ipvs/netlink-ipvs.test.ts",
     "src/kernel/route/*.test.ts",
-    "test/kernel/flows/{features,flow-histories,gone-connections,matrix,named-flows}.test.ts",
+    "test/kernel/flows/{conntrack-cases,features,flow-histories,gone-connections,matrix,named-flows}.test.ts",
   ],
   /** What a second kernel with nftables may answer otherwise. */
   qemu: [
