@@ -12,7 +12,6 @@ import { fileURLToPath } from "node:url";
 import { systemClock } from "../src/async/clock.ts";
 import { EbpfBackend } from "../src/dataplane/ebpf/backend.ts";
 import { SocketPath } from "../src/dataplane/ebpf/socket-path.ts";
-import { IptablesBackend } from "../src/dataplane/iptables/backend.ts";
 import { TABLE } from "../src/dataplane/nftables/names.ts";
 import { kernelBpf } from "../src/kernel/bpf/kernel-bpf.ts";
 import { createIptables } from "../src/kernel/iptables/exec-iptables.ts";
@@ -29,7 +28,7 @@ import { ChangeCostSubject } from "./change-cost-subject.ts";
 import type { Bench, Outcome } from "./driver.ts";
 import { withNamespace } from "./namespace.ts";
 import { benchBackend } from "./nftables-subject.ts";
-import { benchConfig } from "./subject.ts";
+import { benchConfig, benchIptablesBackend } from "./subject.ts";
 import { table } from "./table.ts";
 
 const SELF = fileURLToPath(import.meta.url);
@@ -78,15 +77,7 @@ async function countAll(modes: readonly string[], isListing: boolean): Promise<O
 
 async function iptablesBackend(): Promise<Backend> {
   const iptables = await createIptables({ family: "IPv4", exec: execProcess, log: silentLogger });
-  return new IptablesBackend({
-    config: benchConfig(),
-    iptables,
-    counters: undefined,
-    nodePortIPs: () => Promise.resolve({ kind: "all" }),
-    metrics: { restoreFailures: { inc() {} }, partialRestoreFailures: { inc() {} }, setTotal() {}, setLast() {} },
-    monitor: () => Promise.resolve(),
-    log: silentLogger,
-  });
+  return benchIptablesBackend(iptables);
 }
 
 function ebpfBackend(packetPath: Backend, cgroup: string): Backend {

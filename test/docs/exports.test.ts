@@ -6,15 +6,16 @@ import assert from "node:assert/strict";
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
+import { CHECKOUT } from "./markdown.ts";
 
-const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const FOLDERS = ["bench", "demo", "scripts", "src", "test", "testkit"].map((folder) => `${folder}/**/*.{ts,mjs}`);
 const SHIPPED = /^src\/(?!lib\/)(?!.*(?:\.test\.ts$|\/testing\/))/;
 const EXPORT = /^export (?:async )?(?:function\*?|const|class) (\w+)/gm;
 
 test("what no other file names is not exported", () => {
-  const texts = new Map(globSync(FOLDERS, { cwd: ROOT }).map((file) => [file, readFileSync(join(ROOT, file), "utf8")]));
+  const texts = new Map(
+    globSync(FOLDERS, { cwd: CHECKOUT }).map((file) => [file, readFileSync(join(CHECKOUT, file), "utf8")]),
+  );
   const files = new Map<string, number>();
   for (const text of texts.values()) {
     for (const word of new Set(text.match(/\w+/g))) files.set(word, (files.get(word) ?? 0) + 1);
