@@ -44,7 +44,7 @@ export async function fileSink(path: string, note: Note): Promise<FlowTaker> {
   return countingLosses({ take, close }, note);
 }
 
-/** Where a collector takes something. What fails there is told once, until something succeeds. */
+/** One endpoint of a collector. A failure is reported once, and again only after a success. */
 class Receiver {
   readonly #target: URL;
   readonly #note: Note;
