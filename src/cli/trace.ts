@@ -6,6 +6,7 @@
 import { releaseNames } from "../config/release.ts";
 import { MODES } from "../dataplane/registry.ts";
 import { jsonText } from "../explain/safe-text.ts";
+import { withoutUrl } from "../explain/target.ts";
 import { type IpAddress, parseIpAddress } from "../net/ip.ts";
 import { deviceAddresses, hasAllAddresses } from "../trace/dump/device-addresses.ts";
 import { walkDumps } from "../trace/dump/walk-dumps.ts";
@@ -282,7 +283,8 @@ async function rulesFor(
 }
 
 function readOptions(values: ReturnType<typeof parsed>["values"]) {
-  const { from, to, filename, dump, seed, live } = values;
+  const { from, filename, dump, seed, live } = values;
+  const to = values.to && withoutUrl(values.to);
   const missing = (what: string) => new UsageError(`trace needs to know ${what}`, "See 'kube-proxy trace --help'.");
   if (to === undefined) throw missing("where the packet goes: --to ADDRESS:PORT, or a Service");
   if (from === undefined && !live)

@@ -27,9 +27,18 @@ const IS_SERVICE_WORD = /^(?:svc|service|services)\//i;
 /** `web.shop.svc`, `web.shop.svc.cluster.local`, in any cluster domain. */
 const DNS_NAME = /^([a-z0-9-]+)\.([a-z0-9-]+)\.svc(?:\.[a-z0-9.-]*)?(?=:|\/|$)/i;
 
-/** The same text with `namespace/name` in place of a Service's name in DNS. */
+/** `10.96.1.5:80` of `http://10.96.1.5/cart`, as it is copied from a browser or a log; any other text as it is. */
+export function withoutUrl(text: string): string {
+  if (!/^https?:\/\//i.test(text) || !URL.canParse(text)) return text;
+  const { protocol, hostname, port } = new URL(text);
+  return `${hostname}:${port || (protocol === "http:" ? 80 : 443)}`;
+}
+
+/** The same text with `namespace/name` in place of a Service's name in DNS, also in a URL. */
 export function withoutDomain(text: string): string {
-  return text.replace(DNS_NAME, (_all, name: string, namespace: string) => `${namespace}/${name}`.toLowerCase());
+  return withoutUrl(text).replace(DNS_NAME, (_all, name: string, namespace: string) =>
+    `${namespace}/${name}`.toLowerCase(),
+  );
 }
 
 /** What a person types for a Service, without `svc/` before it, and with `namespace/name` in place of its name in DNS. */
@@ -40,7 +49,7 @@ export function serviceTyped(text: string): string {
 /**
  * Reads a target.
  *
- * @param typed a Service's name may be that of DNS.
+ * @param typed a Service's name may be that of DNS, also in a URL.
  * @param namespace of a Service that is named without one.
  * @param fallback where there is no `namespace`: of a Service after `svc/`.
  * @returns undefined for text that can be none of these.

@@ -254,6 +254,10 @@ test("bad input: status 2, and words that help", async () => {
     /there is no Service "default\/kube-dns"\nDid you mean kube-system\/kube-dns\?\n$/,
   );
   assert.match(await textOf("web.shop.svc.cluster.local:http"), /^shop\/web:http TCP, /);
+  for (const url of ["http://web.shop.svc/cart?id=1", "http://10.96.0.10/"]) {
+    assert.match(await textOf(url), /^shop\/web:http TCP, /m);
+  }
+  assert.match(await refusalOf("https://10.96.0.10"), /no service port answers at 10\.96\.0\.10:443/);
   assert.match(await refusalOf("shop/web:htp"), /has no port "htp", but http, 80\nDid you mean http\?/);
   assert.match(await refusalOf("shop/db"), /Service shop\/db is headless \(clusterIP None\): DNS gives out its pods/);
   assert.match(await refusalOf("192.0.2.1:80"), /192\.0\.2\.1:80 is no address of a Service, and no endpoint of one/);

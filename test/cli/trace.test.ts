@@ -352,6 +352,8 @@ describe("pods by their names", () => {
       "shop/web:80/tcp",
       "web.shop.svc",
       "web.shop.svc.cluster.local:http",
+      "http://web.shop.svc/cart?id=1",
+      "http://10.96.0.10/",
       "web:http",
       "svc/web:80/tcp",
     ]) {
