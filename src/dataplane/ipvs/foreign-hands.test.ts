@@ -95,6 +95,24 @@ test("tables that are flushed during a repair are repaired at once, a few times"
   assert.deepEqual((await rig.sync({ full: true })).failures, []);
 });
 
+for (const what of ["written", "read"] as const) {
+  test(`a full sync that finds no rules, while they cannot be ${what}: the next sync writes them`, async (t) => {
+    const { rig } = twoServices();
+    await rig.sync();
+    const { iptables } = rig.node;
+    iptables.flush("nat", { deleteChains: true });
+    if (what === "written") iptables.isLocked = true;
+    else {
+      const refuse = () => Promise.reject(new IptablesError("lock_held", "iptables-save", 4, "xtables lock"));
+      t.mock.method(iptables, "save", refuse, { times: 1 });
+    }
+    assert.equal((await rig.sync({ full: true })).failures.length, 1);
+    iptables.isLocked = false;
+    assert.deepEqual((await rig.sync()).failures, []);
+    assert.deepEqual(await rig.node.state(), await rig.fromNothing());
+  });
+}
+
 test("a foreign virtual server at the very address of a service is taken over", async () => {
   const model = twoServices({ excludeCIDRs: ["10.96.0.0/16"] });
   const virtualServer = {

@@ -59,7 +59,7 @@ export class IptablesRules {
     this.#hasLeftovers ||= hasLeftovers(saved);
     if (this.#isEqual(saved, plan)) this.#printsOtherwise ??= false;
     else if (this.#printsOtherwise === undefined && this.isInstalled(plan)) {
-      await this.#iptables.restore([restoreText(plan)]);
+      await this.replace(plan);
       this.#printsOtherwise = !this.#isEqual(await this.#save(), plan);
     }
     return { saved, missingJumps: missingJumps(saved), differs: !this.#isEqual(saved, plan) };
@@ -92,7 +92,13 @@ export class IptablesRules {
   }
 
   async #save(): Promise<Saved> {
-    const tables = readRuleset(await this.#iptables.save());
+    const tables = readRuleset(
+      await this.#iptables.save().catch((error: unknown) => {
+        // What was to be looked at may be gone by now.
+        this.#installed = undefined;
+        throw error;
+      }),
+    );
     return { nat: tables.get("nat") ?? new Map(), filter: tables.get("filter") ?? new Map() };
   }
 
