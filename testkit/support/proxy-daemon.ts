@@ -112,6 +112,9 @@ export class ProxyDaemon {
         this.log += text;
       });
     }
+    child.once("exit", (code, signal) => {
+      this.log += `(the process ended with ${code ?? signal})\n`;
+    });
     this.#child = child;
   }
 

@@ -46,9 +46,12 @@ function clientCgroup(t: Pick<TestContext, "after">): string {
   return cgroup.path;
 }
 
+/** Of the daemon's log, where a test fails. */
+const LOG_CHARACTERS = 20_000;
+
 /** Builds everything and waits for the daemon's first sync. */
 export async function flowNetwork(
-  t: Pick<TestContext, "after">,
+  t: Pick<TestContext, "after" | "diagnostic"> & { readonly passed?: boolean },
   mode: Mode,
   services: readonly ServiceSpec[],
   { prepare, config, args, wrapper, pinFolder = "none", ebpf }: FlowExtras = {},
@@ -73,7 +76,10 @@ export async function flowNetwork(
     }),
     ...Object.values(servingPods).map((pod) => addServingPod(topology, pod, listen)),
   ]);
-  t.after(() => daemon.dispose());
+  t.after(async () => {
+    if (t.passed === false) t.diagnostic(`the daemon's log ends with:\n${daemon.log.slice(-LOG_CHARACTERS)}`);
+    await daemon.dispose();
+  });
   const onNode = cgroupRoot === undefined ? {} : { cgroup: cgroupRoot, except: [namespaceAt["off-node client"]] };
   const byNamespace = probersFor(topology, Object.values(namespaceAt), onNode);
   const probers = Object.fromEntries(POSITIONS.map((position) => [position, byNamespace[namespaceAt[position]]]));
