@@ -1,5 +1,6 @@
 /** `kube-proxy flows`: who talks to which Service on this node, from connection tracking, with names. */
 import { readFileSync, readlinkSync } from "node:fs";
+import { applyEngineOptions } from "../daemon/engine-options.ts";
 import type { ServiceLine, StatusReport } from "../daemon/inspect-report.ts";
 import { isProxyMode, modeNamed } from "../dataplane/registry.ts";
 import { countedLine } from "../explain/counted-ports.ts";
@@ -141,6 +142,8 @@ async function sinkFor(options: FlowsOptions, output: Output, note: (text: strin
 async function untilEnded(watch: FlowWatch): Promise<void> {
   const end = (): void => watch.end();
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, end);
+  // It may run for days beside the daemon.
+  applyEngineOptions();
   try {
     await watch.run();
   } finally {
