@@ -4,7 +4,7 @@ import { takeNumber, takeWide } from "../../kernel/bpf/layout.ts";
 import { TCP_PEER, UDP_FLOW, UDP_FLOW_KEY } from "../../kernel/bpf/socket-balancer/maps.ts";
 import type { LedFlow } from "../../kernel/conntrack/conntrack.ts";
 import { clientSockets, type KnownSocket } from "../../kernel/sock-diag/client-sockets.ts";
-import { destroyTcpClients } from "../../kernel/sock-diag/destroy-tcp.ts";
+import { type ClientFlow, destroyTcpClients } from "../../kernel/sock-diag/destroy-tcp.ts";
 import type { DiagSocket } from "../../kernel/sock-diag/sock-diag.ts";
 import type { Flow } from "../../net/flow.ts";
 import { type IpAddress, type IpFamily, ipFromBytes } from "../../net/ip.ts";
@@ -75,7 +75,7 @@ function flowOf(
 
 /** Ends sockets of clients: those that were led are connected to the endpoint, others to what they asked for. */
 export async function endLedSockets(flows: readonly (Flow & Partial<LedFlow>)[]): Promise<ReadonlySet<Flow>> {
-  const asked = new Map<Flow, Flow>();
+  const asked = new Map<ClientFlow, Flow>();
   for (const flow of flows) {
     const { replySourceIP: destinationIP, replySourcePort: destinationPort } = flow;
     asked.set(flow.socket === undefined ? flow : { ...flow, destinationIP, destinationPort }, flow);

@@ -30,6 +30,7 @@ inNetns(import.meta.url, { name: "destroy-tcp" }, () => {
       const [one, other] = [connect(port, address), connect(port, address)];
       await Promise.all([once(one, "connect"), once(other, "connect")]);
       const ended = flow(address, one.localPort ?? 0, port);
+      assert.equal((await destroyTcpClients([{ ...ended, socket: "1" }])).size, 0, "another socket had these ends");
       const failure = once(one, "error");
       assert.deepEqual([...(await destroyTcpClients([ended, flow(address, 1, port)]))], [ended]);
       const [error] = (await failure) as [NodeJS.ErrnoException];

@@ -5,15 +5,19 @@ import { namespacesWith } from "../find-namespaces.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
 import { inNetworkNamespace } from "../network-namespace.ts";
-import { NETLINK_SOCK_DIAG, readTcpId, writeTcpDestroy, writeTcpQuestion } from "./sock-diag.ts";
+import { type DiagSocket, NETLINK_SOCK_DIAG, readSocket, writeTcpDestroy, writeTcpQuestion } from "./sock-diag.ts";
+
+/** A connection, and the cookie of its client's socket where that is known. */
+export type ClientFlow = Flow & { readonly socket?: string };
 
 /**
- * Ends the client's sockets of these connections: their owners get ECONNABORTED. A socket that listens, or has another peer, is left.
+ * Ends the client's sockets of these connections: their owners get ECONNABORTED. A socket that listens, or has another peer or another
+ * cookie, is left.
  *
  * @returns those whose socket was here.
  */
-export async function destroyTcpClients(flows: readonly Flow[]): Promise<ReadonlySet<Flow>> {
-  const ended = new Set<Flow>();
+export async function destroyTcpClients<T extends ClientFlow>(flows: readonly T[]): Promise<ReadonlySet<T>> {
+  const ended = new Set<T>();
   for (const path of await namespacesWith(new Set(flows.map(({ sourceIP }) => sourceIP)))) {
     await using socket = openIn(path);
     if (socket === undefined) continue;
@@ -37,15 +41,20 @@ export function openIn(path: string): NetlinkSocket | undefined {
 }
 
 /** The cookie makes sure that it is this socket: by its ports alone the kernel may find one that listens. */
-async function destroyIn(socket: NetlinkSocket, flow: Flow): Promise<boolean> {
+async function destroyIn(socket: NetlinkSocket, flow: ClientFlow): Promise<boolean> {
   const request = new MessageBuffer(128);
   writeTcpQuestion(request, flow);
-  let id: Uint8Array | undefined;
+  let found: DiagSocket | undefined;
   const [error] = await socket.exchange(request, (reply) => {
-    id = readTcpId(reply, flow);
+    found = readSocket(reply);
   });
-  if (error !== undefined || id === undefined) return false;
+  if (error !== undefined || found === undefined || !isClientOf(found, flow)) return false;
   request.reset();
-  writeTcpDestroy(request, flow, id);
+  writeTcpDestroy(request, flow, found);
   return (await socket.exchange(request)).length === 0;
+}
+
+function isClientOf({ state, remote, remotePort, cookie }: DiagSocket, flow: ClientFlow): boolean {
+  const isPeer = state !== "LISTEN" && remote === flow.destinationIP && remotePort === flow.destinationPort;
+  return isPeer && (flow.socket === undefined || flow.socket === String(cookie));
 }

@@ -100,32 +100,13 @@ export function writeTcpQuestion(request: MessageBuffer, flow: Flow): void {
 }
 
 /** Ends the connection of the socket with this id. Refused as {@link writeDestroy}. */
-export function writeTcpDestroy(request: MessageBuffer, flow: Flow, id: Uint8Array): void {
+export function writeTcpDestroy(request: MessageBuffer, flow: Flow, { id }: DiagSocket): void {
   writeTcp(request, SOCK_DESTROY, flow, id);
 }
 
 function writeTcp(request: MessageBuffer, type: number, { sourceIP }: Flow, id: Uint8Array): void {
   const family = ipBytes(sourceIP).length === 4 ? AF_INET : AF_INET6;
   writeRequest(request, { type, flags: NLM_F_ACK, family, states: ALL_STATES, protocol: PROTOCOL_NUMBERS.TCP, id });
-}
-
-/** What the kernel knows the socket by; undefined where it is not that of the flow's client, connected to where the flow goes. */
-export function readTcpId(reply: Reply, flow: Flow): Uint8Array | undefined {
-  if (reply.type !== SOCK_DIAG_BY_FAMILY || reply.end - reply.start < MESSAGE_BYTES) return undefined;
-  const { bytes, view } = reply.input;
-  const at = reply.start + ID_AT;
-  const remote = ipBytes(flow.destinationIP);
-  const isConnected = bytes[reply.start + 1] !== TCP_LISTEN;
-  const isPeer = view.getUint16(at + REMOTE_PORT_AT) === flow.destinationPort;
-  const there = bytes.subarray(at + REMOTE_AT, at + REMOTE_AT + remote.length);
-  const isAddress =
-    Buffer.compare(there, remote) === 0 || (remote.length === 4 && Buffer.compare(mappedAt(bytes, at), remote) === 0);
-  return isConnected && isPeer && isAddress ? new Uint8Array(bytes.subarray(at, at + ID_BYTES)) : undefined;
-}
-
-/** The IPv4 peer of a socket of IPv6. */
-function mappedAt(bytes: Uint8Array, idAt: number): Uint8Array {
-  return bytes.subarray(idAt + REMOTE_AT + MAPPED_PREFIX.length, idAt + REMOTE_AT + 16);
 }
 
 interface Request {
