@@ -75,7 +75,8 @@ export interface TracedOutcome {
   readonly fate: Fate["kind"];
   /** As `kube-proxy trace` says it. */
   readonly text: string;
-  readonly source: string;
+  /** Null: an address of the node that the request does not have. */
+  readonly source: string | null;
   readonly destination: string;
   readonly destinationPort: number | undefined;
   readonly isMasqueraded: boolean;
@@ -142,7 +143,7 @@ export async function trace(
       odds,
       fate: fate.kind,
       text: fateText({ fate, packet: ended }),
-      source: ended.source,
+      source: ended.isSourceKnown ? ended.source : null,
       destination: ended.destination,
       destinationPort: ended.destinationPort,
       isMasqueraded: ended.isMasqueraded,

@@ -293,6 +293,13 @@ describe("over the plan", () => {
     assert.ok(Math.abs(total - 1) < 1e-9);
     assert.equal(root.branches.length, 2);
   });
+
+  test("as JSON, an address of the node that is not known is none", async () => {
+    const { out } = await inExamples("kernelspace", "--from", "pod", "--to", "10.96.0.10:80", "-o", "json");
+    const { outcomes, packet } = JSON.parse(out);
+    assert.equal(packet.source, "10.180.0.250");
+    for (const { packet: end } of outcomes) assert.deepEqual([end.source, end.isMasqueraded], [null, true]);
+  });
 });
 
 describe("pods by their names", () => {

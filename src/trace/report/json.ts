@@ -16,9 +16,10 @@ export function traceData({ packet, rules, notes, root }: TraceReport): object {
   };
 }
 
-/** A packet at some point of its way. */
+/** A packet at some point of its way. Its source is null where that is an address of the node that is not known here. */
 export function packetData(packet: Packet): object {
-  const { family, protocol, source, sourcePort, destination, destinationPort, inInterface, outInterface } = packet;
+  const { family, protocol, sourcePort, destination, destinationPort, inInterface, outInterface } = packet;
+  const source = packet.isSourceKnown ? packet.source : null;
   const { mark, state, isDestinationTranslated, isSourceTranslated, isMasqueraded, virtualServer } = packet;
   return {
     ...{ family, protocol, source, sourcePort, destination, destinationPort, inInterface, outInterface },
