@@ -16,6 +16,7 @@ export const connectionsView: View = (main, query) => {
   const count = el("p", { role: "status", class: "count" }, "Asking …");
   const flows = el("table", { class: "endpoints" });
   const counts = el("table", { class: "endpoints" });
+  const countsHeading = el("h2", {}, "Most connections");
   const notes = el("ul", { class: "decisions" });
   main.append(
     el("h1", {}, "Connections"),
@@ -27,7 +28,7 @@ export const connectionsView: View = (main, query) => {
     ),
     count,
     flows,
-    el("h2", {}, "Most connections"),
+    countsHeading,
     counts,
     notes,
   );
@@ -51,6 +52,7 @@ export const connectionsView: View = (main, query) => {
       const shown = answer.flows.rows.length < matching ? `, ${answer.flows.rows.length} shown` : "";
       count.textContent = `${matching === total ? "" : `${matching} of `}${total} connection${total === 1 ? "" : "s"}${shown}`;
       fillTable(flows, "Connections", answer.flows);
+      countsHeading.hidden = answer.counts.rows.length === 0;
       fillTable(counts, "Service ports with most connections", answer.counts);
       notes.replaceChildren(...answer.notes.map((note) => el("li", {}, plain(note))));
     } catch (error) {
