@@ -1,9 +1,15 @@
 /** Finds network namespaces by the cookies under which the kernel knows them: among those of processes, and those that have a name. */
-import { readdirSync, readlinkSync, statSync } from "node:fs";
+import { closeSync, openSync, readdirSync, readlinkSync, statSync } from "node:fs";
 import { networkInterfaces } from "node:os";
 import { giveTurn, isTurnDue } from "../async/turns.ts";
+import { NETLINK_ROUTE } from "./netlink/constants.ts";
+import { MessageBuffer } from "./netlink/message-buffer.ts";
+import { NetlinkSocket } from "./netlink/socket.ts";
 import { ownNetnsCookie } from "./netns-cookie.ts";
 import { inNetworkNamespace } from "./network-namespace.ts";
+import { readNamespaceId, writeNamespaceIdGet } from "./route/rtnetlink.ts";
+
+const OWN = "/proc/self/ns/net";
 
 /** Where `ip netns`, CNI and Docker name them. */
 const NAMED = ["/run/netns", "/run/docker/netns"];
@@ -21,11 +27,16 @@ export async function findNamespaces(cookies: ReadonlySet<bigint>): Promise<Read
   return found;
 }
 
-/** The files of namespaces in which these addresses are; as {@link findNamespaces}. An address may be in several. */
+/**
+ * The files of namespaces in which these addresses are, of this process's own and those that a link of its leads to: elsewhere, in the
+ * containers of another cluster on this machine, the same address is another's. As {@link findNamespaces}.
+ */
 export async function namespacesWith(addresses: ReadonlySet<string>): Promise<readonly string[]> {
   const found: string[] = [];
+  await using socket = NetlinkSocket.open(NETLINK_ROUTE);
   for await (const path of namespaces()) {
     try {
+      if (path !== OWN && !(await isLinked(socket, path))) continue;
       const interfaces = inNetworkNamespace(path, networkInterfaces);
       const isThere = Object.values(interfaces).some((list) => list?.some(({ address }) => addresses.has(address)));
       if (isThere) found.push(path);
@@ -34,6 +45,21 @@ export async function namespacesWith(addresses: ReadonlySet<string>): Promise<re
     }
   }
   return found;
+}
+
+async function isLinked(socket: NetlinkSocket, path: string): Promise<boolean> {
+  const descriptor = openSync(path, "r");
+  try {
+    const request = new MessageBuffer(64);
+    writeNamespaceIdGet(request, descriptor);
+    let id: number | undefined;
+    await socket.request(request, (reply) => {
+      id = readNamespaceId(reply);
+    });
+    return id !== undefined;
+  } finally {
+    closeSync(descriptor);
+  }
 }
 
 /** Each namespace once, this process's own first. */
@@ -51,7 +77,7 @@ export async function* namespaces(): AsyncGenerator<string> {
 /** Whether namespaces of other processes of the machine can be seen from here at all. */
 export function seesOtherNamespaces(): boolean {
   if (linkOf("/proc/self/ns/pid") === INITIAL_PROCESSES) return true;
-  const own = inodeOf("/proc/self/ns/net");
+  const own = inodeOf(OWN);
   for (const path of candidates()) {
     const inode = inodeOf(path);
     if (inode !== undefined && inode !== own) return true;
@@ -69,7 +95,7 @@ export function cookieOf(path: string): bigint | undefined {
 }
 
 function* candidates(): Generator<string> {
-  yield "/proc/self/ns/net";
+  yield OWN;
   for (const folder of NAMED) for (const name of namesIn(folder)) yield `${folder}/${name}`;
   for (const name of namesIn("/proc")) if (/^\d+$/.test(name)) yield `/proc/${name}/ns/net`;
 }

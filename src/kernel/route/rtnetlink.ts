@@ -22,6 +22,8 @@ const RTM_DELADDR = 21;
 const RTM_GETADDR = 22;
 const RTM_NEWROUTE = 24;
 const RTM_GETROUTE = 26;
+const RTM_NEWNSID = 88;
+const RTM_GETNSID = 90;
 
 /** Multicast groups. */
 export const RTNLGRP_LINK = 1;
@@ -49,6 +51,27 @@ const linkAttributes = attributes({
 });
 const interfaceAddress = attributes({ address: [1, binary], local: [2, binary] });
 const routeAttributes = attributes({ destination: [1, binary], outputInterface: [4, u32host] });
+
+/** `struct rtgenmsg`, padded. */
+const RTGENMSG_BYTES = 4;
+/** `NETNSA_*` of linux/net_namespace.h. */
+const namespaceAttributes = attributes({ id: [1, u32host], descriptor: [3, u32host] });
+const NETNSA_NSID_NOT_ASSIGNED = 0xffff_ffff;
+
+/** Asks for the number that a network namespace has where this is asked: it gets one when a link leads there. */
+export function writeNamespaceIdGet(messages: MessageBuffer, descriptor: number): void {
+  messages.begin(RTM_GETNSID, 0);
+  messages.out.u32(0);
+  namespaceAttributes.write(messages.out, { descriptor });
+  messages.end();
+}
+
+/** Undefined where it has none. */
+export function readNamespaceId({ type, input, start, end }: Reply): number | undefined {
+  if (type !== RTM_NEWNSID || end - start < RTGENMSG_BYTES) return undefined;
+  const { id } = namespaceAttributes.read(input, start + RTGENMSG_BYTES, end);
+  return id === NETNSA_NSID_NOT_ASSIGNED ? undefined : id;
+}
 
 /** Asks for one device by its name (ENODEV: there is none). */
 export function writeLinkGet(messages: MessageBuffer, name: string): void {
