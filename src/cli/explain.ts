@@ -53,6 +53,7 @@ WHAT is one of
   svc/web -n shop              the same, as is web.shop.svc.cluster.local
   shop/web-1, pod/web-1        a pod that is an endpoint, by its name
   10.96.0.10:80, 10.96.0.10    an address of a Service, of a node with a node port, or of an endpoint
+  http://web.shop.svc/cart     what a URL leads to
   30080, 30080/tcp             a node port
   KUBE-SVC-…, service-…, …     a chain, a set or a map, as iptables-save, nft or ipset print it
 
