@@ -7,6 +7,7 @@ import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import { ip, makeEndpoint, makeServicePort } from "../../model/testing/records.ts";
 import type { Flow } from "../../net/flow.ts";
+import { FakeClock } from "../../sync/testing/fake-clock.ts";
 import { portalsOf } from "./portals.ts";
 import { staleFlowsOf, UdpPortals } from "./stale-flows.ts";
 
@@ -89,7 +90,24 @@ test("TCP has no flows to be cleaned, and then the table is not even read", asyn
   udp.served(web.name, portalsWith(web, SERVED), { cluster: 40001 });
   const table = memoryConntrack();
   table.readFlows = () => assert.fail("read");
-  await staleFlowsOf(table, "IPv4", silentLogger).delete(udp, HOST, signal);
+  await staleFlowsOf(table, "IPv4", new FakeClock(), silentLogger).delete(udp, HOST, signal);
+});
+
+test("a flow that an endpoint has not answered yet has a second for it", async () => {
+  const udp = new UdpPortals();
+  udp.served(dns.name, portals, { cluster: 40001 });
+  const led = { ...flow("172.16.0.1", 53, "10.1.0.1", 53), isAnswered: false };
+  const others = [
+    { ...led, sourcePort: 1001, replyDestinationPort: 1001, isAnswered: true },
+    // To a proxy port of an earlier run, where nothing answers any more.
+    { ...led, sourcePort: 1002, replyDestinationPort: 1002, replySourceIP: ip("192.168.1.5"), replySourcePort: 40002 },
+  ];
+  const table = memoryConntrack([led, ...others]);
+  const clock = new FakeClock();
+  await staleFlowsOf(table, "IPv4", clock, silentLogger).delete(udp, HOST, signal);
+  assert.deepEqual(table.flows, [led]);
+  await clock.advance(1000);
+  assert.deepEqual(table.flows, []);
 });
 
 test("a table that cannot be read costs a line in the log", async () => {
@@ -99,6 +117,6 @@ test("a table that cannot be read costs a line in the log", async () => {
   table.readFlows = () => Promise.reject(new Error("not permitted"));
   const errors: string[] = [];
   const log: Logger = { ...silentLogger, error: (message, error) => void errors.push(`${message}: ${error}`) };
-  await staleFlowsOf(table, "IPv4", log).delete(udp, HOST, signal);
+  await staleFlowsOf(table, "IPv4", new FakeClock(), log).delete(udp, HOST, signal);
   assert.deepEqual(errors, ["Stale UDP flows may be left: connection tracking refused: Error: not permitted"]);
 });

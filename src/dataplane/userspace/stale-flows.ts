@@ -3,7 +3,8 @@
  * proxy because they are older than the service. Reference userspace.md §1.6.
  */
 
-import type { ConntrackTable } from "../../kernel/conntrack/conntrack.ts";
+import type { Clock } from "../../async/clock.ts";
+import type { ConntrackTable, TrackedFlow } from "../../kernel/conntrack/conntrack.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import { type Flow, isTranslated } from "../../net/flow.ts";
@@ -63,27 +64,44 @@ export interface StaleFlows {
   delete(portals: UdpPortals, hostAddresses: ReadonlySet<IpAddress>, signal: AbortSignal): Promise<void>;
 }
 
+/** An endpoint that the rules of another mode have led to may be about to answer: without its flow, the client would not see that. */
+const ANSWER_MS = 1000;
+
 /** @param conntrack asked only when UDP portals changed. */
-export function staleFlowsOf(conntrack: ConntrackTable, family: IpFamily, log: Logger): StaleFlows {
+export function staleFlowsOf(conntrack: ConntrackTable, family: IpFamily, clock: Clock, log: Logger): StaleFlows {
+  const look: (isLast: boolean, ...args: Parameters<StaleFlows["delete"]>) => Promise<void> = async (
+    isLast,
+    portals,
+    hostAddresses,
+    signal,
+  ) => {
+    if (signal.aborted) return;
+    const isAwaited = (flow: TrackedFlow): boolean =>
+      flow.isAnswered === false && isTranslated(flow) && !hostAddresses.has(flow.replySourceIP);
+    try {
+      const stale: TrackedFlow[] = [];
+      await conntrack.readFlows(family, { protocol: "UDP" }, () => {
+        stale.length = 0;
+        return (flow) => {
+          if (portals.isStale(flow, hostAddresses)) stale.push(flow);
+        };
+      });
+      const ended = isLast ? stale : stale.filter((flow) => !isAwaited(flow));
+      for (const flow of ended) {
+        if (signal.aborted) return;
+        await conntrack.deleteFlow(family, flow);
+      }
+      if (ended.length > 0) log.v(2, "Deleted stale UDP flows", { deleted: ended.length });
+      if (ended.length < stale.length) {
+        clock.setTimer(ANSWER_MS, () => void look(true, portals, hostAddresses, signal));
+      }
+    } catch (error) {
+      log.error("Stale UDP flows may be left: connection tracking refused", error);
+    }
+  };
   return {
     async delete(portals, hostAddresses, signal) {
-      if (portals.isEmpty) return;
-      try {
-        const stale: Flow[] = [];
-        await conntrack.readFlows(family, { protocol: "UDP" }, () => {
-          stale.length = 0;
-          return (flow) => {
-            if (portals.isStale(flow, hostAddresses)) stale.push(flow);
-          };
-        });
-        for (const flow of stale) {
-          if (signal.aborted) return;
-          await conntrack.deleteFlow(family, flow);
-        }
-        if (stale.length > 0) log.v(2, "Deleted stale UDP flows", { deleted: stale.length });
-      } catch (error) {
-        log.error("Stale UDP flows may be left: connection tracking refused", error);
-      }
+      if (!portals.isEmpty) await look(false, portals, hostAddresses, signal);
     },
   };
 }
