@@ -1,5 +1,6 @@
 /** Questions to the page of clients that do not wait for an answer, or ask too many. */
 import assert from "node:assert/strict";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
@@ -18,6 +19,13 @@ async function countingPage(t: TestContext) {
     counted += 1;
     await promise;
   };
+  const open = new Set<unknown>();
+  const note = (message: unknown): void => {
+    const { socket } = message as { readonly socket: Socket };
+    open.add(socket.once("close", () => open.delete(socket)));
+  };
+  subscribe("net.server.socket", note);
+  t.after(() => unsubscribe("net.server.socket", note));
   const { url } = await servedPage(t, { items, counting });
   const port = Number(new URL(url).port);
   /** Sends requests on a connection of their own. */
@@ -30,7 +38,12 @@ async function countingPage(t: TestContext) {
     return socket;
   };
   t.after(() => resolve());
-  return { url, ask, release: resolve, counted: () => counted };
+  /** Ends connections, and waits until the page has seen that. @param left that stay. */
+  const hangUp = async (sockets: readonly Socket[], left: number): Promise<void> => {
+    for (const socket of sockets) socket.resetAndDestroy();
+    await until("the end of connections", () => open.size === left);
+  };
+  return { url, ask, hangUp, release: resolve, counted: () => counted };
 }
 
 const get = (path: string, host = "127.0.0.1") => `GET ${path} HTTP/1.1\r\nHost: ${host}\r\n\r\n`;
@@ -45,14 +58,13 @@ async function answerOn(socket: Socket): Promise<string> {
 }
 
 test("questions of clients that have hung up are not answered", async (t) => {
-  const { ask, url, release, counted } = await countingPage(t);
+  const { ask, hangUp, url, release, counted } = await countingPage(t);
   await ask(get(KNOWN));
   await until("the first question", () => counted() === 1);
   const others = await Promise.all(Array.from({ length: 10 }, () => ask(get(KNOWN))));
   // Those wait behind the first.
   await new Promise((resolve) => setTimeout(resolve, 100));
-  for (const socket of others) socket.resetAndDestroy();
-  await new Promise((resolve) => setTimeout(resolve, 100));
+  await hangUp(others, 1);
   const last = fetch(`${url}${KNOWN.slice(1)}`);
   release();
   assert.equal((await last).status, 200);
@@ -60,15 +72,14 @@ test("questions of clients that have hung up are not answered", async (t) => {
 });
 
 test("one that has hung up takes no place; beyond twelve questions the answer is 503 with Retry-After", async (t) => {
-  const { ask, release, counted } = await countingPage(t);
+  const { ask, hangUp, release, counted } = await countingPage(t);
   const kept: Socket[] = [await ask(get(KNOWN))];
   await until("the first question", () => counted() === 1);
   for (let round = 0; round < 8; round += 1) {
     const gone = await Promise.all(Array.from({ length: 10 }, () => ask(get(KNOWN))));
     await new Promise((resolve) => setTimeout(resolve, 50));
-    for (const socket of gone) socket.resetAndDestroy();
+    await hangUp(gone, 1);
   }
-  await new Promise((resolve) => setTimeout(resolve, 100));
   for (let more = 0; more < 11; more += 1) kept.push(await ask(get(KNOWN)));
   await new Promise((resolve) => setTimeout(resolve, 200));
   const refused = await answerOn(await ask(get("/api/services")));

@@ -12,7 +12,7 @@ function numberFrom(name: string): number | undefined {
 }
 
 const seed = numberFrom("KPTS_PROPERTY_SEED");
-if (seed !== undefined) fc.configureGlobal({ ...fc.readConfigureGlobal(), seed });
+fc.configureGlobal({ ...fc.readConfigureGlobal(), includeErrorInReport: true, ...(seed !== undefined && { seed }) });
 
 /**
  * How many histories to try.
