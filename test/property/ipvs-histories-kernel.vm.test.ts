@@ -5,6 +5,8 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { isDeepStrictEqual } from "node:util";
 import { NODE_IPS } from "../../src/dataplane/ipvs/testing/memory-node.ts";
 import { type IpvsKernel, type NodeState, readNodeState } from "../../src/dataplane/ipvs/testing/node-state.ts";
 import { openIpset } from "../../src/kernel/ipset/netlink-ipset.ts";
@@ -17,10 +19,12 @@ import { silentLogger } from "../../src/logging/logger.ts";
 import type { IpAddress, IpFamily } from "../../src/net/ip.ts";
 import fc, { historyRuns } from "../../testkit/support/fast-check.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
+import { stretched } from "../../testkit/support/patience.ts";
 import { stepArbitrary } from "./cluster-arbitrary.ts";
 import { IpvsHistory } from "./ipvs-history.ts";
 
 const RUNS = historyRuns("KPTS_PROPERTY_KERNEL_RUNS", 12);
+const ROUTES_MS = 5_000;
 
 const ip = (...words: string[]): void => void execFileSync("ip", words);
 
@@ -142,6 +146,16 @@ function assertSame(found: NodeState, wanted: NodeState): void {
   assert.equal(byChain(filter), byChain(wantedFilter));
 }
 
+/** The kernel makes the route of an IPv6 address in work of its own (addrconf_dad_work of net/ipv6/addrconf.c). */
+async function assertSameSoon(kernel: IpvsKernel, family: IpFamily, wanted: NodeState): Promise<void> {
+  let found = await readNodeState(kernel, family);
+  for (const endMs = performance.now() + stretched(ROUTES_MS); performance.now() < endMs; await sleep(20)) {
+    if (isDeepStrictEqual(found.routes, wanted.routes)) break;
+    found = await readNodeState(kernel, family);
+  }
+  assertSame(found, wanted);
+}
+
 /** Chains and rules of iptables-save, the chains in order; counters and comments left out. */
 function byChain(saved: string): string {
   const lines = saved.split("\n").filter((line) => /^(?::|-A )/.test(line));
@@ -164,7 +178,7 @@ inNetns(import.meta.url, { name: "ipvshist", timeoutMs: 600_000 }, () => {
             if (step.kind !== "sync") cluster.apply(step);
             else {
               assert.deepEqual((await cluster.sync(step.isFullSync)).failures, []);
-              assertSame(await readNodeState(kernel.compared, family), await cluster.fromNothing());
+              await assertSameSoon(kernel.compared, family, await cluster.fromNothing());
             }
           }
           kernel.takeWrites();
