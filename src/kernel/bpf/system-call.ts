@@ -70,7 +70,13 @@ export function mapMemory(fd: number, length: number, what: string): MappedMemor
 }
 
 /**
- * Asks the kernel. What the attributes point to must be referenced until this returns.
+ * What the attributes of the next call point to. Nothing else may refer to it any more by then, and the engine would collect it, as
+ * compiled code forgets what it does not use again.
+ */
+const pointedTo: Uint8Array[] = [];
+
+/**
+ * Asks the kernel.
  *
  * @param attributes is overwritten where the kernel answers. @param what for messages: `map services`.
  * @returns what the command returns: a descriptor, or 0. @throws BpfError with the kernel's errno.
@@ -95,15 +101,19 @@ export function tryBpf(
   loaded ??= load();
   const asked = ONLY_READ.has(command) ? undefined : attributes.slice();
   let errno = -1;
-  for (let attempt = 0; attempt < ERRNO_ATTEMPTS; attempt++) {
-    if (attempt > 0 && asked !== undefined) attributes.set(asked);
-    const result = loaded.invoke(loaded.number, COMMANDS[command], attributes, attributes.length);
-    if (result >= 0) return { result, errno: 0 };
-    const seen = libc().errno();
-    if (seen === errno) break;
-    errno = seen;
+  try {
+    for (let attempt = 0; attempt < ERRNO_ATTEMPTS; attempt++) {
+      if (attempt > 0 && asked !== undefined) attributes.set(asked);
+      const result = loaded.invoke(loaded.number, COMMANDS[command], attributes, attributes.length);
+      if (result >= 0) return { result, errno: 0 };
+      const seen = libc().errno();
+      if (seen === errno) break;
+      errno = seen;
+    }
+    return { result: -1, errno };
+  } finally {
+    pointedTo.length = 0;
   }
-  return { result: -1, errno };
 }
 
 /** What the kernel says of a map, a program or a link that is open. @param size of the struct that is wanted. @throws BpfError */
@@ -113,9 +123,10 @@ export function objectInfo(fd: number, size: number, what: string): Uint8Array {
   return info;
 }
 
-/** Where bytes are. Only for what {@link fixedBytes} made: others may move. */
+/** Where bytes are, which stay there until the next call has returned. Only for what {@link fixedBytes} made: others may move. */
 export function addressOf(bytes: Uint8Array): bigint {
   loaded ??= load();
+  pointedTo.push(bytes);
   return BigInt.asUintN(64, loaded.addressOf(bytes));
 }
 

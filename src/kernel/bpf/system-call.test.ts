@@ -1,0 +1,29 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { MAP_ELEMENT } from "./attributes.ts";
+import { encode } from "./layout.ts";
+import { addressOf, fixedBytes, tryBpf } from "./system-call.ts";
+
+async function collectGarbage(): Promise<void> {
+  // What a weak reference was asked for stays until the turn ends.
+  await setImmediate();
+  setFlagsFromString("--expose-gc");
+  runInNewContext("gc()");
+}
+
+test("what a call points to is there until it has returned, and no longer", async () => {
+  const pointedTo = (): WeakRef<Uint8Array> => {
+    const bytes = fixedBytes(64);
+    addressOf(bytes);
+    return new WeakRef(bytes);
+  };
+  const bytes = pointedTo();
+  await collectGarbage();
+  assert.notEqual(bytes.deref(), undefined);
+  tryBpf("MAP_LOOKUP_ELEM", encode(MAP_ELEMENT, { mapFd: 0x7fff_ffff }));
+  await collectGarbage();
+  assert.equal(bytes.deref(), undefined);
+});
