@@ -51,7 +51,7 @@ function load(): SystemCall {
   };
 }
 
-/** Memory of the kernel in this process, until it is released; then nothing may touch it. */
+/** Memory of the kernel in this process, until it is released; then it is empty. */
 export interface MappedMemory {
   readonly buffer: ArrayBuffer;
   release(): void;
@@ -66,7 +66,13 @@ export function mapMemory(fd: number, length: number, what: string): MappedMemor
     const name = errnoName(libc().errno());
     throw new BpfError(name, `bpf: mmap of ${what}: ${name}`);
   }
-  return { buffer: view(address, length), release: () => void unmap(address, length) };
+  const buffer = view(address, length);
+  const release = (): void => {
+    // Who still looks at it finds nothing; memory that is not there would end the process.
+    buffer.transfer(0);
+    unmap(address, length);
+  };
+  return { buffer, release };
 }
 
 /**
