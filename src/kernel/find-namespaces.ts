@@ -34,6 +34,7 @@ export async function findNamespaces(cookies: ReadonlySet<bigint>): Promise<Read
 export async function namespacesWith(addresses: ReadonlySet<string>): Promise<readonly string[]> {
   const found: string[] = [];
   await using socket = NetlinkSocket.open(NETLINK_ROUTE);
+  // The own one comes first: listing its links has the kernel number the namespaces that they lead to, if it has not yet.
   for await (const path of namespaces()) {
     try {
       if (path !== OWN && !(await isLinked(socket, path))) continue;
