@@ -77,7 +77,9 @@ export async function flowNetwork(
     ...Object.values(servingPods).map((pod) => addServingPod(topology, pod, listen)),
   ]);
   t.after(async () => {
-    if (t.passed === false) t.diagnostic(`the daemon's log ends with:\n${daemon.log.slice(-LOG_CHARACTERS)}`);
+    // Of a subtest that fails, the test around it does not know yet.
+    if (t.passed === false || /ended with (?:SIGSEGV|SIGABRT|SIGBUS|[1-9])/.test(daemon.log))
+      t.diagnostic(`the daemon's log ends with:\n${daemon.log.slice(-LOG_CHARACTERS)}`);
     await daemon.dispose();
   });
   const onNode = cgroupRoot === undefined ? {} : { cgroup: cgroupRoot, except: [namespaceAt["off-node client"]] };
