@@ -138,12 +138,27 @@ function identityOf(name: string): string | undefined {
 function processesIn(names: readonly string[]): number[] {
   const identities = new Set(names.map(identityOf));
   const pids = readdirSync("/proc").map(Number);
-  return pids.filter((pid) => pid > 1 && pid !== process.pid && identities.has(namespaceOf(pid)));
+  return pids.filter((pid) => pid > 1 && pid !== process.pid && livesIn(pid, identities));
 }
 
-function namespaceOf(pid: number): string {
+/** With all of its threads: a daemon of another test visits namespaces with one, to look at their sockets. */
+function livesIn(pid: number, identities: ReadonlySet<string | undefined>): boolean {
+  if (!identities.has(namespaceAt(`/proc/${pid}`))) return false;
+  const threads = threadsOf(pid).map((thread) => namespaceAt(`/proc/${pid}/task/${thread}`));
+  return threads.every((namespace) => namespace === "" || identities.has(namespace));
+}
+
+function threadsOf(pid: number): readonly string[] {
   try {
-    return readlinkSync(`/proc/${pid}/ns/net`);
+    return readdirSync(`/proc/${pid}/task`);
+  } catch {
+    return [];
+  }
+}
+
+function namespaceAt(process: string): string {
+  try {
+    return readlinkSync(`${process}/ns/net`);
   } catch {
     // It has ended, or is a thread of the kernel.
     return "";
