@@ -14,8 +14,8 @@ import {
   victim,
 } from "./stop-it.ts";
 
-/** On a machine that has nothing else to do, and beside waits for a processor. */
-const HEALTH_LIMIT_MS = 50;
+/** Beside waits for a processor: other tests run here. */
+const HEALTH_LIMIT_MS = 50 * PATIENCE;
 
 describe("attacks", { skip: kernelSkip, timeout: 180_000 * PATIENCE }, () => {
   for (const [mode, openFiles] of [
@@ -56,14 +56,13 @@ describe("attacks", { skip: kernelSkip, timeout: 180_000 * PATIENCE }, () => {
     const daemon = await victim(await faultNode(t), "nftables");
     t.after(() => daemon.dispose());
     const probes: Probe[] = [];
-    const isLate = ({ longestMs }: Probe): boolean => longestMs >= stretched(HEALTH_LIMIT_MS);
+    const isLate = ({ longestMs }: Probe): boolean => longestMs >= HEALTH_LIMIT_MS;
     do {
       const { probe, grownMb } = await pipelineUnread(daemon, 3_000);
       probes.push(probe);
       assert.equal(probe.failed, 0);
       assert.ok(grownMb < 40, `${grownMb} MB more`);
-      // On a busy machine an answer waits now and then, for its disk as well as for a processor. A daemon that is held up by the requests
-      // is late each time.
+      // On a busy machine an answer waits for a processor now and then. A daemon that is held up by the requests is late each time.
     } while (probes.every(isLate) && probes.length < 3);
     assert.ok(!probes.every(isLate), JSON.stringify(probes));
     assert.deepEqual(await askForDebugger(daemon), { isOpen: false, isAlive: true });
