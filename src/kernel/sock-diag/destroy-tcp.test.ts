@@ -24,6 +24,18 @@ async function listening(address: string): Promise<{ readonly server: Server; re
 }
 
 inNetns(import.meta.url, { name: "destroy-tcp" }, () => {
+  test("an IPv6 socket that is connected to an IPv4 address ends, too", async () => {
+    const { server, port } = await listening("127.0.0.1");
+    const client = connect(port, "::ffff:127.0.0.1");
+    await once(client, "connect");
+    const failure = once(client, "error");
+    const ended = flow("127.0.0.1", client.localPort ?? 0, port);
+    assert.equal((await destroyTcpClients([ended])).size, 1);
+    const [error] = (await failure) as [NodeJS.ErrnoException];
+    assert.equal(error.code, "ECONNABORTED");
+    server.close();
+  });
+
   for (const address of ["127.0.0.1", "::1"]) {
     test(`${address}: the client's socket ends, and no other`, async () => {
       const { server, port } = await listening(address);

@@ -5,7 +5,7 @@ import { namespacesWith } from "../find-namespaces.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
 import { inNetworkNamespace } from "../network-namespace.ts";
-import { type DiagSocket, NETLINK_SOCK_DIAG, readSocket, writeTcpDestroy, writeTcpQuestion } from "./sock-diag.ts";
+import { type DiagSocket, NETLINK_SOCK_DIAG, readSocket, writeDestroy, writeTcpQuestion } from "./sock-diag.ts";
 
 /** A connection, and the cookie of its client's socket where that is known. */
 export type ClientFlow = Flow & { readonly socket?: string };
@@ -50,7 +50,7 @@ async function destroyIn(socket: NetlinkSocket, flow: ClientFlow): Promise<boole
   });
   if (error !== undefined || found === undefined || !isClientOf(found, flow)) return false;
   request.reset();
-  writeTcpDestroy(request, flow, found);
+  writeDestroy(request, found, "TCP");
   return (await socket.exchange(request)).length === 0;
 }
 

@@ -70,17 +70,17 @@ export function writeClientDump(request: MessageBuffer, family: SocketFamily, pr
 
 /**
  * Disconnects a socket: its owner gets ECONNABORTED, and may connect again. Refused with ENOENT when it is gone, EPERM without
- * CAP_NET_ADMIN, EOPNOTSUPP when the kernel was built without INET_DIAG_DESTROY. @param id of no socket: asks only.
+ * CAP_NET_ADMIN, EOPNOTSUPP when the kernel was built without INET_DIAG_DESTROY. A TCP connection ends.
+ *
+ * @param id of no socket: asks only.
  */
 export function writeDestroy(
   request: MessageBuffer,
   { family, id }: Pick<DiagSocket, "family"> & { readonly id?: Uint8Array },
+  protocol: "TCP" | "UDP" = "UDP",
 ): void {
   writeRequest(request, {
-    type: SOCK_DESTROY,
-    flags: NLM_F_ACK,
-    family,
-    states: ALL_STATES,
+    ...{ type: SOCK_DESTROY, flags: NLM_F_ACK, family, states: ALL_STATES, protocol: PROTOCOL_NUMBERS[protocol] },
     ...(id !== undefined && { id }),
   });
 }
@@ -96,17 +96,10 @@ export function writeTcpQuestion(request: MessageBuffer, flow: Flow): void {
   id.set(ipBytes(flow.destinationIP), REMOTE_AT);
   // INET_DIAG_NOCOOKIE
   id.fill(0xff, COOKIE_AT);
-  writeTcp(request, SOCK_DIAG_BY_FAMILY, flow, id);
-}
-
-/** Ends the connection of the socket with this id. Refused as {@link writeDestroy}. */
-export function writeTcpDestroy(request: MessageBuffer, flow: Flow, { id }: DiagSocket): void {
-  writeTcp(request, SOCK_DESTROY, flow, id);
-}
-
-function writeTcp(request: MessageBuffer, type: number, { sourceIP }: Flow, id: Uint8Array): void {
-  const family = ipBytes(sourceIP).length === 4 ? AF_INET : AF_INET6;
-  writeRequest(request, { type, flags: NLM_F_ACK, family, states: ALL_STATES, protocol: PROTOCOL_NUMBERS.TCP, id });
+  writeRequest(request, {
+    ...{ type: SOCK_DIAG_BY_FAMILY, flags: NLM_F_ACK, family: source.length === 4 ? AF_INET : AF_INET6 },
+    ...{ states: ALL_STATES, protocol: PROTOCOL_NUMBERS.TCP, id },
+  });
 }
 
 interface Request {
