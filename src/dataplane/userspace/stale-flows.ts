@@ -69,39 +69,43 @@ const ANSWER_MS = 1000;
 
 /** @param conntrack asked only when UDP portals changed. */
 export function staleFlowsOf(conntrack: ConntrackTable, family: IpFamily, clock: Clock, log: Logger): StaleFlows {
-  const look: (isLast: boolean, ...args: Parameters<StaleFlows["delete"]>) => Promise<void> = async (
-    isLast,
-    portals,
-    hostAddresses,
-    signal,
-  ) => {
-    if (signal.aborted) return;
-    const isAwaited = (flow: TrackedFlow): boolean =>
-      flow.isAnswered === false && isTranslated(flow) && !hostAddresses.has(flow.replySourceIP);
+  return {
+    async delete(portals, hostAddresses, signal) {
+      if (portals.isEmpty) return;
+      const isStale = (flow: Flow): boolean => portals.isStale(flow, hostAddresses);
+      const isAwaited = (flow: TrackedFlow): boolean =>
+        flow.isAnswered === false && isTranslated(flow) && !hostAddresses.has(flow.replySourceIP);
+      if (await deleteBut(isAwaited, isStale, signal)) {
+        clock.setTimer(ANSWER_MS, () => void deleteBut(() => false, isStale, signal));
+      }
+    },
+  };
+
+  /** @returns whether stale ones are left that were to be. */
+  async function deleteBut(
+    isLeft: (flow: TrackedFlow) => boolean,
+    isStale: (flow: Flow) => boolean,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    if (signal.aborted) return false;
     try {
       const stale: TrackedFlow[] = [];
       await conntrack.readFlows(family, { protocol: "UDP" }, () => {
         stale.length = 0;
         return (flow) => {
-          if (portals.isStale(flow, hostAddresses)) stale.push(flow);
+          if (isStale(flow)) stale.push(flow);
         };
       });
-      const ended = isLast ? stale : stale.filter((flow) => !isAwaited(flow));
+      const ended = stale.filter((flow) => !isLeft(flow));
       for (const flow of ended) {
-        if (signal.aborted) return;
+        if (signal.aborted) return false;
         await conntrack.deleteFlow(family, flow);
       }
       if (ended.length > 0) log.v(2, "Deleted stale UDP flows", { deleted: ended.length });
-      if (ended.length < stale.length) {
-        clock.setTimer(ANSWER_MS, () => void look(true, portals, hostAddresses, signal));
-      }
+      return ended.length < stale.length;
     } catch (error) {
       log.error("Stale UDP flows may be left: connection tracking refused", error);
+      return false;
     }
-  };
-  return {
-    async delete(portals, hostAddresses, signal) {
-      if (!portals.isEmpty) await look(false, portals, hostAddresses, signal);
-    },
-  };
+  }
 }
