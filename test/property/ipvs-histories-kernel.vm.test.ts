@@ -5,7 +5,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { NODE_IPS } from "../../src/dataplane/ipvs/testing/memory-node.ts";
 import { type IpvsKernel, type NodeState, readNodeState } from "../../src/dataplane/ipvs/testing/node-state.ts";
@@ -19,7 +18,7 @@ import { silentLogger } from "../../src/logging/logger.ts";
 import type { IpAddress, IpFamily } from "../../src/net/ip.ts";
 import fc, { historyRuns } from "../../testkit/support/fast-check.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
-import { stretched } from "../../testkit/support/patience.ts";
+import { until } from "../../testkit/support/patience.ts";
 import { stepArbitrary } from "./cluster-arbitrary.ts";
 import { IpvsHistory } from "./ipvs-history.ts";
 
@@ -149,10 +148,13 @@ function assertSame(found: NodeState, wanted: NodeState): void {
 /** The kernel makes the route of an IPv6 address in work of its own (addrconf_dad_work of net/ipv6/addrconf.c). */
 async function assertSameSoon(kernel: IpvsKernel, family: IpFamily, wanted: NodeState): Promise<void> {
   let found = await readNodeState(kernel, family);
-  for (const endMs = performance.now() + stretched(ROUTES_MS); performance.now() < endMs; await sleep(20)) {
-    if (isDeepStrictEqual(found.routes, wanted.routes)) break;
+  const hasRoutes = async (): Promise<boolean> => {
+    if (isDeepStrictEqual(found.routes, wanted.routes)) return true;
     found = await readNodeState(kernel, family);
-  }
+    return false;
+  };
+  const evidence = (): string => `there are ${found.routes}, and not ${wanted.routes}`;
+  await until("the routes of addresses", hasRoutes, { patienceMs: ROUTES_MS, evidence });
   assertSame(found, wanted);
 }
 
