@@ -76,8 +76,8 @@ export function mapMemory(fd: number, length: number, what: string): MappedMemor
 }
 
 /**
- * What the attributes of the next call point to. Nothing else may refer to it any more by then, and the engine would collect it, as
- * compiled code forgets what it does not use again.
+ * What the attributes of the next call point to, kept until it returns: the engine does not follow addresses, and compiled code forgets
+ * what it does not use again.
  */
 const pointedTo: Uint8Array[] = [];
 
