@@ -4,17 +4,17 @@ import { describe, test } from "node:test";
 import { PATIENCE, stretched } from "../../testkit/support/patience.ts";
 import { kernelSkip } from "../../testkit/support/topology.ts";
 import { faultNode } from "../kernel/faults/fault-node.ts";
-import type { Probe } from "./attackers.ts";
 import {
   askForDebugger,
   floodFromServer,
   hangUpOnPage,
   holdIdleConnections,
+  type PipelineOutcome,
   pipelineUnread,
   victim,
 } from "./stop-it.ts";
 
-/** Beside waits for a processor: other tests run here. */
+/** More than a daemon on the same machine takes that nobody attacks; beside waits for a processor: other tests run here. */
 const HEALTH_LIMIT_MS = 50 * PATIENCE;
 
 describe("attacks", { skip: kernelSkip, timeout: 180_000 * PATIENCE }, () => {
@@ -55,16 +55,20 @@ describe("attacks", { skip: kernelSkip, timeout: 180_000 * PATIENCE }, () => {
   test("1,000 pipelined requests for metrics that are not read, and SIGUSR1", async (t) => {
     const daemon = await victim(await faultNode(t), "nftables");
     t.after(() => daemon.dispose());
-    const probes: Probe[] = [];
-    const isLate = ({ longestMs }: Probe): boolean => longestMs >= HEALTH_LIMIT_MS;
+    const spared = await victim(await faultNode(t), "nftables");
+    t.after(() => spared.dispose());
+    const rounds: PipelineOutcome[] = [];
+    const isLate = (round: PipelineOutcome): boolean =>
+      round.probe.longestMs >= HEALTH_LIMIT_MS + (round.spared?.longestMs ?? 0);
     do {
-      const { probe, grownMb } = await pipelineUnread(daemon, 3_000);
-      probes.push(probe);
+      const round = await pipelineUnread(daemon, 3_000, spared);
+      rounds.push(round);
+      const { probe, grownMb } = round;
       assert.equal(probe.failed, 0);
       assert.ok(grownMb < 40, `${grownMb} MB more`);
       // On a busy machine an answer waits for a processor now and then. A daemon that is held up by the requests is late each time.
-    } while (probes.every(isLate) && probes.length < 3);
-    assert.ok(!probes.every(isLate), JSON.stringify(probes));
+    } while (rounds.every(isLate) && rounds.length < 3);
+    assert.ok(!rounds.every(isLate), JSON.stringify(rounds));
     assert.deepEqual(await askForDebugger(daemon), { isOpen: false, isAlive: true });
   });
 });

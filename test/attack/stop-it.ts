@@ -103,20 +103,31 @@ export async function holdIdleConnections(daemon: ProxyDaemon, mode: AttackedMod
 
 export interface PipelineOutcome {
   readonly probe: Probe;
+  /** Of the daemon that was not attacked, at the same time. */
+  readonly spared: Probe | undefined;
   readonly grownMb: number;
 }
 
-/** Asks for the metrics page many times on one connection, and reads nothing. @param watchMs how long to look on. */
-export async function pipelineUnread(daemon: ProxyDaemon, watchMs: number): Promise<PipelineOutcome> {
+/**
+ * Asks for the metrics page many times on one connection, and reads nothing.
+ *
+ * @param watchMs how long to look on. @param spared a daemon on another node that nobody attacks.
+ */
+export async function pipelineUnread(
+  daemon: ProxyDaemon,
+  watchMs: number,
+  spared?: ProxyDaemon,
+): Promise<PipelineOutcome> {
+  const control = spared && (await startProbe(spared, "/healthz"));
   const beforeMb = residentMb(daemon);
   const probe = await startProbe(daemon, "/healthz");
   const flooder = await Attacker.start(daemon.namespace, "pipeline", "127.0.0.1", 10249, PIPELINED, "/metrics");
   try {
     await new Promise((resolve) => setTimeout(resolve, watchMs));
-    return { probe: await probe.result(), grownMb: residentMb(daemon) - beforeMb };
+    const [seen, spare] = await Promise.all([probe.result(), control?.result()]);
+    return { probe: seen, spared: spare, grownMb: residentMb(daemon) - beforeMb };
   } finally {
-    flooder.end();
-    probe.end();
+    for (const attacker of [flooder, probe, control]) attacker?.end();
   }
 }
 

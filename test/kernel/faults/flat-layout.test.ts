@@ -211,6 +211,12 @@ inNetns(import.meta.url, { name: "nftflat" }, () => {
     assert.notEqual(listed(), before);
     model.setEndpoints(A, many(200));
     await model.rig.sync();
-    assert.equal(listed(), before);
+    // The whole list in a message would hide what differs.
+    const linesOf = (text: string) => new Set(text.split("\n"));
+    const after = listed();
+    const more = [...linesOf(after).difference(linesOf(before))];
+    const fewer = [...linesOf(before).difference(linesOf(after))];
+    assert.deepEqual({ more, fewer }, { more: [], fewer: [] });
+    assert.equal(after, before);
   });
 });
