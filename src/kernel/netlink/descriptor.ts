@@ -111,7 +111,9 @@ export class NetlinkDescriptor {
   /** Puts a filter in place of the one before. @returns whether the system took it. */
   attachFilter(instructions: Uint8Array): boolean {
     const reference = filterReference(instructions, this.#libc.addressOf(instructions));
-    return this.#setBytes(SOL_SOCKET, SO_ATTACH_FILTER, reference);
+    const isTaken = this.#setBytes(SOL_SOCKET, SO_ATTACH_FILTER, reference);
+    // The engine does not follow addresses: what is used after the call is still there during it.
+    return isTaken && instructions.length > 0;
   }
 
   /** Sends one datagram on this thread: the kernel handles it before this returns. */
