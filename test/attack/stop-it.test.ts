@@ -14,7 +14,7 @@ import {
   victim,
 } from "./stop-it.ts";
 
-/** More than a daemon on the same machine takes that nobody attacks; beside waits for a processor: other tests run here. */
+/** More than a daemon on the same machine takes that is not attacked; beside waits for a processor: other tests run here. */
 const HEALTH_LIMIT_MS = 50 * PATIENCE;
 
 describe("attacks", { skip: kernelSkip, timeout: 180_000 * PATIENCE }, () => {

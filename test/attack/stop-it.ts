@@ -111,7 +111,7 @@ export interface PipelineOutcome {
 /**
  * Asks for the metrics page many times on one connection, and reads nothing.
  *
- * @param watchMs how long to look on. @param spared a daemon on another node that nobody attacks.
+ * @param watchMs how long to look on. @param spared a daemon on another node that is not attacked.
  */
 export async function pipelineUnread(
   daemon: ProxyDaemon,
