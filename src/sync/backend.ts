@@ -122,7 +122,7 @@ export interface Backend {
    * Of more changed service ports only so many are handed over at once, so that other changes need not wait for all of them. For modes
    * whose changes cost what is changed. @default all at once
    */
-  readonly portsAtOnce?: number;
+  readonly portsAtOnce?: number | undefined;
   /** Overrides whether the periodic full sync may be skipped (iptables large-cluster mode). */
   readonly skipsPeriodicFullSync?: boolean;
   /**

@@ -29,6 +29,7 @@ import type { LocalhostRelay } from "./localhost-relay.ts";
 import type { NftablesMetrics } from "./metrics.ts";
 import { isOfServicePort, TABLE, TABLE_COMMENT } from "./names.ts";
 import { NO_FACTS, type PlanConfig, planFacts } from "./plan-options.ts";
+import { NOTHING_INSTALLED } from "./port-objects.ts";
 import { PORTS_AT_ONCE, readPrepared } from "./preparation.ts";
 import { foreignBaseChains, planWhole, reconcile, repairSets, type WantedTable } from "./reconcile.ts";
 import type { RestartNote } from "./restart-note.ts";
@@ -64,7 +65,8 @@ export class NftablesBackend implements Backend {
   readonly mode = "nftables";
   readonly family;
   readonly usesServiceCIDRs = true;
-  readonly portsAtOnce = PORTS_AT_ONCE;
+  /** Elements that go from one service port to another must be in one draft where it is not remembered whose they are. */
+  readonly portsAtOnce;
   readonly #options: NftablesBackendOptions;
   readonly #layout: Layout;
   readonly #committer: Committer;
@@ -94,6 +96,7 @@ export class NftablesBackend implements Backend {
     const { nft, metrics, log, config, layout = "Compatible" } = options;
     this.#options = options;
     this.#layout = LAYOUTS[layout];
+    this.portsAtOnce = this.#layout.isTracked === undefined ? PORTS_AT_ONCE : undefined;
     this.#state = new TableState({ layout: this.#layout, config, facts: NO_FACTS });
     this.family = options.config.family;
     this.#refused = new RefusedPorts({
@@ -260,12 +263,19 @@ export class NftablesBackend implements Backend {
     const options = this.#commitOptions(input, signal);
     if (damaged.size > 0 && !(await repairSets(draft, damaged, { ...options, nft }))) return false;
     const changed = [...input.changedPorts].filter((key) => !this.#refused.has(key));
+    // Others of the damaged ports may come with a later portion.
+    const left = new Set([...damaged].filter(isOfServicePort));
+    for (const owner of left.size > 0 ? input.changedPorts : []) {
+      const { chains, affinitySets } = this.#state.installed(owner) ?? NOTHING_INSTALLED;
+      for (const name of [...chains.keys(), ...affinitySets.keys()]) left.delete(name);
+    }
     const refusal = await commitPorts(changed, { ...options, rewrites: damaged }, draft);
     if (refusal !== undefined) {
       metrics.syncFailures.inc();
       log.error("nftables partial sync was refused, comparing all rules with the kernel's", refusal.reason);
       return false;
     }
+    if (left.size > 0) this.#damaged = new Set([...this.#damaged, ...left]);
     if (this.#refused.size === 0) return true;
     const ofPorts = new Set([...damaged].filter(isOfServicePort));
     await this.#bisectPorts(this.#refused.owners, input, signal, ofPorts);

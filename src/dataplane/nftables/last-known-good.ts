@@ -8,7 +8,7 @@ import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import type { TransactionDraft } from "./draft.ts";
-import { sharedSetOfAny } from "./layouts.ts";
+import type { Layout } from "./layouts.ts";
 import { portText, portTextOf } from "./names.ts";
 import { chainDigest, type DesiredPort, type InstalledPort, NOTHING_INSTALLED } from "./port-objects.ts";
 import { hasOurShape, presenceOf, type ReconcileOptions, reconcile, stateOf, type WantedTable } from "./reconcile.ts";
@@ -34,7 +34,6 @@ export async function setAside(
   wanted: WantedTable,
   { services, before, ...options }: AsideOptions,
 ): Promise<{ readonly draft: TransactionDraft; readonly state: TableState; readonly aside: readonly string[] }> {
-  const isUsable = content !== undefined && hasOurShape(content, before.planStatic());
   const ports = new Map(wanted.ports);
   const hints = new Map<string, RefusedPortHint>();
   for (let draft = refused; ; ) {
@@ -45,9 +44,14 @@ export async function setAside(
       ports.delete(owner);
       hints.set(owner, { name, desired, remembered: before.installed(owner) });
     }
-    const kept = isUsable ? lastKnownGood(content, hints, options.deferred) : new Map<string, InstalledPort>();
-    const others = { ...wanted, ports, kept };
-    const state = await stateOf(others, options);
+    const found = content && lastKnownGood(content, wanted.layout, hints, options.deferred);
+    let others = { ...wanted, ports, kept: found ?? new Map<string, InstalledPort>() };
+    let state = await stateOf(others, options);
+    // The table is made again then, and nothing of it can be kept.
+    if (content !== undefined && !hasOurShape(content, state.planStatic())) {
+      others = { ...others, kept: new Map() };
+      state = await stateOf(others, options);
+    }
     draft = await reconcile(content, others, state, options);
     if (draft.owners().size === 0) return { draft, state, aside: [...hints.keys()] };
   }
@@ -65,6 +69,9 @@ interface RefusedPortHint {
 /** Of a chain whose rules are right and lead to a chain that another program has renamed: it is written when the port is accepted. */
 const ASTRAY = "astray";
 
+/** Of all releases (`release.ts`), in bytes. */
+const SHORTEST_COMMENT_LIMIT = 128;
+
 interface Share {
   readonly chains: Map<string, string>;
   readonly affinitySets: Map<string, number>;
@@ -77,6 +84,7 @@ interface Share {
  */
 function lastKnownGood(
   content: NftTableContent,
+  layout: Layout,
   hints: ReadonlyMap<string, RefusedPortHint>,
   deferred: { has(name: string): boolean },
 ): Map<string, InstalledPort> {
@@ -85,20 +93,23 @@ function lastKnownGood(
   for (const owner of hints.keys()) {
     shares.set(owner, { chains: new Map(), affinitySets: new Map(), elements: new Map() });
   }
+  const byComment = ownersByComment(hints);
   const shareByName = (name: string): Share | undefined => shares.get(ownersByText.get(portTextOf(name) ?? "") ?? "");
-  for (const [name, { ruleDigests }] of content.chains) {
+  // What another layout has for a service port goes with its sets.
+  const hasChains = layout.hasPortChains === true;
+  for (const [name, { ruleDigests }] of hasChains ? content.chains : []) {
     if (!deferred.has(name)) shareByName(name)?.chains.set(name, chainDigest(ruleDigests));
   }
-  for (const [name, { timeoutSeconds }] of content.sets) {
+  for (const [name, { timeoutSeconds }] of hasChains ? content.sets : []) {
     if (timeoutSeconds !== undefined && !deferred.has(name)) shareByName(name)?.affinitySets.set(name, timeoutSeconds);
   }
   // Elements of sets do not say whose they are.
   const bare = new Set<string>();
   for (const [set, { elements }] of content.sets) {
-    if (sharedSetOfAny(set) === undefined) continue;
+    if (layout.sharedSet(set) === undefined) continue;
     for (const element of elements) {
       if (isBare(element)) bare.add(idOf(set, element));
-      const share = shares.get(ownerByComment(element) ?? "") ?? shareByName(targetOf(element) ?? "");
+      const share = shares.get(byComment(element) ?? "") ?? shareByName(targetOf(element) ?? "");
       share?.elements.set(idOf(set, element), { set, element });
     }
   }
@@ -123,10 +134,22 @@ function lastKnownGood(
   return kept;
 }
 
-/** Refusals of traffic say in a comment for which port they are; two ports of one name differ in protocol. */
-function ownerByComment({ comment, key }: NftElement): string | undefined {
-  const protocol = key.find((value) => value === "tcp" || value === "udp" || value === "sctp");
-  return comment === undefined || protocol === undefined ? undefined : `${comment}/${String(protocol).toUpperCase()}`;
+/**
+ * Refusals of traffic say in a comment for which port they are; two ports of one name differ in protocol. Some releases cut long names:
+ * then the key must be one of the port's, too.
+ */
+function ownersByComment(hints: ReadonlyMap<string, RefusedPortHint>): (element: NftElement) => string | undefined {
+  const cut = [...hints].filter(([, { name }]) => name.text.length > SHORTEST_COMMENT_LIMIT);
+  return ({ comment, key }) => {
+    const protocol = key.find((value) => value === "tcp" || value === "udp" || value === "sctp");
+    if (comment === undefined || protocol === undefined) return undefined;
+    const owner = `${comment}/${String(protocol).toUpperCase()}`;
+    if (hints.has(owner)) return owner;
+    const id = elementKey(key);
+    const hasKey = ({ remembered = NOTHING_INSTALLED, desired }: RefusedPortHint): boolean =>
+      [...remembered.elements, ...desired.elements].some(({ element }) => elementKey(element.key) === id);
+    return cut.find(([, hint]) => hint.name.text.startsWith(comment) && hasKey(hint))?.[0];
+  };
 }
 
 /** Says nothing of whose it is. */

@@ -6,6 +6,7 @@ import type { KubeProxyConfig } from "../../config/config.ts";
 import { gatesOf, LOCALHOST_NODE_PORTS_GATE } from "../../config/feature-gates.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import type { NftChain, NftElement, NftRule, NftSet, NftStatement } from "../../kernel/nftables/ruleset.ts";
+import { ownedFrontends } from "../../model/frontend.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { type IpFamily, joinHostPort } from "../../net/ip.ts";
@@ -127,8 +128,9 @@ export function localhostRejection(
 }
 
 /** The element by which a service port is refused. */
-export function localhostElements({ protocol, nodePort }: ServicePort, rejected: readonly Protocol[]): SharedElement[] {
-  if (nodePort === 0 || !rejected.includes(protocol)) return [];
+export function localhostElements(port: ServicePort, rejected: readonly Protocol[]): SharedElement[] {
+  const { protocol, nodePort } = port;
+  if (!rejected.includes(protocol) || !ownedFrontends(port).some(({ kind }) => kind === "node-port")) return [];
   const element: NftElement = {
     key: [protocolName(protocol), nodePort],
     verdict: { kind: "goto", chain: CHAIN_OF[protocol] },

@@ -1,0 +1,111 @@
+/** Service ports that are refused while something else about the table changes. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { canonicalNftables } from "../../../test/conformance/canonical-nftables.ts";
+import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
+import { NftError } from "../../kernel/nftables/nftables.ts";
+import { servicePortName } from "../../model/service-port-name.ts";
+import { clusterChain, newModel } from "./testing/backend-rig.ts";
+
+test("from Flat to Compatible with a refused port: it is accepted again by itself", async () => {
+  const model = newModel({ layout: "Flat" });
+  const [a, b] = [port("a", "10.96.0.1"), port("b", "10.96.0.2")];
+  for (const one of [a, b]) model.set(one, [remote("10.180.0.1")]);
+  await model.rig.sync();
+  const allow = model.rig.kernel.refuse((operation) =>
+    operation.kind === "add-rule" && operation.chain === clusterChain(a) ? { code: "unsupported" } : undefined,
+  );
+  model.rig.layout = "Compatible";
+  model.rig.restart();
+  assert.deepEqual(
+    (await model.rig.sync()).failures.map(({ subject }) => subject),
+    ["ns/a:p"],
+  );
+  allow();
+  assert.deepEqual((await model.rig.sync()).failures, []);
+  assert.equal(canonicalNftables(model.rig.list()), canonicalNftables((await model.rig.fromNothing()).list()));
+});
+
+test("from Compatible to Flat with a refused port: it is accepted again by itself", async () => {
+  const model = newModel();
+  const [a, b] = [port("a", "10.96.0.1"), port("b", "10.96.0.2")];
+  for (const one of [a, b]) model.set(one, [remote("10.180.0.1")]);
+  await model.rig.sync();
+  const allow = model.rig.kernel.refuse((operation) =>
+    operation.kind === "add-elements" &&
+    operation.set.name === "frontends" &&
+    operation.elements.some(({ key }) => key[0] === a.clusterIP)
+      ? { code: "failed" }
+      : undefined,
+  );
+  model.rig.layout = "Flat";
+  model.rig.restart();
+  assert.deepEqual(
+    (await model.rig.sync()).failures.map(({ subject }) => subject),
+    ["ns/a:p"],
+  );
+  allow();
+  assert.deepEqual((await model.rig.sync()).failures, []);
+  assert.equal(canonicalNftables(model.rig.list()), canonicalNftables((await model.rig.fromNothing()).list()));
+});
+
+test("a refused port while endpoints begin to be counted costs the others nothing", async () => {
+  const model = newModel({ layout: "Flat" });
+  model.rig.counted = "Frontends";
+  model.rig.restart();
+  const [a, b] = [port("a", "10.96.0.1"), port("b", "10.96.0.2")];
+  for (const one of [a, b]) model.set(one, [remote("10.180.0.1")]);
+  await model.rig.sync();
+  model.rig.kernel.refuse((operation) =>
+    operation.kind === "add-elements" &&
+    operation.set.name === "endpoints-2" &&
+    operation.elements.some(({ key }) => key[0] === a.clusterIP)
+      ? { code: "failed" }
+      : undefined,
+  );
+  model.setEndpoints(a, [remote("10.180.0.1"), remote("10.180.0.2")]);
+  model.setEndpoints(b, [remote("10.180.0.9")]);
+  model.rig.counted = "Endpoints";
+  model.rig.restart();
+  assert.deepEqual(
+    (await model.rig.sync()).failures.map(({ subject }) => subject),
+    ["ns/a:p"],
+  );
+});
+
+test("a refused port with a long name keeps the refusal of its traffic", async () => {
+  const model = newModel();
+  const name = servicePortName("n".repeat(63), "s".repeat(63), "port-name", "TCP");
+  const a = port("a", "10.96.0.1", { name });
+  model.set(a);
+  await model.rig.sync();
+  const before = canonicalNftables(model.rig.list());
+  model.rig.kernel.refuse((operation) =>
+    operation.kind === "add-rule" && operation.chain === clusterChain(a) ? { code: "unsupported" } : undefined,
+  );
+  model.setEndpoints(a, [local("10.180.0.1")]);
+  assert.equal((await model.rig.sync()).failures.length, 1);
+  assert.equal(canonicalNftables(model.rig.list()), before);
+});
+
+for (const [from, to] of [
+  ["Compatible", "Flat"],
+  ["Flat", "Compatible"],
+] as const) {
+  for (const count of [3, 100]) {
+    test(`from ${from} to ${to}, ${count} Services: a refusal that passes costs no Service anything`, async () => {
+      const model = newModel({ layout: from });
+      const ports = Array.from({ length: count }, (_, index) => port(`s${index}`, `10.96.0.${index + 1}`));
+      for (const one of ports) model.set(one, [remote("10.180.0.1")]);
+      await model.rig.sync();
+      model.rig.kernel.failOnce(new NftError("failed", "nftables: ENOMEM", undefined));
+      model.rig.layout = to;
+      model.rig.restart();
+      const outcome = await model.rig.sync().catch((error: unknown) => ({ failures: String(error) }));
+      const content = await model.rig.kernel.connect().read();
+      const set = to === "Flat" ? "frontends" : "service-ips";
+      assert.deepEqual(outcome.failures, []);
+      assert.equal(content?.sets.get(set)?.elements.length, count);
+    });
+  }
+}
