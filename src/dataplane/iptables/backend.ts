@@ -15,7 +15,7 @@ import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { CommitCost } from "../shared/commit-cost.ts";
-import { isServiceChain } from "../shared/iptables-rules/chain-names.ts";
+import { CHAINS, isServiceChain } from "../shared/iptables-rules/chain-names.ts";
 import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
 import { OwnedRules } from "../shared/iptables-rules/owned-rules.ts";
 import { declaredChains, spell } from "../shared/iptables-rules/owner-rules.ts";
@@ -266,7 +266,10 @@ export class IptablesBackend implements Backend {
   async #isIntact(): Promise<Presence> {
     if (this.#rules.plan === undefined) return "unknown";
     const { iptables } = this.#options;
-    const jumps = JUMP_RULES.filter(({ table, rule }) => table === "nat" || rule.chain === "FORWARD");
+    // One of INPUT and of OUTPUT stands for all of these: each costs a process.
+    const jumps = JUMP_RULES.filter(
+      ({ table, rule, target }) => table === "nat" || rule.chain === "FORWARD" || target === CHAINS.proxyFirewall,
+    );
     for (const { table, rule } of jumps) {
       const presence = await iptables.rulePresence(table, rule.chain, ruleArguments(rule));
       if (presence !== "present") return presence;

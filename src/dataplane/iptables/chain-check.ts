@@ -87,6 +87,8 @@ export class ChainCheck {
     const owners = new Set<string>();
     for (const [owner, rules] of ports) {
       const found = await this.#damagedChains(owner, rules, nat);
+      // What led to them is gone: entries of shared chains, which are not written again with the port alone.
+      if (found === "unused") return { owners, chains: declaredChains(rules.ownChains), isTotal: true };
       if (found.length === 0) continue;
       owners.add(owner);
       chains.push(...found);
@@ -106,7 +108,7 @@ export class ChainCheck {
     owner: string,
     rules: OwnerRules,
     uses: ReadonlyMap<string, number>,
-  ): Promise<readonly string[]> {
+  ): Promise<readonly string[] | "unused"> {
     const chains = declaredChains(rules.ownChains);
     const missing = chains.filter((chain) => !uses.has(chain));
     if (missing.length > 0) return missing;
@@ -119,6 +121,7 @@ export class ChainCheck {
     let count = 0;
     for (const chain of chains) count += await this.#iptables.ruleCount("nat", chain);
     if (count !== rules.ownRuleCount) return chains;
+    if (sum < rules.ownUses) return "unused";
     this.#accepted.set(owner, sum);
     return [];
   }

@@ -13,7 +13,7 @@ import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import type { Cidr } from "../../net/ip.ts";
+import type { Cidr, IpAddress } from "../../net/ip.ts";
 import type { Backend, LedConnections, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { Reconciler, type SyncNotes, type Target, type Work } from "../shared/reconciler.ts";
 import type { Parts } from "../shared/wanted-parts.ts";
@@ -64,6 +64,7 @@ interface Difference {
 /** How often rules are compared and repaired at once while others change them meanwhile. */
 const REPAIR_ATTEMPTS = 3;
 const RULES = "iptables rules of the ipvs mode";
+const LEFTOVERS = "rules that the iptables mode left behind";
 
 export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
   readonly mode = "ipvs";
@@ -115,7 +116,11 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
   /** Sees what others do to devices and addresses at once, and to all else with the next verification. */
   async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
     this.#reconciler.retryBy(requestSync, signal);
-    await this.#watch.run({ damage: (ended) => this.#damage(ended), onLost: () => onLost(), requestSync }, signal);
+    const isInDoubt = (address: IpAddress) => this.#addresses.isInDoubt(address);
+    await this.#watch.run(
+      { damage: (ended) => this.#damage(ended), isInDoubt, onLost: () => onLost(), requestSync },
+      signal,
+    );
   }
 
   #timed(options: IpvsBackendOptions): IpvsBackendOptions {
@@ -167,9 +172,10 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
       };
       await this.#carryOut(difference, () => this.#updateRules(wanted), wanted, notes, signal);
     }
-    if (this.#hasReplacedIptables || notes.failures.size > 0) return;
-    this.#hasReplacedIptables = true;
-    await this.#rules.removeLeftovers(this.#options.log);
+    // Nothing of the iptables mode serves once these rules are in force, whatever else was refused.
+    if (this.#hasReplacedIptables || !this.#rules.isKnown) return;
+    this.#hasReplacedIptables = await this.#rules.removeLeftovers(this.#options.log);
+    if (!this.#hasReplacedIptables) notes.refuse(undefined, LEFTOVERS, "they could not all be removed, see the log");
   }
 
   async #restoreSettings(): Promise<void> {
@@ -263,8 +269,8 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
 
   /** What another program has done to the kernel; undefined when all is as it was left, or when nothing is known to be. */
   async #damage(signal: AbortSignal): Promise<Readonly<Record<string, number>> | undefined> {
-    const { known, hasRefused, wanted } = this.#reconciler;
-    if (known === undefined || hasRefused) return undefined;
+    const { known, wanted } = this.#reconciler;
+    if (known === undefined) return undefined;
     const { sets, virtualServers, addresses } = await this.#compareAll(await this.#readNode(signal), wanted, signal);
     const rules = await this.#rules.compare(this.#planRules(wanted));
     const changed = [...virtualServers.changes.values()].filter(({ operations }) =>

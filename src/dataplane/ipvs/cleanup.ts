@@ -128,19 +128,25 @@ class FrontEnds {
   }
 }
 
+/** Chains that the iptables mode has not: where there are none, its rules must stay. */
+function hasOwnChain(table: "nat" | "filter", present: ReadonlySet<string>): boolean {
+  const shared: readonly string[] = TOP_LEVEL_CHAINS[table];
+  return CHAINS_OF[table].some((chain) => present.has(chain) && !shared.includes(chain));
+}
+
 /** Chains are emptied all at once, so that none refers to another; one that a foreign rule leads to then stays by itself. */
 async function deleteRules(iptables: Iptables, attempt: Attempt): Promise<void> {
   const { family } = iptables;
-  for (const { table, rule } of JUMP_RULES) {
-    await attempt(`${family} jump from ${rule.chain} in table ${table}`, () =>
-      iptables.deleteRule(table, rule.chain, ruleArguments(rule)),
-    );
-  }
   for (const table of ["nat", "filter"] as const) {
     await attempt(`${family} chains of table ${table}`, async () => {
       const present = new Set(await iptables.chainNames(table));
+      if (!hasOwnChain(table, present)) return;
+      for (const { rule } of JUMP_RULES.filter((jump) => jump.table === table)) {
+        await attempt(`${family} jump from ${rule.chain} in table ${table}`, () =>
+          iptables.deleteRule(table, rule.chain, ruleArguments(rule)),
+        );
+      }
       const chains = CHAINS_OF[table].filter((chain) => present.has(chain));
-      if (chains.length === 0) return;
       await iptables.restore([`*${table}\n${chains.map((chain) => `:${chain} - [0:0]\n`).join("")}COMMIT\n`], {
         table,
       });

@@ -30,6 +30,11 @@ export class DummyAddresses {
     this.#links = links;
   }
 
+  /** Whether the kernel has refused it. */
+  isInDoubt(address: IpAddress): boolean {
+    return this.#doubt.has(address);
+  }
+
   /** Compares with what the node has now. */
   compareAll(wanted: KeyOwners<IpAddress>, { bound, routed, foreign }: NodeState): AddressDifference {
     this.#doubt.take();

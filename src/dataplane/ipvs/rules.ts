@@ -84,11 +84,11 @@ export class IptablesRules {
     this.#installed = plan;
   }
 
-  /** Removes what the iptables mode was seen to have. Never rejects: what cannot be removed is logged. */
-  async removeLeftovers(log: Logger): Promise<void> {
-    if (!this.#hasLeftovers) return;
+  /** Removes what the iptables mode was seen to have. Never rejects: what cannot be removed is logged. @returns whether all is gone. */
+  async removeLeftovers(log: Logger): Promise<boolean> {
+    if (!this.#hasLeftovers) return true;
     log.info("Removing what the iptables mode left behind", { ipFamily: this.#iptables.family });
-    await cleanUpIptables(this.#iptables, log, OWN);
+    return await cleanUpIptables(this.#iptables, log, OWN);
   }
 
   async #save(): Promise<Saved> {

@@ -175,9 +175,9 @@ export class VirtualServers {
       if (!isDone(failure) && !failures.has(key)) failures.set(key, failure.message);
     }
     for (const [key, { virtualServer, draining }] of steps) {
-      if (failures.has(key)) continue;
-      if (draining === undefined) graceful.forget(key);
-      else graceful.set(virtualServer, draining);
+      // What is wanted again must not go when it is idle, whatever else of its virtual server was refused.
+      if (draining !== undefined) graceful.set(virtualServer, draining);
+      else if (!failures.has(key)) graceful.forget(key);
     }
     return failures;
   }

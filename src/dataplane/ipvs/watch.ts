@@ -8,7 +8,7 @@ import type { Ipvs } from "../../kernel/ipvs/ipvs.ts";
 import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
-import type { IpFamily } from "../../net/ip.ts";
+import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import { restAfterLook } from "../shared/look-rest.ts";
 import type { Reconciler } from "../shared/reconciler.ts";
 import { GRACE_PERIOD_MS, type GracefulTermination } from "./graceful-termination.ts";
@@ -36,6 +36,8 @@ export interface WatchOptions {
 export interface Watched {
   /** Compares the kernel with what is wanted: how many things are wrong, by kind; undefined for none. */
   damage(signal: AbortSignal): Promise<Readonly<Record<string, number>> | undefined>;
+  /** Whether the kernel has refused to bind the address. */
+  isInDoubt(address: IpAddress): boolean;
   /** Another program destroyed something: all must be looked at. */
   onLost(): void;
   /** The node has other addresses: the next sync looks at everything. */
@@ -100,7 +102,9 @@ export class Watch {
     const { known: facts, wanted } = reconciler;
     if (facts === undefined) return;
     const found = nodeAddressFacts(await links.addresses(this.#family), nodePortAddresses);
-    const missing = [...wanted.of.addresses.allEffective()].filter(({ value }) => !found.bound.has(value));
+    const missing = [...wanted.of.addresses.allEffective()].filter(
+      ({ value }) => !found.bound.has(value) && !watched.isInDoubt(value),
+    );
     if (missing.length > 0) {
       const lost = { addresses: missing.length };
       if (!(await this.#saidGone(lost))) {
@@ -131,6 +135,13 @@ export class Watch {
   }
 
   async #verify(watched: Watched, signal: AbortSignal): Promise<void> {
+    const { reconciler } = this.#options;
+    if (reconciler.hasRefused && reconciler.known !== undefined) {
+      // What was refused cannot be told from damage: the next sync, which tries it again, looks at everything.
+      reconciler.forget();
+      watched.requestSync();
+      return;
+    }
     const verification = new AbortController();
     this.#verification = verification;
     try {

@@ -9,7 +9,7 @@ import type { SyncFailure } from "../../../sync/backend.ts";
 import { RefusedPorts } from "../refused-ports.ts";
 import { bisectChanges, removalOf } from "./bisect-changes.ts";
 import { deltaPayload, type OwnerChange } from "./delta-payload.ts";
-import { countByChain, type OwnerRules, remembered } from "./owner-rules.ts";
+import { countByChain, declaredChains, type OwnerRules, remembered } from "./owner-rules.ts";
 import { addWritten, send, staleChainOf, type WrittenRules } from "./payload.ts";
 import type { ServiceTable, StaticPlan } from "./rules-plan.ts";
 import {
@@ -79,6 +79,7 @@ export class OwnedRules {
     // Parts may have been refused that no change had asked for.
     const owners = new Set([...changed, ...this.#refused.owners]);
     const changes = [...owners].flatMap((owner) => this.#changeOf(owner, desired(owner)) ?? []);
+    this.#leaveOwnedAgain(changes);
     const others = changes.filter(({ owner }) => !this.#refused.has(owner));
     try {
       const written = await send(iptables, deltaPayload(others));
@@ -118,6 +119,18 @@ export class OwnedRules {
     } catch (error) {
       if (error instanceof IptablesRestoreError && !isAttributable(error)) metrics.restoreFailures.inc();
       throw error;
+    }
+  }
+
+  /** A stale chain that could not be deleted, and that an owner has again, is stale no more: the other change would empty it. */
+  #leaveOwnedAgain(changes: OwnerChange[]): void {
+    if (!changes.some(({ owner }) => staleChainOf(owner) !== undefined)) return;
+    const owned = new Set<string>(changes.flatMap(({ after }) => declaredChains(after?.ownChains ?? "")));
+    for (const [index, { owner }] of [...changes.entries()].reverse()) {
+      const chain = staleChainOf(owner);
+      if (chain === undefined || !owned.has(chain)) continue;
+      this.#refused.forget(owner);
+      changes.splice(index, 1);
     }
   }
 

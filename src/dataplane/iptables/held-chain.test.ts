@@ -1,0 +1,27 @@
+/** A chain of ours that a rule of another program holds when its owner goes, and whose owner comes back. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
+import { BackendBench, clusterIP } from "./testing/backend-bench.ts";
+
+for (const backEnd of ["nft", "legacy"] as const) {
+  test(`${backEnd}: a held chain that a service owns again is not emptied any more`, async () => {
+    const bench = new BackendBench({}, new MemoryIptables("IPv4", { backEnd }));
+    bench.set("a", clusterIP(1));
+    await bench.sync(true);
+    const [chain] = bench.kernel.chains("nat").filter((name) => name.startsWith("KUBE-SVC-"));
+    await bench.kernel.restore([`*nat\n:THEIRS - [0:0]\n-A THEIRS -j ${chain}\nCOMMIT\n`]);
+    bench.set("a", undefined);
+    const { failures } = await bench.sync();
+    assert.deepEqual(
+      failures.map(({ subject }) => subject),
+      [`chain ${chain}`],
+    );
+    bench.set("a", clusterIP(1));
+    for (let n = 0; n < 3; n += 1) {
+      const outcome = await bench.sync();
+      assert.equal(bench.kernel.rules("nat", `${chain}`).length, 1, `sync ${n}: ${JSON.stringify(outcome.failures)}`);
+      assert.deepEqual(outcome.failures, []);
+    }
+  });
+}
