@@ -144,5 +144,6 @@ export interface DraftConfig extends ModeSections<"resolved"> {
 /** A configuration that has passed every check. */
 export interface KubeProxyConfig extends DraftConfig {
   readonly mode: keyof DeclaredModes;
-  readonly detectLocalMode: DetectLocalMode;
+  /** Empty on Windows, where nothing asks for it. */
+  readonly detectLocalMode: DetectLocalMode | "";
 }

@@ -21,7 +21,7 @@ export interface GateState {
 export interface FeatureGates {
   /** Whether a gate is on; an unknown name is off. */
   isEnabled(name: string): boolean;
-  /** Every known gate but the two bulk switches, sorted by name. */
+  /** Every known gate, sorted by name; the two bulk switches are among them, as upstream. */
   list(): readonly GateState[];
 }
 
@@ -120,7 +120,6 @@ function makeGates(wanted: Readonly<Record<string, boolean>>, specs: ReadonlyMap
     isEnabled: (name) => enabled.get(name) === true,
     list: () =>
       [...specs]
-        .filter(([name]) => !(name in BULK))
         .map(([name, { stage }]) => ({ name, stage, enabled: enabled.get(name) === true }))
         .sort((a, b) => (a.name < b.name ? -1 : 1)),
   };

@@ -5,9 +5,11 @@
  */
 import { existsSync, lstatSync, mkdirSync, readlinkSync, unlinkSync } from "node:fs";
 import type { Server, ServerResponse } from "node:http";
+import { connect } from "node:net";
 import { dirname } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
+import { systemClock } from "../async/clock.ts";
 import { giveTurn, isTurnDue } from "../async/turns.ts";
 import { statisticsNotes } from "../kernel/conntrack/statistics.ts";
 import { createServer } from "../kernel/node-http.ts";
@@ -30,7 +32,14 @@ const PIECE_LENGTH = 32 * 1024;
 const MAX_CONNECTIONS = 64;
 /** sockaddr_un of sys/un.h, without the zero at the end. */
 const MAX_PATH_BYTES = 107;
+/** How often it is asked whether another daemon has left the path. */
+const RETRY_MS = 200;
 const WRONG_QUESTION = { error: "ask GET /status, /configuration, /services, /connections or /journal" };
+
+interface InspectSocketOptions {
+  readonly log: Logger;
+  readonly signal: AbortSignal;
+}
 
 /**
  * Listens until the signal aborts. If the path cannot be bound, that is logged, and the daemon runs without the socket.
@@ -40,7 +49,7 @@ const WRONG_QUESTION = { error: "ask GET /status, /configuration, /services, /co
 export async function serveInspectSocket(
   path: string,
   daemon: InspectedDaemon,
-  { log, signal }: { readonly log: Logger; readonly signal: AbortSignal },
+  { log, signal }: InspectSocketOptions,
 ): Promise<void> {
   const server = createServer(
     { keepAlive: false, requestTimeout: IDLE_MS, headersTimeout: IDLE_MS },
@@ -82,6 +91,8 @@ export async function serveInspectSocket(
   );
   server.maxConnections = MAX_CONNECTIONS;
   try {
+    if (existsSync(path)) await untilFree(path, { log, signal });
+    if (signal.aborted) return;
     makeWay(path);
     await listen(server, path);
   } catch (error) {
@@ -151,6 +162,27 @@ function makeWay(path: string): void {
   const present = lstatSync(path, { throwIfNoEntry: false });
   if (present?.isSocket() === true) unlinkSync(path);
   else if (present !== undefined) throw new Error("there is a file that is no socket, which is left alone");
+}
+
+/** Two daemons overlap for a while at an update; the one that was there first keeps the path until it ends. */
+async function untilFree(path: string, { log, signal }: InspectSocketOptions): Promise<void> {
+  if (process.platform === "win32") return;
+  for (let isTold = false; await isAnswered(path); isTold = true) {
+    if (!isTold) log.warn("Another daemon answers on the inspect socket; waiting until it ends", { path });
+    await systemClock.sleep(RETRY_MS, signal);
+    if (signal.aborted) return;
+  }
+}
+
+/** Whether a process takes connections there: the socket of one that was killed refuses them. */
+function isAnswered(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const asking = connect(path, () => {
+      asking.destroy();
+      resolve(true);
+    });
+    asking.once("error", () => resolve(false));
+  });
 }
 
 async function listen(server: Server, path: string): Promise<void> {

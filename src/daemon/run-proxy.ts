@@ -72,7 +72,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
       onFatal: fatal,
     });
     const health = new ProxyHealth({ clock, syncPeriodMs: config.syncPeriodMs });
-    const sink = new DeferredSink([nodes, nodeHealth(health)]);
+    const sink = new DeferredSink([nodes, nodeHealth(health, nodeName)]);
     const metrics = createMetrics();
     const { source, events, removeStartupTaint } = await connectCluster({
       options,
@@ -156,10 +156,11 @@ async function startNode(nodes: NodeManager, ended: AbortSignal) {
   return facts;
 }
 
-function nodeHealth(health: ProxyHealth): NodeSink {
+export function nodeHealth(health: ProxyHealth, nodeName: string): NodeSink {
   return {
     onEvent(event) {
-      if (event.kind !== "delete") health.onNode(event.object);
+      // A folder of manifests has other Nodes, too.
+      if (event.kind !== "delete" && event.object.name === nodeName) health.onNode(event.object);
     },
     onSynced() {},
   };

@@ -12,10 +12,12 @@ const LIMIT_BYTES = 100 * 2 ** 20;
  * @throws the error of `node:fs` when the file cannot be opened.
  */
 export function logFile(path: string, limitBytes = LIMIT_BYTES): WriteLog {
-  let file = openSync(path, "a");
+  // Undefined while it cannot be opened: its number may be another file's by now.
+  let file: number | undefined = openSync(path, "a");
   let size = fstatSync(file).size;
   const startAgain = (): void => {
-    closeSync(file);
+    if (file !== undefined) closeSync(file);
+    file = undefined;
     try {
       renameSync(path, `${path}.1`);
     } finally {
@@ -25,10 +27,11 @@ export function logFile(path: string, limitBytes = LIMIT_BYTES): WriteLog {
   };
   return (_stream, lines) => {
     try {
-      if (size >= limitBytes) startAgain();
+      if (file === undefined || size >= limitBytes) startAgain();
     } catch {
       // Another program holds the one before: this one grows on, and it is tried again with the next line.
     }
+    if (file === undefined) return;
     try {
       size += writeSync(file, lines);
     } catch {

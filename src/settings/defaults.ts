@@ -155,7 +155,8 @@ export function applyPlatformDefaults(draft: DraftConfig, platform: NodeJS.Platf
   return {
     ...draft,
     mode,
-    detectLocalMode: draft.detectLocalMode || "ClusterCIDR",
+    // Nothing asks for it on Windows.
+    detectLocalMode: draft.detectLocalMode || (platform === "win32" ? "" : "ClusterCIDR"),
     nodePortAddresses: draft.nodePortAddresses.length === 0 ? nodePortAddresses : draft.nodePortAddresses,
   };
 }

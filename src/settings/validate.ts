@@ -4,13 +4,7 @@
 
 import { constants } from "node:os";
 import { splitHostPort } from "../config/bind-address.ts";
-import {
-  COUNTED,
-  DETECT_LOCAL_MODES,
-  type DetectLocalMode,
-  type DraftConfig,
-  type KubeProxyConfig,
-} from "../config/config.ts";
+import { COUNTED, DETECT_LOCAL_MODES, type DraftConfig, type KubeProxyConfig } from "../config/config.ts";
 import { type FeatureGates, gatesOf, setFeatureGates } from "../config/feature-gates.ts";
 import {
   duplicate,
@@ -44,7 +38,7 @@ type CheckResult =
 export function checkConfig(draft: DraftConfig): CheckResult {
   const errors = configErrors(draft);
   const { mode } = draft;
-  const detectLocalMode = DETECT_LOCAL_MODES.find((known): known is DetectLocalMode => known === draft.detectLocalMode);
+  const detectLocalMode = [...DETECT_LOCAL_MODES, "" as const].find((known) => known === draft.detectLocalMode);
   if (errors.length > 0 || !isProxyMode(mode) || detectLocalMode === undefined) {
     return { ok: false, errors, message: joinErrors(errors) };
   }

@@ -46,7 +46,8 @@ export function watchConfigFile(path: string): ConfigFileWatch {
         if (!isOpen) return;
         const now = fstatSync(file, { bigint: true });
         const isDeleted = now.nlink === 0n;
-        if (wasWritten(before, now) || (event === "rename" && !isDeleted)) resolve(CONFIG_UPDATED_MESSAGE);
+        if (wasWritten(before, now) || (event === "rename" && !(IS_WINDOWS && isDeleted)))
+          resolve(CONFIG_UPDATED_MESSAGE);
         else if (isDeleted) close();
       });
       started.on("error", (error) => {

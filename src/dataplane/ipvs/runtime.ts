@@ -10,6 +10,7 @@ import type { Iptables } from "../../kernel/iptables/iptables.ts";
 import { type Ipvs, IpvsUnavailableError } from "../../kernel/ipvs/ipvs.ts";
 import { openIpvs } from "../../kernel/ipvs/open-ipvs.ts";
 import { kernelRelease, parseKernelVersion } from "../../kernel/kernel-version.ts";
+import { NetlinkError } from "../../kernel/netlink/errors.ts";
 import type { Links } from "../../kernel/route/links.ts";
 import { openLinks } from "../../kernel/route/netlink-links.ts";
 import { fileSysctls } from "../../kernel/sysctl.ts";
@@ -133,20 +134,26 @@ async function openIpvsIfAny(log: Logger): Promise<Ipvs | undefined> {
 }
 
 async function cleanUp(log: Logger): Promise<boolean> {
-  const [ipset, links] = [openIpset(), openLinks()];
+  const opened: { close(): Promise<void> }[] = [];
+  const ours = <T extends { close(): Promise<void> }>(one: T): T => {
+    opened.push(one);
+    return one;
+  };
   try {
     return await cleanUpIpvs({
       openIpvs: () => openIpvsIfAny(log),
-      ipset,
-      links,
+      ipset: ours(openIpset()),
+      links: ours(openLinks()),
       iptables: () => presentIptables(log),
       log,
     });
   } catch (error) {
+    // A kernel without netfilter's netlink has no IP sets.
+    if (error instanceof NetlinkError && error.code === "EPROTONOSUPPORT") return true;
     log.error("Error cleaning up the ipvs mode", error);
     return false;
   } finally {
-    await Promise.all([ipset.close(), links.close()]);
+    await Promise.all(opened.map((one) => one.close()));
   }
 }
 

@@ -83,6 +83,8 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
   const entries = new Map<string, Entry>();
   /** By service: what could not be opened. */
   const failed = new Map<string, SyncFailure>();
+  /** As they came last; live. */
+  let known: ReadonlyMap<string, number> = new Map();
   /** Opened since the last counts came. */
   let opened: Entry[] = [];
   const draining = new Set<Entry>();
@@ -115,6 +117,10 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
     entry.connections.add(socket);
     socket.once("close", () => entry.connections.delete(socket));
     http.accept(socket, answerOf(entry));
+  }
+
+  function note(entry: Entry): void {
+    entry.count = known.get(entry.service) ?? 0;
   }
 
   async function openEntry(service: string, port: number): Promise<Entry> {
@@ -230,12 +236,12 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
       return inTurn(async () => {
         hosts = addresses;
         if (!isClosed) await reconcile(wanted, new Set([...entries.keys(), ...wanted.keys()]));
+        // No sync need follow, which would tell it.
+        for (const entry of opened) note(entry);
       });
     },
     syncEndpoints(counts, changed) {
-      const note = (entry: Entry): void => {
-        entry.count = counts.get(entry.service) ?? 0;
-      };
+      known = counts;
       if (changed === undefined) for (const entry of entries.values()) note(entry);
       for (const entry of opened) note(entry);
       opened = [];
