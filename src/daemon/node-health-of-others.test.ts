@@ -41,7 +41,7 @@ async function isEligible(nodes: readonly object[], nodeName: string): Promise<b
   }
 }
 
-test("/healthz speaks of this node, whatever other Nodes the folder of manifests has", async () => {
+test("/healthz speaks of this node, not of other Nodes that the folder of manifests has", async () => {
   const fleet = [node("node-a"), node("node-b", GOING), node("node-c")];
   assert.equal(
     await isEligible([...fleet, node("node-d", GOING)], "node-a"),

@@ -1,6 +1,7 @@
 /** A folder of ordinary Kubernetes manifests as a source of cluster objects. */
 import { once } from "node:events";
 import { type FSWatcher, watch } from "node:fs";
+import { basename } from "node:path";
 import { systemClock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
@@ -168,10 +169,17 @@ class DirectoryWatch {
   }
 
   #start(path: string): FSWatcher {
-    const watcher = watch(path, { persistent: false }, this.#onWake);
-    watcher.on("error", () => {
+    const forget = (): void => {
       watcher.close();
       if (this.#watched.get(path)?.watcher === watcher) this.#watched.delete(path);
+    };
+    const watcher = watch(path, { persistent: false }, (event, name) => {
+      // The directory itself is gone, perhaps: another may have come in its place, with the same inode number.
+      if (event === "rename" && name === basename(path)) forget();
+      this.#onWake();
+    });
+    watcher.on("error", () => {
+      forget();
       this.#onWake();
     });
     return watcher;

@@ -53,7 +53,7 @@ function readYamlDocument({ text, line: firstLine }: DocumentText): ManifestDocu
 }
 
 function compose(text: string, lines: LineCounter): readonly Document.Parsed[] {
-  const composer = new Composer({ prettyErrors: false, logLevel: "error" });
+  const composer = new Composer({ prettyErrors: false, logLevel: "error", merge: true });
   const documents: Document.Parsed[] = [];
   for (const token of new Parser(lines.addNewLine).parse(text)) documents.push(...composer.next(token));
   documents.push(...composer.end());

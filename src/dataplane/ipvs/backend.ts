@@ -172,7 +172,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
       };
       await this.#carryOut(difference, () => this.#updateRules(wanted), wanted, notes, signal);
     }
-    // Nothing of the iptables mode serves once these rules are in force, whatever else was refused.
+    // Nothing of the iptables mode serves once these rules are in force, even where something else was refused.
     if (this.#hasReplacedIptables || !this.#rules.isKnown) return;
     this.#hasReplacedIptables = await this.#rules.removeLeftovers(this.#options.log);
     if (!this.#hasReplacedIptables) notes.refuse(undefined, LEFTOVERS, "they could not all be removed, see the log");

@@ -175,7 +175,7 @@ export class VirtualServers {
       if (!isDone(failure) && !failures.has(key)) failures.set(key, failure.message);
     }
     for (const [key, { virtualServer, draining }] of steps) {
-      // What is wanted again must not go when it is idle, whatever else of its virtual server was refused.
+      // What is wanted again must not go when it is idle, even where something else of its virtual server was refused.
       if (draining !== undefined) graceful.set(virtualServer, draining);
       else if (!failures.has(key)) graceful.forget(key);
     }

@@ -20,7 +20,7 @@ test("a port that could not be opened by the sync, and is opened when the node's
     onListenFailure: (service) => failures.push(service),
   });
   t.after(() => health.close());
-  // Stands for whatever lets the first attempt fail: an IPv6 address that is still tentative, a process that is ending.
+  // As anything that lets the first attempt fail: an IPv6 address that is still tentative, a process that is ending.
   const holder = createServer().listen({ host, port });
   await once(holder, "listening");
 

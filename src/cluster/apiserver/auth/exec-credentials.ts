@@ -6,7 +6,7 @@ import type { Clock } from "../../../async/clock.ts";
 import { messageOf } from "../../../logging/message-of.ts";
 import { isJsonObject } from "../../projection/fields.ts";
 import { ClientConfigError, type ExecPlugin } from "../connection/client-config.ts";
-import { type CertificateChain, readCertificates } from "./pem.ts";
+import { type CertificateChain, readCertificates, readPrivateKey, requireMatch } from "./pem.ts";
 
 /** What a program gave; at least one of token and certificate. */
 interface ExecCredential {
@@ -140,6 +140,15 @@ export function readExecCredential(output: string, plugin: ExecPlugin): ExecCred
     fail("clientCertificateData and clientKeyData must come together");
   }
   if (text(token) === undefined && certificate === undefined) fail("there is neither token nor clientCertificateData");
+  // What cannot be sent is never refused by a server, and would be kept.
+  if (certificate !== undefined && key !== undefined) {
+    try {
+      requireMatch(readCertificates(certificate), readPrivateKey(key));
+    } catch (error) {
+      fail(`cannot use clientCertificateData and clientKeyData: ${messageOf(error)}`);
+    }
+  }
+  if (/[^\x20-\x7e]/.test(text(token)?.trim() ?? "")) fail("its token must be one line of plain text");
   const expiresAtMs = text(expirationTimestamp) === undefined ? undefined : Date.parse(String(expirationTimestamp));
   if (Number.isNaN(expiresAtMs)) fail(`expirationTimestamp must be a time, got ${JSON.stringify(expirationTimestamp)}`);
   return {

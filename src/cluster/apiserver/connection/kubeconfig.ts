@@ -56,16 +56,19 @@ export function resolveKubeconfig({ files, master, context: chosen }: Kubeconfig
   const clusterName = stringField(found, context.cluster, `context "${contextName}": cluster`);
   const userName = stringField(found, context.user, `context "${contextName}": user`);
   if (clusterName === "") reader.fail(`cluster was not specified for context "${contextName}"`);
-  if (userName === "") reader.fail(`user was not specified for context "${contextName}"`);
   const clusterEntry = find("clusters", "cluster", clusterName, "cluster");
   const cluster = readCluster(clusterEntry.reader, clusterEntry.value, clusterName, master);
-  const userEntry = find("users", "user", userName, "user");
-  const user = readUser(userEntry.reader, userEntry.value, userName);
+  const userEntry = userName === "" ? { value: {}, reader } : find("users", "user", userName, "user");
+  const { impersonation, ...user } = readUser(userEntry.reader, userEntry.value, userName);
   const namespace = stringField(found, context.namespace, `context "${contextName}": namespace`);
   const problem = found.problems[0];
   if (problem !== undefined) fail(formatProblem(problem));
-  return { ...cluster, ...user, ...(namespace !== "" && { namespace }) };
+  // As upstream: who it is goes over TLS only.
+  const who = cluster.server.protocol === "https:" ? user : ANONYMOUS;
+  return { ...cluster, ...who, impersonation, ...(namespace !== "" && { namespace }) };
 }
+
+const ANONYMOUS = { clientCertificate: undefined, authentication: { kind: "none" } } as const;
 
 function failing(path: string): Reader["fail"] {
   return (message) => {
@@ -149,7 +152,8 @@ function readCluster(reader: Reader, cluster: JsonObject, name: string, master: 
         : parseServerUrl(master, "--master", hasTlsSettings),
     ca,
     isServerVerified: !isInsecure,
-    serverName: serverName === "" ? undefined : serverName,
+    // It is the name of the file's own server.
+    serverName: serverName === "" || master !== "" ? undefined : serverName,
     proxyUrl: proxyUrl === "" ? undefined : proxyUrl,
     ...(isUncompressed ? { isCompressionDisabled: true } : {}),
   };

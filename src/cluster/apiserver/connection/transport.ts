@@ -214,7 +214,12 @@ export class Transport {
       let response: IncomingMessage | undefined;
       const stop = (error: unknown): void =>
         void (response ?? sent).destroy(error instanceof Error ? error : undefined);
-      const onAbort = (): void => stop(new Error("stopped"));
+      const onAbort = (): void => {
+        const failure = new Error("stopped");
+        stop(failure);
+        // Before there is a socket, which a proxy may hold back, the request says nothing of its end.
+        resolve({ response: undefined, failure, wasReused: false });
+      };
       signal.addEventListener("abort", onAbort, { once: true });
       sent.on("close", () => signal.removeEventListener("abort", onAbort));
       let silence: Silence = { limitMs: Math.min(idleMs, CONNECT_LIMIT_MS) };
@@ -225,6 +230,8 @@ export class Transport {
       const answer: Silence = { limitMs: answerMs, reached: "unanswered" };
       sent.on("socket", (socket) => {
         if (!socket.connecting) {
+          // Of the pool, or at the end of a proxy's tunnel, which comes connected.
+          if (!sent.reusedSocket) detectDeadPeer(socket);
           limit(socket, answer);
           return;
         }

@@ -75,11 +75,13 @@ class Recorder implements EventRecorder {
   #waiting: (() => void)[] = [];
   #nameCount = 0;
   #refreshedAtMs: number;
+  #tidiedAtMs: number;
 
   constructor(options: EventRecorderOptions) {
     this.#options = options;
     this.#random = options.random ?? Math.random;
     this.#refreshedAtMs = options.clock.monotonicMs();
+    this.#tidiedAtMs = this.#refreshedAtMs;
   }
 
   record(event: EventFacts): void {
@@ -111,6 +113,8 @@ class Recorder implements EventRecorder {
 
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
+      // Also where there is always something to send.
+      if (this.#options.clock.monotonicMs() - this.#tidiedAtMs >= IDLE_MS) this.#tidy();
       const next = this.#queue.shift();
       if (next !== undefined) {
         this.#isDelivering = true;
@@ -120,7 +124,6 @@ class Recorder implements EventRecorder {
       }
       for (const resolve of this.#waiting.splice(0)) resolve();
       await this.#sleep(signal);
-      if (this.#queue.length === 0) this.#tidy();
     }
   }
 
@@ -156,6 +159,7 @@ class Recorder implements EventRecorder {
   #tidy(): void {
     const { clock } = this.#options;
     const nowMs = clock.monotonicMs();
+    this.#tidiedAtMs = nowMs;
     const isRefresh = nowMs - this.#refreshedAtMs >= REFRESH_MS;
     if (isRefresh) this.#refreshedAtMs = nowMs;
     for (const [key, recorded] of this.#recorded) {
@@ -173,12 +177,15 @@ class Recorder implements EventRecorder {
         return await this.#write(recorded, signal);
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
-        if (error.facts.status !== undefined) {
+        const { status, retryAfterMs } = error.facts;
+        const isPutOff = retryAfterMs !== undefined && status !== undefined && (status === 429 || status >= 500);
+        if (status !== undefined && !isPutOff) {
           log.error("Server rejected event (will not retry!)", error, { event: recorded.identity.name });
           return;
         }
         log.v(2, "Unable to write event, trying again", { event: recorded.identity.name, reason: error.message });
-        if (attempt < MAX_ATTEMPTS) await clock.sleep(RETRY_MS * (1 + RETRY_JITTER * this.#random()), signal);
+        if (attempt < MAX_ATTEMPTS)
+          await clock.sleep((retryAfterMs ?? RETRY_MS) * (1 + RETRY_JITTER * this.#random()), signal);
       }
     }
     if (!signal.aborted)
