@@ -147,6 +147,26 @@ test("connections that another Service spared are found again after a look that 
   assert.equal(bench.conntrack.flows.length, 0);
 });
 
+test("a pod that another Service loses last is gone from then on, also where a look is due sooner", async () => {
+  const bench = new Bench("Gone");
+  for (const [index, name] of ["a", "b", "c"].entries()) {
+    const clusterIP = `10.0.0.${index + 1}`;
+    bench.add(name, { clusterIP, clusterIPs: [clusterIP] });
+    bench.set(name, name === "c" ? ["10.1.0.1", "10.1.0.9"] : ["10.1.0.1"]);
+  }
+  bench.set("c", ["10.1.0.9"]);
+  bench.conntrack.flows = [flow(A, "10.1.0.1", 1)];
+  bench.set("a", []);
+  await bench.clock.advance(60_000);
+  bench.set("c", []);
+  await bench.clock.advance(4000);
+  bench.set("b", []);
+  await bench.clock.advance(4999);
+  assert.equal(bench.conntrack.flows.length, 1);
+  await bench.clock.advance(2);
+  assert.equal(bench.conntrack.flows.length, 0);
+});
+
 test("the annotation goes before the setting; the table is not read where nothing is asked for", async () => {
   for (const [setting, endTCP, dumps] of [
     ["Never", undefined, 0],

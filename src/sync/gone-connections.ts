@@ -60,8 +60,8 @@ export class GoneConnections {
   readonly #noted = new Map<string, Noted>();
   /** When endpoints went, by key and `ip:port`. */
   readonly #goneMs = new Map<string, number>();
-  /** Connections were left because another Service has their pod. */
-  #hasSpared = false;
+  /** By key and `ip:port`: connections were left because another Service had their pod when it was looked. */
+  readonly #spared = new Set<string>();
   #timer: Timer | undefined;
 
   constructor(options: GoneConnectionsOptions) {
@@ -73,7 +73,9 @@ export class GoneConnections {
   note(changed: Iterable<string>): void {
     const { clock, ending, state } = this.#options;
     const nowMs = clock.monotonicMs();
-    let isDue = this.#hasSpared;
+    let isDue = this.#spared.size > 0;
+    // Any change may be the one with which that Service loses the pod, too.
+    for (const id of this.#spared) this.#goneMs.set(id, nowMs);
     for (const key of changed) {
       const before = this.#noted.get(key);
       if (!this.#isAsked(key)) {
@@ -124,11 +126,11 @@ export class GoneConnections {
     const isWhole = await conntrack.readFlows(family, filter, () => {
       suspects.length = 0;
       return (flow) => {
-        if (this.#goneFor(flow, own) !== undefined) suspects.push(flow);
+        if (this.#goneOf(flow, own) !== undefined) suspects.push(flow);
       };
     });
     await led?.read((flow) => {
-      if (flow.protocol === "TCP" && this.#goneFor(flow, own) !== undefined) suspects.push(flow);
+      if (flow.protocol === "TCP" && this.#goneOf(flow, own) !== undefined) suspects.push(flow);
     });
     const waitingMs: number[] = [];
     const gone = await turns.run(async () => {
@@ -153,27 +155,30 @@ export class GoneConnections {
 
   /** Those whose endpoint is gone for long enough; how long the others have left is added. */
   #judged<T extends Flow>(suspects: readonly T[], own: ReadonlySet<IpAddress>, waitingMs: number[]): readonly T[] {
-    this.#hasSpared = false;
+    this.#spared.clear();
     if (suspects.length === 0) return [];
     const { endpoints } = this.#options.state;
     // A pod that any slice still has is not gone: it has only left this Service.
     const listed = new Set<IpAddress>();
     for (const list of endpoints.values()) for (const { ip } of list) listed.add(ip);
     return suspects.filter((flow) => {
-      const forMs = this.#goneFor(flow, own);
-      if (forMs === undefined) return false;
+      const gone = this.#goneOf(flow, own);
+      if (gone === undefined) return false;
       if (listed.has(flow.replySourceIP)) {
-        this.#hasSpared = true;
+        this.#spared.add(gone.id);
         return false;
       }
-      const leftMs = this.#options.ending.afterMs - forMs;
+      const leftMs = this.#options.ending.afterMs - gone.forMs;
       if (leftMs > 0) waitingMs.push(leftMs);
       return leftMs <= 0;
     });
   }
 
-  /** How long its endpoint has been gone; undefined where it is not, or nothing is asked for. */
-  #goneFor(flow: Flow & Partial<LedFlow>, own: ReadonlySet<IpAddress>): number | undefined {
+  /** How long its endpoint has been gone, by key and `ip:port`; undefined where it is not, or nothing is asked for. */
+  #goneOf(
+    flow: Flow & Partial<LedFlow>,
+    own: ReadonlySet<IpAddress>,
+  ): { readonly id: string; readonly forMs: number } | undefined {
     const { state, clock } = this.#options;
     const { destinationIP: address, destinationPort: port } = flow;
     const key =
@@ -184,6 +189,7 @@ export class GoneConnections {
     if (key === undefined || noted === undefined || !this.#isAsked(key)) return undefined;
     const text = joinHostPort(flow.replySourceIP, flow.replySourcePort);
     if (state.endpoints.get(key)?.some((endpoint) => endpoint.text === text) === true) return undefined;
-    return clock.monotonicMs() - (this.#goneMs.get(`${key} ${text}`) ?? noted.sinceMs);
+    const id = `${key} ${text}`;
+    return { id, forMs: clock.monotonicMs() - (this.#goneMs.get(id) ?? noted.sinceMs) };
   }
 }
