@@ -44,7 +44,8 @@ export function staleFlowTest(
     const isAnswered = (owner: string) => servingOf(owner).has(joinHostPort(replySourceIP, replySourcePort));
     const atAddress = frontendKey(protocol, { address: destinationIP, port });
     const owner = served.ownerOf(atAddress);
-    if (owner !== undefined && !isAnswered(owner)) return true;
+    // Where the node's addresses are unknown, a node port of that number is asked, too, as upstream does.
+    if (owner !== undefined && (own.size > 0 || !isAnswered(owner))) return !isAnswered(owner);
     const atNode = frontendKey(protocol, { address: undefined, port });
     const nodePort = own.size > 0 && !own.has(destinationIP) ? undefined : served.ownerOf(atNode);
     const hasNodePort = nodePort !== undefined && servingOf(nodePort).size > 0;

@@ -8,6 +8,7 @@ const failed: PendingWork = {
   services: new Set(["s"]),
   staleFlows: true,
   goneFrontends: new Set(["udp 10.0.0.1:53"]),
+  owing: new Set(),
 };
 
 it("hands a failed sync's work on together with what was asked for meanwhile", () => {

@@ -16,6 +16,8 @@ export interface PendingWork {
   readonly staleFlows: boolean;
   /** Frontends that service ports do not own any more, and whose flows may still be there. */
   readonly goneFrontends: ReadonlySet<string>;
+  /** Keys of refused service ports whose old rules still make flows that the two above are about. */
+  readonly owing: ReadonlySet<string>;
 }
 
 export const NO_WORK: PendingWork = {
@@ -24,6 +26,7 @@ export const NO_WORK: PendingWork = {
   services: new Set(),
   staleFlows: false,
   goneFrontends: new Set(),
+  owing: new Set(),
 };
 
 export const FULL_SYNC: PendingWork = { ...NO_WORK, isFull: true };
@@ -36,6 +39,7 @@ export function merged(first: PendingWork, second: Partial<PendingWork>): Pendin
     services: union(first.services, second.services ?? NO_WORK.services),
     staleFlows: first.staleFlows || second.staleFlows === true,
     goneFrontends: union(first.goneFrontends, second.goneFrontends ?? NO_WORK.goneFrontends),
+    owing: union(first.owing, second.owing ?? NO_WORK.owing),
   };
 }
 
@@ -53,20 +57,36 @@ const NAMED_FAILURES = 10;
  * What a failed sync hands on. The backend remembers what was refused, and tries it again with every sync; flows that the old
  * rules still make are looked for when the new ones are in. When nothing is known of the kernel, all must be written.
  */
-export function leftBy(error: unknown, work: PendingWork): PendingWork {
-  return error instanceof IncompleteSyncError
-    ? { ...NO_WORK, staleFlows: work.staleFlows, goneFrontends: work.goneFrontends }
-    : { ...work, isFull: true };
+export function leftBy(
+  error: unknown,
+  work: PendingWork,
+  services: Pick<ReadonlyMap<string, unknown>, "has">,
+): PendingWork {
+  if (!(error instanceof IncompleteSyncError)) return { ...work, isFull: true };
+  const { subjects } = error;
+  // What is of no service port, such as the rules of all, may be what makes any flow.
+  const isOfAll = [...subjects].some((subject) => subject.includes(" "));
+  if (isOfAll) return { ...NO_WORK, staleFlows: work.staleFlows, goneFrontends: work.goneFrontends, owing: work.owing };
+  const isRefused = (key: string) => subjects.has(key) || subjects.has(key.slice(0, key.lastIndexOf("/")));
+  const owing = [...union(work.owing, work.ports)].filter((key) => !key.endsWith("/TCP") && isRefused(key));
+  return {
+    ...NO_WORK,
+    staleFlows: work.staleFlows && owing.length > 0,
+    goneFrontends: owing.every((key) => services.has(key)) ? NO_WORK.goneFrontends : work.goneFrontends,
+    owing: new Set(owing),
+  };
 }
 
 /** A sync that programmed everything but these parts; the message names the first of them. */
 export class IncompleteSyncError extends Error {
   override readonly name = "IncompleteSyncError";
+  readonly subjects: ReadonlySet<string>;
   constructor(failures: readonly SyncFailure[]) {
     const named = failures.slice(0, NAMED_FAILURES).map(({ subject, reason }) => `${subject} (${reason})`);
     const left = failures.length - named.length;
     const others = left === 0 ? "" : ` and ${left} more`;
     super(`the kernel refused a part of the rules: ${named.join(", ")}${others}`);
+    this.subjects = new Set(failures.map(({ subject }) => subject));
   }
 }
 

@@ -285,7 +285,7 @@ export class Proxier {
       await this.#finish(outcome, applied, work, portion.later);
       this.#recorder.end("done", []);
     } catch (error) {
-      this.#pending = merged(leftBy(error, work), this.#pending);
+      this.#pending = merged(leftBy(error, work, this.state.services), this.#pending);
       if (!signal.aborted) this.#reportFailure(error);
       this.#recorder.end(error instanceof IncompleteSyncError ? "refused" : "failed", this.#failures);
       throw error;

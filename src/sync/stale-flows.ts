@@ -125,9 +125,7 @@ export class StaleFlows {
   look(gone: ReadonlySet<string>): void {
     this.#gone = union(this.#gone, gone);
     this.#isDue = true;
-    this.#looking ??= this.#run().finally(() => {
-      this.#looking = undefined;
-    });
+    this.#looking ??= this.#run();
   }
 
   async #run(): Promise<void> {
@@ -138,7 +136,10 @@ export class StaleFlows {
       this.#gone = new Set();
       this.#isDue = false;
       try {
-        if (await this.#clean(gone)) continue;
+        const wasRefused = this.#isRefused;
+        const { isWhole, failed } = await this.#clean(gone);
+        if (isWhole && failed === 0) continue;
+        isAgain = failed === 0 || !wasRefused;
       } catch (error) {
         const cannot = ENDING_FLOWS;
         log.error("Stale flows were not looked for: conntrack could not be read", error, { cannot });
@@ -152,10 +153,11 @@ export class StaleFlows {
       this.#isDue = true;
       await clock.sleep(RETRY_MS, signal);
     }
+    // In the same breath as the last look at what is due.
+    this.#looking = undefined;
   }
 
-  /** @returns whether nothing can have been missed. */
-  async #clean(gone: ReadonlySet<string>): Promise<boolean> {
+  async #clean(gone: ReadonlySet<string>): Promise<{ readonly isWhole: boolean; readonly failed: number }> {
     const { clock, conntrack, metrics, family, state, turns, signal, log } = this.#options;
     const startMs = clock.monotonicMs();
     const own = await this.#ownAddresses();
@@ -173,7 +175,7 @@ export class StaleFlows {
       this.#isRefused = false;
     }
     log.v(4, "Finished reconciling conntrack entries", { deleted, took: formatMs(elapsedMs) });
-    return isWhole;
+    return { isWhole, failed: errors.length };
   }
 
   async #ownAddresses(): Promise<ReadonlySet<IpAddress>> {

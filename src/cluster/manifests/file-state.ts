@@ -14,6 +14,8 @@ export interface FileState {
   /** Good objects, also those whose newer version is bad. */
   readonly objects: ReadonlyMap<string, ManifestObject>;
   readonly refusedIds: ReadonlySet<string>;
+  /** Of `objects`: the text does not hold them well any more. */
+  readonly leftIds: ReadonlySet<string>;
   readonly problems: readonly ManifestProblem[];
 }
 
@@ -42,7 +44,7 @@ export function adoptText(
   const { refusedIds, problems, ignored } = parsed;
   const { length, endsWithLineBreak } = end;
   return {
-    state: { listed, length, endsWithLineBreak, digest, objects: inForce(parsed, before), refusedIds, problems },
+    state: { listed, length, endsWithLineBreak, digest, ...inForce(parsed, before), refusedIds, problems },
     ignored,
   };
 }
@@ -62,6 +64,7 @@ export function unreadableState(
     digest: "",
     objects: new Map(),
     refusedIds: new Set<string>(),
+    leftIds: new Set<string>(),
   };
   return { listed, ...nothing, problems };
 }
@@ -71,13 +74,16 @@ export function fileProblem(file: string, message: string): ManifestProblem {
   return { severity: "error", file, document: 0, line: 0, object: "", field: "", message };
 }
 
-function inForce(parsed: ParsedManifest, before: FileState | undefined): ReadonlyMap<string, ManifestObject> {
-  if (before === undefined || (!parsed.isIncomplete && parsed.refusedIds.size === 0)) return parsed.objects;
+function inForce(parsed: ParsedManifest, before: FileState | undefined): Pick<FileState, "objects" | "leftIds"> {
+  const leftIds = new Set<string>();
+  if (before === undefined) return { objects: parsed.objects, leftIds };
   const objects = new Map(parsed.objects);
   for (const [id, object] of before.objects) {
-    if (!objects.has(id) && (parsed.isIncomplete || parsed.refusedIds.has(id))) objects.set(id, object);
+    if (objects.has(id) || !(parsed.isIncomplete || parsed.refusedIds.has(id))) continue;
+    objects.set(id, object);
+    leftIds.add(id);
   }
-  return objects;
+  return { objects, leftIds };
 }
 
 type TextEnd = Pick<FileState, "length" | "endsWithLineBreak">;

@@ -18,6 +18,8 @@ const RACY_MS = 100;
 /** A look at the folder that takes longer is worth a line. */
 const SLOW_LISTING_MS = 10_000;
 const MAX_LOGGED_PER_FILE = 20;
+/** At the start, while files are replaced as they are read. */
+const MOST_LOOKS = 5;
 
 interface Unsettled {
   /** Empty when the file is gone. */
@@ -56,12 +58,19 @@ export class ManifestFolder {
 
   /** Reads everything at once. Throws when the folder itself cannot be read. */
   async load(): Promise<void> {
-    const listing = await this.#look();
-    const now = Date.now();
-    for (const [file, listed] of listing.files) {
-      const isRacy = Math.abs(now - listed.modifiedMs) < RACY_MS;
-      await this.#read(file, isRacy ? { ...listed, stamp: "" } : listed);
-    }
+    let listing: FolderListing;
+    let isReplaced: boolean;
+    let looks = 0;
+    do {
+      listing = await this.#look();
+      isReplaced = false;
+      const now = Date.now();
+      for (const [file, listed] of listing.files) {
+        const isRacy = Math.abs(now - listed.modifiedMs) < RACY_MS;
+        if ((await this.#read(file, isRacy ? { ...listed, stamp: "" } : listed)) === "replaced") isReplaced = true;
+      }
+      looks += 1;
+    } while (isReplaced && looks < MOST_LOOKS);
     this.#merge();
     this.#noteListing(listing);
   }

@@ -28,9 +28,17 @@ export function mergeFiles(files: readonly FileState[], before: ReadonlyMap<stri
   const duplicates: ManifestProblem[] = [];
   for (const file of files) {
     for (const object of file.objects.values()) {
+      if (file.leftIds.has(object.id)) continue;
       const first = objects.get(object.id);
       if (first === undefined) objects.set(object.id, object);
       else duplicates.push(duplicateProblem(object, first));
+    }
+  }
+  // What a file held before, where no file holds it now.
+  for (const file of files) {
+    for (const id of file.leftIds) {
+      const left = file.objects.get(id);
+      if (left !== undefined && !objects.has(id)) objects.set(id, left);
     }
   }
   for (const file of files) {

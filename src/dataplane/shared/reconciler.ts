@@ -104,6 +104,7 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
   #retryMs = FIRST_RETRY_MS;
   #retry: Timer | undefined;
   #requestSync: (() => void) | undefined;
+  #isStopped = false;
 
   constructor(options: ReconcilerOptions<Kinds, Known>) {
     const { target, place, log } = options;
@@ -149,6 +150,7 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
 
   /** No more retries. */
   stop(): void {
+    this.#isStopped = true;
     this.#requestSync = undefined;
     this.#retry?.cancel();
   }
@@ -215,6 +217,7 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
       this.#retryMs = FIRST_RETRY_MS;
       return;
     }
+    if (this.#isStopped) return;
     this.#retry = clock.setTimer(this.#retryMs, () => this.#requestSync?.());
     this.#retryMs = Math.min(this.#retryMs * 2, longestRetryMs);
   }
