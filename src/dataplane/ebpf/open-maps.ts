@@ -18,6 +18,8 @@ import { type IpAddress, type IpFamily, ipBytes, ipFromBytes } from "../../net/i
 export interface OpenMaps {
   readonly definitions: BalancerMaps;
   readonly maps: readonly BpfMap[];
+  /** All are those of an earlier process, and so those of the programs that it has left. */
+  readonly areFound: boolean;
 }
 
 /** How many there will be about. */

@@ -63,6 +63,7 @@ export class SocketMaps {
   #set: Opened<LeadingMaps>;
   /** What programs remember and count, and the node's addresses: they stay when the others grow. */
   readonly #memory: Opened<MemoryMaps & CountingMaps>;
+  #areFound: boolean;
   readonly #frontends: FrontendTable;
   readonly #lists: EndpointLists;
   /** What the maps hold, by service port. */
@@ -91,6 +92,8 @@ export class SocketMaps {
       closeAll(this.#memory);
       throw error;
     }
+    this.#areFound =
+      found.leading !== undefined && found.memory !== undefined && found.counting?.counts === this.#memory.counts;
     this.#frontends = new FrontendTable(family, this.#set.frontends);
     this.connections = new Connections(family, () => ({ ...this.#memory, backends: this.#set.backends }));
     try {
@@ -119,7 +122,7 @@ export class SocketMaps {
     const definitions = Object.fromEntries(
       Object.entries(opened).map(([name, map]) => [name, map.definition]),
     ) as unknown as BalancerMaps; // the same names
-    return { definitions, maps: Object.values(opened) };
+    return { definitions, maps: Object.values(opened), areFound: this.#areFound };
   }
 
   /** Where programs note which sockets they have led. */
@@ -169,12 +172,12 @@ export class SocketMaps {
    * the first {@link set}: another of them may own such a frontend now. @param port undefined when it is gone.
    */
   release(key: string, port: ServicePort | undefined): void {
-    const before = this.#installed.get(key);
-    if (before === undefined || before.port === port) return;
     if (port === undefined) {
       this.remove(key);
       return;
     }
+    const before = this.#installed.get(key);
+    if (before === undefined || before.port === port) return;
     const owned = new Set(destinationsOf(port).map((frontend) => keyText(port, frontend)));
     const lost = destinationsOf(before.port).filter((frontend) => !owned.has(keyText(before.port, frontend)));
     this.#delete(before.port, lost);
@@ -204,19 +207,23 @@ export class SocketMaps {
 
   /** Does it again with more room while there is too little. @returns false: the kernel does not take it, and it is left out. */
   #insist(key: string, port: ServicePort, work: (isRepeated: boolean) => void): boolean {
+    const { bpf, family } = this.#options;
     for (let isRepeated = false; ; isRepeated = true) {
+      let longer: Opened<LeadingMaps>;
       try {
         try {
           work(isRepeated);
           return true;
         } catch (error) {
           if (!(error instanceof NoRoom || hasBpfCode(error, "E2BIG"))) throw error;
-          this.#grow();
+          longer = grown(bpf, family, this.#set);
         }
       } catch (error) {
         this.#refuse(key, port, error);
         return false;
       }
+      // What fails here leaves programs over maps that are not written any more: it is the end of all of them.
+      this.#moveTo(longer);
     }
   }
 
@@ -380,15 +387,18 @@ export class SocketMaps {
     for (const frontend of frontends) this.#frontends.delete(port, frontend);
   }
 
-  /** Twice the room, with what is there. */
-  #grow(): void {
-    const { bpf, family, onMoved } = this.#options;
+  /** @param longer with what the arrays have. @throws BpfError: then it is not known which of them programs read. */
+  #moveTo(longer: Opened<LeadingMaps>): void {
     const old = this.#set;
-    this.#set = grown(bpf, family, old);
-    this.#frontends.moveTo(this.#set.frontends);
-    this.#lists.moveTo(memoryOf(this.#set));
-    onMoved(this.open);
-    closeAll(old);
+    this.#set = longer;
+    this.#areFound = false;
+    try {
+      this.#frontends.moveTo(longer.frontends);
+      this.#lists.moveTo(memoryOf(longer));
+      this.#options.onMoved(this.open);
+    } finally {
+      closeAll(old);
+    }
   }
 }
 

@@ -232,7 +232,7 @@ export class SocketPath {
     const isFull = input.isFullSync || maps.isUnsettled;
     const concerned = await this.#readAddresses(maps, signal);
     const wanted: Iterable<string> = isFull ? services.keys() : [...input.changedPorts, ...concerned];
-    const owned: Iterable<string> = isFull ? maps.keys : input.changedPorts;
+    const owned: Iterable<string> = isFull ? [...maps.keys, ...maps.refused.keys()] : input.changedPorts;
     for (const key of owned) maps.release(key, services.get(key));
     for (const key of [...maps.refused.keys(), ...wanted]) {
       const port = services.get(key);

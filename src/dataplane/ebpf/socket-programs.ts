@@ -125,7 +125,8 @@ export class SocketPrograms {
       return undefined;
     }
     const isLast = program !== undefined && program.id === link.programId;
-    if (isLast && program.tag === one.program.tag) {
+    // The tag says nothing of maps.
+    if (isLast && this.#open?.areFound === true && program.tag === one.program.tag) {
       one.program.close();
       return { ...one, program, link };
     }

@@ -13,7 +13,7 @@ import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addre
 import { type ServicePort, usesLocalEndpoints } from "../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
 import type { Flow } from "../../net/flow.ts";
-import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
+import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import type { Destination } from "../../relay/relay.ts";
 import type { Backend, LedConnections, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
@@ -77,7 +77,7 @@ export class UserspaceBackend implements Backend {
     for (const key of new Set([...keys, ...this.#refused.owners])) {
       const port = input.services.get(key);
       const routing = this.#routingOf(port, input);
-      this.#updateBalancer(key, port, routing);
+      this.#updateBalancer(key, port, routing, input.endpoints.get(key) ?? []);
       const before = this.#asked.get(key);
       const portals = port === undefined || routing === undefined ? undefined : portalsOf(port, routing, onNode);
       if (port !== undefined) {
@@ -183,20 +183,22 @@ export class UserspaceBackend implements Backend {
     return routeServicePort(port, endpoints.get(port.name.key) ?? [], { nodeName: this.#options.nodeName, zone });
   }
 
-  #updateBalancer(key: string, port: ServicePort | undefined, routing: ServicePortRouting | undefined): void {
+  #updateBalancer(
+    key: string,
+    port: ServicePort | undefined,
+    routing: ServicePortRouting | undefined,
+    endpoints: readonly Endpoint[],
+  ): void {
     const { balancer, sockets } = this.#options;
-    const left = new Map<string, Destination>();
     for (const lane of LANES) {
       const name = laneKey(key, lane);
       const isUsed = port !== undefined && routing !== undefined && (lane === "cluster" || usesLocalEndpoints(port));
       if (isUsed) balancer.setService(name, affinityOf(port));
       else balancer.deleteService(name);
-      for (const gone of balancer.setEndpoints(name, isUsed ? destinationsOf(routing[lane]) : [])) {
-        left.set(joinHostPort(gone.address, gone.port), gone);
-      }
+      balancer.setEndpoints(name, isUsed ? destinationsOf(routing[lane]) : []);
     }
-    for (const { text } of [...(routing?.cluster ?? []), ...(routing?.local ?? [])]) left.delete(text);
-    if (left.size > 0) sockets.endSessionsTo(key, [...left.values()]);
+    // As in all modes: what only new clients are not led to any more keeps those that it has.
+    sockets.endSessionsBut(key, new Set(endpoints.filter(({ isServing }) => isServing).map(({ text }) => text)));
     for (const policy of ["internal", "external"] as const) {
       if (routing?.lacksLocal[policy] === true) this.#lacking[policy].add(key);
       else this.#lacking[policy].delete(key);

@@ -81,8 +81,10 @@ export class RedirectListeners implements Listeners {
     }
     const refused = await rules.write(request.isFull ? "all" : request.wanted.keys());
     for (const [key, reason] of refused) request.fail(key, reason);
-    for (const key of request.wanted.keys()) await this.#releaseUnused(key, request.hostAddresses);
-    await this.#closeLeaving();
+    for (const key of request.wanted.keys()) {
+      if (!refused.has(key)) await this.#releaseUnused(key, request.hostAddresses);
+    }
+    await this.#closeLeaving(refused);
     const udp = this.#udp;
     this.#udp = new UdpPortals();
     await staleFlows.delete(udp, request.hostAddresses, signal);
@@ -217,10 +219,11 @@ export class RedirectListeners implements Listeners {
     await this.#held.keepOnly(key, kept);
   }
 
-  async #closeLeaving(): Promise<void> {
+  /** @param refused service ports whose old rules are in force: they lead there. */
+  async #closeLeaving(refused: ReadonlyMap<string, string>): Promise<void> {
     const { sockets, ports } = this.#options;
-    const leaving = this.#leaving;
-    this.#leaving = [];
+    const leaving = this.#leaving.filter(({ name }) => !refused.has(name.key));
+    this.#leaving = this.#leaving.filter(({ name }) => refused.has(name.key));
     for (const { name, socket } of leaving) {
       await sockets.close(name, socket.opened);
       if (!this.#served.has(name.key)) await this.#held.keepOnly(name.key, []);

@@ -6,15 +6,14 @@
 import type { LedFlow } from "../../kernel/conntrack/conntrack.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import { type Cidr, cidrContains, type IpAddress, joinHostPort } from "../../net/ip.ts";
-import {
-  type Destination,
-  endSessionsTo,
-  type PickDestination,
-  type Relay,
-  type RelayObserver,
-  type RelayProtocol,
-  type RelaySession,
-  type Relays,
+import type {
+  Destination,
+  PickDestination,
+  Relay,
+  RelayObserver,
+  RelayProtocol,
+  RelaySession,
+  Relays,
 } from "../../relay/relay.ts";
 import type { Balancer } from "./balancer.ts";
 import { type Lane, laneKey } from "./portals.ts";
@@ -82,10 +81,16 @@ export class ServiceRelays {
     await relay.close();
   }
 
-  /** Ends the UDP sessions of a service port that lead to one of these. */
-  endSessionsTo(key: string, destinations: readonly Destination[]): void {
-    for (const relay of this.#open.get(key) ?? [])
-      for (const destination of destinations) endSessionsTo(relay, destination);
+  /** Ends the UDP sessions of a service port but those with these endpoints (`ip:port`). */
+  endSessionsBut(key: string, serving: ReadonlySet<string>): void {
+    for (const relay of this.#open.get(key) ?? []) {
+      if (relay.protocol !== "UDP") continue;
+      for (const session of relay.sessions()) {
+        const { destination } = session;
+        if (destination !== undefined && !serving.has(joinHostPort(destination.address, destination.port)))
+          session.cut();
+      }
+    }
   }
 
   /** How many are open to each endpoint (its `ip:port`) of a service port; endpoints without any are not in it. */

@@ -48,6 +48,8 @@ export interface ProcessOptions {
   readonly refused?: "createMap" | "loadProgram" | "attach";
   /** @default true */
   readonly isPinned?: boolean;
+  /** Connections are counted, and there is room for so many counts. @default they are not */
+  readonly counts?: number;
 }
 
 export interface ProxyProcess {
@@ -93,6 +95,7 @@ export class PinnedNode {
     build = 1n,
     cgroup = CGROUP,
     isPinned = true,
+    counts,
     refused,
   }: ProcessOptions = {}): ProxyProcess {
     const memory = memoryBpf(this.machine);
@@ -114,7 +117,8 @@ export class PinnedNode {
       pins: isPinned ? new SocketPins(bpf.pins, PIN_FOLDER, "IPv4") : undefined,
       nodeName: "node-a",
       nodePortAddresses: nodePortAddresses("IPv4", ["192.168.0.0/24"]),
-      programs: () => ({ hostCookie: 1n, isForHostOnly: false }),
+      programs: () => ({ hostCookie: 1n, isForHostOnly: false, counted: counts === undefined ? "None" : "Frontends" }),
+      ...(counts !== undefined && { rememberedSockets: counts }),
       localAddresses: async () => [ipFromBytes(Uint8Array.of(192, 168, 0, 2))],
       addressWatch: { watch: (_, signal) => new Promise((end) => signal.addEventListener("abort", () => end())) },
       validForMs: 600_000,

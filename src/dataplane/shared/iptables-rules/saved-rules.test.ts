@@ -2,14 +2,20 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readTable } from "../../../kernel/iptables/parser/ruleset.ts";
 import { servicePortName } from "../../../model/service-port-name.ts";
-import { servicePortChains } from "./chain-names.ts";
+import { CHAINS, servicePortChains } from "./chain-names.ts";
 import { countByChain, declaredChains, type OwnerRules } from "./owner-rules.ts";
+import type { StaticPlan } from "./rules-plan.ts";
 import { SavedRules } from "./saved-rules.ts";
 
 const web = servicePortName("ns", "web", "http", "TCP");
 const webUdp = servicePortName("ns", "web", "http", "UDP");
 const bare = servicePortName("ns", "web", "", "TCP");
 const { cluster } = servicePortChains(web);
+
+const PLAN: StaticPlan = {
+  ...{ filterChains: [CHAINS.services, CHAINS.nodePorts], natChains: [CHAINS.services, CHAINS.nodePorts] },
+  ...{ filterHead: [], filterTail: [], natHead: [], natTail: [] },
+};
 
 const FILTER = readTable(
   `*filter
@@ -46,7 +52,7 @@ function entries(rules: OwnerRules | undefined, table: "filter" | "nat"): string
 }
 
 test("a port's entries are found by name and protocol, with its chains and those of its endpoints", () => {
-  const rules = new SavedRules(FILTER, NAT).of(web);
+  const rules = new SavedRules(FILTER, NAT, PLAN).of(web);
   assert.deepEqual(entries(rules, "filter"), [
     'KUBE-NODEPORTS -p tcp -m comment --comment "ns/web:http health check node port" -m tcp --dport 31000 -j ACCEPT',
   ]);
@@ -67,21 +73,21 @@ test("a port's entries are found by name and protocol, with its chains and those
 });
 
 test("ports that differ in name or protocol only are told apart; comments may stand without quotes", () => {
-  const saved = new SavedRules(FILTER, NAT);
+  const saved = new SavedRules(FILTER, NAT, PLAN);
   assert.match(entries(saved.of(webUdp), "filter").join(), /^KUBE-SERVICES -d 10\.96\.0\.2\/32/);
   assert.match(entries(saved.of(bare), "nat").join(), /^KUBE-SERVICES -p tcp -m comment --comment ns\/web /);
   assert.equal(saved.of(servicePortName("ns", "we", "", "TCP")), undefined);
 });
 
 test("each port of a name has one health-check entry, as many as there are", () => {
-  const saved = new SavedRules(FILTER, new Map());
+  const saved = new SavedRules(FILTER, new Map(), PLAN);
   assert.match(entries(saved.of(web), "filter").join(), /health check/);
   assert.doesNotMatch(entries(saved.of(webUdp), "filter").join(), /health check/);
   assert.equal(saved.of(web), saved.of(web));
 });
 
 test("the rest is what was not asked about, without rules that belong to no service", () => {
-  const saved = new SavedRules(FILTER, NAT);
+  const saved = new SavedRules(FILTER, NAT, PLAN);
   saved.of(web);
   const rest = saved.rest();
   assert.deepEqual([...rest.keys()].sort(), ["ns/web/TCP", "ns/web:http/UDP"]);

@@ -9,16 +9,9 @@ import type { ChainName } from "../../../kernel/iptables/rule.ts";
 import { chainLines } from "../../../kernel/iptables/rule-text.ts";
 import type { ServicePortName } from "../../../model/service-port-name.ts";
 import { isProtocolName } from "../../../net/protocol.ts";
-import { CHAINS, isServiceChain, servicePortChains } from "./chain-names.ts";
+import { isServiceChain, servicePortChains } from "./chain-names.ts";
 import { NO_RULES, type OwnerRules } from "./owner-rules.ts";
-import type { ServiceTable } from "./rules-plan.ts";
-
-const SHARED_CHAINS: ReadonlySet<string> = new Set([
-  CHAINS.services,
-  CHAINS.externalServices,
-  CHAINS.nodePorts,
-  CHAINS.proxyFirewall,
-]);
+import type { ServiceTable, StaticPlan } from "./rules-plan.ts";
 
 /** An entry of a shared chain. */
 interface SavedEntry {
@@ -34,10 +27,11 @@ export class SavedRules {
   readonly #nat: SavedTable;
   readonly #asked = new Map<string, OwnerRules | undefined>();
 
-  constructor(filter: SavedTable, nat: SavedTable) {
+  /** @param plan of the mode: its chains are those that service ports share. */
+  constructor(filter: SavedTable, nat: SavedTable, { filterChains, natChains }: StaticPlan) {
     this.#nat = nat;
-    this.#readShared(filter, "filter");
-    this.#readShared(nat, "nat");
+    this.#readShared(filter, "filter", new Set(filterChains));
+    this.#readShared(nat, "nat", new Set(natChains));
     this.#readServiceChains();
   }
 
@@ -72,9 +66,9 @@ export class SavedRules {
     return { ...NO_RULES, ...linesOf(shared), ownChains: chainLines([...own]), ownRuleCount };
   }
 
-  #readShared(saved: SavedTable, table: ServiceTable): void {
+  #readShared(saved: SavedTable, table: ServiceTable, shared: ReadonlySet<string>): void {
     for (const [chain, { rules }] of saved) {
-      if (!SHARED_CHAINS.has(chain)) continue;
+      if (!shared.has(chain)) continue;
       for (const printed of rules) {
         const owner = ownerOf(printed);
         if (owner === undefined) continue;

@@ -246,7 +246,7 @@ class FullAttempt {
     const filter = this.#savedFilter ?? (await this.#read("filter"));
     // Correct for the first read only.
     this.#savedFilter = undefined;
-    this.#saved = new SavedRules(filter, await this.#read("nat"));
+    this.#saved = new SavedRules(filter, await this.#read("nat"), this.#full.plan);
     return this.#saved;
   }
 
