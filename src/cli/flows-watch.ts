@@ -1,5 +1,5 @@
 /** Connections of this node as they are, and as they begin and end. */
-import type { AnsweringPlace, FlowNamer, NamedFlow } from "../explain/flows.ts";
+import type { AnsweringPlace, FlowNamer, NamedFlow, NamedPort } from "../explain/flows.ts";
 import type { ConntrackTable, FlowFilter, LedFlow, TrackedFlow } from "../kernel/conntrack/conntrack.ts";
 import type { followFlows } from "../kernel/conntrack/netlink-conntrack.ts";
 import { messageOf } from "../logging/message-of.ts";
@@ -61,9 +61,10 @@ async function readAll(
   namer: FlowNamer,
   visit: (flow: TrackedFlow) => void,
 ): Promise<void> {
+  // A port of the node may have the number of a Service's port: one filter lets through what another has.
+  const seen = new Set<number>();
   for (const filter of filtersFor(namer)) {
     for (const family of filter.address === undefined ? IP_FAMILIES : [familyOf(filter.address)]) {
-      const seen = new Set<number>();
       await table.readFlows(family, filter, () => (flow) => {
         if (namer.portOf(flow) === undefined || (flow.id !== undefined && seen.has(flow.id))) return;
         if (flow.id !== undefined) seen.add(flow.id);
@@ -88,6 +89,11 @@ interface Seen {
   readonly startMs: number | undefined;
 }
 
+interface Begun {
+  readonly startMs: number;
+  readonly port: NamedPort;
+}
+
 /** Tells beginnings and ends until the sink is full, or the program is ended. */
 export class FlowWatch {
   readonly #asked: Asked;
@@ -97,8 +103,10 @@ export class FlowWatch {
   readonly #times: typeof TIMES;
   readonly #stop = new AbortController();
   #namer: FlowNamer;
-  /** When connections of conntrack's began, by id. */
-  readonly #begun = new Map<number, number>();
+  /** When connections of conntrack's began, and of which service port, which may be gone when they end; by id. */
+  readonly #begun = new Map<number, Begun>();
+  /** What was in the table when the watch began has not begun since, by id. */
+  readonly #old = new Set<number>();
   /** Endpoints of those that a process carries, by id: when they end, it has forgotten them. */
   readonly #carried = new Map<number, AnsweringPlace>();
   /** Those that have begun, and whose endpoint is looked for, by id. */
@@ -107,6 +115,7 @@ export class FlowWatch {
   #seen: Map<string, Seen> | undefined;
   /** Told from the table, after messages were lost: their own messages may come yet. */
   readonly #told = new Set<number>();
+  #oldRead: Promise<void> | undefined;
   #lost = 0;
   #hasComplained = false;
 
@@ -133,13 +142,16 @@ export class FlowWatch {
   async run(): Promise<void> {
     const following = this.#source.follow({
       onBegin: (flow) => {
-        if (this.#namer.portOf(flow) === undefined || this.#told.delete(flow.id ?? -1)) return;
-        if (flow.id !== undefined && this.#begun.size < MOST_REMEMBERED) this.#begun.set(flow.id, Date.now());
-        if (this.#namer.isEndpointTracked || flow.id === undefined) this.#tell(flow, undefined);
+        const port = this.#namer.portOf(flow);
+        if (port === undefined || this.#told.delete(flow.id ?? -1)) return;
+        if (flow.id !== undefined) this.#remember(flow.id, port);
+        if (this.#namer.isEndpointTracked || flow.id === undefined) this.#tell(flow);
         else this.#waiting.set(flow.id, { flow, looks: 0 });
       },
       onEnd: (flow) => {
         const id = flow.id ?? -1;
+        this.#told.delete(id);
+        this.#old.delete(id);
         if (!this.#namer.isEndpointTracked) this.#tellWaiting(id, true);
         this.#tell(flow, this.#begun.get(id), true, this.#carried.get(id));
         this.#begun.delete(id);
@@ -151,6 +163,7 @@ export class FlowWatch {
       },
       signal: this.#stop.signal,
     });
+    this.#oldRead = this.#readOld();
     let isLooking = false;
     const look = (): void => {
       if (isLooking) return;
@@ -178,10 +191,34 @@ export class FlowWatch {
     }
   }
 
-  #tell(flow: TrackedFlow, startMs: number | undefined, hasEnded = false, answering?: AnsweringPlace): void {
+  #remember(id: number, port: NamedPort): void {
+    if (this.#begun.size < MOST_REMEMBERED) this.#begun.set(id, { startMs: Date.now(), port });
+    this.#old.delete(id);
+  }
+
+  async #readOld(): Promise<void> {
+    let table: ReturnType<FlowSource["open"]> | undefined;
+    try {
+      table = this.#source.open();
+      await readAll(table, this.#namer, ({ id }) => {
+        if (id !== undefined && !this.#begun.has(id) && this.#old.size < MOST_REMEMBERED) this.#old.add(id);
+      });
+    } catch (error) {
+      this.#note(`should the kernel lose messages, older connections are told as new ones: ${messageOf(error)}`);
+    } finally {
+      await table?.close();
+    }
+  }
+
+  #tell(
+    flow: TrackedFlow,
+    { startMs, port }: { readonly startMs?: number | undefined; readonly port?: NamedPort } = {},
+    hasEnded = false,
+    answering?: AnsweringPlace,
+  ): void {
     const named = this.#sink.isFull
       ? undefined
-      : this.#namer.name(flow, { nowMs: Date.now(), startMs, hasEnded, answering });
+      : this.#namer.name(flow, { nowMs: Date.now(), startMs, port, hasEnded, answering });
     if (named !== undefined) this.#sink.tell(named);
     if (this.#sink.isFull) this.#stop.abort();
   }
@@ -195,7 +232,7 @@ export class FlowWatch {
     if (answering === undefined && !isLast && one.looks < LOOKS_FOR_ENDPOINT) return;
     this.#waiting.delete(id);
     if (answering !== undefined) this.#carried.set(id, answering);
-    this.#tell(one.flow, undefined);
+    this.#tell(one.flow);
   }
 
   /** What is at the socket, and what a process carries, no message tells of. */
@@ -216,8 +253,9 @@ export class FlowWatch {
         }),
       );
       if (before === undefined) return;
-      for (const [socket, { flow, startMs }] of this.#seen) if (!before.has(socket)) this.#tell(flow, startMs);
-      for (const [socket, { flow, startMs }] of before) if (!this.#seen.has(socket)) this.#tell(flow, startMs, true);
+      for (const [socket, { flow, startMs }] of this.#seen) if (!before.has(socket)) this.#tell(flow, { startMs });
+      for (const [socket, { flow, startMs }] of before)
+        if (!this.#seen.has(socket)) this.#tell(flow, { startMs }, true);
     } catch (error) {
       if (!this.#hasComplained) this.#note(`what the daemon leads itself is not told: ${messageOf(error)}`);
       this.#hasComplained = true;
@@ -226,27 +264,30 @@ export class FlowWatch {
 
   /** Tells of beginnings that were missed. Ends that were missed are lost. */
   async #rebuild(): Promise<void> {
-    const table = this.#source.open();
     const live = new Set<number>();
     let missed = 0;
     this.#told.clear();
+    let table: ReturnType<FlowSource["open"]> | undefined;
     try {
+      await this.#oldRead;
+      table = this.#source.open();
       await readAll(table, this.#namer, (flow) => {
         if (flow.id === undefined) return;
         live.add(flow.id);
-        if (this.#begun.has(flow.id)) return;
+        const port = this.#namer.portOf(flow);
+        if (port === undefined || this.#begun.has(flow.id) || this.#old.has(flow.id)) return;
         missed += 1;
         this.#told.add(flow.id);
-        this.#begun.set(flow.id, Date.now());
-        this.#tell(flow, undefined);
+        this.#remember(flow.id, port);
+        this.#tell(flow);
       });
-      for (const id of this.#begun.keys()) if (!live.has(id)) this.#begun.delete(id);
+      for (const ids of [this.#begun, this.#old]) for (const id of ids.keys()) if (!live.has(id)) ids.delete(id);
       this.#note(`the kernel lost messages ${this.#lost} times; ${missed} connections are told from its table.`);
     } catch (error) {
       this.#note(`the kernel lost messages, and its table cannot be read: ${messageOf(error)}`);
     } finally {
       this.#lost = 0;
-      await table.close();
+      await table?.close();
     }
   }
 }

@@ -75,7 +75,7 @@ export interface AnsweringPlace {
   readonly text: string;
 }
 
-interface NamedPort {
+export interface NamedPort {
   readonly port: CountedPort;
   readonly endpoints: ReadonlySet<string>;
 }
@@ -173,11 +173,12 @@ export class FlowNamer {
     seen: {
       readonly nowMs: number;
       readonly startMs?: number | undefined;
+      readonly port?: NamedPort | undefined;
       readonly answering?: AnsweringPlace | undefined;
       readonly hasEnded?: boolean;
     },
   ): NamedFlow | undefined {
-    const found = this.portOf(flow);
+    const found = this.portOf(flow) ?? seen.port;
     if (found === undefined) return undefined;
     const { pods } = this.#names;
     const { from, to, state: wanted, isStale: wantsStale } = this.#choice;

@@ -84,7 +84,12 @@ export const execProcess: Exec = async (file, args, options = {}) => {
   // Its error is on the way; there is nothing to feed, to kill or to wait for.
   if (child.pid === undefined) await ended;
   let timedOut = false;
-  const kill = (): void => void signalChild(child, "SIGKILL");
+  const kill = (): void => {
+    signalChild(child, "SIGKILL");
+    // A process that it has started may hold these, and goes on.
+    child.stdout?.destroy();
+    child.stderr?.destroy();
+  };
   const timer =
     options.timeoutMs === undefined
       ? undefined

@@ -188,14 +188,17 @@ test("how connections end, as their clients met it", async () => {
 
 test("what the kernel lost is told from its table", async () => {
   const [known, missed] = [flow("10.180.0.11"), flow("10.180.0.12")];
+  const table = [known];
   const live = async ({ onBegin, onLost }: FlowEvents) => {
     onBegin(known);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    table.push(missed);
     onLost();
     onLost();
     await new Promise((resolve) => setTimeout(resolve, 50));
     onBegin(missed);
   };
-  const { out, err } = await run(["--watch", "-o", "json"], kernel([known, missed], live));
+  const { out, err } = await run(["--watch", "-o", "json"], kernel(table, live));
   assert.equal(parsed(out).length, 2);
   assert.match(err, /lost messages 2 times; 1 connections are told from its table/);
 });

@@ -145,7 +145,8 @@ export class HostState implements EndpointPlaces {
   }
 
   isElsewhere(id: Guid): boolean {
-    return this.#elsewhere.has(id) && id !== this.root;
+    // One that was made between the two lists of a look is in both.
+    return this.#elsewhere.has(id) && !this.isOurs(id);
   }
 
   /** Load balancers whose documents could not be read, as the last look at IDs found them. */

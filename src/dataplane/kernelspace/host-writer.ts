@@ -206,8 +206,8 @@ export class HostWriter {
     const { notes, key, kind } = one;
     await this.#attempt(
       () => this.#options.loadBalancers.put(one),
-      (error) => {
-        if (kind !== "health-check") {
+      (error, isTaken) => {
+        if (kind !== "health-check" || !isTaken) {
           this.#doubt.frontends.add(key);
           notes.refuse(owner, key, `${error}; frontend ${key}`);
           return;
@@ -242,13 +242,13 @@ export class HostWriter {
     }
   }
 
-  /** Does one thing. @param onRefused told why HNS does not do it. @throws what stops everything. */
-  async #attempt(work: () => Promise<void>, onRefused: (reason: string) => void): Promise<void> {
+  /** Does one thing. @param onRefused told why HNS does not do it, and whether something else is there. @throws what stops everything. */
+  async #attempt(work: () => Promise<void>, onRefused: (reason: string, isTaken: boolean) => void): Promise<void> {
     try {
       await work();
     } catch (error) {
       if (isFatal(error)) throw error;
-      onRefused(messageOf(error));
+      onRefused(messageOf(error), hcnErrorClass(error) === undefined);
     }
   }
 }

@@ -119,6 +119,8 @@ export class LoadBalancerWriter {
     } catch (error) {
       const why = hcnErrorClass(error);
       if (why === "absent") {
+        // What it is to name may have gone instead, and then it stays as it is.
+        if ((await this.#options.hcn.get("LoadBalancer", found.id)) !== undefined) throw error;
         host.loadBalancers.forget(found.id);
         return false;
       }

@@ -1,0 +1,75 @@
+/** What happens to HNS while a sync looks at it and writes. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
+import { HR } from "../../../testkit/fakes/hcn/memory-hcn.ts";
+import { listOf } from "../../kernel/hcn/json-fields.ts";
+import { ip } from "../../model/testing/records.ts";
+import { newModel } from "./testing/kernelspace-rig.ts";
+
+for (const then of ["loses the pod", "is deleted"] as const) {
+  test(`a pod's endpoint that is made while the host is looked at makes no load balancer foreign: the Service ${then}`, async () => {
+    const model = newModel();
+    const { host } = model.rig;
+    const web = port("web", "10.96.0.1");
+    model.set(web, [remote("10.180.1.1")]);
+    // The CNI plugin makes it between "which endpoints has the network" and "which endpoints has the host".
+    let isMade = false;
+    host.refuse(({ verb, kind, about }) => {
+      if (isMade || verb !== "Enumerate" || kind !== "Endpoint" || about.includes("Filter")) return undefined;
+      isMade = true;
+      host.addEndpoint({ name: "pod", addresses: ["10.180.0.1"] });
+      return undefined;
+    });
+    await model.rig.sync();
+    assert.equal(isMade, true);
+    model.setEndpoints(web, [local("10.180.0.1"), remote("10.180.1.1")]);
+    assert.deepEqual((await model.rig.sync()).failures, []);
+    if (then === "is deleted") model.delete(web);
+    else model.setEndpoints(web, [remote("10.180.1.1")]);
+    assert.deepEqual((await model.rig.sync()).failures, []);
+    assert.equal(host.documents("LoadBalancer").size, then === "is deleted" ? 0 : 1);
+  });
+}
+
+test("a pod that goes while its load balancer is changed does not cost the load balancer", async () => {
+  const model = newModel();
+  const { host } = model.rig;
+  const web = port("web", "10.96.0.1");
+  const pod = host.addEndpoint({ name: "pod", addresses: ["10.180.0.1"] });
+  model.set(web, [local("10.180.0.1"), remote("10.180.1.1")]);
+  await model.rig.sync();
+  const [before] = host.documents("LoadBalancer").keys();
+  // A second pod elsewhere joins; the CNI plugin takes the local pod's endpoint away before its slice says so.
+  host.refuse(({ verb, kind }) => {
+    if (verb === "Modify" && kind === "LoadBalancer") host.removeEndpoint(pod);
+    return undefined;
+  });
+  model.setEndpoints(web, [local("10.180.0.1"), remote("10.180.1.1"), remote("10.180.1.2")]);
+  const { failures } = await model.rig.sync();
+  assert.equal(failures.length, 1);
+  assert.deepEqual([...host.documents("LoadBalancer").keys()], [before], "clients of healthy pods are cut off");
+});
+
+test("a health-check load balancer that HNS refuses for now is tried again", async () => {
+  const model = newModel({ config: { healthPort: 10256 }, rootName: "root" });
+  const { host } = model.rig;
+  const root = host.addEndpoint({ name: "root", addresses: ["10.0.0.99"] });
+  const isHealth = (text: string) => text.includes(root);
+  const heal = host.refuse(({ verb, kind, about }) =>
+    verb === "Create" && kind === "LoadBalancer" && isHealth(about) ? HR.outOfMemory : undefined,
+  );
+  model.set(port("web", "10.96.0.1", { loadBalancerVIPs: [ip("192.0.2.9")] }), [remote("10.180.1.1")]);
+  await model.rig.sync();
+  heal();
+  model.rig.watch();
+  await model.rig.clock.advance(60_000);
+  // Also while other Services change.
+  model.set(port("other", "10.96.0.2"), [remote("10.180.1.2")]);
+  await model.rig.sync();
+  const health = [...host.documents("LoadBalancer").values()].filter((one) =>
+    listOf(one.HostComputeEndpoints).includes(root),
+  );
+  assert.equal(health.length, 1, `asked for syncs: ${JSON.stringify(model.rig.asked)}`);
+  await model.rig.close();
+});

@@ -1,0 +1,13 @@
+/** The limit of time holds for what a tool has started, too. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { execProcess } from "./process.ts";
+
+test("a tool that has started another one is over when its time is", async () => {
+  const sinceMs = performance.now();
+  const { status, stderr } = await execProcess("sh", ["-c", "sleep 4; true"], { timeoutMs: 200 });
+  assert.equal(status, -1);
+  assert.match(stderr, /killed after 200 ms/);
+  const tookMs = performance.now() - sinceMs;
+  assert.ok(tookMs < 2_000, `${Math.round(tookMs)} ms`);
+});
