@@ -222,7 +222,7 @@ test("userspace without rules: addresses of this host and node ports are served,
   assert.deepEqual(await met(WEB, 80), ["timeout"]);
   // The route to the pod prefers another address of the node, from which the pod would take no answer.
   const [answer] = await pod.connect({ protocol: "UDP", address: "10.200.0.2", port: 30053, timeoutMs: 8000 });
-  assert.equal(answer?.ok && answer.pod, "web-1");
+  assert.equal(answer?.ok && answer.pod, "web-1", `${JSON.stringify(answer)}\n${daemon.log}`);
   await node.configure([`addr add ${WEB}/32 dev lo`, "addr add fd00:10:96::1/128 dev lo nodad"]);
   for (const address of clusterIPs) {
     await daemon.until(`${address} is served`, async () => (await met(address, 80))[0] === "web-1");
