@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
+import { until } from "../../../testkit/support/patience.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import { createManifestsSource } from "./manifests-source.ts";
 
@@ -35,14 +35,15 @@ test("a change in a directory that was made again is seen at once", async (t) =>
     },
     stop.signal,
   );
-  await sleep(300);
+  const isSeen = (port: number) => until(`port ${port}`, () => seen.at(-1) === port, { evidence: () => String(seen) });
+  await isSeen(80);
   const { ino } = statSync(directory);
   rmSync(directory, { recursive: true });
   write(81);
   if (statSync(directory).ino !== ino) t.diagnostic("another inode number: this file system does not show it");
-  await sleep(500);
+  await isSeen(81);
   write(82);
-  await sleep(1_000);
+  await isSeen(82);
   stop.abort();
   await running;
   assert.deepEqual(seen, [80, 81, 82]);
