@@ -5,9 +5,9 @@ import { execProcess } from "./process.ts";
 
 test("a tool that has started another one is over when its time is", async () => {
   const sinceMs = performance.now();
-  const { status, stderr } = await execProcess("sh", ["-c", "sleep 4; true"], { timeoutMs: 200 });
+  const { status, stderr } = await execProcess("sh", ["-c", "sleep 20; true"], { timeoutMs: 200 });
   assert.equal(status, -1);
   assert.match(stderr, /killed after 200 ms/);
   const tookMs = performance.now() - sinceMs;
-  assert.ok(tookMs < 2_000, `${Math.round(tookMs)} ms`);
+  assert.ok(tookMs < 10_000, `${Math.round(tookMs)} ms`);
 });
