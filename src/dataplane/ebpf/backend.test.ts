@@ -205,10 +205,14 @@ describe("what is decided at the socket", () => {
     subject.changeAddresses([ip("10.96.0.10"), ip("192.168.0.2")]);
     assert.equal(asked(), 1);
     await sync();
-    assert.deepEqual(subject.backend.sockets, [`TCP 10.96.0.1 80 cluster ${both}`]);
+    assert.deepEqual(subject.backend.sockets, [`TCP 10.96.0.1 80 cluster ${both}`, "TCP 10.96.0.10 80 leave "]);
+    assert.equal(subject.connect("TCP", "10.96.0.10", 80), "10.96.0.10");
     subject.changeAddresses([]);
     await sync();
-    assert.equal(subject.backend.sockets.length, 2);
+    assert.deepEqual(subject.backend.sockets, [
+      `TCP 10.96.0.1 80 cluster ${both}`,
+      `TCP 10.96.0.10 80 cluster ${both}`,
+    ]);
   });
 
   test("a frontend that goes from one service to another is never lost", async (t) => {

@@ -1,6 +1,12 @@
 /** What the maps hold of a service port, and what its frontends say by it. Pure. */
 import type { EndpointList } from "../../kernel/bpf/socket-balancer/endpoint-lists.ts";
-import { type FrontendWords, frontendValue, HOST_ONLY, NO_ENDPOINTS } from "../../kernel/bpf/socket-balancer/maps.ts";
+import {
+  type FrontendWords,
+  frontendValue,
+  HOST_ONLY,
+  LEFT_ALONE,
+  NO_ENDPOINTS,
+} from "../../kernel/bpf/socket-balancer/maps.ts";
 import { type FrontendAddress, type FrontendKind, ownedFrontends } from "../../model/frontend.ts";
 import { onePerDestination } from "../../model/frontend-ownership.ts";
 import type { ServicePort } from "../../model/service-port.ts";
@@ -58,10 +64,18 @@ export function destinationsOf(port: ServicePort): readonly FrontendAddress[] {
 /** Which list of a service port a frontend leads to. */
 export const LISTS: Readonly<Record<Treatment, "cluster" | "local" | "nothing">> = {
   pass: "nothing",
+  leave: "nothing",
   refuse: "nothing",
   cluster: "cluster",
   "cluster-for-host": "cluster",
   local: "local",
+};
+
+/** What a frontend carries beside its list. */
+const FLAGS: Readonly<Partial<Record<Treatment, number>>> = {
+  leave: LEFT_ALONE,
+  refuse: NO_ENDPOINTS,
+  "cluster-for-host": HOST_ONLY,
 };
 
 export function listFor(treatment: Treatment, installed: Installed): EndpointList | undefined {
@@ -97,8 +111,8 @@ const isSameList = (one: EndpointList | undefined, two: EndpointList | undefined
 export function frontendWordsFor(treatment: Treatment, installed: Installed): FrontendWords {
   const { base = 0, count = 0, id = 0, held = 0 } = listFor(treatment, installed) ?? {};
   const { sessionAffinity, stickyMaxAgeSeconds } = installed.port;
-  const flags = treatment === "refuse" ? NO_ENDPOINTS : treatment === "cluster-for-host" ? HOST_ONLY : 0;
-  return { base, count, id, held, flags, affinitySeconds: sessionAffinity === "ClientIP" ? stickyMaxAgeSeconds : 0 };
+  const affinitySeconds = sessionAffinity === "ClientIP" ? stickyMaxAgeSeconds : 0;
+  return { base, count, id, held, flags: FLAGS[treatment] ?? 0, affinitySeconds };
 }
 
 /** Whether the elements of its frontends are what they should be, and no more. @param treatmentOf of a frontend, by those of its port. */

@@ -53,7 +53,8 @@ test("the pinned maps are read as they are wanted, beside the process and after 
     affinitySeconds: 60,
   });
   assert.equal(sockets?.get("TCP 10.96.0.3:80")?.isRefused, true);
-  assert.equal(sockets?.has("TCP 192.168.0.2:80"), false);
+  assert.equal(sockets?.get("TCP 192.168.0.2:80")?.clients, "none");
+  assert.equal(wanted().get("TCP 192.168.0.2:80")?.clients, "none");
   assert.equal(process.steps.length, steps);
   const leads = node.leads();
   process.kill();

@@ -16,13 +16,13 @@ import { protocolOfNumber } from "../../net/protocol.ts";
 import type { Dump } from "../../trace/dump/recognise.ts";
 import type { LedSocket, LiveSockets, SocketInspection, WantedSocket } from "../inspection.ts";
 import { LOCALHOST } from "../nftables/localhost-relay.ts";
-import { destinationsOf } from "./installed.ts";
+import { destinationsOf, LISTS } from "./installed.ts";
 import { pinFolderOf } from "./node-pins.ts";
 import { closeAll, memoryOf } from "./open-maps.ts";
 import { ledAtLocalhost } from "./packet-path.ts";
 import { socketChain } from "./socket-chain.ts";
 import { SocketPins } from "./socket-pins.ts";
-import { planSocket, type Treatment } from "./socket-plan.ts";
+import { PASS_ALL, planSocket, type SocketPlan, type Treatment, treatmentOf } from "./socket-plan.ts";
 
 /** What a wanted frontend is read of. */
 type SocketNode = Pick<OfflineNode, "name" | "zone"> & {
@@ -61,7 +61,7 @@ export function pinnedSockets(
 }
 
 /**
- * Where sockets should be led; what takes the rules is not in it.
+ * Where sockets should be led, and where they are known to take the rules.
  * @param own the host's addresses: a Service that has one of them takes the rules there. Pure.
  */
 export function wantedSockets(
@@ -74,16 +74,18 @@ export function wantedSockets(
   const facts = { nodeName: name, zone };
   for (const [key, port] of state.services) {
     const plan = planSocket(port, state.endpoints.get(key) ?? [], facts);
-    for (const { kind, address, port: number } of destinationsOf(port)) {
-      const treatment = plan.treatments[kind];
-      if (treatment === "pass" || (address !== undefined && own.has(address))) continue;
+    if (plan === PASS_ALL) continue;
+    for (const frontend of destinationsOf(port)) {
+      const treatment = treatmentOf(plan.treatments, frontend, own);
+      if (treatment === "pass") continue;
       const isRefused = treatment === "refuse";
-      const place = `${port.protocol} ${placeText(address, number)}`;
+      const isLeft = treatment === "leave";
+      const place = `${port.protocol} ${placeText(frontend.address, frontend.port)}`;
       wanted.set(place, {
         servicePort: port.name.text,
-        clients: passes(place, isRefused) ? "none" : treatment === "cluster-for-host" ? "host" : "all",
+        clients: isLeft || passes(place, isRefused) ? "none" : treatment === "cluster-for-host" ? "host" : "all",
         isRefused,
-        endpoints: isRefused ? [] : listOf(treatment, plan).toSorted(),
+        endpoints: endpointsFor(treatment, plan).toSorted(),
         affinitySeconds: port.sessionAffinity === "ClientIP" ? port.stickyMaxAgeSeconds : 0,
       });
     }
@@ -91,8 +93,10 @@ export function wantedSockets(
   return wanted;
 }
 
-const listOf = (treatment: Treatment, plan: ReturnType<typeof planSocket>): readonly string[] =>
-  (treatment === "local" ? plan.local : plan.cluster).map(({ ip, port }) => joinHostPort(ip, port));
+function endpointsFor(treatment: Treatment, plan: SocketPlan): readonly string[] {
+  const list = LISTS[treatment];
+  return list === "nothing" ? [] : plan[list].map(({ ip, port }) => joinHostPort(ip, port));
+}
 
 /** Datagrams are never refused at the socket. */
 const passes = (place: string, isRefused: boolean): boolean => isRefused && place.startsWith("UDP ");

@@ -45,7 +45,14 @@ import {
   type Opened,
   type OpenMaps,
 } from "./open-maps.ts";
-import { PASS_ALL, planSocket, type SocketPlan, type SocketPlanFacts, type Treatment } from "./socket-plan.ts";
+import {
+  PASS_ALL,
+  planSocket,
+  type SocketPlan,
+  type SocketPlanFacts,
+  type Treatment,
+  treatmentOf,
+} from "./socket-plan.ts";
 
 interface SocketMapsOptions extends LastingRoom {
   readonly bpf: Bpf;
@@ -150,21 +157,17 @@ export class SocketMaps {
     this.#nodeAddresses.set(addresses);
   }
 
-  /** Service addresses that are the host's own pass. @returns keys of the service ports concerned, which must be set again. */
-  setHostAddresses(addresses: ReadonlySet<IpAddress>): readonly string[] {
+  /** The rules decide at service addresses that are the host's own. */
+  setHostAddresses(addresses: ReadonlySet<IpAddress>): void {
+    // What waits says what held before.
+    this.#flush();
     const before = this.#hostAddresses;
+    this.#hostAddresses = addresses;
     const isChanged = ({ address }: FrontendAddress) =>
       address !== undefined && addresses.has(address) !== before.has(address);
-    const concerned: string[] = [];
     for (const [key, installed] of this.#installed) {
-      const frontends = destinationsOf(installed.port).filter(isChanged);
-      if (frontends.length === 0) continue;
-      this.#delete(installed.port, frontends);
-      this.#installed.set(key, installed.uncertain());
-      concerned.push(key);
+      if (destinationsOf(installed.port).some(isChanged)) this.#rewrite(key, installed);
     }
-    this.#hostAddresses = addresses;
-    return concerned;
   }
 
   /**
@@ -195,7 +198,7 @@ export class SocketMaps {
       before = this.#installed.get(key);
     }
     if (before === undefined) {
-      if (!hasFrontends(plan)) return;
+      if (plan === PASS_ALL) return;
       if (this.#adopted !== undefined) before = this.#adopt(this.#adopted, key, port, plan);
     }
     const isTaken = this.#insist(key, port, (isRepeated) =>
@@ -286,7 +289,7 @@ export class SocketMaps {
       const { port, treatments } = installed;
       for (const frontend of destinationsOf(port)) {
         if (!this.#frontends.has(port, frontend)) continue;
-        const treatment = treatments[frontend.kind];
+        const treatment = this.#treatmentOf(treatments, frontend);
         const list = listFor(treatment, installed);
         const endpoints = list === undefined ? [] : this.#lists.read(list).map((one) => `${one.ip} ${one.port}`);
         lines.push(`${keyText(port, frontend)} ${treatment} ${endpoints.toSorted().join(", ")}`);
@@ -331,8 +334,7 @@ export class SocketMaps {
       throw error;
     }
     this.#settle(port);
-    if (!hasFrontends(plan) && cluster === undefined && local === undefined) this.#installed.delete(key);
-    else if (!isSame(before, after)) this.#installed.set(key, after);
+    if (!isSame(before, after)) this.#installed.set(key, after);
   }
 
   /** What an attempt that failed has replaced is given back here as well. */
@@ -356,9 +358,13 @@ export class SocketMaps {
     const owners = this.#frontends.flush();
     for (const key of owners ?? []) {
       const installed = this.#installed.get(key);
-      if (installed === undefined) continue;
-      this.#insist(key, installed.port, () => this.#writeFrontends(installed.uncertain(), installed));
+      if (installed !== undefined) this.#rewrite(key, installed);
     }
+  }
+
+  /** What its frontends say is written again, all of it. */
+  #rewrite(key: string, installed: Installed): void {
+    this.#insist(key, installed.port, () => this.#writeFrontends(installed.uncertain(), installed));
   }
 
   #writeFrontends(before: Installed, after: Installed): void {
@@ -373,8 +379,8 @@ export class SocketMaps {
     }
   }
 
-  readonly #treatmentOf = (treatments: SocketPlan["treatments"], { kind, address }: FrontendAddress): Treatment =>
-    address !== undefined && this.#hostAddresses.has(address) ? "pass" : treatments[kind];
+  readonly #treatmentOf = (treatments: SocketPlan["treatments"], frontend: FrontendAddress): Treatment =>
+    treatmentOf(treatments, frontend, this.#hostAddresses);
 
   #refuse(key: string, port: ServicePort, error: unknown): void {
     this.#delete(port, destinationsOf(port));
@@ -401,8 +407,6 @@ export class SocketMaps {
     }
   }
 }
-
-const hasFrontends = ({ treatments }: SocketPlan): boolean => treatments !== PASS_ALL.treatments;
 
 const keyText = (port: ServicePort, { address, port: number }: FrontendAddress): string =>
   `${port.protocol} ${address ?? "*"} ${number}`;

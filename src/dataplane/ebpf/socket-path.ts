@@ -230,8 +230,8 @@ export class SocketPath {
     const { services, endpoints, zone } = input;
     const facts = { nodeName: this.#options.nodeName, zone };
     const isFull = input.isFullSync || maps.isUnsettled;
-    const concerned = await this.#readAddresses(maps, signal);
-    const wanted: Iterable<string> = isFull ? services.keys() : [...input.changedPorts, ...concerned];
+    await this.#readAddresses(maps, signal);
+    const wanted: Iterable<string> = isFull ? services.keys() : input.changedPorts;
     const owned: Iterable<string> = isFull ? [...maps.keys, ...maps.refused.keys()] : input.changedPorts;
     for (const key of owned) maps.release(key, services.get(key));
     for (const key of [...maps.refused.keys(), ...wanted]) {
@@ -306,16 +306,17 @@ export class SocketPath {
     log.info("Connections to services are decided at the socket", { can: AT_SOCKET, cgroup });
   }
 
-  async #readAddresses(maps: SocketMaps, signal: AbortSignal): Promise<readonly string[]> {
-    if (this.#areAddressesKnown) return [];
+  async #readAddresses(maps: SocketMaps, signal: AbortSignal): Promise<void> {
+    if (this.#areAddressesKnown) return;
     this.#areAddressesKnown = true;
     try {
       const { localAddresses, nodePortAddresses: wanted } = this.#options;
       const addresses = await localAddresses(this.#options.family, signal);
       const answering = nodePortIPs(wanted, addresses);
       const nodeAddresses = answering.kind === "all" ? addresses : answering.ips;
+      // In this order, no node port leads at a new address that is a Service's.
+      maps.setHostAddresses(new Set(addresses));
       maps.setNodeAddresses(new Set(nodeAddresses.filter((address) => !isLoopback(address))));
-      return maps.setHostAddresses(new Set(addresses));
     } catch (error) {
       this.#areAddressesKnown = false;
       throw error;

@@ -3,16 +3,18 @@
  * rules of the packet path decide (reference ebpf.md §1.1, §1.4). Pure.
  */
 import type { Endpoint } from "../../model/endpoint.ts";
-import { type FrontendKind, frontendsOf } from "../../model/frontend.ts";
+import { type FrontendAddress, type FrontendKind, frontendsOf } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
+import type { IpAddress } from "../../net/ip.ts";
 
 /**
- * What a connection to a frontend meets at the socket. `pass`: nothing, the packet path decides. `refuse`: TCP is refused, and datagrams
- * pass; the frontend is known all the same, so that its node port can be held.
+ * What a connection to a frontend meets at the socket. `pass`: nothing, the packet path decides. `leave`: the same, and the frontend is
+ * known all the same, so that no node port of its number leads there. `refuse`: TCP is refused, and datagrams pass; it is known as well, so
+ * that its node port can be held.
  * `cluster` and `local`: an endpoint of that policy. `cluster-for-host`: the same for clients on the host's network, and `pass` for pods.
  */
-export type Treatment = "pass" | "refuse" | "cluster" | "cluster-for-host" | "local";
+export type Treatment = "pass" | "leave" | "refuse" | "cluster" | "cluster-for-host" | "local";
 
 /** All frontends of one kind of a service port are treated alike. */
 export interface SocketPlan {
@@ -34,7 +36,7 @@ export interface SocketPlanFacts {
 const NONE: readonly Endpoint[] = [];
 const KINDS: readonly FrontendKind[] = ["cluster-ip", "external-ip", "load-balancer", "node-port"];
 
-/** For what programs do not decide. */
+/** For what programs never look for. */
 export const PASS_ALL: SocketPlan = {
   treatments: { "cluster-ip": "pass", "external-ip": "pass", "load-balancer": "pass", "node-port": "pass" },
   cluster: [],
@@ -43,7 +45,7 @@ export const PASS_ALL: SocketPlan = {
 };
 
 const textOf = (treatments: SocketPlan["treatments"]): string => KINDS.map((kind) => treatments[kind]).join();
-const knownTreatments = new Map([[textOf(PASS_ALL.treatments), PASS_ALL.treatments]]);
+const knownTreatments = new Map<string, SocketPlan["treatments"]>();
 
 /** One object for all service ports that are treated alike: there are few ways, and many service ports. */
 function shared(treatments: SocketPlan["treatments"]): SocketPlan["treatments"] {
@@ -56,6 +58,15 @@ function shared(treatments: SocketPlan["treatments"]): SocketPlan["treatments"] 
 /** Whether a frontend of a service port is treated so. */
 function has(treatments: SocketPlan["treatments"], treatment: Treatment): boolean {
   return KINDS.some((kind) => treatments[kind] === treatment);
+}
+
+/** The packet path decides at the host's own addresses. @param own these. Pure. */
+export function treatmentOf(
+  treatments: SocketPlan["treatments"],
+  { kind, address }: FrontendAddress,
+  own: ReadonlySet<IpAddress>,
+): Treatment {
+  return address !== undefined && own.has(address) ? "leave" : treatments[kind];
 }
 
 /** Plans one service port. @param endpoints all its endpoints; empty when it has none. */

@@ -36,6 +36,8 @@ const FRONTEND_VALUE = layout("frontend value", 24, {
 export const NO_ENDPOINTS = 1;
 /** Only clients in the host's network namespace are led; others are left to the packet path. */
 export const HOST_ONLY = 2;
+/** The packet path decides, and no node port of that number is looked for. Programs do not know it, and need not. */
+export const LEFT_ALONE = 4;
 
 /** The index of a backend, and nothing behind it. */
 const SLOT_BYTES = 8;
