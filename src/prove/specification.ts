@@ -282,7 +282,7 @@ class Meaning {
         }),
       );
     };
-    if (this.#isAtSocket({ kind, served }, policy, packet)) return fateWith(() => false);
+    if (this.#isAtSocket({ kind, address, served }, policy, packet)) return fateWith(() => false);
     const isKept = this.#deviations.has("loopback-source-kept") && holds(this.#fromLoopback, packet, ask);
     const isMasqueraded =
       !isKept &&
@@ -306,9 +306,10 @@ class Meaning {
     return this.#deviations.has("bridged-external-left") && !holds(WITHOUT_BRIDGE, packet, ask);
   }
 
-  /** Where a socket asks before anything decides by the address that it will have. */
-  #isAtSocket({ kind, served }: Pick<Frontend, "kind" | "served">, policy: string, packet: Packet): boolean {
+  /** Where a socket asks before anything decides by the address that it will have; at the node's own addresses, rules decide. */
+  #isAtSocket({ kind, address, served }: Omit<Frontend, "port">, policy: string, packet: Packet): boolean {
     if (!this.#deviations.has("decided-at-socket") || packet.origin !== "socket") return false;
+    if (address !== undefined && this.#node.addresses.includes(address)) return false;
     if (this.#node.masqueradesAll || (kind === "load-balancer" && served.ranges !== undefined)) return false;
     if (kind !== "cluster" && policy === "Local" && packet.inInterface !== "") return false;
     return packet.protocol === "tcp" || (packet.protocol === "udp" && kind !== "node-port");

@@ -86,6 +86,26 @@ test("many endpoints have equal shares in every mode, or nearly so as documented
   }
 });
 
+test("in ebpf mode, a Service's port at the node's own address goes before a node port of its number", async () => {
+  const ingress = { loadBalancerIngress: [{ ip: PLACES.IPv4.node, ipMode: "VIP" as const }] };
+  const restricted = { loadBalancerSourceRanges: ["198.51.100.0/24"], ...ingress };
+  const parts: readonly [string, IpAddress, number, number, Parameters<typeof makeService>[0]][] = [
+    ["balancer", ip("10.96.0.1"), 30_081, 30_081, { type: "LoadBalancer", ...restricted }],
+    ["node-port", ip("10.96.0.2"), 80, 30_080, { type: "NodePort" }],
+    ["external", ip("10.96.0.3"), 30_080, 0, { externalIPs: [PLACES.IPv4.node] }],
+  ];
+  const services = parts.map(([name, clusterIP, port, nodePort, more]) => {
+    const ports = [{ name: "p", protocol: "TCP" as const, port, nodePort }];
+    return makeService({ name, clusterIP, clusterIPs: [clusterIP], ports, ...more });
+  });
+  const endpointSlices = parts.map(([name], at) =>
+    makeSlice({ name, serviceName: name, endpoints: [makeEndpointRecord(`10.180.1.${at + 1}`)] }),
+  );
+  const cluster = { ...clusterFor("IPv4", 0), services, endpointSlices };
+  const proved = await provedCluster(variantNamed("ebpf"), cluster, "IPv4", {}, NODE_NAME);
+  assert.deepEqual(differencesIn(provedAgainst(proved, proved.dumps)), []);
+});
+
 /** What upstream left, as its tools have listed it. */
 const LISTED = {
   nftables: (name: string): Dump[] => recogniseDumps(caseFile(name, "nftables/nft.json"), name),
