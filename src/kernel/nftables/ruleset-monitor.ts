@@ -48,6 +48,8 @@ interface Touched {
 
 interface Watcher extends WatchedTable {
   readonly onChange: (change: NftForeignChange) => void;
+  /** From this generation on its table was looked at. Undefined: as long as any. */
+  readonly since: number | undefined;
   /** Undefined: nothing. */
   touched: Touched | undefined;
   /** Generation of the last foreign change. */
@@ -55,13 +57,15 @@ interface Watcher extends WatchedTable {
 }
 
 interface RulesetMonitorOptions {
-  readonly client: NftablesClient;
+  readonly client: Pick<NftablesClient, "generation" | "portId" | "hasPort">;
   /** Held while a commit of ours is under way. */
   readonly commits: Mutex;
   /** Commits of ours so far. */
   readonly committed: () => number;
   /** For announcements. @default that of subscriptions */
   readonly receiveBufferBytes?: number;
+  /** @default the kernel's announcements */
+  readonly listen?: typeof subscribe;
 }
 
 export class RulesetMonitor {
@@ -76,6 +80,9 @@ export class RulesetMonitor {
   #ownSeen = 0;
   #missed = 0;
   #isRecovering = false;
+  /** Since the recovery under way began: announcements were lost, and others have committed, perhaps announced in part only. */
+  #isLost = false;
+  #isDoubtful = false;
   /** Since the last rest: announcements of our own commits, and of others. */
   #hasOwn = false;
   #hasForeign = false;
@@ -91,8 +98,14 @@ export class RulesetMonitor {
    * received (any more).
    */
   watch(target: WatchedTable, onChange: Watcher["onChange"], signal: AbortSignal): Promise<void> {
-    const watching = this.#watchers.join({ ...target, onChange, touched: undefined, touchedAt: undefined }, signal);
-    if (!signal.aborted && (this.#stop === undefined || this.#stop.signal.aborted)) this.#start();
+    const isRunning = this.#stop?.signal.aborted === false;
+    // A commit may be half announced.
+    const since = isRunning && this.#seen !== undefined ? this.#seen + 1 : undefined;
+    const watching = this.#watchers.join(
+      { ...target, onChange, since, touched: undefined, touchedAt: undefined },
+      signal,
+    );
+    if (!signal.aborted && !isRunning) this.#start();
     return watching;
   }
 
@@ -106,6 +119,7 @@ export class RulesetMonitor {
     return (
       this.#completeSince !== undefined &&
       distance(since, this.#completeSince) >= 0 &&
+      (watcher.since === undefined || distance(since, watcher.since) >= 0) &&
       (watcher.touchedAt === undefined || distance(since, watcher.touchedAt) >= 0)
     );
   }
@@ -116,25 +130,30 @@ export class RulesetMonitor {
     this.#seen = undefined;
     this.#completeSince = undefined;
     this.#missed = 0;
+    this.#isLost = false;
+    this.#isDoubtful = false;
     stop.signal.addEventListener("abort", () => this.#wake?.(), { once: true });
     const fail = (error: unknown): void => {
       if (this.#stop === stop) this.#stop = undefined;
       stop.abort();
       this.#watchers.fail(error);
     };
-    const { client, commits, committed, receiveBufferBytes } = this.#options;
+    const { client, commits, committed, receiveBufferBytes, listen = subscribe } = this.#options;
     // No commit of ours is under way then, so what is counted from here on is counted on both sides.
     commits
       .run(async () => {
         if (stop.signal.aborted) return;
         this.#ownSeen = committed();
-        subscribe({
+        listen({
           protocol: NETLINK_NETFILTER,
           groups: [nft.NFNLGRP_NFTABLES],
           onMessage: (reply) => this.#onMessage(reply),
           // Of our own commits only that they were, which is counted.
           own: { portId: () => client.portId, exceptType: (NFNL_SUBSYS_NFTABLES << 8) | nft.NFT_MSG_NEWGEN },
-          onOverrun: () => this.#recover(),
+          onOverrun: () => {
+            this.#isLost = true;
+            this.#recover();
+          },
           signal: stop.signal,
           rest: () => this.#rest(),
           ...(receiveBufferBytes === undefined ? {} : { receiveBufferBytes }),
@@ -181,6 +200,7 @@ export class RulesetMonitor {
   }
 
   #onCommit(id: number, isOwn: boolean, by: NftForeignChange["by"]): void {
+    if (!isOwn && this.#isRecovering) this.#isDoubtful = true;
     const step = this.#seen === undefined ? 1 : distance(id, this.#seen);
     if (step > 0) {
       this.#seen = id;
@@ -198,23 +218,28 @@ export class RulesetMonitor {
     const { client, commits, committed } = this.#options;
     commits
       .run(async () => {
+        this.#isLost = false;
         const { id = 0 } = await client.generation();
         await this.#announced(id, RECOVERY_MS);
-        const unseen = this.#missed + distance(id, this.#seen ?? id);
-        const isHarmless = unseen === committed() - this.#ownSeen;
-        this.#seen = id;
+        const lag = this.#seen === undefined ? 0 : distance(id, this.#seen);
+        // Others may have committed since it was read: that was announced, or counts as missed already.
+        const isHarmless = !this.#isDoubtful && this.#missed + Math.max(0, lag) === committed() - this.#ownSeen;
+        const last = lag < 0 ? (this.#seen ?? id) : id;
+        this.#seen = last;
         this.#missed = 0;
         this.#ownSeen = committed();
+        this.#isDoubtful = false;
         if (isHarmless) return;
-        this.#completeSince = id;
+        this.#completeSince = last;
         for (const watcher of this.#watchers) {
           touchedIn(watcher).isTotal = true;
-          report(watcher, id, undefined);
+          report(watcher, last, undefined);
         }
       })
       .catch((error: unknown) => this.#watchers.fail(error))
       .finally(() => {
         this.#isRecovering = false;
+        if (this.#isLost) this.#recover();
       });
   }
 

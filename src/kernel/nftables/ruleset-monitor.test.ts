@@ -1,0 +1,134 @@
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Mutex } from "../../async/mutex.ts";
+import { byteReader } from "../netlink/attributes.ts";
+import { forEachMessage } from "../netlink/frames.ts";
+import { MessageBuffer } from "../netlink/message-buffer.ts";
+import { beginNfnetlink, NFNL_SUBSYS_NFTABLES, NFPROTO_IPV4, NFPROTO_IPV6 } from "../netlink/nfnetlink.ts";
+import type { SubscriptionOptions } from "../netlink/subscription.ts";
+import type { NftForeignChange } from "./nftables.ts";
+import { RulesetMonitor } from "./ruleset-monitor.ts";
+import { NFT_MSG_DELRULE, NFT_MSG_NEWGEN } from "./wire/constants.ts";
+import { generation as generationCodec, rule } from "./wire/objects.ts";
+
+const OWN_PORT = 7;
+const OTHER_PORT = 99;
+const IPV4 = { nfproto: NFPROTO_IPV4, table: "kube-proxy" };
+const IPV6 = { nfproto: NFPROTO_IPV6, table: "kube-proxy" };
+
+/** A monitor of a kernel that announces what the test says. The ruleset is in generation 10. */
+async function monitored(t: TestContext) {
+  let generation = 10;
+  let committed = 0;
+  let subscription: SubscriptionOptions | undefined;
+  const stop = new AbortController();
+  t.after(() => stop.abort());
+  const monitor = new RulesetMonitor({
+    client: {
+      portId: OWN_PORT,
+      hasPort: (port) => port === OWN_PORT,
+      generation: async () => ({ id: generation }),
+    },
+    commits: new Mutex(),
+    committed: () => committed,
+    async listen(options) {
+      subscription = options;
+    },
+  });
+  const watch = (table: typeof IPV4): NftForeignChange[] => {
+    const changes: NftForeignChange[] = [];
+    void monitor.watch(table, (change) => void changes.push(change), stop.signal);
+    return changes;
+  };
+  const announce = (type: number, portId: number, write: (messages: MessageBuffer) => void, nfproto = 0): void => {
+    const messages = new MessageBuffer();
+    beginNfnetlink(messages, NFNL_SUBSYS_NFTABLES, type, 0, nfproto);
+    write(messages);
+    messages.end();
+    forEachMessage(byteReader(messages.bytes), messages.bytes.length, (reply) => {
+      subscription?.onMessage({ ...reply, portId });
+      return undefined;
+    });
+  };
+  const changes = watch(IPV4);
+  await sleep(1);
+  return {
+    monitor,
+    watch,
+    changes,
+    /** What others commit, or we. @returns its generation */
+    commit(isOwn = false): number {
+      if (isOwn) committed += 1;
+      return ++generation;
+    },
+    announceCommit(id: number, portId = OTHER_PORT): void {
+      announce(NFT_MSG_NEWGEN, portId, ({ out }) => generationCodec.write(out, { id }));
+    },
+    announceRule(chain: string, { nfproto, table } = IPV4): void {
+      announce(NFT_MSG_DELRULE, OTHER_PORT, ({ out }) => rule.write(out, { table, chain }), nfproto);
+    },
+    lose: (): void => subscription?.onOverrun(),
+  };
+}
+
+const totals = (changes: readonly NftForeignChange[]) => changes.filter(({ isTotal }) => isTotal).length;
+
+test("what others commit is told by chain; our own commits that were lost are no news", async (t) => {
+  const { changes, commit, announceCommit, announceRule, lose } = await monitored(t);
+  announceRule("services");
+  announceCommit(commit());
+  assert.deepEqual(
+    changes.map(({ chains, isTotal }) => [[...chains], isTotal]),
+    [[["services"], false]],
+  );
+  commit(true);
+  lose();
+  await sleep(60);
+  announceCommit(commit(true), OWN_PORT);
+  assert.equal(changes.length, 1);
+});
+
+test("another program's lost commit is told, although a further one is announced while it is looked for", async (t) => {
+  const { changes, commit, announceCommit, lose } = await monitored(t);
+  commit();
+  lose();
+  await sleep(1);
+  announceCommit(commit());
+  await sleep(60);
+  assert.ok(totals(changes) > 0);
+});
+
+test("a commit of which only the end was announced may have changed anything", async (t) => {
+  const { changes, commit, announceCommit, announceRule, lose } = await monitored(t);
+  const id = commit();
+  announceRule("services");
+  lose();
+  announceCommit(id);
+  await sleep(60);
+  assert.ok(totals(changes) > 0);
+});
+
+test("what is lost while a loss is looked into is looked into after it", async (t) => {
+  const { changes, commit, lose } = await monitored(t);
+  commit(true);
+  lose();
+  await sleep(1);
+  commit();
+  lose();
+  await sleep(90);
+  assert.ok(totals(changes) > 0);
+});
+
+test("nothing is known of a table before it was watched, although another one was", async (t) => {
+  const { monitor, watch, commit, announceCommit, announceRule } = await monitored(t);
+  const id = commit();
+  announceRule("services", IPV6);
+  announceCommit(id);
+  watch(IPV6);
+  assert.equal(await monitor.isUntouched(IPV6, id - 1, id), false);
+  assert.equal(await monitor.isUntouched(IPV4, id - 1, id), true);
+  const later = commit();
+  announceCommit(later);
+  assert.equal(await monitor.isUntouched(IPV6, later, later), true);
+});
