@@ -3,6 +3,7 @@ import { test } from "node:test";
 import type { CountedPort } from "../dataplane/traffic.ts";
 import { NO_CONNTRACK, type TrackedFlow } from "../kernel/conntrack/conntrack.ts";
 import { silentLogger } from "../logging/logger.ts";
+import { createFamilies } from "../metrics/metric-families.ts";
 import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { servicePortName } from "../model/service-port-name.ts";
@@ -44,6 +45,31 @@ test("a rule that is written again counts from zero, and its Service goes on", (
   assert.equal(counted(port("a", 2), port("b", 1)), 9);
   assert.equal(counted(), undefined, "it is gone");
   assert.equal(counted(port("a", 1)), 1, "another of its name");
+});
+
+test("what is worked out of two counters may go back a little: that is no beginning at zero", () => {
+  const totals = new ServiceTotals(5);
+  const dropped = (count: number) => totals.add([port("a", 1, count)]).get("shop/a")?.dropped;
+  assert.deepEqual([1000, 998, 1000, 0, 3].map(dropped), [1000, 1000, 1002, 1002, 1005]);
+  assert.deepEqual([-5, 0].map(dropped), [1005, 1005]);
+});
+
+test("counters that cannot be read cost the other metrics nothing", async () => {
+  const families = createFamilies();
+  families.gauge({ name: "other", help: "Other" }).set(7);
+  let value = -1;
+  const samples = async () => {
+    if (value === 0) throw new Error("no answer");
+    return [{ labels: { who: "a" }, value }];
+  };
+  families.scrapedSamples({ name: "own", help: "Own", labels: ["who"] }, samples);
+  const own = async () => /^own\{.*$/m.exec(await families.render())?.[0];
+  assert.match(await families.render(), /^other 7$/m);
+  assert.equal(await own(), undefined);
+  value = 3;
+  assert.equal(await own(), 'own{who="a"} 3');
+  value = 0;
+  assert.equal(await own(), undefined);
 });
 
 const ENDPOINTS = ["10.180.0.1", "10.180.0.2"].map((address) => ({

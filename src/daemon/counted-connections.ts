@@ -75,9 +75,11 @@ export class ServiceTotals {
       for (const { address, port, count } of frontends) {
         const gained = (outcome: Outcome): number => {
           const key = `${name.key} ${family} ${address ?? "*"} ${port} ${outcome}`;
-          const [now, before] = [count[OUTCOMES[outcome]] ?? 0, this.#last.get(key) ?? 0];
+          const [now, before] = [Math.max(0, count[OUTCOMES[outcome]] ?? 0), this.#last.get(key) ?? 0];
           last.set(key, now);
-          return now < before ? now : now - before;
+          if (now >= before) return now - before;
+          // Some modes work it out of two counters, which are not read at once: fewer are no sign that it begins at zero.
+          return outcome === "dropped" ? 0 : now;
         };
         const gain = { led: gained("led"), refused: gained("refused"), dropped: gained("dropped") };
         gains.set(name.service, plus(gains.get(name.service) ?? NONE, gain));

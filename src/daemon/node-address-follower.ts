@@ -1,6 +1,6 @@
 /** Follows the addresses of the node that node ports and health checks answer on, where `nodePortAddresses` selects some. */
 
-import type { Clock } from "../async/clock.ts";
+import type { Clock, Timer } from "../async/clock.ts";
 import type { AddressWatch } from "../kernel/route/address-watch.ts";
 import type { LocalAddresses } from "../kernel/route/addresses.ts";
 import type { Logger } from "../logging/logger.ts";
@@ -30,10 +30,12 @@ export async function followNodeAddresses(options: NodeAddressFollowerOptions, s
   if (addresses.matchesAll) return;
   let known = options.known === "all" ? undefined : options.known.join();
   let isDue = false;
+  let retry: Timer | undefined;
 
   async function check(): Promise<void> {
     await clock.sleep(SETTLE_MS, signal);
     isDue = false;
+    retry?.cancel();
     if (signal.aborted) return;
     try {
       const found = nodePortIPs(addresses, await read(addresses.family, signal));
@@ -44,7 +46,9 @@ export async function followNodeAddresses(options: NodeAddressFollowerOptions, s
       if (isNew) log.info("The addresses of the node have changed", { nodePortAddresses: found.ips.join(", ") });
       onChange(found.ips, isNew);
     } catch (error) {
-      if (!signal.aborted) log.error("Failed to get local addresses: node ports stay where they are", error);
+      if (signal.aborted) return;
+      log.error("Failed to get local addresses: node ports stay where they are; trying again", error);
+      retry = clock.setTimer(RETRY_MS, look);
     }
   }
 
@@ -65,4 +69,5 @@ export async function followNodeAddresses(options: NodeAddressFollowerOptions, s
     }
   }
   await checks;
+  retry?.cancel();
 }

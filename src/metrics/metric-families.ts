@@ -54,7 +54,7 @@ export interface MetricFamilies {
   histogram(options: FamilyOptions & { readonly buckets: readonly number[] }): HistogramType;
   /** An unlabelled family whose value is read at each scrape; a reader that throws is taken as `undefined`. */
   scraped(type: "counter" | "gauge", options: FamilyOptions, read: ReadValue): void;
-  /** A counter with labels whose values are read at each scrape. */
+  /** A counter with labels whose values are read at each scrape; a reader that throws has none. */
   scrapedSamples(options: FamilyOptions, read: ReadSamples): void;
   /** Calls the listener for each family defined so far and from now on. */
   onDefine(listener: (stability: Stability) => void): void;
@@ -123,9 +123,13 @@ export function createFamilies(): MetricFamilies {
       const counter = new Counter({
         ...config(options),
         async collect() {
-          const samples = await read();
-          counter.reset();
-          for (const { labels, value } of samples) counter.inc(labels, value);
+          try {
+            const samples = await read();
+            counter.reset();
+            for (const { labels, value } of samples) counter.inc(labels, value);
+          } catch {
+            counter.reset();
+          }
         },
       });
     },

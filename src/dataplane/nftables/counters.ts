@@ -70,7 +70,7 @@ function meaningOf(set: string): readonly [keyof Count, 1 | -1] | undefined {
 const FRONTEND_VALUES = 3;
 
 /** Pure but for the counts. */
-function fillFromSets(sets: CountedSets, ports: readonly CountedPort[]): void {
+export function fillFromSets(sets: CountedSets, ports: readonly CountedPort[]): void {
   if (sets.size === 0) return;
   const places = new Map<string, { readonly count: Count; readonly endpoints: ReadonlyMap<string, Count> }>();
   const countsEndpoints = [...sets.keys()].some((name) => endpointMapOf(name) !== undefined);
@@ -98,6 +98,8 @@ function fillFromSets(sets: CountedSets, ports: readonly CountedPort[]): void {
       if (endpoint !== undefined) addTo(endpoint, "counted", packets);
     }
   }
+  // Sets are not read at once: who was let in meanwhile is in one of them alone.
+  for (const { count } of places.values()) count.dropped = Math.max(0, count.dropped ?? 0);
   // Clients that are remembered go past the slots.
   for (const [name, elements] of sets) {
     if (!isSticky(name)) continue;
