@@ -88,7 +88,8 @@ export function formatUptime(seconds: number): string {
 interface StatuszFacts {
   /** Unix milliseconds. */
   readonly startMs: number;
-  nowMs(): number;
+  /** Seconds since then, also where the machine's clock was set. */
+  uptime(): number;
   /** `1.37.0`, without the leading v. */
   readonly binaryVersion: string;
   /** `1.37`. */
@@ -102,7 +103,7 @@ interface StatuszFacts {
 /** The content of /statusz. */
 export function statuszPage(facts: StatuszFacts): ZPage {
   const runtime = `node ${process.version}`;
-  const uptimeSeconds = (): number => Math.max(0, Math.floor((facts.nowMs() - facts.startMs) / 1000));
+  const uptimeSeconds = (): number => Math.floor(facts.uptime());
   return {
     kind: "Statusz",
     lines: () => [

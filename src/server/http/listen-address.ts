@@ -8,7 +8,7 @@ export interface ListenTarget {
   readonly ipv6Only: boolean;
 }
 
-const HOST_PORT = /^(?:\[([^\]]+)\]|([^:[\]]+)):(\d{1,5})$/;
+const HOST_PORT = /^(?:\[([^\]]+)\]|([^:[\]]+)):(\+?\d+)$/;
 
 /** Splits `10.0.0.1:80` or `[::1]:80`; port 0 is allowed. Pure. @returns `undefined` when the text is not `IP:port`. */
 export function parseListenAddress(text: string): { readonly host: IpAddress; readonly port: number } | undefined {

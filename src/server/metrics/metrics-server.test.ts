@@ -175,6 +175,16 @@ test("statusz tells versions, uptime and paths; the older version warns; plain J
   }
 });
 
+test("uptime goes on where the machine's clock is set", async () => {
+  const status = { version: "v1.37.0", implementation: "kube-proxy-ts" };
+  const port = await start({ status, clock: new FakeClock(Date.now() + 365 * 86_400_000) });
+  const { text } = await ask(port, "/statusz", {
+    headers: { Accept: "application/json;g=config.k8s.io;v=v1beta1;as=Statusz" },
+  });
+  const { uptimeSeconds } = JSON.parse(text) as { readonly uptimeSeconds: number };
+  assert.ok(Math.abs(uptimeSeconds - process.uptime()) < 10, `${uptimeSeconds} s`);
+});
+
 test("uptime is hours, minutes and seconds", () => {
   assert.deepEqual([formatUptime(59.9), formatUptime(3600 * 100 + 61)], ["0 hr 00 min 59 sec", "100 hr 01 min 01 sec"]);
 });

@@ -85,7 +85,7 @@ function metricsRoutes(options: MetricsServerOptions): Readonly<Record<string, H
     const paths = ["/configz", ...(flags === undefined ? [] : ["/flagz"]), "/healthz", "/metrics", "/proxyMode"];
     const facts = {
       startMs: startSeconds * 1000,
-      nowMs: () => clock.now(),
+      uptime: () => process.uptime(),
       paths,
       implementation,
       ...versions(version),
