@@ -20,13 +20,14 @@ export const serviceView: View = (main, query, state) => {
   main.append(el("p", { class: "crumb" }, el("a", { href: "#/services" }, "Services")), el("h1", {}, plain(key)), body);
   let asking: AbortController | undefined;
   let shown = "";
+  let isCounting = false;
   const count = el(
     "button",
     {
       type: "button",
       click: () => {
         count.disabled = true;
-        void load(true);
+        void countAll();
       },
     },
     "Count connections",
@@ -67,11 +68,20 @@ export const serviceView: View = (main, query, state) => {
     }
   }
 
+  /** A count may take longer than it is between two changes: it goes on, and what has changed is asked for after it. */
+  async function countAll(): Promise<void> {
+    const { place } = state;
+    isCounting = true;
+    await load(true);
+    isCounting = false;
+    if (state.place !== place && asking?.signal.aborted === false) void load();
+  }
+
   let seen = state.place;
   const stopListening = state.onChange(() => {
     if (state.place === seen) return;
     seen = state.place;
-    void load();
+    if (!isCounting) void load();
   });
   void load();
   return () => {
