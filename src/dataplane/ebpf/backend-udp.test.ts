@@ -92,6 +92,21 @@ describe("connected UDP", () => {
     );
   });
 
+  test("is disconnected when its endpoint goes, also while the rules cannot be written", async (t) => {
+    const { cluster, rig: subject, sync } = rig(t);
+    cluster.set(service, [remote("10.180.1.1")]);
+    await sync();
+    connect(subject, 7n);
+    const { backend } = subject.packetPath;
+    const refusing = async () => Promise.reject(new Error("the kernel takes no rules"));
+    Object.defineProperty(backend, "sync", { value: refusing, configurable: true });
+    cluster.set(service, [remote("10.180.1.2")]);
+    await assert.rejects(sync(), /takes no rules/);
+    assert.equal(connect(subject, 8n), "10.180.1.2", "new sockets are led all the same");
+    await until("the end of the socket", () => subject.disconnections.length === 1);
+    assert.equal(subject.disconnections[0]?.cookie, 7n);
+  });
+
   const REACHES = [
     { of: "none", why: "no capability" },
     { of: "host", why: "namespaces are not seen" },

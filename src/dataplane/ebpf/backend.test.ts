@@ -29,6 +29,25 @@ test("programs decide for ten minutes after each look, and then all pass", async
   assert.equal(led(), "10.180.1.1", "until the last moment, or it was looked again");
 });
 
+test("programs go on to decide where watching fails again and again, and is begun again each time", async (t) => {
+  const { cluster, rig: subject, sync } = rig(t);
+  cluster.set(port("dns", "10.96.0.1", { protocol: "UDP" }), [remote("10.180.1.1")]);
+  await sync();
+  const failing = async () => Promise.reject(new Error("the rules cannot be watched"));
+  Object.defineProperty(subject.packetPath.backend, "monitor", { value: failing });
+  const { signal } = new AbortController();
+  for (let minutes = 0; minutes <= 10; minutes++) {
+    subject.monotonicNs += 60_000_000_001n;
+    const watching = subject.backend.monitor(
+      () => {},
+      signal,
+      () => {},
+    );
+    await assert.rejects(watching, /the rules cannot be watched/);
+  }
+  assert.equal(subject.connectUdp(7n, "10.96.0.1", 80), "10.180.1.1");
+});
+
 test("how long programs decide, and how many sockets there is room for, are settings", async (t) => {
   const cluster = new TestCluster();
   const subject = new EbpfRig(cluster.driver, { validForMs: 60_000, rememberedSockets: 2048 });

@@ -55,11 +55,14 @@ export class EbpfBackend implements Backend {
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     // The maps first: they take microseconds, the packet path milliseconds. Each path is right by itself.
     await this.#socketPath.sync(input, signal);
-    const { written, ...outcome } = await this.#packetPath.sync(input, signal);
-    const kernelMs = this.#socketPath.kernelMs + (written?.kernelMs ?? 0);
-    // Ten thousands of sockets take seconds, and no other service waits for them.
-    void this.#socketPath.disconnectStale(input.isFullSync);
-    return written === undefined ? outcome : { ...outcome, written: { ...written, kernelMs } };
+    try {
+      const { written, ...outcome } = await this.#packetPath.sync(input, signal);
+      const kernelMs = this.#socketPath.kernelMs + (written?.kernelMs ?? 0);
+      return written === undefined ? outcome : { ...outcome, written: { ...written, kernelMs } };
+    } finally {
+      // Ten thousands of sockets take seconds, and no other service waits for them. Nor do they wait for rules that fail: the maps lead.
+      void this.#socketPath.disconnectStale(input.isFullSync);
+    }
   }
 
   async monitor(onLost: OnLostRules, signal: AbortSignal, requestSync: () => void): Promise<void> {

@@ -100,3 +100,11 @@ test("a service port with more addresses than go together", (t) => {
   maps.settle();
   assert.equal(maps.state().length, 2501);
 });
+
+test("what a sync has begun with and not yet written is no damage that another program has done", (t) => {
+  const { maps, set } = scene(t);
+  set(1);
+  maps.settle();
+  maps.release(keyOf(1), port("s1", addressOf(1), { port: 81 }));
+  assert.equal(maps.findDamage(), 0);
+});

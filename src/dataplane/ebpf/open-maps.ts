@@ -118,7 +118,8 @@ const PRESENT = new Uint8Array(4);
 /** A map whose keys are addresses. */
 export class AddressMap {
   readonly #map: BpfMap;
-  #addresses: ReadonlySet<IpAddress>;
+  /** What is in it. */
+  readonly #addresses: Set<IpAddress>;
 
   /** @param isFound there may be some in it. */
   constructor(map: BpfMap, isFound: boolean) {
@@ -126,13 +127,17 @@ export class AddressMap {
     this.#addresses = new Set(isFound ? map.entries().map(([key]) => ipFromBytes(key)) : []);
   }
 
-  /** These and no others, as far as there is room. @throws BpfError */
+  /** These and no others, as far as there is room; what found none is tried again with the next ones. @throws BpfError */
   set(addresses: ReadonlySet<IpAddress>): void {
-    const before = this.#addresses;
-    this.#addresses = addresses;
-    for (const gone of before) if (!addresses.has(gone)) this.#map.delete(ipBytes(gone));
+    for (const gone of this.#addresses.difference(addresses)) {
+      this.#map.delete(ipBytes(gone));
+      this.#addresses.delete(gone);
+    }
     try {
-      for (const added of addresses) if (!before.has(added)) this.#map.update(ipBytes(added), PRESENT);
+      for (const added of addresses.difference(this.#addresses)) {
+        this.#map.update(ipBytes(added), PRESENT);
+        this.#addresses.add(added);
+      }
     } catch (error) {
       if (!hasBpfCode(error, "E2BIG")) throw error;
     }

@@ -116,6 +116,17 @@ describe("what is kept for the next process", () => {
     assert.deepEqual(sortedLeads(node), wantedLeads(cluster));
   });
 
+  test("a process that is stopped before its first sync leaves all of it to the next one", async (t) => {
+    const { node, cluster, serve } = scene(t);
+    (await serve()).kill();
+    const early = node.start();
+    await early.backend.close();
+    early.kill();
+    assert.deepEqual(early.steps, []);
+    assert.deepEqual(sortedLeads(node), wantedLeads(cluster));
+    assertWhole(node, await serve(), cluster);
+  });
+
   test("what changed meanwhile is the only thing that is written", async (t) => {
     const { node, cluster, serve } = scene(t);
     (await serve()).kill();

@@ -259,7 +259,9 @@ export class SocketMaps {
     const there = new Map(this.#set.frontends.entries().map(([key, value]) => [nameOfKey(key), value]));
     let damaged = 0;
     for (const [key, installed] of this.#installed) {
-      const { port } = installed;
+      const { port, isUncertain } = installed;
+      // A sync has begun with it, and writes it again in any case.
+      if (isUncertain) continue;
       const isWhole = isWholeIn(installed, this.#treatmentOf, (frontend) =>
         there.get(nameOfKey(this.#frontends.keyOf(port, frontend))),
       );

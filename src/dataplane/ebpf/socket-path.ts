@@ -76,6 +76,8 @@ export class SocketPath {
   readonly #waits: KernelWaits;
   /** Undefined before the first sync, and where the kernel does not let us. */
   #sockets: Sockets | undefined;
+  /** Before the first sync, what an earlier process has kept is as it has left it. */
+  #hasBegun = false;
   #areAddressesKnown = false;
   /** What keeps it from working may end without a change of the cluster: there is no cgroup, or another process has the folder. */
   #mayEnd = false;
@@ -157,12 +159,7 @@ export class SocketPath {
   async disconnectStale(isFullSync: boolean): Promise<void> {
     if (this.#sockets === undefined) return;
     const { maps, stale } = this.#sockets;
-    if (!maps.takeLostUdp() && !isFullSync) return;
-    try {
-      await stale.disconnect(maps.connections);
-    } catch (error) {
-      this.#options.log.error("Looking for UDP sockets whose endpoint is gone failed", error);
-    }
+    if (maps.takeLostUdp() || isFullSync) await stale.disconnect(maps.connections);
   }
 
   /** Until the signal aborts. @throws what the watch of addresses throws. */
@@ -178,6 +175,7 @@ export class SocketPath {
   }
 
   async close(): Promise<void> {
+    if (!this.#hasBegun) return;
     // What was kept goes on, and the next process tells connected UDP when its endpoint goes.
     if (this.#sockets?.programs.release() !== true) return this.#end();
     this.#sockets.stale.close();
@@ -188,6 +186,8 @@ export class SocketPath {
   /** Nothing tells when a cgroup goes or comes, or when a name is taken away: both are looked at now and then. */
   async #watchSockets(onLost: () => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
     const { cgroup, clock } = this.#options;
+    // Watching may fail and be begun again sooner than a look is due.
+    if (this.#sockets !== undefined && this.isAttached) this.#renew(this.#sockets.maps);
     for (let looks = 1; cgroup !== undefined && !signal.aborted; looks++) {
       await clock.sleep(LOOK_EVERY_MS, signal);
       if (signal.aborted) return;
@@ -225,6 +225,7 @@ export class SocketPath {
     if (cgroup === undefined) return;
     // Where they could not work, they are tried again with each full sync.
     if (this.#sockets === undefined && !input.isFullSync) return;
+    this.#hasBegun = true;
     this.#sockets ??= this.#open(input, await this.#askReach());
     const { maps, programs } = this.#sockets;
     const { services, endpoints, zone } = input;

@@ -21,7 +21,7 @@ const ENDPOINT = "10.180.0.7" as IpAddress; // a canonical literal
 const NETNS = 5;
 
 /** Sockets by cookie were led to backend 1; what becomes of them is said one look after the other. */
-function rig(cookies: readonly number[], outcomes: readonly Disconnection[]) {
+function rig(cookies: readonly number[], outcomes: readonly (Disconnection | "fails")[]) {
   const bpf = memoryBpf();
   const { connected: of, barred: none } = memoryMaps("IPv4", 8);
   const [connected, barred] = [bpf.createMap(of), bpf.createMap(none)];
@@ -43,7 +43,9 @@ function rig(cookies: readonly number[], outcomes: readonly Disconnection[]) {
     disconnector: {
       disconnect: async (sockets) => {
         asked.push(sockets);
-        return sockets.map(() => outcomes[asked.length - 1] ?? "absent");
+        const outcome = outcomes[asked.length - 1] ?? "absent";
+        if (outcome === "fails") throw new Error("there is no descriptor left");
+        return sockets.map(() => outcome);
       },
     },
     onDisconnected: (count) => {
@@ -94,6 +96,23 @@ test("what is not there at the second look either is forgotten", async () => {
   assert.equal(connections.count, 1);
   await eventually(() => assert.equal(connections.count, 0));
   assert.deepEqual([log, barred.entries()], [[], []]);
+});
+
+test("a look that fails is repeated until it has worked", async (t) => {
+  const { stale, connections, carry, asked, disconnected, log } = rig(
+    [71],
+    ["fails", "fails", "fails", "disconnected"],
+  );
+  t.after(() => stale.close());
+  carry(9, 2);
+  await stale.disconnect(connections);
+  await eventually(() => assert.equal(disconnected(), 1));
+  assert.deepEqual([asked.length, connections.count], [4, 0]);
+  assert.deepEqual(
+    log.map(({ message }) => message),
+    ["Looking for UDP sockets whose endpoint is gone failed"],
+    "said once",
+  );
 });
 
 test("a network namespace that is not found is led no more, and that is said once", async () => {

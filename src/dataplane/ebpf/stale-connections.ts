@@ -17,6 +17,8 @@ interface StaleConnectionsOptions {
 
 /** A socket that is just connecting is found a moment later. */
 const SECOND_LOOK_MS = 1000;
+/** After a look that failed: nothing else may ask for one within an hour. */
+const RETRY_MS = 10_000;
 
 export class StaleConnections {
   readonly #options: StaleConnectionsOptions;
@@ -25,6 +27,7 @@ export class StaleConnections {
   #isWaiting = false;
   #isEnded = false;
   #hasComplained = false;
+  #isFailing = false;
 
   constructor(options: StaleConnectionsOptions) {
     this.#options = options;
@@ -35,13 +38,16 @@ export class StaleConnections {
     // A look that has not begun sees what has gone since it was asked for.
     if (this.#isWaiting) return;
     this.#isWaiting = true;
-    const left = await this.#turns.run(() => {
-      this.#isWaiting = false;
-      return this.#look(connections);
-    });
-    if (left.length === 0 || this.#isEnded) return;
-    this.#timer?.cancel();
-    this.#timer = this.#options.clock.setTimer(SECOND_LOOK_MS, () => void this.#lookAgain(connections));
+    try {
+      const left = await this.#turns.run(() => {
+        this.#isWaiting = false;
+        return this.#look(connections);
+      });
+      this.#isFailing = false;
+      if (left.length > 0) this.#after(SECOND_LOOK_MS, () => this.#lookAgain(connections));
+    } catch (error) {
+      this.#retry(connections, error);
+    }
   }
 
   /** The next process looks for them. Nothing of this is used after it. */
@@ -89,8 +95,22 @@ export class StaleConnections {
       for (const netns of unreachable) connections.bar(netns);
       if (unreachable.size > 0) this.#complain(left.length);
     } catch (error) {
-      if (!this.#isEnded) this.#options.log.error("Looking for UDP sockets whose endpoint is gone failed", error);
+      this.#retry(connections, error);
     }
+  }
+
+  /** Said once while it lasts. */
+  #retry(connections: Connections, error: unknown): void {
+    if (this.#isEnded) return;
+    if (!this.#isFailing) this.#options.log.error("Looking for UDP sockets whose endpoint is gone failed", error);
+    this.#isFailing = true;
+    this.#after(RETRY_MS, () => this.disconnect(connections));
+  }
+
+  #after(delayMs: number, look: () => Promise<void>): void {
+    if (this.#isEnded) return;
+    this.#timer?.cancel();
+    this.#timer = this.#options.clock.setTimer(delayMs, () => void look());
   }
 
   #complain(sockets: number): void {
