@@ -119,6 +119,8 @@ export type LiveSockets =
       readonly sockets: ReadonlyMap<string, LedSocket>;
       /** The host's addresses: at these, sockets take the rules. */
       readonly own: ReadonlySet<IpAddress>;
+      /** Those of the node at which node ports answer. */
+      readonly answering: readonly IpAddress[];
     }
   /** In words. */
   | { readonly ok: false; readonly reason: string };

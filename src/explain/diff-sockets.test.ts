@@ -29,7 +29,12 @@ async function differences(live: LiveSockets, masqueradeAll = false) {
 }
 
 test("what is read is compared", async () => {
-  const live = { ok: true, sockets: new Map([["TCP 10.96.0.1:80", LED]]), own: new Set<never>() } as const;
+  const live = {
+    ok: true,
+    sockets: new Map([["TCP 10.96.0.1:80", LED]]),
+    own: new Set<never>(),
+    answering: [],
+  } as const;
   const found = await differences(live);
   assert.deepEqual(found.unread, []);
   assert.deepEqual(

@@ -49,7 +49,7 @@ async function explained(live: LiveSockets) {
 test("each address says where the kernel leads sockets", async () => {
   const port = makeService({}).ports[0]?.port;
   const sockets = new Map([[`TCP 10.96.0.1:${port}`, LED]]);
-  const { ports, warnings } = await explained({ ok: true, sockets, own: new Set() });
+  const { ports, warnings } = await explained({ ok: true, sockets, own: new Set(), answering: [] });
   assert.deepEqual(warnings, []);
   assert.deepEqual(
     ports.flatMap(({ frontends }) => frontends.map((one) => one.sockets)),

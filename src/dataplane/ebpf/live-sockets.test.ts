@@ -6,7 +6,12 @@ import { memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
 import { compareSockets } from "../../explain/diff-sockets.ts";
 import { frontendWords, leadingMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { ip } from "../../model/testing/records.ts";
-import { pinnedSockets, wantedSockets } from "./live-sockets.ts";
+import { walkDumps } from "../../trace/dump/walk-dumps.ts";
+import { nodeFacts } from "../../trace/facts.ts";
+import { outcomesOf } from "../../trace/netfilter/tree.ts";
+import { newPacket } from "../../trace/packet.ts";
+import { fateShares } from "../../trace/report/fate-text.ts";
+import { decidedBy, ebpfSockets, pinnedSockets, wantedSockets } from "./live-sockets.ts";
 import { PIN_FOLDER, PinnedNode } from "./testing/pinned-node.ts";
 
 const endpointsOf = (...numbers: readonly number[]) => numbers.map((number) => remote(`10.180.1.${number}`));
@@ -20,9 +25,15 @@ async function scene(t: TestContext) {
   cluster.set(port("empty", "10.96.0.3"), []);
   // An address of the host takes the rules: PinnedNode's.
   cluster.set(port("host", "10.96.0.4", { externalIPs: [ip("192.168.0.2")] }), endpointsOf(5));
-  const process = node.start();
-  await cluster.driver.sync(process.backend);
-  const read = () => pinnedSockets(memoryBpf(node.machine).pins, PIN_FOLDER, "IPv4");
+  const proxy = node.start();
+  await cluster.driver.sync(proxy.backend);
+  const { pins } = memoryBpf(node.machine);
+  const read = () => pinnedSockets(pins, PIN_FOLDER, "IPv4")?.sockets;
+  /** @param seconds from now. */
+  const decided = (seconds: number) => {
+    const nowNs = process.hrtime.bigint() + BigInt(seconds) * 1_000_000_000n;
+    return decidedBy(pins, PIN_FOLDER, "IPv4", { own: new Set([ip("192.168.0.2"), ip("198.51.100.9")]), nowNs });
+  };
   const wanted = () =>
     wantedSockets(
       { state: cluster, name: "node-a", zone: undefined },
@@ -36,7 +47,7 @@ async function scene(t: TestContext) {
         `${state} ${name} (${servicePorts}) -${missing.join(", ")} +${extra.join(", ")}`,
     );
   };
-  return { node, cluster, process, read, wanted, differences };
+  return { node, cluster, process: proxy, read, decided, wanted, differences };
 }
 
 test("the pinned maps are read as they are wanted, beside the process and after its death, and nothing changes", async (t) => {
@@ -60,6 +71,40 @@ test("the pinned maps are read as they are wanted, beside the process and after 
   process.kill();
   assert.deepEqual(differences(), []);
   assert.deepEqual(node.leads(), leads);
+});
+
+test("maps that no process has kept for long decide nothing, and that is said instead of where they lead", async (t) => {
+  const { process: proxy, decided } = await scene(t);
+  proxy.kill();
+  assert.equal(decided(590).ok, true);
+  const late = decided(610);
+  assert.match(
+    late.ok ? "" : late.reason,
+    /^no process keeps the maps in .* any more \(ebpf\.validFor\): all take the rules$/,
+  );
+});
+
+test("node ports are led at the addresses that the maps have, and at no others of the host", async (t) => {
+  const { cluster, process: proxy, decided } = await scene(t);
+  cluster.set(port("np", "10.96.0.6", { nodePort: 30_080 }), endpointsOf(7));
+  await cluster.driver.sync(proxy.backend);
+  const live = decided(0);
+  assert.ok(live.ok);
+  assert.deepEqual(live.answering, ["192.168.0.2"]);
+  const fatesAt = (address: string) => {
+    const ends = {
+      source: ip("192.168.0.2"),
+      sourcePort: undefined,
+      destination: ip(address),
+      destinationPort: 30_080,
+    };
+    const packet = newPacket({ family: "IPv4", protocol: "tcp", inInterface: "", ...ends });
+    const facts = nodeFacts({ addresses: [...live.own] });
+    const root = walkDumps([ebpfSockets.chain(live)], packet, facts, { knowsClients: false, knowsDynamicSets: false });
+    return fateShares(outcomesOf(root)).map(({ text }) => text);
+  };
+  assert.deepEqual(fatesAt("192.168.0.2"), ["sent to 10.180.1.7:8080, from 192.168.0.2 (kept)"]);
+  assert.match(fatesAt("198.51.100.9").join(), /^delivered to a process of the node/);
 });
 
 test("what the maps have not got, have too much, or have otherwise is told with its Service", async (t) => {

@@ -29,16 +29,21 @@ type SocketNode = Pick<OfflineNode, "name" | "zone"> & {
   readonly state: Pick<OfflineNode["state"], "services" | "endpoints">;
 };
 
+/** What programs read in the pinned maps of a family. */
+interface PinnedSockets {
+  readonly sockets: ReadonlyMap<string, LedSocket>;
+  /** The addresses of the node at which node ports answer. */
+  readonly answering: readonly IpAddress[];
+  /** Until when they decide, of CLOCK_MONOTONIC. */
+  readonly validUntilNs: bigint;
+}
+
 /** Where the pinned maps of a family lead. @param root folder of the network namespace. @returns undefined when they are not whole. */
-export function pinnedSockets(
-  pins: BpfPins,
-  root: string,
-  family: IpFamily,
-): ReadonlyMap<string, LedSocket> | undefined {
+export function pinnedSockets(pins: BpfPins, root: string, family: IpFamily): PinnedSockets | undefined {
   const maps = new SocketPins(pins, root, family).findMaps();
-  const { leading } = maps;
+  const { leading, memory } = maps;
   try {
-    if (leading === undefined) return undefined;
+    if (leading === undefined || memory === undefined) return undefined;
     const lists = new EndpointLists(family, memoryOf(leading), () => 0);
     const found = new Map<string, LedSocket>();
     for (const [key, value] of leading.frontends.entries()) {
@@ -54,7 +59,11 @@ export function pinnedSockets(
         affinitySeconds,
       });
     }
-    return found;
+    return {
+      sockets: found,
+      answering: memory.nodeAddresses.entries().map(([key]) => ipFromBytes(key)),
+      validUntilNs: memory.validUntil.words()[0] ?? 0n,
+    };
   } finally {
     for (const some of Object.values(maps)) closeAll(some ?? {});
   }
@@ -122,12 +131,26 @@ async function live(family: IpFamily, config: KubeProxyConfig): Promise<LiveSock
     if (pins.list(`${folder.path}/${family}`) === undefined) {
       return { ok: false, reason: `nothing is pinned in ${folder.path}/${family}` };
     }
-    const sockets = pinnedSockets(pins, folder.path, family);
-    if (sockets !== undefined) return { ok: true, sockets, own: new Set(await localAddresses(family)) };
-    return { ok: false, reason: `the maps in ${folder.path}/${family} are not whole, or of another version` };
+    const own = new Set(await localAddresses(family));
+    return decidedBy(pins, folder.path, family, { own, nowNs: process.hrtime.bigint() });
   } catch (error) {
     return { ok: false, reason: messageOf(error) };
   }
+}
+
+/** What the pinned maps of a family decide now. @param root folder of the network namespace. */
+export function decidedBy(
+  pins: BpfPins,
+  root: string,
+  family: IpFamily,
+  { own, nowNs }: { readonly own: ReadonlySet<IpAddress>; readonly nowNs: bigint },
+): LiveSockets {
+  const found = pinnedSockets(pins, root, family);
+  const folder = `${root}/${family}`;
+  if (found === undefined) return { ok: false, reason: `the maps in ${folder} are not whole, or of another version` };
+  const { validUntilNs, ...led } = found;
+  if (nowNs <= validUntilNs) return { ok: true, ...led, own };
+  return { ok: false, reason: `no process keeps the maps in ${folder} any more (ebpf.validFor): all take the rules` };
 }
 
 /** Where the plan leads sockets, localhost included. Pure. */
@@ -153,5 +176,5 @@ export function plannedSockets(node: OfflineNode, config: KubeProxyConfig): Dump
 export const ebpfSockets: SocketInspection = {
   live,
   wanted: wantedSockets,
-  chain: ({ sockets, own }) => socketChain(sockets, [...own], "sockets, by the pinned maps"),
+  chain: ({ sockets, answering }) => socketChain(sockets, answering, "sockets, by the pinned maps"),
 };

@@ -1,4 +1,6 @@
 /** Where this node's maps and links outlive the process, and how what an earlier one has left goes. */
+import { statSync } from "node:fs";
+import { resolve } from "node:path";
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import { type FoundFolder, findCgroupRoot, findPinFolder, USUAL_FOLDER } from "../../kernel/bpf/places.ts";
@@ -27,30 +29,39 @@ export function pinFolderOf({ ebpf }: PlaceOfPins, cookie: () => bigint): FoundF
 
 /**
  * Ends what earlier processes have left: in the configured folder, and in the usual one.
- * @param families whose. @default all @throws BpfError when something is left; FolderInUse
+ * @param own folder of this network namespace that is in use: in it, only what is of other families than these ends.
+ * @throws BpfError when something is left; FolderInUse
  */
 export async function endPins(
   bpf: Bpf,
-  config: KubeProxyConfig | undefined,
+  config: PlaceOfPins | undefined,
   cookie: () => bigint,
-  families: readonly IpFamily[] = IP_FAMILIES,
+  own?: { readonly path: string; readonly families: readonly IpFamily[] },
 ): Promise<void> {
   const configured = config?.ebpf.pinFolder ?? "";
   const folders = new Set([USUAL_FOLDER, ...(configured === "" || configured === NO_FOLDER ? [] : [configured])]);
   for (const folder of folders) {
     if (!findPinFolder(folder).ok || bpf.pins.list(folder) === undefined) continue;
-    const own = `${folder}/${cookie()}`;
-    if (bpf.pins.list(own) === undefined) continue;
-    const lock = new FolderLock(own);
+    const path = `${folder}/${cookie()}`;
+    if (bpf.pins.list(path) === undefined) continue;
+    const kept = own !== undefined && isSameFolder(path, own.path) ? own.families : [];
+    const lock = new FolderLock(path);
     lock.hold(() => {});
     const { udpDisconnector } = await import("../../kernel/sock-diag/disconnect-udp.ts");
-    for (const family of families) {
-      if (bpf.pins.list(`${own}/${family}`) === undefined) continue;
-      await new SocketPins(bpf.pins, own, family).endWithSockets(udpDisconnector());
+    for (const family of IP_FAMILIES) {
+      if (kept.includes(family) || bpf.pins.list(`${path}/${family}`) === undefined) continue;
+      await new SocketPins(bpf.pins, path, family).endWithSockets(udpDisconnector());
     }
     lock.release();
-    for (const path of [own, folder]) if (bpf.pins.list(path)?.length === 0) bpf.pins.remove(path);
+    for (const left of [path, folder]) if (bpf.pins.list(left)?.length === 0) bpf.pins.remove(left);
   }
+}
+
+/** A file system may be mounted at several places. */
+function isSameFolder(one: string, other: string): boolean {
+  if (resolve(one) === resolve(other)) return true;
+  const [first, second] = [one, other].map((path) => statSync(path, { bigint: true, throwIfNoEntry: false }));
+  return first !== undefined && first.ino === second?.ino && first.dev === second.dev;
 }
 
 /**

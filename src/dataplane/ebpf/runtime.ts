@@ -11,7 +11,6 @@ import { localAddresses } from "../../kernel/route/addresses.ts";
 import { udpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
-import { IP_FAMILIES } from "../../net/ip.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { nftablesRuntime } from "../nftables/runtime.ts";
 import { EbpfBackend } from "./backend.ts";
@@ -36,9 +35,9 @@ async function open(node: NodeContext): Promise<OpenMode> {
   }
   const bpf = kernelBpf();
   const folder = pinFolderFor(node);
-  // Of families that are not served any more, or of another time, when something was kept.
+  // Of families that are not served any more, of another time, when something was kept, or in another folder.
   const isKept = cgroup.ok && folder !== undefined;
-  await removePins(bpf, node, isKept ? IP_FAMILIES.filter((family) => !node.families.includes(family)) : IP_FAMILIES);
+  await removePins(bpf, node, isKept ? { path: folder, families: node.families } : undefined);
   if (cgroup.ok) detachStale(bpf, node, folder);
   const lock = isKept ? new FolderLock(folder) : undefined;
   const holdPins = (): void => {
@@ -127,10 +126,10 @@ function pinFolderFor({ config, log }: NodeContext): string | undefined {
 async function removePins(
   bpf: Bpf,
   { config, log }: { readonly config?: KubeProxyConfig | undefined; readonly log: Logger },
-  families = IP_FAMILIES,
+  own?: Parameters<typeof endPins>[3],
 ): Promise<boolean> {
   try {
-    await endPins(bpf, config, ownNetnsCookie, families);
+    await endPins(bpf, config, ownNetnsCookie, own);
     return true;
   } catch (error) {
     log.error(STUCK, error);
