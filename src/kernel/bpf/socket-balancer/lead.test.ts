@@ -221,6 +221,7 @@ for (const kind of KINDS) {
     assert.deepEqual(at(110, 0xffffffff), endpoints[0]);
     assert.deepEqual(at(120, 0xffffffff), endpoints[0], "each use renews it");
     assert.deepEqual(at(131, 0xffffffff), endpoints[1]);
+    assert.deepEqual(at(130, 0), endpoints[1], "another processor has used it after this one looked at the clock");
   });
 
   const sending = kind === "mapped" ? "connect" : "sendmsg";

@@ -509,7 +509,9 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 		choice = map_lookup(clients, &client);
 		if (choice) {
 			index = choice->backend;
-			if (now - choice->last_used <= seconds * NS_PER_SECOND && take_backend(index, id, 0, &place, &of_backend))
+			/* Another processor may have noted a later time since this one looked at the clock. */
+			if ((s64)(now - choice->last_used) <= (s64)(seconds * NS_PER_SECOND) &&
+			    take_backend(index, id, 0, &place, &of_backend))
 				goto note_choice;
 		}
 	}
