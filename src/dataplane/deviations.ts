@@ -33,13 +33,15 @@ export const DEVIATIONS = {
   "bound-ports-refused":
     "addresses of Services are the node's own, and refuse at what is no port of a Service, but for health-check node ports (reference ipvs.md §2, §7)",
   "unserved-node-ports-masqueraded":
-    "what the node is sent at a number of a node port, where no node port answers, is masqueraded (reference ipvs.md §7)",
+    "what the node itself sends to its addresses, and all that cluster and load-balancer IPs are sent, is masqueraded at the number of a node port, also where no node port answers (reference ipvs.md §7)",
   "loopback-source-kept": "packets from loopback addresses are never masqueraded (reference ipvs.md §7)",
   "local-falls-back":
     "a Local policy without endpoints here leads to those of the cluster, where the Service is offered to the outside, and is refused otherwise, not dropped (reference ipvs.md §4)",
   "local-binds-node": "externalTrafficPolicy Local binds the node and its pods, too (reference ipvs.md §3)",
   "hairpin-of-unused":
     "a pod that is led to itself is masqueraded also where the one Service that places it on this node does not use it (reference ipvs.md §6)",
+  "own-endpoint-masqueraded":
+    "what the node sends to an endpoint at the address that it sends from is masqueraded, also where it asks no Service (reference ipvs.md §6)",
   "own-barred-at-balancer":
     "source ranges are looked at before it is known that there are no endpoints, but what the node itself sends is dropped only from the load balancer's own address, where the ranges leave the node out (reference ipvs.md §7)",
   "own-external-decides":

@@ -14,7 +14,7 @@ import { familyOf, type IpAddress, joinHostPort } from "../net/ip.ts";
 import { prefixPatterns } from "../trace/facts.ts";
 import type { Packet } from "../trace/packet.ts";
 import { fieldsQuestion, type Question, whichOf } from "../trace/question.ts";
-import { fits } from "../trace/value.ts";
+import { fits, type Pattern } from "../trace/value.ts";
 import { type Ask, exactly, holds, loopbackOf, only, within } from "./asking.ts";
 import type { Subject } from "./classes.ts";
 import { DROPPED, type Fate, REFUSED, UNSAID, UNTOUCHED, wayTo } from "./fate.ts";
@@ -106,6 +106,7 @@ export function specification(
     clusterIPs,
     clusterEnds,
     localEnds(frontends, node, deviations.has("hairpin-of-unused")),
+    deviations.has("unserved-node-ports-masqueraded") ? isMarkedByNumber : undefined,
   );
 
   const serviceOf = (packet: Packet): string | undefined => {
@@ -135,21 +136,31 @@ export function specification(
 
   function nodePortFor(packet: Packet, ask: Ask): Frontend | undefined {
     if (!holds(answersNodePorts, packet, ask)) return undefined;
+    return nodePortOfNumber(packet, ask);
+  }
+
+  function nodePortOfNumber(packet: Packet, ask: Ask): Frontend | undefined {
     ask(isNodePort, packet);
     return nodePorts.get(`${packet.protocol} ${packet.destinationPort}`);
   }
 
+  /** Whether the port alone makes rules masquerade it, at any address. */
+  function isMarkedByNumber(packet: Packet, ask: Ask): boolean {
+    const nodePort = nodePortOfNumber(packet, ask);
+    return (
+      nodePort !== undefined && packet.protocol !== "sctp" && externalPolicyOf(nodePort.served.service) === "Cluster"
+    );
+  }
+
   function otherwise(packet: Packet, ask: Ask): Fate {
     if (relayed !== undefined && holds(isLoopback, packet, ask)) {
-      ask(isNodePort, packet);
-      const nodePort = nodePorts.get(`${packet.protocol} ${packet.destinationPort}`);
+      const nodePort = nodePortOfNumber(packet, ask);
       if (nodePort !== undefined) return relayed(nodePort, packet, ask);
     }
     if (deviations.has("proxy-ports-answer") && node.ownSockets?.some((one) => holds(one, packet, ask)))
       return only(UNSAID);
     if (deviations.has("refused-at-every-address") && holds(isOwnAddress, packet, ask)) {
-      ask(isNodePort, packet);
-      const nodePort = nodePorts.get(`${packet.protocol} ${packet.destinationPort}`);
+      const nodePort = nodePortOfNumber(packet, ask);
       if (nodePort !== undefined && !meaning.hasEndpoints(nodePort)) return only(REFUSED);
       if (nodePort !== undefined && meaning.lacksLocal(nodePort)) return only(DROPPED);
     }
@@ -159,19 +170,16 @@ export function specification(
     if (
       deviations.has("unserved-node-ports-masqueraded") &&
       meaning.isOwn(packet, ask) &&
-      holds(isOwnAddress, packet, ask)
+      holds(isOwnAddress, packet, ask) &&
+      isMarkedByNumber(packet, ask)
     ) {
-      ask(isNodePort, packet);
-      const nodePort = nodePorts.get(`${packet.protocol} ${packet.destinationPort}`);
-      const isMarked =
-        nodePort !== undefined && packet.protocol !== "sctp" && externalPolicyOf(nodePort.served.service) === "Cluster";
-      if (isMarked) return only(wayTo(undefined, !holds(fromLoopback, packet, ask)));
+      return only(wayTo(undefined, !holds(fromLoopback, packet, ask)));
     }
     if (deviations.has("other-ports-refused")) {
       ask(isClusterIP, packet);
       if (clusterIPs.has(packet.destination)) return only(REFUSED);
     }
-    const isMarked = meaning.isMarkedBySource(packet, ask);
+    const isMarked = meaning.isMarkedBySource(packet, ask) || meaning.isOwnToItself(packet, ask);
     const isUnallocated = deviations.has("unallocated-dropped") && holds(isInServiceCIDR, packet, ask);
     return only(isUnallocated ? DROPPED : wayTo(undefined, isMarked));
   }
@@ -201,20 +209,27 @@ class Meaning {
 
   readonly #clusterIPs: ReadonlySet<IpAddress>;
   readonly #markedSources: Question | undefined;
-  readonly #localEnds: ReadonlySet<string>;
+  readonly #localEnds: LocalEnds;
+  /** From an endpoint of this node to itself. */
+  readonly #toItself: Question;
+  readonly #isMarkedByNumber: ((packet: Packet, ask: Ask) => boolean) | undefined;
 
   constructor(
     node: SpecifiedNode,
     deviations: ReadonlySet<Deviation>,
     clusterIPs: ReadonlySet<IpAddress>,
     clusterEnds: Question,
-    ends: ReadonlySet<string>,
+    ends: LocalEnds,
+    isMarkedByNumber: ((packet: Packet, ask: Ask) => boolean) | undefined,
   ) {
     const marksBySource = deviations.has("masqueraded-by-source") && node.detector.kind === "none";
     this.#markedSources = marksBySource && !node.masqueradesAll ? clusterEnds : undefined;
     this.#node = node;
     this.#clusterIPs = clusterIPs;
     this.#localEnds = ends;
+    const keys = Array.from(ends.values(), (patterns) => ({ patterns, outcome: "" }));
+    this.#toItself = fieldsQuestion(["source", "destination", "protocol", "destinationPort"], keys);
+    this.#isMarkedByNumber = isMarkedByNumber;
     this.#deviations = deviations;
     this.#fromLoopback = within("source", loopbackOf(node.family));
     this.#isLocalPod = localPodQuestion(node.detector);
@@ -222,6 +237,12 @@ class Meaning {
 
   isMarkedBySource(packet: Packet, ask: Ask): boolean {
     return this.#markedSources !== undefined && holds(this.#markedSources, packet, ask);
+  }
+
+  isOwnToItself(packet: Packet, ask: Ask): boolean {
+    return (
+      this.#deviations.has("own-endpoint-masqueraded") && this.isOwn(packet, ask) && holds(this.#toItself, packet, ask)
+    );
   }
 
   isOwn(packet: Packet, ask: Ask): boolean {
@@ -288,6 +309,7 @@ class Meaning {
       !isKept &&
       (this.#isMasqueraded(isInternal, policy, isPod, isOwn) ||
         this.isMarkedBySource(packet, ask) ||
+        (kind !== "external" && !hasExternal(service, address) && this.#isMarkedByNumber?.(packet, ask) === true) ||
         (decidesExternal && this.#isMasqueraded(false, externalPolicyOf(service), isPod, isOwn)) ||
         (isAsClusterIP && this.#isMasqueraded(true, policy, isPod, isOwn)));
     // A pod that is led to itself must not see its own address; those of other nodes do not come by here.
@@ -296,7 +318,11 @@ class Meaning {
       (this.#localEnds.has(`${served.protocol} ${end}`) || this.#deviations.has("hairpin-anywhere"));
     const addresses = chosen.map((endpoint) => endpoint.address);
     if (!isMasqueraded) ask(whichOf("source", addresses), packet);
-    return fateWith((endpoint) => this.#deviations.has("proxy-connects") || isMasqueraded || isHairpin(endpoint));
+    // What comes in for a process of the node is delivered before anything looks at its source.
+    const isDelivered = (endpoint: StatedEndpoint) =>
+      !isOwn && this.#node.addresses.some((own) => own === endpoint.address);
+    const isTranslated = (endpoint: StatedEndpoint) => (isMasqueraded || isHairpin(endpoint)) && !isDelivered(endpoint);
+    return fateWith((endpoint) => this.#deviations.has("proxy-connects") || isTranslated(endpoint));
   }
 
   /** Whether it is left to whichever machine has the external address. */
@@ -342,14 +368,23 @@ class Meaning {
   }
 }
 
+/** By protocol and end: what a packet has that one sends to itself. */
+type LocalEnds = ReadonlyMap<string, readonly Pattern[]>;
+
 /** A pod is on this node when the slices of one Service say so, also where those of another do not. */
-function localEnds(frontends: readonly Frontend[], node: SpecifiedNode, withUnused: boolean): ReadonlySet<string> {
+function localEnds(frontends: readonly Frontend[], node: SpecifiedNode, withUnused: boolean): LocalEnds {
   const used = frontends.flatMap(({ served: { protocol, service, endpoints } }) => {
     const isNarrowed = service.internalTrafficPolicy === "Local" || externalPolicyOf(service) === "Local";
     const offered = withUnused ? endpoints : [...usable(endpoints, node), ...(isNarrowed ? localOf(endpoints) : [])];
     return offered.map((endpoint) => ({ ...endpoint, protocol }));
   });
-  return new Set(used.filter(({ isLocal }) => isLocal).map(({ protocol, end }) => `${protocol} ${end}`));
+  const local = used.filter(({ isLocal }) => isLocal);
+  return new Map(
+    local.map(({ protocol, address, port, end }) => [
+      `${protocol} ${end}`,
+      exactly([address, address, protocol, port]),
+    ]),
+  );
 }
 
 const WITHOUT_BRIDGE = whichOf("bridgePort", [""]);

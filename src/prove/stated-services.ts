@@ -60,6 +60,7 @@ export interface ServedPort {
 }
 
 export interface StatedEndpoint extends EndpointRecord {
+  readonly port: number;
   readonly end: string;
   readonly isLocal: boolean;
 }
@@ -134,7 +135,7 @@ function endpointsOf({ name: portName, protocol }: ServicePortSpec, node: Specif
         const end = joinHostPort(endpoint.address, port.port);
         const known = byEnd.get(end);
         if (known !== undefined && endpoint.terminating) continue;
-        byEnd.set(end, { ...endpoint, end, isLocal: endpoint.nodeName === node.name });
+        byEnd.set(end, { ...endpoint, port: port.port, end, isLocal: endpoint.nodeName === node.name });
       }
     }
   }

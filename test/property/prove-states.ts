@@ -1,4 +1,5 @@
 /** Random states for tests of `prove`. */
+import type { ClusterRecords } from "../../src/cluster/manifests/read-manifests.ts";
 import { ip } from "../../src/model/testing/records.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
 import { sampledCluster } from "./sampled-cluster.ts";
@@ -35,7 +36,26 @@ export function settingsFor(family: IpFamily, seed: number): object {
 }
 
 export function clusterFor(family: IpFamily, seed: number) {
-  const cluster = sampledCluster(family, seed, PLACES[family]);
+  const sampled = sampledCluster(family, seed, PLACES[family]);
+  const cluster = seed % 3 === 0 ? withOwnEndpoints(sampled, family) : sampled;
   const cidrs = [PLACES[family].serviceCIDR];
   return seed % 2 === 0 ? cluster : { ...cluster, serviceCIDRs: [{ name: "kubernetes", cidrs }] };
+}
+
+const MOVED = ["10.180.0.1", "fd00:180::1"];
+
+/** The same, with an endpoint at the node's own address, and with a port of Services that is a number of a node port. */
+function withOwnEndpoints(cluster: ClusterRecords, family: IpFamily): ClusterRecords {
+  const own = PLACES[family].node;
+  return {
+    ...cluster,
+    services: cluster.services.map((service) => ({
+      ...service,
+      ports: service.ports.map((one) => (one.port === 53 ? { ...one, port: 30_080 } : one)),
+    })),
+    endpointSlices: cluster.endpointSlices.map((slice) => ({
+      ...slice,
+      endpoints: slice.endpoints.map((one) => (MOVED.includes(one.address) ? { ...one, address: own } : one)),
+    })),
+  };
 }

@@ -106,6 +106,46 @@ test("in ebpf mode, a Service's port at the node's own address goes before a nod
   assert.deepEqual(differencesIn(provedAgainst(proved, proved.dumps)), []);
 });
 
+const WEB = { name: "", protocol: "TCP", port: 80, nodePort: 0 } as const;
+
+test("a node has an endpoint itself, behind a cluster IP and a node port: default/kubernetes, an ingress on the host's network", async () => {
+  for (const family of IP_FAMILIES) {
+    const { node, podCIDR } = PLACES[family];
+    const clusterIP = family === "IPv4" ? "10.96.0.1" : "fd00:96::1";
+    const ports = [{ ...WEB, nodePort: 30_080 }];
+    const own = { clusterIP, clusterIPs: [clusterIP], ipFamilies: [family] };
+    const endpoints = [makeEndpointRecord(node, { nodeName: NODE_NAME })];
+    const endpointSlices = [makeSlice({ addressType: family, endpoints })];
+    for (const service of [makeService(own), makeService({ ...own, type: "NodePort", ports })]) {
+      const cluster = { ...clusterFor(family, 1), services: [service], endpointSlices };
+      for (const variant of VARIANTS) {
+        const proved = await provedCluster(variant, cluster, family, { clusterCIDR: podCIDR }, NODE_NAME);
+        assert.deepEqual(differencesIn(provedAgainst(proved, proved.dumps)), [], variant.name);
+      }
+    }
+  }
+});
+
+test("ipvs: a port of a Service that is a node port's number, at each kind of address", async () => {
+  const loadBalancerIngress = [{ ip: "203.0.113.1", ipMode: "VIP" }] as const;
+  const ports = [{ ...WEB, port: 30_080, nodePort: 30_080 }];
+  const named = makeService({ type: "NodePort", clusterIP: "10.96.0.9", clusterIPs: ["10.96.0.9"], ports });
+  const kinds = [
+    { externalTrafficPolicy: "Local", type: "LoadBalancer", loadBalancerIngress },
+    { externalIPs: ["198.51.100.1", "10.96.0.1"] },
+    { externalIPs: ["203.0.113.1"], externalTrafficPolicy: "Local", type: "LoadBalancer", loadBalancerIngress },
+  ] as const;
+  for (const kind of kinds) {
+    const other = { clusterIP: "10.96.0.1", clusterIPs: ["10.96.0.1"], name: "other" };
+    const service = makeService({ ...other, ports: [{ ...WEB, port: 30_080 }], ...kind });
+    const endpoints = [makeEndpointRecord("10.180.7.7", { nodeName: NODE_NAME })];
+    const endpointSlices = [named, service].map(({ name }) => makeSlice({ name, serviceName: name, endpoints }));
+    const cluster = { ...clusterFor("IPv4", 1), services: [named, service], endpointSlices };
+    const proved = await provedCluster(variantNamed("ipvs"), cluster, "IPv4", {}, NODE_NAME);
+    assert.deepEqual(differencesIn(provedAgainst(proved, proved.dumps)), [], JSON.stringify(kind));
+  }
+});
+
 /** What upstream left, as its tools have listed it. */
 const LISTED = {
   nftables: (name: string): Dump[] => recogniseDumps(caseFile(name, "nftables/nft.json"), name),

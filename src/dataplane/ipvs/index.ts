@@ -37,6 +37,7 @@ export const ipvs: ModeDescriptor<"ipvs", typeof ipvsConfig, IpvsPlanData> = {
         "loopback-source-kept",
         "local-falls-back",
         "hairpin-of-unused",
+        "own-endpoint-masqueraded",
         "local-binds-node",
         "own-barred-at-balancer",
         "own-external-decides",
