@@ -42,13 +42,15 @@ export function compareInventories(wanted: Inventory, found: Inventory, ownershi
   }
   for (const [key, holder] of found.holders) {
     if (wanted.holders.has(key) || holder.isBuiltIn || !ownership.isOurs(holder)) continue;
+    // Of a family that was not asked for.
+    if (isOfOtherFamily(holder.place, wanted)) continue;
     differences.push({ ...identity(holder), state: "extra", missing: [], extra: holder.lines });
   }
   // Tables that are wanted and are not in the dump at all.
   for (const place of wanted.places) {
     if (found.places.has(place) || found.kind !== wanted.kind) continue;
     // A dump without any table of ours tells of no family that it would leave out.
-    if (found.places.size > 0 && !isSameFamily(place, found)) continue;
+    if (isOfOtherFamily(place, found)) continue;
     for (const holder of wanted.holders.values()) {
       if (holder.place !== place || (holder.isBuiltIn && holder.lines.length === 0)) continue;
       differences.push({ ...identity(holder), state: "missing", missing: holder.lines, extra: [] });
@@ -61,9 +63,9 @@ function said(holder: Holder, { unsaid }: Inventory): Holder {
   return unsaid === undefined ? holder : { ...holder, lines: holder.lines.filter((line) => !unsaid.test(line)) };
 }
 
-function isSameFamily(place: string, found: Inventory): boolean {
+function isOfOtherFamily(place: string, { places }: Inventory): boolean {
   const family = place.split(" ")[0] ?? "";
-  return [...found.places].some((other) => other.split(" ")[0] === family);
+  return places.size > 0 && ![...places].some((other) => other.split(" ")[0] === family);
 }
 
 function identity({ kind, place, name }: Holder): Pick<Difference, "kind" | "place" | "name"> {

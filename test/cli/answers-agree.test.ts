@@ -1,0 +1,71 @@
+/** What commands answer is true, and what several of them answer of one thing agrees. */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { diff } from "../../src/cli/diff.ts";
+import { explain } from "../../src/cli/explain.ts";
+import { render } from "../../src/cli/render.ts";
+import { sysdump } from "../../src/cli/sysdump.ts";
+import { trace } from "../../src/cli/trace.ts";
+import { runCommand } from "./run-command.ts";
+
+const node = (name: string, own: string, own6: string) => ({
+  ...{ apiVersion: "v1", kind: "Node", metadata: { name } },
+  status: { addresses: [own, own6].map((address) => ({ type: "InternalIP", address })) },
+});
+const NODES = [node("node-a", "10.200.0.2", "fd00:200::2"), node("node-b", "10.200.0.3", "fd00:200::3")];
+const service = (name: string, spec: object, extra: object = {}) => ({
+  ...{ apiVersion: "v1", kind: "Service", metadata: { namespace: "d", name }, spec, ...extra },
+});
+const slice = (name: string, endpoints: readonly object[], addressType = "IPv4") => ({
+  ...{ apiVersion: "discovery.k8s.io/v1", kind: "EndpointSlice", addressType, endpoints },
+  metadata: {
+    namespace: "d",
+    name: `${name}-${addressType.toLowerCase()}`,
+    labels: { "kubernetes.io/service-name": name },
+  },
+  ports: [{ name: "", port: 8080 }],
+});
+const at = (address: string, nodeName: string, conditions: object = {}) => ({
+  ...{ addresses: [address], nodeName, conditions },
+});
+const listOf = (...items: readonly object[]) =>
+  JSON.stringify({ apiVersion: "v1", kind: "List", items: [...NODES, ...items] });
+
+function folderOf(t: TestContext): string {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-contradict-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  return folder;
+}
+
+function fileOf(t: TestContext, content: string): string {
+  const file = join(folderOf(t), "cluster.json");
+  writeFileSync(file, content);
+  return file;
+}
+
+test("diff --family: a dump that says itself that it is of the other family is not compared as if it were of this one", async (t) => {
+  const spec = { clusterIP: "10.96.0.1", clusterIPs: ["10.96.0.1", "fd00:96::1"], ports: [{ port: 80 }] };
+  const cluster = listOf(
+    service("web", { ...spec, ipFamilies: ["IPv4", "IPv6"] }),
+    slice("web", [at("10.180.0.5", "node-a")]),
+    slice("web", [at("fd00:180::5", "node-a")], "IPv6"),
+  );
+  const file = fileOf(t, cluster);
+  const own = ["-f", file, "--node", "node-a", "--mode", "iptables"];
+  const saved = async (family: string) =>
+    fileOf(t, (await runCommand(render, [...own, "--family", family, "-o", "iptables-save"])).out);
+  const dumps = ["--dump", await saved("ipv4"), "--dump", await saved("ipv6")];
+  assert.equal((await runCommand(diff, [...own, ...dumps])).out, "No differences.\n");
+  assert.equal((await runCommand(diff, [...own, "--family", "ipv4", ...dumps])).out, "No differences.\n");
+});
+
+test("diff --dump: a virtual server that is left over is told where none at all is wanted", async (t) => {
+  const own = ["-f", fileOf(t, listOf()), "--node", "node-a", "--mode", "ipvs"];
+  const { out } = await runCommand(diff, [...own, "--dump", fileOf(t, "-A -t 10.96.0.1:80 -s rr\n")]);
+  assert.match(out, /virtual server 10\.96\.0\.1:80\/TCP in ipvs is there, and should not be/);
+});
+
