@@ -69,3 +69,22 @@ test("diff --dump: a virtual server that is left over is told where none at all 
   assert.match(out, /virtual server 10\.96\.0\.1:80\/TCP in ipvs is there, and should not be/);
 });
 
+test("sysdump: explain says of a dump what it says of the cluster", async (t) => {
+  const cluster = listOf(
+    service("web", { clusterIP: "10.96.0.1", selector: { app: "wbe" }, ports: [{ port: 80 }] }),
+    service("pods", { clusterIP: "None", selector: { app: "db" }, ports: [{ port: 80 }] }),
+  );
+  const file = fileOf(t, cluster);
+  const folder = folderOf(t);
+  const archive = join(folder, "dump.tgz");
+  const socket = join(folder, "none.sock");
+  await runCommand(sysdump, ["-f", file, "--node", "node-a", "-o", archive, "--socket", socket]);
+  execFileSync("tar", ["xzf", archive, "-C", folder]);
+  const dump = join(folder, readdirSync(folder).find((name) => name.startsWith("kube-proxy-sysdump")) ?? "");
+  for (const what of ["d/web", "d/pods"]) {
+    const live = await runCommand(explain, [what, "-f", file, "--node", "node-a", "--family", "ipv4"]);
+    const dumped = await runCommand(explain, [what, "--dump", dump, "--family", "ipv4"]);
+    assert.equal(dumped.out + dumped.err, live.out + live.err);
+  }
+});
+

@@ -287,11 +287,23 @@ test("objects as manifests are the same objects again", () => {
     },
     status: { loadBalancer: { ingress: [{ ip: "203.0.113.9", ipMode: "Proxy" }] } },
   };
-  const before = projectObjects([JSON.parse(EXAMPLES), rare]);
-  const after = projectObjects([JSON.parse(JSON.stringify(objectsList(before)))]);
+  const unserved = [
+    { spec: { clusterIP: "None", selector: { app: "db", tier: "back" } } },
+    { labels: { "service.kubernetes.io/service-proxy-name": "other" }, spec: { clusterIP: "10.96.9.8" } },
+    {
+      spec: { ...rare.spec, clusterIP: "10.96.9.7" },
+      status: { loadBalancer: { ingress: [{ hostname: "lb.example" }] } },
+    },
+  ].map(({ labels = {}, ...own }, index) => {
+    return { ...rare, status: {}, ...own, metadata: { namespace: "shop", name: `unserved-${index}`, labels } };
+  });
+  const objects = [JSON.parse(EXAMPLES), rare, ...unserved];
+  const before = projectObjects(objects, "", { keepsPods: true });
+  const after = projectObjects([JSON.parse(JSON.stringify(objectsList(before)))], "", { keepsPods: true });
   assert.deepEqual(after.problems, []);
-  const plain = ({ services, endpointSlices, nodes, serviceCIDRs }: typeof before) => ({
+  const plain = ({ services, endpointSlices, nodes, serviceCIDRs, serviceNotes = [] }: typeof before) => ({
     services,
+    serviceNotes: new Map(serviceNotes.map((notes) => [notes.name, notes])),
     nodes,
     serviceCIDRs,
     endpointSlices: endpointSlices.map((slice) => ({ ...slice, resourceVersion: "", lastChangeTriggerTime: "" })),

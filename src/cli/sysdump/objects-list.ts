@@ -4,8 +4,10 @@ import {
   type NodeRecord,
   objectKeyText,
   type ServiceCidrRecord,
+  type ServiceNotes,
   type ServiceRecord,
 } from "../../cluster/objects.ts";
+import { PROXY_NAME_LABEL } from "../../cluster/projection/selectors.ts";
 import { modeNamed } from "../../dataplane/registry.ts";
 import { allPortKeys, explainedCluster, explainPorts } from "../../explain/explained-cluster.ts";
 import { type Objects, partOf } from "../../explain/part-of-cluster.ts";
@@ -18,10 +20,19 @@ interface ListedObjects {
   readonly endpointSlices: readonly EndpointSliceRecord[];
   readonly nodes: readonly NodeRecord[];
   readonly serviceCIDRs: readonly ServiceCidrRecord[];
+  readonly serviceNotes?: readonly ServiceNotes[];
 }
 
 /** A `List` of all. */
-export function objectsList({ services, endpointSlices, nodes, serviceCIDRs }: ListedObjects): unknown {
+export function objectsList(objects: ListedObjects): unknown {
+  const { services, endpointSlices, nodes, serviceCIDRs, serviceNotes = [] } = objects;
+  const unserved = new Map(serviceNotes.map((notes) => [objectKeyText(notes), notes]));
+  const served = services.map((service) => {
+    const key = objectKeyText(service);
+    const notes = unserved.get(key);
+    unserved.delete(key);
+    return serviceManifest(service, notes);
+  });
   return {
     apiVersion: "v1",
     kind: "List",
@@ -33,7 +44,8 @@ export function objectsList({ services, endpointSlices, nodes, serviceCIDRs }: L
         metadata: { name },
         spec: { cidrs },
       })),
-      ...services.map(serviceManifest),
+      ...served,
+      ...Array.from(unserved.values(), unservedManifest),
       ...endpointSlices.map(sliceManifest),
     ],
   };
@@ -54,7 +66,7 @@ function nodeManifest({ name, uid, zone, addresses, podCIDRs, taintKeys, isBeing
   };
 }
 
-function serviceManifest(service: ServiceRecord): unknown {
+function serviceManifest(service: ServiceRecord, notes: ServiceNotes | undefined): unknown {
   const { namespace, name, uid, type, ports, preservesDestination, endTCP, ...others } = service;
   const { loadBalancerIngress, sessionAffinityTimeoutSeconds, ...spec } = others;
   return {
@@ -71,14 +83,35 @@ function serviceManifest(service: ServiceRecord): unknown {
     },
     spec: {
       ...spec,
+      ...selectorOf(notes),
       ...(type !== "" && { type }),
       ports: ports.map(({ nodePort, ...port }) => ({ ...port, ...(nodePort !== 0 && { nodePort }) })),
       ...(spec.sessionAffinity === "ClientIP" && {
         sessionAffinityConfig: { clientIP: { timeoutSeconds: sessionAffinityTimeoutSeconds } },
       }),
     },
-    status: { loadBalancer: { ingress: loadBalancerIngress } },
+    status: { loadBalancer: { ingress: [...loadBalancerIngress, ...namesOf(notes)] } },
   };
+}
+
+/** A Service that the proxy leaves alone, and why. */
+function unservedManifest(notes: ServiceNotes): unknown {
+  const { namespace, name, isHeadless, proxyName } = notes;
+  return {
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: { namespace, name, ...(proxyName !== undefined && { labels: { [PROXY_NAME_LABEL]: proxyName } }) },
+    spec: { ...(isHeadless && { clusterIP: "None" }), ...selectorOf(notes) },
+    status: { loadBalancer: { ingress: namesOf(notes) } },
+  };
+}
+
+function selectorOf({ selector }: Partial<ServiceNotes> = {}): object {
+  return selector ? { selector: Object.fromEntries(selector.split(",").map((pair) => pair.split("="))) } : {};
+}
+
+function namesOf({ hostNames = [] }: Partial<ServiceNotes> = {}): readonly unknown[] {
+  return hostNames.map((hostname) => ({ hostname }));
 }
 
 function sliceManifest(slice: EndpointSliceRecord): unknown {
