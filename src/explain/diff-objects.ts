@@ -133,9 +133,11 @@ export function objectsDiffText({ nodes, nodesAdded, nodesRemoved }: ObjectsDiff
   for (const [servicePort, own] of Map.groupBy(changes, (change) => change.servicePort)) {
     lines.push(servicePort);
     for (const [what, same] of Map.groupBy(own, (change) => change.what)) {
-      const names = [...new Set(same.map(({ node }) => node))];
-      const families = [...new Set(same.map(({ family }) => family))];
-      lines.push(`  on ${names.join(", ")}, ${families.join(" and ")}: ${what}`);
+      const byNode = Map.groupBy(same, ({ node }) => node);
+      const familiesOf = (node: string) => [...new Set(byNode.get(node)?.map(({ family }) => family))].join(" and ");
+      for (const [families, names] of Map.groupBy(byNode.keys(), familiesOf)) {
+        lines.push(`  on ${[...names].join(", ")}, ${families}: ${what}`);
+      }
     }
   }
   for (const { node, rules } of nodes) {

@@ -47,6 +47,24 @@ function fileOf(t: TestContext, content: string): string {
   return file;
 }
 
+test("diff: what is said of nodes and families is true of each of them", async (t) => {
+  const at1 = [at("10.180.0.5", "node-a"), at("10.180.1.5", "node-b")];
+  const cluster = (externalTrafficPolicy: string) => {
+    const addresses = { clusterIP: "10.96.0.1", clusterIPs: ["10.96.0.1", "fd00:96::1"] };
+    const policy = { externalTrafficPolicy, ipFamilies: ["IPv4", "IPv6"] };
+    const spec = { ...addresses, ...policy, type: "NodePort", ports: [{ port: 80, nodePort: 30_080 }] };
+    const six = slice("web", [at("fd00:180:1::5", "node-b")], "IPv6");
+    return listOf(service("web", spec), slice("web", at1), six);
+  };
+  const [old, current] = [fileOf(t, cluster("Local")), fileOf(t, cluster("Cluster"))];
+  const { out } = await runCommand(diff, [old, current, "--mode", "nftables"]);
+  // On node-a no endpoint of IPv6 is local: nothing was answered before.
+  const wrong = out
+    .split("\n")
+    .filter((line) => /^ {2}on node-a, node-b, IPv4 and IPv6: .*before: answered by an endpoint here/.test(line));
+  assert.deepEqual(wrong, []);
+});
+
 test("diff --family: a dump that says itself that it is of the other family is not compared as if it were of this one", async (t) => {
   const spec = { clusterIP: "10.96.0.1", clusterIPs: ["10.96.0.1", "fd00:96::1"], ports: [{ port: 80 }] };
   const cluster = listOf(
