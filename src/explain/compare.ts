@@ -110,6 +110,15 @@ function endpointChanges(before: readonly ExplainedEndpoint[], after: readonly E
       changes.push(`endpoint ${address} is new${isUsed(endpoint) ? "" : `, and left out: ${whyNot(endpoint)}`}`);
     else if (isUsed(known) !== isUsed(endpoint)) {
       changes.push(`endpoint ${address} is now ${isUsed(endpoint) ? "used" : `left out: ${whyNot(endpoint)}`}`);
+    } else {
+      for (const [policy, was, is] of [
+        ["Cluster", known.cluster, endpoint.cluster],
+        ["Local", known.local, endpoint.local],
+      ] as const) {
+        if (was === null || is === null || was.used === is.used) continue;
+        const use = is.used ? ["used", ""] : ["left out", `: ${is.why}`];
+        changes.push(`endpoint ${address} is now ${use.join(` where the policy is ${policy}`)}`);
+      }
     }
   }
   return changes;

@@ -65,6 +65,23 @@ test("diff: what is said of nodes and families is true of each of them", async (
   assert.deepEqual(wrong, []);
 });
 
+test("diff: an endpoint that the cluster IP no longer leads to is told, also where the Local policy still uses it", async (t) => {
+  const cluster = (conditions: object) => {
+    const addresses = { clusterIP: "10.96.0.1", externalTrafficPolicy: "Local", type: "NodePort" };
+    const spec = { ...addresses, ports: [{ port: 80, nodePort: 30_080 }] };
+    return listOf(
+      service("web", spec),
+      slice("web", [at("10.180.0.5", "node-a", conditions), at("10.180.1.5", "node-b"), at("10.180.1.6", "node-b")]),
+    );
+  };
+  const old = fileOf(t, cluster({ ready: true }));
+  const current = fileOf(t, cluster({ ready: false, serving: true, terminating: true }));
+  const { out } = await runCommand(diff, [old, current, "--mode", "nftables", "--node", "node-a"]);
+  // The rules of node-a do change; of clients not a word.
+  assert.match(out, /^rules of node-a: 1 lines more, 1 fewer/m);
+  assert.match(out, /on node-a, IPv4: .*10\.180\.0\.5:8080/);
+});
+
 test("diff --family: a dump that says itself that it is of the other family is not compared as if it were of this one", async (t) => {
   const spec = { clusterIP: "10.96.0.1", clusterIPs: ["10.96.0.1", "fd00:96::1"], ports: [{ port: 80 }] };
   const cluster = listOf(
