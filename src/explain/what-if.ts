@@ -60,8 +60,8 @@ const FIELDS: Readonly<Record<string, Change>> = {
   }),
   type: (service, value) => {
     const type = oneOf("type", value, ["ClusterIP", "NodePort", "LoadBalancer"]);
-    if (type !== "ClusterIP") return { ...service, type };
-    const ports = service.ports.map((port) => ({ ...port, nodePort: 0 }));
+    if (type === "LoadBalancer") return { ...service, type };
+    const ports = type === "NodePort" ? service.ports : service.ports.map((port) => ({ ...port, nodePort: 0 }));
     return { ...service, type, ports, loadBalancerIngress: [], healthCheckNodePort: 0 };
   },
   loadBalancerSourceRanges: (service, value) => ({

@@ -123,3 +123,20 @@ test("sysdump: explain says of a dump what it says of the cluster", async (t) =>
   }
 });
 
+test("explain --what-if type=NodePort: a load balancer's address goes with the type, as with ClusterIP", async (t) => {
+  const spec = { type: "LoadBalancer", clusterIP: "10.96.0.1", ports: [{ port: 80, nodePort: 30_080 }] };
+  const status = { loadBalancer: { ingress: [{ ip: "192.0.2.9" }] } };
+  const cluster = listOf(service("lb", spec, { status }), slice("lb", [at("10.180.0.5", "node-a")]));
+  const own = ["-f", fileOf(t, cluster), "--node", "node-a", "--mode", "nftables", "--family", "ipv4"];
+  const { out } = await runCommand(explain, ["d/lb", "--what-if", "type=NodePort", ...own]);
+  assert.match(out, /load balancer 192\.0\.2\.9:80 is gone/);
+});
+
+test("explain --what-if type=…: what is allocated with the type is told, though no object has it", async (t) => {
+  const cluster = listOf(service("web", { clusterIP: "10.96.0.1", ports: [{ port: 80 }] }));
+  const own = ["-f", fileOf(t, cluster), "--node", "node-a", "--mode", "nftables", "--family", "ipv4"];
+  const { out } = await runCommand(explain, ["d/web", "--what-if", "type=NodePort", ...own]);
+  assert.match(out, /d\/web TCP on node-a, IPv4: is given a node port, which no object says yet/);
+  const { out: balanced } = await runCommand(explain, ["d/web", "--what-if", "type=LoadBalancer", ...own]);
+  assert.match(balanced, /is given a node port and a load balancer's address, which no object says yet/);
+});
