@@ -1,6 +1,7 @@
 /** Pods by name in `--from` and `--to` of `kube-proxy trace`, and Services in `--to`: the same packet with addresses. Pure. */
 import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
-import { behindHostName, type HostNames } from "../explain/part-of-cluster.ts";
+import { isKnownService, whyNotServed } from "../explain/find.ts";
+import { addressesOf, behindHostName, type HostNames } from "../explain/part-of-cluster.ts";
 import { withoutDomain } from "../explain/target.ts";
 import { addressOfPod, type KnownPod, knownPods, type PodSources } from "../inspect/known-pods.ts";
 import { familyOf, IP_FAMILIES, type IpFamily, joinHostPort, parseIpAddress, urlHost } from "../net/ip.ts";
@@ -70,8 +71,8 @@ export function inNamespace({ from, to }: PacketEnds, namespace: string | undefi
 function withNamespace(flag: "--from" | "--to", text: string, pods: Iterable<string>, objects: NamedObjects): string {
   const bare = bareName(text);
   if (bare === undefined) return text;
-  const services = flag === "--to" ? objects.services.map(objectKeyText) : [];
-  const known = [services, [...pods]];
+  const { services, serviceNotes = [] } = flag === "--to" ? objects : { services: [] };
+  const known = [services.map(objectKeyText), [...pods], serviceNotes.map(objectKeyText)];
   const [name] = known.flatMap((names) => onlyNamed(flag, bare.name, names, objects.namespace) ?? []);
   if (name !== undefined) return `${name}${bare.rest}`;
   if (flag === "--from") return text;
@@ -105,11 +106,7 @@ function withPortNumber(to: string, services: readonly ServiceRecord[]): string 
   const { address = "", port: name = "", protocol } = NAMED_PORT.exec(to)?.groups ?? {};
   if (name === "") return to;
   const wanted = parseIpAddress(address.replace(/^\[|\]$/g, ""));
-  const own = services.find(({ clusterIPs, clusterIP, externalIPs, loadBalancerIngress }) =>
-    [...clusterIPs, clusterIP, ...externalIPs, ...loadBalancerIngress.map(({ ip }) => ip)].some(
-      (text) => wanted !== undefined && parseIpAddress(text) === wanted,
-    ),
-  );
+  const own = services.find((service) => wanted !== undefined && addressesOf(service).includes(wanted));
   const port = own?.ports.find((one) => one.name === name.toLowerCase());
   if (port !== undefined) return `${address}:${port.port}${protocol ?? `/${port.protocol.toLowerCase()}`}`;
   const names = own?.ports.map((one) => one.name || String(one.port)).join(", ");
@@ -189,8 +186,9 @@ function podNamed(
   flag: string,
   name: string,
   known: ReadonlyMap<string, KnownPod>,
-  { services }: NamedObjects,
+  objects: NamedObjects,
 ): KnownPod {
+  const { services } = objects;
   const pod = known.get(name);
   if (pod !== undefined) return pod;
   const service = services.find((one) => `${one.namespace}/${one.name}` === name);
@@ -199,6 +197,7 @@ function podNamed(
     const place = joinHostPort(clusterIP, service?.ports[0]?.port ?? 80);
     throw new UsageError(`${flag}: no pod "${name}" is known, but a Service`, `Its cluster IP: --to ${place}.`);
   }
+  if (isKnownService(objects, name)) throw new UsageError(`${flag}: ${whyNotServed(objects, name)}`);
   const names = [...(flag === "--to" ? services.map(objectKeyText) : []), ...known.keys()];
   const nearest = namesakes(name, names).join(" or ") || nearestWord(name, names);
   throw new UsageError(

@@ -4,7 +4,7 @@ import { declaredFrontends } from "../model/frontend.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { joinHostPort, parseIpAddress } from "../net/ip.ts";
 import { type ExplainedCluster, servedServices } from "./explained-cluster.ts";
-import { behindHostName, type Objects } from "./part-of-cluster.ts";
+import { behindHostName, type HostNames, type Objects } from "./part-of-cluster.ts";
 import type { Target } from "./target.ts";
 
 /** Service ports, and what the target has to do with them. */
@@ -51,13 +51,15 @@ function findService(cluster: ExplainedCluster, service: string, port: string | 
 const headlessWords = (service: string): string =>
   `Service ${service} is headless (clusterIP None): DNS gives out its pods' addresses, and no proxy does anything`;
 
+type NamedServices = Pick<Objects, "services"> & HostNames;
+
 /** Whether there is a Service of that name, served or not. @param name `namespace/name` */
-export function isKnownService({ services, serviceNotes = [] }: Objects, name: string): boolean {
+export function isKnownService({ services, serviceNotes = [] }: NamedServices, name: string): boolean {
   return [...services, ...serviceNotes].some((one) => objectKeyText(one) === name);
 }
 
 /** Why a proxy does nothing for a Service. @param name `namespace/name` */
-export function whyNotServed({ services, serviceNotes }: Objects, name: string): string {
+export function whyNotServed({ services, serviceNotes }: NamedServices, name: string): string {
   const notes = serviceNotes?.find((one) => objectKeyText(one) === name);
   if (notes?.proxyName !== undefined) {
     const label = `service.kubernetes.io/service-proxy-name=${notes.proxyName}`;

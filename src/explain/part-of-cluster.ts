@@ -44,7 +44,8 @@ function placesOf(service: ServiceRecord): string[] {
   return [...addressesOf(service), ...nodePorts];
 }
 
-function addressesOf({ clusterIPs, clusterIP, externalIPs, loadBalancerIngress }: ServiceRecord): string[] {
+/** Those of its frontends, of both families. */
+export function addressesOf({ clusterIPs, clusterIP, externalIPs, loadBalancerIngress }: ServiceRecord): string[] {
   const texts = [...clusterIPs, clusterIP, ...externalIPs, ...loadBalancerIngress.map(({ ip }) => ip)];
   return texts.flatMap((text) => parseIpAddress(text) ?? []);
 }

@@ -140,3 +140,21 @@ test("explain --what-if type=…: what is allocated with the type is told, thoug
   const { out: balanced } = await runCommand(explain, ["d/web", "--what-if", "type=LoadBalancer", ...own]);
   assert.match(balanced, /is given a node port and a load balancer's address, which no object says yet/);
 });
+
+test("trace --to: of a Service that no proxy serves it says why, as explain does, and not that it is no pod", async (t) => {
+  const cluster = listOf(
+    service("ext", { type: "ExternalName", externalName: "example.com" }),
+    service("hl", { clusterIP: "None", ports: [{ port: 80 }] }),
+  );
+  const own = ["-f", fileOf(t, cluster), "--node", "node-a"];
+  for (const [what, why] of [
+    ["ext", /ExternalName/],
+    ["hl", /headless/],
+  ] as const) {
+    for (const to of [`d/${what}:80`, what]) {
+      const { err } = await runCommand(trace, ["--from", "pod", "--to", to, ...own]);
+      assert.match(err, why);
+    }
+  }
+});
+
