@@ -50,7 +50,7 @@ Says what WHAT is on a node: every address and what a client meets there, every 
 and with --rules what is in the kernel for it. Needs neither root nor a kernel.
 
 WHAT is one of
-  shop/web, shop/web:http      a Service, or one of its ports
+  shop/web, shop/web:http      a Service, or one of its ports; also web:80, shop/web:dns/udp
   svc/web -n shop              the same, as is web.shop.svc.cluster.local
   shop/web-1, pod/web-1        a pod that is an endpoint, by its name
   10.96.0.10:80, 10.96.0.10    an address of a Service, of a node with a node port, or of an endpoint
@@ -193,7 +193,7 @@ export async function explain(
 
 /** The namespace of a Service or pod that is named with it. */
 function namespaceIn(what: string): string | undefined {
-  const [, namespace] = /^(?!(?:svc|services?|po|pods?)\/)([a-z0-9-]+)\/[^/]+$/i.exec(withoutDomain(what)) ?? [];
+  const [, namespace] = /^(?!(?:svc|services?|po|pods?)\/)([a-z0-9-]+)\/[^/]+(?:\/(?:tcp|udp|sctp))?$/i.exec(withoutDomain(what)) ?? [];
   return namespace;
 }
 

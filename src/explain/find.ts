@@ -5,7 +5,7 @@ import type { ServicePort } from "../model/service-port.ts";
 import { joinHostPort, parseIpAddress } from "../net/ip.ts";
 import { type ExplainedCluster, servedServices } from "./explained-cluster.ts";
 import { behindHostName, type HostNames, type Objects } from "./part-of-cluster.ts";
-import type { Target } from "./target.ts";
+import type { NamedPort, Target } from "./target.ts";
 
 /** Service ports, and what the target has to do with them. */
 export interface Found {
@@ -26,26 +26,30 @@ export type Search =
 export function find(cluster: ExplainedCluster, target: Target): Search {
   switch (target.kind) {
     case "service":
-      return findService(cluster, target.service, target.port);
+      return findService(cluster, target.service, target);
     case "address":
       return findAddress(cluster, target);
     case "node-port":
       return findNodePort(cluster, target);
     case "name":
-      return findName(cluster, target.name);
+      return findName(cluster, target.name, target);
   }
 }
 
-function findService(cluster: ExplainedCluster, service: string, port: string | undefined): Search {
+function findService(cluster: ExplainedCluster, service: string, { port, protocol }: Partial<NamedPort>): Search {
   const own = portsWhere(cluster, ({ name }) => name.service === service);
   if (own.length === 0) {
     return nothing(service, whyNotServed(cluster.objects, service));
   }
-  if (port === undefined) return { kind: "ports", keys: keysOf(own), because: [] };
-  const chosen = own.filter((one) => one.name.port === port || String(one.port) === port);
+  const chosen = own.filter(
+    (one) =>
+      (port === undefined || one.name.port === port || String(one.port) === port) &&
+      (protocol === undefined || one.protocol === protocol),
+  );
   const names = new Set(own.flatMap((one) => [one.name.port, String(one.port)]).filter((name) => name !== ""));
   if (chosen.length > 0) return { kind: "ports", keys: keysOf(chosen), because: [] };
-  return nothing(port, `Service ${service} has no port "${port}", but ${[...names].join(", ")}`, names);
+  const wanted = [port ?? [], protocol?.toLowerCase() ?? []].flat().join("/");
+  return nothing(port ?? wanted, `Service ${service} has no port "${wanted}", but ${[...names].join(", ")}`, names);
 }
 
 const headlessWords = (service: string): string =>
@@ -145,7 +149,7 @@ function findNodePort(
 /** Of digits and dots, or with two colons: no chain, set or Service has such a name. */
 const IS_MEANT_AS_ADDRESS = /^(?:[\d.]*\.[\d.]*|[\da-z]*:[\da-z]*:[\da-z:.]*)$/i;
 
-function findName(cluster: ExplainedCluster, name: string): Search {
+function findName(cluster: ExplainedCluster, name: string, named: Partial<NamedPort>): Search {
   for (const { inspection, node } of cluster.families) {
     const purpose = inspection.sharedPurpose(name, node.family);
     if (purpose !== undefined) return { kind: "shared", name, purpose };
@@ -159,14 +163,14 @@ function findName(cluster: ExplainedCluster, name: string): Search {
       }
     }
   }
-  const named = [...servedServices(cluster)].filter((service) => service.endsWith(`/${name}`));
-  if (named.length === 1) return findService(cluster, named[0] ?? "", undefined);
-  if (named.length > 1)
-    return nothing(name, `several Services have the name ${name}: ${named.join(", ")}; add the namespace`);
+  const services = [...servedServices(cluster)].filter((service) => service.endsWith(`/${name}`));
+  if (services.length === 1) return findService(cluster, services[0] ?? "", named);
+  if (services.length > 1)
+    return nothing(name, `several Services have the name ${name}: ${services.join(", ")}; add the namespace`);
   const behind = behindHostName(cluster.objects, name);
   if (behind !== undefined) {
     const { service, host, port } = behind;
-    const search = findService(cluster, service, port);
+    const search = findService(cluster, service, { ...named, ...(port !== undefined && { port }) });
     const because = [
       `${host} is the load balancer of ${service}: its packets come to a node port, or to a pod itself.`,
     ];

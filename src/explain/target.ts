@@ -3,8 +3,8 @@ import { type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
 import { PROTOCOLS, type Protocol } from "../net/protocol.ts";
 
 export type Target =
-  /** `ns/name`, `ns/name:port`, `svc/name`. */
-  | { readonly kind: "service"; readonly service: string; readonly port: string | undefined }
+  /** `ns/name`, `ns/name:port`, `svc/name`, `ns/name:port/tcp`. */
+  | ({ readonly kind: "service"; readonly service: string } & NamedPort)
   /** An address, with or without a port, by number or name, and a protocol. */
   | {
       readonly kind: "address";
@@ -14,14 +14,23 @@ export type Target =
     }
   /** A number alone. */
   | { readonly kind: "node-port"; readonly port: number; readonly protocol: Protocol | undefined }
-  /** A chain, a set, a map, or the name of a Service without its namespace. */
-  | { readonly kind: "name"; readonly name: string };
+  /** A chain, a set, a map, or the name of a Service without its namespace, as `name:port` too. */
+  | ({ readonly kind: "name"; readonly name: string } & Partial<NamedPort>);
+
+/** What stands behind a Service's name. */
+export interface NamedPort {
+  /** Its number or name. */
+  readonly port: string | undefined;
+  readonly protocol: Protocol | undefined;
+}
 
 /** `*:30080` as `kube-proxy services` has it. */
 const NUMBER = /^\*?:?(\d{1,5})(?:\/(tcp|udp|sctp))?$/i;
 const ADDRESS = /^(?:\[([^\]]+)\]|([^/[\]]*?))(?::(\d{1,5}))?(?:\/(tcp|udp|sctp))?$/i;
 const WITH_PORT_NAME = /^(?:\[([^\]]+)\]|([^/[\]:]+)):([a-z0-9-]*[a-z][a-z0-9-]*)(?:\/(tcp|udp|sctp))?$/i;
-const SERVICE = /^(?:(?:svc|service|services)\/)?([^/:]+)(?:\/([^/:]+))?(?::([^/:]+))?$/i;
+const SERVICE = /^(?:(?:svc|service|services)\/)?([^/:]+)(?:\/([^/:]+))?(?::([^/:]+))?(?:\/(tcp|udp|sctp))?$/i;
+/** Host names have dots, and what is in the kernel has no colon. */
+const BARE_WITH_PORT = /^([a-z0-9-]+):([a-z0-9-]+)(?:\/(tcp|udp|sctp))?$/i;
 const IS_SERVICE_WORD = /^(?:svc|service|services)\//i;
 
 /** `web.shop.svc`, `web.shop.svc.cluster.local`, in any cluster domain. */
@@ -64,16 +73,20 @@ export function parseTarget(typed: string, namespace: string | undefined, fallba
   const address = parseAddress(text);
   if (address !== undefined) return address;
   if (IS_SERVICE_WORD.test(text)) {
-    const [, name = "", nested, port] = SERVICE.exec(text) ?? [];
+    const [, name = "", nested, port, protocol] = SERVICE.exec(text) ?? [];
     if (name === "") return undefined;
     const service = nested === undefined ? `${namespace ?? fallback}/${name}` : `${name}/${nested}`;
-    return { kind: "service", service, port };
+    return { kind: "service", service, port, protocol: protocolOf(protocol) };
   }
-  const [, first, second, port] = SERVICE.exec(text) ?? [];
-  if (first !== undefined && second !== undefined) return { kind: "service", service: `${first}/${second}`, port };
+  const [, first, second, port, behind] = SERVICE.exec(text) ?? [];
+  const protocol = protocolOf(behind);
+  if (first !== undefined && second !== undefined)
+    return { kind: "service", service: `${first}/${second}`, port, protocol };
   if (namespace !== undefined && first !== undefined && !text.startsWith("KUBE-")) {
-    return { kind: "service", service: `${namespace}/${first}`, port };
+    return { kind: "service", service: `${namespace}/${first}`, port, protocol };
   }
+  const [, bare] = BARE_WITH_PORT.exec(text) ?? [];
+  if (bare !== undefined) return { kind: "name", name: bare, port, protocol };
   return text === "" ? undefined : { kind: "name", name: text };
 }
 

@@ -158,3 +158,14 @@ test("trace --to: of a Service that no proxy serves it says why, as explain does
   }
 });
 
+test("explain takes what trace --to takes: a protocol behind a Service's port, a name without a namespace", async (t) => {
+  const cluster = listOf(
+    service("web", { clusterIP: "10.96.0.1", ports: [{ port: 80 }] }),
+    slice("web", [at("10.180.0.5", "node-a")]),
+  );
+  const own = ["-f", fileOf(t, cluster), "--node", "node-a"];
+  for (const what of ["d/web:80/tcp", "web:80"]) {
+    assert.equal((await runCommand(trace, ["--from", "node", "--to", what, ...own])).status, 0, `trace ${what}`);
+    assert.equal((await runCommand(explain, [what, ...own])).status, 0, `explain ${what}`);
+  }
+});
