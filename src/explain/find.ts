@@ -4,7 +4,7 @@ import { declaredFrontends } from "../model/frontend.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { joinHostPort, parseIpAddress } from "../net/ip.ts";
 import { type ExplainedCluster, servedServices } from "./explained-cluster.ts";
-import { behindHostName, type HostNames, type Objects } from "./part-of-cluster.ts";
+import { behindHostName, type HostNames, type Objects, servicesBehind } from "./part-of-cluster.ts";
 import type { NamedPort, Target } from "./target.ts";
 
 /** Service ports, and what the target has to do with them. */
@@ -116,6 +116,10 @@ function findAddress(cluster: ExplainedCluster, { address, port, protocol }: Soc
   if (proxied !== undefined) {
     const why = `${address} is the load balancer of ${objectKeyText(proxied)} with ipMode Proxy`;
     return nothing(text, `${why}: the load balancer takes what comes for it, and no node does`);
+  }
+  const [service] = [...servicesBehind(cluster.objects, address)].filter((name) => !servedServices(cluster).has(name));
+  if (service !== undefined) {
+    return nothing(text, `${address} is an endpoint of ${service}: ${whyNotServed(cluster.objects, service)}`);
   }
   const talks = `on a node, kube-proxy flows --to ${address} says who still talks to it`;
   return nothing(text, `${text} is no address of a Service, and no endpoint of one; ${talks}`);

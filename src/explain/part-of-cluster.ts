@@ -11,7 +11,7 @@ import {
 } from "../cluster/objects.ts";
 import type { ModeInspection } from "../dataplane/inspection.ts";
 import { servicePortName } from "../model/service-port-name.ts";
-import { joinHostPort, parseIpAddress } from "../net/ip.ts";
+import { type IpAddress, joinHostPort, parseIpAddress } from "../net/ip.ts";
 import type { Target } from "./target.ts";
 
 /** The objects of a cluster; what is wrong with them has been told by their reader. */
@@ -62,7 +62,10 @@ const FEW = 6;
 export function servicesOfTarget(objects: Objects, target: Target, inspection: ModeInspection): ReadonlySet<string> {
   const meant = objects.services.filter(predicateOf(objects, target, inspection)).map(objectKeyText);
   if (meant.length > 0) return withNeighbours(objects.services, new Set(meant));
-  return target.kind === "node-port" || target.kind === "address" ? withPort(objects.services, target) : new Set();
+  if (target.kind === "node-port") return withPort(objects.services, target);
+  if (target.kind !== "address") return new Set();
+  // Services that are not served have slices, too.
+  return new Set([...servicesBehind(objects, target.address), ...withPort(objects.services, target)]);
 }
 
 /** Some Services with this number as a port. */
@@ -95,8 +98,7 @@ function predicateOf(
         service.healthCheckNodePort === target.port || service.ports.some(({ nodePort }) => nodePort === target.port);
     case "address": {
       const { address, port } = target;
-      const slices = objects.endpointSlices.filter(({ endpoints }) => endpoints.some((one) => one.address === address));
-      const behind = new Set(slices.map(({ namespace, serviceName }) => `${namespace}/${serviceName}`));
+      const behind = servicesBehind(objects, address);
       return (service) =>
         behind.has(objectKeyText(service)) ||
         addressesOf(service).includes(address) ||
@@ -108,6 +110,17 @@ function predicateOf(
       return behind === undefined ? hasName : (service) => objectKeyText(service) === behind.service;
     }
   }
+}
+
+/** Those that have an endpoint at the address, as `namespace/name`, served or not. */
+export function servicesBehind(
+  { endpointSlices }: Pick<Objects, "endpointSlices">,
+  address: IpAddress,
+): ReadonlySet<string> {
+  const slices = endpointSlices.filter(({ serviceName, endpoints }) => {
+    return serviceName !== "" && endpoints.some((one) => one.address === address);
+  });
+  return new Set(slices.map(({ namespace, serviceName }) => `${namespace}/${serviceName}`));
 }
 
 /** What says which host names Services have. */

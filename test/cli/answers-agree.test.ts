@@ -158,6 +158,13 @@ test("trace --to: of a Service that no proxy serves it says why, as explain does
   }
 });
 
+test("explain: an endpoint of a headless Service is not called the endpoint of none", async (t) => {
+  const endpoint = { ...at("10.180.0.9", "node-a"), targetRef: { kind: "Pod", namespace: "d", name: "hl-0" } };
+  const cluster = listOf(service("hl", { clusterIP: "None", ports: [{ port: 80 }] }), slice("hl", [endpoint]));
+  const { err } = await runCommand(explain, ["d/hl-0", "-f", fileOf(t, cluster), "--node", "node-a"]);
+  assert.match(err, /^Error: 10\.180\.0\.9 is an endpoint of d\/hl: Service d\/hl is headless/);
+});
+
 test("explain takes what trace --to takes: a protocol behind a Service's port, a name without a namespace", async (t) => {
   const cluster = listOf(
     service("web", { clusterIP: "10.96.0.1", ports: [{ port: 80 }] }),
