@@ -193,7 +193,8 @@ export async function explain(
 
 /** The namespace of a Service or pod that is named with it. */
 function namespaceIn(what: string): string | undefined {
-  const [, namespace] = /^(?!(?:svc|services?|po|pods?)\/)([a-z0-9-]+)\/[^/]+(?:\/(?:tcp|udp|sctp))?$/i.exec(withoutDomain(what)) ?? [];
+  const [, namespace] =
+    /^(?!(?:svc|services?|po|pods?)\/)([a-z0-9-]+)\/[^/]+(?:\/(?:tcp|udp|sctp))?$/i.exec(withoutDomain(what)) ?? [];
   return namespace;
 }
 

@@ -182,12 +182,7 @@ function serviceEnd(
   );
 }
 
-function podNamed(
-  flag: string,
-  name: string,
-  known: ReadonlyMap<string, KnownPod>,
-  objects: NamedObjects,
-): KnownPod {
+function podNamed(flag: string, name: string, known: ReadonlyMap<string, KnownPod>, objects: NamedObjects): KnownPod {
   const { services } = objects;
   const pod = known.get(name);
   if (pod !== undefined) return pod;

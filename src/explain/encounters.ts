@@ -16,6 +16,7 @@ import {
   cidrContains,
   type IpAddress,
   type IpFamily,
+  isLoopback,
   joinHostPort,
   narrowerCidr,
 } from "../net/ip.ts";
@@ -45,6 +46,8 @@ export interface Asked {
   readonly clients: ClientFacts;
   readonly words: ModeWords;
   readonly walk: Walk;
+  /** Whether a frontend of its own has the port at this address of the node. */
+  isTaken(address: IpAddress): boolean;
 }
 
 /** One client of a position. */
@@ -125,17 +128,21 @@ function addressesIn(cidr: Cidr | undefined): readonly IpAddress[] {
   return cidr === undefined ? [] : [250, 251, 77, 2, 1].map((offset) => addressAt(cidr, offset));
 }
 
-/** Where a request to the frontend goes. */
-function placeOf({ address, port }: Frontend, { nodePortIPs, nodeIP }: OfflineNode) {
-  const own = nodePortIPs.kind === "all" ? nodeIP : (nodePortIPs.ips[0] ?? nodeIP);
-  return { destination: address ?? own, destinationPort: port };
+/** Where a request to the frontend goes; of a node port, an address at which it is no other's. */
+function placeOf({ frontend: { address, port }, node: { nodePortIPs, nodeIP, hostAddresses }, isTaken }: Asked) {
+  const own = nodePortIPs.kind === "all" ? [nodeIP, ...hostAddresses] : nodePortIPs.ips;
+  const free = own.find((one, index) => (index === 0 || !isLoopback(one)) && !isTaken(one));
+  return { destination: address ?? free ?? own[0] ?? nodeIP, destinationPort: port };
 }
 
 /** What one client meets. */
 function metBy(client: Client, asked: Asked): Met {
   const { position } = client;
   const { frontend, port, node, endpoints, walk } = asked;
-  const { destination, destinationPort } = placeOf(frontend, node);
+  const { destination, destinationPort } = placeOf(asked);
+  if (frontend.kind === "node-port" && asked.isTaken(destination)) {
+    return { position, endpoints: undefined, source: undefined, outcome: "passed-by", reason: "other-frontend" };
+  }
   const isHere = position === "pod" || position === "node";
   const outcomes = walk({
     family: node.family,

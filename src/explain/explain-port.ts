@@ -8,7 +8,7 @@ import { declaredFrontends, type FrontendAddress, frontendKey, frontendsOf } fro
 import type { NodePortIPs } from "../model/node-port-addresses.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../model/service-port-routing.ts";
-import { isLoopback } from "../net/ip.ts";
+import { type IpAddress, isLoopback } from "../net/ip.ts";
 import { causeWords, decisionWords } from "./decisions.ts";
 import { type Asked, type ClientFacts, encountersAt, type Walk } from "./encounters.ts";
 import type { ExplainedEndpoint, ExplainedFrontend, ExplainedUse, Policies, PortExplanation } from "./explanation.ts";
@@ -109,7 +109,8 @@ function explainedFrontends(
       return { ...common, policy: isLocal ? "Local" : "Cluster", fate: "lost", owner, clients: [] };
     }
     const { policy, fate } = frontend;
-    const clients = encountersAt({ ...known, frontend, port, node, clients: facts, words: inspection.words });
+    const isTaken = (own: IpAddress) => here.ownerOf(keyOf(port, { address: own, port: number })) !== undefined;
+    const clients = encountersAt({ ...known, frontend, port, node, clients: facts, words: inspection.words, isTaken });
     return { ...common, policy, fate, owner: null, clients };
   });
 }

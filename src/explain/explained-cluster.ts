@@ -3,7 +3,7 @@ import { objectKeyText } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { modeNamed } from "../dataplane/registry.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
-import { declaredFrontends, frontendKey } from "../model/frontend.ts";
+import { declaredFrontends, frontendKey, ownedFrontends } from "../model/frontend.ts";
 import { nodeIPsOf } from "../model/node-identity.ts";
 import { type Cidr, familyOf, type IpAddress, type IpFamily, parseCidr } from "../net/ip.ts";
 import type { ClientFacts } from "./encounters.ts";
@@ -43,7 +43,7 @@ export async function explainedCluster(
         config,
         inspection,
         clients: clientFacts(objects, node),
-        ownerOf: (frontend) => ownerIn(node, frontend),
+        ownerOf: ownersIn(node),
       };
     }),
   };
@@ -68,6 +68,19 @@ export function clientFactsOf(
   return {
     podNetworks: ownNetworks.length === 0 && detector.kind === "cidr" ? [detector.cidr] : ownNetworks,
     otherNodes,
+  };
+}
+
+/** {@link ownerIn} for many: all frontends are listed when the first is asked for. */
+function ownersIn({ state }: OfflineNode): (frontend: string) => string | undefined {
+  let owners: Map<string, string> | undefined;
+  return (frontend) => {
+    owners ??= new Map(
+      [...state.services.values()].flatMap((port) =>
+        ownedFrontends(port).map((own) => [frontendKey(port.protocol, own), port.name.text] as const),
+      ),
+    );
+    return owners.get(frontend);
   };
 }
 

@@ -14,6 +14,7 @@ export type ReachReason =
   | "no-local-endpoint"
   | "answers-lost"
   | "no-node-port-address"
+  | "other-frontend"
   | "not-known"
   | "policy"
   | NotTaken;

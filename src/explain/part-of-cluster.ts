@@ -29,19 +29,32 @@ export function partOf(objects: Objects, services: ReadonlySet<string> | undefin
 
 /** These Services, and the others that declare an address or a node port of theirs: one of them owns it. */
 export function withNeighbours(all: readonly ServiceRecord[], chosen: ReadonlySet<string>): ReadonlySet<string> {
-  const places = new Set(all.filter((service) => chosen.has(objectKeyText(service))).flatMap(placesOf));
+  const own = all.filter((service) => chosen.has(objectKeyText(service)));
+  const places = new Set(own.flatMap(placesOf));
+  // An external address may be the node's: there the port goes before a node port of its number.
+  const [nodePorts, ports] = [new Set(own.flatMap(nodePortsOf)), new Set(own.flatMap(externalPortsOf))];
   const together = new Set(chosen);
   for (const service of all) {
-    if (placesOf(service).some((place) => places.has(place))) together.add(objectKeyText(service));
+    const isNear =
+      placesOf(service).some((place) => places.has(place)) ||
+      externalPortsOf(service).some((port) => nodePorts.has(port)) ||
+      nodePortsOf(service).some((port) => ports.has(port));
+    if (isNear) together.add(objectKeyText(service));
   }
   return together;
 }
 
 function placesOf(service: ServiceRecord): string[] {
-  const nodePorts = service.ports.flatMap(({ nodePort, protocol }) =>
-    nodePort === 0 ? [] : [`${protocol} ${nodePort}`],
-  );
-  return [...addressesOf(service), ...nodePorts];
+  return [...addressesOf(service), ...nodePortsOf(service)];
+}
+
+function nodePortsOf({ ports }: ServiceRecord): string[] {
+  return ports.flatMap(({ nodePort, protocol }) => (nodePort === 0 ? [] : [`${protocol} ${nodePort}`]));
+}
+
+function externalPortsOf({ ports, externalIPs, loadBalancerIngress }: ServiceRecord): string[] {
+  const isExternal = externalIPs.length + loadBalancerIngress.length > 0;
+  return isExternal ? ports.map(({ port, protocol }) => `${protocol} ${port}`) : [];
 }
 
 /** Those of its frontends, of both families. */

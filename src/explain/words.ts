@@ -56,6 +56,7 @@ const REACH_WORDS: Readonly<Record<ReachReason, string>> = {
   "only-from-elsewhere": "only what comes from elsewhere is led to external IPs: it leaves by the node's routes",
   "answers-lost": "its address is kept and no endpoint is here: the endpoint would answer the client past this node",
   "no-node-port-address": "no address of this node takes node ports",
+  "other-frontend": "an external or load-balancer IP of that port is the node's own address, and goes first",
   "not-known": "it cannot be told from what is planned",
   "no-load-balancer":
     "no endpoint that the policy allows is usable, so the host has no load balancer there: it leaves by its routes",

@@ -123,6 +123,30 @@ test("sysdump: explain says of a dump what it says of the cluster", async (t) =>
   }
 });
 
+test("explain and trace agree on a node port at whose address another Service has an external IP of that port", async (t) => {
+  const cluster = listOf(
+    service("np", { type: "NodePort", clusterIP: "10.96.0.1", ports: [{ port: 80, nodePort: 30_095 }] }),
+    slice("np", [at("10.180.1.10", "node-b")]),
+    service("ext", { clusterIP: "10.96.0.2", externalIPs: ["10.200.0.2"], ports: [{ port: 30_095 }] }),
+    slice("ext", [at("10.180.1.11", "node-b")]),
+  );
+  const own = ["-f", fileOf(t, cluster), "--node", "node-a", "--mode", "nftables"];
+  const { out: way } = await runCommand(trace, ["--from", "outside", "--to", "10.200.0.2:30095", ...own]);
+  assert.match(way, /100\.0 % {2}sent to 10\.180\.1\.11:8080/);
+  const { out } = await runCommand(explain, ["d/np", "--family", "ipv4", ...own]);
+  assert.doesNotMatch(out, /node port 30095 at 10\.200\.0\.2\n {4}any client: answered by any used endpoint/);
+});
+
+test("explain: a drop by loadBalancerSourceRanges is not put down to a policy that the Service does not have", async (t) => {
+  const spec = { type: "LoadBalancer", clusterIP: "10.96.0.1", ports: [{ port: 30_080, nodePort: 30_080 }] };
+  const ranges = { loadBalancerSourceRanges: ["198.51.100.0/24"] };
+  const status = { loadBalancer: { ingress: [{ ip: "10.200.0.2" }] } };
+  const cluster = listOf(service("lb", { ...spec, ...ranges }, { status }), slice("lb", [at("10.180.0.5", "node-a")]));
+  const own = ["-f", fileOf(t, cluster), "--node", "node-a", "--mode", "nftables", "--family", "ipv4"];
+  const { out } = await runCommand(explain, ["d/lb", ...own]);
+  assert.doesNotMatch(out, /the policy is Local, and no usable endpoint is on this node/);
+});
+
 test("explain --what-if type=NodePort: a load balancer's address goes with the type, as with ClusterIP", async (t) => {
   const spec = { type: "LoadBalancer", clusterIP: "10.96.0.1", ports: [{ port: 80, nodePort: 30_080 }] };
   const status = { loadBalancer: { ingress: [{ ip: "192.0.2.9" }] } };
