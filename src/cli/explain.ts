@@ -7,7 +7,7 @@ import { explainOnAllNodes, nodeGroupsText } from "../explain/all-nodes.ts";
 import { answerChanges, type ClientChange, clientChanges } from "../explain/compare.ts";
 import { withSockets } from "../explain/diff-sockets.ts";
 import { type ExplainedCluster, explainedCluster, explainPorts } from "../explain/explained-cluster.ts";
-import type { PortExplanation } from "../explain/explanation.ts";
+import type { ExplainedFrontend, PortExplanation } from "../explain/explanation.ts";
 import { find, isKnownService, type Search } from "../explain/find.ts";
 import { answerText, FORMS, type Form } from "../explain/forms.ts";
 import { type Objects, partOf, servicesOfTarget } from "../explain/part-of-cluster.ts";
@@ -16,7 +16,6 @@ import { parseTarget, type Target, withoutDomain } from "../explain/target.ts";
 import { withTraffic } from "../explain/traffic.ts";
 import { WHAT_IF_FIELDS, WhatIfError, withChange } from "../explain/what-if.ts";
 import { addressOfPod, type KnownPod, knownPods } from "../inspect/known-pods.ts";
-import type { FrontendKind } from "../model/frontend.ts";
 import { familyOf, isLoopback } from "../net/ip.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { contextOf } from "./dump-folder.ts";
@@ -363,7 +362,7 @@ function wishText(wish: string, before: readonly PortExplanation[], after: reado
 /** What a Service of another type is given, and the objects do not have yet. */
 function allocations(before: PortExplanation, after: PortExplanation | undefined): readonly ClientChange[] {
   if (after === undefined || after.type === before.type || after.type === "ClusterIP") return [];
-  const isMissing = (kind: FrontendKind) => !after.frontends.some((frontend) => frontend.kind === kind);
+  const isMissing = (kind: ExplainedFrontend["kind"]) => !after.frontends.some((frontend) => frontend.kind === kind);
   const given = [
     ...(isMissing("node-port") ? ["a node port"] : []),
     ...(after.type === "LoadBalancer" && isMissing("load-balancer") ? ["a load balancer's address"] : []),
