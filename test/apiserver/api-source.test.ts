@@ -39,6 +39,30 @@ test("everything is delivered once, then said to be complete, then every change 
   assert.deepEqual(sink.take("services"), ["update default/svc-1", "add default/svc-9", "delete default/svc-0"]);
 });
 
+for (const [how, options, hasWatchList] of [
+  ["a streamed list in protobuf", {}, true],
+  ["pages in protobuf", {}, false],
+  ["JSON", { takesProtobuf: false }, true],
+] as const) {
+  test(`the names of pods are kept where they are asked for, and nowhere else (${how})`, async (t) => {
+    const prepare = (server: TestApiServer): void => {
+      some(server);
+      server.switches.hasWatchList = hasWatchList;
+    };
+    for (const keepsPods of [true, false]) {
+      const source = await start(t, { ...options, keepsPods, prepare });
+      source.server.put("endpointslices", slice(8));
+      await settled(source, "endpointslices");
+      const pods = [0, 8].map((index) => {
+        const record = source.sink.state.endpointSlices.get(`default/svc-${index}-abcde`);
+        assert.ok(record !== undefined && "endpoints" in record);
+        return record.endpoints[0]?.pod;
+      });
+      assert.deepEqual(pods, keepsPods ? ["default/pod-0-0", "default/pod-8-0"] : [undefined, undefined]);
+    }
+  });
+}
+
 test("the initial list is streamed, with upstream's paths and selectors, and followed in the same request", async (t) => {
   const source = await start(t);
   await settled(source, "services");

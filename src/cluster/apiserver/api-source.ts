@@ -82,9 +82,7 @@ async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink
   try {
     // The Node's request is the first: the rest of the start waits for it.
     const all = [reflect(nodeResource(nodeName))];
-    const project: typeof endpointSlices.project = (raw, version, _keepsPods, before) =>
-      endpointSlices.project(raw, version, keepsPods, before);
-    if (!onlyNode) all.push(reflect(services), reflect({ ...endpointSlices, project }), reflect(serviceCIDRs));
+    if (!onlyNode) all.push(reflect(services), reflect({ ...endpointSlices, keepsPods }), reflect(serviceCIDRs));
     await Promise.all(all);
   } finally {
     transport.close();

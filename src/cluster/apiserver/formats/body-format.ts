@@ -3,7 +3,7 @@ import type { JsonObject } from "../../projection/fields.ts";
 import { JsonLines, readJson } from "./json.ts";
 import { JsonList } from "./json-list.ts";
 import { type Item, itemOf, MAX_OBJECT_BYTES } from "./pieces.ts";
-import { ProtobufList, protobufEvents, readProtobuf } from "./protobuf.ts";
+import { MESSAGES, MESSAGES_WITH_PODS, type Messages, ProtobufList, protobufEvents, readProtobuf } from "./protobuf.ts";
 
 /** All may throw a FormatError as soon as the bytes cannot be in the format. */
 export interface BodyFormat {
@@ -24,18 +24,20 @@ export const JSON_FORMAT: BodyFormat = {
   list: (onItem) => new JsonList(MAX_OBJECT_BYTES, (piece) => onItem(itemOf(piece, readJson))),
   events: (onEvent) => new JsonLines(MAX_OBJECT_BYTES, (piece) => onEvent(itemOf(piece, readJson))),
 };
-export const PROTOBUF_FORMAT: BodyFormat = {
+const protobufFormat = (messages: Messages): BodyFormat => ({
   read: (content) => readProtobuf(content),
-  list: (onItem) => new ProtobufList(onItem),
-  events: protobufEvents,
-};
+  list: (onItem) => new ProtobufList(onItem, messages),
+  events: (onEvent) => protobufEvents(onEvent, messages),
+});
+export const PROTOBUF_FORMAT = protobufFormat(MESSAGES);
+const PROTOBUF_WITH_PODS = protobufFormat(MESSAGES_WITH_PODS);
 
 const PROTOBUF = "application/vnd.kubernetes.protobuf";
 const JSON_TYPE = "application/json";
 
-/** @returns undefined for a type that no API server answers in. Pure. */
-export function formatOf(contentType: string): BodyFormat | undefined {
-  if (contentType.startsWith(PROTOBUF)) return PROTOBUF_FORMAT;
+/** @param keepsPods reads the names of pods in slices. @returns undefined for a type that no API server answers in. Pure. */
+export function formatOf(contentType: string, keepsPods = false): BodyFormat | undefined {
+  if (contentType.startsWith(PROTOBUF)) return keepsPods ? PROTOBUF_WITH_PODS : PROTOBUF_FORMAT;
   return contentType === "" || /\bjson\b/.test(contentType) ? JSON_FORMAT : undefined;
 }
 

@@ -10,21 +10,23 @@ import { statusError } from "../connection/status.ts";
 import { formatOf, PROTOBUF_FORMAT, prefersProtobuf } from "./body-format.ts";
 import { decode } from "./decode.ts";
 import { FormatError, type Item } from "./pieces.ts";
-import { MESSAGES, readProtobuf } from "./protobuf.ts";
+import { MESSAGES, MESSAGES_WITH_PODS, readProtobuf } from "./protobuf.ts";
 
 const KINDS = [SERVICE, ENDPOINT_SLICE, SERVICE_CIDR, NODE];
 const V1 = "v1";
 
 /** What the program makes of an object. */
-function meaningOf(message: string, object: unknown): unknown {
+function meaningOf(message: string, object: unknown, keepsPods = false): unknown {
   const kind = KINDS.find(({ title }) => title === message);
-  if (kind !== undefined) return { record: kind.project(object), isSelected: kind.isSelected(object) };
+  if (kind !== undefined) {
+    return { record: kind.project(object, undefined, keepsPods), isSelected: kind.isSelected(object) };
+  }
   const { code, message: text, facts } = statusError("list", Object(object), 500);
   return { code, text, facts };
 }
 
-function read(message: string, bytes: Buffer): unknown {
-  return readProtobuf(encodeObject({ kind: message, apiVersion: V1 }, bytes));
+function read(message: string, bytes: Buffer, messages = MESSAGES): unknown {
+  return readProtobuf(encodeObject({ kind: message, apiVersion: V1 }, bytes), true, messages);
 }
 
 /** Feeds bytes in chunks of the given sizes, of which the last is repeated. */
@@ -41,6 +43,8 @@ for (const { message, hex, json } of fixtures) {
 
   test(`protoc's ${message} means what its JSON means`, () => {
     assert.deepEqual(meaningOf(message, read(message, bytes)), meaningOf(message, json));
+    const withPods = read(message, bytes, MESSAGES_WITH_PODS);
+    assert.deepEqual(meaningOf(message, withPods, true), meaningOf(message, json, true));
   });
 
   test(`unknown fields change nothing in a ${message}`, () => {

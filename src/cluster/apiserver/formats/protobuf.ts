@@ -10,20 +10,20 @@ const MAGIC = Buffer.from("k8s\0");
 const MAX_EVENT_BYTES = 64 * 1_048_576;
 
 /** An object in its envelope. @param isWhole false: the end is missing, and what comes before it is read. @throws FormatError */
-export function readProtobuf(content: Buffer, isWhole = true): JsonObject {
+export function readProtobuf(content: Buffer, isWhole = true, messages = MESSAGES): JsonObject {
   if (!content.subarray(0, MAGIC.length).equals(MAGIC)) throw new FormatError("no object in Kubernetes' protobuf");
   const { typeMeta, raw, contentEncoding } = decode(ENVELOPE, content.subarray(MAGIC.length), isWhole);
   if (contentEncoding !== undefined) throw encodedAs(contentEncoding);
   const kind = kindIn(typeMeta);
-  const object = decode(messageOf(kind), Buffer.isBuffer(raw) ? raw : Buffer.alloc(0), isWhole);
+  const object = decode(messageOf(kind, messages), Buffer.isBuffer(raw) ? raw : Buffer.alloc(0), isWhole);
   object.kind = kind;
   return object;
 }
 
-function readEvent(content: Buffer, isWhole: boolean): JsonObject {
+function readEvent(content: Buffer, isWhole: boolean, messages: Messages): JsonObject {
   const { type, object } = decode(WATCH_EVENT, content, isWhole);
   const raw = isJsonObject(object) ? object.raw : undefined;
-  return { type, object: Buffer.isBuffer(raw) ? readProtobuf(raw, isWhole) : undefined };
+  return { type, object: Buffer.isBuffer(raw) ? readProtobuf(raw, isWhole, messages) : undefined };
 }
 
 function kindIn(typeMeta: unknown): string {
@@ -34,8 +34,8 @@ function encodedAs(encoding: unknown): FormatError {
   return new FormatError(`protobuf in the unknown encoding ${describeValue(encoding)}`);
 }
 
-function messageOf(kind: string): Message {
-  const known = MESSAGES.get(kind);
+function messageOf(kind: string, messages: Messages): Message {
+  const known = messages.get(kind);
   if (known === undefined) throw new FormatError(`protobuf of the unknown kind ${describeValue(kind)}`);
   return known;
 }
@@ -81,7 +81,7 @@ class LengthFirst {
 }
 
 /** The events of a watch: four bytes of length, and a message. */
-export function protobufEvents(onEvent: (event: Item) => void) {
+export function protobufEvents(onEvent: (event: Item) => void, messages: Messages) {
   let length = 0;
   let bytes = 0;
   const readByte = (byte: number): number | undefined => {
@@ -92,7 +92,8 @@ export function protobufEvents(onEvent: (event: Item) => void) {
     if (whole > MAX_EVENT_BYTES) throw new FormatError(`no event in protobuf: it would have ${whole} bytes`);
     return whole;
   };
-  return new LengthFirst(readByte, (piece) => onEvent(itemOf(piece, readEvent)));
+  const read = (content: Buffer, isWhole: boolean) => readEvent(content, isWhole, messages);
+  return new LengthFirst(readByte, (piece) => onEvent(itemOf(piece, read)));
 }
 
 // What stands before the length of a field. The first is the kind in the envelope and the metadata in the list, the second the list
@@ -104,6 +105,7 @@ const CONTENT_ENCODING = 0x1a;
 /** Takes a list apart while it arrives, as JsonList does. */
 export class ProtobufList {
   readonly #onItem: (item: Item) => void;
+  readonly #messages: Messages;
   readonly #fields = new LengthFirst(
     (byte) => this.#readByte(byte),
     (piece) => this.#take(piece),
@@ -120,8 +122,9 @@ export class ProtobufList {
   #metadata: unknown;
   #isOver = false;
 
-  constructor(onItem: (item: Item) => void) {
+  constructor(onItem: (item: Item) => void, messages: Messages) {
     this.#onItem = onItem;
+    this.#messages = messages;
   }
 
   /** @throws FormatError as soon as the bytes cannot be a list. */
@@ -154,7 +157,7 @@ export class ProtobufList {
     }
     if (this.#readItem !== undefined || this.#tag !== SECOND) return number;
     this.#tag = undefined;
-    const schema = messageOf(this.#kind.replace(/List$/, ""));
+    const schema = messageOf(this.#kind.replace(/List$/, ""), this.#messages);
     this.#readItem = (content, isWhole) => decode(schema, content, isWhole);
     return undefined;
   }
@@ -211,15 +214,26 @@ const SERVICE_SPEC = message({
 });
 const INGRESS = message({ ip: [1, "text"], ipMode: [3, "text"] });
 
-const ENDPOINT = message({
+const ENDPOINT = {
   addresses: [1, "text", "list"],
   conditions: [2, message({ ready: [1, "bool"], serving: [2, "bool"], terminating: [3, "bool"] })],
   nodeName: [6, "text"],
   hints: [8, message({ forZones: [1, NAMED, "list"], forNodes: [2, NAMED, "list"] })],
-});
+} as const;
+const OBJECT_REFERENCE = message({ kind: [1, "text"], namespace: [2, "text"], name: [3, "text"] });
+
+const sliceOf = (endpoint: Message): Message =>
+  message({
+    metadata: [1, OBJECT_META],
+    endpoints: [2, endpoint, "list"],
+    ports: [3, message({ name: [1, "text"], protocol: [2, "text"], port: [3, "int"] }), "list"],
+    addressType: [4, "text"],
+  });
+
+export type Messages = ReadonlyMap<string, Message>;
 
 /** The fields in use, by kind and by their numbers in upstream's `generated.proto` files (reference operation.md §8.5). */
-export const MESSAGES: ReadonlyMap<string, Message> = new Map([
+export const MESSAGES: Messages = new Map([
   [
     "Service",
     message({
@@ -228,15 +242,7 @@ export const MESSAGES: ReadonlyMap<string, Message> = new Map([
       status: [3, message({ loadBalancer: [1, message({ ingress: [1, INGRESS, "list"] })] })],
     }),
   ],
-  [
-    "EndpointSlice",
-    message({
-      metadata: [1, OBJECT_META],
-      endpoints: [2, ENDPOINT, "list"],
-      ports: [3, message({ name: [1, "text"], protocol: [2, "text"], port: [3, "int"] }), "list"],
-      addressType: [4, "text"],
-    }),
-  ],
+  ["EndpointSlice", sliceOf(message(ENDPOINT))],
   ["ServiceCIDR", message({ metadata: [1, OBJECT_META], spec: [2, message({ cidrs: [1, "text", "list"] })] })],
   [
     "Node",
@@ -262,4 +268,10 @@ export const MESSAGES: ReadonlyMap<string, Message> = new Map([
       code: [6, "int"],
     }),
   ],
+]);
+
+/** With the names of pods, which cost as much again as the rest of an endpoint. */
+export const MESSAGES_WITH_PODS: Messages = new Map([
+  ...MESSAGES,
+  ["EndpointSlice", sliceOf(message({ ...ENDPOINT, targetRef: [4, OBJECT_REFERENCE] }))],
 ]);

@@ -47,7 +47,7 @@ export async function readListPage<K extends ObjectKind>(
     { verb: "list", resource: resource.plural, method: "GET", path, accept, idleMs },
     signal,
   );
-  const format = formatOrThrow(response.contentType, garbage);
+  const format = formatOrThrow(response.contentType, garbage, resource.keepsPods);
   onOpen(format);
   let strangers = 0;
   const items = format.list(({ value, problem }) => {
@@ -76,8 +76,12 @@ export function pathOf(resource: WatchedResource, query: Readonly<Record<string,
 }
 
 /** @throws what `garbage` makes when the answer says that it is something else than an API server's. */
-export function formatOrThrow(contentType: string, garbage: (detail: string) => ApiError): BodyFormat {
-  const format = formatOf(contentType);
+export function formatOrThrow(
+  contentType: string,
+  garbage: (detail: string) => ApiError,
+  keepsPods?: boolean,
+): BodyFormat {
+  const format = formatOf(contentType, keepsPods);
   if (format !== undefined) return format;
   throw garbage(`the answer is ${JSON.stringify(contentType.slice(0, 60))} and not JSON: is this an API server?`);
 }

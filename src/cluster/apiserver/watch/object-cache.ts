@@ -130,7 +130,7 @@ export class ObjectCache<K extends ObjectKind> {
   }
 
   #put(raw: unknown, identity: ObjectIdentity, isListed: boolean): void {
-    const { kind, isSelected, project } = this.#resource;
+    const { kind, isSelected, project, keepsPods } = this.#resource;
     const { key, resourceVersion, nameProblem } = identity;
     if (nameProblem !== undefined) {
       this.#complain(identity, nameProblem, false);
@@ -142,7 +142,7 @@ export class ObjectCache<K extends ObjectKind> {
       return;
     }
     if (entry !== undefined) entry.generation = this.#generation;
-    const projection = project(raw, undefined, false, entry?.record);
+    const projection = project(raw, undefined, keepsPods, entry?.record);
     if (!projection.ok) {
       this.#complain(identity, problemsText(projection.problems), entry !== undefined);
       return;

@@ -9,7 +9,7 @@ import type { Logger } from "../../../logging/logger.ts";
 import type { ObjectKind, ObjectKinds, ObjectSink } from "../../object-source.ts";
 import { ApiError, type ApiErrorCode, isApiError } from "../connection/api-error.ts";
 import type { ApiTransport } from "../connection/transport.ts";
-import { accepting, type BodyFormat, PROTOBUF_FORMAT } from "../formats/body-format.ts";
+import { accepting, type BodyFormat, JSON_FORMAT } from "../formats/body-format.ts";
 import { FailureLog, type OnProblem, type SharedCauses } from "./failure-log.ts";
 import { readListPage } from "./list-reader.ts";
 import { ObjectCache } from "./object-cache.ts";
@@ -310,7 +310,8 @@ export class Reflector<K extends ObjectKind> {
 
   /** A format that was not understood once is not asked for again. */
   #judgeFormat(error: ApiError): void {
-    if (error.code !== "garbage" || this.#format !== PROTOBUF_FORMAT || !this.#takesProtobuf) return;
+    const isProtobuf = this.#format !== undefined && this.#format !== JSON_FORMAT;
+    if (error.code !== "garbage" || !isProtobuf || !this.#takesProtobuf) return;
     this.#takesProtobuf = false;
     const message = "Cannot read an answer in protobuf: the API server is asked for JSON from now on";
     this.#options.log.warn(message, { reason: error.message });

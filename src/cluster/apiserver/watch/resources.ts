@@ -10,6 +10,8 @@ export interface WatchedResource<K extends ObjectKind = ObjectKind> extends Kind
   readonly path: string;
   /** Query parameters for what {@link KindOfObject.isSelected} asks once more: not every server knows them all. */
   readonly selectors: Readonly<Record<string, string>>;
+  /** Keeps the names of pods, which only people ask for. @default false */
+  readonly keepsPods?: boolean;
 }
 
 /** The Node objects of one name: one, or none. */

@@ -48,7 +48,7 @@ export async function followWatch<K extends ObjectKind>(
   const request = { verb: "watch", resource: resource.plural, method: "GET", path, accept, answerMs } as const;
   const response = await transport.send(request, signal);
   const events = new WatchEvents(options);
-  const format = formatOrThrow(response.contentType, (detail) => events.garbage(detail));
+  const format = formatOrThrow(response.contentType, (detail) => events.garbage(detail), resource.keepsPods);
   options.onOpen(format);
   // An event that the end cuts off has not moved the version, so the next watch brings it again.
   const body = format.events((event) => events.take(event));
