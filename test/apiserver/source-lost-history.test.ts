@@ -38,6 +38,27 @@ for (const [how, refusesOldWatches, hasWatchList] of [
   });
 }
 
+test("a version from which every watch ends with an internal error is left by a list", async (t) => {
+  const source = await start(t);
+  const { server, sink } = source;
+  await until("the watch", () => server.watches("services").length === 1);
+  sink.take("services");
+  // What the server cannot read any more, such as a corrupt object that was deleted, ends each watch that would bring it.
+  const status = { kind: "Status", status: "Failure", reason: "StoreReadError", code: 500, message: "corrupt object" };
+  const text = `${JSON.stringify({ type: "ERROR", object: status })}\n`;
+  const isFromVersion = (query: URLSearchParams) => !query.has("sendInitialEvents");
+  const lists = () => server.seen("watch", "services").filter(({ query }) => !isFromVersion(query)).length;
+  server.switches.fault = ({ plural, verb, query }) =>
+    plural === "services" && verb === "watch" && isFromVersion(query) && lists() === 1
+      ? { kind: "text", contentType: "application/json", text }
+      : undefined;
+  for (const watch of server.watches("services")) watch.pause();
+  server.delete("services", service(2));
+  cutServices(server);
+  await until("the deletion", () => !sink.state.services.has("default/svc-2"));
+  assert.equal(lists(), 2);
+});
+
 test("pages that expire on the way are read again as a whole", async (t) => {
   const source = await start(t, {
     waitsForSync: false,

@@ -326,7 +326,9 @@ export class Reflector<K extends ObjectKind> {
     // `expired` means that the server has forgotten what followed a watch's version, or the version of a list itself.
     const lost: readonly ApiErrorCode[] = ["version_too_large", "refused", ...(this.#mustList ? EXPIRED : [])];
     if (lost.includes(error.code)) this.#isVersionLost = true;
-    if (isHeldBack || isApiError(error, ...LIST_AGAIN)) this.#mustList = true;
+    // As upstream: what the server cannot bring from a version, it may never bring; a list it may.
+    const isEvent = this.#isOpen && error.code === "server_error";
+    if (isHeldBack || isEvent || isApiError(error, ...LIST_AGAIN)) this.#mustList = true;
     if (isApiError(error, ...OTHER_HISTORY) && this.#freshStarts < MAX_FRESH_STARTS) {
       this.#freshStarts++;
       this.#failures.expected(error);
