@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { FakeClock } from "../../../sync/testing/fake-clock.ts";
 import type { ExecPlugin } from "../connection/client-config.ts";
 import { CertificateAuthority } from "../testing/certificates.ts";
-import { ExecCredentials, type ExecPluginObserver, readExecCredential } from "./exec-credentials.ts";
+import { ExecCredentials, type ExecPluginObserver, readExecCredential, runProgram } from "./exec-credentials.ts";
 
 const plugin: ExecPlugin = {
   apiVersion: "client.authentication.k8s.io/v1beta1",
@@ -31,6 +31,14 @@ test("a program that fails or is missing is named with its last words and the hi
   await assert.rejects(
     run([], { command: "/nowhere/plugin", installHint: "install it\nfrom there" }),
     /exec plugin \/nowhere\/plugin failed: there is no such program: install it from there/,
+  );
+});
+
+test("a program that does not end is killed, also one that holds on to a signal", { timeout: 10_000 }, async () => {
+  const stubborn = "trap '' TERM; echo begun; while :; do sleep 0.1; done";
+  await assert.rejects(
+    runProgram("/bin/sh", ["-c", stubborn], process.env, 300),
+    /^Error: it did not end within 0\.3 s$/,
   );
 });
 

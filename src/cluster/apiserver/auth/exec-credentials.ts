@@ -172,25 +172,36 @@ function parseJson(output: string): unknown {
 
 const TIME_LIMIT_MS = 60_000;
 
-async function runProgram(file: string, args: readonly string[], env: NodeJS.ProcessEnv): Promise<string> {
+/** @throws Error in one line when it fails, or does not end within the time. */
+export async function runProgram(
+  file: string,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+  limitMs = TIME_LIMIT_MS,
+): Promise<string> {
   const { execFile } = await import("node:child_process");
   return await new Promise((resolve, reject) => {
     const child = execFile(
       file,
       [...args],
-      { env, timeout: TIME_LIMIT_MS, encoding: "utf8" },
+      // Every request waits for it, also for one that a polite signal does not end.
+      { env, timeout: limitMs, killSignal: "SIGKILL", encoding: "utf8" },
       (error, stdout, stderr) => {
         if (error === null) resolve(stdout);
-        else reject(new Error(failureText(error, stderr), { cause: error }));
+        else reject(new Error(failureText(error, stderr, limitMs), { cause: error }));
       },
     );
     child.stdin?.end();
   });
 }
 
-function failureText(error: Error & { readonly code?: unknown; readonly killed?: boolean }, stderr: string): string {
+function failureText(
+  error: Error & { readonly code?: unknown; readonly killed?: boolean },
+  stderr: string,
+  limitMs: number,
+): string {
   if (error.code === "ENOENT") return "there is no such program";
-  if (error.killed === true) return `it did not end within ${TIME_LIMIT_MS / 1000} s`;
+  if (error.killed === true) return `it did not end within ${limitMs / 1000} s`;
   const lastLine = stderr.trim().split("\n").at(-1) ?? "";
   return lastLine === "" ? `exit status ${String(error.code)}` : `exit status ${String(error.code)}: ${lastLine}`;
 }

@@ -158,6 +158,29 @@ test("a client certificate and its key are exchanged together", async (t) => {
   assert.deepEqual([tls?.cert, tls?.key], [two.certificate, two.key]);
 });
 
+test("a new CA is taken also while a client certificate and its key do not match", async (t) => {
+  const folder = temporaryFolder(t);
+  const file = (name: string) => ({ kind: "file", path: join(folder, name) }) as const;
+  const [one, two] = [authority.issue({ commonName: "one" }), authority.issue({ commonName: "two" })];
+  const next = new CertificateAuthority("next");
+  const write = (name: string, text: string) => writeFileSync(join(folder, name), text);
+  write("ca.crt", authority.certificate);
+  write("c.pem", one.certificate);
+  write("k.pem", one.key);
+  const { identity, clock } = setUp({
+    ca: file("ca.crt"),
+    clientCertificate: { certificate: file("c.pem"), key: file("k.pem") },
+  });
+  await identity.current();
+  write("c.pem", two.certificate);
+  await clock.advance(MINUTE_MS);
+  await identity.current();
+  write("ca.crt", next.certificate);
+  await clock.advance(MINUTE_MS);
+  const { tls } = await identity.current();
+  assert.deepEqual([tls?.ca, tls?.cert, tls?.key], [next.certificate, one.certificate, one.key]);
+});
+
 test("an expired client certificate is named once, with the date", async () => {
   const { certificate, key } = authority.issue({ commonName: "old", notAfter: new Date("2020-01-01T00:00:00Z") });
   const { identity, log } = setUp({

@@ -62,26 +62,29 @@ export function createIdentity(options: IdentityOptions): Identity {
     own && source(own.certificate, "client-certificate", "client certificate", readCertificates, options);
   const key = own && source(own.key, "client-key", "client key", readPrivateKey, options);
   const authentication = createAuthentication(options, async () => (await ca?.read())?.value.text);
+  let pair: KeyPair | undefined;
   let tls: { readonly inputs: readonly unknown[]; readonly material: TlsMaterial } | undefined;
   let expiredChain: CertificateChain | undefined;
 
-  function tlsOf(trusted: CertificateChain | undefined, { given, chain, ownKey }: OwnCertificate): TlsMaterial {
-    const cert = given?.certificate ?? chain?.text;
-    const keyText = given?.key ?? ownKey;
-    const inputs = [trusted, cert, keyText];
+  function tlsOf(trusted: CertificateChain | undefined, certified: OwnCertificate): TlsMaterial {
+    const { certificate: cert, key: ownKey } = pairOf(certified) ?? {};
+    const inputs = [trusted, cert, ownKey];
     if (tls !== undefined && inputs.every((input, index) => input === tls?.inputs[index])) return tls.material;
-    // The two files of a pair are not replaced in one step: until they match, the pair before stays in use.
-    if (given === undefined && chain !== undefined && keyText !== undefined && !isPair(chain, keyText)) {
-      if (tls !== undefined) return tls.material;
+    tls = { inputs, material: { ...tlsBase(config, trusted?.text), ...(cert && ownKey ? { cert, key: ownKey } : {}) } };
+    return tls.material;
+  }
+
+  /** The two files of a pair are not replaced in one step: until they match, the pair before stays in use. */
+  function pairOf({ given, chain, ownKey }: OwnCertificate): KeyPair | undefined {
+    if (given !== undefined || chain === undefined || ownKey === undefined) return given;
+    if (pair?.certificate === chain.text && pair.key === ownKey) return pair;
+    if (isPair(chain, ownKey)) pair = { certificate: chain.text, key: ownKey };
+    else if (pair === undefined) {
       throw new ClientConfigError(
         "the client key is not that of the client certificate: check client-key and client-certificate",
       );
     }
-    tls = {
-      inputs,
-      material: { ...tlsBase(config, trusted?.text), ...(cert && keyText ? { cert, key: keyText } : {}) },
-    };
-    return tls.material;
+    return pair;
   }
 
   function warnOfExpiry(chain: CertificateChain | undefined): void {
@@ -124,9 +127,14 @@ export function createIdentity(options: IdentityOptions): Identity {
   };
 }
 
+interface KeyPair {
+  readonly certificate: string;
+  readonly key: string;
+}
+
 interface OwnCertificate {
   /** A plugin's, instead of that in files. */
-  readonly given: { readonly certificate: string; readonly key: string } | undefined;
+  readonly given: KeyPair | undefined;
   readonly chain: CertificateChain | undefined;
   readonly ownKey: string | undefined;
 }

@@ -26,6 +26,14 @@ test("a context without a user is anonymous (getAuthInfo: not required)", () => 
   assert.equal(resolve(kubeconfig({}, undefined)).authentication.kind, "none");
 });
 
+test("a client certificate goes before the exec plugin, which is not run (UpdateTransportConfig: HasCertAuth)", () => {
+  const exec = { apiVersion: "client.authentication.k8s.io/v1", command: "get-token", interactiveMode: "Never" };
+  const files = { "client-certificate": "/c.pem", "client-key": "/k.pem" };
+  const both = resolve(kubeconfig({}, { ...files, exec }));
+  assert.deepEqual([both.authentication.kind, both.clientCertificate?.key], ["none", { kind: "file", path: "/k.pem" }]);
+  assert.equal(resolve(kubeconfig({}, { exec })).authentication.kind, "exec");
+});
+
 test("no token goes over http:// (ClientConfig: only try to read the auth information if we are secure)", async (t) => {
   const seen: (string | undefined)[] = [];
   const server = createServer((request, response) => {

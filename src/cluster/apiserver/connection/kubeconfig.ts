@@ -169,9 +169,12 @@ function readUser(reader: Reader, user: JsonObject, name: string): UserPart {
   if (certificate !== undefined && key === undefined) {
     fail(`client-key-data or client-key must be specified for ${where} to use the client certificate`);
   }
+  const clientCertificate = certificate === undefined || key === undefined ? undefined : { certificate, key };
+  const authentication = readAuthentication(reader, user, where);
   return {
-    clientCertificate: certificate === undefined || key === undefined ? undefined : { certificate, key },
-    authentication: readAuthentication(reader, user, where),
+    clientCertificate,
+    // As upstream: who has a certificate does not need the plugin, which is not even run.
+    authentication: clientCertificate && authentication.kind === "exec" ? { kind: "none" } : authentication,
     impersonation: readImpersonation(reader, user, where),
   };
 }
