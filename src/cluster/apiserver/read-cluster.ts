@@ -80,6 +80,8 @@ const CONFIGZ_MS = 3_000;
 const PAGE_OBJECTS = "500";
 /** The longest silence of the server. */
 const IDLE_MS = 30_000;
+/** How often in a row the server may say when to come again; client-go's. */
+const MAX_ASKED = 10;
 /** Above what a kubectl does; there are a few requests in all. */
 const QPS = 50;
 
@@ -168,29 +170,57 @@ async function textOf(body: AsyncIterable<Buffer>): Promise<string> {
   return Buffer.concat(chunks).toString();
 }
 
-async function allPages(
-  { apiVersion, title: kind, plural, path, selectors }: Listed,
-  transport: Transport,
-  signal: AbortSignal,
-): Promise<object[]> {
-  const request = `list ${plural}`;
-  const garbage = (detail: string) => new ApiError("garbage", { request, detail: `${transport.host}: ${detail}` });
+async function allPages(resource: Listed, transport: Transport, signal: AbortSignal): Promise<object[]> {
+  const read = (query: Readonly<Record<string, string>>) =>
+    whenAsked(() => readPage(resource, query, transport, signal), signal);
   const objects: object[] = [];
   let token = "";
   do {
-    const query = new URLSearchParams({ ...selectors, limit: PAGE_OBJECTS, ...(token !== "" && { continue: token }) });
-    const response = await transport.send(
-      { verb: "list", resource: plural, method: "GET", path: `${path}?${query}`, idleMs: IDLE_MS },
-      signal,
-    );
-    formatOrThrow(response.contentType, garbage);
-    const list = parsed(await textOf(response.body));
-    if (!isJsonObject(list) || !Array.isArray(list.items))
-      throw garbage("the answer is no list: is this an API server?");
-    for (const item of list.items) objects.push({ ...item, apiVersion, kind });
-    token = isJsonObject(list.metadata) && typeof list.metadata.continue === "string" ? list.metadata.continue : "";
+    try {
+      const page = await read({ limit: PAGE_OBJECTS, ...(token !== "" && { continue: token }) });
+      for (const object of page.objects) objects.push(object);
+      token = page.token;
+    } catch (error) {
+      if (token === "" || !isApiError(error, "expired")) throw error;
+      // The pages are older than the server's memory: everything at once cannot expire on the way.
+      return (await read({})).objects;
+    }
   } while (token !== "");
   return objects;
+}
+
+/** Asks again when the server says so, as kubectl does. */
+async function whenAsked<T>(ask: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  for (let asked = 0; ; asked++) {
+    try {
+      return await ask();
+    } catch (error) {
+      const waitMs = isApiError(error) ? error.facts.retryAfterMs : undefined;
+      if (waitMs === undefined || asked === MAX_ASKED || signal.aborted) throw error;
+      await systemClock.sleep(waitMs, signal);
+    }
+  }
+}
+
+async function readPage(
+  { apiVersion, title: kind, plural, path, selectors }: Listed,
+  query: Readonly<Record<string, string>>,
+  transport: Transport,
+  signal: AbortSignal,
+): Promise<{ readonly objects: object[]; readonly token: string }> {
+  const request = `list ${plural}`;
+  const garbage = (detail: string) => new ApiError("garbage", { request, detail: `${transport.host}: ${detail}` });
+  const given = String(new URLSearchParams({ ...selectors, ...query }));
+  const response = await transport.send(
+    { verb: "list", resource: plural, method: "GET", path: `${path}?${given}`, idleMs: IDLE_MS },
+    signal,
+  );
+  formatOrThrow(response.contentType, garbage);
+  const list = parsed(await textOf(response.body));
+  if (!isJsonObject(list) || !Array.isArray(list.items)) throw garbage("the answer is no list: is this an API server?");
+  const objects = list.items.map((item) => ({ ...item, apiVersion, kind }));
+  const { continue: token } = isJsonObject(list.metadata) ? list.metadata : {};
+  return { objects, token: typeof token === "string" ? token : "" };
 }
 
 function parsed(text: string): unknown {
