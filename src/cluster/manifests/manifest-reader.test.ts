@@ -137,6 +137,17 @@ test("a text that is known is not parsed again", async () => {
   assert.deepEqual(await reader.read(again), { kind: "unchanged" });
 });
 
+test("a file that is too large is not read, for it would be with every look", async (t) => {
+  using temp = new TempFolder();
+  temp.write("a.yaml", "# 9 bytes");
+  const { file, inode } = requestFor(temp.at("a.yaml"));
+  await using handle = await open(file);
+  const reads = t.mock.method(Object.getPrototypeOf(handle), "read");
+  await assert.rejects(readRegularFile(file, inode, 8), /^Error: it is larger than 8 bytes; split it$/);
+  assert.equal(reads.mock.callCount(), 0);
+  assert.equal((await readRegularFile(file, inode, 9))?.length, 9);
+});
+
 test("a read that hangs holds up its own file system only, until it returns", async () => {
   using temp = new TempFolder();
   const reader = new ManifestReader({

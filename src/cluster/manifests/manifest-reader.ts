@@ -142,6 +142,9 @@ export async function readRegularFile(file: string, inode: string, mostBytes: nu
   await using handle = await open(file, FLAGS);
   const stats = await handle.stat({ bigint: true });
   if (!stats.isFile() || `${stats.dev}:${stats.ino}` !== inode) return undefined;
+  const tooLarge = () => new Error(`it is larger than ${mostBytes} bytes; split it`);
+  // It is looked at again and again as long as it is there.
+  if (stats.size > mostBytes) throw tooLarge();
   // A file may grow while it is read.
   const portion = Buffer.allocUnsafe(Math.min(Number(stats.size), mostBytes) + 1);
   const portions: Buffer[] = [];
@@ -149,7 +152,7 @@ export async function readRegularFile(file: string, inode: string, mostBytes: nu
   for (;;) {
     const { bytesRead } = await handle.read(portion, 0, portion.length, null);
     total += bytesRead;
-    if (total > mostBytes) throw new Error(`it is larger than ${mostBytes} bytes; split it`);
+    if (total > mostBytes) throw tooLarge();
     if (bytesRead === 0) return Buffer.concat(portions);
     portions.push(Buffer.from(portion.subarray(0, bytesRead)));
   }

@@ -51,6 +51,19 @@ function setUp(
   return { clock, log, sent, recorder, start, stop };
 }
 
+test("an event about an object with a long name has a name that the API server takes", async () => {
+  const { clock, sent, recorder, start, stop } = setUp();
+  const name = `${"a".repeat(60)}.`.repeat(4).slice(0, -1);
+  recorder.record({ ...STARTING, regarding: { ...STARTING.regarding, name } });
+  const running = start();
+  await clock.settle();
+  const { metadata, regarding } = Object(sent[0]?.object);
+  assert.equal(regarding.name, name);
+  assert.match(metadata.name, /^[0-9a-f-]{36}$/);
+  stop.abort();
+  await running;
+});
+
 test("an event becomes the object that upstream writes", async () => {
   const { clock, sent, recorder, start, stop } = setUp();
   recorder.record(STARTING);

@@ -3,8 +3,10 @@
  * Equal events become one object that counts; what does not fit into the queue is dropped.
  */
 
+import { randomUUID } from "node:crypto";
 import type { Clock } from "../../../async/clock.ts";
 import type { Logger } from "../../../logging/logger.ts";
+import { isDnsSubdomain } from "../../projection/names.ts";
 import { ApiError } from "../connection/api-error.ts";
 import type { ApiRequest, Transport } from "../connection/transport.ts";
 import {
@@ -141,8 +143,10 @@ class Recorder implements EventRecorder {
   #newIdentity({ regarding }: EventFacts, nowMs: number): EventIdentity {
     this.#nameCount = (this.#nameCount + 1) % 1_000_000;
     const nanoseconds = BigInt(Math.trunc(nowMs)) * 1_000_000n + BigInt(this.#nameCount);
+    const name = `${regarding.name}.${nanoseconds.toString(16)}`;
     return {
-      name: `${regarding.name}.${nanoseconds.toString(16)}`,
+      // As upstream: a Node's name may leave no room for the rest.
+      name: isDnsSubdomain(name) ? name : randomUUID(),
       timeMs: nowMs,
       reportingInstance: `${REPORTING_CONTROLLER}-${this.#options.hostname}`,
     };
