@@ -12,7 +12,7 @@ interface ClusterConnection {
   readonly source: ObjectSource;
   /** Takes events about this node; those of a folder have no reader. */
   readonly events: EventRecorder;
-  /** Takes the taint `--startup-taint` from the Node. Never rejects. */
+  /** Takes the taint `--startup-taint` from the Node, and from each that comes in its place, until the signal aborts. Never rejects. */
   readonly removeStartupTaint: (signal: AbortSignal) => Promise<void>;
 }
 
@@ -70,8 +70,8 @@ export async function connectCluster(daemon: ClusterConnectionOptions): Promise<
   const removeStartupTaint = async (signal: AbortSignal): Promise<void> => {
     if (startupTaint === "") return;
     const transport = client.newTransport();
-    await apiserver.removeStartupTaint({ transport, nodeName, key: startupTaint, clock, log }, signal);
-    transport.close();
+    const uid = () => source.uidOf({ apiVersion: "v1", kind: "Node", name: nodeName });
+    await apiserver.removeStartupTaint({ transport, nodeName, uid, key: startupTaint, clock, log }, signal);
   };
   return { source, events, removeStartupTaint };
 }

@@ -7,34 +7,49 @@ import { readJson } from "./formats/json.ts";
 import { BoundedPiece, MAX_OBJECT_BYTES } from "./formats/pieces.ts";
 
 interface StartupTaintOptions {
-  readonly transport: Pick<Transport, "send">;
+  readonly transport: Pick<Transport, "send" | "close">;
   readonly nodeName: string;
+  /** Of the Node as it is known now; undefined while there is none. */
+  readonly uid: () => string | undefined;
   /** Of the taint; value and effect may be any. */
   readonly key: string;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
+/** Also between two looks at whether the Node is still the same object. */
 const RETRY_MS = 5_000;
 const IDLE_MS = 30_000;
 
-/** Tries until it is gone or the signal aborts. Never rejects. */
+/**
+ * Tries until it is gone, and again for each Node object of that name that kubelet registers later, while the rules stay. Ends when the
+ * signal aborts. Never rejects.
+ */
 export async function removeStartupTaint(options: StartupTaintOptions, signal: AbortSignal): Promise<void> {
-  const { key: taint, clock, log } = options;
+  const { key: taint, transport, uid, clock, log } = options;
+  let isDue = true;
+  let doneUid: string | undefined;
   while (!signal.aborted) {
-    try {
-      const isRemoved = await remove(options, signal);
-      log.info(isRemoved ? "Removed the start-up taint" : "The Node has no start-up taint", { taint });
-      return;
-    } catch (error) {
-      if (signal.aborted) return;
-      log.error("The start-up taint cannot be removed, trying again", error, {
-        taint,
-        needs: "get and patch of nodes",
-      });
+    const knownUid = uid();
+    if (knownUid !== undefined && knownUid !== doneUid) isDue = true;
+    if (isDue) {
+      try {
+        const isRemoved = await remove(options, signal);
+        log.info(isRemoved ? "Removed the start-up taint" : "The Node has no start-up taint", { taint });
+        isDue = false;
+        doneUid = knownUid;
+        transport.close();
+      } catch (error) {
+        if (signal.aborted) break;
+        log.error("The start-up taint cannot be removed, trying again", error, {
+          taint,
+          needs: "get and patch of nodes",
+        });
+      }
     }
     await clock.sleep(RETRY_MS, signal);
   }
+  transport.close();
 }
 
 async function remove({ transport, nodeName, key }: StartupTaintOptions, signal: AbortSignal): Promise<boolean> {
