@@ -171,7 +171,7 @@ async function removeLeftovers(modes: readonly RegisteredMode[], config: KubePro
   for (const mode of modes) await (await mode.loadRuntime()).cleanUp(log, config);
 }
 
-/** Does it once the rules of every family are in force; when the program ends before that, not at all. */
+/** Does it once the rules of every family serve; when the program ends before that, not at all. */
 async function whenInForce(
   proxiers: readonly FamilyProxier[],
   ended: AbortSignal,

@@ -6,6 +6,8 @@ import type { IpAddress, IpFamily } from "../net/ip.ts";
 
 /** Proxy health state (reference health.md §15). */
 export interface HealthReporter {
+  /** The family's loop runs; nothing is known of its rules yet. */
+  started(family: IpFamily): void;
   /** The family's rules are as the API wants them. */
   updated(family: IpFamily): void;
   /** A sync was asked for; remembers the time only if none is remembered yet. */

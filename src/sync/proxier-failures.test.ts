@@ -64,9 +64,9 @@ describe("proxier: after a failure (sync.md §12.3)", () => {
     const bench = new ProxierBench();
     bench.backend.script = (call) => (call === 1 ? { error: REFUSED } : {});
     await bench.start();
-    assert.deepEqual(bench.health.calls, ["updated IPv4", "queued IPv4"]);
+    assert.deepEqual(bench.health.calls, ["started IPv4", "queued IPv4"]);
     await bench.clock.advance(30_000);
-    assert.deepEqual(bench.health.calls, ["updated IPv4", "queued IPv4", "updated IPv4"]);
+    assert.deepEqual(bench.health.calls, ["started IPv4", "queued IPv4", "updated IPv4"]);
   });
 
   it("still owes the update when the sync failed before the loop started", async () => {

@@ -209,7 +209,7 @@ export class Proxier {
     const stop = (): void => this.#stop.abort(signal.reason);
     signal.addEventListener("abort", stop, { once: true });
     if (signal.aborted) stop();
-    health.updated(this.family);
+    health.started(this.family);
     metrics.setLastQueued(clock.now() / 1000);
     // A first sync that failed before the loop started is still to be done.
     if (this.#isFailing) health.queuedUpdate(this.family);
@@ -217,7 +217,7 @@ export class Proxier {
     await this.#staleFlows.settled;
   }
 
-  /** Resolves after the first sync that has brought rules into the kernel, perhaps but for parts that it refused. */
+  /** Resolves after the first sync whose rules serve, perhaps but for single service ports that the kernel refused. */
   get inForce(): Promise<void> {
     return this.#inForce.promise;
   }
@@ -331,7 +331,6 @@ export class Proxier {
     const { clock, health, metrics, periods, onFailures } = this.#options;
     const { failures, noLocalEndpoints } = outcome;
     const { staleFlows, goneFrontends } = work;
-    this.#inForce.resolve();
     const isComplete = failures.length === 0;
     if (work.isFull) {
       // The backend tries refused parts again with every sync: they are no reason to write everything with every change.
@@ -349,6 +348,7 @@ export class Proxier {
     metrics.setNoLocalEndpoints(noLocalEndpoints.internal, noLocalEndpoints.external);
     if (isComplete) this.#isFailing = false;
     if (isServing(failures, this.state.services)) {
+      this.#inForce.resolve();
       health.updated(this.family);
       // What was queued meanwhile may not be in the kernel yet.
       if (this.#wasQueuedWhileSyncing) health.queuedUpdate(this.family);

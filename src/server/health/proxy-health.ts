@@ -55,6 +55,8 @@ export type ProbeFinding = { readonly isFailure: boolean; readonly reason: strin
 type SelfReport = Pick<Backend, "remarks" | "degraded">;
 
 interface FamilyState {
+  /** A sync has brought its rules into the kernel. */
+  isInForce: boolean;
   lastUpdatedMs: number | undefined;
   /** Monotonic time of the oldest request that no sync has satisfied. */
   oldestPendingMs: number | undefined;
@@ -70,12 +72,23 @@ function ofFamily(family: IpFamily, failures: readonly SyncFailure[]): readonly 
 /** Stands for a family without a backend. */
 const NOT_AT_WORK: SelfReport = {};
 
+function familyState(): FamilyState {
+  return {
+    isInForce: false,
+    lastUpdatedMs: undefined,
+    oldestPendingMs: undefined,
+    failures: [],
+    portFailures: [],
+    mode: NOT_AT_WORK,
+  };
+}
+
 export class ProxyHealth implements HealthReporter {
   readonly #clock: Clock;
   readonly #timeoutMs: number;
   readonly #states: Readonly<Record<IpFamily, FamilyState>> = {
-    IPv4: { lastUpdatedMs: undefined, oldestPendingMs: undefined, failures: [], portFailures: [], mode: NOT_AT_WORK },
-    IPv6: { lastUpdatedMs: undefined, oldestPendingMs: undefined, failures: [], portFailures: [], mode: NOT_AT_WORK },
+    IPv4: familyState(),
+    IPv6: familyState(),
   };
   readonly #watchFailures = new Map<string, string>();
   /** Unix milliseconds, by resource. */
@@ -91,10 +104,16 @@ export class ProxyHealth implements HealthReporter {
     this.#timeoutMs = 2 * options.syncPeriodMs;
   }
 
-  updated(family: IpFamily): void {
+  /** Upstream's `lastUpdated` begins here, before any sync. */
+  started(family: IpFamily): void {
     const state = this.#states[family];
     state.oldestPendingMs = undefined;
     state.lastUpdatedMs = this.#clock.now();
+  }
+
+  updated(family: IpFamily): void {
+    this.started(family);
+    this.#states[family].isInForce = true;
   }
 
   queuedUpdate(family: IpFamily): void {
@@ -166,7 +185,7 @@ export class ProxyHealth implements HealthReporter {
    */
   isReady(): boolean {
     const served = IP_FAMILIES.map((family) => this.#states[family]).filter(({ mode }) => mode !== NOT_AT_WORK);
-    return served.length > 0 && served.every(({ lastUpdatedMs }) => lastUpdatedMs !== undefined) && this.isHealthy();
+    return served.length > 0 && served.every(({ isInForce }) => isInForce) && this.isHealthy();
   }
 
   verdict(): HealthVerdict {

@@ -15,6 +15,11 @@ export class RecordingHealth implements HealthReporter {
     return this.#isPending;
   }
 
+  started(family: IpFamily): void {
+    this.#isPending = false;
+    this.calls.push(`started ${family}`);
+  }
+
   updated(family: IpFamily): void {
     this.#isPending = false;
     this.calls.push(`updated ${family}`);
