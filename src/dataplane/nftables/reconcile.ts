@@ -124,7 +124,8 @@ export async function reconcile(
   }
   for (const set of plan.sets) {
     sets.add(set.name);
-    if (!usable?.sets.has(set.name)) draft.add("add-sets", { kind: "add-set", set });
+    // Added again, what waits for its deletion is not deleted any more.
+    if (!usable?.sets.has(set.name) || deferred.has(set.name)) draft.add("add-sets", { kind: "add-set", set });
   }
   for (const chain of plan.chains) {
     const { rules: _rules, ...head } = chain;
@@ -138,7 +139,7 @@ export async function reconcile(
   for (const [owner, desired] of ports) {
     for (const set of desired.setObjects) {
       sets.add(set.name);
-      if (usable?.sets.get(set.name)?.timeoutSeconds !== set.timeoutSeconds) {
+      if (usable?.sets.get(set.name)?.timeoutSeconds !== set.timeoutSeconds || deferred.has(set.name)) {
         draft.add("add-sets", { kind: "add-set", set }, owner);
       }
     }
