@@ -41,20 +41,24 @@ export class Committer {
    * @param generation refuse with `conflict` when the ruleset is not in this generation any more.
    */
   async commit(draft: TransactionDraft, generation?: number): Promise<void> {
-    try {
-      await this.#transact(draft, generation);
-    } catch (error) {
-      if (!(error instanceof NftError) || error.code !== "busy") throw error;
-      if (error.operation === undefined || !draft.isDeletion(error.operation)) throw error;
-      const deletions = draft.withholdDeletions();
-      this.#options.log.v(2, "Still in use, to be deleted by a later sync", {
-        reason: error.message,
-        deletions: deletions.length,
-      });
-      await this.#transact(draft, generation);
-      const nowMs = this.#options.nowMs();
-      for (const deletion of deletions) this.deferred.add(deletion, nowMs);
+    const withheld: Deletion[] = [];
+    for (;;) {
+      try {
+        await this.#transact(draft, generation);
+        break;
+      } catch (error) {
+        if (!(error instanceof NftError) || error.code !== "busy") throw error;
+        if (error.operation === undefined || !draft.isDeletion(error.operation)) throw error;
+        const deletions = draft.withholdDeletions(error.operation);
+        this.#options.log.v(2, "Still in use, to be deleted by a later sync", {
+          reason: error.message,
+          deletions: deletions.length,
+        });
+        withheld.push(...deletions);
+      }
     }
+    const nowMs = this.#options.nowMs();
+    for (const deletion of withheld) this.deferred.add(deletion, nowMs);
   }
 
   /** How long to wait with the next commit, by what the last ones cost. */
@@ -79,26 +83,36 @@ export class Committer {
 
   /** Tries the deferred deletions that are old enough. Never rejects for what the kernel refuses. */
   async deleteDeferred(): Promise<void> {
+    const due = this.deferred.due(this.#options.nowMs());
+    // Chains that elements of a set lead to are free only some time after the set has gone.
+    await this.#delete(due.filter(({ kind }) => kind === "delete-set"));
+    await this.#delete(due.filter(({ kind }) => kind === "delete-chain"));
+  }
+
+  async #delete(deletions: readonly Deletion[]): Promise<void> {
     const { nft, cleanupFailures, log, nowMs } = this.#options;
-    let due = this.deferred.due(nowMs());
-    while (due.length > 0) {
+    let due = deletions;
+    // Those that are left then wait for their turn: each refusal costs a transaction.
+    for (let refusals = 0; due.length > 0 && refusals < MOST_REFUSALS; ) {
       try {
         await nft.transact(due);
         for (const deletion of due) this.deferred.forget(deletion);
         return;
       } catch (error) {
         if (!(error instanceof NftError)) throw error;
-        const offender = error.operation === undefined ? undefined : due[error.operation];
-        if (offender === undefined || error.code !== "not_found") {
+        const { operation = due.length } = error;
+        const offender = due[operation];
+        if (offender !== undefined && error.code === "not_found") this.deferred.forget(offender);
+        else {
+          refusals += 1;
           cleanupFailures.inc();
           log.error("Unable to delete stale chains; will retry later", error);
+          for (const deletion of offender === undefined ? due : [offender]) this.deferred.add(deletion, nowMs());
         }
-        const refused = offender === undefined ? due : [offender];
-        for (const deletion of refused) {
-          if (error.code === "not_found") this.deferred.forget(deletion);
-          else this.deferred.add(deletion, nowMs());
-        }
-        due = due.filter((deletion) => !refused.includes(deletion));
+        if (offender === undefined) return;
+        // What comes before it was accepted.
+        await this.#delete(due.slice(0, operation));
+        due = due.slice(operation + 1);
       }
     }
   }
@@ -185,6 +199,9 @@ function sizeOf(operation: NftOperation): number {
   return operation.kind === "delete-elements" ? operation.keys.length : 1;
 }
 
+/** So many deferred deletions are found to be in use at once. */
+const MOST_REFUSALS = 8;
+
 /** How long after the transaction that removed the last reference a chain can be deleted on every kernel. */
 const RELEASED_AFTER_MS = 1000;
 
@@ -206,8 +223,9 @@ class DeferredDeletions {
   // Names of chains and of sets never meet: those of affinity sets begin with another word.
   readonly #deletions = new Map<string, Deferred>();
 
-  /** @param nowMs monotonic. */
+  /** Puts it behind all others. @param nowMs monotonic. */
   add(deletion: Deletion, nowMs: number): void {
+    this.forget(deletion);
     this.#deletions.set(nameOf(deletion), { deletion, sinceMs: nowMs });
   }
 
@@ -234,7 +252,7 @@ class DeferredDeletions {
     }
   }
 
-  /** Deletions that are old enough to be tried again: chains before the sets that their rules used. */
+  /** Deletions that are old enough to be tried again. */
   due(nowMs: number): Deletion[] {
     const due: Deletion[] = [];
     for (const { deletion, sinceMs } of this.#deletions.values()) {

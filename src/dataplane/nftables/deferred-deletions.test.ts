@@ -1,8 +1,10 @@
 /** Deletions that the kernel does not take yet (before 6.2), and what is wanted again meanwhile. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { canonicalNftables } from "../../../test/conformance/canonical-nftables.ts";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
-import { newModel, operationText } from "./testing/backend-rig.ts";
+import { foreignInMemory } from "../../kernel/nftables/testing/foreign-hand.ts";
+import { clusterChain, newModel, operationText } from "./testing/backend-rig.ts";
 
 const STICKY = { ...port("a", "10.96.0.1"), sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 100 } as const;
 const [ONE, TWO] = [remote("10.180.0.1"), remote("10.180.0.2")];
@@ -24,3 +26,50 @@ for (const full of [false, true]) {
     assert.deepEqual(rig.metrics, { syncFailures: 0, cleanupFailures: 0 });
   });
 }
+
+function manyServices(options: Parameters<typeof newModel>[0]) {
+  const model = newModel(options);
+  const ports = Array.from({ length: 40 }, (_, index) => port(`s${index}`, `10.96.1.${index + 1}`));
+  for (const one of ports) model.set(one, [remote("10.180.0.1")]);
+  return { model, ports };
+}
+
+test("the chains of the compatible layout go together a second after a change to the flat one", async () => {
+  const { model } = manyServices({ releasesLate: true });
+  const { rig } = model;
+  await rig.sync();
+  rig.layout = "Flat";
+  rig.restart();
+  await rig.sync();
+  const refusals = rig.kernel.refusals;
+  rig.passTime(1000);
+  await rig.sync();
+  assert.equal(rig.kernel.refusals, refusals);
+  assert.deepEqual(rig.metrics, { syncFailures: 0, cleanupFailures: 0 });
+  assert.deepEqual(canonicalNftables(rig.list()), canonicalNftables((await rig.fromNothing()).list()));
+});
+
+test("many chains that another program holds cost a sync a few refusals, and all others go", async () => {
+  const { model, ports } = manyServices({});
+  const { rig } = model;
+  await rig.sync();
+  const foreign = rig.kernel.connectAnother();
+  const held = ports.slice(0, 30).map(clusterChain);
+  for (const to of held) await foreignInMemory(foreign, { kind: "add-jump", chain: "theirs", to });
+  for (const one of ports) model.delete(one);
+  await rig.sync();
+  const gone: string[] = [];
+  for (let round = 0; round < 6; round++) {
+    rig.passTime(1000);
+    const refusals = rig.kernel.refusals;
+    gone.push(...(await rig.operationsOf()).map(operationText));
+    assert.ok(rig.kernel.refusals - refusals <= 8, `${rig.kernel.refusals - refusals} refusals`);
+  }
+  assert.deepEqual(
+    gone.sort(),
+    ports
+      .slice(30)
+      .map((one) => `delete-chain ${clusterChain(one)}`)
+      .sort(),
+  );
+});

@@ -83,16 +83,19 @@ test("every operation is known by its owner", () => {
   assert.equal(draft.ownerOf(99), undefined);
 });
 
-test("deletions can be withheld; the chains are emptied nevertheless", () => {
+test("deletions can be withheld; the chains are emptied nevertheless, and shared sets that are free go", () => {
   const draft = new TransactionDraft();
   draft.emptyChain("old");
+  draft.deleteSharedSet("shared");
   draft.deleteChain("old");
   draft.deleteSet("affinity-old");
   assert.deepEqual(
-    [0, 1, 2].map((index) => draft.isDeletion(index)),
-    [false, true, true],
+    [0, 1, 2, 3].map((index) => draft.isDeletion(index)),
+    [false, true, true, true],
   );
-  assert.deepEqual(draft.withholdDeletions().map(operationText), ["delete-chain old", "delete-set affinity-old"]);
+  assert.deepEqual(draft.withholdDeletions(2).map(operationText), ["delete-chain old", "delete-set affinity-old"]);
+  assert.deepEqual(texts(draft), ["flush-chain old", "delete-set shared"]);
+  assert.deepEqual(draft.withholdDeletions(1).map(operationText), ["delete-set shared"]);
   assert.deepEqual(texts(draft), ["flush-chain old"]);
 });
 

@@ -133,9 +133,15 @@ export class TransactionDraft {
     return kind === "delete-chain" || kind === "delete-set";
   }
 
-  /** Leaves all deletions of chains and sets out. Chains are emptied nevertheless. @returns the deletions. */
-  withholdDeletions(): Deletion[] {
-    const phases = ["delete-shared-sets", "delete-chains", "delete-sets"] as const;
+  /**
+   * Leaves deletions of chains and sets out. Chains are emptied nevertheless.
+   *
+   * @param offender index of the one that was refused. Where that is a chain, shared sets go: it may be their elements that hold it.
+   * @returns the deletions.
+   */
+  withholdDeletions(offender: number): Deletion[] {
+    const isChain = this.#stepAt(offender)?.operation.kind === "delete-chain";
+    const phases = [...(isChain ? [] : ["delete-shared-sets" as const]), "delete-chains", "delete-sets"] as const;
     const steps = phases.flatMap((phase) => this.#phases.get(phase) ?? []);
     for (const phase of phases) this.#phases.delete(phase);
     return steps.flatMap(({ operation }) =>
