@@ -82,10 +82,29 @@ test("a change of the node's addresses rewrites everything", async () => {
   assert.doesNotMatch(bench.kernel.dump("nat"), /10\.1\.0\.1/);
 });
 
+test("node ports stay at the addresses that are known while these cannot be read, and that is named until they can", async () => {
+  let ips: readonly ReturnType<typeof ip>[] | undefined = [ip("10.1.0.1")];
+  const bench = new BackendBench({ nodePortIPs: async () => ips && { kind: "ips", ips } });
+  const subjects = async (isFull?: boolean) => (await bench.sync(isFull)).failures.map(({ subject }) => subject);
+  bench.set("a", { ...clusterIP(1), nodePort: 30080, isExternallyAccessible: true });
+  await bench.sync(true);
+  ips = undefined;
+  for (const isFull of [false, true]) {
+    assert.deepEqual(await subjects(isFull), ["node ports"]);
+    assert.match(bench.kernel.dump("nat"), /-A KUBE-SERVICES -d 10\.1\.0\.1\/32 .* -j KUBE-NODEPORTS/);
+  }
+  ips = [ip("10.1.0.2")];
+  assert.deepEqual(await subjects(), []);
+  assert.match(bench.kernel.dump("nat"), /-A KUBE-SERVICES -d 10\.1\.0\.2\/32 .* -j KUBE-NODEPORTS/);
+});
+
 test("without the node's addresses no node port is open, and the rest works", async () => {
   const bench = new BackendBench({ nodePortIPs: async () => undefined });
   bench.set("a", { ...clusterIP(1), nodePort: 30080, isExternallyAccessible: true });
-  assert.deepEqual((await bench.sync(true)).failures, []);
+  assert.deepEqual(
+    (await bench.sync(true)).failures.map(({ subject }) => subject),
+    ["node ports"],
+  );
   assert.doesNotMatch(bench.kernel.dump("nat"), /-A KUBE-SERVICES .* -j KUBE-NODEPORTS/);
   assert.match(bench.kernel.dump("nat"), /-d 172\.16\.0\.1\/32/);
 });

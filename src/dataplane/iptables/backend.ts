@@ -23,6 +23,7 @@ import type { WrittenRules } from "../shared/iptables-rules/payload.ts";
 import { equalStaticRules, type StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
 import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
 import type { DesiredPort, UnplannedPort } from "../shared/iptables-rules/transactions.ts";
+import { UNKNOWN_ADDRESSES } from "../shared/node-port-destinations.ts";
 import { ChainCheck, type WrittenChains } from "./chain-check.ts";
 import { COUNTERS, LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
@@ -89,6 +90,8 @@ export class IptablesBackend implements Backend {
   #isLargeCluster = false;
   /** Of the last sync: the same object as long as nothing changes. */
   #facts: PlanFacts | undefined;
+  /** Whether the node's addresses could be read last. */
+  #knowsAddresses = true;
 
   constructor(given: IptablesBackendOptions) {
     const options = { ...given, iptables: this.#waits.timed(given.iptables, IPTABLES_WAITS) };
@@ -144,9 +147,10 @@ export class IptablesBackend implements Backend {
 
   async #factsFor(input: SyncInput): Promise<PlanFacts> {
     const nodePortIPs = await this.#options.nodePortIPs();
+    this.#knowsAddresses = nodePortIPs !== undefined;
     const facts: PlanFacts = {
       zone: input.zone,
-      nodePortIPs: nodePortIPs ?? { kind: "ips", ips: [] },
+      nodePortIPs: nodePortIPs ?? this.#facts?.nodePortIPs ?? { kind: "ips", ips: [] },
       counters: this.#counters,
       isLargeCluster: this.#isLargeCluster,
     };
@@ -246,7 +250,7 @@ export class IptablesBackend implements Backend {
       metrics.setLast(table, last);
     }
     return {
-      failures: [...failures.values()],
+      failures: [...failures.values(), ...(this.#knowsAddresses ? [] : [UNKNOWN_ADDRESSES])],
       noLocalEndpoints: installed.noLocalEndpoints,
       written: { counts: { "rules in filter": filter, "rules in nat": nat }, kernelMs: this.#waits.ms },
     };

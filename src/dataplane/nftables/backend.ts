@@ -16,6 +16,7 @@ import {
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { Backend, OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import { UNKNOWN_ADDRESSES } from "../shared/node-port-destinations.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import { bisectPorts, commitPorts, isAttributable } from "./bisect-ports.ts";
 import { Committer } from "./committer.ts";
@@ -91,6 +92,8 @@ export class NftablesBackend implements Backend {
   /** Base chains of other programs' in our table. */
   #foreign: readonly string[] = [];
   #isStarting = true;
+  /** Whether the node's addresses could be read last. */
+  #knowsAddresses = true;
 
   constructor(options: NftablesBackendOptions) {
     const { nft, metrics, log, config, layout = "Compatible" } = options;
@@ -144,7 +147,7 @@ export class NftablesBackend implements Backend {
       throw error;
     }
     if (this.#refused.size > 0) syncFailures.inc();
-    const { failures } = this.#refused;
+    const failures = [...this.#refused.failures, ...(this.#knowsAddresses ? [] : [UNKNOWN_ADDRESSES])];
     const goneFrontends = this.#committer.takeGoneFrontends();
     return { failures, noLocalEndpoints: this.#state.lacking, written: this.#committer.takeWritten(), goneFrontends };
   }
@@ -295,7 +298,10 @@ export class NftablesBackend implements Backend {
     const isLook = this.#mustLook;
     this.#mustLook = false;
     const { config, nft, restart } = this.#options;
-    const facts = planFacts(input, this.family, await this.#options.nodePortIPs());
+    const nodePortIPs = await this.#options.nodePortIPs();
+    this.#knowsAddresses = nodePortIPs !== undefined;
+    const known = nodePortIPs ?? this.#state.premises.facts.nodePortIPs;
+    const facts = planFacts(input, this.family, known);
     const premises = { layout: this.#layout, config, facts };
     const left = this.#isStarting ? await restart?.asLeft(nft, premises, input, signal) : undefined;
     this.#isStarting = false;
