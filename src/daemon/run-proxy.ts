@@ -40,6 +40,7 @@ import { applyEngineOptions } from "./engine-options.ts";
 import { startServers } from "./http-servers.ts";
 import { collectWhenIdle } from "./idle-memory.ts";
 import { type FamilyFacts, serveInspection } from "./inspection.ts";
+import { removeAllLeftovers, removeLeftovers } from "./leftovers.ts";
 import { followNodeAddresses } from "./node-address-follower.ts";
 import { costlyService, frontendConflict, nodeEvent, serviceHealthFailure } from "./node-events.ts";
 import { type NodeKernel, nodeKernel } from "./node-kernel.ts";
@@ -100,7 +101,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const sendingEvents = options.initOnly ? undefined : events.run(ended);
     const servers = options.initOnly ? undefined : await startServers(daemon);
     const { beforeFirstSync, afterFirstSync } = modesReplacedBy(mode);
-    const [facts] = await Promise.all([startNode(nodes, ended), removeLeftovers(beforeFirstSync, config, log)]);
+    const [facts] = await Promise.all([startNode(nodes, ended), removeLeftovers(beforeFirstSync, options)]);
     const onWaiting = (reason: string | undefined): void => health.setWaiting(reason);
     await runtime.awaitHost?.({ config, clock, log, signal: ended, onWaiting });
     const setup = await setUpNode(config, facts, { ...mode, ...runtime }, log);
@@ -110,7 +111,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const openMode = await openModeOn(daemon, setup.families, conntrack, runtime.open);
     const proxiers = await createProxiers(daemon, setup, conntrack, openMode);
     if (options.initOnly) {
-      await removeLeftovers(afterFirstSync, config, log);
+      await removeLeftovers(afterFirstSync, options);
       for (const ipFamily of setup.families) log.info("System initialized and --init-only specified", { ipFamily });
       stop.abort(new Finished());
       await openMode.close();
@@ -121,7 +122,8 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const collecting = collectWhenIdle({ clock, log }, ended);
     const removing = whenInForce(proxiers, ended, async () => {
       await probeFrom(daemon, proxiers);
-      await Promise.all([removeStartupTaint(ended), removeLeftovers(afterFirstSync, config, log)]);
+      const removed = removeAllLeftovers(afterFirstSync, { config, log, clock }, ended);
+      await Promise.all([removeStartupTaint(ended), removed]);
     });
     watch?.updated.then((message) => fatal(new Error(message)), fatal);
     await serve(daemon, setup, proxiers, sink, conntrack);
@@ -164,11 +166,6 @@ export function nodeHealth(health: ProxyHealth, nodeName: string): NodeSink {
     },
     onSynced() {},
   };
-}
-
-/** Rules of modes that ran here before must not stay beside ours; failures only log (reference operation.md §11). */
-async function removeLeftovers(modes: readonly RegisteredMode[], config: KubeProxyConfig, log: Logger): Promise<void> {
-  for (const mode of modes) await (await mode.loadRuntime()).cleanUp(log, config);
 }
 
 /** Does it once the rules of every family serve; when the program ends before that, not at all. */
