@@ -5,15 +5,16 @@
  */
 
 import type { Clock } from "../../async/clock.ts";
-import type { Ipset } from "../../kernel/ipset/ipset.ts";
+import { type Ipset, ipsetEntryText } from "../../kernel/ipset/ipset.ts";
 import { type Iptables, IptablesError } from "../../kernel/iptables/iptables.ts";
-import type { Ipvs } from "../../kernel/ipvs/ipvs.ts";
+import type { Ipvs, VirtualServerKey } from "../../kernel/ipvs/ipvs.ts";
 import { IPTABLES_WAITS, KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { Cidr, IpAddress } from "../../net/ip.ts";
+import { protocolName } from "../../net/protocol.ts";
 import type { Backend, LedConnections, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { Reconciler, type SyncNotes, type Target, type Work } from "../shared/reconciler.ts";
 import type { Parts } from "../shared/wanted-parts.ts";
@@ -203,7 +204,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
 
   /**
    * What is wanted comes first and what is not goes last. Rules come before virtual servers, so that nothing is served
-   * before its source ranges are.
+   * before its source ranges are; what is new waits where these are refused.
    */
   async #carryOut(
     difference: Difference,
@@ -225,7 +226,8 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
         notes.refuse(wanted.of[kind].effective(key)?.owner, `${name} ${key}`, reason);
       }
     };
-    noteSets(await this.#sets.add(sets, wanted, signal));
+    const notAdded = await this.#sets.add(sets, wanted, signal);
+    noteSets(notAdded);
     for (const [id, reason] of this.#sets.unusable) notes.refuseAll(`IP set ${setName(id, family)}`, reason);
     try {
       await syncRules();
@@ -235,11 +237,24 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
       notes.refuseAll(RULES, error.message);
     }
     const servers = wanted.of.virtualServers;
-    note("virtualServers", "virtual server", await this.#virtualServers.change(virtualServers, servers, signal));
+    const isOpen = this.#openServers(wanted, notAdded);
+    const notServed = await this.#virtualServers.change(virtualServers, servers, signal, isOpen);
+    note("virtualServers", "virtual server", notServed);
     note("addresses", "address", await this.#addresses.bind(addresses));
     note("addresses", "address", await this.#addresses.unbind(addresses));
     note("virtualServers", "virtual server", await this.#virtualServers.delete(virtualServers, signal));
     noteSets(await this.#sets.delete(sets, signal));
+  }
+
+  /** Tells virtual servers of which the kernel does not know that they have source ranges. */
+  #openServers(wanted: IpvsWanted, notAdded: readonly SetFailure[]): (server: VirtualServerKey) => boolean {
+    const id = "loadBalancerFirewall";
+    const isNoneKnown = !this.#rules.isKnown || this.#sets.unusable.has(id);
+    const unknown = new Set(notAdded.filter(({ set }) => set === id).map(({ key }) => key));
+    return ({ address, protocol, port }) => {
+      const key = ipsetEntryText({ kind: "ip-port", address, protocol: protocolName(protocol), port });
+      return wanted.of[id].has(key) && (isNoneKnown || unknown.has(key));
+    };
   }
 
   #planRules(wanted: IpvsWanted): RulesPlan {

@@ -81,18 +81,34 @@ export class VirtualServers {
     return difference;
   }
 
-  /** Adds and updates. What the kernel refuses is looked up and tried once more. */
+  /**
+   * Adds and updates. What the kernel refuses is looked up and tried once more.
+   *
+   * @param isOpen whether clients would reach the virtual server that must not: one that is not there yet waits for the next sync.
+   */
   async change(
     { changes }: Pick<VirtualServerDifference, "changes">,
     wanted: Wanted,
     signal: AbortSignal,
+    isOpen: (virtualServer: VirtualServer) => boolean = () => false,
   ): Promise<VirtualServerFailures> {
-    const refused = await this.#carryOut(changes, signal);
+    const failures: VirtualServerFailures = new Map();
+    const allowed = (steps: ReadonlyMap<string, VirtualServerStep>): ReadonlyMap<string, VirtualServerStep> => {
+      const kept = new Map(steps);
+      for (const [key, { virtualServer, operations }] of steps) {
+        if (operations[0]?.kind !== "add-virtual-server" || !isOpen(virtualServer)) continue;
+        failures.set(key, "it waits for its source ranges, which are not in force yet");
+        kept.delete(key);
+      }
+      return kept;
+    };
+    const refused = await this.#carryOut(allowed(changes), signal);
     const again = new Difference();
     for (const known of this.#definitions(refused, changes).values()) {
       await this.#compareDoubtful(known, wanted, again, signal);
     }
-    return this.#doubted(await this.#carryOut(again.changes, signal), changes);
+    for (const [key, reason] of await this.#carryOut(allowed(again.changes), signal)) failures.set(key, reason);
+    return this.#doubted(failures, changes);
   }
 
   /** Deletes what is not wanted. Comes after {@link VirtualServers.change}. */
