@@ -309,8 +309,7 @@ class ExecIptables implements Iptables {
       return [command, await this.#exec(file, args, options)];
     } catch (error) {
       if (!(error instanceof ExecError)) throw error;
-      const code = error.code === "missing_tool" ? "missing_tool" : "failed";
-      throw new IptablesError(code, command, -1, error.message, { cause: error });
+      throw new IptablesError(error.code, command, -1, error.message, { cause: error });
     }
   }
 }

@@ -68,7 +68,11 @@ export interface Iptables {
   restore(payload: Iterable<string>, options?: { readonly table?: IptablesTable }): Promise<void>;
 }
 
-export type IptablesErrorCode = "missing_tool" | "lock_held" | "not_found" | "failed";
+/** `not_started`: the host had no memory, process or descriptor left for the tool. */
+export type IptablesErrorCode = "missing_tool" | "not_started" | "lock_held" | "not_found" | "failed";
+
+/** What no rule is to blame for. */
+const NO_RULES_FAULT: ReadonlySet<IptablesErrorCode> = new Set(["missing_tool", "not_started", "lock_held"]);
 
 /** A command of the iptables family failed. */
 export class IptablesError extends Error {
@@ -106,5 +110,5 @@ export class IptablesRestoreError extends IptablesError {
 
 /** Whether a failure may be the fault of single rules, so that leaving them out can help. */
 export function isAttributable(error: unknown): error is IptablesRestoreError {
-  return error instanceof IptablesRestoreError && error.code !== "lock_held" && error.code !== "missing_tool";
+  return error instanceof IptablesRestoreError && !NO_RULES_FAULT.has(error.code);
 }
