@@ -25,3 +25,23 @@ for (const backEnd of ["nft", "legacy"] as const) {
     }
   });
 }
+
+test("a held chain that a service had again for a while is not missed when it is gone", async () => {
+  const bench = new BackendBench();
+  const lost: unknown[] = [];
+  await bench.backend.monitor((what) => void lost.push(what), new AbortController().signal);
+  bench.set("a", clusterIP(1));
+  await bench.sync(true);
+  const [chain] = bench.kernel.chains("nat").filter((name) => name.startsWith("KUBE-SVC-"));
+  await bench.kernel.restore([`*nat\n:THEIRS - [0:0]\n-A THEIRS -j ${chain}\nCOMMIT\n`]);
+  bench.set("a", undefined);
+  bench.set("b", clusterIP(2));
+  for (let n = 0; n < 2; n += 1) assert.equal((await bench.sync()).failures.length, 1);
+  bench.set("a", clusterIP(1));
+  assert.deepEqual((await bench.sync()).failures, []);
+  await bench.kernel.restore([`*nat\n-D THEIRS -j ${chain}\nCOMMIT\n`]);
+  bench.set("a", undefined);
+  assert.deepEqual((await bench.sync()).failures, []);
+  assert.equal(await bench.isIntact?.(), "present");
+  assert.deepEqual([lost, bench.warnings], [[], []]);
+});

@@ -163,7 +163,9 @@ export class OwnedRules {
       onRefused: () => metrics.restoreFailures.inc(),
       maxRefusals: MAX_REFUSALS,
     });
-    for (const [owner, rules] of result.states) this.#installed.set(owner, rules);
+    for (const [owner, rules] of result.states) {
+      if (staleChainOf(owner) === undefined) this.#installed.set(owner, rules);
+    }
     for (const owner of result.accepted) this.#refused.forget(owner);
     for (const [owner, reason] of result.refused) this.#refused.refuse(owner, reason);
     return addWritten(written, result.written);
