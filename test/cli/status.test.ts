@@ -1,7 +1,8 @@
 /** `status` and `services`, asked of the inspect socket as the daemon serves it, in this process. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,6 +15,7 @@ import { serveInspectSocket } from "../../src/daemon/inspect-socket.ts";
 import { createServer as createHttpServer } from "../../src/kernel/node-http.ts";
 import { HEALTHY } from "../../src/server/testing/healthy-verdict.ts";
 import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
+import { until } from "../../testkit/support/patience.ts";
 import { syncRecord } from "../page/page-daemon.ts";
 import { daemonAt } from "./inspected-daemon.ts";
 import { runCommand } from "./run-command.ts";
@@ -162,13 +164,15 @@ test("a mode that is not set is said", async (t) => {
 test("a socket that was left behind is replaced, a file is not; the daemon goes on without", async (t) => {
   const at = folder(t);
   const left = join(at, "left.sock");
-  await new Promise<void>((resolve) => {
-    const server = createServer().listen(left, resolve);
-    server.unref();
-    t.after(() => server.close());
-  });
+  // As a process that was killed leaves it: Node.js removes the name that it has bound.
+  const bound = join(at, "bound.sock");
+  const server = createServer().listen(bound);
+  await once(server, "listening");
+  renameSync(bound, left);
+  server.close();
+  await once(server, "close");
   daemonAt(t, left);
-  assert.equal((await runCommand(status, ["--socket", left])).status, 0);
+  await until("an answer", async () => (await runCommand(status, ["--socket", left])).status === 0);
   const file = join(at, "file");
   writeFileSync(file, "mine");
   const log = recordingLog();
