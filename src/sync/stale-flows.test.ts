@@ -123,3 +123,60 @@ it("looks again after a look that was not whole, or failed for once", async () =
     assert.deepEqual(conntrack.flows, [good]);
   }
 });
+
+function lookOver(conntrack: FakeConntrack, clock: FakeClock): StaleFlows {
+  const options = { conntrack, clock, metrics: new RecordingMetrics(), log: silentLogger, state: served(true) };
+  return new StaleFlows({ ...options, family: "IPv4", turns: new Mutex(), signal: NEVER });
+}
+
+it("a flow to a Service that is gone, refused once, is deleted with the next look", async () => {
+  const conntrack = new FakeConntrack();
+  const clock = new FakeClock();
+  const left = flow("10.0.0.2", "10.1.0.2", 1);
+  conntrack.flows = [left];
+  conntrack.stuck.add(left);
+  const flows = lookOver(conntrack, clock);
+  flows.look(new Set(["udp 10.0.0.2:80"]));
+  await clock.advance(10_000);
+  assert.deepEqual(conntrack.flows, [left]);
+  conntrack.stuck.clear();
+  for (let n = 0; n < 5; n++) {
+    flows.look(NONE);
+    await clock.advance(10_000);
+  }
+  assert.deepEqual(conntrack.flows, [], "what was to be ended is forgotten");
+});
+
+it("a flow to an endpoint that is gone, refused once, is tried again", async () => {
+  const conntrack = new FakeConntrack();
+  const clock = new FakeClock();
+  const left = flow("10.0.0.1", "10.1.0.2", 1);
+  conntrack.flows = [left];
+  conntrack.stuck.add(left);
+  const flows = lookOver(conntrack, clock);
+  flows.look(NONE);
+  await clock.advance(500);
+  conntrack.stuck.clear();
+  await clock.advance(600_000);
+  assert.deepEqual(
+    conntrack.flows,
+    [],
+    "the client's datagrams go to a pod that is gone until another UDP endpoint changes",
+  );
+});
+
+it("every call of look is followed by a reading of the table, whenever it comes", async () => {
+  for (let ticks = 0; ticks < 40; ticks++) {
+    const conntrack = new FakeConntrack();
+    const clock = new FakeClock();
+    const flows = lookOver(conntrack, clock);
+    flows.look(NONE);
+    // So many turns of promises after the first look has begun, a sync ends that removed the endpoint of this flow.
+    for (let n = 0; n < ticks; n++) await Promise.resolve();
+    const stale = flow("10.0.0.1", "10.1.0.2", 1);
+    conntrack.flows = [stale];
+    flows.look(NONE);
+    await clock.advance(60_000);
+    assert.deepEqual(conntrack.flows, [], `the look that came ${ticks} turns after another was forgotten`);
+  }
+});

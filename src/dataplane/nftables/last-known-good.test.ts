@@ -3,51 +3,37 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { canonicalNftables } from "../../../test/conformance/canonical-nftables.ts";
 import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
-import { NftError } from "../../kernel/nftables/nftables.ts";
+import { NftError, type NftOperation } from "../../kernel/nftables/nftables.ts";
 import { servicePortName } from "../../model/service-port-name.ts";
 import { clusterChain, newModel } from "./testing/backend-rig.ts";
 
-test("from Flat to Compatible with a refused port: it is accepted again by itself", async () => {
-  const model = newModel({ layout: "Flat" });
-  const [a, b] = [port("a", "10.96.0.1"), port("b", "10.96.0.2")];
-  for (const one of [a, b]) model.set(one, [remote("10.180.0.1")]);
-  await model.rig.sync();
-  const allow = model.rig.kernel.refuse((operation) =>
-    operation.kind === "add-rule" && operation.chain === clusterChain(a) ? { code: "unsupported" } : undefined,
-  );
-  model.rig.layout = "Compatible";
-  model.rig.restart();
-  assert.deepEqual(
-    (await model.rig.sync()).failures.map(({ subject }) => subject),
-    ["ns/a:p"],
-  );
-  allow();
-  assert.deepEqual((await model.rig.sync()).failures, []);
-  assert.equal(canonicalNftables(model.rig.list()), canonicalNftables((await model.rig.fromNothing()).list()));
-});
-
-test("from Compatible to Flat with a refused port: it is accepted again by itself", async () => {
-  const model = newModel();
-  const [a, b] = [port("a", "10.96.0.1"), port("b", "10.96.0.2")];
-  for (const one of [a, b]) model.set(one, [remote("10.180.0.1")]);
-  await model.rig.sync();
-  const allow = model.rig.kernel.refuse((operation) =>
-    operation.kind === "add-elements" &&
-    operation.set.name === "frontends" &&
-    operation.elements.some(({ key }) => key[0] === a.clusterIP)
-      ? { code: "failed" }
-      : undefined,
-  );
-  model.rig.layout = "Flat";
-  model.rig.restart();
-  assert.deepEqual(
-    (await model.rig.sync()).failures.map(({ subject }) => subject),
-    ["ns/a:p"],
-  );
-  allow();
-  assert.deepEqual((await model.rig.sync()).failures, []);
-  assert.equal(canonicalNftables(model.rig.list()), canonicalNftables((await model.rig.fromNothing()).list()));
-});
+for (const [from, to] of [
+  ["Compatible", "Flat"],
+  ["Flat", "Compatible"],
+] as const) {
+  test(`from ${from} to ${to} with a refused port: it is accepted again by itself`, async () => {
+    const model = newModel({ layout: from });
+    const [a, b] = [port("a", "10.96.0.1"), port("b", "10.96.0.2")];
+    for (const one of [a, b]) model.set(one, [remote("10.180.0.1")]);
+    await model.rig.sync();
+    const isOfA = (operation: NftOperation): boolean =>
+      to === "Compatible"
+        ? operation.kind === "add-rule" && operation.chain === clusterChain(a)
+        : operation.kind === "add-elements" &&
+          operation.set.name === "frontends" &&
+          operation.elements.some(({ key }) => key[0] === a.clusterIP);
+    const allow = model.rig.kernel.refuse((operation) => (isOfA(operation) ? { code: "failed" } : undefined));
+    model.rig.layout = to;
+    model.rig.restart();
+    assert.deepEqual(
+      (await model.rig.sync()).failures.map(({ subject }) => subject),
+      ["ns/a:p"],
+    );
+    allow();
+    assert.deepEqual((await model.rig.sync()).failures, []);
+    assert.equal(canonicalNftables(model.rig.list()), canonicalNftables((await model.rig.fromNothing()).list()));
+  });
+}
 
 test("a refused port while endpoints begin to be counted costs the others nothing", async () => {
   const model = newModel({ layout: "Flat" });
