@@ -15,6 +15,7 @@ import type { NodePortIPs } from "../../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../../model/service-port.ts";
 import { ip } from "../../../model/testing/records.ts";
 import type { IpFamily } from "../../../net/ip.ts";
+import type { Protocol } from "../../../net/protocol.ts";
 import type { LostRules, SyncOutcome } from "../../../sync/backend.ts";
 import { NftablesBackend } from "../backend.ts";
 import type { LayoutName } from "../layout-name.ts";
@@ -81,6 +82,8 @@ export class BackendRig {
   release: Release;
   /** Likewise. */
   counted: Counted = "None";
+  /** Likewise. */
+  rejectedAtLocalhost: readonly Protocol[] = [];
   readonly #connect: () => Nftables;
   readonly #portsAtOnce: number | undefined;
   readonly #restart: RestartNote | undefined;
@@ -122,7 +125,12 @@ export class BackendRig {
   #start(): NftablesBackend {
     const log = recordingLogger(this.log);
     const backend = new NftablesBackend({
-      config: { ...this.#config, release: this.release, counted: this.counted },
+      config: {
+        ...this.#config,
+        release: this.release,
+        counted: this.counted,
+        ...(this.rejectedAtLocalhost.length > 0 && { rejectedAtLocalhost: this.rejectedAtLocalhost }),
+      },
       layout: this.layout,
       nft: this.#connect(),
       nodePortIPs: async () => this.node.nodePortIPs,
