@@ -167,6 +167,22 @@ test("a pod that another Service loses last is gone from then on, also where a l
   assert.equal(bench.conntrack.flows.length, 0);
 });
 
+test("a pod that two Services lose one after the other is gone from the second on, though none was looked at between", async () => {
+  const bench = new Bench("Gone");
+  bench.add("a");
+  bench.add("b", { clusterIP: "10.0.0.2", clusterIPs: ["10.0.0.2"], endTCP: "Never" });
+  for (const name of ["a", "b"]) bench.set(name, ["10.1.0.1"]);
+  await bench.clock.advance(60_000);
+  bench.conntrack.flows = [flow(A, "10.1.0.1", 1)];
+  bench.set("a", []);
+  await bench.clock.advance(4000);
+  bench.set("b", []);
+  await bench.clock.advance(4999);
+  assert.equal(bench.conntrack.flows.length, 1);
+  await bench.clock.advance(2);
+  assert.equal(bench.conntrack.flows.length, 0);
+});
+
 test("the annotation goes before the setting; the table is not read where nothing is asked for", async () => {
   for (const [setting, endTCP, dumps] of [
     ["Never", undefined, 0],

@@ -60,7 +60,7 @@ export class GoneConnections {
   readonly #noted = new Map<string, Noted>();
   /** When endpoints went, by key and `ip:port`. */
   readonly #goneMs = new Map<string, number>();
-  /** By key and `ip:port`: connections were left because another Service had their pod when it was looked. */
+  /** By key and `ip:port`: another Service may have the pod. It had it at the last look, or there was none since the endpoint went. */
   readonly #spared = new Set<string>();
   #timer: Timer | undefined;
 
@@ -85,10 +85,14 @@ export class GoneConnections {
       const endpoints = new Set(state.endpoints.get(key)?.map(({ text }) => text));
       this.#noted.set(key, { sinceMs: before?.sinceMs ?? nowMs, endpoints });
       isDue ||= before === undefined;
-      for (const text of endpoints) this.#goneMs.delete(`${key} ${text}`);
+      for (const text of endpoints) {
+        this.#goneMs.delete(`${key} ${text}`);
+        this.#spared.delete(`${key} ${text}`);
+      }
       for (const text of before?.endpoints ?? []) {
         if (endpoints.has(text)) continue;
         this.#goneMs.set(`${key} ${text}`, nowMs);
+        this.#spared.add(`${key} ${text}`);
         isDue = true;
       }
     }

@@ -3,9 +3,11 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { type AddressInfo, connect } from "node:net";
+import type { Duplex } from "node:stream";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { TestApiServer } from "../../../../test/apiserver/test-api-server.ts";
+import { until } from "../../../../testkit/support/patience.ts";
 import { systemClock } from "../../../async/clock.ts";
 import { createServer as createHttpServer } from "../../../kernel/node-http.ts";
 import { silentLogger } from "../../../logging/logger.ts";
@@ -83,12 +85,15 @@ test("through a proxy", async (t) => {
 });
 
 test("a request ends with its signal while the proxy has not answered", async (t) => {
-  const proxy = createHttpServer().on("connect", (_request, socket) => {
-    t.after(() => socket.destroy());
-  });
+  const tunnels: Duplex[] = [];
+  const proxy = createHttpServer().on("connect", (_request, socket) => void tunnels.push(socket));
   proxy.listen(0, "127.0.0.1");
   await once(proxy, "listening");
-  t.after(() => proxy.close());
+  t.after(async () => {
+    proxy.close();
+    for (const tunnel of tunnels) tunnel.destroy();
+    await until("both ends are closed", () => !process.getActiveResourcesInfo().includes("TCPSocketWrap"));
+  });
   const { port } = proxy.address() as AddressInfo;
   const config: ClientConfig = {
     ...{ server: new URL("https://10.1.2.3:6443"), ca: undefined, isServerVerified: true, serverName: undefined },
