@@ -4,17 +4,17 @@
  */
 import { modeNamed } from "../dataplane/registry.ts";
 import { explainOnAllNodes, nodeGroupsText } from "../explain/all-nodes.ts";
-import { answerChanges, type ClientChange, clientChanges } from "../explain/compare.ts";
+import { answerChanges } from "../explain/compare.ts";
 import { withSockets } from "../explain/diff-sockets.ts";
 import { type ExplainedCluster, explainedCluster, explainPorts } from "../explain/explained-cluster.ts";
-import type { ExplainedFrontend, PortExplanation } from "../explain/explanation.ts";
+import type { PortExplanation } from "../explain/explanation.ts";
 import { find, isKnownService, type Search } from "../explain/find.ts";
 import { answerText, FORMS, type Form } from "../explain/forms.ts";
 import { type Objects, partOf, servicesOfTarget } from "../explain/part-of-cluster.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { parseTarget, type Target, withoutDomain } from "../explain/target.ts";
 import { withTraffic } from "../explain/traffic.ts";
-import { WHAT_IF_FIELDS, WhatIfError, withChange } from "../explain/what-if.ts";
+import { WHAT_IF_FIELDS, WhatIfError, wishText, withChange } from "../explain/what-if.ts";
 import { addressOfPod, type KnownPod, knownPods } from "../inspect/known-pods.ts";
 import { familyOf, isLoopback } from "../net/ip.ts";
 import { chosenNode } from "./chosen-node.ts";
@@ -348,33 +348,6 @@ async function explainedWith(
     const nearest = nearestWord(given, error.known);
     throw new UsageError(error.message, nearest === undefined ? undefined : `Did you mean ${nearest}?`);
   }
-}
-
-function wishText(wish: string, before: readonly PortExplanation[], after: readonly PortExplanation[]): string {
-  const sameAs = (one: PortExplanation) => (other: PortExplanation) =>
-    other.servicePort === one.servicePort && other.protocol === one.protocol && other.family === one.family;
-  const pairs = before.map((one) => [one, after.find(sameAs(one))] as const);
-  const changes = pairs.flatMap(([one, other]) => [...clientChanges(one, other), ...allocations(one, other)]);
-  if (changes.length === 0) return `With ${wish}, nothing would be different for clients.\n`;
-  return `With ${wish}:\n${changes.map(({ servicePort, node, family, what }) => `  ${servicePort} on ${node}, ${family}: ${what}\n`).join("")}`;
-}
-
-/** What a Service of another type is given, and the objects do not have yet. */
-function allocations(before: PortExplanation, after: PortExplanation | undefined): readonly ClientChange[] {
-  if (after === undefined || after.type === before.type || after.type === "ClusterIP") return [];
-  const isMissing = (kind: ExplainedFrontend["kind"]) => !after.frontends.some((frontend) => frontend.kind === kind);
-  const given = [
-    ...(isMissing("node-port") ? ["a node port"] : []),
-    ...(after.type === "LoadBalancer" && isMissing("load-balancer") ? ["a load balancer's address"] : []),
-  ];
-  if (given.length === 0) return [];
-  return [
-    {
-      ...after,
-      servicePort: `${after.servicePort} ${after.protocol}`,
-      what: `is given ${given.join(" and ")}, which no object says yet`,
-    },
-  ];
 }
 
 async function readOptions({ values, positionals }: ReturnType<typeof parsed>): Promise<ExplainOptions> {

@@ -204,7 +204,9 @@ export class FlowWatch {
         if (id !== undefined && !this.#begun.has(id) && this.#old.size < MOST_REMEMBERED) this.#old.add(id);
       });
     } catch (error) {
-      this.#note(`should the kernel lose messages, older connections are told as new ones: ${messageOf(error)}`);
+      this.#note(
+        `the table of connections cannot be read; if the kernel loses messages, older connections will appear as new: ${messageOf(error)}`,
+      );
     } finally {
       await table?.close();
     }

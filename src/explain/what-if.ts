@@ -1,6 +1,8 @@
-/** `--what-if field=value`: the same objects with one field of a Service changed. Pure. */
+/** `--what-if field=value`: the same objects with one field of a Service changed, and what that is for clients. Pure. */
 import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import { parseCidr, parseIpAddress } from "../net/ip.ts";
+import { type ClientChange, clientChanges } from "./compare.ts";
+import type { ExplainedFrontend, PortExplanation } from "./explanation.ts";
 import type { Objects } from "./part-of-cluster.ts";
 
 /** A wish that cannot be fulfilled: the message says what is possible. */
@@ -106,4 +108,32 @@ export function withChange(objects: Objects, services: ReadonlySet<string>, wish
       services.has(objectKeyText(service)) ? change(service, value) : service,
     ),
   };
+}
+
+/** @param before the service ports as they are. @param after with the wish. @returns lines, one for each difference that clients meet. */
+export function wishText(wish: string, before: readonly PortExplanation[], after: readonly PortExplanation[]): string {
+  const sameAs = (one: PortExplanation) => (other: PortExplanation) =>
+    other.servicePort === one.servicePort && other.protocol === one.protocol && other.family === one.family;
+  const pairs = before.map((one) => [one, after.find(sameAs(one))] as const);
+  const changes = pairs.flatMap(([one, other]) => [...clientChanges(one, other), ...allocations(one, other)]);
+  if (changes.length === 0) return `With ${wish}, nothing would be different for clients.\n`;
+  return `With ${wish}:\n${changes.map(({ servicePort, node, family, what }) => `  ${servicePort} on ${node}, ${family}: ${what}\n`).join("")}`;
+}
+
+/** What a Service of another type is given, and the objects do not have yet. */
+function allocations(before: PortExplanation, after: PortExplanation | undefined): readonly ClientChange[] {
+  if (after === undefined || after.type === before.type || after.type === "ClusterIP") return [];
+  const isMissing = (kind: ExplainedFrontend["kind"]) => !after.frontends.some((frontend) => frontend.kind === kind);
+  const given = [
+    ...(isMissing("node-port") ? ["a node port"] : []),
+    ...(after.type === "LoadBalancer" && isMissing("load-balancer") ? ["a load balancer's address"] : []),
+  ];
+  if (given.length === 0) return [];
+  return [
+    {
+      ...after,
+      servicePort: `${after.servicePort} ${after.protocol}`,
+      what: `is given ${given.join(" and ")}, which no object says yet`,
+    },
+  ];
 }

@@ -76,7 +76,9 @@ export function fileProblem(file: string, message: string): ManifestProblem {
 
 function inForce(parsed: ParsedManifest, before: FileState | undefined): Pick<FileState, "objects" | "leftIds"> {
   const leftIds = new Set<string>();
-  if (before === undefined) return { objects: parsed.objects, leftIds };
+  if (before === undefined || (!parsed.isIncomplete && parsed.refusedIds.size === 0)) {
+    return { objects: parsed.objects, leftIds };
+  }
   const objects = new Map(parsed.objects);
   for (const [id, object] of before.objects) {
     if (objects.has(id) || !(parsed.isIncomplete || parsed.refusedIds.has(id))) continue;
