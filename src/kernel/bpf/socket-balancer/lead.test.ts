@@ -137,12 +137,22 @@ function play(
       noteConnected(dial, undefined);
       continue;
     }
-    const { places } = expected;
-    // An endpoint that is the frontend itself cannot be told from a pass.
+    const { places, taken } = expected;
+    const drawn = isDrawn ? places[Math.floor((random / 2 ** 32) * places.length)] : undefined;
+    if (met === undefined && taken.length > 0 && (drawn === undefined || taken.includes(drawn))) {
+      // An endpoint that is the frontend itself cannot be told from a pass.
+      if (
+        drawn === undefined &&
+        places.some(({ address, port: at }) => address === dial.to.address && at === dial.to.port)
+      )
+        return;
+      noteConnected(dial, undefined);
+      continue;
+    }
     const place = met ?? places.find(({ address, port: at }) => address === dial.to.address && at === dial.to.port);
     assert.ok(place !== undefined, "it passed, and should have been led");
-    const wanted = isDrawn ? [places[Math.floor((random / 2 ** 32) * places.length)]] : places;
-    const texts = wanted.map((one) => `${one?.address} ${one?.port}`);
+    const wanted = drawn === undefined ? places : [drawn];
+    const texts = wanted.filter((one) => !taken.includes(one)).map((one) => `${one.address} ${one.port}`);
     assert.ok(texts.includes(`${place.address} ${place.port}`), `${place.address} ${place.port} is none of ${texts}`);
     oracle.note(call, dial, place);
     noteConnected(dial, place);
@@ -256,6 +266,32 @@ for (const kind of KINDS) {
     assert.deepEqual(led(219), [...fourth, undefined], "each use renews it");
     assert.deepEqual(run(lead, asked[4], 340), endpoints[4], "nothing was asked for two minutes");
     assert.deepEqual(run(reveal, endpoints[4], 340), asked[4]);
+  });
+
+  test(`${kind}: of two services with one endpoint a socket is led to the first it asks (${sending}); the rules take the other`, () => {
+    const maps = new Map(Object.values(definitions).map((of) => [of.name, new MemoryMap(of)]));
+    const at = (last: number, port: number): Place => {
+      const bytes = kind === "IPv6" ? new Uint8Array(15).fill(0xfd) : [10, 96, 0];
+      return { address: ipFromBytes(Uint8Array.of(...bytes, last)), port };
+    };
+    const [one, other, endpoint] = [at(1, 53), at(2, 53), at(3, 5353)];
+    const frontends = [one, other].map((place) => ({ ...place, protocol: 17, endpoints: [endpoint] }));
+    fillMaps(openMaps(memoryBpf(new Map(), maps), definitions), frontends, familyOfKind(kind));
+    const run = (program: Program, to: Place, socket: number, seconds: number): Place | undefined => {
+      const dial = { to, protocol: 17, socket, netns: 2 };
+      const context = contextOf(kind, dial);
+      interpret(program, context, maps, { monotonicNs: () => BigInt(seconds) * 1_000_000_000n });
+      return placeOf(kind, dial, context, [endpoint, one, other]);
+    };
+    const lead = testProgram(sending, kind, definitions, OPTIONS);
+    const reveal = testProgram("recvmsg", kind, definitions, OPTIONS);
+    assert.deepEqual(run(lead, one, 7, 100), endpoint);
+    assert.equal(run(lead, other, 7, 150), undefined);
+    assert.deepEqual(run(reveal, endpoint, 7, 150), one);
+    assert.deepEqual(run(lead, one, 7, 200), endpoint);
+    assert.deepEqual(run(lead, other, 8, 200), endpoint, "another socket");
+    assert.deepEqual(run(lead, other, 7, 321), endpoint, "no answer of the first can come any more");
+    assert.deepEqual(run(reveal, endpoint, 7, 321), other);
   });
 
   if (kind !== "mapped") {

@@ -339,6 +339,23 @@ INLINE struct flow *find_flow(struct flow_key *key, const struct frontend_key *d
 	return 0;
 }
 
+/* Whether an answer from a backend would be taken for one of another frontend that the socket asks at the same time. */
+INLINE int is_taken(struct flow_key *key, const struct place *place, const struct frontend_key *dialled, u64 now)
+{
+	UNROLLED
+	for (u32 number = 0; number < FLOWS_OF_SOCKET; number++) {
+		key->number = number;
+		struct flow *flow = map_lookup(flows, key);
+		if (!flow)
+			return 0;
+		if (is_same(&flow->address, &place->address) && flow->port == place->port &&
+		    (!is_same(&flow->dialled, &dialled->address) || flow->dialled_port != dialled->port) &&
+		    (s64)(now - flow->last_used) <= FLOW_NS)
+			return 1;
+	}
+	return 0;
+}
+
 /*
  * The number of flows of a network namespace. 0: it is the host's, which has all the room, and is not counted. Cookies are never used
  * twice. They follow each other, and multiplication spreads them; those that meet in an element share a bound.
@@ -444,7 +461,7 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 	struct frontend *frontend;
 	struct slot *slot;
 	struct place place;
-	u64 extent, identity, cookie = 0, now, of_backend;
+	u64 extent, identity, cookie, now, of_backend;
 	u32 id, flags, seconds, index;
 	int at_localhost = 0, is_new = 1;
 	ZEROED(struct frontend_key, dialled);
@@ -487,12 +504,11 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 	if (flags != 0 && (flags != HOST_ONLY || NETNS_COOKIE(ctx) != HOST_COOKIE))
 		return PASS;
 
+	cookie = SOCKET_COOKIE(ctx);
+	flow_key.cookie = cookie;
 	/* A socket that sends stays with the backend that it has had there while that serves, offered or not, by either list. */
 	if (call == SENDMSG) {
-		struct flow *flow;
-		cookie = SOCKET_COOKIE(ctx);
-		flow_key.cookie = cookie;
-		flow = find_flow(&flow_key, &dialled);
+		struct flow *flow = find_flow(&flow_key, &dialled);
 		if (flow && (s64)(now - flow->last_used) <= FLOW_NS) {
 			index = flow->backend;
 			if (take_backend(index, id, HELD | 1, &place, &of_backend)) {
@@ -525,6 +541,9 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 	if (!take_backend(index, id, 0, &place, &of_backend))
 		return PASS;
 note_choice:
+	/* Connection tracking gives the second of them another source port. */
+	if ((call == SENDMSG || protocol == UDP) && is_taken(&flow_key, &place, &dialled, now))
+		return PASS;
 	if (seconds != 0) {
 		ZEROED(struct choice, choice);
 		choice.backend = index;
@@ -532,8 +551,6 @@ note_choice:
 		map_update(clients, &client, &choice, BPF_ANY);
 	}
 chosen:
-	if (call == CONNECT)
-		cookie = SOCKET_COOKIE(ctx);
 	if (call == CONNECT && protocol == TCP) {
 		write_tcp_peer(cookie, &place, &dialled);
 	} else {
@@ -544,7 +561,6 @@ chosen:
 		flow.port = place.port;
 		flow.dialled_port = dialled.port;
 		flow.dialled = dialled.address;
-		flow_key.cookie = cookie;
 		if (!write_flow(ctx, &flow_key, &flow))
 			return PASS;
 		if (call == CONNECT && !register_connected(ctx, cookie, index, &place, of_backend))

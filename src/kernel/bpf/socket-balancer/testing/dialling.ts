@@ -65,8 +65,11 @@ type AtLocalhost = NonNullable<SocketProgramOptions["atLocalhost"]>;
 export type Expected =
   | { readonly kind: "pass" }
   | { readonly kind: "refuse" }
-  /** All endpoints, in the order of the slots, or the one that the client has had. */
-  | { readonly kind: "to"; readonly places: readonly Place[] };
+  /**
+   * All endpoints, in the order of the slots, or the one that the client has had. A dial that draws one that is taken passes: its
+   * answers would be those of something else that the socket asks.
+   */
+  | { readonly kind: "to"; readonly places: readonly Place[]; readonly taken: readonly Place[] };
 
 /** Says what each of a series of dials meets. */
 export class DialOracle {
@@ -74,8 +77,8 @@ export class DialOracle {
   readonly #nodeAddresses: readonly IpAddress[];
   readonly #atLocalhost: AtLocalhost;
   readonly #choices = new Map<string, Place>();
-  /** What each UDP socket has asked. */
-  readonly #asked = new Map<number, Set<Frontend>>();
+  /** What each UDP socket has asked, and where it was led. */
+  readonly #asked = new Map<number, Map<Frontend, Place>>();
 
   constructor(frontends: readonly Frontend[], nodeAddresses: readonly IpAddress[], atLocalhost: AtLocalhost = "none") {
     this.#frontends = frontends;
@@ -103,14 +106,17 @@ export class DialOracle {
     const chosen = keysOf(call, dial, found)
       .map((key) => this.#choices.get(key))
       .find((place) => place !== undefined);
-    return { kind: "to", places: chosen === undefined ? found.endpoints : [chosen] };
+    const places = chosen === undefined ? found.endpoints : [chosen];
+    const hasFlowThere = call === "sendmsg" && asked?.has(found) === true;
+    const others = hasFlowThere ? [] : [...(asked ?? [])].filter(([one]) => one !== found).map(([, place]) => place);
+    return { kind: "to", places, taken: places.filter((one) => others.some((other) => isSamePlace(one, other))) };
   }
 
   /** What the dial met. */
   note(call: "connect" | "sendmsg", dial: Dial, place: Place): void {
     const found = this.#find(call, dial);
     if (found !== undefined && hasFlow(call, dial)) {
-      this.#asked.set(dial.socket, (this.#asked.get(dial.socket) ?? new Set()).add(found));
+      this.#asked.set(dial.socket, (this.#asked.get(dial.socket) ?? new Map()).set(found, place));
     }
     const [first, ...others] = found === undefined ? [] : keysOf(call, dial, found);
     if (first === undefined) return;
@@ -131,6 +137,8 @@ export class DialOracle {
     );
   }
 }
+
+const isSamePlace = (one: Place, other: Place): boolean => one.address === other.address && one.port === other.port;
 
 /** Only UDP sends to an address; of the program that runs then nothing else is known. */
 const hasFlow = (call: "connect" | "sendmsg", { protocol }: Dial): boolean =>
