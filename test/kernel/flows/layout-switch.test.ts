@@ -68,7 +68,8 @@ test("a node goes from iptables to userspace mode, and its clients notice nothin
   const config = JSON.parse(readFileSync(join(daemon.folder, "config.json"), "utf8"));
   const held = await holdConnections(network, STABLE);
   const stopAsking = askSteadily(network, STABLE, ["TCP", "UDP"]);
-  writeFileSync(join(daemon.folder, "config.json"), JSON.stringify({ ...config, mode: "userspace" }));
+  const chosen = { mode: "userspace", ...traitsOf.userspace.config };
+  writeFileSync(join(daemon.folder, "config.json"), JSON.stringify({ ...config, ...chosen }));
   await daemon.stop("SIGTERM");
   const startedAt = Date.now();
   daemon.spawn();

@@ -41,6 +41,8 @@ async function scene(
       mode: "userspace",
       clusterCIDR: defaultClusterCidr,
       iptables: { syncPeriod: "1s", minSyncPeriod: "1ms" },
+      // On a busy machine an endpoint may not answer within the default 250 ms, after which nothing waits for it any more.
+      udpIdleTimeout: "10s",
       userspace,
     },
   });
