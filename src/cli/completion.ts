@@ -55,7 +55,7 @@ export async function completion(argv: readonly string[], output: Output): Promi
 
 async function wordsOf(): Promise<Words> {
   const own = FLAGS.filter(({ deprecated }) => deprecated === undefined).map(({ name }) => `--${name}`);
-  const usages = await Promise.all(COMMANDS.map(async ({ name, usage }) => [name, await usage()] as const));
+  const usages = await Promise.all(COMMANDS.map(async ({ name, load }) => [name, (await load()).usage] as const));
   const flags = usages.map(([name, text]): [string, readonly string[]] => [name, [...flagsIn(text), "--color"]]);
   const forms = usages.map(([name, text]) => [name, formsIn(text)] as const).filter(([, list]) => list.length > 0);
   return { flags: new Map([["", own.sort()], ...flags]), forms: new Map(forms), commands: COMMANDS };

@@ -32,8 +32,8 @@ export async function help(argv: readonly string[], output: Output): Promise<num
     output.out(`${HELP_USAGE}\nCommands:\n${commands}\n\nkube-proxy --help lists the flags of the proxy itself.\n`);
     return EXIT_SUCCESS;
   }
-  const text = await findCommand(word)?.usage();
-  if (text === undefined || more.length > 0) {
+  const found = await findCommand(word)?.load();
+  if (found === undefined || more.length > 0) {
     const known = COMMANDS.map(({ name }) => name);
     const nearest = nearestWord(word, known);
     throw new UsageError(
@@ -41,6 +41,6 @@ export async function help(argv: readonly string[], output: Output): Promise<num
       nearest === undefined ? `There is help for ${known.join(", ")}.` : `Did you mean kube-proxy help ${nearest}?`,
     );
   }
-  output.out(text);
+  output.out(found.usage);
   return EXIT_SUCCESS;
 }

@@ -5,7 +5,7 @@
 
 import { escapeLine } from "../logging/escape.ts";
 import { COMMANDS, findCommand } from "./commands.ts";
-import { EXIT_FAILURE, UsageError } from "./exit.ts";
+import { EXIT_BAD_INPUT, EXIT_FAILURE, UsageError } from "./exit.ts";
 import type { Output } from "./output.ts";
 import { takeColour, terminalOf } from "./terminal.ts";
 
@@ -20,13 +20,13 @@ async function main(argv: readonly string[]): Promise<number> {
   const command = findCommand(name);
   if (command !== undefined) {
     const { argv: own, choice } = colourOf(rest);
-    if (own === undefined) return command.badInput;
+    if (own === undefined) return command.badInput ?? EXIT_BAD_INPUT;
     const seen = { ...output, terminal: terminalOf(process.stdout, choice, process.env) };
     if (command.asksDaemon === true && own.some((word) => /^--(node\b|all-nodes$)/.test(word))) {
       const { isForNodes, onNodes } = await import("./on-nodes.ts");
       if (isForNodes(name, own, process.env)) return await onNodes(name, own, seen);
     }
-    return await command.run(own, seen);
+    return await (await command.load()).run(own, seen);
   }
   if (/^[a-z]/.test(name)) await suggestCommand(name);
   return await (await import("./proxy-command.ts")).proxyCommand(argv, output);

@@ -16,9 +16,9 @@ export async function manPages(): Promise<ReadonlyMap<string, string>> {
   const [about = "", ...rest] = helpText().split("\n\nUsage:\n");
   const usage = `Usage: kube-proxy [flags]\n       kube-proxy COMMAND …\n\n${about}\n\nCommands:\n${rest.join("\n\n")}`;
   pages.set("kube-proxy.1", manPage({ name: "kube-proxy", summary, usage, version, seeAlso: commands }));
-  for (const { name, summary: own, usage: usageOf } of COMMANDS) {
+  for (const { name, summary: own, load } of COMMANDS) {
     const page = { name: `kube-proxy-${name}`, summary: own, version, seeAlso: ["kube-proxy"] };
-    pages.set(`kube-proxy-${name}.1`, manPage({ ...page, usage: await usageOf() }));
+    pages.set(`kube-proxy-${name}.1`, manPage({ ...page, usage: (await load()).usage }));
   }
   return pages;
 }

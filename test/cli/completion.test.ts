@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { COMMANDS } from "../../src/cli/commands.ts";
 import { completion } from "../../src/cli/completion.ts";
-import { UsageError } from "../../src/cli/exit.ts";
+import { EXIT_BAD_INPUT, UsageError } from "../../src/cli/exit.ts";
 import { MODES } from "../../src/dataplane/registry.ts";
 import { FORMS } from "../../src/explain/forms.ts";
 import { runCommand } from "./run-command.ts";
@@ -78,13 +78,14 @@ test("a mistyped command is suggested; other words are refused as kube-proxy ref
 });
 
 test("a flag that a command does not have ends it with the status that its help names", async () => {
-  for (const { name, run, usage, badInput } of COMMANDS) {
+  for (const { name, load, badInput = EXIT_BAD_INPUT } of COMMANDS) {
+    const { run, usage } = await load();
     const status = await runCommand(run, ["--no-such-flag"]).then(
       (ran) => ran.status,
       (error) => (error instanceof UsageError ? 1 : assert.fail(String(error))), // main.ts ends so
     );
     assert.equal(status, badInput, name);
-    const [, statuses = ""] = /^Exit status: (.*)/ms.exec(await usage()) ?? [];
+    const [, statuses = ""] = /^Exit status: (.*)/ms.exec(usage) ?? [];
     assert.match(statuses, new RegExp(`\\b${badInput}\\b`), `help of ${name}`);
   }
 });

@@ -48,7 +48,7 @@ still count, as upstream. Flags marked with * are extensions of kube-proxy-ts. \
 /** The whole page. */
 export async function commandReference(): Promise<string> {
   const groups = Object.entries(FLAG_GROUPS).map(([title, flags]) => `### ${title}\n\n${flagTable(flags)}`);
-  const sections = await Promise.all(COMMANDS.map(async ({ name, usage }) => usageSection(name, await usage())));
+  const sections = await Promise.all(COMMANDS.map(async ({ name, load }) => usageSection(name, (await load()).usage)));
   return `${[INTRODUCTION, ...groups, ...sections].join("\n")}`;
 }
 
