@@ -3,7 +3,7 @@ import type { NodeRecord } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { nodeNameIn } from "../inspect/offline-node.ts";
 import { UsageError } from "./exit.ts";
-import { nearestWord } from "./suggestion.ts";
+import { didYouMean } from "./suggestion.ts";
 
 interface ChosenNode<Config> {
   /** With the node's name. */
@@ -32,7 +32,8 @@ export function chosenNode<Config extends Pick<KubeProxyConfig, "hostnameOverrid
   if (only === undefined || (hostnameOverride === "" && others.length === 0)) return { config, note: undefined };
   const wanted = nodeNameIn(nodes, config);
   if (names.includes(wanted)) return { config, note: undefined };
-  if (hostnameOverride !== "") throw new UsageError(`there is no Node "${wanted}"`, nearestNodes(wanted, names));
+  if (hostnameOverride !== "")
+    throw new UsageError(`there is no Node "${wanted}"`, didYouMean(wanted, names) ?? someOf(names));
   if (isThisHost) throw new UsageError(`this host, ${wanted}, is none of the Nodes: --node says which it is`);
   const byName = nodes.toSorted((one, other) => (one.name < other.name ? -1 : 1));
   const { name } = byName.find(({ taintKeys }) => taintKeys.length === 0) ?? byName[0] ?? { name: only };
@@ -40,9 +41,7 @@ export function chosenNode<Config extends Pick<KubeProxyConfig, "hostnameOverrid
   return { config: { ...config, hostnameOverride: name }, note };
 }
 
-function nearestNodes(wanted: string, names: readonly string[]): string {
-  const nearest = nearestWord(wanted, names);
-  if (nearest !== undefined) return `Did you mean ${nearest}?`;
+function someOf(names: readonly string[]): string {
   const more = names.length > SHOWN ? ` and ${names.length - SHOWN} more` : "";
   return `There ${names.length === 1 ? "is" : "are"} ${names.toSorted().slice(0, SHOWN).join(", ")}${more}.`;
 }

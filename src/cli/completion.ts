@@ -4,7 +4,7 @@ import { COMMANDS } from "./commands.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { FLAGS } from "./flags/table.ts";
 import type { Output } from "./output.ts";
-import { nearestWord } from "./suggestion.ts";
+import { didYouMean } from "./suggestion.ts";
 
 export const COMPLETION_USAGE = `Usage: kube-proxy completion bash|zsh|fish
 
@@ -43,10 +43,10 @@ export async function completion(argv: readonly string[], output: Output): Promi
   }
   const script = Object.hasOwn(SCRIPTS, shell) ? SCRIPTS[shell] : undefined;
   if (script === undefined || more.length > 0) {
-    const nearest = nearestWord(shell, Object.keys(SCRIPTS));
+    const known = Object.keys(SCRIPTS);
     throw new UsageError(
-      `completion knows ${Object.keys(SCRIPTS).join(", ")}, got "${argv.join(" ")}"`,
-      nearest === undefined ? "See 'kube-proxy completion --help'." : `Did you mean ${nearest}?`,
+      `completion knows ${known.join(", ")}, got "${argv.join(" ")}"`,
+      didYouMean(shell, known) ?? "See 'kube-proxy completion --help'.",
     );
   }
   output.out(script(await wordsOf()));

@@ -40,7 +40,7 @@ import {
 import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
 import { runCommand, wordReader } from "./subcommand-options.ts";
-import { namesakes, nearestWord } from "./suggestion.ts";
+import { didYouMean, namesakes, nearestWord } from "./suggestion.ts";
 
 export const EXPLAIN_USAGE = `Usage: kube-proxy explain WHAT [-f DIR|FILE|-] [options]
        kubectl kube-proxy explain WHAT [options]
@@ -271,10 +271,9 @@ function podMeant(
     const pods = knownPods(whole);
     const pod = pods.get(name);
     if (pod !== undefined) return pod;
-    const nearest = nearestWord(name, pods.keys());
     throw new UsageError(
       `no pod "${name}" is known: it is neither in an EndpointSlice, nor a Pod among the objects`,
-      nearest === undefined ? undefined : `Did you mean pod/${nearest}?`,
+      didYouMean(name, pods.keys(), "pod/"),
     );
   }
   const isService = whole.services.some((one) => `${one.namespace}/${one.name}` === target.service);
@@ -345,8 +344,7 @@ async function explainedWith(
   } catch (error) {
     if (!(error instanceof WhatIfError)) throw error;
     const given = wish.slice(0, Math.max(wish.indexOf("="), 0)) || wish;
-    const nearest = nearestWord(given, error.known);
-    throw new UsageError(error.message, nearest === undefined ? undefined : `Did you mean ${nearest}?`);
+    throw new UsageError(error.message, didYouMean(given, error.known));
   }
 }
 

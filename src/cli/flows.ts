@@ -21,7 +21,7 @@ import { askDaemon, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-
 import { OBJECTS_FLAGS, readObjects } from "./objects-input.ts";
 import type { Output } from "./output.ts";
 import { runCommand, TEXT_OR_JSON, wordReader } from "./subcommand-options.ts";
-import { nearestWord } from "./suggestion.ts";
+import { didYouMean } from "./suggestion.ts";
 
 export const FLOWS_USAGE = `Usage: kube-proxy flows [NAMESPACE/NAME[:PORT]] [options]
 
@@ -104,8 +104,7 @@ export async function flows(
     const asked = askedOf(options, output, input, source);
     const namer = await asked.namer();
     if (choice.service !== undefined && namer.frontends.length === 0) {
-      const nearest = nearestWord(choice.service, namer.services);
-      throw new UsageError(`there is no Service "${choice.service}"`, nearest && `Did you mean ${nearest}?`);
+      throw new UsageError(`there is no Service "${choice.service}"`, didYouMean(choice.service, namer.services));
     }
     const note = (text: string): void => output.err(safe(`note: ${text}\n`));
     if (source === KERNEL) for (const text of kernelNotes(isWatching)) note(text);

@@ -2,7 +2,7 @@
 import { COMMANDS, findCommand } from "./commands.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import type { Output } from "./output.ts";
-import { nearestWord } from "./suggestion.ts";
+import { didYouMean } from "./suggestion.ts";
 
 export const HELP_USAGE = `Usage: kube-proxy help [COMMAND]
 
@@ -35,10 +35,9 @@ export async function help(argv: readonly string[], output: Output): Promise<num
   const found = await findCommand(word)?.load();
   if (found === undefined || more.length > 0) {
     const known = COMMANDS.map(({ name }) => name);
-    const nearest = nearestWord(word, known);
     throw new UsageError(
       more.length > 0 ? `help takes one word, got "${argv.join(" ")}"` : `no help for "${word}"`,
-      nearest === undefined ? `There is help for ${known.join(", ")}.` : `Did you mean kube-proxy help ${nearest}?`,
+      didYouMean(word, known, "kube-proxy help ") ?? `There is help for ${known.join(", ")}.`,
     );
   }
   output.out(found.usage);

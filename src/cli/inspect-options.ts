@@ -11,7 +11,7 @@ import { readBounded } from "./bounded-input.ts";
 import { UsageError } from "./exit.ts";
 import type { FoundConfiguration } from "./objects-input.ts";
 import type { Output } from "./output.ts";
-import { nearestWord } from "./suggestion.ts";
+import { didYouMean } from "./suggestion.ts";
 
 /** Flags of every such command. */
 export const INSPECT_FLAGS = {
@@ -127,11 +127,7 @@ export async function readSettings(
 export function requireMode(flag: string, mode: string): asserts mode is ProxyMode {
   if (isProxyMode(mode)) return;
   const names = MODES.map(({ name }) => name);
-  const nearest = nearestWord(mode, names);
-  throw new UsageError(
-    `${flag} must be ${names.join(", ")}, got "${mode}"`,
-    nearest === undefined ? undefined : `Did you mean ${nearest}?`,
-  );
+  throw new UsageError(`${flag} must be ${names.join(", ")}, got "${mode}"`, didYouMean(mode, names));
 }
 
 async function readConfig(file: string): Promise<Uint8Array> {

@@ -50,13 +50,10 @@ function tell({ message, hint }: UsageError): void {
 
 /** @throws UsageError for a word that is nearly a command. Others are refused as kube-proxy refuses them. */
 async function suggestCommand(word: string): Promise<void> {
-  const { nearestWord } = await import("./suggestion.ts");
-  const nearest = nearestWord(
-    word,
-    COMMANDS.map(({ name }) => name),
-  );
-  if (nearest === undefined) return;
-  throw new UsageError(`unknown command "${word}" for "kube-proxy"`, `Did you mean kube-proxy ${nearest}?`);
+  const { didYouMean } = await import("./suggestion.ts");
+  const names = COMMANDS.map(({ name }) => name);
+  const hint = didYouMean(word, names, "kube-proxy ");
+  if (hint !== undefined) throw new UsageError(`unknown command "${word}" for "kube-proxy"`, hint);
 }
 
 // It would start a debugger that anything on the node can talk to; bin/kube-proxy switches that off as well.

@@ -16,7 +16,7 @@ import { messageOf } from "../logging/message-of.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { inspecting, type Output } from "./output.ts";
 import { takeOptions } from "./subcommand-options.ts";
-import { nearestWord } from "./suggestion.ts";
+import { didYouMean } from "./suggestion.ts";
 
 const NAMESPACE = "kube-system";
 /** kubeadm's label, and that of deploy/trial. */
@@ -101,11 +101,8 @@ async function podsOf({ node, kubectl }: NodesAsked): Promise<readonly NodePod[]
   const wanted = node === undefined ? pods : pods.filter((pod) => pod.node === node);
   if (wanted.length > 0) return wanted;
   if (node === undefined) throw new UsageError(`no pod with the label ${SELECTOR} runs in ${NAMESPACE}`);
-  const nearest = nearestWord(
-    node,
-    pods.map((pod) => pod.node),
-  );
-  const hint = nearest === undefined ? "kubectl get nodes lists them." : `Did you mean ${nearest}?`;
+  const names = pods.map((pod) => pod.node);
+  const hint = didYouMean(node, names) ?? "kubectl get nodes lists them.";
   throw new UsageError(`no kube-proxy runs on a node "${node}"`, hint);
 }
 

@@ -9,7 +9,7 @@ import type { Dump } from "../trace/dump/recognise.ts";
 import type { KnownRoute } from "../trace/facts.ts";
 import { dumpFiles } from "./dump-folder.ts";
 import { UsageError } from "./exit.ts";
-import { nearestWord } from "./suggestion.ts";
+import { didYouMean } from "./suggestion.ts";
 import { readDumps } from "./trace-rules.ts";
 
 /** A mode, or a layout of one, that can be proved. */
@@ -27,10 +27,9 @@ export function variantNamed(word: string): Variant {
   const found = VARIANTS.find((variant) => variant.name === name);
   if (found !== undefined) return found;
   const names = VARIANTS.map((variant) => variant.name);
-  const nearest = nearestWord(name, names);
   throw new UsageError(
     `"${name}" is none of the modes that can be proved: ${names.join(", ")}`,
-    nearest === undefined ? undefined : `Did you mean ${nearest}?`,
+    didYouMean(name, names),
   );
 }
 

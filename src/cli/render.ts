@@ -27,7 +27,7 @@ import {
 } from "./objects-input.ts";
 import type { Output } from "./output.ts";
 import { flagReader } from "./subcommand-options.ts";
-import { nearestWord, onlyNamed } from "./suggestion.ts";
+import { didYouMean, onlyNamed } from "./suggestion.ts";
 
 const MODE_FLAGS: readonly AnyFlag[] = MODES.flatMap((mode): readonly AnyFlag[] =>
   "renderFlags" in mode ? mode.renderFlags : [],
@@ -155,8 +155,8 @@ function knownService(service: string, cluster: ReadObjects): string {
   const typed = serviceTyped(service);
   const name = onlyNamed("--service", typed, known.concat(cluster.serviceNotes?.map(objectKeyText) ?? [])) ?? typed;
   if (known.includes(name)) return name;
-  const nearest = isKnownService(cluster, name) ? undefined : nearestWord(name, known);
-  throw new UsageError(whyNotServed(cluster, name), nearest && `Did you mean ${nearest}?`);
+  const hint = isKnownService(cluster, name) ? undefined : didYouMean(name, known);
+  throw new UsageError(whyNotServed(cluster, name), hint);
 }
 
 async function readOptions(argv: readonly string[]): Promise<RenderOptions | "help"> {

@@ -14,7 +14,7 @@ import { askDaemon, DAEMON_FLAGS, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./i
 import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
 import { runCommand, TEXT_OR_JSON, wordReader } from "./subcommand-options.ts";
-import { nearestWord } from "./suggestion.ts";
+import { didYouMean } from "./suggestion.ts";
 
 export const SERVICES_USAGE = `Usage: kube-proxy services [NAMESPACE/NAME|NAME] [options]
 
@@ -99,14 +99,8 @@ async function linesOf(socket: string, given: string | undefined, namespace: str
   if (lines.length > 0 || (service ?? namespace) === undefined) return lines;
   if (service === undefined) throw new UsageError(`the daemon has no Service in the namespace "${namespace}"`);
   const known = isWhole ? await tableOf(socket, "") : all;
-  const nearest = nearestWord(
-    service,
-    known.map(({ servicePort }) => serviceOf(servicePort)),
-  );
-  throw new UsageError(
-    `the daemon has no Service "${service}"`,
-    nearest === undefined ? undefined : `Did you mean ${nearest}?`,
-  );
+  const names = known.map(({ servicePort }) => serviceOf(servicePort));
+  throw new UsageError(`the daemon has no Service "${service}"`, didYouMean(service, names));
 }
 
 /** `shop/web` of `shop/web:http`. */

@@ -17,6 +17,12 @@ export function nearestWord(word: string, known: Iterable<string>): string | und
   return best?.name;
 }
 
+/** The hint after an error about a word. @param before each known word, as it is typed. @returns undefined where none is near */
+export function didYouMean(word: string, known: Iterable<string>, before = ""): string | undefined {
+  const nearest = nearestWord(word, known);
+  return nearest === undefined ? undefined : `Did you mean ${before}${nearest}?`;
+}
+
 /** Those of the same name in other namespaces, which people mean most, or in its own. @param name `namespace/name`, as the known ones */
 export function namesakes(name: string, known: Iterable<string>): readonly string[] {
   return [...new Set(known)].filter((one) => one.endsWith(name.slice(name.indexOf("/"))));

@@ -5,7 +5,7 @@ import type { FirstHook } from "../kernel/nftables/tracing/trace-table.ts";
 import { familyOf, type IpAddress, type IpFamily, joinHostPort, parseIpAddress } from "../net/ip.ts";
 import { CONNECTION_STATES, type ConnectionState, type PacketQuestion } from "../trace/packet.ts";
 import { UsageError } from "./exit.ts";
-import { nearestWord } from "./suggestion.ts";
+import { didYouMean } from "./suggestion.ts";
 
 /** Clients that have a name instead of an address. */
 export const POSITIONS = ["pod", "node", "outside"] as const;
@@ -37,11 +37,8 @@ export function parseTarget(text: string): ParsedTarget {
   const { end = "", protocol: word = "tcp" } = TARGET.exec(text)?.groups ?? {};
   const protocol = word.toLowerCase();
   if (!PROTOCOL_WORDS.includes(protocol)) {
-    const nearest = nearestWord(protocol, PROTOCOL_WORDS);
-    throw new UsageError(
-      `--to: the protocol must be ${PROTOCOL_WORDS.join(", ")}, got "${word}"`,
-      nearest === undefined ? undefined : `Did you mean ${nearest}?`,
-    );
+    const message = `--to: the protocol must be ${PROTOCOL_WORDS.join(", ")}, got "${word}"`;
+    throw new UsageError(message, didYouMean(protocol, PROTOCOL_WORDS));
   }
   const { address, port } = parseEnd("--to", end);
   const hasPort = !protocol.startsWith("icmp");
@@ -178,11 +175,8 @@ function clientOf(
     return { ...placeOf(position), port: digits === undefined ? undefined : portOf("--from", digits) };
   }
   if (/^[a-z][a-z0-9.-]*$/i.test(word) && parseIpAddress(from) === undefined) {
-    const nearest = nearestWord(word, POSITIONS);
-    throw new UsageError(
-      `--from must be an address, a known pod, or ${POSITIONS.join(", ")}; got "${from}"`,
-      nearest === undefined ? undefined : `Did you mean ${nearest}?`,
-    );
+    const message = `--from must be an address, a known pod, or ${POSITIONS.join(", ")}; got "${from}"`;
+    throw new UsageError(message, didYouMean(word, POSITIONS));
   }
   const { address, port } = parseEnd("--from", from);
   return { address, port, inInterface: isLocal(address) ? "" : undefined };

@@ -6,7 +6,7 @@ import { withoutDomain } from "../explain/target.ts";
 import { addressOfPod, type KnownPod, knownPods, type PodSources } from "../inspect/known-pods.ts";
 import { familyOf, IP_FAMILIES, type IpFamily, joinHostPort, parseIpAddress, urlHost } from "../net/ip.ts";
 import { UsageError } from "./exit.ts";
-import { namesakes, nearestWord, onlyNamed } from "./suggestion.ts";
+import { didYouMean, namesakes, nearestWord, onlyNamed } from "./suggestion.ts";
 import { POSITIONS } from "./trace-packet.ts";
 
 /** `NAMESPACE/NAME`, with what stands behind it. */
@@ -77,8 +77,7 @@ function withNamespace(flag: "--from" | "--to", text: string, pods: Iterable<str
   if (name !== undefined) return `${name}${bare.rest}`;
   if (flag === "--from") return text;
   const names = known.flat().map((one) => one.replace(/.*\//, ""));
-  const nearest = nearestWord(bare.name, names);
-  throw new UsageError(`--to: nothing is known by the name "${bare.name}"`, nearest && `Did you mean ${nearest}?`);
+  throw new UsageError(`--to: nothing is known by the name "${bare.name}"`, didYouMean(bare.name, names));
 }
 
 /** Packets to a host's name go to addresses that DNS knows: which node port they come to, no object says. @throws UsageError for one */
