@@ -13,16 +13,18 @@ import type { FoundConfiguration } from "./objects-input.ts";
 import type { Output } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
 
-/** Flags of every such command. */
-export const INSPECT_FLAGS = {
+/** Flags of every command that has a node and its configuration. */
+export const NODE_FLAGS = {
   mode: { type: "string" },
-  family: { type: "string", default: "both" },
   config: { type: "string" },
   compatibility: { type: "string" },
   node: { type: "string" },
   "hostname-override": { type: "string" },
   help: { type: "boolean", short: "h" },
 } as const;
+
+/** Those of commands that look at both families. */
+export const INSPECT_FLAGS = { ...NODE_FLAGS, family: { type: "string", default: "both" } } as const;
 
 /** Their lines in a command's help. */
 export const INSPECT_FLAGS_HELP = `      --node NAME              the node to look from (default: the only Node, this host, or the first by name)

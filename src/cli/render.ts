@@ -16,7 +16,7 @@ import { PlanError } from "../lib/plan-error.ts";
 import { escapeLine } from "../logging/escape.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
-import { type InspectChoices, readChoices, readMissing, warner } from "./inspect-options.ts";
+import { INSPECT_FLAGS, type InspectChoices, readChoices, readMissing, warner } from "./inspect-options.ts";
 import {
   type FoundConfiguration,
   OBJECTS_FLAGS,
@@ -162,17 +162,11 @@ function knownService(service: string, cluster: ReadObjects): string {
 async function readOptions(argv: readonly string[]): Promise<RenderOptions | "help"> {
   const { values } = flagReader("kube-proxy render", {
     ...Object.fromEntries(MODE_FLAGS.map(({ name }) => [name, { type: "string" }] as const)),
+    ...INSPECT_FLAGS,
     ...OBJECTS_FLAGS,
-    mode: { type: "string" },
-    family: { type: "string", default: "both" },
     service: { type: "string" },
-    config: { type: "string" },
-    compatibility: { type: "string" },
-    node: { type: "string" },
-    "hostname-override": { type: "string" },
     without: { type: "string", default: "" },
     output: { type: "string", short: "o", default: "text" },
-    help: { type: "boolean", short: "h" },
   })(argv);
   if (values.help === true) return "help";
   const form = values.output;

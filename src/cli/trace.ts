@@ -19,7 +19,7 @@ import { seededRandom } from "../trace/seeded-random.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { contextOf, dumpFiles, type SysdumpContext } from "./dump-folder.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
-import { asRelease, originOf, readSettings, warner } from "./inspect-options.ts";
+import { asRelease, NODE_FLAGS, originOf, readSettings, warner } from "./inspect-options.ts";
 import type { ReadObjects } from "./objects-input.ts";
 import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
@@ -98,6 +98,7 @@ Exit status: 0; with --live 1 when no packet came, or when the kernel did someth
 `;
 
 const parsed = flagReader("kube-proxy trace", {
+  ...NODE_FLAGS,
   from: { type: "string" },
   to: { type: "string" },
   namespace: { type: "string", short: "n" },
@@ -107,11 +108,6 @@ const parsed = flagReader("kube-proxy trace", {
   seed: { type: "string" },
   "new-client": { type: "boolean", default: false },
   filename: { type: "string", short: "f", multiple: true },
-  mode: { type: "string" },
-  node: { type: "string" },
-  "hostname-override": { type: "string" },
-  config: { type: "string" },
-  compatibility: { type: "string" },
   dump: { type: "string", multiple: true },
   local: { type: "string", multiple: true, default: [] },
   kernel: { type: "boolean", default: false },
@@ -122,7 +118,6 @@ const parsed = flagReader("kube-proxy trace", {
   timeout: { type: "string" },
   verbose: { type: "boolean", short: "v", default: false },
   output: { type: "string", short: "o", default: "text" },
-  help: { type: "boolean", short: "h" },
 });
 
 /**
