@@ -5,6 +5,7 @@ import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { FLAGS } from "./flags/table.ts";
 import type { Output } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
+import { COLOURS } from "./terminal.ts";
 
 export const COMPLETION_USAGE = `Usage: kube-proxy completion bash|zsh|fish
 
@@ -23,7 +24,7 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
   "--mode": MODES.map(({ name }) => name),
   "--proxy-mode": MODES.map(({ name }) => name),
   "--family": ["ipv4", "ipv6", "both"],
-  "--color": ["auto", "always", "never"],
+  "--color": COLOURS,
 };
 
 interface Words {

@@ -7,7 +7,8 @@ import { escapeLine } from "../logging/escape.ts";
 import { COMMANDS, findCommand } from "./commands.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, UsageError } from "./exit.ts";
 import type { Output } from "./output.ts";
-import { takeColour, terminalOf } from "./terminal.ts";
+import { takeColour } from "./subcommand-options.ts";
+import { terminalOf } from "./terminal.ts";
 
 const output: Output = {
   out: (text) => void process.stdout.write(text),
@@ -19,7 +20,7 @@ async function main(argv: readonly string[]): Promise<number> {
   const [name = "", ...rest] = argv;
   const command = findCommand(name);
   if (command !== undefined) {
-    const { argv: own, choice } = colourOf(rest);
+    const { argv: own, choice = "never" } = colourOf(rest);
     if (own === undefined) return command.badInput ?? EXIT_BAD_INPUT;
     const seen = { ...output, terminal: terminalOf(process.stdout, choice, process.env) };
     if (command.asksDaemon === true && own.some((word) => /^--(node\b|all-nodes$)/.test(word))) {
@@ -33,13 +34,13 @@ async function main(argv: readonly string[]): Promise<number> {
 }
 
 /** Without arguments when they are wrong, which has been said. */
-function colourOf(words: readonly string[]): ReturnType<typeof takeColour> | { argv: undefined; choice: "never" } {
+function colourOf(words: readonly string[]): Partial<ReturnType<typeof takeColour>> {
   try {
     return takeColour(words);
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
     tell(error);
-    return { argv: undefined, choice: "never" };
+    return {};
   }
 }
 

@@ -4,6 +4,7 @@ import { parseArgs } from "../kernel/node-util.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { inspecting, type Output } from "./output.ts";
 import { nearestWord } from "./suggestion.ts";
+import { COLOURS } from "./terminal.ts";
 
 /** Forms of `--output` that most commands have, the default first. */
 export const TEXT_OR_JSON = ["text", "json"];
@@ -84,6 +85,14 @@ export function takeOptions<const T extends ParseArgsOptionsConfig>(argv: readon
     }
   }
   return { values: readWords("", taken, options, false).values, rest: [...rest.values()] };
+}
+
+/** Takes `--color` out of a command's arguments. @throws UsageError */
+export function takeColour(argv: readonly string[]) {
+  const { values, rest } = takeOptions(argv, { color: { type: "string", default: "auto" } });
+  const choice = COLOURS.find((one) => one === values.color);
+  if (choice !== undefined) return { argv: rest, choice };
+  throw new UsageError(`--color must be ${COLOURS.join(", ")}, got "${values.color}"`, "For example: --color=always");
 }
 
 function refusal(command: string, error: unknown, names: readonly string[]): unknown {

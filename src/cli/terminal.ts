@@ -1,5 +1,4 @@
 /** What the reader of the output can show: colour, and how wide it is. */
-import { UsageError } from "./exit.ts";
 
 export interface Terminal {
   readonly hasColour: boolean;
@@ -7,33 +6,9 @@ export interface Terminal {
   readonly width: number | undefined;
 }
 
-const CHOICES = ["auto", "always", "never"] as const;
-type ColourChoice = (typeof CHOICES)[number];
-
-/** Takes `--color` out of a command's arguments. @throws UsageError */
-export function takeColour(argv: readonly string[]): {
-  readonly argv: readonly string[];
-  readonly choice: ColourChoice;
-} {
-  const rest: string[] = [];
-  let choice: ColourChoice = "auto";
-  for (let at = 0; at < argv.length; at += 1) {
-    const word = argv[at] ?? "";
-    const [, given = word === "--color" ? argv[++at] : undefined] = /^--color=(.*)$/.exec(word) ?? [];
-    if (given === undefined && word !== "--color") {
-      rest.push(word);
-      continue;
-    }
-    const known = CHOICES.find((one) => one === given);
-    if (known === undefined)
-      throw new UsageError(
-        `--color must be ${CHOICES.join(", ")}, got "${given ?? ""}"`,
-        "For example: --color=always",
-      );
-    choice = known;
-  }
-  return { argv: rest, choice };
-}
+/** What `--color` takes. */
+export const COLOURS = ["auto", "always", "never"] as const;
+type ColourChoice = (typeof COLOURS)[number];
 
 interface Stream {
   readonly isTTY?: boolean;
