@@ -94,7 +94,7 @@ interface Begun {
   readonly port: NamedPort;
 }
 
-/** Tells beginnings and ends until the sink is full, or the program is ended. */
+/** Tells beginnings and ends until the sink is full, or its signal aborts. */
 export class FlowWatch {
   readonly #asked: Asked;
   readonly #source: FlowSource;
@@ -135,11 +135,7 @@ export class FlowWatch {
     this.#times = times;
   }
 
-  end(): void {
-    this.#stop.abort();
-  }
-
-  async run(): Promise<void> {
+  async run(ended: AbortSignal = this.#stop.signal): Promise<void> {
     const following = this.#source.follow({
       onBegin: (flow) => {
         const port = this.#namer.portOf(flow);
@@ -161,7 +157,7 @@ export class FlowWatch {
         this.#lost += 1;
         if (this.#lost === 1) void this.#rebuild();
       },
-      signal: this.#stop.signal,
+      signal: AbortSignal.any([this.#stop.signal, ended]),
     });
     this.#oldRead = this.#readOld();
     let isLooking = false;

@@ -20,7 +20,7 @@ import { type Asked, type FlowSource, type FlowTaker, FlowWatch, listFlows } fro
 import { askDaemon, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
 import { OBJECTS_FLAGS, readObjects } from "./objects-input.ts";
 import type { Output } from "./output.ts";
-import { runCommand, TEXT_OR_JSON, wordReader } from "./subcommand-options.ts";
+import { runCommand, TEXT_OR_JSON, untilInterrupted, wordReader } from "./subcommand-options.ts";
 import { didYouMean } from "./suggestion.ts";
 
 export const FLOWS_USAGE = `Usage: kube-proxy flows [NAMESPACE/NAME[:PORT]] [options]
@@ -108,11 +108,14 @@ export async function flows(
     }
     const note = (text: string): void => output.err(safe(`note: ${text}\n`));
     if (source === KERNEL) for (const text of kernelNotes(isWatching)) note(text);
+    // It may run for days beside the daemon.
+    if (isWatching) applyEngineOptions();
     const sink = upTo(options.count, await sinkFor(options, output, note));
     try {
       await (isWatching
-        ? untilEnded(new FlowWatch(namer, asked, source, sink, note))
+        ? untilInterrupted((ended) => new FlowWatch(namer, asked, source, sink, note).run(ended))
         : listFlows(namer, asked, source, sink));
+      // What is gathered is written when the program is told to end.
       await sink.close();
     } catch (error) {
       if (error instanceof UsageError) throw error;
@@ -134,19 +137,6 @@ async function sinkFor(options: FlowsOptions, output: Output, note: (text: strin
     return await fileSink(exportTo, note);
   } catch (error) {
     throw new UsageError(`cannot write to ${exportTo}: ${messageOf(error)}`);
-  }
-}
-
-/** What is gathered is written when the program is told to end. */
-async function untilEnded(watch: FlowWatch): Promise<void> {
-  const end = (): void => watch.end();
-  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, end);
-  // It may run for days beside the daemon.
-  applyEngineOptions();
-  try {
-    await watch.run();
-  } finally {
-    for (const signal of ["SIGINT", "SIGTERM"] as const) process.off(signal, end);
   }
 }
 

@@ -41,6 +41,19 @@ export async function runCommand<R extends Read>(
   });
 }
 
+/** Runs something that Ctrl-C, or a request to end, ends in good order. */
+export async function untilInterrupted<T>(run: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const stop = new AbortController();
+  const end = (): void => stop.abort();
+  const signals = ["SIGINT", "SIGTERM"] as const;
+  for (const name of signals) process.once(name, end);
+  try {
+    return await run(stop.signal);
+  } finally {
+    for (const name of signals) process.off(name, end);
+  }
+}
+
 /** Reads the arguments of a command that takes flags. @param command as typed, for hints. The result throws UsageError. */
 export function flagReader<const T extends ParseArgsOptionsConfig>(command: string, options: T) {
   return (argv: readonly string[]) => readWords(command, argv, options, false);

@@ -23,7 +23,7 @@ import { asRelease, NODE_FLAGS, originOf, readSettings, warner } from "./inspect
 import type { ReadObjects } from "./objects-input.ts";
 import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
-import { flagReader, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
+import { flagReader, runCommand, TEXT_OR_JSON, untilInterrupted } from "./subcommand-options.ts";
 import type { LiveOptions } from "./trace-live.ts";
 import { type ParsedTarget, POSITIONS, packetQuestion, parseTarget } from "./trace-packet.ts";
 import {
@@ -151,19 +151,6 @@ export async function trace(
       return EXIT_SUCCESS;
     },
   );
-}
-
-/** Runs something that Ctrl-C, or a request to end, ends in good order. */
-async function untilInterrupted<T>(run: (signal: AbortSignal) => Promise<T>): Promise<T> {
-  const stop = new AbortController();
-  const end = (): void => stop.abort();
-  const signals = ["SIGINT", "SIGTERM"] as const;
-  for (const name of signals) process.once(name, end);
-  try {
-    return await run(stop.signal);
-  } finally {
-    for (const name of signals) process.off(name, end);
-  }
 }
 
 type TraceOptions = ReturnType<typeof readOptions>;
