@@ -7,7 +7,7 @@ import { familyOf, IP_FAMILIES, type IpAddress } from "../net/ip.ts";
 
 /** Where flows come from; tests give others. */
 export interface FlowSource {
-  readonly open: () => Pick<ConntrackTable, "readFlows"> & { close(): Promise<void> };
+  readonly open: () => Pick<ConntrackTable, "readFlows"> & AsyncDisposable;
   readonly follow: typeof followFlows;
   readonly ownAddresses: () => Promise<ReadonlySet<IpAddress>>;
 }
@@ -46,13 +46,9 @@ export async function listFlows(namer: FlowNamer, asked: Asked, source: FlowSour
     const named = sink.isFull ? undefined : namer.name(flow, { nowMs: Date.now() });
     if (named !== undefined) sink.tell(named);
   };
-  const table = source.open();
-  try {
-    for (const flow of namer.takeLed(await asked.led())) tell(flow);
-    await readAll(table, namer, tell);
-  } finally {
-    await table.close();
-  }
+  await using table = source.open();
+  for (const flow of namer.takeLed(await asked.led())) tell(flow);
+  await readAll(table, namer, tell);
 }
 
 /** Each once, also where the kernel says that its table changed meanwhile. */
@@ -193,9 +189,8 @@ export class FlowWatch {
   }
 
   async #readOld(): Promise<void> {
-    let table: ReturnType<FlowSource["open"]> | undefined;
     try {
-      table = this.#source.open();
+      await using table = this.#source.open();
       await readAll(table, this.#namer, ({ id }) => {
         if (id !== undefined && !this.#begun.has(id) && this.#old.size < MOST_REMEMBERED) this.#old.add(id);
       });
@@ -203,8 +198,6 @@ export class FlowWatch {
       this.#note(
         `the table of connections cannot be read; if the kernel loses messages, older connections will appear as new: ${messageOf(error)}`,
       );
-    } finally {
-      await table?.close();
     }
   }
 
@@ -265,10 +258,9 @@ export class FlowWatch {
     const live = new Set<number>();
     let missed = 0;
     this.#told.clear();
-    let table: ReturnType<FlowSource["open"]> | undefined;
     try {
       await this.#oldRead;
-      table = this.#source.open();
+      await using table = this.#source.open();
       await readAll(table, this.#namer, (flow) => {
         if (flow.id === undefined) return;
         live.add(flow.id);
@@ -285,7 +277,6 @@ export class FlowWatch {
       this.#note(`the kernel lost messages, and its table cannot be read: ${messageOf(error)}`);
     } finally {
       this.#lost = 0;
-      await table?.close();
     }
   }
 }

@@ -45,7 +45,7 @@ function table(entries: readonly TrackedFlow[]): ReturnType<FlowSource["open"]> 
       for (const one of entries) if (familyOf(one.sourceIP) === family && passes(one, filter)) visit(one);
       return true;
     },
-    close: async () => {},
+    [Symbol.asyncDispose]: async () => {},
   };
 }
 

@@ -57,7 +57,7 @@ function kernel(
         for (const entry of entries) if (familyOf(entry.sourceIP) === family) visit(entry);
         return true;
       },
-      close: async () => {},
+      [Symbol.asyncDispose]: async () => {},
     }),
     follow: live,
     ownAddresses: async () => new Set([ip("10.200.0.2")]),
@@ -230,7 +230,7 @@ test("a kernel without the module is named, however it refuses", async () => {
     new NetlinkError(code, `netlink: request 1 of 1, type 257: ${code}`);
   const reading: FlowSource = {
     ...kernel([]),
-    open: () => ({ readFlows: () => Promise.reject(missing("EINVAL")), close: async () => {} }),
+    open: () => ({ readFlows: () => Promise.reject(missing("EINVAL")), [Symbol.asyncDispose]: async () => {} }),
   };
   const unopened: FlowSource = {
     ...kernel([]),
@@ -260,12 +260,12 @@ test("of 2,000 Services the table is read once, and each connection is named", a
   const source: FlowSource = {
     ...kernel(entries),
     open: () => {
-      const { readFlows, close } = kernel(entries).open();
+      const { readFlows, ...table } = kernel(entries).open();
       const noting: typeof readFlows = async (family, filter, begin) => {
         asked.push(filter);
         return await readFlows(family, filter, begin);
       };
-      return { readFlows: noting, close };
+      return { ...table, readFlows: noting };
     },
   };
   const command: typeof flows = (argv, output, input) => flows(argv, output, input, source);

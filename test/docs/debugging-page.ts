@@ -63,7 +63,7 @@ const STALE: FlowSource = {
         if (family === "IPv4") visit({ ...OF_WEB, ...ANSWERS, ...state, id: index + 1, replySourceIP: ip(address) });
       return true;
     },
-    close: async () => {},
+    [Symbol.asyncDispose]: async () => {},
   }),
   follow: async () => {},
   ownAddresses: async () => new Set([ip("10.200.0.2")]),
