@@ -101,7 +101,7 @@ function isLine(line: unknown): line is JournalLine {
 }
 
 /** @throws UsageError when no daemon answers, or one without a journal. */
-async function openJournal(socket: string, last: number): Promise<IncomingMessage> {
+export async function openJournal(socket: string, last: number): Promise<IncomingMessage> {
   const asked = request({ socketPath: socket, path: `/journal?last=${last}` });
   const limit = AbortSignal.timeout(ANSWER_LIMIT_MS);
   asked.on("error", () => {});

@@ -157,7 +157,7 @@ function octal(value: number, digits: number): string {
 export interface SysdumpPart {
   /** Its path in the archive. */
   readonly name: string;
-  /** @returns its text; an empty one is left out. @throws PartError for what cannot be read, with the reason */
+  /** @returns its text; an empty one is left out. @throws PartError or UsageError for what cannot be read, with the reason */
   read(): Promise<string>;
 }
 

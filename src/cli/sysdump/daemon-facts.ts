@@ -1,11 +1,9 @@
 /** What a running daemon says of itself, over its inspect socket and its HTTP ports. Without one, each part says so. */
 
-import { once } from "node:events";
-import type { IncomingMessage } from "node:http";
 import { createInterface } from "node:readline";
 import { request } from "../../kernel/node-http.ts";
-import { UsageError } from "../exit.ts";
 import { askDaemon } from "../inspect-socket-client.ts";
+import { openJournal } from "../monitor.ts";
 import { PartError, type SysdumpPart } from "./archive.ts";
 import { redacted, withoutCredentials, withoutSecrets } from "./redact.ts";
 
@@ -29,16 +27,11 @@ export function daemonFacts({ socket, metrics, healthz }: DaemonPlaces): readonl
     read: async () => clean(await httpText(address, path)),
   });
   return [
-    { name: "daemon/status.json", read: () => ofSocket(socket, (path) => askedJson(path, "/status")) },
-    { name: "daemon/services.json", read: () => ofSocket(socket, (path) => askedJson(path, "/services")) },
+    { name: "daemon/status.json", read: () => askedJson(socket, "/status") },
+    { name: "daemon/services.json", read: () => askedJson(socket, "/services") },
     {
       name: "daemon/journal.jsonl",
-      read: () =>
-        ofSocket(socket, async (path) => {
-          const question = `/journal?last=${JOURNAL_RECORDS}`;
-          const lines = await readLines(path, question, { most: JOURNAL_RECORDS, quietMs: JOURNAL_QUIET_MS });
-          return withoutCredentials(lines.map((line) => `${line}\n`).join(""));
-        }),
+      read: async () => withoutCredentials((await journalLines(socket)).map((line) => `${line}\n`).join("")),
     },
     page("healthz.json", healthz, "/healthz", withoutCredentials),
     page("metrics.txt", metrics, "/metrics", withoutCredentials),
@@ -46,15 +39,6 @@ export function daemonFacts({ socket, metrics, healthz }: DaemonPlaces): readonl
     page("flagz.txt", metrics, "/flagz", withoutSecrets),
     page("statusz.txt", metrics, "/statusz", withoutSecrets),
   ];
-}
-
-async function ofSocket(socket: string, ask: (socket: string) => Promise<string>): Promise<string> {
-  try {
-    return await ask(socket);
-  } catch (error) {
-    if (error instanceof UsageError) throw new PartError(error.message);
-    throw error;
-  }
 }
 
 async function askedJson(socket: string, path: string): Promise<string> {
@@ -96,43 +80,22 @@ function httpText(address: string, path: string): Promise<string> {
   return promise;
 }
 
-/**
- * Lines of an answer that has no end of its own: at most so many, until none has come for some time.
- *
- * @throws UsageError when nothing answers, or the daemon does not know the path.
- */
-async function readLines(
-  socketPath: string,
-  path: string,
-  { most, quietMs }: { readonly most: number; readonly quietMs: number },
-): Promise<readonly string[]> {
-  const asked = request({ socketPath, path, timeout: LIMIT_MS });
-  asked.on("timeout", () => asked.destroy(new Error(`nothing within ${LIMIT_MS / 1_000} seconds`)));
-  asked.end();
-  let response: IncomingMessage;
-  try {
-    [response] = (await once(asked, "response")) as [IncomingMessage];
-  } catch (error) {
-    throw new UsageError(`no answer at ${socketPath}: ${error instanceof Error ? error.message : error}`);
-  }
-  if (response.statusCode !== 200) {
-    asked.destroy();
-    throw new UsageError(`the daemon at ${socketPath} does not know ${path}: it is of another version`);
-  }
+/** The last lines of the journal, which has no end of its own. @throws UsageError when there is none. */
+async function journalLines(socket: string): Promise<readonly string[]> {
+  const response = await openJournal(socket, JOURNAL_RECORDS);
   const lines: string[] = [];
-  const quiet = setTimeout(() => asked.destroy(), quietMs);
-  asked.on("error", () => {});
+  const quiet = setTimeout(() => response.destroy(new Error("no line has come")), JOURNAL_QUIET_MS);
   try {
     for await (const line of createInterface({ input: response })) {
       lines.push(line);
       quiet.refresh();
-      if (lines.length >= most) break;
+      if (lines.length >= JOURNAL_RECORDS) break;
     }
   } catch {
     // Ended by us, or by the daemon: what has come counts.
   } finally {
     clearTimeout(quiet);
-    asked.destroy();
+    response.destroy();
   }
   return lines;
 }
