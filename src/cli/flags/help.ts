@@ -3,6 +3,7 @@ import { findGate } from "../../config/feature-gates.ts";
 import type { AnyFlag } from "../../config/flag.ts";
 import { KNOWN_GATES } from "../../config/known-feature-gates.ts";
 import { CURRENT_RELEASE } from "../../config/release.ts";
+import { tableText } from "../../explain/table.ts";
 import { COMMANDS } from "../commands.ts";
 import { FLAGS } from "./table.ts";
 
@@ -21,7 +22,7 @@ its own.`;
 
 /** How the program is called, and every flag. */
 function usageText(): string {
-  return `${USAGE}\n\nFlags:\n${visibleFlags().map(flagText).join("\n")}\n`;
+  return `${USAGE}\n\nFlags:\n${visibleFlags().map(flagText).join("")}`;
 }
 
 /** The text of `--help`. */
@@ -38,25 +39,11 @@ function flagText(flag: AnyFlag): string {
   const word = flag.word === "" ? "" : ` ${flag.word}`;
   const initial = flag.defaultText === "" ? "" : ` (default ${shownDefault(flag)})`;
   const extension = flag.isExtension ? " [extension of kube-proxy-ts]" : "";
-  return `  ${short}--${flag.name}${word}${initial}${extension}\n${wrap(flag.help, 110)
-    .map((line) => `          ${line}`)
-    .join("\n")}`;
+  return `  ${short}--${flag.name}${word}${initial}${extension}\n${tableText([[flag.help]], " ".repeat(10), 120)}`;
 }
 
 function shownDefault(flag: AnyFlag): string {
   return flag.word === "string" || flag.word === "ipport" ? `"${flag.defaultText}"` : flag.defaultText;
-}
-
-function wrap(text: string, width: number): readonly string[] {
-  const lines: string[] = [];
-  let line = "";
-  for (const word of text.split(" ")) {
-    if (line !== "" && line.length + 1 + word.length > width) {
-      lines.push(line);
-      line = word;
-    } else line = line === "" ? word : `${line} ${word}`;
-  }
-  return [...lines, line];
 }
 
 /** The gates that can still change: those that are neither GA nor deprecated, as upstream lists them. */
