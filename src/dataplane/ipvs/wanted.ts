@@ -18,22 +18,15 @@ export interface IpvsKinds extends LocalKinds, Record<SetId, IpsetEntry> {
 
 export type IpvsWanted = WantedParts<IpvsKinds>;
 
-const OTHER_KINDS = ["virtualServers", "addresses", "deniedVips", "lacksInternal", "lacksExternal"] as const;
-
 /** Nothing is wanted yet. */
 export function newWanted(): IpvsWanted {
   const sets = SET_IDS.map((id) => [id, new KeyOwners<IpsetEntry>()] as const);
-  return new WantedParts<IpvsKinds>(
-    {
-      ...(Object.fromEntries(sets) as Record<SetId, KeyOwners<IpsetEntry>>), // all of them
-      virtualServers: new KeyOwners<PlannedVirtualServer>((a, b) => comparePrecedence(a.kind, b.kind)),
-      addresses: new KeyOwners<IpAddress>(),
-      deniedVips: new KeyOwners<DeniedVip>(),
-      lacksInternal: new KeyOwners<true>(),
-      lacksExternal: new KeyOwners<true>(),
-    },
-    [...SET_IDS, ...OTHER_KINDS],
-  );
+  return new WantedParts<IpvsKinds>({
+    ...(Object.fromEntries(sets) as Record<SetId, KeyOwners<IpsetEntry>>), // all of them
+    virtualServers: new KeyOwners<PlannedVirtualServer>((a, b) => comparePrecedence(a.kind, b.kind)),
+    addresses: new KeyOwners<IpAddress>(),
+    deniedVips: new KeyOwners<DeniedVip>(),
+  });
 }
 
 /** The parts of a plan. @param service `namespace/name`. Pure. */

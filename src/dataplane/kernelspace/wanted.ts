@@ -29,16 +29,11 @@ export type KernelspaceWanted = WantedParts<KernelspaceKinds>;
 
 /** Nothing is wanted yet. */
 export function newWanted(): KernelspaceWanted {
-  return new WantedParts<KernelspaceKinds>(
-    {
-      loadBalancers: new KeyOwners<PlannedLoadBalancer>((a, b) => compareKinds(a.kind, b.kind)),
-      endpoints: new KeyOwners<WantedEndpoint>((a, b) => REASONS.indexOf(a.reason) - REASONS.indexOf(b.reason)),
-      indirect: new KeyOwners<true>(),
-      lacksInternal: new KeyOwners<true>(),
-      lacksExternal: new KeyOwners<true>(),
-    },
-    ["loadBalancers", "endpoints", "indirect", "lacksInternal", "lacksExternal"],
-  );
+  return new WantedParts<KernelspaceKinds>({
+    loadBalancers: new KeyOwners<PlannedLoadBalancer>((a, b) => compareKinds(a.kind, b.kind)),
+    endpoints: new KeyOwners<WantedEndpoint>((a, b) => REASONS.indexOf(a.reason) - REASONS.indexOf(b.reason)),
+    indirect: new KeyOwners<true>(),
+  });
 }
 
 /** The parts of a plan. @param owner the service port. Pure. */

@@ -16,11 +16,7 @@ test("a sync that ends after the stop with something refused leaves no timer", a
   const clock = new FakeClock();
   const stop = new AbortController();
   const target: Target<Kinds, object> = {
-    newWanted: () =>
-      new WantedParts<Kinds>(
-        { ports: new KeyOwners(), lacksInternal: new KeyOwners(), lacksExternal: new KeyOwners() },
-        ["ports", "lacksInternal", "lacksExternal"],
-      ),
+    newWanted: () => new WantedParts<Kinds>({ ports: new KeyOwners() }),
     look: async () => ({}),
     refresh: async (_known, { changedPorts }) => changedPorts,
     plan: (key) => ({ ports: [[key, key]] }),

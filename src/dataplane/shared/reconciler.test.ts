@@ -25,12 +25,7 @@ class MapTarget implements Target<Kinds, object> {
   fails = false;
 
   newWanted(): WantedParts<Kinds> {
-    const of = {
-      ports: new KeyOwners<string>(),
-      lacksInternal: new KeyOwners<true>(),
-      lacksExternal: new KeyOwners<true>(),
-    };
-    return new WantedParts<Kinds>(of, ["ports", "lacksInternal", "lacksExternal"]);
+    return new WantedParts<Kinds>({ ports: new KeyOwners<string>() });
   }
 
   async look(): Promise<object> {

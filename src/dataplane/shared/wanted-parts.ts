@@ -2,7 +2,7 @@
  * What all service ports together want of the kernel, as parts of several kinds (a virtual server, an address, a load balancer), each
  * with a key and the service ports that want it; kept up to date port by port. No I/O.
  */
-import type { KeyOwners } from "./key-owners.ts";
+import { KeyOwners } from "./key-owners.ts";
 
 /** What one service port wants, by kind. */
 export type Parts<Kinds> = { readonly [K in keyof Kinds]?: readonly (readonly [key: string, value: Kinds[K]])[] };
@@ -21,10 +21,11 @@ export class WantedParts<Kinds extends LocalKinds> {
   readonly #kinds: readonly (keyof Kinds)[];
   readonly #byOwner = new Map<string, Parts<Kinds>>();
 
-  /** @param kinds the keys of `of`. */
-  constructor(of: WantedParts<Kinds>["of"], kinds: readonly (keyof Kinds)[]) {
-    this.of = of;
-    this.#kinds = kinds;
+  /** @param own the kinds of the mode alone. */
+  constructor(own: Omit<WantedParts<Kinds>["of"], keyof LocalKinds>) {
+    const local = { lacksInternal: new KeyOwners<true>(), lacksExternal: new KeyOwners<true>() };
+    this.of = { ...own, ...local } as WantedParts<Kinds>["of"]; // together all kinds
+    this.#kinds = Object.keys(this.of) as (keyof Kinds)[]; // it is made of nothing else
   }
 
   /** What a service port wants. */
