@@ -6,7 +6,6 @@
 import { sortedKeys } from "../../async/sorted-keys.ts";
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type { Iptables, Presence } from "../../kernel/iptables/iptables.ts";
-import { readTable } from "../../kernel/iptables/parser/ruleset.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
 import { IPTABLES_WAITS, KernelWaits } from "../../kernel/kernel-waits.ts";
 import { isDeepStrictEqual } from "../../kernel/node-util.ts";
@@ -21,6 +20,7 @@ import { OwnedRules } from "../shared/iptables-rules/owned-rules.ts";
 import { declaredChains, spell } from "../shared/iptables-rules/owner-rules.ts";
 import type { WrittenRules } from "../shared/iptables-rules/payload.ts";
 import { equalStaticRules, type StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
+import { readSaved } from "../shared/iptables-rules/saved-rules.ts";
 import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
 import type { DesiredPort, UnplannedPort } from "../shared/iptables-rules/transactions.ts";
 import { UNKNOWN_ADDRESSES } from "../shared/node-port-destinations.ts";
@@ -187,7 +187,7 @@ export class IptablesBackend implements Backend {
     // filter is committed before nat can be refused, so its last known good rules are read before.
     const savedFilter = await this.#readable(
       "Failed to execute iptables-save: rules that are refused may be lost",
-      async () => readTable(await iptables.save("filter"), "filter"),
+      () => readSaved(iptables, "filter"),
     );
     const natChains = await this.#readable(
       "Failed to list the chains of table nat: stale ones will not be deleted", // before the next full sync

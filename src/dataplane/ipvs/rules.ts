@@ -1,14 +1,13 @@
 /** The iptables rules of one family in the kernel: jumps, chains, and the few rules in them. */
 import type { Iptables } from "../../kernel/iptables/iptables.ts";
-import { parseRule, printRule } from "../../kernel/iptables/parser/rule-syntax.ts";
 import { readRuleset, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
-import type { Rule } from "../../kernel/iptables/rule.ts";
-import { chainLines, ruleArguments, ruleLines, ruleSpec, transactionText } from "../../kernel/iptables/rule-text.ts";
+import { chainLines, ruleLines, ruleSpec, transactionText } from "../../kernel/iptables/rule-text.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { CHAINS as IPTABLES_CHAINS, isServiceChain } from "../shared/iptables-rules/chain-names.ts";
 import { ensureJumps, isPrinted, jumpLines } from "../shared/iptables-rules/ensure-jumps.ts";
 import { cleanUpIptables, type SharedRules } from "../shared/iptables-rules/remove-rules.ts";
 import type { JumpRule } from "../shared/iptables-rules/rules-plan.ts";
+import { savedRule } from "../shared/iptables-rules/saved-form.ts";
 import { CHAINS_OF, JUMP_RULES, type RulesPlan } from "./plan-rules.ts";
 
 const TABLES = ["nat", "filter"] as const;
@@ -105,18 +104,13 @@ export class IptablesRules {
   #isEqual(saved: Saved, plan: RulesPlan): boolean {
     return TABLES.every((table) => {
       const wanted = new Map<string, string[]>(CHAINS_OF[table].map((chain) => [chain, []]));
-      for (const rule of plan[table]) wanted.get(rule.chain)?.push(this.#printed(rule));
+      for (const rule of plan[table]) wanted.get(rule.chain)?.push(savedRule(rule, this.#iptables.family));
       return [...wanted].every(([chain, rules]) => {
         const there = saved[table].get(chain)?.rules;
         if (there?.length !== rules.length) return false;
         return this.#printsOtherwise || rules.every((rule, index) => rule === there[index]);
       });
     });
-  }
-
-  /** As iptables-save prints it, without the chain. */
-  #printed(rule: Rule): string {
-    return printRule(parseRule(ruleArguments(rule), this.#iptables.family));
   }
 }
 

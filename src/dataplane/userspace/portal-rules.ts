@@ -6,7 +6,7 @@
 import { hash } from "node:crypto";
 import { type Iptables, type IptablesTable, isAttributable, type Presence } from "../../kernel/iptables/iptables.ts";
 import { targetOf } from "../../kernel/iptables/parser/rule-parts.ts";
-import { readTable, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
+import type { SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
 import { chainLines, deletionLines, ruleLines, transactionText } from "../../kernel/iptables/rule-text.ts";
 import { IPTABLES_WAITS, KernelWaits } from "../../kernel/kernel-waits.ts";
@@ -16,6 +16,7 @@ import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
 import { fullPayload } from "../shared/iptables-rules/full-payload.ts";
 import { OwnedRules } from "../shared/iptables-rules/owned-rules.ts";
 import { send, type WrittenRules } from "../shared/iptables-rules/payload.ts";
+import { readSaved } from "../shared/iptables-rules/saved-rules.ts";
 import type { DesiredPort } from "../shared/iptables-rules/transactions.ts";
 import { PORTAL_CHAINS, PORTAL_JUMPS, PORTAL_STATIC_PLAN } from "./plan-portal-rules.ts";
 
@@ -99,12 +100,13 @@ export class PortalRules {
   /** Whether another program changed the rules since the last write. */
   async isIntact(): Promise<Presence> {
     if (this.#rules.plan === undefined) return "unknown";
+    const { iptables, log } = this.#options;
     const writes = this.#writes;
     let saved: SavedTables;
     try {
-      saved = { nat: await this.#read("nat"), filter: await this.#read("filter") };
+      saved = { nat: await readSaved(iptables, "nat"), filter: await readSaved(iptables, "filter") };
     } catch (error) {
-      this.#options.log.error("Portal rules could not be checked", error);
+      log.error("Portal rules could not be checked", error);
       return "unknown";
     }
     if (writes !== this.#writes) return "unknown";
@@ -138,13 +140,9 @@ export class PortalRules {
 
   async #ensureJumps(): Promise<void> {
     const { iptables } = this.#options;
-    const filter = await this.#read("filter");
-    const natChains = (await this.#read("nat")).keys();
+    const filter = await readSaved(iptables, "filter");
+    const natChains = (await readSaved(iptables, "nat")).keys();
     await ensureJumps(iptables, { filter, natChains }, PORTAL_JUMPS);
-  }
-
-  async #read(table: "filter" | "nat"): Promise<SavedTable> {
-    return readTable(await this.#options.iptables.save(table), table);
   }
 
   async #empty(): Promise<void> {

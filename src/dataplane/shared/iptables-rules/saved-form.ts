@@ -215,8 +215,8 @@ function ownRules(name: string, around: readonly (Rule | UnplannedRules)[]): Own
   return { rules, places, total };
 }
 
-/** A rule as iptables-save prints it, without `-A CHAIN`. */
-function savedRule(rule: Rule, family: IpFamily): string {
+/** A rule as iptables-save prints it, without `-A CHAIN`. Pure. */
+export function savedRule(rule: Rule, family: IpFamily): string {
   return printRule(parseRule(ruleArguments(rule), family));
 }
 

@@ -3,8 +3,9 @@
  * chains exist, and the last known good rules of a service port that cannot be rewritten. Pure.
  */
 
+import type { Iptables } from "../../../kernel/iptables/iptables.ts";
 import { commentOf, protocolOf, targetOf } from "../../../kernel/iptables/parser/rule-parts.ts";
-import type { SavedTable } from "../../../kernel/iptables/parser/ruleset.ts";
+import { readTable, type SavedTable } from "../../../kernel/iptables/parser/ruleset.ts";
 import type { ChainName } from "../../../kernel/iptables/rule.ts";
 import { chainLines } from "../../../kernel/iptables/rule-text.ts";
 import type { ServicePortName } from "../../../model/service-port-name.ts";
@@ -12,6 +13,11 @@ import { isProtocolName } from "../../../net/protocol.ts";
 import { isServiceChain, servicePortChains } from "./chain-names.ts";
 import { NO_RULES, type OwnerRules } from "./owner-rules.ts";
 import type { ServiceTable, StaticPlan } from "./rules-plan.ts";
+
+/** A table as the kernel has it now. */
+export async function readSaved(iptables: Pick<Iptables, "save">, table: ServiceTable): Promise<SavedTable> {
+  return readTable(await iptables.save(table), table);
+}
 
 /** An entry of a shared chain. */
 interface SavedEntry {

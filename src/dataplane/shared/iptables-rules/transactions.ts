@@ -3,7 +3,7 @@
  * keep their last known good rules and are named.
  */
 import { type Iptables, type IptablesRestoreError, isAttributable } from "../../../kernel/iptables/iptables.ts";
-import { readTable, type SavedTable } from "../../../kernel/iptables/parser/ruleset.ts";
+import type { SavedTable } from "../../../kernel/iptables/parser/ruleset.ts";
 import type { ChainName } from "../../../kernel/iptables/rule.ts";
 import type { ServicePortName } from "../../../model/service-port-name.ts";
 import type { SyncFailure } from "../../../sync/backend.ts";
@@ -23,7 +23,7 @@ import {
   type WrittenRules,
 } from "./payload.ts";
 import type { StaticPlan } from "./rules-plan.ts";
-import { SavedRules } from "./saved-rules.ts";
+import { readSaved, SavedRules } from "./saved-rules.ts";
 
 /** So many offenders are excluded one by one on the tool's word before bisection takes over. */
 const MAX_NAMED_OFFENDERS = 8;
@@ -243,14 +243,10 @@ class FullAttempt {
 
   async #savedRules(): Promise<SavedRules> {
     if (this.#saved !== undefined) return this.#saved;
-    const filter = this.#savedFilter ?? (await this.#read("filter"));
+    const filter = this.#savedFilter ?? (await readSaved(this.#iptables, "filter"));
     // Correct for the first read only.
     this.#savedFilter = undefined;
-    this.#saved = new SavedRules(filter, await this.#read("nat"), this.#full.plan);
+    this.#saved = new SavedRules(filter, await readSaved(this.#iptables, "nat"), this.#full.plan);
     return this.#saved;
-  }
-
-  async #read(table: "filter" | "nat"): Promise<SavedTable> {
-    return readTable(await this.#iptables.save(table), table);
   }
 }
