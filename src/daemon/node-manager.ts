@@ -8,6 +8,7 @@ import type { Clock } from "../async/clock.ts";
 import type { ObjectEvent } from "../cluster/object-source.ts";
 import type { NodeRecord } from "../cluster/objects.ts";
 import type { Logger } from "../logging/logger.ts";
+import { equalLists } from "../model/equal-lists.ts";
 import { nodeIPsOf } from "../model/node-identity.ts";
 import type { IpAddress } from "../net/ip.ts";
 
@@ -107,7 +108,7 @@ export class NodeManager {
 
   #compare(frozen: NodeFacts, node: NodeRecord): void {
     const { log, needsPodCIDRs, nodeName, onFatal } = this.#options;
-    if (needsPodCIDRs && !isSameList(frozen.podCIDRs, node.podCIDRs)) {
+    if (needsPodCIDRs && !equalLists(frozen.podCIDRs, node.podCIDRs)) {
       const facts = { node: nodeName, newPodCIDRs: node.podCIDRs, oldPodCIDRs: frozen.podCIDRs };
       log.error("PodCIDRs changed for the node", undefined, facts);
       onFatal(
@@ -119,7 +120,7 @@ export class NodeManager {
       return;
     }
     const newNodeIPs = nodeIPsOf(node);
-    if (!isSameList(frozen.nodeIPs, newNodeIPs)) {
+    if (!equalLists(frozen.nodeIPs, newNodeIPs)) {
       log.info("NodeIPs changed for the node", { node: nodeName, newNodeIPs, oldNodeIPs: frozen.nodeIPs });
     }
   }
@@ -153,8 +154,4 @@ export class NodeManager {
     await this.#options.clock.sleep(maxMs, AbortSignal.any([signal, woken.signal]));
     this.#wake = undefined;
   }
-}
-
-function isSameList(a: readonly string[], b: readonly string[]): boolean {
-  return a.length === b.length && a.every((item, index) => item === b[index]);
 }
