@@ -3,6 +3,7 @@
  * `/connections` and `/journal` with JSON.
  * Read-only. Without `--inspect-socket` there is none.
  */
+import { once } from "node:events";
 import { existsSync, lstatSync, mkdirSync, readlinkSync, unlinkSync } from "node:fs";
 import type { Server, ServerResponse } from "node:http";
 import { connect } from "node:net";
@@ -100,13 +101,10 @@ export async function serveInspectSocket(
     return;
   }
   log.info("Answering on the inspect socket", { path });
-  await new Promise<void>((resolve) => {
-    const close = () => {
-      server.close(() => resolve());
-      server.closeAllConnections();
-    };
-    if (signal.aborted) close();
-    else signal.addEventListener("abort", close, { once: true });
+  if (!signal.aborted) await once(signal, "abort");
+  await new Promise((resolve) => {
+    server.close(resolve);
+    server.closeAllConnections();
   });
 }
 
@@ -186,16 +184,14 @@ function isAnswered(path: string): Promise<boolean> {
 }
 
 async function listen(server: Server, path: string): Promise<void> {
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    const umask = process.umask(PRIVATE_UMASK);
-    try {
-      // The path is bound before this returns.
-      server.listen(path, resolve);
-    } finally {
-      process.umask(umask);
-    }
-  });
+  const umask = process.umask(PRIVATE_UMASK);
+  try {
+    // The path is bound before this returns.
+    server.listen(path);
+  } finally {
+    process.umask(umask);
+  }
+  await once(server, "listening");
   server.on("error", () => {});
 }
 

@@ -2,6 +2,7 @@
  * What the daemon itself asks of the node's kernel, in every mode. What speaks to Linux is loaded on Linux only; elsewhere Node.js
  * knows what there is to know.
  */
+import { once } from "node:events";
 import { networkInterfaces } from "node:os";
 import { type ConntrackTable, NO_CONNTRACK } from "../kernel/conntrack/conntrack.ts";
 import type { ConntrackSettings } from "../kernel/conntrack/tuning.ts";
@@ -32,11 +33,9 @@ export async function nodeKernel(platform: NodeJS.Platform = process.platform): 
 /** Addresses are read when they are asked for, and not watched. */
 const ELSEWHERE: NodeKernel = {
   addressWatch: {
-    watch: (_onChange, signal) =>
-      new Promise((resolve) => {
-        if (signal.aborted) resolve();
-        else signal.addEventListener("abort", () => resolve(), { once: true });
-      }),
+    async watch(_onChange, signal) {
+      if (!signal.aborted) await once(signal, "abort");
+    },
   },
   async localAddresses(family) {
     const entries = Object.values(networkInterfaces()).flatMap((found) => found ?? []);

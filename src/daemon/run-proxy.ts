@@ -2,6 +2,7 @@
  * The daemon: from a checked configuration to running proxiers. The order of the steps is upstream's (reference
  * start.md §1, steps 11 to 25), because each may end the process before the next touches the node.
  */
+import { once } from "node:events";
 import { hostname } from "node:os";
 import { systemClock } from "../async/clock.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
@@ -175,10 +176,7 @@ async function whenInForce(
   act: () => Promise<void>,
 ): Promise<void> {
   const all = Promise.all(proxiers.map(({ proxier }) => proxier.inForce)).then(() => true);
-  const over = new Promise<false>((resolve) => {
-    if (ended.aborted) resolve(false);
-    else ended.addEventListener("abort", () => resolve(false), { once: true });
-  });
+  const over = (ended.aborted ? Promise.resolve() : once(ended, "abort")).then(() => false);
   if (await Promise.race([all, over])) await act();
 }
 

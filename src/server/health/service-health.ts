@@ -4,6 +4,7 @@
  *
  * All listeners hand their connections to one guarded HTTP server: a listener is then a bare socket, cheap by the hundred.
  */
+import { once } from "node:events";
 import { createServer, type Server, type Socket } from "node:net";
 import { type Clock, systemClock } from "../../async/clock.ts";
 import { Mutex } from "../../async/mutex.ts";
@@ -62,16 +63,6 @@ function closeListeners(entry: Entry): void {
 
 function cutConnections(entry: Entry): void {
   for (const socket of entry.connections) socket.destroy();
-}
-
-function listen(server: Server, host: string, port: number, family: IpFamily): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once("error", reject);
-    server.listen({ host, port, ipv6Only: family === "IPv6" }, () => {
-      server.removeListener("error", reject);
-      resolve();
-    });
-  });
 }
 
 /** Makes the manager of one family. Nothing listens until the first {@link ServiceHealthPorts.syncServices}. */
@@ -141,7 +132,8 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
     for (const host of hosts) {
       if (entry.listeners.has(host)) continue;
       const listener = createServer({ allowHalfOpen: true }, (socket) => accept(entry, socket));
-      await listen(listener, host, port, family);
+      listener.listen({ host, port, ipv6Only: family === "IPv6" });
+      await once(listener, "listening");
       listener.on("error", (error) => log.error("Healthcheck could not accept a connection", error, { service, port }));
       entry.listeners.set(host, listener);
     }

@@ -2,6 +2,7 @@
  * One HTTP server on one configured address: listens, keeps trying when it cannot, and closes with its signal
  * (reference operation.md §9.4).
  */
+import { once } from "node:events";
 import { type AddressInfo, createServer, type Server } from "node:net";
 import type { Clock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";
@@ -47,22 +48,12 @@ export interface HttpEndpoint {
   readonly closed: Promise<void>;
 }
 
-function listen(server: Server, target: ListenTarget): Promise<AddressInfo> {
-  return new Promise((resolve, reject) => {
-    const onError = (error: Error): void => {
-      server.removeListener("listening", onListening);
-      reject(error);
-    };
-    const onListening = (): void => {
-      server.removeListener("error", onError);
-      const address = server.address();
-      if (address === null || typeof address === "string") reject(new Error("the socket has no address"));
-      else resolve(address);
-    };
-    server.once("error", onError);
-    server.once("listening", onListening);
-    server.listen(target);
-  });
+async function listen(server: Server, target: ListenTarget): Promise<AddressInfo> {
+  server.listen(target);
+  await once(server, "listening");
+  const address = server.address();
+  if (address === null || typeof address === "string") throw new Error("the socket has no address");
+  return address;
 }
 
 /** Stops accepting and closes idle connections, lets running requests finish for a second, then cuts what is left. */
@@ -86,11 +77,6 @@ export function fullReporter(log: Logger, clock: Clock, facts: Readonly<Record<s
     reportedMs = nowMs;
     log.warn("Too many HTTP connections: idle ones are closed for new ones", { ...facts, peer });
   };
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return Promise.resolve();
-  return new Promise((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
 }
 
 /** What a server does, as status and page name it where it cannot be done. Pure. */
@@ -148,7 +134,7 @@ export function startHttpEndpoint(options: HttpEndpointOptions): HttpEndpoint {
 
   const listening = listenUntilItWorks();
   async function closeWithSignal(): Promise<void> {
-    await aborted(signal);
+    if (!signal.aborted) await once(signal, "abort");
     tried.resolve();
     if ((await listening) !== undefined) await closeServer(server, http, clock);
   }
