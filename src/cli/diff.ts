@@ -40,13 +40,7 @@ const BARE =
 /** What rules say of clients of a cluster IP that are no pods. */
 const POD_NETWORK = /(?:! -s|saddr !=) ([\da-f.:]+\/\d+)/;
 
-/**
- * Runs the command.
- *
- * @param argv without the word `diff`.
- * @param input what `-` reads. @param signal ends `--watch`.
- * @returns the exit status.
- */
+/** @param input what `-` reads. @param signal ends `--watch`. @returns the exit status. */
 export async function diff(
   argv: readonly string[],
   output: Output,

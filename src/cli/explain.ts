@@ -113,13 +113,7 @@ interface ExplainOptions {
   readonly read: (found: FoundConfiguration | undefined, mode?: string) => Promise<InspectChoices>;
 }
 
-/**
- * Runs the command.
- *
- * @param argv without the word `explain`.
- * @param input what `-f -` reads.
- * @returns the exit status.
- */
+/** @param input what `-f -` reads. @returns the exit status. */
 export async function explain(
   argv: readonly string[],
   output: Output,

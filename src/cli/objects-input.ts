@@ -68,11 +68,7 @@ interface ClusterInterest {
   readonly socket?: string;
 }
 
-/**
- * Reads the objects; problems are told one by one.
- *
- * @throws UsageError when nothing can be read.
- */
+/** Problems are told one by one. @throws UsageError when nothing can be read. */
 export async function readObjects(
   choice: ObjectsChoice,
   output: Output,

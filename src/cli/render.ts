@@ -93,13 +93,7 @@ interface RenderOptions {
   readonly read: (found: FoundConfiguration | undefined) => Promise<InspectChoices>;
 }
 
-/**
- * Runs the command.
- *
- * @param argv without the word `render`.
- * @param input what `-f -` reads.
- * @returns the exit status. @throws UsageError
- */
+/** @param input what `-f -` reads. @returns the exit status. @throws UsageError */
 export async function render(
   argv: readonly string[],
   output: Output,

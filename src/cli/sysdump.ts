@@ -65,11 +65,7 @@ const parsed = flagReader("kube-proxy sysdump", {
 });
 type SysdumpValues = ReturnType<typeof parsed>["values"];
 
-/**
- * Runs the command.
- *
- * @param argv without the word `sysdump`. @param stream what `-o -` writes to. @returns the exit status.
- */
+/** @param stream what `-o -` writes to. @returns the exit status. */
 export async function sysdump(
   argv: readonly string[],
   output: Output,

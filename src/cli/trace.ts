@@ -120,13 +120,7 @@ const parsed = flagReader("kube-proxy trace", {
   output: { type: "string", short: "o", default: "text" },
 });
 
-/**
- * Runs the command.
- *
- * @param argv without the word `trace`.
- * @param input what `-f -` or `--dump -` reads. @param signal ends `--live`. @default Ctrl-C
- * @returns the exit status.
- */
+/** @param input what `-f -` or `--dump -` reads. @param signal ends `--live`. @default Ctrl-C @returns the exit status. */
 export async function trace(
   argv: readonly string[],
   output: Output,

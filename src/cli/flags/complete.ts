@@ -139,21 +139,13 @@ function defaultModeNotices(release: Release, platform = process.platform): read
   return [using, { level: "warning", message, facts: {} }];
 }
 
-/**
- * The early check of the logging section.
- *
- * @throws {@link CommandError} `initialize logging: …`.
- */
+/** The early check of the logging section. @throws {@link CommandError} `initialize logging: …`. */
 export function requireLogging({ config, gates }: CompletedOptions): void {
   const errors = loggingErrors(config.logging, gates, "logging");
   if (errors.length > 0) throw new CommandError(`initialize logging: ${joinErrors(errors)}`);
 }
 
-/**
- * Checks the whole configuration.
- *
- * @throws {@link CommandError} `failed validate: …`.
- */
+/** @throws {@link CommandError} `failed validate: …`. */
 export function requireConfig({ config }: CompletedOptions): KubeProxyConfig {
   const checked = checkConfig(config);
   if (!checked.ok) throw new CommandError(`failed validate: ${checked.message}`);
