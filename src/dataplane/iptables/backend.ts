@@ -14,6 +14,7 @@ import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { CommitCost } from "../shared/commit-cost.ts";
+import type { RestoreMetrics, RuleCountMetrics } from "../shared/iptables-metrics.ts";
 import { CHAINS, isServiceChain } from "../shared/iptables-rules/chain-names.ts";
 import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
 import { OwnedRules } from "../shared/iptables-rules/owned-rules.ts";
@@ -37,11 +38,8 @@ const LOGGED_CHAINS = 10;
 const PORTS_PER_TRANSACTION = { first: 100, again: 500 } as const;
 
 /** The measurements of this mode (reference iptables-operation.md §14), one family. */
-export interface IptablesMetrics {
-  /** Refused or failed iptables-restore. */
-  readonly restoreFailures: { inc(): void };
+export interface IptablesMetrics extends RestoreMetrics, RuleCountMetrics {
   readonly partialRestoreFailures: { inc(): void };
-  setTotal(table: "filter" | "nat", rules: number): void;
   setLast(table: "filter" | "nat", rules: number): void;
 }
 

@@ -16,6 +16,7 @@ import type { ServicePort } from "../../model/service-port.ts";
 import type { Cidr, IpAddress } from "../../net/ip.ts";
 import { protocolName } from "../../net/protocol.ts";
 import type { Backend, LedConnections, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import type { RestoreMetrics } from "../shared/iptables-metrics.ts";
 import { Reconciler, type SyncNotes, type Target, type Work } from "../shared/reconciler.ts";
 import type { Parts } from "../shared/wanted-parts.ts";
 import { type AddressDifference, AddressWarnings, DummyAddresses } from "./dummy-addresses.ts";
@@ -42,17 +43,11 @@ interface IpvsBackendOptions {
   readonly excludeCIDRs: readonly Cidr[];
   /** Sets again what is lost with the module of IPVS: its parameters and timeouts. Asked with every full sync. */
   readonly restoreSettings: () => Promise<void>;
-  readonly metrics: IpvsMetrics;
+  readonly metrics: RestoreMetrics;
   /** `syncPeriod`: how often the kernel is compared with what is wanted. */
   readonly verifyPeriodMs: number;
   readonly clock: Clock;
   readonly log: Logger;
-}
-
-/** The measurements of this mode, one family. */
-interface IpvsMetrics {
-  /** Refused or failed iptables-restore. */
-  readonly restoreFailures: { inc(): void };
 }
 
 /** Where the kernel differs from what is wanted, rules excepted. */

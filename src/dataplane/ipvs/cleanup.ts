@@ -5,7 +5,7 @@
 import type { Ipset, IpsetDefinition, IpsetEntry } from "../../kernel/ipset/ipset.ts";
 import { type Iptables, IptablesError } from "../../kernel/iptables/iptables.ts";
 import type { ChainName } from "../../kernel/iptables/rule.ts";
-import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
+import { chainLines, ruleArguments, transactionText } from "../../kernel/iptables/rule-text.ts";
 import { type Ipvs, type VirtualServer, virtualServerText } from "../../kernel/ipvs/ipvs.ts";
 import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
@@ -147,9 +147,7 @@ async function deleteRules(iptables: Iptables, attempt: Attempt): Promise<void> 
         );
       }
       const chains = CHAINS_OF[table].filter((chain) => present.has(chain));
-      await iptables.restore([`*${table}\n${chains.map((chain) => `:${chain} - [0:0]\n`).join("")}COMMIT\n`], {
-        table,
-      });
+      await iptables.restore([transactionText(table, chainLines(chains))], { table });
       for (const chain of chains) {
         await attempt(`${family} chain ${chain} of table ${table}`, () => deleteChain(iptables, table, chain));
       }

@@ -6,7 +6,7 @@ import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import type { IpsetDefinition } from "../../kernel/ipset/ipset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
-import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
+import { ruleLines, ruleSpec, transactionText } from "../../kernel/iptables/rule-text.ts";
 import {
   IPVS_SERVICE_PERSISTENT,
   IPVS_SERVICE_SCHEDULER_FLAG_2,
@@ -126,7 +126,7 @@ function iptablesInput({ rules, extent }: IpvsPlan): string {
   if (extent === "whole") return restoreText(rules);
   return (["nat", "filter"] as const)
     .filter((table) => rules[table].length > 0)
-    .map((table) => `*${table}\n${rules[table].map((rule) => `-A ${ruleSpec(rule)}\n`).join("")}COMMIT\n`)
+    .map((table) => transactionText(table, ruleLines("append", rules[table])))
     .join("");
 }
 

@@ -1,7 +1,7 @@
 /** Linux: iptables rules lead clients to the proxy's sockets, or no rules at all. Reference userspace.md §1.1, §1.10. */
 import { raiseFileLimit } from "../../kernel/file-limit.ts";
 import type { Iptables } from "../../kernel/iptables/iptables.ts";
-import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
+import { chainLines, deletionLines, ruleArguments, transactionText } from "../../kernel/iptables/rule-text.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { IpAddress } from "../../net/ip.ts";
@@ -140,7 +140,5 @@ async function cleanUpTable(iptables: Iptables, table: "nat" | "filter"): Promis
   for (const jump of PORTAL_JUMPS) {
     if (jump.table === table) await iptables.deleteRule(table, jump.rule.chain, ruleArguments(jump.rule));
   }
-  const lines = chains.map((chain) => `:${chain} - [0:0]\n`).join("");
-  const deletions = chains.map((chain) => `-X ${chain}\n`).join("");
-  await iptables.restore([`*${table}\n${lines}${deletions}COMMIT\n`], { table });
+  await iptables.restore([transactionText(table, chainLines(chains) + deletionLines(chains))], { table });
 }

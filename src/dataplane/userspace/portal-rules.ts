@@ -12,6 +12,7 @@ import { chainLines, deletionLines, ruleLines, transactionText } from "../../ker
 import { IPTABLES_WAITS, KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { Written } from "../../sync/backend.ts";
+import type { RestoreMetrics, RuleCountMetrics } from "../shared/iptables-metrics.ts";
 import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
 import { fullPayload } from "../shared/iptables-rules/full-payload.ts";
 import { OwnedRules } from "../shared/iptables-rules/owned-rules.ts";
@@ -20,17 +21,9 @@ import { readSaved } from "../shared/iptables-rules/saved-rules.ts";
 import type { DesiredPort } from "../shared/iptables-rules/transactions.ts";
 import { PORTAL_CHAINS, PORTAL_JUMPS, PORTAL_STATIC_PLAN } from "./plan-portal-rules.ts";
 
-/** The iptables measurements that this mode makes. */
-interface RuleMetrics {
-  /** A restore was refused or failed. */
-  readonly restoreFailures: { inc(): void };
-  /** Rules in the kernel. */
-  setTotal(table: "filter" | "nat", rules: number): void;
-}
-
 interface PortalRulesOptions {
   readonly iptables: Iptables;
-  readonly metrics: RuleMetrics;
+  readonly metrics: RestoreMetrics & RuleCountMetrics;
   readonly log: Logger;
 }
 

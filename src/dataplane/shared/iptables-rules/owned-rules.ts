@@ -6,6 +6,7 @@ import { type Iptables, IptablesRestoreError, isAttributable } from "../../../ke
 import type { Rule } from "../../../kernel/iptables/rule.ts";
 import type { Logger } from "../../../logging/logger.ts";
 import type { SyncFailure } from "../../../sync/backend.ts";
+import type { RestoreMetrics } from "../iptables-metrics.ts";
 import { RefusedPorts } from "../refused-ports.ts";
 import { bisectChanges, removalOf } from "./bisect-changes.ts";
 import { deltaPayload, type OwnerChange } from "./delta-payload.ts";
@@ -23,9 +24,7 @@ import {
 
 interface OwnedRulesOptions {
   readonly iptables: Iptables;
-  readonly metrics: {
-    /** Refused or failed iptables-restore. */
-    readonly restoreFailures: { inc(): void };
+  readonly metrics: RestoreMetrics & {
     /** Those of changes. @default not counted */
     readonly partialRestoreFailures?: { inc(): void };
   };
