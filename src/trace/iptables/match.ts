@@ -47,16 +47,8 @@ export function matchStep<K extends MatchKind>(match: KernelMatch<K>, surroundin
 const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surroundings) => Judged | undefined } = {
   comment: () => undefined,
   nfacct: () => undefined,
-  conntrack: ({ states, negated }) => ({
-    judge: (packet) => stateOf(packet, states, negated),
-    asks: [],
-    observed: stateText,
-  }),
-  state: ({ states, negated }) => ({
-    judge: (packet) => stateOf(packet, states, negated),
-    asks: [],
-    observed: stateText,
-  }),
+  conntrack: stateJudge,
+  state: stateJudge,
   addrtype({ source, destination }, { facts }) {
     const one = (address: IpAddress, types: AddressTypes | undefined): StepResult => {
       if (types === undefined) return GO_ON;
@@ -133,7 +125,13 @@ const STATE_NAMES: Readonly<Record<ConnectionState, ConntrackState>> = {
   untracked: "UNTRACKED",
 };
 
-const stateText = ({ state }: Packet): string => `the connection is ${STATE_NAMES[state]}`;
+function stateJudge({ states, negated }: Pick<KernelMatch<"conntrack">, "states" | "negated">): Judged {
+  return {
+    judge: (packet) => stateOf(packet, states, negated),
+    asks: [],
+    observed: ({ state }) => `the connection is ${STATE_NAMES[state]}`,
+  };
+}
 
 function stateOf(packet: Packet, states: readonly ConntrackState[], negated: boolean): StepResult {
   if (states.includes(STATE_NAMES[packet.state])) return answer(true, negated);

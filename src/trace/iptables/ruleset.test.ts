@@ -8,7 +8,7 @@ import { type Outcome, outcomesOf } from "../netfilter/tree.ts";
 import { walk } from "../netfilter/walk.ts";
 import { endText, newPacket, type PacketQuestion } from "../packet.ts";
 import { iptablesChains } from "./ruleset.ts";
-import { EMPTY_LISTS, NO_SETS, type RecentLists, UNKNOWN_LISTS } from "./surroundings.ts";
+import { NO_SETS, type RecentLists, UNKNOWN_LISTS } from "./surroundings.ts";
 
 const facts = nodeFacts({ addresses: [ip("192.0.2.10")] });
 
@@ -20,6 +20,9 @@ function saved(nat: readonly string[], filter: readonly string[] = []): string {
   const table = (name: string, rules: readonly string[]) => [`*${name}`, ...chains(rules), ...rules, "COMMIT"];
   return `${[...table("nat", nat), ...table("filter", filter)].join("\n")}\n`;
 }
+
+/** No client has been here before. */
+const EMPTY_LISTS: RecentLists = { has: () => false };
 
 function ask(text: string, rest: Partial<PacketQuestion> = {}, recent: RecentLists = EMPTY_LISTS): Outcome[] {
   const program = programOf(iptablesChains(readRuleset(text), "IPv4", { facts, sets: NO_SETS, recent }));

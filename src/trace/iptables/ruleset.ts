@@ -17,7 +17,8 @@ import {
   type StepResult,
   type Verdict,
 } from "../netfilter/program.ts";
-import { endText, masqueraded, type Packet, redirectAddress, withDestination } from "../packet.ts";
+import { masquerade, redirect, translated } from "../netfilter/translations.ts";
+import { endText, type Packet, withDestination } from "../packet.ts";
 import { basicSteps } from "./basic-match.ts";
 import { matchStep } from "./match.ts";
 import { destinationIn, RuleIndex } from "./rule-index.ts";
@@ -139,8 +140,6 @@ function stepsOf(text: string, { family, surroundings, hasChain }: RuleContext):
   return [...steps, targetStep(target, surroundings)].filter((step) => step !== undefined);
 }
 
-const ACCEPT = { kind: "accept" } as const;
-
 /** Compiles a target; undefined for a rule that only counts. Pure. */
 function targetStep(target: KernelTarget, { facts }: Surroundings): Step | undefined {
   if (target.kind === "none") return undefined;
@@ -154,7 +153,7 @@ function targetStep(target: KernelTarget, { facts }: Surroundings): Step | undef
       case "goto":
         return { kind: "verdict", verdict: chosen };
       case "ACCEPT":
-        return { kind: "verdict", verdict: ACCEPT };
+        return { kind: "verdict", verdict: { kind: "accept" } };
       case "DROP":
         return { kind: "verdict", verdict: { kind: "drop" } };
       case "RETURN":
@@ -165,21 +164,13 @@ function targetStep(target: KernelTarget, { facts }: Surroundings): Step | undef
         const mark = ((packet.mark & ~chosen.mask) ^ chosen.value) >>> 0;
         return { kind: "go-on", packet: { ...packet, mark }, said: `mark 0x${mark.toString(16)}` };
       }
-      case "MASQUERADE": {
-        const address = facts.ownAddressTowards(packet.destination);
-        const said = `masquerade: the source becomes ${address ?? `the node's address towards ${packet.destination}`}`;
-        return { kind: "verdict", verdict: ACCEPT, packet: masqueraded(packet, address), said };
-      }
-      case "REDIRECT": {
-        const own = redirectAddress(packet, facts.ownAddressTowards(packet.source));
-        const changed = withDestination(packet, own, chosen.ports?.from);
-        const said = `redirect to port ${changed.destinationPort} of the node itself`;
-        return { kind: "verdict", verdict: ACCEPT, packet: changed, said };
-      }
+      case "MASQUERADE":
+        return masquerade(packet, facts);
+      case "REDIRECT":
+        return redirect(packet, chosen.ports?.from, facts);
       case "DNAT": {
         const { address, port } = chosen;
-        const said = `dnat to ${endText(address, port)}`;
-        return { kind: "verdict", verdict: ACCEPT, packet: withDestination(packet, address, port), said };
+        return translated(withDestination(packet, address, port), `dnat to ${endText(address, port)}`);
       }
     }
   }

@@ -28,8 +28,6 @@ export interface Surroundings {
 /** Where nothing was given. */
 export const NO_SETS: IpSets = { has: () => undefined, asks: () => undefined };
 export const UNKNOWN_LISTS: RecentLists = { has: () => undefined };
-/** No client has been here before. */
-export const EMPTY_LISTS: RecentLists = { has: () => false };
 
 /** The name under which the walk reports an entry that a packet makes in a list of `-m recent`. */
 export function recentListName(list: string): string {

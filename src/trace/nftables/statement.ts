@@ -4,7 +4,8 @@ import { isObject, type JsonObject, named, textOf } from "../../kernel/nftables/
 import { statementText } from "../../kernel/nftables/json-text.ts";
 import { parseIpAddress } from "../../net/ip.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult, type Verdict } from "../netfilter/program.ts";
-import { endText, masqueraded, type Packet, redirectAddress, withDestination, withSource } from "../packet.ts";
+import { masquerade, redirect, translated } from "../netfilter/translations.ts";
+import { endText, type Packet, withDestination, withSource } from "../packet.ts";
 import { keyText } from "../value.ts";
 import { compileCondition } from "./condition.ts";
 import { drawn } from "./draw.ts";
@@ -229,9 +230,7 @@ function part(text: string): unknown {
   return { payload: { protocol: first, field: second } };
 }
 
-const ACCEPT = { kind: "accept" } as const;
-
-/** Compiles a translation. It ends its base chain: the kernel accepts. Pure. */
+/** Pure. */
 function compileTranslation(
   kind: "dnat" | "snat" | "masquerade" | "redirect",
   body: JsonObject,
@@ -243,26 +242,9 @@ function compileTranslation(
   const portFor = (packet: Packet): number | undefined => numberIn(port?.read(packet, 0));
   switch (kind) {
     case "masquerade":
-      return {
-        text,
-        asks: [facts.about.destination],
-        run(packet) {
-          const address = facts.ownAddressTowards(packet.destination);
-          const said = `masquerade: the source becomes ${address ?? `the node's address towards ${packet.destination}`}`;
-          return { kind: "verdict", verdict: ACCEPT, packet: masqueraded(packet, address), said };
-        },
-      };
+      return { text, asks: [facts.about.destination], run: (packet) => masquerade(packet, facts) };
     case "redirect":
-      return {
-        text,
-        asks: [facts.about.source],
-        run(packet) {
-          const own = redirectAddress(packet, facts.ownAddressTowards(packet.source));
-          const changed = withDestination(packet, own, portFor(packet));
-          const said = `redirect to port ${changed.destinationPort} of the node itself`;
-          return { kind: "verdict", verdict: ACCEPT, packet: changed, said };
-        },
-      };
+      return { text, asks: [facts.about.source], run: (packet) => redirect(packet, portFor(packet), facts) };
     default: {
       const address = compileExpression(body.addr, surroundings);
       const judge =
@@ -278,12 +260,7 @@ function compileTranslation(
           if (target === undefined) return { kind: "lost", because: `${text}: the address is not known` };
           const targetPort = typeof number === "number" ? number : portFor(packet);
           const changed = kind === "dnat" ? withDestination(packet, target, targetPort) : withSource(packet, target);
-          return {
-            kind: "verdict",
-            verdict: ACCEPT,
-            packet: changed,
-            said: `${kind} to ${endText(target, targetPort)}`,
-          };
+          return translated(changed, `${kind} to ${endText(target, targetPort)}`);
         };
       return {
         text,

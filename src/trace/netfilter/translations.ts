@@ -1,0 +1,21 @@
+/** What masquerading and redirection do with a packet, whichever tool has made the rule. Pure. */
+import type { NodeFacts } from "../facts.ts";
+import { masqueraded, type Packet, redirectAddress, withDestination } from "../packet.ts";
+import type { StepResult } from "./program.ts";
+
+/** A translation ends its base chain: the kernel accepts. */
+export function translated(packet: Packet, said: string): StepResult {
+  return { kind: "verdict", verdict: { kind: "accept" }, packet, said };
+}
+
+export function masquerade(packet: Packet, facts: NodeFacts): StepResult {
+  const address = facts.ownAddressTowards(packet.destination);
+  const said = `masquerade: the source becomes ${address ?? `the node's address towards ${packet.destination}`}`;
+  return translated(masqueraded(packet, address), said);
+}
+
+/** @param port undefined: the packet's own. */
+export function redirect(packet: Packet, port: number | undefined, facts: NodeFacts): StepResult {
+  const changed = withDestination(packet, redirectAddress(packet, facts.ownAddressTowards(packet.source)), port);
+  return translated(changed, `redirect to port ${changed.destinationPort} of the node itself`);
+}
