@@ -74,11 +74,13 @@ function setOnDemand(name: string): NftSet | undefined {
   if (endpoints !== undefined) return endpointSet(name, endpoints.map, endpoints.slots);
   const clients = numberIn(name, CLIENTS);
   if (clients !== undefined) return clientSet(clients);
-  if (numberIn(name, ALLOWED_SOURCES) !== undefined) return sourceSet(name);
+  if (numberIn(name, ALLOWED_SOURCES) !== undefined) {
+    return set(name, [...FRONT_END, "address"], "who may ask at restricted frontends");
+  }
   const byFrontend = numberIn(name, STICKY_SETS.frontend);
-  if (byFrontend !== undefined) return stickySet(name, byFrontend, true);
-  const byNodePort = numberIn(name, STICKY_SETS.nodePort);
-  return byNodePort === undefined ? undefined : stickySet(name, byNodePort, false);
+  const seconds = byFrontend ?? numberIn(name, STICKY_SETS.nodePort);
+  if (seconds === undefined) return undefined;
+  return set(name, byFrontend === undefined ? NODE_PORT : FRONT_END, `session affinity of ${seconds} s`);
 }
 
 /** Whether several service ports may want one key of a set, or clients are led by it. Frontends have one owner. */
@@ -98,19 +100,6 @@ function endpointSet(name: string, map: EndpointMap, slots: number): NftSet {
     slots,
     comment: slots <= MOST_EXACT ? `for ${slots} endpoint${slots === 1 ? "" : "s"}` : `for many endpoints`,
   };
-}
-
-function stickySet(name: string, timeoutSeconds: number, isFrontend: boolean): NftSet {
-  return {
-    name,
-    key: isFrontend ? FRONT_END : NODE_PORT,
-    isMap: false,
-    comment: `session affinity of ${timeoutSeconds} s`,
-  };
-}
-
-function sourceSet(name: string): NftSet {
-  return { name, key: [...FRONT_END, "address"], isMap: false, comment: "who may ask at restricted frontends" };
 }
 
 function clientSet(timeoutSeconds: number): NftSet {
