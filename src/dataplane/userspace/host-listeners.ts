@@ -131,12 +131,7 @@ export class HostListeners implements Listeners {
     if (wanted === undefined) this.#served.delete(key);
     else this.#served.set(key, { name: wanted.port.name, listeners, sockets: before?.sockets ?? new Map() });
     if (before === undefined) return;
-    for (const [text, relay] of before.sockets) {
-      if (listeners.has(text)) continue;
-      before.sockets.delete(text);
-      this.#written["sockets closed"] += 1;
-      await this.#options.sockets.close(before.name, relay);
-    }
+    for (const text of before.sockets.keys()) if (!listeners.has(text)) await this.#stop(before, text);
   }
 
   /** By what makes them different, sources included. */
