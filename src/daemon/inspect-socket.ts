@@ -55,39 +55,37 @@ export async function serveInspectSocket(
   const server = createServer(
     { keepAlive: false, requestTimeout: IDLE_MS, headersTimeout: IDLE_MS },
     (request, response) => {
-      const path = pathOf(request);
+      const path = request.method === "GET" ? pathOf(request) : undefined;
       const query = queryOf(request);
-      if (request.method === "GET" && path === "/journal") {
+      if (path === "/journal") {
         streamJournal(daemon.journal, response, { last: Number(query.get("last") ?? "0"), signal });
         return;
       }
+      const end = (status: number, answer: unknown): void => {
+        response.writeHead(status, { "content-type": "application/json" });
+        response.end(`${JSON.stringify(answer)}\n`);
+      };
       // A reader that goes away ends the answer; there is no one to tell.
       const list = (lines: Iterable<unknown>): void => {
         pipeline(Readable.from(listText(lines), { objectMode: false }), response).catch(() => {});
         response.writeHead(200, { "content-type": "application/json" });
       };
-      if (request.method === "GET" && path === "/services") {
+      if (path === "/services") {
         list(serviceLines(daemon, query.get("service") ?? undefined));
         return;
       }
-      if (request.method === "GET" && path === "/connections") {
+      if (path === "/connections") {
         ledFlows(daemon).then(list, (error: unknown) => {
-          response.writeHead(500, { "content-type": "application/json" });
-          response.end(`${JSON.stringify({ error: messageOf(error) })}\n`);
+          end(500, { error: messageOf(error) });
         });
         return;
       }
-      const end = (answer: unknown): void => void response.end(`${JSON.stringify(answer)}\n`);
       const { config, node } = daemon;
-      if (request.method === "GET" && path === "/configuration" && config !== undefined) {
-        response.writeHead(200, { "content-type": "application/json" });
-        end({ ...toV1Alpha1(config), hostnameOverride: node });
-        return;
-      }
-      const isStatus = request.method === "GET" && path === "/status";
-      response.writeHead(isStatus ? 200 : 404, { "content-type": "application/json" });
-      if (!isStatus) end(WRONG_QUESTION);
-      else void wholeStatus(daemon).then(end);
+      if (path === "/configuration" && config !== undefined) {
+        end(200, { ...toV1Alpha1(config), hostnameOverride: node });
+      } else if (path === "/status") {
+        void wholeStatus(daemon).then((status) => end(200, status));
+      } else end(404, WRONG_QUESTION);
     },
   );
   server.maxConnections = MAX_CONNECTIONS;
