@@ -184,6 +184,9 @@ export function ipFromBytes(bytes: Uint8Array): IpAddress {
   return (parsed instanceof ipaddr.IPv6 ? parsed.toRFC5952String() : parsed.toString()) as IpAddress;
 }
 
+/** All loopback addresses of a family. */
+export const LOOPBACK = { IPv4: "127.0.0.0/8" as Cidr, IPv6: "::1/128" as Cidr } as const; // canonical
+
 /** Whether an address is a loopback one (127.0.0.0/8 or ::1). Pure. */
 export function isLoopback(address: IpAddress): boolean {
   return address === "::1" || address.startsWith("127.");

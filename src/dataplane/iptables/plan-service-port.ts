@@ -7,7 +7,7 @@ import type { Endpoint } from "../../model/endpoint.ts";
 import { type Frontend, frontendsOf } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
-import { type Cidr, cidrContains, type IpAddress } from "../../net/ip.ts";
+import { type Cidr, cidrContains, type IpAddress, LOOPBACK } from "../../net/ip.ts";
 import { protocolName } from "../../net/protocol.ts";
 import {
   CHAINS,
@@ -18,8 +18,6 @@ import {
 import type { ServicePortPlan, SharedRule } from "../shared/iptables-rules/rules-plan.ts";
 import { localPods } from "../shared/iptables-rules/top-level-rules.ts";
 import { COUNTERS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
-
-const LOCALHOST_V4 = "127.0.0.0/8" as Cidr;
 
 /** The decisions of iptables.md §6, made once and used by every block. */
 interface Decisions {
@@ -135,7 +133,7 @@ function sharedRules(d: Decisions, config: PlanConfig, facts: PlanFacts): Shared
       case "node-port":
         if (isServedSomewhere) {
           if (config.localhostNodePorts && facts.counters.localhostNodePorts) {
-            const localhost: RuleMatch = { kind: "destination", address: LOCALHOST_V4 };
+            const localhost: RuleMatch = { kind: "destination", address: LOOPBACK.IPv4 };
             const counter: RuleMatch = { kind: "nfacct", counter: COUNTERS.localhostNodePorts };
             nat(CHAINS.nodePorts, name, [d.protocol, localhost, ...matches.slice(1), counter], chains.external);
           }

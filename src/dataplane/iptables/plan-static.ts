@@ -3,14 +3,12 @@
  * ports. Reference iptables.md §2, §4, §5. Pure.
  */
 import type { Rule, RuleMatch } from "../../kernel/iptables/rule.ts";
-import { type Cidr, isLoopback } from "../../net/ip.ts";
+import { isLoopback, LOOPBACK } from "../../net/ip.ts";
 import { CHAINS } from "../shared/iptables-rules/chain-names.ts";
 import type { StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
 import { forwardRules, masqueradeRules, TOP_LEVEL_CHAINS } from "../shared/iptables-rules/top-level-rules.ts";
 import { COUNTERS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
 
-const LOCALHOST_V4 = "127.0.0.0/8" as Cidr;
-const LOCALHOST_V6 = "::1/128" as Cidr;
 const NODE_PORTS_COMMENT = "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
 
 /** Plans the static rules. Pure. */
@@ -32,8 +30,8 @@ function martianRule(): Rule {
     chain: CHAINS.firewall,
     matches: [
       { kind: "comment", text: "block incoming localnet connections" },
-      { kind: "destination", address: LOCALHOST_V4 },
-      { kind: "source", address: LOCALHOST_V4, negate: true },
+      { kind: "destination", address: LOOPBACK.IPv4 },
+      { kind: "source", address: LOOPBACK.IPv4, negate: true },
       { kind: "conntrack-state", states: ["RELATED", "ESTABLISHED", "DNAT"], negate: true },
     ],
     target: { kind: "drop" },
@@ -61,7 +59,6 @@ function nodePortJumps(config: PlanConfig, facts: PlanFacts): Rule[] {
       .map((ip) => rule([{ kind: "destination", address: ip }]));
   }
   const local: RuleMatch = { kind: "address-type", side: "destination", type: "LOCAL" };
-  if (config.family === "IPv6") return [rule([local, { kind: "destination", address: LOCALHOST_V6, negate: true }])];
   if (config.localhostNodePorts) return [rule([local])];
-  return [rule([local, { kind: "destination", address: LOCALHOST_V4, negate: true }])];
+  return [rule([local, { kind: "destination", address: LOOPBACK[config.family], negate: true }])];
 }

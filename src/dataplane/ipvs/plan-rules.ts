@@ -4,7 +4,7 @@
  */
 import type { IptablesTable } from "../../kernel/iptables/iptables.ts";
 import type { ChainName, Rule, RuleMatch, RuleTarget, SetDirection } from "../../kernel/iptables/rule.ts";
-import type { Cidr, IpFamily } from "../../net/ip.ts";
+import { type IpFamily, LOOPBACK } from "../../net/ip.ts";
 import type { JumpRule } from "../shared/iptables-rules/rules-plan.ts";
 import {
   FORWARDING,
@@ -62,11 +62,6 @@ export interface RulesPlan {
   readonly filter: readonly Rule[];
 }
 
-const LOCALHOST: Readonly<Record<IpFamily, Cidr>> = {
-  IPv4: "127.0.0.0/8" as Cidr, // canonical, as is the next
-  IPv6: "::1/128" as Cidr,
-};
-
 /** Pure. */
 export function planRules(config: PlanConfig, input: RulesInput): RulesPlan {
   const draft = new Draft(config.family, input);
@@ -120,7 +115,7 @@ const BOTH: readonly SetDirection[] = ["dst", "dst"];
 function natRules(draft: Draft, config: PlanConfig): Rule[] {
   const { services, postrouting, loadBalancer } = CHAINS;
   return [
-    { chain: services, matches: [{ kind: "source", address: LOCALHOST[config.family] }], target: RETURN },
+    { chain: services, matches: [{ kind: "source", address: LOOPBACK[config.family] }], target: RETURN },
     ...commented(draft, [
       [postrouting, "loopBack", ["dst", "dst", "src"], { kind: "masquerade", randomFully: false }],
       [services, "loadBalancer", BOTH, to(loadBalancer)],

@@ -2,13 +2,10 @@
 import type { NftKeyType, NftRule, NftSet, NftStatement } from "../../kernel/nftables/ruleset.ts";
 import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import { type Cidr, cidrContains, hostCidr } from "../../net/ip.ts";
+import { type Cidr, cidrContains, hostCidr, LOOPBACK } from "../../net/ip.ts";
 import { rule } from "./base-chains.ts";
 import { SETS } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
-
-/** Loopback addresses. */
-export const LOOPBACK = { IPv4: "127.0.0.0/8" as Cidr, IPv6: "::1/128" as Cidr } as const;
 
 /** `address . protocol . port` */
 export const FRONT_END: readonly NftKeyType[] = ["address", "protocol", "port"];

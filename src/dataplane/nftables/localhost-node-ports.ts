@@ -9,13 +9,13 @@ import type { NftChain, NftElement, NftRule, NftSet, NftStatement } from "../../
 import { ownedFrontends } from "../../model/frontend.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import { type IpFamily, joinHostPort } from "../../net/ip.ts";
+import { type IpFamily, joinHostPort, LOOPBACK } from "../../net/ip.ts";
 import { PROTOCOLS, type Protocol, protocolName } from "../../net/protocol.ts";
 import type { Dump } from "../../trace/dump/recognise.ts";
 import type { SourceFacts } from "../mode-words.ts";
 import { type PlannedRelay, relayChain } from "../relay-chain.ts";
 import { rule } from "./base-chains.ts";
-import { LOOPBACK, map, NODE_PORT, NODE_PORT_IPS } from "./common-rules.ts";
+import { map, NODE_PORT, NODE_PORT_IPS } from "./common-rules.ts";
 import type { NftablesConfig } from "./config.ts";
 import { EXTENDED_FORM, LOCALHOST, type LocalhostForm, UPSTREAM_FORM, wantedOf } from "./localhost-relay.ts";
 import { CHAINS, SETS } from "./names.ts";
