@@ -9,8 +9,8 @@ import { beginNfnetlink, NFNL_SUBSYS_NFTABLES, NFPROTO_IPV4, NFPROTO_IPV6 } from
 import type { SubscriptionOptions } from "../netlink/subscription.ts";
 import type { NftForeignChange } from "./nftables.ts";
 import { RulesetMonitor } from "./ruleset-monitor.ts";
-import { NFT_MSG_DELRULE, NFT_MSG_NEWGEN } from "./wire/constants.ts";
-import { generation as generationCodec, rule } from "./wire/objects.ts";
+import { NFT_MSG_DELRULE, NFT_MSG_NEWCHAIN, NFT_MSG_NEWGEN } from "./wire/constants.ts";
+import { chain as chainCodec, generation as generationCodec, rule } from "./wire/objects.ts";
 
 const OWN_PORT = 7;
 const OTHER_PORT = 99;
@@ -68,6 +68,10 @@ async function monitored(t: TestContext) {
     announceRule(chain: string, { nfproto, table } = IPV4): void {
       announce(NFT_MSG_DELRULE, OTHER_PORT, ({ out }) => rule.write(out, { table, chain }), nfproto);
     },
+    announceChain(name: string): void {
+      const { nfproto, table } = IPV4;
+      announce(NFT_MSG_NEWCHAIN, OTHER_PORT, ({ out }) => chainCodec.write(out, { table, name }), nfproto);
+    },
     lose: (): void => subscription?.onOverrun(),
   };
 }
@@ -87,6 +91,18 @@ test("what others commit is told by chain; our own commits that were lost are no
   await sleep(60);
   announceCommit(commit(true), OWN_PORT);
   assert.equal(changes.length, 1);
+});
+
+test("a chain that another program renames is told, also where its new name begins as those of anonymous sets", async (t) => {
+  const { monitor, changes, commit, announceCommit, announceChain } = await monitored(t);
+  announceChain("_services");
+  const id = commit();
+  announceCommit(id);
+  assert.deepEqual(
+    changes.map(({ chains, defined }) => [[...chains], [...defined]]),
+    [[["_services"], ["_services"]]],
+  );
+  assert.equal(await monitor.isUntouched(IPV4, id - 1, id), false);
 });
 
 test("another program's lost commit is told, although a further one is announced while it is looked for", async (t) => {

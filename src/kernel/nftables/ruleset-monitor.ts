@@ -28,7 +28,7 @@ const RECOVERY_MS = 30;
  * each commit, which costs as much as a third of the commit.
  */
 const REST_MS = 50;
-/** Sets of these names come and go with the rules that use them; nft lets no one name a set so. */
+/** Sets of these names come and go with the rules that use them; none of ours that has a name of its own begins so, but a renamed chain may. */
 const ANONYMOUS = "_";
 const NOTHING: ReadonlySet<string> = new Set();
 
@@ -267,7 +267,8 @@ function touchedIn(watcher: Watcher): Touched {
 
 function note(watcher: Watcher, { kind, name, isDefinition }: Announcement): void {
   if (kind === "table") touchedIn(watcher).isTotal = true;
-  if ((kind !== "chain" && kind !== "set") || name === undefined || name.startsWith(ANONYMOUS)) return;
+  if ((kind !== "chain" && kind !== "set") || name === undefined) return;
+  if (kind === "set" && name.startsWith(ANONYMOUS)) return;
   const { chains, sets, defined } = touchedIn(watcher);
   (kind === "chain" ? chains : sets).add(name);
   if (isDefinition) defined.add(name);
