@@ -63,9 +63,13 @@ export class DummyAddresses {
   }
 
   /** Adds addresses, and the device should it be gone. */
-  async bind({ bind, rebind }: Pick<AddressDifference, "bind" | "rebind">): Promise<AddressFailures> {
+  async bind({ bind, rebind, foreign }: Omit<AddressDifference, "unbind">): Promise<AddressFailures> {
     const add = [...rebind, ...bind];
-    if (rebind.length > 0) await this.#links.removeAddresses(DUMMY_DEVICE, rebind);
+    const wanted = new Set(foreign.length > 0 ? bind : []);
+    // An IPv6 address is on a device once: as a whole address only when it has gone with another prefix length.
+    const inTheWay = foreign.filter(({ address }) => familyOf(address) === "IPv6" && wanted.has(address));
+    const first = [...rebind, ...inTheWay];
+    if (first.length > 0) await this.#links.removeAddresses(DUMMY_DEVICE, first);
     let failures = add.length === 0 ? [] : await this.#links.addAddresses(DUMMY_DEVICE, add);
     if (failures.some(({ code }) => code === "ENODEV")) {
       await this.#links.ensureDummy(DUMMY_DEVICE);

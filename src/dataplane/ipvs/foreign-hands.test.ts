@@ -68,6 +68,17 @@ test("an address with another prefix length is removed, also where the address i
   assert.deepEqual(await rig.node.state(), state);
 });
 
+test("a wanted IPv6 address with another prefix length is bound as a whole address in the same sync", async (t) => {
+  const model = newModel({ family: "IPv6" });
+  const { rig } = model;
+  t.after(() => rig.close());
+  model.set(port("plain", "fd00:96::1"), [remote("fd00:1::5")]);
+  await rig.node.links.ensureDummy("kube-ipvs0");
+  rig.node.links.addForeignAddress("kube-ipvs0", ip("fd00:96::1"), 64);
+  assert.deepEqual((await rig.sync()).failures, []);
+  assert.deepEqual(await rig.node.state(), await rig.fromNothing());
+});
+
 test("tables that are flushed during a repair are repaired at once, a few times", async () => {
   const model = twoServices();
   const { rig } = model;

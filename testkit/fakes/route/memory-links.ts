@@ -144,6 +144,9 @@ export class MemoryLinks implements Links {
 
   async addAddresses(link: string, addresses: readonly IpAddress[]): Promise<readonly LinkAddressFailure[]> {
     return this.#change("add", link, addresses, (device, address, prefixLength) => {
+      // A device has an IPv6 address once, of one prefix length or another: that is no failure, and nothing is done (ipv6_add_addr).
+      const isThere = [...device.addresses.values()].some((found) => found.address === address);
+      if (familyOf(address) === "IPv6" && isThere) return;
       device.addresses.set(`${address}/${prefixLength}`, { address, prefixLength, link });
     });
   }

@@ -145,6 +145,17 @@ function addressTests(open: Open): void {
     assert.deepEqual(left, [{ address: A, prefixLength: 32, link: "other" }]);
   });
 
+  test("an IPv6 address is on a device once, of one prefix length or another", async (t) => {
+    const { links, foreign } = await open(t);
+    await foreign.addLink("other");
+    await foreign.addAddress("other", A6, 64);
+    assert.deepEqual(await links.addAddresses("other", [A6]), []);
+    const found = async () => (await links.addresses("IPv6")).filter(({ address }) => address === A6);
+    assert.deepEqual(await found(), [{ address: A6, prefixLength: 64, link: "other" }]);
+    await links.removeAddresses("other", [{ address: A6, prefixLength: 64 }]);
+    assert.deepEqual(await found(), []);
+  });
+
   test("a missing device makes every change fail, by name", async (t) => {
     const { links } = await open(t);
     const failures = await links.addAddresses("gone", [A, B]);
