@@ -24,7 +24,15 @@ test("addresses come out canonical, however sloppily they are written", () => {
     ["1:0:0:2:0:0:0:3", "1:0:0:2::3"],
     ["2001:db8:0:1:1:1:1:1", "2001:db8:0:1:1:1:1:1"],
     ["::ffff:10.0.0.1", "10.0.0.1"],
+    ["::ffff:010.000.0.01", "10.0.0.1"],
     ["64:ff9b::10.0.0.1", "64:ff9b::a00:1"],
+    // Only ::ffff: makes an IPv4 address.
+    ["::10.0.0.1", "::a00:1"],
+    ["1:2:3:4:5:6:10.0.0.1", "1:2:3:4:5:6:a00:1"],
+    ["::a10.0.0.1", undefined],
+    ["::256.0.0.1", undefined],
+    ["::10.0.0.1:1", undefined],
+    ["1:2:3:4:5:6:7:10.0.0.1", undefined],
     ["fe80::1%eth0", undefined],
     ["::", "::"],
     ["1::2::3", undefined],
@@ -42,6 +50,8 @@ test("prefixes lose their host bits", () => {
     ["10.0.0.0/-1", undefined],
     ["fd00:10:180::1/80", "fd00:10:180::/80"],
     ["::/0", "::/0"],
+    ["::10.0.0.0/104", "::a00:0/104"],
+    ["::ffff:10.0.0.0/104", "10.0.0.0/8"],
     ["255.255.255.255/1", "128.0.0.0/1"],
   ];
   for (const [input, expected] of cases) assert.equal(parseCidr(input), expected, input);

@@ -27,7 +27,8 @@ const CANONICAL_IPV4 = /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}
 const LINK_LOCAL_V6 = "fe80::/10" as Cidr; // canonical
 const MAPPED_BITS = 96;
 const IPV4_OCTETS = /^(\d+)\.(\d+)\.(\d+)\.(\d+)$/;
-const IPV6_SHAPE = /^[0-9a-fA-F:]+(?:\d+\.\d+\.\d+\.\d+)?$/;
+const IPV6_SHAPE = /^[0-9a-fA-F:]+$/;
+const WITH_IPV4 = /^([0-9a-fA-F:]+:)(\d+\.\d+\.\d+\.\d+)$/;
 
 /**
  * Parses an address the way Kubernetes does for existing objects: decimal IPv4 octets may carry leading zeroes,
@@ -44,9 +45,19 @@ export function parseIpAddress(text: string): IpAddress | undefined {
     const numbers = [Number(a), Number(b), Number(c), Number(d)];
     return numbers.every((n) => n <= 255) ? (numbers.join(".") as IpAddress) : undefined;
   }
-  if (!text.includes(":") || !IPV6_SHAPE.test(text) || !ipaddr.IPv6.isValid(text)) return undefined;
-  const parsed = ipaddr.IPv6.parse(text);
+  const groups = inGroups(text);
+  if (!groups.includes(":") || !IPV6_SHAPE.test(groups) || !ipaddr.IPv6.isValid(groups)) return undefined;
+  const parsed = ipaddr.IPv6.parse(groups);
   return (parsed.isIPv4MappedAddress() ? parsed.toIPv4Address().toString() : parsed.toRFC5952String()) as IpAddress;
+}
+
+/** An IPv6 address that ends like an IPv4 one, in groups alone: the library takes `::10.0.0.1` for IPv4, which it is not. */
+function inGroups(text: string): string {
+  const [, head, tail] = WITH_IPV4.exec(text) ?? [];
+  const last = tail === undefined ? undefined : parseIpAddress(tail);
+  if (last === undefined) return text;
+  const [a = 0, b = 0, c = 0, d = 0] = ipBytes(last);
+  return `${head}${((a << 8) | b).toString(16)}:${((c << 8) | d).toString(16)}`;
 }
 
 /**
