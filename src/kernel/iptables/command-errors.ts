@@ -119,13 +119,22 @@ export function versionIn(output: string): string | undefined {
 
 /** Why a version cannot be used, and what to do; undefined when it can. */
 export function versionProblem(command: string, version: string): string | undefined {
+  if (!isOlder(version, OLDEST)) return undefined;
+  return `${command} ${version} is too old: install iptables ${OLDEST.join(".")} or newer`;
+}
+
+/** From this version on what the save command prints names the back end. */
+const SAVE_NAMES_BACK_END = [1, 8, 8] as const;
+
+/** Whether what the save command of a version prints leaves open which back end it has. */
+export function isSilentOnBackEnd(version: string | undefined): boolean {
+  return version !== undefined && isOlder(version, SAVE_NAMES_BACK_END);
+}
+
+function isOlder(version: string, than: readonly number[]): boolean {
   const parts = version.split(".").map(Number);
-  for (const [index, wanted] of OLDEST.entries()) {
-    const part = parts[index] ?? 0;
-    if (part > wanted) return undefined;
-    if (part < wanted) return `${command} ${version} is too old: install iptables ${OLDEST.join(".")} or newer`;
-  }
-  return undefined;
+  const index = than.findIndex((wanted, at) => (parts[at] ?? 0) !== wanted);
+  return index >= 0 && (parts[index] ?? 0) < (than[index] ?? 0);
 }
 
 /** The back end that the output names; versions before 1.8 have only one and name none. */

@@ -223,6 +223,20 @@ test("the legacy back end has no such answer: tables are read again", async () =
   assert.deepEqual(tools.taken(), ["iptables-save", "iptables-save"]);
 });
 
+test("an iptables whose tables do not begin with its back end (before 1.8.8) is asked for it", async () => {
+  const { tools, options, text } = nftTools(new Map([["KUBE-A", 1]]));
+  tools.answer("iptables-save", { stdout: text.replace("1.8.9 (nf_tables)", "1.8.7") });
+  for (const [said, backEnd] of [
+    ["iptables v1.8.7 (nf_tables)\n", "nft"],
+    ["iptables v1.8.7 (legacy)\n", "legacy"],
+  ] as const) {
+    tools.answer("iptables --version", { stdout: said });
+    const found = await findIptables(options, "tables");
+    assert.deepEqual([found.backEnd, found.version, found.problem], [backEnd, "1.8.7", undefined]);
+    assert.deepEqual(tools.taken(), ["iptables-save", "iptables --version"]);
+  }
+});
+
 test("where no program has a chain, the table nat is asked for, which shows whether the kernel has it", async () => {
   const { tools, options } = nftTools(new Map());
   assert.equal((await findIptables(options, "tables")).problem, undefined);
