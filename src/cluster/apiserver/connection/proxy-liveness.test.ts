@@ -18,12 +18,17 @@ import { Transport } from "./transport.ts";
 
 const hex = (port: number): string => port.toString(16).toUpperCase().padStart(4, "0");
 
-/** `timer:when` of the connections to a port (proc(5), /proc/net/tcp; timer 2 is the keep-alive one), in seconds. */
-function timersTo(port: number): string[] {
-  return readFileSync("/proc/net/tcp", "utf8")
+/** The sockets that are or were connected to a port, in words of /proc/net/tcp (proc(5)), and not only remembered by the kernel. */
+const connectionsTo = (port: number): string[][] =>
+  readFileSync("/proc/net/tcp", "utf8")
     .split("\n")
     .map((line) => line.trim().split(/\s+/))
-    .filter((f) => f[2]?.endsWith(`:${hex(port)}`) && f[3] === "01")
+    .filter((f) => f[2]?.endsWith(`:${hex(port)}`) && f[3] !== "06");
+
+/** `timer:when` of the connections to a port (timer 2 is the keep-alive one), in seconds. */
+function timersTo(port: number): string[] {
+  return connectionsTo(port)
+    .filter((f) => f[3] === "01")
     .map((f) => {
       const [timer = "", when = ""] = (f[5] ?? "").split(":");
       return `${timer} ${Math.round(Number.parseInt(when, 16) / 100)}`;
@@ -89,15 +94,15 @@ test("a request ends with its signal while the proxy has not answered", async (t
   const proxy = createHttpServer().on("connect", (_request, socket) => void tunnels.push(socket));
   proxy.listen(0, "127.0.0.1");
   await once(proxy, "listening");
+  const { port } = proxy.address() as AddressInfo;
   t.after(async () => {
     proxy.close();
     await until("both ends are closed", () => {
       // On a busy machine the proxy hears of the request only now.
       for (const tunnel of tunnels) tunnel.destroy();
-      return !process.getActiveResourcesInfo().includes("TCPSocketWrap");
+      return connectionsTo(port).length === 0;
     });
   });
-  const { port } = proxy.address() as AddressInfo;
   const config: ClientConfig = {
     ...{ server: new URL("https://10.1.2.3:6443"), ca: undefined, isServerVerified: true, serverName: undefined },
     ...{ proxyUrl: `http://127.0.0.1:${port}`, clientCertificate: undefined },
