@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { dumpWithRetry } from "./dump-retry.ts";
+import { byteReader } from "./attributes.ts";
+import { collectDump, dumpWithRetry } from "./dump-retry.ts";
 import { NetlinkError } from "./errors.ts";
+import type { ReplyVisitor } from "./frames.ts";
+import { MessageBuffer } from "./message-buffer.ts";
 
 function failing(times: number, error: Error): { dump: () => Promise<void>; calls: () => number } {
   let calls = 0;
@@ -32,4 +35,21 @@ test("other errors are not repeated", async () => {
   const { dump, calls } = failing(9, new NetlinkError("EPERM", "no"));
   await assert.rejects(dumpWithRetry(dump), /no/);
   assert.equal(calls(), 1);
+});
+
+test("what was listed before an interruption is listed once, and what is not wanted is left out", async () => {
+  const input = byteReader(new Uint8Array());
+  const attempts = [
+    [1, 2],
+    [3, 4, 5],
+  ];
+  const socket = {
+    dump: async (_request: MessageBuffer, visit: ReplyVisitor) => {
+      const types = attempts.shift() ?? [];
+      for (const type of types) visit({ type, flags: 0, sequence: 0, portId: 0, input, start: 0, end: 0 });
+      if (attempts.length > 0) throw interrupted;
+    },
+  };
+  const listed = await collectDump(socket, new MessageBuffer(), ({ type }) => (type === 4 ? undefined : type));
+  assert.deepEqual(listed, [3, 5]);
 });

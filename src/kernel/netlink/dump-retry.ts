@@ -1,5 +1,8 @@
 /** Repeats dumps that the kernel reports as interrupted. */
 import { isInterrupted } from "./errors.ts";
+import type { Reply } from "./frames.ts";
+import type { MessageBuffer } from "./message-buffer.ts";
+import type { CallOptions, NetlinkSocket } from "./socket.ts";
 
 /** Attempts in total, as upstream makes for conntrack (reference sync.md §13.2). */
 const ATTEMPTS = 5;
@@ -19,4 +22,26 @@ export async function dumpWithRetry(dumpOnce: () => Promise<void>): Promise<bool
     }
   }
   return false;
+}
+
+/** What a dump lists, as {@link dumpWithRetry} repeats it. @param read undefined: left out. */
+export async function collectDump<T>(
+  socket: Pick<NetlinkSocket, "dump">,
+  request: MessageBuffer,
+  read: (reply: Reply) => T | undefined,
+  options?: CallOptions,
+): Promise<T[]> {
+  let found: T[] = [];
+  await dumpWithRetry(() => {
+    found = [];
+    return socket.dump(
+      request,
+      (reply) => {
+        const one = read(reply);
+        if (one !== undefined) found.push(one);
+      },
+      options,
+    );
+  });
+  return found;
 }

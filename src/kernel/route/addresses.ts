@@ -4,7 +4,7 @@
  */
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import { NETLINK_ROUTE } from "../netlink/constants.ts";
-import { dumpWithRetry } from "../netlink/dump-retry.ts";
+import { collectDump } from "../netlink/dump-retry.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
 import { readAddress, writeAddressDump } from "./rtnetlink.ts";
@@ -21,17 +21,5 @@ export const localAddresses: LocalAddresses = async (family, signal) => {
   await using socket = NetlinkSocket.open(NETLINK_ROUTE);
   const request = new MessageBuffer(64);
   writeAddressDump(request, family);
-  let found = new Set<IpAddress>();
-  await dumpWithRetry(() => {
-    found = new Set();
-    return socket.dump(
-      request,
-      (reply) => {
-        const message = readAddress(reply);
-        if (message !== undefined) found.add(message.address);
-      },
-      { signal },
-    );
-  });
-  return [...found];
+  return [...new Set(await collectDump(socket, request, (reply) => readAddress(reply)?.address, { signal }))];
 };

@@ -1,7 +1,7 @@
 /** Devices and addresses over rtnetlink. */
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import { NETLINK_ROUTE } from "../netlink/constants.ts";
-import { dumpWithRetry } from "../netlink/dump-retry.ts";
+import { collectDump } from "../netlink/dump-retry.ts";
 import { NetlinkError } from "../netlink/errors.ts";
 import type { Reply, ReplyVisitor } from "../netlink/frames.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
@@ -165,19 +165,7 @@ class RtnetlinkLinks implements NetlinkLinks {
     signal: AbortSignal | undefined,
   ): Promise<readonly LinkAddress[]> {
     const names = await this.#linkNames(signal);
-    let found: AddressMessage[] = [];
-    await this.#dump(
-      write,
-      () => {
-        found = [];
-      },
-      (reply) => {
-        const message = read(reply);
-        if (message !== undefined) found.push(message);
-      },
-      signal,
-    );
-    return found.flatMap(({ address, prefixLength, index }) => {
+    return (await this.#collect(write, read, signal)).flatMap(({ address, prefixLength, index }) => {
       const link = names.get(index);
       return link === undefined ? [] : [{ address, prefixLength, link }];
     });
@@ -191,17 +179,7 @@ class RtnetlinkLinks implements NetlinkLinks {
   }
 
   async #linkNames(signal: AbortSignal | undefined): Promise<ReadonlyMap<number, string>> {
-    const names = new Map<number, string>();
-    await this.#dump(
-      writeLinkDump,
-      () => names.clear(),
-      (reply) => {
-        const link = readLink(reply);
-        if (link !== undefined) names.set(link.index, link.name);
-      },
-      signal,
-    );
-    return names;
+    return new Map((await this.#collect(writeLinkDump, readLink, signal)).map(({ index, name }) => [index, name]));
   }
 
   async #change(
@@ -232,19 +210,14 @@ class RtnetlinkLinks implements NetlinkLinks {
     await this.#socket.request(messages, onReply);
   }
 
-  /** @param restart called before every attempt. */
-  async #dump(
+  #collect<T>(
     write: (messages: MessageBuffer) => void,
-    restart: () => void,
-    onReply: ReplyVisitor,
+    read: (reply: Reply) => T | undefined,
     signal: AbortSignal | undefined,
-  ): Promise<void> {
+  ): Promise<T[]> {
     const messages = new MessageBuffer(64);
     write(messages);
-    await dumpWithRetry(() => {
-      restart();
-      return this.#socket.dump(messages, onReply, { signal });
-    });
+    return collectDump(this.#socket, messages, read, { signal });
   }
 }
 

@@ -3,7 +3,7 @@ import { networkInterfaces } from "node:os";
 import { familyOf, type IpAddress, type IpFamily, isUnspecified, parseIpAddress } from "../../net/ip.ts";
 import { namespaces } from "../find-namespaces.ts";
 import { AF_INET, AF_INET6 } from "../netlink/constants.ts";
-import { dumpWithRetry } from "../netlink/dump-retry.ts";
+import { collectDump } from "../netlink/dump-retry.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import type { NetlinkSocket } from "../netlink/socket.ts";
 import { inNetworkNamespace } from "../network-namespace.ts";
@@ -44,7 +44,7 @@ export async function* clientSockets<T>(
   }
 }
 
-async function dumped<T>(
+function dumped<T>(
   socket: NetlinkSocket,
   kind: SocketFamily,
   protocol: "TCP" | "UDP",
@@ -52,16 +52,11 @@ async function dumped<T>(
 ): Promise<readonly KnownSocket<T>[]> {
   const request = new MessageBuffer(128);
   writeClientDump(request, kind, protocol);
-  let found: KnownSocket<T>[] = [];
-  await dumpWithRetry(() => {
-    found = [];
-    return socket.dump(request, (reply) => {
-      const one = readSocket(reply);
-      const known = one && knownOf(one);
-      if (one !== undefined && known !== undefined) found.push({ ...one, ...readTcpInfo(reply), known });
-    });
+  return collectDump(socket, request, (reply) => {
+    const one = readSocket(reply);
+    const known = one && knownOf(one);
+    return one === undefined || known === undefined ? undefined : { ...one, ...readTcpInfo(reply), known };
   });
-  return found;
 }
 
 function sourceIn(path: string, family: IpFamily): IpAddress | undefined {

@@ -5,7 +5,7 @@ import { messageOf } from "../../logging/message-of.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { cookieOf, findNamespaces, seesOtherNamespaces } from "../find-namespaces.ts";
 import { AF_INET, AF_INET6 } from "../netlink/constants.ts";
-import { dumpWithRetry } from "../netlink/dump-retry.ts";
+import { collectDump } from "../netlink/dump-retry.ts";
 import { isNotFound } from "../netlink/errors.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
@@ -130,7 +130,7 @@ async function disconnectIn(
   outcomes: Map<StaleSocket, Disconnection>,
 ): Promise<void> {
   const byCookie = new Map(stale.map((one) => [one.cookie, one]));
-  const found: [StaleSocket, DiagSocket][] = [];
+  const found: (readonly [StaleSocket, DiagSocket])[] = [];
   for (const family of FAMILIES) found.push(...(await connectedOf(socket, family, byCookie)));
   for (const one of stale) outcomes.set(one, "absent");
   if (found.length === 0) return;
@@ -149,22 +149,17 @@ async function disconnectIn(
   }
 }
 
-async function connectedOf(
+function connectedOf(
   socket: NetlinkSocket,
   family: SocketFamily,
   wanted: ReadonlyMap<bigint, StaleSocket>,
-): Promise<readonly [StaleSocket, DiagSocket][]> {
+): Promise<readonly (readonly [StaleSocket, DiagSocket])[]> {
   const request = new MessageBuffer(128);
   writeConnectedDump(request, family);
-  let found: [StaleSocket, DiagSocket][] = [];
-  await dumpWithRetry(() => {
-    found = [];
-    return socket.dump(request, (reply) => {
-      const one = readSocket(reply);
-      const stale = one && wanted.get(one.cookie);
-      if (stale === undefined || one === undefined) return;
-      if (one.remote === stale.remote && one.remotePort === stale.remotePort) found.push([stale, one]);
-    });
+  return collectDump(socket, request, (reply) => {
+    const one = readSocket(reply);
+    const stale = one && wanted.get(one.cookie);
+    if (stale === undefined || one === undefined) return undefined;
+    return one.remote === stale.remote && one.remotePort === stale.remotePort ? ([stale, one] as const) : undefined;
   });
-  return found;
 }
