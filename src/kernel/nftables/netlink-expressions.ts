@@ -204,12 +204,13 @@ function loadWholeAddress(layout: FamilyLayout): Readonly<Record<"saddr" | "dadd
 }
 const LOAD_WHOLE_ADDRESS = { ip: loadWholeAddress(LAYOUTS.ip), ip6: loadWholeAddress(LAYOUTS.ip6) } as const;
 
-function compare(value: Uint8Array, negate = false): NftExpression {
+/** Whether the first register has this value, or with `negate` another one. */
+export function compare(value: Uint8Array, negate = false): NftExpression {
   return { kind: "cmp", sreg: nft.NFT_REG_1, op: negate ? nft.NFT_CMP_NEQ : nft.NFT_CMP_EQ, data: { value } };
 }
 
 /** A register, masked and flipped. */
-function bitwise(
+export function bitwise(
   mask: Uint8Array,
   xor: Uint8Array = new Uint8Array(mask.length),
   register = nft.NFT_REG_1,

@@ -1,5 +1,6 @@
 /** Addresses and ports in the headers that trace messages carry. Pure. */
 import { type IpAddress, ipFromBytes } from "../../../net/ip.ts";
+import { LAYOUTS } from "../netlink-values.ts";
 import type { TracedHeaders } from "./trace-event.ts";
 
 /** Ends of a packet. Ports are undefined where the protocol has none, or where the header was not sent. */
@@ -10,21 +11,18 @@ export interface PacketEnds {
   readonly destinationPort: number | undefined;
 }
 
-/** Offsets and length of addresses: RFC 791 §3.1, RFC 8200 §3. */
-const ADDRESSES: Readonly<
-  Record<number, { readonly source: number; readonly destination: number; readonly length: number }>
-> = { 4: { source: 12, destination: 16, length: 4 }, 6: { source: 8, destination: 24, length: 16 } };
-
 /** @param hasPorts whether the transport header begins with two ports: tcp, udp, sctp. Undefined when the header is cut. */
 export function packetEnds({ network, transport }: TracedHeaders, hasPorts: boolean): PacketEnds | undefined {
-  const at = ADDRESSES[(network[0] ?? 0) >> 4];
-  if (at === undefined || network.length < at.destination + at.length) return undefined;
-  const address = (offset: number): IpAddress => ipFromBytes(network.subarray(offset, offset + at.length));
+  const version = (network[0] ?? 0) >> 4;
+  if (version !== 4 && version !== 6) return undefined;
+  const { addressAt, addressBytes } = LAYOUTS[version === 4 ? "ip" : "ip6"];
+  if (network.length < addressAt.daddr + addressBytes) return undefined;
+  const address = (offset: number): IpAddress => ipFromBytes(network.subarray(offset, offset + addressBytes));
   const ports = hasPorts && transport.length >= 4 ? new DataView(transport.buffer, transport.byteOffset) : undefined;
   return {
-    source: address(at.source),
+    source: address(addressAt.saddr),
     sourcePort: ports?.getUint16(0),
-    destination: address(at.destination),
+    destination: address(addressAt.daddr),
     destinationPort: ports?.getUint16(2),
   };
 }

@@ -1,11 +1,14 @@
 /** Messages of a kernel (Linux 6.18), as they came. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { IpAddress } from "../../../net/ip.ts";
 import { byteReader } from "../../netlink/attributes.ts";
 import { NetlinkError } from "../../netlink/errors.ts";
 import { forEachMessage, type Reply } from "../../netlink/frames.ts";
+import { messageLines } from "../netlink-dump.ts";
 import { isOpeningSegment, packetEnds } from "./packet-headers.ts";
 import { readTraceEvent, type TraceEvent } from "./trace-event.ts";
+import { traceTableBatch } from "./trace-table.ts";
 
 const HEADERS = "180008004500003cb502400040065f9e0a0909010a09090918000900ad120050fa63620a00000000a002ffd7264a0000";
 const RULE = `9c000000110a000000000000000000000200000008000f00000000020800040000000003080006002ea402a7060002006f00000006000100610000000c00030000000000000000020c00050008000100ffffffff08000e000000000708000c000000000106000d0003040000${HEADERS}`;
@@ -53,4 +56,18 @@ test("other messages are passed over, broken ones refused", () => {
   assert.equal(read(RULE.replace("110a", "060a")), undefined);
   // Of an unknown type.
   assert.throws(() => read(POLICY.replace("0800040000000001", "0800040000000009")), NetlinkError);
+});
+
+test("segments that open a connection have SYN and no ACK, others have not", () => {
+  const expressions = (opening: boolean): readonly string[] => {
+    const anything = { source: undefined, sourcePort: undefined, inInterface: undefined, mark: undefined };
+    const to = { family: "ip", protocol: 6, destination: "10.0.0.2" as IpAddress, destinationPort: 80 } as const;
+    const batch = traceTableBatch({ ...anything, ...to, hooks: new Set(["output"]), opening }, false);
+    return [...messageLines(batch.messages)]
+      .filter((line) => /bitwise|cmp .*value 02\)/.test(line))
+      .map((line) => line.trim());
+  };
+  const masked = "- bitwise sreg 1, dreg 1, len 1, op 0, mask (value 12), xor (value 00)";
+  assert.deepEqual(expressions(true), [masked, "- cmp sreg 1, op 0, data (value 02)"]);
+  assert.deepEqual(expressions(false), [masked, "- cmp sreg 1, op 1, data (value 02)"]);
 });

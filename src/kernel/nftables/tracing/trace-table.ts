@@ -3,6 +3,7 @@
  * makes it: the kernel removes it with that socket, however the process ends (reference nfnetlink.md §14).
  */
 import { type IpAddress, ipBytes } from "../../../net/ip.ts";
+import { bitwise, compare } from "../netlink-expressions.ts";
 import { LAYOUTS } from "../netlink-values.ts";
 import type { NftFamily } from "../ruleset.ts";
 import { NftBatch } from "../wire/batch.ts";
@@ -97,34 +98,19 @@ function interfaceName(name: string): Uint8Array {
   return Buffer.concat([Buffer.from(name)], INTERFACE_NAME_BYTES);
 }
 
-function isEqual(value: Uint8Array): NftExpression {
-  return { kind: "cmp", sreg: nft.NFT_REG_1, op: nft.NFT_CMP_EQ, data: { value } };
-}
-
 function meta(key: number, value: Uint8Array): readonly NftExpression[] {
-  return [{ kind: "meta", key, dreg: nft.NFT_REG_1 }, isEqual(value)];
+  return [{ kind: "meta", key, dreg: nft.NFT_REG_1 }, compare(value)];
 }
 
 function field(base: number, offset: number, len: number, value: Uint8Array): readonly NftExpression[] {
-  return [{ kind: "payload", dreg: nft.NFT_REG_1, base, offset, len }, isEqual(value)];
+  return [{ kind: "payload", dreg: nft.NFT_REG_1, base, offset, len }, compare(value)];
 }
 
 function openingSegments(isOpening: boolean): readonly NftExpression[] {
-  const [sreg, dreg] = [nft.NFT_REG_1, nft.NFT_REG_1];
+  const base = nft.NFT_PAYLOAD_TRANSPORT_HEADER;
   return [
-    { kind: "payload", dreg, base: nft.NFT_PAYLOAD_TRANSPORT_HEADER, offset: TCP_FLAGS_AT, len: 1 },
-    {
-      kind: "bitwise",
-      ...{ sreg, dreg },
-      len: 1,
-      mask: { value: Uint8Array.of(SYN_AND_ACK) },
-      xor: { value: Uint8Array.of(0) },
-    },
-    {
-      kind: "cmp",
-      sreg,
-      op: isOpening ? nft.NFT_CMP_EQ : nft.NFT_CMP_NEQ,
-      data: { value: Uint8Array.of(SYN) },
-    },
+    { kind: "payload", dreg: nft.NFT_REG_1, base, offset: TCP_FLAGS_AT, len: 1 },
+    bitwise(Uint8Array.of(SYN_AND_ACK)),
+    compare(Uint8Array.of(SYN), !isOpening),
   ];
 }
