@@ -1,9 +1,8 @@
 /** Addresses as socket calls take them (struct sockaddr_in and sockaddr_in6, linux/in.h and linux/in6.h). */
 import { familyOf, type IpAddress, ipBytes, isUnspecified } from "../net/ip.ts";
-import { HOST_IS_LITTLE_ENDIAN } from "./netlink/constants.ts";
+import { AF_INET, AF_INET6, HOST_IS_LITTLE_ENDIAN } from "./netlink/constants.ts";
 
-/** Address families, linux/socket.h. */
-export const ADDRESS_FAMILIES = { IPv4: 2, IPv6: 10 } as const;
+export const ADDRESS_FAMILIES = { IPv4: AF_INET, IPv6: AF_INET6 } as const;
 
 /**
  * ```

@@ -8,7 +8,14 @@ import { PROTOCOL_NUMBERS, type ProtocolName, protocolNameOfNumber } from "../..
 import { attributes, binary, list, marked, u8, u16be, u32be, type ValueOf, zstring } from "../netlink/attributes.ts";
 import { NLM_F_CREATE, NLM_F_DUMP } from "../netlink/constants.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
-import { beginNfnetlink, NFNL_SUBSYS_IPSET, NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_UNSPEC } from "../netlink/nfnetlink.ts";
+import {
+  beginNfnetlink,
+  NFNL_SUBSYS_IPSET,
+  NFPROTO_IPV4,
+  NFPROTO_IPV6,
+  NFPROTO_UNSPEC,
+  nfprotoOf,
+} from "../netlink/nfnetlink.ts";
 import type { IpsetDefinition, IpsetEntry, IpsetOperation, IpsetType } from "./ipset.ts";
 
 const COMMANDS = {
@@ -243,7 +250,7 @@ function toAddress(value: ValueOf<typeof address> | undefined): IpAddress | unde
 }
 
 function familyNumber(family: IpFamily | undefined): number {
-  return family === undefined ? NFPROTO_UNSPEC : family === "IPv4" ? NFPROTO_IPV4 : NFPROTO_IPV6;
+  return family === undefined ? NFPROTO_UNSPEC : nfprotoOf(family);
 }
 
 function toFamily(number: number | undefined): IpFamily | undefined {

@@ -6,11 +6,9 @@
 import { readFile } from "node:fs/promises";
 import type { IpFamily } from "../../net/ip.ts";
 import { isNotFound } from "../netlink/errors.ts";
-import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../netlink/nfnetlink.ts";
+import { nfprotoOf } from "../netlink/nfnetlink.ts";
 import { type NftablesClient, openNftables } from "../nftables/wire/nftables-client.ts";
 import type { IptablesTable } from "./iptables.ts";
-
-const protocolOf = (family: IpFamily): number => (family === "IPv4" ? NFPROTO_IPV4 : NFPROTO_IPV6);
 
 /** Asks nf_tables of this process's network namespace; undefined when the table or chain does not exist. */
 async function ask<T>(question: (client: NftablesClient) => Promise<T>): Promise<T | undefined> {
@@ -30,13 +28,13 @@ export async function listNftChains(family: IpFamily, table: IptablesTable): Pro
 
 /** For each chain of the table, its rules and what goes to it; none when the table has not been made yet. */
 export async function nftChainUses(family: IpFamily, table: IptablesTable): Promise<ReadonlyMap<string, number>> {
-  const chains = await ask((client) => client.chainHeads(protocolOf(family), table));
+  const chains = await ask((client) => client.chainHeads(nfprotoOf(family), table));
   return new Map(chains?.flatMap(({ name, use }) => (name === undefined ? [] : [[name, use ?? 0]])));
 }
 
 /** The number of rules in a chain; 0 also when there is no such chain. */
 export async function countNftRules(family: IpFamily, table: IptablesTable, chain: string): Promise<number> {
-  return (await ask((client) => client.ruleHeads(protocolOf(family), table, chain)))?.length ?? 0;
+  return (await ask((client) => client.ruleHeads(nfprotoOf(family), table, chain)))?.length ?? 0;
 }
 
 /** A number that is another one after every commit of any program. */

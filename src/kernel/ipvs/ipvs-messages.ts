@@ -17,6 +17,7 @@ import { AF_INET, AF_INET6, HOST_IS_LITTLE_ENDIAN, NLM_F_DUMP } from "../netlink
 import { malformed } from "../netlink/errors.ts";
 import { beginGeneric } from "../netlink/generic.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
+import { ADDRESS_FAMILIES } from "../socket-address.ts";
 import {
   IPVS_SERVICE_HASHED,
   type IpvsOperation,
@@ -192,7 +193,7 @@ export function toStatistics({ service }: IpvsMessage): IpvsStatistics | undefin
 /** @param family that of the virtual server, for kernels that do not say it (before 3.18). */
 export function toRealServer({ destination }: IpvsMessage, family: IpFamily): RealServerState | undefined {
   if (destination?.address === undefined || destination.port === undefined) return undefined;
-  const address = toAddress(destination.address, destination.family ?? familyNumber(family));
+  const address = toAddress(destination.address, destination.family ?? ADDRESS_FAMILIES[family]);
   if (address === undefined) return undefined;
   const { port, weight = 0, activeConnections = 0, inactiveConnections = 0, statistics64 } = destination;
   const { connections } = statistics64 ?? {};
@@ -208,7 +209,7 @@ export function toRealServer({ destination }: IpvsMessage, family: IpFamily): Re
 
 function serviceKey({ address, protocol, port }: VirtualServerKey): Service {
   return {
-    family: familyNumber(familyOf(address)),
+    family: ADDRESS_FAMILIES[familyOf(address)],
     protocol: PROTOCOL_NUMBERS[protocol],
     address: addressUnion(address),
     port,
@@ -226,7 +227,7 @@ function serviceAttributes(virtualServer: VirtualServer): Service {
 }
 
 function destinationKey({ address, port }: RealServerKey): Destination {
-  return { address: addressUnion(address), port, family: familyNumber(familyOf(address)) };
+  return { address: addressUnion(address), port, family: ADDRESS_FAMILIES[familyOf(address)] };
 }
 
 function destinationAttributes(realServer: RealServer): Destination {
@@ -237,10 +238,6 @@ function destinationAttributes(realServer: RealServer): Destination {
     upperThreshold: 0,
     lowerThreshold: 0,
   };
-}
-
-function familyNumber(family: IpFamily): number {
-  return family === "IPv4" ? AF_INET : AF_INET6;
 }
 
 function addressUnion(address: IpAddress): Uint8Array {

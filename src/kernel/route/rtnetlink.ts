@@ -1,17 +1,11 @@
 /** rtnetlink messages: devices, addresses and routes, in the kernel's numbers (linux/rtnetlink.h, if_link.h, if_addr.h). */
 import { familyOf, type IpAddress, type IpFamily, ipBytes, ipFromBytes } from "../../net/ip.ts";
 import { attributes, binary, u32host, zstring } from "../netlink/attributes.ts";
-import {
-  AF_INET,
-  AF_INET6,
-  HOST_IS_LITTLE_ENDIAN,
-  NLM_F_CREATE,
-  NLM_F_DUMP,
-  NLM_F_EXCL,
-} from "../netlink/constants.ts";
+import { HOST_IS_LITTLE_ENDIAN, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL } from "../netlink/constants.ts";
 import { malformed } from "../netlink/errors.ts";
 import type { Reply } from "../netlink/frames.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
+import { ADDRESS_FAMILIES } from "../socket-address.ts";
 import type { LinkDescription } from "./links.ts";
 
 const RTM_NEWLINK = 16;
@@ -109,7 +103,7 @@ export function writeAddressDump(messages: MessageBuffer, family: IpFamily): voi
 export function writeLocalRouteDump(messages: MessageBuffer, family: IpFamily): void {
   messages.begin(RTM_GETROUTE, NLM_F_DUMP);
   const { out } = messages;
-  out.u8(family === "IPv4" ? AF_INET : AF_INET6);
+  out.u8(ADDRESS_FAMILIES[family]);
   out.u8(0);
   out.u8(0);
   out.u8(0);
@@ -155,7 +149,7 @@ function beginAddress(
 ): void {
   messages.begin(type, flags);
   const { out } = messages;
-  out.u8(family === "IPv4" ? AF_INET : AF_INET6);
+  out.u8(ADDRESS_FAMILIES[family]);
   out.u8(prefixLength);
   out.u16(0);
   out.u32(index, HOST_IS_LITTLE_ENDIAN);
