@@ -13,11 +13,16 @@ import type { MapDefinition } from "../map-definition.ts";
  */
 export const MAPS_VERSION = 4;
 
+/** A layout for each family, by the length of an address and by that of `struct place`: an address and its port, in whole words. */
+const forFamilies = <T>(layoutOf: (address: number, place: number) => T): Readonly<Record<IpFamily, T>> => ({
+  IPv4: layoutOf(4, 8),
+  IPv6: layoutOf(16, 24),
+});
+
 /** What is dialled; without an address, a node port. The protocol is an IP protocol's number. */
-export const FRONTEND_KEY = {
-  IPv4: layout("frontend", 8, { address: bytes(0, 4), port: be16(4), protocol: u8(6) }),
-  IPv6: layout("frontend", 20, { address: bytes(0, 16), port: be16(16), protocol: u8(18) }),
-} as const;
+export const FRONTEND_KEY = forFamilies((address) =>
+  layout("frontend", address + 4, { address: bytes(0, address), port: be16(address), protocol: u8(address + 2) }),
+);
 
 /** A run of slots. Base and count are read as one word, and so are id and flags. */
 const FRONTEND_VALUE = layout("frontend value", 24, {
@@ -42,18 +47,16 @@ export const LEFT_ALONE = 4;
 /** The index of a backend, and nothing behind it. */
 const SLOT_BYTES = 8;
 
-export const BACKEND_VALUE = {
-  IPv4: layout("backend", 16, { address: bytes(0, 4), port: be16(4), id: u32(8), generation: u32(12) }),
-  IPv6: layout("backend", 32, { address: bytes(0, 16), port: be16(16), id: u32(24), generation: u32(28) }),
-} as const;
+export const BACKEND_VALUE = forFamilies((address, place) =>
+  layout("backend", place + 8, {
+    ...{ address: bytes(0, address), port: be16(address), id: u32(place), generation: u32(place + 4) },
+  }),
+);
 /**
  * Id in the lower half, and the number of times the backend was written in the upper: a reader looks at it before and after. With
  * {@link HELD} it is for flows alone that it has already.
  */
-export const BACKEND_IDENTITY_WORD = {
-  IPv4: u64(BACKEND_VALUE.IPv4.fields.id.at),
-  IPv6: u64(BACKEND_VALUE.IPv6.fields.id.at),
-} as const;
+export const BACKEND_IDENTITY_WORD = forFamilies((_address, place) => u64(place));
 
 /** Of a backend that is not offered any more. */
 export const HELD = 1n << 31n;
@@ -67,56 +70,38 @@ export const FLOWS_OF_SOCKET = 4;
  * ebpf-operation.md §5.6).
  */
 export const CONNECTED_KEY = layout("connected", 8, { cookie: u64(0) });
-export const CONNECTED_VALUE = {
-  IPv4: layout("connected value", 32, {
-    netns: u64(0),
-    identity: u64(8),
-    address: bytes(16, 4),
-    port: be16(20),
-    backend: u32(24),
+export const CONNECTED_VALUE = forFamilies((address) =>
+  layout("connected value", address === 4 ? 32 : 40, {
+    ...{ netns: u64(0), identity: u64(8) },
+    ...{ address: bytes(16, address), port: be16(16 + address), backend: u32(20 + address) },
   }),
-  IPv6: layout("connected value", 40, {
-    netns: u64(0),
-    identity: u64(8),
-    address: bytes(16, 16),
-    port: be16(32),
-    backend: u32(36),
-  }),
-} as const;
+);
 
 /** Under which address a TCP socket knows its backend, and what it dialled, by its cookie. */
 const TCP_PEER_KEY = layout("tcp peer", 8, { cookie: u64(0) });
-export const TCP_PEER = {
-  IPv4: layout("tcp peer value", 16, {
-    ...{ address: bytes(0, 4), port: be16(4), dialled: bytes(8, 4), dialledPort: be16(12) },
+export const TCP_PEER = forFamilies((address, place) =>
+  layout("tcp peer value", place + address + 4, {
+    ...{ address: bytes(0, address), port: be16(address) },
+    ...{ dialled: bytes(place, address), dialledPort: be16(place + address) },
   }),
-  IPv6: layout("tcp peer value", 44, {
-    ...{ address: bytes(0, 16), port: be16(16), dialled: bytes(24, 16), dialledPort: be16(40) },
-  }),
-} as const;
+);
 
 /** The same of UDP: a flow of a socket to what it dialled. */
 export const UDP_FLOW_KEY = layout("flow", 16, { cookie: u64(0) });
-export const UDP_FLOW = {
-  IPv4: layout("flow value", 32, {
-    ...{ address: bytes(16, 4), port: be16(20), dialledPort: be16(22), dialled: bytes(24, 4) },
+export const UDP_FLOW = forFamilies((address) =>
+  layout("flow value", 24 + 2 * address, {
+    ...{ address: bytes(16, address), port: be16(16 + address), dialledPort: be16(18 + address) },
+    dialled: bytes(20 + address, address),
   }),
-  IPv6: layout("flow value", 56, {
-    ...{ address: bytes(16, 16), port: be16(32), dialledPort: be16(34), dialled: bytes(36, 16) },
-  }),
-} as const;
+);
 
 /** Connections: what was dialled, and who got them, without an endpoint where only the former is counted. The value is a number. */
-export const COUNT_KEY = {
-  IPv4: layout("count", 16, {
-    ...{ address: bytes(0, 4), port: be16(4), protocol: u8(6), isRefused: u8(7) },
-    ...{ endpoint: bytes(8, 4), endpointPort: be16(12) },
+export const COUNT_KEY = forFamilies((address, place) =>
+  layout("count", address + 4 + place, {
+    ...{ address: bytes(0, address), port: be16(address), protocol: u8(address + 2), isRefused: u8(address + 3) },
+    ...{ endpoint: bytes(address + 4, address), endpointPort: be16(2 * address + 4) },
   }),
-  IPv6: layout("count", 44, {
-    ...{ address: bytes(0, 16), port: be16(16), protocol: u8(18), isRefused: u8(19) },
-    ...{ endpoint: bytes(20, 16), endpointPort: be16(36) },
-  }),
-} as const;
+);
 
 /** Maps that lead from frontends to backends. */
 export interface LeadingMaps {
