@@ -1,5 +1,5 @@
 /** Addresses as socket calls take them (struct sockaddr_in and sockaddr_in6, linux/in.h and linux/in6.h). */
-import { familyOf, type IpAddress, ipBytes, isUnspecified } from "../net/ip.ts";
+import { familyOf, type IpAddress, ipBytes } from "../net/ip.ts";
 import { AF_INET, AF_INET6, HOST_IS_LITTLE_ENDIAN } from "./netlink/constants.ts";
 
 export const ADDRESS_FAMILIES = { IPv4: AF_INET, IPv6: AF_INET6 } as const;
@@ -17,6 +17,6 @@ export function socketAddress({ address, port }: { readonly address: IpAddress; 
   if (HOST_IS_LITTLE_ENDIAN) bytes.writeUInt16LE(ADDRESS_FAMILIES[family]);
   else bytes.writeUInt16BE(ADDRESS_FAMILIES[family]);
   bytes.writeUInt16BE(port, 2);
-  if (!isUnspecified(address)) bytes.set(ipBytes(address), isIpv6 ? 8 : 4);
+  bytes.set(ipBytes(address), isIpv6 ? 8 : 4);
   return bytes;
 }

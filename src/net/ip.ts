@@ -148,26 +148,32 @@ export function addressAt(cidr: Cidr, offset: number): IpAddress {
   return ipFromBytes(bytes);
 }
 
-const DOT = 0x2e;
-const ZERO = 0x30;
-
 /** Network-order bytes of an address: 4 or 16 of them. Pure. */
 export function ipBytes(address: IpAddress): Uint8Array {
-  return familyOf(address) === "IPv4" ? ipv4Bytes(address) : Uint8Array.from(ipaddr.parse(address).toByteArray());
-}
-
-function ipv4Bytes(address: IpAddress): Uint8Array {
-  const word = ipv4Word(address);
-  const bytes = new Uint8Array(4);
-  for (let index = 0; index < 4; index++) bytes[index] = word >>> (8 * index);
+  const bytes = new Uint8Array(familyOf(address) === "IPv4" ? 4 : 16);
+  putIpBytes(bytes, 0, address);
   return bytes;
 }
+
+/** Writes what {@link ipBytes} gives to bytes that are zero so far. @param address canonical, and read by character: {@link ipv4Word}. */
+export function putIpBytes(bytes: Uint8Array, at: number, address: string): void {
+  if (address.includes(":")) {
+    putIPv6(bytes, at, address);
+    return;
+  }
+  const word = ipv4Word(address);
+  for (let index = 0; index < 4; index++) bytes[at + index] = word >>> (8 * index);
+}
+
+const DOT = 0x2e;
+const COLON = 0x3a;
+const ZERO = 0x30;
 
 /**
  * The bytes of an IPv4 address as a number of 32 bits, the first one lowest: as a little-endian host reads them in memory. By
  * character, because hundreds of thousands of endpoints come by here, and the text is canonical: digits and dots. Pure.
  */
-export function ipv4Word(address: IpAddress): number {
+export function ipv4Word(address: string): number {
   let word = 0;
   let shift = 0;
   let value = 0;
@@ -182,6 +188,31 @@ export function ipv4Word(address: IpAddress): number {
     }
   }
   return (word | (value << shift)) >>> 0;
+}
+
+/** Groups before `::` are counted from the front, those after it from the end. */
+function putIPv6(bytes: Uint8Array, at: number, address: string): void {
+  const gap = address.indexOf("::");
+  const headEnd = gap < 0 ? address.length : gap;
+  putGroups(bytes, at, address, 0, headEnd);
+  if (gap < 0 || gap + 2 === address.length) return;
+  let groups = 1;
+  for (let i = gap + 2; i < address.length; i++) if (address.charCodeAt(i) === COLON) groups++;
+  putGroups(bytes, at + 16 - groups * 2, address, gap + 2, address.length);
+}
+
+function putGroups(bytes: Uint8Array, at: number, address: string, from: number, to: number): void {
+  let index = at;
+  let group = 0;
+  for (let i = from; i <= to; i++) {
+    const code = i === to ? COLON : address.charCodeAt(i);
+    if (code !== COLON) group = group * 16 + (code <= 0x39 ? code - 0x30 : (code | 0x20) - 0x57);
+    else if (from < to) {
+      bytes[index++] = group >> 8;
+      bytes[index++] = group;
+      group = 0;
+    }
+  }
 }
 
 /** The inverse of {@link ipBytes}; an IPv4-mapped 16-byte address comes back as IPv4. Throws on other lengths. */

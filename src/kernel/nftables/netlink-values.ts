@@ -3,7 +3,7 @@
  * (reference nfnetlink.md §5). Written for tens of thousands of elements: canonical text is read digit by digit.
  */
 
-import { type IpAddress, ipFromBytes } from "../../net/ip.ts";
+import { ipFromBytes, putIpBytes } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS, type ProtocolName, protocolNameOfNumber } from "../../net/protocol.ts";
 import { align4, HOST_IS_LITTLE_ENDIAN } from "../netlink/constants.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../netlink/nfnetlink.ts";
@@ -165,8 +165,7 @@ function getValue(bytes: Uint8Array, at: number, type: NftKeyType, layout: Famil
   const first = bytes[at] ?? 0;
   switch (type) {
     case "address":
-      if (layout.addressBytes === 16) return ipFromBytes(bytes.subarray(at, at + 16));
-      return `${first}.${bytes[at + 1]}.${bytes[at + 2]}.${bytes[at + 3]}` as IpAddress; // canonical by construction
+      return ipFromBytes(bytes.subarray(at, at + layout.addressBytes));
     case "protocol":
       return protocolNameOfNumber(first) ?? first;
     case "port":
@@ -186,55 +185,8 @@ export function addressBytes(address: string, layout: FamilyLayout): Uint8Array 
 /** Writes a canonical address. An IPv4 one among IPv6 ones is mapped, as it was before it became canonical. */
 export function putAddress(bytes: Uint8Array, at: number, address: string, layout: FamilyLayout): void {
   const isIPv4 = !address.includes(":");
-  if (layout.addressBytes === 4) {
-    if (!isIPv4) throw new RangeError(`nftables: ${address} is no address of family ip`);
-    putIPv4(bytes, at, address);
-  } else if (isIPv4) {
-    bytes[at + 10] = 0xff;
-    bytes[at + 11] = 0xff;
-    putIPv4(bytes, at + 12, address);
-  } else {
-    putIPv6(bytes, at, address);
-  }
-}
-
-const DOT = 0x2e;
-const COLON = 0x3a;
-
-function putIPv4(bytes: Uint8Array, at: number, address: string): void {
-  let octet = 0;
-  let index = at;
-  for (let i = 0; i < address.length; i++) {
-    const code = address.charCodeAt(i);
-    if (code === DOT) {
-      bytes[index++] = octet;
-      octet = 0;
-    } else octet = octet * 10 + (code - 0x30);
-  }
-  bytes[index] = octet;
-}
-
-/** Groups before `::` are counted from the front, those after it from the end. */
-function putIPv6(bytes: Uint8Array, at: number, address: string): void {
-  const gap = address.indexOf("::");
-  const headEnd = gap < 0 ? address.length : gap;
-  putGroups(bytes, at, address, 0, headEnd);
-  if (gap < 0 || gap + 2 === address.length) return;
-  let groups = 1;
-  for (let i = gap + 2; i < address.length; i++) if (address.charCodeAt(i) === COLON) groups++;
-  putGroups(bytes, at + 16 - groups * 2, address, gap + 2, address.length);
-}
-
-function putGroups(bytes: Uint8Array, at: number, address: string, from: number, to: number): void {
-  let index = at;
-  let group = 0;
-  for (let i = from; i <= to; i++) {
-    const code = i === to ? COLON : address.charCodeAt(i);
-    if (code !== COLON) group = group * 16 + (code <= 0x39 ? code - 0x30 : (code | 0x20) - 0x57);
-    else if (from < to) {
-      bytes[index++] = group >> 8;
-      bytes[index++] = group;
-      group = 0;
-    }
-  }
+  if (layout.addressBytes === 4 && !isIPv4) throw new RangeError(`nftables: ${address} is no address of family ip`);
+  const isMapped = layout.addressBytes === 16 && isIPv4;
+  if (isMapped) bytes.fill(0xff, at + 10, at + 12);
+  putIpBytes(bytes, isMapped ? at + 12 : at, address);
 }

@@ -3,7 +3,7 @@
  * list or a new one, and knows: the backend that it arrives at must carry the id that it came with. What the programs alone read and write
  * is described in socket.bpf.c.
  */
-import { type IpAddress, type IpFamily, ipBytes, ipv4Word } from "../../../net/ip.ts";
+import { type IpAddress, type IpFamily, putIpBytes } from "../../../net/ip.ts";
 import { be16, bytes, layout, takeNumber, u8, u32, u64 } from "../layout.ts";
 import type { MapDefinition } from "../map-definition.ts";
 
@@ -220,8 +220,7 @@ export function frontendKey(
 ): Uint8Array {
   const { fields, size } = FRONTEND_KEY[family];
   const key = new Uint8Array(size);
-  if (address !== undefined && family === "IPv6") key.set(ipBytes(address));
-  else if (address !== undefined) putWord(key, 0, ipv4Word(address));
+  if (address !== undefined) putIpBytes(key, 0, address);
   key[fields.port.at] = port >> 8;
   key[fields.port.at + 1] = port & 0xff;
   key[fields.protocol.at] = protocol;
