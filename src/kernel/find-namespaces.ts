@@ -2,6 +2,7 @@
 import { closeSync, openSync, readdirSync, readlinkSync, statSync } from "node:fs";
 import { networkInterfaces } from "node:os";
 import { giveTurn, isTurnDue } from "../async/turns.ts";
+import { attempt } from "../logging/attempt.ts";
 import { NETLINK_ROUTE } from "./netlink/constants.ts";
 import { MessageBuffer } from "./netlink/message-buffer.ts";
 import { NetlinkSocket } from "./netlink/socket.ts";
@@ -77,7 +78,7 @@ export async function* namespaces(): AsyncGenerator<string> {
 
 /** Whether namespaces of other processes of the machine can be seen from here at all. */
 export function seesOtherNamespaces(): boolean {
-  if (linkOf("/proc/self/ns/pid") === INITIAL_PROCESSES) return true;
+  if (attempt(() => readlinkSync("/proc/self/ns/pid")) === INITIAL_PROCESSES) return true;
   const own = inodeOf(OWN);
   for (const path of candidates()) {
     const inode = inodeOf(path);
@@ -88,11 +89,7 @@ export function seesOtherNamespaces(): boolean {
 
 /** The cookie of the namespace that a file stands for, or undefined when it cannot be entered. */
 export function cookieOf(path: string): bigint | undefined {
-  try {
-    return inNetworkNamespace(path, ownNetnsCookie);
-  } catch {
-    return undefined;
-  }
+  return attempt(() => inNetworkNamespace(path, ownNetnsCookie));
 }
 
 function* candidates(): Generator<string> {
@@ -102,26 +99,10 @@ function* candidates(): Generator<string> {
 }
 
 function namesIn(folder: string): readonly string[] {
-  try {
-    return readdirSync(folder);
-  } catch {
-    return [];
-  }
+  return attempt(() => readdirSync(folder)) ?? [];
 }
 
 /** Undefined when the process is gone, or another's. */
 function inodeOf(path: string): number | undefined {
-  try {
-    return statSync(path, { throwIfNoEntry: false })?.ino;
-  } catch {
-    return undefined;
-  }
-}
-
-function linkOf(path: string): string | undefined {
-  try {
-    return readlinkSync(path);
-  } catch {
-    return undefined;
-  }
+  return attempt(() => statSync(path).ino);
 }

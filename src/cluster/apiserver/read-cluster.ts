@@ -1,5 +1,6 @@
 /** One reading of a cluster with the reader's own permissions, for commands that do not watch. */
 import { systemClock } from "../../async/clock.ts";
+import { jsonIn } from "../../logging/attempt.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import { type ClusterRecords, projectObjects } from "../manifests/read-manifests.ts";
 import type { NodeRecord } from "../objects.ts";
@@ -152,7 +153,7 @@ async function servedConfiguration(
   const request = { verb: "get", resource: "nodes/proxy", method: "GET", path: configzPath(node), ...limits } as const;
   try {
     const { body } = await transport.send(request, signal);
-    const served = parsed(await textOf(body));
+    const served = jsonIn(await textOf(body));
     const found = isJsonObject(served) ? Object.values(served).find(isJsonObject) : undefined;
     // Releases before the versioned form serve names that no document has.
     return typeof found?.kind === "string"
@@ -216,17 +217,9 @@ async function readPage(
     signal,
   );
   formatOrThrow(response.contentType, garbage);
-  const list = parsed(await textOf(response.body));
+  const list = jsonIn(await textOf(response.body));
   if (!isJsonObject(list) || !Array.isArray(list.items)) throw garbage("the answer is no list: is this an API server?");
   const objects = list.items.map((item) => ({ ...item, apiVersion, kind }));
   const { continue: token } = isJsonObject(list.metadata) ? list.metadata : {};
   return { objects, token: typeof token === "string" ? token : "" };
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

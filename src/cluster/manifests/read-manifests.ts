@@ -1,4 +1,5 @@
 /** One reading of manifests, for commands that do not watch. */
+import { jsonIn } from "../../logging/attempt.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import type {
   EndpointSliceRecord,
@@ -48,7 +49,7 @@ export async function readManifestText(
   file: string,
   { keepsPods = false }: ReadChoice = {},
 ): Promise<ClusterRecords> {
-  const decoded = decodedJson(text);
+  const decoded = /^\uFEFF?\s*[[{]/.test(text) ? jsonIn(text.replace(/^\uFEFF/, "")) : undefined;
   if (decoded !== undefined) return projectObjects([decoded], file, { keepsPods });
   // Only here, for the daemon must not pay for the YAML parser.
   const { parseManifest } = await import("./parse-manifest.ts");
@@ -58,15 +59,6 @@ export async function readManifestText(
   };
   const { objects, problems } = parseManifest(text, file, { guarded, keepsPods });
   return clusterRecords(recordsOf(objects.values()), problems, readersRecordsOf(objects.values()));
-}
-
-function decodedJson(text: string): unknown {
-  if (!/^\uFEFF?\s*[[{]/.test(text)) return undefined;
-  try {
-    return JSON.parse(text.replace(/^\uFEFF/, ""));
-  } catch {
-    return undefined;
-  }
 }
 
 /**

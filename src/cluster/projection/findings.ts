@@ -1,6 +1,7 @@
 /**
  * What a projection finds wrong with an object, as data: problems refuse the object, warnings only drop one entry of it.
  */
+import { attempt } from "../../logging/attempt.ts";
 
 /** One thing that is wrong with one field. */
 export interface FieldProblem {
@@ -49,17 +50,9 @@ export function conclude<T>(found: Findings, record: T): Projection<T> {
 /** A value as one short printable line: JSON, so that line breaks and control characters show as escapes. Pure. */
 export function describeValue(value: unknown): string {
   if (value === undefined) return "nothing";
-  const text = jsonText(value);
+  // Nesting deep enough to exhaust the stack has no text.
+  const text = attempt(() => JSON.stringify(value) ?? String(value)) ?? "a value that cannot be shown";
   return text.length <= MAX_VALUE_CHARS ? text : `${text.slice(0, MAX_VALUE_CHARS)}…`;
-}
-
-/** JSON of a value; nesting deep enough to exhaust the stack has no text. */
-function jsonText(value: unknown): string {
-  try {
-    return JSON.stringify(value) ?? String(value);
-  } catch {
-    return "a value that cannot be shown";
-  }
 }
 
 /** `spec.ports[0].port must be a whole number from 1 to 65535, got 65536`. Pure. */

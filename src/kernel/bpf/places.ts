@@ -4,6 +4,7 @@
  */
 import { readFileSync, statfsSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { attempt } from "../../logging/attempt.ts";
 import { messageOf } from "../../logging/message-of.ts";
 
 const CGROUP2_MAGIC = 0x63677270;
@@ -53,13 +54,9 @@ function checkConfigured(path: string): FoundFolder {
   return { ok: false, reason: `ebpf.cgroupRoot: ${path} is no folder` };
 }
 
+/** Undefined where it is mounted over, or not ours to see. */
 function inodeOf(path: string): bigint | undefined {
-  try {
-    return statSync(path, { bigint: true }).ino;
-  } catch {
-    // Mounted over, or not ours to see.
-    return undefined;
-  }
+  return attempt(() => statSync(path, { bigint: true }).ino);
 }
 
 const readMounts = (): string => readFileSync("/proc/self/mountinfo", "utf8");

@@ -3,6 +3,7 @@
 import { existsSync, readdirSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
+import { attempt } from "../../logging/attempt.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { fileSysctls, SysctlError, type Sysctls } from "../sysctl.ts";
@@ -144,9 +145,5 @@ function countNumaCpus(folder: string): number | undefined {
 }
 
 function list(folder: string, pattern: RegExp): string[] | undefined {
-  try {
-    return readdirSync(folder).filter((name) => pattern.test(name));
-  } catch {
-    return undefined;
-  }
+  return attempt(() => readdirSync(folder).filter((name) => pattern.test(name)));
 }

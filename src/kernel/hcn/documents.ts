@@ -2,6 +2,7 @@
  * The JSON documents of HCN as types: what is sent, byte for byte as upstream sends it, and what is read, tolerantly: enums as
  * numbers or words, absent fields as zero, unknown fields ignored. Reference windows-hcn.md §4.5, §4.6.
  */
+import { jsonIn } from "../../logging/attempt.ts";
 import { type Cidr, type IpAddress, parseCidr, parseIpAddress } from "../../net/ip.ts";
 import { type Guid, parseGuid } from "./guid.ts";
 import { isJsonObject, type JsonObject, listOf, numberOf, objectOf, textOf } from "./json-fields.ts";
@@ -168,12 +169,12 @@ export interface UnreadDocument {
 export function readIds(text: string): Guid[] {
   if (text === "") return [];
   const what = "HNS lists its objects";
-  return listIn(jsonIn(text, what), text, what).flatMap((item) => parseGuid(textOf(item)) ?? []);
+  return listIn(answerIn(text, what), text, what).flatMap((item) => parseGuid(textOf(item)) ?? []);
 }
 
 /** What HNS's first version answers to a question. @throws Error with what it says where it does not answer. */
 export function readHnsOutput(text: string, path: string): unknown {
-  const { Success, Error: reason, Output } = objectOf(jsonIn(text, `HNS answers GET ${path}`));
+  const { Success, Error: reason, Output } = objectOf(answerIn(text, `HNS answers GET ${path}`));
   if (Success === true) return Output;
   throw new Error(`HNS does not answer GET ${path}: ${textOf(reason) || "no reason given"}`);
 }
@@ -185,7 +186,7 @@ export function readHnsList(text: string, path: string): readonly unknown[] {
 
 const SHOWN = 100;
 
-function jsonIn(text: string, what: string): unknown {
+function answerIn(text: string, what: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
@@ -283,12 +284,8 @@ function readObject<T extends { readonly id: Guid } & ReadDocument>(
   text: string,
   read: (id: Guid, document: JsonObject) => T,
 ): T | UnreadDocument {
-  let document: unknown;
-  try {
-    document = JSON.parse(text);
-  } catch {
-    return { problem: "is no JSON" };
-  }
+  const document = jsonIn(text);
+  if (document === undefined) return { problem: "is no JSON" };
   if (!isJsonObject(document)) return { problem: "is no JSON object" };
   const id = parseGuid(textOf(document.ID));
   if (id === undefined) return { problem: "has no ID" };

@@ -1,5 +1,6 @@
 /** Sockets of clients, in each network namespace of this machine that can be seen. */
 import { networkInterfaces } from "node:os";
+import { attempt } from "../../logging/attempt.ts";
 import { familyOf, type IpAddress, type IpFamily, isUnspecified, parseIpAddress } from "../../net/ip.ts";
 import { namespaces } from "../find-namespaces.ts";
 import { AF_INET, AF_INET6 } from "../netlink/constants.ts";
@@ -60,13 +61,10 @@ function dumped<T>(
 }
 
 function sourceIn(path: string, family: IpFamily): IpAddress | undefined {
-  try {
-    const all = Object.values(inNetworkNamespace(path, networkInterfaces)).flatMap((list) => list ?? []);
-    return all
-      .filter(({ internal, address }) => !internal && !address.startsWith("fe80:"))
-      .map(({ address }) => parseIpAddress(address))
-      .find((address) => address !== undefined && familyOf(address) === family);
-  } catch {
-    return undefined;
-  }
+  const interfaces = attempt(() => inNetworkNamespace(path, networkInterfaces)) ?? {};
+  return Object.values(interfaces)
+    .flatMap((list) => list ?? [])
+    .filter(({ internal, address }) => !internal && !address.startsWith("fe80:"))
+    .map(({ address }) => parseIpAddress(address))
+    .find((address) => address !== undefined && familyOf(address) === family);
 }

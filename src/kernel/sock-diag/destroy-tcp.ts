@@ -1,5 +1,6 @@
 /** Ends TCP connections of processes of this machine, in whichever network namespace they are (reference ebpf.md §1.8). */
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
+import { attempt } from "../../logging/attempt.ts";
 import type { Flow } from "../../net/flow.ts";
 import { namespacesWith } from "../find-namespaces.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
@@ -32,12 +33,7 @@ export async function destroyTcpClients<T extends ClientFlow>(flows: readonly T[
 
 /** Asks about the sockets of a namespace; undefined where it cannot be entered. */
 export function openIn(path: string): NetlinkSocket | undefined {
-  try {
-    return inNetworkNamespace(path, () => NetlinkSocket.open(NETLINK_SOCK_DIAG));
-  } catch {
-    // It has gone meanwhile.
-    return undefined;
-  }
+  return attempt(() => inNetworkNamespace(path, () => NetlinkSocket.open(NETLINK_SOCK_DIAG)));
 }
 
 /** The cookie makes sure that it is this socket: by its ports alone the kernel may find one that listens. */

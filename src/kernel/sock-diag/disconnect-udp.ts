@@ -1,6 +1,7 @@
 /** Disconnects UDP sockets whose peer is gone, in whichever network namespace they are (reference ebpf.md §1.8). */
 
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { attempt } from "../../logging/attempt.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { cookieOf, findNamespaces, seesOtherNamespaces } from "../find-namespaces.ts";
@@ -115,13 +116,8 @@ async function locate(paths: Map<bigint, string>, cookies: ReadonlySet<bigint>):
 function openIn(netns: bigint, path: string | undefined): NetlinkSocket | undefined {
   if (netns === ownNetnsCookie()) return NetlinkSocket.open(NETLINK_SOCK_DIAG);
   if (path === undefined) return undefined;
-  try {
-    return inNetworkNamespace(path, () =>
-      ownNetnsCookie() === netns ? NetlinkSocket.open(NETLINK_SOCK_DIAG) : undefined,
-    );
-  } catch {
-    return undefined;
-  }
+  const open = () => (ownNetnsCookie() === netns ? NetlinkSocket.open(NETLINK_SOCK_DIAG) : undefined);
+  return attempt(() => inNetworkNamespace(path, open));
 }
 
 async function disconnectIn(

@@ -3,6 +3,7 @@
  * used until it expires or the server refuses it.
  */
 import type { Clock } from "../../../async/clock.ts";
+import { attempt, jsonIn } from "../../../logging/attempt.ts";
 import { messageOf } from "../../../logging/message-of.ts";
 import { isJsonObject } from "../../projection/fields.ts";
 import { ClientConfigError, type ExecPlugin } from "../connection/client-config.ts";
@@ -76,7 +77,8 @@ export class ExecCredentials {
   #observeCertificate(text: string | undefined): void {
     const before = this.#chain;
     if (text === before?.text) return;
-    this.#chain = text === undefined ? undefined : readQuietly(text);
+    // Using it will say what is wrong with it.
+    this.#chain = text === undefined ? undefined : attempt(() => readCertificates(text));
     this.#options.observer?.pluginCertified(this.#chain, before);
   }
 
@@ -103,15 +105,6 @@ export class ExecCredentials {
   }
 }
 
-function readQuietly(text: string): CertificateChain | undefined {
-  try {
-    return readCertificates(text);
-  } catch {
-    // Using it will say what is wrong with it.
-    return undefined;
-  }
-}
-
 function callOutcome(error: unknown): readonly [exitCode: number, status: ExecCallStatus] {
   const cause: unknown = error instanceof Error ? error.cause : undefined;
   const code: unknown = cause instanceof Error && "code" in cause ? cause.code : undefined;
@@ -124,7 +117,7 @@ export function readExecCredential(output: string, plugin: ExecPlugin): ExecCred
   const fail = (message: string): never => {
     throw new ClientConfigError(`exec plugin ${plugin.command}: ${message}`);
   };
-  const printed = parseJson(output);
+  const printed = jsonIn(output);
   if (!isJsonObject(printed)) return fail("it did not print an ExecCredential as JSON");
   if (printed.apiVersion !== plugin.apiVersion) {
     fail(
@@ -160,14 +153,6 @@ export function readExecCredential(output: string, plugin: ExecPlugin): ExecCred
 
 function text(value: unknown): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
-}
-
-function parseJson(output: string): unknown {
-  try {
-    return JSON.parse(output);
-  } catch {
-    return undefined;
-  }
 }
 
 const TIME_LIMIT_MS = 60_000;

@@ -1,5 +1,6 @@
 /** Answers with an error status, and `Status` objects in watches → {@link ApiError}. */
 import type { IncomingHttpHeaders } from "node:http";
+import { attempt } from "../../../logging/attempt.ts";
 import { isJsonObject, type JsonObject } from "../../projection/fields.ts";
 import { describeValue } from "../../projection/findings.ts";
 import { formatOf, JSON_FORMAT } from "../formats/body-format.ts";
@@ -79,12 +80,8 @@ function hasCause(details: JsonObject, reason: string): boolean {
 }
 
 function parseStatus(body: Buffer, contentType: string): JsonObject | undefined {
-  try {
-    const value = (formatOf(contentType) ?? JSON_FORMAT).read(body);
-    return isJsonObject(value) && value.kind === "Status" ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = attempt(() => (formatOf(contentType) ?? JSON_FORMAT).read(body));
+  return isJsonObject(value) && value.kind === "Status" ? value : undefined;
 }
 
 /** One line of bounded length. */
