@@ -74,10 +74,7 @@ export async function encodeTransaction(
   for (const operation of operations) {
     const index = firstMessages.push(batch.messages.count) - 1;
     try {
-      const rest = encoder.encode(operation);
-      if (rest !== undefined) {
-        for (const _step of rest) if (isTurnDue()) await giveTurn();
-      }
+      for (const _step of encoder.encode(operation) ?? []) if (isTurnDue()) await giveTurn();
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       throw new NftError("failed", `nftables: ${operation.kind}: ${error.message}`, index, { cause: error });
@@ -119,7 +116,7 @@ class OperationEncoder {
     this.#hasShortNames = isNew;
   }
 
-  /** Encodes one operation. @returns of a long one the steps that are left, between which others may run. */
+  /** Encodes one operation. @returns that of elements in steps, between which others may run. */
   encode(operation: NftOperation): Iterable<void> | undefined {
     const table = this.#table;
     switch (operation.kind) {
@@ -160,33 +157,20 @@ class OperationEncoder {
       case "delete-set":
         this.#batch.delete("set", { table, name: operation.set });
         return undefined;
-      case "add-elements": {
-        const { set, elements } = operation;
-        return this.#elements("add", set, elements, writeElement);
-      }
-      case "delete-elements": {
-        const { set, keys } = operation;
-        return this.#elements("delete", set, keys, writeKey);
-      }
+      case "add-elements":
+        return this.#elements("add", operation.set, operation.elements, writeElement);
+      case "delete-elements":
+        return this.#elements("delete", operation.set, operation.keys, writeKey);
     }
   }
 
-  #elements<T>(kind: "add" | "delete", set: NftSet, items: readonly T[], write: Write<T>): Iterable<void> | undefined {
-    if (items.length > ELEMENTS_PER_LOOK) return this.#manyElements(kind, set, items, write);
-    this.#someElements(kind, set, items, write);
-    return undefined;
-  }
-
-  *#manyElements<T>(kind: "add" | "delete", set: NftSet, items: readonly T[], write: Write<T>): Iterable<void> {
-    for (let start = 0; start < items.length; start += ELEMENTS_PER_LOOK) {
-      this.#someElements(kind, set, items.slice(start, start + ELEMENTS_PER_LOOK), write);
-      yield;
-    }
-  }
-
-  #someElements<T>(kind: "add" | "delete", set: NftSet, items: readonly T[], write: Write<T>): void {
+  *#elements<T>(kind: "add" | "delete", set: NftSet, items: readonly T[], write: Write<T>): Iterable<void> {
     const layout = this.#layout;
-    this.#batch.changeElements(kind, this.#table, set.name, items, (out, item) => write(out, set, item, layout));
+    for (let start = 0; start < items.length; start += ELEMENTS_PER_LOOK) {
+      if (start > 0) yield;
+      const some = items.slice(start, start + ELEMENTS_PER_LOOK);
+      this.#batch.changeElements(kind, this.#table, set.name, some, (out, item) => write(out, set, item, layout));
+    }
   }
 
   #addChain({ name, hook, comment }: NftChainHead): void {
