@@ -46,13 +46,15 @@ const ENDPOINT: Readonly<Record<NftFamily, IpAddress>> = {
 }; // canonical
 const RANGES = { ip: ["192.0.2.0/25", "198.51.100.0/24"], ip6: ["2001:db8::/65", "fd00::/64"] } as const;
 
+function core(operation: NftOperation, what: string = operation.kind): Part {
+  return { what, module: "nf_tables", operation };
+}
+
+function rule(what: string, module: string, chain: string, ...statements: NftStatement[]): Part {
+  return { what, module, operation: { kind: "add-rule", chain, rule: { statements, comment: "a comment" } } };
+}
+
 function parts(family: NftFamily): Part[] {
-  const core = (operation: NftOperation): Part => ({ what: operation.kind, module: "nf_tables", operation });
-  const rule = (what: string, module: string, chain: string, ...statements: NftStatement[]): Part => ({
-    what,
-    module,
-    operation: { kind: "add-rule", chain, rule: { statements, comment: "a comment" } },
-  });
   const digit = family === "ip" ? "4" : "6";
   const target = { ip: ENDPOINT[family], port: 80 };
   const tcp: NftStatement = { kind: "l4proto", protocol: "tcp" };
@@ -96,36 +98,25 @@ function parts(family: NftFamily): Part[] {
 
 /** Parts that rules of the flat layout need beyond {@link parts} (docs/reference/flat-nftables.md). */
 function mapParts(): Part[] {
-  const core = (operation: NftOperation): Part => ({ what: operation.kind, module: "nf_tables", operation });
-  const rule = (what: string, module: string, ...statements: NftStatement[]): Part => ({
-    what,
-    module,
-    operation: { kind: "add-rule", chain: "dstnat", rule: { statements } },
-  });
-  const set = (what: string, probed: NftSet): Part => ({
-    what,
-    module: "nf_tables",
-    operation: { kind: "add-set", set: probed },
-  });
   return [
     core({ kind: "add-table", comment: "a comment" }),
     core({ kind: "add-chain", chain: { name: "dstnat", hook: DSTNAT } }),
-    set("maps to addresses and ports", TARGETS),
-    set("maps that packets fill", CLIENT_TARGETS),
-    set("sets of sources", SOURCES),
-    rule("address translation by maps with a random number in the key", "nft_numgen", {
+    core({ kind: "add-set", set: TARGETS }, "maps to addresses and ports"),
+    core({ kind: "add-set", set: CLIENT_TARGETS }, "maps that packets fill"),
+    core({ kind: "add-set", set: SOURCES }, "sets of sources"),
+    rule("address translation by maps with a random number in the key", "nft_numgen", "dstnat", {
       kind: "map-dnat",
       fields: ["daddr", "l4proto", "dport"],
       slots: TARGETS.slots ?? 1,
       map: TARGETS.name,
     }),
-    rule("adding to maps from rules (dynset) what the connection says (ct)", "nft_ct", {
+    rule("adding to maps from rules (dynset) what the connection says (ct)", "nft_ct", "dstnat", {
       kind: "update-map",
       map: CLIENT_TARGETS.name,
       key: ["saddr", "original-daddr", "l4proto", "original-dport"],
       target: ["reply-saddr", "reply-sport"],
     }),
-    rule("the first bits of an address in a key (bitwise)", "nf_tables", {
+    rule("the first bits of an address in a key (bitwise)", "nf_tables", "dstnat", {
       kind: "lookup",
       fields: ["daddr", "l4proto", "dport", "saddr/25"],
       set: SOURCES.name,
