@@ -1,6 +1,7 @@
 /** The common header of all NETLINK_NETFILTER messages, and batch markers (reference nfnetlink.md §2–3). */
 import type { IpFamily } from "../../net/ip.ts";
 import { type ByteReader, u32be, writeAttribute } from "./attributes.ts";
+import { NLMSG_HDRLEN } from "./constants.ts";
 import { malformed } from "./errors.ts";
 import type { Reply } from "./frames.ts";
 import type { MessageBuffer } from "./message-buffer.ts";
@@ -19,6 +20,8 @@ export const NFPROTO_IPV4 = 2;
 export const NFPROTO_IPV6 = 10;
 
 const NFGENMSG_BYTES = 4;
+/** What stands before the attributes of a message. */
+export const NFNL_HEADERS_BYTES = NLMSG_HDRLEN + NFGENMSG_BYTES;
 
 /** The family in nfnetlink's header. Pure. */
 export function nfprotoOf(family: IpFamily): number {

@@ -2,11 +2,9 @@
 import { byteReader } from "../netlink/attributes.ts";
 import { HOST_IS_LITTLE_ENDIAN, NLMSG_HDRLEN } from "../netlink/constants.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
-import { NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END } from "../netlink/nfnetlink.ts";
+import { NFNL_HEADERS_BYTES, NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END } from "../netlink/nfnetlink.ts";
 import { KINDS, operationOfType } from "./wire/batch.ts";
 
-/** Netlink header and nfgenmsg. */
-const HEADERS = NLMSG_HDRLEN + 4;
 const MARKERS: ReadonlyMap<number, string> = new Map([
   [NFNL_MSG_BATCH_BEGIN, "begin batch"],
   [NFNL_MSG_BATCH_END, "end batch"],
@@ -25,7 +23,7 @@ export function* messageLines(messages: MessageBuffer): Iterable<string> {
       .flagsOf(index)
       .toString(16)}, family ${input.view.getUint8(start + NLMSG_HDRLEN)}, ${length} bytes`;
     if (subject === undefined) continue;
-    const object: unknown = KINDS[subject.kind].codec.read(input, start + HEADERS, start + length);
+    const object: unknown = KINDS[subject.kind].codec.read(input, start + NFNL_HEADERS_BYTES, start + length);
     yield* valueLines(object, "  ");
   }
 }

@@ -1,14 +1,10 @@
 /** Asking the kernel for single elements, each with all that it should be, so that an answer that says the same need not be read. */
 import { type ByteReader, byteReader, sameAttributes } from "../../netlink/attributes.ts";
-import { NLMSG_HDRLEN } from "../../netlink/constants.ts";
 import type { Reply } from "../../netlink/frames.ts";
 import { MessageBuffer } from "../../netlink/message-buffer.ts";
-import { beginNfnetlink, NFNL_SUBSYS_NFTABLES, nfnetlinkPayload } from "../../netlink/nfnetlink.ts";
+import { beginNfnetlink, NFNL_HEADERS_BYTES, NFNL_SUBSYS_NFTABLES, nfnetlinkPayload } from "../../netlink/nfnetlink.ts";
 import { NFT_MSG_GETSETELEM } from "./constants.ts";
 import { elements, type NftElementObject } from "./objects.ts";
-
-/** Netlink header and nfgenmsg. */
-const HEADERS = NLMSG_HDRLEN + 4;
 
 /** The answer to one question. */
 export type ElementAnswer = "missing" | "as expected" | NftElementObject;
@@ -42,7 +38,7 @@ export class ElementQuery {
   answer(index: number, reply: Reply): ElementAnswer {
     const { input, start, end } = nfnetlinkPayload(reply);
     this.#sent ??= byteReader(this.messages.bytes);
-    const from = this.messages.startOf(index) + HEADERS;
+    const from = this.messages.startOf(index) + NFNL_HEADERS_BYTES;
     const to = this.messages.startOf(index + 1);
     if (sameAttributes(this.#sent, [from, to], input, [start, end])) return "as expected";
     return elements.read(input, start, end).elements?.[0] ?? "missing";

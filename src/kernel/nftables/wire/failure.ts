@@ -1,14 +1,13 @@
 /** Why a batch was refused, in terms of the objects that were sent: found by decoding the message that the kernel names. */
 import { byteReader, type Codec, forEachAttribute } from "../../netlink/attributes.ts";
-import { align4, HOST_IS_LITTLE_ENDIAN, NLMSG_HDRLEN } from "../../netlink/constants.ts";
+import { align4, HOST_IS_LITTLE_ENDIAN } from "../../netlink/constants.ts";
 import type { NetlinkError } from "../../netlink/errors.ts";
 import type { MessageBuffer } from "../../netlink/message-buffer.ts";
+import { NFNL_HEADERS_BYTES } from "../../netlink/nfnetlink.ts";
 import { KINDS, type NftKind, operationOfType } from "./batch.ts";
 import { expression, type NftExpression } from "./expressions.ts";
 import { element, type NftElementObject } from "./objects.ts";
 
-/** Netlink header and nfgenmsg. */
-const HEADERS = NLMSG_HDRLEN + 4;
 const NFTA_SET_ELEM_LIST_ELEMENTS = 3;
 const NFTA_RULE_EXPRESSIONS = 4;
 
@@ -90,7 +89,7 @@ function payload(messages: MessageBuffer, index: number) {
   const input = byteReader(messages.bytes);
   const messageStart = messages.startOf(index);
   const length = input.view.getUint32(messageStart, HOST_IS_LITTLE_ENDIAN);
-  return { input, messageStart, start: messageStart + HEADERS, end: messageStart + length };
+  return { input, messageStart, start: messageStart + NFNL_HEADERS_BYTES, end: messageStart + length };
 }
 
 function describe(failure: Omit<NftFailure, "message">): string {
