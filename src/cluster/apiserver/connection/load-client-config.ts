@@ -29,23 +29,25 @@ export async function loadClientConfig(options: LoadClientConfigOptions): Promis
   const paths = [kubeconfig].flat().filter((path) => path !== "");
   if (paths.length === 0 && master === "") {
     log.info("Neither kubeconfig file nor master URL was specified, falling back to in-cluster config");
-    return inClusterConfig({ env: options.env ?? process.env });
+    return inClusterConfig(options.env ?? process.env);
   }
   if (paths.length > 0) {
     const files = await Promise.all(paths.map(async (path) => ({ path, content: await decode(path) })));
     return resolveKubeconfig({ files, master, context: options.context });
   }
-  return {
-    server: parseServerUrl(master, "--master", false),
-    ca: undefined,
-    isServerVerified: true,
-    serverName: undefined,
-    proxyUrl: undefined,
-    clientCertificate: undefined,
-    authentication: { kind: "none" },
-    impersonation: {},
-  };
+  return { ...UNSAID, server: parseServerUrl(master, "--master", false) };
 }
+
+/** Where nothing but the address is said. */
+const UNSAID: Omit<ClientConfig, "server"> = {
+  ca: undefined,
+  isServerVerified: true,
+  serverName: undefined,
+  proxyUrl: undefined,
+  clientCertificate: undefined,
+  authentication: { kind: "none" },
+  impersonation: {},
+};
 
 async function decode(path: string): Promise<unknown> {
   let text: string;
@@ -67,18 +69,12 @@ async function decode(path: string): Promise<unknown> {
 
 const SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-interface InClusterOptions {
-  readonly env: Readonly<Record<string, string | undefined>>;
-  /** Where token and CA are mounted. @default the place that Kubernetes uses */
-  readonly serviceAccountDir?: string;
-}
-
 /**
  * The API server of the cluster that this pod runs in, with the pod's own token. Pure: the files are read later.
  *
  * @throws ClientConfigError with upstream's text when this is not a pod.
  */
-function inClusterConfig({ env, serviceAccountDir = SERVICE_ACCOUNT }: InClusterOptions): ClientConfig {
+function inClusterConfig(env: Readonly<Record<string, string | undefined>>): ClientConfig {
   const host = env.KUBERNETES_SERVICE_HOST ?? "";
   const port = env.KUBERNETES_SERVICE_PORT ?? "";
   if (host === "" || port === "") {
@@ -89,13 +85,9 @@ function inClusterConfig({ env, serviceAccountDir = SERVICE_ACCOUNT }: InCluster
   }
   const address = `https://${isIPv6(host) ? `[${host}]` : host}:${port}`;
   return {
+    ...UNSAID,
     server: parseServerUrl(address, "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT", true),
-    ca: { kind: "file", path: `${serviceAccountDir}/ca.crt` },
-    isServerVerified: true,
-    serverName: undefined,
-    proxyUrl: undefined,
-    clientCertificate: undefined,
-    authentication: { kind: "tokenFile", path: `${serviceAccountDir}/token` },
-    impersonation: {},
+    ca: { kind: "file", path: `${SERVICE_ACCOUNT}/ca.crt` },
+    authentication: { kind: "tokenFile", path: `${SERVICE_ACCOUNT}/token` },
   };
 }
