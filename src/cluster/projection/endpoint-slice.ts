@@ -20,7 +20,15 @@ import {
   stringField,
 } from "./fields.ts";
 import { conclude, type Findings, newFindings, type Projection, refuse, warn } from "./findings.ts";
-import { metadataEntry, readMetadata, readName, readNamespace, sharedDnsSubdomain, sharedStrings } from "./metadata.ts";
+import {
+  metadataEntry,
+  readMetadata,
+  readName,
+  readNamespace,
+  sharedDnsSubdomain,
+  sharedNodeName,
+  sharedStrings,
+} from "./metadata.ts";
 import { DNS_LABEL_RULE, DNS_SUBDOMAIN_RULE, isDnsLabel, isLabelValue, LABEL_VALUE_RULE } from "./names.ts";
 import { podOfTargetRef } from "./pod.ts";
 import { readPortName } from "./service.ts";
@@ -61,7 +69,7 @@ export function projectEndpointSlice(
     name: readName(found, metadata, "subdomain"),
     serviceName: readServiceName(found, object),
     addressType,
-    ports: readPorts(found, object),
+    ports: readPorts(found, object.ports, "ports", readPortNumber),
     endpoints:
       addressType === "FQDN"
         ? NO_ENDPOINTS
@@ -89,19 +97,25 @@ function readTriggerTime(object: JsonObject): string {
   return typeof value === "string" ? value : "";
 }
 
-function readPorts(found: Findings, object: JsonObject): readonly EndpointSlicePort[] {
-  const items = listField(found, object.ports, "ports");
+/** @param numberOf reads the number of a port. */
+export function readPorts(
+  found: Findings,
+  value: unknown,
+  field: string,
+  numberOf: (found: Findings, value: unknown, field: string) => number | null,
+): readonly EndpointSlicePort[] {
+  const items = listField(found, value, field);
   if (items.length === 0) return NO_PORTS;
-  return Object.freeze(items.map((item, index) => readPort(found, item, `ports[${index}]`)));
-}
-
-function readPort(found: Findings, item: unknown, path: string): EndpointSlicePort {
-  const entry = objectField(found, item, path);
-  return Object.freeze({
-    name: readPortName(found, entry.name, `${path}.name`),
-    protocol: choiceField(found, entry.protocol, `${path}.protocol`, PROTOCOLS, "TCP"),
-    port: readPortNumber(found, entry.port, `${path}.port`),
+  const ports = items.map((item, index) => {
+    const path = `${field}[${index}]`;
+    const entry = objectField(found, item, path);
+    return Object.freeze({
+      name: readPortName(found, entry.name, `${path}.name`),
+      protocol: choiceField(found, entry.protocol, `${path}.protocol`, PROTOCOLS, "TCP"),
+      port: numberOf(found, entry.port, `${path}.port`),
+    });
   });
+  return Object.freeze(ports);
 }
 
 /** The API lets 0 and absence through in slices; the proxy skips such a port and serves the others (endpoints.md §5.2). */
@@ -165,7 +179,8 @@ function readEndpoint(
     return undefined;
   }
   const address = readAddress(found, item.addresses, index, family);
-  const nodeName = readNodeName(found, item.nodeName, index);
+  const nodeName = sharedNodeName(item.nodeName);
+  if (nodeName === undefined) refuse(found, `endpoints[${index}].nodeName`, DNS_SUBDOMAIN_RULE, item.nodeName);
   const conditions = readConditions(found, item.conditions, index);
   const hints = isJsonObject(item.hints) ? item.hints : undefined;
   if (hints === undefined && !isAbsent(item.hints)) {
@@ -174,7 +189,7 @@ function readEndpoint(
   if (address === undefined) return undefined;
   const record: EndpointRecord = {
     address,
-    nodeName,
+    nodeName: nodeName ?? "",
     ready: readCondition(found, conditions?.ready, "ready", index, true),
     serving: readCondition(found, conditions?.serving, "serving", index, true),
     terminating: readCondition(found, conditions?.terminating, "terminating", index, false),
@@ -215,13 +230,6 @@ function addressRule(address: IpAddress | undefined, family: IpFamily): string {
     return `must be an ${family} address, as addressType says`;
   }
   return `must be the address of a pod or a host, not a special one (${specialAddress(address)})`;
-}
-
-function readNodeName(found: Findings, value: unknown, index: number): string {
-  if (isAbsent(value) || value === "") return "";
-  const shared = typeof value === "string" ? sharedDnsSubdomain(value) : undefined;
-  if (shared === undefined) refuse(found, `endpoints[${index}].nodeName`, DNS_SUBDOMAIN_RULE, value);
-  return shared ?? "";
 }
 
 function readConditions(found: Findings, value: unknown, index: number): JsonObject | undefined {

@@ -73,7 +73,7 @@ export function choiceField<T extends string>(
 }
 
 /** A port number, 1 to 65535. When `isOptional`, absent and 0 are allowed and give 0. */
-export function portField(found: Findings, value: unknown, field: string, isOptional: boolean): number {
+export function portField(found: Findings, value: unknown, field: string, isOptional = false): number {
   if (isPortNumber(value)) return value;
   if (isOptional && (isAbsent(value) || value === 0)) return 0;
   const allowed = "must be a whole number from 1 to 65535";

@@ -44,6 +44,12 @@ export function sharedDnsSubdomain(text: string): string | undefined {
   return subdomains.share(text);
 }
 
+/** The name of a node, shared; empty when absent, undefined for what cannot be one. */
+export function sharedNodeName(value: unknown): string | undefined {
+  if (isAbsent(value) || value === "") return "";
+  return typeof value === "string" ? sharedDnsSubdomain(value) : undefined;
+}
+
 /** The value of a label or annotation as found; `undefined` when the key is absent. Pure. */
 export function metadataEntry(object: unknown, map: "labels" | "annotations", key: string): unknown {
   if (!isJsonObject(object) || !isJsonObject(object.metadata)) return undefined;

@@ -10,15 +10,14 @@
  */
 
 import { familyOf, type IpFamily, parseIpAddress, specialAddress } from "../../net/ip.ts";
-import { PROTOCOLS } from "../../net/protocol.ts";
 import type { EndpointRecord, EndpointSlicePort, EndpointSliceRecord } from "../objects.ts";
 import { contentDigest } from "./content-digest.ts";
-import { choiceField, isAbsent, type JsonObject, listField, objectField, portField } from "./fields.ts";
+import { readPorts } from "./endpoint-slice.ts";
+import { type JsonObject, listField, objectField, portField } from "./fields.ts";
 import { conclude, type Findings, newFindings, type Projection, refuse, warn } from "./findings.ts";
-import { readMetadata, readName, readNamespace, sharedDnsSubdomain } from "./metadata.ts";
+import { readMetadata, readName, readNamespace, sharedNodeName } from "./metadata.ts";
 import { DNS_SUBDOMAIN_RULE } from "./names.ts";
 import { podOfTargetRef } from "./pod.ts";
-import { readPortName } from "./service.ts";
 
 /** The controller's default for the addresses that it takes from one subset. */
 export const MAX_ADDRESSES_PER_SUBSET = 1000;
@@ -74,7 +73,7 @@ function addSubset(
   subset: JsonObject,
   { path, podNamespace }: { readonly path: string; readonly podNamespace: string | undefined },
 ): void {
-  const ports = readPorts(found, subset.ports, `${path}.ports`);
+  const ports = readPorts(found, subset.ports, `${path}.ports`, portField);
   const portsKey = JSON.stringify(ports.map((port) => [port.name, port.protocol, port.port]).sort());
   let room = MAX_ADDRESSES_PER_SUBSET;
   for (const [list, isReady] of [["addresses", true] as const, ["notReadyAddresses", false] as const]) {
@@ -96,20 +95,6 @@ function addSubset(
   }
 }
 
-function readPorts(found: Findings, value: unknown, field: string): readonly EndpointSlicePort[] {
-  return Object.freeze(
-    listField(found, value, field).map((item, index) => {
-      const path = `${field}[${index}]`;
-      const port = objectField(found, item, path);
-      return Object.freeze({
-        name: readPortName(found, port.name, `${path}.name`),
-        protocol: choiceField(found, port.protocol, `${path}.protocol`, PROTOCOLS, "TCP"),
-        port: portField(found, port.port, `${path}.port`, false),
-      });
-    }),
-  );
-}
-
 function readAddress(
   found: Findings,
   item: unknown,
@@ -128,9 +113,11 @@ function readAddress(
     warn(found, `${path}.ip`, message, entry.ip);
     return undefined;
   }
+  const nodeName = sharedNodeName(entry.nodeName);
+  if (nodeName === undefined) refuse(found, `${path}.nodeName`, DNS_SUBDOMAIN_RULE, entry.nodeName);
   const record: EndpointRecord = {
     address,
-    nodeName: readNodeName(found, entry.nodeName, `${path}.nodeName`),
+    nodeName: nodeName ?? "",
     ready: isReady,
     serving: true,
     terminating: false,
@@ -139,11 +126,4 @@ function readAddress(
   };
   const pod = podNamespace === undefined ? undefined : podOfTargetRef(entry.targetRef, podNamespace);
   return { family: familyOf(address), record: Object.freeze(pod === undefined ? record : { ...record, pod }) };
-}
-
-function readNodeName(found: Findings, value: unknown, field: string): string {
-  if (isAbsent(value) || value === "") return "";
-  const shared = typeof value === "string" ? sharedDnsSubdomain(value) : undefined;
-  if (shared === undefined) refuse(found, field, DNS_SUBDOMAIN_RULE, value);
-  return shared ?? "";
 }
