@@ -5,7 +5,7 @@
 
 import { readFile } from "node:fs/promises";
 import type { IpFamily } from "../../net/ip.ts";
-import { isNotFound } from "../netlink/errors.ts";
+import { undefinedIf } from "../netlink/errors.ts";
 import { nfprotoOf } from "../netlink/nfnetlink.ts";
 import { type NftablesClient, openNftables } from "../nftables/wire/nftables-client.ts";
 import type { IptablesTable } from "./iptables.ts";
@@ -13,12 +13,7 @@ import type { IptablesTable } from "./iptables.ts";
 /** Asks nf_tables of this process's network namespace; undefined when the table or chain does not exist. */
 async function ask<T>(question: (client: NftablesClient) => Promise<T>): Promise<T | undefined> {
   await using client = openNftables();
-  try {
-    return await question(client);
-  } catch (error) {
-    if (isNotFound(error)) return undefined;
-    throw error;
-  }
+  return await question(client).catch(undefinedIf("ENOENT"));
 }
 
 /** Chain names of the table in this process's network namespace; none when the table has not been made yet. */

@@ -80,8 +80,16 @@ export function malformed(what: string, bytes: Uint8Array, offset: number): Netl
   });
 }
 
-function hasCode(error: unknown, code: NetlinkErrorCode): boolean {
+/** Whether the kernel refused with this code. */
+export function hasCode(error: unknown, code: NetlinkErrorCode): boolean {
   return error instanceof NetlinkError && error.code === code;
+}
+
+/** For `catch`: undefined for a refusal with this code; everything else is thrown again. */
+export function undefinedIf(code: NetlinkErrorCode): (error: unknown) => undefined {
+  return (error) => {
+    if (!hasCode(error, code)) throw error;
+  };
 }
 
 /** The object is not there. */

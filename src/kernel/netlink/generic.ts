@@ -1,6 +1,6 @@
 /** Generic netlink: its message header, and the numbers that the kernel gives to families (linux/genetlink.h). */
 import { attributes, type ByteReader, u16host, zstring } from "./attributes.ts";
-import { isNotFound, malformed } from "./errors.ts";
+import { malformed, undefinedIf } from "./errors.ts";
 import type { Reply } from "./frames.ts";
 import { MessageBuffer } from "./message-buffer.ts";
 import type { NetlinkSocket } from "./socket.ts";
@@ -50,13 +50,10 @@ export async function familyId(socket: NetlinkSocket, name: string): Promise<num
   control.write(request.out, { familyName: name });
   request.end();
   let id: number | undefined;
-  try {
-    await socket.request(request, (reply) => {
-      const payload = genericPayload(reply);
-      id = control.read(payload.input, payload.start, payload.end).familyId;
-    });
-  } catch (error) {
-    if (!isNotFound(error)) throw error;
-  }
+  const asked = socket.request(request, (reply) => {
+    const payload = genericPayload(reply);
+    id = control.read(payload.input, payload.start, payload.end).familyId;
+  });
+  await asked.catch(undefinedIf("ENOENT"));
   return id;
 }

@@ -3,7 +3,7 @@ import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { attributes, u64be, zstring } from "../netlink/attributes.ts";
 import { NETLINK_NETFILTER, NLM_F_CREATE } from "../netlink/constants.ts";
-import { isNotFound, NetlinkError } from "../netlink/errors.ts";
+import { undefinedIf } from "../netlink/errors.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { beginNfnetlink, NFNL_SUBSYS_ACCT, NFPROTO_UNSPEC, nfnetlinkPayload } from "../netlink/nfnetlink.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
@@ -52,15 +52,12 @@ export function openAccountingCounters(): NetlinkCounters {
     const request = new MessageBuffer(64);
     writeCounterRequest(request, "get", name);
     let value: CounterValue | undefined;
-    try {
-      await socket.request(request, (reply) => {
-        const { input, start, end } = nfnetlinkPayload(reply);
-        const { packets = 0, bytes = 0 } = counter.read(input, start, end);
-        value = { packets, bytes };
-      });
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
-    }
+    const asked = socket.request(request, (reply) => {
+      const { input, start, end } = nfnetlinkPayload(reply);
+      const { packets = 0, bytes = 0 } = counter.read(input, start, end);
+      value = { packets, bytes };
+    });
+    await asked.catch(undefinedIf("ENOENT"));
     return value;
   }
 
@@ -70,12 +67,8 @@ export function openAccountingCounters(): NetlinkCounters {
       if ((await read(name)) !== undefined) return;
       const request = new MessageBuffer(64);
       writeCounterRequest(request, "create", name);
-      try {
-        await socket.request(request);
-      } catch (error) {
-        // Another program was faster.
-        if (!(error instanceof NetlinkError) || error.code !== "EBUSY") throw error;
-      }
+      // Another program was faster.
+      await socket.request(request).catch(undefinedIf("EBUSY"));
     },
     close: () => socket.close(),
     [Symbol.asyncDispose]: () => socket.close(),

@@ -4,7 +4,7 @@
  */
 
 import { Mutex } from "../../async/mutex.ts";
-import { isInterrupted, isNotFound } from "../netlink/errors.ts";
+import { isInterrupted, isNotFound, undefinedIf } from "../netlink/errors.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { readCounters, readElements, readTable } from "./netlink-content.ts";
 import { fromNetlinkError, fromRefusal } from "./netlink-errors.ts";
@@ -212,9 +212,9 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
         return now.generation;
       },
       readElements: ({ name, key }) =>
-        withNftErrors(readElements(client, { table, name, key }, layout).catch(undefinedIfNotFound)),
+        withNftErrors(readElements(client, { table, name, key }, layout).catch(undefinedIf("ENOENT"))),
       async readCounters() {
-        return (await withNftErrors(readCounters(client, table, layout).catch(undefinedIfNotFound))) ?? new Map();
+        return (await withNftErrors(readCounters(client, table, layout).catch(undefinedIf("ENOENT")))) ?? new Map();
       },
       watch: (onChange, signal) => withNftErrors(monitor.watch(target, onChange, signal)),
     };
@@ -230,7 +230,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
     },
     async note({ family, table }, chain) {
       const mark = await currentMark();
-      const rules = await client.ruleHeads(LAYOUTS[family].nfproto, table, chain).catch(undefinedIfNotFound);
+      const rules = await client.ruleHeads(LAYOUTS[family].nfproto, table, chain).catch(undefinedIf("ENOENT"));
       const [, generation, content] = /^(\d+) (.*)$/.exec(noteOf(rules?.[0]?.userdata) ?? "") ?? [];
       return content === undefined || Number(generation) !== mark.generation ? undefined : { content, mark };
     },
@@ -253,8 +253,4 @@ async function withNftErrors<T>(work: Promise<T>): Promise<T> {
   return await work.catch((error: unknown) => {
     throw fromNetlinkError(error);
   });
-}
-
-function undefinedIfNotFound(error: unknown): undefined {
-  if (!isNotFound(error)) throw error;
 }

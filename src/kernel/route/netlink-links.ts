@@ -2,7 +2,7 @@
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import { NETLINK_ROUTE } from "../netlink/constants.ts";
 import { collectDump } from "../netlink/dump-retry.ts";
-import { NetlinkError } from "../netlink/errors.ts";
+import { hasCode, undefinedIf } from "../netlink/errors.ts";
 import type { Reply, ReplyVisitor } from "../netlink/frames.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
@@ -59,19 +59,16 @@ class RtnetlinkLinks implements NetlinkLinks {
 
   async link(name: string): Promise<LinkDescription | undefined> {
     let found: LinkDescription | undefined;
-    try {
-      await this.#request(
-        (messages) => writeLinkGet(messages, name),
-        (reply) => {
-          const message = readLink(reply);
-          if (message === undefined) return;
-          const { index, kind, isUp } = message;
-          found = { name: message.name, index, kind, isUp };
-        },
-      );
-    } catch (error) {
-      if (!hasCode(error, "ENODEV")) throw error;
-    }
+    const asked = this.#request(
+      (messages) => writeLinkGet(messages, name),
+      (reply) => {
+        const message = readLink(reply);
+        if (message === undefined) return;
+        const { index, kind, isUp } = message;
+        found = { name: message.name, index, kind, isUp };
+      },
+    );
+    await asked.catch(undefinedIf("ENODEV"));
     return found;
   }
 
@@ -90,11 +87,7 @@ class RtnetlinkLinks implements NetlinkLinks {
   async deleteDummy(name: string): Promise<void> {
     const found = await this.#findDummy(name);
     if (found === undefined) return;
-    try {
-      await this.#request((messages) => writeLinkDelete(messages, found.index));
-    } catch (error) {
-      if (!hasCode(error, "ENODEV")) throw error;
-    }
+    await this.#request((messages) => writeLinkDelete(messages, found.index)).catch(undefinedIf("ENODEV"));
   }
 
   addresses(family: IpFamily, signal?: AbortSignal): Promise<readonly LinkAddress[]> {
@@ -219,8 +212,4 @@ class RtnetlinkLinks implements NetlinkLinks {
     write(messages);
     return collectDump(this.#socket, messages, read, { signal });
   }
-}
-
-function hasCode(error: unknown, code: string): boolean {
-  return error instanceof NetlinkError && error.code === code;
 }
