@@ -1,5 +1,5 @@
 /** Where clients of a node are that have a name instead of an address: an address and an interface that such a client may have. Pure. */
-import { familyOf, type IpAddress, type IpFamily, parseCidr, splitCidr } from "../net/ip.ts";
+import { addressAt, familyOf, type IpAddress, type IpFamily, parseCidr } from "../net/ip.ts";
 import type { OfflineNode } from "./offline-node.ts";
 
 /** What a name of a client stands for on the node at hand. */
@@ -30,7 +30,7 @@ export function clientPlace(
         ...(detector.kind === "cidr" ? [detector.cidr] : []),
       ];
       const cidr = cidrs.find((one) => familyOf(one) === family);
-      return cidr && { address: aPodIn(splitCidr(cidr).address), inInterface: podInterface(node) };
+      return cidr && { address: addressAt(cidr, 250), inInterface: podInterface(node) };
     }
   }
 }
@@ -42,12 +42,6 @@ export function sendingTo(
   isLocal: (address: IpAddress) => boolean,
 ): ClientPlace {
   return place.inInterface === "" && isLocal(destination) ? { ...place, address: destination } : place;
-}
-
-/** An address that a pod may have: the network's with 250 at its end. */
-function aPodIn(network: IpAddress): IpAddress {
-  const text = network.includes(":") ? network.replace(/[0-9a-f]*$/, "fa") : network.replace(/\d+$/, "250");
-  return text as IpAddress; // a canonical address with another last part
 }
 
 /** Where packets of the node's pods come in; undefined: not known. */
