@@ -126,12 +126,25 @@ describe("iptables rules, walked", () => {
   test("a target that is not understood ends in doubt, one that only logs does not", () => {
     assert.deepEqual(
       ask(saved([], ["-A FORWARD -j TPROXY --on-port 1"])).map(({ fate }) => fate.kind),
-      ["uncertain", "sent"],
+      ["uncertain"],
     );
     assert.deepEqual(
       ask(saved([], ['-A FORWARD -j LOG --log-prefix "a -j DROP"'])).map(({ fate }) => fate.kind),
-      ["sent", "sent"],
+      ["sent"],
     );
+  });
+
+  test("nat has nothing to say of packets that a rule takes out of connection tracking, as a DNS cache on each node does", () => {
+    const comment = '-m comment --comment "NodeLocal DNS Cache: skip conntrack -j" ';
+    const rule = `-A PREROUTING -d 192.0.2.10/32 -p udp ${comment}-m udp --dport 53 -j CT --notrack`;
+    const text = `*raw\n:PREROUTING ACCEPT [0:0]\n${rule}\nCOMMIT\n${saved([
+      "-A PREROUTING -d 192.0.2.10/32 -j DNAT --to-destination 10.0.0.1",
+    ])}`;
+    const to = { protocol: "udp", destination: ip("192.0.2.10"), destinationPort: 53 };
+    for (const one of [text, text.replace("CT --notrack", "NOTRACK")]) {
+      assert.deepEqual(ask(one, to).map(summary), ["1.000 delivered 192.0.2.10:53"]);
+      assert.deepEqual(ask(one, { ...to, destinationPort: 54 }).map(summary), ["1.000 sent 10.0.0.1:54"]);
+    }
   });
 
   test("in a long chain the same rules are met, whichever key they have", () => {

@@ -123,18 +123,19 @@ function compileRule(text: string, context: RuleContext): Rule {
   return { text, comment: commentOf(text), steps: stepsOf(text, context) };
 }
 
-function stepsOf(text: string, { family, surroundings, hasChain }: RuleContext): Step[] {
+function stepsOf(text: string, context: RuleContext): Step[] {
+  const { family, surroundings, hasChain } = context;
   let rule: KernelRule;
   try {
     rule = parseRuleText(text, family);
   } catch (error) {
-    if (error instanceof RuleSyntaxError) return opaqueSteps(text, family, hasChain);
+    if (error instanceof RuleSyntaxError) return opaqueSteps(text, context);
     throw error;
   }
   const { target } = rule;
   // A word that is neither a known target nor a chain is a target of an extension.
   if ((target.kind === "jump" || target.kind === "goto") && !hasChain(target.chain)) {
-    return opaqueSteps(text, family, hasChain);
+    return opaqueSteps(text, context);
   }
   const steps = [...basicSteps(rule), ...rule.matches.map((match) => matchStep(match, surroundings))];
   return [...steps, targetStep(target, surroundings)].filter((step) => step !== undefined);
@@ -198,23 +199,46 @@ const WITHOUT_EFFECT = new Set([
 ]);
 
 /**
- * A rule with a match, an option or a target that is not understood. What stands before the first extension is still asked; whether
- * the rest holds is a question, and the target is obeyed where it is a known word or a chain.
+ * A rule with a match, an option or a target that is not understood. Where that is not the target alone, what stands before the first
+ * extension is still asked, and whether the rest holds is a question. The target is obeyed where it is a known word or a chain.
  *
- * @param text of the rule, without `-A CHAIN`. @param hasChain whether the table has a chain of this name.
+ * @param text of the rule, without `-A CHAIN`.
  */
-function opaqueSteps(text: string, family: IpFamily, hasChain: (name: string) => boolean): Step[] {
-  const question: StepResult = { kind: "unknown", question: `"${text}" matches`, yes: GO_ON, no: NO_MATCH };
+function opaqueSteps(text: string, context: RuleContext): Step[] {
   const target = targetOf(text);
-  const verdict = target === undefined ? undefined : verdictOf(target, text, hasChain);
-  const result: StepResult = verdict ?? { kind: "lost", because: `the target ${target} is not understood` };
-  return [
-    ...leadingSteps(text, family),
-    { text: "what follows is not understood", run: () => question },
-    ...(target === undefined || WITHOUT_EFFECT.has(target)
-      ? []
-      : [{ text: target, asks: [], isAction: true, run: () => result }]),
-  ];
+  const conditions = conditionSteps(text, context) ?? questionSteps(text, context.family);
+  return target === undefined ? conditions : [...conditions, ...opaqueTarget(target, text, context.hasChain)];
+}
+
+function opaqueTarget(target: string, text: string, hasChain: (name: string) => boolean): Step[] {
+  const act = (run: Step["run"]): Step[] => [{ text: target, asks: [], isAction: true, run }];
+  if (target === "NOTRACK" || (target === "CT" && text.includes(" --notrack"))) {
+    return act((packet) => ({ kind: "go-on", packet: { ...packet, state: "untracked" }, said: "not tracked" }));
+  }
+  if (WITHOUT_EFFECT.has(target)) return [];
+  const verdict = verdictOf(target, text, hasChain);
+  return act(() => verdict ?? { kind: "lost", because: `the target ${target} is not understood` });
+}
+
+/** Text in quotes, which may look like anything. */
+const QUOTED = /"(?:[^"\\]|\\.)*"/g;
+
+/** All that stands before the target; undefined where that is not understood. */
+function conditionSteps(text: string, { family, surroundings }: RuleContext): Step[] | undefined {
+  const end = text.replace(QUOTED, (quoted) => "x".repeat(quoted.length)).search(/(?<!\S)-[jg] /);
+  try {
+    const rule = parseRuleText(end < 0 ? text : text.slice(0, end), family);
+    const matches = rule.matches.map((match) => matchStep(match, surroundings));
+    return [...basicSteps(rule), ...matches.filter((step) => step !== undefined)];
+  } catch (error) {
+    if (error instanceof RuleSyntaxError) return undefined;
+    throw error;
+  }
+}
+
+function questionSteps(text: string, family: IpFamily): Step[] {
+  const question: StepResult = { kind: "unknown", question: `"${text}" matches`, yes: GO_ON, no: NO_MATCH };
+  return [...leadingSteps(text, family), { text: "what follows is not understood", run: () => question }];
 }
 
 /** The tools print addresses, interfaces and the protocol first. */
