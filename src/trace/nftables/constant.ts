@@ -2,14 +2,14 @@
 
 import { isObject, listOf, named } from "../../kernel/nftables/json.ts";
 import { parseCidr, parseIpAddress } from "../../net/ip.ts";
-import { orderOf, type Pattern, prefixRange, type Scalar } from "../value.ts";
+import { orderOf, type Pattern, prefixRange, protocolName, type Scalar } from "../value.ts";
 
-/** A constant as the kernel compares it: addresses in their canonical spelling. */
+/** A constant as the kernel compares it: addresses and protocols in one spelling. */
 export function scalarOf(value: unknown): Scalar | undefined {
   if (typeof value === "number") return value;
   if (typeof value === "boolean") return value ? 1 : 0;
   if (typeof value !== "string") return undefined;
-  return parseIpAddress(value) ?? value;
+  return parseIpAddress(value) ?? protocolName(value);
 }
 
 /** A constant that stands on the right of a comparison, or as a part of an element's key. Undefined: not understood. */

@@ -1,0 +1,33 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ip } from "../../model/testing/records.ts";
+import { nodeFacts } from "../facts.ts";
+import { programOf } from "../netfilter/program.ts";
+import { outcomesOf } from "../netfilter/tree.ts";
+import { walk } from "../netfilter/walk.ts";
+import { newPacket } from "../packet.ts";
+import { readNftRuleset } from "./ruleset.ts";
+
+const facts = nodeFacts({ addresses: [ip("fd00::10")] });
+const chain = { family: "inet", table: "firewall", name: "in", type: "filter", hook: "input", prio: 0, policy: "drop" };
+const match = (left: unknown, right: unknown) => ({ match: { op: "==", left, right } });
+
+/** What becomes of a packet of ICMP for IPv6 to the node, where only this lets packets in. */
+function pinged(condition: unknown): string[] {
+  const rule = { family: "inet", table: "firewall", chain: "in", expr: [condition, { accept: null }] };
+  const { chains } = readNftRuleset([{ chain }, { rule }], { family: "IPv6", facts });
+  const packet = newPacket({
+    ...{ family: "IPv6", protocol: "icmpv6", inInterface: "eth0" },
+    ...{ source: ip("fd00::20"), sourcePort: undefined, destination: ip("fd00::10"), destinationPort: undefined },
+  });
+  return [...outcomesOf(walk(programOf(chains), packet, facts))].map(({ fate }) => fate.kind);
+}
+
+test("a host's firewall lets ICMP for IPv6 in by the name that nft prints", () => {
+  const protocol = { meta: { key: "l4proto" } };
+  const header = { payload: { protocol: "ip6", field: "nexthdr" } };
+  assert.deepEqual(pinged(match(protocol, "ipv6-icmp")), ["delivered"]);
+  assert.deepEqual(pinged(match(protocol, { set: ["icmp", "ipv6-icmp"] })), ["delivered"]);
+  assert.deepEqual(pinged(match(header, "ipv6-icmp")), ["delivered"]);
+  assert.deepEqual(pinged(match(protocol, { set: ["icmp", "tcp"] })), ["dropped"]);
+});
