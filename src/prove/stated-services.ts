@@ -77,7 +77,8 @@ export function frontendsOf(node: SpecifiedNode): Frontend[] {
     if (clusterIP === undefined || service.type === "ExternalName") return [];
     return service.ports.flatMap((port) => frontendsOfPort(service, port, clusterIP, { ...node, endpointSlices: own }));
   });
-  const order = (frontend: Frontend) => `${KINDS.indexOf(frontend.kind)} ${frontend.served.name}`;
+  // A name goes before those that begin with it, as `web/TCP` before `web2/TCP`.
+  const order = (frontend: Frontend) => `${KINDS.indexOf(frontend.kind)} ${frontend.served.name}/`;
   return found.sort((a, b) => (order(a) < order(b) ? -1 : 1));
 }
 
@@ -102,7 +103,7 @@ function frontendsOfPort(
   const externalIPs = inFamily(service.externalIPs);
   const listsEveryone = service.loadBalancerSourceRanges.some((text) => parseCidr(text.trim()) === zeroCidr(family));
   const served: ServedPort = {
-    name: `${service.namespace}/${service.name}:${spec.name}`,
+    name: `${service.namespace}/${service.name}${spec.name === "" ? "" : `:${spec.name}`}`,
     service,
     protocol: spec.protocol.toLowerCase(),
     endpoints: endpointsOf(spec, node),

@@ -126,6 +126,29 @@ test("a node has an endpoint itself, behind a cluster IP and a node port: defaul
   }
 });
 
+test("of two Services with one external IP the first by name answers, also where one name begins with the other", async () => {
+  const names = ["web", "web2", "web-3"];
+  const services = names.map((name, at) => {
+    const clusterIP = `10.96.0.${at + 1}`;
+    return makeService({ name, clusterIP, clusterIPs: [clusterIP], ports: [WEB], externalIPs: [ip("203.0.113.1")] });
+  });
+  const slices = names.map((name, at) => {
+    const endpoints = [makeEndpointRecord(`10.180.1.${at + 1}`)];
+    return makeSlice({ name, serviceName: name, ports: [{ name: "", protocol: "TCP", port: 8080 }], endpoints });
+  });
+  for (const [one, other] of [
+    [0, 1],
+    [0, 2],
+    [1, 2],
+  ] as const) {
+    const endpointSlices = [slices[one], slices[other]].filter((slice) => slice !== undefined);
+    const pair = [services[one], services[other]].filter((service) => service !== undefined);
+    const cluster = { ...clusterFor("IPv4", 0), services: pair, endpointSlices };
+    const proved = await provedCluster(variantNamed("nftables"), cluster, "IPv4", {}, NODE_NAME);
+    assert.deepEqual(differencesIn(provedAgainst(proved, proved.dumps)), [], `${names[one]} and ${names[other]}`);
+  }
+});
+
 test("ipvs: a port of a Service that is a node port's number, at each kind of address", async () => {
   const loadBalancerIngress = [{ ip: "203.0.113.1", ipMode: "VIP" }] as const;
   const ports = [{ ...WEB, port: 30_080, nodePort: 30_080 }];
