@@ -148,6 +148,21 @@ test("listeners follow the addresses, and one that could not be had is tried aga
   assert.deepEqual(standing.at(-1), []);
 });
 
+test("an address that cannot be had keeps no other from being followed", async () => {
+  const port = await freePort();
+  const address = (text: string) => parseIpAddress(text) ?? assert.fail();
+  const [one, two, absent] = [address("127.0.0.2"), address("127.0.0.3"), address("192.0.2.77")];
+  const failures: string[] = [];
+  const onListenFailure = (service: string, _port: number, { message }: Error) =>
+    failures.push(`${service} ${message}`);
+  const health = manager({ addresses: [one], onListenFailure });
+  await health.syncServices(ports({ "ns/s": port }));
+  health.syncEndpoints(ports({ "ns/s": 1 }));
+  await health.setAddresses([absent, two]);
+  assert.equal((await ask(port, "/", { host: two })).status, 200);
+  assert.deepEqual(failures, [`ns/s listen EADDRNOTAVAIL: address not available ${absent}:${port}`]);
+});
+
 test("when one address cannot be had the service has none, it is told, and the next sync tries again", async () => {
   const port = await freePort();
   const blocker = createServer();

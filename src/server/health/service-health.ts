@@ -126,17 +126,24 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
     }
   }
 
-  /** Opens what is missing. */
+  /** Opens what is missing. Rejects when it has tried all, with the first failure. */
   async function openListeners(entry: Entry): Promise<void> {
     const { service, port } = entry;
+    const failures: unknown[] = [];
     for (const host of hosts) {
       if (entry.listeners.has(host)) continue;
       const listener = createServer({ allowHalfOpen: true }, (socket) => accept(entry, socket));
-      listener.listen({ host, port, ipv6Only: family === "IPv6" });
-      await once(listener, "listening");
+      try {
+        listener.listen({ host, port, ipv6Only: family === "IPv6" });
+        await once(listener, "listening");
+      } catch (error) {
+        failures.push(error);
+        continue;
+      }
       listener.on("error", (error) => log.error("Healthcheck could not accept a connection", error, { service, port }));
       entry.listeners.set(host, listener);
     }
+    if (failures.length > 0) throw failures[0];
   }
 
   /** Brings a service that is served already to the addresses of now. */
