@@ -137,10 +137,10 @@ function clientOf(
 
 /** Whose the destination is. */
 function ownersText(
-  { state, hostAddresses }: OfflineNode,
+  { state, hostAddresses, nodePortIPs }: OfflineNode,
   { protocol, destination, destinationPort }: Pick<PacketQuestion, "protocol" | "destination" | "destinationPort">,
 ): string {
-  const isHere = hostAddresses.includes(destination);
+  const isHere = (nodePortIPs.kind === "all" ? hostAddresses : nodePortIPs.ips).includes(destination);
   const names: string[] = [];
   for (const one of state.services.values()) {
     const answers = ownedFrontends(one).some(

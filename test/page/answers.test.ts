@@ -259,6 +259,15 @@ for (const mode of ["iptables", "userspace", "nftables"]) {
   });
 }
 
+test("an address of the node that takes no node ports is no Service's", async (t) => {
+  const at = async (nodePortAddresses: readonly string[]) => {
+    const { url } = await page(t, { settings: { nodePortAddresses } });
+    return (await json<TraceAnswer>(`${url}api/trace?from=outside&to=10.200.0.2&port=30080`)).rules;
+  };
+  assert.match(await at(["10.200.0.0/24"]), /; an address of shop\/web-node-port:http$/);
+  assert.match(await at(["192.0.2.0/24"]), /; no service has this address and port$/);
+});
+
 test("userspace without rules: what the host does not have leaves it", async (t) => {
   const { url, daemon } = await page(t, { mode: "userspace" });
   Object.assign(daemon.config.userspace, { rules: "none" });

@@ -24,6 +24,8 @@ export interface PageOptions {
   /** Objects as the API writes them. */
   readonly items: readonly unknown[];
   readonly mode?: string;
+  /** Parts of a KubeProxyConfiguration. @default none */
+  readonly settings?: object;
   readonly limits?: ReturnType<LiveDaemon["limits"]>;
   readonly problems?: readonly LoggedProblem[];
   readonly failures?: { subject: string; reason: string }[];
@@ -49,6 +51,7 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
   const {
     items,
     mode = "nftables",
+    settings,
     limits = [],
     problems = [],
     failures = [],
@@ -58,7 +61,7 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
     flows = [],
   } = options;
   const objects = projectObjects([{ apiVersion: "v1", kind: "List", items }], "items", { keepsPods: true });
-  const { config } = await checkedSettings({ config: undefined, mode, node: "node-a", adjust: undefined });
+  const { config } = await checkedSettings({ config: settings, mode, node: "node-a", adjust: undefined });
   const journal = new SyncJournal();
   const families = (["IPv4", "IPv6"] as const).map((family) => {
     const node = offlineNode(objects, config, family, () => {});
