@@ -22,6 +22,7 @@ test("a count of connections goes on while the Service's state changes, and the 
   const asked: { readonly isCount: boolean; readonly signal: AbortSignal; answer(): void }[] = [];
   const globals = {
     document: { title: "", createElement: element },
+    window: { clearTimeout() {}, setTimeout: () => 0 },
     fetch(path: string, { signal }: { readonly signal: AbortSignal }) {
       const { promise, resolve, reject } = Promise.withResolvers<Response>();
       signal.addEventListener("abort", () => reject(signal.reason));
@@ -34,7 +35,7 @@ test("a count of connections goes on while the Service's state changes, and the 
   Object.assign(globalThis, globals);
   t.after(() => {
     Object.assign(globalThis, before);
-    Reflect.deleteProperty(globalThis, "document");
+    for (const name of ["document", "window"]) Reflect.deleteProperty(globalThis, name);
   });
   let onChange = (): void => {};
   const state = {

@@ -1,6 +1,9 @@
 /** Questions to the daemon. */
 import type { ErrorAnswer } from "../answers.ts";
 
+/** How soon it is asked again after a question that failed: nothing need change on the node before it can be answered. */
+export const FAILED_PAUSE_MS = 5000;
+
 /** What the daemon says is wrong with a question, in words. */
 class RefusedError extends Error {}
 
@@ -45,7 +48,7 @@ export class Poll<Answer> {
       this.#onSilence(false);
     } catch {
       this.#onSilence(true);
-      pauseMs = 5000;
+      pauseMs = FAILED_PAUSE_MS;
     }
     if (!document.hidden) this.#timer = window.setTimeout(() => void this.run(), pauseMs);
   }

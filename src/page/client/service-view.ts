@@ -8,7 +8,7 @@ import type {
   PortExplanation,
   ServiceAnswer,
 } from "../answers.ts";
-import { ask } from "./ask.ts";
+import { ask, FAILED_PAUSE_MS } from "./ask.ts";
 import { el, plain } from "./dom.ts";
 import { pictureOf } from "./picture.ts";
 import type { View } from "./state.ts";
@@ -19,6 +19,7 @@ export const serviceView: View = (main, query, state) => {
   const body = el("div", {}, el("p", { role: "status" }, "Asking …"));
   main.append(el("p", { class: "crumb" }, el("a", { href: "#/services" }, "Services")), el("h1", {}, plain(key)), body);
   let asking: AbortController | undefined;
+  let timer = 0;
   let shown = "";
   let isCounting = false;
   const count = el(
@@ -37,6 +38,7 @@ export const serviceView: View = (main, query, state) => {
   body.before(el("p", { class: "bar count-bar" }, count, said));
 
   async function load(withTraffic = false): Promise<void> {
+    window.clearTimeout(timer);
     asking?.abort();
     asking = new AbortController();
     const { signal } = asking;
@@ -60,11 +62,11 @@ export const serviceView: View = (main, query, state) => {
       for (const details of body.querySelectorAll("details")) details.open = open.has(details.id);
     } catch (error) {
       if (signal.aborted) return;
-      shown = "";
       count.disabled = true;
-      body.replaceChildren(
-        el("p", { role: "alert", class: "error" }, error instanceof Error ? plain(error.message) : "No answer"),
-      );
+      const text = error instanceof Error ? plain(error.message) : "No answer";
+      if (text !== shown) body.replaceChildren(el("p", { role: "alert", class: "error" }, text));
+      shown = text;
+      timer = window.setTimeout(() => void load(), FAILED_PAUSE_MS);
     }
   }
 
@@ -86,6 +88,7 @@ export const serviceView: View = (main, query, state) => {
   void load();
   return () => {
     stopListening();
+    window.clearTimeout(timer);
     asking?.abort();
   };
 };

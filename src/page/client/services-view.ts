@@ -1,6 +1,6 @@
 /** The service table, by pages of the server's making. */
 import type { ServiceFamilyRow, ServiceRow, ServiceTable } from "../answers.ts";
-import { ask } from "./ask.ts";
+import { ask, FAILED_PAUSE_MS } from "./ask.ts";
 import { el, plain } from "./dom.ts";
 import type { View } from "./state.ts";
 
@@ -67,8 +67,9 @@ export const servicesView: View = (main, query, state) => {
   function restart(): void {
     offset = 0;
     isTroubled = only.checked;
-    window.clearTimeout(timer);
-    timer = window.setTimeout(() => void load(), 150);
+    // Nobody waits for what was asked before.
+    asking?.abort();
+    loadIn(150);
   }
 
   function showNamespaces(names: readonly string[], chosen: string): void {
@@ -83,6 +84,11 @@ export const servicesView: View = (main, query, state) => {
   function turn(by: number): void {
     offset = Math.max(0, offset + by);
     void load().then(() => main.querySelector("h1")?.scrollIntoView());
+  }
+
+  function loadIn(delayMs: number): void {
+    window.clearTimeout(timer);
+    timer = window.setTimeout(() => void load(), delayMs);
   }
 
   async function load(): Promise<void> {
@@ -111,14 +117,21 @@ export const servicesView: View = (main, query, state) => {
       offset = Math.max(0, Math.ceil(table.matching / ROWS) - 1) * ROWS;
       await load();
     } catch (error) {
-      if (!signal.aborted) count.textContent = error instanceof Error ? plain(error.message) : "No answer";
+      if (signal.aborted) return;
+      say(error instanceof Error ? plain(error.message) : "No answer");
+      loadIn(FAILED_PAUSE_MS);
     }
+  }
+
+  /** What is said already is not said again. */
+  function say(text: string): void {
+    if (count.textContent !== text) count.textContent = text;
   }
 
   function showTable({ total, matching, rows }: ServiceTable): void {
     const range = matching > ROWS ? `, ${offset + 1} to ${offset + rows.length} shown` : "";
     const text = matching === total ? `${counted(total)}${range}` : `${matching} of ${counted(total)}${range}`;
-    if (count.textContent !== text) count.textContent = text;
+    say(text);
     // A reader who is on a row with the keyboard stays there.
     const focused = body.contains(document.activeElement) ? document.activeElement?.getAttribute("href") : undefined;
     body.replaceChildren(...rows.map(rowOf));
@@ -133,8 +146,7 @@ export const servicesView: View = (main, query, state) => {
   const stopListening = state.onChange(() => {
     if (state.place === seen) return;
     seen = state.place;
-    window.clearTimeout(timer);
-    timer = window.setTimeout(() => void load(), Math.max(0, askedMs + AGAIN_MS - Date.now()));
+    loadIn(Math.max(0, askedMs + AGAIN_MS - Date.now()));
   });
   void load();
   return () => {
