@@ -37,7 +37,7 @@ test("a program that fails or is missing is named with its last words and the hi
 test("a program that does not end is killed, also one that holds on to a signal", { timeout: 10_000 }, async () => {
   const stubborn = "trap '' TERM; echo begun; while :; do sleep 0.1; done";
   await assert.rejects(
-    runProgram("/bin/sh", ["-c", stubborn], process.env, 300),
+    runProgram("/bin/sh", ["-c", stubborn], process.env, undefined, 300),
     /^Error: it did not end within 0\.3 s$/,
   );
 });
@@ -87,4 +87,33 @@ test("output that is no ExecCredential is refused by field", () => {
   assert.throws(read({ ...good, status: {} }), /neither token nor clientCertificateData/);
   assert.throws(read({ ...good, status: { clientCertificateData: "x" } }), /must come together/);
   assert.throws(read({ ...good, status: { token: "t", expirationTimestamp: "soon" } }), /expirationTimestamp.*"soon"/);
+});
+
+test("a run ends when nobody waits for it any more, and not before", { timeout: 10_000 }, async () => {
+  const runs: AbortSignal[] = [];
+  const printed = Promise.withResolvers<string>();
+  const run = async (_file: string, _args: readonly string[], _env: NodeJS.ProcessEnv, signal?: AbortSignal) => {
+    assert.ok(signal);
+    runs.push(signal);
+    return await printed.promise;
+  };
+  const credentials = new ExecCredentials({ plugin, cluster, clock: new FakeClock(), run });
+  const [one, other, last] = [new AbortController(), new AbortController(), new AbortController()];
+  const [first, second] = [credentials.current(one.signal), credentials.current(other.signal)];
+  one.abort(new Error("stopped"));
+  await assert.rejects(first, /stopped/);
+  assert.equal(runs[0]?.aborted, false, "another waits");
+  other.abort(new Error("stopped"));
+  await assert.rejects(second, /stopped/);
+  assert.equal(runs[0]?.aborted, true);
+  const third = credentials.current(last.signal);
+  printed.resolve(JSON.stringify({ apiVersion: plugin.apiVersion, kind: "ExecCredential", status: { token: "t" } }));
+  assert.deepEqual([(await third).token, runs.length], ["t", 2]);
+});
+
+test("the program ends with its run", { timeout: 10_000 }, async () => {
+  const stop = new AbortController();
+  const ended = runProgram("/bin/sh", ["-c", "trap '' TERM; exec sleep 60"], process.env, stop.signal);
+  stop.abort();
+  await assert.rejects(ended, /^Error: it was ended/);
 });

@@ -26,8 +26,13 @@ export interface ExecClusterInfo {
   readonly "proxy-url"?: string;
 }
 
-/** Runs a program and gives what it printed. Rejects with one line when it fails. */
-export type RunProgram = (file: string, args: readonly string[], env: NodeJS.ProcessEnv) => Promise<string>;
+/** Runs a program and gives what it printed. Rejects with one line when it fails; the signal ends the program. */
+export type RunProgram = (
+  file: string,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+  signal?: AbortSignal,
+) => Promise<string>;
 
 /** How a run of the program ended, in upstream's words. */
 type ExecCallStatus = "no_error" | "plugin_execution_error" | "plugin_not_found_error" | "client_internal_error";
@@ -50,28 +55,64 @@ interface ExecCredentialsOptions {
   readonly run?: RunProgram;
 }
 
+/** A run of the program, for all who wait for it. */
+interface Run {
+  readonly credential: Promise<ExecCredential>;
+  readonly stop: AbortController;
+  waiting: number;
+}
+
 export class ExecCredentials {
   readonly #options: ExecCredentialsOptions;
   #known: ExecCredential | undefined;
-  #running: Promise<ExecCredential> | undefined;
+  #running: Run | undefined;
   #chain: CertificateChain | undefined;
 
   constructor(options: ExecCredentialsOptions) {
     this.#options = options;
   }
 
-  /** The credential; the same object until it is replaced. @throws Error when the program gives none. */
-  async current(): Promise<ExecCredential> {
+  /**
+   * The credential; the same object until it is replaced. The program ends when nobody waits for it any more.
+   *
+   * @throws Error when the program gives none, or the signal aborts.
+   */
+  async current(signal?: AbortSignal): Promise<ExecCredential> {
     const known = this.#known;
     if (known !== undefined && (known.expiresAtMs ?? Number.POSITIVE_INFINITY) > this.#options.clock.now())
       return known;
-    this.#running ??= this.#obtain();
+    signal?.throwIfAborted();
+    this.#running ??= this.#begin();
+    const run = this.#running;
+    const left = Promise.withResolvers<never>();
+    const leave = (): void => {
+      left.reject(signal?.reason);
+      run.waiting -= 1;
+      if (run.waiting > 0) return;
+      if (this.#running === run) this.#running = undefined;
+      run.stop.abort();
+    };
+    run.waiting += 1;
+    signal?.addEventListener("abort", leave, { once: true });
     try {
-      this.#known = await this.#running;
+      return await Promise.race([run.credential, left.promise]);
     } finally {
-      this.#running = undefined;
+      signal?.removeEventListener("abort", leave);
     }
-    return this.#known;
+  }
+
+  #begin(): Run {
+    const stop = new AbortController();
+    const credential = this.#obtain(stop.signal);
+    const run = { credential, stop, waiting: 0 };
+    const end = (): void => {
+      if (this.#running === run) this.#running = undefined;
+    };
+    credential.then((known) => {
+      this.#known = known;
+      end();
+    }, end);
+    return run;
   }
 
   #observeCertificate(text: string | undefined): void {
@@ -87,12 +128,12 @@ export class ExecCredentials {
     this.#known = undefined;
   }
 
-  async #obtain(): Promise<ExecCredential> {
+  async #obtain(signal: AbortSignal): Promise<ExecCredential> {
     const { plugin, observer, run = runProgram } = this.#options;
     const cluster = plugin.provideClusterInfo ? { cluster: await this.#options.cluster() } : {};
     const info = { kind: "ExecCredential", apiVersion: plugin.apiVersion, spec: { ...cluster, interactive: false } };
     const env = { ...process.env, ...plugin.env, KUBERNETES_EXEC_INFO: JSON.stringify(info) };
-    const output = await run(plugin.command, plugin.args, env).catch((error: unknown) => {
+    const output = await run(plugin.command, plugin.args, env, signal).catch((error: unknown) => {
       const hint = plugin.installHint === "" ? "" : `: ${plugin.installHint.trim().replaceAll(/\s*\n\s*/g, " ")}`;
       const reason = messageOf(error);
       observer?.pluginCalled(...callOutcome(error));
@@ -162,6 +203,7 @@ export async function runProgram(
   file: string,
   args: readonly string[],
   env: NodeJS.ProcessEnv,
+  signal?: AbortSignal,
   limitMs = TIME_LIMIT_MS,
 ): Promise<string> {
   const { execFile } = await import("node:child_process");
@@ -170,7 +212,7 @@ export async function runProgram(
       file,
       [...args],
       // Every request waits for it, also for one that a polite signal does not end.
-      { env, timeout: limitMs, killSignal: "SIGKILL", encoding: "utf8" },
+      { env, timeout: limitMs, killSignal: "SIGKILL", encoding: "utf8", ...(signal && { signal }) },
       (error, stdout, stderr) => {
         if (error === null) resolve(stdout);
         else reject(new Error(failureText(error, stderr, limitMs), { cause: error }));
@@ -186,6 +228,7 @@ function failureText(
   limitMs: number,
 ): string {
   if (error.code === "ENOENT") return "there is no such program";
+  if (error.code === "ABORT_ERR") return "it was ended: nothing needs it any more";
   if (error.killed === true) return `it did not end within ${limitMs / 1000} s`;
   const lastLine = stderr.trim().split("\n").at(-1) ?? "";
   return lastLine === "" ? `exit status ${String(error.code)}` : `exit status ${String(error.code)}: ${lastLine}`;

@@ -33,8 +33,8 @@ export interface Credentials {
 
 /** Who this client is. */
 export interface Identity {
-  /** Fresh credentials. @throws ClientConfigError when they cannot be read and never could. */
-  current(): Promise<Credentials>;
+  /** Fresh credentials. @throws ClientConfigError when they cannot be read and never could; Error when the signal aborts meanwhile. */
+  current(signal?: AbortSignal): Promise<Credentials>;
   /** The server answered 401: everything is read again before the next request. */
   refused(): void;
   /**
@@ -99,8 +99,8 @@ export function createIdentity(options: IdentityOptions): Identity {
   }
 
   return {
-    async current() {
-      const { authorization, given, seen } = await authentication.current();
+    async current(signal) {
+      const { authorization, given, seen } = await authentication.current(signal);
       const chain = await certificate?.read();
       warnOfExpiry(chain?.value);
       const headers = {
@@ -169,7 +169,7 @@ function source<T>(
 const CONSTANT = { expire() {}, hasChanged: () => Promise.resolve(false) };
 
 interface Authenticator {
-  current(): Promise<AuthenticationState>;
+  current(signal?: AbortSignal): Promise<AuthenticationState>;
   expire(): void;
   hasChanged(seen?: string): Promise<boolean>;
 }
@@ -223,8 +223,8 @@ function createAuthentication(options: IdentityOptions, caText: () => Promise<st
         ...(options.run ? { run: options.run } : {}),
       });
       return {
-        async current() {
-          const { token, certificate } = await program.current();
+        async current(signal) {
+          const { token, certificate } = await program.current(signal);
           return { authorization: token === undefined ? undefined : `Bearer ${token}`, given: certificate };
         },
         expire: () => program.expire(),

@@ -206,6 +206,22 @@ test("an abort while credentials are read: nothing is sent", async (t) => {
   transport.close();
 });
 
+test("an abort while an exec plugin runs ends the request and the plugin", { timeout: 10_000 }, async () => {
+  const plugin = {
+    ...{ apiVersion: "client.authentication.k8s.io/v1", command: "/bin/sleep", args: ["60"], env: {}, installHint: "" },
+    provideClusterInfo: false,
+  };
+  const transport = client("https://127.0.0.1:1", new CertificateAuthority().certificate, {
+    authentication: { kind: "exec", plugin },
+  });
+  const stop = new AbortController();
+  const sent = transport.send(LIST, stop.signal);
+  await sleep(50);
+  stop.abort();
+  assert.match((await failure(sent)).message, /stopped before it was sent/);
+  transport.close();
+});
+
 test("an abort ends a running answer and leaves no connection behind", async (t) => {
   const server = await startServer(t);
   const transport = client(server.url, server.authority.certificate);

@@ -118,7 +118,10 @@ export class Transport {
       if (signal.aborted) throw new ApiError("unreachable", { request: title, detail: "stopped before it was sent" });
     };
     throwIfStopped();
-    const credentials = await this.#credentials(title);
+    const credentials = await this.#credentials(title, signal).catch((error: unknown) => {
+      throwIfStopped();
+      throw error;
+    });
     // Reading files takes a moment. A request whose signal has aborted before hears of no end: a watch would last for minutes.
     throwIfStopped();
     let exchange = await this.#exchange(request, credentials, signal);
@@ -155,10 +158,10 @@ export class Transport {
     this.#agent = undefined;
   }
 
-  async #credentials(title: string): Promise<Credentials> {
+  async #credentials(title: string, signal: AbortSignal): Promise<Credentials> {
     try {
       this.#sent = undefined;
-      this.#sent = await this.#options.identity.current();
+      this.#sent = await this.#options.identity.current(signal);
       return this.#sent;
     } catch (error) {
       if (!(error instanceof ClientConfigError)) throw error;
