@@ -21,6 +21,8 @@ export interface FolderListing {
   readonly directories: ReadonlyMap<string, string>;
   /** Files and subdirectories that are there but cannot be read, and why; what they held stays. */
   readonly unreadable: ReadonlyMap<string, string>;
+  /** False when something could not be looked at, and may be at another time. */
+  readonly isWhole: boolean;
 }
 
 interface Draft {
@@ -29,6 +31,7 @@ interface Draft {
   readonly files: Map<string, ListedFile>;
   readonly directories: Map<string, string>;
   readonly unreadable: Map<string, string>;
+  isWhole: boolean;
 }
 
 const WANTED = /\.(?:ya?ml|json)$/;
@@ -55,6 +58,7 @@ export async function listFolder(root: string): Promise<FolderListing> {
     files: new Map(),
     directories: new Map(),
     unreadable: new Map(),
+    isWhole: true,
   };
   if (stats.isDirectory()) await listDirectory(draft, root, stats, new Set());
   else await addFile(draft, root, stats, true);
@@ -62,7 +66,8 @@ export async function listFolder(root: string): Promise<FolderListing> {
   if (reason !== undefined) throw new Error(`${root} ${reason}`);
   // The root may itself be a link that is swapped.
   if (target !== path.resolve(root)) await addDirectory(draft, path.dirname(path.resolve(root)));
-  return { files: inOrder(draft.files), directories: draft.directories, unreadable: inOrder(draft.unreadable) };
+  const { directories, isWhole } = draft;
+  return { files: inOrder(draft.files), directories, unreadable: inOrder(draft.unreadable), isWhole };
 }
 
 function inOrder<T>(places: ReadonlyMap<string, T>): ReadonlyMap<string, T> {
@@ -138,6 +143,8 @@ async function lookInside(draft: Draft, entryPath: string, isLink: boolean): Pro
 function noteFailure(draft: Draft, entryPath: string, error: unknown): void {
   if (error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR")) return;
   draft.unreadable.set(entryPath, cannotBeRead(error));
+  // A link that leads in a circle always will.
+  if (!(error instanceof Error && "code" in error && error.code === "ELOOP")) draft.isWhole = false;
 }
 
 function inodeOf(stats: BigIntStats): string {

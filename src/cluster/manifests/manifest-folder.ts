@@ -2,6 +2,7 @@
  * The files of a folder and the objects in force. Knows when a file may be believed; knows nothing of watching or time:
  * the caller says when to look and what time it is.
  */
+import { systemClock } from "../../async/clock.ts";
 import { mayHang } from "../../kernel/hanging-calls.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { adoptText, type FileState, fileProblem, unreadableState } from "./file-state.ts";
@@ -20,6 +21,11 @@ const SLOW_LISTING_MS = 10_000;
 const MAX_LOGGED_PER_FILE = 20;
 /** At the start, while files are replaced as they are read. */
 const MOST_LOOKS = 5;
+/** Likewise, while something cannot be read. */
+const LOOK_AGAIN_MS = 500;
+
+/** Of reading a file: `changed` when its objects may have, `replaced` when it must be looked at again. */
+type ReadEffect = "changed" | "same" | "replaced" | "unreadable";
 
 interface Unsettled {
   /** Empty when the file is gone. */
@@ -56,23 +62,36 @@ export class ManifestFolder {
     this.#list = list;
   }
 
-  /** Reads everything at once. Throws when the folder itself cannot be read. */
-  async load(): Promise<void> {
-    let listing: FolderListing;
-    let isReplaced: boolean;
-    let looks = 0;
-    do {
-      listing = await this.#look();
-      isReplaced = false;
-      const now = Date.now();
-      for (const [file, listed] of listing.files) {
-        const isRacy = Math.abs(now - listed.modifiedMs) < RACY_MS;
-        if ((await this.#read(file, isRacy ? { ...listed, stamp: "" } : listed)) === "replaced") isReplaced = true;
-      }
-      looks += 1;
-    } while (isReplaced && looks < MOST_LOOKS);
-    this.#merge();
-    this.#noteListing(listing);
+  /**
+   * Reads everything at once. Throws when the folder itself cannot be read.
+   *
+   * @param waitMs how long what cannot be read is tried again before it counts as empty.
+   */
+  async load(waitMs = 0, signal?: AbortSignal): Promise<void> {
+    const endMs = performance.now() + waitMs;
+    for (let replacements = 0; ; ) {
+      const listing = await this.#look();
+      const { isReplaced, isWhole } = await this.#readAtStart(listing);
+      if (isReplaced && ++replacements < MOST_LOOKS) continue;
+      const leftMs = endMs - performance.now();
+      const isOver = isWhole || leftMs <= 0 || signal?.aborted === true;
+      if (isOver) this.#merge();
+      this.#noteListing(listing);
+      if (isOver) return;
+      await systemClock.sleep(Math.min(LOOK_AGAIN_MS, leftMs), signal ?? new AbortController().signal);
+    }
+  }
+
+  async #readAtStart(listing: FolderListing): Promise<{ readonly isReplaced: boolean; readonly isWhole: boolean }> {
+    const now = Date.now();
+    const effects = new Set<ReadEffect>();
+    for (const file of this.#files.keys()) if (!listing.files.has(file)) this.#files.delete(file);
+    for (const [file, listed] of listing.files) {
+      if (this.#files.get(file)?.listed.stamp === listed.stamp) continue;
+      const isRacy = Math.abs(now - listed.modifiedMs) < RACY_MS;
+      effects.add(await this.#read(file, isRacy ? { ...listed, stamp: "" } : listed));
+    }
+    return { isReplaced: effects.has("replaced"), isWhole: listing.isWhole && !effects.has("unreadable") };
   }
 
   /**
@@ -159,8 +178,7 @@ export class ManifestFolder {
     return earlier?.stamp === stamp ? earlier : { stamp, sinceMs: nowMs };
   }
 
-  /** Reads a file and takes it over; `changed` when its objects may have, `replaced` when it must be looked at again. */
-  async #read(file: string, listed: ListedFile): Promise<"changed" | "same" | "replaced"> {
+  async #read(file: string, listed: ListedFile): Promise<ReadEffect> {
     const before = this.#files.get(file);
     // The same text in a new file is read again: it can no longer be one that is being written.
     const knownDigest = before?.listed.inode === listed.inode ? before.digest : undefined;
@@ -173,7 +191,7 @@ export class ManifestFolder {
         return "same";
       case "unreadable": {
         this.#files.set(file, unreadableState(file, { ...listed, stamp: "" }, reading.reason, before));
-        return "same";
+        return "unreadable";
       }
       case "read": {
         const { state, ignored } = adoptText(file, listed, reading, before);

@@ -12,7 +12,7 @@ import { ManifestReader } from "./manifest-reader.ts";
 import { DELIVERY_ORDER, deliver, NO_RECORDS } from "./merge.ts";
 import type { ManifestProblem } from "./problem.ts";
 
-interface ManifestsSourceOptions {
+export interface ManifestsSourceOptions {
   /** The folder, read with everything below it; a single file works too. */
   readonly dir: string;
   readonly log: Logger;
@@ -20,6 +20,11 @@ interface ManifestsSourceOptions {
   readonly debounceMs?: number;
   /** How often to look without being woken up, in case an event is lost. @default 5000 */
   readonly rescanMs?: number;
+  /**
+   * How long the start waits for what cannot be read: rules of an earlier process serve meanwhile, and would go with what it holds.
+   * @default 10000
+   */
+  readonly startWaitMs?: number;
   /** Reads and parses the files. @default one with the usual limits */
   readonly reader?: ManifestReader;
   /** Finds the files. @default on the file system */
@@ -40,13 +45,17 @@ const BLIND_RESCAN_MS = 500;
  * with everything staying in force. One source serves one `run`.
  */
 export function createManifestsSource(options: ManifestsSourceOptions): ManifestsSource {
-  const { dir, log, debounceMs = 10, rescanMs = 5000, reader = new ManifestReader(), list = listFolder } = options;
+  const { dir, log, debounceMs = 10, rescanMs = 5000, startWaitMs = 10_000 } = options;
+  const { reader = new ManifestReader(), list = listFolder } = options;
   const folder = new ManifestFolder(dir, log, reader, list);
   return {
     problems: () => folder.problems(),
     async run(sink, signal) {
       // What hangs is left behind: to stop must not take longer than that.
-      await Promise.race([follow(folder, { dir, log, debounceMs, rescanMs }, sink, signal), aborted(signal)]);
+      await Promise.race([
+        follow(folder, { dir, log, debounceMs, rescanMs, startWaitMs }, sink, signal),
+        aborted(signal),
+      ]);
     },
   };
 }
@@ -57,12 +66,12 @@ async function aborted(signal: AbortSignal): Promise<void> {
 
 async function follow(
   folder: ManifestFolder,
-  { dir, log, debounceMs, rescanMs }: Required<Omit<ManifestsSourceOptions, "list" | "reader">>,
+  { dir, log, debounceMs, rescanMs, startWaitMs }: Required<Omit<ManifestsSourceOptions, "list" | "reader">>,
   sink: ObjectSink,
   signal: AbortSignal,
 ): Promise<void> {
   try {
-    await folder.load();
+    await folder.load(startWaitMs, signal);
   } catch (error) {
     throw new Error(`cannot read the manifests in ${dir}: name a folder that exists and can be read`, { cause: error });
   }
