@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type LogLine, recordingLogger } from "../../../testkit/dataplane/recording-logger.ts";
 import { memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
+import type { Clock } from "../../async/clock.ts";
 import { encode, putNumber } from "../../kernel/bpf/layout.ts";
 import {
   BACKEND_VALUE,
@@ -13,6 +14,7 @@ import {
 import { eventually } from "../../kernel/bpf/testing/eventually.ts";
 import type { Disconnection, StaleSocket } from "../../kernel/sock-diag/disconnect-udp.ts";
 import { type IpAddress, ipBytes } from "../../net/ip.ts";
+import { FakeClock } from "../../sync/testing/fake-clock.ts";
 import { Connections } from "./connections.ts";
 import { StaleConnections } from "./stale-connections.ts";
 import { HURRIED } from "./testing/hurried-clock.ts";
@@ -21,7 +23,7 @@ const ENDPOINT = "10.180.0.7" as IpAddress; // a canonical literal
 const NETNS = 5;
 
 /** Sockets by cookie were led to backend 1; what becomes of them is said one look after the other. */
-function rig(cookies: readonly number[], outcomes: readonly (Disconnection | "fails")[]) {
+function rig(cookies: readonly number[], outcomes: readonly (Disconnection | "fails")[], clock: Clock = HURRIED) {
   const bpf = memoryBpf();
   const { connected: of, barred: none } = memoryMaps("IPv4", 8);
   const [connected, barred] = [bpf.createMap(of), bpf.createMap(none)];
@@ -52,7 +54,7 @@ function rig(cookies: readonly number[], outcomes: readonly (Disconnection | "fa
       disconnected += count;
     },
     log: recordingLogger(log),
-    clock: HURRIED,
+    clock,
   });
   const connections = new Connections("IPv4", () => ({ connected, barred, backends }));
   return { stale, connections, carry, connect, barred, asked, log, disconnected: () => disconnected };
@@ -126,6 +128,23 @@ test("a network namespace that is not found is led no more, and that is said onc
   assert.deepEqual(barred.entries(), [[cookieOf(NETNS), new Uint8Array(4)]]);
   assert.equal(log.length, 1);
   assert.match(log[0]?.message ?? "", /^Connected UDP sockets keep an endpoint that is gone/);
+});
+
+test("looks that come with every change of the cluster do not put the second look off", async () => {
+  const clock = new FakeClock();
+  const { stale, connections, carry, connect, barred } = rig([71], Array(20).fill("unreachable"), clock);
+  carry(9, 2);
+  for (let changes = 0; changes < 3; changes++) {
+    await stale.disconnect(connections);
+    await clock.advance(400);
+    // One that is just connecting has a second of its own.
+    if (changes !== 1) continue;
+    connect(72);
+    carry(9, 4);
+  }
+  assert.deepEqual([connections.count, barred.entries().length], [1, 1]);
+  await clock.advance(1_000);
+  assert.deepEqual([connections.count, clock.timerCount], [0, 0]);
 });
 
 test("where no room is left for one more such namespace, its sockets are forgotten all the same", async (t) => {

@@ -20,10 +20,14 @@ const SECOND_LOOK_MS = 1000;
 /** After a look that failed: nothing else may ask for one within an hour. */
 const RETRY_MS = 10_000;
 
+type Left = readonly [LostConnection, Disconnection];
+
 export class StaleConnections {
   readonly #options: StaleConnectionsOptions;
   readonly #turns = new Mutex();
   #timer: Timer | undefined;
+  /** Left by the look before the next timed one, which is the second for these. */
+  #left: ReadonlySet<string> = new Set();
   #isWaiting = false;
   #isEnded = false;
   #hasComplained = false;
@@ -44,7 +48,7 @@ export class StaleConnections {
         return this.#look(connections);
       });
       this.#isFailing = false;
-      if (left.length > 0) this.#after(SECOND_LOOK_MS, () => this.#lookAgain(connections));
+      this.#lookLater(left, connections);
     } catch (error) {
       this.#retry(connections, error);
     }
@@ -70,7 +74,7 @@ export class StaleConnections {
   }
 
   /** @returns those that were not disconnected. */
-  async #look(connections: Connections): Promise<readonly (readonly [LostConnection, Disconnection])[]> {
+  async #look(connections: Connections): Promise<readonly Left[]> {
     const lost = this.#isEnded ? [] : connections.lost();
     if (lost.length === 0) return [];
     const outcomes = await this.#options.disconnector.disconnect(lost);
@@ -82,18 +86,31 @@ export class StaleConnections {
     return pairs.filter(([, outcome]) => outcome !== "disconnected");
   }
 
+  /** A look that is due stays so: others come with every change of the cluster. */
+  #lookLater(left: readonly Left[], connections: Connections): void {
+    if (left.length === 0 || this.#timer !== undefined) return;
+    this.#left = new Set(left.map(([one]) => recordOf(one)));
+    this.#after(SECOND_LOOK_MS, () => this.#lookAgain(connections));
+  }
+
   async #lookAgain(connections: Connections): Promise<void> {
+    const before = this.#left;
     try {
       const left = await this.#turns.run(() => this.#look(connections));
       if (this.#isEnded) return;
       const unreachable = new Set<bigint>();
-      for (const [one, outcome] of left) {
+      const known = left.filter(([one]) => before.has(recordOf(one)));
+      for (const [one, outcome] of known) {
         // It is not connected any more, or can never be told.
         connections.forget(one);
         if (outcome === "unreachable") unreachable.add(one.netns);
       }
       for (const netns of unreachable) connections.bar(netns);
-      if (unreachable.size > 0) this.#complain(left.length);
+      if (unreachable.size > 0) this.#complain(known.length);
+      this.#lookLater(
+        left.filter(([one]) => !before.has(recordOf(one))),
+        connections,
+      );
     } catch (error) {
       this.#retry(connections, error);
     }
@@ -110,7 +127,10 @@ export class StaleConnections {
   #after(delayMs: number, look: () => Promise<void>): void {
     if (this.#isEnded) return;
     this.#timer?.cancel();
-    this.#timer = this.#options.clock.setTimer(delayMs, () => void look());
+    this.#timer = this.#options.clock.setTimer(delayMs, () => {
+      this.#timer = undefined;
+      void look();
+    });
   }
 
   #complain(sockets: number): void {
@@ -122,4 +142,9 @@ export class StaleConnections {
       { sockets },
     );
   }
+}
+
+/** A socket that has connected again meanwhile has another. */
+function recordOf({ element: [key, value] }: LostConnection): string {
+  return Buffer.concat([key, value]).toString("latin1");
 }
