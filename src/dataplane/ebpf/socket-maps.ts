@@ -8,7 +8,9 @@ import { EndpointLists, NoRoom } from "../../kernel/bpf/socket-balancer/endpoint
 import {
   type BalancerCapacity,
   type BalancerMaps,
+  COUNT_KEY,
   type CountingMaps,
+  FRONTEND_KEY,
   type LeadingMaps,
   leadingMaps,
   type MemoryMaps,
@@ -82,6 +84,8 @@ export class SocketMaps {
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
   readonly #nodeAddresses: AddressMap;
   #hasLostUdp = false;
+  /** Frontends that nobody has had since the last {@link settle}, by {@link nameOfKey}: who gets them next counts from zero. */
+  readonly #released = new Set<string>();
   /** Connected UDP sockets that were led. */
   readonly connections: Connections;
 
@@ -175,14 +179,16 @@ export class SocketMaps {
    * the first {@link set}: another of them may own such a frontend now. @param port undefined when it is gone.
    */
   release(key: string, port: ServicePort | undefined): void {
+    const before = this.#installed.get(key);
     if (port === undefined) {
+      if (before !== undefined) this.#noteReleased(before.port, destinationsOf(before.port));
       this.remove(key);
       return;
     }
-    const before = this.#installed.get(key);
     if (before === undefined || before.port === port) return;
     const owned = new Set(destinationsOf(port).map((frontend) => keyText(port, frontend)));
     const lost = destinationsOf(before.port).filter((frontend) => !owned.has(keyText(before.port, frontend)));
+    this.#noteReleased(before.port, lost);
     this.#delete(before.port, lost);
     // Of those that are left it is known that they are its own; what they say is written again.
     this.#installed.set(key, before.uncertain({ port }));
@@ -241,9 +247,13 @@ export class SocketMaps {
    */
   settle(): void {
     this.#flush();
+    const { keys = [], lists = [] } = this.#adopted?.left ?? {};
+    for (const key of keys) {
+      this.#set.frontends.delete(key);
+      this.#released.add(nameOfKey(key));
+    }
+    this.#forgetCounts();
     if (this.#adopted === undefined) return;
-    const { keys, lists } = this.#adopted.left;
-    for (const key of keys) this.#set.frontends.delete(key);
     for (const list of lists) this.#lists.write(list, []);
     this.#lists.settle();
     this.#hasLostUdp = true;
@@ -388,6 +398,25 @@ export class SocketMaps {
     this.#delete(port, destinationsOf(port));
     this.remove(key);
     this.#refused.set(key, messageOf(error));
+  }
+
+  #noteReleased(port: ServicePort, frontends: readonly FrontendAddress[]): void {
+    for (const frontend of frontends) this.#released.add(nameOfKey(this.#frontends.keyOf(port, frontend)));
+  }
+
+  /** What connections to frontends that were released have counted. @throws BpfError */
+  #forgetCounts(): void {
+    const { counts } = this.#memory;
+    const { address, isRefused } = COUNT_KEY[this.#options.family].fields;
+    const { size } = FRONTEND_KEY[this.#options.family];
+    const isCounting = this.#released.size > 0 && counts.definition.maxEntries > 1;
+    for (const [key] of isCounting ? counts.entries() : []) {
+      // It begins with that of the frontend, or with the address of the node at which a node port was asked.
+      const dialled = key.slice(0, size).fill(0, isRefused.at, isRefused.at + 1);
+      const nodePort = dialled.slice().fill(0, address.at, address.at + address.bytes);
+      if ([dialled, nodePort].some((one) => this.#released.has(nameOfKey(one)))) counts.delete(key);
+    }
+    this.#released.clear();
   }
 
   #delete(port: ServicePort, frontends: readonly FrontendAddress[]): void {
