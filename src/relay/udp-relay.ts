@@ -108,6 +108,8 @@ export class UdpRelay implements Relay {
   }
 
   #reply(datagram: Buffer, { address, port }: RemoteInfo): void {
+    // Who sends from port 0 wants no answer.
+    if (port === 0) return;
     // With the zone of a link-local client, which the kernel needs.
     if (!this.#isClosed && !isCongested(this.#socket)) this.#socket.send(datagram, port, address, ignore);
   }
