@@ -9,11 +9,15 @@ export const NOT_KEPT = "Nothing is decided at the socket while this process is 
 /** Logged when names of an earlier process cannot be taken away. */
 export const STUCK = "What decides at the socket cannot be removed, and may lead to endpoints that are gone";
 
+/** Logged, and part of what `status` says, while it is so. */
+export const KNOWN_ADDRESSES =
+  "The addresses of the node cannot be read; at the socket, those that are known stay in use";
+
 /** What this mode does beside the packet path, as status and page name it where it cannot be done. */
 export const AT_SOCKET = "connections decided at the socket";
 
 /** What is said again only when it changes. */
-type Subject = "all" | "connected UDP" | "service ports" | "pins" | "refusals";
+type Subject = "all" | "addresses" | "connected UDP" | "service ports" | "pins" | "refusals";
 
 /** Logged once, and part of what `status` says: clients notice no more than that a refusal is the rules'. */
 export const NOT_REFUSED = "Services without endpoints take the rules, because this kernel is older than 5.18";

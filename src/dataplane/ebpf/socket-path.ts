@@ -15,12 +15,12 @@ import type { DisconnectReach, UdpDisconnector } from "../../kernel/sock-diag/di
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
-import { type IpFamily, isLoopback } from "../../net/ip.ts";
+import { type IpAddress, type IpFamily, isLoopback } from "../../net/ip.ts";
 import type { LedConnections, SyncFailure, SyncInput } from "../../sync/backend.ts";
 import { endLedSockets, readLedSockets } from "./led-sockets.ts";
 import type { EbpfMetrics } from "./metrics.ts";
 import { SocketMaps } from "./socket-maps.ts";
-import { AT_SOCKET, NOT_REFUSED, SocketNews, STUCK } from "./socket-news.ts";
+import { AT_SOCKET, KNOWN_ADDRESSES, NOT_REFUSED, SocketNews, STUCK } from "./socket-news.ts";
 import type { SocketPins } from "./socket-pins.ts";
 import { SocketPrograms } from "./socket-programs.ts";
 import { StaleConnections } from "./stale-connections.ts";
@@ -137,6 +137,7 @@ export class SocketPath {
     return [
       ...way("connected UDP takes the rules", this.#news.last("connected UDP")),
       ...way(`${refusals.length} service ports take the rules`, refusals[0]),
+      ...way(KNOWN_ADDRESSES, this.#news.last("addresses")),
       ...way("nothing is decided while this process is away", problem === undefined ? undefined : messageOf(problem)),
     ];
   }
@@ -195,6 +196,7 @@ export class SocketPath {
       this.#mayBeOrphaned = programs?.isOrphaned === true;
       if (this.#mayBeOrphaned) requestSync();
       else if (this.#sockets !== undefined && this.isAttached) {
+        if (!this.#areAddressesKnown) requestSync();
         this.#renew(this.#sockets.maps);
         this.#sockets.programs.keep();
         this.#news.tellPinProblem(this.#options.pins);
@@ -311,9 +313,9 @@ export class SocketPath {
     if (this.#areAddressesKnown) return;
     this.#areAddressesKnown = true;
     try {
-      const { localAddresses, nodePortAddresses: wanted } = this.#options;
-      const addresses = await localAddresses(this.#options.family, signal);
-      const answering = nodePortIPs(wanted, addresses);
+      const addresses = await this.#askAddresses(signal);
+      if (addresses === undefined) return;
+      const answering = nodePortIPs(this.#options.nodePortAddresses, addresses);
       const nodeAddresses = answering.kind === "all" ? addresses : answering.ips;
       // In this order, no node port leads at a new address that is a Service's.
       maps.setHostAddresses(new Set(addresses));
@@ -321,6 +323,20 @@ export class SocketPath {
     } catch (error) {
       this.#areAddressesKnown = false;
       throw error;
+    }
+  }
+
+  /** @returns undefined where they cannot be read, and those of the last time stay in use. @throws where there are none. */
+  async #askAddresses(signal: AbortSignal): Promise<readonly IpAddress[] | undefined> {
+    try {
+      const addresses = await this.#options.localAddresses(this.#options.family, signal);
+      this.#news.forget("addresses");
+      return addresses;
+    } catch (error) {
+      if (signal.aborted || !this.isAttached) throw error;
+      this.#areAddressesKnown = false;
+      if (this.#news.isNews("addresses", messageOf(error))) this.#options.log.error(KNOWN_ADDRESSES, error);
+      return undefined;
     }
   }
 

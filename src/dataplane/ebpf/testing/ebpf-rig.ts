@@ -28,6 +28,7 @@ export interface BpfFaults {
   loadProgram?: ((name: string) => string | undefined) | undefined;
   attach?: (() => string | undefined) | undefined;
   update?: ((map: string, key: Uint8Array) => string | undefined) | undefined;
+  addresses?: (() => string | undefined) | undefined;
 }
 
 export class EbpfRig {
@@ -85,7 +86,11 @@ export class EbpfRig {
           return sockets.map(this.disconnects);
         },
       },
-      localAddresses: async () => this.hostAddresses,
+      localAddresses: async () => {
+        const code = this.faults.addresses?.();
+        if (code !== undefined) throw new Error(`addresses: as the test wants it: ${code}`);
+        return this.hostAddresses;
+      },
       addressWatch: {
         watch: (onChange, signal) => {
           this.#onAddressChange = onChange;
