@@ -12,7 +12,7 @@ import { silentLogger } from "../../../logging/logger.ts";
 import { createIdentity } from "../auth/identity.ts";
 import { CertificateAuthority } from "../testing/certificates.ts";
 import { ApiError } from "./api-error.ts";
-import type { ClientConfig } from "./client-config.ts";
+import type { ClientConfig, ExecPlugin } from "./client-config.ts";
 import { RateLimiter } from "./rate-limiter.ts";
 import { type ApiRequest, Transport, type TransportOptions } from "./transport.ts";
 
@@ -207,7 +207,7 @@ test("an abort while credentials are read: nothing is sent", async (t) => {
 });
 
 test("an abort while an exec plugin runs ends the request and the plugin", { timeout: 10_000 }, async () => {
-  const plugin = {
+  const plugin: ExecPlugin = {
     ...{ apiVersion: "client.authentication.k8s.io/v1", command: "/bin/sleep", args: ["60"], env: {}, installHint: "" },
     provideClusterInfo: false,
   };
