@@ -2,6 +2,7 @@
  * `--inspect-bind-address`: a page that shows what a running daemon does, and why. Only reads. Questions are answered one at a
  * time, and those that take long give way to the daemon's own work.
  */
+import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Mutex } from "../async/mutex.ts";
@@ -230,8 +231,9 @@ function stateTag(daemon: LiveDaemon, after: number, startedMs: number): string 
   const { isHealthy, isNodeEligible, failures } = daemon.verdict();
   const problems = daemon.problems();
   const busy = daemon.families.map(({ status: { isFailing, isInitialised } }) => [isFailing, isInitialised]);
-  const parts = [startedMs, after, daemon.journal.last, isHealthy, isNodeEligible, failures.length, problems.length];
-  return `"${[...parts, problems[0]?.lastMs ?? 0, ...busy.flat(), daemon.limits().length].join("-")}"`;
+  const state = [startedMs, after, daemon.journal.last, daemon.zone(), isHealthy, isNodeEligible, failures, busy];
+  const text = JSON.stringify([state, daemon.limits(), problems.length, problems[0]?.lastMs]);
+  return `"${createHash("sha256").update(text).digest("base64url")}"`;
 }
 
 /** @param readAddresses of the host; those that cannot be read are none. */

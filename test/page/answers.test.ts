@@ -125,6 +125,20 @@ test("the state: syncs since the last that is known; 304 while nothing is new", 
   assert.equal((await answerTo(`${url}api/state?after=1`, again)).status, 200);
 });
 
+test("the state is another one where one failure has taken another's place", async (t) => {
+  const failures = [{ subject: "watch of services", reason: "refused" }];
+  const { url } = await page(t, { failures });
+  const state = async (tag: string) => {
+    const { status, headers, text } = await answerTo(`${url}api/state`, { "if-none-match": tag });
+    const told = status === 304 ? [] : (JSON.parse(text) as StateAnswer).status.failures;
+    return { tag: String(headers.etag), told: told.map(({ subject }) => subject) };
+  };
+  const { tag, told } = await state("");
+  assert.deepEqual([told, (await state(tag)).told], [["watch of services"], []]);
+  failures.splice(0, 1, { subject: "watch of nodes", reason: "refused" });
+  assert.deepEqual((await state(tag)).told, ["watch of nodes"]);
+});
+
 test("services are found by name, address, node port and endpoint, and come in portions", async (t) => {
   const { url } = await page(t);
   const find = async (search: string, more = "") => {

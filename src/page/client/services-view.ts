@@ -67,7 +67,7 @@ export const servicesView: View = (main, query, state) => {
   function restart(): void {
     offset = 0;
     isTroubled = only.checked;
-    // Nobody waits for what was asked before.
+    // An answer to the search before is of no use now.
     asking?.abort();
     loadIn(150);
   }
