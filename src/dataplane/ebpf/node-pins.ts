@@ -47,12 +47,15 @@ export async function endPins(
     const kept = own !== undefined && isSameFolder(path, own.path) ? own.families : [];
     const lock = new FolderLock(path);
     lock.hold(() => {});
-    const { udpDisconnector } = await import("../../kernel/sock-diag/disconnect-udp.ts");
-    for (const family of IP_FAMILIES) {
-      if (kept.includes(family) || bpf.pins.list(`${path}/${family}`) === undefined) continue;
-      await new SocketPins(bpf.pins, path, family).endWithSockets(udpDisconnector());
+    try {
+      const { udpDisconnector } = await import("../../kernel/sock-diag/disconnect-udp.ts");
+      for (const family of IP_FAMILIES) {
+        if (kept.includes(family) || bpf.pins.list(`${path}/${family}`) === undefined) continue;
+        await new SocketPins(bpf.pins, path, family).endWithSockets(udpDisconnector());
+      }
+    } finally {
+      lock.release();
     }
-    lock.release();
     for (const left of [path, folder]) if (bpf.pins.list(left)?.length === 0) bpf.pins.remove(left);
   }
 }
