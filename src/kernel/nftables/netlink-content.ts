@@ -9,6 +9,7 @@ import { decodeKey, type FamilyLayout, keyTypesOf } from "./netlink-values.ts";
 import type { NftChainContent, NftExpectation, NftSetContent, NftTableContent } from "./nftables.ts";
 import { digestOfOrigin } from "./rule-digest.ts";
 import {
+  DYNAMIC_SET_SIZE,
   elementKey,
   type NftElement,
   type NftHook,
@@ -49,8 +50,6 @@ const CHAIN_LISTS = 8;
 /** Smaller sets are listed faster than they are compared. */
 const LEAST_COMPARED = 2_000;
 const QUESTIONS_AT_ONCE = 512;
-/** The kernel's limit for a set that packets fill, where none was given. */
-const DYNAMIC_SET_SIZE = 65_535;
 
 /** The calls that read a table. */
 export type TableReader = Pick<
@@ -274,8 +273,6 @@ function hookOf({ type, hook, policy }: NftChainHeadObject): NftChainContent["ho
   return policy === NF_ACCEPT ? known : { ...known, policy: "drop" };
 }
 
-const DYNAMIC = NFT_SET_TIMEOUT | NFT_SET_EVAL;
-
 /**
  * Undefined for sets of other types, and for those of other kinds: intervals, values that are neither verdicts nor
  * targets, a size at which elements are refused, elements that expire or that limit.
@@ -284,7 +281,7 @@ function keyOf(set: NftSetHead, layout: FamilyLayout): NftKeyType[] | undefined 
   const { flags = 0, keyType = 0, dataType, timeout, policy = 0, description, expression, expressions } = set;
   const isMap = (flags & NFT_SET_MAP) !== 0;
   const kind = flags & ~NFT_SET_MAP;
-  const isDynamic = kind === DYNAMIC && timeout !== undefined;
+  const isDynamic = kind === (NFT_SET_TIMEOUT | NFT_SET_EVAL) && timeout !== undefined;
   if (kind !== 0 && !isDynamic) return undefined;
   if (isMap && dataType !== targetTypeId(layout) && (isDynamic || dataType !== NFT_TYPES.verdict)) return undefined;
   const { size = 0 } = description ?? {};

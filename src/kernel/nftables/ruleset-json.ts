@@ -4,6 +4,7 @@
 import { type IpInterval, intervalAsPrefix, mergedIntervals } from "../../net/intervals.ts";
 import { type Cidr, ipFromBytes, prefixMask, splitCidr } from "../../net/ip.ts";
 import {
+  DYNAMIC_SET_SIZE,
   type NftChain,
   type NftElement,
   type NftFamily,
@@ -19,9 +20,6 @@ import {
 
 /** Anything that JSON can hold. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
-
-/** Entries that the kernel allows in a set that packets fill. */
-export const DYNAMIC_SET_SIZE = 65535;
 
 const KEY_TYPES = {
   address: { ip: "ipv4_addr", ip6: "ipv6_addr" },

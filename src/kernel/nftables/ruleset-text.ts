@@ -2,9 +2,15 @@
  * A ruleset as text, as `nft list ruleset` (1.0.6) prints it: `nft -f` reads it back. Pure.
  */
 import { durationText, elementLine, expressionText, hookText, ruleText as ruleLine } from "./json-text.ts";
-import type { NftChain, NftElement, NftFamily, NftRule, NftSet } from "./ruleset.ts";
 import {
   DYNAMIC_SET_SIZE,
+  type NftChain,
+  type NftElement,
+  type NftFamily,
+  type NftRule,
+  type NftSet,
+} from "./ruleset.ts";
+import {
   elementJson,
   fieldJson,
   hookJson,

@@ -160,11 +160,14 @@ export interface NftSet {
   readonly comment?: string;
   /** Entries are made by packets and expire after this long. */
   readonly timeoutSeconds?: number;
-  /** Most entries that packets can make. @default 65535, the kernel's */
+  /** Most entries that packets can make. @default {@link DYNAMIC_SET_SIZE} */
   readonly size?: number;
   /** Each element counts the packets that find it. */
   readonly hasCounters?: true;
 }
+
+/** The kernel's limit for a set that packets fill, where none is given. */
+export const DYNAMIC_SET_SIZE = 65_535;
 
 /** The identity of an element within its set: its key as text. Pure. */
 export function elementKey(key: readonly NftValue[]): string {

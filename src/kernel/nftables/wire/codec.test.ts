@@ -6,12 +6,13 @@ import { ByteWriter } from "../../netlink/byte-writer.ts";
 import { hexDump, NetlinkError } from "../../netlink/errors.ts";
 import { NFPROTO_IPV4 } from "../../netlink/nfnetlink.ts";
 import { concat } from "../testing/registers.ts";
+import { setCommentOf } from "../testing/set-comment.ts";
 import { NftBatch } from "./batch.ts";
 import * as nft from "./constants.ts";
 import { hostU32, netU16 } from "./data.ts";
 import { expression, type NftExpression } from "./expressions.ts";
 import { elements as elementsCodec, rule } from "./objects.ts";
-import { commentOf, commentUserdata, parseUserdata, setCommentOf, setUserdata } from "./userdata.ts";
+import { commentOf, commentUserdata, parseUserdata, setUserdata } from "./userdata.ts";
 
 const TABLE = "kube-proxy";
 

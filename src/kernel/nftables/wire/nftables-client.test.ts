@@ -4,12 +4,13 @@ import { after, before, beforeEach, describe, test } from "node:test";
 import { inNetns } from "../../../../testkit/support/in-netns.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../../netlink/nfnetlink.ts";
 import { concat } from "../testing/registers.ts";
+import { setCommentOf } from "../testing/set-comment.ts";
 import { NftBatch } from "./batch.ts";
 import * as nft from "./constants.ts";
 import { hostU32, netU16 } from "./data.ts";
 import type { NftExpression } from "./expressions.ts";
 import { type CommitResult, type NftablesClient, openNftables } from "./nftables-client.ts";
-import { commentOf, commentUserdata, setCommentOf, setUserdata } from "./userdata.ts";
+import { commentOf, commentUserdata, setUserdata } from "./userdata.ts";
 
 const TABLE = "kube-proxy";
 const ADDRESS_PROTOCOL_PORT = nft.concatType([

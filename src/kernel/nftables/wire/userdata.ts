@@ -58,26 +58,12 @@ export interface SetUserdata {
 
 /** User data of a table, chain, rule or element with this comment. Text that exceeds the limit is cut. Pure. */
 export function commentUserdata(comment: string): Uint8Array {
-  if (comment !== last.comment) last = { comment, userdata: commentEntry(comment) };
+  if (comment !== last.comment) last = { comment, userdata: entry(COMMENT, text(comment, USERDATA_LIMIT - 2)) };
   return last.userdata;
-}
-
-function commentEntry(comment: string): Uint8Array {
-  const size = Buffer.byteLength(comment) + 1;
-  if (size > USERDATA_LIMIT - 2) return entry(COMMENT, text(comment, USERDATA_LIMIT - 2));
-  const bytes = Buffer.allocUnsafe(size + 2);
-  bytes[0] = COMMENT;
-  bytes[1] = size;
-  bytes.write(comment, 2);
-  bytes[size + 1] = 0;
-  return bytes;
 }
 
 /** The elements of a service have one comment, and come one after the other. */
 let last = { comment: "", userdata: entry(COMMENT, text("", USERDATA_LIMIT - 2)) };
-
-/** The most bytes that a program can store with a rule to know it again. */
-const ORIGIN_LIMIT = 32;
 
 /**
  * User data of a rule: its comment, if any, and a mark of the program that made it. Programs that do not know the mark
@@ -86,7 +72,6 @@ const ORIGIN_LIMIT = 32;
  * @param note a short text that no listing shows.
  */
 export function ruleUserdata(comment: string | undefined, origin: Uint8Array, note?: string): Uint8Array {
-  if (origin.length > ORIGIN_LIMIT) throw new RangeError(`nf_tables: a mark of ${origin.length} bytes`);
   const own = entry(ORIGIN, origin);
   const mark = note === undefined ? own : Buffer.concat([own, entry(NOTE, Buffer.from(note))]);
   if (comment === undefined) return mark;
@@ -169,16 +154,7 @@ export function parseUserdata(bytes: Uint8Array): ReadonlyMap<number, Uint8Array
 
 /** The comment of a table, chain, rule or element. Pure. */
 export function commentOf(userdata: Uint8Array | undefined): string | undefined {
-  return textOf(userdata, COMMENT);
-}
-
-/** The comment of a set or map. Pure. */
-export function setCommentOf(userdata: Uint8Array | undefined): string | undefined {
-  return textOf(userdata, SET_COMMENT);
-}
-
-function textOf(userdata: Uint8Array | undefined, type: number): string | undefined {
-  const value = userdata === undefined ? undefined : parseUserdata(userdata).get(type);
+  const value = userdata && parseUserdata(userdata).get(COMMENT);
   // nft ignores a comment without its terminator.
   if (value === undefined || value.at(-1) !== 0) return undefined;
   return Buffer.from(value.subarray(0, -1)).toString("utf8");
