@@ -61,9 +61,6 @@ export const BACKEND_IDENTITY_WORD = forFamilies((_address, place) => u64(place)
 /** Of a backend that is not offered any more. */
 export const HELD = 1n << 31n;
 
-/** How many frontends one UDP socket asks at the same time. */
-export const FLOWS_OF_SOCKET = 4;
-
 /**
  * A connected UDP socket that was led, by its cookie: no program sees what it sends, so it must be told when its backend goes. The
  * identity is that of {@link BACKEND_IDENTITY_WORD}: while the backend carries it, the socket's endpoint serves (reference

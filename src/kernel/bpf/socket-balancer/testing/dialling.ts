@@ -7,7 +7,6 @@ import {
   BACKEND_VALUE,
   type BalancerMaps,
   countingMaps,
-  FLOWS_OF_SOCKET,
   FRONTEND_KEY,
   frontendValue,
   HOST_ONLY,
@@ -25,6 +24,9 @@ import {
   TEST_SOCKET_COOKIE,
   USER_PORT_WORD,
 } from "./test-programs.ts";
+
+/** How many frontends one UDP socket asks at the same time: as in socket.bpf.c. */
+const FLOWS_OF_SOCKET = 4;
 
 export interface Place {
   readonly address: IpAddress;
