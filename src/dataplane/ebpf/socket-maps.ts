@@ -84,7 +84,7 @@ export class SocketMaps {
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
   readonly #nodeAddresses: AddressMap;
   #hasLostUdp = false;
-  /** Frontends that nobody has had since the last {@link settle}, by {@link nameOfKey}: who gets them next counts from zero. */
+  /** Frontends without an owner since the last {@link settle}, by {@link nameOfKey}: the next owner counts from zero. */
   readonly #released = new Set<string>();
   /** Connected UDP sockets that were led. */
   readonly connections: Connections;

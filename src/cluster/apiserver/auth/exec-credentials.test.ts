@@ -89,7 +89,7 @@ test("output that is no ExecCredential is refused by field", () => {
   assert.throws(read({ ...good, status: { token: "t", expirationTimestamp: "soon" } }), /expirationTimestamp.*"soon"/);
 });
 
-test("a run ends when nobody waits for it any more, and not before", { timeout: 10_000 }, async () => {
+test("a run ends with the last request that waits for it, and not before", { timeout: 10_000 }, async () => {
   const runs: AbortSignal[] = [];
   const printed = Promise.withResolvers<string>();
   const run = async (_file: string, _args: readonly string[], _env: NodeJS.ProcessEnv, signal?: AbortSignal) => {

@@ -73,7 +73,7 @@ export class ExecCredentials {
   }
 
   /**
-   * The credential; the same object until it is replaced. The program ends when nobody waits for it any more.
+   * The credential; the same object until it is replaced. The program ends with the last request that waits for it.
    *
    * @throws Error when the program gives none, or the signal aborts.
    */
