@@ -12,12 +12,14 @@ export const DEVIATIONS = {
     "an external IP that is another Service's cluster IP is masqueraded as that one is (reference nftables.md §3.3)",
   "external-opens-balancer":
     "an address that is an external IP and a load-balancer IP of one Service is open to all sources (reference iptables.md §7)",
+  "node-port-opens-balancer":
+    "a load-balancer IP that is an address of the node, at a port whose number is a node port's, is open to all sources (reference iptables.md §7)",
   "shares-by-slots":
     "of more than 64 endpoints each has a share of the connections that differs from the equal one by an eighth at most (reference flat-nftables.md)",
   "own-external-serves":
     "a Service that lists its cluster IP as an external IP is served there as at one where internalTrafficPolicy leaves no endpoint (reference iptables.md §7)",
   "own-not-refused":
-    "the node's own packets to external addresses without endpoints are left alone (reference iptables.md §2)",
+    "the node's own packets to external addresses without endpoints that are not its own are left alone (reference iptables.md §2)",
   "hairpin-anywhere":
     "an endpoint of another node that comes by here and is led to itself is masqueraded, too (reference iptables.md §7)",
   "decided-at-socket":

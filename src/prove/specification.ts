@@ -116,7 +116,8 @@ export function specification(
   return { fates: { fateOf }, why, serviceOf };
 
   function fateOf(packet: Packet, ask: Ask): Fate {
-    const found = frontendFor(packet, ask);
+    const asked = frontendFor(packet, ask);
+    const found = asked && (openedFor(asked, packet, ask) ?? asked);
     const fate = found === undefined ? otherwise(packet, ask) : meaning.fateOf(found, packet, ask);
     const isUnserved = fate.has(UNTOUCHED) || fate.has(REFUSED);
     const isGuarded = isUnserved && guardsLoopback && holds(isLoopback, packet, ask);
@@ -132,6 +133,12 @@ export function specification(
     const { protocol, destination, destinationPort = 0 } = packet;
     ask(isFrontend, packet);
     return fixed.get(keyOf(protocol, destination, destinationPort)) ?? nodePortFor(packet, ask);
+  }
+
+  /** The node port that takes what a load-balancer IP of the node itself does not. */
+  function openedFor(frontend: Frontend, packet: Packet, ask: Ask): Frontend | undefined {
+    if (!deviations.has("node-port-opens-balancer") || !meaning.bars(frontend, packet, ask)) return undefined;
+    return nodePortFor(packet, ask);
   }
 
   function nodePortFor(packet: Packet, ask: Ask): Frontend | undefined {
@@ -258,6 +265,13 @@ class Meaning {
     return externalPolicyOf(service) === "Local" && localOf(endpoints).length === 0;
   }
 
+  /** Whether source ranges alone keep the packet from endpoints. */
+  bars({ kind, address, served }: Frontend, packet: Packet, ask: Ask): boolean {
+    const isOpened = this.#deviations.has("external-opens-balancer") && hasExternal(served.service, address);
+    if (kind !== "load-balancer" || address === undefined || isOpened) return false;
+    return this.hasEndpoints({ served }) && this.#isBarred(served, address, packet, ask);
+  }
+
   fateOf({ kind, address, served, port }: Frontend, packet: Packet, ask: Ask): Fate {
     const { service, endpoints } = served;
     const isInternal = kind === "cluster";
@@ -274,7 +288,9 @@ class Meaning {
       this.#deviations.has("sources-first") || (!isOwn && this.#deviations.has("own-barred-at-balancer"));
     if (isBarred && !(hasNone && !sourcesFirst)) return only(this.#deviations.has("barred-left") ? left : DROPPED);
     if (hasNone) {
-      const passes = !isInternal && kind !== "node-port" && isOwn && this.#deviations.has("own-not-refused");
+      // At the node's own addresses they come in again, as everyone's.
+      const isElsewhere = address !== undefined && !this.#node.addresses.includes(address);
+      const passes = !isInternal && isElsewhere && isOwn && this.#deviations.has("own-not-refused");
       return only(passes ? UNTOUCHED : REFUSED);
     }
     if (kind === "external" && address !== undefined && this.#isLeft(address, isOwn, packet, ask)) return only(left);

@@ -106,7 +106,7 @@ test("in ebpf mode, a Service's port at the node's own address goes before a nod
   assert.deepEqual(differencesIn(provedAgainst(proved, proved.dumps)), []);
 });
 
-const WEB = { name: "", protocol: "TCP", port: 80, nodePort: 0 } as const;
+const WEB = { name: "p", protocol: "TCP", port: 80, nodePort: 0 } as const;
 
 test("a node has an endpoint itself, behind a cluster IP and a node port: default/kubernetes, an ingress on the host's network", async () => {
   for (const family of IP_FAMILIES) {
@@ -146,6 +146,34 @@ test("of two Services with one external IP the first by name answers, also where
     const cluster = { ...clusterFor("IPv4", 0), services: pair, endpointSlices };
     const proved = await provedCluster(variantNamed("nftables"), cluster, "IPv4", {}, NODE_NAME);
     assert.deepEqual(differencesIn(provedAgainst(proved, proved.dumps)), [], `${names[one]} and ${names[other]}`);
+  }
+});
+
+test("source ranges at an address of the node, with a port that is a node port's number, its own or another Service's", async () => {
+  const restricted = {
+    type: "LoadBalancer",
+    loadBalancerIngress: [{ ip: PLACES.IPv4.node, ipMode: "VIP" }],
+    loadBalancerSourceRanges: ["203.0.113.0/24"],
+  } as const;
+  const balancerAt = (nodePort: number) => makeService({ ...restricted, ports: [{ ...WEB, port: 30_080, nodePort }] });
+  const address = { clusterIP: "10.96.0.2", clusterIPs: ["10.96.0.2"], ports: [{ ...WEB, nodePort: 30_080 }] };
+  for (const externalTrafficPolicy of ["Cluster", "Local"] as const) {
+    const other = makeService({ ...address, name: "other", type: "NodePort", externalTrafficPolicy });
+    const own = { ...balancerAt(30_080), externalTrafficPolicy };
+    for (const services of [[own], [balancerAt(30_081), other]]) {
+      for (const isServed of [true, false]) {
+        const slices = services.map(({ name }, at) => {
+          const endpoint = makeEndpointRecord(`10.180.1.${at + 1}`, { ready: isServed, serving: isServed });
+          return makeSlice({ name, serviceName: name, endpoints: [endpoint] });
+        });
+        const cluster = { ...clusterFor("IPv4", 1), services, endpointSlices: slices };
+        for (const variant of VARIANTS) {
+          const proved = await provedCluster(variant, cluster, "IPv4", {}, NODE_NAME);
+          const told = `${variant.name} ${externalTrafficPolicy} ${services.length} ${isServed}`;
+          assert.deepEqual(differencesIn(provedAgainst(proved, proved.dumps)), [], told);
+        }
+      }
+    }
   }
 });
 

@@ -30,6 +30,7 @@ export const iptables: ModeDescriptor<"iptables", typeof iptablesConfig, Iptable
           "own-not-refused",
           "hairpin-anywhere",
           "external-opens-balancer",
+          "node-port-opens-balancer",
         ] as const),
       ],
     },

@@ -40,6 +40,7 @@ export const userspace: ModeDescriptor<"userspace", typeof userspaceConfig, User
         "barred-left",
         "own-external-serves",
         "external-opens-balancer",
+        "node-port-opens-balancer",
       ],
     },
   ],
