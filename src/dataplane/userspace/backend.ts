@@ -197,8 +197,9 @@ export class UserspaceBackend implements Backend {
       else balancer.deleteService(name);
       balancer.setEndpoints(name, isUsed ? destinationsOf(routing[lane]) : []);
     }
-    // As in all modes: what only new clients are not led to any more keeps those that it has.
-    sockets.endSessionsBut(key, new Set(endpoints.filter(({ isServing }) => isServing).map(({ text }) => text)));
+    // What only new clients are not led to any more keeps those that it has.
+    const answering = endpoints.filter(({ isReady, isServing }) => isReady || isServing);
+    sockets.endSessionsBut(key, new Set(answering.map(({ text }) => text)));
     for (const policy of ["internal", "external"] as const) {
       if (routing?.lacksLocal[policy] === true) this.#lacking[policy].add(key);
       else this.#lacking[policy].delete(key);

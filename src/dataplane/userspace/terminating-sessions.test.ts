@@ -19,3 +19,14 @@ test("a UDP session stays with an endpoint that terminates and serves, and ends 
   await rig.sync();
   assert.deepEqual(Object.fromEntries(rig.backend.openConnections(key)), {});
 });
+
+test("a UDP session stays with an endpoint that clients are led to though it is not ready to serve (publishNotReadyAddresses)", async () => {
+  const rig = new BackendRig();
+  const endpoint = makeEndpoint("10.0.0.1", 8080, { isReady: true, isServing: false });
+  const key = rig.set("raft", { protocol: "UDP" }, [endpoint]);
+  await rig.sync();
+  assert.equal(rig.connect("UDP", "0.0.0.0", 32768), "10.0.0.1");
+  rig.set("raft", { protocol: "UDP" }, [endpoint, makeEndpoint("10.0.0.2", 8080)]);
+  await rig.sync();
+  assert.deepEqual(Object.fromEntries(rig.backend.openConnections(key)), { "10.0.0.1:8080": 1 });
+});
