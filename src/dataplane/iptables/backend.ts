@@ -24,7 +24,7 @@ import { equalStaticRules, type StaticPlan } from "../shared/iptables-rules/rule
 import { readSaved } from "../shared/iptables-rules/saved-rules.ts";
 import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
 import type { DesiredPort, UnplannedPort } from "../shared/iptables-rules/transactions.ts";
-import { UNKNOWN_ADDRESSES } from "../shared/node-port-destinations.ts";
+import { UNKNOWN_ADDRESSES } from "../shared/unknown-addresses.ts";
 import { ChainCheck, type WrittenChains } from "./chain-check.ts";
 import { COUNTERS, LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";

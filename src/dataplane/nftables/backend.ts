@@ -16,8 +16,8 @@ import {
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { Backend, OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
-import { UNKNOWN_ADDRESSES } from "../shared/node-port-destinations.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
+import { UNKNOWN_ADDRESSES } from "../shared/unknown-addresses.ts";
 import { bisectPorts, commitPorts, isAttributable } from "./bisect-ports.ts";
 import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";

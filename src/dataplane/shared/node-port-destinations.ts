@@ -2,13 +2,6 @@
 import { localAddresses } from "../../kernel/route/addresses.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { type NodePortAddresses, type NodePortIPs, nodePortIPs } from "../../model/node-port-addresses.ts";
-import type { SyncFailure } from "../../sync/backend.ts";
-
-/** Stands in the outcome of a sync that had to go on with the addresses that are known, so that it is tried again soon. */
-export const UNKNOWN_ADDRESSES: SyncFailure = {
-  subject: "node ports",
-  reason: "the addresses of the node cannot be read; those that are known, if any, stay in use",
-};
 
 /** @returns undefined, after logging `failureText`, when the host's addresses cannot be read. */
 export async function nodePortDestinations(

@@ -17,6 +17,7 @@ import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import type { Destination } from "../../relay/relay.ts";
 import type { Backend, LedConnections, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
+import { UNKNOWN_ADDRESSES } from "../shared/unknown-addresses.ts";
 import type { Affinity, Balancer } from "./balancer.ts";
 import type { Listeners, WantedPort } from "./listeners.ts";
 import { LANES, laneKey, type Portal, portalsOf } from "./portals.ts";
@@ -55,6 +56,8 @@ export class UserspaceBackend implements Backend {
   /** Service ports with a Local policy that no endpoint here serves. */
   readonly #lacking = { internal: new Set<string>(), external: new Set<string>() };
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
+  /** Whether they could be read last. */
+  #knowsAddresses = true;
   readonly #refused = new RefusedPorts();
   /** Whether the listeners are as they were asked for, but for what is refused. */
   #isKnown = false;
@@ -102,7 +105,8 @@ export class UserspaceBackend implements Backend {
     this.#isKnown = true;
     const { internal, external } = this.#lacking;
     const noLocalEndpoints = { internal: internal.size, external: external.size };
-    return { failures: this.#refused.failures, noLocalEndpoints, written: listeners.written };
+    const failed = [...this.#refused.failures, ...(this.#knowsAddresses ? [] : [UNKNOWN_ADDRESSES])];
+    return { failures: failed, noLocalEndpoints, written: listeners.written };
   }
 
   async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
@@ -171,7 +175,9 @@ export class UserspaceBackend implements Backend {
     const known = this.#hostAddresses;
     try {
       this.#hostAddresses = new Set(await this.#options.hostAddresses());
+      this.#knowsAddresses = true;
     } catch (error) {
+      this.#knowsAddresses = false;
       this.#options.log.error("Failed to get the addresses of this host, going on with those known", error);
     }
     return known.size === this.#hostAddresses.size && [...known].every((ip) => this.#hostAddresses.has(ip));
