@@ -10,7 +10,7 @@ import { isDeepStrictEqual } from "../../kernel/node-util.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
-import { type ServicePort, usesLocalEndpoints } from "../../model/service-port.ts";
+import { type ServicePort, usesClusterEndpoints, usesLocalEndpoints } from "../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
 import type { Flow } from "../../net/flow.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
@@ -20,7 +20,7 @@ import { RefusedPorts } from "../shared/refused-ports.ts";
 import { UNKNOWN_ADDRESSES } from "../shared/unknown-addresses.ts";
 import type { Affinity, Balancer } from "./balancer.ts";
 import type { Listeners, WantedPort } from "./listeners.ts";
-import { LANES, laneKey, type Portal, portalsOf } from "./portals.ts";
+import { LANES, type Lane, laneKey, type Portal, portalsOf } from "./portals.ts";
 import { isRelayed, type ServiceRelays } from "./service-relays.ts";
 
 /** Upstream's words. */
@@ -198,10 +198,10 @@ export class UserspaceBackend implements Backend {
     const { balancer, sockets } = this.#options;
     for (const lane of LANES) {
       const name = laneKey(key, lane);
-      const isUsed = port !== undefined && routing !== undefined && (lane === "cluster" || usesLocalEndpoints(port));
+      const isUsed = port !== undefined && routing !== undefined && (lane === "cluster" || this.#leadsLocally(port));
       if (isUsed) balancer.setService(name, affinityOf(port));
       else balancer.deleteService(name);
-      balancer.setEndpoints(name, isUsed ? destinationsOf(routing[lane]) : []);
+      balancer.setEndpoints(name, isUsed ? destinationsOf(endpointsIn(lane, port, routing)) : []);
     }
     // What only new clients are not led to any more keeps those that it has.
     const answering = endpoints.filter(({ isReady, isServing }) => isReady || isServing);
@@ -212,12 +212,25 @@ export class UserspaceBackend implements Backend {
     }
   }
 
+  /** Also by rules from before a change of policy, which stay in force when the new ones are refused. */
+  #leadsLocally(port: ServicePort): boolean {
+    const { key } = port.name;
+    const hasLocal = (portals: readonly Portal[] = []): boolean => portals.some(({ policy }) => policy === "Local");
+    return usesLocalEndpoints(port) || this.#refused.has(key) || hasLocal(this.#asked.get(key));
+  }
+
   #tellUnserved({ name }: ServicePort): void {
     this.#options.log.error("A service port is left out", new Error(SCTP_REFUSED), {
       service: name.text,
       cannot: "SCTP service ports",
     });
   }
+}
+
+/** Where the policies do not ask for this lane any more, who still gets there is led by those that hold now. */
+function endpointsIn(lane: Lane, port: ServicePort, { cluster, local }: ServicePortRouting): readonly Endpoint[] {
+  if (lane === "local") return usesLocalEndpoints(port) ? local : cluster;
+  return usesClusterEndpoints(port) ? cluster : local;
 }
 
 function affinityOf({ sessionAffinity, stickyMaxAgeSeconds }: ServicePort): Affinity {

@@ -53,3 +53,18 @@ test("where they lead, no other Service listens", async () => {
     assert.notEqual(rig.connect("TCP", "0.0.0.0", proxyPort), "10.0.0.9", `${rules.join("\n")}`);
   }
 });
+
+test("a change of policy that is refused takes no endpoints from the clients of the old rules", async () => {
+  const rig = new BackendRig({ iptables: kernelRefusing("192.0.2.66"), portRange: "4000-4003" });
+  const endpoints = [makeEndpoint("10.0.0.1", 8080, { isLocal: true })];
+  const web = { clusterIP: ip("172.16.0.1"), nodePort: 30080, isExternallyAccessible: true };
+  rig.set("web", { ...web, externalPolicyLocal: true }, endpoints);
+  assert.deepEqual((await rig.sync()).failures, []);
+  const outside = leadsTo(rig, "KUBE-NODEPORT-CONTAINER -p tcp", "--dport 30080 ");
+  rig.set("web", { ...web, externalIPs: [ip("192.0.2.66")] }, endpoints);
+  for (const full of [false, false, true]) {
+    assert.equal((await rig.sync({ full })).failures.length, 1);
+    assert.equal(leadsTo(rig, "KUBE-NODEPORT-CONTAINER -p tcp", "--dport 30080 "), outside);
+    assert.equal(rig.connect("TCP", "0.0.0.0", outside), "10.0.0.1");
+  }
+});
