@@ -1,5 +1,4 @@
 /** How many files and sockets this process may have open (RLIMIT_NOFILE): reference userspace.md §1.1. */
-import { HOST_IS_LITTLE_ENDIAN } from "./netlink/constants.ts";
 import { errnoName } from "./netlink/errors.ts";
 import { libc, reliableErrno } from "./netlink/libc.ts";
 
@@ -7,8 +6,6 @@ import { libc, reliableErrno } from "./netlink/libc.ts";
 const WANTED_OPEN_FILES = 64_000;
 
 const RLIMIT_NOFILE = 7;
-/** u64 soft · u64 hard, in the host's byte order */
-const RLIMIT_BYTES = 16;
 
 export interface FileLimits {
   /** The limit in force; `Infinity` when there is none. */
@@ -72,14 +69,14 @@ const unlimitedCalls: FileLimitCalls = {
 
 const systemCalls: FileLimitCalls = {
   read() {
-    const now = Buffer.alloc(RLIMIT_BYTES);
-    if (libc().prlimit(0, RLIMIT_NOFILE, null, now) < 0) throw new Error("prlimit(RLIMIT_NOFILE) cannot be read");
-    return { soft: toLimit(readU64(now, 0)), hard: toLimit(readU64(now, 8)) };
+    const now = new BigUint64Array(2);
+    const bytes = new Uint8Array(now.buffer);
+    if (libc().prlimit(0, RLIMIT_NOFILE, null, bytes) < 0) throw new Error("prlimit(RLIMIT_NOFILE) cannot be read");
+    const [soft = 0n, hard = 0n] = now;
+    return { soft: toLimit(soft), hard: toLimit(hard) };
   },
   write({ soft, hard }) {
-    const wanted = Buffer.alloc(RLIMIT_BYTES);
-    writeU64(wanted, 0, soft);
-    writeU64(wanted, 8, hard);
+    const wanted = new Uint8Array(new BigUint64Array([soft, hard].map(fromLimit)).buffer);
     const set = (): number => libc().prlimit(0, RLIMIT_NOFILE, wanted, null);
     return set() < 0 ? errnoName(reliableErrno(libc(), set)) : undefined;
   },
@@ -91,12 +88,6 @@ function toLimit(value: bigint): number {
   return value === UNLIMITED ? Number.POSITIVE_INFINITY : Number(value);
 }
 
-function readU64(bytes: Buffer, offset: number): bigint {
-  return HOST_IS_LITTLE_ENDIAN ? bytes.readBigUInt64LE(offset) : bytes.readBigUInt64BE(offset);
-}
-
-function writeU64(bytes: Buffer, offset: number, limit: number): void {
-  const value = limit === Number.POSITIVE_INFINITY ? UNLIMITED : BigInt(limit);
-  if (HOST_IS_LITTLE_ENDIAN) bytes.writeBigUInt64LE(value, offset);
-  else bytes.writeBigUInt64BE(value, offset);
+function fromLimit(limit: number): bigint {
+  return limit === Number.POSITIVE_INFINITY ? UNLIMITED : BigInt(limit);
 }
