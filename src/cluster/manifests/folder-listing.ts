@@ -117,10 +117,6 @@ async function addFile(draft: Draft, file: string, stats: BigIntStats, isLink: b
   }
 }
 
-function cannotBeRead(error: unknown): string {
-  return `cannot be read: ${messageOf(error)}`;
-}
-
 async function addDirectory(draft: Draft, directory: string): Promise<void> {
   if (draft.directories.has(directory)) return;
   const stats = await stat(directory, { bigint: true }).catch((error: unknown) => noteFailure(draft, directory, error));
@@ -142,7 +138,7 @@ async function lookInside(draft: Draft, entryPath: string, isLink: boolean): Pro
 /** Gone in the meantime, or a link to nothing, is the same as not there. */
 function noteFailure(draft: Draft, entryPath: string, error: unknown): void {
   if (error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR")) return;
-  draft.unreadable.set(entryPath, cannotBeRead(error));
+  draft.unreadable.set(entryPath, `cannot be read: ${messageOf(error)}`);
   // A link that leads in a circle always will.
   if (!(error instanceof Error && "code" in error && error.code === "ELOOP")) draft.isWhole = false;
 }

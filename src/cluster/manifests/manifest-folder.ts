@@ -9,7 +9,7 @@ import { adoptText, type FileState, fileProblem, unreadableState } from "./file-
 import { type FolderListing, type ListedFile, listFolder } from "./folder-listing.ts";
 import type { ManifestObject } from "./manifest-objects.ts";
 import type { ManifestReader } from "./manifest-reader.ts";
-import { mergeFiles, type ReadersRecords, type RecordMaps, readersRecordsOf, recordsOf } from "./merge.ts";
+import { mergeFiles, type RecordMaps, recordsOf } from "./merge.ts";
 import { formatManifestProblem, type ManifestProblem } from "./problem.ts";
 
 /** How long a change must rest before it is believed; a file that got shorter in place may still be growing. */
@@ -138,9 +138,9 @@ export class ManifestFolder {
     return recordsOf(this.#objects.values());
   }
 
-  /** What there is beside them, where the reader keeps pods. */
-  readersRecords(): ReadersRecords {
-    return readersRecordsOf(this.#objects.values());
+  /** The objects in force. */
+  objects(): readonly ManifestObject[] {
+    return [...this.#objects.values()];
   }
 
   /** Directories to watch, each with the identity of what is there. */

@@ -2,7 +2,6 @@
 
 import { isDeepStrictEqual } from "../../kernel/node-util.ts";
 import type { ObjectKind, ObjectSink } from "../object-source.ts";
-import type { PodRecord, ServiceNotes } from "../objects.ts";
 import type { ObjectEntry } from "../projection/object-entry.ts";
 import type { FileState } from "./file-state.ts";
 import { duplicateProblem, type ManifestObject } from "./manifest-objects.ts";
@@ -74,21 +73,6 @@ export function recordsOf(objects: Iterable<ManifestObject>): RecordMaps {
   return maps;
 }
 
-/** What readers beside the daemon ask for; nothing where they did not. */
-export interface ReadersRecords {
-  readonly pods: readonly PodRecord[];
-  readonly serviceNotes: readonly ServiceNotes[];
-}
-
-/** Pure. */
-export function readersRecordsOf(objects: Iterable<ManifestObject>): ReadersRecords {
-  const all = [...objects];
-  return {
-    pods: all.flatMap(({ pod }) => pod ?? []),
-    serviceNotes: all.flatMap(({ notes }) => notes ?? []),
-  };
-}
-
 type MutableRecordMaps = { readonly [K in ObjectKind]: Map<string, ObjectEntry<K>> };
 
 function newMaps(): MutableRecordMaps {
@@ -108,12 +92,7 @@ function serviceOf(entry: ObjectEntry<"endpointSlices">): string {
 export const DELIVERY_ORDER = ["nodes", "serviceCIDRs", "services", "endpointSlices"] as const;
 
 /** Before anything was delivered. */
-export const NO_RECORDS: RecordMaps = {
-  nodes: new Map(),
-  serviceCIDRs: new Map(),
-  services: new Map(),
-  endpointSlices: new Map(),
-};
+export const NO_RECORDS: RecordMaps = newMaps();
 
 /**
  * Tells the sink what changed, kind by kind: additions and updates in the order of the folder, then deletions. Records

@@ -10,9 +10,9 @@ import type {
   ServiceRecord,
 } from "../objects.ts";
 import { ManifestFolder } from "./manifest-folder.ts";
-import { parseDecoded } from "./manifest-objects.ts";
+import { type ManifestObject, parseDecoded } from "./manifest-objects.ts";
 import { ManifestReader, READ_LIMITS, requireSize } from "./manifest-reader.ts";
-import { type ReadersRecords, type RecordMaps, readersRecordsOf, recordsOf } from "./merge.ts";
+import { recordsOf } from "./merge.ts";
 import type { ManifestProblem } from "./problem.ts";
 
 /** The records of a cluster, in the order of the manifests. */
@@ -40,7 +40,7 @@ export async function readManifests(path: string, { keepsPods = false }: ReadCho
   const reader = new ManifestReader({ keepsPods, limits: { documentMs: 300_000 } });
   const folder = new ManifestFolder(path, silentLogger, reader);
   await folder.load();
-  return clusterRecords(folder.records(), folder.problems(), folder.readersRecords());
+  return clusterRecords(folder.objects(), folder.problems());
 }
 
 /** Reads a text as if it were a file of that name. Never rejects. JSON is recognised by how it begins: YAML takes it, too, slowly. */
@@ -58,7 +58,7 @@ export async function readManifestText(
     return work();
   };
   const { objects, problems } = parseManifest(text, file, { guarded, keepsPods });
-  return clusterRecords(recordsOf(objects.values()), problems, readersRecordsOf(objects.values()));
+  return clusterRecords([...objects.values()], problems);
 }
 
 /**
@@ -71,14 +71,13 @@ export function projectObjects(
   { keepsPods = false }: ReadChoice = {},
 ): ClusterRecords {
   const { objects, problems } = parseDecoded(raw, file, keepsPods);
-  return clusterRecords(recordsOf(objects.values()), problems, readersRecordsOf(objects.values()));
+  return clusterRecords([...objects.values()], problems);
 }
 
-function clusterRecords(
-  maps: RecordMaps,
-  problems: readonly ManifestProblem[],
-  { pods, serviceNotes }: ReadersRecords,
-): ClusterRecords {
+function clusterRecords(objects: readonly ManifestObject[], problems: readonly ManifestProblem[]): ClusterRecords {
+  const maps = recordsOf(objects);
+  const pods = objects.flatMap(({ pod }) => pod ?? []);
+  const serviceNotes = objects.flatMap(({ notes }) => notes ?? []);
   return {
     services: Array.from(maps.services.values(), (entry) => entry.record),
     endpointSlices: Array.from(maps.endpointSlices.values(), (entry) => entry.record),
