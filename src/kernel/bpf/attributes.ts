@@ -52,7 +52,6 @@ export const MAP_BATCH = layout("MAP_BATCH", ATTRIBUTE_BYTES, {
   /** In: room or number; out: done. */
   count: u32(32),
   mapFd: u32(36),
-  elementFlags: u64(40),
   flags: u64(48),
 });
 
@@ -107,7 +106,6 @@ export const LINK_INFO = layout("bpf_link_info", 32, {
 export const PROG_QUERY = layout("PROG_QUERY", ATTRIBUTE_BYTES, {
   targetFd: u32(0),
   attachType: u32(4),
-  queryFlags: u32(8),
   programIds: u64(16),
   /** In: room; out: number. */
   programCount: u32(24),

@@ -68,7 +68,6 @@ const service = attributes({
   protocol: [2, u16host],
   address: [3, binary],
   port: [4, u16be],
-  firewallMark: [5, u32host],
   scheduler: [6, zstring],
   flags: [7, flags],
   timeout: [8, u32host],

@@ -34,7 +34,6 @@ export const NLA_MAX_LENGTH = 0xffff;
 export const NLMSGERR_ATTR_MSG = 1;
 export const NLMSGERR_ATTR_OFFS = 2;
 export const NLMSGERR_ATTR_MISS_TYPE = 5;
-export const NLMSGERR_ATTR_MISS_NEST = 6;
 
 export const AF_INET = 2;
 export const AF_INET6 = 10;

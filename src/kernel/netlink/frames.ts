@@ -8,7 +8,6 @@ import {
   NLM_F_CAPPED,
   NLMSG_DONE,
   NLMSG_HDRLEN,
-  NLMSGERR_ATTR_MISS_NEST,
   NLMSGERR_ATTR_MISS_TYPE,
   NLMSGERR_ATTR_MSG,
   NLMSGERR_ATTR_OFFS,
@@ -69,7 +68,6 @@ const extendedAck = attributes({
   message: [NLMSGERR_ATTR_MSG, zstring],
   offset: [NLMSGERR_ATTR_OFFS, u32host],
   missingType: [NLMSGERR_ATTR_MISS_TYPE, u32host],
-  missingNest: [NLMSGERR_ATTR_MISS_NEST, u32host],
 });
 
 /**

@@ -2,7 +2,7 @@
  * What the kernel tells of a packet whose trace bit is set: one message for each rule that matched, for each chain that ended, and
  * for each policy (reference nfnetlink.md §14).
  */
-import { attributes, binary, u8, u32be, u64be, zstring } from "../../netlink/attributes.ts";
+import { attributes, binary, u32be, u64be, zstring } from "../../netlink/attributes.ts";
 import { malformed } from "../../netlink/errors.ts";
 import type { Reply } from "../../netlink/frames.ts";
 import { NFNL_SUBSYS_NFTABLES, nfnetlinkPayload } from "../../netlink/nfnetlink.ts";
@@ -59,7 +59,6 @@ const message = attributes({
   outInterface: [12, u32be],
   mark: [14, u32be],
   policy: [16, u32be],
-  connectionDirection: [19, u8],
   connectionStatus: [20, u32be],
   connectionState: [21, u32be],
 });
