@@ -49,7 +49,6 @@ export function sleepWith(setTimer: Clock["setTimer"], delayMs: number, signal: 
   });
 }
 
-/** The machine's clock. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonicMs: () => performance.now(),

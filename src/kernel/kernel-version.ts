@@ -12,7 +12,6 @@ export function parseKernelVersion(release: string): KernelVersion | undefined {
   return match === null ? undefined : { major: Number(match[1]), minor: Number(match[2]) };
 }
 
-/** Pure. */
 export function isAtLeast(version: KernelVersion, least: KernelVersion): boolean {
   return version.major > least.major || (version.major === least.major && version.minor >= least.minor);
 }

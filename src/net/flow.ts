@@ -38,7 +38,6 @@ export function isTranslated(flow: Flow): boolean {
 export const END_TCP = ["Gone", "Never"] as const;
 export type EndTcp = (typeof END_TCP)[number];
 
-/** Whether a text is one of them. Pure. */
 export function isEndTcp(text: unknown): text is EndTcp {
   return END_TCP.some((known) => known === text);
 }

@@ -115,7 +115,6 @@ export function hostCidr(address: IpAddress): Cidr {
   return `${address}/${familyOf(address) === "IPv4" ? 32 : 128}` as Cidr;
 }
 
-/** The address and the length of a prefix. Pure. */
 export function splitCidr(cidr: Cidr): { readonly address: IpAddress; readonly length: number } {
   const slash = cidr.indexOf("/");
   return { address: cidr.slice(0, slash) as IpAddress, length: Number(cidr.slice(slash + 1)) };
@@ -263,7 +262,6 @@ export function isUnspecified(address: IpAddress): boolean {
   return address === "::" || address === "0.0.0.0";
 }
 
-/** The unspecified address of a family. Pure. */
 export function unspecifiedAddress(family: IpFamily): IpAddress {
   return (family === "IPv4" ? "0.0.0.0" : "::") as IpAddress;
 }

@@ -36,7 +36,6 @@ export class OwnDials {
     return this.#live >= WATCHED_FROM;
   }
 
-  /** It is over. */
   end(): void {
     this.#live--;
   }

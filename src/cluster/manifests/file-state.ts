@@ -69,7 +69,6 @@ export function unreadableState(
   return { listed, ...nothing, problems };
 }
 
-/** A problem of a file as a whole. Pure. */
 export function fileProblem(file: string, message: string): ManifestProblem {
   return { severity: "error", file, document: 0, line: 0, object: "", field: "", message };
 }

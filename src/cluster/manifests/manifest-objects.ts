@@ -48,7 +48,6 @@ interface ManifestDraft {
   readonly keepsPods: boolean;
 }
 
-/** The objects of documents that are already decoded. Pure. */
 export function parseDecoded(documents: readonly unknown[], file: string, keepsPods: boolean): ParsedManifest {
   const draft = newDraft(keepsPods);
   for (const [index, raw] of documents.entries()) {

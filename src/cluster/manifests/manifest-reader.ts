@@ -50,7 +50,6 @@ export interface ReadRequest {
   readonly knownDigest: string | undefined;
 }
 
-/** What came of reading one file. */
 export type FileReading =
   | { readonly kind: "unchanged" }
   /** Another file has taken its place: look again. */

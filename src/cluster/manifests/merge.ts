@@ -7,7 +7,6 @@ import type { FileState } from "./file-state.ts";
 import { duplicateProblem, type ManifestObject } from "./manifest-objects.ts";
 import type { ManifestProblem } from "./problem.ts";
 
-/** Records by kind and key. */
 export type RecordMaps = { readonly [K in ObjectKind]: ReadonlyMap<string, ObjectEntry<K>> };
 
 interface MergedFolder {

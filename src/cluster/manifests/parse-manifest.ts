@@ -83,7 +83,6 @@ function offsetOf(document: Document.Parsed, field: string): number | undefined 
   return undefined;
 }
 
-/** The text of one document. */
 interface DocumentText {
   /** Where it begins in the file, counted from 1. */
   readonly line: number;

@@ -17,12 +17,10 @@ export const DNS_SUBDOMAIN_RULE =
 export const LABEL_VALUE_RULE =
   "must be a label value: up to 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit";
 
-/** Whether the text is an RFC 1123 label. Pure. */
 export function isDnsLabel(text: string): boolean {
   return LABEL.test(text);
 }
 
-/** Whether the text is an RFC 1123 subdomain. Pure. */
 export function isDnsSubdomain(text: string): boolean {
   return text.length <= 253 && SUBDOMAIN.test(text);
 }

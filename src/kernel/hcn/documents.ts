@@ -119,12 +119,10 @@ export interface HcnFilter {
   readonly VirtualNetwork?: Guid;
 }
 
-/** A query document. Pure. */
 export function queryText(filter?: HcnFilter): string {
   return JSON.stringify({ SchemaVersion: SCHEMA, ...(filter && { Filter: JSON.stringify(filter) }) });
 }
 
-/** The settings of a new endpoint. Pure. */
 export function endpointText({ network, address, mac, isRemote, providerAddress }: EndpointSettings): string {
   const policy = { Type: "ProviderAddress", Settings: { ProviderAddress: providerAddress } };
   return JSON.stringify({
@@ -201,7 +199,6 @@ function listIn(value: unknown, text: string, what: string): readonly unknown[] 
   return value;
 }
 
-/** Reads the properties of a network. Pure. */
 export function readNetwork(text: string): HcnNetwork | UnreadDocument {
   return readObject(text, (id, document) => ({
     id,
@@ -221,7 +218,6 @@ function remoteSubnet(policy: unknown): RemoteSubnet[] {
   return prefix === undefined || providerAddress === undefined ? [] : [{ prefix, providerAddress }];
 }
 
-/** Reads the properties of an endpoint. Pure. */
 export function readEndpoint(text: string): HcnEndpoint | UnreadDocument {
   return readObject(text, (id, document) => ({
     id,

@@ -27,7 +27,6 @@ const RANGES = {
 
 export type HnsFeatures = Readonly<Record<keyof typeof RANGES, boolean>>;
 
-/** The features of a version. Pure. */
 export function hnsFeatures(version: HnsVersion): HnsFeatures {
   const features = Object.entries(RANGES).map(([name, ranges]) => [name, ranges.some((one) => isIn(version, one))]);
   return Object.fromEntries(features) as HnsFeatures; // of each range

@@ -25,7 +25,6 @@ const KINDS: ReadonlyMap<number, HnsNoticeKind> = new Map([
 /** The number by which HNS tells of its own end. */
 export const SERVICE_DISCONNECT = 0x0100_0000;
 
-/** Pure. */
 export function noticeKind(type: number): HnsNoticeKind {
   return KINDS.get(type >>> 0) ?? "other";
 }

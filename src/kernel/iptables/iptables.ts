@@ -42,7 +42,6 @@ export interface Iptables {
   rulePresence(table: IptablesTable, chain: string, args: readonly string[]): Promise<Presence>;
   /** Deletes the rule if the chain has it; a missing chain or rule is no error. */
   deleteRule(table: IptablesTable, chain: string, args: readonly string[]): Promise<void>;
-  /** The names of all chains of a table. */
   chainNames(table: IptablesTable): Promise<readonly string[]>;
   /**
    * For every chain of a table, the number of rules in it and of rules that go to it. The cheapest look at a whole table:

@@ -13,7 +13,6 @@ export const IPVS_SERVICE_HASHED = 0x2;
 /** IP_VS_SVC_F_SCHED2: scheduler-specific (`sh-port`, `mh-port`); reference ipvs.md §3 sets it for `mh`. */
 export const IPVS_SERVICE_SCHEDULER_FLAG_2 = 0x10;
 
-/** What identifies a virtual server. */
 export interface VirtualServerKey {
   readonly address: IpAddress;
   readonly protocol: Protocol;

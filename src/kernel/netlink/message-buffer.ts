@@ -36,7 +36,6 @@ export class MessageBuffer {
     return this.#starts[index] ?? this.out.length;
   }
 
-  /** The message's type. */
   typeOf(index: number): number {
     const at = this.startOf(index) + 4;
     return HOST_IS_LITTLE_ENDIAN ? this.bytes.readUInt16LE(at) : this.bytes.readUInt16BE(at);

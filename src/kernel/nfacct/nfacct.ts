@@ -89,7 +89,6 @@ export async function openNfacct(log: Logger): Promise<OpenCounters | undefined>
   return undefined;
 }
 
-/** Appends the request to read or create a counter. */
 export function writeCounterRequest(messages: MessageBuffer, verb: "get" | "create", name: string): void {
   const [message, flags] = verb === "get" ? [NFNL_MSG_ACCT_GET, 0] : [NFNL_MSG_ACCT_NEW, NLM_F_CREATE];
   beginNfnetlink(messages, NFNL_SUBSYS_ACCT, message, flags, NFPROTO_UNSPEC);

@@ -2,14 +2,12 @@
 import { urlHost } from "../../net/ip.ts";
 import { isObject, type JsonObject, listOf, named, numberOf, textOf } from "./json.ts";
 
-/** A rule: its statements, and its comment. */
 export function ruleText(statements: readonly unknown[], comment: string | undefined): string {
   const texts = statements.map(statementText);
   if (comment !== undefined) texts.push(`comment "${comment}"`);
   return texts.join(" ");
 }
 
-/** One statement. */
 export function statementText(json: unknown): string {
   if (typeof json === "string") return json;
   const found = named(json);

@@ -38,7 +38,6 @@ import type { NftablesClient } from "./wire/nftables-client.ts";
 import type { NftChainHeadObject, NftElementObject, NftSetHead } from "./wire/objects.ts";
 import { commentOf, originOf } from "./wire/userdata.ts";
 
-/** The content of a table without the generation. */
 type TableObjects = Omit<NftTableContent, "generation">;
 
 const OBJECTS_PER_LOOK = 128;

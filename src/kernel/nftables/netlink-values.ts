@@ -42,7 +42,6 @@ export const LAYOUTS: Readonly<Record<NftFamily, FamilyLayout>> = {
   },
 };
 
-/** Bytes of one value. Pure. */
 function valueBytes(type: NftKeyType, layout: FamilyLayout): number {
   switch (type) {
     case "address":

@@ -49,7 +49,6 @@ export function counterJson({ family, table }: TableName, name: string): Json {
   return { counter: { family, name, table, packets: 0, bytes: 0 } };
 }
 
-/** A set or map with its elements. Pure. */
 export function setJson({ family, table }: TableName, set: NftSet, elements: readonly NftElement[]): Json {
   const types = set.key.map((type) => keyTypeName(type, family));
   const body: Record<string, Json> = {
@@ -69,7 +68,6 @@ export function setJson({ family, table }: TableName, set: NftSet, elements: rea
   return set.isMap || set.hasTargets === true ? { map: body } : { set: body };
 }
 
-/** An element, with its value and its comment. Pure. */
 export function elementJson({ key, verdict, target, comment }: NftElement): Json {
   const value: Json = key.length === 1 ? (key[0] ?? "") : { concat: key };
   const element: Json = comment === undefined ? value : { elem: { val: value, comment } };
@@ -77,7 +75,6 @@ export function elementJson({ key, verdict, target, comment }: NftElement): Json
   return verdict === undefined ? element : [element, verdictJson(verdict)];
 }
 
-/** Pure. */
 function verdictJson(verdict: NftVerdict): Json {
   return { [verdict.kind]: "chain" in verdict ? { target: verdict.chain } : null };
 }
@@ -87,12 +84,10 @@ export function chainJson({ family, table }: TableName, chain: NftChain): Json {
   return { chain: { family, table, name: chain.name, ...(chain.hook && hookJson(chain.hook)) } };
 }
 
-/** Where a base chain hooks in. Pure. */
 export function hookJson({ type, hook, priority, policy }: NftHook) {
   return { type, hook, prio: priority, policy: policy ?? "accept" };
 }
 
-/** A rule. Pure. */
 export function ruleJson({ family, table }: TableName, chain: string, rule: NftRule): Json {
   const comment = rule.comment === undefined ? {} : { comment: rule.comment };
   return { rule: { family, table, chain, ...comment, expr: rule.statements.map((s) => statementJson(s, family)) } };
@@ -139,7 +134,6 @@ function match(left: Json, right: Json, op = "=="): Json {
 const MARK: Json = { meta: { key: "mark" } };
 const OPERATORS = { or: "|", xor: "^" } as const;
 
-/** A statement of a rule. Pure. */
 export function statementJson(statement: NftStatement, family: NftFamily): Json {
   switch (statement.kind) {
     case "ct-new":

@@ -22,7 +22,6 @@ import {
 } from "./ruleset-json.ts";
 import type { NftTable } from "./ruleset-table.ts";
 
-/** A whole table. */
 export function tableText({ family, name, comment, counters, sets, chains }: NftTable): string {
   const blocks = [
     ...counters.map((counter) => block(`counter ${counter}`, ["packets 0 bytes 0"])),
@@ -81,7 +80,6 @@ function chainText({ name, hook, comment, rules }: NftChain, family: NftFamily):
   ]);
 }
 
-/** A rule. */
 export function ruleText({ statements, comment }: NftRule, family: NftFamily): string {
   return ruleLine(
     statements.map((statement) => statementJson(statement, family)),

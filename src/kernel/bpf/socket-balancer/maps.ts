@@ -228,10 +228,8 @@ function putWord(bytes: Uint8Array, at: number, word: number): void {
   for (let index = 0; index < 4; index++) bytes[at + index] = word >>> (8 * index);
 }
 
-/** What the value of a frontend holds. */
 export type FrontendWords = Readonly<Record<keyof typeof FRONTEND_VALUE.fields, number>>;
 
-/** The value of a frontend. Pure. */
 export function frontendValue({ base, count, id, flags, affinitySeconds, held }: FrontendWords): Uint8Array {
   const value = new Uint8Array(FRONTEND_VALUE.size);
   // In the order of its fields, each a word. A view of another kind would cost more than the rest.
@@ -239,7 +237,6 @@ export function frontendValue({ base, count, id, flags, affinitySeconds, held }:
   return value;
 }
 
-/** The words of a frontend's value. Pure. */
 export function frontendWords(value: Uint8Array): FrontendWords {
   const { base, count, id, flags, affinitySeconds, held } = FRONTEND_VALUE.fields;
   return {

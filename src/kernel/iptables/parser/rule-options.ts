@@ -163,7 +163,6 @@ export function hex(value: number): string {
 // Octets with leading zeroes are octal to the tools and decimal to Kubernetes: refused.
 const AMBIGUOUS_OCTET = /(?:^|\.)0[0-9]/;
 
-/** An address of the family. */
 export function parseAddress(text: string, family: IpFamily): IpAddress {
   const address = AMBIGUOUS_OCTET.test(text) ? undefined : parseIpAddress(text);
   if (address === undefined || familyOf(address) !== family) {

@@ -70,7 +70,6 @@ export interface NftablesClient extends AsyncDisposable {
   /** Named and anonymous ones; the latter have NFT_SET_ANONYMOUS among their flags. */
   sets(family: number, tableName: string): Promise<NftSetObject[]>;
   elements(family: number, tableName: string, setName: string): Promise<NftElementObject[]>;
-  /** The counters that rules name. */
   counters(family: number, tableName: string): Promise<NftCounterObject[]>;
   /** Asks for single elements. @param onAnswer called for each answer, in any order. */
   ask(query: ElementQuery, onAnswer: (index: number, answer: ElementAnswer) => void): Promise<void>;
