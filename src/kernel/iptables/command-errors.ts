@@ -77,31 +77,17 @@ export class CommitLines {
   }
 
   #count(chunk: string): void {
-    let nextCommit = commitAfter(chunk, 0);
     for (let start = 0; start < chunk.length; ) {
       this.#seen += 1;
-      if (start === nextCommit) {
-        this.lines.push(this.#seen);
-        nextCommit = commitAfter(chunk, start + 1);
-      }
-      const end = chunk.indexOf("\n", start);
-      if (end < 0) return;
+      const newline = chunk.indexOf("\n", start);
+      const end = newline < 0 ? chunk.length : newline;
+      if (end - start === COMMIT.length && chunk.startsWith(COMMIT, start)) this.lines.push(this.#seen);
       start = end + 1;
     }
   }
 }
 
 const COMMIT = "COMMIT";
-
-/** Position of the first line at or after `from` that is a COMMIT; -1 if there is none. */
-function commitAfter(chunk: string, from: number): number {
-  for (let at = chunk.indexOf(COMMIT, from); at >= 0; at = chunk.indexOf(COMMIT, at + 1)) {
-    const end = at + COMMIT.length;
-    const isWholeLine = (at === 0 || chunk[at - 1] === "\n") && (end === chunk.length || chunk[end] === "\n");
-    if (isWholeLine) return at;
-  }
-  return -1;
-}
 
 /** Which part of the kernel the tool speaks to. */
 export type IptablesBackEnd = "legacy" | "nft";

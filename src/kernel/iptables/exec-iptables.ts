@@ -210,7 +210,7 @@ class ExecIptables implements Iptables {
 
   ensureRule(table: IptablesTable, chain: string, args: readonly string[], position?: RulePosition): Promise<void> {
     return this.#turns.run(async () => {
-      const [command, result] = await this.#check(table, chain, args);
+      const [command, result] = await this.#rule("-C", table, chain, args);
       if (result.status === 0) return;
       if (result.status !== 1) throw commandError(command, result);
       await this.#mustSucceed(position === "end" ? "-A" : "-I", table, chain, args);
@@ -218,12 +218,12 @@ class ExecIptables implements Iptables {
   }
 
   rulePresence(table: IptablesTable, chain: string, args: readonly string[]): Promise<Presence> {
-    return this.#turns.run(async () => presenceOf((await this.#check(table, chain, args))[1]));
+    return this.#turns.run(async () => presenceOf((await this.#rule("-C", table, chain, args))[1]));
   }
 
   deleteRule(table: IptablesTable, chain: string, args: readonly string[]): Promise<void> {
     return this.#turns.run(async () => {
-      const [command, result] = await this.#check(table, chain, args);
+      const [command, result] = await this.#rule("-C", table, chain, args);
       const presence = presenceOf(result);
       if (presence === "absent") return;
       if (presence === "unknown") throw commandError(command, result);
@@ -287,10 +287,6 @@ class ExecIptables implements Iptables {
     const commits = new CommitLines();
     const [command, result] = await this.#run(this.#binaries.restore, args, { stdin: commits.watch(payload) });
     if (result.status !== 0) throw restoreError(command, result, commits.lines);
-  }
-
-  #check(table: IptablesTable, chain: string, args: readonly string[]): Promise<readonly [string, ExecResult]> {
-    return this.#rule("-C", table, chain, args);
   }
 
   async #mustSucceed(operation: string, table: IptablesTable, chain: string, args: readonly string[]): Promise<void> {
