@@ -16,7 +16,7 @@ import {
   NFPROTO_UNSPEC,
   nfprotoOf,
 } from "../netlink/nfnetlink.ts";
-import type { IpsetDefinition, IpsetEntry, IpsetOperation, IpsetType } from "./ipset.ts";
+import { IPSET_TYPES, type IpsetDefinition, type IpsetEntry, type IpsetOperation, type IpsetType } from "./ipset.ts";
 
 const COMMANDS = {
   protocol: 1,
@@ -38,14 +38,6 @@ const IPSET_FLAG_NOMATCH = 4;
 const HASH_SIZE = 1024;
 const MAX_ELEMENTS = 65_536;
 const LAST_PORT = 65_535;
-
-const TYPES: ReadonlySet<string> = new Set<IpsetType>([
-  "hash:ip",
-  "hash:ip,port",
-  "hash:ip,port,ip",
-  "hash:ip,port,net",
-  "bitmap:port",
-]);
 
 const address = attributes({ ipv4: [1, marked(binary)], ipv6: [2, marked(binary)] });
 const creation = attributes({
@@ -109,9 +101,8 @@ export function readReply(input: Parameters<typeof replyMessage.read>[0], start:
   return { name, type, family: toFamily(family), revision, protocol, entries };
 }
 
-/** Whether the type is one of the five that are spoken here. */
 export function isIpsetType(type: string): type is IpsetType {
-  return TYPES.has(type);
+  return IPSET_TYPES.some((known) => known === type);
 }
 
 /** Appends the messages of one protocol version. */

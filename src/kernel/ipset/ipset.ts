@@ -6,7 +6,9 @@
 import type { Cidr, IpAddress, IpFamily } from "../../net/ip.ts";
 import type { ProtocolName } from "../../net/protocol.ts";
 
-export type IpsetType = "hash:ip" | "hash:ip,port" | "hash:ip,port,ip" | "hash:ip,port,net" | "bitmap:port";
+/** The types that are spoken here. */
+export const IPSET_TYPES = ["hash:ip", "hash:ip,port", "hash:ip,port,ip", "hash:ip,port,net", "bitmap:port"] as const;
+export type IpsetType = (typeof IPSET_TYPES)[number];
 
 /** What a set is; two sets of one name and different definitions cannot replace each other by `create`. */
 export interface IpsetDefinition {
@@ -57,9 +59,11 @@ function networkText(network: Cidr): string {
   return network.replace(network.includes(":") ? /\/128$/ : /\/32$/, "");
 }
 
-export type IpsetOperation =
-  | { readonly kind: "add"; readonly set: string; readonly entry: IpsetEntry }
-  | { readonly kind: "delete"; readonly set: string; readonly entry: IpsetEntry };
+export interface IpsetOperation {
+  readonly kind: "add" | "delete";
+  readonly set: string;
+  readonly entry: IpsetEntry;
+}
 
 /** An operation that the kernel refused. */
 export interface IpsetFailure {
