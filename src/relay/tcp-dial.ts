@@ -1,6 +1,7 @@
 /** One attempt to reach one destination. */
 import { readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
+import { attempt } from "../logging/attempt.ts";
 import type { ByteFlow } from "./byte-flow.ts";
 import { clientAt, type Destination } from "./relay.ts";
 
@@ -81,10 +82,7 @@ function mayComeFrom(port: number): boolean {
 
 let firstOwnPort: number | undefined;
 
+/** Where it is not told, any port. */
 function readFirstOwnPort(): number {
-  try {
-    return Number.parseInt(readFileSync("/proc/sys/net/ipv4/ip_local_port_range", "utf8"), 10);
-  } catch {
-    return 1; // not told: any port
-  }
+  return attempt(() => Number.parseInt(readFileSync("/proc/sys/net/ipv4/ip_local_port_range", "utf8"), 10)) ?? 1;
 }
