@@ -250,27 +250,12 @@ const INT64_END = 2n ** 63n;
 /** The greatest double that is an int64. */
 const GREATEST = 2 ** 63 - 1024;
 
-const INTEGER_TAG: ScalarTag = {
-  tag: "tag:yaml.org,2002:int",
-  default: true,
-  test: INTEGER,
-  resolve: integerOf,
-};
-
-const FLOAT_TAG: ScalarTag = {
-  tag: "tag:yaml.org,2002:float",
-  default: true,
-  test: FLOAT,
-  resolve: (text) => Number(text.replaceAll("_", "")),
-};
-
-const BINARY_TAG: ScalarTag = {
-  tag: "tag:yaml.org,2002:binary",
-  resolve: textOfBase64,
-};
-
 /** Numbers and binary values. Infinities are upstream's as YAML 1.1 has them. */
-const SCALAR_TAGS: readonly ScalarTag[] = [INTEGER_TAG, FLOAT_TAG, BINARY_TAG];
+const SCALAR_TAGS: readonly ScalarTag[] = [
+  { tag: "tag:yaml.org,2002:int", default: true, test: INTEGER, resolve: integerOf },
+  { tag: "tag:yaml.org,2002:float", default: true, test: FLOAT, resolve: (text) => Number(text.replaceAll("_", "")) },
+  { tag: "tag:yaml.org,2002:binary", resolve: textOfBase64 },
+];
 
 /** Nanoseconds are all that is ever so large; that the last digits of 292 years are lost does not matter, their limit does. */
 function integerOf(text: string): number {
