@@ -159,7 +159,7 @@ function indexOfSame(before: readonly EndpointRecord[], from: number, endpoint: 
   return -1;
 }
 
-const zones = sharedStrings((text) => text !== "" && isLabelValue(text));
+const sharedZone = sharedStrings((text) => text !== "" && isLabelValue(text));
 
 /**
  * Reads one endpoint: of a big cluster there are 150,000, so a path text is only made for one that is wrong.
@@ -259,7 +259,7 @@ function readHints(
   const hints: string[] = [];
   for (const [position, hint] of value.entries()) {
     const text: unknown = isJsonObject(hint) ? hint.name : undefined;
-    const shared = typeof text === "string" ? shareHint(text, name) : undefined;
+    const shared = typeof text === "string" ? SHARED_HINTS[name](text) : undefined;
     if (shared !== undefined) hints.push(shared);
     else refuse(found, `endpoints[${index}].hints.${name}[${position}].name`, HINT_RULES[name], text ?? hint);
   }
@@ -267,7 +267,4 @@ function readHints(
 }
 
 const HINT_RULES = { forZones: LABEL_VALUE_RULE, forNodes: DNS_SUBDOMAIN_RULE } as const;
-
-function shareHint(text: string, name: "forZones" | "forNodes"): string | undefined {
-  return name === "forZones" ? zones.share(text) : sharedDnsSubdomain(text);
-}
+const SHARED_HINTS = { forZones: sharedZone, forNodes: sharedDnsSubdomain } as const;

@@ -3,8 +3,8 @@ import { isAbsent, isJsonObject, type JsonObject, objectField } from "./fields.t
 import { type Findings, refuse } from "./findings.ts";
 import { DNS_LABEL_RULE, DNS_SUBDOMAIN_RULE, isDnsLabel, isDnsSubdomain } from "./names.ts";
 
-const labels = sharedStrings(isDnsLabel);
-const subdomains = sharedStrings(isDnsSubdomain);
+export const sharedDnsLabel = sharedStrings(isDnsLabel);
+export const sharedDnsSubdomain = sharedStrings(isDnsSubdomain);
 const NAMESPACE_BY_DEFAULT = "default";
 
 /** `metadata` of an object; refuses an object without one. */
@@ -28,20 +28,10 @@ export function readName(found: Findings, metadata: JsonObject, syntax: "label" 
 export function readNamespace(found: Findings, metadata: JsonObject): string {
   const namespace = metadata.namespace;
   if (isAbsent(namespace) || namespace === "") return NAMESPACE_BY_DEFAULT;
-  const shared = typeof namespace === "string" ? labels.share(namespace) : undefined;
+  const shared = typeof namespace === "string" ? sharedDnsLabel(namespace) : undefined;
   if (shared !== undefined) return shared;
   refuse(found, "metadata.namespace", DNS_LABEL_RULE, namespace);
   return NAMESPACE_BY_DEFAULT;
-}
-
-/** The shared copy of a text that is an RFC 1123 label, else `undefined`. */
-export function sharedDnsLabel(text: string): string | undefined {
-  return labels.share(text);
-}
-
-/** The shared copy of a text that is an RFC 1123 subdomain, else `undefined`. */
-export function sharedDnsSubdomain(text: string): string | undefined {
-  return subdomains.share(text);
 }
 
 /** The name of a node, shared; empty when absent, undefined for what cannot be one. */
@@ -64,23 +54,15 @@ export function metadataEntry(object: unknown, map: "labels" | "annotations", ke
  */
 const LIMIT = 16_384;
 
-/** A check together with the texts that passed it. */
-interface SharedStrings {
-  /** The shared copy of a text that passes the check, `undefined` for one that does not. */
-  share(text: string): string | undefined;
-}
-
-/** Makes a pool for texts that satisfy `isValid`. */
-export function sharedStrings(isValid: (text: string) => boolean): SharedStrings {
+/** Makes a pool. @returns the shared copy of a text that satisfies `isValid`, `undefined` for one that does not. */
+export function sharedStrings(isValid: (text: string) => boolean): (text: string) => string | undefined {
   const known = new Map<string, string>();
-  return {
-    share(text) {
-      const shared = known.get(text);
-      if (shared !== undefined) return shared;
-      if (!isValid(text)) return undefined;
-      if (known.size >= LIMIT) known.clear();
-      known.set(text, text);
-      return text;
-    },
+  return (text) => {
+    const shared = known.get(text);
+    if (shared !== undefined) return shared;
+    if (!isValid(text)) return undefined;
+    if (known.size >= LIMIT) known.clear();
+    known.set(text, text);
+    return text;
   };
 }
