@@ -4,7 +4,6 @@ import { readdir, realpath, stat } from "node:fs/promises";
 import path from "node:path";
 import { messageOf } from "../../logging/message-of.ts";
 
-/** A file as found. */
 export interface ListedFile {
   /** Differs whenever the file was replaced or written to. */
   readonly stamp: string;

@@ -138,7 +138,6 @@ export class ManifestFolder {
     return recordsOf(this.#objects.values());
   }
 
-  /** The objects in force. */
   objects(): readonly ManifestObject[] {
     return [...this.#objects.values()];
   }

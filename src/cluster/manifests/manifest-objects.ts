@@ -162,7 +162,6 @@ export function* addPiece(draft: ManifestDraft, unread: UnreadDocument): Steps<v
   } else if (document.raw !== null) yield* addDocument(draft, file, number, document);
 }
 
-/** One document of a file. */
 export interface ManifestDocument {
   /** Where it begins, counted from 1. */
   readonly line: number;

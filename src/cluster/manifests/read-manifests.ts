@@ -28,7 +28,6 @@ export interface ClusterRecords {
   readonly serviceNotes?: readonly ServiceNotes[];
 }
 
-/** What of a cluster is read. */
 interface ReadChoice {
   /** Pods as well, the names of pods in slices, and notes on Services. @default false */
   readonly keepsPods?: boolean;

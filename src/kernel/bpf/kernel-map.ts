@@ -9,7 +9,6 @@ import { arrayBytes, MAP_TYPES, type MapDefinition, mapDefinitionProblem, mapFla
 import { addressOf, bpf, failure, fixedBytes, fixedCopy, type MappedMemory, mapMemory, tryBpf } from "./system-call.ts";
 
 const MODES: Readonly<Record<UpdateMode, number>> = { any: 0, create: 1, replace: 2 };
-/** Elements of one batch. */
 const BATCH = 4096;
 /** A cursor of the kernel's; hashes use 4 bytes, arrays a key. */
 const CURSOR_BYTES = 8;

@@ -143,7 +143,6 @@ export function deletionLines(chains: readonly string[]): string {
   return chains.map((chain) => `-X ${chain}\n`).join("");
 }
 
-/** A whole transaction. Pure. */
 export function transactionText(table: string, lines: string): string {
   return `*${table}\n${lines}COMMIT\n`;
 }

@@ -157,7 +157,6 @@ function ofRealServer({ virtualServer, realServer }: OfRealServer): IpvsMessage 
   return { service: serviceKey(virtualServer), destination: destinationAttributes(realServer) };
 }
 
-/** Appends a request's message. */
 export function writeRequest<Kind extends IpvsRequest["kind"]>(
   messages: MessageBuffer,
   familyId: number,

@@ -159,7 +159,6 @@ interface ChainContent extends NftChainContent {
   targets?: string[];
 }
 
-/** A set to be compared, and how many elements it has. */
 interface ComparedSet {
   readonly set: NftSet;
   readonly elementCount: number;

@@ -67,7 +67,6 @@ export function withPrefixLength(asked: AddressToRemove): Pick<LinkAddress, "add
   return typeof asked === "string" ? { address: asked, prefixLength: fullLength(asked) } : asked;
 }
 
-/** The prefix length of a whole address. Pure. */
 export function fullLength(address: IpAddress): number {
   return familyOf(address) === "IPv4" ? 32 : 128;
 }

@@ -1,6 +1,5 @@
 /** `Event` objects of events.k8s.io/v1, as upstream's recorder makes them (reference operation.md §8.4). */
 
-/** What an event is about. */
 export interface EventSubject {
   readonly apiVersion: "v1";
   readonly kind: "Node" | "Service";
@@ -32,7 +31,6 @@ const DEFAULT_NAMESPACE = "default";
 /** The API server refuses longer notes. */
 const MAX_NOTE_BYTES = 1024;
 
-/** The namespace that the event belongs into. Pure. */
 export function eventNamespace({ regarding }: EventFacts): string {
   return regarding.namespace ?? DEFAULT_NAMESPACE;
 }
@@ -45,7 +43,6 @@ export interface EventIdentity {
   readonly reportingInstance: string;
 }
 
-/** The object to create. Pure. */
 export function eventObject(facts: EventFacts, identity: EventIdentity, series: EventSeries | undefined): object {
   const { regarding, type, reason, action, note } = facts;
   return {

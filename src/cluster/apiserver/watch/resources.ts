@@ -49,5 +49,4 @@ export const CLUSTER_RESOURCES: readonly [
   },
 ];
 
-/** Plural names of everything that is watched. */
 export const WATCHED_PLURALS: readonly string[] = ["nodes", ...CLUSTER_RESOURCES.map(({ plural }) => plural)];

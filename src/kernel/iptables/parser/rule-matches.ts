@@ -45,7 +45,6 @@ function not(negated: boolean): string {
   return negated ? " !" : "";
 }
 
-/** The registered syntax of every match. */
 export const MATCHES: { readonly [K in MatchKind]: ExtensionSyntax<KernelMatch<K>> } = {
   comment: {
     options: { "--comment": 1 },

@@ -37,7 +37,6 @@ const REJECT_WITH: Readonly<Record<IpFamily, readonly string[]>> = {
   ],
 };
 
-/** The registered syntax of every target. */
 export const TARGETS: { readonly [K in TargetKind]: ExtensionSyntax<NamedTarget<K>> } = {
   ACCEPT: { options: {}, build: () => ({ kind: "ACCEPT" }), print: () => "" },
   DROP: { options: {}, build: () => ({ kind: "DROP" }), print: () => "" },

@@ -6,7 +6,6 @@ import { beginNfnetlink, NFNL_HEADERS_BYTES, NFNL_SUBSYS_NFTABLES, nfnetlinkPayl
 import { NFT_MSG_GETSETELEM } from "./constants.ts";
 import { elements, type NftElementObject } from "./objects.ts";
 
-/** The answer to one question. */
 export type ElementAnswer = "missing" | "as expected" | NftElementObject;
 
 /** Questions for elements of one table. */

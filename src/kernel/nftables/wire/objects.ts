@@ -128,7 +128,6 @@ export const element = attributes({
   userdata: [6, binary],
 });
 
-/** Elements of one set. */
 export const elements = attributes({
   table: [1, zstring],
   set: [2, zstring],

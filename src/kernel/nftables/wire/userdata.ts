@@ -83,7 +83,6 @@ export function originOf(userdata: Uint8Array | undefined): Uint8Array | undefin
   return userdata && parseUserdata(userdata).get(ORIGIN);
 }
 
-/** The note with a rule. Pure. */
 export function noteOf(userdata: Uint8Array | undefined): string | undefined {
   const note = userdata && parseUserdata(userdata).get(NOTE);
   return note && Buffer.from(note).toString();
