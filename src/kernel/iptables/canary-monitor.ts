@@ -22,8 +22,8 @@ interface CanaryMonitorOptions {
 }
 
 /** The order in which canaries are created; a flush is noticed in the first. */
-const TABLES: readonly IptablesTable[] = ["mangle", "nat", "filter"];
-const [WATCHED, ...OTHERS] = ["mangle", "nat", "filter"] as const;
+const TABLES = ["mangle", "nat", "filter"] as const;
+const [WATCHED, ...OTHERS] = TABLES;
 
 const POLL_MS = 100;
 const SETTLE_LIMIT_MS = 5_000;
@@ -95,13 +95,7 @@ async function waitForFlushToEnd(options: CanaryMonitorOptions, signal: AbortSig
   const { clock, log, chain } = options;
   const deadlineMs = clock.monotonicMs() + SETTLE_LIMIT_MS;
   for (;;) {
-    let remaining: IptablesTable | undefined;
-    for (const table of OTHERS) {
-      if ((await canaryPresence(options, table)) !== "absent") {
-        remaining = table;
-        break;
-      }
-    }
+    const remaining = await firstWithCanary(options);
     if (remaining === undefined || signal.aborted) return;
     if (clock.monotonicMs() >= deadlineMs) {
       const facts = { chain, gone: WATCHED, remaining };
@@ -110,6 +104,11 @@ async function waitForFlushToEnd(options: CanaryMonitorOptions, signal: AbortSig
     }
     await clock.sleep(POLL_MS, signal);
   }
+}
+
+async function firstWithCanary(options: CanaryMonitorOptions): Promise<IptablesTable | undefined> {
+  for (const table of OTHERS) if ((await canaryPresence(options, table)) !== "absent") return table;
+  return undefined;
 }
 
 async function canaryPresence(options: CanaryMonitorOptions, table: IptablesTable): Promise<Presence> {

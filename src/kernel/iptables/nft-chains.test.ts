@@ -4,7 +4,7 @@ import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import { execProcess } from "../process.ts";
 import { createIptables, findIptables } from "./exec-iptables.ts";
-import { countNftRules, listNftChains, nftChainUses, nftGeneration } from "./nft-chains.ts";
+import { countNftRules, nftChainUses, nftGeneration } from "./nft-chains.ts";
 import { readTable } from "./parser/ruleset.ts";
 import { binariesOf } from "./testing/binaries.ts";
 
@@ -13,14 +13,14 @@ inNetns(import.meta.url, { name: "nftchains" }, () => {
     const { rule, save } = binariesOf(family, "nft");
 
     test(`${family}: a table that was never used has no chains`, async () => {
-      assert.deepEqual(await listNftChains(family, "mangle"), []);
+      assert.deepEqual([...(await nftChainUses(family, "mangle")).keys()], []);
     });
 
     test(`${family}: the chains are those that the save tool prints`, async () => {
       for (const name of ["KUBE-B", "KUBE-A"]) await execProcess(rule, ["-t", "nat", "-N", name]);
       await execProcess(rule, ["-t", "nat", "-A", "POSTROUTING", "-j", "KUBE-A"]);
       const { stdout } = await execProcess(save, ["-t", "nat"]);
-      const chains = await listNftChains(family, "nat");
+      const chains = [...(await nftChainUses(family, "nat")).keys()];
       assert.ok(chains.includes("KUBE-A") && chains.includes("POSTROUTING"));
       assert.equal((await nftChainUses(family, "nat")).get("KUBE-A"), 1);
       assert.equal(await countNftRules(family, "nat", "POSTROUTING"), 1);

@@ -16,11 +16,6 @@ async function ask<T>(question: (client: NftablesClient) => Promise<T>): Promise
   return await question(client).catch(undefinedIf("ENOENT"));
 }
 
-/** Chain names of the table in this process's network namespace; none when the table has not been made yet. */
-export async function listNftChains(family: IpFamily, table: IptablesTable): Promise<readonly string[]> {
-  return [...(await nftChainUses(family, table)).keys()];
-}
-
 /** For each chain of the table, its rules and what goes to it; none when the table has not been made yet. */
 export async function nftChainUses(family: IpFamily, table: IptablesTable): Promise<ReadonlyMap<string, number>> {
   const chains = await ask((client) => client.chainHeads(nfprotoOf(family), table));
@@ -59,7 +54,9 @@ export async function chainsAtHand(family: IpFamily): Promise<readonly ChainName
   try {
     const legacy = await legacyTables(family);
     if (TABLES.some((table) => legacy.includes(table))) return undefined;
-    const found = TABLES.map(async (table) => (await listNftChains(family, table)).map((chain) => ({ table, chain })));
+    const found = TABLES.map(async (table) =>
+      Array.from(await nftChainUses(family, table), ([chain]) => ({ table, chain })),
+    );
     return (await Promise.all(found)).flat();
   } catch {
     return undefined;
