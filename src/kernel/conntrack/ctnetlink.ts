@@ -23,7 +23,8 @@ import { beginNfnetlink, NFNL_SUBSYS_CTNETLINK, nfnetlinkPayload } from "../netl
 import type { Carried, FlowFilter, TrackedFlow } from "./conntrack.ts";
 
 const IPCTNL_MSG_CT_GET = 1;
-const IPCTNL_MSG_CT_DELETE = 2;
+/** The low byte of the message's type. */
+export const IPCTNL_MSG_CT_DELETE = 2;
 /** CTA_FILTER_ORIG_FLAGS: what of the original direction is compared. */
 const COMPARED = { address: 1 << 1, protocol: 1 << 3, port: 1 << 5 } as const;
 /** IPS_* of linux/netfilter/nf_conntrack_common.h. */

@@ -11,7 +11,7 @@ import { nfprotoOf } from "../netlink/nfnetlink.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
 import { subscribe } from "../netlink/subscription.ts";
 import type { ConntrackTable, FlowFilter, TrackedFlow } from "./conntrack.ts";
-import { readFlow, writeDelete, writeDump, writeGet } from "./ctnetlink.ts";
+import { IPCTNL_MSG_CT_DELETE, readFlow, writeDelete, writeDump, writeGet } from "./ctnetlink.ts";
 import { readStatistics } from "./statistics.ts";
 
 /** A table with many flows comes in large datagrams. */
@@ -104,8 +104,6 @@ function passes(flow: TrackedFlow, { protocol, address, port, isTranslated: want
 /** Of linux/netfilter/nfnetlink.h. */
 const NFNLGRP_CONNTRACK_NEW = 1;
 const NFNLGRP_CONNTRACK_DESTROY = 3;
-/** The low byte of the message's type. */
-const IPCTNL_MSG_CT_DELETE = 2;
 /** About 100,000 messages: what comes while another program has the processor. */
 const EVENTS_BUFFER_BYTES = 32 * 1024 * 1024;
 /** Messages gather so long: a thread that is woken for each would cost more than what it is told. */

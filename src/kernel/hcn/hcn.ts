@@ -36,7 +36,6 @@ interface OddDocuments {
   otherSchema(kind: HcnKind, id: Guid, version: number): void;
 }
 
-/** @returns the endpoint as HNS has it now. */
 type CreateEndpoint = (settings: EndpointSettings) => Promise<HcnEndpoint>;
 
 interface ObjectOf {

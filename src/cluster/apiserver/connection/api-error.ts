@@ -50,7 +50,6 @@ export class ApiError extends Error {
   }
 }
 
-/** Whether the error is an {@link ApiError} of one of these codes. Pure. */
 export function isApiError(error: unknown, ...codes: readonly ApiErrorCode[]): error is ApiError {
   return error instanceof ApiError && (codes.length === 0 || codes.includes(error.code));
 }
