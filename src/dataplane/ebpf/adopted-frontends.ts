@@ -43,7 +43,7 @@ export class AdoptedFrontends {
     for (const [key, value] of elements) {
       this.#found.set(nameOfKey(key), value);
       const { id, base, count, held } = frontendWords(value);
-      if (count === 0) continue;
+      if (count + held === 0) continue;
       const known = this.#lists.get(id);
       if (known === undefined) {
         this.#lists.set(id, { id, base, count, held, users: 1, isTorn: false });

@@ -144,8 +144,8 @@ test("of an earlier process, lists that are whole go on; of others nothing is ke
 
 test("of an earlier process, endpoints that flows stay with are held, and not offered", () => {
   const memory = memoryFor("IPv4", 32);
-  const [one, two, three] = [1, 2, 3].map((number) => endpointOf("IPv4", number));
-  assert.ok(one !== undefined && two !== undefined && three !== undefined);
+  const [one, two, three, four] = [1, 2, 3, 4].map((number) => endpointOf("IPv4", number));
+  assert.ok(one !== undefined && two !== undefined && three !== undefined && four !== undefined);
   const before = new EndpointLists("IPv4", memory, () => 0);
   const list = before.write(before.write(undefined, [one, two]), [two, three], [one]);
   assert.ok(list !== undefined);
@@ -154,10 +154,13 @@ test("of an earlier process, endpoints that flows stay with are held, and not of
   assert.ok(local !== undefined && local.id === (list.id ^ 1), "flows are those of the service port");
   const other = before.write(undefined, [one]);
   assert.ok(other !== undefined && ![list.id, local.id].includes(other.id));
+  const left = before.write(before.write(undefined, [four]), [], [four]);
+  assert.deepEqual([left?.count, left?.held], [0, 1]);
+  assert.ok(left !== undefined);
   before.settle();
   const identities = memory.backends.slice();
   const after = new EndpointLists("IPv4", memory, () => REST_MS);
-  assert.deepEqual(after.adopt([list, local, other]), [list, local, other]);
+  assert.deepEqual(after.adopt([list, local, other, left]), [list, local, other, left]);
   assert.deepEqual(texts(after.read(list)), texts([two, three]));
   assert.deepEqual(memory.backends, identities);
   const back = after.write(list, [one, two, three], [one, two, three]);

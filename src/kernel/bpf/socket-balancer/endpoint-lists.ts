@@ -99,7 +99,7 @@ export class EndpointLists {
   /** Makes a list the owner of its backends when each of its slots leads to one that is its own, and no two to the same. */
   #own(list: EndpointList, owners: Uint32Array): boolean {
     const { id, base, count, held } = list;
-    if (id === 0 || id >= MOST_IDS || count === 0 || base + lengthOf(list) > this.#slots.length) return false;
+    if (id === 0 || id >= MOST_IDS || count + held === 0 || base + lengthOf(list) > this.#slots.length) return false;
     for (let at = base; at < base + count + held; at++) {
       const backend = this.#slot(at);
       if (backend < owners.length && owners[backend] === 0 && this.#backends.idAt(backend) === id) {
