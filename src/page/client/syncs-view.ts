@@ -41,7 +41,8 @@ export const syncsView: View = (main, _query, state) => {
     count.textContent = wanted.length === 0 ? "None yet." : `The last ${wanted.length} of ${known.answer.lastSync}`;
     const kept = new Set<string>();
     for (const [index, sync] of wanted.entries()) {
-      const key = `${sync.number} ${sync.endedMs}`;
+      // A daemon that was started again counts from 1.
+      const key = `${known.answer.startedMs} ${sync.number}`;
       kept.add(key);
       let item = items.get(key);
       if (item === undefined) {
