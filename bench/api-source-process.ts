@@ -3,6 +3,7 @@
 import { systemClock } from "../src/async/clock.ts";
 import { createApiSource } from "../src/cluster/apiserver/api-source.ts";
 import { createApiClient } from "../src/cluster/apiserver/connection/api-client.ts";
+import { UNSAID } from "../src/cluster/apiserver/connection/client-config.ts";
 import { silentLogger } from "../src/logging/logger.ts";
 
 export interface SourceTask {
@@ -18,14 +19,9 @@ const common = { clock: systemClock, log: silentLogger };
 const client = createApiClient({
   ...common,
   config: {
+    ...UNSAID,
     server: new URL(url),
     ca: { kind: "data", text: ca },
-    isServerVerified: true,
-    serverName: undefined,
-    proxyUrl: undefined,
-    clientCertificate: undefined,
-    authentication: { kind: "none" },
-    impersonation: {},
   },
   qps: -1,
   burst: 0,

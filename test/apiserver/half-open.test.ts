@@ -1,10 +1,12 @@
 /** A network that forgets a connection: no packet of it arrives any more, in either direction, and nothing says so. */
+
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { systemClock } from "../../src/async/clock.ts";
 import { createApiClient } from "../../src/cluster/apiserver/connection/api-client.ts";
 import { ApiError } from "../../src/cluster/apiserver/connection/api-error.ts";
+import { UNSAID } from "../../src/cluster/apiserver/connection/client-config.ts";
 import type { ApiRequest, ApiResponse, Transport } from "../../src/cluster/apiserver/connection/transport.ts";
 import { recordingLog } from "../../src/cluster/apiserver/testing/recording-log.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
@@ -35,14 +37,9 @@ function losePackets(ports: readonly number[]): void {
 function transportTo(server: TestApiServer, host: string): Transport {
   const client = createApiClient({
     config: {
+      ...UNSAID,
       server: new URL(`https://${host}:${server.port}`),
       ca: { kind: "data", text: server.authority.certificate },
-      isServerVerified: true,
-      serverName: undefined,
-      proxyUrl: undefined,
-      clientCertificate: undefined,
-      authentication: { kind: "none" },
-      impersonation: {},
     },
     qps: -1,
     burst: 0,

@@ -3,7 +3,7 @@
 import { type Clock, sleepWith, systemClock } from "../../src/async/clock.ts";
 import { type ApiSourceOptions, createApiSource } from "../../src/cluster/apiserver/api-source.ts";
 import { createApiClient } from "../../src/cluster/apiserver/connection/api-client.ts";
-import type { ClientConfig } from "../../src/cluster/apiserver/connection/client-config.ts";
+import { type ClientConfig, UNSAID } from "../../src/cluster/apiserver/connection/client-config.ts";
 import { type RecordingLog, recordingLog } from "../../src/cluster/apiserver/testing/recording-log.ts";
 import type { ObjectKind } from "../../src/cluster/object-source.ts";
 import { until } from "../../testkit/support/patience.ts";
@@ -63,14 +63,9 @@ export async function startSource(t: Lifetime, options: StartOptions = {}): Prom
   const clock = rest.clock ?? fastClock(100);
   const client = createApiClient({
     config: {
+      ...UNSAID,
       server: new URL(server.url),
       ca: { kind: "data", text: server.authority.certificate },
-      isServerVerified: true,
-      serverName: undefined,
-      proxyUrl: undefined,
-      clientCertificate: undefined,
-      authentication: { kind: "none" },
-      impersonation: {},
       ...config,
     },
     qps: -1,

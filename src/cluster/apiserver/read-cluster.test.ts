@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { service } from "../../../test/apiserver/example-objects.ts";
 import { type ServerSwitches, TestApiServer } from "../../../test/apiserver/test-api-server.ts";
-import type { ClientConfig } from "./connection/client-config.ts";
+import { type ClientConfig, UNSAID } from "./connection/client-config.ts";
 import { readCluster } from "./read-cluster.ts";
 
 const COUNT = 600;
@@ -14,14 +14,9 @@ async function readServices(t: TestContext, faultOf: (server: TestApiServer) => 
   for (let index = 0; index < COUNT; index++) server.put("services", service(index));
   server.switches.fault = faultOf(server);
   const config: ClientConfig = {
+    ...UNSAID,
     server: new URL(server.url),
     ca: { kind: "data", text: server.authority.certificate },
-    isServerVerified: true,
-    serverName: undefined,
-    proxyUrl: undefined,
-    clientCertificate: undefined,
-    authentication: { kind: "none" },
-    impersonation: {},
   };
   const warn = (message: string) => void t.diagnostic(message);
   const options = { config, version: "v1.37.0", product: "x", warn };

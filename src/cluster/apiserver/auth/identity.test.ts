@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { FakeClock } from "../../../sync/testing/fake-clock.ts";
-import type { ClientConfig } from "../connection/client-config.ts";
+import { type ClientConfig, UNSAID } from "../connection/client-config.ts";
 import { CertificateAuthority } from "../testing/certificates.ts";
 import { recordingLog } from "../testing/recording-log.ts";
 import { createIdentity, type IdentityOptions } from "./identity.ts";
@@ -13,14 +13,9 @@ const MINUTE_MS = 60_000;
 const authority = new CertificateAuthority();
 
 const base: ClientConfig = {
+  ...UNSAID,
   server: new URL("https://cp:6443"),
   ca: { kind: "data", text: authority.certificate },
-  isServerVerified: true,
-  serverName: undefined,
-  proxyUrl: undefined,
-  clientCertificate: undefined,
-  authentication: { kind: "none" },
-  impersonation: {},
 };
 
 const plugin = {

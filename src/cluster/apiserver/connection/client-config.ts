@@ -72,3 +72,14 @@ export function parseServerUrl(text: string, where: string, hasTlsSettings: bool
   }
   return url;
 }
+
+/** Where nothing but the address is said. */
+export const UNSAID: Omit<ClientConfig, "server"> = {
+  ca: undefined,
+  isServerVerified: true,
+  serverName: undefined,
+  proxyUrl: undefined,
+  clientCertificate: undefined,
+  authentication: { kind: "none" },
+  impersonation: {},
+};

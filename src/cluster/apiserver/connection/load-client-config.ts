@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { isIPv6 } from "node:net";
 import type { Logger } from "../../../logging/logger.ts";
 import { messageOf } from "../../../logging/message-of.ts";
-import { type ClientConfig, ClientConfigError, parseServerUrl } from "./client-config.ts";
+import { type ClientConfig, ClientConfigError, parseServerUrl, UNSAID } from "./client-config.ts";
 import { resolveKubeconfig } from "./kubeconfig.ts";
 
 interface LoadClientConfigOptions {
@@ -37,17 +37,6 @@ export async function loadClientConfig(options: LoadClientConfigOptions): Promis
   }
   return { ...UNSAID, server: parseServerUrl(master, "--master", false) };
 }
-
-/** Where nothing but the address is said. */
-const UNSAID: Omit<ClientConfig, "server"> = {
-  ca: undefined,
-  isServerVerified: true,
-  serverName: undefined,
-  proxyUrl: undefined,
-  clientCertificate: undefined,
-  authentication: { kind: "none" },
-  impersonation: {},
-};
 
 async function decode(path: string): Promise<unknown> {
   let text: string;

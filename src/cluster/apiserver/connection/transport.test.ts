@@ -12,7 +12,7 @@ import { silentLogger } from "../../../logging/logger.ts";
 import { createIdentity } from "../auth/identity.ts";
 import { CertificateAuthority } from "../testing/certificates.ts";
 import { ApiError } from "./api-error.ts";
-import type { ClientConfig, ExecPlugin } from "./client-config.ts";
+import { type ClientConfig, type ExecPlugin, UNSAID } from "./client-config.ts";
 import { RateLimiter } from "./rate-limiter.ts";
 import { type ApiRequest, Transport, type TransportOptions } from "./transport.ts";
 
@@ -27,14 +27,9 @@ async function startServer(t: TestContext, options: Parameters<typeof TestApiSer
 
 function client(url: string, ca: string, config: Partial<ClientConfig> = {}, options: Partial<TransportOptions> = {}) {
   const full: ClientConfig = {
+    ...UNSAID,
     server: new URL(url),
     ca: { kind: "data", text: ca },
-    isServerVerified: true,
-    serverName: undefined,
-    proxyUrl: undefined,
-    clientCertificate: undefined,
-    authentication: { kind: "none" },
-    impersonation: {},
     ...config,
   };
   return new Transport({
