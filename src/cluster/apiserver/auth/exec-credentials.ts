@@ -197,6 +197,7 @@ function text(value: unknown): string | undefined {
 }
 
 const TIME_LIMIT_MS = 60_000;
+const ENDED = "it was ended: nothing needs it any more";
 
 /** @throws Error in one line when it fails, or does not end within the time. */
 export async function runProgram(
@@ -207,17 +208,23 @@ export async function runProgram(
   limitMs = TIME_LIMIT_MS,
 ): Promise<string> {
   const { execFile } = await import("node:child_process");
+  if (signal?.aborted === true) throw new Error(ENDED);
   return await new Promise((resolve, reject) => {
+    // execFile's own signal would end it politely.
+    const kill = (): void => void child.kill("SIGKILL");
     const child = execFile(
       file,
       [...args],
       // Every request waits for it, also for one that a polite signal does not end.
-      { env, timeout: limitMs, killSignal: "SIGKILL", encoding: "utf8", ...(signal && { signal }) },
+      { env, timeout: limitMs, killSignal: "SIGKILL", encoding: "utf8" },
       (error, stdout, stderr) => {
+        signal?.removeEventListener("abort", kill);
         if (error === null) resolve(stdout);
+        else if (signal?.aborted === true) reject(new Error(ENDED, { cause: error }));
         else reject(new Error(failureText(error, stderr, limitMs), { cause: error }));
       },
     );
+    signal?.addEventListener("abort", kill, { once: true });
     child.stdin?.end();
   });
 }
@@ -228,7 +235,6 @@ function failureText(
   limitMs: number,
 ): string {
   if (error.code === "ENOENT") return "there is no such program";
-  if (error.code === "ABORT_ERR") return "it was ended: nothing needs it any more";
   if (error.killed === true) return `it did not end within ${limitMs / 1000} s`;
   const lastLine = stderr.trim().split("\n").at(-1) ?? "";
   return lastLine === "" ? `exit status ${String(error.code)}` : `exit status ${String(error.code)}: ${lastLine}`;
