@@ -2,7 +2,6 @@
  * The files of a folder and the objects in force. Knows when a file may be believed; knows nothing of watching or time:
  * the caller says when to look and what time it is.
  */
-import { systemClock } from "../../async/clock.ts";
 import { mayHang } from "../../kernel/hanging-calls.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { adoptText, type FileState, fileProblem, unreadableState } from "./file-state.ts";
@@ -21,8 +20,6 @@ const SLOW_LISTING_MS = 10_000;
 const MAX_LOGGED_PER_FILE = 20;
 /** At the start, while files are replaced as they are read. */
 const MOST_LOOKS = 5;
-/** Likewise, while something cannot be read. */
-const LOOK_AGAIN_MS = 500;
 
 /** Of reading a file: `changed` when its objects may have, `replaced` when it must be looked at again. */
 type ReadEffect = "changed" | "same" | "replaced" | "unreadable";
@@ -62,23 +59,15 @@ export class ManifestFolder {
     this.#list = list;
   }
 
-  /**
-   * Reads everything at once. Throws when the folder itself cannot be read.
-   *
-   * @param waitMs how long what cannot be read is tried again before it counts as empty.
-   */
-  async load(waitMs = 0, signal?: AbortSignal): Promise<void> {
-    const endMs = performance.now() + waitMs;
-    for (let replacements = 0; ; ) {
+  /** Reads everything at once. Throws when the folder itself cannot be read. @returns whether everything in it could be read. */
+  async load(): Promise<boolean> {
+    for (let looks = 1; ; looks++) {
       const listing = await this.#look();
       const { isReplaced, isWhole } = await this.#readAtStart(listing);
-      if (isReplaced && ++replacements < MOST_LOOKS) continue;
-      const leftMs = endMs - performance.now();
-      const isOver = isWhole || leftMs <= 0 || signal?.aborted === true;
-      if (isOver) this.#merge();
+      if (isReplaced && looks < MOST_LOOKS) continue;
+      this.#merge();
       this.#noteListing(listing);
-      if (isOver) return;
-      await systemClock.sleep(Math.min(LOOK_AGAIN_MS, leftMs), signal ?? new AbortController().signal);
+      return isWhole;
     }
   }
 

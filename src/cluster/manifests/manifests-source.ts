@@ -37,7 +37,7 @@ export interface ManifestsSource extends ObjectSource {
   problems(): readonly ManifestProblem[];
 }
 
-/** While the folder is gone or cannot be watched. */
+/** While the folder is gone or cannot be watched, and at the start while something in it cannot be read. */
 const BLIND_RESCAN_MS = 500;
 
 /**
@@ -71,7 +71,12 @@ async function follow(
   signal: AbortSignal,
 ): Promise<void> {
   try {
-    await folder.load(startWaitMs, signal);
+    const endMs = systemClock.monotonicMs() + startWaitMs;
+    while (!(await folder.load()) && !signal.aborted) {
+      const leftMs = endMs - systemClock.monotonicMs();
+      if (leftMs <= 0) break;
+      await systemClock.sleep(Math.min(BLIND_RESCAN_MS, leftMs), signal);
+    }
   } catch (error) {
     throw new Error(`cannot read the manifests in ${dir}: name a folder that exists and can be read`, { cause: error });
   }
