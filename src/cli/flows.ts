@@ -115,7 +115,7 @@ export async function flows(
       await (isWatching
         ? untilInterrupted((ended) => new FlowWatch(namer, asked, source, sink, note).run(ended))
         : listFlows(namer, asked, source, sink));
-      // What is gathered is written when the program is told to end.
+      // After SIGTERM and Ctrl-C, too: this writes what is buffered.
       await sink.close();
     } catch (error) {
       if (error instanceof UsageError) throw error;

@@ -68,7 +68,7 @@ interface ClusterInterest {
   readonly socket?: string;
 }
 
-/** Problems are told one by one. @throws UsageError when nothing can be read. */
+/** Reports each problem. @throws UsageError when nothing can be read. */
 export async function readObjects(
   choice: ObjectsChoice,
   output: Output,

@@ -108,7 +108,7 @@ export class UdpRelay implements Relay {
   }
 
   #reply(datagram: Buffer, { address, port }: RemoteInfo): void {
-    // Who sends from port 0 wants no answer.
+    // Source port 0 asks for no answer (RFC 768).
     if (port === 0) return;
     // With the zone of a link-local client, which the kernel needs.
     if (!this.#isClosed && !isCongested(this.#socket)) this.#socket.send(datagram, port, address, ignore);

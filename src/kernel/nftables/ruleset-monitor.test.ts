@@ -93,7 +93,7 @@ test("what others commit is told by chain; our own commits that were lost are no
   assert.equal(changes.length, 1);
 });
 
-test("a chain that another program renames is told, also where its new name begins as those of anonymous sets", async (t) => {
+test("a chain that another program renames is reported, also when the new name looks like that of an anonymous set", async (t) => {
   const { monitor, changes, commit, announceCommit, announceChain } = await monitored(t);
   announceChain("_services");
   const id = commit();

@@ -12,7 +12,7 @@ import { systemClock } from "../../../async/clock.ts";
 import { createServer as createHttpServer } from "../../../kernel/node-http.ts";
 import { silentLogger } from "../../../logging/logger.ts";
 import { createIdentity } from "../auth/identity.ts";
-import type { ClientConfig } from "./client-config.ts";
+import { type ClientConfig, UNSAID } from "./client-config.ts";
 import { RateLimiter } from "./rate-limiter.ts";
 import { Transport } from "./transport.ts";
 
@@ -51,14 +51,10 @@ async function watching(t: TestContext, isProxied: boolean): Promise<string[]> {
   t.after(() => proxy.close());
   const { port } = proxy.address() as AddressInfo;
   const config: ClientConfig = {
+    ...UNSAID,
     server: new URL(server.url),
     ca: { kind: "data", text: server.authority.certificate },
-    isServerVerified: true,
-    serverName: undefined,
     proxyUrl: isProxied ? `http://127.0.0.1:${port}` : undefined,
-    clientCertificate: undefined,
-    authentication: { kind: "none" },
-    impersonation: {},
   };
   const transport = new Transport({
     config,
@@ -104,9 +100,9 @@ test("a request ends with its signal while the proxy has not answered", async (t
     });
   });
   const config: ClientConfig = {
-    ...{ server: new URL("https://10.1.2.3:6443"), ca: undefined, isServerVerified: true, serverName: undefined },
-    ...{ proxyUrl: `http://127.0.0.1:${port}`, clientCertificate: undefined },
-    ...{ authentication: { kind: "none" }, impersonation: {} },
+    ...UNSAID,
+    server: new URL("https://10.1.2.3:6443"),
+    proxyUrl: `http://127.0.0.1:${port}`,
   };
   const transport = new Transport({
     config,
