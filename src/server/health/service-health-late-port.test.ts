@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import { test } from "node:test";
 import { parseIpAddress } from "../../net/ip.ts";
+import { FakeClock } from "../../sync/testing/fake-clock.ts";
 import { ask, freePort } from "../testing/http-client.ts";
 import { memoryLog } from "../testing/memory-log.ts";
 import { createServiceHealth } from "./service-health.ts";
@@ -28,6 +29,8 @@ test("a port that could not be opened by the sync, and is opened when the node's
   const counts = new Map([["ns/svc", 2]]);
   await health.syncServices(ports, new Set(["ns/svc"]));
   health.syncEndpoints(counts, new Set(["ns/svc"]));
+  // Addresses of pods come and go all the time: that says nothing new.
+  await health.setAddresses([host]);
   assert.deepEqual(failures, ["ns/svc"]);
 
   holder.close();
@@ -36,4 +39,42 @@ test("a port that could not be opened by the sync, and is opened when the node's
   await health.setAddresses([host]);
   const answer = await ask(port, "/", { host: "127.0.0.2" });
   assert.deepEqual([answer.status, JSON.parse(answer.text).localEndpoints], [200, 2]);
+});
+
+test("a port that another process held opens soon after it is free, with its endpoints, though no sync follows", {
+  timeout: 30_000,
+}, async (t) => {
+  const port = await freePort();
+  const clock = new FakeClock();
+  const told: string[] = [];
+  const standing = Promise.withResolvers<void>();
+  const health = createServiceHealth({
+    family: "IPv4",
+    addresses: "all",
+    isProxyHealthy: () => true,
+    clock,
+    log: memoryLog(),
+    onListenFailure: (service) => told.push(service),
+    onFailures: (failures) => failures.length === 0 && standing.resolve(),
+  });
+  t.after(() => health.close());
+  // A daemon that is replaced and has not ended yet.
+  const holder = createServer().listen({ host: "0.0.0.0", port });
+  await once(holder, "listening");
+  const ports = new Map([["ns/svc", port]]);
+  await health.syncServices(ports, new Set(["ns/svc"]));
+  health.syncEndpoints(new Map([["ns/svc", 2]]), new Set(["ns/svc"]));
+
+  await clock.advance(5_000);
+  // Its reason is the same: neither log nor events are filled with it.
+  await health.syncServices(ports, new Set());
+  assert.deepEqual(told, ["ns/svc", "ns/svc"]);
+  holder.close();
+  await once(holder, "close");
+  await clock.advance(5_000);
+  await standing.promise;
+  const answer = await ask(port, "/");
+  assert.deepEqual([answer.status, JSON.parse(answer.text).localEndpoints], [200, 2]);
+  await health.close();
+  assert.equal(clock.timerCount, 0);
 });

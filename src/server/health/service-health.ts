@@ -6,7 +6,7 @@
  */
 import { once } from "node:events";
 import { createServer, type Server, type Socket } from "node:net";
-import { type Clock, systemClock } from "../../async/clock.ts";
+import { type Clock, systemClock, type Timer } from "../../async/clock.ts";
 import { Mutex } from "../../async/mutex.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
@@ -20,6 +20,8 @@ import type { HttpHandler } from "../http/routes.ts";
 
 /** How long connections of a closed service may still get their (empty) answer. */
 const DRAIN_MS = 1_000;
+/** What could not be opened is tried again: the process that holds a port ends, and the next sync may be an hour away. */
+const RETRY_MS = 5_000;
 
 export interface ServiceHealthOptions {
   readonly family: IpFamily;
@@ -29,10 +31,10 @@ export interface ServiceHealthOptions {
   isProxyHealthy(): boolean;
   /** Shared by all managers. @default one of its own */
   readonly gate?: ConnectionGate;
-  /** For the time limits of connections. @default the system's */
+  /** For the time limits of connections, and for tries. @default the system's */
   readonly clock?: Clock;
   readonly log: Logger;
-  /** Called for each service whose port could not be opened, to log it; the next sync tries again. */
+  /** Called for each service whose port could not be opened, to log it: by each sync, and when the reason is another one. */
   onListenFailure(service: string, port: number, error: Error): void;
   /** Called after each attempt with the ports that are not open; an empty list when all are. */
   onFailures?(failures: readonly SyncFailure[]): void;
@@ -83,10 +85,12 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
   const mutex = new Mutex();
   let reconciling = 0;
   let isClosed = false;
+  let retry: Timer | undefined;
 
+  const clock = options.clock ?? systemClock;
   const http = createGuardedHttp({
     gate: options.gate ?? new ConnectionGate(serverLimits(Number.POSITIVE_INFINITY).serviceHealth),
-    clock: options.clock ?? systemClock,
+    clock,
   });
 
   const answerOf =
@@ -174,8 +178,8 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
     drain(entry);
   }
 
-  /** Opens what is missing of one service. */
-  async function bringUp(service: string, port: number): Promise<void> {
+  /** Opens what is missing of one service. @param isRetry that it is not open has been told. */
+  async function bringUp(service: string, port: number, isRetry: boolean): Promise<void> {
     try {
       const known = entries.get(service);
       if (known === undefined) {
@@ -187,7 +191,7 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
       failed.delete(service);
     } catch (error) {
       const failure = error instanceof Error ? error : new Error(String(error));
-      options.onListenFailure(service, port, failure);
+      if (!isRetry || failed.get(service)?.reason !== failure.message) options.onListenFailure(service, port, failure);
       failed.set(service, { subject: `health-check port ${port} of ${service}`, reason: failure.message });
     }
   }
@@ -200,7 +204,12 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
   }
 
   /** Everything is closed before anything is opened: services may have exchanged their ports. */
-  async function reconcile(ports: ReadonlyMap<string, number>, services: Iterable<string>): Promise<void> {
+  async function reconcile(
+    ports: ReadonlyMap<string, number>,
+    services: Iterable<string>,
+    isRetry = false,
+  ): Promise<void> {
+    retry?.cancel();
     const affected = [...services].filter((service) => ports.has(service) || entries.has(service));
     for (const service of failed.keys()) if (!ports.has(service)) failed.delete(service);
     for (const service of affected) closeIfGone(service, ports.get(service));
@@ -208,9 +217,20 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
       // Closed while we waited for another listener: open nothing more.
       if (isClosed) return;
       const port = ports.get(service);
-      if (port !== undefined) await bringUp(service, port);
+      if (port !== undefined) await bringUp(service, port, isRetry);
     }
     options.onFailures?.([...failed.values()]);
+    if (failed.size > 0 && !isClosed) retry = clock.setTimer(RETRY_MS, () => void inTurn(tryAgain));
+  }
+
+  async function tryAgain(): Promise<void> {
+    if (!isClosed) await reconcile(wanted, [...failed.keys()], true);
+    noteOpened();
+  }
+
+  /** No sync need follow, which would tell their counts. */
+  function noteOpened(): void {
+    for (const entry of opened) note(entry);
   }
 
   /** Whether none of these services has a port, open or wanted, and none of any service has failed: nearly always. */
@@ -234,15 +254,14 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
     setAddresses(addresses) {
       return inTurn(async () => {
         hosts = addresses;
-        if (!isClosed) await reconcile(wanted, new Set([...entries.keys(), ...wanted.keys()]));
-        // No sync need follow, which would tell it.
-        for (const entry of opened) note(entry);
+        if (!isClosed) await reconcile(wanted, new Set([...entries.keys(), ...wanted.keys()]), true);
+        noteOpened();
       });
     },
     syncEndpoints(counts, changed) {
       known = counts;
       if (changed === undefined) for (const entry of entries.values()) note(entry);
-      for (const entry of opened) note(entry);
+      noteOpened();
       opened = [];
       if (changed === undefined || entries.size === 0) return;
       for (const service of changed) {
@@ -252,6 +271,7 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
     },
     close() {
       isClosed = true;
+      retry?.cancel();
       return mutex.run(async () => {
         for (const entry of entries.values()) closeListeners(entry);
         for (const entry of [...entries.values(), ...draining]) cutConnections(entry);
