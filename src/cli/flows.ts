@@ -151,7 +151,7 @@ function askedOf(
   const led = async (): Promise<readonly LedFlow[]> => {
     const answer = await askDaemon(path, "/connections");
     if (Array.isArray(answer)) return answer; // of a daemon of this version
-    throw new UsageError(`the daemon says: ${(answer as { readonly error?: string } | null)?.error ?? "nothing"}`);
+    throw new UsageError("the daemon's answer is no list of connections: it is of another version");
   };
   if (filename !== undefined) {
     let read: Promise<FlowNamer> | undefined;

@@ -34,7 +34,7 @@ interface Answer {
   readonly body: string;
 }
 
-/** The answer to GET `path`, parsed. @throws UsageError when nothing answers, or what answers is no daemon of this program. */
+/** The answer to GET `path`, parsed. @throws UsageError when nothing answers, or something else than a daemon of this program that knows. */
 export async function askDaemon(socketPath: string, path: string): Promise<unknown> {
   let answer: Answer;
   try {
@@ -47,14 +47,17 @@ export async function askDaemon(socketPath: string, path: string): Promise<unkno
   if (answer.status === 404) {
     throw new UsageError(`the daemon at ${socketPath} does not know ${path}: it is of another version`, hint);
   }
+  let said: unknown;
   try {
-    return JSON.parse(answer.body);
+    said = JSON.parse(answer.body);
   } catch {
     if (answer.status === 200 && /^[[{]/.test(answer.body)) {
       throw new UsageError(`the answer at ${socketPath} is cut: the daemon has ended meanwhile`);
     }
     throw new UsageError(`what answers at ${socketPath} is no daemon of this program, or one of another version`, hint);
   }
+  if (answer.status === 200) return said;
+  throw new UsageError(`the daemon says: ${(said as { readonly error?: string } | null)?.error ?? "nothing"}`);
 }
 
 /**

@@ -4,6 +4,7 @@ import type { Clock } from "../async/clock.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { ConntrackTable, LedFlow } from "../kernel/conntrack/conntrack.ts";
 import type { ConntrackStatistics } from "../kernel/conntrack/statistics.ts";
+import { attempt } from "../logging/attempt.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { LoggedProblem, NodeLimit } from "../logging/problem-memory.ts";
 import { frontendsOf } from "../model/frontend.ts";
@@ -135,7 +136,7 @@ export function statusReport({
     failures: failures.map(({ subject, reason }) => ({ subject, reason })),
     ...(heardMs !== undefined && { silentMs: Math.max(0, nowMs - heardMs) }),
     limits: limits(),
-    process: { uptimeSeconds: Math.round(process.uptime()), residentBytes: process.memoryUsage.rss() },
+    process: { uptimeSeconds: Math.round(process.uptime()), residentBytes: residentBytes() },
     syncs: syncTimes(journal),
     families: families.map(({ family, state, status: { failures: _failures, ...status } }) => {
       const known = health.find((one) => one.family === family);
@@ -148,6 +149,11 @@ export function statusReport({
       };
     }),
   };
+}
+
+/** Without a descriptor left to read it with, the most that there has been. */
+function residentBytes(): number {
+  return attempt(() => process.memoryUsage.rss()) ?? process.resourceUsage().maxRSS * 1024;
 }
 
 function syncTimes(journal: SyncJournal): StatusReport["syncs"] {

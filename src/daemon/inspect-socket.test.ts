@@ -74,3 +74,30 @@ test("a path that cannot be had is named with what is in the way, and a file the
   assert.equal(readFileSync(file, "utf8"), "text");
   rmSync(folder, { recursive: true });
 });
+
+test("what cannot be found out is an error of that answer alone: the daemon goes on", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "inspect-socket-"));
+  const path = join(folder, "s");
+  const stop = new AbortController();
+  let isBroken = true;
+  const limits = () => {
+    if (isBroken) throw new Error("EMFILE: too many open files");
+    return [];
+  };
+  const serving = serveInspectSocket(path, { ...DAEMON, limits }, { log: memoryLog(), signal: stop.signal });
+  try {
+    assert.deepEqual(await ask(path, "/status"), { status: 500, body: { error: "EMFILE: too many open files" } });
+    isBroken = false;
+    // It reads a file, for which a daemon at its limit of open files has no descriptor left.
+    t.mock.method(process.memoryUsage, "rss", () => {
+      throw new Error("EMFILE: too many open files, uv_resident_set_memory");
+    });
+    const { status, body } = await ask(path, "/status");
+    assert.equal(status, 200);
+    assert.match(JSON.stringify(body), /"residentBytes":\d{7,}\b/);
+  } finally {
+    stop.abort();
+    await serving;
+    rmSync(folder, { recursive: true });
+  }
+});

@@ -65,6 +65,7 @@ export async function serveInspectSocket(
         response.writeHead(status, { "content-type": "application/json" });
         response.end(`${JSON.stringify(answer)}\n`);
       };
+      const refuse = (error: unknown): void => end(500, { error: messageOf(error) });
       // A reader that goes away ends the answer; there is no one to tell.
       const list = (lines: Iterable<unknown>): void => {
         pipeline(Readable.from(listText(lines), { objectMode: false }), response).catch(() => {});
@@ -75,16 +76,14 @@ export async function serveInspectSocket(
         return;
       }
       if (path === "/connections") {
-        ledFlows(daemon).then(list, (error: unknown) => {
-          end(500, { error: messageOf(error) });
-        });
+        ledFlows(daemon).then(list, refuse);
         return;
       }
       const { config, node } = daemon;
       if (path === "/configuration" && config !== undefined) {
         end(200, { ...toV1Alpha1(config), hostnameOverride: node });
       } else if (path === "/status") {
-        void wholeStatus(daemon).then((status) => end(200, status));
+        wholeStatus(daemon).then((status) => end(200, status), refuse);
       } else end(404, WRONG_QUESTION);
     },
   );
