@@ -130,24 +130,21 @@ export function statusReport({
   limits,
   journal,
 }: InspectedDaemon): StatusReport {
-  const { isHealthy, failures, families: health, nowMs, heardMs } = verdict();
+  const { isHealthy, failures, families: health, silentMs } = verdict();
   return {
     ...{ program, mode, isModeSet, node, isHealthy },
     failures: failures.map(({ subject, reason }) => ({ subject, reason })),
-    ...(heardMs !== undefined && { silentMs: Math.max(0, nowMs - heardMs) }),
+    ...(silentMs !== undefined && { silentMs }),
     limits: limits(),
     process: { uptimeSeconds: Math.round(process.uptime()), residentBytes: residentBytes() },
     syncs: syncTimes(journal),
-    families: families.map(({ family, state, status: { failures: _failures, ...status } }) => {
-      const known = health.find((one) => one.family === family);
-      return {
-        family,
-        ...status,
-        servicePorts: state.services.size,
-        endpoints: state.endpointCount,
-        lastSyncAgeMs: known === undefined ? null : Math.max(0, nowMs - known.lastUpdatedMs),
-      };
-    }),
+    families: families.map(({ family, state, status: { failures: _failures, ...status } }) => ({
+      family,
+      ...status,
+      servicePorts: state.services.size,
+      endpoints: state.endpointCount,
+      lastSyncAgeMs: health.find((one) => one.family === family)?.syncedAgoMs ?? null,
+    })),
   };
 }
 

@@ -44,7 +44,7 @@ export function daemonAt(
       isHealthy: true,
       isNodeEligible: true,
       isReached: true,
-      families: [{ family: "IPv4" as const, lastUpdatedMs: 3_000, isHealthy: true, remarks: [] }],
+      families: [{ family: "IPv4" as const, lastUpdatedMs: 3_000, syncedAgoMs: 2_000, isHealthy: true, remarks: [] }],
       degraded: [],
       failures,
     }),

@@ -144,7 +144,7 @@ test("what the node cannot do is said, and leaves the status 0", async (t) => {
 test("how long the API server has been silent is said, and what it does not tell", async (t) => {
   const path = join(folder(t), "kube-proxy.sock");
   const failures = [{ subject: "watch of services", reason: "nothing listens there" }];
-  const verdict = () => ({ ...HEALTHY, nowMs: 500_000, heardMs: 80_000, failures });
+  const verdict = () => ({ ...HEALTHY, silentMs: 420_000, failures });
   daemonAt(t, path, [], [], undefined, undefined, { verdict });
   const { out } = await runCommand(status, ["--socket", path]);
   assert.match(

@@ -13,11 +13,13 @@ import type { HealthReporter } from "../../sync/observers.ts";
 /** The taint that the cluster autoscaler sets on a node it is about to remove. */
 const TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler";
 
-/** A family that has synced at least once. */
+/** A family whose loop runs. */
 interface FamilyHealth {
   readonly family: IpFamily;
-  /** Unix milliseconds. */
+  /** Unix milliseconds; of the start of its loop until a sync has worked, as upstream has it. */
   readonly lastUpdatedMs: number;
+  /** Milliseconds since a sync worked, however clocks were set; null before the first. */
+  readonly syncedAgoMs: number | null;
   readonly isHealthy: boolean;
   /** What the mode says of its work, when it is asked: that may cost it something. */
   readonly remarks: readonly string[];
@@ -41,8 +43,8 @@ export interface HealthVerdict {
   readonly isReached: boolean;
   /** IPv4 before IPv6; families never updated are absent. */
   readonly families: readonly FamilyHealth[];
-  /** When the API server spoke last of the resource that it has been silent about longest, in Unix milliseconds. @default not known */
-  readonly heardMs?: number | undefined;
+  /** How long the API server has been silent about the resource that it spoke of least lately, in milliseconds. @default not known */
+  readonly silentMs?: number | undefined;
   readonly failures: readonly StandingFailure[];
   /** Features that work in a lesser way than configured: no reason to send traffic to another node. */
   readonly degraded: readonly StandingFailure[];
@@ -55,8 +57,8 @@ export type ProbeFinding = { readonly isFailure: boolean; readonly reason: strin
 type SelfReport = Pick<Backend, "remarks" | "degraded">;
 
 interface FamilyState {
-  /** A sync has brought its rules into the kernel. */
-  isInForce: boolean;
+  /** Monotonic time of the last sync that has brought its rules into the kernel. */
+  syncedMs: number | undefined;
   lastUpdatedMs: number | undefined;
   /** Monotonic time of the oldest request that no sync has satisfied. */
   oldestPendingMs: number | undefined;
@@ -74,7 +76,7 @@ const NOT_AT_WORK: SelfReport = {};
 
 function familyState(): FamilyState {
   return {
-    isInForce: false,
+    syncedMs: undefined,
     lastUpdatedMs: undefined,
     oldestPendingMs: undefined,
     failures: [],
@@ -91,7 +93,7 @@ export class ProxyHealth implements HealthReporter {
     IPv6: familyState(),
   };
   readonly #watchFailures = new Map<string, string>();
-  /** Unix milliseconds, by resource. */
+  /** Monotonic time, by resource. */
   readonly #heardMs = new Map<string, number>();
   #isNodeEligible = false;
   #probe: { readonly subject: string; readonly look: () => Promise<ProbeFinding> } | undefined;
@@ -113,7 +115,7 @@ export class ProxyHealth implements HealthReporter {
 
   updated(family: IpFamily): void {
     this.started(family);
-    this.#states[family].isInForce = true;
+    this.#states[family].syncedMs = this.#clock.monotonicMs();
   }
 
   queuedUpdate(family: IpFamily): void {
@@ -151,7 +153,7 @@ export class ProxyHealth implements HealthReporter {
 
   /** The API server has said something about a resource. */
   setHeard(resource: string): void {
-    this.#heardMs.set(resource, this.#clock.now());
+    this.#heardMs.set(resource, this.#clock.monotonicMs());
   }
 
   /**
@@ -185,17 +187,19 @@ export class ProxyHealth implements HealthReporter {
    */
   isReady(): boolean {
     const served = IP_FAMILIES.map((family) => this.#states[family]).filter(({ mode }) => mode !== NOT_AT_WORK);
-    return served.length > 0 && served.every(({ isInForce }) => isInForce) && this.isHealthy();
+    return served.length > 0 && served.every(({ syncedMs }) => syncedMs !== undefined) && this.isHealthy();
   }
 
   verdict(): HealthVerdict {
+    const monotonicMs = this.#clock.monotonicMs();
     const families: FamilyHealth[] = [];
     for (const family of IP_FAMILIES) {
       const state = this.#states[family];
       if (state.lastUpdatedMs === undefined) continue;
-      const { lastUpdatedMs, mode } = state;
+      const { lastUpdatedMs, syncedMs, mode } = state;
+      const syncedAgoMs = syncedMs === undefined ? null : monotonicMs - syncedMs;
       families.push({
-        ...{ family, lastUpdatedMs, isHealthy: this.#isFamilyHealthy(state) },
+        ...{ family, lastUpdatedMs, syncedAgoMs, isHealthy: this.#isFamilyHealthy(state) },
         get remarks() {
           return mode.remarks ?? [];
         },
@@ -210,7 +214,7 @@ export class ProxyHealth implements HealthReporter {
       isHealthy: this.isHealthy(),
       isNodeEligible: this.#isNodeEligible,
       families,
-      heardMs: this.#heardMs.size === 0 ? undefined : Math.min(...this.#heardMs.values()),
+      silentMs: this.#heardMs.size === 0 ? undefined : monotonicMs - Math.min(...this.#heardMs.values()),
       failures: [
         ...(this.#waiting === undefined ? [] : [{ subject: "start", reason: this.#waiting.reason }]),
         ...IP_FAMILIES.flatMap((family) => [...this.#states[family].failures, ...this.#states[family].portFailures]),
