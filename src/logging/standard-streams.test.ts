@@ -40,6 +40,19 @@ test("a stuck reader costs a bounded wait, and later lines start on a line of th
   assert.equal(state.text, "firs\nlost 2\nthird\nfourth\n");
 });
 
+test("a stuck reader is waited for once, and not with every line until it reads again", () => {
+  const { state, write } = fakePipe(4);
+  write("stderr", "first line\n");
+  const { pauses } = state;
+  for (let line = 0; line < 1_000; line += 1) write("stderr", "line\n");
+  assert.equal(state.pauses, pauses);
+  state.room = 20;
+  write("stderr", "it reads\n");
+  state.drainPerPause = 1;
+  write("stderr", "slowly\n");
+  assert.equal(state.text, "firs\nlost 1001\nit reads\nslowly\n");
+});
+
 test("a closed stream is not waited for and never throws", () => {
   const { state, write } = fakePipe(0);
   state.failure = "EPIPE";

@@ -1,6 +1,6 @@
 /**
  * Writes log lines to standard output and error, at once: a line is with the kernel when the call returns, so nothing is
- * lost at process.exit and nothing piles up in memory. A reader that is too slow costs a bounded wait, then lines.
+ * lost at process.exit and nothing piles up in memory. A reader that is too slow costs a bounded wait, then lines until it reads again.
  */
 import { writeSync } from "node:fs";
 
@@ -47,7 +47,7 @@ export function standardStreams(lostLine: (count: number) => string, io: StreamI
   };
 
   /** @returns how many bytes the stream took. */
-  function writeAll(fd: number, bytes: Uint8Array): number {
+  function writeAll(fd: number, bytes: Uint8Array, mostPauses: number): number {
     let written = 0;
     let pauses = 0;
     while (written < bytes.length) {
@@ -55,7 +55,7 @@ export function standardStreams(lostLine: (count: number) => string, io: StreamI
         written += io.writeSome(fd, bytes.subarray(written));
       } catch (error) {
         // Anything but a full pipe (closed, disk full) will not heal by waiting, and there is nowhere to report it.
-        if (!isWouldBlock(error) || pauses === MAX_PAUSES) return written;
+        if (!isWouldBlock(error) || pauses === mostPauses) return written;
         pauses += 1;
         io.pause(PAUSE_MS);
       }
@@ -68,7 +68,8 @@ export function standardStreams(lostLine: (count: number) => string, io: StreamI
     const repair = state.isMidLine ? "\n" : "";
     const notice = state.lost > 0 ? lostLine(state.lost) : "";
     const bytes = Buffer.from(repair + notice + lines);
-    const written = writeAll(FILE_DESCRIPTOR[stream], bytes);
+    // One that has taken nothing for so long may be gone: each line would cost the wait again, and hold up the program.
+    const written = writeAll(FILE_DESCRIPTOR[stream], bytes, state.lost > 0 ? 0 : MAX_PAUSES);
     if (written === bytes.length) {
       state.lost = 0;
       state.isMidLine = false;
