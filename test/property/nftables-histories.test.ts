@@ -87,6 +87,7 @@ for (const { layout, family } of KINDS) {
     await fc.assert(
       fc.asyncProperty(steps, async (happenings) => {
         const history = new NftablesHistory(family, { layout, ...(family === "IPv4" && { portsAtOnce: 2 }) });
+        if (family === "IPv4") history.refuseAtLocalhost();
         for (const step of [...happenings, { kind: "sync", isFullSync: false } as const]) {
           if (step.kind === "restart") {
             history.rig.release = step.release;
@@ -169,6 +170,7 @@ for (const { layout, releasesLate } of KERNELS) {
     await fc.assert(
       fc.asyncProperty(steps, async (happenings) => {
         const history = new NftablesHistory("IPv4", { layout, releasesLate, portsAtOnce: 2 });
+        if (releasesLate) history.refuseAtLocalhost();
         const { rig } = history;
         const node = new FaultyNode(history);
         for (const step of happenings) {

@@ -5,6 +5,7 @@ import { silentLogger } from "../../src/logging/logger.ts";
 import { ProxyState } from "../../src/model/proxy-state.ts";
 import { ip } from "../../src/model/testing/records.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
+import { PROTOCOLS } from "../../src/net/protocol.ts";
 import type { SyncOutcome } from "../../src/sync/backend.ts";
 import { SyncDriver } from "../../testkit/dataplane/sync-driver.ts";
 import { NODE_NAME, type Step } from "./cluster-arbitrary.ts";
@@ -26,6 +27,12 @@ export class NftablesHistory {
     const now = () => 0;
     this.state = new ProxyState({ family, nodeName: NODE_NAME, allowExternalIPs: true, now, log: silentLogger });
     this.rig = new BackendRig(new SyncDriver(this.state), { family, ...options });
+  }
+
+  /** Node ports are refused on loopback addresses, as v1.38 does it. */
+  refuseAtLocalhost(): void {
+    this.rig.rejectedAtLocalhost = PROTOCOLS;
+    this.rig.restart();
   }
 
   /** Does everything but syncs. */

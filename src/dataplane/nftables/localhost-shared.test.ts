@@ -1,4 +1,4 @@
-/** Node ports on loopback addresses that are refused, where two Services declare one. */
+/** Node ports on loopback addresses that are refused: where two Services declare one, and in a first load. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
@@ -21,4 +21,18 @@ for (const layout of ["Compatible", "Flat"] as const) {
       assert.deepEqual(keys, ["tcp 30000"]);
     });
   }
+
+  test(`${layout}: the kernel takes each portion of a first load when node ports are refused on loopback addresses`, async () => {
+    const model = newModel({ layout, portsAtOnce: 2 });
+    const { rig } = model;
+    rig.rejectedAtLocalhost = ["TCP", "UDP", "SCTP"];
+    rig.restart();
+    rig.node.nodePortIPs = { kind: "all" };
+    for (let n = 1; n <= 5; n += 1)
+      model.set(port(`s${n}`, `10.96.0.${n}`, { nodePort: 30000 + n }), [remote("10.180.0.1")]);
+    await rig.sync();
+    assert.deepEqual([rig.kernel.refusals, rig.kernel.transactions.length], [0, 4]);
+    const refused = (await rig.kernel.connect().read())?.sets.get("localhost-nodeport-reject-ports")?.elements;
+    assert.equal(refused?.length, 5);
+  });
 }

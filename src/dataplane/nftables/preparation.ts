@@ -30,7 +30,9 @@ const LEAST_PORTION = 64;
 const PORTION_MS = 25;
 
 /** Their elements lead to a chain of no service port, which comes with the rules. */
-const REFUSING_SETS: ReadonlySet<string> = new Set([SETS.noEndpointServices, SETS.noEndpointNodePorts]);
+const REFUSING_SETS: ReadonlySet<string> = new Set([
+  ...[SETS.noEndpointServices, SETS.noEndpointNodePorts, SETS.localhostRejectPorts],
+]);
 
 interface PreparationOptions extends DifferenceOptions {
   readonly commit: (draft: TransactionDraft) => Promise<void>;

@@ -158,10 +158,14 @@ export class BackendRig {
 
   /** The process ends and another one begins: memory is gone, the kernel stays. */
   restart(): void {
+    this.driver.forget();
+    this.#begin();
+  }
+
+  #begin(): void {
     this.#stop.abort(ENDED);
     this.#stop = new AbortController();
     this.#stopWatching = new AbortController();
-    this.driver.forget();
     this.backend = this.#start();
   }
 
@@ -207,6 +211,10 @@ export class BackendRig {
       release: this.release,
     });
     Object.assign(rig.node, this.node);
+    if (this.rejectedAtLocalhost.length > 0) {
+      rig.rejectedAtLocalhost = this.rejectedAtLocalhost;
+      rig.#begin();
+    }
     await this.driver.syncOther(rig.backend);
     rig.close();
     return rig.kernel;
