@@ -56,6 +56,8 @@ export interface SyncOutcome {
   readonly goneFrontends?: ReadonlySet<string>;
   /** For people; absent where the mode does not count it. */
   readonly written?: Written;
+  /** Everything was looked at or written, asked for or not: how long that took says nothing of the changed ports. @default what was asked */
+  readonly wasFull?: boolean;
 }
 
 /** What a sync has written. */

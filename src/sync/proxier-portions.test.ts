@@ -58,6 +58,15 @@ describe("proxier: portions", () => {
     assert.equal(bench.costly.at(-1)?.service, "ns/slow", "in one sync, too");
   });
 
+  it("does not name a Service that changed when everything was looked at, and that counts as a full sync", async () => {
+    const bench = await started(300);
+    bench.backend.script = () => ({ durationMs: 5_000, wasFull: true });
+    addService(bench, "innocent");
+    await bench.clock.advance(20_000);
+    assert.deepEqual([syncs(bench), bench.costly], [["innocent:p"], []]);
+    assert.ok(bench.metrics.calls.includes("full sync 5s"));
+  });
+
   it("observes a change, and looks for stale flows, when all portions are in the kernel", async () => {
     const bench = await started(100);
     const ports = PORTS.map((port) => ({ ...port, protocol: "UDP" }));

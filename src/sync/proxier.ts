@@ -265,6 +265,7 @@ export class Proxier {
     // What is asked for from now on is the next sync's.
     this.#pending = NO_WORK;
     const isFullSync = work.isFull;
+    let wasFull = isFullSync;
     this.#wasQueuedWhileSyncing = false;
     // A sync that nothing asked for is the periodic one, or tries again what failed.
     this.#recorder.begin(isFullSync, this.#isFailing ? "retry" : isFullSync ? "periodic" : "requested");
@@ -280,7 +281,8 @@ export class Proxier {
       const { services: all, endpoints, endpointCount } = this.state;
       const served = { services: all, endpoints, endpointCount, zone: this.#zone, serviceCIDRs: this.#serviceCIDRs };
       const outcome = await backend.sync({ ...served, isFullSync, changedPorts: portion.now }, signal);
-      if (!isFullSync) this.#noteCost(portion, clock.monotonicMs() - rulesMs);
+      wasFull ||= outcome.wasFull === true;
+      if (!wasFull) this.#noteCost(portion, clock.monotonicMs() - rulesMs);
       this.#recorder.onRules(outcome.written);
       await this.#finish(outcome, applied, work, portion.later);
       this.#recorder.end("done", []);
@@ -291,7 +293,7 @@ export class Proxier {
       throw error;
     } finally {
       const elapsedMs = clock.monotonicMs() - startMs;
-      metrics.observeSync(elapsedMs / 1000, isFullSync);
+      metrics.observeSync(elapsedMs / 1000, wasFull);
       this.#log.v(2, "SyncProxyRules complete", { elapsed: formatMs(elapsedMs) });
     }
   }

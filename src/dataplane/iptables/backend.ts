@@ -132,7 +132,7 @@ export class IptablesBackend implements Backend {
       }
     }
     try {
-      return await this.#fullSync(input, signal);
+      return { ...(await this.#fullSync(input, signal)), wasFull: true };
     } finally {
       this.#cost.spend(this.#nowMs() - startMs, this.#nowMs());
     }

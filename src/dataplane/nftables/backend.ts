@@ -126,6 +126,7 @@ export class NftablesBackend implements Backend {
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     const { metrics } = this.#options;
     const { syncFailures } = metrics;
+    let isDone = false;
     // Taken before anything is waited for: ports that others damage from now on are not among the changed ones.
     const damaged = this.#damaged;
     this.#damaged = new Set();
@@ -134,7 +135,7 @@ export class NftablesBackend implements Backend {
       const { deferred } = this.#committer;
       const isPartial = this.#isKnown && !input.isFullSync && !this.#mustLook;
       if (isPartial && deferred.size > 0) await this.#committer.deleteDeferred();
-      const isDone = isPartial && (await this.#partialSync(input, damaged, signal));
+      isDone = isPartial && (await this.#partialSync(input, damaged, signal));
       const isAsLeft = !isDone && (await this.#fullSync(input, signal));
       // What held them goes with a comparison.
       if (!isPartial && deferred.size > 0) await this.#committer.deleteDeferred();
@@ -149,7 +150,8 @@ export class NftablesBackend implements Backend {
     if (this.#refused.size > 0) syncFailures.inc();
     const failures = [...this.#refused.failures, ...(this.#knowsAddresses ? [] : [UNKNOWN_ADDRESSES])];
     const goneFrontends = this.#committer.takeGoneFrontends();
-    return { failures, noLocalEndpoints: this.#state.lacking, written: this.#committer.takeWritten(), goneFrontends };
+    const written = this.#committer.takeWritten();
+    return { failures, noLocalEndpoints: this.#state.lacking, written, goneFrontends, wasFull: !isDone };
   }
 
   #clientMaps(): readonly string[] {

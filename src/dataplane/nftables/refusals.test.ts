@@ -166,7 +166,8 @@ test("a partial sync that is refused because of damage ends as a full one", asyn
   model.rig.stopWatching();
   await foreignInMemory(model.rig.kernel.connectAnother(), { kind: "delete-table" });
   model.setEndpoints(b, [remote("10.180.0.2")]);
-  assert.deepEqual((await model.rig.sync()).failures, []);
+  const { failures, wasFull } = await model.rig.sync();
+  assert.deepEqual([failures, wasFull], [[], true]);
   await assertAsFromNothing(model);
   assert.equal(model.rig.metrics.syncFailures, 1);
 });

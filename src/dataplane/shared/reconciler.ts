@@ -177,6 +177,7 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
         failures: this.#refused.failures,
         noLocalEndpoints: { internal: lacksInternal.size, external: lacksExternal.size },
         written: { counts: notes.counts, kernelMs: waits.ms },
+        wasFull: this.#known !== known,
       };
     }, signal);
   }

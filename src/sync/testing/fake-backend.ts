@@ -13,6 +13,8 @@ export interface SyncScript {
   readonly refused?: readonly string[];
   /** The refused parts are such as every service needs. */
   readonly concernsAll?: true;
+  /** It looked at everything. */
+  readonly wasFull?: boolean;
 }
 
 /** What a sync was given, copied: the maps themselves are live. */
@@ -91,7 +93,13 @@ export class FakeBackend implements Backend {
     const { isFullSync, zone, serviceCIDRs } = input;
     const changedPorts = [...input.changedPorts].sort();
     this.calls.push({ startMs: this.#clock.monotonicMs(), isFullSync, changedPorts, zone, serviceCIDRs });
-    const { durationMs, error, refused = [], concernsAll } = this.script(this.calls.length, input);
+    const {
+      durationMs,
+      error,
+      refused = [],
+      concernsAll,
+      wasFull = isFullSync,
+    } = this.script(this.calls.length, input);
     const wanted = programAll(input);
     if (durationMs !== undefined) await this.#clock.sleep(durationMs, signal);
     signal.throwIfAborted();
@@ -116,6 +124,7 @@ export class FakeBackend implements Backend {
         ...(concernsAll && { concernsAll }),
       })),
       noLocalEndpoints: { internal: 1, external: 2 },
+      wasFull,
     };
   }
 }
