@@ -44,13 +44,18 @@ class Bench {
     });
   }
 
-  /** Writes the slice of a Service and syncs. */
-  set(service: string, ips: readonly string[], conditions = {}): void {
+  /** Writes the slice of a Service. */
+  write(service: string, ips: readonly string[], conditions = {}): void {
     const object = sliceRecord(service, [], {
       endpoints: ips.map((one) => endpointRecord(one, conditions)),
       ports: [{ name: "p", protocol: "TCP", port: 8080 }],
     });
     this.state.onEndpointSlice({ kind: "add", object });
+  }
+
+  /** The same, and syncs. */
+  set(...args: Parameters<Bench["write"]>): void {
+    this.write(...args);
     this.sync();
   }
 
@@ -99,6 +104,30 @@ test("one that comes back in time keeps its connections; what another Service ha
   assert.equal(bench.conntrack.flows.length, 1, "b has it");
   bench.set("b", []);
   await bench.clock.advance(60_000);
+  assert.equal(bench.conntrack.flows.length, 0);
+});
+
+test("an endpoint that the rules still lead to is not gone, though the model has lost it", async () => {
+  const bench = new Bench("Gone");
+  bench.add("a");
+  bench.add("b", { clusterIP: "10.0.0.2", clusterIPs: ["10.0.0.2"] });
+  for (const [name, pod] of [
+    ["a", "10.1.0.1"],
+    ["b", "10.1.0.2"],
+  ] as const)
+    bench.set(name, [pod]);
+  await bench.clock.advance(60_000);
+  bench.conntrack.flows = [flow(A, "10.1.0.1", 1)];
+  bench.write("a", []);
+  // The kernel refuses that for a while.
+  const refused = bench.state.applyChanges().changedPorts;
+  bench.set("b", []);
+  await bench.clock.advance(60_000);
+  assert.equal(bench.conntrack.flows.length, 1);
+  bench.gone.note(refused);
+  await bench.clock.advance(4999);
+  assert.equal(bench.conntrack.flows.length, 1);
+  await bench.clock.advance(2);
   assert.equal(bench.conntrack.flows.length, 0);
 });
 

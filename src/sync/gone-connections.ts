@@ -192,6 +192,8 @@ export class GoneConnections {
     const noted = key === undefined ? undefined : this.#noted.get(key);
     if (key === undefined || noted === undefined || !this.#isAsked(key)) return undefined;
     const text = joinHostPort(flow.replySourceIP, flow.replySourcePort);
+    // The rules may be behind the model.
+    if (noted.endpoints.has(text)) return undefined;
     if (state.endpoints.get(key)?.some((endpoint) => endpoint.text === text) === true) return undefined;
     const id = `${key} ${text}`;
     return { id, forMs: clock.monotonicMs() - (this.#goneMs.get(id) ?? noted.sinceMs) };

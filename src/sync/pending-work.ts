@@ -67,14 +67,18 @@ export function leftBy(
   // What is of no service port, such as the rules of all, may be what makes any flow.
   const isOfAll = [...subjects].some((subject) => subject.includes(" "));
   if (isOfAll) return { ...NO_WORK, staleFlows: work.staleFlows, goneFrontends: work.goneFrontends, owing: work.owing };
-  const isRefused = (key: string) => subjects.has(key) || subjects.has(key.slice(0, key.lastIndexOf("/")));
-  const owing = [...union(work.owing, work.ports)].filter((key) => !key.endsWith("/TCP") && isRefused(key));
+  const owing = [...union(work.owing, work.ports)].filter((key) => !key.endsWith("/TCP") && isAmong(subjects, key));
   return {
     ...NO_WORK,
     staleFlows: work.staleFlows && owing.length > 0,
     goneFrontends: owing.every((key) => services.has(key)) ? NO_WORK.goneFrontends : work.goneFrontends,
     owing: new Set(owing),
   };
+}
+
+/** Whether a service port is among what was refused. @param subjects as failures name them: its text, or its key. */
+export function isAmong(subjects: ReadonlySet<string>, key: string): boolean {
+  return subjects.has(key) || subjects.has(key.slice(0, key.lastIndexOf("/")));
 }
 
 /** A sync that programmed everything but these parts; the message names the first of them. */

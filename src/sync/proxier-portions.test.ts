@@ -1,6 +1,7 @@
 /** A Service of many ports: programmed in portions, between which other changes have their turn. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import type { ProxierOptions } from "./proxier-options.ts";
 import { ProxierBench } from "./testing/proxier-bench.ts";
 import { addService, UDP, UDP_SLICE, udpFlow } from "./testing/proxier-events.ts";
 import { endpointRecord, sliceRecord } from "./testing/records.ts";
@@ -8,8 +9,8 @@ import { endpointRecord, sliceRecord } from "./testing/records.ts";
 const PORTS = Array.from({ length: 10 }, (_, n) => ({ name: `p${n}`, protocol: "TCP", port: n + 75, nodePort: 0 }));
 
 /** Each portion takes so long. */
-async function started(durationMs: number): Promise<ProxierBench> {
-  const bench = new ProxierBench({ minMs: 0 });
+async function started(durationMs: number, more?: Pick<ProxierOptions, "ending">): Promise<ProxierBench> {
+  const bench = new ProxierBench({ minMs: 0 }, more);
   await bench.start();
   bench.backend.portsAtOnce = 3;
   bench.backend.script = () => ({ durationMs });
@@ -89,5 +90,33 @@ describe("proxier: portions", () => {
     await bench.clock.advance(1_000);
     assert.deepEqual(observed(), ["programming 0.4s"]);
     assert.equal(bench.conntrack.flows.length, 0);
+  });
+
+  it("ends connections to an endpoint that is gone when the rules of their port lead there no longer", async () => {
+    for (const isRefused of [false, true]) {
+      const ending = { endTCP: "Gone", afterMs: 1_000, endSockets: async () => new Set<never>() } as const;
+      const bench = await started(3_000, { ending });
+      const slice = (...ips: string[]) =>
+        sliceRecord("many", [], {
+          ports: PORTS.map(({ name }) => ({ name, protocol: "TCP", port: 8080 })),
+          endpoints: ips.map((ip) => endpointRecord(ip)),
+        });
+      const [both, one] = [slice("10.1.0.1", "10.1.0.2"), slice("10.1.0.2")];
+      addService(bench, "many", { ports: PORTS });
+      bench.proxier.onEndpointSlice({ kind: "add", object: both });
+      await bench.clock.advance(60_000);
+      // Of the last port, which is in the last of four portions.
+      bench.conntrack.flows = [{ ...udpFlow("10.1.0.1"), protocol: "TCP", destinationPort: 84 }];
+      const refused = isRefused ? ["ns/many:p9/TCP"] : [];
+      bench.backend.script = () => ({ durationMs: 3_000, refused });
+      bench.proxier.onEndpointSlice({ kind: "update", old: both, object: one });
+      await bench.clock.advance(11_000);
+      assert.equal(bench.conntrack.flows.length, 1, "a client that is cut off asks again, and is led there again");
+      await bench.clock.advance(4_000);
+      assert.equal(bench.conntrack.flows.length, isRefused ? 1 : 0);
+      refused.length = 0;
+      await bench.clock.advance(60_000);
+      assert.equal(bench.conntrack.flows.length, 0, "once it is taken");
+    }
   });
 });

@@ -28,6 +28,7 @@ import { SyncRecorder } from "./journal/sync-recorder.ts";
 import {
   FULL_SYNC,
   IncompleteSyncError,
+  isAmong,
   isServing,
   leftBy,
   merged,
@@ -70,6 +71,8 @@ export class Proxier {
   #isFailing = false;
   readonly #inForce = Promise.withResolvers<void>();
   #failures: readonly SyncFailure[] = [];
+  /** Keys of those that the kernel refused last, and whose old rules are there. */
+  #refusedPorts: ReadonlySet<string> = new Set();
   readonly #portions = new Portions();
 
   /** @throws RangeError when `minSyncPeriod` is longer than the time between full syncs. */
@@ -362,8 +365,16 @@ export class Proxier {
     await this.#after.syncServiceHealth(work.services);
     const gone = union(goneFrontends, outcome.goneFrontends ?? NO_WORK.goneFrontends);
     if ((staleFlows || gone.size > 0) && later.size === 0) this.#staleFlows.look(gone);
-    this.#goneConnections?.note(work.ports);
+    this.#goneConnections?.note(this.#takeInForce(work.ports.difference(later), failures));
     if (!isComplete) throw new IncompleteSyncError(failures);
+  }
+
+  /** Those of the service ports, and of those that were refused before, whose rules the kernel has taken. */
+  #takeInForce(ports: ReadonlySet<string>, failures: readonly SyncFailure[]): ReadonlySet<string> {
+    const all = union(this.#refusedPorts, ports);
+    const subjects = new Set(failures.map(({ subject }) => subject));
+    this.#refusedPorts = new Set(subjects.size === 0 ? [] : [...all].filter((key) => isAmong(subjects, key)));
+    return all.difference(this.#refusedPorts);
   }
 
   #reportFailure(error: unknown): void {

@@ -31,7 +31,7 @@ export class ProxierBench {
   readonly stop = new AbortController();
   readonly proxier: Proxier;
 
-  constructor(periods: Partial<ProxierOptions["periods"]> = {}) {
+  constructor(periods: Partial<ProxierOptions["periods"]> = {}, more: Pick<ProxierOptions, "ending"> = {}) {
     this.proxier = new Proxier({
       nodeName: "node",
       backend: this.backend,
@@ -47,6 +47,7 @@ export class ProxierBench {
       onConflict: (conflict) => this.conflicts.push(conflict),
       onCostlyService: (costly) => this.costly.push(costly),
       journal: this.journal,
+      ...more,
     });
   }
 
