@@ -159,6 +159,26 @@ test("a look that was not whole, or failed, is repeated: nothing need change for
   }
 });
 
+test("while the table cannot be read, endpoints that went are not remembered without end", async (t) => {
+  const bench = new Bench("Gone");
+  bench.add("a");
+  bench.conntrack.dumpError = new Error("no answer");
+  for (let second = 0; second < 500; second += 1) {
+    bench.set("a", [`10.1.${second >> 8}.${second & 255}`]);
+    await bench.clock.advance(1000);
+  }
+  // Each that is remembered is noted again.
+  const noted = t.mock.method(Map.prototype, "set");
+  bench.gone.note([]);
+  const count = noted.mock.callCount();
+  noted.mock.restore();
+  assert.ok(count < 100, `${count} are remembered`);
+  bench.conntrack.dumpError = undefined;
+  bench.conntrack.flows = [flow(A, "10.1.0.7", 1)];
+  await bench.clock.advance(60_000);
+  assert.equal(bench.conntrack.flows.length, 0);
+});
+
 test("connections that another Service spared are found again after a look that was not whole", async () => {
   const bench = new Bench("Gone");
   bench.add("a");

@@ -116,6 +116,9 @@ export class GoneConnections {
       this.#look()
         .catch((error: unknown) => {
           log.error("Connections to endpoints that are gone were not looked for", error);
+          // It may never work: the next look that does finds them again.
+          this.#spared.clear();
+          this.#forgetOld();
           this.#schedule(retryMs, Math.min(retryMs * 2, LONGEST_RETRY_MS));
         })
         .finally(() => late.cancel());
@@ -142,11 +145,7 @@ export class GoneConnections {
       if (judged.length > 0) await led?.release?.(judged);
       return judged;
     });
-    for (const [key, atMs] of this.#goneMs) {
-      const leftMs = atMs + ending.afterMs - this.#options.clock.monotonicMs();
-      if (leftMs > 0) waitingMs.push(leftMs);
-      else this.#goneMs.delete(key);
-    }
+    for (const leftMs of this.#forgetOld()) waitingMs.push(leftMs);
     // What a part of the table does not have may be in the rest.
     if (!isWhole) waitingMs.push(RETRY_MS);
     if (waitingMs.length > 0) this.#schedule(Math.min(...waitingMs));
@@ -155,6 +154,19 @@ export class GoneConnections {
     for (const flow of gone) if (flow.socket === undefined) await conntrack.deleteFlow(family, flow);
     metrics.countEndedConnections(gone.length);
     log.info("Ended connections to endpoints that are gone", { connections: gone.length, ofThisNode: sockets.size });
+  }
+
+  /** Forgets when endpoints went that are gone for long enough: so count all of which nothing is known. @returns how long others have left. */
+  #forgetOld(): number[] {
+    const { clock, ending } = this.#options;
+    const nowMs = clock.monotonicMs();
+    const left: number[] = [];
+    for (const [id, atMs] of this.#goneMs) {
+      const leftMs = atMs + ending.afterMs - nowMs;
+      if (leftMs > 0) left.push(leftMs);
+      else this.#goneMs.delete(id);
+    }
+    return left;
   }
 
   /** Those whose endpoint is gone for long enough; how long the others have left is added. */
