@@ -177,6 +177,30 @@ test("clients of an endpoint that is gone are forgotten, at once and after a res
   assert.equal(rig.kernel.packetEntries("clients-600"), undefined);
 });
 
+test("a client whom a packet on its way writes down again is forgotten, too", async () => {
+  const kernel = new MemoryNftKernel("ip");
+  const gone = client("10.1.0.1", ["10.96.0.2", "tcp", 80], "10.180.0.3");
+  let deletions = 0;
+  const connect = () => {
+    const nft = kernel.connect();
+    const transact: typeof nft.transact = async (operations, options) => {
+      const all = [...operations];
+      await nft.transact(all, options);
+      if (!all.some((one) => one.kind === "delete-elements" && one.set.name === "clients-600")) return;
+      deletions += 1;
+      if (deletions === 1) kernel.putClient("clients-600", gone);
+    };
+    return { ...nft, transact };
+  };
+  const model = newModel({ layout: "Flat", connect });
+  model.set(STICKY, remotes(3));
+  await model.rig.sync();
+  kernel.putClient("clients-600", gone);
+  model.setEndpoints(STICKY, remotes(2));
+  await model.rig.sync();
+  assert.deepEqual([deletions, kernel.packetEntries("clients-600")], [2, []]);
+});
+
 test("one layout takes over from the other in one transaction, and leaves nothing of it", async () => {
   const model = newModel({ layout: "Compatible" });
   const { rig } = model;

@@ -74,9 +74,11 @@ function leadsTo(
 
 /** Entries that are deleted in one transaction. */
 const AT_ONCE = 1000;
+/** A packet that was led by an entry writes it again when that is deleted before the packet has gone through all hooks. */
+const MOST_LOOKS = 4;
 
 /**
- * Looks through maps of clients. Entries that expire meanwhile are no failure.
+ * Looks through maps of clients until nothing is to be forgotten. Entries that expire meanwhile are no failure.
  *
  * @param names of the maps; those that do not exist are left out.
  * @param state what service ports have in the kernel by now.
@@ -99,13 +101,16 @@ export async function forgetClients(
   };
   for (const name of names) {
     const set = flatSet(name);
-    const entries = (set && (await nft.readElements(set))) ?? [];
-    const stale = entries.filter((entry) => !isClientCurrent(name, entry, findElements));
-    for (let start = 0; set !== undefined && start < stale.length; start += AT_ONCE) {
-      const deletions = stale
-        .slice(start, start + AT_ONCE)
-        .map(({ key }): NftOperation => ({ kind: "delete-elements", set, keys: [key] }));
-      forgotten += await deleteThoseLeft(nft, deletions);
+    for (let looks = 0; set !== undefined && looks < MOST_LOOKS; looks += 1) {
+      const entries = (await nft.readElements(set)) ?? [];
+      const stale = entries.filter((entry) => !isClientCurrent(name, entry, findElements));
+      if (stale.length === 0) break;
+      for (let start = 0; start < stale.length; start += AT_ONCE) {
+        const deletions = stale
+          .slice(start, start + AT_ONCE)
+          .map(({ key }): NftOperation => ({ kind: "delete-elements", set, keys: [key] }));
+        forgotten += await deleteThoseLeft(nft, deletions);
+      }
     }
   }
   return forgotten;
