@@ -197,6 +197,23 @@ test("sets of the flat layout whose names end in a number are known", async () =
   assert.match(await purpose("clients-60"), /remembers for 60 seconds/);
 });
 
+test("what refuses node ports on loopback addresses is known for that", async () => {
+  const config = join(mkdtempSync(join(tmpdir(), "kpts-explain-")), "config.yaml");
+  writeFileSync(
+    config,
+    "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: nftables\ncompatibility: v1.38\n",
+  );
+  const chain = await textOf("localhost-nodeport-reject-tcp", "--config", config);
+  assert.match(chain, /once for all Services.*refuses node ports of TCP on loopback addresses/);
+  const { servicePorts } = JSON.parse(await textOf("shop/web-node-port", "--config", config, "-o", "json"));
+  const parts: PortExplanation["kernel"] = servicePorts[0].kernel;
+  const refusing = parts.filter(({ where }) => where.endsWith(" localhost-nodeport-reject-ports"));
+  assert.deepEqual(
+    refusing.map(({ purpose }) => purpose),
+    ["refuses at this node port on loopback addresses"],
+  );
+});
+
 test("endpoints that no slice has, because the mirrored object was cut", async () => {
   const objects = JSON.parse(EXAMPLES);
   for (const object of objects.items) {
