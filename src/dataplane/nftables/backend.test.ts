@@ -182,6 +182,22 @@ test("node ports stay at the addresses that are known while these cannot be read
   assert.deepEqual(await subjects({ full: true }), []);
 });
 
+test("addresses that cannot be read are asked for again after each sync period, however often that fails", async () => {
+  const { rig } = await modelWithA();
+  rig.node.nodePortIPs = undefined;
+  await rig.sync({ full: true });
+  for (let period = 1; period <= 3; period += 1) {
+    await rig.endPeriod();
+    assert.ok(rig.driver.isSyncDue, `period ${period}`);
+    assert.equal((await rig.sync()).failures.length, 1);
+  }
+  await rig.endPeriod();
+  rig.node.nodePortIPs = { kind: "ips", ips: [ip("192.168.0.2")] };
+  assert.deepEqual(await texts(rig), ["add-elements nodeport-ips 192.168.0.2"]);
+  await rig.endPeriod();
+  assert.ok(!rig.driver.isSyncDue);
+});
+
 test("ServiceCIDRs of the family are taken over, in any order", async () => {
   const { rig } = await modelWithA();
   rig.driver.serviceCIDRs = ["10.96.0.0/16", "fd00:96::/108", "10.112.0.0/16"];

@@ -204,14 +204,15 @@ export class NftablesBackend implements Backend {
     }
   }
 
-  /** Requests a full comparison when others have touched the table since it was read. Never rejects. */
+  /** Requests a full comparison when others have touched the table since it was read, or the node's addresses are not known. Never rejects. */
   async #lookAround(signal: AbortSignal, requestSync: () => void): Promise<void> {
     const { clock = systemClock, syncPeriodMs = SYNC_PERIOD_MS } = this.#options;
     for (;;) {
       await clock.sleep(syncPeriodMs, signal);
       if (signal.aborted) return;
-      if ((await this.#isUntouched()) || signal.aborted) continue;
-      this.#mustLook = true;
+      if (!this.#knowsAddresses) this.#isKnown = false;
+      else if ((await this.#isUntouched()) || signal.aborted) continue;
+      else this.#mustLook = true;
       requestSync();
     }
   }
