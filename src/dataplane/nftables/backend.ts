@@ -199,6 +199,7 @@ export class NftablesBackend implements Backend {
     try {
       await watching;
     } finally {
+      signal.removeEventListener("abort", end);
       failed.abort();
       await looking;
     }

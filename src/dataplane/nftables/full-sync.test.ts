@@ -1,5 +1,6 @@
 /** Restarts, what other programs do to the table, and full syncs that put it right. */
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 import { MemoryNftKernel } from "../../../testkit/fakes/nftables/memory-nftables.ts";
@@ -159,13 +160,14 @@ test("the loss of others' chains in the table is not ours", async () => {
   assert.deepEqual([rig.lost, rig.log], [[], []]);
 });
 
-test("a watch that broke off is followed by a full sync when it goes on", async () => {
+test("a watch that broke off is followed by a full sync when it goes on, and leaves nothing behind", async () => {
   const { rig } = await modelWithA();
   const lost: unknown[] = [];
+  const { signal } = new AbortController();
   const watch = () =>
     rig.backend.monitor(
       (what) => lost.push(what),
-      new AbortController().signal,
+      signal,
       () => {},
     );
   rig.kernel.failWatching(new Error("no buffer space"));
@@ -173,6 +175,7 @@ test("a watch that broke off is followed by a full sync when it goes on", async 
   assert.deepEqual(lost, [undefined]);
   rig.kernel.failWatching(new Error("no buffer space"));
   await assert.rejects(watching, { message: "no buffer space" });
+  assert.equal(getEventListeners(signal, "abort").length, 0);
 });
 
 test("a policy that others changed is changed back where it is, and is seen after a restart, too", async () => {
