@@ -265,6 +265,23 @@ describe("the extended relay", () => {
     assert.equal(String(await exchange(client, at, "one")), "two");
   });
 
+  it("leaves UDP with an endpoint that terminates and serves, or that is published unready", async (t) => {
+    const rig = new Rig(t, { form: EXTENDED_FORM });
+    const { port, at } = await nodePort(t, { protocol: "UDP" });
+    const [one, two] = [await udpEcho(t), await udpEcho(t)];
+    two.socket.removeAllListeners("message");
+    two.socket.on("message", (_message, client) => two.socket.send("two", client.port, client.address));
+    await rig.serve(port, [endpoint(one, { isServing: false })]);
+    const client = await udpSocket(t);
+    assert.equal(String(await exchange(client, at, "one")), "one");
+    const leaving = endpoint(one, { isReady: false, isTerminating: true });
+    await rig.serve(port, [leaving, endpoint(two)]);
+    assert.equal(String(await exchange(client, at, "one")), "one");
+    assert.equal(String(await exchange(await udpSocket(t), at, "one")), "two", "new clients");
+    await rig.serve(port, [{ ...leaving, isServing: false }, endpoint(two)]);
+    assert.equal(String(await exchange(client, at, "one")), "two");
+  });
+
   it("asks any endpoint for this node's own clients, also under the Local policy", async (t) => {
     const rig = new Rig(t, { form: EXTENDED_FORM });
     const { port, at } = await nodePort(t, { externalPolicyLocal: true });

@@ -79,7 +79,10 @@ export interface LocalhostRelayOptions {
 interface Wanted {
   readonly port: ServicePort;
   readonly protocol: RelayProtocol;
+  /** Where new clients are led. */
   readonly endpoints: readonly Endpoint[];
+  /** Where others may stay. */
+  readonly answering: readonly Endpoint[];
 }
 
 interface Listener {
@@ -99,7 +102,8 @@ export function wantedOf(
   if (!isOwned || protocol === undefined) return undefined;
   const routing = routeServicePort(port, endpoints, node);
   const pool = form.obeysLocalPolicy && port.externalPolicyLocal ? routing.local : routing.cluster;
-  return pool.length === 0 ? undefined : { port, protocol, endpoints: pool };
+  const answering = endpoints.filter(({ isReady, isServing }) => isReady || isServing);
+  return pool.length === 0 ? undefined : { port, protocol, endpoints: pool, answering };
 }
 
 export class LocalhostRelay {
@@ -217,13 +221,13 @@ class LocalhostNodePort implements RelayObserver {
     return { protocol: this.#wanted.protocol, port: this.#wanted.port.nodePort };
   }
 
-  /** @returns endpoints that are gone. */
+  /** @returns endpoints that answer no longer. */
   update(wanted: Wanted): Destination[] {
     const before = this.#wanted;
     this.#wanted = wanted;
     if (timeoutMsOf(before.port) !== timeoutMsOf(wanted.port)) this.#pin = undefined;
-    const texts = new Set(wanted.endpoints.map(({ text }) => text));
-    return before.endpoints.filter(({ text }) => !texts.has(text)).map(destinationOf);
+    const texts = new Set(wanted.answering.map(({ text }) => text));
+    return before.answering.filter(({ text }) => !texts.has(text)).map(destinationOf);
   }
 
   pick(attempt: number): Destination {
