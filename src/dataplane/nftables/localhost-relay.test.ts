@@ -220,6 +220,8 @@ describe("upstream's relay", () => {
     assert.match(String(line?.error), new RegExp(`failed to listen on 127\\.0\\.0\\.1:${taken.at.port}: .*is taken`));
     await rig.sync();
     assert.equal(rig.counted.failures, 2);
+    const said = rig.log.filter(({ message }) => message === "Failed to create localhost nodeport proxy");
+    assert.equal(said.length, 1, "not with each of hundreds of syncs a second");
     await new Promise((resolve) => other.close(resolve));
     await rig.sync();
     assert.deepEqual([rig.counted, await ask(t, taken.at, "?")], [{ listeners: 2, failures: 2 }, "a"]);

@@ -112,6 +112,8 @@ export class LocalhostRelay {
   readonly #wanted = new Map<string, Wanted>();
   /** By protocol and node port. */
   readonly #listeners = new Map<string, Listener>();
+  /** Why it could not be listened at, likewise: said once, while syncs come by the hundred. */
+  readonly #refused = new Map<string, string>();
   /** Closed ones with connections that go on. */
   readonly #draining = new Set<Promise<void>>();
 
@@ -120,7 +122,7 @@ export class LocalhostRelay {
     options.metrics.listeners.set(0);
   }
 
-  /** Follows what a sync has written. What cannot be listened at is logged, counted and tried again with the next sync. */
+  /** Follows what a sync has written. What cannot be listened at is logged once, counted, and tried again with each sync. */
   async sync(input: Omit<SyncInput, "endpointCount" | "serviceCIDRs">): Promise<void> {
     const { services, changedPorts, isFullSync } = input;
     const keys = isFullSync ? new Set([...services.keys(), ...this.#wanted.keys()]) : changedPorts;
@@ -138,6 +140,7 @@ export class LocalhostRelay {
       this.#listeners.delete(place);
       await this.#end(relay);
     }
+    for (const place of this.#refused.keys()) if (!byPlace.has(place)) this.#refused.delete(place);
     for (const [place, wanted] of byPlace) {
       const known = this.#listeners.get(place);
       if (known === undefined) await this.#listen(place, wanted);
@@ -179,10 +182,13 @@ export class LocalhostRelay {
         endsQuietly: form.drainTimeoutMs === 0,
       });
       this.#listeners.set(place, { node, relay });
+      this.#refused.delete(place);
       log.v(4, "Created localhost nodeport proxy", { ...node.facts, endpoints: wanted.endpoints.length });
     } catch (error) {
       metrics.creationFailures.inc();
       const reason = `failed to listen on ${joinHostPort(address, port)}: ${messageOf(error)}`;
+      if (this.#refused.get(place) === reason) return;
+      this.#refused.set(place, reason);
       log.error("Failed to create localhost nodeport proxy", new Error(reason), {
         ...node.facts,
         service: wanted.port.name.text,
