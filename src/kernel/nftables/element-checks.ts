@@ -102,9 +102,10 @@ export class ElementChecks {
       const result = await this.#client.check(batch, { isSlow: true });
       batch.messages.release();
       if (result.committed) continue;
-      for (const { error } of result.failures) {
+      for (const { error, kind } of result.failures) {
         const group = groups[lastNotAbove(firsts, error.facts.request?.index ?? -1)];
-        const isOfOne = error.facts.request !== undefined && !result.isTruncated;
+        // A kernel that is out of memory says so at the beginning of the batch, which is of no kind: nothing was looked at.
+        const isOfOne = kind !== undefined && !result.isTruncated;
         for (const refused of isOfOne && group !== undefined ? [group] : groups) this.#refused.add(refused);
       }
     }
