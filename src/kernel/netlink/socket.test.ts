@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { readdirSync } from "node:fs";
+import fs, { readdirSync } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
+import { constants } from "node:os";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
@@ -118,6 +120,22 @@ inNetns(import.meta.url, { name: "nlsocket" }, () => {
       );
       assert.ok(!result.committed && result.isTruncated);
       assert.equal(result.errors[0]?.code, "ENOENT");
+    });
+
+    test("a commit that is acknowledged is none that was refused, though other answers were lost", async (t) => {
+      const read = fs.readSync;
+      let reads = 0;
+      const reading = t.mock.method(fs, "readSync", (...args: Parameters<typeof fs.readSync>) => {
+        reads += 1;
+        if (reads > 1) return read(...args);
+        throw Object.assign(new Error("no buffer space"), { errno: -constants.errno.ENOBUFS });
+      });
+      syncBuiltinESMExports();
+      const result = await socket.transact(batch((messages) => put(messages, NFT_MSG_NEWTABLE, NLM_F_CREATE, "kept")));
+      reading.mock.restore();
+      syncBuiltinESMExports();
+      assert.deepEqual(result, { committed: true });
+      assert.match(listTables(), /table ip kept/);
     });
 
     test("a dump visits all objects, over many datagrams", async () => {

@@ -294,7 +294,8 @@ export class NetlinkSocket implements AsyncDisposable {
     }
     this.#isDrained = true;
     if (isEndAcknowledged) this.#acknowledgesEnd = true;
-    if (errors.length === 0 && isTruncated) {
+    // The end is acknowledged after the commit alone: other answers may have been lost.
+    if (errors.length === 0 && isTruncated && !isEndAcknowledged) {
       errors.push(new NetlinkError("overrun", "netlink: the batch was refused, but the kernel's answers were lost"));
     } else if (errors.length === 0 && !isAcknowledged) {
       errors.push(new NetlinkError("malformed", "netlink: the kernel ignored the batch: a message has a wrong length"));
