@@ -92,6 +92,10 @@ export class NetlinkDescriptor {
     }
   }
 
+  get isClosed(): boolean {
+    return this.#closed;
+  }
+
   /** Makes room for one datagram of this size. Throws `too_large` when the system does not allow it. */
   reserveSend(sizeBytes: number): void {
     if (sizeBytes <= this.#sendLimit) return;

@@ -9,6 +9,7 @@ import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { u32be, writeAttribute, zstring } from "./attributes.ts";
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL } from "./constants.ts";
 import { NetlinkError } from "./errors.ts";
+import { libc } from "./libc.ts";
 import { MessageBuffer } from "./message-buffer.ts";
 import {
   beginBatch,
@@ -188,6 +189,19 @@ inNetns(import.meta.url, { name: "nlsocket" }, () => {
       });
       await assert.rejects(dump, /visitor/);
       await socket.dump(message, () => {});
+    });
+
+    test("a failure while no file can be opened is told as it is, and the next request works again", async (t) => {
+      const message = new MessageBuffer();
+      put(message, NFT_MSG_GETTABLE, 0, "t1");
+      const open = t.mock.method(libc(), "socket", () => -1);
+      const failing = socket.exchange(message, () => {
+        throw new Error("visitor");
+      });
+      await assert.rejects(failing, /visitor/);
+      await assert.rejects(socket.exchange(message), /socket\(AF_NETLINK/);
+      open.mock.restore();
+      assert.deepEqual(await socket.exchange(message), []);
     });
 
     test("many requests at once: each error names its request", async () => {

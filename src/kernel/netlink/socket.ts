@@ -178,15 +178,14 @@ export class NetlinkSocket implements AsyncDisposable {
   #run<T>(options: CallOptions, operation: () => Promise<T>): Promise<T> {
     return this.#turns.run(async () => {
       if (this.#isClosed) throw new NetlinkError("closed", "netlink: the socket is closed");
-      if (!this.#isDrained) this.#discardStale();
+      if (this.#descriptor.isClosed) this.#descriptor = this.#openDescriptor();
+      else if (!this.#isDrained) this.#discardStale();
       this.#isDrained = false;
       try {
         return await operation();
       } catch (error) {
-        // Answers of the abandoned operation may still come, and a running dump refuses the next: start afresh.
+        // Answers of the abandoned operation may still come, and a running dump refuses the next: that has another descriptor.
         this.#descriptor.close();
-        this.#descriptor = this.#openDescriptor();
-        this.#isDrained = true;
         throw error;
       }
     }, options.signal);
