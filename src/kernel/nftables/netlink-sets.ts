@@ -223,30 +223,24 @@ const TARGET_MAP_USERDATA = setUserdata({ keyByteOrder: "host", dataByteOrder: "
 
 /** `{ 0 : goto a, 1 : goto b }` */
 export function verdictMap(verdicts: readonly NftVerdict[]): AnonymousSet {
-  return {
-    object: {
-      ...INDEX_MAP,
-      dataType: NFT_TYPES.verdict,
-      dataLength: 0,
-      description: { size: verdicts.length },
-      userdata: VERDICT_MAP_USERDATA,
-    },
-    elements: indexed(verdicts, (verdict) => ({ verdict: verdictData(verdict) })),
-  };
+  const values = { dataType: NFT_TYPES.verdict, dataLength: 0, userdata: VERDICT_MAP_USERDATA };
+  return indexMap(values, verdicts, (verdict) => ({ verdict: verdictData(verdict) }));
 }
 
 /** `{ 0 : 10.0.0.1 . 80, 1 : 10.0.0.2 . 80 }` */
 export function targetMap(targets: readonly NftTarget[], layout: FamilyLayout): AnonymousSet {
-  return {
-    object: {
-      ...INDEX_MAP,
-      dataType: targetTypeId(layout),
-      dataLength: layout.addressBytes + 4,
-      description: { size: targets.length },
-      userdata: TARGET_MAP_USERDATA,
-    },
-    elements: indexed(targets, (target) => ({ value: targetBytes(target, layout) })),
-  };
+  const dataLength = layout.addressBytes + 4;
+  const values = { dataType: targetTypeId(layout), dataLength, userdata: TARGET_MAP_USERDATA };
+  return indexMap(values, targets, (target) => ({ value: targetBytes(target, layout) }));
+}
+
+function indexMap<T>(
+  values: Pick<NftSetObject, "dataType" | "dataLength" | "userdata">,
+  items: readonly T[],
+  data: (item: T) => NftElementObject["data"],
+): AnonymousSet {
+  const object = { ...INDEX_MAP, ...values, description: { size: items.length } };
+  return { object, elements: indexed(items, data) };
 }
 
 function* indexed<T>(items: readonly T[], data: (item: T) => NftElementObject["data"]): Iterable<NftElementObject> {
