@@ -1,5 +1,5 @@
 /** What elements of the flat layout have counted, where they are asked to (docs/connections.md); upstream's rules count nothing. */
-import { isNotFound } from "../../kernel/netlink/errors.ts";
+import { isNotFound, undefinedIf } from "../../kernel/netlink/errors.ts";
 import { readElements } from "../../kernel/nftables/netlink-content.ts";
 import { LAYOUTS as FAMILY_LAYOUTS } from "../../kernel/nftables/netlink-values.ts";
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
@@ -41,7 +41,11 @@ async function readSets(family: IpFamily): Promise<CountedSets> {
     for (const { name = "", expression } of heads) {
       const set = flatSet(name);
       if (set === undefined || (expression?.kind !== "counter" && !isSticky(name))) continue;
-      sets.set(name, await readElements(client, { table: TABLE, name, key: set.key }, layout));
+      // Those of a size come and go with Services.
+      const elements = await readElements(client, { table: TABLE, name, key: set.key }, layout).catch(
+        undefinedIf("ENOENT"),
+      );
+      if (elements !== undefined) sets.set(name, elements);
     }
     return sets;
   } catch (error) {
