@@ -239,6 +239,20 @@ describe("upstream's relay", () => {
   });
 });
 
+it("a node port that changes hands in a large change is served for its new Service, whichever portion comes first", async (t) => {
+  const rig = new Rig(t);
+  const [{ port: heir }, { port, at }] = [await nodePort(t), await nodePort(t)];
+  const [a, b] = (await naming(t, "ab")) as [Endpoint, Endpoint];
+  await rig.serve(heir, [b]);
+  await rig.serve(port, [a]);
+  rig.cluster.delete(port);
+  rig.cluster.set({ ...heir, nodePort: at.port });
+  const { services, endpoints } = rig.cluster;
+  const changedPorts = new Set([heir.name.key]);
+  await rig.relay.sync({ services, endpoints, isFullSync: false, changedPorts, zone: undefined });
+  assert.equal(await ask(t, at, "?"), "b");
+});
+
 describe("the extended relay", () => {
   it("tries another endpoint, so that a client that has written gets an answer", async (t) => {
     const rig = new Rig(t, { form: EXTENDED_FORM, random: () => 0 });

@@ -131,9 +131,12 @@ export class LocalhostRelay {
       if (wanted === undefined) this.#wanted.delete(key);
       else this.#wanted.set(key, wanted);
     }
-    const byPlace = new Map(
-      Array.from(this.#wanted.values(), (wanted) => [`${wanted.protocol}/${wanted.port.nodePort}`, wanted]),
-    );
+    const byPlace = new Map<string, Wanted>();
+    for (const [key, wanted] of this.#wanted) {
+      const place = `${wanted.protocol}/${wanted.port.nodePort}`;
+      // The change of the one that had it may come with a later portion.
+      if (!byPlace.has(place) || services.get(key) === wanted.port) byPlace.set(place, wanted);
+    }
     for (const [place, { node, relay }] of this.#listeners) {
       if (byPlace.has(place)) continue;
       this.#options.log.v(2, "Removing localhost nodeport proxy", node.facts);
