@@ -28,7 +28,8 @@ export function pinFolderOf({ ebpf }: PlaceOfPins, cookie: () => bigint): FoundF
 }
 
 /**
- * Ends what earlier processes have left: in the configured folder, and in the usual one.
+ * Ends what earlier processes have left: in the configured folder, and in the usual one. What fails in one keeps nothing from being
+ * done in the others.
  * @param own folder of this network namespace that is in use: in it, only what is of other families than these ends.
  * @throws BpfError when something is left; FolderInUse
  */
@@ -40,24 +41,32 @@ export async function endPins(
 ): Promise<void> {
   const configured = config?.ebpf.pinFolder ?? "";
   const folders = new Set([USUAL_FOLDER, ...(configured === "" || configured === NO_FOLDER ? [] : [configured])]);
+  const failures: unknown[] = [];
   for (const folder of folders) {
     if (!findPinFolder(folder).ok || bpf.pins.list(folder) === undefined) continue;
     const path = `${folder}/${cookie()}`;
-    if (bpf.pins.list(path) === undefined) continue;
-    const kept = own !== undefined && isSameFolder(path, own.path) ? own.families : [];
+    const there = bpf.pins.list(path);
+    if (there === undefined) continue;
+    const isOwn = own !== undefined && isSameFolder(path, own.path);
+    const ended = IP_FAMILIES.filter((family) => there.includes(family) && !(isOwn && own.families.includes(family)));
+    // Whoever uses it then, there is nothing to be done.
+    if (isOwn && ended.length === 0) continue;
     const lock = new FolderLock(path);
-    lock.hold(() => {});
     try {
+      lock.hold(() => {});
       const { udpDisconnector } = await import("../../kernel/sock-diag/disconnect-udp.ts");
-      for (const family of IP_FAMILIES) {
-        if (kept.includes(family) || bpf.pins.list(`${path}/${family}`) === undefined) continue;
-        await new SocketPins(bpf.pins, path, family).endWithSockets(udpDisconnector());
+      const ending = ended.map((family) => new SocketPins(bpf.pins, path, family).endWithSockets(udpDisconnector()));
+      for (const outcome of await Promise.allSettled(ending)) {
+        if (outcome.status === "rejected") failures.push(outcome.reason);
       }
+      for (const left of [path, folder]) if (bpf.pins.list(left)?.length === 0) bpf.pins.remove(left);
+    } catch (error) {
+      failures.push(error);
     } finally {
       lock.release();
     }
-    for (const left of [path, folder]) if (bpf.pins.list(left)?.length === 0) bpf.pins.remove(left);
   }
+  if (failures.length > 0) throw failures[0];
 }
 
 /** A file system may be mounted at several places. */

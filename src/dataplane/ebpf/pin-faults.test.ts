@@ -5,10 +5,13 @@ import { port, remote, TestCluster } from "../../../testkit/dataplane/test-clust
 import { passing } from "../../../testkit/fakes/bpf/encode.ts";
 import { memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
 import { until } from "../../../testkit/support/patience.ts";
+import { BpfError } from "../../kernel/bpf/bpf-error.ts";
 import type { Hook } from "../../kernel/bpf/hooks.ts";
 import { encode } from "../../kernel/bpf/layout.ts";
 import { CONNECTED_KEY, CONNECTED_VALUE, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
+import type { StaleSocket } from "../../kernel/sock-diag/disconnect-udp.ts";
 import { NOT_KEPT } from "./socket-news.ts";
+import { SocketPins } from "./socket-pins.ts";
 import {
   CGROUP,
   NODE_HOOKS,
@@ -284,5 +287,19 @@ describe("connected UDP sockets that an earlier process has led", () => {
     const { node, serve } = await led(t);
     await serve({ refused: "loadProgram" });
     assert.deepEqual(node.told, [77n]);
+  });
+
+  test("are told when it ends, though a name cannot be removed", async (t) => {
+    const { other } = await led(t);
+    t.mock.method(other.pins, "remove", () => {
+      throw new BpfError("EPERM", "bpf: as the test wants it: EPERM");
+    });
+    const told: bigint[] = [];
+    const disconnect = async (sockets: readonly StaleSocket[]) => {
+      told.push(...sockets.map(({ cookie }) => cookie));
+      return [];
+    };
+    await assert.rejects(new SocketPins(other.pins, PIN_FOLDER, "IPv4").endWithSockets({ disconnect }), BpfError);
+    assert.deepEqual(told, [77n]);
   });
 });

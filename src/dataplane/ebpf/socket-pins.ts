@@ -134,8 +134,11 @@ export class SocketPins {
     const led = memory === undefined ? [] : new Connections(this.#family, () => memory).all();
     for (const maps of Object.values(found)) closeAll(maps ?? {});
     this.#names.clear();
-    this.end();
-    if (led.length > 0) await disconnector.disconnect(led);
+    try {
+      this.end();
+    } finally {
+      if (led.length > 0) await disconnector.disconnect(led);
+    }
   }
 
   /**
