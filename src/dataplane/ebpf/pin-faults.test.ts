@@ -141,6 +141,9 @@ test("what is gone is noticed without a change of the cluster", async (t) => {
   const asked = { syncs: 0, fullSyncs: 0 };
   const count = (what: keyof typeof asked) => () => void asked[what]++;
   const watching = process.backend.monitor(count("fullSyncs"), stop.signal, count("syncs"));
+  // The node's addresses are read again.
+  await sync(process);
+  asked.syncs = 0;
   other.pins.remove(`${OWN}/v4/slots4`);
   await until("the name", () => node.machine.names.paths.includes(`${OWN}/v4/slots4`));
   assert.deepEqual(asked, { syncs: 0, fullSyncs: 0 });

@@ -79,7 +79,10 @@ export class SocketPath {
   /** Before the first sync, what an earlier process has kept is as it has left it. */
   #hasBegun = false;
   #areAddressesKnown = false;
-  /** What keeps it from working may end without a change of the cluster: there is no cgroup, or another process has the folder. */
+  /**
+   * What keeps it from working may end without a change of the cluster: there is no cgroup, another process has the folder, or the node's
+   * addresses cannot be read.
+   */
   #mayEnd = false;
   /** Programs may have lost their cgroup. To ask is a call for each of them: that is for full syncs, and for looks now and then. */
   #mayBeOrphaned = false;
@@ -169,6 +172,8 @@ export class SocketPath {
       this.#areAddressesKnown = false;
       requestSync();
     };
+    // What has come or gone while nothing was watched was not told.
+    this.#areAddressesKnown = false;
     await Promise.all([
       this.#options.addressWatch.watch(onAddress, signal),
       this.#watchSockets(onLost, signal, requestSync),
@@ -201,7 +206,7 @@ export class SocketPath {
         this.#sockets.programs.keep();
         this.#news.tellPinProblem(this.#options.pins);
         if (looks % LOOKS_FOR_DAMAGE === 0 && this.#isDamaged(this.#sockets.maps)) onLost();
-      } else if (this.#hasObstacleGone(cgroup)) onLost();
+      } else if (await this.#hasObstacleGone(cgroup, signal)) onLost();
     }
   }
 
@@ -211,11 +216,12 @@ export class SocketPath {
     return servicePorts > 0;
   }
 
-  #hasObstacleGone(cgroup: string): boolean {
-    const { bpf, holdPins } = this.#options;
+  async #hasObstacleGone(cgroup: string, signal: AbortSignal): Promise<boolean> {
+    const { bpf, family, holdPins, localAddresses } = this.#options;
     if (!this.#mayEnd || !isThere(bpf, cgroup)) return false;
     try {
       holdPins?.();
+      await localAddresses(family, signal);
       return true;
     } catch {
       return false;
@@ -333,9 +339,11 @@ export class SocketPath {
       this.#news.forget("addresses");
       return addresses;
     } catch (error) {
-      if (signal.aborted || !this.isAttached) throw error;
+      if (signal.aborted) throw error;
+      const isNews = this.#news.isNews("addresses", messageOf(error));
+      if (!this.isAttached) throw error;
       this.#areAddressesKnown = false;
-      if (this.#news.isNews("addresses", messageOf(error))) this.#options.log.error(KNOWN_ADDRESSES, error);
+      if (isNews) this.#options.log.error(KNOWN_ADDRESSES, error);
       return undefined;
     }
   }
@@ -344,7 +352,9 @@ export class SocketPath {
   async #giveUp(error: unknown): Promise<void> {
     await this.#end();
     const { bpf, cgroup } = this.#options;
-    this.#mayEnd = error instanceof FolderInUse || (cgroup !== undefined && !isThere(bpf, cgroup));
+    const areAddressesUnread = this.#news.last("addresses") !== "";
+    const isAway = cgroup !== undefined && !isThere(bpf, cgroup);
+    this.#mayEnd = error instanceof FolderInUse || areAddressesUnread || isAway;
     if (!this.#news.isNews("all", messageOf(error))) return;
     this.#options.log.error("Nothing is decided at the socket; the nftables rules lead all packets", error, {
       cannot: AT_SOCKET,

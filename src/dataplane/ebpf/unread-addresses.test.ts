@@ -47,3 +47,39 @@ test("they are asked for again though nothing else asks for a sync", async (t) =
   const before = asked();
   await until("a sync is asked for", () => asked() > before);
 });
+
+test("where they cannot be read at first, sockets are led as soon as they can, and no full sync is asked for before", async (t) => {
+  const cluster = new TestCluster();
+  const subject = new EbpfRig(cluster.driver, { isHurried: true });
+  t.after(() => void subject.backend.close());
+  cluster.set(port("web", "10.96.0.1"), [remote("10.180.1.1")]);
+  let asked = 0;
+  let fullSyncs = 0;
+  subject.faults.addresses = () => {
+    asked++;
+    return "ENOBUFS";
+  };
+  await cluster.driver.sync(subject.backend);
+  assert.equal(subject.connect("TCP", "10.96.0.1", 80), "10.96.0.1");
+  subject.watch(t, () => void fullSyncs++);
+  // What others have done to the rules before.
+  fullSyncs = 0;
+  await until("they are asked for again and again", () => asked > 3);
+  assert.equal(fullSyncs, 0);
+  subject.faults.addresses = undefined;
+  await until("a full sync is asked for", () => fullSyncs > 0);
+  await cluster.driver.sync(subject.backend, { full: true });
+  assert.equal(subject.connect("TCP", "10.96.0.1", 80), "10.180.1.1");
+});
+
+test("what has changed while the watch had failed is known when it is begun again", async (t) => {
+  const { cluster, rig: subject, sync } = rig(t);
+  subject.hostAddresses = [ip(NODE)];
+  cluster.set(port("web", "10.96.0.1", { nodePort: 30_080 }), [remote("10.180.1.1")]);
+  await sync();
+  subject.hostAddresses = [ip(OTHER)];
+  subject.watch(t);
+  await sync();
+  assert.equal(subject.connect("TCP", OTHER, 30_080), "10.180.1.1");
+  assert.equal(subject.connect("TCP", NODE, 30_080), NODE);
+});
