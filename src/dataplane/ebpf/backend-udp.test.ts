@@ -1,9 +1,9 @@
 /** What the eBPF backend does with connected UDP, which no program sees any more. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
+import { port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
 import { until } from "../../../testkit/support/patience.ts";
-import { type EbpfRig, rig } from "./testing/ebpf-rig.ts";
+import { EbpfRig, rig } from "./testing/ebpf-rig.ts";
 
 test("a sync does not wait for sockets that are disconnected", async (t) => {
   const { cluster, rig: subject, sync } = rig(t);
@@ -124,4 +124,26 @@ describe("connected UDP", () => {
       assert.equal(subject.connectUdp(8n, "10.96.0.1", 53, 2n), "10.96.0.1");
     });
   }
+
+  test("of pods is led as soon as their network namespaces are seen: when a node starts, there are none", async (t) => {
+    const cluster = new TestCluster();
+    const subject = new EbpfRig(cluster.driver, { isHurried: true });
+    const sync = () => cluster.driver.sync(subject.backend);
+    t.after(() => void subject.backend.close());
+    subject.reach = { of: "host", why: "namespaces are not seen" };
+    cluster.set(service, [remote("10.180.1.1")]);
+    const asked = subject.watch(t);
+    await sync();
+    const ask = (cookie: bigint) => subject.connectUdp(cookie, "10.96.0.1", 53, 2n);
+    assert.equal(ask(7n), "10.96.0.1");
+    const before = asked();
+    subject.reach = { of: "all" };
+    await until("a sync is asked for", () => asked() > before);
+    await sync();
+    assert.equal(ask(8n), "10.180.1.1");
+    assert.deepEqual(subject.backend.degraded, []);
+    const limits = subject.log.flatMap(({ facts: { can, cannot } }) => can ?? cannot ?? []);
+    const what = "connections decided at the socket for connected UDP of pods";
+    assert.deepEqual(limits, [what, "connections decided at the socket", what], "and it is said");
+  });
 });

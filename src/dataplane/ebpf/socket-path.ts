@@ -64,6 +64,9 @@ const LOOK_EVERY_MS = 10_000;
 /** The map of frontends is read with each sixth look. */
 const LOOKS_FOR_DAMAGE = 6;
 
+/** Whose connected UDP takes the rules, in words. */
+const OF = { host: " of pods", none: "" } as const;
+
 /** The socket programs at work. */
 interface Sockets {
   readonly maps: SocketMaps;
@@ -86,6 +89,8 @@ export class SocketPath {
   #mayEnd = false;
   /** Programs may have lost their cgroup. To ask is a call for each of them: that is for full syncs, and for looks now and then. */
   #mayBeOrphaned = false;
+  /** Which connected UDP sockets can be told when their endpoint goes. Network namespaces of pods come after the start of a node. */
+  #reach: DisconnectReach["of"] = "all";
   readonly #news: SocketNews;
 
   constructor(options: SocketPathOptions) {
@@ -206,6 +211,8 @@ export class SocketPath {
         this.#sockets.programs.keep();
         this.#news.tellPinProblem(this.#options.pins);
         if (looks % LOOKS_FOR_DAMAGE === 0 && this.#isDamaged(this.#sockets.maps)) onLost();
+        const reach = this.#reach;
+        if (reach !== "all" && (await this.#askReach()) !== reach) requestSync();
       } else if (await this.#hasObstacleGone(cgroup, signal)) onLost();
     }
   }
@@ -236,6 +243,7 @@ export class SocketPath {
     this.#hasBegun = true;
     this.#sockets ??= this.#open(input, await this.#askReach());
     const { maps, programs } = this.#sockets;
+    programs.leadConnectedUdp(this.#reach);
     const { services, endpoints, zone } = input;
     const facts = { nodeName: this.#options.nodeName, zone };
     const isFull = input.isFullSync || maps.isUnsettled;
@@ -292,16 +300,23 @@ export class SocketPath {
     return { maps, programs, stale: new StaleConnections({ disconnector, onDisconnected, log, clock }) };
   }
 
-  /** Which connected UDP sockets could be told when their endpoint goes; what keeps others from it is said once. */
+  /** What keeps sockets from being told is said once, and that it does so no more. */
   async #askReach(): Promise<DisconnectReach["of"]> {
-    const reach = await this.#options.disconnector.reach();
+    const { disconnector, log } = this.#options;
+    const before = this.#reach;
+    const reach = await disconnector.reach();
+    this.#reach = reach.of;
     const why = reach.of === "all" ? "" : reach.why;
-    if (!this.#news.isNews("connected UDP", why) || reach.of === "all") return reach.of;
-    const whose = reach.of === "host" ? "of pods " : "";
-    this.#options.log.warn(`Connected UDP ${whose}takes the rules: ${why}`, {
-      cannot: `${AT_SOCKET} for connected UDP ${whose}`.trimEnd(),
-      why,
-    });
+    if (!this.#news.isNews("connected UDP", why)) return reach.of;
+    if (before !== "all" && before !== reach.of) {
+      log.info(`Connected UDP${reach.of === "host" ? " of the host" : ""} is decided at the socket now`, {
+        can: `${AT_SOCKET} for connected UDP${OF[before]}`,
+      });
+    }
+    if (reach.of !== "all") {
+      const cannot = `${AT_SOCKET} for connected UDP${OF[reach.of]}`;
+      log.warn(`Connected UDP${OF[reach.of]} takes the rules: ${why}`, { cannot, why });
+    }
     return reach.of;
   }
 

@@ -19,7 +19,7 @@ interface Attached {
 export class SocketPrograms {
   readonly #bpf: Bpf;
   readonly #family: IpFamily;
-  readonly #options: SocketProgramOptions;
+  #options: SocketProgramOptions;
   readonly #pins: SocketPins | undefined;
   readonly #assemble: typeof socketPrograms;
   #all: readonly Attached[] = [];
@@ -61,6 +61,13 @@ export class SocketPrograms {
     this.#open = open;
     closeAll(old.map(({ program }) => program));
     if (this.isAttached) this.keep();
+  }
+
+  /** From now on these connected UDP sockets are led. What is attached is replaced, as by {@link load}. @throws BpfError */
+  leadConnectedUdp(connectedUdp: NonNullable<SocketProgramOptions["connectedUdp"]>): void {
+    if (connectedUdp === this.#options.connectedUdp) return;
+    this.#options = { ...this.#options, connectedUdp };
+    if (this.#open !== undefined) this.load(this.#open);
   }
 
   /**
