@@ -350,6 +350,15 @@ describe("what status says", () => {
     assert.deepEqual(subject.backend.degraded, []);
   });
 
+  test("what the rules have to say, too", async (t) => {
+    const { rig: subject, sync } = rig(t);
+    const remarks = ["Packets pass chains of other programs"];
+    Object.defineProperty(subject.packetPath.backend, "remarks", { value: remarks });
+    assert.deepEqual(subject.backend.remarks.slice(1), remarks);
+    await sync();
+    assert.deepEqual(subject.backend.remarks.slice(1), remarks);
+  });
+
   test("what takes the rules though it should not, as long as it does", async (t) => {
     const { cluster, rig: subject, sync } = rig(t);
     subject.watch(t);

@@ -40,8 +40,9 @@ export class EbpfBackend implements Backend {
   get remarks(): readonly string[] {
     const { where } = this.#socketPath;
     const lesser = this.degraded.map(({ subject, reason }) => `${subject}: ${reason}`);
-    if (where !== undefined) return [where, ...lesser];
-    return lesser.length > 0 ? lesser : ["nothing is decided at the socket: not synced yet"];
+    const ofRules = this.#packetPath.remarks ?? [];
+    if (where !== undefined) return [where, ...lesser, ...ofRules];
+    return [...(lesser.length > 0 ? lesser : ["nothing is decided at the socket: not synced yet"]), ...ofRules];
   }
 
   get degraded(): readonly SyncFailure[] {
