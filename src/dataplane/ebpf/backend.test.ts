@@ -65,6 +65,18 @@ test("how long programs decide, and how many sockets there is room for, are sett
   assert.equal(subject.connectUdp(7n, "10.96.0.1", 80), "10.96.0.1");
 });
 
+test("how long they decide may have a part of a millisecond", async (t) => {
+  const cluster = new TestCluster();
+  const subject = new EbpfRig(cluster.driver, { validForMs: 60_000.5 });
+  t.after(() => void subject.backend.close());
+  cluster.set(port("web", "10.96.0.1"), [remote("10.180.1.1")]);
+  await cluster.driver.sync(subject.backend);
+  subject.monotonicNs += 60_000_500_000n;
+  assert.equal(subject.connect("TCP", "10.96.0.1", 80), "10.180.1.1");
+  subject.monotonicNs += 1n;
+  assert.equal(subject.connect("TCP", "10.96.0.1", 80), "10.96.0.1");
+});
+
 test("where the kernel cannot say what a call fails with, Services without endpoints take the rules, which is said", async (t) => {
   const { cluster, rig: subject, sync } = rig(t);
   cluster.set(port("none", "10.96.0.1"), []);

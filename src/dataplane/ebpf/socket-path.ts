@@ -270,7 +270,7 @@ export class SocketPath {
 
   #renew(maps: SocketMaps): void {
     const { validForMs, monotonicNs } = this.#options;
-    maps.renew(monotonicNs() + BigInt(validForMs) * 1_000_000n);
+    maps.renew(monotonicNs() + BigInt(Math.round(validForMs * 1e6)));
   }
 
   #open({ services, endpointCount }: SyncInput, connectedUdp: DisconnectReach["of"]): Sockets {
