@@ -3,11 +3,14 @@
  * at a time: a system call for each is most of what the first fill of a large cluster costs.
  */
 import type { BpfMap } from "../../kernel/bpf/bpf.ts";
-import { type FrontendWords, frontendKey, frontendValue } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { frontendKey, frontendValue } from "../../kernel/bpf/socket-balancer/maps.ts";
 import type { FrontendAddress } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import type { IpFamily } from "../../net/ip.ts";
+import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../net/protocol.ts";
+import { nameOfKey } from "./adopted-frontends.ts";
+import { destinationsOf, frontendWordsFor, type Installed, isSame, isSameValue } from "./installed.ts";
+import { type SocketPlan, type Treatment, treatmentOf } from "./socket-plan.ts";
 
 /** Elements that go to the kernel together; more of the last service port. */
 const TOGETHER = 1024;
@@ -15,6 +18,8 @@ const TOGETHER = 1024;
 export class FrontendTable {
   readonly #family: IpFamily;
   #map: BpfMap;
+  /** The packet path decides at them. */
+  #hostAddresses: ReadonlySet<IpAddress> = new Set();
   /** Elements that wait. */
   #keys: Uint8Array[] = [];
   #values: Uint8Array[] = [];
@@ -26,25 +31,64 @@ export class FrontendTable {
     this.#map = map;
   }
 
+  /** The rules decide at service addresses that are the host's own. @returns those that it has got or lost. */
+  setHostAddresses(addresses: ReadonlySet<IpAddress>): ReadonlySet<IpAddress> {
+    const changed = addresses.symmetricDifference(this.#hostAddresses);
+    this.#hostAddresses = addresses;
+    return changed;
+  }
+
+  treatmentOf(treatments: SocketPlan["treatments"], frontend: FrontendAddress): Treatment {
+    return treatmentOf(treatments, frontend, this.#hostAddresses);
+  }
+
   /** What the map knows a frontend by. */
   keyOf({ protocol }: ServicePort, { address, port }: FrontendAddress): Uint8Array {
     return frontendKey(this.#family, address, port, PROTOCOL_NUMBERS[protocol]);
   }
 
-  has(port: ServicePort, frontend: FrontendAddress): boolean {
-    return this.#map.lookup(this.keyOf(port, frontend)) !== undefined;
+  /** Whether there is an element. @throws BpfError */
+  has(key: Uint8Array): boolean {
+    return this.#map.lookup(key) !== undefined;
   }
 
-  /** @throws BpfError */
-  update(port: ServicePort, frontend: FrontendAddress, words: FrontendWords): void {
-    this.#map.update(this.keyOf(port, frontend), frontendValue(words));
+  /** What the kernel has now, by {@link nameOfKey}. @throws BpfError */
+  read(): ReadonlyMap<string, Uint8Array> {
+    return new Map(this.#map.entries().map(([key, value]) => [nameOfKey(key), value]));
   }
 
-  /** As {@link update}, with the next {@link flush}. @param owner is named then. */
-  updateLater(owner: string, port: ServicePort, frontend: FrontendAddress, words: FrontendWords): void {
-    this.#keys.push(this.keyOf(port, frontend));
-    this.#values.push(frontendValue(words));
-    this.#owners.add(owner);
+  /** Whether the elements of a service port are what they should be, and no more. */
+  isWhole(installed: Installed, elementOf: (frontend: FrontendAddress, at: number) => Uint8Array | undefined): boolean {
+    return destinationsOf(installed.port).every((frontend, at) => {
+      const treatment = this.treatmentOf(installed.treatments, frontend);
+      const value = elementOf(frontend, at);
+      if (value === undefined || treatment === "pass") return value === undefined && treatment === "pass";
+      return Buffer.compare(value, frontendValue(frontendWordsFor(treatment, installed))) === 0;
+    });
+  }
+
+  /** Writes what a service port's frontends say otherwise than before. @throws BpfError */
+  write(before: Installed, after: Installed): void {
+    const { port, treatments } = after;
+    if (isSame(before, after)) return;
+    for (const frontend of destinationsOf(port)) {
+      if (!before.isUncertain && isSameValue(before, after, frontend.kind)) continue;
+      const treatment = this.treatmentOf(treatments, frontend);
+      if (treatment === "pass") this.#map.delete(this.keyOf(port, frontend));
+      else this.#map.update(this.keyOf(port, frontend), frontendValue(frontendWordsFor(treatment, after)));
+    }
+  }
+
+  /** With the next {@link flush}, all of a service port that nothing is there of: no client is led yet. @param owner is named then. */
+  writeLater(owner: string, installed: Installed): void {
+    const { port, treatments } = installed;
+    for (const frontend of destinationsOf(port)) {
+      const treatment = this.treatmentOf(treatments, frontend);
+      if (treatment === "pass") continue;
+      this.#keys.push(this.keyOf(port, frontend));
+      this.#values.push(frontendValue(frontendWordsFor(treatment, installed)));
+      this.#owners.add(owner);
+    }
   }
 
   /** Nothing that waits may be of this frontend. @throws BpfError */

@@ -1,12 +1,6 @@
 /** What the maps hold of a service port, and what its frontends say by it. Pure. */
 import type { EndpointList } from "../../kernel/bpf/socket-balancer/endpoint-lists.ts";
-import {
-  type FrontendWords,
-  frontendValue,
-  HOST_ONLY,
-  LEFT_ALONE,
-  NO_ENDPOINTS,
-} from "../../kernel/bpf/socket-balancer/maps.ts";
+import { type FrontendWords, HOST_ONLY, LEFT_ALONE, NO_ENDPOINTS } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { type FrontendAddress, type FrontendKind, ownedFrontends } from "../../model/frontend.ts";
 import { onePerDestination } from "../../model/frontend-ownership.ts";
 import type { ServicePort } from "../../model/service-port.ts";
@@ -113,18 +107,4 @@ export function frontendWordsFor(treatment: Treatment, installed: Installed): Fr
   const { sessionAffinity, stickyMaxAgeSeconds } = installed.port;
   const affinitySeconds = sessionAffinity === "ClientIP" ? stickyMaxAgeSeconds : 0;
   return { base, count, id, held, flags: FLAGS[treatment] ?? 0, affinitySeconds };
-}
-
-/** Whether the elements of its frontends are what they should be, and no more. @param treatmentOf of a frontend, by those of its port. */
-export function isWholeIn(
-  installed: Installed,
-  treatmentOf: (treatments: SocketPlan["treatments"], frontend: FrontendAddress) => Treatment,
-  elementOf: (frontend: FrontendAddress, at: number) => Uint8Array | undefined,
-): boolean {
-  return destinationsOf(installed.port).every((frontend, at) => {
-    const treatment = treatmentOf(installed.treatments, frontend);
-    const value = elementOf(frontend, at);
-    if (value === undefined || treatment === "pass") return value === undefined && treatment === "pass";
-    return Buffer.compare(value, frontendValue(frontendWordsFor(treatment, installed))) === 0;
-  });
 }

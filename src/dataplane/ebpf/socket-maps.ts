@@ -8,9 +8,7 @@ import { EndpointLists, NoRoom } from "../../kernel/bpf/socket-balancer/endpoint
 import {
   type BalancerCapacity,
   type BalancerMaps,
-  COUNT_KEY,
   type CountingMaps,
-  FRONTEND_KEY,
   type LeadingMaps,
   leadingMaps,
   type MemoryMaps,
@@ -23,16 +21,7 @@ import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import { AdoptedFrontends, nameOfKey } from "./adopted-frontends.ts";
 import { Connections } from "./connections.ts";
 import { FrontendTable } from "./frontend-table.ts";
-import {
-  destinationsOf,
-  frontendWordsFor,
-  Installed,
-  isSame,
-  isSameValue,
-  isWholeIn,
-  LISTS,
-  listFor,
-} from "./installed.ts";
+import { destinationsOf, Installed, isSame, LISTS, listFor } from "./installed.ts";
 import {
   AddressMap,
   capacityFor,
@@ -47,14 +36,8 @@ import {
   type Opened,
   type OpenMaps,
 } from "./open-maps.ts";
-import {
-  PASS_ALL,
-  planSocket,
-  type SocketPlan,
-  type SocketPlanFacts,
-  type Treatment,
-  treatmentOf,
-} from "./socket-plan.ts";
+import { ReleasedCounts } from "./released-counts.ts";
+import { PASS_ALL, planSocket, type SocketPlan, type SocketPlanFacts } from "./socket-plan.ts";
 
 interface SocketMapsOptions extends LastingRoom {
   readonly bpf: Bpf;
@@ -81,11 +64,9 @@ export class SocketMaps {
   readonly #refused = new Map<string, string>();
   /** What the maps have had from the start, until {@link settle}. */
   #adopted: AdoptedFrontends | undefined;
-  #hostAddresses: ReadonlySet<IpAddress> = new Set();
   readonly #nodeAddresses: AddressMap;
   #hasLostUdp = false;
-  /** Frontends without an owner since the last {@link settle}, by {@link nameOfKey}: the next owner counts from zero. */
-  readonly #released = new Set<string>();
+  readonly #released: ReleasedCounts;
   /** Connected UDP sockets that were led. */
   readonly connections: Connections;
 
@@ -106,6 +87,7 @@ export class SocketMaps {
     this.#areFound =
       found.leading !== undefined && found.memory !== undefined && found.counting?.counts === this.#memory.counts;
     this.#frontends = new FrontendTable(family, this.#set.frontends);
+    this.#released = new ReleasedCounts(family, this.#memory.counts);
     this.connections = new Connections(family, () => ({ ...this.#memory, backends: this.#set.backends }));
     try {
       // A socket that was led in other maps must not be taken for one that these lead.
@@ -165,11 +147,9 @@ export class SocketMaps {
   setHostAddresses(addresses: ReadonlySet<IpAddress>): void {
     // What waits says what held before.
     this.#flush();
-    const before = this.#hostAddresses;
-    this.#hostAddresses = addresses;
-    const isChanged = ({ address }: FrontendAddress) =>
-      address !== undefined && addresses.has(address) !== before.has(address);
-    for (const [key, installed] of this.#installed) {
+    const changed = this.#frontends.setHostAddresses(addresses);
+    const isChanged = ({ address }: FrontendAddress) => address !== undefined && changed.has(address);
+    for (const [key, installed] of changed.size === 0 ? [] : this.#installed) {
       if (destinationsOf(installed.port).some(isChanged)) this.#rewrite(key, installed);
     }
   }
@@ -250,9 +230,9 @@ export class SocketMaps {
     const { keys = [], lists = [] } = this.#adopted?.left ?? {};
     for (const key of keys) {
       this.#set.frontends.delete(key);
-      this.#released.add(nameOfKey(key));
+      this.#released.note(key);
     }
-    this.#forgetCounts();
+    this.#released.forget();
     if (this.#adopted === undefined) return;
     for (const list of lists) this.#lists.write(list, []);
     this.#lists.settle();
@@ -266,16 +246,14 @@ export class SocketMaps {
    */
   findDamage(): number {
     if (this.#frontends.isWaiting() || this.isUnsettled) return 0;
-    const there = new Map(this.#set.frontends.entries().map(([key, value]) => [nameOfKey(key), value]));
+    const there = this.#frontends.read();
     let damaged = 0;
     for (const [key, installed] of this.#installed) {
       const { port, isUncertain } = installed;
       // A sync has begun with it, and writes it again in any case.
       if (isUncertain) continue;
-      const isWhole = isWholeIn(installed, this.#treatmentOf, (frontend) =>
-        there.get(nameOfKey(this.#frontends.keyOf(port, frontend))),
-      );
-      if (isWhole) continue;
+      const elementOf = (frontend: FrontendAddress) => there.get(nameOfKey(this.#frontends.keyOf(port, frontend)));
+      if (this.#frontends.isWhole(installed, elementOf)) continue;
       this.#installed.set(key, installed.uncertain());
       damaged++;
     }
@@ -300,8 +278,8 @@ export class SocketMaps {
     for (const [, installed] of this.#installed) {
       const { port, treatments } = installed;
       for (const frontend of destinationsOf(port)) {
-        if (!this.#frontends.has(port, frontend)) continue;
-        const treatment = this.#treatmentOf(treatments, frontend);
+        if (!this.#frontends.has(this.#frontends.keyOf(port, frontend))) continue;
+        const treatment = this.#frontends.treatmentOf(treatments, frontend);
         const list = listFor(treatment, installed);
         const endpoints = list === undefined ? [] : this.#lists.read(list).map((one) => `${one.ip} ${one.port}`);
         lines.push(`${keyText(port, frontend)} ${treatment} ${endpoints.toSorted().join(", ")}`);
@@ -320,11 +298,11 @@ export class SocketMaps {
     const { values, cluster, local } = adopted.claim(
       destinationsOf(port).map((frontend) => ({
         name: nameOfKey(this.#frontends.keyOf(port, frontend)),
-        to: LISTS[this.#treatmentOf(treatments, frontend)],
+        to: LISTS[this.#frontends.treatmentOf(treatments, frontend)],
       })),
     );
     const installed = new Installed({ port, treatments, cluster, local });
-    const found = isWholeIn(installed, this.#treatmentOf, (_, at) => values[at]) ? installed : installed.uncertain();
+    const found = this.#frontends.isWhole(installed, (_, at) => values[at]) ? installed : installed.uncertain();
     this.#installed.set(key, found);
     return found;
   }
@@ -339,8 +317,8 @@ export class SocketMaps {
       cluster = this.#lists.write(cluster, plan.cluster, plan.serving, local);
       local = this.#lists.write(local, plan.local, plan.serving, cluster);
       after = new Installed({ port, treatments, cluster, local });
-      if (known === undefined) this.#writeNewFrontends(key, after);
-      else this.#writeFrontends(before, after);
+      if (known === undefined) this.#frontends.writeLater(key, after);
+      else this.#frontends.write(before, after);
     } catch (error) {
       this.#installed.set(key, before.uncertain({ cluster, local }));
       throw error;
@@ -355,17 +333,6 @@ export class SocketMaps {
     if (hasGone && protocol === "UDP") this.#hasLostUdp = true;
   }
 
-  /** No client is led by them yet: they can wait for others. */
-  #writeNewFrontends(key: string, installed: Installed): void {
-    const { port } = installed;
-    for (const frontend of destinationsOf(port)) {
-      const treatment = this.#treatmentOf(installed.treatments, frontend);
-      if (treatment === "pass") continue;
-      const words = frontendWordsFor(treatment, installed);
-      this.#frontends.updateLater(key, port, frontend, words);
-    }
-  }
-
   #flush(): void {
     const owners = this.#frontends.flush();
     for (const key of owners ?? []) {
@@ -376,23 +343,8 @@ export class SocketMaps {
 
   /** What its frontends say is written again, all of it. */
   #rewrite(key: string, installed: Installed): void {
-    this.#insist(key, installed.port, () => this.#writeFrontends(installed.uncertain(), installed));
+    this.#insist(key, installed.port, () => this.#frontends.write(installed.uncertain(), installed));
   }
-
-  #writeFrontends(before: Installed, after: Installed): void {
-    const { port, treatments } = after;
-    const isKnown = !before.isUncertain;
-    if (isSame(before, after)) return;
-    for (const frontend of destinationsOf(port)) {
-      if (isKnown && isSameValue(before, after, frontend.kind)) continue;
-      const treatment = this.#treatmentOf(treatments, frontend);
-      if (treatment === "pass") this.#frontends.delete(port, frontend);
-      else this.#frontends.update(port, frontend, frontendWordsFor(treatment, after));
-    }
-  }
-
-  readonly #treatmentOf = (treatments: SocketPlan["treatments"], frontend: FrontendAddress): Treatment =>
-    treatmentOf(treatments, frontend, this.#hostAddresses);
 
   #refuse(key: string, port: ServicePort, error: unknown): void {
     this.#delete(port, destinationsOf(port));
@@ -401,22 +353,7 @@ export class SocketMaps {
   }
 
   #noteReleased(port: ServicePort, frontends: readonly FrontendAddress[]): void {
-    for (const frontend of frontends) this.#released.add(nameOfKey(this.#frontends.keyOf(port, frontend)));
-  }
-
-  /** What connections to frontends that were released have counted. @throws BpfError */
-  #forgetCounts(): void {
-    const { counts } = this.#memory;
-    const { address, isRefused } = COUNT_KEY[this.#options.family].fields;
-    const { size } = FRONTEND_KEY[this.#options.family];
-    const isCounting = this.#released.size > 0 && counts.definition.maxEntries > 1;
-    for (const [key] of isCounting ? counts.entries() : []) {
-      // It begins with that of the frontend, or with the address of the node at which a node port was asked.
-      const dialled = key.slice(0, size).fill(0, isRefused.at, isRefused.at + 1);
-      const nodePort = dialled.slice().fill(0, address.at, address.at + address.bytes);
-      if ([dialled, nodePort].some((one) => this.#released.has(nameOfKey(one)))) counts.delete(key);
-    }
-    this.#released.clear();
+    for (const frontend of frontends) this.#released.note(this.#frontends.keyOf(port, frontend));
   }
 
   #delete(port: ServicePort, frontends: readonly FrontendAddress[]): void {

@@ -1,0 +1,37 @@
+/** Counts of connections to frontends that their Service has given up: the next owner counts from zero. */
+import type { BpfMap } from "../../kernel/bpf/bpf.ts";
+import { COUNT_KEY, FRONTEND_KEY } from "../../kernel/bpf/socket-balancer/maps.ts";
+import type { IpFamily } from "../../net/ip.ts";
+import { nameOfKey } from "./adopted-frontends.ts";
+
+export class ReleasedCounts {
+  readonly #family: IpFamily;
+  readonly #counts: BpfMap;
+  /** Since the last {@link forget}, by {@link nameOfKey}. */
+  readonly #released = new Set<string>();
+
+  constructor(family: IpFamily, counts: BpfMap) {
+    this.#family = family;
+    this.#counts = counts;
+  }
+
+  /** A frontend has no owner any more. */
+  note(key: Uint8Array): void {
+    // Otherwise nothing is counted.
+    if (this.#counts.definition.maxEntries > 1) this.#released.add(nameOfKey(key));
+  }
+
+  /** @throws BpfError */
+  forget(): void {
+    if (this.#released.size === 0) return;
+    const { address, isRefused } = COUNT_KEY[this.#family].fields;
+    const { size } = FRONTEND_KEY[this.#family];
+    for (const [key] of this.#counts.entries()) {
+      // It begins with that of the frontend, or with the address of the node at which a node port was asked.
+      const dialled = key.slice(0, size).fill(0, isRefused.at, isRefused.at + 1);
+      const nodePort = dialled.slice().fill(0, address.at, address.at + address.bytes);
+      if ([dialled, nodePort].some((one) => this.#released.has(nameOfKey(one)))) this.#counts.delete(key);
+    }
+    this.#released.clear();
+  }
+}
