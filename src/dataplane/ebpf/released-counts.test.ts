@@ -78,3 +78,19 @@ test("of a Service that went while no process was there nothing is left", async 
   await cluster.driver.sync(next.backend);
   assert.deepEqual(countsOn(node).counted, ["10.96.0.2:80"]);
 });
+
+test("when a node port is given up, what a Service has counted at a port of that number stays", async (t) => {
+  const node = new PinnedNode(t);
+  const cluster = new TestCluster();
+  const old = port("old", "10.96.0.1", { nodePort: 30080 });
+  cluster.set(old, [remote("10.180.1.1")]);
+  cluster.set(port("web", "10.96.0.2", { port: 30080 }), [remote("10.180.1.1")]);
+  const first = node.start({ counts: 1024 });
+  await cluster.driver.sync(first.backend);
+  const counts = countsOn(node);
+  counts.count(NODE, 30080);
+  counts.count("10.96.0.2", 30080);
+  cluster.delete(old);
+  await cluster.driver.sync(first.backend);
+  assert.deepEqual(counts.counted, ["10.96.0.2:30080"]);
+});

@@ -21,8 +21,8 @@ export class ReleasedCounts {
     if (this.#counts.definition.maxEntries > 1) this.#released.add(nameOfKey(key));
   }
 
-  /** @throws BpfError */
-  forget(): void {
+  /** @param isServed whether there is a frontend with this key now. @throws BpfError */
+  forget(isServed: (key: Uint8Array) => boolean): void {
     if (this.#released.size === 0) return;
     const { address, isRefused } = COUNT_KEY[this.#family].fields;
     const { size } = FRONTEND_KEY[this.#family];
@@ -30,7 +30,9 @@ export class ReleasedCounts {
       // It begins with that of the frontend, or with the address of the node at which a node port was asked.
       const dialled = key.slice(0, size).fill(0, isRefused.at, isRefused.at + 1);
       const nodePort = dialled.slice().fill(0, address.at, address.at + address.bytes);
-      if ([dialled, nodePort].some((one) => this.#released.has(nameOfKey(one)))) this.#counts.delete(key);
+      const isReleased =
+        this.#released.has(nameOfKey(dialled)) || (this.#released.has(nameOfKey(nodePort)) && !isServed(dialled));
+      if (isReleased) this.#counts.delete(key);
     }
     this.#released.clear();
   }

@@ -232,7 +232,7 @@ export class SocketMaps {
       this.#set.frontends.delete(key);
       this.#released.note(key);
     }
-    this.#released.forget();
+    this.#released.forget((key) => this.#frontends.has(key));
     if (this.#adopted === undefined) return;
     for (const list of lists) this.#lists.write(list, []);
     this.#lists.settle();
