@@ -53,7 +53,7 @@ export function capacityFor({ services, endpoints }: ExpectedSize, least = LEAST
 }
 
 /** All, or none. */
-export function createMaps<Definitions extends object>(bpf: Bpf, definitions: Definitions): Opened<Definitions> {
+function createMaps<Definitions extends object>(bpf: Bpf, definitions: Definitions): Opened<Definitions> {
   const made: [string, BpfMap][] = [];
   try {
     for (const [name, definition] of Object.entries(definitions)) made.push([name, bpf.createMap(definition)]);
@@ -76,20 +76,28 @@ export interface LastingRoom {
   readonly counts?: number;
 }
 
-/** Those that stay when the others grow: an earlier process's, but for counts of another room, or new ones. @throws BpfError */
-export function lastingMaps(
+/**
+ * Those of an earlier process, but for counts of another room, and new ones. @throws BpfError: then none is open, of those that were found
+ * either.
+ */
+export function allMaps(
   bpf: Bpf,
   family: IpFamily,
+  capacity: BalancerCapacity,
   { remembered, counts = 1 }: LastingRoom,
-  found: FoundMaps,
-): Opened<MemoryMaps & CountingMaps> {
-  const memory = found.memory ?? createMaps(bpf, memoryMaps(family, remembered));
-  if (found.counting?.counts.definition.maxEntries === counts) return { ...memory, ...found.counting };
-  closeAll(found.counting ?? {});
+  { leading, memory, counting }: FoundMaps,
+): Opened<BalancerMaps> {
+  const ofRoom = counting?.counts.definition.maxEntries === counts ? counting : undefined;
   try {
-    return { ...memory, ...createMaps(bpf, countingMaps(family, counts)) };
+    const made = createMaps(bpf, {
+      ...(leading === undefined && leadingMaps(family, capacity)),
+      ...(memory === undefined && memoryMaps(family, remembered)),
+      ...(ofRoom === undefined && countingMaps(family, counts)),
+    });
+    if (ofRoom === undefined) closeAll(counting ?? {});
+    return { ...leading, ...memory, ...ofRoom, ...made } as Opened<BalancerMaps>; // each of them is found or made
   } catch (error) {
-    closeAll(memory);
+    for (const found of [leading, memory, counting]) closeAll(found ?? {});
     throw error;
   }
 }

@@ -3,6 +3,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
 import { elementsOf, memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
+import type { BpfMap } from "../../kernel/bpf/bpf.ts";
+import { BpfError } from "../../kernel/bpf/bpf-error.ts";
+import type { MapDefinition } from "../../kernel/bpf/map-definition.ts";
+import { countingMaps, leadingMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { SocketMaps } from "./socket-maps.ts";
 import { SocketPins } from "./socket-pins.ts";
 import { PIN_FOLDER, PinnedNode } from "./testing/pinned-node.ts";
 
@@ -55,4 +60,27 @@ test("a start whose maps have to grow at once, because there are more Services t
   cluster.setEndpoints(port("web", "10.96.0.1"), [remote("10.180.1.2")]);
   await cluster.driver.sync(next.backend);
   assert.deepEqual(node.leads().get("10.96.0.1:80"), ["10.180.1.2:8080"]);
+});
+
+test("when a map cannot be made beside those of an earlier process, none of them stays open", async (t) => {
+  const bpf = memoryBpf();
+  const open = new Map<BpfMap, number>();
+  const opened = (definition: MapDefinition): BpfMap => {
+    const map = bpf.createMap(definition);
+    open.set(map, 1);
+    t.mock.method(map, "close", () => open.set(map, (open.get(map) ?? 0) - 1));
+    return map;
+  };
+  const { frontends, slots, backends } = leadingMaps("IPv4", { frontends: 8, slots: 8, backends: 8 });
+  const found = {
+    leading: { frontends: opened(frontends), slots: opened(slots), backends: opened(backends) },
+    counting: { counts: opened(countingMaps("IPv4", 1).counts) },
+  };
+  const createMap = (definition: MapDefinition): BpfMap => {
+    if (definition.name === "barred4") throw new BpfError("ENOMEM", "bpf: as the test wants it: ENOMEM");
+    return opened(definition);
+  };
+  const options = { bpf: { ...bpf, createMap }, family: "IPv4", onMoved: () => {}, nowMs: () => 0 } as const;
+  assert.throws(() => new SocketMaps(options, { services: 1, endpoints: 1 }, found), BpfError);
+  assert.deepEqual(new Set(open.values()), new Set([0]), "each is closed once");
 });

@@ -5,13 +5,12 @@
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import { hasBpfCode } from "../../kernel/bpf/bpf-error.ts";
 import { EndpointLists, NoRoom } from "../../kernel/bpf/socket-balancer/endpoint-lists.ts";
-import {
-  type BalancerCapacity,
-  type BalancerMaps,
-  type CountingMaps,
-  type LeadingMaps,
-  leadingMaps,
-  type MemoryMaps,
+import type {
+  BalancerCapacity,
+  BalancerMaps,
+  CountingMaps,
+  LeadingMaps,
+  MemoryMaps,
 } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
@@ -24,14 +23,13 @@ import { FrontendTable } from "./frontend-table.ts";
 import { destinationsOf, Installed, isSame, LISTS, listFor } from "./installed.ts";
 import {
   AddressMap,
+  allMaps,
   capacityFor,
   closeAll,
-  createMaps,
   type ExpectedSize,
   type FoundMaps,
   grown,
   type LastingRoom,
-  lastingMaps,
   memoryOf,
   type Opened,
   type OpenMaps,
@@ -76,14 +74,11 @@ export class SocketMaps {
    */
   constructor(options: SocketMapsOptions, expected: ExpectedSize, found: FoundMaps = {}) {
     this.#options = options;
-    const { bpf, family, nowMs } = options;
-    this.#memory = lastingMaps(bpf, family, options, found);
-    try {
-      this.#set = found.leading ?? createMaps(bpf, leadingMaps(family, capacityFor(expected, options.least)));
-    } catch (error) {
-      closeAll(this.#memory);
-      throw error;
-    }
+    const { bpf, family, nowMs, least } = options;
+    const all = allMaps(bpf, family, capacityFor(expected, least), options, found);
+    const { frontends, slots, backends, ...memory } = all;
+    this.#set = { frontends, slots, backends };
+    this.#memory = memory;
     this.#areFound =
       found.leading !== undefined && found.memory !== undefined && found.counting?.counts === this.#memory.counts;
     this.#frontends = new FrontendTable(family, this.#set.frontends);
