@@ -24,6 +24,7 @@ export const DEVIATIONS = {
     "an endpoint of another node that comes by here and is led to itself is masqueraded, too (reference iptables.md §7)",
   "decided-at-socket":
     "TCP and UDP of the node and its pods is led at the socket: endpoints see the client's own address, a pod that is led to itself included; rules take what sockets cannot decide (reference ebpf.md §1.1, §1.4)",
+  "pods-not-at-socket": "of that, pods take no part: all that they send takes the rules (ebpf.hostNamespaceOnly)",
   "loopback-node-ports":
     "node ports answer on IPv4 loopback addresses of the node, and packets to these from other addresses that are not led elsewhere are dropped (iptables.localhostNodePorts; CVE-2020-8558)",
   "loopback-relayed":

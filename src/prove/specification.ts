@@ -353,7 +353,8 @@ class Meaning {
     if (!this.#deviations.has("decided-at-socket") || packet.origin !== "socket") return false;
     if (address !== undefined && this.#node.addresses.includes(address)) return false;
     if (this.#node.masqueradesAll || (kind === "load-balancer" && served.ranges !== undefined)) return false;
-    if (kind !== "cluster" && policy === "Local" && packet.inInterface !== "") return false;
+    const isForHost = kind !== "cluster" && policy === "Local";
+    if (packet.inInterface !== "" && (isForHost || this.#deviations.has("pods-not-at-socket"))) return false;
     return packet.protocol === "tcp" || (packet.protocol === "udp" && kind !== "node-port");
   }
 

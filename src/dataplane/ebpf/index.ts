@@ -34,6 +34,7 @@ export const ebpf: ModeDescriptor<"ebpf", typeof ebpfConfig, NftablesPlanData> =
         ...loopbackDeviations(config),
         "shares-by-slots",
         ...(["decided-at-socket", "other-ports-refused", "unallocated-dropped", "sources-first"] as const),
+        ...(config.ebpf.hostNamespaceOnly ? (["pods-not-at-socket"] as const) : []),
         "cluster-address-masqueraded",
       ],
     },

@@ -25,7 +25,8 @@ export const inspectEbpf: ModeInspection = {
 };
 
 function sources(facts: SourceFacts): readonly string[] {
-  if (facts.config.masqueradeAll || facts.port.protocol === "SCTP") return TRANSLATING.sources(facts);
+  const { masqueradeAll, ebpf } = facts.config;
+  if (masqueradeAll || ebpf.hostNamespaceOnly || facts.port.protocol === "SCTP") return TRANSLATING.sources(facts);
   const hairpin =
     "An endpoint that asks its own Service and gets itself sees itself where it is led at the socket, and the node's address where it is not (UDP at node ports, the Local policy of the outside).";
   return [...masqueradingOf(facts), ...(facts.hasLocal ? [hairpin] : [])];

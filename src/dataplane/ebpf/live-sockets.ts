@@ -102,6 +102,16 @@ export function wantedSockets(
   return wanted;
 }
 
+/** With `ebpf.hostNamespaceOnly` programs lead the host alone: the maps do not say so. */
+function forClients<Socket extends LedSocket>(
+  sockets: ReadonlyMap<string, Socket>,
+  { ebpf }: Pick<KubeProxyConfig, "ebpf">,
+): ReadonlyMap<string, Socket> {
+  if (!ebpf.hostNamespaceOnly) return sockets;
+  const forHost = (led: Socket): Socket => (led.clients === "all" ? { ...led, clients: "host" } : led);
+  return new Map(Array.from(sockets, ([place, led]) => [place, forHost(led)]));
+}
+
 function endpointsFor(treatment: Treatment, plan: SocketPlan): readonly string[] {
   const list = LISTS[treatment];
   return list === "nothing" ? [] : plan[list].map(({ ip, port }) => joinHostPort(ip, port));
@@ -132,7 +142,8 @@ async function live(family: IpFamily, config: KubeProxyConfig): Promise<LiveSock
       return { ok: false, reason: `nothing is pinned in ${folder.path}/${family}` };
     }
     const own = new Set(await localAddresses(family));
-    return decidedBy(pins, folder.path, family, { own, nowNs: process.hrtime.bigint() });
+    const live = decidedBy(pins, folder.path, family, { own, nowNs: process.hrtime.bigint() });
+    return live.ok ? { ...live, sockets: forClients(live.sockets, config) } : live;
   } catch (error) {
     return { ok: false, reason: messageOf(error) };
   }
@@ -164,7 +175,7 @@ export function plannedPlaces(node: OfflineNode, config: KubeProxyConfig): Reado
     if (port === undefined || !isLed || led.isRefused) continue;
     sockets.set(`TCP ${joinHostPort(LOCALHOST[family], Number(port))}`, { ...led, clients: "host" });
   }
-  return sockets;
+  return forClients(sockets, config);
 }
 
 /** The same for `trace`. Pure. */
@@ -175,6 +186,6 @@ export function plannedSockets(node: OfflineNode, config: KubeProxyConfig): Dump
 
 export const ebpfSockets: SocketInspection = {
   live,
-  wanted: wantedSockets,
+  wanted: (node, config, own) => forClients(wantedSockets(node, config, own), config),
   chain: ({ sockets, answering }) => socketChain(sockets, answering, "sockets, by the pinned maps"),
 };
