@@ -5,7 +5,6 @@
 import { readFileSync, statfsSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { attempt } from "../../logging/attempt.ts";
-import { messageOf } from "../../logging/message-of.ts";
 
 const CGROUP2_MAGIC = 0x63677270;
 /** The inode number of the kernel's root cgroup. */
@@ -17,8 +16,9 @@ export type FoundFolder =
   | { readonly ok: false; readonly reason: string };
 
 /**
- * @param configured a folder that is taken as it is, if it is a cgroup; empty: the root is looked for among the mounts. In a
- * container, the file system that is mounted by itself has only the container's own cgroup, where programs would see nothing but it.
+ * @param configured a folder that is taken as it is, if it is a cgroup or may become one; empty: the root is looked for among the
+ * mounts. In a container, the file system that is mounted by itself has only the container's own cgroup, where programs would see nothing
+ * but it.
  */
 export function findCgroupRoot(configured: string, mountinfo: () => string = readMounts): FoundFolder {
   if (configured !== "") return checkConfigured(configured);
@@ -42,15 +42,12 @@ export function cgroup2Mounts(mountinfo: string): readonly string[] {
   });
 }
 
+/** A folder that is not there may come: programs are attached then. */
 function checkConfigured(path: string): FoundFolder {
-  try {
-    if (statfsSync(path).type !== CGROUP2_MAGIC) {
-      return { ok: false, reason: `ebpf.cgroupRoot: ${path} is not in a cgroup2 file system` };
-    }
-    if (statSync(path).isDirectory()) return { ok: true, path };
-  } catch (error) {
-    return { ok: false, reason: `ebpf.cgroupRoot: ${messageOf(error)}` };
+  if (!isIn(CGROUP2_MAGIC, path)) {
+    return { ok: false, reason: `ebpf.cgroupRoot: ${path} is not in a cgroup2 file system` };
   }
+  if (attempt(() => statSync(path).isDirectory()) !== false) return { ok: true, path };
   return { ok: false, reason: `ebpf.cgroupRoot: ${path} is no folder` };
 }
 
@@ -75,7 +72,7 @@ export const USUAL_FOLDER = join(USUAL_FILE_SYSTEM, "kube-proxy-ts");
 /** @param configured a folder that may have to be made; empty: the usual one. */
 export function findPinFolder(configured: string): FoundFolder {
   const path = configured === "" ? USUAL_FOLDER : configured;
-  if (isBpfFileSystem(path)) return { ok: true, path };
+  if (isIn(BPF_MAGIC, path)) return { ok: true, path };
   const reason =
     configured === ""
       ? `no bpf file system is mounted at ${USUAL_FILE_SYSTEM}: mount one (mount -t bpf bpf ${USUAL_FILE_SYSTEM}), in a container that of the host`
@@ -83,12 +80,12 @@ export function findPinFolder(configured: string): FoundFolder {
   return { ok: false, reason };
 }
 
-/** Of the path, or of what there is of it. */
-function isBpfFileSystem(path: string): boolean {
+/** Whether the path, or what there is of it, is in a file system of that kind. */
+function isIn(magic: number, path: string): boolean {
   try {
-    return statfsSync(path).type === BPF_MAGIC;
+    return statfsSync(path).type === magic;
   } catch {
     const above = dirname(path);
-    return above !== path && isBpfFileSystem(above);
+    return above !== path && isIn(magic, above);
   }
 }
