@@ -2,7 +2,11 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
+import type { IpAddress } from "../../net/ip.ts";
+import { MessageBuffer } from "../netlink/message-buffer.ts";
+import { NetlinkSocket } from "../netlink/socket.ts";
 import { localAddresses } from "./addresses.ts";
+import { writeAddressDump } from "./rtnetlink.ts";
 
 const ip = (...args: string[]): void => void execFileSync("ip", args);
 
@@ -30,6 +34,21 @@ inNetns(import.meta.url, { name: "addresses" }, () => {
     execFileSync("ip", ["-batch", "-"], { input: lines.join("\n") });
     const addresses = await localAddresses("IPv4");
     assert.equal(addresses.filter((address) => address.startsWith("10.9.")).length, 2000);
+  });
+
+  test("where the kernel has no such family and answers with the other, there are none", async (t) => {
+    const { dump } = NetlinkSocket.prototype;
+    t.mock.method(
+      NetlinkSocket.prototype,
+      "dump",
+      function (this: NetlinkSocket, ...[, ...rest]: Parameters<typeof dump>) {
+        const request = new MessageBuffer(64);
+        writeAddressDump(request, "IPv4");
+        return dump.call(this, request, ...rest);
+      },
+    );
+    assert.deepEqual(await localAddresses("IPv6"), []);
+    assert.ok((await localAddresses("IPv4")).includes("127.0.0.1" as IpAddress));
   });
 
   test("an aborted signal stops it", async () => {

@@ -2,7 +2,7 @@
  * The addresses of this network namespace, asked of rtnetlink: all of all interfaces, loopback and interfaces that are
  * down included, as node-port addresses need them (reference node.md §9).
  */
-import type { IpAddress, IpFamily } from "../../net/ip.ts";
+import { familyOf, type IpAddress, type IpFamily } from "../../net/ip.ts";
 import { NETLINK_ROUTE } from "../netlink/constants.ts";
 import { collectDump } from "../netlink/dump-retry.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
@@ -21,5 +21,7 @@ export const localAddresses: LocalAddresses = async (family, signal) => {
   await using socket = NetlinkSocket.open(NETLINK_ROUTE);
   const request = new MessageBuffer(64);
   writeAddressDump(request, family);
-  return [...new Set(await collectDump(socket, request, (reply) => readAddress(reply)?.address, { signal }))];
+  const all = await collectDump(socket, request, (reply) => readAddress(reply)?.address, { signal });
+  // A kernel that was started without a family (ipv6.disable=1) answers with all that it has.
+  return [...new Set(all.filter((address) => familyOf(address) === family))];
 };
