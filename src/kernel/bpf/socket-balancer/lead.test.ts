@@ -12,7 +12,7 @@ import { putNumber, takeNumber } from "../layout.ts";
 import type { Program } from "../map-definition.ts";
 import { runnable } from "../testing/run-program.ts";
 import { reasonToSkip, testCgroup } from "../testing/test-cgroup.ts";
-import { BACKEND_VALUE, CONNECTED_KEY, CONNECTED_VALUE } from "./maps.ts";
+import { BACKEND_VALUE, type BalancerMaps, CONNECTED_KEY, CONNECTED_VALUE } from "./maps.ts";
 import { socketPrograms } from "./programs.ts";
 import { startDialler } from "./testing/dialler.ts";
 import {
@@ -103,6 +103,18 @@ function dialArbitrary(kind: SocketKind): fc.Arbitrary<Scene["dials"][number]> {
     .map((dial) => ({ ...dial, socket: 1_000 * dial.protocol + dial.socket }));
 }
 
+/** Of frontends and endpoints, where a test names them. */
+const placesOf =
+  (kind: SocketKind) =>
+  (last: number, port: number): Place => {
+    const bytes = kind === "IPv6" ? new Uint8Array(15).fill(0xfd) : [10, 96, 0];
+    return { address: ipFromBytes(Uint8Array.of(...bytes, last)), port };
+  };
+
+/** Nothing is in them. */
+const elementsFor = (definitions: BalancerMaps): Map<string, MemoryMap> =>
+  new Map(Object.values(definitions).map((one) => [one.name, new MemoryMap(one)]));
+
 const localhostOf = (kind: SocketKind): IpAddress => (kind === "IPv6" ? "::1" : "127.0.0.1") as IpAddress;
 
 /** Plays a scene, and compares each dial with what the plan says. */
@@ -177,7 +189,7 @@ for (const kind of KINDS) {
       const programs = { none, cluster, all };
       fc.assert(
         fc.property(sceneFor(kind), (scene) => {
-          const maps = new Map(Object.values(definitions).map((one) => [one.name, new MemoryMap(one)]));
+          const maps = elementsFor(definitions);
           const opened = openMaps(memoryBpf(new Map(), maps), definitions);
           fillMaps(opened, scene.frontends, familyOfKind(kind), scene.nodeAddresses);
           const run = (context: Uint8Array, random: number) =>
@@ -210,15 +222,12 @@ for (const kind of KINDS) {
 
   test(`${kind}: a choice holds for its time after the last use, and no longer`, () => {
     const program = testProgram("connect", kind, definitions, OPTIONS);
-    const [vip, one, other] = [1, 2, 3].map((last) =>
-      ipFromBytes(Uint8Array.of(...(kind === "IPv6" ? new Uint8Array(15).fill(0xfd) : [10, 96, 0]), last)),
-    );
-    assert.ok(vip !== undefined && one !== undefined && other !== undefined);
-    const endpoints = [one, other].map((address) => ({ address, port: 8080 }));
-    const maps = new Map(Object.values(definitions).map((of) => [of.name, new MemoryMap(of)]));
-    const frontend = { address: vip, port: 80, protocol: 6, endpoints, affinitySeconds: 10 };
+    const vip = placesOf(kind)(1, 80);
+    const endpoints = [2, 3].map((last) => placesOf(kind)(last, 8080));
+    const maps = elementsFor(definitions);
+    const frontend = { ...vip, protocol: 6, endpoints, affinitySeconds: 10 };
     fillMaps(openMaps(memoryBpf(new Map(), maps), definitions), [frontend], familyOfKind(kind));
-    const dial = { to: { address: vip, port: 80 }, protocol: 6, socket: 7, netns: 2 };
+    const dial = { to: vip, protocol: 6, socket: 7, netns: 2 };
     const at = (seconds: number, random: number): Place | undefined => {
       const context = contextOf(kind, dial);
       interpret(program, context, maps, {
@@ -237,11 +246,8 @@ for (const kind of KINDS) {
   const sending = kind === "mapped" ? "connect" : "sendmsg";
   test(`${kind}: a socket asks four services at a time (${sending}), and knows the answers of each`, () => {
     const family = familyOfKind(kind);
-    const maps = new Map(Object.values(definitions).map((of) => [of.name, new MemoryMap(of)]));
-    const at = (last: number, port: number): Place => {
-      const bytes = kind === "IPv6" ? new Uint8Array(15).fill(0xfd) : [10, 96, 0];
-      return { address: ipFromBytes(Uint8Array.of(...bytes, last)), port };
-    };
+    const maps = elementsFor(definitions);
+    const at = placesOf(kind);
     const asked = [1, 2, 3, 4, 5].map((number) => at(number, 53));
     const endpoints = [1, 2, 3, 4, 5].map((number) => at(100 + number, 5353));
     const frontends = asked.map((place, index) => ({ ...place, protocol: 17, endpoints: [endpoints[index] ?? place] }));
@@ -269,11 +275,8 @@ for (const kind of KINDS) {
   });
 
   test(`${kind}: of two services with one endpoint a socket is led to the first it asks (${sending}); the rules take the other`, () => {
-    const maps = new Map(Object.values(definitions).map((of) => [of.name, new MemoryMap(of)]));
-    const at = (last: number, port: number): Place => {
-      const bytes = kind === "IPv6" ? new Uint8Array(15).fill(0xfd) : [10, 96, 0];
-      return { address: ipFromBytes(Uint8Array.of(...bytes, last)), port };
-    };
+    const maps = elementsFor(definitions);
+    const at = placesOf(kind);
     const [one, other, endpoint] = [at(1, 53), at(2, 53), at(3, 5353)];
     const frontends = [one, other].map((place) => ({ ...place, protocol: 17, endpoints: [endpoint] }));
     fillMaps(openMaps(memoryBpf(new Map(), maps), definitions), frontends, familyOfKind(kind));
@@ -297,12 +300,9 @@ for (const kind of KINDS) {
   if (kind !== "mapped") {
     test(`${kind}: datagrams stay with a backend that serves and is not offered, or is of the sibling list; others do not`, () => {
       const family = familyOfKind(kind);
-      const maps = new Map(Object.values(definitions).map((of) => [of.name, new MemoryMap(of)]));
+      const maps = elementsFor(definitions);
       const opened = openMaps(memoryBpf(new Map(), maps), definitions);
-      const at = (last: number, port: number): Place => {
-        const bytes = kind === "IPv6" ? new Uint8Array(15).fill(0xfd) : [10, 96, 0];
-        return { address: ipFromBytes(Uint8Array.of(...bytes, last)), port };
-      };
+      const at = placesOf(kind);
       const [vip, endpoint] = [at(1, 53), at(2, 5353)];
       fillMaps(opened, [{ ...vip, protocol: 17, endpoints: [endpoint] }], family);
       const program = testProgram("sendmsg", kind, definitions, OPTIONS);
@@ -332,20 +332,15 @@ for (const kind of KINDS) {
 
   test(`${kind}: what a socket was led to appears under the address that it asked`, () => {
     const family = familyOfKind(kind);
-    const maps = new Map(Object.values(definitions).map((of) => [of.name, new MemoryMap(of)]));
-    const [vip, backend] = [1, 2].map((last) =>
-      ipFromBytes(Uint8Array.of(...(kind === "IPv6" ? new Uint8Array(15).fill(0xfd) : [10, 96, 0]), last)),
-    );
-    assert.ok(vip !== undefined && backend !== undefined);
-    const place = { address: backend, port: 8080 };
-    const frontends = [6, 17].map((protocol) => ({ address: vip, port: 80, protocol, endpoints: [place] }));
+    const maps = elementsFor(definitions);
+    const [to, place] = [placesOf(kind)(1, 80), placesOf(kind)(2, 8080)];
+    const frontends = [6, 17].map((protocol) => ({ ...to, protocol, endpoints: [place] }));
     fillMaps(openMaps(memoryBpf(new Map(), maps), definitions), frontends, family);
     const run = (program: Program, dial: Dial): Place | undefined => {
       const context = contextOf(kind, dial);
       assert.equal(interpret(program, context, maps).result, 1n);
-      return placeOf(kind, dial, context, [place, { address: vip, port: 80 }]);
+      return placeOf(kind, dial, context, [place, to]);
     };
-    const to = { address: vip, port: 80 };
     const dial = (protocol: number, socket: number) => ({ to, protocol, socket, netns: 2 });
     const back = (protocol: number, socket: number) => ({ ...dial(protocol, socket), to: place });
     assert.deepEqual(run(testProgram("connect", kind, definitions, OPTIONS), dial(6, 7)), place);
