@@ -361,6 +361,29 @@ for (const kind of KINDS) {
   });
 }
 
+for (const kind of KINDS) {
+  test(`${kind}: of connected UDP that could not be told when its endpoint goes nothing is noted`, () => {
+    const definitions = testMaps(familyOfKind(kind));
+    const maps = elementsFor(definitions);
+    const opened = openMaps(memoryBpf(new Map(), maps), definitions);
+    const at = placesOf(kind);
+    const [vip, endpoint] = [at(1, 53), at(2, 5353)];
+    fillMaps(opened, [{ ...vip, protocol: 17, endpoints: [endpoint] }], familyOfKind(kind));
+    opened.barred.update(new Uint8Array(BigUint64Array.of(3n).buffer), new Uint8Array(4));
+    const connect = (netns: number, connectedUdp: "host" | "all"): Place | undefined => {
+      const dial = { to: vip, protocol: 17, socket: netns, netns };
+      const context = contextOf(kind, dial);
+      interpret(testProgram("connect", kind, definitions, { ...OPTIONS, connectedUdp }), context, maps);
+      return placeOf(kind, dial, context, [endpoint]);
+    };
+    assert.deepEqual([connect(2, "host"), connect(3, "all")], [undefined, undefined]);
+    const noted = () => [opened.flows, opened.connected].map((map) => map.entries().length);
+    assert.deepEqual(noted(), [0, 0]);
+    assert.deepEqual([connect(HOST_NETNS, "host"), connect(2, "all")], [endpoint, endpoint]);
+    assert.deepEqual(noted(), [2, 2]);
+  });
+}
+
 test("a kernel without bpf_set_retval loads the programs that do not call it, and only these", {
   skip: reasonToSkip(),
 }, () => {

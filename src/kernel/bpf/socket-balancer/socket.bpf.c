@@ -554,6 +554,9 @@ chosen:
 	if (call == CONNECT && protocol == TCP) {
 		write_tcp_peer(cookie, &place, &dialled);
 	} else {
+		/* Without a record nothing else is noted of it: it takes the rules. */
+		if (call == CONNECT && !register_connected(ctx, cookie, index, &place, of_backend))
+			return PASS;
 		ZEROED(struct flow, flow);
 		flow.backend = index;
 		flow.last_used = now;
@@ -562,8 +565,6 @@ chosen:
 		flow.dialled_port = dialled.port;
 		flow.dialled = dialled.address;
 		if (!write_flow(ctx, &flow_key, &flow))
-			return PASS;
-		if (call == CONNECT && !register_connected(ctx, cookie, index, &place, of_backend))
 			return PASS;
 	}
 	if (COUNTED != 0 && is_new)
