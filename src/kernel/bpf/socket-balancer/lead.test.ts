@@ -348,6 +348,7 @@ for (const kind of KINDS) {
     const peername = testProgram("peer", kind, definitions, OPTIONS);
     const message = testProgram("recvmsg", kind, definitions, OPTIONS);
     assert.deepEqual(run(peername, back(6, 7)), to);
+    assert.deepEqual(run(peername, back(17, 8)), to);
     assert.equal(run(peername, back(6, 8)), undefined, "another socket knows nothing of it");
     assert.deepEqual(run(message, back(17, 8)), to);
     assert.equal(run(message, back(17, 7)), undefined);
@@ -358,6 +359,28 @@ for (const kind of KINDS) {
     for (let socket = 1; socket < room; socket += 1) run(connect, dial(6, 7 + socket * room));
     assert.deepEqual(run(peername, back(6, 7)), to);
     assert.deepEqual(run(peername, back(6, 7 + room)), to);
+  });
+}
+
+for (const kind of KINDS) {
+  test(`${kind}: a socket that was led, and then connects to that endpoint by itself, has the endpoint as its peer`, () => {
+    const definitions = testMaps(familyOfKind(kind));
+    const maps = elementsFor(definitions);
+    const at = placesOf(kind);
+    const [vip, endpoint] = [at(1, 80), at(2, 8080)];
+    const frontends = [6, 17].map((protocol) => ({ ...vip, protocol, endpoints: [endpoint] }));
+    fillMaps(openMaps(memoryBpf(new Map(), maps), definitions), frontends, familyOfKind(kind));
+    for (const protocol of [6, 17]) {
+      const run = (call: "connect" | "peer", to: Place): Place | undefined => {
+        const dial = { to, protocol, socket: protocol, netns: 2 };
+        const context = contextOf(kind, dial);
+        interpret(testProgram(call, kind, definitions, OPTIONS), context, maps);
+        return placeOf(kind, dial, context, [vip, endpoint]);
+      };
+      assert.deepEqual([run("connect", vip), run("peer", endpoint)], [endpoint, vip]);
+      assert.deepEqual([run("connect", endpoint), run("peer", endpoint)], [undefined, undefined], `${protocol}`);
+      assert.deepEqual([run("connect", vip), run("peer", endpoint)], [endpoint, vip], "and as it is led again");
+    }
   });
 }
 

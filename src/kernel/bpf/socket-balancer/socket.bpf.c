@@ -583,9 +583,12 @@ INLINE int lead(struct bpf_sock_addr *ctx, enum call call, int mapped)
 		return 0;
 	}
 	/* A socket that was led once, and connects to something else now, must not be taken for one that is led. */
-	if (outcome == PASS && call == CONNECT && protocol == UDP) {
+	if (outcome == PASS && call == CONNECT && (protocol == UDP || protocol == TCP)) {
 		u64 cookie = SOCKET_COOKIE(ctx);
-		map_delete(connected, &cookie);
+		if (protocol == UDP)
+			map_delete(connected, &cookie);
+		else
+			map_delete(tcp_peers, &cookie);
 	}
 	return 1;
 }
@@ -609,6 +612,9 @@ INLINE int reveal(struct bpf_sock_addr *ctx, enum call call, int mapped)
 			write_place(ctx, mapped, &peer->dialled, peer->dialled_port);
 		return 1;
 	}
+	/* What it has asked stays known as long as it is open, and its peer may be the same backend that it has connected to by itself. */
+	if (call == GETPEERNAME && !map_lookup(connected, &cookie))
+		return 1;
 	ZEROED(struct flow_key, key);
 	key.cookie = cookie;
 	UNROLLED
