@@ -5,7 +5,7 @@
 import type { ClientRequest, Agent as HttpAgent, IncomingMessage } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import { isIP, type Socket } from "node:net";
-import { pipeline } from "node:stream";
+import { type Duplex, pipeline } from "node:stream";
 import type { Clock } from "../../../async/clock.ts";
 import { Agent as PlainAgent, request as plainRequest } from "../../../kernel/node-http.ts";
 import { detectDeadPeer } from "../../../kernel/tcp-liveness.ts";
@@ -15,6 +15,7 @@ import { ApiError, type ApiErrorFacts } from "./api-error.ts";
 import { type ClientConfig, ClientConfigError } from "./client-config.ts";
 import { connectionError } from "./connection-errors.ts";
 import { proxyFor } from "./proxy-choice.ts";
+import { followTunnels } from "./proxy-tunnel.ts";
 import type { RateLimiter } from "./rate-limiter.ts";
 import { httpError } from "./status.ts";
 
@@ -90,6 +91,8 @@ export class Transport {
   /** The credentials of the last request, if they could be read. */
   #sent: Credentials | undefined;
   #agent: { readonly tls: TlsMaterial | undefined; readonly agent: HttpAgent } | undefined;
+  /** The proxy's connection of the request that is just being made. */
+  readonly #begun: Duplex[] = [];
 
   constructor(options: TransportOptions) {
     this.#options = options;
@@ -193,7 +196,7 @@ export class Transport {
   }
 
   #sendAndWait(request: ApiRequest, credentials: Credentials, signal: AbortSignal): Promise<Exchange> {
-    const { config, userAgent } = this.#options;
+    const { config, userAgent, clock } = this.#options;
     const { method, body, idleMs = Number.POSITIVE_INFINITY, answerMs = ANSWER_LIMIT_MS } = request;
     return new Promise((resolve) => {
       const sent: ClientRequest = (this.#isTls ? httpsRequest : plainRequest)({
@@ -215,14 +218,19 @@ export class Transport {
         },
       });
       let response: IncomingMessage | undefined;
-      const stop = (error: unknown): void =>
-        void (response ?? sent).destroy(error instanceof Error ? error : undefined);
-      const onAbort = (): void => {
-        const failure = new Error("stopped");
-        stop(failure);
-        // Before there is a socket, which a proxy may hold back, the request says nothing of its end.
-        resolve({ response: undefined, failure, wasReused: false });
+      // What a proxy's tunnel is made on: the request has no socket before that is there, and says nothing of its end.
+      let [tunnel] = this.#begun.splice(0);
+      const fail = (failure: Error): void => {
+        signal.removeEventListener("abort", onAbort);
+        late?.cancel();
+        tunnel?.destroy(failure);
+        resolve({ response: undefined, failure, wasReused: sent.reusedSocket });
       };
+      const end = (failure: Error): void => {
+        (response ?? sent).destroy(failure);
+        fail(failure);
+      };
+      const onAbort = (): void => end(new Error("stopped"));
       signal.addEventListener("abort", onAbort, { once: true });
       sent.on("close", () => signal.removeEventListener("abort", onAbort));
       let silence: Silence = { limitMs: Math.min(idleMs, CONNECT_LIMIT_MS) };
@@ -231,7 +239,11 @@ export class Transport {
         socket.setTimeout(Number.isFinite(silence.limitMs) ? silence.limitMs : 0);
       };
       const answer: Silence = { limitMs: answerMs, reached: "unanswered" };
+      const onSilence = (): void => end(silenceError(titleOf(request), this.#host, silence));
+      const late = tunnel && clock.setTimer(silence.limitMs, onSilence);
       sent.on("socket", (socket) => {
+        tunnel = undefined;
+        late?.cancel();
         if (!socket.connecting) {
           // Of the pool, or at the end of a proxy's tunnel, which comes connected.
           if (!sent.reusedSocket) detectDeadPeer(socket);
@@ -245,8 +257,8 @@ export class Transport {
         });
         socket.once("secureConnect", () => limit(socket, answer));
       });
-      sent.on("timeout", () => stop(silenceError(titleOf(request), this.#host, silence)));
-      sent.on("error", (failure) => resolve({ response: undefined, failure, wasReused: sent.reusedSocket }));
+      sent.on("timeout", onSilence);
+      sent.on("error", fail);
       sent.on("response", (incoming) => {
         response = incoming;
         limit(incoming.socket, { limitMs: idleMs });
@@ -294,6 +306,7 @@ export class Transport {
       ...(proxy === undefined ? {} : { proxyEnv: { HTTPS_PROXY: proxy, HTTP_PROXY: proxy } }),
     };
     const agent = tls === undefined ? new PlainAgent(options) : new HttpsAgent({ ...options, ...copyOf(tls) });
+    if (proxy !== undefined && agent instanceof HttpsAgent) followTunnels(agent, (begun) => this.#begun.push(begun));
     this.#agent = { tls, agent };
     return agent;
   }
