@@ -35,7 +35,7 @@ function timersTo(port: number): string[] {
     });
 }
 
-async function watching(t: TestContext, isProxied: boolean): Promise<string[]> {
+async function watching(t: TestContext, isProxied: boolean, isReused = false): Promise<string[]> {
   const server = await TestApiServer.start();
   t.after(() => server.close());
   const proxy = createHttpServer().on("connect", (request, socket) => {
@@ -65,8 +65,13 @@ async function watching(t: TestContext, isProxied: boolean): Promise<string[]> {
     env: {},
   });
   const stop = new AbortController();
+  const services = { resource: "services", method: "GET" } as const;
+  if (isReused) {
+    const { body } = await transport.send({ ...services, verb: "list", path: "/api/v1/services" }, stop.signal);
+    for await (const chunk of body) void chunk;
+  }
   const path = "/api/v1/services?watch=true&resourceVersion=1&timeoutSeconds=300";
-  await transport.send({ verb: "watch", resource: "services", method: "GET", path }, stop.signal);
+  await transport.send({ ...services, verb: "watch", path }, stop.signal);
   await sleep(300);
   const timers = timersTo(isProxied ? port : server.port);
   stop.abort();
@@ -77,6 +82,11 @@ async function watching(t: TestContext, isProxied: boolean): Promise<string[]> {
 
 test("direct", async (t) => {
   const timers = await watching(t, false);
+  assert.match(timers.join(), /^02 (29|30)$/);
+});
+
+test("direct, on a connection that another request has used before", async (t) => {
+  const timers = await watching(t, false, true);
   assert.match(timers.join(), /^02 (29|30)$/);
 });
 

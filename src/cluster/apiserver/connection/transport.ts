@@ -245,8 +245,8 @@ export class Transport {
         tunnel = undefined;
         late?.cancel();
         if (!socket.connecting) {
-          // Of the pool, or at the end of a proxy's tunnel, which comes connected.
-          if (!sent.reusedSocket) detectDeadPeer(socket);
+          // Of the pool, where Node.js has it probed every second, or at the end of a proxy's tunnel, which comes connected.
+          detectDeadPeer(socket);
           limit(socket, answer);
           return;
         }
