@@ -261,7 +261,8 @@ export class Transport {
       sent.on("error", fail);
       sent.on("response", (incoming) => {
         response = incoming;
-        limit(incoming.socket, { limitMs: idleMs });
+        // A refusal is read to its end before it counts: only a good answer may pause for any time.
+        limit(incoming.socket, { limitMs: isGood(incoming) ? idleMs : answerMs });
         // Between here and the first reader, an error must not end the process.
         incoming.on("error", () => {});
         resolve({ response: incoming, failure: undefined, wasReused: false });
@@ -273,7 +274,7 @@ export class Transport {
   async #accept(request: ApiRequest, response: IncomingMessage): Promise<ApiResponse> {
     const { statusCode: status = 0, headers } = response;
     const body = this.#read(request, response);
-    if (status >= 200 && status < 300) return { contentType: headers["content-type"] ?? "", body };
+    if (isGood(response)) return { contentType: headers["content-type"] ?? "", body };
     if (status === 401) this.#options.identity.refused();
     throw httpError(titleOf(request), status, await readSome(body), headers);
   }
@@ -319,6 +320,10 @@ interface Exchange {
   readonly response: IncomingMessage | undefined;
   readonly failure: Error | undefined;
   readonly wasReused: boolean;
+}
+
+function isGood({ statusCode = 0 }: IncomingMessage): boolean {
+  return statusCode >= 200 && statusCode < 300;
 }
 
 /** Streamed lists are not compressed: most nodes never load what decompresses. */
