@@ -35,6 +35,8 @@ const MEANINGS: Readonly<Record<string, Meaning>> = {
   ECONNRESET: unreachable("the connection was cut"),
   ERR_STREAM_PREMATURE_CLOSE: unreachable("the connection was cut"),
   EPIPE: unreachable("the connection was cut"),
+  ERR_PROXY_TUNNEL: unreachable("the proxy leads to no API server: check the proxy, and what it allows"),
+  ERR_PROXY_INVALID_CONFIG: unreachable("check proxy-url and HTTPS_PROXY: special characters are written as %XX"),
   CERT_HAS_EXPIRED: tls("the API server's certificate has expired: renew it, and check this node's clock"),
   CERT_NOT_YET_VALID: tls("the API server's certificate is not valid yet: check this node's clock"),
   ERR_TLS_CERT_ALTNAME_INVALID: tls(
@@ -105,6 +107,8 @@ function textOf(error: unknown): string {
   if (error instanceof AggregateError && error.message === "") {
     return error.errors.map((each) => textOf(each)).join("; ");
   }
+  // Node's own text has the URL with its password.
+  if (codeOf(error) === "ERR_PROXY_INVALID_CONFIG") return "the URL of the proxy cannot be read";
   const names = codeOf(error) === "ERR_TLS_CERT_ALTNAME_INVALID" ? otherNames(error) : undefined;
   if (names !== undefined) return names;
   const text = messageOf(error);

@@ -88,6 +88,8 @@ export class Transport {
   readonly #host: string;
   readonly #isTls: boolean;
   readonly #prefix: string;
+  /** The server for messages, with the proxy before it. */
+  #where: string;
   /** The credentials of the last request, if they could be read. */
   #sent: Credentials | undefined;
   #agent: { readonly tls: TlsMaterial | undefined; readonly agent: HttpAgent } | undefined;
@@ -100,6 +102,7 @@ export class Transport {
     this.#isTls = server.protocol === "https:";
     this.#host = server.port === "" ? `${server.hostname}:${this.#isTls ? 443 : 80}` : server.host;
     this.#prefix = server.pathname.replace(/\/+$/, "");
+    this.#where = this.#host;
   }
 
   /** `HOST:PORT` of the server. */
@@ -133,7 +136,7 @@ export class Transport {
       observer?.retried(request.method, this.#host, "<error>");
       exchange = await this.#exchange(request, credentials, signal);
     }
-    if (exchange.response === undefined) throw connectionError(title, this.#host, exchange.failure);
+    if (exchange.response === undefined) throw connectionError(title, this.#where, exchange.failure);
     return await this.#accept(request, exchange.response);
   }
 
@@ -239,7 +242,7 @@ export class Transport {
         socket.setTimeout(Number.isFinite(silence.limitMs) ? silence.limitMs : 0);
       };
       const answer: Silence = { limitMs: answerMs, reached: "unanswered" };
-      const onSilence = (): void => end(silenceError(titleOf(request), this.#host, silence));
+      const onSilence = (): void => end(silenceError(titleOf(request), this.#where, silence));
       const late = tunnel && clock.setTimer(silence.limitMs, onSilence);
       sent.on("socket", (socket) => {
         tunnel = undefined;
@@ -291,7 +294,7 @@ export class Transport {
         yield chunk;
       }
     } catch (error) {
-      throw connectionError(titleOf(request), this.#host, error);
+      throw connectionError(titleOf(request), this.#where, error);
     }
     if (request.verb !== "watch") observer?.responseSize(request.method, this.#host, bytes);
   }
@@ -302,6 +305,8 @@ export class Transport {
     this.close();
     const { config, env = process.env } = this.#options;
     const proxy = proxyFor(config.server, config.proxyUrl, env);
+    // Without its password.
+    this.#where = proxy === undefined ? this.#host : `${this.#host} through the proxy ${hostOf(proxy)}`;
     const options = {
       keepAlive: true,
       ...(proxy === undefined ? {} : { proxyEnv: { HTTPS_PROXY: proxy, HTTP_PROXY: proxy } }),
@@ -331,6 +336,10 @@ function decompressed(response: IncomingMessage): AsyncIterable<unknown> {
   return pipeline(response, process.getBuiltinModule("node:zlib").createGunzip(), () => {});
 }
 
+function hostOf(url: string): string {
+  return URL.canParse(url) ? new URL(url).host : url.replace(/^.*@/, "");
+}
+
 /** No connection of the pool is used again. (`destroy` would also cut those in use.) */
 function retire(agent: HttpAgent): void {
   agent.maxFreeSockets = 0;
@@ -351,8 +360,8 @@ interface Silence {
   readonly reached?: ApiErrorFacts["reached"];
 }
 
-function silenceError(request: string, host: string, { limitMs, reached }: Silence): ApiError {
-  const detail = `${host}: nothing came for ${Math.round(limitMs / 1000)} s: check the network and the API server`;
+function silenceError(request: string, where: string, { limitMs, reached }: Silence): ApiError {
+  const detail = `${where}: nothing came for ${Math.round(limitMs / 1000)} s: check the network and the API server`;
   return new ApiError("timeout", { request, detail, reached });
 }
 
