@@ -235,7 +235,7 @@ export class Transport {
       };
       const onAbort = (): void => end(new Error("stopped"));
       signal.addEventListener("abort", onAbort, { once: true });
-      sent.on("close", () => signal.removeEventListener("abort", onAbort));
+      sent.on("close", () => fail(Object.assign(new Error("closed without an answer"), { code: "ECONNRESET" })));
       let silence: Silence = { limitMs: Math.min(idleMs, CONNECT_LIMIT_MS) };
       const limit = (socket: Socket, { limitMs, reached }: Silence): void => {
         silence = { limitMs: Math.min(idleMs, limitMs), reached };
