@@ -2,6 +2,7 @@
  * Any Kubernetes object → the records it stands for. Knows the kinds, their API groups and the `…List` kinds; the
  * projections know the fields.
  */
+import { attempt } from "../../logging/attempt.ts";
 import type { ObjectKind, ObjectKinds } from "../object-source.ts";
 import type { PodRecord, ServiceNotes } from "../objects.ts";
 import { contentDigest } from "./content-digest.ts";
@@ -138,7 +139,9 @@ export function projectObject(
   if (id !== undefined && !projector.isSelected(raw)) {
     return { status: "accepted", title, id, entries: [], warnings: [], isMirrored: projector.isMirrored, ...notes };
   }
-  const projection = projector.project(raw, digestOf(raw), keepsPods);
+  const digest = attempt(() => digestOf(raw));
+  if (digest === undefined) return refusedAs(title, id, "", "must be nested less deeply", raw);
+  const projection = projector.project(raw, digest, keepsPods);
   if (!projection.ok) return { status: "refused", title, id, problems: projection.problems };
   if (id === undefined) return refusedAs(title, id, "metadata.name", "is required", undefined);
   const { record: entries, warnings } = projection;
@@ -235,7 +238,10 @@ function mapped<T, U>(projection: Projection<T>, toU: (record: T) => U): Project
   return projection.ok ? { ok: true, record: toU(projection.record), warnings: projection.warnings } : projection;
 }
 
-/** Objects in files keep the `resourceVersion` they were exported with through any edit, so only content counts. */
+/**
+ * Objects in files keep the `resourceVersion` they were exported with through any edit, so only content counts. Throws for one that is
+ * nested so deeply that it has no text.
+ */
 function digestOf(raw: JsonObject): string {
   return contentDigest(JSON.stringify(raw));
 }
