@@ -39,7 +39,9 @@ export function adoptText(
 ): AdoptedText {
   if (before !== undefined && before.listed.inode === listed.inode && isCutOff(before, end)) {
     const problem = fileProblem(file, cutOffMessage(before.length, end.length));
-    return { state: { ...before, listed, digest, problems: [problem] }, ignored: NONE };
+    // What its writer goes on with is compared with what it held.
+    const { size } = before.listed;
+    return { state: { ...before, listed: { ...listed, size }, digest, problems: [problem] }, ignored: NONE };
   }
   const { refusedIds, problems, ignored } = parsed;
   const { length, endsWithLineBreak } = end;
