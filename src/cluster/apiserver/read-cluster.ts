@@ -91,14 +91,16 @@ export async function readCluster(options: ReadClusterOptions, signal: AbortSign
   const { pods = [] } = options;
   const client = createApiClient({ ...options, qps: QPS, burst: QPS, clock: systemClock, log: silentLogger });
   const transport = client.newTransport();
+  const over = new AbortController();
+  const until = AbortSignal.any([signal, over.signal]);
   try {
     await transport.checkFiles();
     const resources = [...RESOURCES, ...pods.map(podResource)];
     const refusals: string[] = [];
     const warn = (message: string) => void refusals.push(message);
     const [maps, ...lists] = await Promise.all([
-      listOf(CONFIG_MAP, transport, { warn }, signal),
-      ...resources.map((resource) => listOf(resource, transport, options, signal)),
+      listOf(CONFIG_MAP, transport, { warn }, until),
+      ...resources.map((resource) => listOf(resource, transport, options, until)),
     ]);
     const records = projectObjects(lists.flat(), "cluster", { keepsPods: true });
     const inMap = maps.flatMap(configurationIn)[0];
@@ -107,6 +109,8 @@ export async function readCluster(options: ReadClusterOptions, signal: AbortSign
     if (configuration === undefined) refusals.forEach(options.warn);
     return { ...records, configuration };
   } finally {
+    // What still runs when one list has failed would keep the command from its end.
+    over.abort();
     transport.close();
   }
 }
