@@ -283,6 +283,8 @@ export class Reflector<K extends ObjectKind> {
       overdue.cancel();
       initial?.stop();
       steady?.cancel();
+      // An answer that nothing was read of, a web page, would keep its connection.
+      end.abort();
     }
   }
 
