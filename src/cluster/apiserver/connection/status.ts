@@ -20,6 +20,12 @@ const HINTS: Readonly<Record<number, string>> = {
   404: "the API server does not serve this resource: check its version, and the path in the server's address",
 };
 
+/** What the ClusterRole allows: for anything else it is no help. */
+const PROXIER_MAY =
+  /^(?:(?:list|watch) (?:services|endpointslices|nodes|servicecidrs)|get nodes|(?:create|patch) events)$/;
+/** Of a single object, and of a namespace, 404 says that it is not there. */
+const IS_OF_ALL = /^(?:list|watch) /;
+
 const MAX_MESSAGE_CHARS = 300;
 
 /** Reads an error answer. Pure. @param body of the answer, perhaps in no format of an API server. */
@@ -69,9 +75,14 @@ function makeError(
 ): ApiError {
   const isExpired = reason === "Expired" || reason === "Gone";
   const code = isExpired ? "expired" : (CODES[status] ?? (status >= 500 ? "server_error" : "refused"));
-  const hint = HINTS[status];
+  const hint = hintFor(status, request);
   const facts = { request, detail: hint === undefined ? detail : `${detail}: ${hint}`, status, retryAfterMs: waitMs };
   return new ApiError(code, facts);
+}
+
+function hintFor(status: number, request: string): string | undefined {
+  const isMeant = status === 403 ? PROXIER_MAY.test(request) : status !== 404 || IS_OF_ALL.test(request);
+  return isMeant ? HINTS[status] : undefined;
 }
 
 function hasCause(details: JsonObject, reason: string): boolean {
