@@ -1,6 +1,7 @@
 /** Takes a taint from the Node once the rules are in force: pods of a new node wait for them (`--startup-taint`). */
 import type { Clock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import { isJsonObject } from "../projection/fields.ts";
 import type { Transport } from "./connection/transport.ts";
 import { readJson } from "./formats/json.ts";
@@ -20,6 +21,8 @@ interface StartupTaintOptions {
 /** Also between two looks at whether the Node is still the same object. */
 const RETRY_MS = 5_000;
 const IDLE_MS = 30_000;
+/** A failure that lasts is logged once, and again after this time. */
+const REMIND_AFTER_MS = 300_000;
 
 /**
  * Tries until it is gone, and again for each Node object of that name that kubelet registers later, while the rules stay. Ends when the
@@ -29,6 +32,7 @@ export async function removeStartupTaint(options: StartupTaintOptions, signal: A
   const { key: taint, transport, uid, clock, log } = options;
   let isDue = true;
   let doneUid: string | undefined;
+  let told: { readonly reason: string; readonly atMs: number } | undefined;
   while (!signal.aborted) {
     const knownUid = uid();
     if (knownUid !== undefined && knownUid !== doneUid) isDue = true;
@@ -38,13 +42,16 @@ export async function removeStartupTaint(options: StartupTaintOptions, signal: A
         log.info(isRemoved ? "Removed the start-up taint" : "The Node has no start-up taint", { taint });
         isDue = false;
         doneUid = knownUid;
+        told = undefined;
         transport.close();
       } catch (error) {
         if (signal.aborted) break;
-        log.error("The start-up taint cannot be removed, trying again", error, {
-          taint,
-          needs: "get and patch of nodes",
-        });
+        const [reason, atMs] = [messageOf(error), clock.monotonicMs()];
+        if (told?.reason !== reason || atMs - told.atMs >= REMIND_AFTER_MS) {
+          const facts = { taint, needs: "get and patch of nodes" };
+          log.error("The start-up taint cannot be removed, trying again", error, facts);
+          told = { reason, atMs };
+        }
       }
     }
     await clock.sleep(RETRY_MS, signal);
