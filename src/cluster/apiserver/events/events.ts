@@ -182,6 +182,8 @@ class Recorder implements EventRecorder {
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
         const { status, retryAfterMs } = error.facts;
+        // An earlier attempt has arrived, and its answer was lost.
+        if (status === 409 && attempt > 1) return;
         const isPutOff = retryAfterMs !== undefined && status !== undefined && (status === 429 || status >= 500);
         if (status !== undefined && !isPutOff) {
           log.error("Server rejected event (will not retry!)", error, { event: recorded.identity.name });
