@@ -105,12 +105,17 @@ class Recorder implements EventRecorder {
     if (known === undefined) {
       const recorded = { facts, identity: this.#newIdentity(facts, nowMs), series: undefined, seenAtMs };
       this.#recorded.set(key, recorded);
-      this.#queue.push(recorded);
+      this.#enqueue(recorded);
     } else {
       known.series = { count: 2, lastObservedMs: nowMs };
-      this.#queue.push(known);
+      this.#enqueue(known);
     }
     this.#wake?.();
+  }
+
+  /** What waits already takes the news with it. */
+  #enqueue(recorded: Recorded): void {
+    if (!this.#queue.includes(recorded)) this.#queue.push(recorded);
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -170,7 +175,7 @@ class Recorder implements EventRecorder {
       const { series } = recorded;
       const isOver = nowMs - recorded.seenAtMs >= FINISH_MS;
       if (isOver) this.#recorded.delete(key);
-      if (series !== undefined && (isOver || isRefresh)) this.#queue.push(recorded);
+      if (series !== undefined && (isOver || isRefresh)) this.#enqueue(recorded);
     }
   }
 
