@@ -24,6 +24,8 @@ export interface ExecClusterInfo {
   readonly "insecure-skip-tls-verify"?: boolean;
   readonly "certificate-authority-data"?: string;
   readonly "proxy-url"?: string;
+  readonly "disable-compression"?: boolean;
+  readonly config?: unknown;
 }
 
 /** Runs a program and gives what it printed. Rejects with one line when it fails; the signal ends the program. */

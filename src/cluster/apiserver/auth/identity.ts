@@ -248,6 +248,8 @@ function clusterInfo(config: ClientConfig, ca: string | undefined): ExecClusterI
     ...(config.isServerVerified ? {} : { "insecure-skip-tls-verify": true }),
     ...(ca === undefined ? {} : { "certificate-authority-data": Buffer.from(ca, "latin1").toString("base64") }),
     ...(config.proxyUrl === undefined ? {} : { "proxy-url": config.proxyUrl }),
+    ...(config.isCompressionDisabled === true ? { "disable-compression": true } : {}),
+    ...(config.execConfig === undefined ? {} : { config: config.execConfig }),
   };
 }
 

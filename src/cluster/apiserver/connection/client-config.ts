@@ -39,6 +39,8 @@ export interface ClientConfig {
   readonly proxyUrl: string | undefined;
   /** `disable-compression`: answers are asked for as they are, where bandwidth is cheaper than processor time. */
   readonly isCompressionDisabled?: boolean;
+  /** What the cluster's extension `client.authentication.k8s.io/exec` holds for plugins; of any form. */
+  readonly execConfig?: unknown;
   readonly clientCertificate: { readonly certificate: Material; readonly key: Material } | undefined;
   readonly authentication: Authentication;
   /** The kubeconfig's context, where it names one: for people who leave it out. */

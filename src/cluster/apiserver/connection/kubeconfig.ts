@@ -121,9 +121,12 @@ function named(sources: readonly Source[], list: string, inner: string, name: st
   return undefined;
 }
 
+/** What a kubeconfig says of a cluster to the plugins of all users. */
+const EXEC_EXTENSION = "client.authentication.k8s.io/exec";
+
 type ClusterPart = Pick<
   ClientConfig,
-  "server" | "ca" | "isServerVerified" | "serverName" | "proxyUrl" | "isCompressionDisabled"
+  "server" | "ca" | "isServerVerified" | "serverName" | "proxyUrl" | "isCompressionDisabled" | "execConfig"
 >;
 
 function readCluster(reader: Reader, cluster: JsonObject, name: string, master: string): ClusterPart {
@@ -144,6 +147,8 @@ function readCluster(reader: Reader, cluster: JsonObject, name: string, master: 
       `${where}: proxy-url must be an http:// or https:// URL (other kinds of proxy are not supported), got "${proxyUrl}"`,
     );
   }
+  const extensions = listField(found, cluster.extensions, `${where}: extensions`).filter(isJsonObject);
+  const execConfig = extensions.find((one) => one.name === EXEC_EXTENSION)?.extension;
   const hasTlsSettings = ca !== undefined || isInsecure;
   return {
     server:
@@ -156,6 +161,7 @@ function readCluster(reader: Reader, cluster: JsonObject, name: string, master: 
     serverName: serverName === "" || master !== "" ? undefined : serverName,
     proxyUrl: proxyUrl === "" ? undefined : proxyUrl,
     ...(isUncompressed ? { isCompressionDisabled: true } : {}),
+    ...(isAbsent(execConfig) ? {} : { execConfig }),
   };
 }
 
