@@ -200,6 +200,7 @@ function text(value: unknown): string | undefined {
 
 const TIME_LIMIT_MS = 60_000;
 const ENDED = "it was ended: nothing needs it any more";
+const TOO_MUCH = "ERR_CHILD_PROCESS_STDIO_MAXBUFFER";
 
 /** @throws Error in one line when it fails, or does not end within the time. */
 export async function runProgram(
@@ -232,12 +233,15 @@ export async function runProgram(
 }
 
 function failureText(
-  error: Error & { readonly code?: unknown; readonly killed?: boolean },
+  error: Error & { readonly code?: unknown; readonly killed?: boolean; readonly signal?: unknown },
   stderr: string,
   limitMs: number,
 ): string {
   if (error.code === "ENOENT") return "there is no such program";
+  if (error.code === TOO_MUCH) return "it printed more than 1 MiB";
   if (error.killed === true) return `it did not end within ${limitMs / 1000} s`;
+  if (typeof error.code === "string") return `it cannot be started: ${error.message}`;
   const lastLine = stderr.trim().split("\n").at(-1) ?? "";
-  return lastLine === "" ? `exit status ${String(error.code)}` : `exit status ${String(error.code)}: ${lastLine}`;
+  const end = typeof error.code === "number" ? `exit status ${error.code}` : `it was ended by ${String(error.signal)}`;
+  return lastLine === "" ? end : `${end}: ${lastLine}`;
 }
