@@ -65,6 +65,7 @@ export function createIdentity(options: IdentityOptions): Identity {
   let pair: KeyPair | undefined;
   let tls: { readonly inputs: readonly unknown[]; readonly material: TlsMaterial } | undefined;
   let expiredChain: CertificateChain | undefined;
+  let strangers: Strangers | undefined;
 
   function tlsOf(trusted: CertificateChain | undefined, certified: OwnCertificate): TlsMaterial {
     const { certificate: cert, key: ownKey } = pairOf(certified) ?? {};
@@ -83,15 +84,29 @@ export function createIdentity(options: IdentityOptions): Identity {
       throw new ClientConfigError(
         "the client key is not that of the client certificate: check client-key and client-certificate",
       );
-    }
+    } else warnOfStrangers(chain, ownKey);
     return pair;
+  }
+
+  /** Files that are still not of one pair after a minute are not just being replaced. */
+  function warnOfStrangers(chain: CertificateChain, ownKey: string): void {
+    const nowMs = clock.monotonicMs();
+    if (strangers?.chain !== chain || strangers.key !== ownKey) {
+      strangers = { chain, key: ownKey, sinceMs: nowMs, isTold: false };
+    }
+    if (strangers.isTold || nowMs - strangers.sinceMs < MAX_AGE_MS) return;
+    strangers.isTold = true;
+    log.error("The new client key is not that of the client certificate, keeping the last good pair", undefined, {
+      certificate: pathOf(own?.certificate, "client-certificate-data"),
+      key: pathOf(own?.key, "client-key-data"),
+    });
   }
 
   function warnOfExpiry(chain: CertificateChain | undefined): void {
     if (chain === undefined || chain === expiredChain || chain.validToMs > clock.now()) return;
     expiredChain = chain;
     const notAfter = new Date(chain.validToMs).toISOString();
-    const path = own?.certificate.kind === "file" ? own.certificate.path : "client-certificate-data";
+    const path = pathOf(own?.certificate, "client-certificate-data");
     log.error("The client certificate has expired, the API server will refuse it: renew it", undefined, {
       path,
       notAfter,
@@ -130,6 +145,18 @@ export function createIdentity(options: IdentityOptions): Identity {
 interface KeyPair {
   readonly certificate: string;
   readonly key: string;
+}
+
+/** A certificate and a key that do not belong together. */
+interface Strangers {
+  readonly chain: CertificateChain;
+  readonly key: string;
+  readonly sinceMs: number;
+  isTold: boolean;
+}
+
+function pathOf(material: Material | undefined, otherwise: string): string {
+  return material?.kind === "file" ? material.path : otherwise;
 }
 
 interface OwnCertificate {
