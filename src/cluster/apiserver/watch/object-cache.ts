@@ -148,7 +148,7 @@ export class ObjectCache<K extends ObjectKind> {
       return;
     }
     if (this.#refusals.size > 0) this.#refusals.delete(key);
-    if (projection.warnings.length > 0 && this.#mayTell()) {
+    if (projection.warnings.length > 0 && this.#log.isVerbose(2) && this.#mayTell()) {
       const object = `${this.#resource.title} ${key}`;
       this.#log.v(2, "Left out parts of an object", { object, reason: problemsText(projection.warnings) });
     }
