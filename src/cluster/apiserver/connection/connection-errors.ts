@@ -35,6 +35,7 @@ const MEANINGS: Readonly<Record<string, Meaning>> = {
   ECONNRESET: unreachable("the connection was cut"),
   ERR_STREAM_PREMATURE_CLOSE: unreachable("the connection was cut"),
   EPIPE: unreachable("the connection was cut"),
+  Z_BUF_ERROR: unreachable("the compressed answer ends too early"),
   ERR_PROXY_TUNNEL: unreachable("the proxy leads to no API server: check the proxy, and what it allows"),
   ERR_PROXY_INVALID_CONFIG: unreachable("check proxy-url and HTTPS_PROXY: special characters are written as %XX"),
   CERT_HAS_EXPIRED: tls("the API server's certificate has expired: renew it, and check this node's clock"),

@@ -4,7 +4,7 @@
  * never blocks the event loop for longer than a chunk takes.
  */
 import { isJsonObject, type JsonObject } from "../../projection/fields.ts";
-import { BoundedPiece, FormatError, type Piece } from "./pieces.ts";
+import { BoundedPiece, CutError, FormatError, type Piece } from "./pieces.ts";
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -86,7 +86,7 @@ export class JsonList {
    * @throws FormatError when the text ended too early or is no JSON.
    */
   end(): JsonObject {
-    if (!this.#isOver) throw new FormatError("the answer ends in the middle of the JSON text");
+    if (!this.#isOver) throw new CutError("the answer ends in the middle of the JSON text");
     let value: unknown;
     try {
       value = JSON.parse(this.#rest);

@@ -13,6 +13,9 @@ export class FormatError extends Error {
   override readonly name = "FormatError";
 }
 
+/** Bytes that may be in the format, and whose end is missing. */
+export class CutError extends FormatError {}
+
 /** A whole piece, or the beginning of one that was too large. */
 export interface Piece {
   readonly content: Buffer;

@@ -2,7 +2,7 @@
 import { isJsonObject, type JsonObject } from "../../projection/fields.ts";
 import { describeValue } from "../../projection/findings.ts";
 import { decode, type Message, message } from "./decode.ts";
-import { BoundedPiece, FormatError, type Item, itemOf, MAX_OBJECT_BYTES, type Piece } from "./pieces.ts";
+import { BoundedPiece, CutError, FormatError, type Item, itemOf, MAX_OBJECT_BYTES, type Piece } from "./pieces.ts";
 
 /** What every object begins with. */
 const MAGIC = Buffer.from("k8s\0");
@@ -134,8 +134,7 @@ export class ProtobufList {
 
   /** Everything but the items. @throws FormatError when the answer ended too early. */
   end(): JsonObject {
-    if (!this.#isOver || this.#fields.pendingBytes > 0)
-      throw new FormatError("the answer ends in the middle of the list");
+    if (!this.#isOver || this.#fields.pendingBytes > 0) throw new CutError("the answer ends in the middle of the list");
     return { kind: this.#kind, metadata: this.#metadata };
   }
 

@@ -2,10 +2,10 @@
 import { giveTurn, isTurnDue } from "../../../async/turns.ts";
 import type { ObjectKind } from "../../object-source.ts";
 import { isJsonObject } from "../../projection/fields.ts";
-import { ApiError } from "../connection/api-error.ts";
+import { ApiError, type ApiErrorCode } from "../connection/api-error.ts";
 import type { ApiTransport } from "../connection/transport.ts";
 import { type BodyFormat, formatOf } from "../formats/body-format.ts";
-import { FormatError } from "../formats/pieces.ts";
+import { CutError, FormatError } from "../formats/pieces.ts";
 import type { ObjectCache } from "./object-cache.ts";
 import type { WatchedResource } from "./resources.ts";
 
@@ -32,7 +32,7 @@ interface ListPageOptions<K extends ObjectKind> {
 /**
  * Reads a page into the cache, within a list that the caller began.
  *
- * @throws ApiError; `garbage` when it is no list, is cut short, or has an item that cannot be identified:
+ * @throws ApiError; `unreachable` when it is cut short, `garbage` when it is no list or has an item that cannot be identified:
  * then nothing may be deleted for not being in it.
  */
 export async function readListPage<K extends ObjectKind>(
@@ -40,8 +40,9 @@ export async function readListPage<K extends ObjectKind>(
   signal: AbortSignal,
 ): Promise<PageHead> {
   const request = `list ${resource.plural}`;
-  const garbage = (detail: string, cause?: unknown): ApiError =>
-    new ApiError("garbage", { request, detail: `${transport.host}: ${detail}` }, { cause });
+  const failure = (code: ApiErrorCode, detail: string, cause?: unknown): ApiError =>
+    new ApiError(code, { request, detail: `${transport.host}: ${detail}` }, { cause });
+  const garbage = (detail: string): ApiError => failure("garbage", detail);
   const path = pathOf(resource, query);
   const response = await transport.send(
     { verb: "list", resource: resource.plural, method: "GET", path, accept, idleMs },
@@ -65,7 +66,8 @@ export async function readListPage<K extends ObjectKind>(
     if (strangers > 0) throw garbage(`${strangers} items of the list are no objects with a name`);
     return head;
   } catch (error) {
-    throw error instanceof FormatError ? garbage(error.message, error) : error;
+    if (!(error instanceof FormatError)) throw error;
+    throw failure(error instanceof CutError ? "unreachable" : "garbage", error.message, error);
   }
 }
 
