@@ -14,7 +14,6 @@ import type { WatchedResource } from "./resources.ts";
 
 interface Entry<T> {
   record: T;
-  resourceVersion: string;
   /** The list that had it last. */
   generation: number;
 }
@@ -79,11 +78,6 @@ export class ObjectCache<K extends ObjectKind> {
   listed(raw: unknown): boolean {
     const identity = identityOf(raw, this.#resource.isNamespaced);
     if (identity === undefined) return false;
-    const entry = this.#entries.get(identity.key);
-    if (entry !== undefined && identity.resourceVersion !== "" && entry.resourceVersion === identity.resourceVersion) {
-      entry.generation = this.#generation;
-      return true;
-    }
     this.#put(raw, identity, true);
     return true;
   }
@@ -131,7 +125,7 @@ export class ObjectCache<K extends ObjectKind> {
 
   #put(raw: unknown, identity: ObjectIdentity, isListed: boolean): void {
     const { kind, isSelected, project, keepsPods } = this.#resource;
-    const { key, resourceVersion, nameProblem } = identity;
+    const { key, nameProblem } = identity;
     if (nameProblem !== undefined) {
       this.#complain(identity, nameProblem, false);
       return;
@@ -154,11 +148,11 @@ export class ObjectCache<K extends ObjectKind> {
     }
     const { record } = projection;
     if (entry === undefined) {
-      this.#entries.set(key, { record, resourceVersion, generation: this.#generation });
+      this.#entries.set(key, { record, generation: this.#generation });
       this.#sink.onEvent(kind, { kind: "add", object: record });
       return;
     }
-    entry.resourceVersion = resourceVersion;
+    // The version says nothing here: another cluster may stand behind the address by now, or this one as it was once.
     if (isListed && isDeepStrictEqual(record, entry.record)) return;
     const old = entry.record;
     entry.record = record;
