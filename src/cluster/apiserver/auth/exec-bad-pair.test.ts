@@ -2,14 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { TestApiServer } from "../../../../test/apiserver/test-api-server.ts";
-import { systemClock } from "../../../async/clock.ts";
-import { silentLogger } from "../../../logging/logger.ts";
 import { ApiError } from "../connection/api-error.ts";
-import type { ClientConfig } from "../connection/client-config.ts";
-import { RateLimiter } from "../connection/rate-limiter.ts";
-import { Transport } from "../connection/transport.ts";
 import { CertificateAuthority } from "../testing/certificates.ts";
-import { createIdentity } from "./identity.ts";
+import { transportWith } from "../testing/transport-with.ts";
 
 const apiVersion = "client.authentication.k8s.io/v1";
 const plugin = { apiVersion, command: "get", args: [], env: {}, installHint: "", provideClusterInfo: false } as const;
@@ -29,28 +24,18 @@ for (const [title, bad] of Object.entries(CASES)) {
     const server = await TestApiServer.start();
     t.after(() => server.close());
     let runs = 0;
-    const config: ClientConfig = {
-      server: new URL(server.url),
-      ca: { kind: "data", text: server.authority.certificate },
-      isServerVerified: true,
-      serverName: undefined,
-      proxyUrl: undefined,
-      clientCertificate: undefined,
-      authentication: { kind: "exec", plugin },
-      impersonation: {},
-    };
     const run = async (): Promise<string> => {
       runs++;
       return JSON.stringify({ apiVersion, kind: "ExecCredential", status: runs === 1 ? bad : { token: "good" } });
     };
-    const transport = new Transport({
-      config,
-      identity: createIdentity({ config, clock: systemClock, log: silentLogger, run }),
-      limiter: new RateLimiter({ qps: -1, burst: 0, clock: systemClock }),
-      userAgent: "x",
-      clock: systemClock,
-      env: {},
-    });
+    const transport = transportWith(
+      {
+        server: new URL(server.url),
+        ca: { kind: "data", text: server.authority.certificate },
+        authentication: { kind: "exec", plugin },
+      },
+      { run },
+    );
     t.after(() => transport.close());
     const signal = new AbortController().signal;
     const list = { verb: "list", resource: "services", method: "GET", path: "/api/v1/services" } as const;

@@ -1,20 +1,18 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { type AddressInfo, connect, createServer as createTcpServer, type Server } from "node:net";
+import { type AddressInfo, createServer as createTcpServer, type Server } from "node:net";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { service } from "../../../../test/apiserver/example-objects.ts";
 import type { Fault } from "../../../../test/apiserver/faults.ts";
 import { TestApiServer } from "../../../../test/apiserver/test-api-server.ts";
-import { systemClock } from "../../../async/clock.ts";
 import { createServer as createHttpServer } from "../../../kernel/node-http.ts";
-import { silentLogger } from "../../../logging/logger.ts";
-import { createIdentity } from "../auth/identity.ts";
 import { CertificateAuthority } from "../testing/certificates.ts";
+import { startProxy } from "../testing/test-proxy.ts";
+import { transportWith } from "../testing/transport-with.ts";
 import { ApiError } from "./api-error.ts";
-import { type ClientConfig, type ExecPlugin, UNSAID } from "./client-config.ts";
-import { RateLimiter } from "./rate-limiter.ts";
-import { type ApiRequest, Transport, type TransportOptions } from "./transport.ts";
+import type { ClientConfig, ExecPlugin } from "./client-config.ts";
+import type { ApiRequest, Transport, TransportOptions } from "./transport.ts";
 
 const never = new AbortController().signal;
 const LIST: ApiRequest = { verb: "list", resource: "services", method: "GET", path: "/api/v1/services", idleMs: 2_000 };
@@ -26,21 +24,7 @@ async function startServer(t: TestContext, options: Parameters<typeof TestApiSer
 }
 
 function client(url: string, ca: string, config: Partial<ClientConfig> = {}, options: Partial<TransportOptions> = {}) {
-  const full: ClientConfig = {
-    ...UNSAID,
-    server: new URL(url),
-    ca: { kind: "data", text: ca },
-    ...config,
-  };
-  return new Transport({
-    config: full,
-    identity: createIdentity({ config: full, clock: systemClock, log: silentLogger }),
-    limiter: new RateLimiter({ qps: -1, burst: 0, clock: systemClock }),
-    userAgent: "kube-proxy/v1.36.2 (linux/amd64) kubernetes/unknown",
-    clock: systemClock,
-    env: {},
-    ...options,
-  });
+  return transportWith({ server: new URL(url), ca: { kind: "data", text: ca }, ...config }, options);
 }
 
 async function read(transport: Transport, request: ApiRequest = LIST): Promise<string> {
@@ -345,23 +329,10 @@ test("a server that is not there, or speaks something else, is said with what to
 
 test("a proxy named in the kubeconfig carries the connection", async (t) => {
   const server = await startServer(t);
-  let tunnels = 0;
-  const proxy = createHttpServer().on("connect", (request, socket) => {
-    tunnels++;
-    const [host = "", port] = String(request.url).split(":");
-    const upstream = connect(Number(port), host, () => {
-      socket.write("HTTP/1.1 200 OK\r\n\r\n");
-      upstream.pipe(socket).pipe(upstream);
-    });
-    for (const end of [upstream, socket]) end.on("error", () => {});
-  });
-  proxy.listen(0, "127.0.0.1");
-  await once(proxy, "listening");
-  t.after(() => proxy.close());
-  const proxyUrl = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  const { url: proxyUrl, tunnels } = await startProxy(t);
   const transport = client(server.url, server.authority.certificate, { proxyUrl });
   assert.match(await read(transport), /ServiceList/);
-  assert.equal(tunnels, 1);
+  assert.equal(tunnels(), 1);
   transport.close();
   server.cutConnections();
 });
