@@ -77,6 +77,17 @@ test("the flows of either lane are right where clients of both are served; witho
   );
 });
 
+test("an address that a Service has twice, with two policies, keeps the flows of both", () => {
+  const twice = { externalIPs: [dns.clusterIP], internalPolicyLocal: true, isExternallyAccessible: true };
+  const port = { ...dns, ...twice };
+  const udp = new UdpPortals();
+  udp.served(port.name, portalsWith(port, SERVED), { cluster: 40001, local: 40002 });
+  const stale = [40001, 40002, 40003].map((replyPort) =>
+    udp.isStale(flow(dns.clusterIP, 53, "192.168.1.5", replyPort), HOST),
+  );
+  assert.deepEqual(stale, [false, false, true]);
+});
+
 test("a flow of a portal that is no longer served is stale if it is translated", () => {
   const udp = new UdpPortals();
   udp.lost(dns.name, portals);

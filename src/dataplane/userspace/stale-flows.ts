@@ -10,7 +10,7 @@ import type { ServicePortName } from "../../model/service-port-name.ts";
 import { type Flow, isTranslated } from "../../net/flow.ts";
 import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
 import type { LanePorts } from "./plan-portal-rules.ts";
-import { isServed, lanesOf, type Portal } from "./portals.ts";
+import { isServed, LANES, lanesOf, type Portal } from "./portals.ts";
 
 /** Where UDP clients ask, and which proxy port serves them now. */
 export class UdpPortals {
@@ -32,10 +32,11 @@ export class UdpPortals {
 
   served({ protocol }: ServicePortName, portals: readonly Portal[], proxyPorts: LanePorts): void {
     if (protocol !== "UDP") return;
-    for (const portal of portals) {
-      const lanes = [...lanesOf([portal])].filter((lane) => isServed(portal, lane));
+    // An external IP may be the cluster IP as well, with another policy.
+    for (const [text, same] of Map.groupBy(portals, textOf)) {
+      const lanes = LANES.filter((lane) => same.some((one) => lanesOf([one]).has(lane) && isServed(one, lane)));
       this.#proxyPorts.set(
-        textOf(portal),
+        text,
         lanes.flatMap((lane) => proxyPorts[lane] ?? []),
       );
     }
