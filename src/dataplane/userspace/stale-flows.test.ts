@@ -95,6 +95,17 @@ test("a flow of a portal that is no longer served is stale if it is translated",
   assert.equal(udp.isStale(flow("172.16.0.1", 53, "172.16.0.1", 53), HOST), false);
 });
 
+test("a flow of a service that went with the process before does not reach who has its proxy port now", () => {
+  const udp = new UdpPortals();
+  udp.served(dns.name, portals, { cluster: 40001 });
+  const isStale = (...args: Parameters<typeof flow>) => udp.isStale(flow(...args), HOST);
+  assert.equal(isStale("172.16.0.9", 53, "192.168.1.5", 40001), true);
+  // To another proxy port, to a pod, and to the proxy port itself.
+  assert.equal(isStale("172.16.0.9", 53, "192.168.1.5", 40002), false);
+  assert.equal(isStale("172.16.0.9", 53, "10.0.0.1", 40001), false);
+  assert.equal(isStale("192.168.1.5", 40001, "192.168.1.5", 40001), false);
+});
+
 test("TCP has no flows to be cleaned, and then the table is not even read", async () => {
   const udp = new UdpPortals();
   const web = makeServicePort();

@@ -16,6 +16,8 @@ import { isServed, LANES, lanesOf, type Portal } from "./portals.ts";
 export class UdpPortals {
   /** By `ip:port`, or `*:port` for a node port; none: no endpoint is left. */
   readonly #proxyPorts = new Map<string, readonly number[]>();
+  /** Of all that are served. */
+  readonly #inUse = new Set<number>();
 
   get isEmpty(): boolean {
     return this.#proxyPorts.size === 0;
@@ -32,6 +34,7 @@ export class UdpPortals {
 
   served({ protocol }: ServicePortName, portals: readonly Portal[], proxyPorts: LanePorts): void {
     if (protocol !== "UDP") return;
+    for (const port of Object.values(proxyPorts)) this.#inUse.add(port);
     // An external IP may be the cluster IP as well, with another policy.
     for (const [text, same] of Map.groupBy(portals, textOf)) {
       const lanes = LANES.filter((lane) => same.some((one) => lanesOf([one]).has(lane) && isServed(one, lane)));
@@ -42,14 +45,19 @@ export class UdpPortals {
     }
   }
 
-  /** Whether the flow goes to one of the portals and does not reach who serves it. */
+  /**
+   * Whether the flow goes to one of the portals and does not reach who serves it, or reaches who serves another one: the process before
+   * may have had the proxy port for a service that is gone.
+   */
   isStale(flow: Flow, hostAddresses: ReadonlySet<IpAddress>): boolean {
-    const { destinationIP, destinationPort, replySourcePort } = flow;
+    const { destinationIP, destinationPort, replySourceIP, replySourcePort } = flow;
     const exact = joinHostPort(destinationIP, destinationPort);
     const any = `*:${destinationPort}`;
     const text = this.#proxyPorts.has(exact) ? exact : hostAddresses.has(destinationIP) ? any : undefined;
     const proxyPorts = text === undefined ? undefined : this.#proxyPorts.get(text);
-    if (proxyPorts === undefined) return false;
+    if (proxyPorts === undefined) {
+      return isTranslated(flow) && hostAddresses.has(replySourceIP) && this.#inUse.has(replySourcePort);
+    }
     if (proxyPorts.length > 0) return !proxyPorts.includes(replySourcePort);
     return isTranslated(flow);
   }
