@@ -1,9 +1,13 @@
 /**
- * Connections that this process makes, so that it knows them when they come back: an endpoint may be an address that leads to
- * the proxy again, and then each connection would make the next one until no descriptor is left.
+ * Connections and UDP sessions that this process makes, so that it knows them when they come back: an endpoint may be an address that
+ * leads to the proxy again, and then each connection would make the next one until no descriptor is left, and one datagram would go
+ * round without end.
  */
 import { joinHostPort } from "../net/ip.ts";
 import type { Destination } from "./relay.ts";
+
+/** Why a client is sent away. */
+export const LOOP = "a loop: the endpoint leads back to this proxy";
 
 /** A Service may lead to another one, and that one to a third. */
 const MAX_HOPS = 8;

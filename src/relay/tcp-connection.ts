@@ -6,7 +6,7 @@ import type { Socket } from "node:net";
 import type { Logger } from "../logging/logger.ts";
 import { ByteFlow, type FlowShared, readThrough } from "./byte-flow.ts";
 import type { DescriptorBudget } from "./descriptor-budget.ts";
-import type { OwnDials } from "./own-dials.ts";
+import { LOOP, type OwnDials } from "./own-dials.ts";
 import { type Destination, DIAL_TIMEOUTS_MS, type RelayOptions, type RelaySession } from "./relay.ts";
 import { TcpDial } from "./tcp-dial.ts";
 
@@ -65,7 +65,7 @@ export class TcpConnection implements RelaySession {
   start(): void {
     this.#isWatched = this.#shared.ownDials.begin();
     if (this.#isWatched && this.#shared.ownDials.isLoop(this.client)) {
-      this.#refuse("a loop: the endpoint leads back to this proxy");
+      this.#refuse(LOOP);
       return;
     }
     if (this.#shared.budget.take(DESCRIPTORS)) {

@@ -6,7 +6,7 @@ import { describe, it } from "node:test";
 import { silentLogger } from "../logging/logger.ts";
 import type { IpAddress } from "../net/ip.ts";
 import { NodeRelays } from "./node-relays.ts";
-import { endSessionsTo } from "./relay.ts";
+import { type Destination, endSessionsTo } from "./relay.ts";
 import { exchange, LOOPBACK, LOOPBACK_6, relayTo, udpEcho, udpSocket, until } from "./testing/relay-lab.ts";
 
 /** The largest payload of a datagram over IPv4. */
@@ -47,6 +47,20 @@ describe("datagrams through a UDP relay", () => {
     for (const text of sent) client.send(text, relay.port, relay.address);
     await until(() => received.length === sent.length);
     assert.deepEqual(received, sent);
+  });
+
+  it("do not go round without end where the endpoint leads back to the relay", async (t) => {
+    const relays = new NodeRelays({ log: silentLogger, fileLimit: 1000 });
+    let own: Destination | undefined;
+    const { relay, seen } = await relayTo(t, "UDP", () => own, { relays });
+    own = relay;
+    const client = await udpSocket(t);
+    for (let round = 1; round <= 2; round++) {
+      client.send("hall of mirrors", relay.port, relay.address);
+      await until(() => seen.refusals.length === round);
+    }
+    assert.deepEqual(seen.refusals, Array(2).fill("a loop: the endpoint leads back to this proxy"));
+    assert.ok(relay.connections < 100, `${relay.connections} sessions`);
   });
 
   it("are picked for once per session", async (t) => {

@@ -4,6 +4,7 @@ import type { Logger } from "../logging/logger.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../net/ip.ts";
 import { type DescriptorBudget, takeForListening } from "./descriptor-budget.ts";
 import { listenError, listenText } from "./listen-error.ts";
+import { LOOP, type OwnDials } from "./own-dials.ts";
 import {
   clientAt,
   type Destination,
@@ -18,6 +19,7 @@ export interface UdpShared {
   readonly budget: DescriptorBudget;
   /** A part of {@link budget}: one who forges addresses must not take all of it. */
   readonly sessionBudget: DescriptorBudget;
+  readonly ownDials: OwnDials;
   readonly log: Logger;
 }
 
@@ -91,15 +93,19 @@ export class UdpRelay implements Relay {
 
   #newSession(key: string, remote: RemoteInfo): UdpSession | undefined {
     const client = clientAt(remote.address, remote.port);
-    const { sessionBudget } = this.#shared;
-    if (!sessionBudget.take(1)) {
-      this.#options.observer.refused(client, "out of file descriptors");
+    const { sessionBudget, ownDials } = this.#shared;
+    const isLoop = ownDials.isLoop(client);
+    if (isLoop || !sessionBudget.take(1)) {
+      this.#options.observer.refused(client, isLoop ? LOOP : "out of file descriptors");
       return undefined;
     }
+    const isWatched = ownDials.begin();
     const session = new UdpSession(client, this.#options, {
+      from: isWatched ? (local) => ownDials.add(local, client) : undefined,
       reply: (datagram) => this.#reply(datagram, remote),
       ended: () => {
         this.#sessions.delete(key);
+        ownDials.end();
         sessionBudget.giveBack(1);
       },
     });
@@ -121,6 +127,8 @@ function ignore(): void {}
 const PENDING_LIMIT = 256;
 
 interface UdpSessionEvents {
+  /** Its datagrams go out from this address and port. @returns to be called when they do not any more. */
+  readonly from: ((local: Destination) => () => void) | undefined;
   /** Something for the client. */
   reply(datagram: Buffer): void;
   /** Called once. */
@@ -146,6 +154,7 @@ class UdpSession implements RelaySession {
   #pending: Buffer[] | undefined;
   /** The destination that the observer counts as open. */
   #opened: Destination | undefined;
+  #forgetDial: (() => void) | undefined;
   #isEnded = false;
 
   constructor(client: Destination, options: RelayOptions, events: UdpSessionEvents) {
@@ -215,9 +224,15 @@ class UdpSession implements RelaySession {
   }
 
   #open(socket: Socket): void {
-    if (this.#socket !== socket) return;
-    this.#opened = this.#destination;
-    if (this.#opened !== undefined) this.#options.observer.opened(this.#opened);
+    const destination = this.#destination;
+    if (this.#socket !== socket || destination === undefined) return;
+    const { from } = this.#events;
+    if (from !== undefined) {
+      const { address, port } = socket.address();
+      this.#forgetDial = from(clientAt(address, port));
+    }
+    this.#opened = destination;
+    this.#options.observer.opened(destination);
     const pending = this.#pending ?? [];
     this.#pending = undefined;
     for (const datagram of pending) this.#send(socket, datagram);
@@ -252,6 +267,8 @@ class UdpSession implements RelaySession {
     this.#socket = undefined;
     this.#pending = undefined;
     this.#destination = undefined;
+    this.#forgetDial?.();
+    this.#forgetDial = undefined;
     socket?.close();
     const opened = this.#opened;
     if (opened === undefined) return;
