@@ -47,7 +47,8 @@ export class DescriptorBudget {
   /** Takes descriptors if there are so many, and if nothing waits for them. */
   take(count: number): boolean {
     if (this.#waiting.size === 0 && this.#tryTake(count)) return true;
-    this.#reportShortage();
+    // What its parent lacks, that one says.
+    if (this.#waiting.size > 0 || !this.#hasRoom(count)) this.#reportShortage();
     return false;
   }
 
@@ -74,11 +75,15 @@ export class DescriptorBudget {
   }
 
   #tryTake(count: number): boolean {
-    const { limit, parent } = this.#options;
-    if (this.#used + count > limit) return false;
+    const { parent } = this.#options;
+    if (!this.#hasRoom(count)) return false;
     if (parent !== undefined && !parent.take(count)) return false;
     this.#used += count;
     return true;
+  }
+
+  #hasRoom(count: number): boolean {
+    return this.#used + count <= this.#options.limit;
   }
 
   #reportShortage(): void {

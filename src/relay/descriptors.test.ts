@@ -112,6 +112,15 @@ describe("the descriptor budget", () => {
     assert.deepEqual([served, budget.used], [["second"], 4]);
   });
 
+  it("says what is short, and not that a part of it is used up", () => {
+    const reports: string[] = [];
+    const whole = new DescriptorBudget({ limit: 3, onShortage: () => reports.push("descriptors") });
+    const part = new DescriptorBudget({ limit: 2, parent: whole, onShortage: () => reports.push("sessions") });
+    assert.ok(whole.take(3));
+    assert.ok(!part.take(1));
+    assert.deepEqual(reports, ["descriptors"]);
+  });
+
   it("is part of another one", () => {
     const reports: string[] = [];
     const whole = new DescriptorBudget({ limit: 3, onShortage: (limit) => reports.push(`whole ${limit}`) });
