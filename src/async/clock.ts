@@ -16,8 +16,8 @@ export interface Clock {
   sleep(delayMs: number, signal: AbortSignal): Promise<void>;
 }
 
-// Node fires a longer timeout at once instead of late, so long waits are made of several.
-const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
+/** Node fires a longer timeout at once instead of late, so long waits are made of several. */
+export const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
 
 function setSystemTimer(delayMs: number, callback: () => void): Timer {
   const dueMs = performance.now() + delayMs;

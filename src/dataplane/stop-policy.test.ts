@@ -18,3 +18,14 @@ test("only a daemon that carries the traffic may take longer to stop than the ot
     assert.equal(/rules stay/.test(policy.message), mode !== "userspace", mode);
   }
 });
+
+test("connections of userspace mode may go on for longer than a timer of Node.js can wait", () => {
+  const checked = checkConfig(applyPlatformDefaults(resolveDocument({ ...EMPTY_DOCUMENT, mode: "userspace" })));
+  assert.ok(checked.ok);
+  const { config } = checked;
+  const policy = modeNamed("userspace").stopPolicy?.({
+    ...config,
+    userspace: { ...config.userspace, drainTimeoutMs: 2 ** 32 },
+  });
+  assert.equal(policy?.limitMs, 2 ** 31 - 1, "a longer one ends at once");
+});

@@ -267,6 +267,17 @@ describe("stopping", () => {
     assert.equal((await receiveAll(idle)).error, "ECONNRESET");
   });
 
+  it("may take longer than a timer of Node.js can wait", async (t) => {
+    const { relay, seen } = await relayTo(t, "TCP", await tcpServer(t, echo));
+    const client = await tcpClient(t, relay);
+    await until(() => seen.opened === 1);
+    const drained = relay.drain(2 ** 31);
+    await sleep(50);
+    assert.equal(seen.closed, 0);
+    client.end();
+    await drained;
+  });
+
   it("is over at once without connections, as often as it is asked for", async (t) => {
     const { relay } = await relayTo(t, "TCP", () => undefined);
     await Promise.all([relay.drain(60_000), relay.drain(60_000), relay.close()]);

@@ -1,6 +1,6 @@
 /** A listening TCP socket and the connections that it accepted. */
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
-import { setTimeout as sleep } from "node:timers/promises";
+import { systemClock } from "../async/clock.ts";
 import { familyOf, type IpAddress } from "../net/ip.ts";
 import { takeForListening } from "./descriptor-budget.ts";
 import { listenError, listenText } from "./listen-error.ts";
@@ -70,12 +70,9 @@ export class TcpRelay implements Relay {
     if (this.#connections.size === 0) return;
     const timer = new AbortController();
     this.#idle ??= Promise.withResolvers();
-    const cut = sleep(timeoutMs, undefined, { signal: timer.signal }).then(
-      () => {
-        for (const connection of this.#connections) connection.cut(this.#endsQuietly);
-      },
-      () => {}, // nothing left to cut
-    );
+    const cut = systemClock.sleep(timeoutMs, timer.signal).then(() => {
+      for (const connection of this.#connections) connection.cut(this.#endsQuietly);
+    });
     await this.#idle.promise;
     timer.abort();
     await cut;

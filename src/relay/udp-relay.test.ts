@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { silentLogger } from "../logging/logger.ts";
 import type { IpAddress } from "../net/ip.ts";
 import { NodeRelays } from "./node-relays.ts";
@@ -94,6 +95,13 @@ describe("a UDP session", () => {
     assert.deepEqual([seen.opened, seen.closed], [1, 1]);
     await exchange(client, relay, "y");
     assert.equal(seen.opened, 2);
+  });
+
+  it("may be silent for longer than a timer of Node.js can wait", async (t) => {
+    const { relay } = await relayTo(t, "UDP", await udpEcho(t), { idleTimeoutMs: 2 ** 31 });
+    await exchange(await udpSocket(t), relay, "x");
+    await sleep(50);
+    assert.equal(relay.connections, 1);
   });
 
   it("lasts as long as one side goes on, whichever it is", async (t) => {

@@ -1,5 +1,6 @@
 /** A UDP socket that clients send to, and a session for each of them. */
 import { createSocket, type RemoteInfo, type Socket, type SocketOptions } from "node:dgram";
+import { LONGEST_TIMEOUT_MS } from "../async/clock.ts";
 import type { Logger } from "../logging/logger.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../net/ip.ts";
 import { type DescriptorBudget, takeForListening } from "./descriptor-budget.ts";
@@ -161,7 +162,7 @@ class UdpSession implements RelaySession {
     this.client = client;
     this.#options = options;
     this.#events = events;
-    this.#idle = setTimeout(() => this.#endUnlessHeard(), options.idleTimeoutMs);
+    this.#idle = setTimeout(() => this.#endUnlessHeard(), Math.min(options.idleTimeoutMs, LONGEST_TIMEOUT_MS));
   }
 
   get destination(): Destination | undefined {

@@ -15,7 +15,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   metrics: [],
   async: ["logging"],
   kernel: ["async", "logging", "net"],
-  relay: ["kernel", "logging", "net"],
+  relay: ["async", "kernel", "logging", "net"],
   config: ["logging", "net", "text"],
   cluster: ["async", "kernel", "logging", "metrics", "net", "text"],
   model: ["async", "cluster", "logging", "net"],

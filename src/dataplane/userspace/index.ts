@@ -1,5 +1,6 @@
 /** The userspace mode: the proxy carries the bytes itself. Upstream lost it with v1.26. Reference userspace.md §1. */
 
+import { LONGEST_TIMEOUT_MS } from "../../async/clock.ts";
 import type { ModeDescriptor } from "../dataplane.ts";
 import { KEEPS_RULES } from "../stop-policy.ts";
 import type { UserspacePlanData } from "./cluster-plan.ts";
@@ -22,7 +23,7 @@ export const userspace: ModeDescriptor<"userspace", typeof userspaceConfig, User
   usesNetfilter: ({ userspace: { rules } }) => rules !== "none",
   stopPolicy: ({ userspace: { drainTimeoutMs } }) => ({
     message: "Stopping; no new connections are taken, and those there are may end",
-    limitMs: KEEPS_RULES.limitMs + drainTimeoutMs,
+    limitMs: Math.min(KEEPS_RULES.limitMs + drainTimeoutMs, LONGEST_TIMEOUT_MS),
   }),
   renderForms: ["text", "json", "iptables-save"],
   traceForms: ["tables"],
