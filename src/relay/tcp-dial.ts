@@ -47,7 +47,7 @@ export class TcpDial {
     this.#socket.once("connect", () => {
       if (this.#isOver) return;
       if (mayComeFrom(port) && isConnectedToItself(this.#socket)) {
-        fail("the connection met itself: nothing listens there");
+        fail(MET_ITSELF);
         return;
       }
       this.#finish();
@@ -74,8 +74,11 @@ function isConnectedToItself(socket: Socket): boolean {
   return socket.localPort === socket.remotePort && socket.localAddress === socket.remoteAddress;
 }
 
-/** Whether the kernel may choose the port for a connection that goes out: most endpoints have lower ones. */
-function mayComeFrom(port: number): boolean {
+/** Why a dial failed. */
+export const MET_ITSELF = "the connection met itself: nothing listens there";
+
+/** Whether the kernel may choose the port for what goes out: most endpoints have lower ones. */
+export function mayComeFrom(port: number): boolean {
   firstOwnPort ??= readFirstOwnPort();
   return port >= firstOwnPort;
 }

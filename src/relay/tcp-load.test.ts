@@ -3,14 +3,26 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { networkInterfaces } from "node:os";
-import { test } from "node:test";
+import { type TestContext, test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { inNetns } from "../../testkit/support/in-netns.ts";
 import { raiseFileLimit } from "../kernel/file-limit.ts";
 import type { IpAddress } from "../net/ip.ts";
 import type { Destination } from "./relay.ts";
-import { ask, echo, LOOPBACK, receiveAll, relayTo, tcpClient, tcpServer, until } from "./testing/relay-lab.ts";
+import {
+  ask,
+  echo,
+  exchange,
+  LOOPBACK,
+  receiveAll,
+  relayTo,
+  tcpClient,
+  tcpServer,
+  udpEcho,
+  udpSocket,
+  until,
+} from "./testing/relay-lab.ts";
 
 const SHORT_CONNECTIONS = 10_000;
 const AT_A_TIME = 64;
@@ -116,15 +128,23 @@ inNetns(import.meta.url, { name: "relayload", timeoutMs: 120_000 }, () => {
 
   test("a connection that the kernel makes to itself counts as an address where nothing listens", async (t) => {
     const server = await tcpServer(t, echo);
-    const range = "/proc/sys/net/ipv4/ip_local_port_range";
-    const before = readFileSync(range, "utf8");
-    t.after(() => writeFileSync(range, before));
-    // Every connection now comes from this port, and one to it meets itself.
+    // One to the port from which all come meets itself.
     const itself = { address: LOOPBACK, port: 40_001 };
     const { relay, seen } = await relayTo(t, "TCP", (_client, attempt) => (attempt === 0 ? itself : server));
-    writeFileSync(range, `${itself.port} ${itself.port}`);
+    comeFrom(t, itself.port);
     assert.equal(await ask(t, relay, "hello"), "hello");
     assert.deepEqual(seen.dialFailures, ["the connection met itself: nothing listens there"]);
+  });
+
+  test("a UDP session does not answer itself where it comes from the port that it asks, and nothing listens there", async (t) => {
+    const server = await udpEcho(t);
+    const client = await udpSocket(t);
+    const itself = { address: LOOPBACK, port: 40_002 };
+    const { relay, seen } = await relayTo(t, "UDP", (_client, attempt) => (attempt === 0 ? itself : server));
+    comeFrom(t, itself.port);
+    assert.equal(String(await exchange(client, relay, "hello")), "hello");
+    assert.deepEqual(seen.dialFailures, ["the connection met itself: nothing listens there"]);
+    assert.deepEqual([seen.opened, relay.connections], [1, 1]);
   });
 
   test("a stop ends the waiting for an endpoint that says nothing", async (t) => {
@@ -138,6 +158,14 @@ inNetns(import.meta.url, { name: "relayload", timeoutMs: 120_000 }, () => {
     await until(() => descriptors() === before - 1); // the listening one is gone as well
   });
 });
+
+/** From now on the kernel chooses this port for all that goes out. */
+function comeFrom(t: TestContext, port: number): void {
+  const range = "/proc/sys/net/ipv4/ip_local_port_range";
+  const before = readFileSync(range, "utf8");
+  t.after(() => writeFileSync(range, before));
+  writeFileSync(range, `${port} ${port}`);
+}
 
 /** An address at the far end of a wire, where nothing takes what is sent to it. */
 function silentEndpoint(): Destination {

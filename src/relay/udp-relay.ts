@@ -14,6 +14,7 @@ import {
   type RelayOptions,
   type RelaySession,
 } from "./relay.ts";
+import { MET_ITSELF, mayComeFrom } from "./tcp-dial.ts";
 
 /** Shared by all UDP relays of a process. */
 export interface UdpShared {
@@ -228,9 +229,15 @@ class UdpSession implements RelaySession {
     const destination = this.#destination;
     if (this.#socket !== socket || destination === undefined) return;
     const { from } = this.#events;
-    if (from !== undefined) {
-      const { address, port } = socket.address();
-      this.#forgetDial = from(clientAt(address, port));
+    if (from !== undefined || mayComeFrom(destination.port)) {
+      const own = socket.address();
+      const local = clientAt(own.address, own.port);
+      // Where nothing listens on this host, the socket may have got the very port.
+      if (local.port === destination.port && local.address === destination.address) {
+        this.#fail(socket, new Error(MET_ITSELF));
+        return;
+      }
+      this.#forgetDial = from?.(local);
     }
     this.#opened = destination;
     this.#options.observer.opened(destination);
