@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { CountedPort } from "../dataplane/traffic.ts";
+import { addTo, type CountedPort, type ModeCounters } from "../dataplane/traffic.ts";
 import { NO_CONNTRACK, type TrackedFlow } from "../kernel/conntrack/conntrack.ts";
 import { silentLogger } from "../logging/logger.ts";
 import { createFamilies } from "../metrics/metric-families.ts";
@@ -9,10 +9,16 @@ import type { ServicePort } from "../model/service-port.ts";
 import { servicePortName } from "../model/service-port-name.ts";
 import { ip } from "../model/testing/records.ts";
 import { FakeClock } from "../sync/testing/fake-clock.ts";
-import { ServiceTotals, watchAnswers } from "./counted-connections.ts";
+import { defineServiceCounters, ServiceTotals, watchAnswers } from "./counted-connections.ts";
 
 const ADDRESS = ip("10.96.0.1");
 const name = (service: string) => servicePortName("shop", service, "http", "TCP");
+
+/** The parts that are looked at. */
+const DECLARED = {
+  ...{ name: name("a"), protocol: "TCP", clusterIP: ADDRESS, port: 80, nodePort: 0 },
+  ...{ externalIPs: [], loadBalancerVIPs: [] },
+} as unknown as ServicePort;
 
 function port(service: string, counted: number | null, dropped?: number): CountedPort {
   const count = { open: null, counted, ...(dropped !== undefined && { dropped }) };
@@ -45,6 +51,34 @@ test("a rule that is written again counts from zero, and its Service goes on", (
   assert.equal(counted(port("a", 2), port("b", 1)), 9);
   assert.equal(counted(), undefined, "it is gone");
   assert.equal(counted(port("a", 1)), 1, "another of its name");
+});
+
+test("what cannot be read for a while is not counted again when it can", () => {
+  const totals = new ServiceTotals(5);
+  const led = (count: number | null) => totals.add([port("a", count), port("b", 1)]).get("shop/a")?.led;
+  assert.deepEqual([500, null, 500, null, 501].map(led), [500, 500, 500, 500, 501]);
+});
+
+test("a rule that is written again does not count once more what is decided at the socket", async () => {
+  const families = createFamilies();
+  let counted = { byRules: 100, atSocket: 1000 };
+  const counters: ModeCounters = {
+    isEndpointTracked: true,
+    async fill(ports, onPart) {
+      const counts = ports.flatMap(({ frontends }) => frontends.map(({ count }) => count));
+      for (const count of counts) addTo(count, "counted", counted.byRules);
+      onPart?.();
+      for (const count of counts) addTo(count, "counted", counted.atSocket);
+      return [];
+    },
+  };
+  const { key } = name("a");
+  const state = { services: new Map([[key, DECLARED]]), endpoints: new Map() };
+  defineServiceCounters(families, 5, [{ family: "IPv4", state }], counters);
+  const led = async () => Number(/service="a",outcome="led"\} (\d+)$/m.exec(await families.render())?.[1]);
+  assert.equal(await led(), 1100);
+  counted = { byRules: 3, atSocket: 1001 };
+  assert.equal(await led(), 1104);
 });
 
 test("what is worked out of two counters may go back a little: that is no beginning at zero", () => {
@@ -80,15 +114,6 @@ const ENDPOINTS = ["10.180.0.1", "10.180.0.2"].map((address) => ({
 
 test("an endpoint that never answers is told of once, until it answers or is gone", async () => {
   const key = name("a").key;
-  // The parts that are looked at.
-  const service = {
-    name: name("a"),
-    protocol: "TCP",
-    clusterIP: ADDRESS,
-    port: 80,
-    nodePort: 0,
-  } as Partial<ServicePort>;
-  const declared = { ...service, externalIPs: [], loadBalancerVIPs: [] } as unknown as ServicePort;
   const endpoints = new Map([[key, ENDPOINTS as unknown as readonly Endpoint[]]]);
   let tracked: readonly (readonly [string, boolean])[] = [];
   const conntrack = {
@@ -116,7 +141,7 @@ test("an endpoint that never answers is told of once, until it answers or is gon
   const clock = new FakeClock();
   const stop = new AbortController();
   const watching = watchAnswers(
-    [{ family: "IPv4", state: { services: new Map([[key, declared]]), endpoints } }],
+    [{ family: "IPv4", state: { services: new Map([[key, DECLARED]]), endpoints } }],
     {
       ...{ periodMs: 1000, conntrack, counters: { isEndpointTracked: true }, clock, log: silentLogger },
       tell: (to, text) => void told.push(`${to}: ${text}`),

@@ -52,10 +52,10 @@ const plus = (a: Totals, b: Totals): Totals => {
 
 /**
  * Sums up what the kernel has counted at frontends by Service. Its counters begin at zero when a rule is written: what is added up is
- * what each has gained since the last look.
+ * what each has gained since the last look. What is not known now has gained nothing.
  */
 export class ServiceTotals {
-  /** By service port, frontend and outcome; those that are gone do not stay. */
+  /** By service port, frontend, outcome and part; those that are gone do not stay. */
   #last: ReadonlyMap<string, number> = new Map();
   #totals: ReadonlyMap<string, Totals> = new Map();
   /** Of Services that were not among the most used. */
@@ -67,19 +67,30 @@ export class ServiceTotals {
     this.#most = most;
   }
 
-  /** @param ports as the mode has filled them in. @returns the most used Services, and under `/` what all others have had. */
-  add(ports: readonly CountedPort[]): ReadonlyMap<string, Totals> {
+  /**
+   * @param ports as the mode has filled them in.
+   * @param ofRules what rules have of a count, where other counters are added to that, which do not begin at zero with them.
+   * @returns the most used Services, and under `/` what all others have had.
+   */
+  add(ports: readonly CountedPort[], ofRules: ReadonlyMap<Count, Count> = new Map()): ReadonlyMap<string, Totals> {
     const last = new Map<string, number>();
     const gains = new Map<string, Totals>();
     for (const { name, family, frontends } of ports) {
       for (const { address, port, count } of frontends) {
-        const gained = (outcome: Outcome): number => {
-          const key = `${name.key} ${family} ${address ?? "*"} ${port} ${outcome}`;
-          const [now, before] = [Math.max(0, count[OUTCOMES[outcome]] ?? 0), this.#last.get(key) ?? 0];
+        const gainedIn = (part: "rules" | "rest", outcome: Outcome, found: number | null): number => {
+          const key = `${name.key} ${family} ${address ?? "*"} ${port} ${outcome} ${part}`;
+          const before = this.#last.get(key) ?? 0;
+          const now = Math.max(0, found ?? before);
           last.set(key, now);
           if (now >= before) return now - before;
           // Some modes work it out of two counters, which are not read at once: fewer are no sign that it begins at zero.
           return outcome === "dropped" ? 0 : now;
+        };
+        const gained = (outcome: Outcome): number => {
+          const numberIn = (one: Count | undefined): number | null => one?.[OUTCOMES[outcome]] ?? null;
+          const [all, rules] = [numberIn(count), numberIn(ofRules.get(count))];
+          const rest = gainedIn("rest", outcome, all === null ? null : all - (rules ?? 0));
+          return ofRules.size === 0 ? rest : rest + gainedIn("rules", outcome, rules);
         };
         const gain = { led: gained("led"), refused: gained("refused"), dropped: gained("dropped") };
         gains.set(name.service, plus(gains.get(name.service) ?? NONE, gain));
@@ -107,13 +118,17 @@ export function defineServiceCounters(
   const labels = ["namespace", "service", "outcome"];
   metrics.scrapedSamples({ name: "kubeproxy_service_connections_total", help, labels }, async () => {
     const ports = portsOf(families);
-    const isRead = await counters.fill(ports).then(
+    const ofRules = new Map<Count, Count>();
+    const onPart = (): void => {
+      for (const { frontends } of ports) for (const { count } of frontends) ofRules.set(count, { ...count });
+    };
+    const isRead = await counters.fill(ports, onPart).then(
       () => true,
       () => false,
     );
     // Where nothing counts there is nothing to be said.
     if (!isRead || ports.every(({ frontends }) => frontends.every(({ count }) => count.counted === null))) return [];
-    return [...totals.add(ports)].flatMap(([key, own]) => {
+    return [...totals.add(ports, ofRules)].flatMap(([key, own]) => {
       const [namespace = "", service = ""] = key.split("/");
       return Object.entries(own).map(([outcome, value]) => ({ labels: { namespace, service, outcome }, value }));
     });

@@ -75,9 +75,10 @@ export interface ModeCounters {
   /**
    * Fills in what this network namespace has counted.
    *
+   * @param onPart called where other counters are added to what is filled in by then: each kind begins at zero at times of its own.
    * @returns what cannot be known, in sentences. @throws Error when the kernel or a tool refuses.
    */
-  fill(ports: readonly CountedPort[]): Promise<readonly string[]>;
+  fill(ports: readonly CountedPort[], onPart?: () => void): Promise<readonly string[]>;
 }
 
 /** Adds to what is known. */

@@ -20,8 +20,9 @@ const NOT_COUNTED =
 export function ebpfCounters(rules: ModeCounters, place: PlaceOfPins): ModeCounters {
   return {
     ...rules,
-    async fill(ports) {
+    async fill(ports, onPart) {
       const notes = await rules.fill(ports);
+      onPart?.();
       let isWhole = true;
       for (const [family, own] of Map.groupBy(ports, (port) => port.family)) {
         const counts = readCounts(family, place);
