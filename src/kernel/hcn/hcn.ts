@@ -105,8 +105,11 @@ export class Hcn {
   async all<K extends HcnKind>(kind: K, filter?: HcnFilter, signal?: AbortSignal): Promise<ObjectOf[K][]> {
     const query = queryText(filter);
     signal?.throwIfAborted();
+    const ids = readIds(await this.#calls.enumerate(kind, query));
+    const read = this.#read[kind];
+    if (filter === undefined) for (const id of new Set(read.keys()).difference(new Set(ids))) read.delete(id);
     const found: ObjectOf[K][] = [];
-    for (const id of readIds(await this.#calls.enumerate(kind, query))) {
+    for (const id of ids) {
       signal?.throwIfAborted();
       const object = await this.#look(kind, id, query);
       if (object !== undefined) found.push(object);

@@ -202,6 +202,15 @@ export function runHcnContract({ name, open }: HcnSubject): void {
       assert.deepEqual(await hcn.get("LoadBalancer", made.id), made);
     });
 
+    test("what has gone is forgotten once everything is listed", async () => {
+      const { hcn, calls, remote } = await host();
+      const made = await hcn.createEndpoint(remote("10.180.1.1"));
+      await calls.delete("Endpoint", made.id);
+      assert.deepEqual(await hcn.known("Endpoint", made.id), made, "as it was read last");
+      await hcn.all("Endpoint");
+      assert.equal(await hcn.known("Endpoint", made.id), undefined);
+    });
+
     test("many endpoints are made on a network that is opened once", async () => {
       const { hcn, network, pod, remote } = await host();
       const made = await hcn.makeEndpoints(network.id, async (create) => {
