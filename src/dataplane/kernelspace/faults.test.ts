@@ -150,6 +150,31 @@ describe("HNS as a whole", () => {
     await rig.close();
   });
 
+  test("an object that HNS lists and never opens costs no other Service, and counts as soon as it opens", async () => {
+    const model = newModel();
+    const { rig } = model;
+    const pod = rig.host.addEndpoint({ addresses: ["10.180.0.1"] });
+    const heal = rig.host.refuse(({ verb, about }) => (verb === "Open" && about === pod ? 0x803b_0007 : undefined));
+    const here = port("here", "10.96.0.2");
+    model.set(WEB, PODS);
+    model.set(here, [local("10.180.0.1")]);
+    for (let syncs = 1; syncs < 5; syncs++) await assert.rejects(rig.sync(), /The switch port was not found/);
+    assert.deepEqual(
+      (await rig.sync()).failures.map(({ subject }) => subject),
+      ["ns/here:p"],
+    );
+    assert.equal(rig.host.documents("LoadBalancer").size, 2);
+    assert.equal(rig.logged("warn").length, 1);
+    assert.match(rig.logged("warn")[0] ?? "", /left alone because its document cannot be had: HcnOpenEndpoint failed/);
+    rig.watch();
+    heal();
+    await rig.clock.advance(LOOK_MS);
+    assert.ok(rig.asked.includes("sync"));
+    assert.deepEqual((await rig.sync()).failures, []);
+    assert.equal(rig.host.documents("LoadBalancer").size, 3);
+    await rig.close();
+  });
+
   test("documents that cannot be read are left alone", async () => {
     const model = newModel();
     const { host } = model.rig;

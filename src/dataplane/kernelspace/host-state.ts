@@ -149,7 +149,7 @@ export class HostState implements EndpointPlaces {
     return this.#elsewhere.has(id) && !this.isOurs(id);
   }
 
-  /** Load balancers whose documents could not be read, as the last look at IDs found them. */
+  /** Load balancers that could not be read, as the last look at IDs found them. */
   get unreadLoadBalancers(): readonly Guid[] {
     return this.#unread;
   }
@@ -221,7 +221,6 @@ export class HostState implements EndpointPlaces {
       const gone = this.loadBalancers.forget(id);
       if (gone !== undefined) for (const key of keysOf(gone, this.family)) this.#lost.add(key);
     }
-    this.#unread = [...found].filter((id) => hcn.isUnread(id));
     let isElsewhereKnown = true;
     for (const id of found) {
       // What cannot be read now cannot be read later.
@@ -232,6 +231,7 @@ export class HostState implements EndpointPlaces {
       this.loadBalancers.note(loadBalancer);
       if (!loadBalancer.endpoints.every((endpoint) => this.isOurs(endpoint))) isElsewhereKnown = false;
     }
+    this.#unread = [...found].filter((id) => !this.loadBalancers.has(id));
     if (!isElsewhereKnown) await this.#refreshElsewhere(hcn);
   }
 

@@ -3,6 +3,7 @@
  * between being listed and being looked at is left out; one whose document cannot be read is told, and left out as well.
  * Handles are closed in every case. Reference windows-hcn.md §4.4.
  */
+import { messageOf } from "../../logging/message-of.ts";
 import {
   type EndpointSettings,
   endpointText,
@@ -36,6 +37,9 @@ interface OddDocuments {
   otherSchema(kind: HcnKind, id: Guid, version: number): void;
 }
 
+/** HNS has objects that it lists and cannot open. One that so many looks in a row have not got must not keep all others from being served. */
+const BROKEN_AFTER = 5;
+
 type CreateEndpoint = (settings: EndpointSettings) => Promise<HcnEndpoint>;
 
 interface ObjectOf {
@@ -58,6 +62,8 @@ export class Hcn {
   readonly #otherSchema = new Set<Guid>();
   /** What is wrong with documents, by ID of the object. */
   readonly #unread = new Map<Guid, string>();
+  /** How often in a row HNS did not give an object, by ID. */
+  readonly #failures = new Map<Guid, number>();
   /** Objects as they were read last, so that one address family need not read what the other has made. */
   readonly #read: { readonly [K in HcnKind]: Map<Guid, ObjectOf[K]> } = {
     Network: new Map(),
@@ -109,11 +115,18 @@ export class Hcn {
     const read = this.#read[kind];
     if (filter === undefined) for (const id of new Set(read.keys()).difference(new Set(ids))) read.delete(id);
     const found: ObjectOf[K][] = [];
+    let failure: unknown;
     for (const id of ids) {
       signal?.throwIfAborted();
-      const object = await this.#look(kind, id, query);
-      if (object !== undefined) found.push(object);
+      try {
+        const object = await this.#look(kind, id, query);
+        if (object !== undefined) found.push(object);
+      } catch (error) {
+        if (!isOfOneObject(error)) throw error;
+        failure ??= error;
+      }
     }
+    if (failure !== undefined) throw failure;
     return found;
   }
 
@@ -204,11 +217,14 @@ export class Hcn {
     try {
       text = await this.#propertiesOf(kind, await this.#calls.open(kind, id), query);
     } catch (error) {
-      if (hcnErrorClass(error) !== "absent") throw error;
-      this.#unread.delete(id);
+      if (hcnErrorClass(error) === "absent") {
+        this.#unread.delete(id);
+        this.#failures.delete(id);
+      } else this.#noteFailure(kind, id, error);
       this.forget(id);
       return undefined;
     }
+    this.#failures.delete(id);
     const object = READERS[kind](text);
     if (!("problem" in object)) {
       this.#unread.delete(id);
@@ -223,6 +239,15 @@ export class Hcn {
     if (this.#unread.get(id) !== object.problem) this.#onOdd.unread(kind, id, object.problem);
     this.#unread.set(id, object.problem);
     return undefined;
+  }
+
+  /** @throws the error, until it is sure that only this object is broken; what it is of is asked for again with each look. */
+  #noteFailure(kind: HcnKind, id: Guid, error: unknown): void {
+    if (kind === "Network" || !isOfOneObject(error)) throw error;
+    const failures = (this.#failures.get(id) ?? 0) + 1;
+    this.#failures.set(id, failures);
+    if (failures < BROKEN_AFTER) throw error;
+    if (failures === BROKEN_AFTER) this.#onOdd.unread(kind, id, `cannot be had: ${messageOf(error)}`);
   }
 
   /** Reads a created or changed object, and closes it. */
@@ -244,4 +269,10 @@ export class Hcn {
   async #hns(path: string): Promise<unknown> {
     return readHnsOutput(await this.#calls.hnsCall("GET", path, ""), path);
   }
+}
+
+/** Whether HNS works, as far as the error tells, and has trouble with what it was asked for. */
+function isOfOneObject(error: unknown): boolean {
+  const kind = hcnErrorClass(error);
+  return kind !== undefined && kind !== "down" && kind !== "denied";
 }
