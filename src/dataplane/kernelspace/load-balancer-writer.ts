@@ -117,16 +117,18 @@ export class LoadBalancerWriter {
     try {
       changed = await this.#counted("update", kind, this.#options.hcn.modifyLoadBalancer(found.id, wanted));
     } catch (error) {
-      const why = hcnErrorClass(error);
-      if (why === "absent") {
-        // What it is to name may have gone instead, and then it stays as it is.
-        if ((await this.#options.hcn.get("LoadBalancer", found.id)) !== undefined) throw error;
+      if (hcnErrorClass(error) === "unsupported") {
+        this.#giveUpModifying("HNS says that it cannot");
+        return false;
+      }
+      // It may have gone, or what it is to name, and then it stays as it is; or it was changed and only the answer is lost.
+      const now = await this.#options.hcn.get("LoadBalancer", found.id).catch(() => found);
+      if (now === undefined) {
         host.loadBalancers.forget(found.id);
         return false;
       }
-      if (why !== "unsupported") throw error;
-      this.#giveUpModifying("HNS says that it cannot");
-      return false;
+      host.loadBalancers.note(now);
+      throw error;
     }
     host.loadBalancers.note(changed);
     notes.count("load balancers changed");

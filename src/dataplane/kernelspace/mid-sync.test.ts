@@ -51,6 +51,30 @@ test("a pod that goes while its load balancer is changed does not cost the load 
   assert.deepEqual([...host.documents("LoadBalancer").keys()], [before], "clients of healthy pods are cut off");
 });
 
+test("a change that is made and whose answer is lost is known to be made", async () => {
+  const model = newModel();
+  const { host } = model.rig;
+  const web = port("web", "10.96.0.1");
+  const both = [remote("10.180.1.1"), remote("10.180.1.2")];
+  model.set(web, both);
+  await model.rig.sync();
+  let isChanged = false;
+  const heal = host.refuse(({ verb }) => {
+    if (isChanged && verb === "Query") {
+      heal();
+      return HR.outOfMemory;
+    }
+    isChanged ||= verb === "Modify";
+    return undefined;
+  });
+  model.setEndpoints(web, both.slice(0, 1));
+  assert.equal((await model.rig.sync()).failures.length, 1);
+  model.setEndpoints(web, both);
+  assert.deepEqual((await model.rig.sync()).failures, []);
+  const [document] = host.documents("LoadBalancer").values();
+  assert.equal(listOf(document?.HostComputeEndpoints).length, 2, "clients reach one of two pods");
+});
+
 test("a health-check load balancer that HNS refuses for now is tried again", async () => {
   const model = newModel({ config: { healthPort: 10256 }, rootName: "root" });
   const { host } = model.rig;
