@@ -2,6 +2,7 @@
  * Brings load balancers from what HNS has to what is wanted, one frontend at a time: changed in place where HNS can do that, otherwise
  * deleted and made again back to back. What was written is read back, because some versions of HNS say yes and do nothing.
  */
+import type { Clock } from "../../async/clock.ts";
 import {
   type HcnLoadBalancer,
   LB_DSR,
@@ -32,8 +33,12 @@ interface LoadBalancerWriterOptions {
   /** HNS changes load balancers in place. */
   readonly canModify: boolean;
   readonly metrics: KernelspaceMetrics;
+  readonly clock: Pick<Clock, "monotonicMs">;
   readonly log: Logger;
 }
+
+/** Every attempt cuts the connections of what serves, and what is wrong with a document is seldom over by itself. */
+const AGAIN_AFTER_MS = 600_000;
 
 /** A load balancer to be written. */
 export interface LoadBalancerToPut {
@@ -51,6 +56,8 @@ export class LoadBalancerWriter {
   readonly #own = new Set<Guid>();
   /** What was sent, where HNS has something else than that to say of it: it is not sent again for this reason. */
   readonly #reworded = new Map<Guid, { readonly sent: string; readonly readBack: string }>();
+  /** By frontend, what HNS has refused in the place of one that serves, which is not taken away for the same again so soon. */
+  readonly #refused = new Map<string, { readonly sent: string; readonly error: unknown; readonly untilMs: number }>();
 
   constructor(options: LoadBalancerWriterOptions) {
     this.#options = options;
@@ -66,10 +73,12 @@ export class LoadBalancerWriter {
     return this.#own.has(id);
   }
 
-  /** Forgets what HNS does not have any more. */
+  /** Forgets what HNS does not have any more, and refusals of long ago. */
   keepOnly(host: HostState): void {
     for (const id of this.#own) if (!host.loadBalancers.has(id)) this.#own.delete(id);
     for (const id of this.#reworded.keys()) if (!host.loadBalancers.has(id)) this.#reworded.delete(id);
+    const nowMs = this.#options.clock.monotonicMs();
+    for (const [key, { untilMs }] of this.#refused) if (untilMs <= nowMs) this.#refused.delete(key);
   }
 
   /** Whether there is nothing to do. */
@@ -84,8 +93,30 @@ export class LoadBalancerWriter {
 
   /** @throws HcnError, or FrontendHeldError when something else answers there. */
   async put(one: LoadBalancerToPut): Promise<void> {
-    const found = one.host.loadBalancers.at(one.key);
-    if (found === undefined || !(await this.#settle(one, found))) await this.#create(one);
+    const { host, key, wanted } = one;
+    const found = host.loadBalancers.at(key);
+    if (found !== undefined && (await this.#settle(one, found))) return;
+    try {
+      await this.#create(one);
+    } catch (error) {
+      if (found === undefined || hcnErrorClass(error) !== "refused") throw error;
+      const untilMs = this.#options.clock.monotonicMs() + AGAIN_AFTER_MS;
+      this.#refused.set(key, { sent: loadBalancerText(wanted), error, untilMs });
+      await this.#putBack(one, found);
+      throw error;
+    }
+    this.#refused.delete(key);
+  }
+
+  /** What served serves on with the endpoints that are still wanted, where HNS will not have the wanted one in its place. */
+  async #putBack(one: LoadBalancerToPut, found: HcnLoadBalancer): Promise<void> {
+    const { sourceVip, frontendVips, mappings, flags } = found;
+    const [frontendVip, mapping] = [frontendVips[0], mappings[0]];
+    const endpoints = found.endpoints.filter((id) => one.wanted.endpoints.includes(id));
+    if (mapping === undefined || endpoints.length === 0) return;
+    const wanted = { endpoints, sourceVip, frontendVip, mapping, flags: flags & KNOWN_FLAGS };
+    // Where that is refused, too, the first refusal says more.
+    await this.#create({ ...one, wanted }).catch(() => {});
   }
 
   async remove(host: HostState, notes: SyncNotes, id: Guid, kind?: LoadBalancerKind): Promise<void> {
@@ -99,7 +130,7 @@ export class LoadBalancerWriter {
 
   /** Changes what is at the frontend, or takes it away. @returns whether it is as wanted. */
   async #settle(one: LoadBalancerToPut, found: HcnLoadBalancer): Promise<boolean> {
-    const { host, notes, kind, wanted } = one;
+    const { host, notes, key, kind, wanted } = one;
     if (this.isSettled(found, wanted)) return true;
     if (isForeign(found, host)) {
       throw new FrontendHeldError(
@@ -107,6 +138,9 @@ export class LoadBalancerWriter {
       );
     }
     if (this.#canModify && (await this.#modify(one, found))) return true;
+    const refused = this.#refused.get(key);
+    const isSame = refused?.sent === loadBalancerText(wanted);
+    if (isSame && this.#options.clock.monotonicMs() < refused.untilMs) throw refused.error;
     await this.remove(host, notes, found.id, kind);
     return false;
   }

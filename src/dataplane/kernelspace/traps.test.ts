@@ -338,6 +338,36 @@ describe("what operators report", () => {
     assert.equal(model.rig.host.documents("LoadBalancer").size, 2);
   });
 
+  test("a Service that gets too many endpoints keeps those that it has, where nothing is changed in place (kubernetes #98680)", async () => {
+    const model = newModel({ canModify: false });
+    model.rig.host.refuse(({ verb, kind, about }) =>
+      verb === "Create" &&
+      kind === "LoadBalancer" &&
+      listOf(objectOf(JSON.parse(about)).HostComputeEndpoints).length > 64
+        ? 0x8007_0057
+        : undefined,
+    );
+    const huge = port("huge", "10.96.0.2");
+    const many = Array.from({ length: 66 }, (_, index) => remote(`10.180.2.${index}`));
+    const served = () => named(model)["10.96.0.2:80"]?.length;
+    model.set(huge, many.slice(0, 64));
+    await model.rig.sync();
+    // One of those that are served goes.
+    model.setEndpoints(huge, many.slice(1));
+    assert.match((await model.rig.sync()).failures[0]?.reason ?? "", /perhaps too many endpoints for this Windows/);
+    assert.equal(served(), 63);
+    model.rig.host.takeWrites();
+    assert.equal((await model.rig.sync()).failures.length, 1, "it is still told");
+    assert.deepEqual(model.rig.host.takeWrites(), [], "and cuts nobody off again");
+    await model.rig.clock.advance(600_000);
+    await model.rig.sync();
+    assert.ok(model.rig.host.takeWrites().length > 0, "it is tried again after ten minutes");
+    assert.equal(served(), 63);
+    model.setEndpoints(huge, many.slice(2));
+    assert.deepEqual((await model.rig.sync()).failures, []);
+    assert.equal(served(), 64);
+  });
+
   test("topology hints count (kubernetes #123823, #137953), source ranges do not, which is told", async () => {
     const model = newModel();
     model.driver.zone = "a";
