@@ -1,5 +1,5 @@
 /** Where a load balancer answers, in one text: HNS refuses a second one there. */
-import { type HcnLoadBalancer, LB_IPV6 } from "../../kernel/hcn/documents.ts";
+import { type HcnLoadBalancer, LB_IPV6, type LoadBalancerBehaviour } from "../../kernel/hcn/documents.ts";
 import { frontendKey } from "../../model/frontend.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../../net/ip.ts";
 import { protocolOfNumber } from "../../net/protocol.ts";
@@ -19,7 +19,7 @@ export function keysOf({ frontendVips, mappings, flags }: HcnLoadBalancer, famil
 }
 
 /** The family of a load balancer, by its VIP or by its flag. Pure. */
-export function familyOfLoadBalancer({ frontendVips: [vip], flags }: HcnLoadBalancer): IpFamily {
+export function familyOfLoadBalancer({ frontendVips: [vip], flags }: LoadBalancerBehaviour): IpFamily {
   if (vip !== undefined) return familyOf(vip);
   return (flags & LB_IPV6) === 0 ? "IPv4" : "IPv6";
 }

@@ -15,13 +15,14 @@ import {
   readLoadBalancerSettings,
 } from "../../kernel/hcn/documents.ts";
 import { listOf, objectOf, textOf } from "../../kernel/hcn/json-fields.ts";
-import { familyOf, type IpAddress, type IpFamily, joinHostPort, parseIpAddress } from "../../net/ip.ts";
+import { type IpAddress, type IpFamily, joinHostPort, parseIpAddress } from "../../net/ip.ts";
 import { protocolNameOfNumber } from "../../net/protocol.ts";
 import { type Dump, DumpError, type DumpReader } from "../../trace/dump/recognise.ts";
 import { isLocalQuestion, type NodeFacts } from "../../trace/facts.ts";
 import type { Branch, Fate, TraceEnd, TraceEvent, TraceNode, WalkOptions } from "../../trace/netfilter/tree.ts";
 import { fateOfLeaving } from "../../trace/netfilter/without-rules.ts";
 import { endText, masqueraded, type Packet, withDestination, withSource } from "../../trace/packet.ts";
+import { familyOfLoadBalancer } from "./frontend-keys.ts";
 
 type HostWalkOptions = Pick<WalkOptions, "record" | "random">;
 
@@ -289,11 +290,9 @@ function readHostPlan(text: string, name: string): HostPlan {
 
 function readLoadBalancer(text: string, purpose: string): PlannedLoadBalancer {
   const { endpoints, ...behaviour } = readLoadBalancerSettings(text);
-  const [vip] = behaviour.frontendVips;
-  const isIpv6 = vip === undefined ? (behaviour.flags & LB_IPV6) !== 0 : familyOf(vip) === "IPv6";
   return {
     ...behaviour,
-    family: isIpv6 ? "IPv6" : "IPv4",
+    family: familyOfLoadBalancer(behaviour),
     purpose,
     text,
     endpoints: endpoints.map((id) => {
