@@ -38,7 +38,7 @@ import {
   type PortalPlanConfig,
   planPortalRules,
 } from "./plan-portal-rules.ts";
-import { isServed, LANES, type Lane, laneOf, lanesOf, type Portal, portalsOf } from "./portals.ts";
+import { isOpen, isServed, LANES, type Lane, laneOf, lanesOf, type Portal, portalsOf } from "./portals.ts";
 import { isRelayed } from "./service-relays.ts";
 
 interface PlannedPort {
@@ -140,7 +140,7 @@ function routingIn({ name, zone, state }: OfflineNode, port: ServicePort): Servi
 export function listenersOf({ node }: UserspacePlan, { port, portals }: PlannedPort): string[] {
   const here = new Set(node.hostAddresses);
   const places = portals
-    .filter((portal) => LANES.some((lane) => isServed(portal, lane)))
+    .filter(isOpen)
     .filter(({ address }) => address === undefined || here.has(address))
     .map(({ address, port: number }) => `${address ?? unspecifiedAddress(node.family)} ${number}`);
   return [...new Set(places)].map((place) => `${port.protocol} ${place}`);
@@ -265,11 +265,12 @@ export function plannedTables(node: OfflineNode, config: KubeProxyConfig): Plann
       relays.set(`${protocol} ${place}`, { port, looksAtClient: false, endpointsFor: () => routing[lane] });
     }
     if (hasRules) continue;
-    // The proxy listens at the addresses themselves, and looks at its clients.
-    for (const portal of portals) {
+    // The proxy listens at the addresses themselves, and looks at its clients; where a Service has one twice, the first that is open counts.
+    for (const portal of portals.toSorted((a, b) => Number(isOpen(b)) - Number(isOpen(a)))) {
       const { address, port: number, sources } = portal;
-      const place = address === undefined ? String(number) : joinHostPort(address, number);
-      relays.set(`${protocol} ${place}`, {
+      const place = `${protocol} ${address === undefined ? number : joinHostPort(address, number)}`;
+      if (relays.has(place)) continue;
+      relays.set(place, {
         port,
         looksAtClient: true,
         endpointsFor({ source, inInterface }) {

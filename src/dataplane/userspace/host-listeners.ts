@@ -22,7 +22,7 @@ import type { Relay } from "../../relay/relay.ts";
 import type { Written } from "../../sync/backend.ts";
 import type { Listeners, ListenersRequest, WantedPort } from "./listeners.ts";
 import type { AddressAssigner, AssignmentOutcome } from "./netsh-assigner.ts";
-import { isServed, LANES, laneOf, type Portal } from "./portals.ts";
+import { isOpen, isServed, laneOf, type Portal } from "./portals.ts";
 import type { ServiceRelays } from "./service-relays.ts";
 
 const NOTHING_ASSIGNED: AssignmentOutcome = { refused: new Map(), added: new Set() };
@@ -142,7 +142,7 @@ export class HostListeners implements Listeners {
     for (const portal of portals) {
       const { kind, address: own, port, sources } = portal;
       // Where nothing listens, clients are refused.
-      if (!LANES.some((lane) => isServed(portal, lane))) continue;
+      if (!isOpen(portal)) continue;
       const isNodePort = kind === "node-port";
       for (const address of own === undefined ? everywhere : [own]) {
         const place = joinHostPort(address, port);

@@ -64,3 +64,8 @@ export function isServed({ fate, policy, kind }: Pick<Portal, "kind" | "policy" 
   if (fate === "serve") return true;
   return fate === "drop" && lane === "cluster" && policy === "Local" && kind !== "cluster-ip";
 }
+
+/** Whether anyone is served there. Pure. */
+export function isOpen(portal: Pick<Portal, "kind" | "policy" | "fate">): boolean {
+  return LANES.some((lane) => isServed(portal, lane));
+}
