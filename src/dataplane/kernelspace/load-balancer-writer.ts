@@ -183,6 +183,7 @@ export class LoadBalancerWriter {
     try {
       created = await create();
     } catch (error) {
+      if (hcnErrorClass(error) === "transient" && (await this.#isThere(one))) return;
       if (hcnErrorClass(error) !== "taken") throw error;
       const found = await this.#holderOf(host, key, error);
       if (await this.#settle(one, found)) return;
@@ -192,6 +193,13 @@ export class LoadBalancerWriter {
     notes.count("load balancers made");
     this.#own.add(created.id);
     if (!isAsWanted(created, wanted)) this.#noteReworded(created, wanted);
+  }
+
+  /** Whether it was made after all, and only the answer is lost. */
+  async #isThere({ host, key, wanted }: LoadBalancerToPut): Promise<boolean> {
+    await host.refreshLoadBalancers(this.#options.hcn).catch(() => {});
+    const found = host.loadBalancers.at(key);
+    return found !== undefined && this.isSettled(found, wanted);
   }
 
   /** Something answers at the frontend that was not there before: after a restart of HNS, load balancers come back late (kubernetes #139519). */

@@ -51,6 +51,26 @@ test("a pod that goes while its load balancer is changed does not cost the load 
   assert.deepEqual([...host.documents("LoadBalancer").keys()], [before], "clients of healthy pods are cut off");
 });
 
+test("a load balancer that is made and whose answer is lost goes with its Service", async () => {
+  const model = newModel();
+  const { host } = model.rig;
+  let isMade = false;
+  const heal = host.refuse(({ verb, kind }) => {
+    if (isMade && verb === "Query") {
+      heal();
+      return HR.outOfMemory;
+    }
+    isMade ||= verb === "Create" && kind === "LoadBalancer";
+    return undefined;
+  });
+  const web = port("web", "10.96.0.1");
+  model.set(web, [remote("10.180.1.1")]);
+  await model.rig.sync();
+  model.delete(web);
+  assert.deepEqual((await model.rig.sync()).failures, []);
+  assert.equal(host.documents("LoadBalancer").size, 0);
+});
+
 test("a change that is made and whose answer is lost is known to be made", async () => {
   const model = newModel();
   const { host } = model.rig;
