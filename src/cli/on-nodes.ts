@@ -4,7 +4,7 @@
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { createWriteStream } from "node:fs";
+import { rm } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
@@ -17,6 +17,7 @@ import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.t
 import { inspecting, type Output } from "./output.ts";
 import { takeOptions } from "./subcommand-options.ts";
 import { didYouMean } from "./suggestion.ts";
+import { openNew } from "./sysdump/archive.ts";
 
 const NAMESPACE = "kube-system";
 /** kubeadm's label, and that of deploy/trial. */
@@ -77,11 +78,7 @@ export async function onNodes(command: string, argv: readonly string[], output: 
     const asked = takeNodes(argv);
     const pods = await podsOf(asked);
     const [first] = pods;
-    if (command === "sysdump") {
-      const ends: number[] = [];
-      for (const pod of pods) ends.push(await fetchArchive(asked, pod, output));
-      return Math.max(...ends);
-    }
+    if (command === "sysdump") return await fetchArchives(asked, pods, output);
     if (asked.node !== undefined && first !== undefined) return await inPod(command, asked, first, output, "");
     if (command === "monitor" || asked.rest.includes("--watch")) {
       const width = Math.max(...pods.map(({ node }) => node.length));
@@ -152,14 +149,48 @@ function podCommand(
   return [...kubectl, "exec", "--namespace", NAMESPACE, pod, "--container", container, "--", ...words];
 }
 
-/** The archive of one node becomes a file here. */
-async function fetchArchive(asked: NodesAsked, pod: NodePod, output: Output): Promise<number> {
-  const path = `kube-proxy-sysdump-${pod.node}.tar.gz`;
-  const store = (archive: Readable) => pipeline(archive, createWriteStream(path, { mode: 0o600 }));
-  const [status, , said] = await runKubectl(podCommand("sysdump", asked, pod, asked.rest), store, text);
-  output.err(safe(said));
-  if (status === EXIT_SUCCESS) output.out(safe(`${path}\n`));
-  return status;
+/** The archives of the nodes become files here, as `sysdump` writes one. @returns the greatest of the exit statuses. */
+async function fetchArchives(asked: NodesAsked, pods: readonly NodePod[], output: Output): Promise<number> {
+  const { values, rest } = takeOptions(asked.rest, {
+    output: { type: "string", short: "o" },
+    force: { type: "boolean", default: false },
+  });
+  if (values.output !== undefined && asked.node === undefined)
+    throw new UsageError("-o names one archive, and each node has its own", "Without it each is named for its node.");
+  const ends: number[] = [];
+  for (const pod of pods) {
+    const path = values.output ?? `kube-proxy-sysdump-${pod.node}.tar.gz`;
+    const fetched = () => fetchArchive({ ...asked, rest }, pod, path, values.force, output);
+    ends.push(await inspecting(output, fetched));
+  }
+  return Math.max(...ends);
+}
+
+/** One that was not fetched whole leaves no file. @throws UsageError when the file cannot be had or written */
+async function fetchArchive(
+  asked: NodesAsked,
+  pod: NodePod,
+  path: string,
+  replaces: boolean,
+  output: Output,
+): Promise<number> {
+  const file = path === "-" ? undefined : await openNew(path, replaces);
+  let isWhole = false;
+  try {
+    const store = (archive: Readable) =>
+      pipeline(archive, file?.createWriteStream() ?? process.stdout, { end: file !== undefined }).catch(
+        (error: unknown) => {
+          throw new UsageError(`cannot write ${path}: ${messageOf(error)}`);
+        },
+      );
+    const [status, , said] = await runKubectl(podCommand("sysdump", asked, pod, asked.rest), store, text);
+    output.err(safe(said));
+    isWhole = status === EXIT_SUCCESS;
+    if (isWhole && file !== undefined) output.out(safe(`${path}\n`));
+    return status;
+  } finally {
+    if (!isWhole && file !== undefined) await rm(path, { force: true });
+  }
 }
 
 /** Runs the command and passes on what it prints, as it comes. @param mark before each line. @returns its exit status. */

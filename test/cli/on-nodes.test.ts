@@ -138,4 +138,28 @@ test("archives of all nodes become files; elsewhere --node stays the node that i
   assert.equal(stdout, "kube-proxy-sysdump-node-a.tar.gz\nkube-proxy-sysdump-node-b.tar.gz\n");
   assert.equal(status, 1);
   assert.ok(existsSync(join(folder, "kube-proxy-sysdump-node-a.tar.gz")));
+  assert.equal(existsSync(join(folder, "kube-proxy-sysdump-node-c.tar.gz")), false, "it has not been fetched");
+});
+
+test("an archive of a node is written where -o says, here, and over no file that is there without --force", async (t) => {
+  const { folder, run } = cluster(t);
+  const read = (name: string) => readFileSync(join(folder, name), "utf8");
+  const named = await run("sysdump", "--node", "node-a", "-o", "a.tar.gz", "--services", "7");
+  assert.deepEqual([named.status, named.stdout], [0, "a.tar.gz\n"]);
+  assert.match(read("a.tar.gz"), /^an archive of --output=- .* --services 7$/);
+  const piped = await run("sysdump", "--node=node-a", "--output=-");
+  assert.deepEqual([piped.status, piped.stdout], [0, read("a.tar.gz").replace(" --services 7", "")]);
+  const each = await run("sysdump", "--all-nodes", "-o", "all.tar.gz");
+  assert.deepEqual([each.status, existsSync(join(folder, "all.tar.gz"))], [2, false]);
+
+  // What another user has put there: a link would be followed.
+  writeFileSync(join(folder, "mine"), "mine");
+  symlinkSync("mine", join(folder, "kube-proxy-sysdump-node-a.tar.gz"));
+  const refused = await run("sysdump", "--all-nodes");
+  assert.equal(refused.status, 2);
+  assert.match(refused.stderr, /^Error: kube-proxy-sysdump-node-a\.tar\.gz is there already$/m);
+  assert.match(refused.stdout, /^kube-proxy-sysdump-node-b\.tar\.gz$/m, "it hides no other node");
+  assert.equal(read("mine"), "mine");
+  const replaced = await run("sysdump", "--node", "node-b", "--force");
+  assert.deepEqual([replaced.status, replaced.stdout], [0, "kube-proxy-sysdump-node-b.tar.gz\n"]);
 });

@@ -55,7 +55,8 @@ export async function streamArchive(stream: NodeJS.WritableStream, archive: Arch
   return index;
 }
 
-async function openNew(path: string, replaces: boolean) {
+/** @param replaces whether a file that is there may go. @throws UsageError when the file cannot be had */
+export async function openNew(path: string, replaces: boolean) {
   try {
     if (replaces) {
       const found = await lstat(path).catch(() => undefined);
