@@ -55,7 +55,7 @@ const WORDS = "token|passw(?:or)?d|secret|api-?key|credential|private-?key|key-d
 const NAMED: readonly Replacement[] = [
   [
     new RegExp(
-      `([\\w-]*(?:${WORDS})[\\w-]*(?:\\\\*["'])?(?:\\s*[=:]\\s*|\\s+))(?:\\\\*["'][^"'\\\\\\n]*|[^\\s&,;"')}\\]\\\\]+)`,
+      `((?:${WORDS})[\\w-]{0,200}(?:\\\\*["'])?(?:\\s*[=:]\\s*|\\s+))(?:\\\\*["'][^"'\\\\\\n]*|[^\\s&,;"')}\\]\\\\]+)`,
       "gi",
     ),
     `$1${LEFT_OUT}`,
