@@ -212,11 +212,8 @@ function pageServer(address: string, log: RootLogger): ServePage | undefined {
 }
 
 async function cleanUp(log: RootLogger, config: KubeProxyConfig): Promise<number> {
-  let succeeded = true;
-  for (const mode of modesInCleanUpOrder()) {
-    succeeded = (await (await mode.loadRuntime()).cleanUp(log, config)) && succeeded;
-  }
-  if (succeeded) return EXIT_SUCCESS;
+  const { removeLeftovers } = await import("../daemon/leftovers.ts");
+  if ((await removeLeftovers(modesInCleanUpOrder(), { config, log })).length === 0) return EXIT_SUCCESS;
   throw new CommandError("encountered an error while tearing down rules");
 }
 

@@ -45,3 +45,25 @@ test("the end of the program is not held up by them", async () => {
   await removing;
   assert.equal(held.attempts, 1);
 });
+
+test("a clean-up that throws ends nothing: the modes after it have their turn, and it is tried again", async () => {
+  const clock = new FakeClock();
+  const log = memoryLog();
+  let attempts = 0;
+  const broken = {
+    name: "ebpf",
+    loadRuntime: async () => ({
+      async cleanUp() {
+        attempts += 1;
+        if (attempts === 1) throw new Error("EMFILE: too many open files, open '/proc/self/mountinfo'");
+        return true;
+      },
+    }),
+  };
+  const other = mode("iptables", 1);
+  const removing = removeAllLeftovers([broken, other], { config: CONFIG, log, clock }, new AbortController().signal);
+  await clock.advance(30_000);
+  await removing;
+  assert.deepEqual([attempts, other.attempts], [2, 1]);
+  assert.match(log.errors.join(), /EMFILE/);
+});

@@ -18,13 +18,20 @@ interface LeftoversOptions {
 const FIRST_RETRY_MS = 30_000;
 const LONGEST_RETRY_MS = 3_600_000;
 
-/** Removes them in order; failures only log. @returns the modes of which something is left. */
+/** Removes them in order; failures only log, and none keeps the next mode from its turn. @returns the modes of which something is left. */
 export async function removeLeftovers<M extends ReplacedMode>(
   modes: readonly M[],
   { config, log }: LeftoversOptions,
 ): Promise<readonly M[]> {
   const left: M[] = [];
-  for (const mode of modes) if (!(await (await mode.loadRuntime()).cleanUp(log, config))) left.push(mode);
+  for (const mode of modes) {
+    try {
+      if (await (await mode.loadRuntime()).cleanUp(log, config)) continue;
+    } catch (error) {
+      log.error("Error cleaning up what another mode has left", error, { mode: mode.name });
+    }
+    left.push(mode);
+  }
   return left;
 }
 
