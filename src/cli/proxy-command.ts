@@ -192,7 +192,8 @@ async function act(
     );
     return EXIT_SUCCESS;
   } catch (error) {
-    if (stop.aborted) return EXIT_SUCCESS;
+    // What --init-only was to do is not done.
+    if (stop.aborted && !actions.initOnly) return EXIT_SUCCESS;
     log.error("Error running ProxyServer", error);
     throw error;
   }

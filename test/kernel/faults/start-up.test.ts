@@ -32,6 +32,14 @@ describe("start-up", { concurrency: 2, skip: kernelSkip, timeout: stretched(90_0
     assert.doesNotMatch(await daemon.saved("iptables-save"), /KUBE-/);
   });
 
+  test("--init-only that is told to stop before the node is prepared ends with status 1", async (t) => {
+    const node = await faultNode(t);
+    const daemon = prepareDaemon(t, node, { master: "http://127.0.0.1:9", args: ["--init-only"] });
+    daemon.spawn();
+    await daemon.logged(/"Starting kube-proxy-ts"/);
+    assert.equal(await daemon.stop("SIGTERM"), 1, daemon.log);
+  });
+
   test("a configuration file that changes in place ends the daemon with status 1", async (t) => {
     const node = await faultNode(t);
     const daemon = await startDaemon(t, node, { objects });
