@@ -35,14 +35,13 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
   let log = createLogger(write);
   let policy = KEEPS_RULES;
   let service: WindowsService | undefined;
-  const { signal: stop, request } = stopSignal(() => ({ log, policy, service }));
+  const { signal: stop, request, limitEnd } = stopSignal(() => ({ log, policy, service }));
   const runAsService = async (): Promise<void> => {
     service ??= await startService({ log: () => log, stopLimitMs: () => policy.limitMs, onStop: request });
   };
   const end = async (status: number): Promise<number> => {
     await service?.ended(status);
-    // The thread that waits for the service control manager does not let the process end in any other way; its status is 1 then.
-    if (service !== undefined && status !== EXIT_SUCCESS) process.kill(process.pid, "SIGKILL");
+    if (status !== EXIT_SUCCESS) endService(service);
     return status;
   };
   try {
@@ -78,10 +77,12 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
         log,
         problems,
         stop,
+        onFatal: limitEnd,
       }),
     );
   } catch (error) {
     log.error("command failed", error instanceof CommandError ? new Error(error.message) : error);
+    limitEnd();
     return await end(EXIT_FAILURE);
   }
 }
@@ -152,12 +153,13 @@ interface ActContext {
   readonly log: RootLogger;
   readonly problems: ProblemMemory | undefined;
   readonly stop: AbortSignal;
+  readonly onFatal: () => void;
 }
 
 async function act(
   config: KubeProxyConfig,
   { actions, flagSnapshot, isMinSyncPeriodSet, isModeSet }: CompletedOptions,
-  { version, log, problems, stop }: ActContext,
+  { version, log, problems, stop, onFatal }: ActContext,
 ): Promise<number> {
   if (actions.writeConfigTo !== "") {
     const { encodeYaml } = await import("../settings/v1alpha1-encode.ts");
@@ -186,6 +188,7 @@ async function act(
         flags: new Map(flagSnapshot),
         version,
         setVerbosity: (level) => log.setVerbosity(level),
+        onFatal,
         log,
       },
       stop,
@@ -232,23 +235,36 @@ function stopSignal(current: () => StopState): {
   readonly signal: AbortSignal;
   /** Asks for the same end for another reason. */
   readonly request: (reason: string) => void;
+  /** The program ends by itself, and has failed: that may take no longer than a stop. */
+  readonly limitEnd: () => void;
 } {
   const stop = new AbortController();
+  const limit = (hasFailed: boolean): void => {
+    const { limitMs } = current().policy;
+    const exit = (): void => {
+      const { log, policy, service } = current();
+      log.warn("Ended before everything was done: a stop may take no longer", { limit: formatMs(limitMs) });
+      if (hasFailed) endService(service);
+      service?.stopped();
+      process.exit(hasFailed || policy === FINISHES ? EXIT_FAILURE : EXIT_SUCCESS);
+    };
+    setTimeout(exit, limitMs).unref();
+  };
   const onSignal = (name: string): void => {
     if (stop.signal.aborted) process.exit(EXIT_FAILURE);
     const { log, policy } = current();
     log.info(policy.message, { signal: name });
     stop.abort();
-    const exit = (): void => {
-      log.warn("Ended before everything was done: a stop may take no longer", { limit: formatMs(policy.limitMs) });
-      current().service?.stopped();
-      process.exit(policy === FINISHES ? EXIT_FAILURE : EXIT_SUCCESS);
-    };
-    setTimeout(exit, policy.limitMs).unref();
+    limit(false);
   };
   process.on("SIGTERM", onSignal);
   process.on("SIGINT", onSignal);
   // Ctrl-Break, and the end of the console.
   if (process.platform === "win32") for (const name of ["SIGBREAK", "SIGHUP"] as const) process.on(name, onSignal);
-  return { signal: stop.signal, request: onSignal };
+  return { signal: stop.signal, request: onSignal, limitEnd: () => limit(true) };
+}
+
+/** After a failure: the thread that waits for the service control manager lets the process end in no other way. Its status is 1 then. */
+function endService(service: WindowsService | undefined): void {
+  if (service !== undefined) process.kill(process.pid, "SIGKILL");
 }

@@ -42,6 +42,8 @@ export interface RunOptions {
   /** `v1.37.0`, perhaps with a suffix. */
   readonly version: string;
   readonly setVerbosity: (level: number) => void;
+  /** The program begins to end, as what it was built on has changed. */
+  readonly onFatal: () => void;
   readonly log: Logger;
 }
 

@@ -56,7 +56,10 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
   const { config, log } = options;
   const watch = options.configFile === undefined ? undefined : watchConfigFile(options.configFile);
   const stop = new AbortController();
-  const fatal = (error: Error): void => stop.abort(error);
+  const fatal = (error: Error): void => {
+    stop.abort(error);
+    options.onFatal();
+  };
   const ended = AbortSignal.any([signal, stop.signal]);
   try {
     const gates = gatesOf(config);

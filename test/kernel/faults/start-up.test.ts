@@ -7,7 +7,7 @@ import { describe, type TestContext, test } from "node:test";
 import { stretched } from "../../../testkit/support/patience.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { canonicalIptables } from "../../conformance/canonical-iptables.ts";
-import { faultNode, prepareDaemon, served, startDaemon } from "./fault-node.ts";
+import { faultNode, nodeObject, prepareDaemon, served, startDaemon, writeManifest } from "./fault-node.ts";
 import { ToolLog } from "./tool-log.ts";
 
 const objects = served("web", 1);
@@ -154,5 +154,42 @@ describe("start-up", { concurrency: 2, skip: kernelSkip, timeout: stretched(90_0
       assert.match(daemon.log, /"Ended before everything was done: a stop may take no longer" limit="5s"/);
     };
     await Promise.all([cut([], 0), cut(["--cleanup"], 1)]);
+  });
+
+  test("an end that its configuration has asked for is cut, too, where a tool hangs", async (t) => {
+    const folder = scratch(t);
+    const [hang, asked] = [join(folder, "hang"), join(folder, "asked")];
+    const script = `#!/bin/sh
+export PATH='${process.env.PATH}:/usr/sbin'
+[ -e '${hang}' ] || exec iptables-restore "$@"
+touch '${asked}'
+exec sleep 600
+`;
+    writeFileSync(join(folder, "iptables-restore"), script, { mode: 0o755 });
+    const daemon = await startDaemon(t, await faultNode(t), {
+      objects,
+      env: { PATH: `${folder}:${process.env.PATH}` },
+    });
+    writeFileSync(hang, "");
+    writeManifest(daemon, "more.json", { apiVersion: "v1", kind: "List", items: served("more", 2) });
+    await daemon.until("the tool, which never answers", () => existsSync(asked));
+    writeFileSync(join(daemon.folder, "config.json"), '{"apiVersion": "kubeproxy.config.k8s.io/v1alpha1"}');
+    assert.equal(await daemon.ended(), 1, daemon.log);
+    assert.match(daemon.log, /"Ended before everything was done: a stop may take no longer" limit="5s"/);
+  });
+
+  test("a start that has failed does not wait for a tool that hangs", async (t) => {
+    const folder = scratch(t);
+    writeFileSync(join(folder, "iptables"), "#!/bin/sh\nexec sleep 600\n", { mode: 0o755 });
+    const daemon = prepareDaemon(t, await faultNode(t), {
+      config: { mode: "iptables", detectLocalMode: "NodeCIDR" },
+      env: { PATH: `${folder}:${process.env.PATH}` },
+    });
+    // Something to be cleaned up, and a Node that has no pod network.
+    await daemon.namespace.exec(["iptables", "-t", "nat", "-N", "KUBE-PORTALS-CONTAINER"]);
+    daemon.writeObjects([{ ...nodeObject, spec: {} }]);
+    daemon.spawn();
+    assert.equal(await daemon.ended(), 1, daemon.log);
+    assert.match(daemon.log, /"command failed" err="timeout waiting for PodCIDR allocation on node \\"node-a\\""/);
   });
 });
