@@ -364,7 +364,13 @@ async function serve(
   const isCounting = countedServices + answerCheckPeriodMs > 0;
   const counting = isCounting && (await import("./counted-connections.ts")).count(daemon, proxiers, conntrack);
   await Promise.all([settingOomScore, dispatcher.run(ended), inspecting, counting, ...following]);
-  await Promise.all(proxiers.map(({ backend }) => backend.close?.()));
+  await Promise.all(
+    proxiers.map(async ({ backend, serviceHealth }) => {
+      // It takes no new connections while the last ones end: load balancers must not send any.
+      if (backend.endsFlows === true) await serviceHealth.close();
+      await backend.close?.();
+    }),
+  );
 }
 
 /** Both names are in it: the program's own, and the one that people look for. */

@@ -125,6 +125,26 @@ test("userspace: told to stop, it lets a transfer go on for the time it was give
   assert.ok(Date.now() - stoppedAt >= 1500, `cut after ${Date.now() - stoppedAt} ms`);
 });
 
+test("userspace: told to stop, its health-check node ports close at once, and not with the last connection", {
+  skip: kernelSkip,
+}, async (t) => {
+  const spec = { type: "LoadBalancer", externalTrafficPolicy: "Local", healthCheckNodePort: 32001 };
+  const endpoints = [{ addresses: ["10.180.0.21"], conditions: { ready: true }, nodeName: nodeA.name }];
+  const objects = [service("web", WEB, spec), slice("web", [], { endpoints })];
+  const { topology, daemon } = await scene(t, objects, { drainTimeout: "60s" });
+  const source = await streamingPod(topology);
+  const sink = await ByteStream.sink(topology.namespace(clientPod.name), WEB, 80);
+  await sink.flows();
+  const health = () => daemon.fetch("http://127.0.0.1:32001/");
+  await daemon.until("the health check", async () => (await health()).status === 200);
+  const ended = daemon.stop("SIGTERM");
+  await daemon.until("it waits", () => daemon.log.includes("Waiting for connections to end"));
+  assert.match((await health()).body, /ECONNREFUSED/);
+  await sink.flows();
+  source.kill();
+  assert.equal(await ended, 0);
+});
+
 test("userspace: told to stop, it ends with the last connection", { skip: kernelSkip }, async (t) => {
   const { topology, daemon } = await scene(t, web(["10.180.0.21"]), { drainTimeout: "60s" });
   const source = await streamingPod(topology);
