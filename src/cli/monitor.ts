@@ -5,6 +5,7 @@ import type { JournalLine, SyncRecord } from "../daemon/inspect-socket.ts";
 import { causeWords, writtenWords } from "../daemon/sync-words.ts";
 import { safe } from "../explain/safe-text.ts";
 import { request } from "../kernel/node-http.ts";
+import { jsonIn } from "../logging/attempt.ts";
 import { escapeJson } from "../logging/escape.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { DAEMON_FLAGS, NODES_FLAGS_HELP, SOCKET_FLAG_HELP, silentDaemonHint } from "./inspect-socket-client.ts";
@@ -72,8 +73,8 @@ async function* linesOf(response: IncomingMessage): AsyncGenerator<JournalLine> 
       const texts = `${rest}${text}`.split("\n");
       rest = texts.pop() ?? "";
       for (const one of texts) {
-        const line = parsedLine(one);
-        if (line !== undefined) yield line;
+        const line = jsonIn(one);
+        if (isLine(line)) yield line;
       }
     }
   } catch (error) {
@@ -81,15 +82,6 @@ async function* linesOf(response: IncomingMessage): AsyncGenerator<JournalLine> 
     if (!(error instanceof Error && "code" in error)) throw error;
   } finally {
     response.destroy();
-  }
-}
-
-function parsedLine(text: string): JournalLine | undefined {
-  try {
-    const line: unknown = JSON.parse(text);
-    return isLine(line) ? line : undefined;
-  } catch {
-    return undefined;
   }
 }
 

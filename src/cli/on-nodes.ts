@@ -12,6 +12,7 @@ import { pipeline } from "node:stream/promises";
 import type { StatusReport } from "../daemon/inspect-report.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
+import { jsonIn } from "../logging/attempt.ts";
 import { messageOf } from "../logging/message-of.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { inspecting, type Output } from "./output.ts";
@@ -268,12 +269,8 @@ async function allStates(asked: NodesAsked, pods: readonly NodePod[], output: Ou
 
 function reportOf({ text: answer, refusal }: NodeAnswer): Partial<StatusReport> | undefined {
   if (refusal !== undefined) return undefined;
-  try {
-    const report: unknown = JSON.parse(answer);
-    return typeof report === "object" && report !== null ? report : undefined;
-  } catch {
-    return undefined;
-  }
+  const report = jsonIn(answer);
+  return typeof report === "object" && report !== null ? report : undefined;
 }
 
 function stateCells(report: Partial<StatusReport> | undefined, refusal: string | undefined): readonly string[] {

@@ -14,6 +14,7 @@ import { systemClock } from "../async/clock.ts";
 import { giveTurn, isTurnDue } from "../async/turns.ts";
 import { statisticsNotes } from "../kernel/conntrack/statistics.ts";
 import { createServer } from "../kernel/node-http.ts";
+import { attempt } from "../logging/attempt.ts";
 import type { Logger } from "../logging/logger.ts";
 import { messageOf } from "../logging/message-of.ts";
 import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
@@ -110,7 +111,9 @@ async function wholeStatus(
   daemon: InspectedDaemon,
 ): Promise<StatusReport & { readonly networkNamespace: string | undefined }> {
   const tracking = await daemon.conntrack?.statistics?.().catch(() => undefined);
-  const status = { ...statusReport(daemon), networkNamespace: networkNamespace() };
+  // So that others know whether they see the same rules and connections.
+  const networkNamespace = attempt(() => readlinkSync("/proc/self/ns/net"));
+  const status = { ...statusReport(daemon), networkNamespace };
   if (tracking === undefined) return status;
   return { ...status, connectionTracking: { ...tracking, notes: statisticsNotes(tracking) } };
 }
@@ -129,15 +132,6 @@ async function* listText(items: Iterable<unknown>): AsyncGenerator<string, void>
     if (isTurnDue()) await giveTurn();
   }
   yield `${text}]\n`;
-}
-
-/** So that others know whether they see the same rules and connections. */
-function networkNamespace(): string | undefined {
-  try {
-    return readlinkSync("/proc/self/ns/net");
-  } catch {
-    return undefined;
-  }
 }
 
 /**
