@@ -28,6 +28,8 @@ const PROGRAM = "/usr/local/bin/kube-proxy";
 const AT_ONCE = 16;
 /** A kubelet that is gone must not hold up the answers of the others. */
 const LIMIT_MS = 30_000;
+/** What was killed then has said nothing. */
+const SILENT = `no answer within ${LIMIT_MS / 1_000} s`;
 const RIGHTS = `It takes the rights to list pods and to create pods/exec in the namespace ${NAMESPACE}.`;
 
 /** Which daemons a command line asks, and the rest of it, which goes to them. */
@@ -94,7 +96,10 @@ export async function onNodes(command: string, argv: readonly string[], output: 
 async function podsOf({ node, kubectl }: NodesAsked): Promise<readonly NodePod[]> {
   const args = [...kubectl, "get", "pods", "--namespace", NAMESPACE, "--selector", SELECTOR, "--output", "json"];
   const [status, stdout, stderr] = await runKubectl(args, text, text, LIMIT_MS);
-  if (status !== 0) throw new UsageError(`kubectl get pods: ${stderr.trim()}`, RIGHTS);
+  if (status !== 0) {
+    const hint = isForbidden(stderr) ? RIGHTS : undefined;
+    throw new UsageError(`kubectl get pods: ${stderr.trim() || SILENT}`, hint);
+  }
   const pods = readPods(stdout);
   const wanted = node === undefined ? pods : pods.filter((pod) => pod.node === node);
   if (wanted.length > 0) return wanted;
@@ -225,7 +230,7 @@ async function answers(
       const [at, pod] = next;
       const [status, stdout, stderr] = await runKubectl(podCommand(command, asked, pod, rest), text, text, LIMIT_MS);
       // What kubectl prints of its own, and a command that could not answer, leave standard output empty.
-      const reason = stderr.trim().split("\n")[0] || `no answer within ${LIMIT_MS / 1_000} s`;
+      const reason = stderr.trim().split("\n")[0] || SILENT;
       const refusal = stdout === "" && status !== 0 ? reason : undefined;
       found[at] = { pod, status, text: stdout, refusal };
     }
@@ -291,10 +296,12 @@ function stateCells(report: Partial<StatusReport> | undefined, refusal: string |
 
 function statusOf(all: readonly NodeAnswer[], output: Output): number {
   const silent = all.filter(({ refusal }) => refusal !== undefined);
-  if (silent.some(({ refusal }) => /forbidden/i.test(refusal ?? ""))) output.err(`${RIGHTS}\n`);
+  if (silent.some(({ refusal }) => isForbidden(refusal))) output.err(`${RIGHTS}\n`);
   if (silent.length === all.length) return EXIT_BAD_INPUT;
   return all.every(({ status }) => status === 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
+
+const isForbidden = (said = ""): boolean => /forbidden/i.test(said);
 
 /**
  * @param readOut, readErr read its two outputs to their ends. @param limitMs kills it after this long.

@@ -14,6 +14,8 @@ const BIN = fileURLToPath(new URL("../../bin", import.meta.url));
 const KUBECTL = `#!/bin/sh
 printf '%s\\n' "$*" >> "$FOLDER/asked"
 case " $* " in *" --context=forbidden "*) echo 'Error from server (Forbidden): pods is forbidden: User "me" cannot list' >&2; exit 1;; esac
+case " $* " in *" --context=none "*) echo 'error: context "none" does not exist' >&2; exit 1;; esac
+case " $* " in *" --context=slow "*) kill -9 $$;; esac
 while [ $# -gt 0 ]; do
   case $1 in
     kube-proxy) shift; exec "$BIN/kubectl-kube_proxy" "$@" ;;
@@ -127,6 +129,11 @@ test("a node that is not there is named with the nearest, and missing rights wit
     forbidden.stderr,
     /is forbidden.*\nIt takes the rights to list pods and to create pods\/exec in the namespace kube-system\.\n$/,
   );
+  const noContext = await run("status", "--all-nodes", "--context", "none");
+  assert.equal(noContext.stderr, 'Error: kubectl get pods: error: context "none" does not exist\n');
+  // As it ends at the limit.
+  const silent = await run("status", "--all-nodes", "--context", "slow");
+  assert.deepEqual([silent.status, silent.stderr], [2, "Error: kubectl get pods: no answer within 30 s\n"]);
   const both = await run("status", "--all-nodes", "--node", "node-a");
   assert.equal(both.status, 2);
   assert.match(both.stderr, /exclude each other/);
