@@ -14,14 +14,13 @@ import {
 import { diffObjects, objectsDiffText } from "../explain/diff-objects.ts";
 import { diffSockets } from "../explain/diff-sockets.ts";
 import { type ExplainedCluster, explainedCluster } from "../explain/explained-cluster.ts";
+import { dumpedAddresses, hostAddresses } from "../explain/host-addresses.ts";
 import { kernelDumps } from "../explain/kernel-dumps.ts";
 import type { Objects } from "../explain/part-of-cluster.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { merged, wantedInventories } from "../explain/wanted.ts";
 import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inventory.ts";
-import { localAddresses } from "../kernel/route/addresses.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
-import { deviceAddresses, hasAllAddresses } from "../trace/dump/device-addresses.ts";
 import { readInputText } from "./bounded-input.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { DIFF_USAGE, type DiffOptions, diffFlags, readDiffOptions } from "./diff-options.ts";
@@ -96,7 +95,7 @@ async function againstKernel(
   const { choices, missing, watchSeconds } = options;
   const warn = warner(output);
   const addresses =
-    options.mode === "kernel" ? await ownAddresses(choices.families) : await dumpedAddresses(options.dumps);
+    options.mode === "kernel" ? await ownAddresses(choices.families) : await sysdumpAddresses(options.dumps);
   const cluster = await explainedCluster(objects, choices.config, choices.families, warn, addresses);
   const comparison = cluster.families[0]?.inspection.comparison;
   if (comparison === undefined) {
@@ -134,19 +133,18 @@ async function againstKernel(
 /** This host's, which are more than its Node object has, or others; undefined where they cannot be read. */
 async function ownAddresses(families: readonly IpFamily[]): Promise<readonly IpAddress[] | undefined> {
   try {
-    return (await Promise.all(families.map((family) => localAddresses(family)))).flat();
+    return (await Promise.all(families.map(hostAddresses))).flat();
   } catch {
     return undefined;
   }
 }
 
 /** Those in a sysdump; undefined where there is none. */
-async function dumpedAddresses(paths: readonly string[]): Promise<readonly IpAddress[] | undefined> {
+async function sysdumpAddresses(paths: readonly string[]): Promise<readonly IpAddress[] | undefined> {
   const files = await dumpFiles(paths, () => false);
   const found = files.find(({ path, isOfFolder }) => isOfFolder && basename(path) === "addresses.txt");
   if (found === undefined) return undefined;
-  const dumps = [{ kind: "addresses", text: await readInputText(found.path, process.stdin) }] as const;
-  return hasAllAddresses(dumps) ? deviceAddresses(dumps) : undefined;
+  return dumpedAddresses([{ kind: "addresses", text: await readInputText(found.path, process.stdin) }]);
 }
 
 /** Looks again and again, and prints when something is different from the last look; ends with the signal. */

@@ -1,6 +1,7 @@
 /** Where `kube-proxy prove` has rules from that are not planned: dumps, read once for both families, and this node's kernel. */
 import type { ProvedVariant } from "../dataplane/dataplane.ts";
 import { MODES, modeNamed } from "../dataplane/registry.ts";
+import { dumpedAddresses, hostAddresses } from "../explain/host-addresses.ts";
 import { isObject, textOf } from "../kernel/nftables/json.ts";
 import { familyOf, IP_FAMILIES, type IpAddress, type IpFamily } from "../net/ip.ts";
 import type { Side } from "../prove/proof.ts";
@@ -59,24 +60,27 @@ export async function foundInKernel(families: readonly IpFamily[]): Promise<Foun
   const { kernelRules } = await import("./trace-kernel.ts");
   const read = new Map<IpFamily, Awaited<ReturnType<typeof kernelRules>>>();
   for (const family of families) read.set(family, await kernelRules(family, []));
+  const addresses = (await Promise.all(families.map(hostAddresses))).flat();
   const all = [...read.values()].flatMap(({ dumps }) => dumps);
   const one = found("this node's kernel", all);
   return {
     ...one,
     families: new Set(families),
-    addresses: (family) => read.get(family)?.addresses ?? [],
+    addresses: (family) => addresses.filter((own) => familyOf(own) === family),
     side(family, own) {
-      const { dumps = [], routes = [] } = read.get(family) ?? {};
-      return rulesOf("this node's kernel", dumps, family, own, routes);
+      const { dumps = [], routes = [], addresses: all = [] } = read.get(family) ?? {};
+      return rulesOf("this node's kernel", dumps, family, [...own, ...all], routes);
     },
   };
 }
 
 function found(name: string, dumps: readonly Dump[]): FoundRules {
   const texts = dumps.map(signsOf).join("\n");
+  const addresses = dumpedAddresses(dumps);
   return {
     families: new Set(IP_FAMILIES.filter((family) => dumps.some((dump) => isOf(dump, family)))),
     shown: VARIANTS.find(({ sign }) => sign?.test(texts) === true),
+    ...(addresses !== undefined && { addresses: (family) => addresses.filter((own) => familyOf(own) === family) }),
     side: (family, own) => rulesOf(name, dumps, family, own),
   };
 }

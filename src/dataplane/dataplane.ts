@@ -214,6 +214,8 @@ export interface ModeDescriptor<
   readonly hasOwnNames?: true;
   /** Modes whose chains the leftovers of this one refer to: it is cleaned up before them. */
   readonly cleanUpBefore?: readonly string[];
+  /** A device that has addresses of Services, which are none of the node's own. @default none */
+  readonly ownDevice?: string;
   /** Flags of the mode that decide what is programmed, so that `render` takes them as well. They take a value. @default none */
   readonly renderFlags?: readonly AnyFlag[];
   /** Forms of `render --output`, the default first. */

@@ -5,11 +5,11 @@ import { modeNamed } from "../dataplane/registry.ts";
 import type { FlowReader } from "../dataplane/tracked-connections.ts";
 import { addTo, type CountedPort, countedPortsOf, unknownCount } from "../dataplane/traffic.ts";
 import { FLOW_HEAD, FlowNamer, flowCells } from "../explain/flows.ts";
+import { hostAddresses } from "../explain/host-addresses.ts";
 import { countText, turnedAwayText } from "../explain/text.ts";
 import { readOwnFlows, readTraffic } from "../explain/traffic.ts";
 import { knownPods } from "../inspect/known-pods.ts";
 import type { TrackedFlow } from "../kernel/conntrack/conntrack.ts";
-import { localAddresses } from "../kernel/route/addresses.ts";
 import type { IpAddress } from "../net/ip.ts";
 import type { ConnectionsAnswer } from "./answers.ts";
 
@@ -42,7 +42,7 @@ export async function connectionsAnswer(
       if (isTurnDue()) await giveTurn(signal);
     }
   }
-  const own = await Promise.all(daemon.families.map(({ family }) => localAddresses(family).catch(() => [])));
+  const own = await Promise.all(daemon.families.map(({ family }) => hostAddresses(family).catch(() => [])));
   const counters = await (await modeNamed(daemon.config.mode).loadInspection()).loadCounters(daemon.config);
   const { isEndpointTracked } = counters;
   const namer = new FlowNamer({ ports, pods, own: new Set(own.flat()), isEndpointTracked }, ALL);

@@ -9,8 +9,8 @@ import { Mutex } from "../async/mutex.ts";
 import { type LiveDaemon, type LiveFamily, type PageContext, statusReport } from "../daemon/inspect-report.ts";
 import { causeWords, writtenWords } from "../daemon/sync-words.ts";
 import type { FlowReader } from "../dataplane/tracked-connections.ts";
+import { hostAddresses } from "../explain/host-addresses.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
-import { localAddresses } from "../kernel/route/addresses.ts";
 import { nodePortIPs } from "../model/node-port-addresses.ts";
 import { joinHostPort } from "../net/ip.ts";
 import { answeringAt, startHttpEndpoint } from "../server/http/http-endpoint.ts";
@@ -237,7 +237,7 @@ function stateTag(daemon: LiveDaemon, after: number, startedMs: number): string 
 }
 
 /** @param readAddresses of the host; those that cannot be read are none. */
-async function nodeView(daemon: LiveDaemon, family: LiveFamily, readAddresses = localAddresses): Promise<OfflineNode> {
+async function nodeView(daemon: LiveDaemon, family: LiveFamily, readAddresses = hostAddresses): Promise<OfflineNode> {
   const own = await readAddresses(family.family).catch(() => []);
   const { nodePortAddresses, detector, nodeIP, state } = family;
   return {

@@ -1,8 +1,8 @@
 /** `diff`: what a change of manifests does, and dumps against what is wanted, ours and upstream's. */
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { diff } from "../../src/cli/diff.ts";
 import { render } from "../../src/cli/render.ts";
@@ -100,6 +100,20 @@ for (const { mode, form } of DUMPS) {
     }
   });
 }
+
+test("addresses of Services on the ipvs mode's device are none at which node ports answer", async (t) => {
+  const [first = ""] = filesOf(t, "");
+  const rules = join(dirname(first), "rules");
+  mkdirSync(rules);
+  for (const form of ["iptables-save", "ipset", "ipvsadm"])
+    writeFileSync(join(rules, `${form}.txt`), await rendered("ipvs", form));
+  const services = (await rendered("ipvs", "ip")).replace(/^link .*\n/m, "");
+  assert.match(services, /^addr add 10\.96\.0\.10\/32 dev kube-ipvs0$/m);
+  const own = "addr add 127.0.0.1/8 dev lo\naddr add 10.200.0.2/24 dev eth0\n";
+  writeFileSync(join(rules, "addresses.txt"), own + services);
+  const { status, out } = await run(["-f", "-", ...NODE_A, "--mode", "ipvs", "--dump", dirname(first)]);
+  assert.deepEqual({ status, out }, { status: 0, out: "No differences.\n" });
+});
 
 test("upstream's own dumps have no difference to what is wanted", async (t) => {
   for (const name of caseNames()) {

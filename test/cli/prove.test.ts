@@ -1,6 +1,6 @@
 /** `kube-proxy prove`: plans and dumps against Services, two dumps, and input that cannot be used. */
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
@@ -84,6 +84,22 @@ describe("a dump", () => {
     const { status, out } = await onNode("--family", "ipv4", "--dump", file("u32.txt", text));
     assert.equal(status, 2);
     assert.match(out, /cannot be proved: .*u32/);
+  });
+
+  test("of a sysdump, with the addresses that the machine has beside those of its Node object", async () => {
+    const own = "addr add 127.0.0.1/8 dev lo\naddr add 10.200.0.2/24 dev eth0\n";
+    for (const [mode, forms, addresses] of [
+      ["iptables", ["iptables-save"], `${own}addr add 172.17.0.1/16 dev docker0\n`],
+      ["ipvs", ["iptables-save", "ipset", "ipvsadm"], own + (await saved("ipv4", "ipvs", "ip"))],
+    ] as const) {
+      const folder = join(directory, `sysdump-${mode}`);
+      mkdirSync(join(folder, "rules"), { recursive: true });
+      const write = (name: string, text: string) => writeFileSync(join(folder, "rules", `${name}.txt`), text);
+      for (const form of forms) write(form, await saved("ipv4", mode, form));
+      write("addresses", addresses);
+      const { status, out } = await onNode("--family", "ipv4", "--dump", folder);
+      assert.equal(status, 0, out);
+    }
   });
 
   test("that is cut", async () => {

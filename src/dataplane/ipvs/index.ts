@@ -3,6 +3,7 @@
 import type { ModeDescriptor } from "../dataplane.ts";
 import type { IpvsPlanData } from "./cluster-plan.ts";
 import { ipvsConfig } from "./config.ts";
+import { DUMMY_DEVICE } from "./names.ts";
 
 declare module "../../config/config.ts" {
   interface DeclaredModes {
@@ -25,6 +26,7 @@ export const ipvs: ModeDescriptor<"ipvs", typeof ipvsConfig, IpvsPlanData> = {
   replacesInPlace: ["iptables"],
   // Its rules refer to chains that the iptables mode has, too.
   cleanUpBefore: ["iptables"],
+  ownDevice: DUMMY_DEVICE,
   renderForms: ["text", "json", "iptables-save", "ip", "ipset", "ipvsadm", "iptables"],
   traceForms: ["iptables-save", "ipset", "virtual-servers", "ip"],
   proved: [

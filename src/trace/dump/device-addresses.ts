@@ -2,21 +2,23 @@
 import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
 import type { Dump } from "./recognise.ts";
 
-const GIVEN = /^addr add ([^\s/]+)/gm;
+const GIVEN = /^addr add ([^\s/]+)\S*(?: dev (\S+))?/gm;
 
 /**
  * Those that are given to a device. Where no dump says which these are, those of virtual servers: a packet that is not for the node
  * never meets one.
+ *
+ * @param without devices that are left out. @default none
  */
-export function deviceAddresses(dumps: readonly Dump[]): IpAddress[] {
+export function deviceAddresses(dumps: readonly Dump[], without: ReadonlySet<string> = new Set()): IpAddress[] {
   const found = new Set<IpAddress>();
   const isGiven = dumps.some(({ kind }) => kind === "addresses");
   for (const dump of dumps) {
     if (dump.kind === "chains" && !isGiven) for (const address of dump.addresses ?? []) found.add(address);
     if (dump.kind !== "addresses") continue;
-    for (const [, text = ""] of dump.text.matchAll(GIVEN)) {
+    for (const [, text = "", device = ""] of dump.text.matchAll(GIVEN)) {
       const address = parseIpAddress(text);
-      if (address !== undefined) found.add(address);
+      if (address !== undefined && !without.has(device)) found.add(address);
     }
   }
   return [...found];
