@@ -34,6 +34,7 @@ describe("a rule of iptables that is not understood cannot be proved", () => {
     ["filter", "-A FORWARD -j NFQUEUE --queue-num 0"],
     ["mangle", "-A PREROUTING -j TPROXY --on-port 1 --on-ip 127.0.0.1"],
     ["nat", "-A PREROUTING -j NETMAP --to 10.0.0.0/8"],
+    ["nat", "-A PREROUTING -p tcp -j REDIRECT --to-ports 8000-8010"],
     ["filter", "-A FORWARD -j OTHER"],
   ];
   for (const [table, rule] of cases) {
@@ -189,6 +190,29 @@ describe("packets of one class are alike", () => {
     const ask = [{ jump: { target: "check" } }];
     const rules = (again: readonly unknown[][]) => inChains({ in: [ask, marked, ...again], check: [barred] });
     assert.ok(between(rules([ask]), rules([])) > 0);
+  });
+
+  test("ports that are looked up for a translation: what is not found is not translated", () => {
+    const lookup = (port: number) => ({ map: { key: field("tcp", "dport"), data: { set: [[port, 8080]] } } });
+    const kinds: readonly ((port: unknown) => object)[] = [
+      (port) => ({ redirect: { port } }),
+      (port) => ({ dnat: { family: "ip", addr: "10.0.0.7", port } }),
+    ];
+    for (const translation of kinds) {
+      const rules = (port: number) => inChains({ nat: [[translation(lookup(port))]] });
+      assert.ok(between(rules(80), rules(81)) > 0);
+      const { examples } = provedOf(rules(80));
+      assert.deepEqual(new Set(examples.map(({ packet }) => packet.destinationPort)), new Set([80]));
+    }
+  });
+
+  test("a mark that is a field of the packet cannot be proved", () => {
+    const marked = [
+      equals(field("ip", "protocol"), "tcp"),
+      { mangle: { key: { meta: { key: "mark" } }, value: field("tcp", "dport") } },
+    ];
+    const dropped = [equals({ meta: { key: "mark" } }, 25), { drop: null }];
+    assert.ok(provedOf(inChains({ in: [marked], forward: [dropped] })).unprovable !== undefined);
   });
 
   test("a source that is changed to a certain address", () => {

@@ -167,8 +167,12 @@ function targetStep(target: KernelTarget, { facts }: Surroundings): Step | undef
       }
       case "MASQUERADE":
         return masquerade(packet, facts);
-      case "REDIRECT":
-        return redirect(packet, chosen.ports?.from, facts);
+      case "REDIRECT": {
+        const { ports } = chosen;
+        return ports === undefined || ports.from === ports.to
+          ? redirect(packet, ports?.from, facts)
+          : { kind: "lost", because: `one of the ports ${ports.from} to ${ports.to} is chosen` };
+      }
       case "DNAT": {
         const { address, port } = chosen;
         return translated(withDestination(packet, address, port), `dnat to ${endText(address, port)}`);

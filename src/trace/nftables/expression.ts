@@ -220,6 +220,11 @@ export function keyQuestions(
   return fields.some((field) => field !== undefined) ? [...asks, question] : asks;
 }
 
+/** What depends on a value that is taken as it is; undefined where that is a field of the packet: no keys divide it. Pure. */
+export function valueQuestions({ asks, fields }: Expression): readonly Question[] | undefined {
+  return fields.every((field) => field === undefined) ? asks : undefined;
+}
+
 function widened(pattern: Pattern, bits: number | undefined): Pattern {
   if (bits === undefined || pattern.kind !== "exact") return pattern;
   const cidr = parseCidr(`${pattern.value}/${bits}`);

@@ -12,16 +12,18 @@ const facts = nodeFacts({ addresses: [ip("fd00::10")] });
 const chain = { family: "inet", table: "firewall", name: "in", type: "filter", hook: "input", prio: 0, policy: "drop" };
 const match = (left: unknown, right: unknown) => ({ match: { op: "==", left, right } });
 
-/** What becomes of a packet of ICMP for IPv6 to the node, where only this lets packets in. */
-function pinged(condition: unknown): string[] {
-  const rule = { family: "inet", table: "firewall", chain: "in", expr: [condition, { accept: null }] };
+/** What becomes of a packet of ICMP for IPv6 to the node, where only this rule lets packets in. */
+function fatesWith(...expr: unknown[]) {
+  const rule = { family: "inet", table: "firewall", chain: "in", expr };
   const { chains } = readNftRuleset([{ chain }, { rule }], { family: "IPv6", facts });
   const packet = newPacket({
     ...{ family: "IPv6", protocol: "icmpv6", inInterface: "eth0" },
     ...{ source: ip("fd00::20"), sourcePort: undefined, destination: ip("fd00::10"), destinationPort: undefined },
   });
-  return [...outcomesOf(walk(programOf(chains), packet, facts))].map(({ fate }) => fate.kind);
+  return [...outcomesOf(walk(programOf(chains), packet, facts))].map(({ fate }) => fate);
 }
+
+const pinged = (condition: unknown): string[] => fatesWith(condition, { accept: null }).map(({ kind }) => kind);
 
 test("a host's firewall lets ICMP for IPv6 in by the name that nft prints", () => {
   const protocol = { meta: { key: "l4proto" } };
@@ -30,4 +32,9 @@ test("a host's firewall lets ICMP for IPv6 in by the name that nft prints", () =
   assert.deepEqual(pinged(match(protocol, { set: ["icmp", "ipv6-icmp"] })), ["delivered"]);
   assert.deepEqual(pinged(match(header, "ipv6-icmp")), ["delivered"]);
   assert.deepEqual(pinged(match(protocol, { set: ["icmp", "tcp"] })), ["dropped"]);
+});
+test("a translation of the other family in a table of both passes a packet over", () => {
+  const kinds = (family: string, addr: string) => fatesWith({ dnat: { family, addr } }).map(({ kind }) => kind);
+  // What is translated is accepted by that, and the rest meets the policy.
+  assert.deepEqual([kinds("ip", "10.0.0.7"), kinds("ip6", "fd00::7")], [["dropped"], ["delivered"]]);
 });

@@ -2,14 +2,14 @@
 
 import { isObject, type JsonObject, named, textOf } from "../../kernel/nftables/json.ts";
 import { statementText } from "../../kernel/nftables/json-text.ts";
-import { parseIpAddress } from "../../net/ip.ts";
+import { type IpFamily, parseIpAddress } from "../../net/ip.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult, type Verdict } from "../netfilter/program.ts";
 import { masquerade, redirect, translated } from "../netfilter/translations.ts";
 import { endText, type Packet, withDestination, withSource } from "../packet.ts";
 import { keyText } from "../value.ts";
 import { compileCondition } from "./condition.ts";
 import { drawn } from "./draw.ts";
-import { compileExpression, keyQuestions, mapOf, type Surroundings } from "./expression.ts";
+import { compileExpression, keyQuestions, mapOf, type Surroundings, valueQuestions } from "./expression.ts";
 import type { Reading } from "./packet-fields.ts";
 
 /** Statements that neither decide nor change anything that rules look at. */
@@ -151,7 +151,7 @@ function mangle(body: JsonObject, text: string, surroundings: Surroundings): Ste
   const value = compileExpression(body.value, surroundings);
   return {
     text,
-    asks: value.asks,
+    asks: valueQuestions(value),
     isAction: true,
     run: (packet) =>
       drawn(value, packet, (reading): StepResult => {
@@ -230,6 +230,8 @@ function part(text: string): unknown {
   return { payload: { protocol: first, field: second } };
 }
 
+const FAMILIES: Readonly<Record<string, IpFamily>> = { ip: "IPv4", ip6: "IPv6" };
+
 /** Pure. */
 function compileTranslation(
   kind: "dnat" | "snat" | "masquerade" | "redirect",
@@ -238,13 +240,29 @@ function compileTranslation(
   surroundings: Surroundings,
 ): Step {
   const { facts } = surroundings;
+  // In a table of both families, packets of the other one are passed over.
+  const isOther = (packet: Packet): boolean => (FAMILIES[String(body.family)] ?? packet.family) !== packet.family;
   const port = body.port === undefined ? undefined : compileExpression(body.port, surroundings);
-  const portFor = (packet: Packet): number | undefined => numberIn(port?.read(packet, 0));
+  const portAsks = port === undefined ? [] : valueQuestions(port);
+  const withPort = (packet: Packet, translate: (number: number | undefined) => StepResult): StepResult => {
+    if (port === undefined) return translate(undefined);
+    return drawn(port, packet, (reading): StepResult => {
+      if (reading.kind === "none") return NO_MATCH;
+      const [number] = reading.kind === "value" ? reading.parts : [];
+      return typeof number === "number"
+        ? translate(number)
+        : { kind: "lost", because: `${text}: the port is not known` };
+    });
+  };
   switch (kind) {
     case "masquerade":
       return { text, asks: [facts.about.destination], run: (packet) => masquerade(packet, facts) };
     case "redirect":
-      return { text, asks: [facts.about.source], run: (packet) => redirect(packet, portFor(packet), facts) };
+      return {
+        text,
+        asks: portAsks && [facts.about.source, ...portAsks],
+        run: (packet) => withPort(packet, (number) => redirect(packet, number, facts)),
+      };
     default: {
       const address = compileExpression(body.addr, surroundings);
       const judge =
@@ -258,14 +276,19 @@ function compileTranslation(
           const [host, number] = reading.kind === "value" ? reading.parts : [];
           const target = typeof host === "string" ? parseIpAddress(host) : undefined;
           if (target === undefined) return { kind: "lost", because: `${text}: the address is not known` };
-          const targetPort = typeof number === "number" ? number : portFor(packet);
-          const changed = kind === "dnat" ? withDestination(packet, target, targetPort) : withSource(packet, target);
-          return translated(changed, `${kind} to ${endText(target, targetPort)}`);
+          const to = (targetPort: number | undefined): StepResult => {
+            const changed = kind === "dnat" ? withDestination(packet, target, targetPort) : withSource(packet, target);
+            return translated(changed, `${kind} to ${endText(target, targetPort)}`);
+          };
+          if (typeof number === "number") return to(number);
+          // Of a source, any port that is free will do.
+          return kind === "snat" ? to(undefined) : withPort(packet, to);
         };
+      const addressAsks = valueQuestions(address);
       return {
         text,
-        asks: address.asks === undefined ? undefined : [...address.asks, ...(port?.asks ?? [])],
-        run: (packet) => drawn(address, packet, judge(packet)),
+        asks: addressAsks && portAsks && [...addressAsks, ...portAsks],
+        run: (packet) => (isOther(packet) ? GO_ON : drawn(address, packet, judge(packet))),
         observed(packet) {
           const reading = address.read(packet, 0);
           return reading.kind === "none" ? `the map has nothing for this packet` : address.text;
@@ -273,9 +296,4 @@ function compileTranslation(
       };
     }
   }
-}
-
-function numberIn(reading: Reading | undefined): number | undefined {
-  const [value] = reading?.kind === "value" ? reading.parts : [];
-  return typeof value === "number" ? value : undefined;
 }
