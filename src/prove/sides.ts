@@ -151,13 +151,19 @@ function wayText(asked: Packet, { fate, packet, assumptions }: Outcome): string 
   }
 }
 
-/** Clients are remembered from an empty beginning: what sets that packets fill held when they were listed is left out. */
+/**
+ * Clients are remembered from an empty beginning: what sets that rules fill held when they were listed is left out. Others whose
+ * elements expire are filled by programs: addresses that are barred for a while.
+ */
 function withoutClients(dump: Dump): Dump {
   if (dump.kind !== "nftables") return dump;
+  let filled: ReadonlySet<string> | undefined;
   const emptied = (body: unknown): unknown => {
     if (!isJsonObject(body)) return body;
     const flags = [body.flags ?? []].flat();
-    return flags.includes("timeout") || flags.includes("dynamic") ? { ...body, elem: [] } : body;
+    if (!flags.includes("timeout") && !flags.includes("dynamic")) return body;
+    filled ??= setsFilledIn(dump.objects);
+    return filled.has(`${body.family} ${body.table} ${body.name}`) ? { ...body, elem: [] } : body;
   };
   const objects = dump.objects.map((object) => {
     if (!isJsonObject(object)) return object;
@@ -165,4 +171,19 @@ function withoutClients(dump: Dump): Dump {
     return object.map === undefined ? object : { map: emptied(object.map) };
   });
   return { ...dump, objects };
+}
+
+/** A statement that adds what packets have; nft 1.0.6 prints its text. */
+const FILLS = /"(?:set|map)":"@([^"]+)"|"(?:add|update) @(\S+) \{/g;
+
+/** Sets and maps with their tables. */
+function setsFilledIn(objects: readonly unknown[]): ReadonlySet<string> {
+  const found = new Set<string>();
+  for (const object of objects) {
+    const rule = isJsonObject(object) ? object.rule : undefined;
+    if (!isJsonObject(rule)) continue;
+    for (const [, json, text] of JSON.stringify(rule.expr ?? []).matchAll(FILLS))
+      found.add(`${rule.family} ${rule.table} ${json ?? text}`);
+  }
+  return found;
 }

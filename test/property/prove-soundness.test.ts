@@ -222,6 +222,28 @@ describe("packets of one class are alike", () => {
   });
 });
 
+test("addresses that a program bars for a while are no clients that packets have left", () => {
+  const listed = [{ elem: { val: "203.0.113.9", timeout: 3600, expires: 100 } }];
+  const set = { family: "ip", table: "other", name: "barred", type: "ipv4_addr", flags: ["timeout"] };
+  const saddr = { payload: { protocol: "ip", field: "saddr" } };
+  const barred = [{ match: { op: "==", left: saddr, right: "@barred" } }, { drop: null }];
+  const withSet = (dumps: readonly Dump[], elem: readonly object[] = listed) =>
+    dumps.map((dump): Dump => {
+      return dump.kind === "nftables" ? { ...dump, objects: [{ set: { ...set, elem } }, ...dump.objects] } : dump;
+    });
+  assert.ok(provedOf(withSet(inChains({ in: [barred] }))).differing > 0);
+  // A rule that fills it makes them clients, which are remembered from an empty beginning.
+  for (const fills of [
+    { set: { op: "update", elem: saddr, set: "@barred" } },
+    "update @barred { ip saddr timeout 1h }",
+  ]) {
+    const rules = inChains({ in: [barred, [fills]] });
+    const side = (dumps: readonly Dump[]) => rulesSide("rules", dumps, "IPv4", OWN);
+    const { differing, unprovable } = prove("IPv4", OWN, [side(withSet(rules)), side(withSet(rules, []))]);
+    assert.deepEqual([differing, unprovable], [0, undefined]);
+  }
+});
+
 describe("clients that come again", () => {
   const leads = (end: string, rest = "") =>
     `-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 80 ${rest}-j DNAT --to-destination ${end}`;
