@@ -244,6 +244,15 @@ test("addresses that a program bars for a while are no clients that packets have
   }
 });
 
+test("tables of iptables-legacy stand beside those that its nft variant has by the same names", () => {
+  const chains = { nat: [[{ jump: { target: "check" } }]], check: [[{ dnat: { addr: "10.0.0.7" } }]] };
+  const text = JSON.stringify(inChains(chains)).replaceAll('"other"', '"nat"');
+  const nft: Dump[] = JSON.parse(text);
+  assert.ok(provedOf([...saved("nat"), ...nft]).differing > 0);
+  // Of the nft variant itself, both tools list the same rules.
+  assert.equal(provedOf([...saved("nat", ":check - [0:0]"), ...nft]).differing, 0);
+});
+
 describe("clients that come again", () => {
   const leads = (end: string, rest = "") =>
     `-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 80 ${rest}-j DNAT --to-destination ${end}`;

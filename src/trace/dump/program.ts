@@ -1,5 +1,6 @@
 /** Everything that packets of one family meet on a node, from what its tools print. */
-import { readRuleset } from "../../kernel/iptables/parser/ruleset.ts";
+import { readRuleset, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
+import { isObject, textOf } from "../../kernel/nftables/json.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import { iptablesChains } from "../iptables/ruleset.ts";
@@ -44,11 +45,10 @@ export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): Tr
   const chains: BaseChain[] = saved.flatMap((tables) => {
     return iptablesChains(tables, family, { facts, sets, recent });
   });
-  // The nft variant of iptables keeps its rules in tables that nft lists as well, less readably.
-  const prefix = family === "IPv4" ? "ip" : "ip6";
-  const without = new Set(saved.flatMap((tables) => Array.from(tables.keys(), (table) => `${prefix} ${table}`)));
+  const savedTables = saved.flatMap((tables) => [...tables]);
   for (const dump of dumps) {
     if (dump.kind !== "nftables") continue;
+    const without = tablesIn(savedTables, dump.objects, family);
     rulesets.push(readNftRuleset(dump.objects, { family, facts, knowsDynamicSets, without }));
   }
   chains.push(...rulesets.flatMap((ruleset) => ruleset.chains));
@@ -64,4 +64,26 @@ export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): Tr
       for (const ruleset of rulesets) ruleset.forget();
     },
   };
+}
+
+/**
+ * The nft variant of iptables keeps its rules in tables that nft lists as well, less readably. The legacy variant has tables of the
+ * same names, with other chains.
+ */
+function tablesIn(
+  saved: readonly (readonly [table: string, chains: SavedTable])[],
+  objects: readonly unknown[],
+  family: IpFamily,
+): ReadonlySet<string> {
+  const found = new Set<string>();
+  for (const [table, chains] of saved) {
+    const label = `${family === "IPv4" ? "ip" : "ip6"} ${table}`;
+    const listed = objects.flatMap((object) => {
+      const chain = isObject(object) && isObject(object.chain) ? object.chain : {};
+      return chain.hook === undefined && `${chain.family} ${chain.table}` === label ? [textOf(chain.name) ?? ""] : [];
+    });
+    // A table may have changed from one listing to the next.
+    if (2 * listed.filter((name) => chains.has(name)).length >= listed.length) found.add(label);
+  }
+  return found;
 }
