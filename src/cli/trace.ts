@@ -9,6 +9,7 @@ import { jsonText } from "../explain/safe-text.ts";
 import { withoutUrl } from "../explain/target.ts";
 import { type IpAddress, parseIpAddress } from "../net/ip.ts";
 import { deviceAddresses, hasAllAddresses } from "../trace/dump/device-addresses.ts";
+import { unwalkedChain } from "../trace/dump/unwalked.ts";
 import { walkDumps } from "../trace/dump/walk-dumps.ts";
 import { nodeFacts } from "../trace/facts.ts";
 import { TooManyWaysError } from "../trace/netfilter/tree.ts";
@@ -208,10 +209,11 @@ async function traced(
       record: isVerbose ? "all" : "matches",
       ...(seed === undefined ? {} : { random: seededRandom(seed) }),
     });
+    const unwalked = unwalkedChain(rules.dumps);
     return {
       packet,
       rules: rules.name,
-      notes: [...notes, ...rules.notes],
+      notes: [...notes, ...rules.notes, ...(unwalked === undefined ? [] : [`${unwalked}, and is not walked`])],
       root,
     };
   } catch (error) {

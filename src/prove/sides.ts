@@ -9,6 +9,7 @@ import type { IpAddress, IpFamily } from "../net/ip.ts";
 import { deviceAddresses } from "../trace/dump/device-addresses.ts";
 import { programOfDumps } from "../trace/dump/program.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
+import { unwalkedChain } from "../trace/dump/unwalked.ts";
 import { walkDumps } from "../trace/dump/walk-dumps.ts";
 import { type KnownRoute, type NodeFacts, nodeFacts } from "../trace/facts.ts";
 import { type Outcome, outcomesOf } from "../trace/netfilter/tree.ts";
@@ -118,12 +119,7 @@ export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeF
 /** What packets meet and no walk leads through. */
 function strangerIn(dumps: readonly Dump[]): string | undefined {
   if (dumps.some(({ kind }) => kind === "walker")) return "load balancers of HNS are no rules";
-  const objects = dumps.flatMap((dump) => (dump.kind === "nftables" ? dump.objects : []));
-  const chains = objects.flatMap((object) =>
-    isJsonObject(object) && isJsonObject(object.chain) ? [object.chain] : [],
-  );
-  const early = chains.find(({ hook }) => hook === "ingress" || hook === "egress");
-  return early && `the chain ${early.name} of the table ${early.family} ${early.table} is asked at a device`;
+  return unwalkedChain(dumps);
 }
 
 function sum(ways: Iterable<readonly [string, number]>): Fate {

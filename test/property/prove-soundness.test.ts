@@ -131,6 +131,15 @@ describe("a statement of nft that is not understood cannot be proved", () => {
     assert.match(unprovable ?? "", /asked at a device/);
   });
 
+  test("a chain of a bridge, unless it has no rules, as ebtables leaves them", () => {
+    const [dump] = IN_CHAIN([{ drop: null }]);
+    const text = JSON.stringify(dump).replaceAll('"inet"', '"bridge"');
+    const bridge: Dump & { kind: "nftables" } = JSON.parse(text);
+    assert.match(provedOf([bridge]).unprovable ?? "", /the chain in of the table bridge other is asked at a bridge/);
+    const { unprovable, differing } = provedOf([{ ...bridge, objects: bridge.objects.slice(0, -1) }]);
+    assert.deepEqual([unprovable, differing], [undefined, 0]);
+  });
+
   test("understood ones are proved: another program's drop of one port", () => {
     const proof = provedOf(IN_CHAIN([match({ payload: { protocol: "tcp", field: "dport" } }, 25), { drop: null }]));
     assert.ok(proof.unprovable === undefined && proof.differing > 0);

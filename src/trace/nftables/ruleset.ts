@@ -20,8 +20,6 @@ interface NftRulesetOptions {
 
 export interface NftRuleset {
   readonly chains: readonly BaseChain[];
-  /** Tables of families that are not walked. */
-  readonly leftOut: readonly string[];
   /** Adds what a packet has left in a set. */
   remember(entry: Entry): void;
   /** Takes out all that was added so. */
@@ -42,7 +40,6 @@ const FAMILIES: Readonly<Record<IpFamily, ReadonlySet<unknown>>> = {
 /** Reads what packets of one family meet. @param objects the list behind `nftables`. Pure. */
 export function readNftRuleset(objects: readonly unknown[], options: NftRulesetOptions): NftRuleset {
   const tables = new Map<string, OpenTable>();
-  const leftOut = new Set<string>();
   const switchedOff = new Set<string>();
   for (const object of objects) {
     if (!isObject(object)) continue;
@@ -50,10 +47,7 @@ export function readNftRuleset(objects: readonly unknown[], options: NftRulesetO
       if (!isObject(body)) continue;
       const label = `${textOf(body.family) ?? ""} ${textOf(kind === "table" ? body.name : body.table) ?? ""}`;
       if (kind === "metainfo" || options.without?.has(label) === true) continue;
-      if (!FAMILIES[options.family].has(body.family)) {
-        if (kind === "table" && body.family !== "ip" && body.family !== "ip6") leftOut.add(label);
-        continue;
-      }
+      if (!FAMILIES[options.family].has(body.family)) continue;
       // Its chains are there, and the kernel does not call them.
       if (kind === "table" && [body.flags].flat().includes("dormant")) switchedOff.add(label);
       const table = tables.get(label) ?? { label, sets: new Map(), chains: new Map() };
@@ -63,7 +57,6 @@ export function readNftRuleset(objects: readonly unknown[], options: NftRulesetO
   }
   return {
     chains: [...tables].flatMap(([label, table]) => (switchedOff.has(label) ? [] : baseChainsOf(table, options.facts))),
-    leftOut: [...leftOut],
     remember({ set, key, data }) {
       for (const { sets } of tables.values())
         sets.get(set)?.remember(key, data === undefined ? undefined : { concat: data });

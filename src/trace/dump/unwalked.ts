@@ -1,0 +1,19 @@
+/** Chains that packets may meet on their way, and that no walk leads through. Pure. */
+import { isObject } from "../../kernel/nftables/json.ts";
+import type { Dump } from "./recognise.ts";
+
+/** The first of them that may have a say, in words; undefined where there is none. */
+export function unwalkedChain(dumps: readonly Dump[]): string | undefined {
+  const objects = dumps.flatMap((dump) => (dump.kind === "nftables" ? dump.objects.filter(isObject) : []));
+  const [chains, rules] = [objects.map(({ chain }) => chain), objects.map(({ rule }) => rule)];
+  // Chains without rules are left behind by tools, such as ebtables.
+  const hasSay = ({ family, table, policy }: Readonly<Record<string, unknown>>) =>
+    policy === "drop" || rules.some((rule) => isObject(rule) && rule.family === family && rule.table === table);
+  for (const chain of chains.filter(isObject)) {
+    const { family, table, name, hook } = chain;
+    const isAtBridge = family === "bridge" && hook !== undefined;
+    if ((!isAtBridge && hook !== "ingress" && hook !== "egress") || !hasSay(chain)) continue;
+    return `the chain ${name} of the table ${family} ${table} is asked at a ${isAtBridge ? "bridge" : "device"}`;
+  }
+  return undefined;
+}
