@@ -14,7 +14,14 @@ export type Pattern =
   /** Names that begin so. */
   | { readonly kind: "beginning"; readonly text: string };
 
-const PROTOCOL_NAMES: Readonly<Record<number, string>> = { 1: "icmp", 6: "tcp", 17: "udp", 58: "icmpv6", 132: "sctp" };
+/** By their number in a header. */
+export const PROTOCOL_NAMES: Readonly<Record<number, string>> = {
+  1: "icmp",
+  6: "tcp",
+  17: "udp",
+  58: "icmpv6",
+  132: "sctp",
+};
 
 /** A protocol by its usual name. Pure. */
 export function protocolName(value: Scalar): Scalar {

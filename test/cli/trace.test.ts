@@ -419,6 +419,20 @@ describe("over dumps", () => {
     assert.equal(fates(one).length, 3);
   });
 
+  test("of nft that prints numbers in place of words, as with -n, or in an image without /etc/protocols", async () => {
+    const words = caseFile("cluster-ip", "nftables/nft.json");
+    const numbers: Readonly<Record<string, number>> = { tcp: 6, udp: 17, sctp: 132, new: 8, dnat: 32, local: 2 };
+    const printed = words.replaceAll(/(?<!"protocol": )"(tcp|udp|sctp|new|dnat|local)"(?!:)/g, (_word, word: string) =>
+      String(numbers[word]),
+    );
+    for (const to of ["10.96.1.1:80", "10.96.1.1:81", "10.96.0.1:443"]) {
+      const question = ["--from", "10.180.0.5", "--in", "cni0", "--to", to, "--local", "10.200.0.2", "--dump", "-"];
+      const [one, other] = [await run(question, words), await run(question, printed)];
+      assert.deepEqual(fates(other), fates(one), to);
+      assert.ok(one.out.length > 100);
+    }
+  });
+
   test("of the other family are left out, and nothing else is an error", async () => {
     const saved = file("ip6tables.txt", caseFile("cluster-ip", "iptables/ip6tables.txt"));
     const alone = await run(["--from", "10.0.0.1", "--to", "10.96.1.1:80", "--dump", saved]);

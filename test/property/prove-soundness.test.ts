@@ -215,6 +215,14 @@ describe("packets of one class are alike", () => {
     }
   });
 
+  test("protocols that nft prints as numbers", () => {
+    const end = { concat: [{ meta: { key: "l4proto" } }, field("th", "dport")] };
+    const barred = (protocol: unknown, port: number) =>
+      inChains({ in: [[equals(end, { set: [{ concat: [protocol, port] }] }), { drop: null }]] });
+    assert.ok(between(barred(6, 80), barred(6, 81)) > 0);
+    assert.equal(between(barred(6, 80), barred("tcp", 80)), 0);
+  });
+
   test("a mark that is a field of the packet cannot be proved", () => {
     const marked = [
       equals(field("ip", "protocol"), "tcp"),

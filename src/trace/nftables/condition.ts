@@ -5,7 +5,7 @@ import { isLocalQuestion } from "../facts.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
 import type { Key } from "../question.ts";
 import { fits, orderOf, type Parts, type Pattern } from "../value.ts";
-import { patternOf } from "./constant.ts";
+import { type Names, patternOf } from "./constant.ts";
 import { drawn } from "./draw.ts";
 import { compileExpression, keyQuestions, type Surroundings } from "./expression.ts";
 import { SetIndex } from "./named-set.ts";
@@ -17,14 +17,17 @@ type Test = (parts: Parts) => boolean | string;
 /** Compiles a `match`. @param text the statement as nft prints it. Pure. */
 export function compileCondition({ op, left, right }: JsonObject, text: string, surroundings: Surroundings): Step {
   const expression = compileExpression(left, surroundings);
-  const test = compileTest(textOf(op) ?? "==", right, surroundings);
+  const { names = [] } = expression;
+  const test = compileTest(textOf(op) ?? "==", right, names, surroundings);
+  const pattern = patternOf(right, names[0]);
+  const wanted = pattern?.kind === "exact" ? pattern.value : undefined;
   const judge = (reading: Reading): StepResult => {
     switch (reading.kind) {
       case "none":
         return NO_MATCH;
       case "maybe":
       case "unknown":
-        if (reading.kind === "unknown" && reading.typeOf !== undefined && right === "local") {
+        if (reading.kind === "unknown" && reading.typeOf !== undefined && wanted === "local") {
           const isLocal = isLocalQuestion(reading.typeOf);
           return op === "!=" ? inverse(question(isLocal)) : question(isLocal);
         }
@@ -40,7 +43,7 @@ export function compileCondition({ op, left, right }: JsonObject, text: string, 
     text,
     asks: keyQuestions(
       expression,
-      expression.fields.every((field) => field === undefined) ? [] : keysOf(op, right, surroundings),
+      expression.fields.every((field) => field === undefined) ? [] : keysOf(op, right, names, surroundings),
     ),
     run: (packet) => drawn(expression, packet, judge),
     observed(packet) {
@@ -59,14 +62,16 @@ function inverse({ yes, no, ...result }: StepResult & { kind: "unknown" }): Step
   return { ...result, yes: no, no: yes };
 }
 
-function compileTest(op: string, right: unknown, surroundings: Surroundings): Test {
-  if (op === "!=") return inverted(compileTest("==", right, surroundings));
+type PartNames = readonly (Names | undefined)[];
+
+function compileTest(op: string, right: unknown, names: PartNames, surroundings: Surroundings): Test {
+  if (op === "!=") return inverted(compileTest("==", right, names, surroundings));
   if (op === "<" || op === ">" || op === "<=" || op === ">=") return compared(op, right);
   const name = textOf(right);
   if (name?.startsWith("@") === true) return isIn(surroundings.setNamed(name.slice(1)), name);
   const set = named(right);
-  if (set?.name === "set") return isIn(new SetIndex("", false, listOf(set.body)), "the set");
-  const patterns = listOf(right).map(patternOf);
+  if (set?.name === "set") return isIn(new SetIndex("", false, listOf(set.body), names), "the set");
+  const patterns = listOf(right).map((one) => patternOf(one, names[0]));
   const known = patterns.flatMap((pattern) => (pattern === undefined ? [] : [pattern]));
   if (known.length < patterns.length) return () => `the value is ${JSON.stringify(right)}`;
   // Flags, of which one at least is set: `ct state established,related`.
@@ -77,14 +82,14 @@ function compileTest(op: string, right: unknown, surroundings: Surroundings): Te
 }
 
 /** What the left side is compared with; undefined where that is not understood. */
-function keysOf(op: unknown, right: unknown, surroundings: Surroundings): readonly Key[] | undefined {
+function keysOf(op: unknown, right: unknown, names: PartNames, surroundings: Surroundings): readonly Key[] | undefined {
   const name = textOf(right);
   if (name?.startsWith("@") === true) return surroundings.setNamed(name.slice(1))?.keys;
   const set = named(right);
-  if (set?.name === "set") return new SetIndex("", false, listOf(set.body)).keys;
+  if (set?.name === "set") return new SetIndex("", false, listOf(set.body), names).keys;
   const concat = set?.name === "concat" ? listOf(set.body) : [right];
   const patterns = concat
-    .map(patternOf)
+    .map((one, index) => patternOf(one, names[index]))
     .flatMap((pattern) => (pattern === undefined ? [] : [comparedWith(op, pattern)]));
   return patterns.length === concat.length ? [{ patterns, outcome: "" }] : undefined;
 }

@@ -2,7 +2,7 @@
 
 import { isObject, listOf, named } from "../../kernel/nftables/json.ts";
 import { parseCidr, parseIpAddress } from "../../net/ip.ts";
-import { orderOf, type Pattern, prefixRange, protocolName, type Scalar } from "../value.ts";
+import { orderOf, type Pattern, PROTOCOL_NAMES, prefixRange, protocolName, type Scalar } from "../value.ts";
 
 /** A constant as the kernel compares it: addresses and protocols in one spelling. */
 export function scalarOf(value: unknown): Scalar | undefined {
@@ -12,9 +12,28 @@ export function scalarOf(value: unknown): Scalar | undefined {
   return parseIpAddress(value) ?? protocolName(value);
 }
 
-/** A constant that stands on the right of a comparison, or as a part of an element's key. Undefined: not understood. */
-export function patternOf(value: unknown): Pattern | undefined {
-  const scalar = scalarOf(value);
+/** Words by the number that they stand for: nft prints numbers where it is told to (-n), and for protocols that it has no names of. */
+export type Names = Readonly<Record<number, string>>;
+
+/** Of what is read of packet, connection or route, as libnftables calls it. */
+export const NAMES: Readonly<Record<string, Names>> = {
+  protocol: PROTOCOL_NAMES,
+  l4proto: PROTOCOL_NAMES,
+  nexthdr: PROTOCOL_NAMES,
+  state: { 1: "invalid", 2: "established", 4: "related", 8: "new", 64: "untracked" },
+  status: { 16: "snat", 32: "dnat" },
+  type: { 1: "unicast", 2: "local", 3: "broadcast", 5: "multicast" },
+  nfproto: { 2: "ipv4", 10: "ipv6" },
+};
+
+/**
+ * A constant that stands on the right of a comparison, or as a part of an element's key. Undefined: not understood.
+ *
+ * @param names of what it is compared with. @default it is a number, where it is given as one
+ */
+export function patternOf(value: unknown, names: Names = {}): Pattern | undefined {
+  const given = scalarOf(value);
+  const scalar = typeof given === "number" ? (names[given] ?? given) : given;
   if (scalar !== undefined) {
     const isBeginning = typeof scalar === "string" && scalar.endsWith("*") && scalar !== "*";
     return isBeginning ? { kind: "beginning", text: scalar.slice(0, -1) } : { kind: "exact", value: scalar };

@@ -10,7 +10,7 @@ import type { NodeFacts } from "../facts.ts";
 import type { Packet } from "../packet.ts";
 import { type ComparedField, type Key, type Question, whichOf } from "../question.ts";
 import { type Pattern, prefixRange } from "../value.ts";
-import { scalarOf } from "./constant.ts";
+import { NAMES, type Names, scalarOf } from "./constant.ts";
 import { SetIndex } from "./named-set.ts";
 import { connection, fib, meta, NONE, originalFlow, payload, type Reading, replyFlow, value } from "./packet-fields.ts";
 
@@ -32,6 +32,8 @@ export interface Expression {
   readonly fields: readonly (ComparedField | undefined)[];
   /** Of how many of a part's first bits is read: an address whose others are 0. Absent: of all. */
   readonly bits?: readonly (number | undefined)[];
+  /** Of parts that may be compared with numbers in place of words. Absent: none is. */
+  readonly names?: readonly (Names | undefined)[];
   /** What else the reading depends on. Undefined: on something that is not a field of the packet. */
   readonly asks: readonly Question[] | undefined;
   /** Whether it reads as nothing for every number: spares the walk trying all. */
@@ -49,8 +51,8 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
   const text = expressionText(json);
   const read = (
     reader: (packet: Packet, drawn: number) => Reading,
-    { draw, fields = [undefined], asks = [] }: Partial<Pick<Expression, "draw" | "fields" | "asks">> = {},
-  ): Expression => ({ text, read: reader, draw, fields, asks });
+    { draw, fields = [undefined], asks = [], names = [] }: Partial<Expression> = {},
+  ): Expression => ({ text, read: reader, draw, fields, asks, names });
   const unclear = (reader: (packet: Packet) => Reading): Expression => ({ ...read(reader), asks: undefined });
   const constant = scalarOf(json);
   if (constant !== undefined) return read(() => value(constant));
@@ -62,7 +64,7 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
       const reader = (packet: Packet) => payload(packet, protocol, field, text);
       const compared = PAYLOAD_FIELDS[field];
       if (compared === undefined) return unclear(reader);
-      if (protocol === "ip" || protocol === "ip6") return read(reader, { fields: [compared] });
+      if (protocol === "ip" || protocol === "ip6") return read(reader, { fields: [compared], names: [NAMES[field]] });
       // Of any transport header, ICMP's has no ports.
       const asks = [whichOf("protocol", protocol === "th" ? ["icmp", "icmpv6"] : [protocol])];
       return read(reader, { fields: [compared], asks });
@@ -70,23 +72,24 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
     case "meta": {
       const key = textOf(body.key) ?? textOf(found.body) ?? "";
       const reader = (packet: Packet) => meta(packet, key);
-      return KNOWN_META.has(key) ? read(reader, { fields: [META_FIELDS[key]] }) : unclear(reader);
+      return KNOWN_META.has(key) ? read(reader, { fields: [META_FIELDS[key]], names: [NAMES[key]] }) : unclear(reader);
     }
     case "ct": {
       const key = textOf(body.key) ?? "";
       const flowOf = body.dir === "reply" ? replyFlow : originalFlow;
       const reader = (packet: Packet) => connection(packet, key, text, flowOf);
       const field = CONNECTION_FIELDS[key];
-      if (["state", "status", "direction"].includes(key)) return read(reader);
-      if (key === "protocol") return read(reader, { fields: ["protocol"] });
+      if (["state", "status", "direction"].includes(key)) return read(reader, { names: [NAMES[key]] });
+      if (key === "protocol") return read(reader, { fields: ["protocol"], names: [NAMES[key]] });
       if (field === undefined) return unclear(reader);
       return read(reader, { fields: [body.dir === "reply" ? OTHER_END[field] : `original ${field}`] });
     }
     case "fib": {
       const flags = listOf(body.flags);
-      const reader = (packet: Packet) => fib(packet, textOf(body.result) ?? "", flags, surroundings.facts, text);
+      const result = textOf(body.result) ?? "";
+      const reader = (packet: Packet) => fib(packet, result, flags, surroundings.facts, text);
       const side = flags[0] === "saddr" ? "source" : "destination";
-      return read(reader, { asks: [surroundings.facts.about[side]] });
+      return read(reader, { asks: [surroundings.facts.about[side]], names: [NAMES[result]] });
     }
     case "numgen": {
       const draw = { count: numberOf(body.mod) ?? 1, offset: numberOf(body.offset) ?? 0 };
@@ -146,6 +149,7 @@ function concatenation(items: readonly unknown[], surroundings: Surroundings, te
     text,
     fields: parts.flatMap(({ fields }) => fields),
     bits: parts.flatMap(({ fields, bits = fields.map(() => undefined) }) => bits),
+    names: parts.flatMap(({ fields, names = [] }) => fields.map((_, at) => names[at])),
     asks: allAsked(parts),
     draw: parts[drawnPart]?.draw,
     ...(drawnPart < 0 ? {} : { drawnPart }),
@@ -163,7 +167,7 @@ function concatenation(items: readonly unknown[], surroundings: Surroundings, te
 
 function mapLookup(body: Readonly<Record<string, unknown>>, surroundings: Surroundings, text: string): Expression {
   const key = compileExpression(body.key, surroundings);
-  const index = mapOf(body.data, surroundings);
+  const index = mapOf(body.data, key, surroundings);
   const { draw, drawnPart } = key;
   return {
     text,
@@ -232,12 +236,16 @@ function widened(pattern: Pattern, bits: number | undefined): Pattern {
   return cidr === undefined || splitCidr(cidr).address !== pattern.value ? pattern : prefixRange(cidr);
 }
 
-/** The map that a lookup names or brings along. */
-export function mapOf(data: unknown, { setNamed }: Surroundings): SetIndex | undefined {
+/** The map that a lookup of a key names or brings along. */
+export function mapOf(
+  data: unknown,
+  { names = [] }: Pick<Expression, "names">,
+  { setNamed }: Surroundings,
+): SetIndex | undefined {
   const name = textOf(data);
   if (name !== undefined) return name.startsWith("@") ? setNamed(name.slice(1)) : undefined;
   const set = named(data);
-  return set?.name === "set" ? new SetIndex("", true, listOf(set.body)) : undefined;
+  return set?.name === "set" ? new SetIndex("", true, listOf(set.body), names) : undefined;
 }
 
 function partsOf(data: unknown, text: string): Reading {

@@ -3,7 +3,7 @@
 import { isObject, listOf, named, textOf } from "../../kernel/nftables/json.ts";
 import type { Key } from "../question.ts";
 import { fits, keyText, type Parts, type Pattern, type Scalar } from "../value.ts";
-import { patternOf } from "./constant.ts";
+import { type Names, patternOf } from "./constant.ts";
 
 /** What a lookup finds. */
 export interface Found {
@@ -17,6 +17,7 @@ export class SetIndex {
   /** Filled by packets, so that what is listed is not all that is in it. */
   readonly isUnknown: boolean;
   readonly #isMap: boolean;
+  readonly #names: readonly (Names | undefined)[];
   readonly #given: readonly unknown[];
   #keys: readonly Key[] | undefined;
   readonly #remembered = new Set<string>();
@@ -29,11 +30,18 @@ export class SetIndex {
   /** By the parts of the key without one of them: what is there for each value of that one. */
   readonly #partial = new Map<number, Map<string, Map<Scalar, Found>>>();
 
-  /** @param elements as JSON has them. */
-  constructor(name: string, isMap: boolean, elements: readonly unknown[], isUnknown = false) {
+  /** @param elements as JSON has them. @param names of the parts of keys. */
+  constructor(
+    name: string,
+    isMap: boolean,
+    elements: readonly unknown[],
+    names: readonly (Names | undefined)[],
+    isUnknown = false,
+  ) {
     this.name = name;
     this.isUnknown = isUnknown;
     this.#isMap = isMap;
+    this.#names = names;
     this.#given = elements;
     this.#elements = elements;
   }
@@ -49,7 +57,7 @@ export class SetIndex {
     if (this.isUnclear) return undefined;
     this.#keys ??= this.#given.flatMap((element) => {
       const [key, data] = this.#isMap && Array.isArray(element) ? element : [element, undefined];
-      const patterns = patternsOf(keyIn(key).key);
+      const patterns = patternsOf(keyIn(key).key, this.#names);
       return patterns === undefined ? [] : [{ patterns, outcome: data === undefined ? "" : JSON.stringify(data) }];
     });
     return this.#keys;
@@ -73,7 +81,7 @@ export class SetIndex {
       this.#catchAll = found;
       return;
     }
-    const patterns = patternsOf(key);
+    const patterns = patternsOf(key, this.#names);
     if (patterns === undefined) {
       this.#unclearCount += 1;
       return;
@@ -140,10 +148,10 @@ function keyIn(element: unknown): { readonly key: unknown; readonly comment: str
 }
 
 /** One for each part of a key; undefined where one is not understood, and for the key of all others. */
-function patternsOf(key: unknown): Pattern[] | undefined {
+function patternsOf(key: unknown, names: readonly (Names | undefined)[]): Pattern[] | undefined {
   const concat = named(key);
   const parts = concat?.name === "concat" ? listOf(concat.body) : [key];
-  const patterns = parts.flatMap((part) => (key === "*" ? [] : (patternOf(part) ?? [])));
+  const patterns = parts.flatMap((part, index) => (key === "*" ? [] : (patternOf(part, names[index]) ?? [])));
   return patterns.length === parts.length ? patterns : undefined;
 }
 

@@ -5,6 +5,7 @@ import { ruleText } from "../../kernel/nftables/json-text.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import { type BaseChain, type Chain, type Entry, HOOKS, type Hook, type Rule } from "../netfilter/program.ts";
+import { NAMES } from "./constant.ts";
 import type { Surroundings } from "./expression.ts";
 import { SetIndex } from "./named-set.ts";
 import { compileStatement } from "./statement.ts";
@@ -78,7 +79,8 @@ function addObject(table: OpenTable, kind: string, body: JsonObject, options: Nf
       const flags = listOf(body.flags);
       const isFilledByPackets = flags.includes("timeout") || flags.includes("dynamic");
       const isUnknown = isFilledByPackets && options.knowsDynamicSets === false;
-      table.sets.set(name, new SetIndex(`@${name}`, kind === "map", listOf(body.elem), isUnknown));
+      const names = listOf(body.type).map((type) => (type === "inet_proto" ? NAMES.protocol : undefined));
+      table.sets.set(name, new SetIndex(`@${name}`, kind === "map", listOf(body.elem), names, isUnknown));
       return;
     }
     case "rule":

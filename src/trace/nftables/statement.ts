@@ -105,7 +105,7 @@ export function verdictOf(json: unknown): Verdict | undefined {
 
 function verdictMap(body: JsonObject, text: string, surroundings: Surroundings): Step {
   const key = compileExpression(body.key, surroundings);
-  const map = mapOf(body.data, surroundings);
+  const map = mapOf(body.data, key, surroundings);
   return {
     text,
     asks: keyQuestions(key, map?.keys),
