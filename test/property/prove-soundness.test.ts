@@ -101,6 +101,18 @@ describe("a statement of nft that is not understood cannot be proved", () => {
   const payload = (field: string) => ({ payload: { protocol: "ip", field } });
   const cases: Readonly<Record<string, readonly unknown[]>> = {
     "a rate": [{ limit: { rate: 5, per: "second" } }, { drop: null }],
+    "a rate of each client": [
+      {
+        set: {
+          op: "add",
+          elem: payload("saddr"),
+          set: "@seen",
+          stmt: [{ limit: { rate: 5, per: "minute", inv: true } }],
+        },
+      },
+      { drop: null },
+    ],
+    "the same, as nft 1.0.6 prints it": ["add @seen { ip saddr limit rate over 5/minute }", { drop: null }],
     "a quota": [{ quota: { val: 5, val_unit: "bytes" } }, { drop: null }],
     "a user": [match({ meta: { key: "skuid" } }, 0), { drop: null }],
     "a TCP flag": [match({ payload: { protocol: "tcp", field: "flags" } }, "syn"), { drop: null }],

@@ -37,6 +37,7 @@ export function compileStatement(json: unknown, surroundings: Surroundings): Ste
       return mangle(body, text, surroundings);
     case "set":
     case "map":
+      if (HAS_LIMIT.test(JSON.stringify(body))) return fixed(unknown(`${text} is not exceeded`));
       return entryStep(
         { op: body.op, set: body.set ?? body.map, elem: body.elem, data: body.data },
         text,
@@ -73,6 +74,9 @@ export function compileStatement(json: unknown, surroundings: Surroundings): Ste
     }
   }
 }
+
+/** A rate, an amount or a number of connections for each entry decides whether the rule goes on. */
+const HAS_LIMIT = /"(?:limit|quota|ct count)":/;
 
 function unknown(question: string): StepResult {
   return { kind: "unknown", question, yes: GO_ON, no: NO_MATCH };
@@ -208,7 +212,8 @@ const STATEMENT = /^(add|update|delete) (@[^\s{]+) \{ (.+?)(?: timeout \S+)?(?: 
 /** The statement's parts as JSON; undefined for other texts. */
 function entryFromText(text: string) {
   const [, op, set, elem, data] = STATEMENT.exec(text) ?? [];
-  if (op === undefined || set === undefined || elem === undefined) return undefined;
+  if (op === undefined || set === undefined || elem === undefined || / (?:limit|quota|ct count) /.test(elem))
+    return undefined;
   return { op, set, elem: concatenation(elem), data: data === undefined ? undefined : concatenation(data) };
 }
 
