@@ -31,13 +31,13 @@ export function partOf(objects: Objects, services: ReadonlySet<string> | undefin
 export function withNeighbours(all: readonly ServiceRecord[], chosen: ReadonlySet<string>): ReadonlySet<string> {
   const own = all.filter((service) => chosen.has(objectKeyText(service)));
   const places = new Set(own.flatMap(placesOf));
-  // An external address may be the node's: there the port goes before a node port of its number.
-  const [nodePorts, ports] = [new Set(own.flatMap(nodePortsOf)), new Set(own.flatMap(externalPortsOf))];
+  // At an address of the node a port goes before a node port of its number, and ipvs mode masquerades by the number alone.
+  const [nodePorts, ports] = [new Set(own.flatMap(nodePortsOf)), new Set(own.flatMap(portsOf))];
   const together = new Set(chosen);
   for (const service of all) {
     const isNear =
       placesOf(service).some((place) => places.has(place)) ||
-      externalPortsOf(service).some((port) => nodePorts.has(port)) ||
+      portsOf(service).some((port) => nodePorts.has(port)) ||
       nodePortsOf(service).some((port) => ports.has(port));
     if (isNear) together.add(objectKeyText(service));
   }
@@ -52,9 +52,8 @@ function nodePortsOf({ ports }: ServiceRecord): string[] {
   return ports.flatMap(({ nodePort, protocol }) => (nodePort === 0 ? [] : [`${protocol} ${nodePort}`]));
 }
 
-function externalPortsOf({ ports, externalIPs, loadBalancerIngress }: ServiceRecord): string[] {
-  const isExternal = externalIPs.length + loadBalancerIngress.length > 0;
-  return isExternal ? ports.map(({ port, protocol }) => `${protocol} ${port}`) : [];
+function portsOf({ ports }: ServiceRecord): string[] {
+  return ports.map(({ port, protocol }) => `${protocol} ${port}`);
 }
 
 /** Those of its frontends, of both families. */

@@ -53,10 +53,13 @@ export async function serviceAnswer(
   return { key, families };
 }
 
-/** The node with the service ports alone that share an address or a node port with this one: what its clients can meet. */
+/**
+ * The node with the service ports alone that share an address or a node port with this one, or have its port as a node port, by whose
+ * number ipvs mode masquerades: what its clients can meet.
+ */
 function neighboursOf(port: ServicePort, node: OfflineNode): OfflineNode {
   const { state } = node;
-  const places = new Set(placesOf(port));
+  const places = new Set([...placesOf(port), port.port]);
   const services = new Map([...state.services].filter(([, one]) => placesOf(one).some((place) => places.has(place))));
   const endpoints = new Map([...services.keys()].map((key) => [key, state.endpoints.get(key) ?? []]));
   const { endpointCount, localReadyCounts } = state;

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { test } from "node:test";
 import { explain } from "../../src/cli/explain.ts";
+import { trace } from "../../src/cli/trace.ts";
 import { MODES } from "../../src/dataplane/registry.ts";
 import type { PortExplanation } from "../../src/explain/explanation.ts";
 import { servicePortName } from "../../src/model/service-port-name.ts";
@@ -495,3 +496,19 @@ test("a load balancer by its host name", async () => {
 test("what is neither a Service nor a pod is no namespace", async () => {
   assert.match(await refusalOf("deployment/other"), /^Error: deployment\/other is neither a Service nor a pod\n/);
 });
+
+test("a cluster IP with the number of another Service's node port, by which ipvs mode masquerades", async () => {
+  const cluster = JSON.parse(EXAMPLES);
+  for (const { kind, metadata, spec } of cluster.items) {
+    if (kind === "Service" && metadata.name === "web") spec.ports[0].port = 30080;
+  }
+  const text = JSON.stringify(cluster);
+  const NODE = ["-f", "-", "--node", "node-a", "--mode", "ipvs"];
+  const traced = await runCommand(trace, ["--from", "pod", "--to", "10.96.0.10:30080", ...NODE], text);
+  assert.match(traced.out, /sent to 10\.180\.1\.11:8080, from the node's address \(masqueraded\)/);
+  const { out } = await runCommand(explain, ["shop/web", ...NODE, "-o", "json"], text);
+  const [explanation]: PortExplanation[] = JSON.parse(out).servicePorts;
+  const [pod] = explanation?.frontends[0]?.clients ?? [];
+  assert.deepEqual([pod?.position, pod?.source], ["pod", "masqueraded"]);
+});
+

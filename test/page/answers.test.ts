@@ -201,6 +201,17 @@ test("of very many connections 200 are told, and how many there are; a search lo
   assert.deepEqual([one.total, one.matching, one.flows.rows.length], [5_000, 1, 1]);
 });
 
+test("a service whose port is another's node port, by whose number ipvs mode masquerades", async (t) => {
+  const changed = JSON.parse(examplesAsJson()).items;
+  for (const { kind, metadata, spec } of changed) {
+    if (kind === "Service" && metadata.name === "web") spec.ports[0].port = 30080;
+  }
+  const { url } = await servedPage(t, { items: changed, mode: "ipvs" });
+  const { families } = await json<ServiceAnswer>(`${url}api/service?key=${encodeURIComponent("shop/web:http/TCP")}`);
+  const [pod] = families[0]?.explanation.frontends[0]?.clients ?? [];
+  assert.deepEqual([pod?.position, pod?.source], ["pod", "masqueraded"]);
+});
+
 test("one service: explained for each family, with its slices; unknown ones are refused in words", async (t) => {
   const { url } = await page(t);
   const { families } = await json<ServiceAnswer>(`${url}api/service?key=${encodeURIComponent("shop/web:http/TCP")}`);
