@@ -78,6 +78,13 @@ describe("over the plan", () => {
     });
   });
 
+  test("a later packet goes where the first of its connection was led, which no rule says", async () => {
+    for (const mode of ["nftables", "iptables"]) {
+      const result = await inExamples(mode, "--from", "pod", "--to", "10.96.0.10:80", "--state", "established");
+      assert.deepEqual(fates(result), ["100.0 %  not known: the endpoint of the connection's first packet"], mode);
+    }
+  });
+
   test("a port that no Service has at its address", async () => {
     const { out } = await inExamples("iptables", "--from", "outside", "--to", "10.96.0.31:81");
     assert.match(

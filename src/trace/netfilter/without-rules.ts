@@ -32,7 +32,12 @@ export function fateOfLeaving(packet: Packet, asked: Packet, facts: NodeFacts): 
   const { destination, source, origin } = packet;
   if (destination === asked.destination && packet.destinationPort === asked.destinationPort) {
     const service = facts.serviceAt(destination);
-    return service === undefined ? { kind: "sent" } : { kind: "not-led", because: whyNotLed(packet, service) };
+    if (service === undefined) return { kind: "sent" };
+    // No rule is asked about it; where its connection was led is not told.
+    const isLater = packet.state === "established" || packet.state === "related";
+    return isLater && packet.translation === undefined && packet.destinationPort !== undefined
+      ? { kind: "uncertain", because: "the endpoint of the connection's first packet" }
+      : { kind: "not-led", because: whyNotLed(packet, service) };
   }
   const isTranslated = packet.isDestinationTranslated || packet.virtualServer !== undefined;
   const isFromElsewhere = origin === "elsewhere" || facts.serviceAt(source) !== undefined;
