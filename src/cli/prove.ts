@@ -249,9 +249,13 @@ function answerText({ node, family, sides, proof }: Answer): string {
   const { classes, differing, examples, unprovable } = proof;
   const time = `${proof.seconds.toFixed(1)} s`;
   const head = `${other.name} and ${one.name} (${where})`;
-  if (unprovable !== undefined) return `${head}: cannot be proved: ${unprovable}\n`;
-  if (differing === 0) return `${head}: equal for all packets: ${classes} classes, ${time}\n`;
+  // What is found until then stays true.
+  if (differing === 0)
+    return unprovable === undefined
+      ? `${head}: equal for all packets: ${classes} classes, ${time}\n`
+      : `${head}: cannot be proved: ${unprovable}\n`;
   const lines = [`${head}: NOT equal: ${differing} of ${classes} classes of packets, ${time}`];
+  if (unprovable !== undefined) lines.push(`  The others were not looked at: ${unprovable}`);
   for (const example of examples) {
     const { packet, fates } = example;
     lines.push(`  ${packetText(packet)}`);
@@ -286,7 +290,7 @@ function answerData({ node, family, sides, proof }: Answer) {
     node: node ?? null,
     family,
     sides: sides.map(({ name }) => name),
-    result: unprovable !== undefined ? "cannot be proved" : differing > 0 ? "different" : "equal",
+    result: differing > 0 ? "different" : unprovable === undefined ? "equal" : "cannot be proved",
     because: unprovable ?? null,
     classes,
     differing,

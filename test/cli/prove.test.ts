@@ -86,6 +86,20 @@ describe("a dump", () => {
     assert.match(out, /cannot be proved: .*u32/);
   });
 
+  test("that differs before a rule is met that is not understood", async () => {
+    const text = (await saved())
+      .replace("--to-destination 10.180.1.11:8080", "--to-destination 10.180.1.99:8080")
+      .replace("\n-A FORWARD", "\n-A FORWARD -m u32 --u32 0x0 -j ACCEPT\n-A FORWARD");
+    const argv = ["--family", "ipv4", "--dump", file("differs.txt", text)];
+    const { status, out } = await onNode(...argv);
+    assert.equal(status, 1, out);
+    assert.match(out, /NOT equal: .*\n {2}The others were not looked at: .*u32/);
+    assert.match(out, /clients notice: no client reaches 10\.180\.1\.11:8080/);
+    const [{ result, because }] = JSON.parse((await onNode(...argv, "-o", "json")).out);
+    assert.equal(result, "different");
+    assert.match(because, /u32/);
+  });
+
   test("of a sysdump, with the addresses that the machine has beside those of its Node object", async () => {
     const own = "addr add 127.0.0.1/8 dev lo\naddr add 10.200.0.2/24 dev eth0\n";
     for (const [mode, forms, addresses] of [
