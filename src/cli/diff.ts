@@ -156,13 +156,24 @@ async function watch(
   signal: AbortSignal | undefined,
 ): Promise<readonly OwnedDifference[]> {
   let last = first;
+  let complaint = "";
   while (signal?.aborted !== true) {
     try {
       await sleep(watchSeconds * 1_000, undefined, signal === undefined ? {} : { signal });
     } catch {
       break;
     }
-    const differences = await look();
+    let differences: readonly OwnedDifference[];
+    try {
+      differences = await look();
+    } catch (error) {
+      // A tool may be refused while the rules change: the next look tells.
+      if (!(error instanceof UsageError)) throw error;
+      if (error.message !== complaint) output.err(safe(`${new Date().toISOString()} ${error.message}\n`));
+      complaint = error.message;
+      continue;
+    }
+    complaint = "";
     const isSame = JSON.stringify(differences) === JSON.stringify(last);
     if (!isSame) output.out(`${new Date().toISOString()}\n${kernelText(differences, form, output)}`);
     last = differences;

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { Readable } from "node:stream";
 import { type TestContext, test } from "node:test";
 import { diff } from "../../src/cli/diff.ts";
 import { render } from "../../src/cli/render.ts";
@@ -189,6 +190,40 @@ test("what should not be there, what is moved, and another program's rules", asy
   assert.equal((await compare(others)).status, 0);
   const moved = dump.replace(/(-A KUBE-SVC-\S+ .*\n)(-A KUBE-SVC-\S+ .*--probability.*\n)/, "$2$1");
   assert.match((await compare(moved)).out, /in IPv4 nat \(\S+\) has the right lines in a wrong order\n/);
+});
+
+test("a watch goes on after a look at which a tool was refused", async (t) => {
+  const [calls = ""] = filesOf(t, "");
+  const folder = dirname(calls);
+  const script = `#!/bin/sh
+echo >>${calls}
+case $(wc -l <${calls}) in
+1) ;;
+2) echo "Error: cache initialization failed: Interrupted system call" >&2; exit 1 ;;
+*) printf 'table ip kube-proxy {\\n\\tchain services {\\n\\t}\\n}\\n' ;;
+esac
+`;
+  writeFileSync(join(folder, "nft"), script, { mode: 0o755 });
+  const { PATH = "" } = process.env;
+  process.env.PATH = `${folder}:${PATH}`;
+  t.after(() => {
+    process.env.PATH = PATH;
+  });
+  const stop = new AbortController();
+  let [told, complaints] = ["", ""];
+  const output = {
+    out: (text: string) => {
+      told += text;
+      if (/^\d{4}-\S+Z$/m.test(told)) stop.abort();
+    },
+    err: (text: string) => {
+      complaints += text;
+    },
+  };
+  const watching = ["-f", "-", ...NODE_A, "--mode", "nftables", "--kernel", "--watch", "--interval", "1"];
+  assert.equal(await diff(watching, output, Readable.from([EXAMPLES]), stop.signal), 1);
+  assert.match(complaints, /^\S+Z nft list table ip kube-proxy: .*Interrupted system call$/m);
+  assert.match(told, /Z\n[\s\S]*chain services in ip kube-proxy is not as it should be/);
 });
 
 test("bad input: status 2, and words that help", async (t) => {
