@@ -157,11 +157,11 @@ const SHOWN_BRANCHES = 50;
 function stepsOf({ events, end }: TraceNode): TraceSteps {
   const steps = events.map(stepOf);
   if (end.kind === "end") {
-    const { kind } = end.fate;
+    const { fate } = end;
     return {
       steps,
       fate: fateText(end),
-      isGood: kind === "sent" || kind === "delivered",
+      isGood: fate.kind === "delivered" || (fate.kind === "sent" && fate.isAnswerLost !== true),
       question: null,
       branches: [],
     };

@@ -284,6 +284,20 @@ for (const mode of ["iptables", "userspace", "nftables"]) {
   });
 }
 
+test("an endpoint whose answer the client does not know is no good end", async (t) => {
+  const { url } = await page(t);
+  const { steps } = await json<TraceAnswer>(`${url}api/trace?from=outside&to=10.96.0.10&port=80`);
+  const ends = ({ fate, isGood, branches }: TraceSteps): (readonly [string, boolean])[] =>
+    fate === null ? branches.flatMap(({ way }) => ends(way)) : [[fate, isGood]];
+  const [lost, kept] = [/its answer goes past this node/, /sent to 10\.180\.0\.1[12]/].map((wanted) =>
+    ends(steps).filter(([fate]) => wanted.test(fate)),
+  );
+  assert.deepEqual(
+    [lost, kept].map((found) => [...new Set(found?.map(([, isGood]) => isGood))]),
+    [[false], [true]],
+  );
+});
+
 test("an address of the node that takes no node ports is no Service's", async (t) => {
   const at = async (nodePortAddresses: readonly string[]) => {
     const { url } = await page(t, { settings: { nodePortAddresses } });
