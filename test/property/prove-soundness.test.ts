@@ -48,6 +48,7 @@ describe("a rule of iptables that is not understood cannot be proved", () => {
     const rules = [
       ["filter", '-A FORWARD -p tcp -j LOG --log-prefix "a -j DROP"'],
       ["raw", "-A PREROUTING -j CT --notrack"],
+      ["mangle", "-A FORWARD -j TTL --ttl-inc 1"],
     ];
     for (const [table = "", rule = ""] of rules) assert.equal(provedOf(saved(table, rule)).unprovable, undefined, rule);
   });
@@ -137,6 +138,19 @@ describe("a statement of nft that is not understood cannot be proved", () => {
   for (const [name, expr] of Object.entries(cases)) {
     test(name, () => assert.ok(provedOf(IN_CHAIN(expr)).unprovable !== undefined, "equal, or different"));
   }
+
+  test("one that changes what no rule of a proxy looks at, as routers do for tunnels, is none of these", () => {
+    const clamped = {
+      mangle: { key: { "tcp option": { name: "maxseg", field: "size" } }, value: { rt: { key: "mtu" } } },
+    };
+    const classed = { mangle: { key: payload("dscp"), value: "cs1" } };
+    for (const statement of [clamped, classed]) {
+      const { unprovable, differing } = provedOf(IN_CHAIN([statement]));
+      assert.deepEqual([unprovable, differing], [undefined, 0]);
+    }
+    const moved = { mangle: { key: payload("daddr"), value: "10.0.0.7" } };
+    assert.ok(provedOf(IN_CHAIN([moved])).unprovable !== undefined);
+  });
 
   test("a chain at a device", () => {
     const { unprovable } = provedOf(IN_CHAIN([{ drop: null }], { hook: "ingress", dev: "eth0" }));

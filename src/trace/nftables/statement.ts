@@ -140,12 +140,18 @@ function verdictMap(body: JsonObject, text: string, surroundings: Surroundings):
   };
 }
 
+/** Of a connection's mark, of priorities and of the greatest segment nothing that is walked depends; of headers much. */
+const HARMLESS_TARGETS: ReadonlySet<string> = new Set(["ct", "meta", "tcp option"]);
+const HARMLESS_FIELDS: ReadonlySet<string> = new Set(["dscp", "ecn", "ttl", "hoplimit"]);
+
 function mangle(body: JsonObject, text: string, surroundings: Surroundings): Step {
   const target = named(body.key);
   const key = isObject(target?.body) ? textOf(target.body.key) : undefined;
   if (target?.name !== "meta" || key !== "mark") {
-    // Of a connection's mark and of priorities nothing that is walked depends; of headers much.
-    const isHarmless = target?.name === "ct" || target?.name === "meta";
+    const field = isObject(target?.body) ? textOf(target.body.field) : undefined;
+    const isHarmless =
+      target !== undefined &&
+      (HARMLESS_TARGETS.has(target.name) || (target.name === "payload" && HARMLESS_FIELDS.has(field ?? "")));
     return {
       text,
       asks: isHarmless ? [] : undefined,
