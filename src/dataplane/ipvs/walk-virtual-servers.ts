@@ -120,7 +120,7 @@ function choice(
   const usable = server.servers.filter(({ weight }) => weight > 0);
   const isWeighted = server.scheduler.startsWith("w");
   const total = usable.reduce((sum, { weight }) => sum + (isWeighted ? weight : 1), 0);
-  if (total === 0) return { kind: "verdict", verdict: { kind: "reject", answer: "icmp port-unreachable" } };
+  if (total === 0) return { kind: "verdict", verdict: { kind: "reject" } };
   const ends = usable.map((real) => ({
     end: endText(real.address, real.port),
     odds: (isWeighted ? real.weight : 1) / total,

@@ -84,7 +84,7 @@ function quotedNames(right: unknown): string {
 function rejectText({ type, expr }: JsonObject): string {
   if (type === "tcp reset") return "reject with tcp reset";
   if (expr === undefined || expr === "port-unreachable") return "reject";
-  return `reject with ${textOf(type) ?? ""} ${textOf(expr) ?? ""}`;
+  return `reject with ${textOf(type) ?? ""} ${expressionText(expr)}`;
 }
 
 function translationText(name: string, { addr, port, family, flags }: JsonObject): string {

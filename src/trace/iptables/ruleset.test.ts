@@ -123,6 +123,12 @@ describe("iptables rules, walked", () => {
     assert.deepEqual(ask(saved([], [opaque.replace("96.0.1", "96.0.2")])).map(summary), ["1.000 sent 10.96.0.1:80"]);
   });
 
+  test("a refusal is told as the rule has it, also behind a match that is not understood", () => {
+    const rule = '-A FORWARD -p tcp -m string --string "a b" --algo bm -j REJECT --reject-with tcp-reset';
+    const [fate] = ask(saved([], [rule])).map((outcome) => outcome.fate);
+    assert.equal(fate?.kind === "refused" && fate.answer, "tcp-reset");
+  });
+
   test("a target that is not understood ends in doubt, one that only logs does not", () => {
     assert.deepEqual(
       ask(saved([], ["-A FORWARD -j TPROXY --on-port 1"])).map(({ fate }) => fate.kind),

@@ -266,11 +266,13 @@ const VERDICTS: Readonly<Record<string, Verdict>> = {
   ACCEPT: { kind: "accept" },
   DROP: { kind: "drop" },
   RETURN: { kind: "return" },
-  REJECT: { kind: "reject", answer: "icmp-port-unreachable" },
+  REJECT: { kind: "reject" },
 };
 
 function verdictOf(target: string, text: string, hasChain: (name: string) => boolean): StepResult | undefined {
   const known = Object.hasOwn(VERDICTS, target) ? VERDICTS[target] : undefined;
+  const answer = / --reject-with (\S+)/.exec(text)?.[1];
+  if (known?.kind === "reject") return { kind: "verdict", verdict: { ...known, answer } };
   if (known !== undefined) return { kind: "verdict", verdict: known };
   const words = text.split(" ");
   const kind = words[words.indexOf(target) - 1] === "-g" ? "goto" : "jump";

@@ -4,7 +4,7 @@ import { isOpeningSegment, type PacketEnds, packetEnds } from "../../kernel/nfta
 import type { TraceEvent as KernelEvent } from "../../kernel/nftables/tracing/trace-event.ts";
 import { TRACE_TABLE } from "../../kernel/nftables/tracing/trace-table.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { BaseChain, Program, Rule, Stage } from "../netfilter/program.ts";
+import { type BaseChain, type Program, type Rule, type Stage, usualRefusal } from "../netfilter/program.ts";
 import type { Fate, TraceEvent } from "../netfilter/tree.ts";
 import { type ConnectionState, newPacket, ofKnownConnection, type Packet } from "../packet.ts";
 import type { ObservedPacket, ObservedVisit } from "./observed.ts";
@@ -87,7 +87,7 @@ export function observedWay(
     last = moved(last, first, endsOf(visit) ?? last, visit, nameOf(visit.headers.outInterface));
     path.add(visit, last);
   }
-  return { first, events: path.events, fate: path.fate(packet.end), packet: last };
+  return { first, events: path.events, fate: path.fate(packet.end, last), packet: last };
 }
 
 /** The packet as a later hook sees it. */
@@ -151,7 +151,7 @@ class Path {
     for (const event of visit.events) this.#step(event, base);
   }
 
-  fate(end: ObservedPacket["end"]): Fate {
+  fate(end: ObservedPacket["end"], packet: Packet): Fate {
     switch (end) {
       case "sent":
       case "delivered":
@@ -161,7 +161,7 @@ class Path {
           return { kind: "dropped", by: `the policy of ${this.#policyOf.table} ${this.#policyOf.chain.name}` };
         }
         const by = this.#lastRule?.place ?? "a rule that is gone";
-        const answer = refusalIn(this.#lastRule?.text ?? "");
+        const answer = refusalIn(this.#lastRule?.text ?? "", packet);
         return answer === undefined ? { kind: "dropped", by } : { kind: "refused", answer, by };
       }
       case "vanished": {
@@ -214,9 +214,9 @@ class Path {
   }
 }
 
-/** What the sender gets from a rule that refuses; undefined for other rules. */
-function refusalIn(text: string): string | undefined {
+/** What the sender of a packet gets from a rule that refuses; undefined for other rules. */
+function refusalIn(text: string, packet: Packet): string | undefined {
   const [, answer] = /(?:--reject-with|\breject with) (\S+(?: (?:type )?[a-z-]+)?)/.exec(text) ?? [];
   if (answer !== undefined) return answer;
-  return /\breject\b|-j REJECT\b/.test(text) ? "icmp port-unreachable" : undefined;
+  return /\breject\b|-j REJECT\b/.test(text) ? usualRefusal(packet) : undefined;
 }

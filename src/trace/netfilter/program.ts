@@ -16,8 +16,8 @@ export type Verdict =
   /** Ends this base chain; the next one of the hook follows. */
   | { readonly kind: "accept" }
   | { readonly kind: "drop" }
-  /** `answer` is what the sender gets: `icmp port-unreachable`, `tcp reset`. */
-  | { readonly kind: "reject"; readonly answer: string }
+  /** `answer` is what the sender gets, as `tcp reset`. @default that there is no such port, in the words of the packet's family */
+  | { readonly kind: "reject"; readonly answer?: string | undefined }
   | { readonly kind: "return" }
   | { readonly kind: "jump" | "goto"; readonly chain: string }
   /** IPVS sends it on: the rest of this hook is left out. */
@@ -118,13 +118,18 @@ export function programOf(chains: readonly BaseChain[]): Program {
 export const GO_ON: StepResult = { kind: "go-on" };
 export const NO_MATCH: StepResult = { kind: "no-match" };
 
+/** What the sender of a packet gets where a rule refuses it and says no more. */
+export function usualRefusal({ family }: Pick<Packet, "family">): string {
+  return `${family === "IPv4" ? "icmp" : "icmpv6"} port-unreachable`;
+}
+
 export function verdictText(verdict: Verdict): string {
   switch (verdict.kind) {
     case "jump":
     case "goto":
       return `${verdict.kind} ${verdict.chain}`;
     case "reject":
-      return `reject with ${verdict.answer}`;
+      return verdict.answer === undefined ? "reject" : `reject with ${verdict.answer}`;
     case "forward-to":
       return `on to ${verdict.stage}`;
     default:

@@ -21,6 +21,7 @@ import {
   type Stage,
   type Step,
   type StepResult,
+  usualRefusal,
   type Verdict,
   verdictText,
 } from "./program.ts";
@@ -251,7 +252,11 @@ class Machine {
       case "drop":
         return this.#finish(walk, { kind: "dropped", by: this.#place(walk, frame, rule) });
       case "reject":
-        return this.#finish(walk, { kind: "refused", answer: verdict.answer, by: this.#place(walk, frame, rule) });
+        return this.#finish(walk, {
+          kind: "refused",
+          answer: verdict.answer ?? usualRefusal(walk.packet),
+          by: this.#place(walk, frame, rule),
+        });
       case "return":
         return this.#comeBack(walk, frame.caller);
       case "forward-to":

@@ -33,6 +33,13 @@ test("a host's firewall lets ICMP for IPv6 in by the name that nft prints", () =
   assert.deepEqual(pinged(match(header, "ipv6-icmp")), ["delivered"]);
   assert.deepEqual(pinged(match(protocol, { set: ["icmp", "tcp"] })), ["dropped"]);
 });
+
+test("who is refused is told so in the words of its own family", () => {
+  const answer = (reject: object | null) => fatesWith({ reject }).map((fate) => "answer" in fate && fate.answer);
+  assert.deepEqual(answer(null), ["icmpv6 port-unreachable"]);
+  assert.deepEqual(answer({ type: "icmpv6", expr: "admin-prohibited" }), ["icmpv6 admin-prohibited"]);
+});
+
 test("a translation of the other family in a table of both passes a packet over", () => {
   const kinds = (family: string, addr: string) => fatesWith({ dnat: { family, addr } }).map(({ kind }) => kind);
   // What is translated is accepted by that, and the rest meets the policy.

@@ -82,8 +82,6 @@ function unknown(question: string): StepResult {
   return { kind: "unknown", question, yes: GO_ON, no: NO_MATCH };
 }
 
-const REJECT_ANSWER = "icmp port-unreachable";
-
 /** A verdict as a statement or as the value of a map; undefined for anything else. */
 export function verdictOf(json: unknown): Verdict | undefined {
   const found = named(json);
@@ -97,10 +95,10 @@ export function verdictOf(json: unknown): Verdict | undefined {
     case "goto":
       return { kind: found.name, chain: textOf(body.target) ?? "" };
     case "reject":
-      if (body.type === undefined) return { kind: "reject", answer: REJECT_ANSWER };
+      if (body.type === undefined) return { kind: "reject" };
       return {
         kind: "reject",
-        answer: [textOf(body.type), textOf(body.expr)].filter((word) => word !== undefined).join(" "),
+        answer: [body.type, ...(body.expr === undefined ? [] : [body.expr])].join(" "),
       };
     default:
       return undefined;
