@@ -75,7 +75,11 @@ function interfaceStep(option: "-i" | "-o", { name, negated }: InterfaceMatch): 
   };
 }
 
-function protocolStep({ protocol, negated }: ProtocolMatch): Step {
+/** @param protocol also one that the parser of rules does not know, by which a packet has it. */
+export function protocolStep({
+  protocol,
+  negated,
+}: Omit<ProtocolMatch, "protocol"> & { readonly protocol: string }): Step {
   const wanted = protocol === "ipv6-icmp" ? "icmpv6" : protocol;
   return {
     text: `${sign(negated)}-p ${protocol}`,

@@ -129,6 +129,17 @@ describe("iptables rules, walked", () => {
     assert.equal(fate?.kind === "refused" && fate.answer, "tcp-reset");
   });
 
+  test("a rule for a protocol of tunnels does not match packets of TCP", () => {
+    const rules = [
+      "-A FORWARD -i eth0 -p esp -j DROP",
+      '-A FORWARD -p vrrp -m comment --comment "two -p tcp" -j DROP',
+      "-A FORWARD -s 10.0.0.0/8 -p 89 -m ttl --ttl-lt 2 -j DROP",
+    ];
+    for (const rule of rules) assert.deepEqual(ask(saved([], [rule])).map(summary), ["1.000 sent 10.96.0.1:80"], rule);
+    const others = "-A FORWARD ! -p ipencap -j DROP";
+    assert.deepEqual(ask(saved([], [others])).map(summary), ["1.000 dropped"]);
+  });
+
   test("a target that is not understood ends in doubt, one that only logs does not", () => {
     assert.deepEqual(
       ask(saved([], ["-A FORWARD -j TPROXY --on-port 1"])).map(({ fate }) => fate.kind),

@@ -19,7 +19,7 @@ import {
 } from "../netfilter/program.ts";
 import { masquerade, redirect, translated } from "../netfilter/translations.ts";
 import { endText, type Packet, withDestination } from "../packet.ts";
-import { basicSteps } from "./basic-match.ts";
+import { basicSteps, protocolStep } from "./basic-match.ts";
 import { matchStep } from "./match.ts";
 import { destinationIn, RuleIndex } from "./rule-index.ts";
 import type { Surroundings } from "./surroundings.ts";
@@ -123,14 +123,21 @@ function compileRule(text: string, context: RuleContext): Rule {
   return { text, comment: commentOf(text), steps: stepsOf(text, context) };
 }
 
+/** A protocol that no Service has, where the tools print it: `-i eth0 -p esp -j ACCEPT`. */
+const OTHER_PROTOCOL =
+  /^((?:(?:! )?-[sdio] \S+ )*)(! )?-p (?!(?:all|tcp|udp|sctp|icmp|ipv6-icmp|icmpv6|0|1|6|17|58|132) )(\S+)/;
+
 function stepsOf(text: string, context: RuleContext): Step[] {
   const { family, surroundings, hasChain } = context;
   let rule: KernelRule;
   try {
     rule = parseRuleText(text, family);
   } catch (error) {
-    if (error instanceof RuleSyntaxError) return opaqueSteps(text, context);
-    throw error;
+    if (!(error instanceof RuleSyntaxError)) throw error;
+    const [given, before = "", not, protocol] = OTHER_PROTOCOL.exec(text) ?? [];
+    if (given === undefined || protocol === undefined) return opaqueSteps(text, context);
+    const rest = stepsOf(`${before}${text.slice(given.length)}`.trim(), context);
+    return [protocolStep({ protocol, negated: not !== undefined }), ...rest];
   }
   const { target } = rule;
   // A word that is neither a known target nor a chain is a target of an extension.
