@@ -475,6 +475,15 @@ describe("over dumps", () => {
     assert.deepEqual(fates(await traced("backends.txt", one + legacy)), fates(alone));
   });
 
+  test("with counters, and without the lines that say what printed it", async () => {
+    const bare = (text: string) => text.replaceAll(/^#.*\n/gm, "").replaceAll(/^-A/gm, "[12:3456] -A");
+    const question = ["--from", "10.180.0.9", "--in", "cni0", "--to", "10.96.1.1:80", "--local", "10.200.0.2"];
+    const one = await run([...question, "--dump", "-"], bare(caseFile("cluster-ip", "iptables/iptables.txt")));
+    assert.equal(fates(one).length, 3);
+    const other = await run([...question, "--dump", "-"], bare(caseFile("cluster-ip", "iptables/ip6tables.txt")));
+    assert.equal(other.err, "Error: no dump is of IPv4, which --to asks about\n");
+  });
+
   test("names in a dump cannot reach the terminal as they are", async () => {
     const hostile = caseFile("cluster-ip", "iptables/iptables.txt").replaceAll("cluster IP", "\x1b[2J\u202eIP");
     const { out } = await run(

@@ -14,3 +14,15 @@ test("a dump tells its family by the tool that printed it, of either back end by
     assert.deepEqual([...readDump(text, { family: undefined, table: "kube-proxy" }).places], [place], tool);
   }
 });
+
+test("without that, by its addresses, with counters before rules, too", () => {
+  for (const [address, place] of [
+    ["10.96.0.1/32", "IPv4 nat"],
+    ["fd00::1/128", "IPv6 nat"],
+  ] as const) {
+    for (const counters of ["", "[12:3456] "]) {
+      const text = `*nat\n:KUBE-A - [0:0]\n${counters}-A KUBE-A -d ${address} -j RETURN\nCOMMIT\n`;
+      assert.deepEqual([...readDump(text, { family: undefined, table: "kube-proxy" }).places], [place]);
+    }
+  }
+});
