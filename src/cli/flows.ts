@@ -4,13 +4,15 @@ import { applyEngineOptions } from "../daemon/engine-options.ts";
 import type { ServiceLine, StatusReport } from "../daemon/inspect-report.ts";
 import { isProxyMode, modeNamed } from "../dataplane/registry.ts";
 import { countedLine } from "../explain/counted-ports.ts";
-import { type FlowChoice, FlowNamer, type FlowNames, namesOfObjects } from "../explain/flows.ts";
+import { type FlowChoice, type FlowEnd, FlowNamer, type FlowNames, namesOfObjects } from "../explain/flows.ts";
+import { hostAddresses } from "../explain/host-addresses.ts";
 import { safe } from "../explain/safe-text.ts";
 import { serviceTyped } from "../explain/target.ts";
 import type { LedFlow } from "../kernel/conntrack/conntrack.ts";
+import { FLOW_STATES } from "../kernel/conntrack/ctnetlink.ts";
 import { followFlows, openConntrack } from "../kernel/conntrack/netlink-conntrack.ts";
 import { NetlinkError } from "../kernel/netlink/errors.ts";
-import { localAddresses } from "../kernel/route/addresses.ts";
+import { SOCKET_STATES } from "../kernel/sock-diag/sock-diag.ts";
 import { messageOf } from "../logging/message-of.ts";
 import { IP_FAMILIES, parseIpAddress } from "../net/ip.ts";
 import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
@@ -62,7 +64,7 @@ Exit status: 0; 2 when there is no such Service, or the kernel or the daemon doe
 const KERNEL: FlowSource = {
   open: openConntrack,
   follow: followFlows,
-  ownAddresses: async () => new Set((await Promise.all(IP_FAMILIES.map((family) => localAddresses(family)))).flat()),
+  ownAddresses: async () => new Set((await Promise.all(IP_FAMILIES.map(hostAddresses))).flat()),
 };
 
 interface FlowsOptions {
@@ -226,6 +228,19 @@ function refusalHint(error: unknown): string {
   return "This kernel has no nf_conntrack_netlink: load the module (modprobe nf_conntrack_netlink).";
 }
 
+const ENDS: readonly FlowEnd[] = ["answered", "refused", "never answered", "closed"];
+const STATES: readonly string[] = [...new Set([...FLOW_STATES, ...SOCKET_STATES, ...ENDS])];
+
+/** In the kernel's letters. @throws UsageError for a word that no connection can have */
+function stateNamed(text: string, { watch }: { readonly watch: boolean }): string {
+  const plain = (word: string) => word.toLowerCase().replaceAll(/[ -]/g, "_");
+  const state = STATES.find((known) => plain(known) === plain(text));
+  if (state === undefined) throw new UsageError(`--state: no connection is "${text}"`, didYouMean(text, STATES));
+  if (!watch && ENDS.some((end) => end === state))
+    throw new UsageError(`--state ${text} is how connections end: it needs --watch`);
+  return state;
+}
+
 function readOptions({ values, positionals: words }: ReturnType<typeof parsed>): FlowsOptions {
   const { from, to, state, output, count } = values;
   const isOtlp = values.export === "otlp-http";
@@ -247,7 +262,13 @@ function readOptions({ values, positionals: words }: ReturnType<typeof parsed>):
   }
   const place = (text: string | undefined) => (text === undefined ? undefined : (parseIpAddress(text) ?? text));
   return {
-    choice: { service, from: place(from), to: place(to), state, isStale: values.stale },
+    choice: {
+      service,
+      from: place(from),
+      to: place(to),
+      state: state && stateNamed(state, values),
+      isStale: values.stale,
+    },
     socket: values.socket,
     filename: values.filename,
     isWatching: values.watch,

@@ -218,9 +218,13 @@ function portKey(protocol: Protocol, port: number): number {
 }
 
 /** A Service that is named without its namespace is asked for in all of them. */
-function isAsked({ name }: CountedPort, service: string | undefined): boolean {
+function isAsked({ name, frontends }: CountedPort, service: string | undefined): boolean {
   if (service === undefined) return true;
-  return [name.service, name.text].some((own) => (service.includes("/") ? own : own.replace(/.*\//, "")) === service);
+  // A port by its number, which a node port is not.
+  const byNumber = frontends.flatMap(({ address, port }) => (address === undefined ? [] : `${name.service}:${port}`));
+  return [name.service, name.text, ...byNumber].some(
+    (own) => (service.includes("/") ? own : own.replace(/.*\//, "")) === service,
+  );
 }
 
 /** TCP that was answered and never established was answered with a reset. */

@@ -142,11 +142,21 @@ test("a choice leaves the others out", async () => {
   assert.equal(await count("shop/web"), 3);
   assert.equal(await count("shop/web:http"), 3);
   assert.equal(await count("--stale"), 1);
-  assert.equal(await count("--state", "TIME_WAIT"), 1);
+  assert.equal(await count("shop/web:80"), 3);
+  for (const state of ["TIME_WAIT", "time_wait", "time-wait"]) assert.equal(await count("--state", state), 1);
   assert.equal(await count("--from", "10.180.0.78"), 0);
   assert.equal(await count("--from", "10.180.0.77"), 3);
   assert.equal(await count("--to", "10.180.0.99"), 1);
   assert.equal(await count("--count", "2"), 2);
+});
+
+test("a state that no connection has, or only an end", async () => {
+  const refusal = async (state: string) => (await run(["--state", state], kernel(WEB))).err;
+  assert.match(
+    await refusal("ESTABLISHD"),
+    /^Error: --state: no connection is "ESTABLISHD"\nDid you mean ESTABLISHED\?/,
+  );
+  assert.match(await refusal("refused"), /^Error: --state refused is how connections end: it needs --watch/);
 });
 
 test("a table of text has pods, ages and what is not known", async () => {

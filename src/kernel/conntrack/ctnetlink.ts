@@ -40,6 +40,8 @@ const SCTP_STATES =
   "NONE CLOSED COOKIE_WAIT COOKIE_ECHOED ESTABLISHED SHUTDOWN_SENT SHUTDOWN_RECD SHUTDOWN_ACK_SENT HEARTBEAT_SENT".split(
     " ",
   );
+/** All that a flow may be in. */
+export const FLOW_STATES: readonly string[] = [...TCP_STATES, ...SCTP_STATES];
 
 const address: Codec<IpAddress> = {
   nested: false,

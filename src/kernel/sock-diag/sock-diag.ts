@@ -13,14 +13,14 @@ const SOCK_DIAG_BY_FAMILY = 20;
 const SOCK_DESTROY = 21;
 const ALL_STATES = 0xffff_ffff;
 /** `enum` of net/tcp_states.h. */
-const STATES =
+export const SOCKET_STATES: readonly string[] =
   "NONE ESTABLISHED SYN_SENT SYN_RECV FIN_WAIT1 FIN_WAIT2 TIME_WAIT CLOSE CLOSE_WAIT LAST_ACK LISTEN CLOSING".split(
     " ",
   );
-const TCP_LISTEN = STATES.indexOf("LISTEN");
+const TCP_LISTEN = SOCKET_STATES.indexOf("LISTEN");
 /** Of UDP: connected. */
-const ESTABLISHED = 1 << STATES.indexOf("ESTABLISHED");
-const CLIENT_STATES = ALL_STATES & ~(1 << TCP_LISTEN) & ~(1 << STATES.indexOf("CLOSE"));
+const ESTABLISHED = 1 << SOCKET_STATES.indexOf("ESTABLISHED");
+const CLIENT_STATES = ALL_STATES & ~(1 << TCP_LISTEN) & ~(1 << SOCKET_STATES.indexOf("CLOSE"));
 
 /** `inet_diag_sockid`: both ends, the interface, and the cookie. */
 const ID_BYTES = 48;
@@ -142,7 +142,7 @@ export function readSocket(reply: Reply): DiagSocket | undefined {
   return {
     family,
     cookie: (low ?? 0n) | ((high ?? 0n) << 32n),
-    state: STATES[bytes[reply.start + 1] ?? 0] ?? "NONE",
+    state: SOCKET_STATES[bytes[reply.start + 1] ?? 0] ?? "NONE",
     local: addressIn(id.slice(LOCAL_AT, LOCAL_AT + (family === AF_INET ? 4 : 16))),
     localPort: view.getUint16(at),
     remote: addressIn(id.slice(REMOTE_AT, REMOTE_AT + (family === AF_INET ? 4 : 16))),
