@@ -20,8 +20,8 @@ interface DumpSource {
 export const kindOfDump = (text: string): DumpKind | undefined => (isNftJson(text) ? "nft" : dumpKind(text));
 
 /** A dump of which nothing is known but its text; tables of any kube-proxy. @throws UsageError */
-export function inventoriesIn(text: string, name: string): readonly Inventory[] {
-  return [inventoryOf(name, text, { kind: undefined, family: "IPv4", table: "kube-proxy" })];
+export function inventoryIn(text: string, name: string): Inventory {
+  return inventoryOf(name, text, { kind: kindOfDump(text), family: "IPv4", table: "kube-proxy" });
 }
 
 /** @param name of the dump, for errors. @throws UsageError */

@@ -3,7 +3,7 @@ import { safe } from "../explain/safe-text.ts";
 import type { Holder } from "../inspect/dumps/inventory.ts";
 import { readInputText } from "./bounded-input.ts";
 import { dumpFiles } from "./dump-folder.ts";
-import { inventoriesIn } from "./dump-inventories.ts";
+import { inventoryIn } from "./dump-inventories.ts";
 import { UsageError } from "./exit.ts";
 
 /** More lines would not be read. */
@@ -20,8 +20,7 @@ export async function namedInDumps(
 ): Promise<string> {
   const holders: Holder[] = [];
   for (const { path } of await dumpFiles(paths, (name) => name === "addresses.txt")) {
-    for (const inventory of inventoriesIn(await readInputText(path, input), path))
-      holders.push(...inventory.holders.values());
+    holders.push(...inventoryIn(await readInputText(path, input), path).holders.values());
   }
   const wanted = what.replace(/^(?:svc|services?)\//, "");
   const isService = /^[a-z0-9-]+\/[a-z0-9-]+(?::[a-z0-9-]+)?$/.test(wanted);

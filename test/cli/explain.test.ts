@@ -11,6 +11,7 @@ import { MODES } from "../../src/dataplane/registry.ts";
 import type { PortExplanation } from "../../src/explain/explanation.ts";
 import { servicePortName } from "../../src/model/service-port-name.ts";
 import { makeEndpoint, makeServicePort } from "../../src/model/testing/records.ts";
+import { caseFile } from "../conformance/conformance-case.ts";
 import { examplesAsJson, type Ran, runCommand } from "./run-command.ts";
 
 const EXAMPLES = examplesAsJson();
@@ -512,3 +513,10 @@ test("a cluster IP with the number of another Service's node port, by which ipvs
   assert.deepEqual([pod?.position, pod?.source], ["pod", "masqueraded"]);
 });
 
+test("a name in a file that has what both tools of iptables printed", async () => {
+  const text = caseFile("cluster-ip", "iptables/iptables.txt") + caseFile("cluster-ip", "iptables/ip6tables.txt");
+  const [chain = ""] = /KUBE-SVC-\w{16}/.exec(text) ?? [];
+  const { status, out, err } = await runCommand(explain, [chain, "--dump", "-"], text);
+  assert.deepEqual([status, err], [0, ""]);
+  assert.match(out, new RegExp(`^${chain}: by names and comments, it is for \\w+/\\w+`));
+});
