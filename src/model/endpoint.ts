@@ -14,3 +14,11 @@ export interface Endpoint {
   readonly zoneHints: readonly string[] | undefined;
   readonly nodeHints: readonly string[] | undefined;
 }
+
+/**
+ * Whether flows that an endpoint has may stay with it: it serves, or it is published though it does not (`publishNotReadyAddresses`), and
+ * new ones are led to it. Pure.
+ */
+export function keepsFlows({ isReady, isServing }: Endpoint): boolean {
+  return isReady || isServing;
+}

@@ -80,6 +80,16 @@ describe("stale UDP flows", () => {
     });
   }
 
+  test("a flow stays with an endpoint that is published unready, to which new ones are led (publishNotReadyAddresses)", () => {
+    const published = makeEndpoint("10.0.0.4", 5353, { isServing: false });
+    for (const endpoint of [published, { ...published, isTerminating: true }]) {
+      const endpoints = { "ns1/dns:dns/UDP": [endpoint] };
+      assert.equal(stale([DNS], endpoints, flow(["172.16.0.1", 53], ["10.0.0.4", 5353])), false);
+      assert.equal(stale([DNS], endpoints, flow(["192.168.1.1", 30053], ["10.0.0.4", 5353])), false);
+      assert.equal(stale([DNS], endpoints, flow(["172.16.0.1", 53], ["10.0.0.1", 5353])), true);
+    }
+  });
+
   test("of a service without serving endpoints every flow goes, but those to its node port, and to other hosts' like it", () => {
     for (const endpoints of [{}, { "ns1/dns:dns/UDP": [DEAD] }]) {
       for (const address of ["172.16.0.1", "5.5.5.5", "9.9.9.9"]) {

@@ -5,7 +5,7 @@
 import { type Flow, isTranslated } from "../net/flow.ts";
 import { type IpAddress, joinHostPort } from "../net/ip.ts";
 import type { Protocol } from "../net/protocol.ts";
-import type { Endpoint } from "./endpoint.ts";
+import { type Endpoint, keepsFlows } from "./endpoint.ts";
 import { frontendKey } from "./frontend.ts";
 
 /** Protocols whose flows are ended with every service: those of TCP are connections, which their ends notice by themselves. */
@@ -19,8 +19,8 @@ export interface Served {
 }
 
 /**
- * Makes the judgement of flows: whether one goes to a frontend and is answered by none of its serving endpoints; where an
- * endpoint is, readiness and policy do not matter. An association of SCTP stays with any endpoint that slices have, as a connection
+ * Makes the judgement of flows: whether one goes to a frontend and is answered by none of the endpoints that keep flows
+ * ({@link keepsFlows}); where an endpoint is, and what a policy says, does not matter. An association of SCTP stays with any endpoint that slices have, as a connection
  * would. At an address without endpoints every flow is stale. A node port is known by its number alone, which flows to other hosts may
  * have as well: where the addresses of the node are known, only those count; without endpoints, or without an owner now, it
  * ends only what was translated at one of them. Pure; looks only at service ports that flows go to.
@@ -60,6 +60,8 @@ export function staleFlowTest(
 /** `ip:port` of the endpoints that may answer. */
 function answeringIn(endpoints: readonly Endpoint[] | undefined, protocol: Protocol): ReadonlySet<string> {
   const answering = new Set<string>();
-  for (const { isServing, text } of endpoints ?? []) if (isServing || protocol === "SCTP") answering.add(text);
+  for (const endpoint of endpoints ?? []) {
+    if (protocol === "SCTP" || keepsFlows(endpoint)) answering.add(endpoint.text);
+  }
   return answering;
 }

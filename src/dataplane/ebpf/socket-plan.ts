@@ -2,7 +2,7 @@
  * What socket programs are told of one service port. Only what they can do exactly is theirs; everything else passes them, and the
  * rules of the packet path decide (reference ebpf.md §1.1, §1.4). Pure.
  */
-import type { Endpoint } from "../../model/endpoint.ts";
+import { type Endpoint, keepsFlows } from "../../model/endpoint.ts";
 import { type FrontendAddress, type FrontendKind, frontendsOf } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
@@ -23,7 +23,7 @@ export interface SocketPlan {
   readonly cluster: readonly Endpoint[];
   /** Endpoints of the Local policy; empty when no frontend is led to them. */
   readonly local: readonly Endpoint[];
-  /** Endpoints with which a flow of datagrams stays, whether they are offered or not: those that serve. */
+  /** Endpoints with which a flow of datagrams stays, whether they are offered or not: {@link keepsFlows}. */
   readonly serving: readonly Endpoint[];
 }
 
@@ -89,6 +89,6 @@ export function planSocket(port: ServicePort, endpoints: readonly Endpoint[], fa
     treatments: shared(treatments),
     cluster: has(treatments, "cluster") || has(treatments, "cluster-for-host") ? routing.cluster : NONE,
     local: has(treatments, "local") ? routing.local : NONE,
-    serving: port.protocol === "UDP" ? endpoints.filter(({ isServing }) => isServing) : NONE,
+    serving: port.protocol === "UDP" ? endpoints.filter(keepsFlows) : NONE,
   };
 }

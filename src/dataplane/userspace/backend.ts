@@ -8,7 +8,7 @@ import type { Clock } from "../../async/clock.ts";
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import { isDeepStrictEqual } from "../../kernel/node-util.ts";
 import type { Logger } from "../../logging/logger.ts";
-import type { Endpoint } from "../../model/endpoint.ts";
+import { type Endpoint, keepsFlows } from "../../model/endpoint.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
 import { type ServicePort, usesClusterEndpoints, usesLocalEndpoints } from "../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
@@ -204,8 +204,7 @@ export class UserspaceBackend implements Backend {
       balancer.setEndpoints(name, isUsed ? destinationsOf(endpointsIn(lane, port, routing)) : []);
     }
     // What only new clients are not led to any more keeps those that it has.
-    const answering = endpoints.filter(({ isReady, isServing }) => isReady || isServing);
-    sockets.endSessionsBut(key, new Set(answering.map(({ text }) => text)));
+    sockets.endSessionsBut(key, new Set(endpoints.filter(keepsFlows).map(({ text }) => text)));
     for (const policy of ["internal", "external"] as const) {
       if (routing?.lacksLocal[policy] === true) this.#lacking[policy].add(key);
       else this.#lacking[policy].delete(key);
