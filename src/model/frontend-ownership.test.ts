@@ -106,15 +106,6 @@ test("what a port loses is told once, with both Services; renaming a port is no 
   assert.deepEqual(model.apply([named("b", { clusterIP: ip("10.0.0.1") }, "renamed")], [victim]).conflicts, []);
 });
 
-test("flows of a UDP frontend that changes hands are stale", () => {
-  const model = new Model();
-  const taken = named("b", { protocol: "UDP", externalIPs: [ip("10.0.0.9")] });
-  assert.equal(model.apply([taken]).movesFlows, false);
-  const taker = named("a", { protocol: "UDP", clusterIP: ip("10.0.0.9") });
-  assert.equal(model.apply([taker]).movesFlows, true);
-  assert.equal(model.apply([], [taker]).movesFlows, true);
-});
-
 /** Who owns what, the simple way. */
 function ownersIn(ports: ReadonlyMap<string, ServicePort>): Map<string, string> {
   const rank = { "cluster-ip": 0, "load-balancer": 1, "external-ip": 2, "node-port": 3 };

@@ -7,7 +7,7 @@ import type { Logger } from "../logging/logger.ts";
 import { declaredFrontends, type FrontendKind, frontendKey } from "./frontend.ts";
 import { type Candidate, FrontendOwnership } from "./frontend-ownership.ts";
 import type { OnReplaced } from "./service-change-tracker.ts";
-import { equalServicePorts, haveSameLosses, type ServicePort } from "./service-port.ts";
+import { equalServicePorts, type ServicePort } from "./service-port.ts";
 import type { ServicePortName } from "./service-port-name.ts";
 
 /** A frontend that a service port declares and another one has. */
@@ -25,8 +25,6 @@ interface OwnedChanges {
   readonly changedPorts: ReadonlySet<string>;
   /** Frontends that were lost with these changes. */
   readonly conflicts: readonly FrontendConflict[];
-  /** Whether a frontend whose flows are ended went from one service port to another, whose endpoints know nothing of them. */
-  readonly movesFlows: boolean;
 }
 
 export class OwnedServices {
@@ -62,7 +60,6 @@ export class OwnedServices {
     }
     const changedPorts = new Set<string>();
     const conflicts: FrontendConflict[] = [];
-    let movesFlows = false;
     for (const key of affected) {
       yield;
       const before = this.#services.get(key);
@@ -77,7 +74,6 @@ export class OwnedServices {
       const after = losses === undefined ? port : { ...port, lostFrontends: new Set(losses.keys()) };
       if (before !== undefined && equalServicePorts(before, after)) continue;
       this.#services.set(key, after);
-      movesFlows ||= port.protocol !== "TCP" && before !== undefined && !haveSameLosses(before, after);
       changedPorts.add(key);
       onReplaced?.(key, before, after);
       for (const [frontend, owner] of losses ?? []) {
@@ -86,7 +82,7 @@ export class OwnedServices {
         if (conflict !== undefined) conflicts.push(conflict);
       }
     }
-    return { changedPorts, conflicts, movesFlows };
+    return { changedPorts, conflicts };
   }
 }
 

@@ -1,6 +1,7 @@
 /** Any history of events and syncs leaves the state that one look at the final objects gives. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { isDeepStrictEqual } from "node:util";
 import fc from "../../testkit/support/fast-check.ts";
 import type { ObjectEvent } from "../cluster/object-source.ts";
 import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
@@ -9,8 +10,7 @@ import type { IpFamily } from "../net/ip.ts";
 import { PROTOCOLS } from "../net/protocol.ts";
 import { frontendKey, ownedFrontends } from "./frontend.ts";
 import { type AppliedChanges, ProxyState } from "./proxy-state.ts";
-import { haveSameLosses } from "./service-port.ts";
-import { makeEndpointRecord, makeService, makeServicePort, makeSlice } from "./testing/records.ts";
+import { makeEndpointRecord, makeService, makeSlice } from "./testing/records.ts";
 
 const NODE = "node-a";
 
@@ -212,8 +212,6 @@ function assertRecomputed(state: ProxyState): void {
   }
 }
 
-const NONE = makeServicePort();
-
 type Snapshot = ReturnType<typeof snapshot>;
 
 function assertChanges(before: Snapshot, after: Snapshot, changes: AppliedChanges): void {
@@ -224,7 +222,8 @@ function assertChanges(before: Snapshot, after: Snapshot, changes: AppliedChange
   assert.deepEqual(changes.changedPorts, differing);
   for (const key of differing) {
     const owner = [...changes.updatedServices].find((one) => key.startsWith(`${one}:`) || key.startsWith(`${one}/`));
-    const isMovedFrontend = !haveSameLosses(before.services.get(key) ?? NONE, after.services.get(key) ?? NONE);
+    const losses = ({ services }: Snapshot) => services.get(key)?.lostFrontends;
+    const isMovedFrontend = !isDeepStrictEqual(losses(before), losses(after));
     assert.ok(
       owner !== undefined || isMovedFrontend,
       `${key} changed, but its service is not among the updated ones, and no frontend came or went`,
@@ -242,6 +241,8 @@ function assertChanges(before: Snapshot, after: Snapshot, changes: AppliedChange
     return owned(before.services, key).filter((frontend) => !kept.includes(frontend));
   });
   assert.deepEqual(changes.goneFrontends, new Set(gone));
+  const isNew = (key: string) => owned(after.services, key).some((one) => !owned(before.services, key).includes(one));
+  if ([...after.services.keys()].some(isNew)) assert.ok(changes.conntrackCleanupRequired);
 }
 
 function differingKeys(before: ReadonlyMap<string, unknown>, after: ReadonlyMap<string, unknown>): string[] {

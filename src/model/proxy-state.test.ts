@@ -113,6 +113,46 @@ describe("proxy state", () => {
     assert.deepEqual([...changes.changedPorts].sort(), ["ns1/svc1:p/TCP", "ns1/svc2:p/TCP"]);
   });
 
+  for (const protocol of ["UDP", "SCTP", "TCP"] as const) {
+    test(`what a ${protocol} Service gets that has endpoints asks for a look at flows that were not led there`, () => {
+      const port = { name: "p", protocol, port: 80, nodePort: 0 };
+      const service = makeService({ ports: [port] });
+      const wider = [
+        makeService({ ports: [port], externalIPs: ["192.0.2.1"] }),
+        makeService({ ports: [port], loadBalancerIngress: [{ ip: "192.0.2.2", ipMode: "VIP" }] }),
+        makeService({ ports: [{ ...port, nodePort: 30080 }] }),
+      ];
+      const state = makeStateWith([
+        (one) => one.onEndpointSlice({ kind: "add", object: makeSlice({ ports: [port], endpoints: SLICE.endpoints }) }),
+      ]);
+      state.applyChanges();
+      const asks = () => state.applyChanges().conntrackCleanupRequired;
+      state.onService({ kind: "add", object: service });
+      assert.equal(asks(), protocol !== "TCP", "the Service itself");
+      let old = service;
+      for (const object of wider) {
+        state.onService({ kind: "update", old, object });
+        assert.equal(asks(), protocol !== "TCP", JSON.stringify(object));
+        old = object;
+      }
+      state.onService({ kind: "update", old, object: { ...old, sessionAffinity: "ClientIP" } });
+      assert.equal(asks(), false, "no address came or went");
+    });
+  }
+
+  test("a UDP frontend that changes hands asks for a look at flows, for its new owner", () => {
+    const udp = { name: "p", protocol: "UDP", port: 80, nodePort: 0 } as const;
+    const loser = makeService({ name: "b", ports: [udp], externalIPs: ["172.16.0.9"] });
+    const address = "172.16.0.9";
+    const owner = makeService({ name: "a", clusterIP: address, clusterIPs: [address], ports: [udp] });
+    const state = makeStateWith([(one) => one.onService({ kind: "add", object: loser })]);
+    state.applyChanges();
+    for (const kind of ["add", "delete"] as const) {
+      state.onService({ kind, object: owner });
+      assert.equal(state.applyChanges().conntrackCleanupRequired, true, kind);
+    }
+  });
+
   test("the endpoint count is per service port, ready or not, and ignores ports without a service", () => {
     const state = makeState();
     state.onEndpointSlice({ kind: "add", object: SLICE });

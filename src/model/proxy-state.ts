@@ -158,12 +158,13 @@ export class ProxyState implements Served {
       this.#logReplaced(before, after);
     });
     const goneFrontends = new Set<string>();
+    let hasNewFrontends = false;
     const owned = yield* this.#owned.update(services.changedPorts, this.#declared, (_key, before, after) => {
       if (before !== undefined) this.#portCounts[before.protocol] -= 1;
       if (after !== undefined) this.#portCounts[after.protocol] += 1;
-      if (before === undefined || before.protocol === "TCP") return;
-      const kept = new Set(after === undefined ? [] : frontendKeys(after));
-      for (const frontend of frontendKeys(before)) if (!kept.has(frontend)) goneFrontends.add(frontend);
+      const [had, has] = [endingFrontends(before), endingFrontends(after)];
+      for (const frontend of had) if (!has.has(frontend)) goneFrontends.add(frontend);
+      hasNewFrontends ||= !has.isSubsetOf(had);
     });
     const endpoints = yield* this.#endpointsChanges.apply(this.#endpoints, (key, before, after) => {
       if (this.#declared.has(key)) this.#endpointCount += (after?.length ?? 0) - (before?.length ?? 0);
@@ -171,7 +172,8 @@ export class ProxyState implements Served {
     return {
       updatedServices: services.updatedServices.union(endpoints.updatedServices),
       changedPorts: owned.changedPorts.union(endpoints.changedPorts),
-      conntrackCleanupRequired: endpoints.conntrackCleanupRequired || owned.movesFlows || goneFrontends.size > 0,
+      // What was sent to an address before it was a frontend was not translated, and would never be.
+      conntrackCleanupRequired: endpoints.conntrackCleanupRequired || hasNewFrontends || goneFrontends.size > 0,
       goneFrontends,
       triggerTimesMs: [...endpoints.lastChangeTriggerTimes].map(([service, timesMs]) => ({ service, timesMs })),
       conflicts: owned.conflicts,
@@ -191,5 +193,10 @@ function hasMoved(old: EndpointSliceRecord, current: EndpointSliceRecord): boole
   return old.serviceName !== current.serviceName || old.addressType !== current.addressType;
 }
 
-const frontendKeys = (port: ServicePort): readonly string[] =>
-  ownedFrontends(port).map((frontend) => frontendKey(port.protocol, frontend));
+const NO_FRONTENDS: ReadonlySet<string> = new Set();
+
+/** What a service port owns, if its flows are ended with it. */
+function endingFrontends(port: ServicePort | undefined): ReadonlySet<string> {
+  if (port === undefined || port.protocol === "TCP") return NO_FRONTENDS;
+  return new Set(ownedFrontends(port).map((frontend) => frontendKey(port.protocol, frontend)));
+}

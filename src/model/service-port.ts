@@ -72,7 +72,7 @@ export function equalServicePorts(a: ServicePort, b: ServicePort): boolean {
 }
 
 /** Whether the same frontends of two ports belong to others. Pure. */
-export function haveSameLosses({ lostFrontends: a }: ServicePort, { lostFrontends: b }: ServicePort): boolean {
+function haveSameLosses({ lostFrontends: a }: ServicePort, { lostFrontends: b }: ServicePort): boolean {
   if (a === undefined || b === undefined) return a === b;
   return a.size === b.size && [...a].every((frontend) => b.has(frontend));
 }

@@ -99,6 +99,27 @@ describe("proxier: after a success", () => {
     assert.equal(bench.metrics.calls.filter((call) => call === "conntrack 0s 1 deleted").length, 1);
   });
 
+  it("deletes flows that were sent to a node port before a UDP Service with endpoints had it", async () => {
+    const bench = new ProxierBench();
+    const old = serviceRecord("a", UDP);
+    addService(bench, "a", UDP);
+    bench.proxier.onEndpointSlice({ kind: "add", object: sliceRecord("a", ["10.1.0.1"], UDP_SLICE) });
+    await bench.start();
+    const led = udpFlow("10.1.0.1");
+    const toNode = {
+      ...led,
+      destinationIP: led.sourceIP,
+      destinationPort: 30080,
+      replySourceIP: led.sourceIP,
+      replySourcePort: 30080,
+    };
+    bench.conntrack.flows = [led, toNode];
+    const object = serviceRecord("a", { ports: [{ ...UDP.ports[0], nodePort: 30080 }] });
+    bench.proxier.onService({ kind: "update", old, object });
+    await bench.clock.advance(1000);
+    assert.deepEqual(bench.conntrack.flows, [led]);
+  });
+
   it("deletes the flows of a UDP Service that is deleted, also when its sync has failed first", async () => {
     const bench = new ProxierBench();
     addService(bench, "a", UDP);
