@@ -178,6 +178,9 @@ describe("fields of a service port", () => {
     ["half of the address space does not", ["0.0.0.0/1"], "IPv4", ["0.0.0.0/1"]],
     ["an IPv6 zero prefix does not lift IPv4's", ["10.0.0.0/8", "::/0"], "IPv4", ["10.0.0.0/8"]],
     ["ranges of the other family only are no restriction", ["fd00::/8"], "IPv4", []],
+    ["a list of which nothing can be read lets no client in", ["10.0.0.0/33", "10.0.0.1"], "IPv4", ["0.0.0.0/32"]],
+    ["so does one whose other ranges are of the other family", ["10.0.0.0/33", "fd00::/8"], "IPv4", ["0.0.0.0/32"]],
+    ["blanks are no list", ["", " "], "IPv6", []],
     ["IPv6 sees its own", ["10.0.0.0/8", "fd00::1/8"], "IPv6", ["fd00::/8"]],
   ];
   for (const [name, loadBalancerSourceRanges, family, expected] of ranges) {

@@ -7,6 +7,7 @@ import type { Facts } from "../logging/logger.ts";
 import {
   type Cidr,
   familyOf,
+  hostCidr,
   type IpAddress,
   type IpFamily,
   isZeroCidr,
@@ -14,6 +15,7 @@ import {
   parseIpAddress,
   type SpecialAddress,
   specialAddress,
+  unspecifiedAddress,
 } from "../net/ip.ts";
 import type { ServicePort } from "./service-port.ts";
 import { servicePortName } from "./service-port-name.ts";
@@ -152,22 +154,29 @@ function vipsOf(service: ServiceRecord, family: IpFamily, report: OnProblem): re
   return addressesOf(texts, family, INGRESS, report);
 }
 
-/** A zero prefix allows everybody, so the whole list of its family means "no restriction". */
+/**
+ * A zero prefix allows everybody, so the whole list of its family means "no restriction". A list of which nothing can be read does not:
+ * what was to be narrowed must not be open. The API server lets none in, but manifests are typed.
+ */
 function sourceRangesOf(texts: readonly string[], family: IpFamily, report: OnProblem): readonly Cidr[] {
   let found: Cidr[] | undefined;
   let allowsAll = false;
+  let isUnread = false;
   for (const [index, text] of texts.entries()) {
     const trimmed = text.trim();
     if (trimmed === "") continue;
     const cidr = parseCidr(trimmed);
     if (cidr === undefined) {
       report("skipped a value that is not a CIDR", { field: `spec.loadBalancerSourceRanges[${index}]`, value: text });
+      isUnread = true;
     } else if (familyOf(cidr) === family) {
       allowsAll ||= isZeroCidr(cidr);
       found ??= [];
       found.push(cidr);
     }
   }
+  // No client has this address.
+  if (found === undefined && isUnread) return [hostCidr(unspecifiedAddress(family))];
   return found === undefined || allowsAll ? NO_CIDRS : found;
 }
 

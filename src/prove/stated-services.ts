@@ -3,11 +3,13 @@ import type { EndpointRecord, EndpointSliceRecord, ServicePortSpec, ServiceRecor
 import type { LocalTrafficDetector } from "../model/local-traffic-detector.ts";
 import {
   familyOf,
+  hostCidr,
   type IpAddress,
   type IpFamily,
   joinHostPort,
   parseCidr,
   parseIpAddress,
+  unspecifiedAddress,
   zeroCidr,
 } from "../net/ip.ts";
 import { prefixPatterns } from "../trace/facts.ts";
@@ -95,13 +97,18 @@ function frontendsOfPort(
 ): Frontend[] {
   const { port, nodePort } = spec;
   const { family } = node;
-  const ranges = service.loadBalancerSourceRanges.flatMap((text) => prefixPatterns(text, family));
+  const texts = service.loadBalancerSourceRanges.map((text) => text.trim());
+  const listed = texts.flatMap((text) => prefixPatterns(text, family));
+  const isUnread = texts.some((text) => text !== "" && parseCidr(text) === undefined);
+  // No client is in a list that cannot be read.
+  const ranges =
+    listed.length === 0 && isUnread ? prefixPatterns(hostCidr(unspecifiedAddress(family)), family) : listed;
   const inFamily = (texts: readonly string[]) => {
     return texts.map(parseIpAddress).filter((ip): ip is IpAddress => ip !== undefined && familyOf(ip) === family);
   };
   const balancers = inFamily(service.loadBalancerIngress.flatMap(({ ip, ipMode }) => (ipMode === "VIP" ? [ip] : [])));
   const externalIPs = inFamily(service.externalIPs);
-  const listsEveryone = service.loadBalancerSourceRanges.some((text) => parseCidr(text.trim()) === zeroCidr(family));
+  const listsEveryone = texts.some((text) => parseCidr(text) === zeroCidr(family));
   const served: ServedPort = {
     name: `${service.namespace}/${service.name}${spec.name === "" ? "" : `:${spec.name}`}`,
     service,
