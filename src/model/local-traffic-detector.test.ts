@@ -42,6 +42,12 @@ const rows: readonly [string, Partial<LocalTrafficSettings>, unknown, unknown][]
     { kind: "interface-prefix", prefix: "veth" },
     { kind: "interface-prefix", prefix: "veth" },
   ],
+  [
+    "a prefix as long as a name can be is a name: iptables would not take a wildcard behind it",
+    { mode: "InterfaceNamePrefix", interfaceNamePrefix: "gke-pod-eth0-vh" },
+    { kind: "interface", name: "gke-pod-eth0-vh" },
+    { kind: "interface", name: "gke-pod-eth0-vh" },
+  ],
   ["an unknown mode detects nothing", { mode: "Magic" }, { kind: "none" }, { kind: "none" }],
 ];
 

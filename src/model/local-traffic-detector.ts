@@ -1,5 +1,6 @@
 /** What tells a packet of a local pod from others, as data; each mode writes it in its own syntax (reference node.md §10). */
 import type { Facts } from "../logging/logger.ts";
+import { isLongestInterfaceName } from "../net/interface-name.ts";
 import { type Cidr, familyOf, type IpFamily, parseCidr } from "../net/ip.ts";
 
 export type LocalTrafficDetector =
@@ -47,13 +48,18 @@ export function detectorFor(family: IpFamily, settings: LocalTrafficSettings): D
     case "BridgeInterface":
       return { detector: { kind: "interface", name: settings.bridgeInterface }, reason: undefined };
     case "InterfaceNamePrefix":
-      return { detector: { kind: "interface-prefix", prefix: settings.interfaceNamePrefix }, reason: undefined };
+      return { detector: beginningWith(settings.interfaceNamePrefix), reason: undefined };
     default:
       return {
         detector: NONE,
         reason: { message: "Defaulting to no-op detect-local", facts: { detectLocalMode: settings.mode } },
       };
   }
+}
+
+/** No name is longer than a whole one, and iptables takes nothing behind it. */
+function beginningWith(prefix: string): LocalTrafficDetector {
+  return isLongestInterfaceName(prefix) ? { kind: "interface", name: prefix } : { kind: "interface-prefix", prefix };
 }
 
 function cidrDetector(

@@ -18,3 +18,8 @@ export function isInterfaceNamePrefix(beginning: string): boolean {
   const bytes = Buffer.from(beginning);
   return bytes.length > 0 && bytes.length <= MOST_BYTES && !bytes.some((byte) => REFUSED.has(byte));
 }
+
+/** Whether no name of an interface goes on behind this text, of which one can begin. Pure. */
+export function isLongestInterfaceName(beginning: string): boolean {
+  return Buffer.byteLength(beginning) === MOST_BYTES;
+}
