@@ -170,6 +170,13 @@ test("a slice without the service label has no service", () => {
   assert.equal(accepted(slice({}, { labels: {} })).record.serviceName, "");
 });
 
+test("a slice whose label no Service can have for a name is no Service's, and is not kept with the one it was of", () => {
+  for (const label of ["Web", "web_old", "web.old"]) {
+    const { record, warnings } = accepted(slice({}, { labels: { "kubernetes.io/service-name": label } }));
+    assert.deepEqual([record.serviceName, warnings], ["", []], label);
+  }
+});
+
 const REFUSED: readonly { name: string; raw: unknown; says: string }[] = [
   {
     name: "port 65536",

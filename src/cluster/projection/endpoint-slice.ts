@@ -29,7 +29,7 @@ import {
   sharedNodeName,
   sharedStrings,
 } from "./metadata.ts";
-import { DNS_LABEL_RULE, DNS_SUBDOMAIN_RULE, isDnsLabel, isLabelValue, LABEL_VALUE_RULE } from "./names.ts";
+import { DNS_SUBDOMAIN_RULE, isDnsLabel, isLabelValue, LABEL_VALUE_RULE } from "./names.ts";
 import { podOfTargetRef } from "./pod.ts";
 import { readPortName } from "./service.ts";
 
@@ -84,11 +84,11 @@ function isCutShort(object: JsonObject): boolean {
   return metadataEntry(object, "annotations", OVER_CAPACITY_ANNOTATION) === "truncated";
 }
 
+/** A label may have values that no Service can have for a name: such a slice is no Service's, and leaves the one that it was of. */
 function readServiceName(found: Findings, object: JsonObject): string {
-  const value = metadataEntry(object, "labels", SERVICE_NAME_LABEL);
-  if (value === undefined || value === "") return "";
-  if (typeof value === "string" && isDnsLabel(value)) return value;
-  refuse(found, `metadata.labels["${SERVICE_NAME_LABEL}"]`, DNS_LABEL_RULE, value);
+  const value = metadataEntry(object, "labels", SERVICE_NAME_LABEL) ?? "";
+  if (typeof value === "string" && isLabelValue(value)) return isDnsLabel(value) ? value : "";
+  refuse(found, `metadata.labels["${SERVICE_NAME_LABEL}"]`, LABEL_VALUE_RULE, value);
   return "";
 }
 
