@@ -54,6 +54,21 @@ test("a minimal manifest gets the API server's defaults", () => {
   });
 });
 
+test("the annotation that says whether connections are ended is kept, and one that does not say it is told", () => {
+  const annotated = (value: unknown) =>
+    accepted(service({}, { annotations: { "kube-proxy-ts/end-tcp": value, "kube-proxy-ts/other": "x" } }));
+  for (const value of ["Gone", "Never"]) {
+    const { record, warnings } = annotated(value);
+    assert.deepEqual([record.endTCP, warnings], [value, []]);
+  }
+  assert.deepEqual(annotated("").warnings, []);
+  const { record, warnings } = annotated("gone");
+  assert.deepEqual(
+    [record.endTCP, ...warnings.map(formatProblem)],
+    [undefined, 'metadata.annotations["kube-proxy-ts/end-tcp"] must be Gone or Never; it is left out, got "gone"'],
+  );
+});
+
 test("a full object keeps every field that counts", () => {
   const { record } = accepted(
     service(

@@ -1,6 +1,6 @@
 /** core/v1 Service → {@link ServiceRecord}. */
 import { exactList } from "../../net/exact-list.ts";
-import { isEndTcp } from "../../net/flow.ts";
+import { END_TCP, type EndTcp, isEndTcp } from "../../net/flow.ts";
 import { familyOf, IP_FAMILIES, type IpFamily, parseIpAddress, specialAddress } from "../../net/ip.ts";
 import { PROTOCOLS } from "../../net/protocol.ts";
 import type { LoadBalancerIngress, ServiceNotes, ServicePortSpec, ServiceRecord } from "../objects.ts";
@@ -47,7 +47,7 @@ export function projectService(raw: unknown): Projection<ServiceRecord> {
   const addresses = readClusterIps(found, spec);
   const type = choiceField(found, spec.type, "spec.type", TYPES, "ClusterIP");
   const sessionAffinity = choiceField(found, spec.sessionAffinity, "spec.sessionAffinity", AFFINITIES, "None");
-  const endTCP = metadataEntry(raw, "annotations", END_TCP_ANNOTATION);
+  const endTCP = readEndTcp(found, raw);
   const mayLackPorts = type === "ExternalName" || addresses.clusterIP === "None";
   const record: ServiceRecord = {
     namespace: readNamespace(found, metadata),
@@ -67,9 +67,17 @@ export function projectService(raw: unknown): Projection<ServiceRecord> {
     externalTrafficPolicy: readPolicy(found, spec, "externalTrafficPolicy"),
     healthCheckNodePort: portField(found, spec.healthCheckNodePort, "spec.healthCheckNodePort", true),
     ...(metadataEntry(raw, "annotations", PRESERVE_DESTINATION) === "true" && { preservesDestination: true }),
-    ...(isEndTcp(endTCP) && { endTCP }),
+    ...(endTCP !== undefined && { endTCP }),
   };
   return conclude(found, Object.freeze(record));
+}
+
+function readEndTcp(found: Findings, raw: unknown): EndTcp | undefined {
+  const value = metadataEntry(raw, "annotations", END_TCP_ANNOTATION) ?? "";
+  if (isEndTcp(value)) return value;
+  const rule = `must be ${END_TCP.join(" or ")}; it is left out`;
+  if (value !== "") warn(found, `metadata.annotations["${END_TCP_ANNOTATION}"]`, rule, value);
+  return undefined;
 }
 
 function readPolicy(
