@@ -9,12 +9,17 @@ import { makeEndpointRecord, makeSlice, TCP_80, UDP_53 } from "./testing/records
 const START = Date.UTC(2024, 0, 1);
 const at = (seconds: number) => new Date(START + seconds * 1000).toISOString();
 
-function makeTracker(nodeName = "node-a") {
+interface TestClock {
+  readonly now: () => number;
+  readonly monotonicMs?: () => number;
+}
+
+function makeTracker(nodeName = "node-a", clock: TestClock = { now: () => START }) {
   const problems: string[] = [];
   const tracker = new EndpointsChangeTracker({
     family: "IPv4",
     nodeName,
-    now: () => START,
+    ...clock,
     onProblem: (_message, facts) => problems.push(`${facts.endpointSlice} ${facts.field}`),
   });
   return { tracker, problems, live: new Map<string, readonly Endpoint[]>() };
@@ -260,6 +265,23 @@ describe("trigger times", () => {
     tracker.update(makeSlice({ resourceVersion: "y", lastChangeTriggerTime: "soon" }), false);
     assert.deepEqual(plain(runAtOnce(tracker.apply(live))).times, {});
   });
+
+  for (const [what, setBySeconds] of [
+    ["back", -86_400],
+    ["forward, as on a node that begins in 1970", 86_400],
+  ] as const) {
+    test(`count from the start of the tracker on, also when the clock is set ${what}`, () => {
+      let [nowMs, monotonicMs] = [START, 5_000];
+      const { tracker, live } = makeTracker("", { now: () => nowMs, monotonicMs: () => monotonicMs });
+      nowMs += setBySeconds * 1_000 + 60_000;
+      monotonicMs += 60_000;
+      tracker.update(timed(setBySeconds - 1), false);
+      tracker.update(timed(setBySeconds + 30), false);
+      assert.deepEqual(plain(runAtOnce(tracker.apply(live))).times, {
+        "ns1/svc1": [START + (setBySeconds + 30) * 1_000],
+      });
+    });
+  }
 
   test("an event that changes nothing adds none", () => {
     const { tracker, live } = makeTracker();

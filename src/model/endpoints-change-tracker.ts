@@ -36,8 +36,10 @@ interface EndpointsChangeTrackerOptions {
   readonly family: IpFamily;
   /** Empty when unknown: no endpoint is local then. */
   readonly nodeName: string;
-  /** Milliseconds since the epoch; read once, to ignore changes that were made before this process started. */
+  /** Milliseconds since the epoch, to ignore changes that were made before this process started. */
   readonly now: () => number;
+  /** Tells where the clock has been set since then. @default it is not set */
+  readonly monotonicMs?: (() => number) | undefined;
   readonly onProblem?: OnProblem;
   /** Called for slices that belong to no Service: other controllers may keep some, and nothing is wrong with them. */
   readonly onIgnored?: OnProblem;
@@ -57,8 +59,8 @@ interface ServiceSlices {
 
 export class EndpointsChangeTracker {
   readonly #options: EndpointsChangeTrackerOptions;
+  /** By the monotonic clock. */
   readonly #createdMs: number;
-  readonly #createdSecond: string;
   /** By `namespace/name` of the Service. */
   readonly #services = new Map<string, ServiceSlices>();
   readonly #localReadyCounts = new Map<string, number>();
@@ -66,9 +68,9 @@ export class EndpointsChangeTracker {
   #triggerTimes = new Map<string, number[]>();
 
   constructor(options: EndpointsChangeTrackerOptions) {
+    const { now, monotonicMs = now } = options;
     this.#options = options;
-    this.#createdMs = options.now();
-    this.#createdSecond = secondText(this.#createdMs);
+    this.#createdMs = monotonicMs();
   }
 
   /**
@@ -177,9 +179,12 @@ export class EndpointsChangeTracker {
       this.#triggerTimes.delete(service);
       return;
     }
-    if (isEarlierText(lastChangeTriggerTime, this.#createdSecond)) return;
+    // A node without a battery begins long ago: what counts is when it began by the clock as it is now.
+    const { now, monotonicMs = now } = this.#options;
+    const createdMs = this.#createdMs - monotonicMs() + now();
+    if (isEarlierText(lastChangeTriggerTime, secondText(createdMs))) return;
     const timeMs = parseRfc3339Ms(lastChangeTriggerTime);
-    if (timeMs === undefined || timeMs <= this.#createdMs) return;
+    if (timeMs === undefined || timeMs <= createdMs) return;
     const times = this.#triggerTimes.get(service);
     if (times === undefined) this.#triggerTimes.set(service, [timeMs]);
     else times.push(timeMs);

@@ -42,6 +42,8 @@ export interface ProxyStateOptions {
   readonly allowExternalIPs: boolean;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
+  /** @default the clock is not set */
+  readonly monotonicMs?: () => number;
   readonly log: Logger;
 }
 
@@ -60,7 +62,7 @@ export class ProxyState implements Served {
   #endpointCount = 0;
 
   constructor(options: ProxyStateOptions) {
-    const { family, nodeName, allowExternalIPs, now, log } = options;
+    const { family, nodeName, allowExternalIPs, now, monotonicMs, log } = options;
     const onProblem: OnProblem = (message, facts) => log.error(message, undefined, facts);
     this.#log = log;
     this.#serviceChanges = new ServiceChangeTracker({ family, allowExternalIPs, onProblem });
@@ -68,6 +70,7 @@ export class ProxyState implements Served {
       family,
       nodeName,
       now,
+      monotonicMs,
       onProblem,
       onIgnored: (message, facts) => log.v(4, message, facts),
     });

@@ -93,6 +93,7 @@ export class Proxier {
       nodeName: options.nodeName,
       allowExternalIPs: options.allowExternalIPs,
       now: () => clock.now(),
+      monotonicMs: () => clock.monotonicMs(),
       log: this.#log,
     });
     const own = { ...options, log: this.#log, state: this.state };
