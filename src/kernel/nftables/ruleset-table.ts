@@ -14,8 +14,9 @@ export interface NftTable {
 }
 
 /**
- * The table that these operations make where there is none, its objects in the order in which they are added. Operations
- * that delete are no part of such a beginning: they throw a RangeError.
+ * The table that these operations make where there is none, its objects in the order in which they are added; adding one again changes
+ * nothing, as in the kernel. Operations that delete are no part of such a beginning, and what is not there can get neither rules nor
+ * elements: they throw a RangeError.
  */
 export function tableOf(family: NftFamily, name: string, operations: readonly NftOperation[]): NftTable {
   let comment = "";
@@ -31,22 +32,28 @@ export function tableOf(family: NftFamily, name: string, operations: readonly Nf
         counters.add(operation.counter);
         break;
       case "add-set":
-        sets.set(operation.set.name, { set: operation.set, elements: [] });
+        if (!sets.has(operation.set.name)) sets.set(operation.set.name, { set: operation.set, elements: [] });
         break;
       case "add-chain":
-        chains.set(operation.chain.name, { ...operation.chain, rules: [] });
+        if (!chains.has(operation.chain.name)) chains.set(operation.chain.name, { ...operation.chain, rules: [] });
         break;
       case "add-rule":
-        chains.get(operation.chain)?.rules.push(operation.rule);
+        known(chains, operation.chain, operation).rules.push(operation.rule);
         break;
       case "add-elements":
-        sets.get(operation.set.name)?.elements.push(...operation.elements);
+        for (const element of operation.elements) known(sets, operation.set.name, operation).elements.push(element);
         break;
       default:
         throw new RangeError(`nftables: ${operation.kind} where there is nothing yet`);
     }
   }
   return { family, name, comment, counters: [...counters], sets: [...sets.values()], chains: [...chains.values()] };
+}
+
+function known<T>(objects: ReadonlyMap<string, T>, name: string, { kind }: NftOperation): T {
+  const found = objects.get(name);
+  if (found === undefined) throw new RangeError(`nftables: ${kind} to ${JSON.stringify(name)}, which is not there`);
+  return found;
 }
 
 /**

@@ -129,3 +129,14 @@ test("operations make the table that they describe, and nothing else can", () =>
   });
   assert.throws(() => tableOf("ip", "t", [{ kind: "delete-table" }]), RangeError);
 });
+
+test("what is added again keeps its rules and elements, and what is not there can get none: its loss would not show in the text", () => {
+  const set = { name: "s", key: ["address"], isMap: false } as const;
+  const addRule = { kind: "add-rule", chain: "c", rule: { statements: [{ kind: "reject" }] } } as const;
+  const addElements = { kind: "add-elements", set, elements: [{ key: ["192.0.2.1" as IpAddress] }] } as const; // canonical
+  const [addSet, addChain] = [{ kind: "add-set", set } as const, { kind: "add-chain", chain: { name: "c" } } as const];
+  const once = tableOf("ip", "t", [addSet, addChain, addRule, addElements]);
+  assert.deepEqual(tableOf("ip", "t", [addSet, addChain, addRule, addElements, addSet, addChain]), once);
+  assert.throws(() => tableOf("ip", "t", [addSet, addRule]), /add-rule to "c", which is not there/);
+  assert.throws(() => tableOf("ip", "t", [addChain, addElements]), /add-elements to "s", which is not there/);
+});
