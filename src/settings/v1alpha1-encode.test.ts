@@ -303,6 +303,13 @@ const anyConfig: fc.Arbitrary<DraftConfig> = fc.record({
 });
 
 describe("encoding and decoding", () => {
+  it("gives texts back that the reader would take for numbers, also those of Go alone", async () => {
+    for (const text of "0o17 0b11 0x1f 1e3 .5e3 08 1_0 +1 .inf y null ~ 2026-11-27".split(" ")) {
+      const config = { ...resolveDocument(EMPTY_DOCUMENT), hostnameOverride: text };
+      assert.equal(decodeConfiguration(await encodeYaml(config)).document.hostnameOverride, text);
+    }
+  });
+
   it("gives every configuration back, through YAML and through JSON", async () => {
     await fc.assert(
       fc.asyncProperty(anyConfig, async (config) => {

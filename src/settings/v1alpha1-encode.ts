@@ -88,7 +88,13 @@ function outputObject(output: LogOutput): PlainObject {
  * loaded on the first call, because a daemon without a configuration file never needs it.
  */
 export async function encodeYaml(config: DraftConfig): Promise<string> {
-  const { Document, isScalar, parse, visit } = await import("yaml");
+  const [{ Document, isScalar, parse, visit }, { upstreamTags }] = await Promise.all([
+    import("yaml"),
+    import("../text/upstream-yaml.ts"),
+  ]);
+  const plain = { version: "1.1", logLevel: "silent" } as const;
+  // Go reads some numbers that YAML 1.1 does not know, and leaves others of it as text.
+  const readings = [plain, { ...plain, customTags: upstreamTags }];
   const document = new Document(toV1Alpha1(config), {
     version: "1.1",
     sortMapEntries: true,
@@ -97,7 +103,8 @@ export async function encodeYaml(config: DraftConfig): Promise<string> {
   visit(document, {
     Scalar(_, node) {
       if (!isScalar<string>(node) || typeof node.value !== "string") return;
-      if (readsAsOtherType(node.value, (text) => parse(text, { version: "1.1", logLevel: "silent" }))) {
+      const { value } = node;
+      if (readings.some((options) => readsAsOtherType(value, (text) => parse(text, options)))) {
         node.type = "QUOTE_DOUBLE";
       }
     },

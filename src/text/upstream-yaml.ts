@@ -37,7 +37,8 @@ const UNREAD_TAGS: ReadonlySet<string> = new Set([
   "tag:yaml.org,2002:set",
 ]);
 
-const upstreamTags = (tags: Tags): Tags => [
+/** What upstream's reader takes for other values than texts. */
+export const upstreamTags = (tags: Tags): Tags => [
   ...SCALAR_TAGS,
   ...tags.filter((tag) => typeof tag === "string" || !(UNREAD_TAGS.has(tag.tag) || isNumberTag(tag))),
 ];
