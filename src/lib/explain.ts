@@ -31,7 +31,7 @@ import { isPodOf, walkOf } from "../explain/planned-rules.ts";
 import { parseTarget } from "../explain/target.ts";
 import { type ClientPlace, clientPlace, podInterface } from "../inspect/client-place.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
-import { familyOf, IP_FAMILIES, parseIpAddress, toPort } from "../net/ip.ts";
+import { familyOf, IP_FAMILIES, type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
 import type { Fate } from "../trace/netfilter/tree.ts";
 import { fateText } from "../trace/report/fate-text.ts";
 import { type Cluster, invalidInput, requireCluster, requireKnown, requireListOf, requireObject } from "./cluster.ts";
@@ -127,7 +127,7 @@ export async function trace(
   const { from, to, port, protocol = "tcp" } = packet;
   requireCluster(request.cluster);
   requireKnown("protocol", protocol, PROTOCOLS);
-  const destination = parseIpAddress(to);
+  const destination = addressIn(to);
   if (destination === undefined) throw invalidInput("to", to, "an IP address");
   if (toPort(port) === undefined) throw invalidInput("port", port, "a number from 1 to 65535");
   const { config } = await settingsOf(request);
@@ -151,6 +151,10 @@ export async function trace(
   };
 }
 
+/** Callers in plain JavaScript may give anything. */
+const addressIn = (text: unknown): IpAddress | undefined =>
+  typeof text === "string" ? parseIpAddress(text) : undefined;
+
 /** Where a client is. @throws PlanError `input-invalid` */
 function clientAt(from: string, node: OfflineNode, { nodes }: Cluster): ClientPlace & { readonly isHere: boolean } {
   const podCIDRs = nodes.find(({ name }) => name === node.name)?.podCIDRs ?? [];
@@ -159,7 +163,7 @@ function clientAt(from: string, node: OfflineNode, { nodes }: Cluster): ClientPl
     if (place !== undefined) return { ...place, isHere: from !== "outside" };
     throw new PlanError("input-invalid", "from: the Node has no podCIDR of this family: give the address of a pod");
   }
-  const address = parseIpAddress(from);
+  const address = addressIn(from);
   if (address === undefined) throw invalidInput("from", from, '"pod", "node", "outside" or an IP address');
   if (familyOf(address) !== node.family) throw invalidInput("from", from, `an ${node.family} address, as "to" is one`);
   if (node.hostAddresses.includes(address)) return { address, inInterface: "", isHere: true };

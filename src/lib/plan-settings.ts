@@ -31,6 +31,8 @@ export async function checkedSettings({
 }: PlanSettings): Promise<CheckedSettings> {
   if (node !== undefined && typeof node !== "string") throw invalidInput("node", node, "the name of a node");
   if (mode !== undefined && typeof mode !== "string") throw invalidInput("mode", mode, "the name of a mode");
+  if (config !== undefined && !isConfiguration(config))
+    throw invalidInput("config", config, "a KubeProxyConfiguration: a text, bytes or an object");
   const { document, strictError } =
     config === undefined ? { document: EMPTY_DOCUMENT, strictError: undefined } : await decoded(config);
   const draft = adjust(applyPlatformDefaults(resolveDocument(mode === undefined ? document : { ...document, mode })));
@@ -44,6 +46,12 @@ export async function checkedSettings({
     );
   }
   return { config: checked.config, warnings: strictError === undefined ? [] : [strictError] };
+}
+
+/** A promise that was not waited for would be taken for an object in which nothing is set. */
+function isConfiguration(config: unknown): boolean {
+  if (typeof config === "string") return true;
+  return typeof config === "object" && config !== null && !Array.isArray(config) && !("then" in config);
 }
 
 async function decoded(config: string | Uint8Array | object) {
