@@ -5,6 +5,7 @@
 
 import { objectKeyText } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
+import { nodeNameFrom } from "../model/node-identity.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { type ClientChange, clientChanges } from "./compare.ts";
 import { diffInventories, type OwnedDifference } from "./diff-dumps.ts";
@@ -39,7 +40,8 @@ export async function diffObjects(before: Objects, after: Objects, request: Diff
   const [old, current] = [namesOf(before), namesOf(after)];
   const common = [...old].filter((name) => current.has(name)).sort();
   // Without any Node, the host itself is looked from, as `render` does.
-  const chosen: readonly (string | undefined)[] = request.nodes ?? (common.length > 0 ? common : [undefined]);
+  const named = request.nodes?.map((name) => nodeNameFrom(name, name));
+  const chosen: readonly (string | undefined)[] = named ?? (common.length > 0 ? common : [undefined]);
   const changed = changedServices(before, after);
   const nodes: NodeDiff[] = [];
   for (const node of chosen) {

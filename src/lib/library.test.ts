@@ -155,6 +155,25 @@ for (const mode of ["iptables", "nftables", "ipvs", "ebpf"] as const) {
   });
 }
 
+test("diff: a node may be named as plan takes it, in capitals, also where the node alone has changed", async () => {
+  const plain = slice("a", "10.244.1.5", "10.244.1.6");
+  const endpoints = plain.endpoints.map((one, at) => ({ ...one, hints: { forZones: [{ name: "ab"[at] }] } }));
+  const clusterOf = (zone: string) =>
+    clusterFrom([
+      { ...NODE_A, metadata: { ...NODE_A.metadata, labels: { "topology.kubernetes.io/zone": zone } } },
+      service("a", "10.96.0.1"),
+      { ...plain, endpoints },
+    ]);
+  for (const node of ["node-a", "Node-A", " NODE-A "]) {
+    const { nodes } = await diff(clusterOf("a"), clusterOf("b"), { mode: "nftables", node });
+    assert.deepEqual(
+      nodes.map((one) => [one.node, one.rules.length > 0]),
+      [["node-a", true]],
+      node,
+    );
+  }
+});
+
 test("explain and trace: what is not there, or cannot be, is named", async () => {
   const cluster = clusterFrom([NODE_A, service("a", "10.96.0.1")]);
   const packet = { from: "outside", to: "10.96.0.1", port: 80 } as const;
