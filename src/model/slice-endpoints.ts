@@ -63,15 +63,15 @@ export function readSlice(record: EndpointSliceRecord, reader: SliceReader, befo
  */
 export function joinSlices(slices: readonly ReadSlice[]): Map<string, readonly Endpoint[]> {
   const joined = new Map<string, readonly Endpoint[]>();
-  const several = new Map<string, Endpoint[]>();
-  for (const { ports } of slices) {
-    for (const { key, endpoints } of ports) {
-      const others = several.get(key) ?? joined.get(key);
-      if (others === undefined) joined.set(key, endpoints);
-      else several.set(key, [...others, ...endpoints]);
-    }
+  const byKey = Map.groupBy(
+    slices.flatMap(({ ports }) => ports),
+    ({ key }) => key,
+  );
+  for (const [key, ports] of byKey) {
+    const [first] = ports;
+    const isOne = first !== undefined && ports.length === 1;
+    joined.set(key, isOne ? first.endpoints : sortedAndMerged(ports.flatMap(({ endpoints }) => endpoints)));
   }
-  for (const [key, all] of several) joined.set(key, sortedAndMerged(all));
   return joined;
 }
 
