@@ -32,6 +32,7 @@ import { parseTarget } from "../explain/target.ts";
 import { type ClientPlace, clientPlace, podInterface } from "../inspect/client-place.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import { familyOf, IP_FAMILIES, type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
+import { PROTOCOL_NAMES, type ProtocolName } from "../net/protocol.ts";
 import type { Fate } from "../trace/netfilter/tree.ts";
 import { fateText } from "../trace/report/fate-text.ts";
 import { type Cluster, invalidInput, requireCluster, requireKnown, requireListOf, requireObject } from "./cluster.ts";
@@ -65,7 +66,7 @@ export interface PacketRequest {
   readonly to: string;
   readonly port: number;
   /** @default "tcp" */
-  readonly protocol?: "tcp" | "udp" | "sctp";
+  readonly protocol?: ProtocolName;
 }
 
 /** One thing that may become of a packet. */
@@ -81,8 +82,6 @@ export interface TracedOutcome {
   readonly destinationPort: number | undefined;
   readonly isMasqueraded: boolean;
 }
-
-const PROTOCOLS = ["tcp", "udp", "sctp"] as const;
 
 async function settingsOf(request: Omit<ExplainRequest, "cluster">) {
   const { families = IP_FAMILIES } = request;
@@ -126,7 +125,7 @@ export async function trace(
   requireObject("packet", packet, "an object with from, to and port");
   const { from, to, port, protocol = "tcp" } = packet;
   requireCluster(request.cluster);
-  requireKnown("protocol", protocol, PROTOCOLS);
+  requireKnown("protocol", protocol, PROTOCOL_NAMES);
   const destination = addressIn(to);
   if (destination === undefined) throw invalidInput("to", to, "an IP address");
   if (toPort(port) === undefined) throw invalidInput("port", port, "a number from 1 to 65535");
