@@ -159,6 +159,22 @@ test("a look that was not whole, or failed, is repeated: nothing need change for
   }
 });
 
+test("a connection that cannot be deleted keeps no other, and is tried again", async () => {
+  const bench = new Bench("Gone");
+  bench.add("a");
+  bench.set("a", ["10.1.0.1"]);
+  await bench.clock.advance(60_000);
+  const [stuck, other] = [flow(A, "10.1.0.1", 1), flow(A, "10.1.0.1", 2)];
+  bench.conntrack.flows = [stuck, other];
+  bench.conntrack.stuck.add(stuck);
+  bench.set("a", []);
+  await bench.clock.advance(5001);
+  assert.deepEqual(bench.conntrack.flows, [stuck]);
+  bench.conntrack.stuck.clear();
+  await bench.clock.advance(60_000);
+  assert.deepEqual([bench.conntrack.flows, bench.metrics.calls], [[], ["1 connections ended", "1 connections ended"]]);
+});
+
 test("while the table cannot be read, endpoints that went are not remembered without end", async (t) => {
   const bench = new Bench("Gone");
   bench.add("a");

@@ -151,9 +151,17 @@ export class GoneConnections {
     if (waitingMs.length > 0) this.#schedule(Math.min(...waitingMs));
     if (gone.length === 0 || signal.aborted) return;
     const sockets = await (led?.end ?? ending.endSockets)(gone);
-    for (const flow of gone) if (flow.socket === undefined) await conntrack.deleteFlow(family, flow);
-    metrics.countEndedConnections(gone.length);
-    log.info("Ended connections to endpoints that are gone", { connections: gone.length, ofThisNode: sockets.size });
+    const errors: unknown[] = [];
+    for (const flow of gone) {
+      if (flow.socket !== undefined) continue;
+      await conntrack.deleteFlow(family, flow).catch((error: unknown) => errors.push(error));
+    }
+    const connections = gone.length - errors.length;
+    if (connections > 0) {
+      metrics.countEndedConnections(connections);
+      log.info("Ended connections to endpoints that are gone", { connections, ofThisNode: sockets.size });
+    }
+    if (errors.length > 0) throw errors[0];
   }
 
   /** Forgets when endpoints went that are gone for long enough: so count all of which nothing is known. @returns how long others have left. */
