@@ -15,7 +15,7 @@ type Touched<T> = Map<string, T | undefined>;
 
 export class KeyOwners<T> {
   // Almost every key has one candidate: it stands alone then, in a list otherwise (sorted by precedence and owner).
-  readonly #candidates = new Map<string, Candidate<T> | readonly Candidate<T>[]>();
+  readonly #candidates = new Map<string, Candidate<T> | Candidate<T>[]>();
   readonly #precedence: (a: T, b: T) => number;
   #touched: Touched<T> | undefined;
 
@@ -81,17 +81,21 @@ export class KeyOwners<T> {
     return this.#touched ?? new Map();
   }
 
-  /** Replaces what an owner wants; of several values for one key the last counts. */
+  /**
+   * Replaces what an owner wants; of several values for one key the last counts.
+   *
+   * @param before what it was last replaced with.
+   */
   replace(
     owner: string,
     before: Iterable<readonly [key: string, value: T]>,
     after: Iterable<readonly [key: string, value: T]>,
   ): void {
-    for (const [key] of before) {
+    for (const [key, value] of new Map(before)) {
       this.#touch(key);
-      this.#remove(key, owner);
+      this.#remove(key, { owner, value });
     }
-    for (const [key, value] of after) {
+    for (const [key, value] of new Map(after)) {
       this.#touch(key);
       this.#add(key, { owner, value });
     }
@@ -102,34 +106,37 @@ export class KeyOwners<T> {
   }
 
   #add(key: string, candidate: Candidate<T>): void {
-    const present = this.#candidates.get(key);
-    if (present === undefined) {
-      this.#candidates.set(key, candidate);
-      return;
-    }
-    const others = listOf(present).filter(({ owner }) => owner !== candidate.owner);
-    this.#candidates.set(
-      key,
-      others.length === 0
-        ? candidate
-        : [...others, candidate].sort((a, b) => this.#precedence(a.value, b.value) || byOwner(a, b)),
-    );
+    const list = listOf(this.#candidates.get(key) ?? []);
+    const at = this.#placeOf(list, candidate);
+    list.splice(at, list[at]?.owner === candidate.owner ? 1 : 0, candidate);
+    this.#candidates.set(key, list.length === 1 ? candidate : list);
   }
 
-  #remove(key: string, owner: string): void {
-    const present = this.#candidates.get(key);
-    if (present === undefined) return;
-    const rest = listOf(present).filter((candidate) => candidate.owner !== owner);
-    const [only] = rest;
+  #remove(key: string, candidate: Candidate<T>): void {
+    const list = listOf(this.#candidates.get(key) ?? []);
+    const at = this.#placeOf(list, candidate);
+    if (list[at]?.owner !== candidate.owner) return;
+    list.splice(at, 1);
+    const [only] = list;
     if (only === undefined) this.#candidates.delete(key);
-    else this.#candidates.set(key, rest.length === 1 ? only : rest);
+    else if (list.length === 1) this.#candidates.set(key, only);
+  }
+
+  /** Where a candidate is, or belongs: ten thousand ports of a Service have one address, and are not all compared for each. */
+  #placeOf(list: readonly Candidate<T>[], { owner, value }: Candidate<T>): number {
+    let [from, to] = [0, list.length];
+    while (from < to) {
+      const middle = (from + to) >> 1;
+      const other = list[middle];
+      const order = other === undefined ? 0 : this.#precedence(other.value, value);
+      if (order < 0 || (order === 0 && other !== undefined && other.owner < owner)) from = middle + 1;
+      else to = middle;
+    }
+    return from;
   }
 }
 
-function listOf<T>(candidates: Candidate<T> | readonly Candidate<T>[]): readonly Candidate<T>[] {
+/** To be changed; of one that stands alone a new one. */
+function listOf<T>(candidates: Candidate<T> | Candidate<T>[]): Candidate<T>[] {
   return "owner" in candidates ? [candidates] : candidates;
-}
-
-function byOwner<T>(a: Candidate<T>, b: Candidate<T>): number {
-  return a.owner < b.owner ? -1 : a.owner > b.owner ? 1 : 0;
 }

@@ -1,6 +1,8 @@
 /** The reconciler on a kernel that is a map, which refuses what it is told to. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { turnsTaken } from "../../async/testing/test-yielder.ts";
+import { turnPolicy } from "../../async/turns.ts";
 import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import type { ServicePort } from "../../model/service-port.ts";
@@ -181,4 +183,14 @@ test("after a sync that rejects, and when told to forget, everything is looked a
   rig.reconciler.forget();
   await rig.sync();
   assert.equal(rig.target.looks, 4);
+});
+
+test("service ports that change together are planned in turns with what else the process has to do", async (t) => {
+  t.mock.method(turnPolicy, "isDue", () => true);
+  const rig = new Rig();
+  await rig.sync();
+  for (const [index, key] of ["a", "b", "c"].entries()) rig.put(key, 80 + index);
+  const before = turnsTaken();
+  await rig.sync();
+  assert.equal(turnsTaken() - before, 3);
 });

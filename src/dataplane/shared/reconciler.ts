@@ -205,6 +205,7 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
     for (const key of ports) {
       const port = input.services.get(key);
       wanted.put(key, port && target.plan(key, port, input, known));
+      if (isTurnDue()) await giveTurn(signal);
     }
     await target.apply({ input, known, wanted, isWhole: false, notes }, signal);
     return true;
