@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
-import { IptablesRestoreError } from "../../kernel/iptables/iptables.ts";
+import { IptablesError, IptablesRestoreError } from "../../kernel/iptables/iptables.ts";
 import { BackendBench, clusterIP } from "./testing/backend-bench.ts";
 
 test("while the lock is held a sync fails as a whole, is counted, and the next one writes everything", async () => {
@@ -145,4 +145,23 @@ test("a service whose comments grow too long keeps its last known good rules, an
   assert.deepEqual(bench.sent(), []);
   await bench.sync(true);
   assert.equal(bench.kernel.dump("nat"), before);
+});
+
+test("tables that the tool cannot print get each jump once, and a refused service keeps no other out", async (t) => {
+  const kernel = kernelRefusing("ns/bad", true);
+  const unreadable = () =>
+    Promise.reject(new IptablesError("unreadable", "iptables-save", 0, "Table `filter' is incompatible"));
+  t.mock.method(kernel, "save", unreadable);
+  const bench = new BackendBench({}, kernel);
+  bench.set("a", clusterIP(1));
+  bench.set("bad", clusterIP(2));
+  for (let n = 0; n < 3; n += 1) {
+    const { failures } = await bench.sync(true);
+    assert.deepEqual(
+      failures.map(({ subject }) => subject),
+      ["ns/bad"],
+    );
+  }
+  assert.match(kernel.dump("nat"), /-A KUBE-SERVICES -d 172\.16\.0\.1\/32 /);
+  assert.equal(kernel.rules("filter", "FORWARD").length, 4);
 });

@@ -124,6 +124,27 @@ for (const what of ["written", "read"] as const) {
   });
 }
 
+test("a table that the tool cannot print gets each jump once, and its rules when they change", async (t) => {
+  const model = twoServices();
+  const { rig } = model;
+  t.after(() => rig.close());
+  const { iptables } = rig.node;
+  const unreadable = t.mock.method(iptables, "save", () =>
+    Promise.reject(new IptablesError("unreadable", "iptables-save", 0, "Table `nat' is incompatible")),
+  );
+  assert.deepEqual((await rig.sync()).failures, []);
+  rig.watch();
+  for (let n = 0; n < 3; n += 1) {
+    await rig.clock.advance(VERIFY_PERIOD_MS);
+    assert.deepEqual((await rig.sync({ full: true })).failures, []);
+  }
+  assert.equal(rig.asked.repairs, 0);
+  model.set(port("late", "10.96.0.3", { nodePort: 30080 }), [remote("10.1.1.7")]);
+  assert.deepEqual((await rig.sync()).failures, []);
+  unreadable.mock.restore();
+  assert.deepEqual(await rig.node.state(), await rig.fromNothing());
+});
+
 test("a foreign virtual server at the very address of a service is taken over", async () => {
   const model = twoServices({ excludeCIDRs: ["10.96.0.0/16"] });
   const virtualServer = {

@@ -1,5 +1,5 @@
 /** The iptables rules of one family in the kernel: jumps, chains, and the few rules in them. */
-import type { Iptables } from "../../kernel/iptables/iptables.ts";
+import { type Iptables, isUnreadable } from "../../kernel/iptables/iptables.ts";
 import { readRuleset, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import { chainLines, ruleLines, ruleSpec, transactionText } from "../../kernel/iptables/rule-text.ts";
 import type { Logger } from "../../logging/logger.ts";
@@ -17,7 +17,8 @@ type Saved = Readonly<Record<Table, SavedTable>>;
 
 /** Where the rules differ from what is wanted. */
 interface RulesDifference {
-  readonly saved: Saved;
+  /** Undefined where the tool cannot print them: what was sent is believed to be there. */
+  readonly saved: Saved | undefined;
   readonly missingJumps: readonly JumpRule[];
   readonly differs: boolean;
 }
@@ -55,11 +56,13 @@ export class IptablesRules {
   /** Asks the kernel. */
   async compare(plan: RulesPlan): Promise<RulesDifference> {
     const saved = await this.#save();
-    this.#hasLeftovers ||= hasLeftovers(saved);
+    this.#hasLeftovers ||= saved === undefined || hasLeftovers(saved);
+    if (saved === undefined) return { saved, missingJumps: [], differs: !this.isInstalled(plan) };
     if (this.#isEqual(saved, plan)) this.#printsOtherwise ??= false;
     else if (this.#printsOtherwise === undefined && this.isInstalled(plan)) {
       await this.replace(plan);
-      this.#printsOtherwise = !this.#isEqual(await this.#save(), plan);
+      const again = await this.#save();
+      if (again !== undefined) this.#printsOtherwise = !this.#isEqual(again, plan);
     }
     return { saved, missingJumps: missingJumps(saved), differs: !this.#isEqual(saved, plan) };
   }
@@ -68,8 +71,10 @@ export class IptablesRules {
   async repair(plan: RulesPlan, { saved, missingJumps: missing, differs }: RulesDifference): Promise<void> {
     this.#installed = undefined;
     // Nothing can lead to a chain that does not exist. Jumps to others may only be printed otherwise.
-    const areNew = missing.every(({ table, target }) => table !== "mangle" && !saved[table].has(target));
-    if (!areNew) await ensureJumps(this.#iptables, { filter: saved.filter, natChains: saved.nat.keys() }, JUMP_RULES);
+    const areNew =
+      saved !== undefined && missing.every(({ table, target }) => table !== "mangle" && !saved[table].has(target));
+    const known = { filter: saved?.filter, natChains: saved?.nat.keys() };
+    if (!areNew) await ensureJumps(this.#iptables, known, JUMP_RULES);
     if (differs || (areNew && missing.length > 0)) {
       await this.#iptables.restore([restoreText(plan, areNew ? missing : [])]);
     }
@@ -90,14 +95,15 @@ export class IptablesRules {
     return await cleanUpIptables(this.#iptables, log, OWN);
   }
 
-  async #save(): Promise<Saved> {
-    const tables = readRuleset(
-      await this.#iptables.save().catch((error: unknown) => {
-        // What was to be looked at may be gone by now.
-        this.#installed = undefined;
-        throw error;
-      }),
-    );
+  async #save(): Promise<Saved | undefined> {
+    const text = await this.#iptables.save().catch((error: unknown) => {
+      if (isUnreadable(error)) return undefined;
+      // What was to be looked at may be gone by now.
+      this.#installed = undefined;
+      throw error;
+    });
+    if (text === undefined) return undefined;
+    const tables = readRuleset(text);
     return { nat: tables.get("nat") ?? new Map(), filter: tables.get("filter") ?? new Map() };
   }
 

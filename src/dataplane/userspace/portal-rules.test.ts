@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
-import { IptablesRestoreError } from "../../kernel/iptables/iptables.ts";
+import { IptablesError, IptablesRestoreError } from "../../kernel/iptables/iptables.ts";
 import { ip } from "../../model/testing/records.ts";
 import { knowsBridgePorts } from "./portal-rules.ts";
 import { BackendRig, proxyPortOf } from "./testing/backend-rig.ts";
@@ -37,6 +37,21 @@ test("a service that the kernel refuses is named and tried again; the others are
   assert.deepEqual((await rig.sync()).failures, []);
   assert.notEqual(proxyPortOf(rig, "172.16.0.7", 80), undefined);
   assert.ok((rig.counts["restoreFailure -"] ?? 0) > 0);
+});
+
+test("tables that the tool cannot print get each jump once, and are written all the same", async (t) => {
+  const iptables = new MemoryIptables("IPv4");
+  const rig = new BackendRig({ iptables });
+  const unreadable = () =>
+    Promise.reject(new IptablesError("unreadable", "iptables-save", 0, "Table `nat' is incompatible"));
+  const save = t.mock.method(iptables, "save", unreadable);
+  rig.set("a", { clusterIP: ip("172.16.0.1") });
+  await rig.sync({ full: true });
+  const jumps = iptables.rules("nat", "PREROUTING").length;
+  await rig.sync({ full: true });
+  save.mock.restore();
+  assert.notEqual(proxyPortOf(rig, "172.16.0.1", 80), undefined);
+  assert.deepEqual([jumps > 0, iptables.rules("nat", "PREROUTING").length], [true, jumps]);
 });
 
 test("whether rules may ask for bridge ports is tried out, and leaves nothing", async () => {

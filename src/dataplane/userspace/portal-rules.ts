@@ -17,7 +17,7 @@ import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
 import { fullPayload } from "../shared/iptables-rules/full-payload.ts";
 import { OwnedRules } from "../shared/iptables-rules/owned-rules.ts";
 import { send, type WrittenRules } from "../shared/iptables-rules/payload.ts";
-import { readSaved } from "../shared/iptables-rules/saved-rules.ts";
+import { readSaved, readSavedIfReadable } from "../shared/iptables-rules/saved-rules.ts";
 import type { DesiredPort } from "../shared/iptables-rules/transactions.ts";
 import { PORTAL_CHAINS, PORTAL_JUMPS, PORTAL_STATIC_PLAN } from "./plan-portal-rules.ts";
 
@@ -133,8 +133,8 @@ export class PortalRules {
 
   async #ensureJumps(): Promise<void> {
     const { iptables } = this.#options;
-    const filter = await readSaved(iptables, "filter");
-    const natChains = (await readSaved(iptables, "nat")).keys();
+    const filter = await readSavedIfReadable(iptables, "filter");
+    const natChains = (await readSavedIfReadable(iptables, "nat"))?.keys();
     await ensureJumps(iptables, { filter, natChains }, PORTAL_JUMPS);
   }
 

@@ -167,6 +167,23 @@ test("what the tool says of tables that cannot be used is said, and what to do",
   );
 });
 
+test("a table into which nft has put what the tool does not know is not taken for an empty one, nor for a missing one", async () => {
+  const said = "Table `nat' is incompatible, use 'nft' tool.";
+  const { tools, options } = nftTools(new Map([["POSTROUTING", 0]]));
+  for (const command of ["iptables-save", "iptables-save -t nat"]) tools.answer(command, { stdout: `# ${said}\n` });
+  assert.equal((await findIptables(options, "tables")).problem, undefined);
+  const iptables = await createIptables(options);
+  for (const table of [undefined, "nat"] as const) {
+    await assert.rejects(iptables.save(table), { code: "unreadable", output: said });
+  }
+  const stderr = "iptables v1.8.9 (nf_tables): chain `POSTROUTING' in table `nat' is incompatible, use 'nft' tool.\n";
+  tools.answer("iptables -w 5 -t nat -S POSTROUTING", { status: 1, stderr });
+  assert.match(
+    (await findIptables(options, "tables")).problem ?? "",
+    /use 'nft' tool\."\): put what nft has added to that table into one of another name$/,
+  );
+});
+
 test("an older iptables is refused by name, before any command of it runs", async () => {
   for (const version of ["1.6.1", "1.6", "1.4.21", "0.9.9"]) {
     const tools = new FakeTools(version);

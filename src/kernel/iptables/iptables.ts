@@ -55,7 +55,7 @@ export interface Iptables {
    * not count (the legacy back end).
    */
   generation(): Promise<number | undefined>;
-  /** The text of `iptables-save -t TABLE`; without a table, of all those that exist. */
+  /** The text of `iptables-save -t TABLE`; without a table, of all those that exist. Throws with code `unreadable`, too. */
   save(table?: IptablesTable): Promise<string>;
   /**
    * Feeds `iptables-restore --noflush --counters`. Each table of the payload is one transaction: all of it or nothing;
@@ -67,8 +67,11 @@ export interface Iptables {
   restore(payload: Iterable<string>, options?: { readonly table?: IptablesTable }): Promise<void>;
 }
 
-/** `not_started`: the host had no memory, process or descriptor left for the tool. */
-export type IptablesErrorCode = "missing_tool" | "not_started" | "lock_held" | "not_found" | "failed";
+/**
+ * `not_started`: the host had no memory, process or descriptor left for the tool. `unreadable`: `nft` has put something into the table
+ * that the save command does not know, so that it prints nothing of it; all other commands work.
+ */
+export type IptablesErrorCode = "missing_tool" | "not_started" | "lock_held" | "not_found" | "unreadable" | "failed";
 
 /** What no rule is to blame for. */
 const NO_RULES_FAULT: ReadonlySet<IptablesErrorCode> = new Set(["missing_tool", "not_started", "lock_held"]);
@@ -105,6 +108,11 @@ export class IptablesRestoreError extends IptablesError {
     super(code, command, status, output, options);
     this.line = line;
   }
+}
+
+/** Whether a table could not be read, and never can be as it is. */
+export function isUnreadable(error: unknown): boolean {
+  return error instanceof IptablesError && error.code === "unreadable";
 }
 
 /** Whether a failure may be the fault of single rules, so that leaving them out can help. */

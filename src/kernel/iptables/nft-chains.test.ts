@@ -53,5 +53,21 @@ inNetns(import.meta.url, { name: "nftchains" }, () => {
       assert.match(await (await createIptables(withReader, found)).save(), /^-A KUBE-A -j RETURN$/m);
       assert.equal(runs, 2);
     });
+
+    test(`${family}: a table in which nft has a rule of its own cannot be read, and works`, async () => {
+      const options = { family, exec: execProcess, log: silentLogger, binaries: binariesOf(family, "nft") };
+      const inFamily = family === "IPv4" ? "ip" : "ip6";
+      await execProcess(rule, ["-t", "nat", "-N", "THEIRS"]);
+      const theirs = ["add", "rule", inFamily, "nat", "THEIRS", "numgen random mod 2 vmap { 0 : accept, 1 : drop }"];
+      assert.equal((await execProcess("nft", theirs)).status, 0);
+      assert.equal((await findIptables(options, "tables")).problem, undefined);
+      const iptables = await createIptables(options);
+      await assert.rejects(iptables.save("nat"), { code: "unreadable" });
+      for (let n = 0; n < 2; n += 1) {
+        await iptables.ensureChain("nat", "KUBE-C");
+        await iptables.ensureRule("nat", "PREROUTING", ["-j", "KUBE-C"]);
+      }
+      assert.equal((await nftChainUses(family, "nat")).get("PREROUTING"), 1);
+    });
   }
 });

@@ -3,7 +3,7 @@
  * chains exist, and the last known good rules of a service port that cannot be rewritten. Pure.
  */
 
-import type { Iptables } from "../../../kernel/iptables/iptables.ts";
+import { type Iptables, isUnreadable } from "../../../kernel/iptables/iptables.ts";
 import { commentOf, protocolOf, targetOf } from "../../../kernel/iptables/parser/rule-parts.ts";
 import { readTable, type SavedTable } from "../../../kernel/iptables/parser/ruleset.ts";
 import type { ChainName } from "../../../kernel/iptables/rule.ts";
@@ -17,6 +17,19 @@ import type { ServiceTable, StaticPlan } from "./rules-plan.ts";
 /** A table as the kernel has it now. */
 export async function readSaved(iptables: Pick<Iptables, "save">, table: ServiceTable): Promise<SavedTable> {
   return readTable(await iptables.save(table), table);
+}
+
+/** The same; undefined where the tool cannot print it (`unreadable`). */
+export async function readSavedIfReadable(
+  iptables: Pick<Iptables, "save">,
+  table: ServiceTable,
+): Promise<SavedTable | undefined> {
+  try {
+    return await readSaved(iptables, table);
+  } catch (error) {
+    if (isUnreadable(error)) return undefined;
+    throw error;
+  }
 }
 
 /** An entry of a shared chain. */

@@ -22,8 +22,8 @@ import {
   textsOf,
   type WrittenRules,
 } from "./payload.ts";
-import type { StaticPlan } from "./rules-plan.ts";
-import { readSaved, SavedRules } from "./saved-rules.ts";
+import type { ServiceTable, StaticPlan } from "./rules-plan.ts";
+import { readSavedIfReadable, SavedRules } from "./saved-rules.ts";
 
 /** So many offenders are excluded one by one on the tool's word before bisection takes over. */
 const MAX_NAMED_OFFENDERS = 8;
@@ -243,10 +243,11 @@ class FullAttempt {
 
   async #savedRules(): Promise<SavedRules> {
     if (this.#saved !== undefined) return this.#saved;
-    const filter = this.#savedFilter ?? (await readSaved(this.#iptables, "filter"));
+    const read = async (table: ServiceTable) => (await readSavedIfReadable(this.#iptables, table)) ?? new Map();
+    const filter = this.#savedFilter ?? (await read("filter"));
     // Correct for the first read only.
     this.#savedFilter = undefined;
-    this.#saved = new SavedRules(filter, await readSaved(this.#iptables, "nat"), this.#full.plan);
+    this.#saved = new SavedRules(filter, await read("nat"), this.#full.plan);
     return this.#saved;
   }
 }
