@@ -100,6 +100,30 @@ test("an iptables that prints rules in other words is found out once, and then r
   await rig.close();
 });
 
+test("such an iptables gets other rules in a full sync, too, when there are as many of them", async (t) => {
+  const model = newModel();
+  const { rig } = model;
+  const balancer = (address: string) =>
+    port("lb", "10.96.0.2", {
+      loadBalancerVIPs: [ip(address)],
+      loadBalancerSourceRanges: ["198.18.0.0/15" as Cidr],
+    });
+  model.set(balancer("203.0.113.1"), [remote("10.1.1.5")]);
+  const { iptables } = rig.node;
+  const { save } = iptables;
+  const otherwise = t.mock.method(iptables, "save", async () =>
+    (await save.call(iptables)).replaceAll("-j MARK", "-j  MARK"),
+  );
+  await rig.sync();
+  rig.watch();
+  await rig.clock.advance(VERIFY_PERIOD_MS);
+  model.set(balancer("203.0.113.2"));
+  await rig.sync({ full: true });
+  await rig.close();
+  otherwise.mock.restore();
+  assert.deepEqual(await rig.node.state(), await rig.fromNothing());
+});
+
 test("a restart with nothing changed writes nothing", async () => {
   const { rig } = smallCluster();
   await rig.sync();

@@ -108,6 +108,8 @@ export class IptablesRules {
   }
 
   #isEqual(saved: Saved, plan: RulesPlan): boolean {
+    // As many rules may be others.
+    if (this.#printsOtherwise === true && !this.isInstalled(plan)) return false;
     return TABLES.every((table) => {
       const wanted = new Map<string, string[]>(CHAINS_OF[table].map((chain) => [chain, []]));
       for (const rule of plan[table]) wanted.get(rule.chain)?.push(savedRule(rule, this.#iptables.family));
