@@ -139,6 +139,19 @@ test("a full sync with nothing changed writes nothing", async () => {
   assert.deepEqual(await effectOf(rig, () => rig.sync({ full: true })), NO_EFFECT);
 });
 
+test("a sync says how many virtual servers it has written, and not how many there are", async () => {
+  const model = smallCluster();
+  const { rig } = model;
+  const written = async (full: boolean) => (await rig.sync({ full })).written?.counts["virtual servers written"];
+  assert.equal(await written(true), 5);
+  assert.equal(await written(true), undefined);
+  model.set(port("new", "10.96.0.9"), [remote("10.1.1.9")]);
+  assert.equal(await written(true), 1);
+  rig.node.ipvs.refuse(({ kind }) => (kind === "add-virtual-server" ? "EPERM" : undefined));
+  model.set(port("refused", "10.96.0.10"));
+  assert.equal(await written(false), undefined);
+});
+
 test("a sync without changes says nothing to anybody", async () => {
   const { rig } = smallCluster();
   await rig.sync();

@@ -209,20 +209,25 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
     signal: AbortSignal,
   ): Promise<void> {
     const { sets, virtualServers, addresses } = difference;
-    for (const [what, times] of Object.entries(countsOf(difference))) notes.count(what, times);
     const { family } = this;
-    const noteSets = (refused: readonly SetFailure[]): void => {
+    const noteSets = (what: string, asked: number, refused: readonly SetFailure[]): void => {
       for (const { set, key, reason } of refused) {
         notes.refuse(wanted.of[set].effective(key)?.owner, `IP set ${setName(set, family)}`, reason);
       }
+      notes.count(what, asked - refused.length);
     };
-    const note = (kind: "virtualServers" | "addresses", name: string, refused: ReadonlyMap<string, string>): void => {
-      for (const [key, reason] of refused) {
-        notes.refuse(wanted.of[kind].effective(key)?.owner, `${name} ${key}`, reason);
-      }
-    };
+    const noteOf =
+      (kind: "virtualServers" | "addresses", name: string) =>
+      (what: string, asked: number, refused: ReadonlyMap<string, string>): void => {
+        for (const [key, reason] of refused) {
+          notes.refuse(wanted.of[kind].effective(key)?.owner, `${name} ${key}`, reason);
+        }
+        notes.count(what, asked - refused.size);
+      };
+    const noteServers = noteOf("virtualServers", "virtual server");
+    const noteAddresses = noteOf("addresses", "address");
     const notAdded = await this.#sets.add(sets, wanted, signal);
-    noteSets(notAdded);
+    noteSets("set entries added", sets.additions.length, notAdded);
     for (const [id, reason] of this.#sets.unusable) notes.refuseAll(`IP set ${setName(id, family)}`, reason);
     try {
       await syncRules();
@@ -233,12 +238,15 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
     }
     const servers = wanted.of.virtualServers;
     const isOpen = this.#openServers(wanted, notAdded);
+    const changed = [...virtualServers.changes.values()].filter(({ operations }) => operations.length > 0);
     const notServed = await this.#virtualServers.change(virtualServers, servers, signal, isOpen);
-    note("virtualServers", "virtual server", notServed);
-    note("addresses", "address", await this.#addresses.bind(addresses));
-    note("addresses", "address", await this.#addresses.unbind(addresses));
-    note("virtualServers", "virtual server", await this.#virtualServers.delete(virtualServers, signal));
-    noteSets(await this.#sets.delete(sets, signal));
+    noteServers("virtual servers written", changed.length, notServed);
+    const { bind, rebind, unbind, foreign } = addresses;
+    noteAddresses("addresses bound", bind.length + rebind.length, await this.#addresses.bind(addresses));
+    noteAddresses("addresses unbound", unbind.length + foreign.length, await this.#addresses.unbind(addresses));
+    const { deletions } = virtualServers;
+    noteServers("virtual servers deleted", deletions.size, await this.#virtualServers.delete(virtualServers, signal));
+    noteSets("set entries deleted", sets.deletions.length, await this.#sets.delete(sets, signal));
   }
 
   /** Tells virtual servers of which the kernel does not know that they have source ranges. */
@@ -294,16 +302,4 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
     };
     return Object.values(damage).some((count) => count > 0) ? damage : undefined;
   }
-}
-
-/** What a difference comes to, in the words of the tools. */
-function countsOf({ sets, virtualServers, addresses }: Difference): Readonly<Record<string, number>> {
-  return {
-    "virtual servers written": virtualServers.changes.size,
-    "virtual servers deleted": virtualServers.deletions.size,
-    "set entries added": sets.additions.length,
-    "set entries deleted": sets.deletions.length,
-    "addresses bound": addresses.bind.length + addresses.rebind.length,
-    "addresses unbound": addresses.unbind.length,
-  };
 }
