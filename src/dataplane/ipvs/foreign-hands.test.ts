@@ -344,6 +344,27 @@ test("a verification that takes long gives way to a sync", async (t) => {
   assert.deepEqual([model.rig.logged("error"), model.rig.asked.repairs], [[], 0]);
 });
 
+test("what others do is mended, too, where changes never leave the time for a verification", async (t) => {
+  const model = twoServices();
+  const { rig } = model;
+  t.after(() => rig.close());
+  await rig.sync();
+  rig.watch();
+  await rig.node.ipvs.flush();
+  const { ipset } = rig.node;
+  const members = ipset.members.bind(ipset);
+  for (let period = 1; period <= 10; period += 1) {
+    ipset.members = (_, signal) =>
+      new Promise((_resolve, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
+    await rig.clock.advance(VERIFY_PERIOD_MS);
+    ipset.members = members;
+    model.set(port("late", "10.96.0.3"), [remote(`10.1.1.${100 + period}`)]);
+    await rig.sync();
+  }
+  assert.deepEqual(rig.logged("error"), []);
+  assert.deepEqual(await rig.node.state(), await rig.fromNothing());
+});
+
 test("after a verification that took long, the next one comes within a period as well", async (t) => {
   const model = twoServices();
   t.after(() => model.rig.close());

@@ -19,6 +19,8 @@ import type { IpvsKinds } from "./wanted.ts";
 
 /** A pod that starts or ends makes several announcements in a row, and our own changes of IPv6 addresses are announced, too. */
 const SETTLE_MS = 1000;
+/** So many verifications in a row may give way; then a sync looks at everything instead. */
+const PATIENCE = 5;
 
 export interface WatchOptions {
   readonly config: Pick<PlanConfig, "family">;
@@ -48,6 +50,8 @@ export class Watch {
   readonly #options: WatchOptions;
   readonly #family: IpFamily;
   #verification: AbortController | undefined;
+  /** Verifications that gave way since one was completed. */
+  #gaveWay = 0;
 
   constructor(options: WatchOptions) {
     this.#options = options;
@@ -146,13 +150,22 @@ export class Watch {
     this.#verification = verification;
     try {
       const damage = await watched.damage(AbortSignal.any([signal, verification.signal]));
+      this.#gaveWay = 0;
       if (damage === undefined) return;
       if (!(await this.#saidGone(damage))) {
         this.#options.log.warn("Another program changed what the ipvs mode has in the kernel; repairing it", damage);
       }
       watched.onLost();
     } catch (error) {
-      if (signal.aborted || error instanceof GaveWay) return;
+      if (signal.aborted) return;
+      if (error instanceof GaveWay) {
+        this.#gaveWay += 1;
+        if (this.#gaveWay < PATIENCE) return;
+        this.#gaveWay = 0;
+        // The one that waits for its turn.
+        reconciler.forget();
+        return;
+      }
       // What cannot be compared is unverified: a sync will succeed, or say what is wrong.
       watched.onLost();
       throw error;
