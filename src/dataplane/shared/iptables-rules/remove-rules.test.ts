@@ -86,3 +86,35 @@ test("with the lock held nothing is removed, and that is no success", async () =
   assert.equal(kernel.dump("nat"), before);
   assert.match(log.errors.join("\n"), /xtables lock/);
 });
+
+/** A table of chains of which each leads to the next. */
+async function manyChains(backEnd: "nft" | "legacy"): Promise<MemoryIptables> {
+  const kernel = new MemoryIptables("IPv4", { backEnd });
+  const chains = Array.from({ length: 1_201 }, (_, index) => `KUBE-SEP-${String(index).padStart(16, "A")}`);
+  const jumps = chains.map((chain, index) => `-A ${chain} -j ${chains[index + 1] ?? "RETURN"}\n`);
+  await kernel.restore([`*nat\n${chains.map((chain) => `:${chain} - [0:0]\n`).join("")}${jumps.join("")}COMMIT\n`]);
+  return kernel;
+}
+
+for (const backEnd of ["nft", "legacy"] as const) {
+  const portions = backEnd === "nft" ? [500, 500, 201, 500, 500, 201] : [1_201];
+  test(`${backEnd}: very many chains go in ${portions.length} transactions`, async (t) => {
+    const kernel = await manyChains(backEnd);
+    const restore = t.mock.method(kernel, "restore");
+    assert.equal(await cleanUpIptables(kernel, silentLogger), true);
+    assert.equal(kernel.dump("nat"), new MemoryIptables("IPv4").dump("nat"));
+    const named = restore.mock.calls
+      .flatMap(({ arguments: [payload] }) => [...payload].join("").split("COMMIT\n").slice(0, -1))
+      .map((text) => new Set(text.match(/KUBE-SEP-\S+/g)).size);
+    assert.deepEqual(named, portions);
+  });
+}
+
+test("of very many chains one that another program holds keeps a portion only", async () => {
+  const kernel = await manyChains("nft");
+  await kernel.restore(["*nat\n:THEIRS - [0:0]\n-A THEIRS -j KUBE-SEP-AAAAAAAAAAAAAAA7\nCOMMIT\n"]);
+  const log = memoryLog();
+  assert.equal(await cleanUpIptables(kernel, log), false);
+  assert.equal(log.errors.length, 1);
+  assert.equal(kernel.chains("nat").filter((chain) => chain.startsWith("KUBE-")).length, 201);
+});

@@ -20,6 +20,12 @@ export function isIptablesChain(table: string, chain: string): boolean {
   return (OWN_CHAINS.get(table)?.has(chain) ?? false) || (table === "nat" && isServiceChain(chain));
 }
 
+/**
+ * So many chains are named by one transaction, where the tools like small ones: the time of iptables-nft-restore grows with their square
+ * (docs/performance.md).
+ */
+const CHAINS_PER_TRANSACTION = 500;
+
 /** The rules that another mode has as well, and needs. */
 export interface SharedRules {
   hasJump(jump: JumpRule): boolean;
@@ -57,8 +63,21 @@ export async function cleanUpIptables(iptables: Iptables, log: Logger, shared = 
         (chain) => isIptablesChain(table, chain) && !shared.hasChain(table, chain),
       );
       if (chains.length === 0) return;
+      const restore = (texts: readonly string[]) =>
+        iptables.restore(
+          texts.map((lines) => transactionText(table, lines)),
+          { table },
+        );
       // Every chain is emptied before any is deleted, so that they may refer to one another.
-      await iptables.restore([transactionText(table, chainLines(chains) + deletionLines(chains))], { table });
+      const portions = portionsOf(chains, iptables.prefersSmallTransactions ? CHAINS_PER_TRANSACTION : chains.length);
+      if (portions.length === 1) {
+        await restore([chainLines(chains) + deletionLines(chains)]);
+        return;
+      }
+      await restore(portions.map(chainLines));
+      for (const portion of portions) {
+        await attempt(`${portion.length} chains of table ${table}`, () => restore([deletionLines(portion)]));
+      }
     });
   }
   await attempt("canary chain", async () => {
@@ -66,4 +85,10 @@ export async function cleanUpIptables(iptables: Iptables, log: Logger, shared = 
     if (presence === "present") await iptables.deleteChain("mangle", CHAINS.canary);
   });
   return succeeded;
+}
+
+function portionsOf(chains: readonly string[], most: number): (readonly string[])[] {
+  const portions: (readonly string[])[] = [];
+  for (let first = 0; first < chains.length; first += most) portions.push(chains.slice(first, first + most));
+  return portions;
 }
