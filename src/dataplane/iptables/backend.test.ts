@@ -24,6 +24,34 @@ test("after the first sync only what changed is sent, and nothing when nothing d
   assert.deepEqual(bench.last, { filter: 0, nat: 0 });
 });
 
+test("a change of many service ports comes in portions, where the tools take time with the square of what one transaction names", async () => {
+  for (const backEnd of ["nft", "legacy"] as const) {
+    const bench = new BackendBench({ portsPerTransaction: 2 }, new MemoryIptables("IPv4", { backEnd }));
+    const names = ["a", "b", "c", "d", "e"];
+    const setAll = (port: (number: number) => ReturnType<typeof clusterIP> | undefined, endpoints?: number) => {
+      for (const [index, name] of names.entries()) bench.set(name, port(index + 1), endpoints);
+    };
+    setAll(clusterIP);
+    await bench.sync(true);
+    bench.sent();
+    const changedTogether = async (): Promise<number[]> => {
+      await bench.sync();
+      const transactions = bench.sent().flatMap((payload) => payload.split("COMMIT\n").slice(0, -1));
+      return transactions.map((text) => text.match(/^:KUBE-SVC-/gm)?.length ?? 0);
+    };
+    const portions = backEnd === "nft" ? [2, 2, 1] : [5];
+    setAll(clusterIP, 2);
+    assert.deepEqual(await changedTogether(), portions);
+    const fresh = new BackendBench();
+    for (const [index, name] of names.entries()) fresh.set(name, clusterIP(index + 1), 2);
+    await fresh.sync(true);
+    assert.deepEqual(sortedLines(bench.kernel.dump("nat")), sortedLines(fresh.kernel.dump("nat")));
+    setAll(() => undefined);
+    assert.deepEqual(await changedTogether(), portions);
+    assert.doesNotMatch(bench.kernel.dump("nat"), /KUBE-SVC-|KUBE-SEP-/);
+  }
+});
+
 test("totals follow every change, last what was written", async () => {
   const bench = new BackendBench();
   await bench.sync(true);

@@ -68,7 +68,7 @@ export interface IptablesBackendOptions {
   readonly nowMs?: () => number;
   /** @default LARGE_CLUSTER_ENDPOINTS */
   readonly largeClusterEndpoints?: number;
-  /** Full syncs of more ports than this come in pieces, where the tools like it. @default PORTS_PER_TRANSACTION */
+  /** Syncs of more ports than this come in pieces, where the tools like it. @default PORTS_PER_TRANSACTION */
   readonly portsPerTransaction?: number;
 }
 
@@ -161,10 +161,11 @@ export class IptablesBackend implements Backend {
     const before = this.#facts;
     const facts = await this.#factsFor(input);
     if (facts !== before && !equalStaticRules(planStatic(this.#options.config, facts), installed)) return undefined;
-    const written = await this.#rules.change(input.changedPorts, (owner) => {
+    const desired = (owner: string): DesiredPort | UnplannedPort | undefined => {
       const port = input.services.get(owner);
       return port && this.#desired(port, input, facts);
-    });
+    };
+    const written = await this.#rules.change(input.changedPorts, desired, this.#portsPerTransaction("again"));
     return written && this.#outcome(input, written);
   }
 
@@ -207,8 +208,8 @@ export class IptablesBackend implements Backend {
       } else if (desired !== undefined) unplanned.set(key, desired);
       if (isTurnDue()) await giveTurn(signal);
     }
-    const portsPerTransaction = this.#options.portsPerTransaction ?? PORTS_PER_TRANSACTION[isFirst ? "first" : "again"];
-    const isSplit = iptables.prefersSmallTransactions && ports.size > portsPerTransaction;
+    const portsPerTransaction = this.#portsPerTransaction(isFirst ? "first" : "again");
+    const isSplit = portsPerTransaction !== undefined && ports.size > portsPerTransaction;
     const written = await this.#rules.replace({
       plan: planStatic(config, facts),
       ports,
@@ -219,6 +220,12 @@ export class IptablesBackend implements Backend {
     });
     this.#chainCheck.forget();
     return this.#outcome(input, written);
+  }
+
+  /** Undefined: all in one transaction. */
+  #portsPerTransaction(when: keyof typeof PORTS_PER_TRANSACTION): number | undefined {
+    const { iptables, portsPerTransaction = PORTS_PER_TRANSACTION[when] } = this.#options;
+    return iptables.prefersSmallTransactions ? portsPerTransaction : undefined;
   }
 
   /** Failing to read the kernel is no reason not to program it. */

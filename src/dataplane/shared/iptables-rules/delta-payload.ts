@@ -24,26 +24,31 @@ export function droppedChains({ before, after }: OwnerChange): readonly ChainNam
 /**
  * Builds the payload. New entries of shared chains go to the head, so the jump to the node ports stays last. A table without
  * changes is left out; no transaction means no work.
+ *
+ * @param ownersPerTransaction of nat: each still changes at once. As `portsPerTransaction` of `full-payload.ts`. @default all in one
  */
-export function deltaPayload(changes: readonly OwnerChange[]): Payload {
+export function deltaPayload(
+  changes: readonly OwnerChange[],
+  ownersPerTransaction = Number.POSITIVE_INFINITY,
+): Payload {
   const filter = new PartList();
-  const chains = new PartList();
-  const nat = new PartList();
   const written = { filter: 0, nat: 0 };
-  for (const change of changes) {
-    const { owner, before = NO_RULES, after = NO_RULES } = change;
-    filter.add(owner, entryLines(before.filter, after.filter));
-    if (before.filter !== after.filter) written.filter += lineCount(after.filter);
-    const dropped = droppedChains(change);
-    chains.add(owner, after.ownChains + chainLines(dropped));
-    nat.add(owner, entryLines(before.nat, after.nat) + after.ownRules + deletionLines(dropped));
-    if (before.nat !== after.nat) written.nat += lineCount(after.nat);
-    written.nat += after.ownRuleCount;
+  const transactions: Transaction[] = [{ table: "filter", parts: filter.parts }];
+  for (let first = 0; first < changes.length; first += ownersPerTransaction) {
+    const chains = new PartList();
+    const nat = new PartList();
+    for (const change of changes.slice(first, first + ownersPerTransaction)) {
+      const { owner, before = NO_RULES, after = NO_RULES } = change;
+      filter.add(owner, entryLines(before.filter, after.filter));
+      if (before.filter !== after.filter) written.filter += lineCount(after.filter);
+      const dropped = droppedChains(change);
+      chains.add(owner, after.ownChains + chainLines(dropped));
+      nat.add(owner, entryLines(before.nat, after.nat) + after.ownRules + deletionLines(dropped));
+      if (before.nat !== after.nat) written.nat += lineCount(after.nat);
+      written.nat += after.ownRuleCount;
+    }
+    transactions.push({ table: "nat", parts: [...chains.parts, ...nat.parts] });
   }
-  const transactions: Transaction[] = [
-    { table: "filter", parts: filter.parts },
-    { table: "nat", parts: [...chains.parts, ...nat.parts] },
-  ];
   return { transactions: transactions.filter(({ parts }) => parts.length > 0), written };
 }
 

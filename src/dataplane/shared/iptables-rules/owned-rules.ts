@@ -68,11 +68,13 @@ export class OwnedRules {
   /**
    * Sends the changed owners only, and tries the refused ones again.
    *
-   * @param desired what an owner is to have from now on. @returns undefined when everything must be written.
+   * @param desired what an owner is to have from now on. @param ownersPerTransaction as {@link deltaPayload} takes it.
+   * @returns undefined when everything must be written.
    */
   async change(
     changed: Iterable<string>,
     desired: (owner: string) => DesiredPort | UnplannedPort | undefined,
+    ownersPerTransaction?: number,
   ): Promise<WrittenRules | undefined> {
     const { iptables, metrics, log } = this.#options;
     // Parts may have been refused that no change had asked for.
@@ -81,7 +83,7 @@ export class OwnedRules {
     this.#leaveOwnedAgain(changes);
     const others = changes.filter(({ owner }) => !this.#refused.has(owner));
     try {
-      const written = await send(iptables, deltaPayload(others));
+      const written = await send(iptables, deltaPayload(others, ownersPerTransaction));
       for (const { owner, after } of others) this.#installed.set(owner, after && remembered(after));
       return await this.#tryRefusedAgain(changes, written);
     } catch (error) {
