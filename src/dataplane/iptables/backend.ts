@@ -19,7 +19,7 @@ import { CHAINS, isServiceChain } from "../shared/iptables-rules/chain-names.ts"
 import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
 import { OwnedRules } from "../shared/iptables-rules/owned-rules.ts";
 import { declaredChains, spell } from "../shared/iptables-rules/owner-rules.ts";
-import type { WrittenRules } from "../shared/iptables-rules/payload.ts";
+import { staleChainOf, type WrittenRules } from "../shared/iptables-rules/payload.ts";
 import { equalStaticRules, type StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
 import { readSaved } from "../shared/iptables-rules/saved-rules.ts";
 import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
@@ -290,8 +290,10 @@ export class IptablesBackend implements Backend {
   #writtenChains(): WrittenChains {
     const { installed, failures: refused } = this.#rules;
     if (refused.size === 0) return { ports: [...installed], shared: installed.chains };
+    // A stale chain that could not be deleted has nothing in shared chains.
+    const isUnsure = [...refused.keys()].some((owner) => staleChainOf(owner) === undefined);
     const ports = [...installed].filter(([owner]) => !refused.has(owner));
-    return { ports, shared: { filter: undefined, nat: undefined } };
+    return { ports, shared: isUnsure ? { filter: undefined, nat: undefined } : installed.chains };
   }
 
   /** Has damaged chains of few service ports written again; "absent" when more than these is damaged. */

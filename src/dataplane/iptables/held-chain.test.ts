@@ -45,3 +45,18 @@ test("a held chain that a service had again for a while is not missed when it is
   assert.equal(await bench.isIntact?.(), "present");
   assert.deepEqual([lost, bench.warnings], [[], []]);
 });
+
+test("while a chain is held, it is noticed all the same that another program empties what services share", async () => {
+  const bench = new BackendBench();
+  await bench.backend.monitor(() => {}, new AbortController().signal);
+  bench.set("a", clusterIP(1));
+  await bench.sync(true);
+  const [chain] = bench.kernel.chains("nat").filter((name) => name.startsWith("KUBE-SVC-"));
+  await bench.kernel.restore([`*nat\n:THEIRS - [0:0]\n-A THEIRS -j ${chain}\nCOMMIT\n`]);
+  bench.set("a", undefined);
+  bench.set("b", clusterIP(2), 0);
+  assert.equal((await bench.sync()).failures.length, 1);
+  assert.equal(await bench.isIntact?.(), "present");
+  await bench.kernel.restore(["*filter\n-F KUBE-SERVICES\nCOMMIT\n"]);
+  assert.equal(await bench.isIntact?.(), "absent");
+});
