@@ -1,29 +1,35 @@
 /** What the kernel's IPVS counts: connections of each virtual server, and those that each real server has now. */
 import type { Ipvs, VirtualServerKey } from "../../kernel/ipvs/ipvs.ts";
 import { openNetlinkIpvs } from "../../kernel/ipvs/netlink-ipvs.ts";
+import type { Links } from "../../kernel/route/links.ts";
+import { openLinks } from "../../kernel/route/netlink-links.ts";
+import type { IpAddress } from "../../net/ip.ts";
 import { addTo, type Count, type CountedPort, type ModeCounters } from "../traffic.ts";
+import { DUMMY_DEVICE } from "./names.ts";
 
 export const ipvsCounters: ModeCounters = {
   isEndpointTracked: true,
   isMarked: false,
   async fill(ports) {
-    const ipvs = await openNetlinkIpvs({ loadModule: async () => {} });
-    try {
-      return await fillFromIpvs(ipvs, ports);
-    } finally {
-      await ipvs.close();
-    }
+    await using ipvs = await openNetlinkIpvs({ loadModule: async () => {} });
+    await using links = openLinks();
+    return await fillFromIpvs(ipvs, ports, links);
   },
 };
 
-/** The same for any {@link Ipvs}. */
+/** The same for any {@link Ipvs}. @param links tells which addresses are those of services, and have no node ports. @default none */
 export async function fillFromIpvs(
   ipvs: Pick<Ipvs, "virtualServers" | "statistics" | "realServers">,
   ports: readonly CountedPort[],
+  links?: Pick<Links, "addresses">,
 ): Promise<readonly string[]> {
   const families = new Set(ports.map(({ family }) => family));
   const byPort = new Map<string, VirtualServerKey[]>();
+  const bound = new Set<IpAddress>();
   for (const family of families) {
+    for (const { link, address } of (await links?.addresses(family)) ?? []) {
+      if (link === DUMMY_DEVICE) bound.add(address);
+    }
     for (const server of await ipvs.virtualServers(family)) {
       const key = `${family} ${server.protocol} ${server.port}`;
       byPort.set(key, [...(byPort.get(key) ?? []), server]);
@@ -36,7 +42,7 @@ export async function fillFromIpvs(
       for (const server of servers) {
         // A node port has a virtual server for each address of the node.
         if (address !== undefined && server.address !== address) continue;
-        if (address === undefined && isOther(server, frontends)) continue;
+        if (address === undefined && (bound.has(server.address) || isOther(server, frontends))) continue;
         const statistics = await ipvs.statistics(server);
         if (statistics !== undefined) addTo(count, "counted", statistics.connections);
         for (const real of (await ipvs.realServers(server)) ?? []) {
