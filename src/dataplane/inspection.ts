@@ -92,7 +92,7 @@ interface ModeComparison {
   /** The name of the mode's nftables tables, if it has any. */
   readonly nftTable?: string;
   /** @param families that are compared: things of others are not extra. */
-  ownership(families: readonly IpFamily[]): Ownership;
+  ownership(families: readonly IpFamily[], config: KubeProxyConfig): Ownership;
 }
 
 /** What a socket of this node meets at an address, where it does not take the rules. */

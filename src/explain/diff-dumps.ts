@@ -19,7 +19,8 @@ export function diffInventories(
   owners: ExplainedCluster,
 ): OwnedDifference[] {
   const [first] = owners.families;
-  const ownership = first?.inspection.comparison?.ownership(owners.families.map(({ node }) => node.family));
+  const families = owners.families.map(({ node }) => node.family);
+  const ownership = first?.inspection.comparison?.ownership(families, owners.config);
   if (ownership === undefined) return [];
   const differences = [...found].flatMap(([kind, inventory]) => {
     const own = wanted.get(kind);

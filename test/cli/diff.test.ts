@@ -116,6 +116,25 @@ test("addresses of Services on the ipvs mode's device are none at which node por
   assert.deepEqual({ status, out }, { status: 0, out: "No differences.\n" });
 });
 
+test("virtual servers of other programs are no difference: those in excludeCIDRs, and those of marks", async (t) => {
+  const dump = await rendered("ipvs", "ipvsadm");
+  const foreign = "-A -t 198.51.100.77:443 -s wlc\n-a -t 198.51.100.77:443 -r 10.9.9.9:443 -g -w 1\n";
+  const ofMark = "-A -f 7 -s wlc -p 300\n-a -f 7 -r 10.9.9.9:0 -g -w 1\n";
+  const [file = "", ...configs] = filesOf(
+    t,
+    dump + foreign + ofMark,
+    ...["[198.51.100.5/24]", "[]"].map(
+      (excluded) =>
+        `apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: ipvs\nipvs: {excludeCIDRs: ${excluded}}\n`,
+    ),
+  );
+  const [excluding, ordinary] = await Promise.all(
+    configs.map((config) => run(["-f", "-", ...NODE_A, "--config", config, "--dump", file])),
+  );
+  assert.deepEqual([excluding?.out, excluding?.status], ["No differences.\n", 0]);
+  assert.match(ordinary?.out ?? "", /^virtual server 198\.51\.100\.77:443\/TCP in ipvs is there, and should not be$/m);
+});
+
 test("upstream's own dumps have no difference to what is wanted", async (t) => {
   for (const name of caseNames()) {
     const { node, services, slices } = caseState(name);

@@ -2,7 +2,7 @@
 import type { SettingsOf } from "../../config/document-fields.ts";
 import { CONFIG_ROOT, invalid, negativeMs } from "../../config/field-error.ts";
 import { Section } from "../../config/section.ts";
-import { parseCidr } from "../../net/ip.ts";
+import { type Cidr, parseCidr } from "../../net/ip.ts";
 import type { ModeConfig } from "../dataplane.ts";
 
 const FIELDS = {
@@ -28,6 +28,11 @@ const section = new Section("ipvs", FIELDS, {
 /** The scheduler of virtual servers: the one that was set, or round robin. Pure. */
 export function schedulerOf({ scheduler }: IpvsConfig): string {
   return scheduler === "" ? "rr" : scheduler;
+}
+
+/** The prefixes whose virtual servers are left alone; validation has refused what is none. Pure. */
+export function excludedPrefixes({ excludeCIDRs }: IpvsConfig): Cidr[] {
+  return excludeCIDRs.map((text) => parseCidr(text)).filter((cidr) => cidr !== undefined);
 }
 
 const KEEPS_KERNEL_VALUE = "0 keeps the kernel's value.";

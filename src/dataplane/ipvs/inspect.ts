@@ -1,9 +1,10 @@
 /** What a service port owns in ipvs mode, and what the shared sets and chains are for: reference ipvs.md §2, §3, §6. */
 import { ipsetEntryText } from "../../kernel/ipset/ipset.ts";
 import { virtualServerText } from "../../kernel/ipvs/ipvs.ts";
+import { cidrContains, familyOf, parseHostPort } from "../../net/ip.ts";
 import type { KernelPart, ModeInspection } from "../inspection.ts";
 import { TRANSLATING } from "../mode-words.ts";
-import { schedulerOf } from "./config.ts";
+import { excludedPrefixes, schedulerOf } from "./config.ts";
 import { CHAINS, DUMMY_DEVICE, SET_IDS, SETS, setName } from "./names.ts";
 import { planInput } from "./node-facts.ts";
 import { planServicePort } from "./plan-service-port.ts";
@@ -78,9 +79,13 @@ export const inspectIpvs: ModeInspection = {
       { kind: "ipset", form: "ipset" },
       { kind: "ipvsadm", form: "ipvsadm" },
     ],
-    ownership: (families) => ({
+    ownership: (families, { ipvs }) => ({
       isOurs: ({ kind, name }) => {
-        if (kind === "virtual server") return families.includes(name.startsWith("[") ? "IPv6" : "IPv4");
+        if (kind === "virtual server") {
+          const address = parseHostPort(name.slice(0, name.indexOf("/")))?.address;
+          if (address === undefined || !families.includes(familyOf(address))) return false;
+          return !excludedPrefixes(ipvs).some((cidr) => cidrContains(cidr, address));
+        }
         return kind === "set" && families.some((family) => SET_IDS.some((id) => setName(id, family) === name));
       },
       isOurRule: (line) => [...SHARED_CHAINS.keys()].some((chain) => line.endsWith(` -j ${chain}`)),

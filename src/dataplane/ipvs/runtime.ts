@@ -16,13 +16,13 @@ import { openLinks } from "../../kernel/route/netlink-links.ts";
 import { fileSysctls } from "../../kernel/sysctl.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
-import { type Cidr, IP_FAMILIES, parseCidr } from "../../net/ip.ts";
+import { IP_FAMILIES } from "../../net/ip.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { defineRestoreMetrics } from "../shared/iptables-metrics.ts";
 import { iptablesTools, missingIptables, openIptables } from "../shared/iptables-tools.ts";
 import { IpvsBackend } from "./backend.ts";
 import { cleanUpIpvs } from "./cleanup.ts";
-import { schedulerOf } from "./config.ts";
+import { excludedPrefixes, schedulerOf } from "./config.ts";
 import { planConfigOf } from "./node-facts.ts";
 import { probeScheduler, setIpvsSysctls, setSysctls, setTimeouts } from "./node-settings.ts";
 
@@ -96,7 +96,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
         ...kernel,
         iptables,
         nodePortAddresses,
-        excludeCIDRs: prefixes(config.ipvs.excludeCIDRs),
+        excludeCIDRs: excludedPrefixes(config.ipvs),
         metrics: metricsOf(family),
         verifyPeriodMs: config.syncPeriodMs,
         clock: node.clock,
@@ -107,11 +107,6 @@ async function open(node: NodeContext): Promise<OpenMode> {
       await Promise.all([kernel.ipvs.close(), kernel.ipset.close(), kernel.links.close()]);
     },
   };
-}
-
-/** Validation has refused all others. */
-function prefixes(texts: readonly string[]): Cidr[] {
-  return texts.map((text) => parseCidr(text)).filter((cidr) => cidr !== undefined);
 }
 
 async function presentIptables(log: Logger): Promise<readonly Iptables[]> {

@@ -89,6 +89,8 @@ function readIpsetSave(text: string): Inventory {
 }
 
 const OPTION = "(?:-t|-u|--tcp-service|--udp-service|--sctp-service)";
+/** A virtual server of a firewall mark, which is never ours, or a real server of one. */
+const OF_MARK = /^-[Aa] (?:-f|--fwmark-service) /;
 const VIRTUAL = new RegExp(String.raw`^-A (${OPTION}) (\S+)(.*)$`);
 const REAL = new RegExp(String.raw`^-a (${OPTION}) (\S+) -r (\S+)(.*)$`);
 
@@ -97,7 +99,7 @@ function readIpvsadmSave(text: string): Inventory {
   const draft = new InventoryDraft();
   draft.place(IPVS);
   for (const [index, line] of text.split("\n").entries()) {
-    if (line.trim() === "" || line.startsWith("#")) continue;
+    if (line.trim() === "" || line.startsWith("#") || OF_MARK.test(line)) continue;
     const [, option, address = "", rest = ""] = VIRTUAL.exec(line) ?? [];
     if (option !== undefined) {
       const name = virtualServerName(option, address);
