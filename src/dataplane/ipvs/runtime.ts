@@ -6,7 +6,7 @@
 import type { Ipset } from "../../kernel/ipset/ipset.ts";
 import { openIpset } from "../../kernel/ipset/netlink-ipset.ts";
 import { createIptables, findIptables } from "../../kernel/iptables/exec-iptables.ts";
-import type { Iptables } from "../../kernel/iptables/iptables.ts";
+import type { Iptables, IptablesTable } from "../../kernel/iptables/iptables.ts";
 import { type Ipvs, IpvsUnavailableError } from "../../kernel/ipvs/ipvs.ts";
 import { openIpvs } from "../../kernel/ipvs/open-ipvs.ts";
 import { kernelRelease, parseKernelVersion } from "../../kernel/kernel-version.ts";
@@ -19,12 +19,14 @@ import { messageOf } from "../../logging/message-of.ts";
 import { IP_FAMILIES } from "../../net/ip.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { defineRestoreMetrics } from "../shared/iptables-metrics.ts";
+import { isIptablesChain } from "../shared/iptables-rules/remove-rules.ts";
 import { iptablesTools, missingIptables, openIptables } from "../shared/iptables-tools.ts";
 import { IpvsBackend } from "./backend.ts";
 import { cleanUpIpvs } from "./cleanup.ts";
 import { excludedPrefixes, schedulerOf } from "./config.ts";
 import { planConfigOf } from "./node-facts.ts";
 import { probeScheduler, setIpvsSysctls, setSysctls, setTimeouts } from "./node-settings.ts";
+import { CHAINS_OF } from "./plan-rules.ts";
 
 /** Both families share the sockets, the device and the node's parameters. */
 interface Shared {
@@ -109,6 +111,12 @@ async function open(node: NodeContext): Promise<OpenMode> {
   };
 }
 
+/** What is compared with the plan, and what the iptables mode may have left. */
+function isOwnChain(table: IptablesTable, chain: string): boolean {
+  const own: readonly string[] = table === "mangle" ? [] : CHAINS_OF[table];
+  return own.includes(chain) || isIptablesChain(table, chain);
+}
+
 async function presentIptables(log: Logger): Promise<readonly Iptables[]> {
   const present: Iptables[] = [];
   for (const family of IP_FAMILIES) {
@@ -162,7 +170,7 @@ async function missingInKernel(): Promise<string | undefined> {
 }
 
 export const ipvsRuntime: ModeRuntime = {
-  unsupported: (family) => missingIptables(family, "tables"),
+  unsupported: (family) => missingIptables(family, "tables", isOwnChain),
   missingInKernel,
   open,
   cleanUp,

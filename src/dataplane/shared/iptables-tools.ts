@@ -25,13 +25,14 @@ const found = new Map<IpFamily, FoundIptables>();
 /**
  * Undefined when the host can program the family; otherwise upstream's log message, and what to do.
  *
- * @param reads as {@link findIptables} takes it.
+ * @param reads as {@link findIptables} takes it. @param isLookedFor as {@link ExecIptablesOptions} has it.
  */
 export async function missingIptables(
   family: IpFamily,
   reads: "tools" | "tables",
+  isLookedFor: ExecIptablesOptions["isLookedFor"] = () => true,
 ): Promise<{ readonly message: string; readonly error: string } | undefined> {
-  const tools = await findIptables(iptablesTools(family, silentLogger), reads);
+  const tools = await findIptables({ ...iptablesTools(family, silentLogger), isLookedFor }, reads);
   found.set(family, tools);
   const { problem } = tools;
   return problem === undefined ? undefined : { message: "No iptables support for family", error: problem };

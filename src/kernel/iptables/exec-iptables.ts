@@ -26,6 +26,7 @@ import {
   type Presence,
   type RulePosition,
 } from "./iptables.ts";
+import type { ChainName } from "./nft-chains.ts";
 import { readChainNames, readChainUses } from "./parser/ruleset.ts";
 
 /** Names or paths of the three programs of a family. */
@@ -52,6 +53,8 @@ export interface ExecIptablesOptions {
    * @default the save command
    */
   readonly nftReader?: () => Promise<NftReader>;
+  /** Chains for which the tables are read: where no program has one of them, there may be nothing to read. @default every chain */
+  readonly isLookedFor?: (table: IptablesTable, chain: string) => boolean;
 }
 
 /** Reads an iptables table in nf_tables (`nft-chains.ts`). */
@@ -59,7 +62,9 @@ interface NftReader {
   nftChainUses(family: IpFamily, table: IptablesTable): Promise<ReadonlyMap<string, number>>;
   countNftRules(family: IpFamily, table: IptablesTable, chain: string): Promise<number>;
   nftGeneration(): Promise<number | undefined>;
-  chainsAtHand(family: IpFamily): Promise<readonly unknown[] | undefined>;
+  chainsAtHand(family: IpFamily): Promise<readonly ChainName[] | undefined>;
+  isNftTool(command: string): Promise<boolean>;
+  hasNat(family: IpFamily): Promise<boolean>;
 }
 
 /** A rule command that takes longer is taken for hung. */
@@ -96,6 +101,7 @@ export async function createIptables(options: ExecIptablesOptions, found?: Found
  * Whether this host can program the family. Never rejects. Reference iptables-operation.md §10.1.
  *
  * @param reads `tools` starts two, which read as little as can be; `tables` reads all tables with one: for a mode that needs them anyway.
+ * It starts none where the kernel shows that there is nothing to read, and that the tool, which is known by its file, will work.
  */
 export async function findIptables(options: ExecIptablesOptions, reads: "tools" | "tables"): Promise<FoundIptables> {
   const binaries = options.binaries ?? DEFAULT_BINARIES[options.family];
@@ -107,10 +113,15 @@ export async function findIptables(options: ExecIptablesOptions, reads: "tools" 
 }
 
 async function findTables(options: ExecIptablesOptions, { rule, save }: IptablesBinaries): Promise<FoundIptables> {
-  const { family } = options;
+  const { family, isLookedFor = () => true } = options;
   const reader = await options.nftReader?.();
   const uses = reader && (await usesOf(reader, family).catch(() => undefined));
-  const isNew = reader !== undefined && (await reader.chainsAtHand(family))?.length === 0;
+  const chains = await reader?.chainsAtHand(family);
+  const isEmpty = chains?.every(({ table, chain }) => !isLookedFor(table, chain)) === true;
+  if (reader !== undefined && isEmpty && (await reader.isNftTool(save)) && (await reader.hasNat(family))) {
+    return { backEnd: "nft", saved: { text: "", uses } };
+  }
+  const isNew = chains?.length === 0;
   const parts = isNew ? [] : [await ask(options, save, [])];
   // Before any program has a rule there may be no table, and nothing is printed.
   const isUnknown = parts.every(({ stdout, problem }) => problem === undefined && !NAT_TABLE.test(stdout));

@@ -4,7 +4,7 @@ import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import { execProcess } from "../process.ts";
 import { createIptables, findIptables } from "./exec-iptables.ts";
-import { countNftRules, nftChainUses, nftGeneration } from "./nft-chains.ts";
+import { countNftRules, hasNat, isNftTool, nftChainUses, nftGeneration } from "./nft-chains.ts";
 import { readTable } from "./parser/ruleset.ts";
 import { binariesOf } from "./testing/binaries.ts";
 
@@ -14,6 +14,18 @@ inNetns(import.meta.url, { name: "nftchains" }, () => {
 
     test(`${family}: a table that was never used has no chains`, async () => {
       assert.deepEqual([...(await nftChainUses(family, "mangle")).keys()], []);
+    });
+
+    test(`${family}: whether the kernel translates addresses is asked without a trace, and a tool is known by its file`, async () => {
+      const generation = await nftGeneration();
+      assert.equal(await hasNat(family), true);
+      assert.deepEqual([...(await nftChainUses(family, "nat")).keys()], []);
+      assert.equal(await nftGeneration(), generation);
+      assert.deepEqual(await Promise.all([save, binariesOf(family, "legacy").save, "no-such-tool"].map(isNftTool)), [
+        true,
+        false,
+        false,
+      ]);
     });
 
     test(`${family}: the chains are those that the save tool prints`, async () => {

@@ -3,11 +3,15 @@
  * every rule to print them, which takes seconds where this takes milliseconds (docs/performance.md).
  */
 
-import { readFile } from "node:fs/promises";
+import { readFile, realpath } from "node:fs/promises";
+import { basename, join } from "node:path";
 import type { IpFamily } from "../../net/ip.ts";
 import { undefinedIf } from "../netlink/errors.ts";
 import { nfprotoOf } from "../netlink/nfnetlink.ts";
+import { NftBatch } from "../nftables/wire/batch.ts";
+import { NF_INET_HOOKS } from "../nftables/wire/constants.ts";
 import { type NftablesClient, openNftables } from "../nftables/wire/nftables-client.ts";
+import { withSystemDirectories } from "../process.ts";
 import type { IptablesTable } from "./iptables.ts";
 
 /** Asks nf_tables of this process's network namespace; undefined when the table or chain does not exist. */
@@ -40,7 +44,8 @@ const LEGACY_TABLES: Readonly<Record<IpFamily, string>> = {
   IPv6: "/proc/net/ip6_tables_names",
 };
 
-interface ChainName {
+/** A chain by its place. */
+export interface ChainName {
   readonly table: IptablesTable;
   readonly chain: string;
 }
@@ -70,4 +75,27 @@ async function legacyTables(family: IpFamily): Promise<readonly string[]> {
     if (error instanceof Error && "code" in error && error.code === "ENOENT") return [];
     throw error;
   }
+}
+
+/** Whether the kernel takes chains of type nat for the family. Nothing is made. */
+export async function hasNat(family: IpFamily): Promise<boolean> {
+  const batch = new NftBatch(nfprotoOf(family));
+  const table = "nat";
+  batch.add("table", { name: table });
+  const hook = { hooknum: NF_INET_HOOKS.prerouting, priority: -100 };
+  batch.add("chain", { table, name: "kube-proxy-check", type: "nat", hook });
+  await using client = openNftables();
+  return (await client.check(batch)).committed;
+}
+
+/** The program behind all tools of the nft back end. It is there from iptables 1.8.0 on. */
+const NFT_PROGRAM = "xtables-nft-multi";
+
+/** Whether a tool, which is looked for in the PATH, is one of the nft back end. */
+export async function isNftTool(command: string): Promise<boolean> {
+  for (const folder of withSystemDirectories(process.env.PATH).split(":")) {
+    const file = await realpath(join(folder, command)).catch(() => undefined);
+    if (file !== undefined) return basename(file) === NFT_PROGRAM;
+  }
+  return false;
 }
