@@ -255,6 +255,8 @@ test("bad input: status 2, and words that help", async (t) => {
   const against = (text: string, ...args: string[]) =>
     refusal(["-f", "-", ...NODE_A, "--dump", filesOf(t, text)[0] ?? "", ...args]);
   assert.match(await against(dump.slice(0, dump.length / 2)), /it is cut|is no rule|is not declared/);
+  const unreadable = "# Table `nat' is incompatible, use 'nft' tool.\n";
+  assert.match(await against(unreadable + dump.slice(0, dump.indexOf("*nat"))), /it lacks a table.*use 'nft' tool/);
   assert.match(await against("hello"), /not what iptables-save, nft list, ipset save or ipvsadm -S -n print/);
   assert.match(await against('{"nftables": [', "--mode", "nftables"), /it is cut, or no JSON/);
   assert.match(await against("table ip kube-proxy {\n\tchain x {\n", "--mode", "nftables"), /it is cut/);

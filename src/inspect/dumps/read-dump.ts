@@ -13,13 +13,17 @@ function savedFamily(text: string): IpFamily | undefined {
   return address !== undefined || /icmp-port-unreachable/.test(text) ? "IPv4" : undefined;
 }
 
-/** @param family of all of it. @throws DumpError for a text that is cut or is something else. */
+/** Printed in place of a table into which `nft` has put what the tool does not know. */
+const UNREADABLE = /^# Table `(?:nat|filter)' is incompatible/;
+
+/** @param family of all of it. @throws DumpError for a text that is cut, lacks a table or is something else. */
 export function readIptablesSave(text: string, family: IpFamily): Inventory {
   const draft = new InventoryDraft();
   let table: string | undefined;
   for (const [index, raw] of text.split("\n").entries()) {
     const line = raw.trimEnd();
     const fail = (why: string) => new DumpError(`line ${index + 1}: ${why}`);
+    if (UNREADABLE.test(line)) throw fail(`it lacks a table, for the tool says: ${line.slice(2)}`);
     if (line === "" || line.startsWith("#")) continue;
     if (line.startsWith("*")) {
       if (table !== undefined) throw fail(`table ${line.slice(1)} begins before ${table} has ended with COMMIT`);
