@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { test } from "node:test";
 import { type StreamIo, standardStreams } from "./standard-streams.ts";
 
@@ -58,4 +60,21 @@ test("a closed stream is not waited for and never throws", () => {
   state.failure = "EPIPE";
   write("stdout", "line\n");
   assert.deepEqual([state.pauses, state.text], [0, ""]);
+});
+
+test("a pipe that nothing reads does not stop the program", { skip: process.platform === "win32" }, async (t) => {
+  const module = new URL("./create-logger.ts", import.meta.url).href;
+  const script = `const { createLogger } = await import(${JSON.stringify(module)});
+    const log = createLogger();
+    for (let i = 0; i < 2000; i++) log.info("line", { i, filler: "x".repeat(200) });
+    process.stdout.write("done");`;
+  // A pipe of the shell, as containers have: those that Node.js makes are sockets.
+  const command = '{ "$0" --input-type=module -e "$1" 2>&1 >&3 | sleep 120; } 3>&1';
+  const child = spawn("sh", ["-c", command, process.execPath, script], {
+    stdio: ["ignore", "pipe", "ignore"],
+    detached: true,
+  });
+  t.after(() => process.kill(-(child.pid ?? assert.fail()), "SIGKILL"));
+  const [said] = await once(child.stdout, "data", { signal: AbortSignal.timeout(30_000) });
+  assert.equal(String(said), "done");
 });

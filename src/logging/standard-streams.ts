@@ -2,7 +2,8 @@
  * Writes log lines to standard output and error, at once: a line is with the kernel when the call returns, so nothing is
  * lost at process.exit and nothing piles up in memory. A reader that is too slow costs a bounded wait, then lines until it reads again.
  */
-import { writeSync } from "node:fs";
+import { constants, fstatSync, openSync, writeSync } from "node:fs";
+import { attempt } from "./attempt.ts";
 
 /** Standard output or standard error. */
 export type LogStream = "stdout" | "stderr";
@@ -24,8 +25,21 @@ const MAX_PAUSES = 50;
 
 const pauseCell = new Int32Array(new SharedArrayBuffer(4));
 
+/** By descriptor: what does not block on the same pipe. */
+const unblocked = new Map<number, number>();
+
+/** Another descriptor of a pipe, so that what other processes have of it goes on to block; of anything else the given one. */
+function unblockedOf(fd: number): number {
+  const known = unblocked.get(fd);
+  if (known !== undefined) return known;
+  const flags = constants.O_WRONLY | constants.O_NONBLOCK;
+  const own = attempt(() => (fstatSync(fd).isFIFO() ? openSync(`/proc/self/fd/${fd}`, flags) : fd)) ?? fd;
+  unblocked.set(fd, own);
+  return own;
+}
+
 const hostIo: StreamIo = {
-  writeSome: (fd, bytes) => writeSync(fd, bytes),
+  writeSome: (fd, bytes) => writeSync(unblockedOf(fd), bytes),
   pause: (milliseconds) => {
     Atomics.wait(pauseCell, 0, 0, milliseconds);
   },
