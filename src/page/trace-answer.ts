@@ -141,13 +141,15 @@ function ownersText(
   { protocol, destination, destinationPort }: Pick<PacketQuestion, "protocol" | "destination" | "destinationPort">,
 ): string {
   const isHere = (nodePortIPs.kind === "all" ? hostAddresses : nodePortIPs.ips).includes(destination);
-  const names: string[] = [];
-  for (const one of state.services.values()) {
-    const answers = ownedFrontends(one).some(
-      ({ address, port }) => port === destinationPort && (address === undefined ? isHere : address === destination),
-    );
-    if (answers && protocolName(one.protocol) === protocol) names.push(one.name.text);
-  }
+  const own = [...state.services.values()].filter((one) => protocolName(one.protocol) === protocol);
+  const answeringAt = (wanted: IpAddress | undefined) =>
+    own.flatMap((one) => {
+      const isMeant = ownedFrontends(one).some(({ address, port }) => port === destinationPort && address === wanted);
+      return isMeant ? one.name.text : [];
+    });
+  // At an address of the node, a frontend of its own goes before a node port.
+  const fixed = answeringAt(destination);
+  const names = fixed.length > 0 || !isHere ? fixed : answeringAt(undefined);
   return names.length === 0 ? "no service has this address and port" : `an address of ${names.join(" and ")}`;
 }
 

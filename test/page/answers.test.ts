@@ -307,6 +307,14 @@ test("an address of the node that takes no node ports is no Service's", async (t
   assert.match(await at(["192.0.2.0/24"]), /; no service has this address and port$/);
 });
 
+test("an external IP that is the node's own goes before a node port of its number", async (t) => {
+  const metadata = { namespace: "shop", name: "other" };
+  const spec = { clusterIP: "10.96.9.9", externalIPs: ["10.200.0.2"], ports: [{ port: 30080 }] };
+  const { url } = await page(t, { items: [...items, { apiVersion: "v1", kind: "Service", metadata, spec }] });
+  const { rules } = await json<TraceAnswer>(`${url}api/trace?from=outside&to=10.200.0.2&port=30080`);
+  assert.match(rules, /; an address of shop\/other$/);
+});
+
 test("userspace without rules: what the host does not have leaves it", async (t) => {
   const { url, daemon } = await page(t, { mode: "userspace" });
   Object.assign(daemon.config.userspace, { rules: "none" });
