@@ -54,7 +54,7 @@ interface NodePod {
 export function isForNodes(command: string, argv: readonly string[], env: NodeJS.ProcessEnv): boolean {
   if (WITH_CONTEXT[command] === undefined) return true;
   if (command === "diff" && !argv.includes("--kernel")) return false;
-  return env.KUBE_PROXY_TS_PLUGIN === "1" && !argv.some((word) => /^(-f|--filename|--dump|--modes)(=|$)/.test(word));
+  return env.KUBE_PROXY_TS_PLUGIN === "1" && !argv.some((word) => /^-f|^--(?:filename|dump|modes)(?:=|$)/.test(word));
 }
 
 /** Takes `--node`, `--all-nodes` and what kubectl needs out of a command line. @throws UsageError */

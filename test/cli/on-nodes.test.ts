@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { isForNodes } from "../../src/cli/on-nodes.ts";
 import { daemonAt } from "./inspected-daemon.ts";
 import { runKubeProxy } from "./run-kube-proxy.ts";
 
@@ -92,6 +93,13 @@ test("diff --kernel looks in the pods, with the configuration there; between man
     asked().join("\n"),
     /kp-a .* diff --config=\/var\/lib\/kube-proxy\/config\.conf --kubeconfig=\S+ --node=node-a --kernel$/m,
   );
+});
+
+test("prove looks from here where objects or rules are given, however the flag is written", () => {
+  const isInPods = (...argv: string[]) => isForNodes("prove", [...argv, "--node", "n"], { KUBE_PROXY_TS_PLUGIN: "1" });
+  assert.equal(isInPods(), true);
+  for (const argv of [["-f", "examples"], ["-fexamples"], ["--filename=examples"], ["--dump", "x"]])
+    assert.equal(isInPods(...argv), false, argv.join(" "));
 });
 
 test("of all nodes one line each, what is wrong first; a node that cannot answer hides no other", async (t) => {
