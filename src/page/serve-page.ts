@@ -236,9 +236,9 @@ function stateTag(daemon: LiveDaemon, after: number, startedMs: number): string 
   return `"${createHash("sha256").update(text).digest("base64url")}"`;
 }
 
-/** @param readAddresses of the host; those that cannot be read are none. */
-async function nodeView(daemon: LiveDaemon, family: LiveFamily, readAddresses = hostAddresses): Promise<OfflineNode> {
-  const own = await readAddresses(family.family).catch(() => []);
+/** Addresses of the host that cannot be read are none. */
+async function nodeView(daemon: LiveDaemon, family: LiveFamily): Promise<OfflineNode> {
+  const own = await hostAddresses(family.family).catch(() => []);
   const { nodePortAddresses, detector, nodeIP, state } = family;
   return {
     family: family.family,
