@@ -7,7 +7,7 @@ import type { LiveDaemon, LiveFamily } from "../daemon/inspect-report.ts";
 import { loopbackNotes } from "../explain/loopback.ts";
 import { partForPacket } from "../explain/packet-part.ts";
 import { FEW_SERVICES, isPodOf, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
-import { type ClientPlace, clientPlace, sendingTo } from "../inspect/client-place.ts";
+import { type ClientPlace, clientPlace, podInterface, sendingTo } from "../inspect/client-place.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import { ownedFrontends } from "../model/frontend.ts";
 import { familyOf, type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
@@ -67,7 +67,7 @@ export async function traceAnswer<Family extends Pick<LiveFamily, "family">>(
     clientOf(question.from, whole, daemon.podCIDRs, isOwn),
     isOwn,
   );
-  const isHere = inInterface === "" || isPodOf(whole, daemon.podCIDRs, address);
+  const isPod = inInterface !== "" && isPodOf(whole, daemon.podCIDRs, address);
   const asked = {
     family: whole.family,
     protocol,
@@ -75,8 +75,8 @@ export async function traceAnswer<Family extends Pick<LiveFamily, "family">>(
     sourcePort: undefined,
     destination,
     destinationPort: port,
-    inInterface,
-    origin: isHere ? "socket" : "elsewhere",
+    inInterface: inInterface ?? (isPod ? podInterface(whole) : undefined),
+    origin: isPod || inInterface === "" ? "socket" : "elsewhere",
   } as const;
   const packet = newPacket(asked);
   try {

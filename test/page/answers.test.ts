@@ -307,6 +307,14 @@ test("an address of the node that takes no node ports is no Service's", async (t
   assert.match(await at(["192.0.2.0/24"]), /; no service has this address and port$/);
 });
 
+test("a pod of this node by its address comes in where its pods do", async (t) => {
+  const settings = { detectLocalMode: "BridgeInterface", detectLocal: { bridgeInterface: "cni0" } };
+  const { url } = await page(t, { settings });
+  const { packet, outcomes } = await json<TraceAnswer>(`${url}api/trace?from=10.180.0.9&to=10.96.0.10&port=80`);
+  assert.match(packet, /coming in by cni0/);
+  assert.ok(outcomes.every(({ assumptions }) => !assumptions.join().includes("cni0")));
+});
+
 test("an external IP that is the node's own goes before a node port of its number", async (t) => {
   const metadata = { namespace: "shop", name: "other" };
   const spec = { clusterIP: "10.96.9.9", externalIPs: ["10.200.0.2"], ports: [{ port: 30080 }] };
