@@ -18,20 +18,26 @@ export class ReleasedCounts {
   /** A frontend has no owner any more. */
   note(key: Uint8Array): void {
     // Otherwise nothing is counted.
-    if (this.#counts.definition.maxEntries > 1) this.#released.add(nameOfKey(key));
+    if (this.#counts.definition.maxEntries <= 1) return;
+    const refused = key.slice();
+    refused[COUNT_KEY[this.#family].fields.isRefused.at] = 1;
+    for (const counted of [key, refused]) this.#released.add(nameOfKey(counted));
   }
 
-  /** @param isServed whether there is a frontend with this key now. @throws BpfError */
+  /** There may be tens of thousands of counts. @param isServed whether there is a frontend with this key now. @throws BpfError */
   forget(isServed: (key: Uint8Array) => boolean): void {
     if (this.#released.size === 0) return;
     const { address, isRefused } = COUNT_KEY[this.#family].fields;
     const { size } = FRONTEND_KEY[this.#family];
+    // Without an address, it is one.
+    const nodePort = new Uint8Array(size);
     for (const [key] of this.#counts.entries()) {
       // It begins with that of the frontend, or with the address of the node at which a node port was asked.
-      const dialled = key.slice(0, size).fill(0, isRefused.at, isRefused.at + 1);
-      const nodePort = dialled.slice().fill(0, address.at, address.at + address.bytes);
+      const dialled = key.subarray(0, size);
+      nodePort.set(dialled.subarray(address.at + address.bytes), address.at + address.bytes);
       const isReleased =
-        this.#released.has(nameOfKey(dialled)) || (this.#released.has(nameOfKey(nodePort)) && !isServed(dialled));
+        this.#released.has(nameOfKey(dialled)) ||
+        (this.#released.has(nameOfKey(nodePort)) && !isServed(dialled.slice().fill(0, isRefused.at, isRefused.at + 1)));
       if (isReleased) this.#counts.delete(key);
     }
     this.#released.clear();
