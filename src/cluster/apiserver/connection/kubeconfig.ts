@@ -142,9 +142,10 @@ function readCluster(reader: Reader, cluster: JsonObject, name: string, master: 
   const serverName = stringField(found, cluster["tls-server-name"], `${where}: tls-server-name`);
   const proxyUrl = stringField(found, cluster["proxy-url"], `${where}: proxy-url`);
   const isUncompressed = booleanField(found, cluster["disable-compression"], `${where}: disable-compression`);
-  if (proxyUrl !== "" && !/^https?:\/\//.test(proxyUrl)) {
+  if (proxyUrl !== "" && !(/^https?:\/\//.test(proxyUrl) && URL.canParse(proxyUrl))) {
+    const shown = proxyUrl.replace(/\/\/.*@/, "//");
     fail(
-      `${where}: proxy-url must be an http:// or https:// URL (other kinds of proxy are not supported), got "${proxyUrl}"`,
+      `${where}: proxy-url must be an http:// or https:// URL (other kinds of proxy are not supported), got "${shown}"`,
     );
   }
   const extensions = listField(found, cluster.extensions, `${where}: extensions`).filter(isJsonObject);
