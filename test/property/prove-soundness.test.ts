@@ -32,6 +32,7 @@ describe("a rule of iptables that is not understood cannot be proved", () => {
       "-A FORWARD -m recent --rcheck --seconds 10 --hitcount 3 --name x --mask 255.255.255.255 --rsource -j DROP",
     ],
     ["filter", "-A FORWARD -j NFQUEUE --queue-num 0"],
+    ["filter", "-A FORWARD -p tcp -m tcp --dport 23 -j SET --add-set seen src"],
     ["mangle", "-A PREROUTING -j TPROXY --on-port 1 --on-ip 127.0.0.1"],
     ["nat", "-A PREROUTING -j NETMAP --to 10.0.0.0/8"],
     ["nat", "-A PREROUTING -p tcp -j REDIRECT --to-ports 8000-8010"],

@@ -209,7 +209,6 @@ const WITHOUT_EFFECT = new Set([
   "TCPOPTSTRIP",
   "IDLETIMER",
   "CLASSIFY",
-  "SET",
   "LED",
   "RATEEST",
 ]);
@@ -232,6 +231,8 @@ function opaqueTarget(target: string, text: string, hasChain: (name: string) => 
     return act((packet) => ({ kind: "go-on", packet: { ...packet, state: "untracked" }, said: "not tracked" }));
   }
   if (WITHOUT_EFFECT.has(target)) return [];
+  // What it adds, a rule behind it may ask for.
+  if (target === "SET") return [{ text: target, asks: undefined, run: () => GO_ON }];
   const verdict = verdictOf(target, text, hasChain);
   return act(() => verdict ?? { kind: "lost", because: `the target ${target} is not understood` });
 }
