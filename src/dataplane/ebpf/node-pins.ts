@@ -49,7 +49,7 @@ export async function endPins(
     if (there === undefined) continue;
     const isOwn = own !== undefined && isSameFolder(path, own.path);
     const ended = IP_FAMILIES.filter((family) => there.includes(family) && !(isOwn && own.families.includes(family)));
-    // Whoever uses it then, there is nothing to be done.
+    // Another process may use it: nothing is to be done there.
     if (isOwn && ended.length === 0) continue;
     const lock = new FolderLock(path);
     try {

@@ -30,6 +30,8 @@ typedef long long s64;
 struct bpf_sock {
 	u32 bound_dev_if, family, type, protocol, mark, priority;
 	u32 src_ip4, src_ip6[4], src_port;
+	u16 dst_port, pad;
+	u32 dst_ip4, dst_ip6[4];
 };
 struct bpf_sock_addr {
 	u32 user_family, user_ip4, user_ip6[4];
@@ -182,11 +184,13 @@ struct test_words {
 #define NETNS_COOKIE(ctx) (TEST_WORDS(ctx)->netns_cookie)
 #define SET_RETVAL(ctx, value) (TEST_WORDS(ctx)->return_value = (value))
 #define IS_BOUND_TO_LOOPBACK(ctx) (TEST_WORDS(ctx)->is_bound != 0)
+#define HAS_CONNECTED(ctx) 1
 #else
 #define SOCKET_COOKIE(ctx) get_socket_cookie(ctx)
 #define NETNS_COOKIE(ctx) get_netns_cookie(ctx)
 #define SET_RETVAL(ctx, value) set_retval(value)
 #define IS_BOUND_TO_LOOPBACK(ctx) is_bound_to_loopback(ctx)
+#define HAS_CONNECTED(ctx) has_connected(ctx)
 #endif
 
 enum call { CONNECT, SENDMSG, RECVMSG, GETPEERNAME };
@@ -272,6 +276,19 @@ INLINE int is_bound_to_loopback(const struct bpf_sock_addr *ctx)
 		return 1;
 #endif
 	return sk->bound_dev_if != 0;
+}
+
+/* Whether a TCP socket has connected before: what disconnects it leaves the address. It costs bystanders less than a look for its cookie. */
+INLINE int has_connected(const struct bpf_sock_addr *ctx)
+{
+	const struct bpf_sock *sk = ctx->sk;
+	if (!sk)
+		return 1;
+#if FAMILY == 6
+	return (sk->dst_ip6[0] | sk->dst_ip6[1] | sk->dst_ip6[2] | sk->dst_ip6[3]) != 0;
+#else
+	return sk->dst_ip4 != 0;
+#endif
 }
 #endif
 
@@ -583,7 +600,7 @@ INLINE int lead(struct bpf_sock_addr *ctx, enum call call, int mapped)
 		return 0;
 	}
 	/* A socket that was led once, and connects to something else now, must not be taken for one that is led. */
-	if (outcome == PASS && call == CONNECT && (protocol == UDP || protocol == TCP)) {
+	if (outcome == PASS && call == CONNECT && (protocol == UDP || (protocol == TCP && HAS_CONNECTED(ctx)))) {
 		u64 cookie = SOCKET_COOKIE(ctx);
 		if (protocol == UDP)
 			map_delete(connected, &cookie);

@@ -65,6 +65,24 @@ test("unusual sockets", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, as
     assert.deepEqual(met, { reached: tcp, peer: `${VIP} 80` });
   });
 
+  await t.test(
+    "a socket that was led, and then goes to that endpoint by itself, has the endpoint for its peer",
+    async () => {
+      for (const [protocol, port, to] of [
+        ["tcp", 80, tcp],
+        ["udp", 53, udp],
+      ] as const) {
+        const [service, endpoint] = [`${VIP} ${port}`, `${LOCAL} ${to}`];
+        const met = await dialler.dialInSuccession(protocol, [
+          [VIP, port],
+          [LOCAL, to],
+          [VIP, port],
+        ]);
+        assert.deepEqual(met, [service, endpoint, service]);
+      }
+    },
+  );
+
   await t.test("a stream is remembered as long as its socket is open", async () => {
     const before = maps.tcpPeers.entries().length;
     for (let times = 0; times < 20; times += 1) {

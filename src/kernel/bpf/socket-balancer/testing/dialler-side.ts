@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, Server } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ownNetnsCookie } from "../../../netns-cookie.ts";
-import { dialFastOpen, dialMultipath, sendBesides } from "./raw-sockets.ts";
+import { dialFastOpen, dialInSuccession, dialMultipath, sendBesides } from "./raw-sockets.ts";
 
 export type Request =
   | { readonly what: "listen"; readonly protocol: "tcp" | "udp"; readonly address: string }
@@ -21,6 +21,7 @@ export type Request =
   | { readonly what: "ask"; readonly name: string }
   | { readonly what: "drop"; readonly name: string }
   | { readonly what: "send besides"; readonly args: Parameters<typeof sendBesides> }
+  | { readonly what: "dial in succession"; readonly args: Parameters<typeof dialInSuccession> }
   | {
       readonly what: "dial";
       readonly protocol: DialledProtocol;
@@ -47,7 +48,10 @@ const DATAGRAM_WAIT_MS = 2000;
 
 async function listen(protocol: "tcp" | "udp", address: string): Promise<number> {
   if (protocol === "tcp") {
-    const server = createServer((socket) => socket.end(`${(server.address() as AddressInfo).port}`));
+    const server = createServer((socket) => {
+      // A client may be gone already.
+      socket.on("error", () => {}).end(`${(server.address() as AddressInfo).port}`);
+    });
     server.listen(0, address);
     await once(server, "listening");
     return (server.address() as AddressInfo).port;
@@ -193,6 +197,7 @@ process.on("message", async (request: Request) => {
   else if (request.what === "hold") process.send?.(await hold(request.name, request.address, request.port));
   else if (request.what === "ask") process.send?.(await ask(request.name));
   else if (request.what === "send besides") process.send?.(await sendBesides(...request.args));
+  else if (request.what === "dial in succession") process.send?.(dialInSuccession(...request.args));
   else if (request.what === "drop") {
     held.get(request.name)?.close();
     held.delete(request.name);

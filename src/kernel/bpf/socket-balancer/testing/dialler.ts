@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { moveInto } from "../../testing/test-cgroup.ts";
 import type { DialledProtocol, DialReport, Request } from "./dialler-side.ts";
 import type { Place } from "./dialling.ts";
-import type { sendBesides } from "./raw-sockets.ts";
+import type { dialInSuccession, sendBesides } from "./raw-sockets.ts";
 
 export interface Dialler {
   readonly pid: number;
@@ -25,6 +25,8 @@ export interface Dialler {
   drop(name: string): Promise<unknown>;
   /** IPv4. */
   readonly sendBesides: typeof sendBesides;
+  /** IPv4. */
+  dialInSuccession(...args: Parameters<typeof dialInSuccession>): Promise<readonly string[]>;
   /** Connects, and for TCP waits for the peer's greeting. @param from the address to which a TCP socket is bound before. */
   dial(
     protocol: DialledProtocol,
@@ -67,6 +69,7 @@ export async function startDialler(t: TestContext, cgroup: string): Promise<Dial
     hold: async (name, { address, port }) => (await ask({ what: "hold", name, address, port })) as DialReport,
     ask: async (name) => (await ask({ what: "ask", name })) as DialReport,
     sendBesides: async (...args) => (await ask({ what: "send besides", args })) as DialReport,
+    dialInSuccession: async (...args) => (await ask({ what: "dial in succession", args })) as readonly string[],
     drop: (name) => ask({ what: "drop", name }),
     dial: async (protocol, { address, port }, from) =>
       (await ask({ what: "dial", protocol, address, port, from })) as DialReport,

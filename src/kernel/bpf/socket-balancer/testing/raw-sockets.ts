@@ -34,13 +34,15 @@ type Receive = (
   address: Uint8Array,
   size: Uint8Array,
 ) => bigint | number;
+type Ask = (fd: number, address: Uint8Array, size: Uint8Array) => number;
 
 function calls() {
   const library = openLibrary(createRequire(import.meta.url)("koffi"));
   const tail = "(int fd, uint8_t *data, size_t length, int flags, uint8_t *address";
   const sendto: Send = library.func(`long sendto${tail}, uint32_t size)`);
   const recvfrom: Receive = library.func(`long recvfrom${tail}, uint8_t *size)`);
-  return { ...libc(), sendto, recvfrom };
+  const getpeername: Ask = library.func("int getpeername(int fd, uint8_t *address, uint8_t *size)");
+  return { ...libc(), sendto, recvfrom, getpeername };
 }
 
 function socketAddress(address: string, port: number): Uint8Array {
@@ -82,6 +84,25 @@ export async function dialFastOpen(address: string, port: number): Promise<DialR
   const sent = sendto(fd, data, data.length, MSG_FASTOPEN, socketAddress(address, port), ADDRESS_BYTES);
   if (Number(sent) < 0) return { code: errnoName(errno()) };
   return await greeting(fd);
+}
+
+/** One socket connects to one after the other, and is disconnected between. @returns whom it has for its peer each time. */
+export function dialInSuccession(
+  protocol: "tcp" | "udp",
+  places: readonly (readonly [string, number])[],
+): readonly string[] {
+  const { socket, connect, getpeername, errno } = calls();
+  const fd = socket(AF_INET, protocol === "tcp" ? SOCK_STREAM : SOCK_DGRAM, 0);
+  const peers = places.map((place) => {
+    // Of no family.
+    connect(fd, new Uint8Array(ADDRESS_BYTES), ADDRESS_BYTES);
+    if (connect(fd, socketAddress(...place), ADDRESS_BYTES) < 0) return errnoName(errno());
+    const peer = new Uint8Array(ADDRESS_BYTES);
+    getpeername(fd, peer, new Uint8Array(Uint32Array.of(ADDRESS_BYTES).buffer));
+    return textOf(peer);
+  });
+  closeSync(fd);
+  return peers;
 }
 
 /**
