@@ -2,7 +2,6 @@
  * Any Kubernetes object → the records it stands for. Knows the kinds, their API groups and the `…List` kinds; the
  * projections know the fields.
  */
-import { attempt } from "../../logging/attempt.ts";
 import type { ObjectKind, ObjectKinds } from "../object-source.ts";
 import type { PodRecord, ServiceNotes } from "../objects.ts";
 import { contentDigest } from "./content-digest.ts";
@@ -139,7 +138,7 @@ export function projectObject(
   if (id !== undefined && !projector.isSelected(raw)) {
     return { status: "accepted", title, id, entries: [], warnings: [], isMirrored: projector.isMirrored, ...notes };
   }
-  const digest = attempt(() => digestOf(raw));
+  const digest = digestOf(raw);
   if (digest === undefined) return refusedAs(title, id, "", "must be nested less deeply", raw);
   const projection = projector.project(raw, digest, keepsPods);
   if (!projection.ok) return { status: "refused", title, id, problems: projection.problems };
@@ -239,9 +238,14 @@ function mapped<T, U>(projection: Projection<T>, toU: (record: T) => U): Project
 }
 
 /**
- * Objects in files keep the `resourceVersion` they were exported with through any edit, so only content counts. Throws for one that is
- * nested so deeply that it has no text.
+ * Objects in files keep the `resourceVersion` they were exported with through any edit, so only content counts. Undefined for one that
+ * is nested so deeply that it has no text. @throws TypeError for what JSON cannot hold.
  */
-function digestOf(raw: JsonObject): string {
-  return contentDigest(JSON.stringify(raw));
+function digestOf(raw: JsonObject): string | undefined {
+  try {
+    return contentDigest(JSON.stringify(raw));
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
 }
