@@ -18,13 +18,14 @@ export interface ReflectorTimes {
   readonly putOffMs: (objects: number) => number;
 }
 
-/** Lists of more objects than this are what a server cannot send to all nodes at once: one of them is put off for 1 ms each. */
+/** Lists of more objects than this are what a server cannot send to all nodes at once: one of them is put off for some time for each more. */
 const LARGE_LIST = 4_000;
-const LONGEST_PUT_OFF_MS = 10_000;
+const PUT_OFF_MS_EACH = 3;
+const LONGEST_PUT_OFF_MS = 30_000;
 
 /** @default of {@link ReflectorTimes.putOffMs} */
 export function putOffMs(objects: number): number {
-  return Math.min(LONGEST_PUT_OFF_MS, Math.max(0, objects - LARGE_LIST));
+  return Math.min(LONGEST_PUT_OFF_MS, Math.max(0, objects - LARGE_LIST) * PUT_OFF_MS_EACH);
 }
 
 export const REFLECTOR_TIMES: ReflectorTimes = {
