@@ -182,7 +182,6 @@ export class EndpointsChangeTracker {
     // A node without a battery begins long ago: what counts is when it began by the clock as it is now.
     const { now, monotonicMs = now } = this.#options;
     const createdMs = this.#createdMs - monotonicMs() + now();
-    if (isEarlierText(lastChangeTriggerTime, secondText(createdMs))) return;
     const timeMs = parseRfc3339Ms(lastChangeTriggerTime);
     if (timeMs === undefined || timeMs <= createdMs) return;
     const times = this.#triggerTimes.get(service);
@@ -243,18 +242,4 @@ function zoneOffsetMs(zone: string): number | undefined {
   const minutes = Number(zone.slice(4, 6));
   if (hours > 24 || minutes > 59) return undefined;
   return (zone.startsWith("-") ? -1 : 1) * (hours * 60 + minutes) * 60_000;
-}
-
-/** The second of a moment, for {@link isEarlierText}. Pure. */
-export function secondText(timeMs: number): string {
-  return new Date(timeMs).toISOString().slice(0, "yyyy-mm-ddThh:mm:ss".length);
-}
-
-/**
- * Whether a text is no time after a second, as can be told without parsing it: at the start that is so of nearly all. Pure.
- *
- * @param second as {@link secondText} has it.
- */
-export function isEarlierText(text: string, second: string): boolean {
-  return text.endsWith("Z") && text < second;
 }
