@@ -5,7 +5,7 @@
  */
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
-import type { Endpoint } from "../../model/endpoint.ts";
+import { type Endpoint, keepsFlows } from "../../model/endpoint.ts";
 import { ownedFrontends } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
@@ -102,7 +102,7 @@ export function wantedOf(
   if (!isOwned || protocol === undefined) return undefined;
   const routing = routeServicePort(port, endpoints, node);
   const pool = form.obeysLocalPolicy && port.externalPolicyLocal ? routing.local : routing.cluster;
-  const answering = endpoints.filter(({ isReady, isServing }) => isReady || isServing);
+  const answering = endpoints.filter(keepsFlows);
   return pool.length === 0 ? undefined : { port, protocol, endpoints: pool, answering };
 }
 
