@@ -18,7 +18,7 @@ interface FamilyHealth {
   readonly family: IpFamily;
   /** Unix milliseconds; of the start of its loop until a sync has worked, as upstream has it. */
   readonly lastUpdatedMs: number;
-  /** Milliseconds since a sync worked, however clocks were set; null before the first. */
+  /** Whole milliseconds since a sync worked, however clocks were set; null before the first. */
   readonly syncedAgoMs: number | null;
   readonly isHealthy: boolean;
   /** What the mode says of its work, when it is asked: that may cost it something. */
@@ -43,7 +43,7 @@ export interface HealthVerdict {
   readonly isReached: boolean;
   /** IPv4 before IPv6; families never updated are absent. */
   readonly families: readonly FamilyHealth[];
-  /** How long the API server has been silent about the resource that it spoke of least lately, in milliseconds. @default not known */
+  /** How long the API server has been silent about the resource that it spoke of least lately, in whole milliseconds. @default not known */
   readonly silentMs?: number | undefined;
   readonly failures: readonly StandingFailure[];
   /** Features that work in a lesser way than configured: no reason to send traffic to another node. */
@@ -197,7 +197,7 @@ export class ProxyHealth implements HealthReporter {
       const state = this.#states[family];
       if (state.lastUpdatedMs === undefined) continue;
       const { lastUpdatedMs, syncedMs, mode } = state;
-      const syncedAgoMs = syncedMs === undefined ? null : monotonicMs - syncedMs;
+      const syncedAgoMs = syncedMs === undefined ? null : Math.round(monotonicMs - syncedMs);
       families.push({
         ...{ family, lastUpdatedMs, syncedAgoMs, isHealthy: this.#isFamilyHealthy(state) },
         get remarks() {
@@ -214,7 +214,7 @@ export class ProxyHealth implements HealthReporter {
       isHealthy: this.isHealthy(),
       isNodeEligible: this.#isNodeEligible,
       families,
-      silentMs: this.#heardMs.size === 0 ? undefined : monotonicMs - Math.min(...this.#heardMs.values()),
+      silentMs: this.#heardMs.size === 0 ? undefined : Math.round(monotonicMs - Math.min(...this.#heardMs.values())),
       failures: [
         ...(this.#waiting === undefined ? [] : [{ subject: "start", reason: this.#waiting.reason }]),
         ...IP_FAMILIES.flatMap((family) => [...this.#states[family].failures, ...this.#states[family].portFailures]),
