@@ -11,6 +11,15 @@ const WEB = port("web", "10.96.0.1", { nodePort: 30080 });
 const PODS = [remote("10.180.1.1"), remote("10.180.1.2")];
 const INGRESS = { loadBalancerVIPs: [ip("192.0.2.9")] } as const;
 
+/** As a build of Windows that takes 64 endpoints in a load balancer. */
+function refuseOver64Endpoints({ rig: { host } }: TestModel): void {
+  host.refuse(({ verb, kind, about }) =>
+    verb === "Create" && kind === "LoadBalancer" && listOf(objectOf(JSON.parse(about)).HostComputeEndpoints).length > 64
+      ? 0x8007_0057
+      : undefined,
+  );
+}
+
 /** Load balancers by VIP and port, with the addresses that they name. */
 function named({ rig: { host } }: TestModel): Readonly<Record<string, readonly string[]>> {
   const addressOf = (id: unknown) =>
@@ -316,13 +325,7 @@ describe("what operators report", () => {
 
   test("too many endpoints for this Windows are a failure of that service alone (kubernetes #98680, #135518)", async () => {
     const model = newModel();
-    model.rig.host.refuse(({ verb, kind, about }) =>
-      verb === "Create" &&
-      kind === "LoadBalancer" &&
-      listOf(objectOf(JSON.parse(about)).HostComputeEndpoints).length > 64
-        ? 0x8007_0057
-        : undefined,
-    );
+    refuseOver64Endpoints(model);
     const many = Array.from({ length: 65 }, (_, index) => remote(`10.180.2.${index}`));
     model.set(port("huge", "10.96.0.2"), many);
     model.set(WEB, PODS);
@@ -340,13 +343,7 @@ describe("what operators report", () => {
 
   test("a Service that gets too many endpoints keeps those that it has, where nothing is changed in place (kubernetes #98680)", async () => {
     const model = newModel({ canModify: false });
-    model.rig.host.refuse(({ verb, kind, about }) =>
-      verb === "Create" &&
-      kind === "LoadBalancer" &&
-      listOf(objectOf(JSON.parse(about)).HostComputeEndpoints).length > 64
-        ? 0x8007_0057
-        : undefined,
-    );
+    refuseOver64Endpoints(model);
     const huge = port("huge", "10.96.0.2");
     const many = Array.from({ length: 66 }, (_, index) => remote(`10.180.2.${index}`));
     const served = () => named(model)["10.96.0.2:80"]?.length;
