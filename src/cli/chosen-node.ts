@@ -2,6 +2,7 @@
 import type { NodeRecord } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { nodeNameIn } from "../inspect/offline-node.ts";
+import { someOf } from "../logging/some-of.ts";
 import { UsageError } from "./exit.ts";
 import { didYouMean } from "./suggestion.ts";
 
@@ -33,7 +34,7 @@ export function chosenNode<Config extends Pick<KubeProxyConfig, "hostnameOverrid
   const wanted = nodeNameIn(nodes, config);
   if (names.includes(wanted)) return { config, note: undefined };
   if (hostnameOverride !== "")
-    throw new UsageError(`there is no Node "${wanted}"`, didYouMean(wanted, names) ?? someOf(names));
+    throw new UsageError(`there is no Node "${wanted}"`, didYouMean(wanted, names) ?? nodesThere(names));
   if (isThisHost) throw new UsageError(`this host, ${wanted}, is none of the Nodes: --node says which it is`);
   const byName = nodes.toSorted((one, other) => (one.name < other.name ? -1 : 1));
   const { name } = byName.find(({ taintKeys }) => taintKeys.length === 0) ?? byName[0] ?? { name: only };
@@ -41,7 +42,6 @@ export function chosenNode<Config extends Pick<KubeProxyConfig, "hostnameOverrid
   return { config: { ...config, hostnameOverride: name }, note };
 }
 
-function someOf(names: readonly string[]): string {
-  const more = names.length > SHOWN ? ` and ${names.length - SHOWN} more` : "";
-  return `There ${names.length === 1 ? "is" : "are"} ${names.toSorted().slice(0, SHOWN).join(", ")}${more}.`;
+function nodesThere(names: readonly string[]): string {
+  return `There ${names.length === 1 ? "is" : "are"} ${someOf(names.toSorted(), SHOWN)}.`;
 }

@@ -1,4 +1,5 @@
 /** What a socket meets, in words. Pure. */
+import { someOf } from "../logging/some-of.ts";
 import type { LedSocket } from "./inspection.ts";
 
 /** A line for each fact, so that two can be compared. */
@@ -20,8 +21,7 @@ export function factsText(lines: readonly string[]): string {
   const endpoints = lines.filter((line) => line.startsWith(LEADS_TO)).map((line) => line.slice(LEADS_TO.length));
   const others = lines.filter((line) => !line.startsWith(LEADS_TO));
   if (endpoints.length === 0) return others.join("; ");
-  const more = endpoints.length > SHOWN ? ` and ${endpoints.length - SHOWN} more` : "";
-  return [`${LEADS_TO}${endpoints.slice(0, SHOWN).join(", ")}${more}`, ...others].join("; ");
+  return [`${LEADS_TO}${someOf(endpoints, SHOWN)}`, ...others].join("; ");
 }
 
 export const socketText = (socket: LedSocket): string => factsText(socketLines(socket));

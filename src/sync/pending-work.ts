@@ -2,6 +2,7 @@
  * The work of the next sync, as a value: taken when a sync starts, handed back when it fails. Requests during a sync are for the
  * next one, so that nothing gets lost between the two. Pure.
  */
+import { someOf } from "../logging/some-of.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import type { SyncFailure } from "./backend.ts";
 
@@ -86,10 +87,8 @@ export class IncompleteSyncError extends Error {
   override readonly name = "IncompleteSyncError";
   readonly subjects: ReadonlySet<string>;
   constructor(failures: readonly SyncFailure[]) {
-    const named = failures.slice(0, NAMED_FAILURES).map(({ subject, reason }) => `${subject} (${reason})`);
-    const left = failures.length - named.length;
-    const others = left === 0 ? "" : ` and ${left} more`;
-    super(`the kernel refused a part of the rules: ${named.join(", ")}${others}`);
+    const parts = failures.map(({ subject, reason }) => `${subject} (${reason})`);
+    super(`the kernel refused a part of the rules: ${someOf(parts, NAMED_FAILURES)}`);
     this.subjects = new Set(failures.map(({ subject }) => subject));
   }
 }

@@ -1,7 +1,7 @@
 /** What is said of the socket path, once while it lasts: it costs speed and no service. */
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
-import { someNames } from "../nftables/foreign-damage.ts";
+import { someOf } from "../../logging/some-of.ts";
 import type { SocketPins } from "./socket-pins.ts";
 
 /** Logged once for each reason. */
@@ -48,16 +48,16 @@ export class SocketNews {
   }
 
   tellRefusals(refused: ReadonlyMap<string, string>): void {
-    const names = new Set([...refused.keys()].sort());
-    if (!this.isNews("service ports", [...names].join(", "))) return;
+    const names = [...refused.keys()].sort();
+    if (!this.isNews("service ports", names.join(", "))) return;
     const what = `${AT_SOCKET} for some service ports`;
-    if (names.size === 0) {
+    if (names.length === 0) {
       this.#log.info("All service ports are decided at the socket again", { can: what });
       return;
     }
     const [reason = ""] = refused.values();
     this.#log.error("Service ports that are not decided at the socket", new Error(reason), {
-      names: someNames(names),
+      names: someOf(names),
       cannot: what,
     });
   }

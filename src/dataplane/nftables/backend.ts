@@ -14,6 +14,7 @@ import {
   type NftTableContent,
 } from "../../kernel/nftables/nftables.ts";
 import type { Logger } from "../../logging/logger.ts";
+import { someOf } from "../../logging/some-of.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { Backend, OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
@@ -22,7 +23,7 @@ import { bisectPorts, commitPorts, isAttributable } from "./bisect-ports.ts";
 import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
 import { forgetClients } from "./flat/clients.ts";
-import { assessDamage, someNames } from "./foreign-damage.ts";
+import { assessDamage } from "./foreign-damage.ts";
 import { setAside } from "./last-known-good.ts";
 import type { LayoutName } from "./layout-name.ts";
 import { LAYOUTS, type Layout } from "./layouts.ts";
@@ -120,7 +121,7 @@ export class NftablesBackend implements Backend {
   get remarks(): readonly string[] {
     if (this.#foreign.length === 0) return [];
     const table = `${this.#options.nft.family} ${TABLE}`;
-    return [`Packets pass chains of other programs in table ${table}: ${someNames(new Set(this.#foreign))}`];
+    return [`Packets pass chains of other programs in table ${table}: ${someOf(this.#foreign)}`];
   }
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
@@ -242,8 +243,8 @@ export class NftablesBackend implements Backend {
       return;
     }
     this.#options.log.warn("Another program changed our nftables rules; repairing them", {
-      chains: someNames(change.chains),
-      sets: someNames(change.sets),
+      chains: someOf(change.chains),
+      sets: someOf(change.sets),
       wholeTable: change.isTotal,
       pid: change.by?.pid,
       process: change.by?.name,
@@ -405,7 +406,7 @@ export class NftablesBackend implements Backend {
   #noteForeign(content: NftTableContent | undefined): void {
     const foreign = content === undefined ? [] : foreignBaseChains(content);
     if (foreign.some((name) => !this.#foreign.includes(name))) {
-      const chains = someNames(new Set(foreign));
+      const chains = someOf(foreign);
       this.#options.log.warn("Packets pass chains of other programs in our nftables table; they are left alone", {
         chains,
       });

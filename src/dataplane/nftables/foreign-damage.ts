@@ -48,11 +48,3 @@ export function assessDamage(
   const isOfAnyKind = [...names].some((name) => change.defined.has(name));
   return ofServices.size > 0 || isOfAnyKind || isUnknown ? { kind: "total" } : { kind: "known", ports, names };
 }
-
-const LOGGED_NAMES = 10;
-
-/** Enough names for people to see what was hit. */
-export function someNames(names: ReadonlySet<string>): string {
-  const some = [...names].slice(0, LOGGED_NAMES).join(", ");
-  return names.size > LOGGED_NAMES ? `${some} and ${names.size - LOGGED_NAMES} more` : some;
-}
