@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { mkdirSync, renameSync, symlinkSync } from "node:fs";
 import { test } from "node:test";
+import { setTimeout } from "node:timers/promises";
+import { listFolder } from "./folder-listing.ts";
 import { createManifestsSource, type ManifestsSource } from "./manifests-source.ts";
 import { RecordingLogger, RecordingSink, serviceYaml, sliceYaml, TempFolder } from "./testing/manifest-bench.ts";
 
@@ -141,6 +143,31 @@ test("a lost event is made up for by looking now and then", async () => {
   await sink.until(() => portOf(sink, "a")?.toString().includes("81") === true);
   stop.abort();
   await running;
+});
+
+test("a folder in which nothing changes is left alone until the next look is due", async () => {
+  using temp = new TempFolder();
+  temp.write("a.yaml", serviceYaml("a"));
+  let looks = 0;
+  const sink = new RecordingSink();
+  const stop = new AbortController();
+  const running = createManifestsSource({
+    ...{ dir: temp.path, log: new RecordingLogger(), rescanMs: 60_000, debounceMs: 1 },
+    list: (...given) => {
+      looks++;
+      return listFolder(...given);
+    },
+  }).run(sink, stop.signal);
+  await sink.until(() => sink.events.includes("synced endpointSlices"));
+  // A file that was just written is looked at again until it has rested.
+  let before: number;
+  do {
+    before = looks;
+    await setTimeout(200);
+  } while (looks > before && looks < 200);
+  stop.abort();
+  await running;
+  assert.ok(looks < 200, `${looks} looks`);
 });
 
 test("a folder that is not there at the start rejects and is named", async () => {
