@@ -38,6 +38,7 @@ const figures = (firstSyncMs: number): ProgramFigures => ({
   changeCpuMs: 20,
   rssMb: 50,
   peakMb: 80,
+  privateMb: 20,
 });
 
 test("a ratio is the other program's figure for each of ours, of single rounds", () => {

@@ -6,13 +6,23 @@ import { spawnSync } from "node:child_process";
 import { accessSync, constants, statSync } from "node:fs";
 import { basename, resolve } from "node:path";
 import { LAYOUT_NAMES } from "../src/dataplane/nftables/layout-name.ts";
+import { PROGRAM } from "../test/apiserver/api-daemon.ts";
 import type { Bench } from "./driver.ts";
-import { type ConnectionTask, measureProgram, type ProgramFigures } from "./first-connection.ts";
-import { median, megabytes, ms, table } from "./table.ts";
+import {
+  answerConnections,
+  measureProgram,
+  type ProgramFigures,
+  type ProgramTask,
+  runProgram,
+} from "./first-connection.ts";
+import { atMost, median, megabytes, ms, table, type Verdict } from "./table.ts";
 
 const MODES = ["nftables", "iptables", "ipvs"] as const;
-/** Between two changes: longer than kube-proxy's own pause, and a multiple of no period. */
-const PAUSE_MS = 1137;
+type Mode = (typeof MODES)[number];
+/** What this program promises: from the API server's answer to the first connection (issue 4), p50; and its own memory in a small cluster. */
+const CONNECTION_MS: Readonly<Partial<Record<Mode, number>>> = { iptables: 200, nftables: 50 };
+const PRIVATE_MB = 20;
+const SMALL = 15;
 const VERSION_LIMIT_MS = 10_000;
 
 interface AgainstResult {
@@ -43,37 +53,51 @@ network namespaces: start to first sync, a Service that is added, processor time
   },
   async run(given) {
     const binary = executable(given.parts[0] ?? "");
+    const [own = ""] = PROGRAM;
     const layout = given.oneOf("layout", LAYOUT_NAMES);
-    const modes = given.list("modes").map((word) => given.oneOf("modes", MODES, word));
+    const modes = given.someOf("modes", MODES);
     const name = nameOf(binary);
     const [trials, limitMs] = [given.whole("changes"), 1000 * given.whole("limit")];
     const settleSeconds = given.whole("settle", 0);
     // The first start brings files into memory.
-    for (const program of [binary, undefined]) {
-      const once = { mode: modes[0] ?? "nftables", services: 1, endpointsEach: 1, trials: 1, pauseMs: 0, limitMs };
-      await measureProgram({ ...once, ...(program !== undefined && { program }) });
+    for (const program of [binary, own]) {
+      const once = { mode: modes[0] ?? "nftables", services: 1, endpointsEach: 1, limitMs, program };
+      await measureProgram(once, 1, 0);
     }
     const results: AgainstResult[] = [];
+    const verdicts: Verdict[] = [];
     for (const mode of modes) {
       for (const size of given.sizes("sizes")) {
         const title = `${mode}${mode === "nftables" ? ` ${layout}` : ""}, ${size.services} × ${size.endpointsEach}`;
-        const task: ConnectionTask = { ...size, mode, trials, pauseMs: PAUSE_MS, limitMs, settleSeconds };
-        const other = () => measureProgram({ ...task, program: binary });
-        const own = () => measureProgram({ ...task, ...(mode === "nftables" && { layout }) });
+        const measure = (more: Pick<ProgramTask, "program" | "layout">) =>
+          measureProgram({ ...size, mode, limitMs, ...more }, trials, settleSeconds);
+        const other = () => measure({ program: binary });
         const rounds: (readonly [ProgramFigures, ProgramFigures])[] = [];
         for (let round = 1; round <= given.whole("rounds"); round += 1) {
           process.stderr.write(`${title}, round ${round}…\n`);
           const first = round % 2 === 0 ? undefined : await other();
-          const figures = await own();
+          const figures = await measure({ program: own, ...(mode === "nftables" && { layout }) });
           rounds.push([figures, first ?? (await other())]);
         }
         const result = { title, name, rounds };
         results.push(result);
         console.log(`${againstTable(result)}\n`);
+        const middle = (of: (figures: ProgramFigures) => number) => median(rounds.map(([figures]) => of(figures)));
+        const connectionMs = CONNECTION_MS[mode];
+        if (connectionMs !== undefined) {
+          const p50 = middle(({ connection }) => connection.p50);
+          verdicts.push(atMost(`${title}, here: first connection, ms`, p50, connectionMs));
+        }
+        if (size.services <= SMALL) {
+          const privateMb = middle((figures) => figures.privateMb);
+          verdicts.push(atMost(`${title}, here: resident of its own alone, MB`, privateMb, PRIVATE_MB));
+        }
       }
     }
-    return { figures: { results } };
+    return { verdicts, figures: { results } };
   },
+  worker: (task: ProgramTask | { readonly isClient: true }) =>
+    "isClient" in task ? answerConnections() : runProgram(task),
 };
 
 /** @throws RangeError for what cannot be started. */
@@ -113,6 +137,7 @@ export function againstTable({ title, name, rounds }: AgainstResult): string {
       row("  work of its syncs, ms", ({ workMs }) => workMs),
       row("  processor time, ms", ({ changeCpuMs }) => changeCpuMs),
       row("resident at rest, MB", ({ rssMb }) => rssMb, megabytes),
+      row("  of that its own alone", ({ privateMb }) => privateMb, megabytes),
       row("  at its peak", ({ peakMb }) => peakMb, megabytes),
     ],
   );

@@ -47,9 +47,20 @@ export function apiService(index: number): ApiObject {
   };
 }
 
-/** The one slice of service number `index`. @param generation see `benchSlice`. @param nowMs for the trigger time. */
-export function apiSlice(index: number, endpointsEach: number, generation: number, nowMs: number): ApiObject {
-  const { namespace, name, serviceName, addressType, ports, endpoints } = benchSlice(index, endpointsEach, generation);
+/**
+ * The one slice of service number `index`.
+ *
+ * @param generation see `benchSlice`. @param nowMs for the trigger time. @param addresses of its endpoints. @default those of `benchSlice`
+ */
+export function apiSlice(
+  index: number,
+  endpointsEach: number,
+  generation: number,
+  nowMs: number,
+  addresses?: readonly string[],
+): ApiObject {
+  const slice = benchSlice(index, endpointsEach, generation);
+  const { namespace, name, serviceName, addressType, ports, endpoints } = slice;
   return {
     metadata: {
       namespace,
@@ -86,7 +97,7 @@ export function apiSlice(index: number, endpointsEach: number, generation: numbe
       }),
     },
     addressType,
-    endpoints: endpoints.map(({ address }, at) => ({
+    endpoints: (addresses ?? endpoints.map(({ address }) => address)).map((address, at) => ({
       addresses: [address],
       conditions: { ready: true, serving: true, terminating: false },
       targetRef: { kind: "Pod", namespace, name: `${serviceName}-7d4b9c6f5-${at}`, uid: uid(index * 16 + at) },

@@ -37,8 +37,7 @@ client-go's reflectors, in simulated time.`,
       listBytes: given.whole("list-bytes"),
     };
     for (const awaySeconds of given.wholes("away")) {
-      for (const word of given.list("clients")) {
-        const client = given.oneOf("clients", CLIENTS, word);
+      for (const client of given.someOf("clients", CLIENTS)) {
         process.stderr.write(`simulating ${common.nodes} nodes, ${client}, server away for ${awaySeconds} s…\n`);
         results.push(await simulateStorm({ ...common, client, awaySeconds }));
       }

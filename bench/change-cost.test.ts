@@ -2,13 +2,23 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { LAYOUT_NAMES, type LayoutName } from "../src/dataplane/nftables/layout-name.ts";
+import { TABLE } from "../src/dataplane/nftables/names.ts";
+import { encodeTransaction } from "../src/kernel/nftables/netlink-transaction.ts";
+import { LAYOUTS } from "../src/kernel/nftables/netlink-values.ts";
 import { countVisits } from "../testkit/support/operation-counter.ts";
-import { ChangeCostSubject } from "./change-cost-subject.ts";
+import { nftBackend } from "./backends.ts";
+import { bottomless, ChangeCostSubject } from "./change-cost-subject.ts";
 
 const SIZES = { small: 20, large: 1_500 } as const;
 
+const KERNEL = bottomless(async (operations) => {
+  const { batch } = await encodeTransaction({ layout: LAYOUTS.ip, table: TABLE }, operations);
+  batch.finish();
+  batch.messages.release();
+});
+
 async function visitsOf(services: number, layout: LayoutName) {
-  const subject = new ChangeCostSubject(3, false, layout);
+  const subject = new ChangeCostSubject(3, nftBackend(layout, KERNEL));
   await subject.load(services);
   const slice = subject.replacedEndpoint(7, 1);
   const added = subject.service(services, "ADDED");

@@ -7,6 +7,7 @@ import { execFileSync } from "node:child_process";
 import type { EndpointRecord, EndpointSliceRecord, ServiceRecord } from "../src/cluster/objects.ts";
 import { type IpAddress, ipFromBytes } from "../src/net/ip.ts";
 
+export const NODE_NAME = "bench-node";
 const PORT_NAME = "http";
 const SERVICE_NET = 10 * 2 ** 24 + 96 * 2 ** 16; // 10.96.0.0/12
 const POD_NET = 10 * 2 ** 24 + 128 * 2 ** 16; // 10.128.0.0/10: endpoints of the start

@@ -1,11 +1,7 @@
-/** One driver for all benches: the command line, its help, root, verdicts, figures as JSON, and workers that answer with JSON. */
-import { spawn } from "node:child_process";
+/** One driver for all benches: the command line, its help, root, verdicts, figures as JSON. */
 import { writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import type { ClusterSize } from "./connection-cluster.ts";
-import { withNamespace } from "./namespace.ts";
-import { engineOptions, memoryEnvironment } from "./run-worker.ts";
-import type { Verdict } from "./targets.ts";
+import type { Verdict } from "./table.ts";
 
 interface BenchOption {
   readonly help: string;
@@ -30,6 +26,13 @@ export interface Bench {
   readonly needsRoot?: boolean;
   /** Measures and prints. Rejects with a RangeError for options that are wrong. */
   run(given: Given): Promise<Outcome>;
+  /** What runs in a process of its own (workers.ts). @returns its figures; undefined where it has written by itself. */
+  worker?(task: never): Promise<unknown>;
+}
+
+export interface ClusterSize {
+  readonly services: number;
+  readonly endpointsEach: number;
 }
 
 export interface Outcome {
@@ -104,12 +107,26 @@ export class Given {
     return number;
   }
 
-  /** One of these words. */
-  oneOf<T extends string>(name: string, known: readonly T[], text: string = this.text(name)): T {
-    const found = known.find((word) => word === text);
-    if (found === undefined)
+  /** Some of these words. */
+  someOf<T extends string>(name: string, known: readonly T[]): readonly T[] {
+    return this.list(name).map((text) => {
+      const found = known.find((word) => word === text);
+      if (found !== undefined) return found;
       throw new RangeError(`--${name}: ${JSON.stringify(text)} is not one of ${known.join(", ")}`);
+    });
+  }
+
+  /** One of these words. */
+  oneOf<T extends string>(name: string, known: readonly T[]): T {
+    const [found, another] = this.someOf(name, known);
+    if (found === undefined || another !== undefined)
+      throw new RangeError(`--${name}: give one of ${known.join(", ")}`);
     return found;
+  }
+
+  /** Whether a part is to be measured: all are where none is named. */
+  wants(part: string): boolean {
+    return this.parts.length === 0 || this.parts.includes(part);
   }
 }
 
@@ -177,47 +194,4 @@ ${rows([
   ["--check", "exit with status 1 when a target is missed"],
   ["--help", "this text"],
 ])}`;
-}
-
-interface WorkerOptions {
-  /** The script, which takes the task as JSON and writes its figures as JSON. */
-  readonly script: string;
-  readonly task: object;
-  /** Whether it runs with the daemon's engine options, and may collect garbage when it likes. @default true */
-  readonly asDaemon?: boolean;
-  /** More options of Node.js. */
-  readonly nodeOptions?: readonly string[];
-  /** @default in a network namespace of its own */
-  readonly isOnHost?: boolean;
-}
-
-/** Runs a worker of a bench. @returns its figures, as it wrote them. */
-export async function workerFigures({
-  script,
-  task,
-  asDaemon = true,
-  nodeOptions = [],
-  isOnHost = false,
-}: WorkerOptions) {
-  const engine = asDaemon ? ["--expose-gc", ...engineOptions()] : [];
-  const node = [process.execPath, ...engine, ...nodeOptions, script, JSON.stringify(task)];
-  const run = async (words: readonly string[], env: NodeJS.ProcessEnv) => {
-    const [file = "", ...args] = words;
-    const child = spawn(file, args, {
-      stdio: ["ignore", "pipe", "inherit"],
-      env: { ...process.env, ...(isOnHost && memoryEnvironment()), ...env },
-    });
-    let output = "";
-    child.stdout.setEncoding("utf8").on("data", (text: string) => {
-      output += text;
-    });
-    const outcome = await new Promise<string>((resolve, reject) => {
-      child.on("error", reject);
-      child.on("close", (status, signal) => resolve(signal ?? String(status)));
-    });
-    if (outcome !== "0") throw new Error(`the worker for ${JSON.stringify(task)} ended with ${outcome}`);
-    return JSON.parse(output);
-  };
-  if (isOnHost) return await run(node, {});
-  return await withNamespace(({ name, env }) => run(["ip", "netns", "exec", name, ...node], env));
 }

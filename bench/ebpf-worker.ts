@@ -1,47 +1,68 @@
-/**
- * One subject in a namespace and a cgroup of its own. Argument: an EbpfTask as JSON. Writes its figures as one line of JSON; for
- * `connect` a line when the cluster is in the kernel, and then answers ways.
- */
+/** One measurement of `npm run bench -- ebpf`, in this process's network namespace and in a cgroup of its own. */
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
+import { projectEndpointSlice } from "../src/cluster/projection/endpoint-slice.ts";
+import { SocketMaps } from "../src/dataplane/ebpf/socket-maps.ts";
 import { NO_PACKET_PATH } from "../src/dataplane/ebpf/testing/no-packet-path.ts";
-import { TABLE } from "../src/dataplane/nftables/names.ts";
-import { openNetlinkRuleset } from "../src/kernel/nftables/netlink-nftables.ts";
-import { benchService, makeReachable } from "./cluster.ts";
-import { answerWays, startLoop } from "./connect-arms.ts";
+import type { Bpf, BpfLink, BpfProgram } from "../src/kernel/bpf/bpf.ts";
+import { kernelBpf } from "../src/kernel/bpf/kernel-bpf.ts";
+import { apiSlice } from "./api-objects.ts";
+import { nftBackend } from "./backends.ts";
+import { benchService, benchSlice, makeReachable } from "./cluster.ts";
+import { answerWays, SERVER_PORT, startLoop, targetsOf } from "./connections.ts";
 import {
   CHANGE_KINDS,
   type ChangeFigures,
   type ChangeKind,
-  type ChangesFigures,
   type ChurnFigures,
   type EbpfTask,
   type MapsFigures,
-} from "./ebpf-figures.ts";
+} from "./ebpf.ts";
 import { EbpfSubject } from "./ebpf-subject.ts";
-import { settledMemory } from "./memory.ts";
-import { benchBackend, NftSubject } from "./nftables-subject.ts";
-import type { ConnectFigures, ReachFigures } from "./socket-loop.ts";
-import { quantile } from "./table.ts";
+import { cpuMsOf, settledMemory } from "./memory.ts";
+import { NftSubject } from "./nftables-subject.ts";
+import type { LoopFigures, ReachFigures } from "./socket-loop.ts";
+import type { Subject } from "./subject.ts";
+import { quantile, spread, timed } from "./table.ts";
 
 const ENDPOINTS = 3;
-const SERVER_PORT = 8080;
+const DEAD_PORT = 8081;
 /** Changes of which it is measured when they are reached. */
 const REACHED = 300;
 /** A process that tries all the time does so undisturbed. */
 const SETTLED_MS = 3;
-const SCATTER = 7919;
 const CHURNING_SERVICES = 20;
 /** That warm up. */
 const UNTIMED_CHANGES = 200;
 const CHANGES_PER_MS = 1;
 const MB = 2 ** 20;
 
-async function ebpfOverFlat(services: number, cgroup: string): Promise<EbpfSubject> {
-  const ruleset = openNetlinkRuleset();
-  const flat = benchBackend(ruleset.open({ family: "ip", table: TABLE }), "Flat");
-  const subject = new EbpfSubject(ENDPOINTS, flat, cgroup);
+export async function measureEbpf(task: EbpfTask): Promise<unknown> {
+  writeFileSync(join(task.cgroup, "cgroup.procs"), `${process.pid}`);
+  makeReachable();
+  switch (task.what) {
+    case "maps":
+      return await measureMaps(task);
+    case "changes":
+      return await measureChanges(task);
+    case "churn":
+      return await measureChurn(task);
+    case "connect":
+      await clusterIn(task);
+      return await answerWays(task.services, ENDPOINTS);
+  }
+}
+
+/** A cluster in the kernel. */
+async function clusterIn(
+  { mode, services, cgroup }: { readonly mode: string; readonly services: number; readonly cgroup: string },
+  bpf?: Bpf,
+): Promise<Subject> {
+  const subject =
+    mode === "ebpf"
+      ? new EbpfSubject(ENDPOINTS, nftBackend("Flat"), cgroup, bpf)
+      : new NftSubject(ENDPOINTS, mode === "flat" ? "Flat" : "Compatible");
   subject.load(services);
   await subject.fullSync();
   return subject;
@@ -61,63 +82,77 @@ function mapBytes(): number {
   return bytes;
 }
 
+/** The line of a watch with a slice. @returns what happens when it comes. */
+function watchLine(subject: Subject, index: number, endpointsEach: number, generation: number): () => void {
+  const line = JSON.stringify({ type: "MODIFIED", object: apiSlice(index, endpointsEach, generation, 0) });
+  return () => {
+    const projected = projectEndpointSlice(JSON.parse(line).object);
+    if (!projected.ok) throw new Error("the line is no slice");
+    subject.setSlice(index, projected.record);
+  };
+}
+
 async function measureMaps({ services, changes, cgroup }: Extract<EbpfTask, { what: "maps" }>): Promise<MapsFigures> {
-  const subject = new EbpfSubject(ENDPOINTS, NO_PACKET_PATH, cgroup);
+  let [mapWorkMs, mapsDoneMs] = [0, 0];
+  // What the backend calls for each service port that has changed: finding what differs of it, and writing that.
+  const { set } = SocketMaps.prototype;
+  SocketMaps.prototype.set = function timedSet(...args): void {
+    const startMs = performance.now();
+    set.apply(this, args);
+    mapWorkMs += performance.now() - startMs;
+  };
+  // When a sync comes to its packet path, the maps have everything.
+  const noted: typeof NO_PACKET_PATH = {
+    ...NO_PACKET_PATH,
+    sync: (...args) => {
+      mapsDoneMs = performance.now();
+      return NO_PACKET_PATH.sync(...args);
+    },
+  };
+  const subject = new EbpfSubject(ENDPOINTS, noted, cgroup);
   subject.load(services);
   const { heapMb: modelMb } = await settledMemory();
-  const before = process.cpuUsage();
-  await subject.fullSync();
-  const { user, system } = process.cpuUsage(before);
+  const fillCpuMs = await cpuMsOf(() => subject.fullSync());
   const { heapMb } = await settledMemory();
   const [effects, events, mapWork]: [number[], number[], number[]] = [[], [], []];
   const measure = async (samples: number[], change: () => void): Promise<void> => {
     await turn();
-    EbpfSubject.mapWorkMs = 0;
+    mapWorkMs = 0;
     const startMs = performance.now();
     change();
     await subject.syncChanges();
-    samples.push(subject.mapsDoneMs - startMs);
-    mapWork.push(EbpfSubject.mapWorkMs * 1000);
+    samples.push(mapsDoneMs - startMs);
+    mapWork.push(mapWorkMs * 1000);
   };
+  /** What the maps say of a service, read back. */
+  const leads = (index: number): string | undefined =>
+    subject.backend.sockets.find((line) => line.startsWith(`TCP ${benchService(index).clusterIP} 80 `));
   for (let n = 0; n < changes; n += 1) {
-    const index = (n * SCATTER) % services;
+    const index = subject.scattered(n);
     await measure(effects, () => subject.replaceEndpoint(index));
-    const onLine = subject.watchLine(index);
-    const before = n === 0 ? subject.leads(index) : undefined;
+    const onLine = watchLine(subject, index, ENDPOINTS, Number(subject.sliceOf(index).resourceVersion));
+    const before = n === 0 ? leads(index) : undefined;
     await measure(events, onLine);
-    if (n === 0 && (before === undefined || subject.leads(index) === before))
-      throw new Error("the maps have not changed");
+    if (n === 0 && (before === undefined || leads(index) === before)) throw new Error("the maps have not changed");
   }
-  const reached = await measureReached(subject, services);
-  const kernelMb = mapBytes() / MB;
-  await subject.close();
+  const reached = await measureReached(subject);
   return {
-    services,
-    fillCpuMs: (user + system) / 1000,
-    mapWorkP50Us: quantile(mapWork, 0.5),
-    mapWorkP99Us: quantile(mapWork, 0.99),
-    effectP50Ms: quantile(effects, 0.5),
-    effectP99Ms: quantile(effects, 0.99),
-    eventP50Ms: quantile(events, 0.5),
-    eventP99Ms: quantile(events, 0.99),
-    reachedP50Ms: quantile(reached.ms, 0.5),
-    reachedP99Ms: quantile(reached.ms, 0.99),
-    reachedCount: reached.ms.length,
-    attemptUs: quantile(reached.periodsUs, 0.5),
-    heapMb: heapMb - modelMb,
-    kernelMb,
+    ...{ fillCpuMs, heapMb: heapMb - modelMb, kernelMb: mapBytes() / MB },
+    ...{ mapWorkUs: spread(mapWork), effectMs: spread(effects), eventMs: spread(events), ...reached },
   };
 }
 
 /** From the line of a watch to the first connection that reaches the new endpoint. Until then each is refused. */
-async function measureReached(subject: EbpfSubject, services: number) {
-  await startLoop("serve", String(SERVER_PORT));
-  const client = await startLoop("reach");
-  const [ms, periodsUs]: [number[], number[]] = [[], []];
+async function measureReached(subject: Subject) {
+  await startLoop(["serve", String(SERVER_PORT)]);
+  const client = await startLoop(["reach"]);
+  const [times, periodsUs]: [number[], number[]] = [[], []];
   for (let n = 0; n < REACHED; n += 1) {
-    const index = (n * SCATTER) % services;
-    const onLine = subject.replaceDeadEndpoint(index);
+    const index = subject.scattered(n);
+    const { ports } = subject.sliceOf(index);
+    subject.setSlice(index, { ...benchSlice(index, 1), ports: ports.map((port) => ({ ...port, port: DEAD_PORT })) });
     await subject.syncChanges();
+    const onLine = watchLine(subject, index, 1, 1);
     client.tell([benchService(index).clusterIP, 80]);
     await client.next();
     await sleep(SETTLED_MS);
@@ -125,72 +160,52 @@ async function measureReached(subject: EbpfSubject, services: number) {
     onLine();
     await subject.syncChanges();
     const { connectedMs, periodUs }: ReachFigures = JSON.parse(await client.next());
-    ms.push(connectedMs - lineMs);
+    times.push(connectedMs - lineMs);
     periodsUs.push(periodUs);
   }
-  return { ms, periodsUs };
+  return { reachedMs: spread(times), attemptUs: quantile(periodsUs, 0.5) };
 }
 
-async function measureConnections({ mode, services, cgroup }: Extract<EbpfTask, { what: "connect" }>): Promise<void> {
-  if (mode === "ebpf") await ebpfOverFlat(services, cgroup);
-  else {
-    const subject = new NftSubject(ENDPOINTS, "Compatible");
-    subject.load(services);
-    await subject.fullSync(false);
-  }
-  await answerWays(services, ENDPOINTS);
-}
-
-async function measureChanges(task: Extract<EbpfTask, { what: "changes" }>): Promise<ChangesFigures> {
-  const { mode, services, changes, cgroup } = task;
-  const subject = mode === "ebpf" ? await ebpfOverFlat(services, cgroup) : new NftSubject(ENDPOINTS, "Flat");
-  if (subject instanceof NftSubject) {
-    subject.load(services);
-    await subject.fullSync(false);
-  }
-  const measured = async (change: () => void): Promise<readonly [ms: number, cpuMs: number]> => {
-    await turn();
-    const before = process.cpuUsage();
-    const startMs = performance.now();
-    change();
-    await subject.syncChanges();
-    const tookMs = performance.now() - startMs;
-    const { user, system } = process.cpuUsage(before);
-    return [tookMs, (user + system) / 1000];
+async function measureChanges(task: Extract<EbpfTask, { what: "changes" }>) {
+  const subject = await clusterIn(task);
+  const makes: Readonly<Record<ChangeKind, (index: number) => void>> = {
+    "an endpoint replaced": (index) => subject.replaceEndpoint(index),
+    "a service removed": (index) => subject.setService(index, "delete"),
+    "a service added": (index) => subject.setService(index, "add"),
   };
-  const taken: Record<ChangeKind, (readonly [ms: number, cpuMs: number])[]> = {
-    "an endpoint replaced": [],
-    "a service removed": [],
-    "a service added": [],
-  };
-  for (let n = -UNTIMED_CHANGES; n < changes; n += 1) {
-    const index = (Math.abs(n) * SCATTER) % services;
-    for (const [kind, change] of [
-      ["an endpoint replaced", () => subject.replaceEndpoint(index)],
-      ["a service removed", () => subject.setService(index, "delete")],
-      ["a service added", () => subject.setService(index, "add")],
-    ] as const) {
-      const one = await measured(change);
-      if (n >= 0) taken[kind].push(one);
+  const taken = CHANGE_KINDS.map((kind) => ({ kind, times: [] as number[], cpuMs: 0 }));
+  for (let n = -UNTIMED_CHANGES; n < task.changes; n += 1) {
+    const index = subject.scattered(Math.abs(n));
+    for (const one of taken) {
+      await turn();
+      let tookMs = 0;
+      const cpuMs = await cpuMsOf(async () => {
+        tookMs = await timed(async () => {
+          makes[one.kind](index);
+          await subject.syncChanges();
+        });
+      });
+      if (n < 0) continue;
+      one.times.push(tookMs);
+      one.cpuMs += cpuMs / task.changes;
     }
   }
-  const figures = CHANGE_KINDS.map((kind): [ChangeKind, ChangeFigures] => {
-    const samples = taken[kind].map(([ms]) => ms);
-    const cpuMs = taken[kind].reduce((sum, [, ms]) => sum + ms, 0) / changes;
-    const [p50Ms, p99Ms, worstMs] = [quantile(samples, 0.5), quantile(samples, 0.99), Math.max(...samples)];
-    return [kind, { p50Ms, p99Ms, worstMs, cpuMs }];
+  const figures = taken.map(({ kind, times, cpuMs }): [ChangeKind, ChangeFigures] => {
+    const { p50, p99 } = spread(times);
+    return [kind, { p50Ms: p50, p99Ms: p99, worstMs: Math.max(...times), cpuMs }];
   });
-  return Object.fromEntries(figures) as ChangesFigures; // every kind once
+  return Object.fromEntries(figures);
 }
 
 async function measureChurn({ connections, cgroup }: Extract<EbpfTask, { what: "churn" }>): Promise<ChurnFigures> {
-  const subject = await ebpfOverFlat(CHURNING_SERVICES, cgroup);
-  await startLoop("serve", String(SERVER_PORT));
-  const client = await startLoop("connect");
-  const targets = Array.from({ length: CHURNING_SERVICES }, (_, n) => [benchService(n).clusterIP, 80] as const);
+  const { bpf, replacePrograms } = withTwins(kernelBpf());
+  const subject = await clusterIn({ mode: "ebpf", services: CHURNING_SERVICES, cgroup }, bpf);
+  await startLoop(["serve", String(SERVER_PORT)]);
+  const client = await startLoop(["client"]);
+  const targets = targetsOf("service", CHURNING_SERVICES, ENDPOINTS, CHURNING_SERVICES);
   const startMs = performance.now();
   let isOver = false;
-  const connecting = client.ask<ConnectFigures>({ targets, count: connections }).finally(() => {
+  const connecting = client.ask<LoopFigures>({ load: "connect", targets, count: connections }).finally(() => {
     isOver = true;
   });
   let [changes, linkUpdates] = [0, 0];
@@ -198,25 +213,49 @@ async function measureChurn({ connections, cgroup }: Extract<EbpfTask, { what: "
     const due = (performance.now() - startMs) * CHANGES_PER_MS;
     for (; changes < due; changes += 1) subject.replaceEndpoint(changes % CHURNING_SERVICES);
     await subject.syncChanges();
-    linkUpdates = subject.updateLinks();
+    linkUpdates += replacePrograms();
     await turn();
   }
   const { failures } = await connecting;
-  const seconds = (performance.now() - startMs) / 1000;
-  return { connections, failures, changes, linkUpdates, seconds };
+  return { connections, failures, changes, linkUpdates, seconds: (performance.now() - startMs) / 1000 };
 }
 
-const task: EbpfTask = JSON.parse(process.argv[2] ?? "{}");
-writeFileSync(join(task.cgroup, "cgroup.procs"), `${process.pid}`);
-makeReachable();
-if (task.what === "connect") await measureConnections(task);
-else {
-  const figures =
-    task.what === "maps"
-      ? await measureMaps(task)
-      : task.what === "changes"
-        ? await measureChanges(task)
-        : await measureChurn(task);
-  process.stdout.write(`${JSON.stringify(figures)}\n`);
+/** Loads each program twice, so that the program of each hook can be replaced by one with the same instructions: LINK_UPDATE. */
+function withTwins(bpf: Bpf): { readonly bpf: Bpf; replacePrograms(): number } {
+  const twins = new Map<BpfProgram, BpfProgram>();
+  const hooked = new Map<Pick<BpfLink, "replace">, readonly [BpfProgram, BpfProgram]>();
+  return {
+    bpf: {
+      ...bpf,
+      loadProgram: (program, place, maps) => {
+        const one = bpf.loadProgram(program, place, maps);
+        twins.set(one, bpf.loadProgram(program, place, maps));
+        return one;
+      },
+      attach: (program, hook, cgroup) => {
+        const link = bpf.attach(program, hook, cgroup);
+        const replace = link.replace.bind(link);
+        const known = { replace };
+        const note = (of: BpfProgram): void => {
+          const twin = twins.get(of);
+          if (twin !== undefined) hooked.set(known, [of, twin]);
+        };
+        note(program);
+        // Programs over longer maps have other twins.
+        link.replace = (other, ...rest) => {
+          replace(other, ...rest);
+          note(other);
+        };
+        return link;
+      },
+    },
+    replacePrograms() {
+      for (const [link, [program, twin]] of hooked) {
+        link.replace(twin);
+        // The backend finds its own again.
+        link.replace(program);
+      }
+      return 2 * hooked.size;
+    },
+  };
 }
-process.exit();

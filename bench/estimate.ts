@@ -1,6 +1,5 @@
 /** What many paired rounds say of a ratio, and how surely. Pure. */
-import { median } from "./table.ts";
-import type { Verdict } from "./targets.ts";
+import { median, type Verdict } from "./table.ts";
 
 export interface Estimate {
   readonly median: number;

@@ -1,158 +1,44 @@
 /**
- * The daemon as a whole: how long after a new service became known a connection through its cluster IP succeeds, with a
- * client that tries all the time. Measured is what is built (`dist`), as it is started (`bin/kube-proxy`).
+ * A whole kube-proxy at the tests' API server: its first sync, and how long after a new Service is known a connection through its cluster IP
+ * succeeds, with a client that tries all the time.
  */
-import type { ChildProcess } from "node:child_process";
-import { renameSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
-import { createInterface } from "node:readline";
+import { execFileSync } from "node:child_process";
+import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
-import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
-import { signalChild } from "../src/kernel/child-process.ts";
-import { NetworkNamespace, removeNamespacesNow } from "../testkit/net/network-namespace.ts";
-import { newRunName } from "../testkit/net/run-name.ts";
-import { ProxyDaemon } from "../testkit/support/proxy-daemon.ts";
+import { type DaemonTask, hasEnded, startApiServer, startDaemon } from "./api-cluster.ts";
+import { apiService, apiSlice } from "./api-objects.ts";
 import { benchService } from "./cluster.ts";
-import type { ProgramTask } from "./connection-api-process.ts";
-import {
-  type ClusterSize,
-  clusterObjects,
-  nodeObject,
-  type ProgramReport,
-  type StartReport,
-  serviceObjects,
-} from "./connection-cluster.ts";
-import { atExit } from "./namespace.ts";
-import type { ConnectionFigures, Spread } from "./nftables-figures.ts";
-import { spread } from "./table.ts";
+import type { ClusterSize } from "./driver.ts";
+import { figuresOf } from "./memory.ts";
+import { withNamespace } from "./namespace.ts";
+import { type Spread, spread } from "./table.ts";
+import { answerLines, type LineProcess, startLines, startWorker } from "./workers.ts";
 
-const CLIENT = fileURLToPath(new URL("./connection-client.ts", import.meta.url));
-const API = fileURLToPath(new URL("./connection-api-process.ts", import.meta.url));
 const NODE_IP = "10.200.0.2";
 const SERVER_IP = "10.200.0.3";
 const SERVER_PORT = 8080;
-/** What is built, as it is started. */
-const OWN_PROGRAM = fileURLToPath(new URL("../bin/kube-proxy", import.meta.url));
-const START_LIMIT_MS = 120_000;
+/** Between two changes: longer than kube-proxy's own pause, and a multiple of no period. */
+const PAUSE_MS = 1137;
+/** A connection is begun this often, or every hundredth of the time that it has been tried. */
+const EVERY_MS = 2;
+const METRICS = "http://127.0.0.1:10249/metrics";
+/** Rest that ends a measurement, and the processor time in it that is still rest: kube-proxy syncs a second after a change. */
+const REST_MS = 3_000;
+const REST_CPU_MS = 60;
 
-export interface ConnectionTask extends ClusterSize {
-  /** The proxy mode. */
-  readonly mode: string;
-  /** New services connected to, one after the other. */
-  readonly trials: number;
-  /** Between two trials: a multiple of no period of the daemon's. @default 137 */
-  readonly pauseMs?: number;
-  /** Of the API server's follower. @default what the mode does without */
-  readonly layout?: LayoutName;
-  /** That follower: any kube-proxy. @default this one */
-  readonly program?: string;
-  /** For its first sync, and for each connection. @default {@link START_LIMIT_MS} */
-  readonly limitMs?: number;
-  /** Rest before its memory is read. @default 0 */
-  readonly settleSeconds?: number;
+export interface ProgramTask extends ClusterSize, DaemonTask {
+  /** For the first sync, and for each connection. */
+  readonly limitMs: number;
 }
 
-/** A node, and behind its only link a server. */
-async function network(): Promise<{ readonly node: NetworkNamespace; readonly server: NetworkNamespace }> {
-  const node = await NetworkNamespace.create(newRunName("bench"));
-  const server = await NetworkNamespace.create(newRunName("bench"));
-  await node.configure([
-    `link add eth0 type veth peer name eth0 netns ${server.name}`,
-    "link set eth0 up",
-    `addr add ${NODE_IP}/24 dev eth0`,
-    `route add default via ${SERVER_IP}`,
-  ]);
-  await server.configure(["link set eth0 up", `addr add ${SERVER_IP}/24 dev eth0`]);
-  return { node, server };
+interface Memory {
+  readonly rssMb: number;
+  readonly peakMb: number;
+  /** Resident without what pages of files share with other processes. */
+  readonly privateMb: number;
 }
 
-/** A process that is asked and answers line by line. */
-interface Partner {
-  readonly ask: (line: string) => Promise<string>;
-  /** What it says without being asked. */
-  readonly next: () => Promise<string>;
-  readonly end: () => Promise<void>;
-}
-
-function partner(node: NetworkNamespace, file: string, ...args: readonly string[]): Partner {
-  const child = node.spawn([process.execPath, file, ...args], { stdio: ["pipe", "pipe", "inherit"] });
-  const { stdin, stdout } = child;
-  if (stdin === null || stdout === null) throw new Error("a process has no pipes");
-  const lines = createInterface({ input: stdout })[Symbol.asyncIterator]();
-  const next = async (): Promise<string> => {
-    const { value } = await lines.next();
-    if (value === undefined) throw new Error(`${file} has ended`);
-    return value;
-  };
-  return {
-    next,
-    ask: (line) => {
-      stdin.write(`${line}\n`);
-      return next();
-    },
-    end: async () => {
-      stdin.end();
-      await ended(child);
-    },
-  };
-}
-
-async function ended(child: ChildProcess): Promise<void> {
-  if (child.exitCode === null && child.signalCode === null) await new Promise((resolve) => child.once("exit", resolve));
-}
-
-function startServer(server: NetworkNamespace): () => void {
-  const script = `require("node:net").createServer((socket) => socket.end()).listen(${SERVER_PORT}, "0.0.0.0")`;
-  const child = server.spawn([process.execPath, "-e", script], { stdio: "ignore" });
-  return () => void signalChild(child);
-}
-
-/** Makes services known, one after the other. `add` resolves with the time just before. */
-async function trials(
-  { trials: count, pauseMs = 137, limitMs = START_LIMIT_MS }: Pick<ConnectionTask, "trials" | "pauseMs" | "limitMs">,
-  first: number,
-  client: Partner,
-  add: (index: number) => Promise<bigint>,
-): Promise<Spread> {
-  const samples: number[] = [];
-  for (let trial = 0; trial < count; trial += 1) {
-    const index = first + trial;
-    const connected = client.ask(benchService(index).clusterIP);
-    await sleep(pauseMs);
-    const startNs = await add(index);
-    const endNs = await Promise.race([connected, sleep(limitMs, undefined, { ref: false })]);
-    if (endNs === undefined) throw new Error(`no connection through a new Service in ${limitMs / 1000} s`);
-    samples.push(Number(BigInt(endNs) - startNs) / 1e6);
-  }
-  return spread(samples);
-}
-
-async function withManifests(node: NetworkNamespace, task: ConnectionTask, client: Partner): Promise<Spread> {
-  const objects = Array.from(clusterObjects(task), ({ service, slice }) => [service, slice]).flat();
-  const daemon = ProxyDaemon.prepare(node, {
-    hostnameOverride: "node-a",
-    objects: [nodeObject(NODE_IP), ...objects],
-    config: { mode: task.mode },
-  });
-  try {
-    daemon.spawn();
-    await daemon.synced();
-    return await trials(task, task.services, client, async (index) => {
-      const { service, slice } = serviceObjects(index, [SERVER_IP]);
-      const text = JSON.stringify({ apiVersion: "v1", kind: "List", items: [service, slice] });
-      const draft = join(daemon.folder, "draft.json");
-      const startNs = process.hrtime.bigint();
-      writeFileSync(draft, text);
-      renameSync(draft, join(daemon.manifests, `new-${index}.json`));
-      return startNs;
-    });
-  } finally {
-    await daemon.dispose();
-  }
-}
-
-export interface ProgramFigures {
+export interface ProgramFigures extends Memory {
   readonly firstSyncMs: number;
   /** Processor time until then, tools included. */
   readonly startCpuMs: number;
@@ -160,73 +46,157 @@ export interface ProgramFigures {
   /** Mean duration of the syncs and mean processor time for a Service that is added. */
   readonly workMs: number;
   readonly changeCpuMs: number;
-  readonly rssMb: number;
-  readonly peakMb: number;
 }
 
-async function withApiServer(
-  node: NetworkNamespace,
-  {
-    trials: count,
-    pauseMs,
-    limitMs = START_LIMIT_MS,
-    program = OWN_PROGRAM,
-    settleSeconds = 0,
-    ...given
-  }: ConnectionTask,
-  client: Partner,
-): Promise<ProgramFigures> {
-  const task: ProgramTask = { ...given, program, limitMs, address: NODE_IP };
-  const api = partner(node, API, JSON.stringify(task));
-  const figures = async (seconds: number): Promise<ProgramReport> => JSON.parse(await api.ask(`figures ${seconds}`));
-  try {
-    const started: StartReport = JSON.parse(await api.next());
-    if ("failure" in started) throw new Error(started.failure);
-    const before = await figures(0);
-    // Other services than before: those are there until the first sync has removed them.
-    const times = { trials: count, limitMs, ...(pauseMs !== undefined && { pauseMs }) };
-    const connection = await trials(times, given.services + count, client, async (index) =>
-      BigInt(await api.ask(`${index} ${SERVER_IP}`)),
-    );
-    const { cpuMs, workMs, rssMb, peakMb } = await figures(settleSeconds);
-    return {
-      firstSyncMs: started.firstSyncMs,
-      startCpuMs: started.cpuMs,
-      connection,
-      workMs: (workMs - before.workMs) / count,
-      changeCpuMs: (cpuMs - before.cpuMs) / count,
-      rssMb,
-      peakMb,
-    };
-  } finally {
-    await api.end();
-  }
+/** What a program has needed since its start, tools included; the duration of all syncs as its own metrics have it. */
+interface Used {
+  readonly cpuMs: number;
+  readonly workMs: number;
 }
 
-/** A whole kube-proxy at the test API server. Rejects in words where it fails. */
-export function measureProgram(task: ConnectionTask): Promise<ProgramFigures> {
-  return inNetwork((node, client) => withApiServer(node, task, client));
+/** What {@link runProgram} says first. */
+type Started = Pick<ProgramFigures, "firstSyncMs" | "startCpuMs"> & { readonly failure?: string };
+
+/** What {@link runProgram} is asked: for what was used until the program has come to rest, with its memory so much later; or for a Service. */
+type Asked = { readonly settleSeconds: number } | { readonly index: number };
+
+/** Processes have it in common. */
+const monotonicMs = (): number => Number(process.hrtime.bigint()) / 1e6;
+
+/** @param trials Services that are added, one after the other. @param settleSeconds rest before its memory is read. Rejects in words where it fails. */
+export function measureProgram(task: ProgramTask, trials: number, settleSeconds: number): Promise<ProgramFigures> {
+  return withNamespace((node) =>
+    withNamespace(async (server) => {
+      connectNode(node.name, server.name);
+      const script = `require("node:net").createServer((socket) => socket.end()).listen(${SERVER_PORT}, "0.0.0.0")`;
+      const client = startWorker("against", { isClient: true }, node);
+      const api = startWorker("against", task, node);
+      const children = [startLines([process.execPath, "-e", script], server.name), client, api];
+      try {
+        const { failure, ...started }: Started = JSON.parse(await api.next());
+        if (failure !== undefined) throw new Error(failure);
+        await api.next();
+        await client.next();
+        const before = await api.ask<Used>({ settleSeconds: 0 });
+        const samples: number[] = [];
+        for (let index = task.services; index < task.services + trials; index += 1) {
+          samples.push(await connectionTo(index, client, api, task.limitMs));
+        }
+        const { cpuMs, workMs, ...memory } = await api.ask<Used & Memory>({ settleSeconds });
+        const [mean, meanCpu] = [(workMs - before.workMs) / trials, (cpuMs - before.cpuMs) / trials];
+        return { ...started, connection: spread(samples), ...memory, workMs: mean, changeCpuMs: meanCpu };
+      } finally {
+        // It ends its daemon before itself.
+        await api.finish();
+        for (const child of children) child.end();
+      }
+    }),
+  );
 }
 
-export function measureConnection(task: ConnectionTask): Promise<ConnectionFigures> {
-  return inNetwork(async (node, client) => {
-    const manifest = await withManifests(node, task, client);
-    return { manifest, api: (await withApiServer(node, task, client)).connection };
+/** @returns milliseconds from just before the Service is known to the first connection. */
+async function connectionTo(index: number, client: LineProcess, api: LineProcess, limitMs: number): Promise<number> {
+  const connected = client.ask<number>({ host: benchService(index).clusterIP });
+  await sleep(PAUSE_MS);
+  const startMs = await api.ask<number>({ index });
+  const endMs = await Promise.race([connected, sleep(limitMs, undefined, { ref: false })]);
+  if (endMs === undefined) throw new Error(`no connection through a new Service in ${limitMs / 1000} s`);
+  return endMs - startMs;
+}
+
+/** A node, and behind its only link a server. */
+function connectNode(node: string, server: string): void {
+  const batch = (name: string, lines: readonly string[]): void =>
+    void execFileSync("ip", ["-n", name, "-batch", "-"], { input: lines.join("\n") });
+  batch(node, [
+    `link add eth0 type veth peer name eth0 netns ${server}`,
+    "link set eth0 up",
+    `addr add ${NODE_IP}/24 dev eth0`,
+    `route add default via ${SERVER_IP}`,
+  ]);
+  batch(server, ["link set eth0 up", `addr add ${SERVER_IP}/24 dev eth0`]);
+}
+
+/** Tries until a connection to the port 80 of each asked host succeeds, and says when that was. */
+export const answerConnections = (): Promise<void> =>
+  answerLines(async ({ host }: { readonly host: string }): Promise<number> => {
+    const attempts = new Set<Socket>();
+    let connectedMs: number | undefined;
+    const startMs = performance.now();
+    while (connectedMs === undefined) {
+      const socket = connect({ host, port: 80 });
+      attempts.add(socket);
+      socket.on("error", () => attempts.delete(socket));
+      socket.on("connect", () => {
+        connectedMs ??= monotonicMs();
+      });
+      await sleep(Math.max(EVERY_MS, (performance.now() - startMs) / 100));
+    }
+    for (const socket of attempts) socket.destroy();
+    return connectedMs;
   });
+
+/** The sum of a metric over its labels; undefined before there is one. Upstream gave `ip_family` to those of syncs in 1.34. */
+async function metric(name: string): Promise<number | undefined> {
+  const text = await fetch(METRICS).then(
+    (answer) => answer.text(),
+    () => "",
+  );
+  const values = text.matchAll(new RegExp(`^kubeproxy_${name}(?:\\{(?!ip_family="IPv6").*\\})? (\\S+)$`, "gm"));
+  return Array.from(values, ([, value]) => Number(value)).reduce<number | undefined>(
+    (sum, value) => (sum ?? 0) + value,
+    undefined,
+  );
 }
 
-async function inNetwork<T>(work: (node: NetworkNamespace, client: Partner) => Promise<T>): Promise<T> {
-  const { node, server } = await network();
-  const remove = atExit(() => removeNamespacesNow([node.name, server.name]));
-  const stopServer = startServer(server);
-  const client = partner(node, CLIENT);
+/** An API server and a kube-proxy. Says first how its first sync went, and then answers what it is {@link Asked}. */
+export async function runProgram({ limitMs, ...task }: ProgramTask): Promise<undefined> {
+  const server = await startApiServer(task, NODE_IP);
+  const startMs = performance.now();
+  const daemon = startDaemon(server, task);
+  const cpuMs = (): number => {
+    const figures = figuresOf(daemon.pid);
+    return figures.cpuMs + figures.childrenCpuMs;
+  };
+  /** Why there was no first sync, in words. */
+  const failure = (): string => {
+    const { exitCode, signalCode } = daemon.child;
+    const what = hasEnded(daemon)
+      ? `ended with ${signalCode ?? `status ${exitCode}`} before its first sync`
+      : `had no first sync in ${limitMs / 1000} s: ${METRICS} has no kubeproxy_sync_proxy_rules_last_timestamp_seconds of IPv4`;
+    const last = daemon.log.trimEnd().split("\n").slice(-5).join("\n");
+    return `${task.program} ${what}; ${last === "" ? "it has logged nothing" : `its last lines:\n${last}`}`;
+  };
+  const answer = async (asked: Asked) => {
+    if ("index" in asked) {
+      const { index } = asked;
+      const slice = apiSlice(index, 1, 0, Date.now(), [SERVER_IP]);
+      const nowMs = monotonicMs();
+      server.put("services", apiService(index));
+      server.put("endpointslices", slice);
+      return nowMs;
+    }
+    for (let before = Number.NEGATIVE_INFINITY; cpuMs() - before > REST_CPU_MS; await sleep(REST_MS)) before = cpuMs();
+    const workMs = ((await metric("sync_proxy_rules_duration_seconds_sum")) ?? Number.NaN) * 1000;
+    const used: Used = { cpuMs: cpuMs(), workMs };
+    await sleep(asked.settleSeconds * 1000);
+    const { rssMb, peakMb, privateMb } = figuresOf(daemon.pid);
+    return { ...used, rssMb, peakMb, privateMb };
+  };
   try {
-    return await work(node, client);
+    let hasSynced = false;
+    while (!hasSynced && !hasEnded(daemon) && performance.now() - startMs < limitMs) {
+      await sleep(10);
+      hasSynced = ((await metric("sync_proxy_rules_last_timestamp_seconds")) ?? 0) > 0;
+    }
+    const started: Started = {
+      ...{ firstSyncMs: performance.now() - startMs, startCpuMs: hasSynced ? cpuMs() : 0 },
+      ...(!hasSynced && { failure: failure() }),
+    };
+    process.stdout.write(`${JSON.stringify(started)}\n`);
+    await answerLines(answer);
   } finally {
-    await client.end();
-    stopServer();
-    await node.remove();
-    await server.remove();
-    remove();
+    await daemon.dispose();
+    await server.close();
   }
 }

@@ -1,22 +1,69 @@
-/**
- * `npm run bench`: what a sync of the iptables mode costs, by size and back end, next to iptables-restore alone in the same
- * run. See docs/performance.md.
- */
-import { execFileSync, spawn } from "node:child_process";
-import { closeSync, mkdtempSync, openSync, rmSync, statSync } from "node:fs";
-import { availableParallelism, loadavg, release, tmpdir } from "node:os";
-import { join } from "node:path";
+/** `npm run bench`: what the iptables mode costs, next to `iptables-restore` with the same text in the same run. */
+import { execFileSync } from "node:child_process";
+import { availableParallelism, loadavg, release } from "node:os";
 import { binariesOf } from "../src/kernel/iptables/testing/binaries.ts";
-import type { Bench, Given, Outcome } from "./driver.ts";
-import { BACK_ENDS, type BackEnd, type SizeResult, type StepReport, type WorkerTask } from "./figures.ts";
-import { compareForms } from "./forms.ts";
-import { toolsCpuMs } from "./memory.ts";
-import { atExit, type Namespace, withNamespace } from "./namespace.ts";
-import { tablesOf } from "./report.ts";
-import { engineOptions, runWorker } from "./run-worker.ts";
-import { judge } from "./targets.ts";
+import { BACK_ENDS, type BackEnd } from "./backends.ts";
+import type { Bench, Given } from "./driver.ts";
+import { atMost, figuresTable, fixed, median, megabytes, ms, type Row, size, type Verdict } from "./table.ts";
+import { engineOptions, inWorker } from "./workers.ts";
 
-const FULL_SIZES = "100,1000,5000,10000";
+/** Planning a one-endpoint change may cost this many times what it costs in the cheapest other size. */
+const PLANNING_GROWTH = 1.5;
+/** Of the time of iptables-restore alone; processor time, so that a busy machine decides nothing. */
+const OWN_WORK_PART = 0.25;
+/**
+ * Judged from this many services on. Below, a first sync is mostly what does not grow: starting the other tools and an
+ * engine that has not compiled anything yet, next to an iptables-restore of a few dozen milliseconds.
+ */
+const OWN_WORK_FROM = 5000;
+
+export interface IptablesTask {
+  readonly backEnd: BackEnd;
+  readonly services: number;
+  readonly endpointsEach: number;
+  /** Repetitions of each small change with the real tool, and of planning without. */
+  readonly changes: number;
+  readonly plannings: number;
+  /** For every step. */
+  readonly limitMs: number;
+}
+
+export type ChangeKind = "endpoint replaced" | "service added" | "service removed";
+
+/** Milliseconds, medians. */
+interface SmallChange {
+  readonly restoreMs: number | undefined;
+  /** Of the text that kube-proxy sends; of replaced endpoints only. */
+  readonly upstreamMs: number | undefined;
+  /** Everything but iptables-restore. */
+  readonly ownMs: number | undefined;
+  readonly bytes: number | undefined;
+}
+
+export interface IptablesFigures {
+  /** The first sync. Processor time of our main thread and of tools other than iptables-restore; that one's life. */
+  readonly full?: { readonly ownCpuMs: number; readonly otherCpuMs: number; readonly restoreMs: number };
+  readonly textBytes?: number;
+  /** The same text given to iptables-restore alone. */
+  readonly alone?: { readonly ms: number; readonly cpuMs: number };
+  readonly changes?: Partial<Record<ChangeKind, SmallChange>>;
+  /** A process more over the same rules, by the clock. */
+  readonly restartMs?: number;
+  /** One-endpoint changes without a tool. */
+  readonly planningMs?: number;
+  readonly modelMb: number;
+  readonly peakMb?: number;
+  readonly settledMb?: number;
+  /** What took longer than its limit, with its tool. Then nothing more is done with tools. */
+  readonly cutOff: readonly string[];
+}
+
+export interface SizeResult {
+  readonly backEnd: BackEnd;
+  readonly services: number;
+  /** The first is of the whole work, the others are of first syncs alone. */
+  readonly runs: readonly IptablesFigures[];
+}
 
 export const bench: Bench = {
   name: "",
@@ -24,180 +71,124 @@ export const bench: Bench = {
 With a name first, another bench: npm run bench -- NAME --help.`,
   options: {
     quick: { help: "few repetitions; under half a minute" },
-    sizes: { value: "N,…", initial: FULL_SIZES, quick: "100,1000", help: "services" },
+    sizes: { value: "N,…", initial: "100,1000,5000,10000", quick: "100,1000", help: "services" },
     endpoints: { value: "N", initial: "5", help: "endpoints of each service" },
     "back-ends": { value: "LIST", initial: BACK_ENDS.join(","), help: "of the tools" },
     limit: { value: "SECONDS", initial: "60", quick: "10", help: "for every step; what is cut off is printed" },
-    "total-limit": {
-      value: "SECONDS",
-      initial: "1200",
-      quick: "30",
-      help: "sizes that would start later are left out",
-    },
-    forms: { help: "compare forms of payload instead: ours, upstream's, and in parts, at 1,000 and 10,000" },
   },
-  run: measure,
+  async run(given) {
+    const machine = machineText();
+    console.log(machine);
+    const results: SizeResult[] = [];
+    for (const backEnd of given.someOf("back-ends", BACK_ENDS)) {
+      const own: SizeResult[] = [];
+      for (const services of given.wholes("sizes")) own.push(await measureSize(given, backEnd, services));
+      console.log(`\n${iptablesTable(backEnd, own)}`);
+      results.push(...own);
+    }
+    return { verdicts: judgeIptables(results), figures: { machine, results } };
+  },
+  async worker(task: IptablesTask) {
+    const { measureIptables } = await import("./iptables-worker.ts");
+    return await measureIptables(task);
+  },
 };
 
-/** A restore that took longer is not repeated. */
-const LONG_RESTORE_MS = 10_000;
-
-interface Conditions {
-  readonly endpointsEach: number;
-  readonly limitMs: number;
-  /** Repetitions of each small change, of plannings, and of first full syncs and iptables-restore alone. */
-  readonly repeats: { readonly changes: number; readonly plannings: number; readonly full: number };
-}
-
-async function measureSize(
-  { endpointsEach, limitMs, repeats }: Conditions,
-  backEnd: BackEnd,
-  services: number,
-  textFile: string,
-): Promise<SizeResult> {
-  const { changes, plannings } = repeats;
-  const task: WorkerTask = {
-    backEnd,
-    services,
-    endpointsEach,
-    limitMs,
-    changes,
-    plannings,
-    onlyOwnWork: false,
-    onlyFullSync: false,
-  };
-  const reports: StepReport[] = [];
-  const keep = (report: StepReport): void => void reports.push(report);
-  const work = (wanted: WorkerTask) => withNamespace((space) => runWorker(space, wanted, 10 * limitMs, keep));
-
-  await work({ ...task, textFile });
-  const alone: RestoreTime[] = [];
-  const restore = async (): Promise<RestoreTime | undefined> => {
-    const time = await withNamespace((space) => restoreAlone(space, backEnd, textFile, limitMs));
-    if (time !== undefined) alone.push(time);
-    return time;
-  };
-  const first = await restore();
-  if (first === undefined) {
-    const reason = `no end after ${limitMs / 1000} s; the sync is measured without tools`;
-    keep({ step: "cut off", what: "iptables-restore alone", reason });
+async function measureSize(given: Given, backEnd: BackEnd, services: number): Promise<SizeResult> {
+  const endpointsEach = given.whole("endpoints");
+  const repeats = given.isOn("quick") ? { changes: 3, plannings: 200 } : { changes: 15, plannings: 1000 };
+  const task: IptablesTask = { backEnd, services, endpointsEach, ...repeats, limitMs: 1000 * given.whole("limit") };
+  process.stderr.write(`measuring ${services} services × ${endpointsEach} endpoints with ${backEnd}…\n`);
+  const runs: IptablesFigures[] = [await inWorker("", task)];
+  // Each in a process of its own: a first sync is of code that has not been compiled.
+  for (let more = given.isOn("quick") ? 2 : 4; more > 0 && runs[0]?.cutOff.length === 0; more -= 1) {
+    runs.push(await inWorker("", { ...task, changes: 0, plannings: 0 }));
   }
-  await work({ ...task, onlyOwnWork: first === undefined });
-  // In turns, so that a machine that gets busier shows in both.
-  if (first !== undefined && first.wallMs < LONG_RESTORE_MS) {
-    for (let round = 1; round < repeats.full; round += 1) {
-      await restore();
-      await work({ ...task, onlyFullSync: true });
-    }
-  }
-  return { backEnd, services, endpointsEach, textBytes: statSync(textFile).size, alone, reports };
+  return { backEnd, services, runs };
 }
 
 /** What the figures depend on besides the program. */
 function machineText(): string {
-  const version = (backEnd: BackEnd) => {
-    const { rule } = binariesOf("IPv4", backEnd);
-    return execFileSync(rule, ["--version"], { encoding: "utf8" }).trim();
-  };
-  const parts = [
-    `Node.js ${process.version} ${engineOptions().join(" ")}`.trim(),
-    `kernel ${release()}`,
-    ...BACK_ENDS.map(version),
-    `${availableParallelism()} processors, load ${loadavg()[0]?.toFixed(1)}`,
+  const versions = BACK_ENDS.map((backEnd) => {
+    return execFileSync(binariesOf("IPv4", backEnd).rule, ["--version"], { encoding: "utf8" }).trim();
+  });
+  const machine = `${availableParallelism()} processors, load ${loadavg()[0]?.toFixed(1)}`;
+  return [`Node.js ${process.version} ${engineOptions().join(" ")}`, `kernel ${release()}`, ...versions, machine].join(
+    ", ",
+  );
+}
+
+/** The middle of all runs that have it. */
+function middle({ runs }: SizeResult, of: (figures: IptablesFigures) => number | undefined): number | undefined {
+  const values = runs.flatMap((run) => of(run) ?? []);
+  return values.length === 0 ? undefined : median(values);
+}
+
+const ownCpuOf = (result: SizeResult) => middle(result, ({ full }) => full && full.ownCpuMs + full.otherCpuMs);
+const aloneCpuOf = (result: SizeResult) => middle(result, ({ alone }) => alone?.cpuMs);
+
+const changeRows = (kind: ChangeKind): readonly Row<SizeResult>[] => {
+  const of = (figure: keyof SmallChange) => (result: SizeResult) => result.runs[0]?.changes?.[kind]?.[figure];
+  return [
+    [`${kind}: iptables-restore`, of("restoreMs")],
+    ...(kind === "endpoint replaced"
+      ? ([["  the text that kube-proxy sends", of("upstreamMs")]] satisfies Row<SizeResult>[])
+      : []),
+    ["  everything but that", of("ownMs")],
+    ["  sent", of("bytes"), size],
   ];
-  return parts.join(", ");
+};
+
+const ROWS: readonly Row<SizeResult>[] = [
+  ["first sync: own processor time", (result) => middle(result, ({ full }) => full?.ownCpuMs)],
+  ["  of other tools", (result) => middle(result, ({ full }) => full?.otherCpuMs)],
+  ["  iptables-restore, by the clock", (result) => middle(result, ({ full }) => full?.restoreMs)],
+  ["  iptables-restore alone, by the clock", (result) => middle(result, ({ alone }) => alone?.ms)],
+  ["  its processor time", aloneCpuOf],
+  ["  own and other tools', of that", (result) => partOf(result), fixed(2)],
+  ["  sent", ({ runs }) => runs[0]?.textBytes, size],
+  ["restart with nothing changed, by the clock", ({ runs }) => runs[0]?.restartMs],
+  ...changeRows("endpoint replaced"),
+  ["  planning it, without a tool", ({ runs }) => runs[0]?.planningMs],
+  ...changeRows("service added"),
+  ...changeRows("service removed"),
+  ["resident MB: with the model", ({ runs }) => runs[0]?.modelMb, megabytes],
+  ["  peak in the first sync", ({ runs }) => runs[0]?.peakMb, megabytes],
+  ["  settled", ({ runs }) => runs[0]?.settledMb, megabytes],
+  ["cut off", ({ runs }) => runs[0]?.cutOff.join("; ") || undefined],
+];
+
+function partOf(result: SizeResult): number | undefined {
+  const [own, alone] = [ownCpuOf(result), aloneCpuOf(result)];
+  return own === undefined || alone === undefined ? undefined : own / alone;
 }
 
-async function inTemporaryFolder<T>(work: (folder: string) => Promise<T>): Promise<T> {
-  const folder = mkdtempSync(join(tmpdir(), "kpts-bench-"));
-  const remove = atExit(() => rmSync(folder, { recursive: true, force: true }));
-  try {
-    return await work(folder);
-  } finally {
-    remove();
-  }
+export function iptablesTable(backEnd: BackEnd, results: readonly SizeResult[]): string {
+  const columns = results.map(({ services }) => `${services} services`);
+  return figuresTable(`${backEnd}, ms`, columns, results, ROWS);
 }
 
-async function measureAll(given: Given, conditions: Conditions, textFile: string): Promise<SizeResult[]> {
-  const results: SizeResult[] = [];
-  const totalSeconds = given.whole("total-limit");
-  const endMs = performance.now() + 1000 * totalSeconds;
-  for (const backEnd of backEndsOf(given)) {
-    console.log(`\n── ${backEnd} ──`);
-    const own: SizeResult[] = [];
-    for (const services of given.wholes("sizes")) {
-      if (performance.now() > endMs) {
-        console.log(`${services} services: left out, the bench has run for ${totalSeconds} s`);
-        continue;
-      }
-      process.stderr.write(`measuring ${services} services × ${conditions.endpointsEach} endpoints with ${backEnd}…\n`);
-      own.push(await measureSize(conditions, backEnd, services, textFile));
-    }
-    console.log(tablesOf(own, conditions.limitMs));
-    results.push(...own);
-  }
-  return results;
-}
-
-const backEndsOf = (given: Given): readonly BackEnd[] =>
-  given.list("back-ends").map((text) => given.oneOf("back-ends", BACK_ENDS, text));
-
-async function measure(given: Given): Promise<Outcome> {
-  const conditions: Conditions = {
-    endpointsEach: given.whole("endpoints"),
-    limitMs: 1000 * given.whole("limit"),
-    repeats: given.isOn("quick") ? { changes: 3, plannings: 200, full: 3 } : { changes: 15, plannings: 1000, full: 5 },
-  };
-  const { endpointsEach, limitMs, repeats } = conditions;
-  const machine = machineText();
-  console.log(machine);
-  if (given.isOn("forms")) {
-    const sizes = given.optional("sizes") === FULL_SIZES ? [1000, 10_000] : given.wholes("sizes");
-    await inTemporaryFolder((folder) =>
-      compareForms(backEndsOf(given), sizes, endpointsEach, {
-        file: join(folder, "payload"),
-        limitMs,
-        rounds: repeats.changes,
-      }),
-    );
-    return {};
-  }
-  const results = await inTemporaryFolder((folder) => measureAll(given, conditions, join(folder, "payload")));
-  return { verdicts: judge(results, limitMs), figures: { machine, results } };
-}
-
-/** Milliseconds by the clock and of processor time. */
-export interface RestoreTime {
-  readonly wallMs: number;
-  readonly cpuMs: number;
-}
-
-/** Rejects with the tool's complaint. Resolves to undefined when it was killed at the limit. */
-export async function restoreAlone(
-  { name, env }: Namespace,
-  backEnd: BackEnd,
-  textFile: string,
-  limitMs: number,
-): Promise<RestoreTime | undefined> {
-  const tool = binariesOf("IPv4", backEnd).restore;
-  const text = openSync(textFile, "r");
-  const startMs = performance.now();
-  const startCpuMs = toolsCpuMs();
-  // `ip netns exec` becomes the tool: one process, and a signal to it reaches the tool.
-  const child = spawn("ip", ["netns", "exec", name, tool, "--noflush", "--counters"], {
-    stdio: [text, "ignore", "pipe"],
-    env: { ...process.env, ...env },
-    timeout: limitMs,
-    killSignal: "SIGKILL",
+export function judgeIptables(results: readonly SizeResult[]): readonly Verdict[] {
+  const ownWork = results.flatMap((result) => {
+    const part = partOf(result);
+    if (part === undefined || result.services < OWN_WORK_FROM) return [];
+    const what = `${result.backEnd}: a first sync of ${result.services} services, processor time of that of iptables-restore alone`;
+    return [atMost(what, part, OWN_WORK_PART, fixed(2))];
   });
-  closeSync(text);
-  let complaint = "";
-  child.stderr?.on("data", (chunk) => (complaint += String(chunk)));
-  const [status, signal] = await new Promise<[number | null, NodeJS.Signals | null]>((resolve, reject) => {
-    child.on("error", reject);
-    child.on("close", (...end) => resolve(end));
-  });
-  if (signal === "SIGKILL") return undefined;
-  if (status !== 0) throw new Error(`${tool}: ${complaint.trim()}`);
-  return { wallMs: performance.now() - startMs, cpuMs: toolsCpuMs() - startCpuMs };
+  return [...BACK_ENDS.flatMap((backEnd) => judgePlanning(backEnd, results)), ...ownWork];
+}
+
+function judgePlanning(backEnd: BackEnd, results: readonly SizeResult[]): readonly Verdict[] {
+  const sorted = results
+    .flatMap(({ runs: [first], ...size }) =>
+      size.backEnd === backEnd && first?.planningMs !== undefined
+        ? [{ services: size.services, planningMs: first.planningMs }]
+        : [],
+    )
+    .sort((a, b) => a.services - b.services);
+  const largest = sorted.pop();
+  if (largest === undefined || sorted.length === 0) return [];
+  const cheapest = sorted.reduce((least, one) => (one.planningMs < least.planningMs ? one : least));
+  const what = `${backEnd}: planning a one-endpoint change (${ms(largest.planningMs)} ms) with ${largest.services} services, of that with ${cheapest.services}`;
+  return [atMost(what, largest.planningMs / cheapest.planningMs, PLANNING_GROWTH, fixed(2))];
 }

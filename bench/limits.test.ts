@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { cgroupMount } from "../testkit/net/client-cgroup.ts";
 import { kernelSkip } from "../testkit/support/topology.ts";
-import { LIMIT_MODES } from "./limit-modes.ts";
+import { BENCH_MODES } from "./backends.ts";
 import { limitsTable } from "./limits.ts";
 
 test("what has not ended in time is said so", () => {
@@ -17,7 +17,7 @@ test("a Service of many ports is loaded, changed and compared in every mode that
   skip: kernelSkip,
 }, () => {
   const run = fileURLToPath(new URL("./run.ts", import.meta.url));
-  const modes = LIMIT_MODES.filter((mode) => mode !== "ebpf" || cgroupMount() !== undefined);
+  const modes = BENCH_MODES.filter((mode) => mode !== "ebpf" || cgroupMount() !== undefined);
   const args = [run, "limits", "--quick", "--states", "ports", "--modes", modes.join(",")];
   const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8", timeout: 300_000 });
   assert.equal(status, 0, stderr);

@@ -3,14 +3,13 @@
  * ports, very many Services. What each takes, and what does not end in time.
  */
 import { writeSync } from "node:fs";
-import { fileURLToPath } from "node:url";
-import type { ProxyState } from "../src/model/proxy-state.ts";
+import { BENCH_MODES, type BenchMode, openMode } from "./backends.ts";
 import { benchService, benchSlice } from "./cluster.ts";
-import { type Bench, workerFigures } from "./driver.ts";
-import { LIMIT_MODES, type LimitMode, openLimitMode } from "./limit-modes.ts";
+import type { Bench } from "./driver.ts";
 import { memoryNow, ownCpuMs, toolsCpuMs } from "./memory.ts";
-import { benchState } from "./subject.ts";
+import { Subject } from "./subject.ts";
 import { ms, table } from "./table.ts";
+import { inWorker } from "./workers.ts";
 
 /** By name: Services, endpoints of each, ports of each. */
 const STATES = {
@@ -21,7 +20,7 @@ const STATES = {
 const STATE_NAMES = ["endpoints", "ports", "services"] as const;
 
 interface LimitTask {
-  readonly mode: LimitMode;
+  readonly mode: BenchMode;
   readonly services: number;
   readonly endpointsEach: number;
   readonly ports: number;
@@ -46,24 +45,20 @@ The kernel of ipvs, the sockets of userspace and the HNS of kernelspace are in m
   options: {
     quick: { help: "a hundredth of it" },
     states: { value: "NAME,…", initial: STATE_NAMES.join(","), help: "which" },
-    modes: { value: "NAME,…", initial: LIMIT_MODES.join(","), help: "which, of nftables the layout" },
+    modes: { value: "NAME,…", initial: BENCH_MODES.join(","), help: "which, of nftables the layout" },
     limit: { value: "SECONDS", initial: "300", help: "for each" },
   },
   async run(given) {
     const results: LimitFigures[] = [];
     const part = given.isOn("quick") ? 100 : 1;
-    for (const name of given.list("states")) {
-      const { services, endpointsEach, ports } = STATES[given.oneOf("states", STATE_NAMES, name)];
+    for (const name of given.someOf("states", STATE_NAMES)) {
+      const { services, endpointsEach, ports } = STATES[name];
       const least = (value: number): number => (value < part ? value : value / part);
       const state = { services: least(services), endpointsEach: least(endpointsEach), ports: least(ports) };
-      for (const word of given.list("modes")) {
-        const task: LimitTask = {
-          ...state,
-          mode: given.oneOf("modes", LIMIT_MODES, word),
-          limitMs: 1000 * given.whole("limit"),
-        };
+      for (const mode of given.someOf("modes", BENCH_MODES)) {
+        const task: LimitTask = { ...state, mode, limitMs: 1000 * given.whole("limit") };
         process.stderr.write(`measuring ${titleOf(task)}…\n`);
-        const result: LimitFigures = await workerFigures({ script: fileURLToPath(import.meta.url), task });
+        const result: LimitFigures = await inWorker("limits", task);
         process.stderr.write(`${limitsTable([result]).split("\n").at(-1)}\n`);
         results.push(result);
       }
@@ -71,6 +66,7 @@ The kernel of ipvs, the sockets of userspace and the HNS of kernelspace are in m
     console.log(limitsTable(results));
     return { figures: { results } };
   },
+  worker: measure,
 };
 
 function titleOf({ services, endpointsEach, ports, mode }: LimitTask): string {
@@ -92,37 +88,33 @@ async function cpuOf(work: () => Promise<unknown>): Promise<number> {
   return ownCpuMs() + toolsCpuMs() - before;
 }
 
-async function measure(task: LimitTask): Promise<void> {
+async function measure(task: LimitTask): Promise<LimitFigures> {
   const figures: { -readonly [K in keyof LimitFigures]: LimitFigures[K] } = { task, peakMb: 0 };
-  const report = (): void => void writeSync(1, `${JSON.stringify({ ...figures, peakMb: memoryNow().peakMb })}\n`);
   // What the kernel is at goes on in a thread, or holds this one up: then it is said afterwards.
   const timer = setTimeout(() => {
-    report();
+    writeSync(1, `${JSON.stringify({ ...figures, peakMb: memoryNow().peakMb })}\n`);
     process.exit();
   }, task.limitMs);
-  const state = benchState();
-  const newBackend = await openLimitMode(task.mode);
-  let backend = await newBackend();
-  const sync = async (isFullSync: boolean, changedPorts: ReadonlySet<string> = new Set()): Promise<number> => {
-    const { services, endpoints, endpointCount } = state;
-    const input = { isFullSync, services, endpoints, endpointCount, changedPorts };
-    const more = { zone: undefined, serviceCIDRs: ["10.96.0.0/12"] };
-    return (await backend.sync({ ...input, ...more }, new AbortController().signal)).failures.length;
-  };
-  load(state, task);
+  const subject = new Subject(task.endpointsEach, await openMode(task.mode));
+  const { state } = subject;
+  for (let index = 0; index < task.services; index += 1) {
+    const service = task.ports === 1 ? benchService(index) : { ...benchService(index), ports: portsOf(task.ports) };
+    state.onService({ kind: "add", object: service });
+    state.onEndpointSlice({ kind: "add", object: sliceOf(task, index) });
+  }
+  state.applyChanges();
   figures.loadMs = await cpuOf(async () => {
-    figures.refused = await sync(true);
+    figures.refused = (await subject.failuresOf(true, new Set())).length;
   });
   figures.changeMs = await cpuOf(() => {
     const [old, object] = [sliceOf(task, 0), sliceOf(task, 0, 1)];
     state.onEndpointSlice({ kind: "update", old, object });
-    return sync(false, state.applyChanges().changedPorts);
+    return subject.failuresOf(false, state.applyChanges().changedPorts);
   });
-  backend = await newBackend();
-  figures.restartMs = await cpuOf(() => sync(true));
+  subject.restart();
+  figures.restartMs = await cpuOf(() => subject.failuresOf(true, new Set()));
   clearTimeout(timer);
-  report();
-  process.exit();
+  return { ...figures, peakMb: memoryNow().peakMb };
 }
 
 function portsOf(count: number) {
@@ -136,14 +128,3 @@ function sliceOf({ endpointsEach, ports }: LimitTask, index: number, generation 
   const named = portsOf(ports).map(({ name, protocol, port }) => ({ name, protocol, port: 8000 + port }));
   return { ...slice, ports: named };
 }
-
-function load(state: ProxyState, task: LimitTask): void {
-  for (let index = 0; index < task.services; index += 1) {
-    const service = task.ports === 1 ? benchService(index) : { ...benchService(index), ports: portsOf(task.ports) };
-    state.onService({ kind: "add", object: service });
-    state.onEndpointSlice({ kind: "add", object: sliceOf(task, index) });
-  }
-  state.applyChanges();
-}
-
-if (import.meta.main) await measure(JSON.parse(process.argv[2] ?? "{}"));

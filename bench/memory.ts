@@ -12,10 +12,8 @@ export interface Memory {
 const MB = 2 ** 20;
 
 export function memoryNow(): Memory {
-  const status = readFileSync("/proc/self/status", "utf8");
-  const peakKb = Number(/^VmHWM:\s+(\d+) kB/m.exec(status)?.[1] ?? 0);
   const { rss, heapUsed } = process.memoryUsage();
-  return { rssMb: rss / MB, peakMb: peakKb / 1024, heapMb: heapUsed / MB };
+  return { rssMb: rss / MB, peakMb: figuresOf(process.pid).peakMb, heapMb: heapUsed / MB };
 }
 
 /** Starts a new measurement of the peak. */
@@ -23,20 +21,15 @@ export function resetPeak(): void {
   writeFileSync("/proc/self/clear_refs", "5");
 }
 
-/** What stays when the daemon has collected what it can (`daemon/idle-memory.ts`). */
-export function idleMemory(): Memory {
-  globalThis.gc?.({ type: "major", execution: "sync", flavor: "last-resort" });
-  return memoryNow();
-}
-
 /**
- * What stays when nothing is happening: collected twice, for weak references and what they held, the second time as the daemon does.
- * After an ordinary collection the engine keeps empty pages for a while, tens of megabytes more or less by chance.
+ * What stays when nothing is happening: collected twice, for weak references and what they held, the second time as the daemon does
+ * (`daemon/idle-memory.ts`). After an ordinary collection the engine keeps empty pages for a while, tens of megabytes more or less by chance.
  */
 export async function settledMemory(): Promise<Memory> {
   globalThis.gc?.();
   await new Promise((resolve) => setTimeout(resolve, 20));
-  return idleMemory();
+  globalThis.gc?.({ type: "major", execution: "sync", flavor: "last-resort" });
+  return memoryNow();
 }
 
 /** The kernel's unit in /proc, the same on every Linux. */
@@ -45,6 +38,14 @@ const MS_PER_TICK = 10;
 /** Milliseconds of the main thread; the engine's helpers (garbage collection, compiler) work beside it. */
 export function ownCpuMs(): number {
   const { user, system } = process.threadCpuUsage();
+  return (user + system) / 1000;
+}
+
+/** Processor time of all threads that the work takes, milliseconds: hardly depends on what else the machine is doing. */
+export async function cpuMsOf(work: () => unknown): Promise<number> {
+  const before = process.cpuUsage();
+  await work();
+  const { user, system } = process.cpuUsage(before);
   return (user + system) / 1000;
 }
 
@@ -65,6 +66,8 @@ export interface ProcessFigures {
   readonly peakMb: number;
   /** Of the resident part: pages of files, which all processes share. */
   readonly fileMb: number;
+  /** Of the resident part: what no other process shares. */
+  readonly privateMb: number;
 }
 
 /** @throws when the process has ended. */
@@ -78,14 +81,18 @@ export function figuresOf(pid: number): ProcessFigures {
     .map((field) => Number(field) * MS_PER_TICK);
   const [user = 0, kernel = 0, childrenUser = 0, childrenKernel = 0] = ticks;
   const status = readFileSync(`/proc/${pid}/status`, "utf8");
-  const megabytes = (field: string): number =>
-    Number(new RegExp(`^${field}:\\s+(\\d+) kB`, "m").exec(status)?.[1]) / 1024;
+  const megabytes = (text: string, field: string): number =>
+    Number(new RegExp(`^${field}:\\s+(\\d+) kB`, "m").exec(text)?.[1]) / 1024;
   return {
     cpuMs: user + kernel,
     kernelCpuMs: kernel,
     childrenCpuMs: childrenUser + childrenKernel,
-    rssMb: megabytes("VmRSS"),
-    peakMb: megabytes("VmHWM"),
-    fileMb: megabytes("RssFile"),
+    rssMb: megabytes(status, "VmRSS"),
+    peakMb: megabytes(status, "VmHWM"),
+    fileMb: megabytes(status, "RssFile"),
+    get privateMb() {
+      const text = readFileSync(`/proc/${pid}/smaps_rollup`, "utf8");
+      return megabytes(text, "Private_Clean") + megabytes(text, "Private_Dirty");
+    },
   };
 }

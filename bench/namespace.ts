@@ -1,8 +1,9 @@
-/** Fresh network namespaces for the tools, removed however the bench ends. */
+/** Fresh network namespaces and cgroups, removed however the bench ends. */
 import { execFileSync } from "node:child_process";
-import { rmSync } from "node:fs";
+import { mkdirSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { cgroupMount } from "../testkit/net/client-cgroup.ts";
 
 let count = 0;
 
@@ -44,4 +45,36 @@ export function atExit(work: () => void): () => void {
   return () => {
     if (pending.delete(work)) work();
   };
+}
+
+const REMOVAL_ATTEMPTS = 100;
+let groups = 0;
+
+/** Runs the work with a new cgroup, which ends with all that runs in it. */
+export async function withCgroup<T>(work: (cgroup: string) => Promise<T>): Promise<T> {
+  const mount = cgroupMount();
+  if (mount === undefined) throw new Error("no cgroup2 file system is mounted");
+  groups += 1;
+  const cgroup = join(mount, `kpts-bench-${process.pid}-${groups}`);
+  mkdirSync(cgroup);
+  const remove = atExit(() => endCgroup(cgroup));
+  try {
+    return await work(cgroup);
+  } finally {
+    remove();
+  }
+}
+
+/** The kernel lets go of a process some time after its end. */
+function endCgroup(cgroup: string): void {
+  writeFileSync(join(cgroup, "cgroup.kill"), "1");
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      rmdirSync(cgroup);
+      return;
+    } catch (error) {
+      if (attempt >= REMOVAL_ATTEMPTS) throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 20);
+    }
+  }
 }

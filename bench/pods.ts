@@ -1,138 +1,132 @@
 /**
  * `npm run bench -- pods`: what pods of one node send each other over veth pairs, in ebpf mode: through Services and not, led at the
- * socket and by rules, tracked and not. All arms in one namespace, in turns; what counts are ratios in one round.
+ * socket and by rules. All arms in one namespace, in turns; what counts are ratios in one round.
  */
 import { execFileSync } from "node:child_process";
-import { mkdirSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { cgroupMount } from "../testkit/net/client-cgroup.ts";
-import { startLines } from "./bench-processes.ts";
+import { nftBackend } from "./backends.ts";
+import { benchService, benchSlice } from "./cluster.ts";
+import { askLoop, type Figure, Rounds, SERVER_PORT, startLoop, targetsOf } from "./connections.ts";
 import type { Bench, Given, Outcome } from "./driver.ts";
-import { endCgroup } from "./ebpf.ts";
-import { estimate, estimateText, judgeEstimate, permutations } from "./estimate.ts";
-import { atExit, withNamespace } from "./namespace.ts";
-import { type Arm, LOADS, type Load, type PodFigures, type PodsTask } from "./pods-figures.ts";
-import { median, table } from "./table.ts";
+import { EbpfSubject } from "./ebpf-subject.ts";
+import { estimateText, judgeEstimate } from "./estimate.ts";
+import { withCgroup, withNamespace } from "./namespace.ts";
+import { LOADS, type Load, type LoopFigures, type Target } from "./socket-loop.ts";
+import { table } from "./table.ts";
+import { answerLines, type LineProcess, startWorker } from "./workers.ts";
 
-const WORKER = fileURLToPath(new URL("./pods-worker.ts", import.meta.url));
-const PODS = "10.128.0.0/9";
-const FIRST_ROUNDS = 5;
+const ENDPOINTS = 3;
+const COUNTS: Readonly<Record<Load, number>> = { connect: 200, send: 2000, sendto: 2000, stream: 100 };
 
-/**
- * What no setting of this program makes (docs/ebpf.md says why): connections between pods are not tracked. What rules have translated must be,
- * both ways, and an answer does not show that; so its source port is moved to a range of its own. Answers to addresses of the node, too.
- */
-const BETWEEN = `ip saddr ${PODS} ip daddr ${PODS}`;
-const rules = (before: string, after: string): string =>
-  ["tcp", "udp"].map((protocol) => `${before} meta l4proto ${protocol} ${BETWEEN} ${after}`).join("; ");
-const UNTRACKED = `
-  chain raw { type filter hook prerouting priority raw; ${rules("", "th sport < 61000 th dport < 61000 fib daddr type != local notrack")}; }
-  chain nat { type nat hook postrouting priority 110; ${rules("ct status dnat", "snat ip to ip saddr:61000-65535")}; }`;
+interface PodsTask {
+  readonly services: number;
+  /** Names of namespaces. */
+  readonly client: string;
+  readonly server: string;
+  readonly cgroup: string;
+}
 
-type NamedArm = Omit<Arm, "load"> & { readonly name: string };
+interface Arm {
+  readonly load: Load;
+  /** Whether the client's sockets are in the cgroup of the programs. */
+  readonly isLed: boolean;
+  readonly way: "direct" | "service";
+}
 
-const BASE: NamedArm = { name: "direct, without programs", isLed: false, way: "direct", isUntracked: false };
-const BYSTANDER: NamedArm = { name: "direct, beside the programs", isLed: true, way: "direct", isUntracked: false };
-const UNTRACKED_SERVICE: NamedArm = {
-  ...{ name: "to a service, at the socket, not tracked", isLed: true, way: "service", isUntracked: true },
+const BASE = "direct, without programs";
+const BYSTANDER = "direct, beside the programs";
+const ARMS: Readonly<Record<string, Omit<Arm, "load">>> = {
+  [BASE]: { isLed: false, way: "direct" },
+  [BYSTANDER]: { isLed: true, way: "direct" },
+  "to a service, at the socket": { isLed: true, way: "service" },
+  "to a service, by rules": { isLed: false, way: "service" },
 };
-const ARMS: readonly NamedArm[] = [
-  BASE,
-  BYSTANDER,
-  { name: "to a service, at the socket", isLed: true, way: "service", isUntracked: false },
-  { name: "to a service, by rules", isLed: false, way: "service", isUntracked: false },
-  { name: "direct, not tracked", isLed: false, way: "direct", isUntracked: true },
-  UNTRACKED_SERVICE,
-];
-/** What issue 31 wants of the arms, of the processor time of a direct one. */
-const LIMITS: readonly (readonly [load: Load, arm: NamedArm, limit: number])[] = [
-  ["sendto", BYSTANDER, 1.02],
-  ["connect", UNTRACKED_SERVICE, 0.9],
-  ["send", UNTRACKED_SERVICE, 0.92],
-];
+/** What issue 31 wants of a bystander's datagram, of the processor time of a direct one. */
+const BYSTANDER_LIMIT = 1.02;
 
 export const bench: Bench = {
   name: "pods",
   about: "What two pods of a node send each other costs in ebpf mode. Needs root and a cgroup2 file system.",
   options: {
-    services: { value: "N", initial: "10000", help: "of the cluster" },
-    rounds: { value: "N", initial: "200", help: "of each arm" },
-    untracked: { help: "also connections that are not tracked, which no setting of this program makes" },
-    loads: { value: "NAME,…", initial: LOADS.join(","), help: LOADS.join(", ") },
+    quick: { help: "few rounds" },
+    services: { value: "N", initial: "10000", quick: "1000", help: "of the cluster" },
+    rounds: { value: "N", initial: "200", quick: "5", help: "of each arm" },
+    loads: { value: "NAME,…", initial: LOADS.join(","), help: "which" },
   },
   run: measure,
+  worker: answerArms,
 };
 
 async function measure(given: Given): Promise<Outcome> {
-  const rounds = given.whole("rounds");
-  const loads = LOADS.filter((load) => given.list("loads").includes(load));
-  const wanted = ARMS.filter(({ isUntracked }) => !isUntracked || given.isOn("untracked"));
-  const arms = loads.flatMap((load) => wanted.map((arm): Arm & NamedArm => ({ ...arm, load })));
-  const keyOf = (load: Load, { name }: NamedArm) => `${load} ${name}`;
-  const inOrder = permutations();
-  const taken: Record<string, PodFigures>[] = [];
-  await withPods(given.whole("services"), async (ask) => {
-    for (let round = -FIRST_ROUNDS; round < rounds; round++) {
-      const figures: Record<string, PodFigures> = {};
-      // The table is switched once in a round: that takes longer than what is measured.
-      const isUntrackedFirst = round % 2 === 0;
-      const order = inOrder(arms.length).flatMap((index) => arms[index] ?? []);
-      const isFirst = (arm: Arm): boolean => arm.isUntracked === isUntrackedFirst;
-      for (const arm of [...order.filter(isFirst), ...order.filter((arm) => !isFirst(arm))]) {
-        figures[keyOf(arm.load, arm)] = await ask(arm);
-      }
-      if (round >= 0) taken.push(figures);
-    }
+  const loads = given.someOf("loads", LOADS);
+  const rounds = new Rounds();
+  await withPods(given.whole("services"), async (worker) => {
+    const arms = loads.flatMap((load) =>
+      Object.entries(ARMS).map(([name, arm]) => {
+        return [`${load} ${name}`, () => worker.ask<LoopFigures>({ ...arm, load })] as const;
+      }),
+    );
+    await rounds.take(Object.fromEntries(arms), given.whole("rounds"));
   });
-  const of = (load: Load, arm: NamedArm, figure: keyof PodFigures) =>
-    taken.map((round) => round[keyOf(load, arm)]?.[figure] ?? 0);
-  const ratio = (load: Load, arm: NamedArm, figure: keyof PodFigures) => {
-    const base = of(load, BASE, figure);
-    return estimate(of(load, arm, figure).map((value, round) => value / (base[round] ?? 1)));
-  };
+  const ratio = (load: Load, name: string, figure: Figure) =>
+    rounds.ratio(`${load} ${name}`, `${load} ${BASE}`, figure);
   for (const load of loads) {
-    const rows = wanted.map((arm) => [
-      arm.name,
-      ...(["cpuUs", "us"] as const).flatMap((figure) => [
-        median(of(load, arm, figure)).toFixed(2),
-        estimateText(ratio(load, arm, figure)),
-      ]),
-      (1_000_000 / median(of(load, arm, "us"))).toFixed(0),
-    ]);
+    const rows = Object.keys(ARMS).map((name) => {
+      const cells = (["cpuUs", "us"] as const).flatMap((figure) => [
+        rounds.middle(`${load} ${name}`, figure).toFixed(2),
+        estimateText(ratio(load, name, figure)),
+      ]);
+      return [name, ...cells, (1_000_000 / rounds.middle(`${load} ${name}`, "us")).toFixed(0)];
+    });
     console.log(table([`${load}, µs`, "processor", "of direct", "by the clock", "of direct", "a second"], rows));
   }
-  return {
-    verdicts: LIMITS.filter(([load, arm]) => loads.includes(load) && wanted.includes(arm)).map(([load, arm, limit]) =>
-      judgeEstimate(`${load}, ${arm.name}: processor time, of direct`, ratio(load, arm, "cpuUs"), limit),
-    ),
-  };
+  if (!loads.includes("sendto")) return {};
+  const found = ratio("sendto", BYSTANDER, "cpuUs");
+  return { verdicts: [judgeEstimate(`sendto, ${BYSTANDER}: processor time, of direct`, found, BYSTANDER_LIMIT)] };
 }
 
-async function withPods<T>(services: number, work: (ask: (arm: Arm) => Promise<PodFigures>) => Promise<T>): Promise<T> {
-  const mount = cgroupMount();
-  if (mount === undefined) throw new Error("no cgroup2 file system is mounted");
-  return await withNamespace((node) =>
-    withNamespace((client) =>
-      withNamespace(async (server) => {
-        connectPods(node.name, client.name, server.name);
-        const cgroup = join(mount, `kpts-bench-pods-${process.pid}`);
-        mkdirSync(cgroup);
-        const remove = atExit(() => endCgroup(cgroup));
-        try {
-          const task: PodsTask = { services, client: client.name, server: server.name, cgroup, untracked: UNTRACKED };
-          const words = [`--net=/run/netns/${node.name}`, process.execPath, WORKER, JSON.stringify(task)];
-          const worker = startLines("nsenter", words);
+/** The node, with a cluster in ebpf mode of which one pod is every endpoint: answers each line, an {@link Arm}, with LoopFigures. */
+async function answerArms({ services, client, server, cgroup }: PodsTask): Promise<undefined> {
+  await startLoop(["serve", String(SERVER_PORT)], server);
+  await startLoop(["sink", String(SERVER_PORT)], server);
+  const outside = await startLoop(["client"], client);
+  writeFileSync(join(cgroup, "cgroup.procs"), `${process.pid}`);
+  const inside = await startLoop(["client"], client);
+  const subject = new EbpfSubject(ENDPOINTS, nftBackend("Flat"), cgroup);
+  subject.load(services);
+  // Of UDP one, beside those of TCP.
+  const name = "http";
+  const udp = { ...benchService(services), ports: [{ name, protocol: "UDP" as const, port: 80, nodePort: 0 }] };
+  const udpPorts = [{ name, protocol: "UDP" as const, port: SERVER_PORT }];
+  subject.state.onService({ kind: "add", object: udp });
+  subject.state.onEndpointSlice({ kind: "add", object: { ...benchSlice(services, ENDPOINTS), ports: udpPorts } });
+  subject.state.applyChanges();
+  await subject.fullSync();
+  const { endpoints } = benchSlice(services, ENDPOINTS);
+  await answerLines(async ({ load, isLed, way }: Arm) => {
+    const udpTarget: Target = way === "service" ? [udp.clusterIP, 80] : [endpoints[0]?.address ?? "", SERVER_PORT];
+    const isUdp = load === "send" || load === "sendto";
+    const targets = isUdp ? [udpTarget] : targetsOf(way, services, ENDPOINTS, load === "stream" ? 1 : COUNTS.connect);
+    return await askLoop(isLed ? inside : outside, { load, targets, count: COUNTS[load] });
+  });
+}
+
+function withPods<T>(services: number, work: (worker: LineProcess) => Promise<T>): Promise<T> {
+  return withNamespace((node) =>
+    withNamespace(({ name: client }) =>
+      withNamespace(({ name: server }) =>
+        withCgroup(async (cgroup) => {
+          connectPods(node.name, client, server);
+          const worker = startWorker("pods", { services, client, server, cgroup } satisfies PodsTask, node);
           try {
             await worker.next();
-            return await work((arm) => worker.ask<PodFigures>(arm));
+            return await work(worker);
           } finally {
             worker.end();
           }
-        } finally {
-          remove();
-        }
-      }),
+        }),
+      ),
     ),
   );
 }

@@ -1,16 +1,15 @@
 /** `npm run bench -- NAME`: runs a bench; without a name, that of the iptables mode. See docs/performance.md. */
+import { writeSync } from "node:fs";
 import { type Bench, runBench } from "./driver.ts";
 
+const iptables = () => import("./iptables.ts");
 const BENCHES: Readonly<Record<string, () => Promise<{ readonly bench: Bench }>>> = {
   against: () => import("./against.ts"),
-  start: () => import("./start.ts"),
   apiserver: () => import("./apiserver.ts"),
   nftables: () => import("./nftables.ts"),
   ipvs: () => import("./ipvs.ts"),
-  cost: () => import("./change-cost.ts"),
   functions: () => import("./event-functions.ts"),
   kernelspace: () => import("./kernelspace.ts"),
-  connection: () => import("./connection.ts"),
   trace: () => import("./trace.ts"),
   path: () => import("./path.ts"),
   ebpf: () => import("./ebpf.ts"),
@@ -20,7 +19,7 @@ const BENCHES: Readonly<Record<string, () => Promise<{ readonly bench: Bench }>>
   prove: () => import("./prove.ts"),
   status: () => import("./status.ts"),
   flows: () => import("./flows.ts"),
-  kinds: () => import("./change-kinds.ts"),
+  kinds: () => import("./kinds.ts"),
   limits: () => import("./limits.ts"),
   "api-storm": () => import("./api-storm.ts"),
 };
@@ -28,8 +27,14 @@ const BENCHES: Readonly<Record<string, () => Promise<{ readonly bench: Bench }>>
 try {
   const words = process.argv.slice(2).filter((word) => word !== "--");
   const [name = ""] = words;
+  if (name === "--worker") {
+    const { bench } = await (BENCHES[words[1] ?? ""] ?? iptables)();
+    const figures = await bench.worker?.(JSON.parse(words[2] ?? "") as never); // as the bench has written it
+    if (figures !== undefined) writeSync(1, `${JSON.stringify(figures)}\n`);
+    process.exit();
+  }
   const load = BENCHES[name];
-  const { bench } = load === undefined ? await import("./iptables.ts") : await load();
+  const { bench } = await (load ?? iptables)();
   process.exitCode = await runBench(bench, load === undefined ? words : words.slice(1));
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);

@@ -1,5 +1,68 @@
-/** Figures as aligned text. Pure. */
-import type { Spread } from "./nftables-figures.ts";
+/** Figures as aligned text, and what is wanted of them. Pure. */
+
+/** Of single samples. */
+export interface Spread {
+  readonly count: number;
+  readonly p50: number;
+  readonly p99: number;
+}
+
+/** Whether a target is met. */
+export interface Verdict {
+  readonly passed: boolean;
+  readonly text: string;
+}
+
+/** A row of a table that has a column for each result. Where a value is undefined, it was not measured; `wanted` is the most that is. */
+export type Row<F> = readonly [
+  title: string,
+  of: (figures: F) => number | string | Spread | undefined,
+  text?: (value: number) => string,
+  wanted?: number | ((figures: F) => number | undefined),
+];
+
+/** Rows that no result has are left out. */
+export function figuresTable<F>(
+  head: string,
+  columns: readonly string[],
+  results: readonly F[],
+  rows: readonly Row<F>[],
+): string {
+  const cells = rows.map(([title, of, text = ms]) => {
+    const values = results.map(of);
+    const cellOf = (value: ReturnType<typeof of>): string => {
+      if (value === undefined) return "–";
+      if (typeof value === "object") return `${text(value.p50)} / ${text(value.p99)}`;
+      return typeof value === "string" ? value : text(value);
+    };
+    return values.every((value) => value === undefined) ? [] : [title, ...values.map(cellOf)];
+  });
+  return table(
+    [head, ...columns],
+    cells.filter(({ length }) => length > 0),
+  );
+}
+
+/** Of each row that something is wanted of, for each result that has it; of a spread p50. */
+export function judgeFigures<F>(
+  columns: readonly string[],
+  results: readonly F[],
+  rows: readonly Row<F>[],
+): readonly Verdict[] {
+  return results.flatMap((figures, at) =>
+    rows.flatMap(([title, of, text = ms, wanted]) => {
+      const value = of(figures);
+      const limit = typeof wanted === "function" ? wanted(figures) : wanted;
+      if (value === undefined || typeof value === "string" || limit === undefined) return [];
+      return [atMost(`${columns[at]}: ${title.trim()}`, typeof value === "object" ? value.p50 : value, limit, text)];
+    }),
+  );
+}
+
+/** At most so much is wanted. */
+export function atMost(what: string, value: number, limit: number, text: (value: number) => string = ms): Verdict {
+  return { passed: value <= limit, text: `${what}: ${text(value)}, at most ${text(limit)} wanted` };
+}
 
 /** Columns as wide as their widest cell; the first to the left, numbers to the right. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
@@ -45,6 +108,12 @@ export function median(samples: readonly number[]): number {
 export function spread(samples: readonly number[]): Spread {
   return { count: samples.length, p50: quantile(samples, 0.5), p99: quantile(samples, 0.99) };
 }
+
+/** With so many decimals. */
+export const fixed =
+  (digits: number) =>
+  (value: number): string =>
+    value.toFixed(digits);
 
 export async function timed(work: () => Promise<unknown>): Promise<number> {
   const startMs = performance.now();

@@ -1,12 +1,14 @@
 /**
- * `npm run bench -- trace`: what `kube-proxy trace` takes beyond loading, by size and mode; and how fast what iptables-save prints is
- * read. Processor time of the main thread, so that a busy machine counts little. Needs no root.
+ * `npm run bench -- trace`: what `kube-proxy trace` takes beyond loading, by size and mode; how fast what iptables-save prints is read; and
+ * what a running daemon takes to answer a trace that its page asks for. Processor time of the main thread, so that a busy machine counts
+ * little. Needs no root.
  */
 import { rulesForObjects } from "../src/cli/trace-rules.ts";
 import { modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
 import { offlineNode } from "../src/inspect/offline-node.ts";
 import { checkedSettings } from "../src/lib/plan-settings.ts";
 import type { IpAddress } from "../src/net/ip.ts";
+import { traceAnswer } from "../src/page/trace-answer.ts";
 import { deviceAddresses } from "../src/trace/dump/device-addresses.ts";
 import { dumpsOf } from "../src/trace/dump/of-rendered.ts";
 import { programOfDumps } from "../src/trace/dump/program.ts";
@@ -16,23 +18,20 @@ import { walk } from "../src/trace/netfilter/walk.ts";
 import { newPacket } from "../src/trace/packet.ts";
 import { traceText } from "../src/trace/report/text.ts";
 import { benchObjects, benchService } from "./cluster.ts";
-import type { Bench, Outcome } from "./driver.ts";
+import type { Bench, Given, Outcome } from "./driver.ts";
+import { longestTurn } from "./latency.ts";
 import { ownCpuMs } from "./memory.ts";
-import { type PageTrace, pageTrace } from "./page-trace.ts";
-import { ms, size, table } from "./table.ts";
+import { figuresTable, judgeFigures, ms, type Row, size } from "./table.ts";
 
 const NODE = "10.64.0.1" as IpAddress; // canonical, as is the next
 const CLIENT = "10.64.0.9" as IpAddress;
-/** Wanted at 10,000 services, beyond loading. */
-const TRACE_MS = 300;
-/** Wanted of a daemon at 10,000 services: how long it does nothing else at a stretch. */
-const TURN_MS = 20;
-/** Wanted for 30 MB of iptables-save. */
-const READ_MS = 2_000;
 const READ_BYTES = 30_000_000;
-/** Packets after the first. */
+/** Packets after the first, and questions of the page. */
 const LATER = 100;
+const LATER_ASKED = 5;
 const SCATTER = 7919;
+const CHOICES = { family: "IPv4", knowsClients: false, knowsDynamicSets: false } as const;
+
 interface Subject {
   readonly name: string;
   readonly mode: ProxyMode;
@@ -48,19 +47,6 @@ const SUBJECTS: readonly Subject[] = [
   { name: "userspace", mode: "userspace" },
 ];
 
-const PAGE_MODES: readonly ProxyMode[] = ["nftables", "iptables", "ipvs", "userspace"];
-
-export const bench: Bench = {
-  name: "trace",
-  about: "What kube-proxy trace takes, processor time.",
-  needsRoot: false,
-  options: {
-    sizes: { value: "N,…", initial: "1000,10000", help: "services" },
-    endpoints: { value: "N", initial: "5", help: "endpoints of each" },
-  },
-  run: (given) => measureAll(given.wholes("sizes"), given.whole("endpoints")),
-};
-
 interface Figures {
   readonly name: string;
   readonly services: number;
@@ -71,80 +57,133 @@ interface Figures {
   readonly nextMs: number;
   /** What `kube-proxy trace -f` takes beyond loading, all in all; undefined for dumps. */
   readonly commandMs: number | undefined;
+  /** Of a running daemon; undefined for dumps. */
+  readonly page: PageFigures | undefined;
 }
 
-async function measureAll(sizes: readonly number[], endpoints: number): Promise<Outcome> {
+interface PageFigures {
+  /** Of the first answer, for which code is compiled, and of one after it. */
+  readonly firstMs: number;
+  readonly nextMs: number;
+  /** For how long the daemon does nothing else at a stretch, in the later answers. */
+  readonly turnMs: number;
+}
+
+/** Where it is wanted: of so many services at most. */
+const upTo10000 =
+  (limit: number) =>
+  ({ services }: Figures): number | undefined =>
+    services <= 10_000 ? limit : undefined;
+
+const ROWS: readonly Row<Figures>[] = [
+  ["trace -f, ms", ({ commandMs }) => commandMs, ms, upTo10000(300)],
+  ["text", ({ bytes }) => bytes, size],
+  ["read, ms", ({ readMs }) => readMs],
+  [
+    "  30 MB of it, ms",
+    ({ name, bytes, readMs }) =>
+      name === "iptables-save" && bytes > 1_000_000 ? (readMs / bytes) * READ_BYTES : undefined,
+    ms,
+    2_000,
+  ],
+  ["first packet, ms", ({ firstMs }) => firstMs, ms, upTo10000(300)],
+  ["each after it, ms", ({ nextMs }) => nextMs],
+  ["the page of a daemon: first answer, ms", ({ page }) => page?.firstMs, ms, upTo10000(300)],
+  ["  each after it, ms", ({ page }) => page?.nextMs],
+  ["  longest turn, ms", ({ page }) => page?.turnMs, ms, upTo10000(20)],
+];
+
+export const bench: Bench = {
+  name: "trace",
+  about: "What kube-proxy trace takes, processor time.",
+  needsRoot: false,
+  options: {
+    quick: { help: "the smaller size" },
+    sizes: { value: "N,…", initial: "1000,10000", quick: "1000", help: "services" },
+    endpoints: { value: "N", initial: "5", help: "endpoints of each" },
+  },
+  run: measureAll,
+};
+
+async function measureAll(given: Given): Promise<Outcome> {
   const results: Figures[] = [];
-  for (const services of sizes) {
+  const endpoints = given.whole("endpoints");
+  for (const services of given.wholes("sizes")) {
     for (const subject of SUBJECTS) results.push(await measure(subject, services, endpoints));
   }
-  console.log(
-    table(
-      ["", "trace -f, ms", "text", "read, ms", "first packet, ms", "each after it, ms"],
-      results.map(({ name, services, bytes, readMs, firstMs, nextMs, commandMs }) => {
-        const command = commandMs === undefined ? "-" : ms(commandMs);
-        return [`${name}, ${services} services`, command, size(bytes), ms(readMs), ms(firstMs), ms(nextMs)];
-      }),
-    ),
-  );
-  const pages: PageTrace[] = [];
-  for (const services of sizes) {
-    for (const mode of PAGE_MODES) pages.push(await pageTrace(mode, services, endpoints));
-  }
-  console.log(
-    table(
-      ["the page of a daemon", "first, ms", "each after it, ms", "longest turn, ms"],
-      pages.map(({ mode, services, firstMs, nextMs, turnMs }) => {
-        return [`${mode}, ${services} services`, ms(firstMs), ms(nextMs), ms(turnMs)];
-      }),
-    ),
-  );
-  return { verdicts: [...results.flatMap(judge), ...pages.flatMap(judgePage)], figures: { results, pages } };
+  const columns = results.map(({ name, services }) => `${name}, ${services}`);
+  console.log(figuresTable("mode, services", columns, results, ROWS));
+  return { verdicts: judgeFigures(columns, results, ROWS), figures: { results } };
 }
 
+const configOf = async (mode: ProxyMode) =>
+  (await checkedSettings({ config: { mode, clusterCIDR: "10.128.0.0/9" }, node: "node-a" })).config;
+
+const clusterIPOf = (index: number) => benchService(index).clusterIP as IpAddress; // canonical
+
+const packetTo = (destination: IpAddress) =>
+  newPacket({
+    ...{ family: "IPv4", protocol: "tcp", inInterface: "eth0" },
+    ...{ source: CLIENT, sourcePort: 40_000, destination, destinationPort: 80 },
+  });
+
 async function measure(subject: Subject, services: number, endpoints: number): Promise<Figures> {
-  const { name } = subject;
+  const { name, mode, forms } = subject;
+  const isDump = forms !== undefined;
   // First: the code is as cold as in a command.
-  const commandMs = subject.forms === undefined ? await command(subject, services, endpoints) : undefined;
+  const commandMs = isDump ? undefined : await command(mode, services, endpoints);
   const dumps = await plannedDumps(subject, services, endpoints);
   const facts = nodeFacts({ addresses: [NODE, ...deviceAddresses(dumps)] });
-  const reading = timed(() =>
-    programOfDumps(dumps, { family: "IPv4", facts, knowsClients: false, knowsDynamicSets: false }),
-  );
-  const { program } = reading.result;
+  const reading = timed(() => programOfDumps(dumps, { ...CHOICES, facts }));
   const ask = (index: number) => {
-    const { clusterIP } = benchService(index);
-    const destination = clusterIP as IpAddress; // a canonical address
-    const ends = { source: CLIENT, sourcePort: 40_000, destination, destinationPort: 80 };
-    const packet = newPacket({ family: "IPv4", protocol: "tcp", inInterface: "eth0", ...ends });
-    return traceText({ packet, rules: "", notes: [], root: walk(program, packet, facts) });
+    const packet = packetTo(clusterIPOf(index));
+    return traceText({ packet, rules: "", notes: [], root: walk(reading.result.program, packet, facts) });
   };
   const first = timed(() => ask(services - 1));
   const next = timed(() => {
     for (let index = 0; index < LATER; index += 1) ask((index * SCATTER) % services);
   });
   if (!first.result.includes("→")) throw new Error(`${name}: no rule matched`);
-  const bytes = dumps.reduce((sum, dump) => sum + textLength(dump), 0);
-  return { name, services, bytes, readMs: reading.cpuMs, firstMs: first.cpuMs, nextMs: next.cpuMs / LATER, commandMs };
+  return {
+    ...{ name, services, commandMs, readMs: reading.cpuMs, firstMs: first.cpuMs, nextMs: next.cpuMs / LATER },
+    bytes: dumps.reduce((sum, dump) => sum + textLength(dump), 0),
+    page: isDump ? undefined : await measurePage(mode, services, endpoints),
+  };
 }
 
 /** From objects to the text of one packet's way, as the command does it. */
-async function command({ mode }: Subject, services: number, endpoints: number): Promise<number> {
+async function command(mode: ProxyMode, services: number, endpoints: number): Promise<number> {
   const objects = benchObjects(services, endpoints);
-  const { config } = await checkedSettings({ config: { mode, clusterCIDR: "10.128.0.0/9" }, node: "node-a" });
+  const config = await configOf(mode);
   await modeNamed(mode).loadRenderer();
-  const destination = benchService(services - 1).clusterIP as IpAddress; // a canonical address
+  const address = clusterIPOf(services - 1);
   const before = ownCpuMs();
-  const target = { family: "IPv4", address: destination, port: 80, protocol: "tcp" } as const;
+  const target = { family: "IPv4", address, port: 80, protocol: "tcp" } as const;
   const rules = await rulesForObjects({ ...objects, problems: [] }, config, target, () => {});
   const facts = nodeFacts({ addresses: [...rules.addresses, ...deviceAddresses(rules.dumps)] });
-  const choices = { family: "IPv4", facts, knowsClients: false, knowsDynamicSets: false } as const;
-  const { program } = programOfDumps(rules.dumps, choices);
-  const ends = { source: CLIENT, sourcePort: 40_000, destination, destinationPort: 80 };
-  const packet = newPacket({ family: "IPv4", protocol: "tcp", inInterface: "eth0", ...ends });
+  const { program } = programOfDumps(rules.dumps, { ...CHOICES, facts });
+  const packet = packetTo(address);
   const text = traceText({ packet, rules: rules.name, notes: rules.notes, root: walk(program, packet, facts) });
   if (!/sent to|delivered/.test(text)) throw new Error(`${mode}: the packet is not sent on`);
   return ownCpuMs() - before;
+}
+
+/** Asks for the way to the last service, as the page does. */
+async function measurePage(mode: ProxyMode, services: number, endpoints: number): Promise<PageFigures> {
+  const config = await configOf(mode);
+  const node = offlineNode(benchObjects(services, endpoints), config, "IPv4", () => {});
+  const daemon = { config, podCIDRs: [], families: [{ family: "IPv4" as const }] };
+  const question = { from: "node", to: clusterIPOf(services - 1), port: "80", protocol: "tcp", isVerbose: false };
+  const answer = async (): Promise<void> => {
+    const { outcomes } = await traceAnswer(daemon, question, async () => node);
+    if (outcomes.length === 0) throw new Error(`${mode}: nothing becomes of the packet`);
+  };
+  const startMs = ownCpuMs();
+  await answer();
+  const firstMs = ownCpuMs() - startMs;
+  let turnMs = 0;
+  for (let index = 0; index < LATER_ASKED; index += 1) turnMs = Math.max(turnMs, await longestTurn(answer));
+  return { firstMs, nextMs: (ownCpuMs() - startMs - firstMs) / LATER_ASKED, turnMs };
 }
 
 /** Nothing is text where rules are spelled when a packet meets them. */
@@ -154,7 +193,7 @@ function textLength(dump: Dump): number {
 }
 
 async function plannedDumps({ mode, forms }: Subject, services: number, endpoints: number): Promise<Dump[]> {
-  const { config } = await checkedSettings({ config: { mode, clusterCIDR: "10.128.0.0/9" }, node: "node-a" });
+  const config = await configOf(mode);
   const node = offlineNode(benchObjects(services, endpoints), config, "IPv4", () => {});
   const { traceForms = [], loadRenderer } = modeNamed(mode);
   const renderer = await loadRenderer();
@@ -166,35 +205,4 @@ function timed<T>(work: () => T): { readonly result: T; readonly cpuMs: number }
   const before = ownCpuMs();
   const result = work();
   return { result, cpuMs: ownCpuMs() - before };
-}
-
-function judge({
-  name,
-  services,
-  bytes,
-  readMs,
-  firstMs,
-  commandMs,
-}: Figures): { readonly passed: boolean; readonly text: string }[] {
-  const verdicts = [];
-  if (services <= 10_000) {
-    const allMs = commandMs ?? firstMs;
-    const text = `${name}, ${services} services: a packet in ${ms(allMs)} ms, ${TRACE_MS} ms wanted`;
-    verdicts.push({ passed: allMs <= TRACE_MS, text });
-  }
-  if (name === "iptables-save" && bytes > 1_000_000) {
-    const perTarget = (readMs / bytes) * READ_BYTES;
-    const text = `iptables-save is read in ${ms(perTarget)} ms per 30 MB, ${READ_MS} ms wanted`;
-    verdicts.push({ passed: perTarget <= READ_MS, text });
-  }
-  return verdicts;
-}
-
-function judgePage({ mode, services, firstMs, turnMs }: PageTrace) {
-  if (services > 10_000) return [];
-  const name = `page, ${mode}, ${services} services`;
-  return [
-    { passed: firstMs <= TRACE_MS, text: `${name}: an answer in ${ms(firstMs)} ms, ${TRACE_MS} ms wanted` },
-    { passed: turnMs <= TURN_MS, text: `${name}: ${ms(turnMs)} ms at a stretch, ${TURN_MS} ms wanted` },
-  ];
 }

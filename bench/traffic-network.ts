@@ -18,8 +18,11 @@ import {
 } from "../testkit/net/topology-spec.ts";
 import { ProxyDaemon } from "../testkit/support/proxy-daemon.ts";
 import { figuresOf } from "./memory.ts";
-import { engineOptions } from "./run-worker.ts";
-import type { ClientFigures, Load, TrafficFigures, Way } from "./traffic-figures.ts";
+import type { ClientFigures } from "./traffic-process.ts";
+import type { Load, TrafficFigures, Way } from "./userspace.ts";
+import { engineOptions } from "./workers.ts";
+
+const PROCESS = fileURLToPath(new URL("./traffic-process.ts", import.meta.url));
 
 const SERVICE_ADDRESS = "10.96.0.1";
 const SERVICE_PORT = 80;
@@ -38,9 +41,7 @@ interface Target {
 
 interface NodeUnderTest {
   readonly spec: NodeSpec;
-  readonly server: ChildProcess;
-  readonly serverAddress: string;
-  readonly client: NetworkNamespace;
+  readonly direct: Target;
 }
 
 export class TrafficNetwork {
@@ -71,7 +72,7 @@ export class TrafficNetwork {
     const { client, address, port, serverPid, proxyPid } = target;
     const cpuMs = (pid: number | undefined): number => (pid === undefined ? 0 : figuresOf(pid).cpuMs);
     const before = { server: cpuMs(serverPid), proxy: cpuMs(proxyPid) };
-    const words = [program("traffic-client.ts"), load, address, String(port), String(seconds)];
+    const words = [PROCESS, "client", load, address, String(port), String(seconds)];
     const { stdout } = await client.exec([process.execPath, ...words], { timeoutMs: 1000 * seconds + 30_000 });
     const { cpuMs: clientCpuMs, ...counted }: ClientFigures = JSON.parse(stdout);
     const proxyCpuMs = cpuMs(proxyPid) - before.proxy;
@@ -86,23 +87,22 @@ export class TrafficNetwork {
   async #build(): Promise<void> {
     const [a, b] = await Promise.all([this.#addNode(nodeA), this.#addNode(nodeB)]);
     const gateway = bareAddress(nodeA.bridge.ipv4);
-    const proxy = async (name: string, port: number, options: readonly string[] = []): Promise<Target> => {
-      const to = [a.serverAddress, String(SERVER_PORT)];
-      const words = [...options, program(name), gateway, String(port), ...to];
-      const child = await started(this.#topology.namespace(nodeA.name), words);
-      return { ...this.#directTarget(a), address: gateway, port, proxyPid: child.pid };
-    };
-    this.#targets.set("direct", this.#directTarget(a));
-    this.#targets.set("pipe", await proxy("traffic-pipe.ts", PIPE_PORT));
-    this.#targets.set("relay", await proxy("traffic-relay.ts", RELAY_PORT, engineOptions()));
+    this.#targets.set("direct", a.direct);
+    for (const [way, port, options] of [
+      ["pipe", PIPE_PORT, []],
+      ["relay", RELAY_PORT, engineOptions()],
+    ] as const) {
+      const words = [...options, PROCESS, way, gateway, String(port), a.direct.address, String(SERVER_PORT)];
+      const { pid } = await started(this.#topology.namespace(nodeA.name), words);
+      this.#targets.set(way, { ...a.direct, address: gateway, port, proxyPid: pid });
+    }
     for (const [mode, node] of [
       ["userspace", a],
       ["iptables", b],
     ] as const) {
       const daemon = await this.#startDaemon(mode, node);
       const proxyPid = mode === "userspace" ? daemon.pid : undefined;
-      const service = { address: SERVICE_ADDRESS, port: SERVICE_PORT };
-      this.#targets.set(mode, { ...this.#directTarget(node), ...service, proxyPid });
+      this.#targets.set(mode, { ...node.direct, address: SERVICE_ADDRESS, port: SERVICE_PORT, proxyPid });
     }
   }
 
@@ -113,28 +113,21 @@ export class TrafficNetwork {
       this.#topology.addPod({ name: `${spec.name}-${name}`, node: spec.name, ipv4 });
     const serverPod = await pod("server", serverAddress);
     const client = await pod("client", `${prefix}12`);
-    const server = await started(serverPod, [program("traffic-server.ts"), serverAddress, String(SERVER_PORT)]);
-    return { spec, server, serverAddress, client };
+    const { pid } = await started(serverPod, [PROCESS, "server", serverAddress, String(SERVER_PORT)]);
+    if (pid === undefined) throw new Error("the endpoint did not start");
+    const direct = { client, address: serverAddress, port: SERVER_PORT, serverPid: pid, proxyPid: undefined };
+    return { spec, direct };
   }
 
-  #directTarget({ server, serverAddress, client }: NodeUnderTest): Target {
-    if (server.pid === undefined) throw new Error("the endpoint did not start");
-    return { client, address: serverAddress, port: SERVER_PORT, serverPid: server.pid, proxyPid: undefined };
-  }
-
-  async #startDaemon(mode: "userspace" | "iptables", { spec, serverAddress }: NodeUnderTest): Promise<ProxyDaemon> {
+  async #startDaemon(mode: "userspace" | "iptables", { spec, direct }: NodeUnderTest): Promise<ProxyDaemon> {
     const daemon = await ProxyDaemon.start(this.#topology.namespace(spec.name), {
       hostnameOverride: spec.name,
-      objects: clusterOf(spec, serverAddress),
+      objects: clusterOf(spec, direct.address),
       config: { mode, clusterCIDR: defaultClusterCidr },
     });
     this.#daemons.push(daemon);
     return daemon;
   }
-}
-
-function program(name: string): string {
-  return fileURLToPath(new URL(`./${name}`, import.meta.url));
 }
 
 /** Starts a program of this folder and waits until it says that it is ready. It ends with its namespace. */

@@ -3,9 +3,38 @@
  * `socket.pipe` and to the iptables mode, in one run. See docs/performance.md.
  */
 import type { Bench } from "./driver.ts";
-import { LOADS, type Load, type TrafficFigures, type TrafficResults, WAYS, type Way } from "./traffic-figures.ts";
+import { fixed, median, type Spread, table, type Verdict } from "./table.ts";
 import { TrafficNetwork } from "./traffic-network.ts";
-import { judgeTraffic, trafficTable } from "./traffic-targets.ts";
+
+/** The ways from a client to an endpoint that are compared. */
+export const WAYS = ["direct", "pipe", "relay", "userspace", "iptables"] as const;
+export type Way = (typeof WAYS)[number];
+
+/**
+ * What a client does: `connections`, one after the other in 32 lanes, each with one byte there and one back; `download` and `upload`, four
+ * connections at full speed; `answers`, 100 bytes there and back over one connection, one at a time; `first answers`, a connection for each.
+ */
+export const LOADS = ["connections", "download", "upload", "answers", "first answers"] as const;
+export type Load = (typeof LOADS)[number];
+
+/** One load over one way. */
+export interface TrafficFigures {
+  readonly seconds: number;
+  /** Connections, bytes or answers. */
+  readonly count: number;
+  readonly latencyMs: Spread;
+  /** Of what stands between client and endpoint as a process; 0 without one. */
+  readonly proxyCpuMs: number;
+  /** Of client, proxy and endpoint: work of the kernel is in whichever it happened to be done for. */
+  readonly allCpuMs: number;
+}
+
+/** The rounds of a load, by way. */
+export type TrafficResults = Readonly<Record<Load, Readonly<Record<Way, readonly TrafficFigures[]>>>>;
+
+/** Of what a proxy of ten lines carries: less is a fault, and this is wanted of the relay. */
+const FLOOR = 0.5;
+const WANTED = 0.9;
 
 export const bench: Bench = {
   name: "userspace",
@@ -39,4 +68,62 @@ async function measureAll(rounds: number, seconds: number): Promise<TrafficResul
     await network.destroy();
   }
   return results;
+}
+
+type Measure = (figures: TrafficFigures) => number;
+const perSecond: Measure = ({ count, seconds }) => count / seconds;
+/** Milliseconds for each thousand, or seconds for each billion: of connections, of bytes. */
+const cpuPer =
+  (unit: number, part: "proxyCpuMs" | "allCpuMs"): Measure =>
+  (figures) =>
+    (figures[part] / figures.count) * unit;
+/** Seconds for a gigabyte, from milliseconds for a byte. */
+const GIGABYTE = 1e9 / 1000;
+
+type TrafficRow = readonly [title: string, load: Load, measure: Measure, digits: number];
+const ROWS: readonly TrafficRow[] = [
+  ["connections a second", "connections", perSecond, 0],
+  ["  proxy's CPU, ms for 1000", "connections", cpuPer(1000, "proxyCpuMs"), 0],
+  ["  everybody's CPU, ms for 1000", "connections", cpuPer(1000, "allCpuMs"), 0],
+  ...(["download", "upload"] as const).flatMap((load): TrafficRow[] => [
+    [load === "download" ? "to the client, MB/s" : "from the client, MB/s", load, (one) => perSecond(one) / 1e6, 0],
+    ["  proxy's CPU, s for 1 GB", load, cpuPer(GIGABYTE, "proxyCpuMs"), 2],
+    ["  everybody's CPU, s for 1 GB", load, cpuPer(GIGABYTE, "allCpuMs"), 2],
+  ]),
+  ["answer on an open connection, µs, p50", "answers", ({ latencyMs }) => 1000 * latencyMs.p50, 0],
+  ["  p99", "answers", ({ latencyMs }) => 1000 * latencyMs.p99, 0],
+  ["connecting and the first answer, µs, p50", "first answers", ({ latencyMs }) => 1000 * latencyMs.p50, 0],
+  ["  p99", "first answers", ({ latencyMs }) => 1000 * latencyMs.p99, 0],
+];
+
+const TITLES: Readonly<Record<Way, string>> = {
+  direct: "direct",
+  pipe: "socket.pipe",
+  relay: "our relay",
+  userspace: "userspace mode",
+  iptables: "iptables mode",
+};
+
+/** A column for each way, of medians. */
+export function trafficTable(results: TrafficResults): string {
+  const rows = ROWS.map(([title, load, measure, digits]) => [
+    title,
+    ...WAYS.map((way) => fixed(digits)(median(results[load][way].map(measure)))),
+  ]);
+  return table(["", ...WAYS.map((way) => TITLES[way])], rows);
+}
+
+/** How the relay does next to a plain pipe, round by round: the machine is as busy for both. */
+export function judgeTraffic(results: TrafficResults): readonly Verdict[] {
+  const percent = (part: number): string => `${(100 * part).toFixed(0)} %`;
+  const verdicts = (["relay", "userspace"] as const).flatMap((way) =>
+    (["download", "upload", "connections"] as const).map((load) => {
+      const pipe = results[load].pipe.map(perSecond);
+      const part = median(results[load][way].map((figures, round) => perSecond(figures) / (pipe[round] ?? Infinity)));
+      const text = `${TITLES[way]}, ${load}: ${percent(part)} of socket.pipe, ${percent(WANTED)} wanted, ${percent(FLOOR)} the least`;
+      return { passed: part >= (way === "relay" ? WANTED : FLOOR), text };
+    }),
+  );
+  const isComplete = LOADS.every((load) => WAYS.every((way) => results[load][way].every(({ count }) => count > 0)));
+  return [...verdicts, { passed: isComplete, text: "every load went every way" }];
 }

@@ -3,16 +3,18 @@
  * the ebpf mode: the first Service that is so, one more, and the last that is so no longer. What depends on the size of the table shows
  * here, and nowhere else.
  */
-import { writeSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import type { EndpointSliceRecord, ServiceRecord } from "../src/cluster/objects.ts";
 import { NO_PACKET_PATH } from "../src/dataplane/ebpf/testing/no-packet-path.ts";
 import { LAYOUT_NAMES } from "../src/dataplane/nftables/layout-name.ts";
-import { benchService, benchSlice } from "./cluster.ts";
-import { type Bench, workerFigures } from "./driver.ts";
+import { ownCgroup } from "./backends.ts";
+import { benchService, benchSlice, NODE_NAME } from "./cluster.ts";
+import type { Bench } from "./driver.ts";
+import { EbpfSubject } from "./ebpf-subject.ts";
+import { cpuMsOf } from "./memory.ts";
 import { NftSubject } from "./nftables-subject.ts";
-import { ms, quantile, table, timed } from "./table.ts";
-import type { Verdict } from "./targets.ts";
+import type { Subject } from "./subject.ts";
+import { ms, quantile, table, timed, type Verdict } from "./table.ts";
+import { inWorker } from "./workers.ts";
 
 /** What no change may cost more than of the same change beside the fewest Services, and what no machine can be held to. */
 const GROWTH = 2;
@@ -54,8 +56,6 @@ interface Form {
   /** The first of them are on this node. @default 0 */
   readonly local?: number;
 }
-
-const NODE = "bench-node";
 
 function loadBalancer(index: number, more: Partial<ServiceRecord> = {}): Partial<ServiceRecord> {
   const ip = `172.${16 + (index >> 16)}.${(index >> 8) & 255}.${index & 255}`;
@@ -102,27 +102,20 @@ function portsOf(index: number): ServiceRecord["ports"] {
   return benchService(index).ports.map((port) => ({ ...port, nodePort: 30_000 + (index % 2000) }));
 }
 
-type Subject = Pick<NftSubject, "state" | "load" | "syncChanges" | "close"> & {
-  fullSync(isRestart: boolean): Promise<void>;
-};
-
 /** In this process's network namespace. */
-async function subjectOf({ layout, endpointsEach }: KindsTask): Promise<Subject> {
-  if (layout !== "ebpf-maps") return Object.assign(new NftSubject(endpointsEach, layout), { isNoting: false });
-  const { EbpfSubject, ownCgroup } = await import("./ebpf-subject.ts");
+function subjectOf({ layout, endpointsEach }: KindsTask): Subject {
+  if (layout !== "ebpf-maps") return new NftSubject(endpointsEach, layout);
   return new EbpfSubject(endpointsEach, NO_PACKET_PATH, ownCgroup());
 }
 
 /** The Services beside those that are always there. */
 class Changed {
   readonly #subject: Subject;
-  readonly #endpointsEach: number;
   readonly #had = new Map<number, { readonly service: ServiceRecord; readonly slice: EndpointSliceRecord }>();
   #version = 1;
 
-  constructor(subject: Subject, endpointsEach: number) {
+  constructor(subject: Subject) {
     this.#subject = subject;
-    this.#endpointsEach = endpointsEach;
   }
 
   /** Changes a Service in the model and commits. @returns milliseconds. */
@@ -143,10 +136,10 @@ class Changed {
     });
   }
 
-  #objects(index: number, { service = {}, endpoints = this.#endpointsEach, local = 0 }: Form) {
+  #objects(index: number, { service = {}, endpoints = this.#subject.endpointsEach, local = 0 }: Form) {
     this.#version += 1;
     const slice = benchSlice(index, endpoints);
-    const here = slice.endpoints.map((endpoint, at) => (at < local ? { ...endpoint, nodeName: NODE } : endpoint));
+    const here = slice.endpoints.map((endpoint, at) => (at < local ? { ...endpoint, nodeName: NODE_NAME } : endpoint));
     return {
       service: { ...benchService(index), ...service },
       slice: { ...slice, endpoints: here, resourceVersion: String(this.#version) },
@@ -156,7 +149,7 @@ class Changed {
 
 async function measure(task: KindsTask): Promise<SizeFigures> {
   const { services, endpointsEach, rounds, areRestricted } = task;
-  const subject = await subjectOf(task);
+  const subject = subjectOf(task);
   subject.load(services);
   if (areRestricted) {
     for (let index = 0; index < services; index += 1) {
@@ -165,8 +158,8 @@ async function measure(task: KindsTask): Promise<SizeFigures> {
     }
     subject.state.applyChanges();
   }
-  const loadMs = await timed(() => subject.fullSync(false));
-  const changed = new Changed(subject, endpointsEach);
+  const loadMs = await timed(() => subject.fullSync());
+  const changed = new Changed(subject);
   const [first, second] = [services, services + 1];
   for (const index of [first, second]) await changed.set(index, {});
   const kinds: KindFigures[] = [];
@@ -183,15 +176,16 @@ async function measure(task: KindsTask): Promise<SizeFigures> {
     kinds.push({ kind, edge, other });
   }
   const restart = subject instanceof NftSubject ? await restartOf(subject) : undefined;
-  await subject.close();
   return { task, loadMs, ...(restart && { restart }), kinds };
 }
 
 async function restartOf(subject: NftSubject): Promise<SizeFigures["restart"]> {
-  const cpu = process.cpuUsage();
-  const restartMs = await timed(() => subject.fullSync(true));
-  const { user, system } = process.cpuUsage(cpu);
-  return { ms: restartMs, cpuMs: (user + system) / 1000, asLeftCpuMs: await subject.restartAsLeft() };
+  subject.restart();
+  let restartMs = 0;
+  const cpuMs = await cpuMsOf(async () => {
+    restartMs = await timed(() => subject.fullSync());
+  });
+  return { ms: restartMs, cpuMs, asLeftCpuMs: await subject.restartAsLeft() };
 }
 
 export const bench: Bench = {
@@ -207,7 +201,7 @@ SERVICESxENDPOINTS; with a trailing r all of these Services are load balancers w
   },
   async run(given) {
     const results: SizeFigures[] = [];
-    const layouts = given.list("layouts").map((name) => given.oneOf("layouts", SUBJECTS, name));
+    const layouts = given.someOf("layouts", SUBJECTS);
     for (const state of given.list("sizes")) {
       const [, services, endpointsEach, ranges] = /^(\d+)x(\d+)(r?)$/.exec(state) ?? [];
       if (services === undefined) throw new RangeError(`--sizes: ${JSON.stringify(state)} is none like 1000x5`);
@@ -220,12 +214,13 @@ SERVICESxENDPOINTS; with a trailing r all of these Services are load balancers w
           rounds: given.whole("rounds"),
           areRestricted: ranges === "r",
         };
-        results.push(await workerFigures({ script: fileURLToPath(import.meta.url), task }));
+        results.push(await inWorker("kinds", task));
       }
     }
     console.log(kindsTable(results));
     return { verdicts: judge(results), figures: { results } };
   },
+  worker: measure,
 };
 
 const cell = (samples: readonly number[]): string =>
@@ -262,9 +257,4 @@ function judgeSize({ task, kinds }: SizeFigures, small: SizeFigures | undefined)
     const passed = p50 <= Math.max(GROWTH * before, LEAST_MS);
     return { passed, text: `${titleOf(task)}: ${kind}: ${ms(p50)} ms, ${ms(before)} ms beside the fewest` };
   });
-}
-
-if (import.meta.main) {
-  writeSync(1, `${JSON.stringify(await measure(JSON.parse(process.argv[2] ?? "{}")))}\n`);
-  process.exit();
 }

@@ -1,0 +1,188 @@
+/**
+ * Every mode's backend as the daemon has it, over a kernel that stays while its process is another one: this machine's, or one in memory
+ * where it may have none.
+ */
+import { mkdirSync, rmdirSync } from "node:fs";
+import { join } from "node:path";
+import { systemClock } from "../src/async/clock.ts";
+import { CURRENT_RELEASE } from "../src/config/release.ts";
+import { EbpfBackend } from "../src/dataplane/ebpf/backend.ts";
+import { SocketPath } from "../src/dataplane/ebpf/socket-path.ts";
+import { IptablesBackend } from "../src/dataplane/iptables/backend.ts";
+import type { PlanConfig } from "../src/dataplane/iptables/plan-options.ts";
+import { BackendRig as IpvsRig } from "../src/dataplane/ipvs/testing/backend-rig.ts";
+import { MemoryNode } from "../src/dataplane/ipvs/testing/memory-node.ts";
+import { KernelspaceRig, newHost } from "../src/dataplane/kernelspace/testing/kernelspace-rig.ts";
+import { NftablesBackend } from "../src/dataplane/nftables/backend.ts";
+import { LAYOUT_NAMES, type LayoutName } from "../src/dataplane/nftables/layout-name.ts";
+import { TABLE } from "../src/dataplane/nftables/names.ts";
+import type { RestartNote } from "../src/dataplane/nftables/restart-note.ts";
+import { BackendRig as UserspaceRig } from "../src/dataplane/userspace/testing/backend-rig.ts";
+import type { Bpf } from "../src/kernel/bpf/bpf.ts";
+import { kernelBpf } from "../src/kernel/bpf/kernel-bpf.ts";
+import { createIptables } from "../src/kernel/iptables/exec-iptables.ts";
+import type { Iptables } from "../src/kernel/iptables/iptables.ts";
+import { binariesOf } from "../src/kernel/iptables/testing/binaries.ts";
+import { ownNetnsCookie } from "../src/kernel/netns-cookie.ts";
+import { openNetlinkRuleset } from "../src/kernel/nftables/netlink-nftables.ts";
+import type { Nftables } from "../src/kernel/nftables/nftables.ts";
+import { type Exec, execProcess } from "../src/kernel/process.ts";
+import { localAddresses } from "../src/kernel/route/addresses.ts";
+import { udpDisconnector } from "../src/kernel/sock-diag/disconnect-udp.ts";
+import { type Logger, silentLogger } from "../src/logging/logger.ts";
+import { detectorFor } from "../src/model/local-traffic-detector.ts";
+import { nodePortAddresses } from "../src/model/node-port-addresses.ts";
+import type { IpAddress } from "../src/net/ip.ts";
+import type { Backend } from "../src/sync/backend.ts";
+import { SyncDriver } from "../testkit/dataplane/sync-driver.ts";
+import { MemoryIptables } from "../testkit/fakes/iptables/memory-iptables.ts";
+import { cgroupMount } from "../testkit/net/client-cgroup.ts";
+import { NODE_NAME } from "./cluster.ts";
+
+const NODE_IP = "192.168.0.2" as IpAddress; // canonical
+
+/** The configuration that all measurements use. */
+export function benchConfig(): Omit<PlanConfig, "localhostNodePorts" | "conntrackLiberal"> {
+  const { detector } = detectorFor("IPv4", {
+    mode: "ClusterCIDR",
+    clusterCIDRs: ["10.128.0.0/9"],
+    podCIDRs: [],
+    bridgeInterface: "",
+    interfaceNamePrefix: "",
+  });
+  const mark = { masqueradeMark: 1 << 14, masqueradeAll: false };
+  return { family: "IPv4", nodeName: NODE_NAME, nodeIP: NODE_IP, ...mark, detector };
+}
+
+/** What the kernel refuses ends the bench. */
+export function nftBackend(layout: LayoutName, nft = openTable(), restart?: RestartNote): NftablesBackend {
+  const fail = (what: string) => ({
+    inc: () => {
+      throw new Error(`a ${what} was refused`);
+    },
+  });
+  return new NftablesBackend({
+    config: { ...benchConfig(), release: CURRENT_RELEASE },
+    layout,
+    nft,
+    restart,
+    nodePortIPs: async () => ({ kind: "ips", ips: [NODE_IP] }),
+    metrics: { syncFailures: fail("sync"), cleanupFailures: fail("deletion") },
+    log: silentLogger,
+  });
+}
+
+/** The table of the mode, in this process's network namespace. */
+export function openTable(ruleset = openNetlinkRuleset()): Nftables {
+  return ruleset.open({ family: "ip", table: TABLE });
+}
+
+export const BACK_ENDS = ["legacy", "nft"] as const;
+export type BackEnd = (typeof BACK_ENDS)[number];
+
+type NftReader = NonNullable<Parameters<typeof createIptables>[0]["nftReader"]>;
+
+export async function openIptables(
+  backEnd: BackEnd,
+  exec: Exec = execProcess,
+  nftReader: NftReader = () => import("../src/kernel/iptables/nft-chains.ts"),
+): Promise<Iptables> {
+  const binaries = binariesOf("IPv4", backEnd);
+  return await createIptables({ family: "IPv4", exec, log: silentLogger, binaries, nftReader });
+}
+
+export function iptablesBackend(iptables: Iptables): IptablesBackend {
+  return new IptablesBackend({
+    config: { ...benchConfig(), localhostNodePorts: false, conntrackLiberal: false },
+    iptables,
+    counters: undefined,
+    nodePortIPs: () => Promise.resolve({ kind: "all" }),
+    metrics: { restoreFailures: { inc() {} }, partialRestoreFailures: { inc() {} }, setTotal() {}, setLast() {} },
+    monitor: () => Promise.resolve(),
+    log: silentLogger,
+  });
+}
+
+/** What is wrong ends the bench: figures of a mode that does not work mean nothing. */
+const log: Logger = {
+  ...silentLogger,
+  error: (message, error) => {
+    throw new Error(`${message}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+  },
+};
+
+/** Programs at the sockets of a cgroup, in front of a packet path. */
+export function ebpfBackend(packetPath: Backend, cgroup: string, bpf: Bpf = kernelBpf()): EbpfBackend {
+  const sockets = new SocketPath({
+    family: "IPv4",
+    bpf,
+    cgroup,
+    nodeName: NODE_NAME,
+    validForMs: 600_000,
+    nodePortAddresses: nodePortAddresses("IPv4", []),
+    programs: () => ({ hostCookie: ownNetnsCookie(), isForHostOnly: false }),
+    disconnector: udpDisconnector(),
+    localAddresses,
+    addressWatch: { watch: () => Promise.resolve() },
+    clock: systemClock,
+    monotonicNs: process.hrtime.bigint,
+    metrics: { attached: { set() {} }, passedPorts: { set() {} }, disconnected: { inc() {} } },
+    log,
+  });
+  return new EbpfBackend(packetPath, sockets);
+}
+
+/** A cgroup without processes, which goes with this process. */
+export function ownCgroup(): string {
+  const mount = cgroupMount();
+  if (mount === undefined) throw new Error("no cgroup2 file system is mounted");
+  const cgroup = join(mount, `kpts-bench-${process.pid}`);
+  mkdirSync(cgroup);
+  process.once("exit", () => rmdirSync(cgroup));
+  return cgroup;
+}
+
+/** Of nftables the layout, of iptables the tools. */
+export const BENCH_MODES = [
+  ...LAYOUT_NAMES,
+  "ebpf",
+  "iptables-nft",
+  "iptables-legacy",
+  "ipvs",
+  "userspace",
+  "kernelspace",
+] as const;
+export type BenchMode = (typeof BENCH_MODES)[number];
+
+/** Nothing: backends are driven by the bench. */
+const driver = new SyncDriver({ services: new Map(), endpoints: new Map() });
+
+/** @returns the backend of the next process, over the same kernel. */
+export async function openMode(mode: BenchMode): Promise<() => Backend> {
+  switch (mode) {
+    case "Compatible":
+    case "Flat":
+      return () => nftBackend(mode);
+    case "ebpf": {
+      const cgroup = ownCgroup();
+      return () => ebpfBackend(nftBackend("Flat"), cgroup);
+    }
+    case "iptables-nft":
+    case "iptables-legacy": {
+      const iptables = await openIptables(mode === "iptables-nft" ? "nft" : "legacy");
+      return () => iptablesBackend(iptables);
+    }
+    case "ipvs": {
+      const node = new MemoryNode("IPv4");
+      return () => new IpvsRig(driver, { node }).backend;
+    }
+    case "userspace": {
+      const iptables = new MemoryIptables("IPv4");
+      return () => new UserspaceRig({ iptables }).backend;
+    }
+    case "kernelspace": {
+      const host = newHost();
+      return () => new KernelspaceRig(driver, { host }).backend;
+    }
+  }
+}

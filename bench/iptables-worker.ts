@@ -1,0 +1,239 @@
+/** One size of `npm run bench` with one back end, in this process's network namespace. */
+import { spawn } from "node:child_process";
+import { closeSync, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { PlanConfig, PlanFacts } from "../src/dataplane/iptables/plan-options.ts";
+import { planServicePort } from "../src/dataplane/iptables/plan-service-port.ts";
+import { planStatic } from "../src/dataplane/iptables/plan-static.ts";
+import { droppedChains } from "../src/dataplane/shared/iptables-rules/delta-payload.ts";
+import { fullPayload } from "../src/dataplane/shared/iptables-rules/full-payload.ts";
+import { type SpelledRules, spell } from "../src/dataplane/shared/iptables-rules/owner-rules.ts";
+import { textsOf } from "../src/dataplane/shared/iptables-rules/payload.ts";
+import { binariesOf } from "../src/kernel/iptables/testing/binaries.ts";
+import { type Exec, execProcess } from "../src/kernel/process.ts";
+import { type BackEnd, benchConfig, iptablesBackend, openIptables } from "./backends.ts";
+import type { ChangeKind, IptablesFigures, IptablesTask } from "./iptables.ts";
+import { memoryNow, ownCpuMs, resetPeak, settledMemory, toolsCpuMs } from "./memory.ts";
+import { Subject } from "./subject.ts";
+import { median, timed } from "./table.ts";
+
+const EMPTY = "*mangle\nCOMMIT\n*nat\nCOMMIT\n*filter\nCOMMIT\n";
+
+/** A step took longer than it may; its tool has been killed. */
+class StepLimitError extends Error {
+  override readonly name = "StepLimitError";
+}
+
+/** Runs the host's tools as the program does, and takes the time of it. Milliseconds. */
+class MeasuredExec {
+  /** Life of the iptables-restore processes, and processor time of this thread meanwhile: the payload written. */
+  restoreMs = 0;
+  writeCpuMs = 0;
+  /** Processor time of the other tools. */
+  otherCpuMs = 0;
+  /** What was given to iptables-restore; the payloads here are ASCII. */
+  texts: string[] = [];
+  /** Whether tools are only pretended to run: every command succeeds at once and every dump is empty. */
+  isPretending = false;
+  #endMs = Number.POSITIVE_INFINITY;
+
+  /** Begins a sync, and from now on tools may run for so long. */
+  begin(limitMs: number): void {
+    [this.restoreMs, this.writeCpuMs, this.otherCpuMs, this.texts] = [0, 0, 0, []];
+    this.#endMs = performance.now() + limitMs;
+  }
+
+  readonly exec: Exec = async (file, args, { stdin, ...options } = {}) => {
+    const leftMs = this.#endMs - performance.now();
+    if (leftMs <= 0) throw new StepLimitError(`${file}: no time left`);
+    const { texts, isPretending } = this;
+    function* noted(chunks: Iterable<string>): Iterable<string> {
+      for (const chunk of chunks) {
+        texts.push(chunk);
+        yield chunk;
+      }
+    }
+    const input = stdin && noted(stdin);
+    // What a tool can do is asked of the real one always. Its processor time would cost as much as planning a change.
+    if (isPretending && !args.includes("--version")) {
+      for (const _ of input ?? []);
+      return { status: 0, stdout: "", stderr: "" };
+    }
+    const before = { ms: performance.now(), own: ownCpuMs(), tools: toolsCpuMs() };
+    const timeoutMs = Number.isFinite(leftMs) && { timeoutMs: Math.ceil(leftMs) };
+    const result = await execProcess(file, args, { ...options, ...timeoutMs, ...(input && { stdin: input }) });
+    if (args.includes("--noflush")) {
+      this.restoreMs += performance.now() - before.ms;
+      this.writeCpuMs += ownCpuMs() - before.own;
+    } else this.otherCpuMs += toolsCpuMs() - before.tools;
+    if (result.status === -1 && performance.now() >= this.#endMs) throw new StepLimitError(`${file}: out of time`);
+    return result;
+  };
+}
+
+/** @returns milliseconds by the clock and of processor time; undefined when it was killed at the limit. Rejects with its complaint. */
+async function restoreAlone(backEnd: BackEnd, file: string, limitMs: number, options: readonly string[]) {
+  const tool = binariesOf("IPv4", backEnd).restore;
+  const text = openSync(file, "r");
+  const before = { ms: performance.now(), cpuMs: toolsCpuMs() };
+  const child = spawn(tool, options, { stdio: [text, "ignore", "inherit"], timeout: limitMs, killSignal: "SIGKILL" });
+  closeSync(text);
+  const outcome = await new Promise((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", (status, signal) => resolve(signal ?? status));
+  });
+  if (outcome === "SIGKILL") return undefined;
+  if (outcome !== 0) throw new Error(`${tool} ended with ${outcome}`);
+  return { ms: performance.now() - before.ms, cpuMs: toolsCpuMs() - before.cpuMs };
+}
+
+const CONFIG: PlanConfig = { ...benchConfig(), localhostNodePorts: false, conntrackLiberal: false };
+const FACTS: PlanFacts = {
+  zone: undefined,
+  nodePortIPs: { kind: "all" },
+  counters: { ctStateInvalid: false, localhostNodePorts: false },
+  isLargeCluster: true,
+};
+
+/** What upstream sends for a change: shared chains in full, own chains of changed ports only (reference iptables-operation.md §9.3). */
+class UpstreamText {
+  readonly #state: Subject["state"];
+  readonly #static = planStatic(CONFIG, FACTS);
+  readonly #ports = new Map<string, SpelledRules>();
+
+  constructor(state: Subject["state"]) {
+    this.#state = state;
+    for (const key of state.services.keys()) this.#plan(key);
+  }
+
+  of(changedPorts: ReadonlySet<string>): string {
+    const staleChains = [...changedPorts].flatMap((owner) =>
+      droppedChains({ owner, before: this.#ports.get(owner), after: this.#plan(owner) }),
+    );
+    const ports = [...this.#ports].map(([owner, plan]) => {
+      const written = changedPorts.has(owner) ? plan : { ...plan, ownChains: "", ownRules: "", ownRuleCount: 0 };
+      return [owner, written] as const;
+    });
+    return [...textsOf(fullPayload({ plan: this.#static, ports, staleChains }).transactions)].join("");
+  }
+
+  #plan(key: string): SpelledRules | undefined {
+    const port = this.#state.services.get(key);
+    if (port === undefined) return undefined;
+    const plan = spell(planServicePort(port, this.#state.endpoints.get(key) ?? [], CONFIG, FACTS));
+    this.#ports.set(key, plan);
+    return plan;
+  }
+}
+
+export async function measureIptables(task: IptablesTask): Promise<IptablesFigures> {
+  const { backEnd, services, endpointsEach, changes, plannings, limitMs } = task;
+  const exec = new MeasuredExec();
+  const nftReader = async () => {
+    const reader = await import("../src/kernel/iptables/nft-chains.ts");
+    const nftChainUses: typeof reader.nftChainUses = async (...args) =>
+      exec.isPretending ? new Map() : await reader.nftChainUses(...args);
+    return { ...reader, nftChainUses };
+  };
+  const iptables = await openIptables(backEnd, exec.exec, nftReader);
+  const subject = new Subject(endpointsEach, () => iptablesBackend(iptables));
+  subject.load(services);
+  const { rssMb: modelMb } = await settledMemory();
+  const figures: { -readonly [K in keyof IptablesFigures]: IptablesFigures[K] } = { modelMb, cutOff: [] };
+  const attempt = async (what: string, step: () => Promise<void>): Promise<void> => {
+    if (figures.cutOff.length > 0) return;
+    exec.begin(limitMs);
+    try {
+      await step();
+    } catch (error) {
+      if (!(error instanceof StepLimitError)) throw error;
+      figures.cutOff = [`${what}: ${error.message}`];
+    }
+  };
+  const fullSync = async () => {
+    const before = ownCpuMs();
+    await subject.fullSync();
+    return { ownCpuMs: ownCpuMs() - before, otherCpuMs: exec.otherCpuMs, restoreMs: exec.restoreMs };
+  };
+  /** @returns the ports that have changed, and milliseconds of everything but iptables-restore. */
+  const change = async (make: () => void): Promise<readonly [ReadonlySet<string>, number]> => {
+    exec.begin(limitMs);
+    const startMs = performance.now();
+    make();
+    const { changedPorts } = subject.state.applyChanges();
+    await subject.sync(false, changedPorts);
+    return [changedPorts, performance.now() - startMs - exec.restoreMs + exec.writeCpuMs];
+  };
+
+  resetPeak();
+  await attempt("first sync", async () => {
+    figures.full = await fullSync();
+  });
+  const text = exec.texts.join("");
+  figures.textBytes = text.length;
+  figures.peakMb = memoryNow().peakMb;
+  figures.settledMb = (await settledMemory()).rssMb;
+  const folder = mkdtempSync(join(tmpdir(), "kpts-bench-"));
+  const file = join(folder, "payload");
+  const alone = async (payload: string, ...options: string[]) => {
+    writeFileSync(file, payload);
+    return await restoreAlone(backEnd, file, limitMs, options);
+  };
+  try {
+    if (changes > 0) {
+      const upstream = new UpstreamText(subject.state);
+      const makes: Readonly<Record<ChangeKind, (n: number) => void>> = {
+        "endpoint replaced": (n) => subject.replaceEndpoint(subject.scattered(n)),
+        "service added": (n) => subject.setService(services + n, "add"),
+        "service removed": (n) => subject.setService(services + n, "delete"),
+      };
+      figures.changes = {};
+      for (const [kind, make] of Object.entries(makes) as [ChangeKind, (n: number) => void][]) {
+        const [ours, theirs, own, bytes]: number[][] = [[], [], [], []];
+        await attempt(kind, async () => {
+          for (let n = 0; n < changes; n += 1) {
+            const [changedPorts, ownMs] = await change(() => make(n));
+            own?.push(ownMs);
+            ours?.push(exec.restoreMs);
+            bytes?.push(exec.texts.reduce((sum, { length }) => sum + length, 0));
+            if (kind !== "endpoint replaced") continue;
+            // In turns, so that a machine that gets busier shows in both.
+            const took = await alone(upstream.of(changedPorts), "--noflush", "--counters");
+            if (took !== undefined) theirs?.push(took.ms);
+          }
+        });
+        const [restoreMs, upstreamMs, ownMs, size] = [ours, theirs, own, bytes].map((some) => median(some ?? []));
+        if (ours?.length) figures.changes[kind] = { restoreMs, upstreamMs, ownMs, bytes: size };
+      }
+      await attempt("restart", async () => {
+        subject.restart();
+        figures.restartMs = await timed(() => subject.fullSync());
+      });
+    }
+    // Into tables that are as empty as those of the first sync. What is cut off counts as long as its limit.
+    figures.alone = { ms: limitMs, cpuMs: limitMs };
+    if (figures.full !== undefined) {
+      await alone(EMPTY);
+      const took = await alone(text, "--noflush", "--counters");
+      if (took !== undefined) figures.alone = took;
+    }
+    if (plannings === 0) return figures;
+    exec.isPretending = true;
+    subject.restart();
+    exec.begin(limitMs);
+    const pretended = await fullSync();
+    figures.full ??= pretended;
+    const samples: number[] = [];
+    // Until the engine has compiled what it will run.
+    for (let n = 0; n < plannings; n += 1) await change(() => subject.replaceEndpoint(subject.scattered(n)));
+    globalThis.gc?.();
+    for (let n = 0; n < plannings; n += 1) {
+      samples.push((await change(() => subject.replaceEndpoint(subject.scattered(n + 13))))[1]);
+    }
+    figures.planningMs = median(samples);
+    return figures;
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
