@@ -288,7 +288,7 @@ inNetns(import.meta.url, { name: "nlsocket" }, () => {
       assert.equal(openFiles(), before);
     });
 
-    test("leave out what a sender caused, but for one message type, also when it has another port", async (t) => {
+    test("leave out what a sender caused, also when it has another port", async (t) => {
       const [first, second] = [NetlinkSocket.open(NETLINK_NETFILTER), NetlinkSocket.open(NETLINK_NETFILTER)];
       let own = first;
       const abort = new AbortController();
@@ -298,7 +298,7 @@ inNetns(import.meta.url, { name: "nlsocket" }, () => {
         protocol: NETLINK_NETFILTER,
         groups: [NFNLGRP_NFTABLES],
         signal: abort.signal,
-        own: { portId: () => own.portId, exceptType: (NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_NEWGEN },
+        ownPort: () => own.portId,
         onOverrun: assert.fail,
         onMessage: ({ portId, type }) => void seen.push([portId, type & 0xff]),
       });
@@ -306,17 +306,20 @@ inNetns(import.meta.url, { name: "nlsocket" }, () => {
         const before = seen.length;
         const table = batch((messages) => put(messages, NFT_MSG_NEWTABLE, NLM_F_CREATE, name));
         assert.deepEqual(await by.transact(table), { committed: true });
-        while (!seen.slice(before).some(([, message]) => message === NFT_MSG_NEWGEN)) await sleep(1);
+        for (const endMs = performance.now() + 50; performance.now() < endMs; ) {
+          if (seen.slice(before).some(([, message]) => message === NFT_MSG_NEWGEN)) break;
+          await sleep(1);
+        }
         return seen.slice(before).map(([, message]) => message);
       };
       const whole = [NFT_MSG_NEWTABLE, NFT_MSG_NEWGEN];
       assert.deepEqual(await commit(second, "filtered1"), whole);
-      assert.deepEqual(await commit(first, "filtered2"), [NFT_MSG_NEWGEN]);
+      assert.deepEqual(await commit(first, "filtered2"), []);
       own = second;
       // Seen when something has come.
       assert.deepEqual(await commit(second, "filtered3"), whole);
       assert.deepEqual(await commit(first, "filtered4"), whole);
-      assert.deepEqual(await commit(second, "filtered5"), [NFT_MSG_NEWGEN]);
+      assert.deepEqual(await commit(second, "filtered5"), []);
       abort.abort();
       await ended;
       await Promise.all([first.close(), second.close()]);

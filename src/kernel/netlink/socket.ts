@@ -71,6 +71,7 @@ export class NetlinkSocket implements AsyncDisposable {
   #isDrained = true;
   /** The kernel acknowledges the end of a batch, as was seen; older ones do not. */
   #acknowledgesEnd = false;
+  #commits = 0;
   /** Port ids that this socket has had, newest last: failures make it open a new descriptor. */
   readonly #portIds: number[] = [];
 
@@ -90,6 +91,11 @@ export class NetlinkSocket implements AsyncDisposable {
   /** The kernel's number for it now. */
   get portId(): number {
     return this.#descriptor.portId;
+  }
+
+  /** Batches that the kernel has applied. */
+  get commits(): number {
+    return this.#commits;
   }
 
   /** Whether a notification with this port id is due to this socket. */
@@ -159,7 +165,9 @@ export class NetlinkSocket implements AsyncDisposable {
       this.#descriptor.reserveSend(bytes.length);
       if (options.isSlow === true || bytes.length > SEND_ELSEWHERE_BYTES) await this.#descriptor.send(bytes);
       else this.#descriptor.sendNow(bytes);
-      return this.#readBatchResult(batch, base);
+      const result = this.#readBatchResult(batch, base);
+      if (isFinished && result.committed) this.#commits += 1;
+      return result;
     });
   }
 

@@ -2,7 +2,7 @@
 import type { ByteReader } from "./attributes.ts";
 import { NetlinkDescriptor } from "./descriptor.ts";
 import { forEachMessage, type Reply, type ReplyVisitor } from "./frames.ts";
-import { filterOf, type OwnNotifications } from "./notification-filter.ts";
+import { filterOf } from "./notification-filter.ts";
 
 export interface SubscriptionOptions {
   /** NETLINK_ROUTE, NETLINK_NETFILTER, … */
@@ -14,8 +14,11 @@ export interface SubscriptionOptions {
   readonly onOverrun: () => void;
   /** Ends the subscription. */
   readonly signal: AbortSignal;
-  /** Notifications to leave out. Some still come: just after the sender's port has changed, and where the system takes no filter. */
-  readonly own?: OwnNotifications;
+  /**
+   * The sender whose notifications are left out; another one when its socket is opened again. Some still come: just after that, and
+   * where the system takes no filter.
+   */
+  readonly ownPort?: () => number;
   /**
    * Asked whenever all that was waiting has been taken: what to wait for before anything is looked at again, while messages gather
    * without waking a thread for each. Undefined: the next message is waited for. @default never anything
@@ -42,10 +45,10 @@ export async function subscribe(options: SubscriptionOptions): Promise<void> {
   signal.addEventListener("abort", wake, { once: true });
   let filtered: number | undefined;
   const filter = (): void => {
-    const portId = options.own?.portId();
-    if (options.own === undefined || portId === undefined || portId === filtered) return;
+    const portId = options.ownPort?.();
+    if (portId === undefined || portId === filtered) return;
     filtered = portId;
-    descriptor.attachFilter(filterOf(portId, options.own.exceptType));
+    descriptor.attachFilter(filterOf(portId));
   };
   const visit = (reply: Reply): undefined => {
     options.onMessage(reply);

@@ -3,7 +3,6 @@
  * tables, which share one socket and one subscription.
  */
 
-import { Mutex } from "../../async/mutex.ts";
 import { isInterrupted, isNotFound, undefinedIf } from "../netlink/errors.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { readCounters, readElements, readTable } from "./netlink-content.ts";
@@ -93,15 +92,10 @@ export interface NetlinkNote {
 /** Opens the namespace's nf_tables. @throws NetlinkError when the kernel has none. */
 export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptions = {}): NetlinkRuleset {
   const client = openNftables();
-  /** Held while a commit is under way, so that the monitor can tell when all have been announced. */
-  const commits = new Mutex();
-  let committed = 0;
   let last = { milliseconds: 0, messages: 1 };
-  const monitor = new RulesetMonitor({ client, commits, committed: () => committed, ...options });
+  const monitor = new RulesetMonitor({ client, ...options });
 
   /**
-   * To be called while `commits` is held.
-   *
    * @param isOfWhole the batch follows from a comparison of the whole table. Its rules may bind large maps, and then the kernel looks at each
    * of their elements: 35 ms at 30,000 services, in a few messages.
    */
@@ -110,19 +104,13 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
     const startMs = performance.now();
     const result = await client.commit(batch, { isSlow: isOfWhole || expectedMs > SLOW_COMMIT_MS });
     last = { milliseconds: performance.now() - startMs, messages: Math.max(1, batch.size) };
-    if (result.committed) {
-      committed += 1;
-      onCommit?.({ ...last, bytes: batch.byteLength });
-    }
+    if (result.committed) onCommit?.({ ...last, bytes: batch.byteLength });
     return result;
   }
 
-  async function currentGeneration(): Promise<number> {
-    return (await client.generation()).id ?? 0;
-  }
-
-  function currentMark(): Promise<NftMark> {
-    return commits.run(async () => ({ generation: await currentGeneration(), commits: committed }));
+  async function currentMark(): Promise<NftMark> {
+    const { id: generation = 0, commits } = await client.generation();
+    return { generation, commits };
   }
 
   function open({ family, table }: NetlinkTableName): Nftables {
@@ -147,9 +135,9 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
         isNew = false;
         if (refusal.code !== "conflict" || generation === undefined || rebases >= MAX_REBASES) throw refusal;
         const isLastRead = lastRead.generation === generation && lastRead.transactions === transactions;
-        const current = await currentGeneration();
+        const current = await currentMark();
         if (!isLastRead || !(await monitor.isUntouched(target, generation, current))) throw refusal;
-        transaction.batch.setGeneration(current);
+        transaction.batch.setGeneration(current.generation);
       }
     }
 
@@ -164,7 +152,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
       const transaction = await encodeTransaction({ layout, table, isNew }, operations, generation, messages);
       const { batch } = transaction;
       try {
-        if (batch.size > 0) await commits.run(() => send(transaction, generation));
+        if (batch.size > 0) await send(transaction, generation);
       } finally {
         if (batch.messages.out.capacity <= SPARE_BYTES) {
           batch.messages.reset();
@@ -174,7 +162,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
     }
 
     async function readConsistently(expected: NftExpectation | undefined): Promise<NftTableContent | undefined> {
-      let before = await currentGeneration();
+      let before = await currentMark();
       for (let attempt = 1; ; attempt++) {
         const objects = await readTable(client, table, layout, expected).catch((error: unknown) => {
           // Deleted while it was being read: the generation has changed, and it is read again.
@@ -182,11 +170,13 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
           if (isInterrupted(error)) return "torn";
           throw error;
         });
-        const after = await currentGeneration();
-        if (objects !== "torn" && (after === before || (await monitor.isUntouched(target, before, after)))) {
-          lastRead = { generation: after, transactions };
+        const after = await currentMark();
+        const { generation } = after;
+        const isStill = generation === before.generation;
+        if (objects !== "torn" && (isStill || (await monitor.isUntouched(target, before.generation, after)))) {
+          lastRead = { generation, transactions };
           if (objects === undefined) isNew = true;
-          return objects && { generation: after, ...objects };
+          return objects && { generation, ...objects };
         }
         if (attempt === READ_ATTEMPTS) {
           throw new NftError("conflict", `nftables: table ${family} ${table} changed each time it was read`, undefined);
@@ -201,14 +191,10 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
       read: (expected) => withNftErrors(readConsistently(expected)),
       mark: currentMark,
       async generationIfUntouched(mark) {
-        const now = await commits.run(async () => ({
-          generation: await currentGeneration(),
-          commits: committed,
-          transactions,
-        }));
+        const now = await currentMark();
         const isAlone = now.generation - mark.generation === now.commits - mark.commits;
-        if (!isAlone && !(await monitor.isUntouched(target, mark.generation, now.generation))) return undefined;
-        lastRead = now;
+        if (!isAlone && !(await monitor.isUntouched(target, mark.generation, now))) return undefined;
+        lastRead = { generation: now.generation, transactions };
         return now.generation;
       },
       readElements: ({ name, key }) =>
@@ -242,7 +228,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
         { kind: "add-rule", chain, rule, note },
       ];
       const transaction = await encodeTransaction({ layout: LAYOUTS[family], table }, operations, generation);
-      const result = await withNftErrors(commits.run(() => commit(transaction, true)));
+      const result = await withNftErrors(commit(transaction, true));
       if (!result.committed) throw fromRefusal(result, transaction);
     },
     close: () => client.close(),

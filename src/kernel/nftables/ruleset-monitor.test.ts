@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Mutex } from "../../async/mutex.ts";
 import { byteReader } from "../netlink/attributes.ts";
 import { forEachMessage } from "../netlink/frames.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
@@ -28,10 +27,8 @@ async function monitored(t: TestContext) {
     client: {
       portId: OWN_PORT,
       hasPort: (port) => port === OWN_PORT,
-      generation: async () => ({ id: generation }),
+      generation: async () => ({ id: generation, commits: committed }),
     },
-    commits: new Mutex(),
-    committed: () => committed,
     async listen(options) {
       subscription = options;
     },
@@ -78,19 +75,25 @@ async function monitored(t: TestContext) {
 
 const totals = (changes: readonly NftForeignChange[]) => changes.filter(({ isTotal }) => isTotal).length;
 
-test("what others commit is told by chain; our own commits that were lost are no news", async (t) => {
-  const { changes, commit, announceCommit, announceRule, lose } = await monitored(t);
+test("what others commit is told by chain; our own commits, of which nothing is announced, are no news", async (t) => {
+  const { monitor, changes, commit, announceCommit, announceRule } = await monitored(t);
   announceRule("services");
   announceCommit(commit());
   assert.deepEqual(
     changes.map(({ chains, isTotal }) => [[...chains], isTotal]),
     [[["services"], false]],
   );
-  commit(true);
-  lose();
-  await sleep(60);
+  const since = commit(true);
+  const own = commit(true);
+  assert.equal(await monitor.isUntouched(IPV4, since, { generation: own, commits: 2 }), true);
   announceCommit(commit(true), OWN_PORT);
   assert.equal(changes.length, 1);
+  // Another program's, which is announced later.
+  const other = commit();
+  const untouched = monitor.isUntouched(IPV4, since, { generation: other, commits: 3 });
+  announceRule("services");
+  announceCommit(other);
+  assert.equal(await untouched, false);
 });
 
 test("a chain that another program renames is reported, also when the new name looks like that of an anonymous set", async (t) => {
@@ -102,7 +105,7 @@ test("a chain that another program renames is reported, also when the new name l
     changes.map(({ chains, defined }) => [[...chains], [...defined]]),
     [[["_services"], ["_services"]]],
   );
-  assert.equal(await monitor.isUntouched(IPV4, id - 1, id), false);
+  assert.equal(await monitor.isUntouched(IPV4, id - 1, { generation: id, commits: 0 }), false);
 });
 
 test("another program's lost commit is told, although a further one is announced while it is looked for", async (t) => {
@@ -142,9 +145,10 @@ test("nothing is known of a table before it was watched, although another one wa
   announceRule("services", IPV6);
   announceCommit(id);
   watch(IPV6);
-  assert.equal(await monitor.isUntouched(IPV6, id - 1, id), false);
-  assert.equal(await monitor.isUntouched(IPV4, id - 1, id), true);
+  const then = { generation: id, commits: 0 };
+  assert.equal(await monitor.isUntouched(IPV6, id - 1, then), false);
+  assert.equal(await monitor.isUntouched(IPV4, id - 1, then), true);
   const later = commit();
   announceCommit(later);
-  assert.equal(await monitor.isUntouched(IPV6, later, later), true);
+  assert.equal(await monitor.isUntouched(IPV6, later, { generation: later, commits: 0 }), true);
 });

@@ -57,8 +57,8 @@ export interface NftablesClient extends AsyncDisposable {
   commit(batch: NftBatch, options?: CallOptions): Promise<CommitResult>;
   /** Asks whether the kernel would take the batch; nothing is applied. For probing what it can do. */
   check(batch: NftBatch, options?: CallOptions): Promise<CommitResult>;
-  /** Counts the commits of all programs in the namespace. */
-  generation(): Promise<NftGeneration>;
+  /** Counts the commits of all programs in the namespace; and those of this client until then. */
+  generation(): Promise<NftGeneration & { readonly commits: number }>;
   tables(family: number): Promise<NftTableObject[]>;
   chains(family: number, tableName: string): Promise<NftChainObject[]>;
   /** All rules of the table, or of one chain, in order. */
@@ -130,10 +130,10 @@ export function openNftables(): NftablesClient {
       const request = new MessageBuffer(64);
       beginNfnetlink(request, NFNL_SUBSYS_NFTABLES, nft.NFT_MSG_GETGEN, 0, NFPROTO_UNSPEC);
       request.end();
-      let found: NftGeneration = {};
+      let found: NftGeneration & { readonly commits: number } = { commits: socket.commits };
       await socket.request(request, (reply) => {
         const { input, start, end } = nfnetlinkPayload(reply);
-        found = generation.read(input, start, end);
+        found = { ...generation.read(input, start, end), commits: socket.commits };
       });
       return found;
     },
