@@ -4,7 +4,7 @@ import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { NetlinkError } from "../netlink/errors.ts";
 import { ElementChecks, groupNumbers } from "./element-checks.ts";
-import { elementObject, targetTypeId } from "./netlink-sets.ts";
+import { targetTypeId, writeElement } from "./netlink-sets.ts";
 import { decodeKey, type FamilyLayout, keyTypesOf } from "./netlink-values.ts";
 import type { NftChainContent, NftExpectation, NftSetContent, NftTableContent } from "./nftables.ts";
 import { digestOfOrigin } from "./rule-digest.ts";
@@ -201,7 +201,7 @@ async function compareElements(
     asked.length = 0;
   };
   const ask = async (set: NftSet, element: NftElement): Promise<void> => {
-    query.add(set.name, elementObject(set, element, layout));
+    query.add(set.name, (out) => writeElement(out, set, element, layout));
     asked.push({ set: set.name, element });
     if (query.size >= QUESTIONS_AT_ONCE) await sendQuestions();
   };

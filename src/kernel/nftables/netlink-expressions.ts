@@ -5,14 +5,13 @@
  */
 
 import { type Cidr, prefixMask, splitCidr } from "../../net/ip.ts";
-import { PROTOCOL_NUMBERS, type ProtocolName } from "../../net/protocol.ts";
-import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../netlink/nfnetlink.ts";
+import { PROTOCOL_NUMBERS } from "../../net/protocol.ts";
 import { type AnonymousSet, addressSet, targetMap, verdictData, verdictMap } from "./netlink-sets.ts";
-import { addressBytes, type FamilyLayout, LAYOUTS } from "./netlink-values.ts";
-import { type NftField, type NftRule, type NftStatement, type NftVerdict, sourceBits } from "./ruleset.ts";
+import { addressBytes, type FamilyLayout } from "./netlink-values.ts";
+import { type NftField, type NftRule, type NftStatement, sourceBits } from "./ruleset.ts";
 import * as nft from "./wire/constants.ts";
 import { hostU32, netU16 } from "./wire/data.ts";
-import { constantExpression, type NftExpression } from "./wire/expressions.ts";
+import type { NftExpression } from "./wire/expressions.ts";
 
 /** Takes a set that the rule brings along, to be created before it; gives the name to look it up by. */
 type AddAnonymousSet = (set: AnonymousSet) => string;
@@ -47,10 +46,10 @@ function compile(
 ): void {
   switch (statement.kind) {
     case "ct-new":
-      out.push(LOAD_CT_STATE, ...anyBit(CT_STATE_NEW));
+      out.push({ kind: "ct", key: nft.NFT_CT_STATE, dreg: nft.NFT_REG_1 }, ...anyBit(CT_STATE_NEW));
       return;
     case "ct-dnat":
-      out.push(LOAD_CT_STATUS, ...anyBit(CT_STATUS_DNAT));
+      out.push({ kind: "ct", key: nft.NFT_CT_STATUS, dreg: nft.NFT_REG_1 }, ...anyBit(CT_STATUS_DNAT));
       return;
     case "address":
       matchAddresses(out, statement, layout, addAnonymousSet);
@@ -77,7 +76,8 @@ function compile(
       out.push(LOAD_MARK, ...anyBit(statement.mask));
       return;
     case "l4proto":
-      out.push(LOAD_PROTOCOL, COMPARE_PROTOCOL[statement.protocol]);
+      loadFields(out, ["l4proto"], layout);
+      out.push(compare(Uint8Array.of(PROTOCOL_NUMBERS[statement.protocol])));
       return;
     case "lookup":
       loadFields(out, statement.fields, layout);
@@ -91,7 +91,11 @@ function compile(
     case "mark-set": {
       const { operation, value } = statement;
       const mask = operation === "or" ? hostU32(~value) : hostU32(0xffff_ffff);
-      out.push(LOAD_MARK, bitwise(mask, hostU32(value)), STORE_MARK);
+      out.push(LOAD_MARK, bitwise(mask, hostU32(value)), {
+        kind: "meta",
+        key: nft.NFT_META_MARK,
+        sreg: nft.NFT_REG_1,
+      });
       return;
     }
     case "vmap":
@@ -130,19 +134,19 @@ function compile(
     case "map-dnat": {
       const words = loadFields(out, statement.fields, layout);
       if (statement.slots !== undefined) out.push(random(statement.slots, register(words)));
-      out.push(lookupMap(statement.map, nft.NFT_REG_1), NAT_TO_TARGET[layout.family]);
+      out.push(lookupMap(statement.map, nft.NFT_REG_1), natToTarget(layout));
       return;
     }
     case "dnat":
       out.push(
         { kind: "immediate", dreg: nft.NFT_REG_1, data: { value: addressBytes(statement.to.ip, layout) } },
         { kind: "immediate", dreg: nft.NFT_REG_2, data: { value: netU16(statement.to.port) } },
-        NAT_TO_IMMEDIATES[layout.family],
+        { ...destinationNat(layout.nfproto, nft.NFT_REG_2), flags: nft.NF_NAT_RANGE_PROTO_SPECIFIED },
       );
       return;
     case "random-dnat": {
       const map = addAnonymousSet(targetMap(statement.targets, layout));
-      out.push(random(statement.targets.length), lookupMap(map, nft.NFT_REG_1), NAT_TO_TARGET[layout.family]);
+      out.push(random(statement.targets.length), lookupMap(map, nft.NFT_REG_1), natToTarget(layout));
       return;
     }
     case "masquerade":
@@ -156,53 +160,27 @@ function compile(
       else out.push({ kind: "reject", type: nft.NFT_REJECT_ICMP_UNREACH, icmpCode: layout.portUnreachable });
       return;
     case "verdict":
-      out.push(immediateVerdict(statement.verdict));
+      out.push({ kind: "immediate", dreg: nft.NFT_REG_VERDICT, data: { verdict: verdictData(statement.verdict) } });
   }
 }
 
-// Expressions that most rules of services consist of are made once.
-const LOAD_CT_STATE = constantExpression({ kind: "ct", key: nft.NFT_CT_STATE, dreg: nft.NFT_REG_1 });
-const LOAD_CT_STATUS = constantExpression({ kind: "ct", key: nft.NFT_CT_STATUS, dreg: nft.NFT_REG_1 });
-const LOAD_MARK = constantExpression({ kind: "meta", key: nft.NFT_META_MARK, dreg: nft.NFT_REG_1 });
-const STORE_MARK = constantExpression({ kind: "meta", key: nft.NFT_META_MARK, sreg: nft.NFT_REG_1 });
-const LOAD_PROTOCOL = constantExpression({ kind: "meta", key: nft.NFT_META_L4PROTO, dreg: nft.NFT_REG_1 });
-const COMPARE_PROTOCOL: Readonly<Record<ProtocolName, NftExpression>> = {
-  tcp: constantExpression(compare(Uint8Array.of(PROTOCOL_NUMBERS.tcp))),
-  udp: constantExpression(compare(Uint8Array.of(PROTOCOL_NUMBERS.udp))),
-  sctp: constantExpression(compare(Uint8Array.of(PROTOCOL_NUMBERS.sctp))),
-};
+const LOAD_MARK: NftExpression = { kind: "meta", key: nft.NFT_META_MARK, dreg: nft.NFT_REG_1 };
 
-/** The map has left the address in the first register, and the port in the word after it. */
-function natToTarget(nfproto: number, addressWords: number): NftExpression {
-  return constantExpression({
+/** The address is in the first register. */
+function destinationNat(nfproto: number, portRegister: number): NftExpression & { readonly kind: "nat" } {
+  return {
     kind: "nat",
     type: nft.NFT_NAT_DNAT,
     family: nfproto,
     regAddrMin: nft.NFT_REG_1,
-    regProtoMin: register(addressWords),
-  });
+    regProtoMin: portRegister,
+  };
 }
-const NAT_TO_TARGET = { ip: natToTarget(NFPROTO_IPV4, 1), ip6: natToTarget(NFPROTO_IPV6, 4) } as const;
 
-/** Address and port are in the first two groups of registers. */
-function natToImmediates(nfproto: number): NftExpression {
-  return constantExpression({
-    kind: "nat",
-    type: nft.NFT_NAT_DNAT,
-    family: nfproto,
-    regAddrMin: nft.NFT_REG_1,
-    regProtoMin: nft.NFT_REG_2,
-    flags: nft.NF_NAT_RANGE_PROTO_SPECIFIED,
-  });
+/** A map has left the address in the first register, and the port in the word after it. */
+function natToTarget({ nfproto, addressBytes: bytes }: FamilyLayout): NftExpression {
+  return destinationNat(nfproto, register(bytes / WORD));
 }
-const NAT_TO_IMMEDIATES = { ip: natToImmediates(NFPROTO_IPV4), ip6: natToImmediates(NFPROTO_IPV6) } as const;
-
-/** Into the first register. */
-function loadWholeAddress(layout: FamilyLayout): Readonly<Record<"saddr" | "daddr", NftExpression>> {
-  const load = (side: "saddr" | "daddr") => constantExpression(loadAddress(side, layout.addressBytes, layout));
-  return { saddr: load("saddr"), daddr: load("daddr") };
-}
-const LOAD_WHOLE_ADDRESS = { ip: loadWholeAddress(LAYOUTS.ip), ip6: loadWholeAddress(LAYOUTS.ip6) } as const;
 
 /** Whether the first register has this value, or with `negate` another one. */
 export function compare(value: Uint8Array, negate = false): NftExpression {
@@ -239,23 +217,15 @@ function lookupMap(set: string, dreg: number): NftExpression {
   return { kind: "lookup", set, sreg: nft.NFT_REG_1, dreg };
 }
 
-function immediateVerdict(verdict: NftVerdict): NftExpression {
-  if (verdict.kind !== "jump") return verdictExpression(verdict);
-  // Rules of services jump to few chains, which are not theirs.
-  let jump = JUMPS.get(verdict.chain);
-  if (jump === undefined) {
-    jump = verdictExpression(verdict);
-    if (JUMPS.size < MOST_JUMPS) JUMPS.set(verdict.chain, constantExpression(jump));
-  }
-  return jump;
-}
-
-const MOST_JUMPS = 32;
-const JUMPS = new Map<string, NftExpression>();
-
-function verdictExpression(verdict: NftVerdict): NftExpression {
-  return { kind: "immediate", dreg: nft.NFT_REG_VERDICT, data: { verdict: verdictData(verdict) } };
-}
+/** What is read of a connection: its direction, and the kernel's key by family. */
+const CONNECTION_FIELDS = {
+  "original-daddr": { direction: nft.IP_CT_DIR_ORIGINAL, ip: nft.NFT_CT_DST_IP, ip6: nft.NFT_CT_DST_IP6 },
+  "original-dport": { direction: nft.IP_CT_DIR_ORIGINAL, ip: nft.NFT_CT_PROTO_DST, ip6: nft.NFT_CT_PROTO_DST },
+  "reply-saddr": { direction: nft.IP_CT_DIR_REPLY, ip: nft.NFT_CT_SRC_IP, ip6: nft.NFT_CT_SRC_IP6 },
+  "reply-sport": { direction: nft.IP_CT_DIR_REPLY, ip: nft.NFT_CT_PROTO_SRC, ip6: nft.NFT_CT_PROTO_SRC },
+} as const;
+/** All others are addresses. */
+const OF_ONE_WORD: ReadonlySet<NftField> = new Set(["l4proto", "dport", "original-dport", "reply-sport"]);
 
 /** Loads fields side by side, each from the next free word on, as keys of sets have them. @returns the next free word. */
 function loadFields(out: NftExpression[], fields: readonly NftField[], layout: FamilyLayout, from = 0): number {
@@ -266,49 +236,28 @@ function loadFields(out: NftExpression[], fields: readonly NftField[], layout: F
       case "saddr":
       case "daddr":
         out.push(loadAddress(field, layout.addressBytes, layout, dreg));
-        word += layout.addressBytes / WORD;
         break;
       case "l4proto":
         out.push({ kind: "meta", key: nft.NFT_META_L4PROTO, dreg });
-        word += 1;
         break;
       case "dport":
         out.push({ kind: "payload", dreg, base: nft.NFT_PAYLOAD_TRANSPORT_HEADER, offset: 2, len: 2 });
-        word += 1;
         break;
       case "original-daddr":
-      case "reply-saddr":
-        out.push({ kind: "ct", dreg, ...connectionKey(field, layout) });
-        word += layout.addressBytes / WORD;
-        break;
       case "original-dport":
-      case "reply-sport":
-        out.push({ kind: "ct", dreg, ...connectionKey(field, layout) });
-        word += 1;
+      case "reply-saddr":
+      case "reply-sport": {
+        const { direction, [layout.family]: key } = CONNECTION_FIELDS[field];
+        out.push({ kind: "ct", dreg, key, direction });
         break;
+      }
       default:
         out.push(loadAddress("saddr", layout.addressBytes, layout, dreg));
         out.push(bitwise(prefixMask(sourceBits(field) ?? 0, layout.addressBytes), undefined, dreg));
-        word += layout.addressBytes / WORD;
     }
+    word += OF_ONE_WORD.has(field) ? 1 : layout.addressBytes / WORD;
   }
   return word;
-}
-
-function connectionKey(
-  field: "original-daddr" | "original-dport" | "reply-saddr" | "reply-sport",
-  { family }: FamilyLayout,
-): { readonly key: number; readonly direction: number } {
-  switch (field) {
-    case "original-daddr":
-      return { key: family === "ip" ? nft.NFT_CT_DST_IP : nft.NFT_CT_DST_IP6, direction: nft.IP_CT_DIR_ORIGINAL };
-    case "original-dport":
-      return { key: nft.NFT_CT_PROTO_DST, direction: nft.IP_CT_DIR_ORIGINAL };
-    case "reply-saddr":
-      return { key: family === "ip" ? nft.NFT_CT_SRC_IP : nft.NFT_CT_SRC_IP6, direction: nft.IP_CT_DIR_REPLY };
-    case "reply-sport":
-      return { key: nft.NFT_CT_PROTO_SRC, direction: nft.IP_CT_DIR_REPLY };
-  }
 }
 
 function loadAddress(
@@ -358,9 +307,7 @@ function matchPrefix(
   const { address, length } = splitCidr(cidr);
   const bytes = addressBytes(address, layout);
   if (length > 0 && length % 8 === 0) {
-    const load =
-      length === bytes.length * 8 ? LOAD_WHOLE_ADDRESS[layout.family][side] : loadAddress(side, length / 8, layout);
-    out.push(load, compare(bytes.subarray(0, length / 8), negate));
+    out.push(loadAddress(side, length / 8, layout), compare(bytes.subarray(0, length / 8), negate));
     return;
   }
   const mask = prefixMask(length, bytes.length);

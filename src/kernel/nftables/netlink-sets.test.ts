@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
 import { ByteWriter } from "../netlink/byte-writer.ts";
-import { elementObject, writeElement } from "./netlink-sets.ts";
-import { LAYOUTS } from "./netlink-values.ts";
+import { verdictData, writeElement } from "./netlink-sets.ts";
+import { type FamilyLayout, keyBytes, LAYOUTS, putAddress, putKey } from "./netlink-values.ts";
 import type { NftElement, NftFamily, NftSet } from "./ruleset.ts";
-import { element } from "./wire/objects.ts";
+import { element, type NftElementObject } from "./wire/objects.ts";
+import { commentUserdata } from "./wire/userdata.ts";
 
 function ip(text: string): IpAddress {
   return parseIpAddress(text) ?? assert.fail(text);
@@ -27,6 +28,21 @@ const EXAMPLES: readonly (readonly [family: NftFamily, set: NftSet, one: NftElem
   ["ip", { ...SET, isMap: true }, { key: [ip("10.96.0.1"), "tcp", 80], verdict: { kind: "goto", chain: "c" } }],
   ["ip", TARGETS, { key: [] }],
 ];
+
+/** The slow way. */
+function elementObject(set: NftSet, { key, verdict, target, comment }: NftElement, layout: FamilyLayout) {
+  const named = new Uint8Array(keyBytes(set.key, layout));
+  if (key.length > 0) putKey(named, 0, set.key, key, layout);
+  const value = new Uint8Array(layout.addressBytes + 4);
+  if (target !== undefined) {
+    putAddress(value, 0, target.ip, layout);
+    new DataView(value.buffer).setUint16(layout.addressBytes, target.port);
+  }
+  const data = verdict === undefined ? target && { value } : { verdict: verdictData(verdict) };
+  const userdata = comment === undefined ? undefined : commentUserdata(comment);
+  const object: NftElementObject = { ...(key.length === 0 ? { flags: 2 } : { key: { value: named } }), data, userdata };
+  return object;
+}
 
 for (const [family, set, one] of EXAMPLES) {
   test(`an element is written as its object is: ${family} ${set.name} ${one.key.join(" ")}`, () => {

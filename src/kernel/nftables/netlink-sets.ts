@@ -4,21 +4,12 @@
  */
 import { mergedIntervals, nextAddress } from "../../net/intervals.ts";
 import type { Cidr } from "../../net/ip.ts";
-import { binary, writeAttribute } from "../netlink/attributes.ts";
+import { binary, u32be, writeAttribute } from "../netlink/attributes.ts";
 import type { ByteWriter } from "../netlink/byte-writer.ts";
 import { align4, NLA_F_NESTED, NLA_HDRLEN } from "../netlink/constants.ts";
-import {
-  addressBytes,
-  encodeKey,
-  type FamilyLayout,
-  keyBytes,
-  keyTypeId,
-  putAddress,
-  putKey,
-} from "./netlink-values.ts";
+import { addressBytes, type FamilyLayout, keyBytes, keyTypeId, putAddress, putKey } from "./netlink-values.ts";
 import type { NftElement, NftKeyType, NftSet, NftTarget, NftValue, NftVerdict } from "./ruleset.ts";
 import {
-  concatType,
   NF_DROP,
   NFT_GOTO,
   NFT_JUMP,
@@ -34,8 +25,8 @@ import {
   NFT_SET_TIMEOUT,
   NFT_TYPES,
 } from "./wire/constants.ts";
-import { hostU32, type NftVerdictData } from "./wire/data.ts";
-import { element, type NftElementObject, type NftSetObject } from "./wire/objects.ts";
+import { data, hostU32, type NftVerdictData } from "./wire/data.ts";
+import type { NftElementObject, NftSetObject } from "./wire/objects.ts";
 import {
   commentUserdata,
   NFT_PAYLOADS,
@@ -89,7 +80,7 @@ export function setObject(set: NftSet, layout: FamilyLayout): NftSetObject {
 
 /** The kernel's number for the values of a map to targets. Pure. */
 export function targetTypeId(layout: FamilyLayout): number {
-  return concatType([layout.addressType, NFT_TYPES.inet_service]);
+  return keyTypeId(["address", "port"], layout);
 }
 
 /** A slot has no name among the types of nft: such sets are declared by what is looked up in them. */
@@ -125,53 +116,30 @@ function destination({ family }: FamilyLayout): TypeOf {
   return { kind: "payload", protocol, field };
 }
 
-/** An element of a named set by its key. @throws RangeError when the key does not fit. */
-function keyObject(set: NftSet, key: readonly NftValue[], layout: FamilyLayout): NftElementObject {
-  if (key.length === 0) return { flags: NFT_SET_ELEM_CATCHALL };
-  return { key: { value: encodeKey(set.key, key, layout) } };
-}
-
-/** An element of a named set. @throws RangeError when the key does not fit. */
-export function elementObject(set: NftSet, one: NftElement, layout: FamilyLayout): NftElementObject {
-  return {
-    ...keyObject(set, one.key, layout),
-    data: elementData(one, layout),
-    userdata: one.comment === undefined ? undefined : commentUserdata(one.comment),
-  };
-}
-
 const KEY = 1;
 const DATA = 2;
+const FLAGS = 3;
 const USERDATA = 6;
 const VALUE = 1;
 
-/**
- * Writes what {@link elementObject} or {@link keyObject} gives, without making it where nothing about the element is unusual: a first
- * load has hundreds of thousands.
- *
- * @throws RangeError when the key does not fit.
- */
+/** Writes the attributes of an element of a named set, in the order in which the kernel lists them. @throws RangeError when the key does not fit. */
 export function writeElement(out: ByteWriter, set: NftSet, one: NftElement, layout: FamilyLayout): void {
   const { key, target, verdict, comment } = one;
-  if (key.length === 0 || verdict !== undefined) {
-    element.write(out, elementObject(set, one, layout));
-    return;
-  }
-  writePlainKey(out, set, key, layout);
-  if (target !== undefined) {
+  writeKey(out, set, key, layout);
+  if (verdict !== undefined) writeAttribute(out, DATA, data, { verdict: verdictData(verdict) });
+  else if (target !== undefined) {
     const at = placeValue(out, DATA, layout.addressBytes + 4);
     putTarget(out.memory, at, target, layout);
   }
   if (comment !== undefined) writeAttribute(out, USERDATA, binary, commentUserdata(comment));
 }
 
-/** Writes what {@link keyObject} gives, likewise. @throws RangeError when the key does not fit. */
+/** Writes what names an element of a set. @throws RangeError when the key does not fit. */
 export function writeKey(out: ByteWriter, set: NftSet, key: readonly NftValue[], layout: FamilyLayout): void {
-  if (key.length === 0) element.write(out, keyObject(set, key, layout));
-  else writePlainKey(out, set, key, layout);
-}
-
-function writePlainKey(out: ByteWriter, set: NftSet, key: readonly NftValue[], layout: FamilyLayout): void {
+  if (key.length === 0) {
+    writeAttribute(out, FLAGS, u32be, NFT_SET_ELEM_CATCHALL);
+    return;
+  }
   const at = placeValue(out, KEY, keyBytes(set.key, layout));
   putKey(out.memory, at, set.key, key, layout);
 }
@@ -185,11 +153,6 @@ function placeValue(out: ByteWriter, type: number, length: number): number {
   out.patchHostU16(at + 4, NLA_HDRLEN + length);
   out.patchHostU16(at + 6, VALUE);
   return at + 2 * NLA_HDRLEN;
-}
-
-function elementData({ verdict, target }: NftElement, layout: FamilyLayout): NftElementObject["data"] {
-  if (verdict !== undefined) return { verdict: verdictData(verdict) };
-  return target && { value: targetBytes(target, layout) };
 }
 
 function targetBytes(target: NftTarget, layout: FamilyLayout): Uint8Array {
@@ -255,7 +218,7 @@ export function addressSet(cidrs: readonly Cidr[], side: "saddr" | "daddr", layo
   return {
     object: {
       flags: CONSTANT | NFT_SET_INTERVAL,
-      keyType: layout.addressType,
+      keyType: layout.types.address.id,
       keyLength: layout.addressBytes,
       description: { size },
       userdata: setUserdata({

@@ -3,8 +3,17 @@ import { test } from "node:test";
 import ipaddr from "ipaddr.js";
 import fc from "../../../testkit/support/fast-check.ts";
 import { type IpAddress, ipFromBytes } from "../../net/ip.ts";
-import { addressBytes, decodeKey, encodeKey, keyTypeId, keyTypesOf, LAYOUTS } from "./netlink-values.ts";
-import type { NftKeyType } from "./ruleset.ts";
+import {
+  addressBytes,
+  decodeKey,
+  type FamilyLayout,
+  keyBytes,
+  keyTypeId,
+  keyTypesOf,
+  LAYOUTS,
+  putKey,
+} from "./netlink-values.ts";
+import type { NftKeyType, NftValue } from "./ruleset.ts";
 
 const octets = (length: number) =>
   fc.uint8Array({ minLength: length, maxLength: length }).chain((bytes) =>
@@ -13,6 +22,12 @@ const octets = (length: number) =>
   );
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex");
 const ip = (text: string) => text as IpAddress; // canonical literals below
+
+function encodeKey(types: readonly NftKeyType[], values: readonly NftValue[], layout: FamilyLayout): Uint8Array {
+  const bytes = new Uint8Array(keyBytes(types, layout));
+  putKey(bytes, 0, types, values, layout);
+  return bytes;
+}
 
 test("addresses of both families become the bytes that the slow way gives", () => {
   fc.assert(

@@ -16,19 +16,26 @@ export interface FamilyLayout {
   readonly family: NftFamily;
   readonly nfproto: number;
   readonly addressBytes: number;
-  readonly addressType: number;
+  /** Values of keys: their bytes, and their types as `nft` numbers them. */
+  readonly types: Readonly<Record<NftKeyType, { readonly bytes: number; readonly id: number }>>;
   /** Offsets in the network header. */
   readonly addressAt: Readonly<Record<"saddr" | "daddr", number>>;
   /** ICMP code for "port unreachable". */
   readonly portUnreachable: number;
 }
 
+const TYPES = {
+  protocol: { bytes: 1, id: NFT_TYPES.inet_proto },
+  port: { bytes: 2, id: NFT_TYPES.inet_service },
+  slot: { bytes: 4, id: NFT_TYPES.integer },
+} as const;
+
 export const LAYOUTS: Readonly<Record<NftFamily, FamilyLayout>> = {
   ip: {
     family: "ip",
     nfproto: NFPROTO_IPV4,
     addressBytes: 4,
-    addressType: NFT_TYPES.ipv4_addr,
+    types: { address: { bytes: 4, id: NFT_TYPES.ipv4_addr }, ...TYPES },
     addressAt: { saddr: 12, daddr: 16 },
     portUnreachable: 3,
   },
@@ -36,50 +43,24 @@ export const LAYOUTS: Readonly<Record<NftFamily, FamilyLayout>> = {
     family: "ip6",
     nfproto: NFPROTO_IPV6,
     addressBytes: 16,
-    addressType: NFT_TYPES.ipv6_addr,
+    types: { address: { bytes: 16, id: NFT_TYPES.ipv6_addr }, ...TYPES },
     addressAt: { saddr: 8, daddr: 24 },
     portUnreachable: 4,
   },
 };
 
-function valueBytes(type: NftKeyType, layout: FamilyLayout): number {
-  switch (type) {
-    case "address":
-      return layout.addressBytes;
-    case "protocol":
-      return 1;
-    case "port":
-      return 2;
-    case "slot":
-      return 4;
-  }
-}
-
 /** Bytes of a key: a lone value as it is, several padded. Pure. */
 export function keyBytes(types: readonly NftKeyType[], layout: FamilyLayout): number {
   const [only, ...more] = types;
-  if (only !== undefined && more.length === 0) return valueBytes(only, layout);
+  if (only !== undefined && more.length === 0) return layout.types[only].bytes;
   let sum = 0;
-  for (let index = 0; index < types.length; index += 1) sum += align4(valueBytes(types[index] ?? "port", layout));
+  for (const type of types) sum += align4(layout.types[type].bytes);
   return sum;
-}
-
-function typeId(type: NftKeyType, layout: FamilyLayout): number {
-  switch (type) {
-    case "address":
-      return layout.addressType;
-    case "protocol":
-      return NFT_TYPES.inet_proto;
-    case "port":
-      return NFT_TYPES.inet_service;
-    case "slot":
-      return NFT_TYPES.integer;
-  }
 }
 
 /** The kernel's number for a key of these types. Pure. */
 export function keyTypeId(types: readonly NftKeyType[], layout: FamilyLayout): number {
-  return concatType(types.map((type) => typeId(type, layout)));
+  return concatType(types.map((type) => layout.types[type].id));
 }
 
 /** The inverse of {@link keyTypeId}; undefined when a part is of another type. Pure. */
@@ -87,23 +68,14 @@ export function keyTypesOf(id: number, layout: FamilyLayout): NftKeyType[] | und
   const types: NftKeyType[] = [];
   for (let rest = id; rest !== 0; rest >>>= 6) {
     const part = rest & 0x3f;
-    const type = (["address", "protocol", "port", "slot"] as const).find(
-      (candidate) => typeId(candidate, layout) === part,
-    );
+    const type = (["address", "protocol", "port", "slot"] as const).find((one) => layout.types[one].id === part);
     if (type === undefined) return undefined;
     types.unshift(type);
   }
   return types.length === 0 ? undefined : types;
 }
 
-/** A key in register layout. @throws RangeError when the values do not fit the types. */
-export function encodeKey(types: readonly NftKeyType[], values: readonly NftValue[], layout: FamilyLayout): Uint8Array {
-  const bytes = new Uint8Array(keyBytes(types, layout));
-  putKey(bytes, 0, types, values, layout);
-  return bytes;
-}
-
-/** Writes what {@link encodeKey} gives to bytes that are zero so far. @throws RangeError likewise. */
+/** Writes a key in register layout to bytes that are zero so far. @throws RangeError when the values do not fit the types. */
 export function putKey(
   bytes: Uint8Array,
   start: number,
@@ -120,7 +92,7 @@ export function putKey(
     const value = values[index];
     if (type === undefined || value === undefined) continue;
     putValue(bytes, at, type, value, layout);
-    at += align4(valueBytes(type, layout));
+    at += align4(layout.types[type].bytes);
   }
 }
 
@@ -155,7 +127,7 @@ export function decodeKey(
   let at = 0;
   for (const type of types) {
     values.push(getValue(bytes, at, type, layout));
-    at += align4(valueBytes(type, layout));
+    at += align4(layout.types[type].bytes);
   }
   return values;
 }

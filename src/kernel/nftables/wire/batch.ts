@@ -48,8 +48,6 @@ type NftObject<K extends NftKind> = ValueOf<(typeof KINDS)[K]["codec"]>;
 
 /** Leaves room below the 65,535 bytes that one attribute can have for an element of any size. */
 const ELEMENTS_BYTES_LIMIT = 60_000;
-const NFTA_SET_ELEM_LIST_ELEMENTS = 3;
-const NFTA_LIST_ELEM = 1;
 /** Offset of the value of NFNL_BATCH_GENID in the message that begins a batch: after both headers and the attribute's. */
 const GENERATION_AT = 24;
 
@@ -131,7 +129,9 @@ export class NftBatch {
     items: Iterable<NftElementObject>,
   ): void {
     const head = typeof target === "string" ? { set: target } : target;
-    this.#putElements(nft.NFT_MSG_NEWSETELEM, NLM_F_CREATE, { table: tableName, ...head }, items, writeObject);
+    this.#putElements(nft.NFT_MSG_NEWSETELEM, NLM_F_CREATE, { table: tableName, ...head }, items, (out, object) =>
+      element.write(out, object),
+    );
   }
 
   /**
@@ -177,10 +177,10 @@ export class NftBatch {
     let next = iterator.next();
     while (next.done !== true) {
       this.#message(message, flags, () => {
-        writeHead(out, head);
-        const nest = out.openAttribute(NFTA_SET_ELEM_LIST_ELEMENTS | NLA_F_NESTED);
+        elements.write(out, head);
+        const nest = out.openAttribute(nft.NFTA_SET_ELEM_LIST_ELEMENTS | NLA_F_NESTED);
         while (next.done !== true && out.length - nest < ELEMENTS_BYTES_LIMIT) {
-          const one = out.openAttribute(NFTA_LIST_ELEM | NLA_F_NESTED);
+          const one = out.openAttribute(nft.NFTA_LIST_ELEM | NLA_F_NESTED);
           write(out, next.value);
           out.closeAttribute(one);
           next = iterator.next();
@@ -201,31 +201,4 @@ export class NftBatch {
       throw error;
     }
   }
-}
-
-function writeObject(out: ByteWriter, object: NftElementObject): void {
-  element.write(out, object);
-}
-
-/** How messages about elements begin, by the name of the set: of a table the same few again and again. */
-const heads = new Map<string, { readonly table: string; readonly bytes: Uint8Array }>();
-/** There are as many names as numbers of endpoints that services have. */
-const MOST_HEADS = 1_000;
-
-/** Writes which set the elements are of: two names, which take longer to encode than an element. */
-function writeHead(out: ByteWriter, head: NftObject<"elements">): void {
-  const { table: tableName, set: setName, setId } = head;
-  if (tableName === undefined || setName === undefined || setId !== undefined) {
-    elements.write(out, head);
-    return;
-  }
-  const known = heads.get(setName);
-  if (known?.table === tableName) {
-    out.raw(known.bytes);
-    return;
-  }
-  const start = out.length;
-  elements.write(out, head);
-  if (known === undefined && heads.size >= MOST_HEADS) return;
-  heads.set(setName, { table: tableName, bytes: Uint8Array.from(out.bytes.subarray(start)) });
 }

@@ -22,6 +22,9 @@ export const NFT_MSG_NEWOBJ = 18;
 export const NFT_MSG_GETOBJ = 19;
 export const NFT_MSG_DELOBJ = 20;
 
+export const NFTA_SET_ELEM_LIST_ELEMENTS = 3;
+export const NFTA_LIST_ELEM = 1;
+
 /** The type of objects that rules name. */
 export const NFT_OBJECT_COUNTER = 1;
 
@@ -59,7 +62,6 @@ export const NFT_SET_INTERVAL = 0x4;
 export const NFT_SET_MAP = 0x8;
 export const NFT_SET_TIMEOUT = 0x10;
 export const NFT_SET_EVAL = 0x20;
-/** With intervals in a key of several values. */
 
 export const NFT_SET_ELEM_INTERVAL_END = 0x1;
 /** Stands for all keys that are not in the set; has no key itself. */

@@ -1,9 +1,11 @@
 /** Asking the kernel for single elements, each with all that it should be, so that an answer that says the same need not be read. */
 import { type ByteReader, byteReader, sameAttributes } from "../../netlink/attributes.ts";
+import type { ByteWriter } from "../../netlink/byte-writer.ts";
+import { NLA_F_NESTED } from "../../netlink/constants.ts";
 import type { Reply } from "../../netlink/frames.ts";
 import { MessageBuffer } from "../../netlink/message-buffer.ts";
 import { beginNfnetlink, NFNL_HEADERS_BYTES, NFNL_SUBSYS_NFTABLES, nfnetlinkPayload } from "../../netlink/nfnetlink.ts";
-import { NFT_MSG_GETSETELEM } from "./constants.ts";
+import { NFT_MSG_GETSETELEM, NFTA_LIST_ELEM, NFTA_SET_ELEM_LIST_ELEMENTS } from "./constants.ts";
 import { elements, type NftElementObject } from "./objects.ts";
 
 export type ElementAnswer = "missing" | "as expected" | NftElementObject;
@@ -25,10 +27,16 @@ export class ElementQuery {
     return this.messages.count;
   }
 
-  /** Asks for the element at the key of this one. The kernel looks at nothing but the key. */
-  add(set: string, element: NftElementObject): void {
+  /** Asks for the element at the key of this one. The kernel looks at nothing but the key. @param write writes its attributes. */
+  add(set: string, write: (out: ByteWriter) => void): void {
     beginNfnetlink(this.messages, NFNL_SUBSYS_NFTABLES, NFT_MSG_GETSETELEM, 0, this.#family);
-    elements.write(this.messages.out, { table: this.#table, set, elements: [element] });
+    const { out } = this.messages;
+    elements.write(out, { table: this.#table, set });
+    const nest = out.openAttribute(NFTA_SET_ELEM_LIST_ELEMENTS | NLA_F_NESTED);
+    const one = out.openAttribute(NFTA_LIST_ELEM | NLA_F_NESTED);
+    write(out);
+    out.closeAttribute(one);
+    out.closeAttribute(nest);
     this.messages.end();
     this.#sent = undefined;
   }

@@ -16,7 +16,6 @@ import {
   writeAttribute,
   zstring,
 } from "../../netlink/attributes.ts";
-import { ByteWriter } from "../../netlink/byte-writer.ts";
 import { data } from "./data.ts";
 
 /** Expressions that count or limit: they can also stand inside a set or its elements. */
@@ -41,20 +40,12 @@ type ExpressionOf<T extends Tables> =
 const NAME = 1;
 const DATA = 2;
 
-/** The bytes of each {@link constantExpression}. */
-const WRITTEN = new WeakMap<object, Uint8Array>();
-
 /** The codec of expressions whose attributes are in these tables. */
 function expressionCodec<T extends Tables>(tables: T): Codec<ExpressionOf<T>> {
   const byName: ReadonlyMap<string, Codec<unknown>> = new Map(Object.entries(tables));
   return {
     nested: true,
     write(out, value) {
-      const written = WRITTEN.get(value);
-      if (written !== undefined) {
-        out.raw(written);
-        return;
-      }
       if (isUnknown(value)) {
         writeAttribute(out, NAME, zstring, value.name);
         writeAttribute(out, DATA, { ...binary, nested: true }, value.data);
@@ -152,14 +143,6 @@ const TABLES = {
 
 export const expression = expressionCodec(TABLES);
 export type NftExpression = ValueOf<typeof expression>;
-
-/** The same, never to be changed: it is written once, and then copied as bytes. For what stands in the rules of every service. */
-export function constantExpression(value: NftExpression): NftExpression {
-  const out = new ByteWriter(64);
-  expression.write(out, value);
-  WRITTEN.set(value, new Uint8Array(out.bytes));
-  return value;
-}
 
 /**
  * The chain that the last of a rule's expressions goes to; undefined when it goes to none. For reading rules by the ten thousand:

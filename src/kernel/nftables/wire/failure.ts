@@ -5,10 +5,10 @@ import type { NetlinkError } from "../../netlink/errors.ts";
 import type { MessageBuffer } from "../../netlink/message-buffer.ts";
 import { NFNL_HEADERS_BYTES } from "../../netlink/nfnetlink.ts";
 import { KINDS, type NftKind, operationOfType } from "./batch.ts";
+import { NFTA_SET_ELEM_LIST_ELEMENTS } from "./constants.ts";
 import { expression, type NftExpression } from "./expressions.ts";
 import { element, type NftElementObject } from "./objects.ts";
 
-const NFTA_SET_ELEM_LIST_ELEMENTS = 3;
 const NFTA_RULE_EXPRESSIONS = 4;
 
 /** One refused operation. */
