@@ -110,8 +110,7 @@ export class NftablesBackend implements Backend {
         }),
     });
     const { clock = systemClock } = options;
-    const nowMs = () => clock.monotonicMs();
-    this.#committer = new Committer({ nft, cleanupFailures: metrics.cleanupFailures, log, nowMs });
+    this.#committer = new Committer({ nft, cleanupFailures: metrics.cleanupFailures, log, clock });
   }
 
   get restMs(): number {
@@ -150,9 +149,7 @@ export class NftablesBackend implements Backend {
     }
     if (this.#refused.size > 0) syncFailures.inc();
     const failures = [...this.#refused.failures, ...(this.#knowsAddresses ? [] : [UNKNOWN_ADDRESSES])];
-    const goneFrontends = this.#committer.takeGoneFrontends();
-    const written = this.#committer.takeWritten();
-    return { failures, noLocalEndpoints: this.#state.lacking, written, goneFrontends, wasFull: !isDone };
+    return { failures, noLocalEndpoints: this.#state.lacking, ...this.#committer.take(), wasFull: !isDone };
   }
 
   #clientMaps(): readonly string[] {

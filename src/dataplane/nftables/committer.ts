@@ -1,4 +1,5 @@
 /** Commits drafts, and puts off the deletions that the kernel does not accept yet. */
+import type { Clock } from "../../async/clock.ts";
 import { type Nftables, NftError, type NftOperation } from "../../kernel/nftables/nftables.ts";
 import type { NftValue } from "../../kernel/nftables/ruleset.ts";
 import type { Logger } from "../../logging/logger.ts";
@@ -16,8 +17,7 @@ interface CommitterOptions {
   /** Counts refused transactions of deferred deletions. */
   readonly cleanupFailures: { inc(): void };
   readonly log: Logger;
-  /** Monotonic. */
-  readonly nowMs: () => number;
+  readonly clock: Pick<Clock, "monotonicMs">;
 }
 
 export class Committer {
@@ -57,40 +57,37 @@ export class Committer {
         withheld.push(...deletions);
       }
     }
-    const nowMs = this.#options.nowMs();
+    const nowMs = this.#options.clock.monotonicMs();
     for (const deletion of withheld) this.deferred.add(deletion, nowMs);
   }
 
   /** How long to wait with the next commit, by what the last ones cost. */
   get restMs(): number {
-    return this.#cost.restMs(this.#options.nowMs());
+    return this.#cost.restMs(this.#options.clock.monotonicMs());
   }
 
-  /** What was committed since the last call, in nft's words. */
-  takeWritten(): Written {
-    const written = { counts: this.#counts, kernelMs: this.#kernelMs };
+  /**
+   * What was committed since the last call: in nft's words, and the frontends of other protocols than TCP that were deleted, as
+   * `frontendKey` writes them.
+   */
+  take(): { readonly written: Written; readonly goneFrontends: ReadonlySet<string> } {
+    const taken = { written: { counts: this.#counts, kernelMs: this.#kernelMs }, goneFrontends: this.#goneFrontends };
     this.#counts = {};
-    this.#kernelMs = 0;
-    return written;
-  }
-
-  /** Frontends of other protocols than TCP that were deleted since the last call, as `frontendKey` writes them. */
-  takeGoneFrontends(): ReadonlySet<string> {
-    const gone = this.#goneFrontends;
     this.#goneFrontends = new Set();
-    return gone;
+    this.#kernelMs = 0;
+    return taken;
   }
 
   /** Tries the deferred deletions that are old enough. Never rejects for what the kernel refuses. */
   async deleteDeferred(): Promise<void> {
-    const due = this.deferred.due(this.#options.nowMs());
+    const due = this.deferred.due(this.#options.clock.monotonicMs());
     // Chains that elements of a set lead to are free only some time after the set has gone.
     await this.#delete(due.filter(({ kind }) => kind === "delete-set"));
     await this.#delete(due.filter(({ kind }) => kind === "delete-chain"));
   }
 
   async #delete(deletions: readonly Deletion[]): Promise<void> {
-    const { nft, cleanupFailures, log, nowMs } = this.#options;
+    const { nft, cleanupFailures, log, clock } = this.#options;
     let due = deletions;
     // Those that are left then wait for their turn: each refusal costs a transaction.
     for (let refusals = 0; due.length > 0 && refusals < MOST_REFUSALS; ) {
@@ -107,7 +104,9 @@ export class Committer {
           refusals += 1;
           cleanupFailures.inc();
           log.error("Unable to delete stale chains; will retry later", error);
-          for (const deletion of offender === undefined ? due : [offender]) this.deferred.add(deletion, nowMs());
+          for (const deletion of offender === undefined ? due : [offender]) {
+            this.deferred.add(deletion, clock.monotonicMs());
+          }
         }
         if (offender === undefined) return;
         // What comes before it was accepted.
@@ -119,12 +118,11 @@ export class Committer {
 
   async #transact(draft: TransactionDraft, generation: number | undefined): Promise<void> {
     if (draft.isEmpty) return;
-    const { nft, nowMs } = this.#options;
-    const startMs = nowMs();
+    const { nft, clock } = this.#options;
+    const startMs = clock.monotonicMs();
     const tally: Tally = { operations: 0, counts: {}, goneFrontends: [] };
-    const elements = draft.filled;
-    await nft.transact(tallied(draft, tally), { generation, elements });
-    const endMs = nowMs();
+    await nft.transact(tallied(draft, tally), { generation });
+    const endMs = clock.monotonicMs();
     // Others may have ended since it began.
     for (const [word, count] of Object.entries(tally.counts)) this.#counts[word] = (this.#counts[word] ?? 0) + count;
     for (const frontend of tally.goneFrontends) this.#goneFrontends.add(frontend);
@@ -132,7 +130,7 @@ export class Committer {
     this.#endMs = endMs;
     this.#kernelMs += ownMs;
     this.#cost.note(tally.operations, ownMs, endMs);
-    this.deferred.forgetAdded(draft.operations());
+    if (this.deferred.size > 0) this.deferred.forgetAdded(draft.operations());
   }
 }
 
@@ -244,7 +242,6 @@ class DeferredDeletions {
 
   /** Forgets what a transaction has added again. */
   forgetAdded(operations: Iterable<NftOperation>): void {
-    if (this.#deletions.size === 0) return;
     for (const operation of operations) {
       if (operation.kind === "add-chain") this.#deletions.delete(operation.chain.name);
       else if (operation.kind === "add-rule") this.#deletions.delete(operation.chain);

@@ -40,8 +40,9 @@ export type Deletion = Extract<NftOperation, { readonly kind: "delete-chain" | "
 
 export class TransactionDraft {
   readonly #phases = new Map<Phase, Step[]>();
-  readonly #elements = new ElementChanges();
-  #filled = 0;
+  /** By set, in the order of first use. */
+  readonly #changes = new Map<string, SetChanges>();
+  #filling: Filling | undefined;
 
   add(phase: Phase, operation: NftOperation, owner?: string): void {
     const steps = this.#phases.get(phase);
@@ -82,8 +83,25 @@ export class TransactionDraft {
     this.add("delete-shared-sets", { kind: "delete-set", set });
   }
 
-  changeElement(set: NftSet, change: ElementChange, owner?: string): void {
-    this.#elements.add(set, change, owner);
+  /**
+   * At most one change for each key, whichever port asks for it: when one service port gives up an address and another first gets it
+   * and then gives it up too, the kernel must see one deletion only.
+   *
+   * @throws Error for a set that is being filled.
+   */
+  changeElement(set: NftSet, { before, after }: ElementChange, owner?: string): void {
+    if (this.#filling?.sets.has(set.name) === true) throw new Error(`set ${set.name} is filled already`);
+    const { changes } = this.#changes.get(set.name) ?? { changes: new Map<string, OwnedChange>() };
+    if (changes.size === 0) this.#changes.set(set.name, { set, changes });
+    const key = elementKey((after ?? before)?.key ?? []);
+    const earlier = changes.get(key);
+    if (earlier === undefined) {
+      if (!sameElement(before, after)) changes.set(key, { set: set.name, before, after, owner });
+    } else if (after === undefined && !sameElement(earlier.after, before)) {
+      // Another port has got this key already, and its old owner gives it up only now.
+      changes.set(key, { ...earlier, before });
+    } else if (sameElement(earlier.before, after)) changes.delete(key);
+    else changes.set(key, { set: set.name, before: earlier.before, after, owner });
   }
 
   /**
@@ -91,16 +109,12 @@ export class TransactionDraft {
    *
    * @param sets by name.
    * @param wanted gives the same as long as the draft is in use; nothing else may change elements of these sets.
-   * @param count about how many there are.
    */
-  fillSets(sets: ReadonlyMap<string, NftSet>, wanted: () => Iterable<WantedElement>, count = 0): void {
-    this.#elements.fill(sets, wanted);
-    this.#filled = count;
-  }
-
-  /** About how many elements {@link fillSets} adds. */
-  get filled(): number {
-    return this.#filled;
+  fillSets(sets: ReadonlyMap<string, NftSet>, wanted: () => Iterable<WantedElement>): void {
+    for (const _any of wanted()) {
+      this.#filling = { sets, wanted };
+      return;
+    }
   }
 
   /** The operations in the order in which they are carried out, made one by one: there can be hundreds of thousands. */
@@ -150,7 +164,9 @@ export class TransactionDraft {
   }
 
   get isEmpty(): boolean {
-    return this.#phases.size === 0 && this.#elements.isEmpty;
+    if (this.#phases.size > 0 || this.#filling !== undefined) return false;
+    for (const { changes } of this.#changes.values()) if (changes.size > 0) return false;
+    return true;
   }
 
   *#steps(): Iterable<Step> {
@@ -158,9 +174,33 @@ export class TransactionDraft {
   }
 
   #stepsOf(phase: (typeof PHASES)[number]): Iterable<Step> {
-    if (phase === "delete-elements") return this.#elements.deletions();
-    if (phase === "add-elements") return this.#elements.additions();
+    if (phase === "delete-elements") return this.#deletions();
+    if (phase === "add-elements") return this.#additions();
     return this.#phases.get(phase) ?? [];
+  }
+
+  /** Keys of one set that follow each other for the same owner are one operation. */
+  *#deletions(): Iterable<Step> {
+    for (const { set, changes } of this.#changes.values()) {
+      for (const { owner, items: keys } of runsOf(changes.values(), ({ before }) => before?.key)) {
+        yield { owner, operation: { kind: "delete-elements", set, keys } };
+      }
+    }
+  }
+
+  /** Likewise. */
+  *#additions(): Iterable<Step> {
+    for (const { set, changes } of this.#changes.values()) {
+      for (const { owner, items: elements } of runsOf(changes.values(), ({ after }) => after)) {
+        yield { owner, operation: { kind: "add-elements", set, elements } };
+      }
+    }
+    const { sets, wanted } = this.#filling ?? {};
+    for (const run of wanted === undefined ? [] : runsOf(wanted(), ({ element }) => element)) {
+      const set = sets?.get(run.set);
+      if (set === undefined) throw new Error(`set ${run.set} is not among those to be filled`);
+      yield { owner: run.owner || undefined, operation: { kind: "add-elements", set, elements: run.items } };
+    }
   }
 
   #stepAt(index: number): Step | undefined {
@@ -210,80 +250,6 @@ interface SetChanges {
 interface Filling {
   readonly sets: ReadonlyMap<string, NftSet>;
   readonly wanted: () => Iterable<WantedElement>;
-}
-
-/**
- * At most one change for each key, whichever port asks for it: when one service port gives up an address and another first gets it
- * and then gives it up too, the kernel must see one deletion only.
- */
-class ElementChanges {
-  /** By name, in the order of first use. */
-  readonly #sets = new Map<string, SetChanges>();
-  #filling: Filling | undefined;
-
-  /**
-   * All elements of sets that have none; once only.
-   *
-   * @param sets by name.
-   * @param wanted asked whenever the operations are.
-   */
-  fill(sets: ReadonlyMap<string, NftSet>, wanted: () => Iterable<WantedElement>): void {
-    for (const _any of wanted()) {
-      this.#filling = { sets, wanted };
-      return;
-    }
-  }
-
-  /** @throws Error for a set that is being filled. */
-  add(set: NftSet, { before, after }: ElementChange, owner: string | undefined): void {
-    if (this.#filling?.sets.has(set.name) === true) throw new Error(`set ${set.name} is filled already`);
-    const key = elementKey((after ?? before)?.key ?? []);
-    const { changes } = this.#sets.get(set.name) ?? this.#changesOf(set);
-    const earlier = changes.get(key);
-    if (earlier === undefined) {
-      if (!sameElement(before, after)) changes.set(key, { set: set.name, before, after, owner });
-    } else if (after === undefined && !sameElement(earlier.after, before)) {
-      // Another port has got this key already, and its old owner gives it up only now.
-      changes.set(key, { ...earlier, before });
-    } else if (sameElement(earlier.before, after)) changes.delete(key);
-    else changes.set(key, { set: set.name, before: earlier.before, after, owner });
-  }
-
-  get isEmpty(): boolean {
-    if (this.#filling !== undefined) return false;
-    for (const { changes } of this.#sets.values()) if (changes.size > 0) return false;
-    return true;
-  }
-
-  /** All deletions; keys of one set that follow each other for the same owner are one operation. */
-  *deletions(): Iterable<Step> {
-    for (const { set, changes } of this.#sets.values()) {
-      for (const { owner, items: keys } of runsOf(changes.values(), ({ before }) => before?.key)) {
-        yield { owner, operation: { kind: "delete-elements", set, keys } };
-      }
-    }
-  }
-
-  /** All additions, likewise. */
-  *additions(): Iterable<Step> {
-    for (const { set, changes } of this.#sets.values()) {
-      for (const { owner, items: elements } of runsOf(changes.values(), ({ after }) => after)) {
-        yield { owner, operation: { kind: "add-elements", set, elements } };
-      }
-    }
-    const { sets, wanted } = this.#filling ?? {};
-    for (const run of wanted === undefined ? [] : runsOf(wanted(), ({ element }) => element)) {
-      const set = sets?.get(run.set);
-      if (set === undefined) throw new Error(`set ${run.set} is not among those to be filled`);
-      yield { owner: run.owner || undefined, operation: { kind: "add-elements", set, elements: run.items } };
-    }
-  }
-
-  #changesOf(set: NftSet): SetChanges {
-    const entry = { set, changes: new Map<string, OwnedChange>() };
-    this.#sets.set(set.name, entry);
-    return entry;
-  }
 }
 
 /** Groups the picked items: neighbours of one set and one owner are one run. */

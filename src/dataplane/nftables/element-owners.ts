@@ -41,13 +41,6 @@ export class ElementOwners {
     return new Set(this.#counts.keys());
   }
 
-  /** How many elements are wanted of these sets; what several owners want counts for each. */
-  countIn(sets: { has(set: string): boolean }): number {
-    let sum = 0;
-    for (const [set, count] of this.#counts) if (sets.has(set)) sum += count;
-    return sum;
-  }
-
   /** Another number whenever {@link setsInUse} changes. */
   get setsVersion(): number {
     return this.#version;

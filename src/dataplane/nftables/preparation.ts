@@ -103,7 +103,6 @@ async function prepare(
   const isFilled = (set: NftSet) => !set.isMap || (layout.hasPortChains === true && !REFUSING_SETS.has(set.name));
   // The rules of a table that is there look into its sets.
   const filled = new Map(isNew ? missing.filter(isFilled).map((set) => [set.name, set]) : []);
-  const each = state.countWanted(filled) / absent.length;
   const chains = new Map<string, NftChainContent>();
   const sets = new Map(missing.map((set) => [set.name, made(set, filled.has(set.name))]));
   const portions = new Portions(commit, portsAtOnce);
@@ -128,7 +127,7 @@ async function prepare(
       // The first portion has what is for no service port, too.
       const owners = start === 0 ? [undefined, ...portion] : portion;
       // Made again whenever they are asked for: what lives as long as a commit outlives the young generation.
-      if (isNew) draft.fillSets(filled, () => state.wantedElementsOf(owners, filled), Math.ceil(each * owners.length));
+      if (isNew) draft.fillSets(filled, () => state.wantedElements(filled, owners));
       start += portion.length;
       await portions.commit(draft, portion.length);
       if (isTurnDue()) await giveTurn(signal);

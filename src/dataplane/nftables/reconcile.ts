@@ -155,9 +155,8 @@ export async function reconcile(
     else empty.set(set.name, set);
   }
   await changeElements(draft, filled, state, { signal });
-  const missing = state.countWanted(empty);
   // Until the draft is committed nothing else changes the state. To find that there are none would be to plan every service.
-  if (missing > 0) draft.fillSets(empty, () => state.wantedElements(empty), missing);
+  if (state.wantsAnyOf(empty)) draft.fillSets(empty, () => state.wantedElements(empty));
   for (const [name, { ruleDigests }] of usable?.chains ?? []) {
     // A chain that another program has renamed still has our rules.
     const isOurs = isOurChain(name) || ruleDigests.some((digest) => digest !== undefined);

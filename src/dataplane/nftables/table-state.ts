@@ -122,16 +122,14 @@ export class TableState {
     return names;
   }
 
-  /** Elements that should be in some of the shared sets, with whom they are for; no key of a set twice. */
-  *wantedElements(sets: { has(set: string): boolean }): Iterable<WantedElement> {
-    yield* this.#effective(NO_OWNER, this.premises.fixed ?? [], sets);
-    for (const [owner, { elements }] of this.#ports) yield* this.#effective(owner, elements, sets);
-  }
-
-  /** The same of some owners only; undefined: what is for none. */
-  *wantedElementsOf(
-    owners: readonly (string | undefined)[],
+  /**
+   * Elements that should be in some of the shared sets, with whom they are for; no key of a set twice.
+   *
+   * @param owners only of these; undefined: what is for none. @default all
+   */
+  *wantedElements(
     sets: { has(set: string): boolean },
+    owners: Iterable<string | undefined> = [undefined, ...this.#ports.keys()],
   ): Iterable<WantedElement> {
     for (const owner of owners) {
       if (owner === undefined) yield* this.#effective(NO_OWNER, this.premises.fixed ?? [], sets);
@@ -139,9 +137,9 @@ export class TableState {
     }
   }
 
-  /** About how many {@link wantedElements} gives: not fewer. */
-  countWanted(sets: { has(set: string): boolean }): number {
-    return this.#owners.countIn(sets);
+  /** Whether {@link wantedElements} may give any. */
+  wantsAnyOf(sets: { has(set: string): boolean }): boolean {
+    return [...this.#owners.setsInUse].some((set) => sets.has(set));
   }
 
   *#effective(

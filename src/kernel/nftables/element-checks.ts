@@ -6,7 +6,7 @@
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { writeElement, writeKey } from "./netlink-sets.ts";
-import { ELEMENT_BYTES, lastNotAbove } from "./netlink-transaction.ts";
+import { lastNotAbove } from "./netlink-transaction.ts";
 import type { FamilyLayout } from "./netlink-values.ts";
 import type { NftElement, NftSet } from "./ruleset.ts";
 import { NftBatch } from "./wire/batch.ts";
@@ -19,6 +19,8 @@ const GROUP_SIZE = 256;
  * back, 5 to 15 ms.
  */
 const GROUPS_AT_ONCE = 128;
+/** The most that an element takes, except with long names. */
+const ELEMENT_BYTES = 160;
 
 /** Numbers groups of elements: those that follow each other and are of one set, as many as are checked together. Pure. */
 export function groupNumbers(): (set: NftSet) => number {

@@ -4,10 +4,10 @@
  */
 
 import { isInterrupted, isNotFound, undefinedIf } from "../netlink/errors.ts";
-import { MessageBuffer } from "../netlink/message-buffer.ts";
+import type { MessageBuffer } from "../netlink/message-buffer.ts";
 import { readCounters, readElements, readTable } from "./netlink-content.ts";
 import { fromNetlinkError, fromRefusal } from "./netlink-errors.ts";
-import { ELEMENT_BYTES, type EncodedTransaction, encodeTransaction } from "./netlink-transaction.ts";
+import { type EncodedTransaction, encodeTransaction } from "./netlink-transaction.ts";
 import { LAYOUTS } from "./netlink-values.ts";
 import {
   type Nftables,
@@ -141,13 +141,9 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
       }
     }
 
-    async function transact(
-      operations: Iterable<NftOperation>,
-      { generation, elements = 0 }: NftTransactOptions,
-    ): Promise<void> {
-      const bytes = elements * ELEMENT_BYTES;
-      const messages = bytes > SPARE_BYTES ? new MessageBuffer(bytes) : spare;
-      if (messages === spare) spare = undefined;
+    async function transact(operations: Iterable<NftOperation>, { generation }: NftTransactOptions): Promise<void> {
+      const messages = spare;
+      spare = undefined;
       // While the kernel works on one transaction, the next is encoded.
       const transaction = await encodeTransaction({ layout, table, isNew }, operations, generation, messages);
       const { batch } = transaction;

@@ -19,12 +19,6 @@ import { commentUserdata, ruleUserdata } from "./wire/userdata.ts";
 const OPERATIONS_PER_LOOK = 16;
 const ELEMENTS_PER_LOOK = 1024;
 
-/**
- * The most that an element takes, except with long names: enough for a first load. A buffer that must grow is copied, which holds
- * everything up: at 30,000 services, 16 MB on a busy machine, that took 200 ms. Room that is not used costs no memory.
- */
-export const ELEMENT_BYTES = 160;
-
 /** Distinguishes this process's names from those of an earlier one, and from `__map17`, as the kernel numbers them. */
 const NAME_STAMP = Math.floor(Math.random() * 36 ** 5).toString(36);
 let lastName = 0;

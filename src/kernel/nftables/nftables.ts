@@ -117,8 +117,6 @@ export interface NftForeignChange {
 export interface NftTransactOptions {
   /** Refuse with `conflict` when the ruleset is not in this generation any more. */
   readonly generation?: number | undefined;
-  /** About how many elements it adds, where that is known and they are many. */
-  readonly elements?: number;
 }
 
 export interface Nftables {

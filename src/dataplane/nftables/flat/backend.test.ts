@@ -3,8 +3,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { local, port, remote } from "../../../../testkit/dataplane/test-cluster.ts";
 import { MemoryNftKernel } from "../../../../testkit/fakes/nftables/memory-nftables.ts";
-import { ELEMENT_BYTES, encodeTransaction } from "../../../kernel/nftables/netlink-transaction.ts";
-import { LAYOUTS } from "../../../kernel/nftables/netlink-values.ts";
 import type { NftOperation } from "../../../kernel/nftables/nftables.ts";
 import { elementKey, type NftElement } from "../../../kernel/nftables/ruleset.ts";
 import { ip } from "../../../model/testing/records.ts";
@@ -218,27 +216,6 @@ test("one layout takes over from the other in one transaction, and leaves nothin
     const sorted = (list: readonly unknown[]) => list.map((one) => JSON.stringify(one)).sort();
     assert.deepEqual(sorted(rig.list()), sorted((await rig.fromNothing()).list()), layout);
   }
-});
-
-test("a first load says how many elements it adds, so that there is room for its batch beforehand", async () => {
-  const kernel = new MemoryNftKernel("ip").connect();
-  const expected: number[] = [];
-  let sent: NftOperation[] = [];
-  const transact: typeof kernel.transact = async (operations, options = {}) => {
-    sent = [...operations];
-    expected.push(options.elements ?? 0);
-    await kernel.transact(sent, options);
-  };
-  const model = newModel({ layout: "Flat", connect: () => ({ ...kernel, transact }) });
-  for (let n = 1; n <= 100; n += 1) model.set(port(`service-of-a-usual-length-${n}`, `10.96.1.${n}`), remotes(5));
-  await model.rig.sync();
-  const added = sent.flatMap((operation) => (operation.kind === "add-elements" ? operation.elements : []));
-  assert.deepEqual(expected, [added.length]);
-  const { batch } = await encodeTransaction({ layout: LAYOUTS.ip, table: "kube-proxy" }, sent);
-  assert.ok(batch.byteLength <= added.length * ELEMENT_BYTES, `${batch.byteLength} bytes`);
-  model.set(port("another", "10.96.2.1"), remotes(5));
-  await model.rig.sync();
-  assert.equal(expected.at(-1), 0);
 });
 
 test("counters are where they are asked for, and to switch them makes the table again in one transaction", async () => {
