@@ -16,14 +16,14 @@ import {
 import type { Logger } from "../../logging/logger.ts";
 import { someOf } from "../../logging/some-of.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
-import type { Backend, OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import type { Backend, OnLostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import { UNKNOWN_ADDRESSES } from "../shared/unknown-addresses.ts";
 import { bisectPorts, commitPorts, isAttributable } from "./bisect-ports.ts";
 import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
 import { forgetClients } from "./flat/clients.ts";
-import { assessDamage } from "./foreign-damage.ts";
+import { assessDamage, OpenDamage } from "./foreign-damage.ts";
 import { setAside } from "./last-known-good.ts";
 import type { LayoutName } from "./layout-name.ts";
 import { LAYOUTS, type Layout } from "./layouts.ts";
@@ -78,14 +78,10 @@ export class NftablesBackend implements Backend {
   /** Service ports whose rules the kernel refused in the last sync: they have their last good ones, or none. */
   readonly #refused: RefusedPorts;
   /** Chains and sets that others have touched since the last sync began, or that could not be written then. */
-  #damaged: ReadonlySet<string> = new Set();
-  /** Of the newest commit among those that did. */
-  #damagedIn = 0;
+  readonly #damage = new OpenDamage();
   #wasWatched = false;
   /** Just before the table was read for the last time. */
   #readAt: NftMark | undefined;
-  /** What was read then. */
-  #readGeneration: number | undefined;
   /** The next sync compares everything. */
   #mustLook = false;
   /** While changes of others are watched. */
@@ -128,8 +124,7 @@ export class NftablesBackend implements Backend {
     const { syncFailures } = metrics;
     let isDone = false;
     // Taken before anything is waited for: ports that others damage from now on are not among the changed ones.
-    const damaged = this.#damaged;
-    this.#damaged = new Set();
+    const damaged = this.#damage.take();
     try {
       // Waiting for nothing costs a turn, and under a stream of changes there are hundreds of syncs a second.
       const { deferred } = this.#committer;
@@ -139,7 +134,8 @@ export class NftablesBackend implements Backend {
       const isAsLeft = !isDone && (await this.#fullSync(input, signal));
       // What held them goes with a comparison.
       if (!isPartial && deferred.size > 0) await this.#committer.deleteDeferred();
-      const maps = isDone || isAsLeft ? this.#state.takeDoubtfulMaps() : this.#clientMaps();
+      const doubtful = this.#state.takeDoubtfulMaps();
+      const maps = isDone || isAsLeft ? doubtful : (this.#layout.clientMaps?.(this.#state.planStatic()) ?? []);
       if (maps.length > 0) await this.#forgetClients(maps);
       await this.#options.localhost?.sync(input);
     } catch (error) {
@@ -152,21 +148,16 @@ export class NftablesBackend implements Backend {
     return { failures, noLocalEndpoints: this.#state.lacking, ...this.#committer.take(), wasFull: !isDone };
   }
 
-  #clientMaps(): readonly string[] {
-    this.#state.takeDoubtfulMaps();
-    return this.#layout.clientMaps?.(this.#state.planStatic()) ?? [];
-  }
-
   /** Once the rules lead to no endpoint that is gone, what the kernel remembers of clients must not either. */
-  async #forgetClients(names: Iterable<string>): Promise<void> {
-    const clients = await forgetClients(this.#options.nft, names, this.#state);
+  async #forgetClients(maps: readonly string[]): Promise<void> {
+    const clients = await forgetClients(this.#options.nft, maps, this.#state);
     if (clients > 0) this.#options.log.v(4, "Forgot clients whose endpoints are gone", { clients });
   }
 
   async close(): Promise<void> {
     const { nft, restart, localhost } = this.#options;
     const isSettled =
-      this.#refused.size + this.#damaged.size + this.#committer.deferred.size + this.#foreign.length === 0;
+      this.#refused.size + this.#damage.size + this.#committer.deferred.size + this.#foreign.length === 0;
     const mark = this.#readAt;
     if (this.#isKnown && isSettled && !this.#mustLook && mark !== undefined) {
       await restart?.offer(nft, this.#state, mark);
@@ -179,8 +170,8 @@ export class NftablesBackend implements Backend {
     // For a note it is seen at the end whether others have touched the table: without a watch, any commit of theirs counts as that.
     const ended = new AbortController();
     const end = (): void => {
-      if (this.#options.restart === undefined) ended.abort();
-      else void this.#isUntouched().then(() => ended.abort());
+      const seen = this.#options.restart === undefined ? Promise.resolve() : this.#isUntouched();
+      void seen.then(() => ended.abort());
     };
     if (signal.aborted) end();
     else signal.addEventListener("abort", end, { once: true });
@@ -250,12 +241,8 @@ export class NftablesBackend implements Backend {
       onLost(undefined, change.by?.name);
       return;
     }
-    const isRead = this.#hasRead(change.generation);
-    if (!isRead) {
-      this.#damaged = new Set([...this.#damaged, ...damage.names]);
-      this.#damagedIn = change.generation;
-    }
-    onLost({ ports: isRead ? new Set() : damage.ports }, change.by?.name);
+    const isOpen = this.#damage.note(damage.names, change.generation);
+    onLost({ ports: isOpen ? damage.ports : new Set() }, change.by?.name);
   }
 
   /**
@@ -280,12 +267,12 @@ export class NftablesBackend implements Backend {
       log.error("nftables partial sync was refused, comparing all rules with the kernel's", refusal.reason);
       return false;
     }
-    if (left.size > 0) this.#damaged = new Set([...this.#damaged, ...left]);
+    this.#damage.add(left);
     if (this.#refused.size === 0) return true;
     const ofPorts = new Set([...damaged].filter(isOfServicePort));
-    await this.#bisectPorts(this.#refused.owners, input, signal, ofPorts);
+    await bisectPorts(this.#refused.owners, { ...options, rewrites: ofPorts, refused: this.#refused });
     // Damage of a port that is still refused is repaired when the kernel accepts its new rules.
-    if (this.#refused.size > 0) this.#damaged = new Set([...this.#damaged, ...ofPorts]);
+    if (this.#refused.size > 0) this.#damage.add(ofPorts);
     return true;
   }
 
@@ -371,7 +358,7 @@ export class NftablesBackend implements Backend {
     await this.#committer.commit(others.draft, content?.generation);
     await this.#wake(content);
     this.#state = others.state;
-    await this.#bisectPorts(others.aside, input, signal);
+    await bisectPorts(others.aside, { ...this.#commitOptions(input, signal), refused: this.#refused });
   }
 
   /**
@@ -389,15 +376,8 @@ export class NftablesBackend implements Backend {
   async #read(expected?: NftExpectation): Promise<NftTableContent | undefined> {
     this.#readAt = await this.#options.nft.mark();
     const content = await this.#options.nft.read(expected);
-    this.#readGeneration = (content ?? this.#readAt).generation;
-    // Others may have changed it, and been announced, until it was read.
-    if (this.#hasRead(this.#damagedIn)) this.#damaged = new Set();
+    this.#damage.read((content ?? this.#readAt).generation);
     return content;
-  }
-
-  /** Whether what a commit has changed was there when the table was read for the last time. Generations wrap. */
-  #hasRead(generation: number): boolean {
-    return this.#readGeneration !== undefined && ((generation - this.#readGeneration) | 0) <= 0;
   }
 
   #noteForeign(content: NftTableContent | undefined): void {
@@ -409,25 +389,5 @@ export class NftablesBackend implements Backend {
       });
     }
     this.#foreign = foreign;
-  }
-
-  async #bisectPorts(
-    owners: readonly string[],
-    input: SyncInput,
-    signal: AbortSignal,
-    rewrites: ReadonlySet<string> = new Set(),
-  ): Promise<void> {
-    const refused = new Map<string, SyncFailure>();
-    try {
-      await bisectPorts(owners, {
-        ...this.#commitOptions(input, signal),
-        rewrites,
-        onRefused: (owner, { message: reason }) => {
-          refused.set(owner, { subject: input.services.get(owner)?.name.text ?? owner, reason });
-        },
-      });
-    } finally {
-      this.#refused.replace(refused);
-    }
   }
 }

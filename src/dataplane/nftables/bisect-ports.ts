@@ -2,8 +2,9 @@
 
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import { NftError } from "../../kernel/nftables/nftables.ts";
-import type { SyncInput } from "../../sync/backend.ts";
+import type { SyncFailure, SyncInput } from "../../sync/backend.ts";
 import { bisect, type Refusal } from "../shared/bisect.ts";
+import type { RefusedPorts } from "../shared/refused-ports.ts";
 import { TransactionDraft } from "./draft.ts";
 import type { InstalledPort } from "./port-objects.ts";
 import type { TableState } from "./table-state.ts";
@@ -15,7 +16,7 @@ interface CommitPortsOptions {
   readonly served: Pick<SyncInput, "services" | "endpoints">;
   readonly commit: (draft: TransactionDraft) => Promise<void>;
   /** Chains and affinity sets to write even if they are believed to be right. */
-  readonly rewrites: ReadonlySet<string>;
+  readonly rewrites?: ReadonlySet<string>;
   readonly signal: AbortSignal;
 }
 
@@ -27,20 +28,27 @@ export function isAttributable(error: unknown): error is NftError {
   return error instanceof NftError && error.code !== "denied" && error.code !== "conflict";
 }
 
-/** Rejects with what is not the fault of a part, and when {@link MAX_OFFENDERS} were refused. */
+/**
+ * Brings service ports to what is wanted; those that the kernel refuses are afterwards in `refused`, and nothing else. Rejects with what is
+ * not the fault of a part, and when {@link MAX_OFFENDERS} were refused.
+ */
 export async function bisectPorts(
   owners: readonly string[],
-  { onRefused, ...options }: CommitPortsOptions & { readonly onRefused: (owner: string, error: NftError) => void },
+  { refused, ...options }: CommitPortsOptions & { readonly refused: RefusedPorts },
 ): Promise<void> {
-  let offenders = 0;
-  await bisect(owners, {
-    attempt: (group) => commitPorts(group, options),
-    onOffender: (owner, error: NftError) => {
-      onRefused(owner, error);
-      offenders += 1;
-      if (offenders >= MAX_OFFENDERS) throw error;
-    },
-  });
+  const offenders = new Map<string, SyncFailure>();
+  try {
+    await bisect(owners, {
+      attempt: (group) => commitPorts(group, options),
+      onOffender: (owner, error: NftError) => {
+        const subject = options.served.services.get(owner)?.name.text ?? owner;
+        offenders.set(owner, { subject, reason: error.message });
+        if (offenders.size >= MAX_OFFENDERS) throw error;
+      },
+    });
+  } finally {
+    refused.replace(offenders);
+  }
 }
 
 /**
