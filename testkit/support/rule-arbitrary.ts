@@ -4,10 +4,10 @@ import {
   ADDRESS_TYPES,
   CONNTRACK_STATES,
   type KernelMatch,
-  type KernelRule,
-  type KernelTarget,
   STATES,
-} from "../../src/kernel/iptables/parser/kernel-rule.ts";
+} from "../../src/kernel/iptables/parser/rule-matches.ts";
+import type { KernelRule } from "../../src/kernel/iptables/parser/rule-syntax.ts";
+import type { KernelTarget } from "../../src/kernel/iptables/parser/rule-targets.ts";
 import { type Cidr, type IpAddress, parseCidr, parseIpAddress } from "../../src/net/ip.ts";
 import fc from "./fast-check.ts";
 

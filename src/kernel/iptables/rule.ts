@@ -1,6 +1,6 @@
 /**
  * A rule of ours as data: what the planners make and the restore payload spells (`rule-text.ts`). Matches stand in the order
- * in which they are spelled. Rules of any author, as `iptables-save` prints them, are `KernelRule`s (`kernel-rule.ts`).
+ * in which they are spelled. Rules of any author, as `iptables-save` prints them, are `KernelRule`s (`parser/rule-syntax.ts`).
  */
 
 import type { Cidr, IpAddress } from "../../net/ip.ts";

@@ -4,7 +4,7 @@ import type {
   InterfaceMatch,
   KernelRule,
   ProtocolMatch,
-} from "../../kernel/iptables/parser/kernel-rule.ts";
+} from "../../kernel/iptables/parser/rule-syntax.ts";
 import { splitCidr } from "../../net/ip.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
 import type { Packet } from "../packet.ts";

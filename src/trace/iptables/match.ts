@@ -1,17 +1,15 @@
 /** The match extensions of iptables as steps of a walk: one function for each kind. */
-import type {
-  AddressTypes,
-  ConntrackState,
-  KernelMatch,
-  MatchKind,
-  PortRange,
-  PortsMatch,
-} from "../../kernel/iptables/parser/kernel-rule.ts";
-import { printMatch } from "../../kernel/iptables/parser/rule-matches.ts";
+import {
+  type KernelMatch,
+  type MatchKind,
+  type PortRange,
+  printMatch,
+} from "../../kernel/iptables/parser/rule-matches.ts";
 import type { IpAddress } from "../../net/ip.ts";
+import { protocolNameOfNumber } from "../../net/protocol.ts";
 import { isLocalQuestion } from "../facts.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
-import type { ConnectionState, Packet } from "../packet.ts";
+import type { Packet } from "../packet.ts";
 import { fieldsQuestion, type Question, whichOf } from "../question.ts";
 import type { Pattern } from "../value.ts";
 import { answer, asked } from "./basic-match.ts";
@@ -50,7 +48,7 @@ const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surro
   conntrack: stateJudge,
   state: stateJudge,
   addrtype({ source, destination }, { facts }) {
-    const one = (address: IpAddress, types: AddressTypes | undefined): StepResult => {
+    const one = (address: IpAddress, types: KernelMatch<"addrtype">["source"]): StepResult => {
       if (types === undefined) return GO_ON;
       const type = facts.addressType(address);
       if (type !== undefined)
@@ -103,11 +101,9 @@ const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surro
     asks: [],
     judge({ virtualServer: server }) {
       if (server === undefined) return NO_MATCH;
-      const isProtocol = protocolNumber === undefined || PROTOCOL_NUMBERS[server.protocol] === protocolNumber;
-      return answer(
-        isProtocol && [undefined, server.address].includes(address) && [undefined, server.port].includes(port),
-        false,
-      );
+      const isProtocol = protocolNumber === undefined || protocolNameOfNumber(protocolNumber) === server.protocol;
+      const isPlace = [undefined, server.address].includes(address) && [undefined, server.port].includes(port);
+      return answer(isProtocol && isPlace, false);
     },
   }),
   tcp: portsJudge,
@@ -115,33 +111,20 @@ const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surro
   sctp: portsJudge,
 };
 
-const PROTOCOL_NUMBERS: Readonly<Record<string, number>> = { tcp: 6, udp: 17, sctp: 132 };
-
-const STATE_NAMES: Readonly<Record<ConnectionState, ConntrackState>> = {
-  new: "NEW",
-  established: "ESTABLISHED",
-  related: "RELATED",
-  invalid: "INVALID",
-  untracked: "UNTRACKED",
-};
-
-function stateJudge({ states, negated }: Pick<KernelMatch<"conntrack">, "states" | "negated">): Judged {
+function stateJudge({ states, negated }: KernelMatch<"conntrack" | "state">): Judged {
+  const has = (state: string) => states.some((one) => one === state);
   return {
-    judge: (packet) => stateOf(packet, states, negated),
+    judge({ state, isDestinationTranslated, isSourceTranslated }) {
+      if (has(state.toUpperCase())) return answer(true, negated);
+      // Of later packets of a connection it is not told what the first was translated to.
+      if ((has("DNAT") || has("SNAT")) && (state === "established" || state === "related")) {
+        return asked("the connection is translated", negated);
+      }
+      return answer((has("DNAT") && isDestinationTranslated) || (has("SNAT") && isSourceTranslated), negated);
+    },
     asks: [],
-    observed: ({ state }) => `the connection is ${STATE_NAMES[state]}`,
+    observed: ({ state }) => `the connection is ${state.toUpperCase()}`,
   };
-}
-
-function stateOf(packet: Packet, states: readonly ConntrackState[], negated: boolean): StepResult {
-  if (states.includes(STATE_NAMES[packet.state])) return answer(true, negated);
-  const asksForNat = states.includes("DNAT") || states.includes("SNAT");
-  // Of later packets of a connection it is not told what the first was translated to.
-  if (asksForNat && (packet.state === "established" || packet.state === "related")) {
-    return asked("the connection is translated", negated);
-  }
-  const isDnat = states.includes("DNAT") && packet.isDestinationTranslated;
-  return answer(isDnat || (states.includes("SNAT") && packet.isSourceTranslated), negated);
 }
 
 function both(first: StepResult, second: () => StepResult): StepResult {
@@ -181,7 +164,7 @@ function recentJudge(match: KernelMatch<"recent">, { recent }: Surroundings): Ju
   };
 }
 
-function portsJudge({ source, destination, kind }: PortsMatch<"tcp" | "udp" | "sctp">): Judged {
+function portsJudge({ source, destination, kind }: KernelMatch<"tcp" | "udp" | "sctp">): Judged {
   const portQuestion = (field: "sourcePort" | "destinationPort", range: PortRange | undefined): Question[] => {
     if (range === undefined) return [];
     const pattern: Pattern = { kind: "range", first: BigInt(range.from), last: BigInt(range.to) };

@@ -1,9 +1,8 @@
 /** What iptables-save prints as chains that can be walked. Rules are read when a packet meets them. */
-import type { KernelRule, KernelTarget } from "../../kernel/iptables/parser/kernel-rule.ts";
 import { RuleSyntaxError, splitWords } from "../../kernel/iptables/parser/rule-options.ts";
 import { commentOf, targetOf } from "../../kernel/iptables/parser/rule-parts.ts";
-import { parseRule, parseRuleText } from "../../kernel/iptables/parser/rule-syntax.ts";
-import { printTarget } from "../../kernel/iptables/parser/rule-targets.ts";
+import { type KernelRule, parseRule, parseRuleText } from "../../kernel/iptables/parser/rule-syntax.ts";
+import { type KernelTarget, printTarget } from "../../kernel/iptables/parser/rule-targets.ts";
 import type { SavedChain, SavedTable, UnspelledRules } from "../../kernel/iptables/parser/ruleset.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import {

@@ -13,8 +13,8 @@ import {
   type Presence,
   type RulePosition,
 } from "../../../src/kernel/iptables/iptables.ts";
-import type { KernelRule } from "../../../src/kernel/iptables/parser/kernel-rule.ts";
 import { RuleSyntaxError } from "../../../src/kernel/iptables/parser/rule-options.ts";
+import type { KernelRule } from "../../../src/kernel/iptables/parser/rule-syntax.ts";
 import type { IpFamily } from "../../../src/net/ip.ts";
 import { runRestore, storedRuleOfWords } from "./memory-restore.ts";
 import { emptyTable, type NamedObjects, Refusal, TableDraft, type TableState } from "./memory-table.ts";

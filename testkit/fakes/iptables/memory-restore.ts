@@ -1,10 +1,10 @@
 /** Runs the text of iptables-restore on the in-memory kernel, line by line. */
 
 import { IptablesRestoreError, type IptablesTable } from "../../../src/kernel/iptables/iptables.ts";
-import type { KernelRule } from "../../../src/kernel/iptables/parser/kernel-rule.ts";
 import { RuleSyntaxError } from "../../../src/kernel/iptables/parser/rule-options.ts";
 import {
   checkChainName,
+  type KernelRule,
   parseRule,
   parseRuleText,
   printRule,

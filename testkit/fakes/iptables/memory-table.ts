@@ -4,9 +4,8 @@
  */
 
 import { BUILT_IN_CHAINS, type BuiltInChain, type IptablesTable } from "../../../src/kernel/iptables/iptables.ts";
-import type { KernelRule, TargetKind } from "../../../src/kernel/iptables/parser/kernel-rule.ts";
-import { checkChainName } from "../../../src/kernel/iptables/parser/rule-syntax.ts";
-import { isTargetName } from "../../../src/kernel/iptables/parser/rule-targets.ts";
+import { checkChainName, type KernelRule } from "../../../src/kernel/iptables/parser/rule-syntax.ts";
+import { isTargetName, type TargetKind } from "../../../src/kernel/iptables/parser/rule-targets.ts";
 
 /** A rule with its print and what it is compared by. Shared between chains and transactions; never changed. */
 export interface StoredRule {

@@ -3,21 +3,11 @@
  * One table; an extension that is not in it is refused. Spelling as iptables 1.8.9 does. Pure.
  */
 
-import type { IpAddress, IpFamily } from "../../../net/ip.ts";
+import type { IpFamily } from "../../../net/ip.ts";
 import { isProtocolName, PROTOCOL_NUMBERS, type ProtocolName } from "../../../net/protocol.ts";
 import {
-  ADDRESS_TYPES,
-  type AddressTypes,
-  CONNTRACK_STATES,
-  type KernelMatch,
-  type MatchKind,
-  type MatchTypes,
-  type PortRange,
-  type PortsMatch,
-  STATES,
-} from "./kernel-rule.ts";
-import {
   type ExtensionSyntax,
+  extension,
   type GivenOptions,
   hex,
   parseAddress,
@@ -41,57 +31,63 @@ const ALL_ONES: Readonly<Record<IpFamily, string>> = {
   IPv6: "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
 };
 
+/** Connection-tracking states that the match `state` knows, in the order in which the tools print them. */
+export const STATES = ["INVALID", "NEW", "RELATED", "ESTABLISHED", "UNTRACKED"] as const;
+/** Those of the match `conntrack`. */
+export const CONNTRACK_STATES = [...STATES, "SNAT", "DNAT"] as const;
+
+/** Route types in the order in which the tools print them. */
+export const ADDRESS_TYPES = [
+  "UNSPEC",
+  "UNICAST",
+  "LOCAL",
+  "BROADCAST",
+  "ANYCAST",
+  "MULTICAST",
+  "BLACKHOLE",
+  "UNREACHABLE",
+  "PROHIBIT",
+  "THROW",
+  "NAT",
+  "XRESOLVE",
+] as const;
+
 function not(negated: boolean): string {
   return negated ? " !" : "";
 }
 
-export const MATCHES: { readonly [K in MatchKind]: ExtensionSyntax<KernelMatch<K>> } = {
-  comment: {
+/** By the name that follows `-m`. */
+export const MATCHES = {
+  comment: extension("comment", {
     options: { "--comment": 1 },
-    build: (given) => ({ kind: "comment", text: truncated(given.require("--comment").value) }),
+    build: (given) => ({ text: truncated(given.require("--comment").value) }),
     print: ({ text }) => ` --comment ${quoteWord(text)}`,
-  },
-  conntrack: {
-    options: { "--ctstate": 1 },
-    invertible: ["--ctstate"],
-    build: (given) => {
-      const { value, negated } = given.require("--ctstate");
-      return { kind: "conntrack", states: parseNames("connection state", value, CONNTRACK_STATES), negated };
-    },
-    print: ({ states, negated }) => `${not(negated)} --ctstate ${states.join(",")}`,
-  },
-  state: {
-    options: { "--state": 1 },
-    invertible: ["--state"],
-    build: (given) => {
-      const { value, negated } = given.require("--state");
-      return { kind: "state", states: parseNames("connection state", value, STATES), negated };
-    },
-    print: ({ states, negated }) => `${not(negated)} --state ${states.join(",")}`,
-  },
-  addrtype: {
+  }),
+  conntrack: connectionStates("conntrack", "--ctstate", CONNTRACK_STATES),
+  state: connectionStates("state", "--state", STATES),
+  addrtype: extension("addrtype", {
     options: { "--src-type": 1, "--dst-type": 1 },
     invertible: ["--src-type", "--dst-type"],
     build: (given) => {
       const source = addressTypes(given, "--src-type");
       const destination = addressTypes(given, "--dst-type");
       if (source === undefined && destination === undefined) throw given.error("give --src-type or --dst-type");
-      return { kind: "addrtype", source, destination };
+      return { source, destination };
     },
     print: ({ source, destination }) => printTypes("--src-type", source) + printTypes("--dst-type", destination),
-  },
-  mark: {
+  }),
+  mark: extension("mark", {
     options: { "--mark": 1 },
     invertible: ["--mark"],
     build: (given) => {
       const { value: text, negated } = given.require("--mark");
       const { value, mask } = parseMark(text);
-      return { kind: "mark", value, mask, negated };
+      return { value, mask, negated };
     },
     print: ({ value, mask, negated }) =>
       `${not(negated)} --mark ${hex(value)}${mask === 0xffffffff ? "" : `/${hex(mask)}`}`,
-  },
-  statistic: {
+  }),
+  statistic: extension("statistic", {
     options: { "--mode": 1, "--probability": 1 },
     invertible: ["--probability"],
     build: (given) => {
@@ -99,11 +95,12 @@ export const MATCHES: { readonly [K in MatchKind]: ExtensionSyntax<KernelMatch<K
       const { value, negated } = given.require("--probability");
       const probability = /^[0-9.]+$/.test(value) ? Number(value) : Number.NaN;
       if (!(probability <= 1)) throw given.error(`probability ${JSON.stringify(value)} is not between 0 and 1`);
-      return { kind: "statistic", probability: Math.round(probability * HALF_SCALE), negated };
+      // Of 2³¹, as the kernel keeps it: 2³⁰ is one half.
+      return { probability: Math.round(probability * HALF_SCALE), negated };
     },
     print: ({ probability, negated }) => ` --mode random${not(negated)} --probability ${probabilityText(probability)}`,
-  },
-  recent: {
+  }),
+  recent: extension("recent", {
     options: {
       "--set": 0,
       "--rcheck": 0,
@@ -125,43 +122,49 @@ export const MATCHES: { readonly [K in MatchKind]: ExtensionSyntax<KernelMatch<K
       (match.reap ? " --reap" : "") +
       (match.hitCount === undefined ? "" : ` --hitcount ${match.hitCount}`) +
       ` --name ${match.list} --mask ${match.mask} --r${match.side === "source" ? "source" : "dest"}`,
-  },
-  nfacct: {
+  }),
+  nfacct: extension("nfacct", {
     options: { "--nfacct-name": 1 },
     build: (given) => {
       const counter = given.require("--nfacct-name").value;
       if (counter === "" || counter.length > NFACCT_NAME_LENGTH) {
         throw given.error(`counter name ${JSON.stringify(counter)} must have 1 to ${NFACCT_NAME_LENGTH} characters`);
       }
-      return { kind: "nfacct", counter };
+      return { counter };
     },
     // Two blanks: iptables 1.8.9 prints them so.
     print: ({ counter }) => ` --nfacct-name  ${quoteWord(counter)}`,
-  },
-  set: {
+  }),
+  set: extension("set", {
     options: { "--match-set": 2 },
     invertible: ["--match-set"],
     build: buildSet,
     print: ({ name, directions, negated }) => `${not(negated)} --match-set ${name} ${directions.join(",")}`,
-  },
-  physdev: {
+  }),
+  physdev: extension("physdev", {
     options: { "--physdev-is-in": 0 },
     invertible: ["--physdev-is-in"],
-    build: (given) => ({ kind: "physdev", isIn: !given.require("--physdev-is-in").negated }),
+    build: (given) => ({ isIn: !given.require("--physdev-is-in").negated }),
     print: ({ isIn }) => `${not(!isIn)} --physdev-is-in`,
-  },
-  ipvs: {
+  }),
+  ipvs: extension("ipvs", {
     options: { "--vproto": 1, "--vaddr": 1, "--vport": 1 },
     build: buildIpvs,
     print: ({ protocolNumber, address, port }) =>
       (protocolNumber === undefined ? "" : ` --vproto ${protocolNumber}`) +
       (address === undefined ? "" : ` --vaddr ${address}`) +
       (port === undefined ? "" : ` --vport ${port}`),
-  },
+  }),
   tcp: ports("tcp"),
   udp: ports("udp"),
   sctp: ports("sctp"),
 };
+
+export type MatchKind = keyof typeof MATCHES;
+/** A match of some kind; generic so that a table indexed by kind can be applied to it. */
+export type KernelMatch<K extends MatchKind = MatchKind> = { [P in K]: MatchTypes[P] & { readonly kind: P } }[K];
+type MatchTypes = { [K in MatchKind]: ReturnType<(typeof MATCHES)[K]["build"]> };
+const SYNTAXES: { readonly [K in MatchKind]: ExtensionSyntax<KernelMatch<K>> } = MATCHES;
 
 export function isMatchName(name: string): name is MatchKind {
   return Object.hasOwn(MATCHES, name);
@@ -169,7 +172,7 @@ export function isMatchName(name: string): name is MatchKind {
 
 /** `-m name` and its options, as iptables-save prints them. Pure. */
 export function printMatch<K extends MatchKind>(match: KernelMatch<K>): string {
-  return `-m ${match.kind}${MATCHES[match.kind].print(match)}`;
+  return `-m ${match.kind}${SYNTAXES[match.kind].print(match)}`;
 }
 
 function truncated(text: string): string {
@@ -178,13 +181,13 @@ function truncated(text: string): string {
   return bytes.length <= COMMENT_BYTES ? text : bytes.subarray(0, COMMENT_BYTES).toString("utf8");
 }
 
-function addressTypes(given: GivenOptions, option: string): AddressTypes | undefined {
+function addressTypes(given: GivenOptions, option: string) {
   const found = given.get(option);
   if (found === undefined) return undefined;
   return { types: parseNames("address type", found.value, ADDRESS_TYPES), negated: found.negated };
 }
 
-function printTypes(option: string, types: AddressTypes | undefined): string {
+function printTypes(option: string, types: ReturnType<typeof addressTypes>): string {
   return types === undefined ? "" : `${not(types.negated)} ${option} ${types.types.join(",")}`;
 }
 
@@ -199,7 +202,7 @@ function probabilityText(value: number): string {
   return `${text.slice(0, -11)}.${text.slice(-11)}`;
 }
 
-function buildRecent(given: GivenOptions, { family }: RuleContext): MatchTypes["recent"] {
+function buildRecent(given: GivenOptions, { family }: RuleContext) {
   const action = given.exactlyOne(["--set", "--rcheck", "--update", "--remove"]);
   const seconds = given.get("--seconds");
   const hitCount = given.get("--hitcount");
@@ -212,19 +215,22 @@ function buildRecent(given: GivenOptions, { family }: RuleContext): MatchTypes["
   if (list === "" || list.length > RECENT_NAME_LENGTH || list.includes("/")) {
     throw given.error(`list name ${JSON.stringify(list)} is not valid`);
   }
-  const mask: IpAddress = parseAddress(given.get("--mask")?.value ?? ALL_ONES[family], family);
-  const hasDefaultMask = family === "IPv4" ? !given.has("--mask") : mask === ALL_ONES.IPv6;
+  const mask = parseAddress(given.get("--mask")?.value ?? ALL_ONES[family], family);
   return {
-    kind: "recent",
     action: RECENT_ACTIONS[action],
     negated: given.require(action).negated,
     list,
     seconds: seconds && parseNumber("seconds", seconds.value, 0x7fffffff),
     hitCount: hitCount && parseNumber("hit count", hitCount.value, 255),
+    /** Entries older than `seconds` are dropped on the way. */
     reap: given.has("--reap"),
     mask,
-    hasDefaultMask,
-    side: given.has("--rdest") ? "destination" : "source",
+    /**
+     * Whether `mask` is the default because none was given. Prints the same, but is another rule for IPv4: the tools then
+     * leave the unused bytes of the structure all ones, and `-D` compares them.
+     */
+    hasDefaultMask: family === "IPv4" ? !given.has("--mask") : mask === ALL_ONES.IPv6,
+    side: given.has("--rdest") ? ("destination" as const) : ("source" as const),
   };
 }
 
@@ -232,17 +238,18 @@ const RECENT_ACTIONS = { "--set": "set", "--rcheck": "rcheck", "--update": "upda
 
 const SET_FLAGS = /^(?:src|dst)(?:,(?:src|dst)){0,5}$/;
 
-function buildSet(given: GivenOptions): MatchTypes["set"] {
+function buildSet(given: GivenOptions) {
   const { value, negated } = given.require("--match-set");
   const [name = "", flags = ""] = value.split(" ");
   if (name === "" || name.length > SET_NAME_LENGTH) {
     throw given.error(`set name ${JSON.stringify(name)} must have 1 to ${SET_NAME_LENGTH} characters`);
   }
   if (!SET_FLAGS.test(flags)) throw given.error(`directions ${JSON.stringify(flags)} are not src and dst`);
-  return { kind: "set", name, directions: flags.split(",") as ("src" | "dst")[], negated }; // matched above
+  return { name, directions: flags.split(",") as ("src" | "dst")[], negated }; // matched above
 }
 
-function buildIpvs(given: GivenOptions, { family }: RuleContext): MatchTypes["ipvs"] {
+/** Connections of one virtual server; negations are not understood. */
+function buildIpvs(given: GivenOptions, { family }: RuleContext) {
   const protocol = given.get("--vproto")?.value.toLowerCase();
   const address = given.get("--vaddr")?.value;
   const port = given.get("--vport")?.value;
@@ -250,7 +257,7 @@ function buildIpvs(given: GivenOptions, { family }: RuleContext): MatchTypes["ip
     throw given.error("only --vproto, --vaddr and --vport are understood");
   }
   return {
-    kind: "ipvs",
+    /** Of a protocol: 6, 17 or 132. */
     protocolNumber: protocol === undefined ? undefined : protocolNumber(protocol),
     address: address === undefined ? undefined : parseAddress(address, family),
     port: port === undefined ? undefined : parseNumber("port", port, 65535),
@@ -261,17 +268,40 @@ function protocolNumber(text: string): number {
   return isProtocolName(text) ? PROTOCOL_NUMBERS[text] : parseNumber("protocol", text, 255);
 }
 
-function ports<K extends ProtocolName>(protocol: K): ExtensionSyntax<PortsMatch<K>> {
-  return {
+function connectionStates<K extends "conntrack" | "state", S extends string>(
+  kind: K,
+  option: string,
+  known: readonly S[],
+) {
+  return extension(kind, {
+    options: { [option]: 1 },
+    invertible: [option],
+    build: (given) => {
+      const { value, negated } = given.require(option);
+      return { states: parseNames("connection state", value, known), negated };
+    },
+    print: ({ states, negated }) => `${not(negated)} ${option} ${states.join(",")}`,
+  });
+}
+
+function ports<K extends ProtocolName>(protocol: K) {
+  return extension(protocol, {
     options: { "--sport": 1, "--dport": 1 },
     invertible: ["--sport", "--dport"],
     aliases: { "--source-port": "--sport", "--destination-port": "--dport" },
     build: (given, context) => {
       if (context.protocol !== protocol) throw given.error(`needs -p ${protocol}`);
-      return { kind: protocol, source: portRange(given, "--sport"), destination: portRange(given, "--dport") };
+      return { source: portRange(given, "--sport"), destination: portRange(given, "--dport") };
     },
     print: ({ source, destination }) => printPorts("--sport", source) + printPorts("--dport", destination),
-  };
+  });
+}
+
+/** Ports from `from` to `to`, both included. */
+export interface PortRange {
+  readonly from: number;
+  readonly to: number;
+  readonly negated: boolean;
 }
 
 /** `80`, `80:90`, `:90` or `80:`; undefined also for all ports, which the kernel does not tell from no match. */

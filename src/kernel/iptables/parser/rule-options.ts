@@ -77,6 +77,14 @@ export interface ExtensionSyntax<T> {
   print(extension: T): string;
 }
 
+/** An extension whose options are data with its name as `kind`. */
+export function extension<K extends string, T extends object>(
+  kind: K,
+  { build, ...syntax }: ExtensionSyntax<T>,
+): ExtensionSyntax<Readonly<T> & { readonly kind: K }> {
+  return { ...syntax, build: (given, context) => ({ ...build(given, context), kind }) };
+}
+
 /** The rest of the rule, as far as an extension may depend on it. */
 export interface RuleContext {
   readonly family: IpFamily;

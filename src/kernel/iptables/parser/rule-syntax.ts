@@ -3,20 +3,9 @@
  * iptables-save prints (reference iptables-examples.md §16.2). Pure.
  */
 
-import { type IpFamily, isZeroCidr } from "../../../net/ip.ts";
-import { isProtocolName, PROTOCOL_NAMES, PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
-import {
-  type AddressMatch,
-  type InterfaceMatch,
-  type KernelMatch,
-  type KernelRule,
-  type KernelTarget,
-  type MatchKind,
-  type ProtocolMatch,
-  RULE_PROTOCOLS,
-  type TargetKind,
-} from "./kernel-rule.ts";
-import { isMatchName, MATCHES, printMatch } from "./rule-matches.ts";
+import { type Cidr, type IpFamily, isZeroCidr } from "../../../net/ip.ts";
+import { isProtocolName, PROTOCOL_NAMES, PROTOCOL_NUMBERS, type ProtocolName } from "../../../net/protocol.ts";
+import { isMatchName, type KernelMatch, MATCHES, type MatchKind, printMatch } from "./rule-matches.ts";
 import {
   type ExtensionSyntax,
   GivenOptions,
@@ -25,7 +14,42 @@ import {
   RuleSyntaxError,
   splitWords,
 } from "./rule-options.ts";
-import { isTargetName, printTarget, TARGETS } from "./rule-targets.ts";
+import { isTargetName, type KernelTarget, printTarget, TARGETS, type TargetKind } from "./rule-targets.ts";
+
+export interface AddressMatch {
+  readonly cidr: Cidr;
+  readonly negated: boolean;
+}
+
+export interface InterfaceMatch {
+  /** Ends in `+` to match every interface with that prefix. */
+  readonly name: string;
+  readonly negated: boolean;
+}
+
+/** Protocols that rules of any author match. */
+type RuleProtocol = ProtocolName | "icmp" | "ipv6-icmp";
+const RULE_PROTOCOLS: readonly RuleProtocol[] = [...PROTOCOL_NAMES, "icmp", "ipv6-icmp"];
+
+export interface ProtocolMatch {
+  readonly protocol: RuleProtocol;
+  readonly negated: boolean;
+}
+
+/**
+ * A rule as the kernel holds it, ours or not: what the in-memory kernel stores and the tracer interprets. Wider than
+ * `rule.ts`, which is what our planners write.
+ */
+export interface KernelRule {
+  readonly source: AddressMatch | undefined;
+  readonly destination: AddressMatch | undefined;
+  readonly inInterface: InterfaceMatch | undefined;
+  readonly outInterface: InterfaceMatch | undefined;
+  readonly protocol: ProtocolMatch | undefined;
+  /** In the order in which they are asked. */
+  readonly matches: readonly KernelMatch[];
+  readonly target: KernelTarget;
+}
 
 /** Longest name of a chain, in characters. */
 const CHAIN_NAME_LIMIT = 28;
