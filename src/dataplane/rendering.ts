@@ -1,8 +1,8 @@
 /** Requests to a mode's renderer and its results: one family's part of the output of `kube-proxy render`. */
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
-import type { SavedTable } from "../kernel/iptables/parser/ruleset.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
+import type { TracedTables } from "../trace/iptables/rule-index.ts";
 
 /** What the node's kernel and tools may lack, which no manifest tells. */
 export const KERNEL_FEATURES = ["nfacct"] as const;
@@ -23,7 +23,7 @@ export type Rendered<Data extends object = object> =
   | { readonly kind: "text"; readonly text: string; readonly tool: string | undefined }
   | { readonly kind: "data"; readonly data: Data }
   /** Tables of iptables whose rules are spelled when they are looked at: for `trace` alone. */
-  | { readonly kind: "tables"; readonly tables: ReadonlyMap<string, SavedTable> }
+  | { readonly kind: "tables"; readonly tables: TracedTables }
   /** What the mode walks itself: for `trace` alone. */
   | { readonly kind: "dump"; readonly dump: Dump }
   /** Items of both families make up one document; `data` is what they are made of. */

@@ -3,7 +3,6 @@
  */
 import type { OtherPort } from "../../inspect/offline-node.ts";
 import type { IptablesTable } from "../../kernel/iptables/iptables.ts";
-import type { SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
 import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
 import type { ServedState } from "../../model/proxy-state.ts";
@@ -19,13 +18,12 @@ import {
   type JumpRule,
   NOTHING_STATIC,
   type ServicePortPlan,
-  type SharedRule,
   type StaticPlan,
 } from "../shared/iptables-rules/rules-plan.ts";
-import { savedTables, savedText, type TablePart, tableContents } from "../shared/iptables-rules/saved-form.ts";
+import { savedText, tableContents, tracedTables } from "../shared/iptables-rules/saved-form.ts";
 import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
 import { type PlanConfig, type PlanFacts, planInput } from "./plan-options.ts";
-import { planServicePort, planSharedRules } from "./plan-service-port.ts";
+import { planServicePort } from "./plan-service-port.ts";
 import { planStatic } from "./plan-static.ts";
 
 /** A planned cluster: what belongs to no service port, and each service port's part, sorted by key. */
@@ -66,39 +64,14 @@ function savedInput(plan: IptablesPlan, family: IpFamily): string {
 }
 
 /**
- * The tables of a whole cluster. Rules are spelled, and chains of service ports planned, when they are looked at.
+ * The tables of a whole cluster, for a walk.
  *
- * @param others service ports beside the state: their rules are counted alone.
+ * @param others service ports beside the plan: their rules are counted alone.
  */
-export function plannedTables(
-  state: ServedState,
-  config: PlanConfig,
-  facts: PlanFacts,
-  family: IpFamily,
-  others: readonly OtherPort[] = [],
-): ReadonlyMap<string, SavedTable> {
-  const endpointsOf = (port: ServicePort) => state.endpoints.get(port.name.key) ?? [];
-  const ownerOf = new Map<string, ServicePort>();
-  const sharedOf = new Map<string, readonly SharedRule[]>();
-  for (const [key, port] of state.services) {
-    const shared = planSharedRules(port, endpointsOf(port), config, facts);
-    for (const { rule } of shared) if (rule.target.kind === "jump") ownerOf.set(rule.target.chain, port);
-    sharedOf.set(key, shared);
-  }
-  const contents = tableContents({
-    jumps: JUMP_RULES,
-    fixed: planStatic(config, facts),
-    canary: CHAINS.canary,
-    ports: withCounts(sharedOf, others).map((shared) => ({ shared, ownChains: [], ownRules: [] })),
-  });
-  // A packet comes to the chains of a service port by its rules in the shared ones.
-  const partWith = (chain: string): TablePart | undefined => {
-    const port = ownerOf.get(chain);
-    if (port === undefined) return undefined;
-    const { ownChains, ownRules } = planServicePort(port, endpointsOf(port), config, facts);
-    return { chains: ownChains, rules: ownRules };
-  };
-  return savedTables({ ...contents, nat: { ...contents.nat, partWith } }, family);
+function plannedTables({ ports, ...plan }: IptablesPlan, family: IpFamily, others: readonly OtherPort[] = []) {
+  const sharedOf = new Map(ports.map((one) => [one.port.name.key, one.plan.shared]));
+  const plans = ports.map((one) => one.plan);
+  return tracedTables(tableContents({ ...plan, ports: plans, shared: withCounts(sharedOf, others) }), family);
 }
 
 /** The plan as plain data, for programs. Keys and lists come in a fixed order. */
@@ -128,11 +101,8 @@ export type IptablesPlanData = ReturnType<typeof planData>;
 export const renderIptables: ModeRenderer<IptablesPlanData> = async (node, request) => {
   const { config, form, missing, service } = request;
   const options = planInput(config, node, missing);
-  if (form === "tables") {
-    const tables = plannedTables(node.state, options.config, options.facts, node.family, node.others);
-    return { kind: "tables", tables };
-  }
   const whole = planIptables(node.state, options.config, options.facts);
+  if (form === "tables") return { kind: "tables", tables: plannedTables(whole, node.family, node.others) };
   const plan = service === undefined ? whole : planOfService(whole, service);
   switch (form) {
     case "json":

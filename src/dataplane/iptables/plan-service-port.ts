@@ -52,16 +52,6 @@ export function planServicePort(
   };
 }
 
-/** Plans the part in shared chains alone. @param endpoints as of {@link planServicePort}. Pure. */
-export function planSharedRules(
-  port: ServicePort,
-  endpoints: readonly Endpoint[],
-  config: PlanConfig,
-  facts: PlanFacts,
-): readonly SharedRule[] {
-  return sharedRules(decide(port, endpoints, config, facts), config, facts);
-}
-
 function decide(port: ServicePort, endpoints: readonly Endpoint[], config: PlanConfig, facts: PlanFacts): Decisions {
   const routing = routeServicePort(port, endpoints, { nodeName: config.nodeName, zone: facts.zone });
   const chains = servicePortChains(port.name);

@@ -1,12 +1,12 @@
 /** What `render` makes of a plan, as a dump. Pure. */
-import type { SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
+import type { TracedTables } from "../iptables/rule-index.ts";
 import { type Dump, recogniseDump } from "./recognise.ts";
 
 /** One family's part of a form of `render`, in the shape that renderers give it. */
 type RenderedPlan =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "items"; readonly items: readonly unknown[] }
-  | { readonly kind: "tables"; readonly tables: ReadonlyMap<string, SavedTable> }
+  | { readonly kind: "tables"; readonly tables: TracedTables }
   | { readonly kind: "dump"; readonly dump: Dump }
   | { readonly kind: "data" };
 

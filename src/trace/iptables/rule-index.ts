@@ -2,9 +2,28 @@
  * Which rules of a long chain can match a packet at all, by the address or the port that each asks for: a node has tens of
  * thousands of rules in one chain, and a packet meets a handful. Pure.
  */
-import type { UnspelledRules } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Packet } from "../packet.ts";
 import { type Question, whichOf } from "../question.ts";
+
+/** The rules of a chain, as texts that may be made when they are asked for. */
+export interface TracedRules {
+  readonly length: number;
+  /** Without `-A CHAIN` and counters; undefined: none is there, or none that the packets can meet. */
+  at(index: number): string | undefined;
+  /** The only address, or `:` and the only port, that packets go to that the rule is for; undefined: any. @default the text says it */
+  destinationAt?(index: number): string | undefined;
+}
+
+/** The destination of a rule that no packet meets. */
+export const NOWHERE = "";
+
+/** Chains as {@link SavedChain} has them, or of a plan. */
+export type TracedTables = ReadonlyMap<string, ReadonlyMap<string, TracedChain>>;
+
+export interface TracedChain {
+  readonly policy: string | undefined;
+  readonly rules: TracedRules;
+}
 
 /** What a rule says first: perhaps a source, then the destination. */
 const HOST = /^(?:(?:! )?-s \S+ )?-d ([0-9a-f.:]+)\/(?:32|128) /;
@@ -19,11 +38,11 @@ export class RuleIndex {
   readonly #length: number;
   #asks: readonly Question[] | undefined;
 
-  /** @param rules of which `destinationAt` gives the only address, or `:` and the only port, that packets go to that a rule is for. */
-  constructor(rules: Pick<UnspelledRules, "length" | "destinationAt">) {
+  constructor(rules: TracedRules) {
     this.#length = rules.length;
     for (let index = 0; index < rules.length; index += 1) {
-      const key = rules.destinationAt(index);
+      const key = rules.destinationAt === undefined ? destinationIn(rules.at(index) ?? "") : rules.destinationAt(index);
+      if (key === NOWHERE) continue;
       if (key === undefined) this.#others.push(index);
       else {
         const same = this.#byKey.get(key);
@@ -65,7 +84,7 @@ export class RuleIndex {
 }
 
 /** What a rule asks of the destination, by its text: an address, or `:` and a port. */
-export function destinationIn(rule: string): string | undefined {
+function destinationIn(rule: string): string | undefined {
   const host = HOST.exec(rule)?.[1];
   if (host !== undefined) return host;
   const port = PORT.exec(rule.includes('"') ? rule.replace(QUOTED, '""') : rule)?.[1];

@@ -3,7 +3,6 @@ import { RuleSyntaxError, splitWords } from "../../kernel/iptables/parser/rule-o
 import { commentOf, targetOf } from "../../kernel/iptables/parser/rule-parts.ts";
 import { type KernelRule, parseRule, parseRuleText } from "../../kernel/iptables/parser/rule-syntax.ts";
 import { type KernelTarget, printTarget } from "../../kernel/iptables/parser/rule-targets.ts";
-import type { SavedChain, SavedTable, UnspelledRules } from "../../kernel/iptables/parser/ruleset.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import {
   type BaseChain,
@@ -20,7 +19,7 @@ import { masquerade, redirect, translated } from "../netfilter/translations.ts";
 import { endText, type Packet, withDestination } from "../packet.ts";
 import { basicSteps, protocolStep } from "./basic-match.ts";
 import { matchStep } from "./match.ts";
-import { destinationIn, RuleIndex } from "./rule-index.ts";
+import { NOWHERE, RuleIndex, type TracedChain, type TracedTables } from "./rule-index.ts";
 import type { Surroundings } from "./surroundings.ts";
 
 /** Priorities of the built-in chains (include/uapi/linux/netfilter_ipv4.h); nat differs by chain. */
@@ -44,11 +43,7 @@ const STAGES: Readonly<Record<string, Hook>> = {
 const INDEXED_LENGTH = 16;
 
 /** The built-in chains of every table. @param tables of one family, as `readRuleset` reads them. Pure. */
-export function iptablesChains(
-  tables: ReadonlyMap<string, SavedTable>,
-  family: IpFamily,
-  surroundings: Surroundings,
-): BaseChain[] {
+export function iptablesChains(tables: TracedTables, family: IpFamily, surroundings: Surroundings): BaseChain[] {
   const tool = family === "IPv4" ? "iptables" : "ip6tables";
   return [...tables].flatMap(([table, chains]) => {
     const compiled = new Map<string, Chain>();
@@ -80,19 +75,16 @@ interface RuleContext {
   readonly hasChain: (name: string) => boolean;
 }
 
-function compileChain(name: string, saved: SavedChain, context: RuleContext): Chain {
-  const rules = saved.planned ?? spelledRules(saved.rules);
+function compileChain(name: string, { rules }: TracedChain, context: RuleContext): Chain {
   const compiled: Rule[] = [];
   let index: RuleIndex | undefined;
-  const placeAt = rules.placeAt?.bind(rules);
-  const isShort = (placeAt?.(rules.length) ?? rules.length) < INDEXED_LENGTH;
+  const isShort = rules.length < INDEXED_LENGTH;
   return {
     name,
-    ...(placeAt !== undefined && { placeAt }),
     length: rules.length,
     ruleAt(at) {
       const known = compiled[at];
-      const text = known === undefined ? rules.textAt(at) : undefined;
+      const text = known === undefined ? rules.at(at) : undefined;
       if (text === undefined) return known;
       compiled[at] = compileRule(text, context);
       return compiled[at];
@@ -103,18 +95,14 @@ function compileChain(name: string, saved: SavedChain, context: RuleContext): Ch
       return index.asks;
     },
     firstCandidate(at, packet) {
-      if (isShort) return at;
-      index ??= new RuleIndex(rules);
-      return index.next(at, packet);
+      if (!isShort) {
+        index ??= new RuleIndex(rules);
+        return index.next(at, packet);
+      }
+      let next = at;
+      while (next < rules.length && rules.destinationAt?.(next) === NOWHERE) next += 1;
+      return next;
     },
-  };
-}
-
-function spelledRules(texts: readonly string[]): UnspelledRules {
-  return {
-    length: texts.length,
-    textAt: (index) => texts[index],
-    destinationAt: (index) => destinationIn(texts[index] ?? ""),
   };
 }
 

@@ -82,8 +82,6 @@ export interface Chain {
   readonly asks?: (() => readonly Question[]) | undefined;
   /** The first index, from this one on, whose rule can match the packet; the length when there is none. @default index */
   firstCandidate?(index: number, packet: Packet): number;
-  /** Where the rule is in the whole chain, from 0, if others are left out; for the length, that of the whole. @default index */
-  placeAt?(index: number): number;
 }
 
 /** A chain that the kernel calls. */
@@ -139,10 +137,5 @@ export function verdictText(verdict: Verdict): string {
 
 /** The place of a rule in its chain, -1 where places mean nothing. */
 export function placeIn(chain: Chain, index: number): number {
-  return chain.isNumbered === false ? -1 : (chain.placeAt?.(index) ?? index);
-}
-
-/** The place after a rule; the first after -1. */
-export function placeAfter(chain: Chain, index: number): number {
-  return index < 0 ? 0 : placeIn(chain, index) + 1;
+  return chain.isNumbered === false ? -1 : index;
 }

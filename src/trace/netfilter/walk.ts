@@ -15,7 +15,6 @@ import {
   type Hook,
   NO_MATCH,
   type Program,
-  placeAfter,
   placeIn,
   type Rule,
   type Stage,
@@ -144,9 +143,9 @@ class Machine {
   #candidate(walk: Walk, { chain, index }: Frame): number {
     if (this.#observer !== undefined) tellOfChain(this.#observer, chain, walk.packet);
     const next = chain.firstCandidate?.(index, walk.packet) ?? index;
-    if (chain.isNumbered === false) return next;
-    const count = chain.placeAt === undefined ? next - index : chain.placeAt(next) - placeAfter(chain, index - 1);
-    if (count > 0) this.#note(walk, { kind: "skipped", chain: chain.name, count });
+    if (chain.isNumbered !== false && next > index) {
+      this.#note(walk, { kind: "skipped", chain: chain.name, count: next - index });
+    }
     return next;
   }
 

@@ -1,11 +1,10 @@
 /** Rules in shared chains, where those of most service ports only need to be counted. Pure. */
 import type { OtherPort } from "../../../inspect/offline-node.ts";
-import type { Rule } from "../../../kernel/iptables/rule.ts";
 import type { SharedRule } from "./rules-plan.ts";
-import type { InTable, UnplannedRules } from "./saved-form.ts";
+import type { PlacedInTable } from "./saved-form.ts";
 
 /**
- * The shared rules of all service ports in the order of their keys. Those that are counted between two others come as one.
+ * The shared rules of all service ports in the order of their keys.
  *
  * @param planned by key.
  * @param others have as many rules in each chain as the planned ones that they are like.
@@ -17,44 +16,20 @@ export function withCounts(
   others: readonly OtherPort[],
   keys: readonly string[] = [...planned.keys(), ...others.map(({ key }) => key)].sort(),
   opened: ReadonlyMap<string, readonly SharedRule[]> = new Map(),
-): (readonly InTable<Rule | UnplannedRules>[])[] {
-  const found: (readonly InTable<Rule | UnplannedRules>[])[] = [];
-  const countsOf = new Map<string, readonly InTable<UnplannedRules>[]>();
+): PlacedInTable[] {
   const openedChains = new Set([...opened.values()].flatMap((rules) => rules.map(({ rule }) => rule.chain)));
-  const isCounted = ({ rule }: SharedRule): boolean => !openedChains.has(rule.chain);
-  const likeOf = new Map(others.map(({ key, like }) => [key, like]));
-  /** How often each planned one is to be counted. */
-  const between = new Map<string, number>();
-  const flush = (): void => {
-    for (const [like, times] of between) {
-      const counts = countsOf.get(like) ?? countsIn(planned.get(like)?.filter(isCounted) ?? []);
-      countsOf.set(like, counts);
-      found.push(counts.map(({ table, rule }) => ({ table, rule: { ...rule, count: rule.count * times } })));
-    }
-    between.clear();
-  };
+  const countedLike = new Map(
+    Array.from(planned, ([key, rules]) => {
+      const counted = rules.filter(({ rule }) => !openedChains.has(rule.chain));
+      return [key, counted.map(({ table, rule: { chain } }): PlacedInTable => ({ table, rule: { chain } }))];
+    }),
+  );
+  const rulesOf = new Map<string, readonly PlacedInTable[]>(planned);
+  for (const { key, like } of others) rulesOf.set(key, countedLike.get(like) ?? []);
+  const found: PlacedInTable[] = [];
   for (const key of keys) {
-    const like = likeOf.get(key);
-    if (like !== undefined) {
-      between.set(like, (between.get(like) ?? 0) + 1);
-      const own = opened.get(key);
-      if (own === undefined) continue;
-      flush();
-      found.push(own);
-    } else {
-      flush();
-      found.push(planned.get(key) ?? []);
-    }
+    for (const one of rulesOf.get(key) ?? []) found.push(one);
+    for (const one of opened.get(key) ?? []) found.push(one);
   }
-  flush();
   return found;
-}
-
-/** The number of rules in each chain. */
-function countsIn(rules: readonly SharedRule[]): InTable<UnplannedRules>[] {
-  const groups = Map.groupBy(rules, ({ table, rule }) => `${table} ${rule.chain}`);
-  return [...groups.values()].flatMap((group) => {
-    const [first] = group;
-    return first === undefined ? [] : [{ table: first.table, rule: { chain: first.rule.chain, count: group.length } }];
-  });
 }

@@ -9,19 +9,6 @@ export interface SavedChain {
   readonly policy: string | undefined;
   /** Without `-A CHAIN` and counters. */
   readonly rules: readonly string[];
-  /** Where rules are not text yet: those that are wanted one by one. */
-  readonly planned?: UnspelledRules;
-}
-
-/** Rules that are spelled when they are looked at. */
-export interface UnspelledRules {
-  readonly length: number;
-  /** As in {@link SavedChain.rules}. */
-  textAt(index: number): string | undefined;
-  /** The only address, or `:` and the only port, that a packet that matches goes to; undefined: any. */
-  destinationAt(index: number): string | undefined;
-  /** Where the rule is in the whole chain, from 0, if others are left out; for the length, that of the whole. @default index */
-  placeAt?(index: number): number;
 }
 
 /** Chains by name, in the order in which they were printed. */
