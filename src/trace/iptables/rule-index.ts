@@ -2,6 +2,7 @@
  * Which rules of a long chain can match a packet at all, by the address or the port that each asks for: a node has tens of
  * thousands of rules in one chain, and a packet meets a handful. Pure.
  */
+import { withoutQuoted } from "../../kernel/iptables/parser/rule-parts.ts";
 import type { Packet } from "../packet.ts";
 import { type Question, whichOf } from "../question.ts";
 
@@ -30,7 +31,6 @@ const HOST = /^(?:(?:! )?-s \S+ )?-d ([0-9a-f.:]+)\/(?:32|128) /;
 const PORT = /(?<!!) --dport (\d+)(?= |$)/;
 /** Not `::1`. */
 const IS_PORT = /^:\d/;
-const QUOTED = /"(?:[^"\\]|\\.)*"/g;
 
 export class RuleIndex {
   readonly #byKey = new Map<string, number[]>();
@@ -87,7 +87,7 @@ export class RuleIndex {
 function destinationIn(rule: string): string | undefined {
   const host = HOST.exec(rule)?.[1];
   if (host !== undefined) return host;
-  const port = PORT.exec(rule.includes('"') ? rule.replace(QUOTED, '""') : rule)?.[1];
+  const port = PORT.exec(withoutQuoted(rule))?.[1];
   return port === undefined ? undefined : `:${port}`;
 }
 

@@ -1,7 +1,7 @@
 /** What iptables-save prints as chains that can be walked. Rules are read when a packet meets them. */
-import { RuleSyntaxError, splitWords } from "../../kernel/iptables/parser/rule-options.ts";
-import { commentOf, targetOf } from "../../kernel/iptables/parser/rule-parts.ts";
-import { type KernelRule, parseRule, parseRuleText } from "../../kernel/iptables/parser/rule-syntax.ts";
+import { RuleSyntaxError } from "../../kernel/iptables/parser/rule-options.ts";
+import { commentOf, targetOf, withoutQuoted } from "../../kernel/iptables/parser/rule-parts.ts";
+import { type KernelRule, parseRuleText } from "../../kernel/iptables/parser/rule-syntax.ts";
 import { type KernelTarget, printTarget } from "../../kernel/iptables/parser/rule-targets.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import {
@@ -116,23 +116,53 @@ const OTHER_PROTOCOL =
 
 function stepsOf(text: string, context: RuleContext): Step[] {
   const { family, surroundings, hasChain } = context;
-  let rule: KernelRule;
-  try {
-    rule = parseRuleText(text, family);
-  } catch (error) {
-    if (!(error instanceof RuleSyntaxError)) throw error;
-    const [given, before = "", not, protocol] = OTHER_PROTOCOL.exec(text) ?? [];
-    if (given === undefined || protocol === undefined) return opaqueSteps(text, context);
+  const rule = parsed(text, family);
+  // A word that is neither a known target nor a chain is a target of an extension.
+  if (rule !== undefined && (!("chain" in rule.target) || hasChain(rule.target.chain))) {
+    const action = targetStep(rule.target, surroundings);
+    return [...conditionSteps(rule, surroundings), ...(action === undefined ? [] : [action])];
+  }
+  const [given, before = "", not, protocol] = OTHER_PROTOCOL.exec(text) ?? [];
+  if (given !== undefined && protocol !== undefined) {
     const rest = stepsOf(`${before}${text.slice(given.length)}`.trim(), context);
     return [protocolStep({ protocol, negated: not !== undefined }), ...rest];
   }
-  const { target } = rule;
-  // A word that is neither a known target nor a chain is a target of an extension.
-  if ((target.kind === "jump" || target.kind === "goto") && !hasChain(target.chain)) {
-    return opaqueSteps(text, context);
+  const target = targetOf(text);
+  return [...opaqueConditions(text, context), ...(target === undefined ? [] : opaqueTarget(target, text, hasChain))];
+}
+
+/** Undefined where something is not understood. */
+function parsed(text: string, family: IpFamily): KernelRule | undefined {
+  try {
+    return parseRuleText(text, family);
+  } catch (error) {
+    if (error instanceof RuleSyntaxError) return undefined;
+    throw error;
   }
-  const steps = [...basicSteps(rule), ...rule.matches.map((match) => matchStep(match, surroundings))];
-  return [...steps, targetStep(target, surroundings)].filter((step) => step !== undefined);
+}
+
+function conditionSteps(rule: KernelRule, surroundings: Surroundings): Step[] {
+  const matches = rule.matches.map((match) => matchStep(match, surroundings));
+  return [...basicSteps(rule), ...matches.filter((step) => step !== undefined)];
+}
+
+/**
+ * What stands before the target of a rule that is not understood. Where that is not the target alone, what stands before the first
+ * extension is still asked (the tools print addresses, interfaces and the protocol first), and whether the rest holds is a question.
+ */
+function opaqueConditions(text: string, { family, surroundings }: RuleContext): Step[] {
+  const before = (option: RegExp) => {
+    const end = withoutQuoted(text).search(option);
+    return parsed(end < 0 ? text : text.slice(0, end), family);
+  };
+  const whole = before(/(?<!\S)-[jg] /);
+  if (whole !== undefined) return conditionSteps(whole, surroundings);
+  const leading = before(/(?<!\S)(?:-[mjg] |--)/);
+  const question: StepResult = { kind: "unknown", question: `"${text}" matches`, yes: GO_ON, no: NO_MATCH };
+  return [
+    ...(leading === undefined ? [] : basicSteps(leading)),
+    { text: "what follows is not understood", run: () => question },
+  ];
 }
 
 /** Compiles a target; undefined for a rule that only counts. Pure. */
@@ -148,11 +178,9 @@ function targetStep(target: KernelTarget, { facts }: Surroundings): Step | undef
       case "goto":
         return { kind: "verdict", verdict: chosen };
       case "ACCEPT":
-        return { kind: "verdict", verdict: { kind: "accept" } };
       case "DROP":
-        return { kind: "verdict", verdict: { kind: "drop" } };
       case "RETURN":
-        return { kind: "verdict", verdict: { kind: "return" } };
+        return { kind: "verdict", verdict: VERDICTS[chosen.kind] };
       case "REJECT":
         return { kind: "verdict", verdict: { kind: "reject", answer: chosen.with } };
       case "MARK": {
@@ -200,18 +228,7 @@ const WITHOUT_EFFECT = new Set([
   "RATEEST",
 ]);
 
-/**
- * A rule with a match, an option or a target that is not understood. Where that is not the target alone, what stands before the first
- * extension is still asked, and whether the rest holds is a question. The target is obeyed where it is a known word or a chain.
- *
- * @param text of the rule, without `-A CHAIN`.
- */
-function opaqueSteps(text: string, context: RuleContext): Step[] {
-  const target = targetOf(text);
-  const conditions = conditionSteps(text, context) ?? questionSteps(text, context.family);
-  return target === undefined ? conditions : [...conditions, ...opaqueTarget(target, text, context.hasChain)];
-}
-
+/** A target that is not understood, or stands in a rule that is not; it is obeyed where it is a known word or a chain. */
 function opaqueTarget(target: string, text: string, hasChain: (name: string) => boolean): Step[] {
   const act = (run: Step["run"]): Step[] => [{ text: target, asks: [], isAction: true, run }];
   if (target === "NOTRACK" || (target === "CT" && text.includes(" --notrack"))) {
@@ -224,51 +241,18 @@ function opaqueTarget(target: string, text: string, hasChain: (name: string) => 
   return act(() => verdict ?? { kind: "lost", because: `the target ${target} is not understood` });
 }
 
-/** Text in quotes, which may look like anything. */
-const QUOTED = /"(?:[^"\\]|\\.)*"/g;
-
-/** All that stands before the target; undefined where that is not understood. */
-function conditionSteps(text: string, { family, surroundings }: RuleContext): Step[] | undefined {
-  const end = text.replace(QUOTED, (quoted) => "x".repeat(quoted.length)).search(/(?<!\S)-[jg] /);
-  try {
-    const rule = parseRuleText(end < 0 ? text : text.slice(0, end), family);
-    const matches = rule.matches.map((match) => matchStep(match, surroundings));
-    return [...basicSteps(rule), ...matches.filter((step) => step !== undefined)];
-  } catch (error) {
-    if (error instanceof RuleSyntaxError) return undefined;
-    throw error;
-  }
-}
-
-function questionSteps(text: string, family: IpFamily): Step[] {
-  const question: StepResult = { kind: "unknown", question: `"${text}" matches`, yes: GO_ON, no: NO_MATCH };
-  return [...leadingSteps(text, family), { text: "what follows is not understood", run: () => question }];
-}
-
-/** The tools print addresses, interfaces and the protocol first. */
-function leadingSteps(text: string, family: IpFamily): Step[] {
-  try {
-    const words = splitWords(text);
-    const end = words.findIndex((word) => /^-[mjg]$|^--/.test(word));
-    return basicSteps(parseRule(words.slice(0, end < 0 ? words.length : end), family));
-  } catch (error) {
-    if (error instanceof RuleSyntaxError) return [];
-    throw error;
-  }
-}
-
-const VERDICTS: Readonly<Record<string, Verdict>> = {
+const VERDICTS = {
   ACCEPT: { kind: "accept" },
   DROP: { kind: "drop" },
   RETURN: { kind: "return" },
-  REJECT: { kind: "reject" },
-};
+} as const satisfies Record<string, Verdict>;
 
 function verdictOf(target: string, text: string, hasChain: (name: string) => boolean): StepResult | undefined {
-  const known = Object.hasOwn(VERDICTS, target) ? VERDICTS[target] : undefined;
   const answer = / --reject-with (\S+)/.exec(text)?.[1];
-  if (known?.kind === "reject") return { kind: "verdict", verdict: { ...known, answer } };
-  if (known !== undefined) return { kind: "verdict", verdict: known };
+  if (target === "REJECT") return { kind: "verdict", verdict: { kind: "reject", answer } };
+  if (target === "ACCEPT" || target === "DROP" || target === "RETURN") {
+    return { kind: "verdict", verdict: VERDICTS[target] };
+  }
   const words = text.split(" ");
   const kind = words[words.indexOf(target) - 1] === "-g" ? "goto" : "jump";
   return hasChain(target) ? { kind: "verdict", verdict: { kind, chain: target } } : undefined;

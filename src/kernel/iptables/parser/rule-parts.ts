@@ -5,8 +5,9 @@
 
 const QUOTED = /"(?:[^"\\]|\\.)*"/g;
 
-function withoutQuoted(rule: string): string {
-  return rule.includes('"') ? rule.replace(QUOTED, '""') : rule;
+/** The rule, as long as it is, with nothing but quotation marks for what stands in quotes. */
+export function withoutQuoted(rule: string): string {
+  return rule.includes('"') ? rule.replace(QUOTED, (quoted) => '"'.repeat(quoted.length)) : rule;
 }
 
 /** Where the rule jumps or goes to: a chain, or a target like `DNAT`. */
