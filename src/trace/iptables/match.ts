@@ -18,28 +18,13 @@ import { recentListName, type Surroundings } from "./surroundings.ts";
 /** The question whether a packet comes in by a port of a bridge. */
 export const COMES_BY_BRIDGE = "it comes in by a port of a bridge";
 
-type Judge = (packet: Packet) => StepResult;
-
-interface Judged {
-  readonly judge: Judge;
-  /** As in a step. */
-  readonly asks: readonly Question[] | undefined;
-  readonly observed?: (packet: Packet) => string;
-  readonly isAction?: boolean;
-}
+/** A step whose text is the match. */
+type Judged = Omit<Step, "text">;
 
 /** Compiles a match; undefined for those that always hold. Pure. */
 export function matchStep<K extends MatchKind>(match: KernelMatch<K>, surroundings: Surroundings): Step | undefined {
   const judged = JUDGES[match.kind](match, surroundings);
-  if (judged === undefined) return undefined;
-  const { judge, asks, observed, isAction } = judged;
-  return {
-    text: printMatch(match),
-    asks,
-    run: judge,
-    ...(observed === undefined ? {} : { observed }),
-    ...(isAction === undefined ? {} : { isAction }),
-  };
+  return judged && { text: printMatch(match), ...judged };
 }
 
 const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surroundings) => Judged | undefined } = {
@@ -61,7 +46,7 @@ const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surro
       return asked(question, types.negated);
     };
     return {
-      judge: (packet) => both(one(packet.source, source), () => one(packet.destination, destination)),
+      run: (packet) => both(one(packet.source, source), () => one(packet.destination, destination)),
       asks: [...((source && [facts.about.source]) || []), ...((destination && [facts.about.destination]) || [])],
       observed(packet) {
         const address = source === undefined ? packet.destination : packet.source;
@@ -70,7 +55,7 @@ const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surro
     };
   },
   mark: ({ value, mask, negated }) => ({
-    judge: (packet) => answer((packet.mark & mask) >>> 0 === value, negated),
+    run: (packet) => answer((packet.mark & mask) >>> 0 === value, negated),
     asks: [],
     observed: (packet) => `the mark is 0x${packet.mark.toString(16)}`,
   }),
@@ -81,25 +66,25 @@ const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surro
       { odds, result: GO_ON },
       { odds: 1 - odds, result: NO_MATCH },
     ];
-    return { judge: () => (odds <= 0 ? NO_MATCH : { kind: "choice", options }), asks: [] };
+    return { run: () => (odds <= 0 ? NO_MATCH : { kind: "choice", options }), asks: [] };
   },
   recent: recentJudge,
   set: ({ name, directions, negated }, { sets }) => ({
     asks: sets.asks(name, directions),
-    judge(packet) {
+    run(packet) {
       const isIn = sets.has(name, directions, packet);
       return isIn === undefined ? asked(`it is in the set ${name}`, negated) : answer(isIn, negated);
     },
   }),
   physdev: ({ isIn }) => ({
     asks: [whichOf("bridgePort", [""])],
-    judge({ bridgePort }) {
+    run({ bridgePort }) {
       return bridgePort === undefined ? asked(COMES_BY_BRIDGE, !isIn) : answer(bridgePort !== "", !isIn);
     },
   }),
   ipvs: ({ protocolNumber, address, port }) => ({
     asks: [],
-    judge({ virtualServer: server }) {
+    run({ virtualServer: server }) {
       if (server === undefined) return NO_MATCH;
       const isProtocol = protocolNumber === undefined || protocolNameOfNumber(protocolNumber) === server.protocol;
       const isPlace = [undefined, server.address].includes(address) && [undefined, server.port].includes(port);
@@ -114,7 +99,7 @@ const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surro
 function stateJudge({ states, negated }: KernelMatch<"conntrack" | "state">): Judged {
   const has = (state: string) => states.some((one) => one === state);
   return {
-    judge({ state, isDestinationTranslated, isSourceTranslated }) {
+    run({ state, isDestinationTranslated, isSourceTranslated }) {
       if (has(state.toUpperCase())) return answer(true, negated);
       // Of later packets of a connection it is not told what the first was translated to.
       if ((has("DNAT") || has("SNAT")) && (state === "established" || state === "related")) {
@@ -142,7 +127,7 @@ function recentJudge(match: KernelMatch<"recent">, { recent }: Surroundings): Ju
     return {
       asks: [],
       isAction: true,
-      judge(packet) {
+      run(packet) {
         const address = addressIn(packet);
         if (negated) return NO_MATCH;
         const entry = { set: recentListName(list), key: address };
@@ -153,7 +138,7 @@ function recentJudge(match: KernelMatch<"recent">, { recent }: Surroundings): Ju
   return {
     // A client in the list has sent such a packet before.
     asks: hitCount === undefined ? [] : undefined,
-    judge(packet) {
+    run(packet) {
       const address = addressIn(packet);
       const isKnown = recent.has(list, address, seconds);
       if (isKnown === false) return answer(false, negated);
@@ -176,7 +161,7 @@ function portsJudge({ source, destination, kind }: KernelMatch<"tcp" | "udp" | "
       ...portQuestion("sourcePort", source),
       ...portQuestion("destinationPort", destination),
     ],
-    judge(packet) {
+    run(packet) {
       if (packet.protocol !== kind) return NO_MATCH;
       return both(portIn(packet.sourcePort, source, "source"), () => {
         return portIn(packet.destinationPort, destination, "destination");

@@ -2,17 +2,16 @@
 import type { StepResult } from "./program.ts";
 
 interface OpenBranch {
-  readonly odds: number | undefined;
+  /** Undefined where an answer decides. */
+  readonly odds?: number;
   readonly label: string;
   readonly result: StepResult;
-  readonly answer: { readonly question: string; readonly isYes: boolean } | undefined;
+  readonly answer?: { readonly question: string; readonly isYes: boolean };
 }
 
-export type Branching =
-  | { readonly kind: "one"; readonly result: StepResult }
-  | { readonly kind: "several"; readonly question: string | undefined; readonly branches: readonly OpenBranch[] };
-
 /**
+ * The ways on; one is no fork.
+ *
  * @param answers those that the way has taken for granted.
  * @param random picks one of a choice; without it the walk forks.
  */
@@ -20,28 +19,19 @@ export function branchesOf(
   result: StepResult & { kind: "choice" | "unknown" },
   answers: ReadonlyMap<string, boolean>,
   random: (() => number) | undefined,
-): Branching {
+): readonly OpenBranch[] {
   if (result.kind === "unknown") {
     const { question, yes, no } = result;
-    const answer = answers.get(question);
-    if (answer !== undefined) return { kind: "one", result: answer ? yes : no };
-    if (yes === no) return { kind: "one", result: yes };
-    const branch = (isYes: boolean): OpenBranch => ({
-      odds: undefined,
+    const known = answers.get(question) ?? (yes === no ? true : undefined);
+    return (known === undefined ? [true, false] : [known]).map((isYes) => ({
       label: isYes ? question : `not: ${question}`,
       result: isYes ? yes : no,
       answer: { question, isYes },
-    });
-    return { kind: "several", question: `whether ${question}`, branches: [branch(true), branch(false)] };
+    }));
   }
   const options = merged(result.options);
-  const [only] = options;
-  if (only !== undefined && options.length === 1) return { kind: "one", result: only.result };
-  if (random !== undefined) return { kind: "one", result: picked(options, random()) };
-  const branches = options.map(({ odds, result: one }) => {
-    return { odds, label: labelOf(one), result: one, answer: undefined };
-  });
-  return { kind: "several", question: undefined, branches };
+  const chosen = random === undefined || options.length === 1 ? options : picked(options, random());
+  return chosen.map(({ odds, result: one }) => ({ odds, label: labelOf(one), result: one }));
 }
 
 interface Option {
@@ -58,13 +48,13 @@ function merged(options: readonly Option[]): readonly Option[] {
   return [...options.filter(({ result }) => result.kind !== "no-match"), { odds, result: first.result }];
 }
 
-function picked(options: readonly Option[], value: number): StepResult {
+function picked(options: readonly Option[], value: number): readonly Option[] {
   let rest = value;
-  for (const { odds, result } of options) {
-    rest -= odds;
-    if (rest < 0) return result;
+  for (const option of options) {
+    rest -= option.odds;
+    if (rest < 0) return [option];
   }
-  return options.at(-1)?.result ?? { kind: "no-match" };
+  return options.slice(-1);
 }
 
 function labelOf(result: StepResult): string {

@@ -4,14 +4,14 @@
  */
 import { isLocalQuestion, type NodeFacts } from "../facts.ts";
 import type { Packet } from "../packet.ts";
-import { whichOf } from "../question.ts";
-import { type Branching, branchesOf } from "./branches.ts";
-import { failsLater } from "./later-conditions.ts";
-import { tellOfChain, tellOfChange, tellOfStep, type WalkObserver } from "./observer.ts";
+import { fieldsQuestion, type Question, whichOf } from "../question.ts";
+import type { Pattern } from "../value.ts";
+import { branchesOf } from "./branches.ts";
 import {
   type BaseChain,
   type Chain,
   type Entry,
+  GO_ON,
   type Hook,
   NO_MATCH,
   type Program,
@@ -60,7 +60,7 @@ interface Walk {
 
 /** A way on from a fork: the walk as it stands there. */
 interface Branch {
-  readonly odds: number | undefined;
+  readonly odds?: number | undefined;
   readonly label: string;
   readonly walk: Walk;
 }
@@ -90,28 +90,31 @@ export function walk(program: Program, packet: Packet, facts: NodeFacts, options
   return root;
 }
 
+/** Whether a later condition of the rule fails for certain, before anything is done: then a question needs no answer. */
+function failsLater(rule: Rule, at: number, packet: Packet): boolean {
+  for (const step of rule.steps.slice(at + 1)) {
+    const result = step.run(packet);
+    if (result.kind === "no-match") return true;
+    if (result !== GO_ON && result.kind !== "unknown") return false;
+  }
+  return false;
+}
+
 const firstHook = ({ inInterface }: Packet): Hook => (inInterface === "" ? "output" : "prerouting");
 
 class Machine {
   readonly #program: Program;
   readonly #asked: Packet;
   readonly #facts: NodeFacts;
-  readonly #record: "ends" | "matches" | "all";
-  readonly #random: (() => number) | undefined;
-  readonly #maxEnds: number;
-  readonly #observer: WalkObserver | undefined;
+  readonly #options: WalkOptions;
   readonly #open: Walk[] = [];
   #ends = 1;
 
   constructor(program: Program, asked: Packet, facts: NodeFacts, options: WalkOptions) {
-    const { record = "matches", random, maxEnds = LIMIT, observer } = options;
-    this.#observer = observer;
     this.#program = program;
     this.#asked = asked;
     this.#facts = facts;
-    this.#record = record;
-    this.#random = random;
-    this.#maxEnds = maxEnds;
+    this.#options = options;
   }
 
   run(start: Walk): void {
@@ -123,9 +126,7 @@ class Machine {
   }
 
   #note(walk: Walk, event: TraceEvent): void {
-    if (this.#record === "ends") return;
-    if (this.#record === "matches" && (event.kind === "no-match" || event.kind === "skipped")) return;
-    walk.node.events.push(event);
+    if (this.#options.record !== "ends") walk.node.events.push(event);
   }
 
   /** One step of the way. @returns whether this line has ended, for good or in a fork. */
@@ -141,9 +142,11 @@ class Machine {
   }
 
   #candidate(walk: Walk, { chain, index }: Frame): number {
-    if (this.#observer !== undefined) tellOfChain(this.#observer, chain, walk.packet);
+    if (this.#options.observer !== undefined && chain.firstCandidate !== undefined) {
+      this.#tell(walk.packet, chain.asks?.(), () => `how ${chain.name} finds its rules`);
+    }
     const next = chain.firstCandidate?.(index, walk.packet) ?? index;
-    if (chain.isNumbered !== false && next > index) {
+    if (this.#options.record === "all" && chain.isNumbered !== false && next > index) {
       this.#note(walk, { kind: "skipped", chain: chain.name, count: next - index });
     }
     return next;
@@ -156,7 +159,7 @@ class Machine {
       if (walk.decided === undefined) this.#tellOfStep(walk, step, rule);
       const result: StepResult = walk.decided ?? step.run(walk.packet);
       walk.decided = undefined;
-      if (this.#observer !== undefined && "packet" in result) tellOfChange(this.#observer, walk.packet, result.packet);
+      if ("packet" in result) this.#tellOfChange(walk.packet, result.packet);
       switch (result.kind) {
         case "go-on":
           if (result.packet !== undefined) walk.packet = result.packet;
@@ -193,21 +196,25 @@ class Machine {
       walk.decided = NO_MATCH;
       return false;
     }
-    const branching: Branching = branchesOf(result, walk.answers, this.#random);
-    if (branching.kind === "one") {
-      walk.decided = branching.result;
+    const branches = branchesOf(result, walk.answers, this.#options.random);
+    if (branches.length === 1) {
+      walk.decided = branches[0]?.result;
       return false;
     }
-    const branches = branching.branches.map(({ odds, label, result: decided, answer }): Branch => {
-      const answers = answer === undefined ? walk.answers : new Map(walk.answers).set(answer.question, answer.isYes);
-      return { odds, label, walk: { ...walk, decided, answers } };
-    });
-    return this.#fork(walk, branching.question, branches);
+    return this.#fork(
+      walk,
+      result.kind === "unknown" ? `whether ${result.question}` : undefined,
+      branches.map(({ odds, label, result: decided, answer }) => {
+        const answers = answer === undefined ? walk.answers : new Map(walk.answers).set(answer.question, answer.isYes);
+        return { odds, label, walk: { ...walk, decided, answers } };
+      }),
+    );
   }
 
   #fork({ node: end }: Walk, question: string | undefined, branches: readonly Branch[]): boolean {
+    const { maxEnds = LIMIT } = this.#options;
     this.#ends += branches.length - 1;
-    if (this.#ends > this.#maxEnds) throw new TooManyWaysError(this.#maxEnds);
+    if (this.#ends > maxEnds) throw new TooManyWaysError(maxEnds);
     const ends = branches.map(({ odds, label, walk }) => {
       const node: OpenNode = { events: [], end: NOWHERE };
       this.#open.push({ ...walk, node });
@@ -217,18 +224,35 @@ class Machine {
     return true;
   }
 
-  #tellOfStep({ packet }: Walk, step: Step, rule: Rule): void {
-    if (this.#observer !== undefined) tellOfStep(this.#observer, step, rule, packet);
+  #tellOfStep({ packet }: Walk, { asks, text }: Step, rule: Rule): void {
+    this.#tell(packet, asks, () => `"${text}" in the rule "${rule.text}"`);
+  }
+
+  /** What the way depends on. @param what it is that decides where that is no question, in words. */
+  #tell(packet: Packet, asks: readonly Question[] | undefined, what: () => string): void {
+    const { observer } = this.#options;
+    if (asks === undefined) observer?.unclear(what());
+    for (const question of asks ?? []) observer?.asked(question, packet);
+  }
+
+  /** A translation to what the packet has already is none. */
+  #tellOfChange(before: Packet, after: Packet | undefined): void {
+    if (this.#options.observer === undefined || after === undefined) return;
+    const { destination, destinationPort, isDestinationDecided } = after;
+    if (before.destination === destination && before.isDestinationDecided === isDestinationDecided) return;
+    const patterns = [destination, destinationPort ?? 0].map((value): Pattern => ({ kind: "exact", value }));
+    const key = { patterns, outcome: "" };
+    this.#options.observer.asked(fieldsQuestion(["destination", "destinationPort"], [key]), before);
   }
 
   #noteMatch(walk: Walk, rule: Rule, said: string): void {
-    if (this.#record === "ends" || walk.frame === undefined) return;
+    if (walk.frame === undefined) return;
     const { chain, index } = walk.frame;
     this.#note(walk, { kind: "match", chain: chain.name, index: placeIn(chain, index), rule, said });
   }
 
   #noteMiss(walk: Walk, rule: Rule, at: number): void {
-    if (this.#record !== "all" || walk.frame === undefined) return;
+    if (this.#options.record !== "all" || walk.frame === undefined) return;
     const { chain, index } = walk.frame;
     const step = rule.steps[at];
     const observed = step?.observed?.(walk.packet);
@@ -338,11 +362,12 @@ class Machine {
     const { stage } = walk;
     walk.packet = withTranslationDecided(walk.packet, stage);
     const { destination } = walk.packet;
-    this.#observer?.asked(this.#facts.about.destination, walk.packet);
+    const { observer } = this.#options;
+    observer?.asked(this.#facts.about.destination, walk.packet);
     switch (stage) {
       case "socket":
         // A pod that is led to itself sends nothing to the node.
-        this.#observer?.asked(whichOf("source", [destination]), walk.packet);
+        observer?.asked(whichOf("source", [destination]), walk.packet);
         if (walk.packet.inInterface !== "" && destination === walk.packet.source) return this.#leave(walk);
         this.#enter(walk, firstHook(walk.packet));
         return false;
@@ -373,7 +398,7 @@ class Machine {
       const base = this.#program[walk.stage].length - 1;
       const branches = [true, false].map((isYes): Branch => {
         const label = isYes ? question : `${destination} is no address of the node`;
-        return { odds: undefined, label, walk: { ...walk, base, answers: new Map(walk.answers).set(question, isYes) } };
+        return { label, walk: { ...walk, base, answers: new Map(walk.answers).set(question, isYes) } };
       });
       return this.#fork(walk, `whether ${question}`, branches);
     }
