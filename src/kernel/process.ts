@@ -3,8 +3,9 @@
  * Knows no tool in particular.
  */
 import type { ChildProcess } from "node:child_process";
-import { once } from "node:events";
 import type { Writable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { ignorePipeErrors, signalChild } from "./child-process.ts";
 
 export interface ExecOptions {
@@ -99,11 +100,7 @@ export const execProcess: Exec = async (file, args, options = {}) => {
         }, options.timeoutMs);
   options.signal?.addEventListener("abort", kill, { once: true });
   try {
-    // A payload that cannot be produced must not be taken for a short one: the tool dies before it sees end of file.
-    const fed = feed(child.stdin, options.stdin).catch((error: unknown) => {
-      kill();
-      return { error };
-    });
+    const fed = feed(child.stdin, options.stdin ?? [], kill);
     const [status, signal] = await ended;
     const failure = await fed;
     options.signal?.throwIfAborted();
@@ -150,50 +147,39 @@ function collect(child: ChildProcess, name: "stdout" | "stderr"): () => string {
 const WRITE_SIZE = 64 * 1024;
 
 /**
- * Writes the chunks, waiting while the pipe is full, and gives the event loop a turn after every write. Returns early
- * when the tool stops reading: its exit status tells why. Rejects with what the iterable throws.
+ * Writes the chunks, with a turn of the event loop after every write. When the tool stops reading, its exit status tells why.
+ *
+ * @returns what the iterable has thrown: a payload that cannot be produced must not be taken for a short one, so the tool dies before it
+ * sees end of file.
  */
-async function feed(pipe: Writable | null, chunks: Iterable<string> | undefined): Promise<undefined> {
-  if (pipe === null) return undefined;
-  for (const text of batches(chunks ?? [])) {
-    if (pipe.destroyed) return undefined;
-    if (pipe.write(text)) await new Promise((resolve) => setImmediate(resolve));
-    else await drained(pipe);
+async function feed(
+  pipe: Writable | null,
+  chunks: Iterable<string>,
+  kill: () => void,
+): Promise<{ readonly error: unknown } | undefined> {
+  let failure: { readonly error: unknown } | undefined;
+  async function* inTurns(): AsyncGenerator<string> {
+    try {
+      for (const text of batches(chunks)) {
+        yield text;
+        await nextTurn();
+      }
+    } catch (error) {
+      failure = { error };
+      kill();
+    }
   }
-  pipe.end();
-  return undefined;
-}
-
-async function drained(pipe: Writable): Promise<void> {
-  if (pipe.destroyed) return;
-  const gone = new AbortController();
-  try {
-    await Promise.race([once(pipe, "drain", { signal: gone.signal }), once(pipe, "close", { signal: gone.signal })]);
-    await new Promise((resolve) => setImmediate(resolve));
-  } catch {
-    // `once` rejects on "error": the pipe broke, which the caller sees as `destroyed`.
-  } finally {
-    gone.abort();
-  }
+  if (pipe !== null) await pipeline(inTurns(), pipe).catch(() => {});
+  return failure;
 }
 
 function* batches(chunks: Iterable<string>): Iterable<string> {
   let batch = "";
   for (const chunk of chunks) {
-    batch = batch === "" ? chunk : batch + chunk;
+    batch += chunk;
     if (batch.length < WRITE_SIZE) continue;
-    yield* pieces(batch);
+    yield batch;
     batch = "";
   }
   if (batch !== "") yield batch;
-}
-
-/** Cuts an oversized chunk, so that one huge string does not become one huge buffer; never within a surrogate pair. */
-function* pieces(text: string): Iterable<string> {
-  for (let start = 0; start < text.length; ) {
-    let end = Math.min(text.length, start + 4 * WRITE_SIZE);
-    if (end < text.length && text.charCodeAt(end) >= 0xdc00 && text.charCodeAt(end) <= 0xdfff) end -= 1;
-    yield text.slice(start, end);
-    start = end;
-  }
 }
