@@ -8,6 +8,7 @@ import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type { Iptables, Presence } from "../../kernel/iptables/iptables.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
 import { IPTABLES_WAITS, KernelWaits } from "../../kernel/kernel-waits.ts";
+import type { Nfacct } from "../../kernel/nfacct/nfacct.ts";
 import { isDeepStrictEqual } from "../../kernel/node-util.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
@@ -43,12 +44,6 @@ export interface IptablesMetrics extends RestoreMetrics, RuleCountMetrics {
   setLast(table: "filter" | "nat", rules: number): void;
 }
 
-/** Named packet counters of the kernel (reference iptables-operation.md §12.2). */
-interface CounterStore {
-  /** Creates the counter if missing; resolves to whether it exists now. Never rejects. */
-  ensure(name: string): Promise<boolean>;
-}
-
 /** Watches for changes by other programs; resolves when the signal aborts (`kernel/iptables/canary-monitor.ts`). */
 type Monitor = (isIntact: () => Promise<Presence>, onLost: () => void, signal: AbortSignal) => Promise<void>;
 
@@ -56,7 +51,7 @@ export interface IptablesBackendOptions {
   readonly config: PlanConfig;
   readonly iptables: Iptables;
   /** Undefined when the kernel has no accounting objects. */
-  readonly counters: CounterStore | undefined;
+  readonly counters: Pick<Nfacct, "ensure"> | undefined;
   /** Asked on every sync. Resolves to undefined when the host's addresses cannot be read. */
   readonly nodePortIPs: () => Promise<NodePortIPs | undefined>;
   readonly metrics: IptablesMetrics;

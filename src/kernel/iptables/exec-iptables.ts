@@ -26,7 +26,6 @@ import {
   type Presence,
   type RulePosition,
 } from "./iptables.ts";
-import type { ChainName } from "./nft-chains.ts";
 import { readChainNames, readChainUses } from "./parser/ruleset.ts";
 
 /** Names or paths of the three programs of a family. */
@@ -57,15 +56,8 @@ export interface ExecIptablesOptions {
   readonly isLookedFor?: (table: IptablesTable, chain: string) => boolean;
 }
 
-/** Reads an iptables table in nf_tables (`nft-chains.ts`). */
-interface NftReader {
-  nftChainUses(family: IpFamily, table: IptablesTable): Promise<ReadonlyMap<string, number>>;
-  countNftRules(family: IpFamily, table: IptablesTable, chain: string): Promise<number>;
-  nftGeneration(): Promise<number | undefined>;
-  chainsAtHand(family: IpFamily): Promise<readonly ChainName[] | undefined>;
-  isNftTool(command: string): Promise<boolean>;
-  hasNat(family: IpFamily): Promise<boolean>;
-}
+/** Reads an iptables table in nf_tables. */
+type NftReader = typeof import("./nft-chains.ts");
 
 /** A rule command that takes longer is taken for hung. */
 const RULE_TIMEOUT_MS = 5 * 60_000;

@@ -45,7 +45,7 @@ const LEGACY_TABLES: Readonly<Record<IpFamily, string>> = {
 };
 
 /** A chain by its place. */
-export interface ChainName {
+interface ChainName {
   readonly table: IptablesTable;
   readonly chain: string;
 }
