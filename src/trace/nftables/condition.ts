@@ -6,8 +6,7 @@ import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/progra
 import type { Key } from "../question.ts";
 import { fits, orderOf, type Parts, type Pattern } from "../value.ts";
 import { type Names, patternOf } from "./constant.ts";
-import { drawn } from "./draw.ts";
-import { compileExpression, keyQuestions, type Surroundings } from "./expression.ts";
+import { compileExpression, drawn, keyQuestions, type Surroundings } from "./expression.ts";
 import { SetIndex } from "./named-set.ts";
 import type { Reading } from "./packet-fields.ts";
 

@@ -7,25 +7,32 @@ import { isObject, listOf, named, numberOf, textOf } from "../../kernel/nftables
 import { expressionText } from "../../kernel/nftables/json-text.ts";
 import { ipBytes, ipFromBytes, parseCidr, parseIpAddress, prefixMask, splitCidr } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
+import type { StepResult } from "../netfilter/program.ts";
 import type { Packet } from "../packet.ts";
 import { type ComparedField, type Key, type Question, whichOf } from "../question.ts";
 import { type Pattern, prefixRange } from "../value.ts";
 import { NAMES, type Names, scalarOf } from "./constant.ts";
 import { SetIndex } from "./named-set.ts";
-import { connection, fib, meta, NONE, originalFlow, payload, type Reading, replyFlow, value } from "./packet-fields.ts";
-
-/** Where a random number comes from: the walk tries all. */
-interface Draw {
-  readonly count: number;
-  readonly offset: number;
-}
+import {
+  CONNECTION_FIELDS,
+  connection,
+  fib,
+  META_FIELDS,
+  meta,
+  NONE,
+  OTHER_END,
+  PAYLOAD_FIELDS,
+  payload,
+  type Reading,
+  value,
+} from "./packet-fields.ts";
 
 export interface Expression {
   readonly text: string;
-  /** @param drawn of {@link draw}, from 0. */
+  /** @param drawn below {@link draw}. */
   read(packet: Packet, drawn: number): Reading;
-  /** Set where the value depends on one random number. */
-  readonly draw: Draw | undefined;
+  /** How many values the random number has on which this depends: the walk tries all. Undefined where it depends on none. */
+  readonly draw: number | undefined;
   /** Of a concatenation: the index of the part that is that number. */
   readonly drawnPart?: number;
   /** Which field each part is; undefined: it follows from what is asked. */
@@ -36,14 +43,20 @@ export interface Expression {
   readonly names?: readonly (Names | undefined)[];
   /** What else the reading depends on. Undefined: on something that is not a field of the packet. */
   readonly asks: readonly Question[] | undefined;
-  /** Whether it reads as nothing for every number: spares the walk trying all. */
-  isNoneForAll?(packet: Packet): boolean;
 }
 
 export interface Surroundings {
   readonly facts: NodeFacts;
   /** Named sets and maps of the table. */
   setNamed(name: string): SetIndex | undefined;
+}
+
+/** Reads the expression and judges what it gives; where it draws a number, for every number. */
+export function drawn({ draw, read }: Expression, packet: Packet, judge: (reading: Reading) => StepResult): StepResult {
+  if (draw === undefined) return judge(read(packet, 0));
+  const odds = 1 / draw;
+  const options = Array.from({ length: draw }, (_, number) => ({ odds, result: judge(read(packet, number)) }));
+  return { kind: "choice", options };
 }
 
 /** Compiles an expression; one that is not understood reads as unknown. */
@@ -72,17 +85,19 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
     case "meta": {
       const key = textOf(body.key) ?? textOf(found.body) ?? "";
       const reader = (packet: Packet) => meta(packet, key);
-      return KNOWN_META.has(key) ? read(reader, { fields: [META_FIELDS[key]], names: [NAMES[key]] }) : unclear(reader);
+      const field = META_FIELDS[key];
+      if (field === undefined && !FAMILY_OR_MARK.includes(key)) return unclear(reader);
+      return read(reader, { fields: [field === "outInterface" ? undefined : field], names: [NAMES[key]] });
     }
     case "ct": {
       const key = textOf(body.key) ?? "";
-      const flowOf = body.dir === "reply" ? replyFlow : originalFlow;
-      const reader = (packet: Packet) => connection(packet, key, text, flowOf);
+      const isReply = body.dir === "reply";
+      const reader = (packet: Packet) => connection(packet, key, text, isReply);
       const field = CONNECTION_FIELDS[key];
       if (["state", "status", "direction"].includes(key)) return read(reader, { names: [NAMES[key]] });
       if (key === "protocol") return read(reader, { fields: ["protocol"], names: [NAMES[key]] });
       if (field === undefined) return unclear(reader);
-      return read(reader, { fields: [body.dir === "reply" ? OTHER_END[field] : `original ${field}`] });
+      return read(reader, { fields: [isReply ? OTHER_END[field] : `original ${field}`] });
     }
     case "fib": {
       const flags = listOf(body.flags);
@@ -92,8 +107,8 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
       return read(reader, { asks: [surroundings.facts.about[side]], names: [NAMES[result]] });
     }
     case "numgen": {
-      const draw = { count: numberOf(body.mod) ?? 1, offset: numberOf(body.offset) ?? 0 };
-      return read((_packet, drawn) => value(drawn + draw.offset), { draw });
+      const offset = numberOf(body.offset) ?? 0;
+      return read((_packet, drawn) => value(drawn + offset), { draw: numberOf(body.mod) ?? 1 });
     }
     case "concat":
       return concatenation(listOf(found.body), surroundings, text);
@@ -110,37 +125,7 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
   }
 }
 
-const PAYLOAD_FIELDS: Readonly<Record<string, ComparedField>> = {
-  saddr: "source",
-  daddr: "destination",
-  protocol: "protocol",
-  nexthdr: "protocol",
-  sport: "sourcePort",
-  dport: "destinationPort",
-};
-const META_FIELDS: Readonly<Record<string, ComparedField>> = {
-  l4proto: "protocol",
-  iifname: "inInterface",
-  iif: "inInterface",
-};
-const KNOWN_META = new Set(["l4proto", "mark", "nfproto", "protocol", "iifname", "iif", "oifname", "oif"]);
-const CONNECTION_FIELDS: Readonly<Record<string, "source" | "destination" | "sourcePort" | "destinationPort">> = {
-  "ip saddr": "source",
-  "ip6 saddr": "source",
-  saddr: "source",
-  "ip daddr": "destination",
-  "ip6 daddr": "destination",
-  daddr: "destination",
-  "proto-src": "sourcePort",
-  "proto-dst": "destinationPort",
-};
-
-const OTHER_END = {
-  source: "destination",
-  destination: "source",
-  sourcePort: "destinationPort",
-  destinationPort: "sourcePort",
-} as const;
+const FAMILY_OR_MARK = ["mark", "nfproto", "protocol"];
 
 function concatenation(items: readonly unknown[], surroundings: Surroundings, text: string): Expression {
   const parts = items.map((item) => compileExpression(item, surroundings));
@@ -168,17 +153,11 @@ function concatenation(items: readonly unknown[], surroundings: Surroundings, te
 function mapLookup(body: Readonly<Record<string, unknown>>, surroundings: Surroundings, text: string): Expression {
   const key = compileExpression(body.key, surroundings);
   const index = mapOf(body.data, key, surroundings);
-  const { draw, drawnPart } = key;
   return {
     text,
-    draw,
+    draw: key.draw,
     fields: [],
     asks: keyQuestions(key, index?.keys),
-    isNoneForAll(packet) {
-      if (index === undefined || drawnPart === undefined) return false;
-      const reading = key.read(packet, 0);
-      return reading.kind === "value" && index.lookupAll(reading.parts, drawnPart)?.size === 0;
-    },
     read(packet, drawn) {
       const reading = key.read(packet, drawn);
       if (reading.kind !== "value") return reading;

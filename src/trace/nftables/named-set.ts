@@ -2,7 +2,7 @@
 
 import { isObject, listOf, named, textOf } from "../../kernel/nftables/json.ts";
 import type { Key } from "../question.ts";
-import { fits, keyText, type Parts, type Pattern, type Scalar } from "../value.ts";
+import { fits, keyText, type Parts, type Pattern } from "../value.ts";
 import { type Names, patternOf } from "./constant.ts";
 
 /** What a lookup finds. */
@@ -27,8 +27,6 @@ export class SetIndex {
   readonly #patterns: { readonly key: readonly Pattern[]; readonly found: Found }[] = [];
   #catchAll: Found | undefined;
   #unclearCount = 0;
-  /** By the parts of the key without one of them: what is there for each value of that one. */
-  readonly #partial = new Map<number, Map<string, Map<Scalar, Found>>>();
 
   /** @param elements as JSON has them. @param names of the parts of keys. */
   constructor(
@@ -96,14 +94,12 @@ export class SetIndex {
     this.#index();
     if (!this.#exact.has(key)) this.#remembered.add(key);
     this.#exact.set(key, { data, comment: undefined });
-    this.#partial.clear();
   }
 
   /** Takes out what {@link remember} has added. */
   forget(): void {
     for (const key of this.#remembered) this.#exact.delete(key);
     this.#remembered.clear();
-    this.#partial.clear();
   }
 
   lookup(parts: Parts): Found | undefined {
@@ -114,29 +110,6 @@ export class SetIndex {
       if (key.length === parts.length && key.every((pattern, index) => fits(pattern, parts[index] ?? ""))) return found;
     }
     return this.#catchAll;
-  }
-
-  /**
-   * Everything that is there for these parts when one of them takes every value that it can, by that value. For sets
-   * without intervals and without an element for all other keys; undefined for others.
-   */
-  lookupAll(parts: Parts, free: number): ReadonlyMap<Scalar, Found> | undefined {
-    this.#index();
-    if (this.#patterns.length > 0 || this.#catchAll !== undefined) return undefined;
-    let index = this.#partial.get(free);
-    if (index === undefined) {
-      index = new Map();
-      for (const [text, found] of this.#exact) {
-        const key = text.split(" . ");
-        const [value] = key.splice(free, 1);
-        const rest = key.join(" . ");
-        const there = index.get(rest) ?? new Map<Scalar, Found>();
-        if (!index.has(rest)) index.set(rest, there);
-        there.set(Number(value), found);
-      }
-      this.#partial.set(free, index);
-    }
-    return index.get(keyText(parts.toSpliced(free, 1))) ?? NOTHING;
   }
 }
 
@@ -154,5 +127,3 @@ function patternsOf(key: unknown, names: readonly (Names | undefined)[]): Patter
   const patterns = parts.flatMap((part, index) => (key === "*" ? [] : (patternOf(part, names[index]) ?? [])));
   return patterns.length === parts.length ? patterns : undefined;
 }
-
-const NOTHING: ReadonlyMap<Scalar, Found> = new Map();

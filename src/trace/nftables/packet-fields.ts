@@ -2,7 +2,8 @@
 import type { IpAddress } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import type { Flow, Packet } from "../packet.ts";
-import { type Parts, protocolName } from "../value.ts";
+import type { PacketField } from "../question.ts";
+import type { Parts } from "../value.ts";
 
 /** What reading gives. */
 export type Reading =
@@ -20,58 +21,93 @@ export function value(scalar: string | number): Reading {
   return { kind: "value", parts: [scalar] };
 }
 
-function valueOr(scalar: string | number | undefined, what: string): Reading {
-  return scalar === undefined ? { kind: "unknown", what } : value(scalar);
+const WORDS: Readonly<Record<string, string>> = {
+  sourcePort: "the source port",
+  destinationPort: "the destination port",
+  inInterface: "the interface that it comes in by",
+  outInterface: "the interface that it leaves by",
+};
+
+function fieldOf<F extends string>(
+  from: Readonly<Record<F, string | number | undefined>>,
+  field: F,
+  asked: string = field,
+): Reading {
+  const found = from[field];
+  return found === undefined ? { kind: "unknown", what: WORDS[asked] ?? asked } : value(found);
 }
 
-export function payload(packet: Packet, protocol: string, field: string, text: string): Reading {
+type Named<F extends string> = Readonly<Record<string, F>>;
+
+/** Of headers. */
+export const PAYLOAD_FIELDS: Named<PacketField> = {
+  saddr: "source",
+  daddr: "destination",
+  protocol: "protocol",
+  nexthdr: "protocol",
+  sport: "sourcePort",
+  dport: "destinationPort",
+};
+
+export function payload(packet: Packet, protocol: string, name: string, text: string): Reading {
+  const field = PAYLOAD_FIELDS[name];
   if (protocol === "ip" || protocol === "ip6") {
     if ((protocol === "ip") !== (packet.family === "IPv4")) return NONE;
-    if (field === "saddr") return value(packet.source);
-    if (field === "daddr") return value(packet.destination);
-    if (field === "protocol" || field === "nexthdr") return value(packet.protocol);
-    return { kind: "unknown", what: text };
+  } else {
+    // `th` is any transport header.
+    if (protocol !== "th" && protocol !== packet.protocol) return NONE;
+    // What stands in their place in a header of ICMP is in no set of ports.
+    if (packet.protocol.startsWith("icmp") && (name === "dport" || name === "sport")) return NONE;
   }
-  // `th` is any transport header.
-  if (protocol !== "th" && protocol !== packet.protocol) return NONE;
-  // What stands in their place in a header of ICMP is in no set of ports.
-  if (packet.protocol.startsWith("icmp") && (field === "dport" || field === "sport")) return NONE;
-  if (field === "dport") return valueOr(packet.destinationPort, "the destination port");
-  if (field === "sport") return valueOr(packet.sourcePort, "the source port");
-  return { kind: "unknown", what: text };
+  return field === undefined ? { kind: "unknown", what: text } : fieldOf(packet, field);
 }
 
+export const META_FIELDS: Named<PacketField | "outInterface"> = {
+  l4proto: "protocol",
+  iifname: "inInterface",
+  iif: "inInterface",
+  oifname: "outInterface",
+  oif: "outInterface",
+};
+
 export function meta(packet: Packet, key: string): Reading {
+  const field = META_FIELDS[key];
+  if (field !== undefined) return fieldOf(packet, field);
   switch (key) {
-    case "l4proto":
-      return value(protocolName(packet.protocol));
     case "mark":
       return value(packet.mark);
     case "nfproto":
       return value(packet.family === "IPv4" ? "ipv4" : "ipv6");
     case "protocol":
       return value(packet.family === "IPv4" ? "ip" : "ip6");
-    case "iifname":
-    case "iif":
-      return valueOr(packet.inInterface, "the interface that it comes in by");
-    case "oifname":
-    case "oif":
-      return valueOr(packet.outInterface, "the interface that it leaves by");
     default:
       return { kind: "unknown", what: `meta ${key}` };
   }
 }
 
-export const originalFlow = ({ original }: Packet): Flow => original;
+export const CONNECTION_FIELDS: Named<keyof Flow> = {
+  "ip saddr": "source",
+  "ip6 saddr": "source",
+  saddr: "source",
+  "ip daddr": "destination",
+  "ip6 daddr": "destination",
+  daddr: "destination",
+  "proto-src": "sourcePort",
+  "proto-dst": "destinationPort",
+};
 
-/** What answers come from and go to: the connection's ends as they are translated by now, the other way round. */
-export function replyFlow({ source, sourcePort, destination, destinationPort }: Packet): Flow {
-  return { source: destination, sourcePort: destinationPort, destination: source, destinationPort: sourcePort };
-}
+/** Where an end of the connection is in its answers: its ends as they are translated by now, the other way round. */
+export const OTHER_END = {
+  source: "destination",
+  destination: "source",
+  sourcePort: "destinationPort",
+  destinationPort: "sourcePort",
+} as const;
 
-export function connection(packet: Packet, key: string, text: string, flowOf: (packet: Packet) => Flow): Reading {
+export function connection(packet: Packet, key: string, text: string, isReply: boolean): Reading {
   const { state } = packet;
-  const flow = flowOf(packet);
+  const field = CONNECTION_FIELDS[key];
+  if (field !== undefined) return isReply ? fieldOf(packet, OTHER_END[field], field) : fieldOf(packet.original, field);
   switch (key) {
     case "state":
       return value(state);
@@ -83,18 +119,6 @@ export function connection(packet: Packet, key: string, text: string, flowOf: (p
     }
     case "direction":
       return value("original");
-    case "ip saddr":
-    case "ip6 saddr":
-    case "saddr":
-      return value(flow.source);
-    case "ip daddr":
-    case "ip6 daddr":
-    case "daddr":
-      return value(flow.destination);
-    case "proto-src":
-      return valueOr(flow.sourcePort, "the source port");
-    case "proto-dst":
-      return valueOr(flow.destinationPort, "the destination port");
     case "protocol":
       return value(packet.protocol);
     default:

@@ -8,8 +8,7 @@ import { masquerade, redirect, translated } from "../netfilter/translations.ts";
 import { endText, type Packet, withDestination, withSource } from "../packet.ts";
 import { keyText } from "../value.ts";
 import { compileCondition } from "./condition.ts";
-import { drawn } from "./draw.ts";
-import { compileExpression, keyQuestions, mapOf, type Surroundings, valueQuestions } from "./expression.ts";
+import { compileExpression, drawn, keyQuestions, mapOf, type Surroundings, valueQuestions } from "./expression.ts";
 import type { Reading } from "./packet-fields.ts";
 
 /** Statements that neither decide nor change anything that rules look at. */
