@@ -17,19 +17,19 @@ import type { Cidr, IpAddress } from "../../net/ip.ts";
 import { protocolName } from "../../net/protocol.ts";
 import type { Backend, LedConnections, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import type { RestoreMetrics } from "../shared/iptables-metrics.ts";
-import { Reconciler, type SyncNotes, type Target, type Work } from "../shared/reconciler.ts";
+import { Reconciler, type Target, type Work } from "../shared/reconciler.ts";
 import type { Parts } from "../shared/wanted-parts.ts";
-import { type AddressDifference, AddressWarnings, DummyAddresses } from "./dummy-addresses.ts";
+import { type AddressDifference, addressWarnings, DummyAddresses } from "./dummy-addresses.ts";
 import { GracefulTermination } from "./graceful-termination.ts";
-import { IpSets, type SetDifference, type SetFailure } from "./ip-sets.ts";
+import { IpSets, type SetDifference } from "./ip-sets.ts";
 import { DUMMY_DEVICE, setName } from "./names.ts";
-import { type NodeState, nodeAddressFacts } from "./node-facts.ts";
+import { type IpvsFacts, type NodeState, nodeAddressFacts } from "./node-facts.ts";
 import { planRules, type RulesPlan } from "./plan-rules.ts";
-import { type PlanConfig, type PlanFacts, planServicePort } from "./plan-service-port.ts";
+import { type PlanConfig, planServicePort } from "./plan-service-port.ts";
 
 import { IptablesRules } from "./rules.ts";
 import { type VirtualServerDifference, VirtualServers } from "./virtual-servers.ts";
-import { type IpvsKinds, type IpvsWanted, newWanted, partsOf, rulesInput } from "./wanted.ts";
+import { type IpvsKinds, type IpvsWanted, newWanted, type PartFailure, partsOf, rulesInput } from "./wanted.ts";
 import { Watch } from "./watch.ts";
 
 interface IpvsBackendOptions {
@@ -62,13 +62,12 @@ const REPAIR_ATTEMPTS = 3;
 const RULES = "iptables rules of the ipvs mode";
 const LEFTOVERS = "rules that the iptables mode left behind";
 
-export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
+export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
   readonly mode = "ipvs";
   readonly family;
   readonly newWanted = newWanted;
   readonly #options: IpvsBackendOptions;
-  readonly #reconciler: Reconciler<IpvsKinds, PlanFacts>;
-  readonly #warnings: AddressWarnings;
+  readonly #reconciler: Reconciler<IpvsKinds, IpvsFacts>;
   readonly #graceful = new GracefulTermination();
   readonly #sets: IpSets;
   readonly #virtualServers: VirtualServers;
@@ -76,26 +75,25 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
   readonly #rules: IptablesRules;
   readonly #watch: Watch;
   readonly #waits = new KernelWaits();
-  /** Between a full sync's look and its writes. */
-  #node: NodeState | undefined;
   #hasReplacedIptables = false;
 
   constructor(given: IpvsBackendOptions) {
     const options = this.#timed(given);
-    const { config, ipvs, ipset, links, iptables, excludeCIDRs, log } = options;
+    const { config, ipvs, ipset, links, iptables, excludeCIDRs } = options;
     this.#options = options;
     this.family = config.family;
     this.#reconciler = new Reconciler({
       ...options,
       ...{ target: this, place: "the kernel", waits: this.#waits, longestRetryMs: options.verifyPeriodMs },
     });
-    this.#warnings = new AddressWarnings(excludeCIDRs, log);
     this.#sets = new IpSets(ipset, config.family);
     const graceful = this.#graceful;
     this.#virtualServers = new VirtualServers({ ipvs, family: config.family, excludeCIDRs, graceful });
     this.#addresses = new DummyAddresses(links);
     this.#rules = new IptablesRules(iptables);
-    this.#watch = new Watch({ ...options, reconciler: this.#reconciler, graceful });
+    const isInDoubt = (address: IpAddress) => this.#addresses.isInDoubt(address);
+    const damage = (signal: AbortSignal) => this.#damage(signal);
+    this.#watch = new Watch({ ...options, reconciler: this.#reconciler, graceful, isInDoubt, damage });
   }
 
   readonly led: LedConnections = {
@@ -112,11 +110,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
   /** Sees what others do to devices and addresses at once, and to all else with the next verification. */
   async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
     this.#reconciler.retryBy(requestSync, signal);
-    const isInDoubt = (address: IpAddress) => this.#addresses.isInDoubt(address);
-    await this.#watch.run(
-      { damage: (ended) => this.#damage(ended), isInDoubt, onLost: () => onLost(), requestSync },
-      signal,
-    );
+    await this.#watch.run(onLost, requestSync, signal);
   }
 
   #timed(options: IpvsBackendOptions): IpvsBackendOptions {
@@ -130,44 +124,25 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
     };
   }
 
-  async look(input: SyncInput, signal: AbortSignal): Promise<PlanFacts> {
+  async look({ zone }: SyncInput, signal: AbortSignal): Promise<IpvsFacts> {
     await this.#options.links.ensureDummy(DUMMY_DEVICE);
     await this.#sets.ensure();
     await this.#restoreSettings();
-    const node = await this.#readNode(signal);
-    this.#node = node;
-    return { zone: input.zone, nodeAddresses: node.nodeAddresses, nodePortIPs: node.nodePortIPs };
+    return { ...(await this.#readNode(signal)), zone };
   }
 
-  async refresh(_facts: PlanFacts, { changedPorts }: SyncInput): Promise<Iterable<string> | undefined> {
+  async refresh(_facts: IpvsFacts, { changedPorts }: SyncInput): Promise<Iterable<string> | undefined> {
     return (await this.#sets.isAnyUsableAgain()) ? undefined : changedPorts;
   }
 
-  plan(key: string, port: ServicePort, { endpoints }: SyncInput, facts: PlanFacts): Parts<IpvsKinds> {
+  plan(key: string, port: ServicePort, { endpoints }: SyncInput, facts: IpvsFacts): Parts<IpvsKinds> {
+    this.#reconciler.warnings.note(key, addressWarnings(port, this.#options.excludeCIDRs, facts.devices));
     return partsOf(port.name.service, planServicePort(port, endpoints.get(key) ?? [], this.#options.config, facts));
   }
 
-  async apply({ input, wanted, isWhole, notes }: Work<IpvsKinds, PlanFacts>, signal: AbortSignal): Promise<void> {
-    const node = this.#node;
-    this.#node = undefined;
-    if (isWhole && node !== undefined) {
-      this.#warnings.report(input.services, node.devices);
-      await this.#carryOut(
-        await this.#compareAll(node, wanted, signal),
-        () => this.#repairRules(wanted),
-        wanted,
-        notes,
-        signal,
-      );
-    } else {
-      this.#warnings.update(input.changedPorts, input.services);
-      const difference: Difference = {
-        sets: await this.#sets.compareTouched(wanted, signal),
-        virtualServers: await this.#virtualServers.compareTouched(wanted.of.virtualServers, signal),
-        addresses: this.#addresses.compareTouched(wanted.of.addresses),
-      };
-      await this.#carryOut(difference, () => this.#updateRules(wanted), wanted, notes, signal);
-    }
+  async apply(work: Work<IpvsKinds, IpvsFacts>, signal: AbortSignal): Promise<void> {
+    const { notes } = work;
+    await this.#carryOut(await this.#compare(work, signal), work, signal);
     // Nothing of the iptables mode serves once these rules are in force, even where something else was refused.
     if (this.#hasReplacedIptables || !this.#rules.isKnown) return;
     this.#hasReplacedIptables = await this.#rules.removeLeftovers(this.#options.log);
@@ -189,11 +164,15 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
     return { ...facts, routed: new Set(routes.map(({ address }) => address)) };
   }
 
-  async #compareAll(node: NodeState, wanted: IpvsWanted, signal: AbortSignal): Promise<Difference> {
+  async #compare(
+    { known, wanted, isWhole }: Pick<Work<IpvsKinds, NodeState>, "known" | "wanted" | "isWhole">,
+    signal: AbortSignal,
+  ): Promise<Difference> {
+    const how = isWhole ? "compareAll" : "compareTouched";
     return {
-      sets: await this.#sets.compareAll(wanted, signal),
-      virtualServers: await this.#virtualServers.compareAll(wanted.of.virtualServers, signal),
-      addresses: this.#addresses.compareAll(wanted.of.addresses, node),
+      sets: await this.#sets[how](wanted, signal),
+      virtualServers: await this.#virtualServers[how](wanted.of.virtualServers, signal),
+      addresses: this.#addresses[how](wanted.of.addresses, known),
     };
   }
 
@@ -202,35 +181,22 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
    * before its source ranges are; what is new waits where these are refused.
    */
   async #carryOut(
-    difference: Difference,
-    syncRules: () => Promise<void>,
-    wanted: IpvsWanted,
-    notes: SyncNotes,
+    { sets, virtualServers, addresses }: Difference,
+    { wanted, isWhole, notes }: Work<IpvsKinds, IpvsFacts>,
     signal: AbortSignal,
   ): Promise<void> {
-    const { sets, virtualServers, addresses } = difference;
     const { family } = this;
-    const noteSets = (what: string, asked: number, refused: readonly SetFailure[]): void => {
-      for (const { set, key, reason } of refused) {
-        notes.refuse(wanted.of[set].effective(key)?.owner, `IP set ${setName(set, family)}`, reason);
+    const note = (what: string, asked: number, refused: readonly PartFailure[]): void => {
+      for (const one of refused) {
+        notes.refuse(wanted.of[one.kind].effective(one.key)?.owner, this.#nameOf(one), one.reason);
       }
       notes.count(what, asked - refused.length);
     };
-    const noteOf =
-      (kind: "virtualServers" | "addresses", name: string) =>
-      (what: string, asked: number, refused: ReadonlyMap<string, string>): void => {
-        for (const [key, reason] of refused) {
-          notes.refuse(wanted.of[kind].effective(key)?.owner, `${name} ${key}`, reason);
-        }
-        notes.count(what, asked - refused.size);
-      };
-    const noteServers = noteOf("virtualServers", "virtual server");
-    const noteAddresses = noteOf("addresses", "address");
     const notAdded = await this.#sets.add(sets, wanted, signal);
-    noteSets("set entries added", sets.additions.length, notAdded);
+    note("set entries added", sets.additions.length, notAdded);
     for (const [id, reason] of this.#sets.unusable) notes.refuseAll(`IP set ${setName(id, family)}`, reason);
     try {
-      await syncRules();
+      await (isWhole ? this.#repairRules(wanted) : this.#updateRules(wanted));
     } catch (error) {
       if (!(error instanceof IptablesError)) throw error;
       this.#options.metrics.restoreFailures.inc();
@@ -240,20 +206,25 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
     const isOpen = this.#openServers(wanted, notAdded);
     const changed = [...virtualServers.changes.values()].filter(({ operations }) => operations.length > 0);
     const notServed = await this.#virtualServers.change(virtualServers, servers, signal, isOpen);
-    noteServers("virtual servers written", changed.length, notServed);
+    note("virtual servers written", changed.length, notServed);
     const { bind, rebind, unbind, foreign } = addresses;
-    noteAddresses("addresses bound", bind.length + rebind.length, await this.#addresses.bind(addresses));
-    noteAddresses("addresses unbound", unbind.length + foreign.length, await this.#addresses.unbind(addresses));
+    note("addresses bound", bind.length + rebind.length, await this.#addresses.bind(addresses));
+    note("addresses unbound", unbind.length + foreign.length, await this.#addresses.unbind(addresses));
     const { deletions } = virtualServers;
-    noteServers("virtual servers deleted", deletions.size, await this.#virtualServers.delete(virtualServers, signal));
-    noteSets("set entries deleted", sets.deletions.length, await this.#sets.delete(sets, signal));
+    note("virtual servers deleted", deletions.size, await this.#virtualServers.delete(virtualServers, signal));
+    note("set entries deleted", sets.deletions.length, await this.#sets.delete(sets, signal));
+  }
+
+  #nameOf({ kind, key }: PartFailure): string {
+    if (kind === "virtualServers") return `virtual server ${key}`;
+    return kind === "addresses" ? `address ${key}` : `IP set ${setName(kind, this.family)}`;
   }
 
   /** Tells virtual servers of which the kernel does not know that they have source ranges. */
-  #openServers(wanted: IpvsWanted, notAdded: readonly SetFailure[]): (server: VirtualServerKey) => boolean {
+  #openServers(wanted: IpvsWanted, notAdded: readonly PartFailure[]): (server: VirtualServerKey) => boolean {
     const id = "loadBalancerFirewall";
     const isNoneKnown = !this.#rules.isKnown || this.#sets.unusable.has(id);
-    const unknown = new Set(notAdded.filter(({ set }) => set === id).map(({ key }) => key));
+    const unknown = new Set(notAdded.filter(({ kind }) => kind === id).map(({ key }) => key));
     return ({ address, protocol, port }) => {
       const key = ipsetEntryText({ kind: "ip-port", address, protocol: protocolName(protocol), port });
       return wanted.of[id].has(key) && (isNoneKnown || unknown.has(key));
@@ -289,7 +260,8 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, PlanFacts> {
   async #damage(signal: AbortSignal): Promise<Readonly<Record<string, number>> | undefined> {
     const { known, wanted } = this.#reconciler;
     if (known === undefined) return undefined;
-    const { sets, virtualServers, addresses } = await this.#compareAll(await this.#readNode(signal), wanted, signal);
+    const look = { known: await this.#readNode(signal), wanted, isWhole: true };
+    const { sets, virtualServers, addresses } = await this.#compare(look, signal);
     const rules = await this.#rules.compare(this.#planRules(wanted));
     const changed = [...virtualServers.changes.values()].filter(({ operations }) =>
       operations.some((operation) => !this.#graceful.anticipates(operation)),

@@ -1,12 +1,12 @@
 /** The addresses of one family on kube-ipvs0: where they differ from what is wanted, and the changes that end it. */
 import type { LinkAddress, LinkAddressFailure, Links } from "../../kernel/route/links.ts";
-import type { Logger } from "../../logging/logger.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { type Cidr, cidrContains, familyOf, type IpAddress } from "../../net/ip.ts";
 import type { KeyOwners } from "../shared/key-owners.ts";
-import { Doubt } from "../shared/reconciler.ts";
+import type { PortWarning } from "../shared/port-warnings.ts";
 import { DUMMY_DEVICE } from "./names.ts";
 import type { NodeState } from "./node-facts.ts";
+import type { PartFailure } from "./wanted.ts";
 
 export interface AddressDifference {
   readonly bind: readonly IpAddress[];
@@ -17,14 +17,12 @@ export interface AddressDifference {
   readonly foreign: readonly LinkAddress[];
 }
 
-/** An address that is not as wanted, and why. */
-export type AddressFailures = ReadonlyMap<IpAddress, string>;
-
 export class DummyAddresses {
   readonly #links: Links;
   /** Bound again and still without a route. Binding does not help there, so it is not repeated. */
   readonly #unroutable = new Set<IpAddress>();
-  readonly #doubt = new Doubt<IpAddress>();
+  /** Those that the kernel has refused. */
+  #doubt = new Set<IpAddress>();
 
   constructor(links: Links) {
     this.#links = links;
@@ -37,7 +35,7 @@ export class DummyAddresses {
 
   /** Compares with what the node has now. */
   compareAll(wanted: KeyOwners<IpAddress>, { bound, routed, foreign }: NodeState): AddressDifference {
-    this.#doubt.take();
+    this.#doubt = new Set();
     const all = Array.from(wanted.allEffective(), ({ value }) => value);
     for (const address of this.#unroutable) if (routed.has(address)) this.#unroutable.delete(address);
     return {
@@ -52,18 +50,19 @@ export class DummyAddresses {
   compareTouched(wanted: KeyOwners<IpAddress>): AddressDifference {
     const bind: IpAddress[] = [];
     const unbind: IpAddress[] = [];
-    const doubtful = this.#doubt.take();
+    const doubtful = this.#doubt;
+    this.#doubt = new Set();
     for (const [key, before] of wanted.touched) {
       const after = wanted.get(key);
       if (before === undefined && after !== undefined && !doubtful.has(after)) bind.push(after);
       if (before !== undefined && after === undefined && !doubtful.has(before)) unbind.push(before);
     }
-    for (const address of doubtful.keys()) (wanted.has(address) ? bind : unbind).push(address);
+    for (const address of doubtful) (wanted.has(address) ? bind : unbind).push(address);
     return { bind, rebind: [], unbind, foreign: [] };
   }
 
   /** Adds addresses, and the device should it be gone. */
-  async bind({ bind, rebind, foreign }: Omit<AddressDifference, "unbind">): Promise<AddressFailures> {
+  async bind({ bind, rebind, foreign }: AddressDifference): Promise<readonly PartFailure[]> {
     const add = [...rebind, ...bind];
     const wanted = new Set(foreign.length > 0 ? bind : []);
     // An IPv6 address is on a device once: as a whole address only when it has gone with another prefix length.
@@ -87,79 +86,44 @@ export class DummyAddresses {
   }
 
   /** Removes addresses. Comes after {@link DummyAddresses.bind}. */
-  async unbind({ unbind, foreign }: Pick<AddressDifference, "unbind" | "foreign">): Promise<AddressFailures> {
+  async unbind({ unbind, foreign }: AddressDifference): Promise<readonly PartFailure[]> {
     const all = [...foreign, ...unbind];
     const refused = all.length === 0 ? [] : await this.#links.removeAddresses(DUMMY_DEVICE, all);
     const failures = refused.filter(({ code }) => code !== "ENODEV");
     return this.#doubted(failures);
   }
 
-  #doubted(failures: readonly LinkAddressFailure[]): AddressFailures {
-    for (const { address } of failures) this.#doubt.add(address, address);
-    return new Map(failures.map(({ address, message }) => [address, message]));
+  #doubted(failures: readonly LinkAddressFailure[]): readonly PartFailure[] {
+    for (const { address } of failures) this.#doubt.add(address);
+    return failures.map(({ address, message }) => ({ kind: "addresses", key: address, reason: message }));
   }
 }
 
-/** What an operator should know of addresses that services share with the node or with others: said once for each port. */
-export class AddressWarnings {
-  readonly #excludeCIDRs: readonly Cidr[];
-  readonly #log: Logger;
-  #devices: ReadonlyMap<IpAddress, string> = new Map();
-  /** By service port: what was said last. */
-  readonly #said = new Map<string, string>();
-
-  constructor(excludeCIDRs: readonly Cidr[], log: Logger) {
-    this.#excludeCIDRs = excludeCIDRs;
-    this.#log = log;
+/** What an operator should know of addresses that a service port shares with the node or with others. Pure. */
+export function addressWarnings(
+  { name, clusterIP, externalIPs, loadBalancerVIPs }: ServicePort,
+  excludeCIDRs: readonly Cidr[],
+  devices: ReadonlyMap<IpAddress, string>,
+): readonly PortWarning[] {
+  const external = [...externalIPs, ...loadBalancerVIPs];
+  const excluded = [clusterIP, ...external].filter((ip) => excludeCIDRs.some((cidr) => cidrContains(cidr, ip)));
+  const held = external.filter((ip) => devices.has(ip));
+  const device = devices.get(clusterIP);
+  const servicePort = name.text;
+  const warnings: PortWarning[] = [];
+  if (excluded.length > 0) {
+    const message =
+      "excludeCIDRs has addresses of a service: they are served, but their virtual servers will stay when the service is gone";
+    warnings.push({ message, facts: { servicePort, addresses: excluded.join(", ") } });
   }
-
-  /** Looks at every service port. @param devices the device that has an address, kube-ipvs0 left out. */
-  report(services: ReadonlyMap<string, ServicePort>, devices: ReadonlyMap<IpAddress, string>): void {
-    this.#devices = devices;
-    this.update(new Set([...services.keys(), ...this.#said.keys()]), services);
+  if (held.length > 0) {
+    const message = `External addresses of a service are on another device and are not bound to ${DUMMY_DEVICE}`;
+    const addresses = held.map((ip) => `${ip} on ${devices.get(ip)}`).join(", ");
+    warnings.push({ message, facts: { servicePort, addresses }, isInfo: true });
   }
-
-  /** Looks at the service ports that changed. */
-  update(keys: Iterable<string>, services: ReadonlyMap<string, ServicePort>): void {
-    if (this.#excludeCIDRs.length + this.#devices.size === 0) return;
-    for (const key of keys) {
-      const port = services.get(key);
-      if (port === undefined) this.#said.delete(key);
-      else this.#look(key, port);
-    }
+  if (device !== undefined) {
+    const message = `The cluster IP of a service is on another device, too, besides ${DUMMY_DEVICE}`;
+    warnings.push({ message, facts: { servicePort, clusterIP, device } });
   }
-
-  #look(key: string, port: ServicePort): void {
-    const { clusterIP, externalIPs, loadBalancerVIPs } = port;
-    const hasExternal = externalIPs.length + loadBalancerVIPs.length > 0;
-    // Most ports have nothing to report, and there are many of them.
-    if (!hasExternal && this.#excludeCIDRs.length === 0 && !this.#devices.has(clusterIP)) return;
-    const external = [...externalIPs, ...loadBalancerVIPs];
-    const excluded = [clusterIP, ...external].filter((ip) => this.#excludeCIDRs.some((cidr) => cidrContains(cidr, ip)));
-    const held = external.filter((ip) => this.#devices.has(ip));
-    const clusterDevice = this.#devices.get(clusterIP);
-    const warning = `${excluded.join()} ${held.join()} ${clusterDevice ?? ""}`;
-    if (this.#said.get(key) === warning || warning === "  ") return;
-    this.#said.set(key, warning);
-    const servicePort = port.name.text;
-    if (excluded.length > 0) {
-      this.#log.warn(
-        "excludeCIDRs has addresses of a service: they are served, but their virtual servers will stay when the service is gone",
-        { servicePort, addresses: excluded.join(", ") },
-      );
-    }
-    if (held.length > 0) {
-      this.#log.info(`External addresses of a service are on another device and are not bound to ${DUMMY_DEVICE}`, {
-        servicePort,
-        addresses: held.map((ip) => `${ip} on ${this.#devices.get(ip)}`).join(", "),
-      });
-    }
-    if (clusterDevice !== undefined) {
-      this.#log.warn(`The cluster IP of a service is on another device, too, besides ${DUMMY_DEVICE}`, {
-        servicePort,
-        clusterIP,
-        device: clusterDevice,
-      });
-    }
-  }
+  return warnings;
 }

@@ -24,15 +24,10 @@ interface Draining {
   readonly realServers: Map<string, RealServerKey>;
 }
 
+type Deletion = Extract<IpvsOperation, { readonly kind: "delete-real-server" }>;
+
 export class GracefulTermination {
   readonly #draining = new Map<string, Draining>();
-
-  /** Number of real servers that are draining. */
-  get size(): number {
-    let size = 0;
-    for (const { realServers } of this.#draining.values()) size += realServers.size;
-    return size;
-  }
 
   /** Those of a virtual server, by its text. */
   of(key: string): Iterable<RealServerKey> {
@@ -63,7 +58,7 @@ export class GracefulTermination {
 
   /** Removes those without connections. Throws when the kernel cannot be spoken to. */
   async removeIdle(ipvs: Ipvs, log: Logger, signal?: AbortSignal): Promise<void> {
-    const deletions: IpvsOperation[] = [];
+    const deletions: Deletion[] = [];
     for (const [key, { virtualServer, realServers }] of this.#draining) {
       const present = await ipvs.realServers(virtualServer, signal);
       const byText = new Map(present?.map((server) => [realServerText(server), server]));
@@ -83,7 +78,7 @@ export class GracefulTermination {
 
   /** Removes those to which these flows of TCP lead, with their connections: the kernel ends them with their next packet. */
   async removeNow(ipvs: Ipvs, flows: readonly Flow[], log: Logger): Promise<void> {
-    const deletions = new Map<RealServerKey, IpvsOperation>();
+    const deletions = new Map<RealServerKey, Deletion>();
     for (const { protocol, destinationIP, destinationPort, replySourceIP, replySourcePort } of flows) {
       const key = virtualServerText({ protocol, address: destinationIP, port: destinationPort });
       const { virtualServer, realServers } = this.#draining.get(key) ?? {};
@@ -94,11 +89,12 @@ export class GracefulTermination {
     await this.#delete(ipvs, [...deletions.values()], log);
   }
 
-  async #delete(ipvs: Ipvs, deletions: readonly IpvsOperation[], log: Logger, signal?: AbortSignal): Promise<void> {
+  async #delete(ipvs: Ipvs, deletions: readonly Deletion[], log: Logger, signal?: AbortSignal): Promise<void> {
+    if (deletions.length === 0) return;
     const failures = await ipvs.apply(deletions, signal);
-    const failed = new Set(failures.map(({ operation }) => operation));
+    const failed = new Set<IpvsOperation>(failures.map(({ operation }) => operation));
     for (const operation of deletions) {
-      if (operation.kind !== "delete-real-server" || failed.has(operation)) continue;
+      if (failed.has(operation)) continue;
       this.#remove(virtualServerText(operation.virtualServer), realServerText(operation.realServer));
     }
     for (const { message } of failures) {

@@ -10,9 +10,8 @@ import {
   ipsetEntryText,
 } from "../../kernel/ipset/ipset.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import { Doubt } from "../shared/reconciler.ts";
 import { SET_IDS, type SetId, setDefinition, setName } from "./names.ts";
-import type { IpvsWanted } from "./wanted.ts";
+import type { IpvsWanted, PartFailure } from "./wanted.ts";
 
 /** Operations in the order in which they are to be carried out. */
 export interface SetDifference {
@@ -20,26 +19,16 @@ export interface SetDifference {
   readonly deletions: readonly IpsetOperation[];
 }
 
-/** An entry that the kernel does not have, or still has, against what is wanted. */
-export interface SetFailure {
-  readonly set: SetId;
-  /** The entry's text. */
-  readonly key: string;
-  readonly reason: string;
-}
-
 export class IpSets {
   readonly #ipset: Ipset;
   readonly #family: IpFamily;
-  readonly #ids: ReadonlyMap<string, SetId>;
   #unusable: ReadonlyMap<SetId, string> = new Map();
   /** Sets that may not have the members that were last wanted. */
-  readonly #doubt = new Doubt<SetId>();
+  #doubt = new Set<SetId>();
 
   constructor(ipset: Ipset, family: IpFamily) {
     this.#ipset = ipset;
     this.#family = family;
-    this.#ids = new Map(SET_IDS.map((id) => [setName(id, family), id]));
   }
 
   /** Sets that cannot be had, and why. */
@@ -70,7 +59,7 @@ export class IpSets {
 
   /** Asks the kernel for all members. */
   async compareAll(wanted: IpvsWanted, signal: AbortSignal): Promise<SetDifference> {
-    this.#doubt.take();
+    this.#doubt = new Set();
     return await this.#compare(SET_IDS, wanted, signal);
   }
 
@@ -78,7 +67,8 @@ export class IpSets {
   async compareTouched(wanted: IpvsWanted, signal: AbortSignal): Promise<SetDifference> {
     const additions: IpsetOperation[] = [];
     const deletions: IpsetOperation[] = [];
-    const doubtful = this.#doubt.take();
+    const doubtful = this.#doubt;
+    this.#doubt = new Set();
     for (const id of SET_IDS) {
       if (doubtful.has(id) || this.#unusable.has(id)) continue;
       const set = setName(id, this.#family);
@@ -88,7 +78,7 @@ export class IpSets {
         if (before !== undefined && after === undefined) deletions.push({ kind: "delete", set, entry: before });
       }
     }
-    const found = await this.#compare([...doubtful.keys()], wanted, signal);
+    const found = await this.#compare([...doubtful], wanted, signal);
     return {
       additions: [...additions, ...found.additions],
       deletions: [...deletions.reverse(), ...found.deletions],
@@ -96,37 +86,31 @@ export class IpSets {
   }
 
   /** Adds entries. What the kernel refuses is looked up and tried once more. */
-  async add(
-    { additions }: Pick<SetDifference, "additions">,
-    wanted: IpvsWanted,
-    signal: AbortSignal,
-  ): Promise<readonly SetFailure[]> {
-    const failures = await this.#apply(additions, signal);
-    if (failures.length === 0) return failures;
+  async add({ additions }: SetDifference, wanted: IpvsWanted, signal: AbortSignal): Promise<readonly PartFailure[]> {
+    const refused = await this.#apply(additions, signal);
+    if (refused.length === 0) return [];
     await this.ensure();
-    const refused = new Set(failures.map(({ set }) => set).filter((id) => !this.#unusable.has(id)));
-    const again = await this.#compare([...refused], wanted, signal);
-    return this.#noted(await this.#apply(again.additions, signal));
+    const ids = new Set(refused.map(({ kind }) => kind).filter((id) => !this.#unusable.has(id)));
+    const again = await this.#compare([...ids], wanted, signal);
+    return this.#doubted(await this.#apply(again.additions, signal));
   }
 
   /** Deletes entries. Comes after {@link IpSets.add}. */
-  async delete({ deletions }: Pick<SetDifference, "deletions">, signal: AbortSignal): Promise<readonly SetFailure[]> {
-    return this.#noted(await this.#apply(deletions, signal));
+  async delete({ deletions }: SetDifference, signal: AbortSignal): Promise<readonly PartFailure[]> {
+    return this.#doubted(await this.#apply(deletions, signal));
   }
 
-  #noted(failures: readonly SetFailure[]): readonly SetFailure[] {
-    for (const { set } of failures) this.#doubt.add(set, set);
+  #doubted(failures: readonly PartFailure<SetId>[]): readonly PartFailure[] {
+    for (const { kind } of failures) this.#doubt.add(kind);
     return failures;
   }
 
-  async #apply(operations: readonly IpsetOperation[], signal: AbortSignal): Promise<SetFailure[]> {
-    if (operations.length === 0) return [];
-    const failures: SetFailure[] = [];
-    for (const { operation, message } of await this.#ipset.apply(operations, signal)) {
-      const set = this.#ids.get(operation.set);
-      if (set !== undefined) failures.push({ set, key: ipsetEntryText(operation.entry), reason: message });
-    }
-    return failures;
+  async #apply(operations: readonly IpsetOperation[], signal: AbortSignal): Promise<PartFailure<SetId>[]> {
+    const failures = operations.length === 0 ? [] : await this.#ipset.apply(operations, signal);
+    return failures.flatMap(({ operation: { set, entry }, message }) => {
+      const kind = SET_IDS.find((id) => setName(id, this.#family) === set);
+      return kind === undefined ? [] : [{ kind, key: ipsetEntryText(entry), reason: message }];
+    });
   }
 
   async #compare(ids: readonly SetId[], wanted: IpvsWanted, signal: AbortSignal): Promise<SetDifference> {

@@ -27,6 +27,9 @@ export interface NodeState extends NodeAddressFacts {
   readonly routed: ReadonlySet<IpAddress>;
 }
 
+/** What the last full sync has found. */
+export interface IpvsFacts extends NodeState, PlanFacts {}
+
 /** Pure. @param addresses of the family, of all devices. */
 export function nodeAddressFacts(
   addresses: readonly LinkAddress[],

@@ -7,25 +7,25 @@ import {
   type IpvsOperation,
   type RealServerState,
   type VirtualServer,
+  type VirtualServerKey,
   virtualServerText,
 } from "../../kernel/ipvs/ipvs.ts";
 import { type Cidr, cidrContains, type IpFamily } from "../../net/ip.ts";
 import type { KeyOwners } from "../shared/key-owners.ts";
-import { Doubt } from "../shared/reconciler.ts";
 import type { GracefulTermination } from "./graceful-termination.ts";
 import type { PlannedVirtualServer } from "./plan-service-port.ts";
 import { type PresentVirtualServer, type VirtualServerStep, virtualServerStep, WEIGHT } from "./virtual-server-step.ts";
+import type { PartFailure } from "./wanted.ts";
+
+type Steps = ReadonlyMap<string, VirtualServerStep>;
 
 /** Steps by the text of the virtual server. */
 export interface VirtualServerDifference {
   /** For virtual servers that are wanted. */
-  readonly changes: ReadonlyMap<string, VirtualServerStep>;
+  readonly changes: Steps;
   /** For those that are not. */
-  readonly deletions: ReadonlyMap<string, VirtualServerStep>;
+  readonly deletions: Steps;
 }
-
-/** Why a virtual server is not as wanted, by its text. */
-export type VirtualServerFailures = Map<string, string>;
 
 interface VirtualServersOptions {
   readonly ipvs: Ipvs;
@@ -39,8 +39,8 @@ type Wanted = KeyOwners<PlannedVirtualServer>;
 
 export class VirtualServers {
   readonly #options: VirtualServersOptions;
-  /** By text. */
-  readonly #doubt = new Doubt<string, VirtualServer>();
+  /** Those that may not be as they were last wanted, by text. */
+  #doubt = new Map<string, VirtualServerKey>();
 
   constructor(options: VirtualServersOptions) {
     this.#options = options;
@@ -49,19 +49,15 @@ export class VirtualServers {
   /** Asks the kernel for everything. */
   async compareAll(wanted: Wanted, signal: AbortSignal): Promise<VirtualServerDifference> {
     const { ipvs, family } = this.#options;
-    this.#doubt.take();
+    this.#doubt = new Map();
     const difference = new Difference();
-    const unmet = new Set(wanted.keys());
-    for (const virtualServer of await ipvs.virtualServers(family, signal)) {
-      const key = virtualServerText(virtualServer);
-      const planned = wanted.get(key);
-      unmet.delete(key);
-      if (planned !== undefined) difference.add(key, planned, await this.#read(virtualServer, signal));
-      else if (!this.isExcluded(virtualServer)) difference.add(key, undefined, { virtualServer, realServers: [] });
-      if (isTurnDue()) await giveTurn(signal);
-    }
-    for (const key of unmet) {
-      difference.add(key, wanted.get(key), undefined);
+    const servers = await ipvs.virtualServers(family, signal);
+    const present = new Map(servers.map((server) => [virtualServerText(server), server]));
+    for (const key of new Set([...present.keys(), ...wanted.keys()])) {
+      const [planned, found] = [wanted.get(key), present.get(key)];
+      if (planned !== undefined) difference.add(key, planned, found && (await this.#read(found, signal)));
+      else if (found && !this.#isExcluded(found))
+        difference.add(key, planned, { virtualServer: found, realServers: [] });
       if (isTurnDue()) await giveTurn(signal);
     }
     return difference;
@@ -70,14 +66,15 @@ export class VirtualServers {
   /** Asks the kernel only for what cannot be known: connections of real servers that go, and what is in doubt. */
   async compareTouched(wanted: Wanted, signal: AbortSignal): Promise<VirtualServerDifference> {
     const difference = new Difference();
-    const doubtful = this.#doubt.take();
+    const doubtful = this.#doubt;
+    this.#doubt = new Map();
     for (const [key, before] of wanted.touched) {
       const after = wanted.get(key);
-      if (doubtful.has(key) || samePlans(before, after)) continue;
-      if (after === undefined && before !== undefined && this.isExcluded(before.virtualServer)) continue;
+      if (doubtful.has(key)) continue;
+      if (after === undefined && before !== undefined && this.#isExcluded(before.virtualServer)) continue;
       difference.add(key, after, await this.#presumed(before, after, signal));
     }
-    for (const known of doubtful.values()) await this.#compareDoubtful(known, wanted, difference, signal);
+    await this.#compareDoubtful(doubtful, wanted, difference, signal);
     return difference;
   }
 
@@ -87,53 +84,29 @@ export class VirtualServers {
    * @param isOpen whether clients would reach the virtual server that must not: one that is not there yet waits for the next sync.
    */
   async change(
-    { changes }: Pick<VirtualServerDifference, "changes">,
+    { changes }: VirtualServerDifference,
     wanted: Wanted,
     signal: AbortSignal,
-    isOpen: (virtualServer: VirtualServer) => boolean = () => false,
-  ): Promise<VirtualServerFailures> {
-    const failures: VirtualServerFailures = new Map();
-    const allowed = (steps: ReadonlyMap<string, VirtualServerStep>): ReadonlyMap<string, VirtualServerStep> => {
-      const kept = new Map(steps);
-      for (const [key, { virtualServer, operations }] of steps) {
-        if (operations[0]?.kind !== "add-virtual-server" || !isOpen(virtualServer)) continue;
-        failures.set(key, "it waits for its source ranges, which are not in force yet");
-        kept.delete(key);
-      }
-      return kept;
-    };
-    const refused = await this.#carryOut(allowed(changes), signal);
+    isOpen: (virtualServer: VirtualServer) => boolean,
+  ): Promise<readonly PartFailure[]> {
+    const refused = await this.#carryOut(changes, signal, isOpen);
     const again = new Difference();
-    for (const known of this.#definitions(refused, changes).values()) {
-      await this.#compareDoubtful(known, wanted, again, signal);
-    }
-    for (const [key, reason] of await this.#carryOut(allowed(again.changes), signal)) failures.set(key, reason);
-    return this.#doubted(failures, changes);
+    await this.#compareDoubtful(refused, wanted, again, signal);
+    const failures = await this.#carryOut(again.changes, signal, isOpen);
+    return this.#doubted(failures);
   }
 
   /** Deletes what is not wanted. Comes after {@link VirtualServers.change}. */
-  async delete({ deletions }: VirtualServerDifference, signal: AbortSignal): Promise<VirtualServerFailures> {
-    return this.#doubted(await this.#carryOut(deletions, signal), deletions);
+  async delete({ deletions }: VirtualServerDifference, signal: AbortSignal): Promise<readonly PartFailure[]> {
+    return this.#doubted(await this.#carryOut(deletions, signal));
   }
 
-  #doubted(failures: VirtualServerFailures, steps: ReadonlyMap<string, VirtualServerStep>): VirtualServerFailures {
-    for (const [key, virtualServer] of this.#definitions(failures, steps)) this.#doubt.add(key, virtualServer);
-    return failures;
+  #doubted(failures: ReadonlyMap<string, VirtualServerKey & { readonly reason: string }>): readonly PartFailure[] {
+    for (const [key, known] of failures) this.#doubt.set(key, known);
+    return Array.from(failures, ([key, { reason }]) => ({ kind: "virtualServers", key, reason }));
   }
 
-  #definitions(
-    failures: VirtualServerFailures,
-    steps: ReadonlyMap<string, VirtualServerStep>,
-  ): Map<string, VirtualServer> {
-    const definitions = new Map<string, VirtualServer>();
-    for (const key of failures.keys()) {
-      const step = steps.get(key);
-      if (step !== undefined) definitions.set(key, step.virtualServer);
-    }
-    return definitions;
-  }
-
-  isExcluded({ address }: Pick<VirtualServer, "address">): boolean {
+  #isExcluded({ address }: VirtualServerKey): boolean {
     return this.#options.excludeCIDRs.some((cidr) => cidrContains(cidr, address));
   }
 
@@ -163,32 +136,38 @@ export class VirtualServers {
     return realServers === undefined ? undefined : { virtualServer, realServers };
   }
 
+  /** Asks the kernel for those of which nothing is known. */
   async #compareDoubtful(
-    known: VirtualServer,
+    doubtful: ReadonlyMap<string, VirtualServerKey>,
     wanted: Wanted,
     difference: Difference,
     signal: AbortSignal,
   ): Promise<void> {
-    const key = virtualServerText(known);
-    const planned = wanted.get(key);
-    if (planned === undefined && this.isExcluded(known)) return;
-    const virtualServer = await this.#options.ipvs.virtualServer(known);
-    const present = virtualServer && (await this.#read(virtualServer, signal));
-    difference.add(key, planned, present);
+    for (const [key, known] of doubtful) {
+      const planned = wanted.get(key);
+      if (planned === undefined && this.#isExcluded(known)) continue;
+      const virtualServer = await this.#options.ipvs.virtualServer(known);
+      difference.add(key, planned, virtualServer && (await this.#read(virtualServer, signal)));
+    }
   }
 
-  async #carryOut(steps: ReadonlyMap<string, VirtualServerStep>, signal: AbortSignal): Promise<VirtualServerFailures> {
+  /** @param isOpen a virtual server for which this is true is not added. */
+  async #carryOut(steps: Steps, signal: AbortSignal, isOpen?: (virtualServer: VirtualServer) => boolean) {
     const { ipvs, graceful } = this.#options;
     const operations: IpvsOperation[] = [];
-    for (const step of steps.values()) {
-      for (const operation of step.operations) operations.push(operation);
+    const failures = new Map<string, VirtualServerKey & { readonly reason: string }>();
+    for (const [key, { virtualServer, operations: own }] of steps) {
+      if (own[0]?.kind === "add-virtual-server" && isOpen?.(virtualServer)) {
+        failures.set(key, { ...virtualServer, reason: "it waits for its source ranges, which are not in force yet" });
+        continue;
+      }
+      for (const operation of own) operations.push(operation);
       if (isTurnDue()) await giveTurn(signal);
     }
-    const refused = operations.length === 0 ? [] : await ipvs.apply(operations, signal);
-    const failures: VirtualServerFailures = new Map();
-    for (const failure of refused) {
-      const key = virtualServerText(failure.operation.virtualServer);
-      if (!isDone(failure) && !failures.has(key)) failures.set(key, failure.message);
+    for (const failure of operations.length === 0 ? [] : await ipvs.apply(operations, signal)) {
+      const { virtualServer } = failure.operation;
+      const key = virtualServerText(virtualServer);
+      if (!isDone(failure) && !failures.has(key)) failures.set(key, { ...virtualServer, reason: failure.message });
     }
     for (const [key, { virtualServer, draining }] of steps) {
       // What is wanted again must not go when it is idle, even where something else of its virtual server was refused.
@@ -218,17 +197,4 @@ class Difference implements VirtualServerDifference {
 function losesEndpoint(before: PlannedVirtualServer, after: PlannedVirtualServer): boolean {
   const kept = new Set(after.endpoints.map(({ text }) => text));
   return before.endpoints.some(({ text }) => !kept.has(text));
-}
-
-/** Whether two plans of one virtual server ask for the same. */
-function samePlans(a: PlannedVirtualServer | undefined, b: PlannedVirtualServer | undefined): boolean {
-  if (a === undefined || b === undefined) return a === b;
-  const [one, two] = [a.virtualServer, b.virtualServer];
-  return (
-    one.scheduler === two.scheduler &&
-    one.flags === two.flags &&
-    one.timeoutSeconds === two.timeoutSeconds &&
-    a.endpoints.length === b.endpoints.length &&
-    a.endpoints.every(({ text }, index) => text === b.endpoints[index]?.text)
-  );
 }

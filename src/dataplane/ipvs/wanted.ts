@@ -16,6 +16,15 @@ export interface IpvsKinds extends LocalKinds, Record<SetId, IpsetEntry> {
   readonly deniedVips: DeniedVip;
 }
 
+type RefusedKind = SetId | "virtualServers" | "addresses";
+
+/** A part that the kernel does not have, or still has, against what is wanted. */
+export interface PartFailure<Kind extends RefusedKind = RefusedKind> {
+  readonly kind: Kind;
+  readonly key: string;
+  readonly reason: string;
+}
+
 export type IpvsWanted = WantedParts<IpvsKinds>;
 
 /** Nothing is wanted yet. */

@@ -21,7 +21,6 @@ import { LoadBalancerWriter } from "./load-balancer-writer.ts";
 import type { KernelspaceMetrics } from "./metrics.ts";
 import { isForeign, isLeftover } from "./ownership.ts";
 import { type PlanConfig, planServicePort } from "./plan-service-port.ts";
-import { PortWarnings } from "./port-warnings.ts";
 import { type KernelspaceKinds, type KernelspaceWanted, newWanted, partsOf } from "./wanted.ts";
 
 interface KernelspaceBackendOptions {
@@ -67,14 +66,13 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
   readonly #writer: HostWriter;
   readonly #loadBalancers: LoadBalancerWriter;
   readonly #endpoints: EndpointWriter;
-  readonly #warnings: PortWarnings;
   /** When what load balancers do is looked at, too. */
   #nextThoroughMs: number;
   /** On an overlay, nodes have come or gone since the last sync that looked. */
   #isNetworkChanged = false;
 
   constructor(given: KernelspaceBackendOptions) {
-    const { config, log, syncPeriodMs } = given;
+    const { config, syncPeriodMs } = given;
     const waits = new KernelWaits();
     const options = { ...given, hcn: waits.timed(given.hcn, CALLS) };
     this.#options = options;
@@ -85,13 +83,12 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
       ...{ target: this, place: "HNS", waits, longestRetryMs: syncPeriodMs },
     });
     this.#endpoints = new EndpointWriter({ ...options, nodeIP: config.nodeIP });
-    this.#warnings = new PortWarnings(log);
     this.#watch = new HostWatch({ ...given, turns: this.#reconciler.turns });
     this.#loadBalancers = new LoadBalancerWriter(options);
     this.#writer = new HostWriter({
       endpoints: this.#endpoints,
       loadBalancers: this.#loadBalancers,
-      warnings: this.#warnings,
+      warnings: this.#reconciler.warnings,
       sourceVip: config.sourceVip,
       isHostAddress: options.isHostAddress,
     });
@@ -127,7 +124,6 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
     const { hcn } = this.#options;
     const { services, changedPorts } = input;
     if (changedPorts.size === 0 && this.#writer.doubt.isNothing && !this.#isNetworkChanged) return [];
-    for (const key of changedPorts) if (!services.has(key)) this.#warnings.forget(key);
     let ports: Iterable<string> = changedPorts;
     if (isOverlay(host.network)) {
       const network = await hcn.get("Network", host.network.id);
@@ -149,7 +145,11 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
     const { network } = host;
     const facts = { zone, isOverlay: isOverlay(network), remoteSubnets: network.remoteSubnets };
     const plan = planServicePort(port, endpoints.get(key) ?? [], this.#options.config, facts);
-    this.#warnings.note(key, port.name.text, plan.warnings);
+    const name = { servicePortName: port.name.text };
+    this.#reconciler.warnings.note(
+      key,
+      plan.warnings.map((message) => ({ message, facts: name })),
+    );
     return partsOf(key, plan);
   }
 
@@ -185,7 +185,8 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
 
   /** Where they are used up, name resolution and new pods fail, and nothing points here (reference windows-practice.md §8). */
   #warnOfPorts(loadBalancers: number): void {
-    if (loadBalancers >= MANY_INDIRECT) this.#warnings.tellOnce("dynamic ports", PORTS_TEXT, { loadBalancers });
+    if (loadBalancers >= MANY_INDIRECT)
+      this.#reconciler.warnings.tellOnce("dynamic ports", PORTS_TEXT, { loadBalancers });
   }
 
   #findAstray(host: HostState, wanted: KernelspaceWanted): void {
@@ -207,7 +208,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
       const isOurs = isLeftover(one, host, cidrs) || (this.#loadBalancers.isOwn(one.id) && !isForeign(one, host));
       if (isOurs) leftovers.push(one.id);
       else
-        this.#warnings.tellOnce(
+        this.#reconciler.warnings.tellOnce(
           `foreign ${one.id}`,
           "A load balancer that no Service wants shows no sign of being kube-proxy's; it stays",
           one,

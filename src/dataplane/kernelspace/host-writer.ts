@@ -8,13 +8,13 @@ import type { Guid } from "../../kernel/hcn/guid.ts";
 import { hcnErrorClass } from "../../kernel/hcn/hcn-error.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { IpAddress } from "../../net/ip.ts";
+import type { PortWarnings } from "../shared/port-warnings.ts";
 import type { SyncNotes } from "../shared/reconciler.ts";
 import type { EndpointMaker, EndpointWriter } from "./endpoint-writer.ts";
 import { type HostState, isOverlay } from "./host-state.ts";
 import type { LoadBalancerToPut, LoadBalancerWriter } from "./load-balancer-writer.ts";
 import { isForeign } from "./ownership.ts";
 import type { PlannedLoadBalancer } from "./plan-service-port.ts";
-import type { PortWarnings } from "./port-warnings.ts";
 import type { KernelspaceWanted } from "./wanted.ts";
 
 interface HostWriterOptions {

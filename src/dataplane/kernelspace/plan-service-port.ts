@@ -60,9 +60,6 @@ export interface PlannedLoadBalancer {
   readonly endpoints: readonly IpAddress[] | "root";
 }
 
-/** What HNS cannot do, and the service port asks for. */
-export type PlanWarning = "mixed-target-ports" | "source-ranges" | "local-policy-without-dsr" | "affinity";
-
 export interface ServicePortPlan {
   readonly loadBalancers: readonly PlannedLoadBalancer[];
   /** Addresses that load balancers name, and whether a pod of this node has them. */
@@ -70,7 +67,8 @@ export interface ServicePortPlan {
   /** On an overlay, the cluster IP has an endpoint, too. */
   readonly vip: IpAddress | undefined;
   readonly lacksLocal: { readonly internal: boolean; readonly external: boolean };
-  readonly warnings: readonly PlanWarning[];
+  /** What HNS cannot do, and the service port asks for. */
+  readonly warnings: readonly string[];
 }
 
 /** Mapping flags by kind; with preserve-destination where that counts. */
@@ -125,17 +123,30 @@ export function planServicePort(
     const healthCheck = healthCheckOf(frontend, port, preserves, config);
     if (healthCheck !== undefined) loadBalancers.push(healthCheck);
   }
+  const warnings: readonly (readonly [isTrue: boolean, warning: string])[] = [
+    [
+      isMixed,
+      "The endpoints of a service port have several target ports, of which HNS knows one: the most frequent is served, and the others are left out",
+    ],
+    [
+      port.loadBalancerSourceRanges.length > 0,
+      "loadBalancerSourceRanges has no effect on Windows: HNS cannot tell clients apart",
+    ],
+    [
+      declared.externalPolicyLocal && !config.hasDsr,
+      "externalTrafficPolicy Local counts as Cluster: this version of HNS has no direct server return",
+    ],
+    [
+      port.sessionAffinity === "ClientIP" && !config.hasAffinity,
+      "sessionAffinity has no effect: this version of HNS does not have it",
+    ],
+  ];
   return {
     loadBalancers,
     endpoints: used,
     vip: facts.isOverlay ? port.clusterIP : undefined,
     lacksLocal: routing.lacksLocal,
-    warnings: [
-      ...(isMixed ? (["mixed-target-ports"] as const) : []),
-      ...(port.loadBalancerSourceRanges.length > 0 ? (["source-ranges"] as const) : []),
-      ...(declared.externalPolicyLocal && !config.hasDsr ? (["local-policy-without-dsr"] as const) : []),
-      ...(port.sessionAffinity === "ClientIP" && !config.hasAffinity ? (["affinity"] as const) : []),
-    ],
+    warnings: warnings.flatMap(([isTrue, warning]) => (isTrue ? [warning] : [])),
   };
 }
 

@@ -10,7 +10,7 @@ import { makeServicePort } from "../../model/testing/records.ts";
 import type { SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { FakeClock } from "../../sync/testing/fake-clock.ts";
 import { KeyOwners } from "./key-owners.ts";
-import { Doubt, Reconciler, type Target, type Work } from "./reconciler.ts";
+import { Reconciler, type Target, type Work } from "./reconciler.ts";
 import { type LocalKinds, type Parts, WantedParts } from "./wanted-parts.ts";
 
 interface Kinds extends LocalKinds {
@@ -21,7 +21,7 @@ interface Kinds extends LocalKinds {
 class MapTarget implements Target<Kinds, object> {
   readonly kernel = new Map<string, string>();
   readonly refuses = new Set<string>();
-  readonly #doubt = new Doubt<string>();
+  #doubt = new Set<string>();
   looks = 0;
   writes = 0;
   fails = false;
@@ -45,16 +45,15 @@ class MapTarget implements Target<Kinds, object> {
 
   async apply({ wanted: { of }, isWhole, notes }: Work<Kinds, object>): Promise<void> {
     if (this.fails) throw new Error("the kernel is away");
-    const doubtful = this.#doubt.take();
-    const all = isWhole
-      ? [...of.ports.keys(), ...this.kernel.keys()]
-      : [...of.ports.touched.keys(), ...doubtful.keys()];
+    const doubtful = this.#doubt;
+    this.#doubt = new Set();
+    const all = isWhole ? [...of.ports.keys(), ...this.kernel.keys()] : [...of.ports.touched.keys(), ...doubtful];
     for (const key of new Set(all)) {
       const wanted = of.ports.effective(key);
       if (wanted?.value === this.kernel.get(key)) continue;
       this.writes += 1;
       if (this.refuses.has(key)) {
-        this.#doubt.add(key, key);
+        this.#doubt.add(key);
         notes.refuse(wanted?.owner, `port ${key}`, "no");
       } else if (wanted === undefined) this.kernel.delete(key);
       else this.kernel.set(key, wanted.value);

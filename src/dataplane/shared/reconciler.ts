@@ -11,6 +11,7 @@ import type { KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import { PortWarnings } from "./port-warnings.ts";
 import { RefusedPorts } from "./refused-ports.ts";
 import type { LocalKinds, Parts, WantedParts } from "./wanted-parts.ts";
 
@@ -97,6 +98,8 @@ const FIRST_RETRY_MS = 1_000;
 export class Reconciler<Kinds extends LocalKinds, Known> {
   /** Held by syncs, and by all else that asks the kernel. */
   readonly turns = new Mutex();
+  /** What the target says of service ports while it plans them; those that are gone are forgotten. */
+  readonly warnings: PortWarnings;
   readonly #options: ReconcilerOptions<Kinds, Known>;
   readonly #refused: RefusedPorts;
   #wanted: WantedParts<Kinds>;
@@ -110,6 +113,7 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
     const { target, place, log } = options;
     this.#options = options;
     this.#wanted = target.newWanted();
+    this.warnings = new PortWarnings(log);
     this.#refused = new RefusedPorts({
       onNews: ({ subject, reason }) =>
         log.error(`Not everything is in ${place}; all else is, and this will be tried again`, new Error(reason), {
@@ -191,6 +195,7 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
       if (isTurnDue()) await giveTurn(signal);
     }
     this.#wanted = wanted;
+    this.warnings.keepOnly(input.services);
     await target.apply({ input, known, wanted, isWhole: true, notes }, signal);
     return known;
   }
@@ -204,6 +209,7 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
     wanted.track();
     for (const key of ports) {
       const port = input.services.get(key);
+      if (port === undefined) this.warnings.note(key, []);
       wanted.put(key, port && target.plan(key, port, input, known));
       if (isTurnDue()) await giveTurn(signal);
     }
@@ -222,25 +228,5 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
     if (this.#isStopped) return;
     this.#retry = clock.setTimer(this.#retryMs, () => this.#requestSync?.());
     this.#retryMs = Math.min(this.#retryMs * 2, longestRetryMs);
-  }
-}
-
-/** Where the kernel may have something else than what was last wanted: looked at, or done again, with the next sync. */
-export class Doubt<Key, Item = Key> {
-  #items = new Map<Key, Item>();
-
-  has(key: Key): boolean {
-    return this.#items.has(key);
-  }
-
-  add(key: Key, item: Item): void {
-    this.#items.set(key, item);
-  }
-
-  /** What was in doubt until now, in the order in which it was added; what is not settled must be added again. */
-  take(): ReadonlyMap<Key, Item> {
-    const items = this.#items;
-    this.#items = new Map();
-    return items;
   }
 }
