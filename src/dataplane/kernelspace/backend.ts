@@ -3,7 +3,6 @@
  * included, asks HNS what is there and writes only what differs; any other sync writes what changed. Reference windows.md §3.
  */
 import type { Clock } from "../../async/clock.ts";
-import type { Guid } from "../../kernel/hcn/guid.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { Logger } from "../../logging/logger.ts";
@@ -19,7 +18,6 @@ import { HostWatch } from "./host-watch.ts";
 import { HostWriter } from "./host-writer.ts";
 import { LoadBalancerWriter } from "./load-balancer-writer.ts";
 import type { KernelspaceMetrics } from "./metrics.ts";
-import { isForeign, isLeftover } from "./ownership.ts";
 import { type PlanConfig, planServicePort } from "./plan-service-port.ts";
 import { type KernelspaceKinds, type KernelspaceWanted, newWanted, partsOf } from "./wanted.ts";
 
@@ -123,7 +121,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
   async refresh(host: HostState, input: SyncInput, signal: AbortSignal): Promise<Iterable<string> | undefined> {
     const { hcn } = this.#options;
     const { services, changedPorts } = input;
-    if (changedPorts.size === 0 && this.#writer.doubt.isNothing && !this.#isNetworkChanged) return [];
+    if (changedPorts.size === 0 && host.doubt.isNothing && !this.#isNetworkChanged) return [];
     let ports: Iterable<string> = changedPorts;
     if (isOverlay(host.network)) {
       const network = await hcn.get("Network", host.network.id);
@@ -131,7 +129,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
       if (JSON.stringify(network) !== JSON.stringify(host.network)) {
         // Nodes have come or gone. What there is of HNS is known; where it leads to must be looked at.
         host.network = network;
-        this.#findAstray(host, this.#reconciler.wanted);
+        this.#endpoints.findAstray(host, this.#reconciler.wanted);
         ports = new Set([...services.keys(), ...changedPorts]);
       }
       this.#isNetworkChanged = false;
@@ -157,7 +155,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
     const { input, known: host, wanted, isWhole, notes } = work;
     const { loadBalancers, endpoints } = wanted.of;
     if (isWhole) this.#doubtAll(host, wanted, input.serviceCIDRs);
-    const { doubt } = this.#writer;
+    const { doubt } = host;
     for (const key of loadBalancers.touched.keys()) doubt.frontends.add(key);
     for (const [key, before] of endpoints.touched) {
       const touched = before ?? endpoints.get(key);
@@ -172,15 +170,15 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
   }
 
   #doubtAll(host: HostState, wanted: KernelspaceWanted, serviceCIDRs: readonly string[]): void {
-    const doubt = this.#writer.reset();
+    const { doubt } = host;
     for (const key of wanted.of.loadBalancers.keys()) doubt.frontends.add(key);
-    for (const { value } of wanted.of.endpoints.allEffective()) doubt.addresses.add(value.address);
+    for (const [, { value }] of wanted.of.endpoints.entries()) doubt.addresses.add(value.address);
     for (const endpoint of host.endpoints.all()) {
       if (!this.#endpoints.isOurs(host, endpoint)) continue;
       for (const address of endpoint.addresses) doubt.addresses.add(address);
     }
-    this.#findAstray(host, wanted);
-    for (const id of this.#leftovers(host, wanted, serviceCIDRs)) doubt.leftovers.add(id);
+    this.#endpoints.findAstray(host, wanted);
+    this.#findLeftovers(host, wanted, serviceCIDRs);
   }
 
   /** Where they are used up, name resolution and new pods fail, and nothing points here (reference windows-practice.md §8). */
@@ -189,41 +187,28 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
       this.#reconciler.warnings.tellOnce("dynamic ports", PORTS_TEXT, { loadBalancers });
   }
 
-  #findAstray(host: HostState, wanted: KernelspaceWanted): void {
-    const astray = this.#endpoints.findAstray(host, (address) => wanted.of.endpoints.get(address)?.reason);
-    for (const address of astray) this.#writer.doubt.addAddress(address, wanted);
-  }
-
   /** What no Service wants, and what shows that it is ours. */
-  #leftovers(host: HostState, { of }: KernelspaceWanted, serviceCIDRs: readonly string[]): readonly Guid[] {
+  #findLeftovers(host: HostState, { of }: KernelspaceWanted, serviceCIDRs: readonly string[]): void {
     const cidrs: readonly Cidr[] = serviceCIDRs.map((text) => parseCidr(text)).filter((cidr) => cidr !== undefined);
-    const wanted = new Set<Guid>();
-    for (const key of of.loadBalancers.keys()) {
-      const id = host.loadBalancers.at(key)?.id;
-      if (id !== undefined) wanted.add(id);
-    }
-    const leftovers: Guid[] = [];
+    const wanted = new Set(Array.from(of.loadBalancers.keys(), (key) => host.loadBalancers.at(key)?.id));
     for (const one of host.loadBalancers.all()) {
       if (wanted.has(one.id) || familyOfLoadBalancer(one) !== this.family) continue;
-      const isOurs = isLeftover(one, host, cidrs) || (this.#loadBalancers.isOwn(one.id) && !isForeign(one, host));
-      if (isOurs) leftovers.push(one.id);
-      else
-        this.#reconciler.warnings.tellOnce(
-          `foreign ${one.id}`,
-          "A load balancer that no Service wants shows no sign of being kube-proxy's; it stays",
-          one,
-        );
+      if (host.isLeftover(one, cidrs) || (this.#loadBalancers.isOwn(one.id) && !host.isForeign(one))) {
+        host.doubt.leftovers.add(one.id);
+        continue;
+      }
+      const message = "A load balancer that no Service wants shows no sign of being kube-proxy's; it stays";
+      this.#reconciler.warnings.tellOnce(`foreign ${one.id}`, message, one);
     }
-    return leftovers;
   }
 
   async #verify(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
     const { known: host, wanted } = this.#reconciler;
     if (host === undefined) return;
-    const { hcn, networkName, rootName, log } = this.#options;
+    const { hcn, networkName, log } = this.#options;
     let found: Verification = "same-network";
     try {
-      found = await host.verify(hcn, { networkName, rootName, isThorough: this.#isThoroughDue(), signal });
+      found = await host.verify(hcn, this.#isThoroughDue(), signal);
     } finally {
       // Also what was seen before HNS failed.
       if (found !== "other-network")
@@ -237,8 +222,8 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
 
   /** What looks have found is in doubt. */
   #follow(host: HostState, wanted: KernelspaceWanted): FollowedNews {
-    const { lost, changed, addresses, hasNewRoot } = host.takeNews();
-    const { doubt } = this.#writer;
+    const { lost, changed, hasNewRoot, hasEndpoints } = host.takeNews();
+    const { doubt } = host;
     const keys = new Set(
       changed.flatMap(({ before, now }) => [before, now].flatMap((one) => keysOf(one, this.family))),
     );
@@ -247,16 +232,15 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
     for (const key of keys) if (isWanted(key)) doubt.frontends.add(key);
     // One of ours that is at another frontend now is in the way there, unless it is wanted, which is looked at when it is to go.
     for (const { before, now } of changed) {
-      const wasOurs = this.#loadBalancers.isOwn(now.id) || keysOf(before, this.family).some((key) => isWanted(key));
-      if (wasOurs && !isForeign(now, host)) doubt.leftovers.add(now.id);
+      const wasOurs = this.#loadBalancers.isOwn(now.id) || keysOf(before, this.family).some(isWanted);
+      if (wasOurs && !host.isForeign(now)) doubt.leftovers.add(now.id);
     }
-    for (const address of addresses) doubt.addAddress(address, wanted);
     if (hasNewRoot) {
       for (const [key, { value }] of wanted.of.loadBalancers.entries()) {
         if (value.kind === "health-check") doubt.frontends.add(key);
       }
     }
-    const isNothing = lost.size + changed.length + addresses.size === 0 && !hasNewRoot;
+    const isNothing = lost.size + changed.length === 0 && !hasNewRoot && !hasEndpoints;
     const ownersAt = (found: ReadonlySet<string>) =>
       new Set([...found].flatMap((key) => wanted.of.loadBalancers.effective(key)?.owner ?? []));
     return { isNothing, lost: ownersAt(lost), changed: ownersAt(keys) };

@@ -1,5 +1,5 @@
 /** Makes and deletes the endpoints that load balancers name for addresses elsewhere. Reference windows.md §3.6. */
-import type { EndpointSettings, HcnEndpoint } from "../../kernel/hcn/documents.ts";
+import type { HcnEndpoint } from "../../kernel/hcn/documents.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import type { IpAddress } from "../../net/ip.ts";
@@ -7,6 +7,7 @@ import type { SyncNotes } from "../shared/reconciler.ts";
 import { type HostState, isOverlay } from "./host-state.ts";
 import { isOurRemoteEndpoint, remoteMac } from "./ownership.ts";
 import { providerOf } from "./plan-service-port.ts";
+import type { KernelspaceWanted } from "./wanted.ts";
 
 interface EndpointWriterOptions {
   readonly hcn: Hcn;
@@ -17,15 +18,11 @@ interface EndpointWriterOptions {
   readonly hostMacs: ReadonlySet<string>;
 }
 
-/** Each makes one endpoint, and notes it. */
-export interface EndpointMaker {
-  /** For an address of another node, or outside of the network. */
-  remote(address: IpAddress): Promise<void>;
-  /** For a cluster IP on an overlay. */
-  vip(address: IpAddress): Promise<void>;
-  /** For the source VIP on an overlay, when the CNI plugin has not made it. */
-  sourceVip(address: IpAddress): Promise<void>;
-}
+/** What for: an address of another node, or outside of the network; on an overlay a cluster IP, or the source VIP that the CNI plugin has not made. */
+type MadeFor = "remote" | "vip" | "source-vip";
+
+/** Makes an endpoint, and notes it. */
+export type MakeEndpoint = (address: IpAddress, reason: MadeFor) => Promise<void>;
 
 export class EndpointWriter {
   readonly #options: EndpointWriterOptions;
@@ -38,25 +35,26 @@ export class EndpointWriter {
   }
 
   /** Makes endpoints on the cluster's network, which is opened once for all of them. */
-  async making<T>(host: HostState, notes: SyncNotes, run: (make: EndpointMaker) => Promise<T>): Promise<T> {
-    const { hcn, nodeIP, hostMac } = this.#options;
-    const { network } = host;
-    return await hcn.makeEndpoints(network.id, async (create) => {
-      const make = async (settings: Omit<EndpointSettings, "network">): Promise<void> => {
-        const made = await create({ network: network.id, ...settings });
-        if (made.providerAddress !== settings.providerAddress) this.#tellsProviders = false;
+  async making(host: HostState, notes: SyncNotes, run: (make: MakeEndpoint) => Promise<void>): Promise<void> {
+    const { hcn, hostMac } = this.#options;
+    const network = host.network.id;
+    await hcn.makeEndpoints(network, (create) =>
+      run(async (address, reason) => {
+        const mac = reason === "remote" ? remoteMac(address) : hostMac;
+        const providerAddress = this.#carrierOf(address, reason, host);
+        const isRemote = reason !== "source-vip";
+        const made = await create({ network, address, mac, isRemote, ...(providerAddress && { providerAddress }) });
+        if (made.providerAddress !== providerAddress) this.#tellsProviders = false;
         notes.count("endpoints made");
         host.endpoints.note(made);
-      };
-      return await run({
-        remote(address) {
-          const carrier = isOverlay(network) ? { providerAddress: providerOf(address, network) ?? nodeIP } : {};
-          return make({ address, mac: remoteMac(address), isRemote: true, ...carrier });
-        },
-        vip: (address) => make({ address, mac: hostMac, isRemote: true, providerAddress: nodeIP }),
-        sourceVip: (address) => make({ address, mac: hostMac, isRemote: false }),
-      });
-    });
+      }),
+    );
+  }
+
+  /** On an overlay, the node to which an endpoint leads. */
+  #carrierOf(address: IpAddress, reason: MadeFor, { network }: HostState): IpAddress | undefined {
+    if (!isOverlay(network) || reason === "source-vip") return undefined;
+    return (reason === "remote" ? providerOf(address, network) : undefined) ?? this.#options.nodeIP;
   }
 
   /** Those at an address that are ours to delete. */
@@ -66,23 +64,20 @@ export class EndpointWriter {
 
   /**
    * Finds those of ours on an overlay that lead to another node than the one which has the address: they were made before the CNI
-   * plugin said which one that is. @returns their addresses.
+   * plugin said which one that is. Their addresses are in doubt then.
    */
-  findAstray(host: HostState, reasonFor: (address: IpAddress) => "local" | "remote" | "vip" | undefined): IpAddress[] {
-    const { nodeIP } = this.#options;
-    const found: IpAddress[] = [];
+  findAstray(host: HostState, { of }: KernelspaceWanted): void {
     const astray = new Set<Guid>();
-    if (!isOverlay(host.network) || !this.#tellsProviders) return found;
+    if (!isOverlay(host.network) || !this.#tellsProviders) return;
     for (const endpoint of host.endpoints.all()) {
       const [address] = endpoint.addresses;
       if (address === undefined || endpoint.providerAddress === undefined || !this.isOurs(host, endpoint)) continue;
-      const wanted = reasonFor(address) === "vip" ? nodeIP : (providerOf(address, host.network) ?? nodeIP);
-      if (endpoint.providerAddress === wanted) continue;
+      const reason = of.endpoints.get(address)?.reason === "vip" ? "vip" : "remote";
+      if (endpoint.providerAddress === this.#carrierOf(address, reason, host)) continue;
       astray.add(endpoint.id);
-      found.push(address);
+      host.doubt.addresses.add(address);
     }
     host.astray = astray;
-    return found;
   }
 
   isOurs(host: HostState, endpoint: HcnEndpoint): boolean {

@@ -1,33 +1,20 @@
 /** What HNS has, as the last look and our own writes left it. Reference windows.md §3.1, §3.2, windows-practice.md §8. */
 import { hash } from "node:crypto";
-import type { HcnEndpoint, HcnLoadBalancer, HcnNetwork } from "../../kernel/hcn/documents.ts";
+import {
+  type HcnEndpoint,
+  type HcnLoadBalancer,
+  type HcnNetwork,
+  MAP_EXTERNAL_IP,
+} from "../../kernel/hcn/documents.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
-import type { IpAddress, IpFamily } from "../../net/ip.ts";
+import { type Cidr, cidrContains, type IpAddress, type IpFamily } from "../../net/ip.ts";
 import { keysOf } from "./frontend-keys.ts";
-import type { EndpointPlaces } from "./ownership.ts";
 
 /** A load balancer that is not what it was. */
 interface ChangedLoadBalancer {
   readonly before: HcnLoadBalancer;
   readonly now: HcnLoadBalancer;
-}
-
-/** One of the list of what load balancers do, as it was seen last. */
-interface Seen {
-  readonly digest: string;
-  /** What was known then: our own writes replace it. */
-  readonly known: HcnLoadBalancer;
-}
-
-interface Look {
-  readonly networkName: string;
-  /** Of the endpoint that health checks are led to; undefined for none. */
-  readonly rootName: string | undefined;
-  /** Also at what load balancers do, which is one call more. */
-  readonly isThorough: boolean;
-  /** Ends it between two calls. */
-  readonly signal: AbortSignal;
 }
 
 /**
@@ -36,67 +23,75 @@ interface Look {
  */
 export type Verification = "other-network" | "changed-network" | "same-network";
 
-/** What looks have found to be other than it was known to be. */
+/** What looks have found to be other than it was known to be, besides what is in doubt for it. */
 interface HostNews {
   /** Frontends whose load balancer is gone. */
-  readonly lost: ReadonlySet<string>;
+  readonly lost: Set<string>;
   /** Load balancers that are not what they were. */
-  readonly changed: readonly ChangedLoadBalancer[];
-  /** Whose endpoint has come or gone. */
-  readonly addresses: ReadonlySet<IpAddress>;
+  readonly changed: ChangedLoadBalancer[];
   /** The endpoint that health checks are led to is there now, or is another one. */
-  readonly hasNewRoot: boolean;
+  hasNewRoot: boolean;
+  /** Endpoints have come or gone. */
+  hasEndpoints: boolean;
 }
 
-export class HostState implements EndpointPlaces {
+/** What a sync must look at besides what changed: what an earlier one did not do, and what others have changed. */
+export class HostDoubt {
+  readonly frontends = new Set<string>();
+  /** Of endpoints; what names them is looked at, too. */
+  readonly addresses = new Set<IpAddress>();
+  /** Load balancers that are to go. */
+  readonly leftovers = new Set<Guid>();
+  /** Addresses with an endpoint that is to go, and that a load balancer still names: for the next sync that does anything. */
+  readonly stillNamed = new Set<IpAddress>();
+
+  get isNothing(): boolean {
+    return this.frontends.size + this.addresses.size + this.leftovers.size === 0;
+  }
+}
+
+interface HostNames {
+  readonly family: IpFamily;
+  readonly networkName: string;
+  /** Of the endpoint that health checks are led to; undefined for none. */
+  readonly rootName: string | undefined;
+}
+
+/** Port-mapping flags that kube-proxy and this program write (windows.md §2.6). */
+const WRITTEN_FLAGS: ReadonlySet<number> = new Set([0, 12, 16, 18, 28]);
+const WRITTEN_DISTRIBUTIONS: ReadonlySet<number> = new Set([0, 2]);
+
+export class HostState {
   readonly family: IpFamily;
   network: HcnNetwork;
   /** Of the cluster's network, by address. */
-  readonly endpoints: HostIndex<HcnEndpoint>;
+  readonly endpoints = new HostIndex<HcnEndpoint>(({ addresses }) => new Set(addresses));
   /** By frontend, and by the endpoints that they name. */
   readonly loadBalancers: HostIndex<HcnLoadBalancer>;
   /** Endpoints that lead to another node than the one that has the address now: others must be made before these go. */
   astray: ReadonlySet<Guid> = new Set();
-  /** Endpoints of other networks, also those that could not be read: what leads there is not ours. */
-  #elsewhere: ReadonlySet<Guid>;
+  /** What the next writing does. May be added to. */
+  doubt = new HostDoubt();
   /** The endpoint of the node itself, for health checks. */
   root: Guid | undefined;
+  readonly #names: HostNames;
+  /** Endpoints of other networks, also those that could not be read: what leads there is not ours. */
+  #elsewhere: ReadonlySet<Guid>;
+  /** Digests of what load balancers do, as it was seen when they were last known to be so. */
+  readonly #seen = new WeakMap<HcnLoadBalancer, string>();
+  #news: HostNews = noNews();
 
-  #seen: ReadonlyMap<Guid, Seen> = new Map();
-  #unread: readonly Guid[] = [];
-  #lost = new Set<string>();
-  #changed: ChangedLoadBalancer[] = [];
-  #addresses = new Set<IpAddress>();
-  #hasNewRoot = false;
-
-  private constructor(parts: {
-    family: IpFamily;
-    network: HcnNetwork;
-    endpoints: Iterable<HcnEndpoint>;
-    loadBalancers: Iterable<HcnLoadBalancer>;
-    elsewhere: ReadonlySet<Guid>;
-    root: Guid | undefined;
-  }) {
-    this.family = parts.family;
-    this.network = parts.network;
-    this.endpoints = new HostIndex(({ addresses }) => new Set(addresses), parts.endpoints);
-    const lookedUpBy = (one: HcnLoadBalancer) => new Set([...keysOf(one, parts.family), ...one.endpoints]);
-    this.loadBalancers = new HostIndex(lookedUpBy, parts.loadBalancers);
-    this.#elsewhere = parts.elsewhere;
-    this.root = parts.root;
+  private constructor(names: HostNames, network: HcnNetwork, elsewhere: ReadonlySet<Guid>) {
+    this.#names = names;
+    this.family = names.family;
+    this.network = network;
+    this.loadBalancers = new HostIndex((one) => new Set([...keysOf(one, this.family), ...one.endpoints]));
+    this.#elsewhere = elsewhere;
   }
 
-  /**
-   * Looks at everything: three calls for each object of the host, and one for each kind.
-   *
-   * @param rootName of the endpoint that health checks are led to; undefined for none.
-   * @throws Error when there is no such network.
-   */
-  static async read(
-    hcn: Hcn,
-    { family, networkName, rootName }: { family: IpFamily; networkName: string; rootName: string | undefined },
-    signal?: AbortSignal,
-  ): Promise<HostState> {
+  /** Looks at everything: three calls for each object of the host, and one for each kind. @throws Error when there is no such network. */
+  static async read(hcn: Hcn, names: HostNames, signal?: AbortSignal): Promise<HostState> {
+    const { networkName, rootName } = names;
     const network = await hcn.named("Network", networkName, signal);
     if (network === undefined) throw new Error(missingNetworkText(networkName));
     const ours = new Set(await hcn.ids("Endpoint", { VirtualNetwork: network.id }));
@@ -104,17 +99,14 @@ export class HostState implements EndpointPlaces {
     const endpoints = await hcn.all("Endpoint", undefined, signal);
     // A network that was made again leaves endpoints of the old one behind: they are nowhere, and what names them may be ours.
     const networks = new Set(await hcn.ids("Network"));
-    for (const one of endpoints) if (one.network !== undefined && !networks.has(one.network)) elsewhere.delete(one.id);
-    const loadBalancers = await hcn.all("LoadBalancer", undefined, signal);
-    const isRoot = ({ name }: HcnEndpoint) => name.toLowerCase() === rootName?.toLowerCase();
-    return new HostState({
-      family,
-      network,
-      endpoints: endpoints.filter(({ id }) => ours.has(id)),
-      loadBalancers,
-      elsewhere,
-      root: rootName === undefined ? undefined : endpoints.find(isRoot)?.id,
-    });
+    const host = new HostState(names, network, elsewhere);
+    for (const one of endpoints) {
+      if (one.network !== undefined && !networks.has(one.network)) elsewhere.delete(one.id);
+      if (ours.has(one.id)) host.endpoints.note(one);
+      if (one.name.toLowerCase() === rootName?.toLowerCase()) host.root ??= one.id;
+    }
+    for (const one of await hcn.all("LoadBalancer", undefined, signal)) host.loadBalancers.note(one);
+    return host;
   }
 
   /** The endpoint that load balancers are to name: a local one before remote ones, a right one before one that leads astray. */
@@ -140,18 +132,41 @@ export class HostState implements EndpointPlaces {
     return keysOf(known, this.family).filter((key) => this.loadBalancers.at(key) === known);
   }
 
-  isOurs(id: Guid): boolean {
+  /**
+   * Whether a load balancer is another program's for sure, so that it is not touched at a frontend of a Service either: it leads to
+   * another network, has several addresses or ports, or is of another schema than ours.
+   */
+  isForeign({ endpoints, frontendVips, mappings, otherSchema }: HcnLoadBalancer): boolean {
+    if (otherSchema !== undefined || frontendVips.length > 1 || mappings.length > 1) return true;
+    // One that was made between the two lists of a look is in both.
+    return endpoints.some((id) => this.#elsewhere.has(id) && !this.#isOurs(id));
+  }
+
+  /** Whether a load balancer that no Service wants is left by kube-proxy or by an earlier run, so that it may go. */
+  isLeftover(one: HcnLoadBalancer, serviceCidrs: readonly Cidr[]): boolean {
+    const { endpoints, frontendVips, mappings } = one;
+    if (this.isForeign(one)) return false;
+    const [mapping] = mappings;
+    const hasOurs = endpoints.some((id) => this.#isOurs(id));
+    // A failed creation leaves one without mappings (kubernetes #141488).
+    if (mapping === undefined) return endpoints.length === 0 ? frontendVips.length === 0 : hasOurs;
+    if (!WRITTEN_FLAGS.has(mapping.flags) || !WRITTEN_DISTRIBUTIONS.has(mapping.distribution)) return false;
+    if (hasOurs) return true;
+    // Its endpoints are all gone: where it answers, or how, must tell.
+    const [vip] = frontendVips;
+    if (vip !== undefined && serviceCidrs.some((cidr) => cidrContains(cidr, vip))) return true;
+    return (mapping.flags & MAP_EXTERNAL_IP) !== 0;
+  }
+
+  #isOurs(id: Guid): boolean {
     return this.endpoints.has(id) || id === this.root;
   }
 
-  isElsewhere(id: Guid): boolean {
-    // One that was made between the two lists of a look is in both.
-    return this.#elsewhere.has(id) && !this.isOurs(id);
-  }
-
-  /** Load balancers that could not be read, as the last look at IDs found them. */
-  get unreadLoadBalancers(): readonly Guid[] {
-    return this.#unread;
+  /** What was in doubt until now; what is not settled must be added again. */
+  takeDoubt(): HostDoubt {
+    const doubt = this.doubt;
+    this.doubt = new HostDoubt();
+    return doubt;
   }
 
   /**
@@ -159,26 +174,22 @@ export class HostState implements EndpointPlaces {
    * what was seen until then is known, and will not be seen again.
    */
   takeNews(): HostNews {
-    const news = {
-      lost: this.#lost,
-      changed: this.#changed,
-      addresses: this.#addresses,
-      hasNewRoot: this.#hasNewRoot,
-    };
-    this.#lost = new Set();
-    this.#changed = [];
-    this.#addresses = new Set();
-    this.#hasNewRoot = false;
+    const news = this.#news;
+    this.#news = noNews();
     return news;
   }
 
-  /** Looks whether others have changed what HNS has, in three calls where they have not; what it finds is in the news. */
-  async verify(hcn: Hcn, { networkName, rootName, isThorough, signal }: Look): Promise<Verification> {
+  /**
+   * Looks whether others have changed what HNS has, in three calls where they have not; what it finds is in the news.
+   *
+   * @param isThorough also at what load balancers do, which is one call more. @param signal ends it between two calls.
+   */
+  async verify(hcn: Hcn, isThorough: boolean, signal: AbortSignal): Promise<Verification> {
     const { id } = this.network;
-    if (!(await hcn.ids("Network", { Name: networkName })).includes(id)) return "other-network";
+    if (!(await hcn.ids("Network", { Name: this.#names.networkName })).includes(id)) return "other-network";
     await this.refreshEndpoints(hcn, signal);
     await this.refreshLoadBalancers(hcn, signal);
-    await this.#refreshRoot(hcn, rootName);
+    await this.#refreshRoot(hcn);
     const hasChanged =
       isOverlay(this.network) && JSON.stringify(await hcn.get("Network", id)) !== JSON.stringify(this.network);
     if (isThorough) await this.#refreshBehaviour(hcn);
@@ -187,52 +198,63 @@ export class HostState implements EndpointPlaces {
 
   /** Looks which endpoints have come and gone: one call, and three for each that is new to both families. */
   async refreshEndpoints(hcn: Hcn, signal?: AbortSignal): Promise<void> {
-    const found = new Set(await hcn.ids("Endpoint", { VirtualNetwork: this.network.id }));
-    for (const id of [...this.endpoints.ids()]) {
-      if (found.has(id)) continue;
-      hcn.forget(id);
-      for (const address of this.endpoints.forget(id)?.addresses ?? []) this.#addresses.add(address);
-    }
-    for (const id of found) {
-      if (this.endpoints.has(id) || hcn.isUnread(id)) continue;
-      signal?.throwIfAborted();
-      const endpoint = await hcn.known("Endpoint", id);
-      if (endpoint === undefined) continue;
-      this.endpoints.note(endpoint);
-      for (const address of endpoint.addresses) this.#addresses.add(address);
-    }
+    const found = await hcn.ids("Endpoint", { VirtualNetwork: this.network.id });
+    const read = (id: Guid) => hcn.known("Endpoint", id);
+    await this.#refresh(hcn, this.endpoints, found, read, signal, ({ addresses }) => {
+      for (const address of addresses) this.doubt.addresses.add(address);
+      if (addresses.length > 0) this.#news.hasEndpoints = true;
+    });
   }
 
   /** Looks for the endpoint of the node itself: no call where it is on the cluster's network, and there. */
-  async #refreshRoot(hcn: Hcn, rootName: string | undefined): Promise<void> {
+  async #refreshRoot(hcn: Hcn): Promise<void> {
+    const { rootName } = this.#names;
     if (rootName === undefined || (this.root !== undefined && this.endpoints.has(this.root))) return;
     const found = (await hcn.named("Endpoint", rootName))?.id;
     if (found === this.root) return;
     this.root = found;
-    this.#hasNewRoot = found !== undefined;
+    this.#news.hasNewRoot = found !== undefined;
   }
 
   /** Looks which load balancers have come and gone: one call, and three for each that is new to both families. */
   async refreshLoadBalancers(hcn: Hcn, signal?: AbortSignal): Promise<void> {
-    const found = new Set(await hcn.ids("LoadBalancer"));
-    for (const id of [...this.loadBalancers.ids()]) {
+    let isElsewhereKnown = true;
+    const found = await hcn.ids("LoadBalancer");
+    const read = (id: Guid) => hcn.known("LoadBalancer", id);
+    await this.#refresh(hcn, this.loadBalancers, found, read, signal, (one, isGone) => {
+      if (isGone) for (const key of keysOf(one, this.family)) this.#news.lost.add(key);
+      else if (!one.endpoints.every((endpoint) => this.#isOurs(endpoint))) isElsewhereKnown = false;
+    });
+    if (isElsewhereKnown) return;
+    // Other programs make endpoints on their networks, too.
+    this.#elsewhere = await idsElsewhere(hcn, new Set(await hcn.ids("Endpoint", { VirtualNetwork: this.network.id })));
+  }
+
+  /** Forgets what is gone, and reads what is new. */
+  async #refresh<T extends { readonly id: Guid }>(
+    hcn: Hcn,
+    index: HostIndex<T>,
+    ids: readonly Guid[],
+    read: (id: Guid) => Promise<T | undefined>,
+    signal: AbortSignal | undefined,
+    onNews: (object: T, isGone: boolean) => void,
+  ): Promise<void> {
+    const found = new Set(ids);
+    for (const id of [...index.ids()]) {
       if (found.has(id)) continue;
       hcn.forget(id);
-      const gone = this.loadBalancers.forget(id);
-      if (gone !== undefined) for (const key of keysOf(gone, this.family)) this.#lost.add(key);
+      const gone = index.forget(id);
+      if (gone !== undefined) onNews(gone, true);
     }
-    let isElsewhereKnown = true;
     for (const id of found) {
       // What cannot be read now cannot be read later.
-      if (this.loadBalancers.has(id) || hcn.isUnread(id)) continue;
+      if (index.has(id) || hcn.isUnread(id)) continue;
       signal?.throwIfAborted();
-      const loadBalancer = await hcn.known("LoadBalancer", id);
-      if (loadBalancer === undefined) continue;
-      this.loadBalancers.note(loadBalancer);
-      if (!loadBalancer.endpoints.every((endpoint) => this.isOurs(endpoint))) isElsewhereKnown = false;
+      const object = await read(id);
+      if (object === undefined) continue;
+      index.note(object);
+      onNews(object, false);
     }
-    this.#unread = [...found].filter((id) => !this.loadBalancers.has(id));
-    if (!isElsewhereKnown) await this.#refreshElsewhere(hcn);
   }
 
   /**
@@ -241,33 +263,24 @@ export class HostState implements EndpointPlaces {
    * says something else than the last time is read again. Reference windows-hcn.md §4.5.
    */
   async #refreshBehaviour(hcn: Hcn): Promise<void> {
-    const seen = new Map<Guid, Seen>();
-    const suspects: HcnLoadBalancer[] = [];
     for (const [id, text] of await hcn.policyLists()) {
       const known = this.loadBalancers.get(id);
       if (known === undefined) continue;
       const digest = hash("sha1", text, "base64");
-      const before = this.#seen.get(id);
-      if (before?.known === known && before.digest !== digest) suspects.push(known);
-      seen.set(id, { digest, known });
+      const before = this.#seen.get(known);
+      // Where HNS does not answer, it is suspect the next time as well. What is gone is seen by its ID.
+      const now = before === undefined || before === digest ? known : ((await hcn.get("LoadBalancer", id)) ?? known);
+      const hasChanged = JSON.stringify(now) !== JSON.stringify(known);
+      if (hasChanged) {
+        this.loadBalancers.note(now);
+        this.#news.changed.push({ before: known, now });
+      }
+      this.#seen.set(hasChanged ? now : known, digest);
     }
-    for (const before of suspects) {
-      const now = await hcn.get("LoadBalancer", before.id);
-      // What is gone is seen by its ID.
-      if (now === undefined || JSON.stringify(now) === JSON.stringify(before)) continue;
-      this.loadBalancers.note(now);
-      seen.set(now.id, { digest: seen.get(now.id)?.digest ?? "", known: now });
-      this.#changed.push({ before, now });
-    }
-    // Not before: what HNS did not answer is suspect the next time as well.
-    this.#seen = seen;
-  }
-
-  /** Other programs make endpoints on their networks, too. */
-  async #refreshElsewhere(hcn: Hcn): Promise<void> {
-    this.#elsewhere = await idsElsewhere(hcn, new Set(await hcn.ids("Endpoint", { VirtualNetwork: this.network.id })));
   }
 }
+
+const noNews = (): HostNews => ({ lost: new Set(), changed: [], hasNewRoot: false, hasEndpoints: false });
 
 /** The endpoints of the host without ours. */
 async function idsElsewhere(hcn: Hcn, ours: ReadonlySet<Guid>): Promise<ReadonlySet<Guid>> {
@@ -292,9 +305,8 @@ class HostIndex<T extends { readonly id: Guid }> {
   readonly #byKey = new Map<string, readonly T[]>();
 
   /** @param keysOf the keys of an object, each once. */
-  constructor(keysOf: (object: T) => Iterable<string>, objects: Iterable<T> = []) {
+  constructor(keysOf: (object: T) => Iterable<string>) {
     this.#keysOf = keysOf;
-    for (const object of objects) this.note(object);
   }
 
   ids(): Iterable<Guid> {

@@ -10,10 +10,9 @@ import { messageOf } from "../../logging/message-of.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import type { PortWarnings } from "../shared/port-warnings.ts";
 import type { SyncNotes } from "../shared/reconciler.ts";
-import type { EndpointMaker, EndpointWriter } from "./endpoint-writer.ts";
-import { type HostState, isOverlay } from "./host-state.ts";
+import type { EndpointWriter, MakeEndpoint } from "./endpoint-writer.ts";
+import { type HostDoubt, type HostState, isOverlay } from "./host-state.ts";
 import type { LoadBalancerToPut, LoadBalancerWriter } from "./load-balancer-writer.ts";
-import { isForeign } from "./ownership.ts";
 import type { PlannedLoadBalancer } from "./plan-service-port.ts";
 import type { KernelspaceWanted } from "./wanted.ts";
 
@@ -42,27 +41,6 @@ const DNS_PORT = 53;
 /** Begins the keys of its service ports. */
 const API_SERVER = "default/kubernetes:";
 
-/** What a sync must look at besides what changed: what an earlier one did not do, and what others have changed. */
-class HostDoubt {
-  readonly frontends = new Set<string>();
-  /** Of endpoints. */
-  readonly addresses = new Set<IpAddress>();
-  /** Load balancers that are to go. */
-  readonly leftovers = new Set<Guid>();
-
-  get isNothing(): boolean {
-    return this.frontends.size + this.addresses.size + this.leftovers.size === 0;
-  }
-
-  /** An endpoint has come or gone, or could not be made: what names its address must be looked at, too. */
-  addAddress(address: IpAddress, wanted: KernelspaceWanted): void {
-    this.addresses.add(address);
-    for (const owner of wanted.of.endpoints.ownersOf(address)) {
-      for (const [key] of wanted.by(owner).loadBalancers ?? []) this.frontends.add(key);
-    }
-  }
-}
-
 /** One call of {@link HostWriter.carryOut}. */
 interface Turn {
   readonly host: HostState;
@@ -73,23 +51,9 @@ interface Turn {
 
 export class HostWriter {
   readonly #options: HostWriterOptions;
-  #doubt = new HostDoubt();
-  /** Addresses with an endpoint that is to go, and that a load balancer still names; looked at with the next sync that does anything. */
-  #stillNamed = new Set<IpAddress>();
 
   constructor(options: HostWriterOptions) {
     this.#options = options;
-  }
-
-  /** What the next call of {@link carryOut} does. May be added to. */
-  get doubt(): HostDoubt {
-    return this.#doubt;
-  }
-
-  /** Everything will be in doubt: nothing need be remembered. */
-  reset(): HostDoubt {
-    this.#doubt = new HostDoubt();
-    return this.#doubt;
   }
 
   /**
@@ -98,20 +62,23 @@ export class HostWriter {
    * them. @throws what stops everything; all must be looked at then.
    */
   async carryOut(turn: Turn): Promise<void> {
-    const { host, notes, signal } = turn;
-    const doubt = this.#doubt;
-    for (const address of this.#stillNamed) doubt.addresses.add(address);
-    this.#stillNamed = new Set();
-    this.reset();
+    const { host, wanted, notes, signal } = turn;
+    const doubt = host.takeDoubt();
+    for (const address of doubt.stillNamed) doubt.addresses.add(address);
+    for (const address of doubt.addresses) {
+      for (const owner of wanted.of.endpoints.ownersOf(address)) {
+        for (const [key] of wanted.by(owner).loadBalancers ?? []) doubt.frontends.add(key);
+      }
+    }
     const gone = await this.#serve(turn, doubt);
     for (const id of new Set([...doubt.leftovers, ...gone])) {
       // It could not be deleted before, and is wanted again.
-      if (host.frontendsOf(id).some((key) => turn.wanted.of.loadBalancers.has(key))) continue;
+      if (host.frontendsOf(id).some((key) => wanted.of.loadBalancers.has(key))) continue;
       signal.throwIfAborted();
       await this.#attempt(
         async () => await this.#options.loadBalancers.remove(host, notes, id),
         (reason) => {
-          this.#doubt.leftovers.add(id);
+          host.doubt.leftovers.add(id);
           notes.refuse(undefined, `load balancer ${id}`, reason);
         },
       );
@@ -129,7 +96,7 @@ export class HostWriter {
       const planned = wanted.of.loadBalancers.effective(key);
       const found = host.loadBalancers.at(key);
       if (planned !== undefined) work.push({ key, ...planned, rank: this.#rankOf(planned, found) });
-      else if (found !== undefined && !isForeign(found, host)) gone.push(found.id);
+      else if (found !== undefined && !host.isForeign(found)) gone.push(found.id);
     }
     const missing = new Set(addresses);
     await endpoints.making(host, notes, async (make) => {
@@ -162,7 +129,7 @@ export class HostWriter {
     );
   }
 
-  async #createEndpoint({ host, wanted, notes, signal }: Turn, make: EndpointMaker, address: IpAddress): Promise<void> {
+  async #createEndpoint({ host, wanted, notes, signal }: Turn, make: MakeEndpoint, address: IpAddress): Promise<void> {
     const reason = wanted.of.endpoints.get(address)?.reason;
     if (reason === undefined || host.isServed(address)) return;
     signal.throwIfAborted();
@@ -171,9 +138,9 @@ export class HostWriter {
     const [owner = address] = owners;
     if (reason !== "local") {
       await this.#attempt(
-        () => (reason === "vip" ? make.vip(address) : make.remote(address)),
+        () => make(address, reason),
         (why) => {
-          this.#doubt.addAddress(address, wanted);
+          host.doubt.addresses.add(address);
           notes.refuse(owner, address, `${why}; endpoint for ${address}`);
         },
       );
@@ -185,17 +152,17 @@ export class HostWriter {
       // The CNI plugin makes it; a remote one in its place would keep it from doing so (kubernetes #130963).
       const words = `HNS has no endpoint for the pod ${address} of this node; the CNI plugin makes it`;
       for (const each of owners) notes.refuse(each, each, words);
-      this.#doubt.addAddress(address, wanted);
+      host.doubt.addresses.add(address);
     }
   }
 
-  async #createSourceVip({ host, notes }: Turn, make: EndpointMaker): Promise<void> {
+  async #createSourceVip({ host, notes }: Turn, make: MakeEndpoint): Promise<void> {
     const { sourceVip } = this.#options;
     if (!isOverlay(host.network) || sourceVip === undefined || host.endpointAt(sourceVip) !== undefined) return;
     await this.#attempt(
-      () => make.sourceVip(sourceVip),
+      () => make(sourceVip, "source-vip"),
       (reason) => {
-        this.#doubt.addresses.add(sourceVip);
+        host.doubt.addresses.add(sourceVip);
         const advice = "the source VIP must be reserved by the CNI plugin";
         notes.refuse(undefined, `source VIP ${sourceVip}`, `${reason}; ${advice}`);
       },
@@ -203,12 +170,12 @@ export class HostWriter {
   }
 
   async #put(owner: string, one: LoadBalancerToPut): Promise<void> {
-    const { notes, key, kind } = one;
+    const { host, notes, key, kind } = one;
     await this.#attempt(
       () => this.#options.loadBalancers.put(one),
       (error, isTaken) => {
         if (kind !== "health-check" || !isTaken) {
-          this.#doubt.frontends.add(key);
+          host.doubt.frontends.add(key);
           notes.refuse(owner, key, `${error}; frontend ${key}`);
           return;
         }
@@ -227,14 +194,14 @@ export class HostWriter {
       for (const endpoint of endpoints.ownAt(host, address)) {
         if (endpoint.id === kept) continue;
         if (host.isNamed(endpoint.id)) {
-          this.#stillNamed.add(address);
+          host.doubt.stillNamed.add(address);
           continue;
         }
         signal.throwIfAborted();
         await this.#attempt(
           () => endpoints.remove(host, notes, endpoint),
           (reason) => {
-            this.#doubt.addresses.add(address);
+            host.doubt.addresses.add(address);
             notes.refuse(undefined, `remote endpoint ${address}`, reason);
           },
         );

@@ -20,7 +20,6 @@ import { equalLists } from "../../model/equal-lists.ts";
 import type { SyncNotes } from "../shared/reconciler.ts";
 import type { HostState } from "./host-state.ts";
 import type { KernelspaceMetrics, LoadBalancerVerb } from "./metrics.ts";
-import { isForeign } from "./ownership.ts";
 import type { LoadBalancerKind } from "./plan-service-port.ts";
 
 /** The frontend cannot be had. The message is for people. */
@@ -132,7 +131,7 @@ export class LoadBalancerWriter {
   async #settle(one: LoadBalancerToPut, found: HcnLoadBalancer): Promise<boolean> {
     const { host, notes, key, kind, wanted } = one;
     if (this.isSettled(found, wanted)) return true;
-    if (isForeign(found, host)) {
+    if (host.isForeign(found)) {
       throw new FrontendHeldError(
         `the load balancer ${found.id} of another program answers there; it is left alone (hnsdiag list loadbalancers)`,
       );
@@ -207,7 +206,7 @@ export class LoadBalancerWriter {
     await host.refreshLoadBalancers(this.#options.hcn);
     const found = host.loadBalancers.at(key);
     if (found !== undefined) return found;
-    const [unread] = host.unreadLoadBalancers;
+    const unread = (await this.#options.hcn.ids("LoadBalancer")).find((id) => !host.loadBalancers.has(id));
     const advice =
       unread === undefined
         ? "no load balancer is there: a socket of the host or a reserved range of ports has it (netsh int ipv4 show excludedportrange)"

@@ -12,7 +12,7 @@ import { KernelspaceBackend } from "./backend.ts";
 import { hostInterfaces, hostMacOf, networkNameOf, planConfigOf, rootEndpointNameOf } from "./host-config.ts";
 import { HostState, isOverlay, missingNetworkText } from "./host-state.ts";
 import { defineKernelspaceMetrics } from "./metrics.ts";
-import { isLeftover, isOurRemoteEndpoint, isOurSourceVip } from "./ownership.ts";
+import { isOurRemoteEndpoint, isOurSourceVip } from "./ownership.ts";
 import {
   awaitHost,
   findSourceVip,
@@ -182,7 +182,7 @@ export async function cleanUpHost(
     }
   };
   for (const one of [...host.loadBalancers.all()]) {
-    if (!isLeftover(one, host, [])) continue;
+    if (!host.isLeftover(one, [])) continue;
     const remove = () => hcn.delete("LoadBalancer", one.id);
     if (!(await attempt(`load balancer ${one.id}`, remove))) continue;
     host.loadBalancers.forget(one.id);
