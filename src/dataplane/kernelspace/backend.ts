@@ -13,7 +13,7 @@ import { Reconciler, type Target, type Work } from "../shared/reconciler.ts";
 import type { Parts } from "../shared/wanted-parts.ts";
 import { EndpointWriter } from "./endpoint-writer.ts";
 import { familyOfLoadBalancer, keysOf } from "./frontend-keys.ts";
-import { HostState, isOverlay, type Verification } from "./host-state.ts";
+import { HostState, isOverlay } from "./host-state.ts";
 import { HostWatch } from "./host-watch.ts";
 import { HostWriter } from "./host-writer.ts";
 import { LoadBalancerWriter } from "./load-balancer-writer.ts";
@@ -66,8 +66,6 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
   readonly #endpoints: EndpointWriter;
   /** When what load balancers do is looked at, too. */
   #nextThoroughMs: number;
-  /** On an overlay, nodes have come or gone since the last sync that looked. */
-  #isNetworkChanged = false;
 
   constructor(given: KernelspaceBackendOptions) {
     const { config, syncPeriodMs } = given;
@@ -121,7 +119,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
   async refresh(host: HostState, input: SyncInput, signal: AbortSignal): Promise<Iterable<string> | undefined> {
     const { hcn } = this.#options;
     const { services, changedPorts } = input;
-    if (changedPorts.size === 0 && host.doubt.isNothing && !this.#isNetworkChanged) return [];
+    if (changedPorts.size === 0 && host.doubt.isNothing && !host.hasChangedNetwork) return [];
     let ports: Iterable<string> = changedPorts;
     if (isOverlay(host.network)) {
       const network = await hcn.get("Network", host.network.id);
@@ -132,7 +130,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
         this.#endpoints.findAstray(host, this.#reconciler.wanted);
         ports = new Set([...services.keys(), ...changedPorts]);
       }
-      this.#isNetworkChanged = false;
+      host.hasChangedNetwork = false;
     }
     await host.refreshEndpoints(hcn, signal);
     this.#follow(host, this.#reconciler.wanted);
@@ -206,15 +204,14 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
     const { known: host, wanted } = this.#reconciler;
     if (host === undefined) return;
     const { hcn, networkName, log } = this.#options;
-    let found: Verification = "same-network";
+    let isSame = true;
     try {
-      found = await host.verify(hcn, this.#isThoroughDue(), signal);
+      isSame = await host.verify(hcn, this.#isThoroughDue(), signal);
     } finally {
       // Also what was seen before HNS failed.
-      if (found !== "other-network")
-        this.#tell(this.#follow(host, wanted), found === "changed-network", onLost, requestSync);
+      if (isSame) this.#tell(host, this.#follow(host, wanted), onLost, requestSync);
     }
-    if (found !== "other-network") return;
+    if (isSame) return;
     log.warn("The HNS network is not present or has changed; all is looked at again", { network: networkName });
     this.#reconciler.forget();
     onLost();
@@ -240,28 +237,28 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
         if (value.kind === "health-check") doubt.frontends.add(key);
       }
     }
-    const isNothing = lost.size + changed.length === 0 && !hasNewRoot && !hasEndpoints;
-    const ownersAt = (found: ReadonlySet<string>) =>
-      new Set([...found].flatMap((key) => wanted.of.loadBalancers.effective(key)?.owner ?? []));
-    return { isNothing, lost: ownersAt(lost), changed: ownersAt(keys) };
+    return { isNothing: lost.size + changed.length === 0 && !hasNewRoot && !hasEndpoints, lost, changed: keys };
   }
 
   #tell(
-    { isNothing, lost, changed }: FollowedNews,
-    hasChangedNetwork: boolean,
+    host: HostState,
+    { isNothing, ...found }: FollowedNews,
     onLost: (lost?: LostRules) => void,
     requestSync: () => void,
   ): void {
     const { log } = this.#options;
-    if (hasChangedNetwork) this.#isNetworkChanged = true;
+    const { loadBalancers } = this.#reconciler.wanted.of;
+    const ownersAt = (keys: ReadonlySet<string>) =>
+      new Set([...keys].flatMap((key) => loadBalancers.effective(key)?.owner ?? []));
+    const [lost, changed] = [ownersAt(found.lost), ownersAt(found.changed)];
     if (lost.size > 0) {
       log.warn("Load balancers were deleted by another program; making them again", { servicePorts: lost.size });
     }
     if (changed.size > 0) {
       log.warn("Load balancers were changed by another program; changing them back", { servicePorts: changed.size });
     }
-    if (lost.size + changed.size > 0) onLost({ ports: new Set([...lost, ...changed]) });
-    else if (!isNothing || hasChangedNetwork) requestSync();
+    if (lost.size + changed.size > 0) onLost({ ports: lost.union(changed) });
+    else if (!isNothing || host.hasChangedNetwork) requestSync();
   }
 
   /** Once in a sync period; for the first time after one. */
@@ -274,7 +271,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
   }
 }
 
-/** What was found, and whose it is: keys of service ports. */
+/** What looks have found: frontends. */
 interface FollowedNews {
   readonly isNothing: boolean;
   readonly lost: ReadonlySet<string>;

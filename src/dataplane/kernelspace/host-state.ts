@@ -17,12 +17,6 @@ interface ChangedLoadBalancer {
   readonly now: HcnLoadBalancer;
 }
 
-/**
- * - `other-network`: the host's network is not the one that is known.
- * - `changed-network`: on an overlay, nodes have come or gone.
- */
-export type Verification = "other-network" | "changed-network" | "same-network";
-
 /** What looks have found to be other than it was known to be, besides what is in doubt for it. */
 interface HostNews {
   /** Frontends whose load balancer is gone. */
@@ -70,6 +64,8 @@ export class HostState {
   readonly loadBalancers: HostIndex<HcnLoadBalancer>;
   /** Endpoints that lead to another node than the one that has the address now: others must be made before these go. */
   astray: ReadonlySet<Guid> = new Set();
+  /** On an overlay, nodes have come or gone since {@link network} was read. */
+  hasChangedNetwork = false;
   /** What the next writing does. May be added to. */
   doubt = new HostDoubt();
   /** The endpoint of the node itself, for health checks. */
@@ -183,17 +179,19 @@ export class HostState {
    * Looks whether others have changed what HNS has, in three calls where they have not; what it finds is in the news.
    *
    * @param isThorough also at what load balancers do, which is one call more. @param signal ends it between two calls.
+   * @returns whether the host's network is the one that is known.
    */
-  async verify(hcn: Hcn, isThorough: boolean, signal: AbortSignal): Promise<Verification> {
+  async verify(hcn: Hcn, isThorough: boolean, signal: AbortSignal): Promise<boolean> {
     const { id } = this.network;
-    if (!(await hcn.ids("Network", { Name: this.#names.networkName })).includes(id)) return "other-network";
+    if (!(await hcn.ids("Network", { Name: this.#names.networkName })).includes(id)) return false;
     await this.refreshEndpoints(hcn, signal);
     await this.refreshLoadBalancers(hcn, signal);
     await this.#refreshRoot(hcn);
-    const hasChanged =
-      isOverlay(this.network) && JSON.stringify(await hcn.get("Network", id)) !== JSON.stringify(this.network);
+    if (isOverlay(this.network)) {
+      this.hasChangedNetwork = JSON.stringify(await hcn.get("Network", id)) !== JSON.stringify(this.network);
+    }
     if (isThorough) await this.#refreshBehaviour(hcn);
-    return hasChanged ? "changed-network" : "same-network";
+    return true;
   }
 
   /** Looks which endpoints have come and gone: one call, and three for each that is new to both families. */
