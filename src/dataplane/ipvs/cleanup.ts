@@ -2,16 +2,16 @@
  * Removes what the ipvs mode leaves in the kernel: reference ipvs.md §10. Unlike upstream it takes only virtual
  * servers that the mode's own sets or kube-ipvs0 show to be the mode's; those of others stay, and the IPv6 sets go.
  */
-import type { Ipset, IpsetDefinition, IpsetEntry } from "../../kernel/ipset/ipset.ts";
+import type { Ipset } from "../../kernel/ipset/ipset.ts";
 import { type Iptables, IptablesError } from "../../kernel/iptables/iptables.ts";
 import type { ChainName } from "../../kernel/iptables/rule.ts";
 import { chainLines, ruleArguments, transactionText } from "../../kernel/iptables/rule-text.ts";
 import { type Ipvs, type VirtualServer, virtualServerText } from "../../kernel/ipvs/ipvs.ts";
 import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
-import { IP_FAMILIES, type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
+import { IP_FAMILIES, type IpFamily, joinHostPort } from "../../net/ip.ts";
 import { TOP_LEVEL_CHAINS } from "../shared/iptables-rules/top-level-rules.ts";
-import { DUMMY_DEVICE, SET_IDS, type SetId, setDefinition, setName } from "./names.ts";
+import { DUMMY_DEVICE, SET_IDS, type SetId, setDefinition } from "./names.ts";
 import { CHAINS_OF, JUMP_RULES } from "./plan-rules.ts";
 
 export interface CleanUpOptions {
@@ -55,44 +55,23 @@ export async function cleanUpIpvs(options: CleanUpOptions): Promise<boolean> {
 /** Does one step; what it throws is logged. */
 type Attempt = (what: string, work: () => Promise<void>) => Promise<void>;
 
-/** The mode's sets that exist, by name. A set of another type is foreign. */
-async function ownSets(ipset: Ipset): Promise<Map<string, { readonly id: SetId; readonly family: IpFamily }>> {
-  const present = new Map((await existing(ipset)).map((set) => [set.name, set]));
-  const own = new Map<string, { id: SetId; family: IpFamily }>();
-  for (const family of IP_FAMILIES) {
-    for (const id of SET_IDS) {
-      const { name, type } = setDefinition(id, family);
-      if (present.get(name)?.type === type) own.set(name, { id, family });
-    }
-  }
-  return own;
+/** Sets of the mode's, by name. */
+type OwnSets = ReadonlyMap<string, { readonly id: SetId; readonly family: IpFamily }>;
+
+/** Those that exist; a kernel without IP sets has none. A set of another type is foreign. */
+async function ownSets(ipset: Ipset): Promise<OwnSets> {
+  const present = new Map((await ipset.sets().catch(() => [])).map((set) => [set.name, set]));
+  const all = IP_FAMILIES.flatMap((family) => SET_IDS.map((id) => ({ ...setDefinition(id, family), id, family })));
+  return new Map(all.filter(({ name, type }) => present.get(name)?.type === type).map((set) => [set.name, set]));
 }
 
-/** A kernel without IP sets has none. */
-async function existing(ipset: Ipset): Promise<readonly IpsetDefinition[]> {
-  try {
-    return await ipset.sets();
-  } catch {
-    return [];
-  }
-}
-
-async function deleteVirtualServers(
-  { openIpvs, ipset, links }: CleanUpOptions,
-  sets: ReadonlyMap<string, { readonly id: SetId; readonly family: IpFamily }>,
-): Promise<void> {
+async function deleteVirtualServers({ openIpvs, ipset, links }: CleanUpOptions, sets: OwnSets): Promise<void> {
   const ipvs = await openIpvs();
   if (ipvs === undefined) return;
   try {
     for (const family of IP_FAMILIES) {
-      const ids = [...sets.values()].filter((set) => set.family === family).map(({ id }) => id);
-      const front = new FrontEnds();
-      for (const id of ids) front.addMembers(id, (await ipset.members(setName(id, family))) ?? []);
-      for (const { link, address } of await links.addresses(family)) {
-        if (link === DUMMY_DEVICE) front.bound.add(address);
-        else front.nodeAddresses.add(address);
-      }
-      const own = (await ipvs.virtualServers(family)).filter((server) => front.has(server));
+      const isOwn = await ownership(ipset, links, sets, family);
+      const own = (await ipvs.virtualServers(family)).filter(isOwn);
       const failures = await ipvs.apply(own.map((virtualServer) => ({ kind: "delete-virtual-server", virtualServer })));
       const [failure] = failures.filter(({ code }) => code !== "ESRCH");
       if (failure !== undefined) throw new Error(failure.message);
@@ -103,29 +82,29 @@ async function deleteVirtualServers(
 }
 
 /** Which virtual servers are the mode's, as its sets and its device tell. */
-class FrontEnds {
-  readonly bound = new Set<IpAddress>();
-  readonly nodeAddresses = new Set<IpAddress>();
+async function ownership(ipset: Ipset, links: Links, sets: OwnSets, family: IpFamily) {
   /** As virtual servers are written. */
-  readonly #servers = new Set<string>();
-  /** `tcp 30080`. */
-  readonly #nodePorts = new Set<string>();
-
-  addMembers(id: SetId, entries: readonly IpsetEntry[]): void {
-    for (const entry of entries) {
+  const servers = new Set<string>();
+  /** `TCP 30080`. */
+  const nodePorts = new Set<string>();
+  for (const [name, set] of sets) {
+    if (set.family !== family) continue;
+    for (const entry of (await ipset.members(name)) ?? []) {
       if (entry.kind === "ip-port") {
-        this.#servers.add(`${joinHostPort(entry.address, entry.port)}/${entry.protocol.toUpperCase()}`);
+        servers.add(`${joinHostPort(entry.address, entry.port)}/${entry.protocol.toUpperCase()}`);
       } else if (entry.kind === "port") {
-        if (id === "nodePortTCP") this.#nodePorts.add(`TCP ${entry.port}`);
-        if (id === "nodePortUDP") this.#nodePorts.add(`UDP ${entry.port}`);
+        if (set.id === "nodePortTCP") nodePorts.add(`TCP ${entry.port}`);
+        if (set.id === "nodePortUDP") nodePorts.add(`UDP ${entry.port}`);
       }
     }
   }
-
-  has(server: VirtualServer): boolean {
-    if (this.bound.has(server.address) || this.#servers.has(virtualServerText(server))) return true;
-    return this.nodeAddresses.has(server.address) && this.#nodePorts.has(`${server.protocol} ${server.port}`);
-  }
+  const devices = Map.groupBy(await links.addresses(family), ({ link }) => link === DUMMY_DEVICE);
+  const addressesOn = (isDummy: boolean) => new Set(devices.get(isDummy)?.map(({ address }) => address));
+  const [bound, nodeAddresses] = [addressesOn(true), addressesOn(false)];
+  return (server: VirtualServer): boolean =>
+    bound.has(server.address) ||
+    servers.has(virtualServerText(server)) ||
+    (nodeAddresses.has(server.address) && nodePorts.has(`${server.protocol} ${server.port}`));
 }
 
 /** Chains that the iptables mode has not: where there are none, its rules must stay. */

@@ -137,26 +137,16 @@ async function openIpvsIfAny(log: Logger): Promise<Ipvs | undefined> {
 }
 
 async function cleanUp(log: Logger): Promise<boolean> {
-  const opened: { close(): Promise<void> }[] = [];
-  const ours = <T extends { close(): Promise<void> }>(one: T): T => {
-    opened.push(one);
-    return one;
-  };
   try {
-    return await cleanUpIpvs({
-      openIpvs: () => openIpvsIfAny(log),
-      ipset: ours(openIpset()),
-      links: ours(openLinks()),
-      iptables: () => presentIptables(log),
-      log,
-    });
+    await using ipset = openIpset();
+    await using links = openLinks();
+    const openAny = () => openIpvsIfAny(log);
+    return await cleanUpIpvs({ openIpvs: openAny, ipset, links, iptables: () => presentIptables(log), log });
   } catch (error) {
     // A kernel without netfilter's netlink has no IP sets.
     if (error instanceof NetlinkError && error.code === "EPROTONOSUPPORT") return true;
     log.error("Error cleaning up the ipvs mode", error);
     return false;
-  } finally {
-    await Promise.all(opened.map((one) => one.close()));
   }
 }
 
