@@ -5,7 +5,6 @@ import type { NftChain, NftSet } from "../../kernel/nftables/ruleset.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { exactList } from "../../net/exact-list.ts";
-import { smallMap } from "../shared/small-map.ts";
 import type { ServicePortPlan, SharedElement } from "./table-plan.ts";
 
 export interface InstalledPort {
@@ -128,7 +127,7 @@ export function desiredPort(plan: PlanPort, port: ServicePort, endpoints: readon
   const { chains, affinitySets, elements, lacksLocal } = planned;
   if (chains.length + affinitySets.length === 0) return new ReplannedPort(plan, port, endpoints, planned);
   return {
-    chains: smallMap(chains.map((chain) => [chain.name, digestOf(chain)] as const)),
+    chains: new Map(chains.map((chain) => [chain.name, digestOf(chain)])),
     affinitySets: timeoutsOf(affinitySets),
     elements,
     lacksLocal,
