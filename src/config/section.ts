@@ -94,6 +94,15 @@ export class Section<F extends SectionFields> {
     return Object.fromEntries(Object.entries(this.encode(settings)).filter(([field, value]) => value !== unset[field]));
   }
 
+  /** The flags that stand for settings, in this order. */
+  flags(
+    flags: { readonly [Field in keyof F & string]?: readonly [name: string, help: string] },
+    more: { readonly isExtension?: boolean } = {},
+  ): AnyFlag[] {
+    const declared = Object.entries<readonly [string, string] | undefined>(flags);
+    return declared.flatMap(([field, one]) => (one ? [this.flag({ field, name: one[0], help: one[1], ...more })] : []));
+  }
+
   flag({ field, ...spec }: SettingFlag<keyof F & string>): AnyFlag {
     const key = this.#keyOf(field);
     const initial = this.#initial.get(key);

@@ -102,42 +102,35 @@ export const ebpfConfig: ModeConfig<typeof FIELDS & typeof GONE_FIELDS, EbpfConf
     ebpf.packetPath.toLowerCase() === "tcx" ? `ebpf.packetPath: Tcx has been removed: ${USES_RULES}` : undefined,
   encode: (draft, shared) => (saysSomething(draft) ? section.encode(draft.ebpf, shared) : undefined),
   flags: [
-    section.flag({
-      name: "ebpf-cgroup-root",
-      field: "cgroupRoot",
-      isExtension: true,
-      help: "The folder of the cgroup v2 that holds all processes of the node, for ebpf mode; empty: the root of the hierarchy, where it is mounted.",
-    }),
-    section.flag({
-      name: "ebpf-pin-folder",
-      field: "pinFolder",
-      isExtension: true,
-      help: "The folder, on a bpf file system, in which ebpf mode keeps its maps and links while the process is away; empty: /sys/fs/bpf/kube-proxy-ts, where such a file system is; none: nothing is kept.",
-    }),
-    section.flag({
-      name: "ebpf-host-namespace-only",
-      field: "hostNamespaceOnly",
-      isExtension: true,
-      help: "In ebpf mode, decide at the socket for processes on the host's network only; pods take the nftables rules. For service meshes and sandboxed pods that want to see service addresses.",
-    }),
-    section.flag({
-      name: "ebpf-hold-node-ports",
-      field: "holdNodePorts",
-      isExtension: true,
-      help: "In ebpf mode, let no process on the host's network bind to a node port that is served (TCP, UDP): it gets EADDRINUSE.",
-    }),
-    section.flag({
-      name: "ebpf-valid-for",
-      field: "validFor",
-      isExtension: true,
-      help: "In ebpf mode, how long programs decide at the socket after the process has shown last that it lives; then all take the rules.",
-    }),
-    section.flag({
-      name: "ebpf-remembered-sockets",
-      field: "rememberedSockets",
-      isExtension: true,
-      help: "In ebpf mode, for how many UDP flows, connected UDP sockets, TCP sockets and clients with session affinity of each family there is room; rounded up to a power of two, and in force when the maps are made again.",
-    }),
+    ...section.flags(
+      {
+        cgroupRoot: [
+          "ebpf-cgroup-root",
+          "The folder of the cgroup v2 that holds all processes of the node, for ebpf mode; empty: the root of the hierarchy, where it is mounted.",
+        ],
+        pinFolder: [
+          "ebpf-pin-folder",
+          "The folder, on a bpf file system, in which ebpf mode keeps its maps and links while the process is away; empty: /sys/fs/bpf/kube-proxy-ts, where such a file system is; none: nothing is kept.",
+        ],
+        hostNamespaceOnly: [
+          "ebpf-host-namespace-only",
+          "In ebpf mode, decide at the socket for processes on the host's network only; pods take the nftables rules. For service meshes and sandboxed pods that want to see service addresses.",
+        ],
+        holdNodePorts: [
+          "ebpf-hold-node-ports",
+          "In ebpf mode, let no process on the host's network bind to a node port that is served (TCP, UDP): it gets EADDRINUSE.",
+        ],
+        validFor: [
+          "ebpf-valid-for",
+          "In ebpf mode, how long programs decide at the socket after the process has shown last that it lives; then all take the rules.",
+        ],
+        rememberedSockets: [
+          "ebpf-remembered-sockets",
+          "In ebpf mode, for how many UDP flows, connected UDP sockets, TCP sockets and clients with session affinity of each family there is room; rounded up to a power of two, and in force when the maps are made again.",
+        ],
+      },
+      { isExtension: true },
+    ),
     flag({ name: "ebpf-packet-path", type: stringType, initial: "", ...GONE_FLAG }),
     flag({ name: "ebpf-packet-interfaces", type: stringListType, initial: [], ...GONE_FLAG }),
   ],

@@ -31,16 +31,11 @@ export const iptablesConfig: ModeConfig<typeof FIELDS, IptablesConfig> = {
     minSyncPeriod:
       "The least time between two syncs of the rules; 0 syncs at every change. Used by every mode but ipvs.",
   },
-  flags: [
-    section.flag({
-      name: "iptables-localhost-nodeports",
-      field: "localhostNodePorts",
-      help: "Answer node ports on 127.0.0.1 too (iptables mode, IPv4).",
-    }),
-    section.flag({
-      name: "iptables-masquerade-bit",
-      field: "masqueradeBit",
-      help: "The bit of the packet mark that asks for masquerading, 0 to 31 (iptables and ipvs modes).",
-    }),
-  ],
+  flags: section.flags({
+    localhostNodePorts: ["iptables-localhost-nodeports", "Answer node ports on 127.0.0.1 too (iptables mode, IPv4)."],
+    masqueradeBit: [
+      "iptables-masquerade-bit",
+      "The bit of the packet mark that asks for masquerading, 0 to 31 (iptables and ipvs modes).",
+    ],
+  }),
 };

@@ -59,32 +59,15 @@ export const ipvsConfig: ModeConfig<typeof FIELDS, IpvsConfig> = {
     syncPeriod: "The longest time between two syncs in ipvs mode.",
     minSyncPeriod: "The least time between two syncs in ipvs mode.",
   },
-  flags: [
-    section.flag({
-      name: "ipvs-exclude-cidrs",
-      field: "excludeCIDRs",
-      help: "Prefixes whose virtual servers ipvs mode leaves alone when it cleans up.",
-    }),
-    section.flag({ name: "ipvs-scheduler", field: "scheduler", help: "The IPVS scheduler; empty means rr." }),
-    section.flag({
-      name: "ipvs-strict-arp",
-      field: "strictARP",
-      help: "Answer ARP only on the interface that owns the address (sets arp_ignore and arp_announce).",
-    }),
-    section.flag({
-      name: "ipvs-tcp-timeout",
-      field: "tcpTimeout",
-      help: `How long IPVS keeps an idle TCP connection. ${KEEPS_KERNEL_VALUE}`,
-    }),
-    section.flag({
-      name: "ipvs-tcpfin-timeout",
-      field: "tcpFinTimeout",
-      help: `How long IPVS keeps a TCP connection after a FIN. ${KEEPS_KERNEL_VALUE}`,
-    }),
-    section.flag({
-      name: "ipvs-udp-timeout",
-      field: "udpTimeout",
-      help: `How long IPVS keeps a UDP flow. ${KEEPS_KERNEL_VALUE}`,
-    }),
-  ],
+  flags: section.flags({
+    excludeCIDRs: ["ipvs-exclude-cidrs", "Prefixes whose virtual servers ipvs mode leaves alone when it cleans up."],
+    scheduler: ["ipvs-scheduler", "The IPVS scheduler; empty means rr."],
+    strictARP: [
+      "ipvs-strict-arp",
+      "Answer ARP only on the interface that owns the address (sets arp_ignore and arp_announce).",
+    ],
+    tcpTimeout: ["ipvs-tcp-timeout", `How long IPVS keeps an idle TCP connection. ${KEEPS_KERNEL_VALUE}`],
+    tcpFinTimeout: ["ipvs-tcpfin-timeout", `How long IPVS keeps a TCP connection after a FIN. ${KEEPS_KERNEL_VALUE}`],
+    udpTimeout: ["ipvs-udp-timeout", `How long IPVS keeps a UDP flow. ${KEEPS_KERNEL_VALUE}`],
+  }),
 };

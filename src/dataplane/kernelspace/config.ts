@@ -37,36 +37,29 @@ export const winkernelConfig: ModeConfig<typeof FIELDS, WinkernelConfig> = {
     ];
   },
   encode: ({ winkernel }) => section.encode(winkernel),
-  flags: [
-    section.flag({
-      name: "enable-dsr",
-      field: "enableDSR",
-      isExtension: true,
-      help: "In kernelspace mode (Windows), answer clients of cluster IPs directly (Direct Server Return).",
-    }),
-    section.flag({
-      name: "forward-healthcheck-vip",
-      field: "forwardHealthCheckVip",
-      isExtension: true,
-      help: "In kernelspace mode (Windows), lead health checks at load-balancer addresses to this node.",
-    }),
-    section.flag({
-      name: "network-name",
-      field: "networkName",
-      isExtension: true,
-      help: "In kernelspace mode (Windows), the HNS network of the pods; empty means the environment variable KUBE_NETWORK.",
-    }),
-    section.flag({
-      name: "root-hnsendpoint-name",
-      field: "rootHnsEndpointName",
-      isExtension: true,
-      help: "In kernelspace mode (Windows), the HNS endpoint of the node itself, for --forward-healthcheck-vip; empty means cbr0.",
-    }),
-    section.flag({
-      name: "source-vip",
-      field: "sourceVip",
-      isExtension: true,
-      help: "In kernelspace mode (Windows) on an overlay network, the address from which the node reaches pods; empty means the one that the CNI plugin has reserved on the node.",
-    }),
-  ],
+  flags: section.flags(
+    {
+      enableDSR: [
+        "enable-dsr",
+        "In kernelspace mode (Windows), answer clients of cluster IPs directly (Direct Server Return).",
+      ],
+      forwardHealthCheckVip: [
+        "forward-healthcheck-vip",
+        "In kernelspace mode (Windows), lead health checks at load-balancer addresses to this node.",
+      ],
+      networkName: [
+        "network-name",
+        "In kernelspace mode (Windows), the HNS network of the pods; empty means the environment variable KUBE_NETWORK.",
+      ],
+      rootHnsEndpointName: [
+        "root-hnsendpoint-name",
+        "In kernelspace mode (Windows), the HNS endpoint of the node itself, for --forward-healthcheck-vip; empty means cbr0.",
+      ],
+      sourceVip: [
+        "source-vip",
+        "In kernelspace mode (Windows) on an overlay network, the address from which the node reaches pods; empty means the one that the CNI plugin has reserved on the node.",
+      ],
+    },
+    { isExtension: true },
+  ),
 };

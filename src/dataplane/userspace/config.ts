@@ -88,17 +88,18 @@ export const userspaceConfig: ModeConfig<typeof FIELDS, UserspaceConfig> = {
       isExtension: true,
       sets: (time) => ({ udpIdleTimeoutMs: durationToMs(time) }),
     }),
-    section.flag({
-      name: "userspace-drain-timeout",
-      field: "drainTimeout",
-      help: "How long connections through userspace mode may go on when the process is told to stop; then they are cut.",
-      isExtension: true,
-    }),
-    section.flag({
-      name: "userspace-rules",
-      field: "rules",
-      help: "What leads traffic to the sockets of userspace mode: iptables, or none, which needs no netfilter and serves only service addresses that this host has, and node ports.",
-      isExtension: true,
-    }),
+    ...section.flags(
+      {
+        drainTimeout: [
+          "userspace-drain-timeout",
+          "How long connections through userspace mode may go on when the process is told to stop; then they are cut.",
+        ],
+        rules: [
+          "userspace-rules",
+          "What leads traffic to the sockets of userspace mode: iptables, or none, which needs no netfilter and serves only service addresses that this host has, and node ports.",
+        ],
+      },
+      { isExtension: true },
+    ),
   ],
 };
