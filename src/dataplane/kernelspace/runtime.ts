@@ -2,7 +2,6 @@
 import { readFileSync } from "node:fs";
 import type { KubeProxyConfig } from "../../config/config.ts";
 import { openHcn } from "../../kernel/hcn/computenetwork.ts";
-import type { HcnNetwork } from "../../kernel/hcn/documents.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import { hcnErrorClass } from "../../kernel/hcn/hcn-error.ts";
 import type { Logger } from "../../logging/logger.ts";
@@ -10,15 +9,14 @@ import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { KernelspaceBackend } from "./backend.ts";
 import { hostInterfaces, hostMacOf, networkNameOf, planConfigOf, rootEndpointNameOf } from "./host-config.ts";
-import { HostState, isOverlay, missingNetworkText } from "./host-state.ts";
+import { HostState, isOverlay } from "./host-state.ts";
 import { defineKernelspaceMetrics } from "./metrics.ts";
 import { isOurRemoteEndpoint, isOurSourceVip } from "./ownership.ts";
 import {
   awaitHost,
-  findSourceVip,
+  type FoundHost,
+  findHost,
   hcnWith,
-  missingSourceVipText,
-  probe,
   requireFeatures,
   SOURCE_VIP_FILE,
   singleFamilyReason,
@@ -30,6 +28,8 @@ const ONLY_WINDOWS =
   "kernelspace mode runs on Windows only; 'kube-proxy render --mode kernelspace' shows here what it would ask HNS for";
 
 let opened: Hcn | undefined;
+/** As the wait before the start has found it. */
+let known: FoundHost | undefined;
 
 function hcnOf(log: Logger): Hcn {
   opened ??= hcnWith(openHcn(), log);
@@ -43,29 +43,12 @@ function requiredNetworkName(config: KubeProxyConfig | undefined): string {
   return name;
 }
 
-/** After it was waited for. @throws Error when it has gone again. */
-async function networkOf(hcn: Hcn, config: KubeProxyConfig): Promise<HcnNetwork> {
-  const name = requiredNetworkName(config);
-  const network = await hcn.named("Network", name);
-  if (network === undefined) throw new Error(missingNetworkText(name));
-  return network;
+async function hostOf(config: KubeProxyConfig, log: Logger): Promise<FoundHost> {
+  known ??= await findHost(hcnOf(log), requiredNetworkName(config), sourcesOf(config));
+  return known;
 }
 
 const sourcesOf = ({ winkernel }: KubeProxyConfig) => ({ config: winkernel, readFile: readSourceVipFile });
-
-/** After it was waited for. @throws Error when it has gone again. */
-async function requiredSourceVip(
-  hcn: Hcn,
-  network: HcnNetwork,
-  config: KubeProxyConfig,
-  log: Logger,
-): Promise<IpAddress> {
-  const found = await findSourceVip(hcn, network, sourcesOf(config));
-  if (found === undefined) throw new Error(missingSourceVipText(network));
-  if (found !== config.winkernel.sourceVip)
-    log.info("The source VIP is the one that is reserved on this node", { sourceVip: found });
-  return found;
-}
 
 /** PowerShell writes UTF-16 with a mark, others UTF-8. */
 function readSourceVipFile(): string | undefined {
@@ -81,14 +64,15 @@ async function open(node: NodeContext): Promise<OpenMode> {
   const { config, log } = node;
   const hcn = hcnOf(log);
   const metricsOf = defineKernelspaceMetrics(node.metrics);
-  const features = await probe(hcn);
-  const network = await networkOf(hcn, config);
+  const { features, network, sourceVip } = await hostOf(config, log);
   requireFeatures(features, network, config.winkernel);
+  if (sourceVip !== undefined && sourceVip !== config.winkernel.sourceVip) {
+    log.info("The source VIP is the one that is reserved on this node", { sourceVip });
+  }
   if (!features.sessionAffinity) log.info("Session Affinity is not supported on this version of Windows");
   return {
     async backendFor(context) {
       const interfaces = hostInterfaces();
-      const sourceVip = isOverlay(network) ? await requiredSourceVip(hcn, network, config, context.log) : undefined;
       return new KernelspaceBackend({
         config: planConfigOf(config, context, features, sourceVip),
         hcn,
@@ -131,12 +115,9 @@ export const kernelspaceRuntime: ModeRuntime = {
   missingInKernel: async () =>
     process.platform === "win32" ? undefined : `not on this machine: Windows; ${ONLY_WINDOWS}`,
   async awaitHost({ config, ...wait }) {
-    await awaitHost(hcnOf(wait.log), requiredNetworkName(config), sourcesOf(config), wait);
+    known = await awaitHost(hcnOf(wait.log), requiredNetworkName(config), sourcesOf(config), wait);
   },
-  async singleFamilyReason(config, log) {
-    const hcn = hcnOf(log);
-    return await singleFamilyReason(hcn, () => networkOf(hcn, config));
-  },
+  singleFamilyReason: async (config, log) => singleFamilyReason(await hostOf(config, log)),
   open,
   cleanUp,
   checkHost: async (options) => {

@@ -42,7 +42,7 @@ describe("the start waits", () => {
     );
     const id = host.addNetwork(NETWORK, "L2Bridge");
     await clock.advance(1_000);
-    assert.equal((await found).id, id);
+    assert.equal((await found).network.id, id);
     assert.deepEqual(shown.slice(1), [undefined]);
   });
 
@@ -119,9 +119,10 @@ for (const type of ["L2Bridge", "Overlay"] as const) {
 }
 
 test("two families run on an L2Bridge of a Windows that knows both; elsewhere one does, and that is told (kubernetes #136241)", async () => {
-  const reasonOn = (type: "L2Bridge" | "Overlay", minor: number): Promise<string | undefined> => {
+  const reasonOn = async (type: "L2Bridge" | "Overlay", minor: number): Promise<string | undefined> => {
     const hcn = new Hcn(newHost(type, { version: { major: 11, minor } }));
-    return singleFamilyReason(hcn, async () => (await hcn.named("Network", NETWORK)) ?? assert.fail());
+    const network = (await hcn.named("Network", NETWORK)) ?? assert.fail();
+    return singleFamilyReason({ features: await probe(hcn), network });
   };
   assert.equal(await reasonOn("L2Bridge", 10), undefined);
   assert.match((await reasonOn("Overlay", 10)) ?? "", /^Winoverlay does not support dual-stack/);

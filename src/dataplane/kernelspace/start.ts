@@ -2,27 +2,30 @@
  * What must be there before anything is programmed: an HNS that answers and is new enough, the network of the pods, and on an overlay
  * the source VIP. Reference windows.md §1.2, §1.3.
  */
-import type { Clock } from "../../async/clock.ts";
 import type { HcnNetwork } from "../../kernel/hcn/documents.ts";
 import { Hcn } from "../../kernel/hcn/hcn.ts";
 import type { HcnCalls } from "../../kernel/hcn/hcn-calls.ts";
 import { hcnErrorClass } from "../../kernel/hcn/hcn-error.ts";
 import { type HnsFeatures, hnsFeatures, hnsVersionText } from "../../kernel/hcn/hns-version.ts";
 import { listOf, objectOf, textOf } from "../../kernel/hcn/json-fields.ts";
+import { jsonIn } from "../../logging/attempt.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { familyOf, type IpAddress, parseIpAddress } from "../../net/ip.ts";
+import type { HostWait } from "../dataplane.ts";
 import type { WinkernelConfig } from "./config.ts";
 import { isOverlay, missingNetworkText } from "./host-state.ts";
 
-/** What waits for the host. */
-export interface HostWait {
-  readonly log: Logger;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-  /** Told why it waits, and with undefined when that is over. */
-  onWaiting(reason: string | undefined): void;
+/** The host as it was found. */
+export interface FoundHost {
+  readonly features: HnsFeatures;
+  readonly network: HcnNetwork;
+  /** On an overlay. */
+  readonly sourceVip: IpAddress | undefined;
 }
+
+/** What is not there, and may come yet. The message is for people. */
+class NotThereError extends Error {}
 
 const RETRY_MS = 1_000;
 /** Endpoints that CNI plugins reserve as source VIP, in lower case; Calico's node agent makes its own with its first start. */
@@ -85,57 +88,48 @@ export async function awaitHost(
   hcn: Hcn,
   networkName: string,
   sources: SourceVipSources,
-  wait: HostWait,
-): Promise<HcnNetwork> {
-  const { log, clock, signal, onWaiting } = wait;
+  { log, clock, signal, onWaiting }: Omit<HostWait, "config">,
+): Promise<FoundHost> {
   let told = "";
   for (;;) {
-    const found = await look(hcn, networkName, sources);
-    if (typeof found === "object") {
+    try {
+      const found = await findHost(hcn, networkName, sources);
       if (told !== "") onWaiting(undefined);
       return found;
+    } catch (error) {
+      const kind = hcnErrorClass(error);
+      if (!(error instanceof NotThereError) && (kind === undefined || kind === "denied")) throw error;
+      const reason = messageOf(error);
+      if (reason !== told) {
+        log.error("Waiting for HNS and the network of the pods", new Error(reason), { network: networkName });
+        onWaiting(reason);
+      }
+      told = reason;
     }
-    if (found !== told) {
-      log.error("Waiting for HNS and the network of the pods", new Error(found), { network: networkName });
-      onWaiting(found);
-    }
-    told = found;
     await clock.sleep(RETRY_MS, signal);
     signal.throwIfAborted();
   }
 }
 
-/** @returns the network, or what there is to wait for. */
-async function look(hcn: Hcn, networkName: string, sources: SourceVipSources): Promise<HcnNetwork | string> {
-  try {
-    await probe(hcn);
-    const network = await hcn.named("Network", networkName);
-    if (network === undefined) return missingNetworkText(networkName);
-    const lacksVip = isOverlay(network) && (await findSourceVip(hcn, network, sources)) === undefined;
-    return lacksVip ? missingSourceVipText(network) : network;
-  } catch (error) {
-    const kind = hcnErrorClass(error);
-    if (kind === undefined || kind === "denied") throw error;
-    return messageOf(error);
-  }
+/** @throws Error when the host cannot be worked with, or not yet. */
+export async function findHost(hcn: Hcn, networkName: string, sources: SourceVipSources): Promise<FoundHost> {
+  const features = await probe(hcn);
+  const network = await hcn.named("Network", networkName);
+  if (network === undefined) throw new NotThereError(missingNetworkText(networkName));
+  if (!isOverlay(network)) return { features, network, sourceVip: undefined };
+  const sourceVip = await findSourceVip(hcn, network, sources);
+  if (sourceVip !== undefined) return { features, network, sourceVip };
+  throw new NotThereError(
+    `source-vip flag not set: the overlay "${network.name}" needs winkernel.sourceVip (--source-vip), flannel's ${SOURCE_VIP_FILE}, or an endpoint named sourcevip or Calico_ep`,
+  );
 }
 
-/**
- * Why two families do not run beside each other here; undefined where they do. Reference windows.md §1.2.
- *
- * @param findNetwork not called where Windows is too old.
- */
-export async function singleFamilyReason(
-  hcn: Hcn,
-  findNetwork: () => Promise<HcnNetwork>,
-): Promise<string | undefined> {
-  const features = await probe(hcn);
+/** Why two families do not run beside each other here; undefined where they do. Reference windows.md §1.2. */
+export function singleFamilyReason({ features, network }: Omit<FoundHost, "sourceVip">): string | undefined {
   if (!features.ipv6DualStack) {
     return "This version of Windows does not support dual-stack, falling back to single-stack";
   }
-  return isOverlay(await findNetwork())
-    ? "Winoverlay does not support dual-stack, falling back to single-stack"
-    : undefined;
+  return isOverlay(network) ? "Winoverlay does not support dual-stack, falling back to single-stack" : undefined;
 }
 
 /** Where a source VIP may come from. */
@@ -166,19 +160,8 @@ export async function findSourceVip(
 
 /** The address in what an IPAM plugin answers, of either version of its format. */
 function sourceVipIn(text: string): IpAddress | undefined {
-  let answer: unknown;
-  try {
-    answer = JSON.parse(text);
-  } catch {
-    // The script is writing it.
-    return undefined;
-  }
-  const { ip4, ips } = objectOf(answer);
+  // Where it is no JSON, the script is writing it.
+  const { ip4, ips } = objectOf(jsonIn(text));
   const address = textOf(objectOf(ip4).ip) || textOf(objectOf(listOf(ips)[0]).address);
   return parseIpAddress(address.split("/")[0] ?? "");
-}
-
-/** Says what to do on an overlay without source VIP. Pure. */
-export function missingSourceVipText({ name }: HcnNetwork): string {
-  return `source-vip flag not set: the overlay "${name}" needs winkernel.sourceVip (--source-vip), flannel's ${SOURCE_VIP_FILE}, or an endpoint named sourcevip or Calico_ep`;
 }
