@@ -42,32 +42,34 @@ export function planInput(
   };
 }
 
-/** Frontends for which there is no load balancer, because no endpoint could be led to: `tcp 10.96.0.1:80`, and the service port. */
-function unservedFrontends(node: OfflineNode, config: KubeProxyConfig): readonly (readonly [string, string])[] {
-  const options = planInput(config, node);
-  return [...node.state.services].flatMap(([key, port]) => {
-    const plan = planServicePort(port, node.state.endpoints.get(key) ?? [], options.config, options.facts);
-    const served = new Set(plan.loadBalancers.map((planned) => planned.key));
-    const declared = ownedFrontends(port).map((one) => frontendKey(port.protocol, one));
-    return [...new Set(declared)].filter((one) => !served.has(one)).map((one) => [one, port.name.text] as const);
-  });
+interface KernelspacePlan {
+  /** Endpoints before the load balancers that name them, each in a fixed order. */
+  readonly documents: readonly PlannedDocument[];
+  /** Frontends for which there is no load balancer, because no endpoint could be led to: `tcp 10.96.0.1:80`, and why. */
+  readonly unserved: ReadonlyMap<string, string>;
 }
 
-/** Everything, or the part of one Service (`namespace/name`), in a fixed order: endpoints before the load balancers that name them. */
-function planKernelspace(node: OfflineNode, config: KubeProxyConfig, service?: string): PlannedDocument[] {
+/** Everything, or of the documents the part of one Service (`namespace/name`). */
+function planKernelspace(node: OfflineNode, config: KubeProxyConfig, service?: string): KernelspacePlan {
   const options = planInput(config, node);
   const wanted = newWanted();
   const own = new Set<string>();
+  const unserved = new Map<string, string>();
   for (const [key, port] of node.state.services) {
     if (service === undefined || port.name.service === service) own.add(key);
     const plan = planServicePort(port, node.state.endpoints.get(key) ?? [], options.config, options.facts);
     wanted.put(key, partsOf(key, plan));
+    for (const frontend of ownedFrontends(port)) {
+      const place = frontendKey(port.protocol, frontend);
+      if (plan.loadBalancers.some((planned) => planned.key === place)) continue;
+      unserved.set(place, `${port.name.text} has no endpoint that could be led to`);
+    }
   }
   const { endpoints, loadBalancers } = wanted.of;
-  const addresses = Array.from(endpoints.allEffective(), ({ value }) => value.address).sort();
+  const addresses = Array.from(endpoints.entries(), ([, { value }]) => value.address).sort();
   const shown = addresses.filter((address) => endpoints.ownersOf(address).some((owner) => own.has(owner)));
   const keys = [...loadBalancers.keys()].sort();
-  return [
+  const documents = [
     ...shown.flatMap((address) => endpointDocument(address, wanted, node, config)),
     ...keys.flatMap((key): PlannedDocument[] => {
       const found = loadBalancers.effective(key);
@@ -76,6 +78,7 @@ function planKernelspace(node: OfflineNode, config: KubeProxyConfig, service?: s
       return [loadBalancerDocument(name, found.value, config)];
     }),
   ];
+  return { documents, unserved };
 }
 
 function endpointDocument(
@@ -115,25 +118,13 @@ function loadBalancerDocument(name: string, planned: PlannedLoadBalancer, config
 /** Stands where HNS's own ID does. */
 const placeholder = (name: string): Guid => `<${name}>` as Guid;
 
-/** The form for `trace` alone: the lines, and the frontends that have no load balancer. */
-const TRACE_FORM = "load-balancers";
-
 export const renderKernelspace: ModeRenderer<KernelspacePlanData> = async (node, request) => {
-  const documents = planKernelspace(node, request.config, request.service);
+  const { documents, unserved } = planKernelspace(node, request.config, request.service);
   if (request.form === "json") {
     const data = documents.map(({ text, ...rest }) => ({ ...rest, settings: JSON.parse(text) }));
     return planAsData(node, request, { documents: data });
   }
-  const lines = documents.map(({ call, purpose, text }) => `# ${purpose}\n${call} ${text}\n`);
-  if (request.form === TRACE_FORM) {
-    const unserved = unservedFrontends(node, request.config);
-    lines.unshift(
-      "# load balancers of HNS\n",
-      ...unserved.map(([key, name]) => `# none at ${key}: ${name} has no endpoint that could be led to\n`),
-    );
-  }
-  const text = lines.join("");
-  return request.form === TRACE_FORM
-    ? { kind: "dump", dump: hostDump(text, TRACE_FORM) }
-    : { kind: "text", text, tool: node.family };
+  const text = documents.map(({ call, purpose, text }) => `# ${purpose}\n${call} ${text}\n`).join("");
+  if (request.form === "load-balancers") return { kind: "dump", dump: hostDump(text, request.form, unserved) };
+  return { kind: "text", text, tool: node.family };
 };

@@ -35,15 +35,19 @@ interface Found {
 /** Whether the packet is for an address of the node, once that is known. */
 type Place = "node" | "elsewhere";
 
-/** What `render` prints in this mode, for `trace`. @throws DumpError */
-export function hostDump(text: string, name: string): Dump {
-  const plan = readHostPlan(text, name);
+/**
+ * What `render` prints in this mode, for `trace`. @throws DumpError
+ *
+ * @param unserved frontends that have no load balancer, and why: `tcp 10.96.0.10:80`.
+ */
+export function hostDump(text: string, name: string, unserved: ReadonlyMap<string, string> = new Map()): Dump {
+  const plan = { ...readHostPlan(text, name), unserved };
   return { kind: "walker", walk: (packet, facts, options) => walkHostPlan(plan, packet, facts, options) };
 }
 
 export const hostReader: DumpReader = {
   prints: "render in kernelspace mode",
-  read: (text, name) => (isHostPlan(text) ? hostDump(text, name) : undefined),
+  read: (text, name) => (PLAN.test(text) ? hostDump(text, name) : undefined),
 };
 
 /** Walks a packet to its end. */
@@ -250,32 +254,21 @@ interface HostPlan {
   readonly loadBalancers: readonly PlannedLoadBalancer[];
   /** Addresses for which an endpoint is made: those of pods of other nodes, and on an overlay cluster IPs. */
   readonly remote: ReadonlySet<IpAddress>;
-  /** Frontends that have no load balancer, and why: `tcp 10.96.0.10:80`. */
   readonly unserved: ReadonlyMap<string, string>;
 }
 
-/** The first line of a plan that is made for a trace, and may have no documents. */
-const TITLE = /^# load balancers of HNS$/m;
-/** In such a plan, a frontend without a load balancer. */
-const UNSERVED = /^# none at (\S+ \S+): (.*)$/;
 const DOCUMENT = /^(HcnCreateEndpoint|HcnCreateLoadBalancer) (\{.*)$/;
 const PLACEHOLDER = /^<ID of (.*)>$/;
 
-/** Whether a text is such a plan. */
-function isHostPlan(text: string): boolean {
-  return TITLE.test(text) || /^(?:#.*\n)*HcnCreate(?:Endpoint|LoadBalancer) \{/.test(text);
-}
+const PLAN = /^(?:#.*\n)*HcnCreate(?:Endpoint|LoadBalancer) \{/;
 
 /** @param name of the text, for errors. @throws DumpError */
-function readHostPlan(text: string, name: string): HostPlan {
+function readHostPlan(text: string, name: string): Omit<HostPlan, "unserved"> {
   const loadBalancers: PlannedLoadBalancer[] = [];
   const remote = new Set<IpAddress>();
-  const unserved = new Map<string, string>();
   let purpose = "";
   for (const line of text.split("\n")) {
-    const [, key, reason] = UNSERVED.exec(line) ?? [];
-    if (key !== undefined && reason !== undefined) unserved.set(key, reason);
-    else if (line.startsWith("# ")) purpose = line.slice(2);
+    if (line.startsWith("# ")) purpose = line.slice(2);
     const [, call, document] = DOCUMENT.exec(line) ?? [];
     if (call === undefined || document === undefined) continue;
     try {
@@ -285,7 +278,7 @@ function readHostPlan(text: string, name: string): HostPlan {
       throw new DumpError(`${name} is cut, or no JSON: ${error instanceof Error ? error.message : error}`);
     }
   }
-  return { loadBalancers, remote, unserved };
+  return { loadBalancers, remote };
 }
 
 function readLoadBalancer(text: string, purpose: string): PlannedLoadBalancer {
