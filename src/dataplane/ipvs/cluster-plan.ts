@@ -54,7 +54,7 @@ function planIpvs(node: OfflineNode, kubeProxyConfig: KubeProxyConfig, service?:
   const rules = rulesWith(deniedVips);
   return {
     extent: shown === wanted ? "whole" : "part",
-    addresses: Array.from(shown.of.addresses.allEffective(), ({ value }) => value).sort(),
+    addresses: Array.from(shown.of.addresses.entries(), ([, { value }]) => value).sort(),
     sets: SET_IDS.map((id) => ({
       definition: setDefinition(id, family),
       entries: [...shown.of[id].keys()].sort(),

@@ -36,7 +36,7 @@ export class DummyAddresses {
   /** Compares with what the node has now. */
   compareAll(wanted: KeyOwners<IpAddress>, { bound, routed, foreign }: NodeState): AddressDifference {
     this.#doubt = new Set();
-    const all = Array.from(wanted.allEffective(), ({ value }) => value);
+    const all = Array.from(wanted.entries(), ([, { value }]) => value);
     for (const address of this.#unroutable) if (routed.has(address)) this.#unroutable.delete(address);
     return {
       bind: all.filter((address) => !bound.has(address)),

@@ -6,7 +6,6 @@
 import type { IpsetEntry } from "../../kernel/ipset/ipset.ts";
 import { IPVS_SERVICE_PERSISTENT, IPVS_SERVICE_SCHEDULER_FLAG_2, type VirtualServer } from "../../kernel/ipvs/ipvs.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
-import type { EndpointCategories } from "../../model/endpoint-categories.ts";
 import { type FrontendKind, frontendsOf } from "../../model/frontend.ts";
 import type { NodePlanConfig } from "../../model/node-plan-config.ts";
 import type { ServicePort } from "../../model/service-port.ts";
@@ -50,6 +49,12 @@ export interface ServicePortPlan {
 
 const NO_ENDPOINTS: readonly Endpoint[] = Object.freeze([]);
 
+const NODE_PORT_SETS = {
+  tcp: { all: "nodePortTCP", local: "nodePortLocalTCP" },
+  udp: { all: "nodePortUDP", local: "nodePortLocalUDP" },
+  sctp: { all: "nodePortSCTP", local: "nodePortLocalSCTP" },
+} as const satisfies Record<ProtocolName, Record<"all" | "local", SetId>>;
+
 /** Plans one service port. @param endpoints all its endpoints, sorted by text; empty when it has none. Pure. */
 export function planServicePort(
   port: ServicePort,
@@ -57,158 +62,86 @@ export function planServicePort(
   config: PlanConfig,
   facts: PlanFacts,
 ): ServicePortPlan {
+  const { internalPolicyLocal, externalPolicyLocal, loadBalancerSourceRanges, nodePort, healthCheckNodePort } = port;
+  const protocol = protocolName(port.protocol);
+  const scheduling = schedulingOf(port, config);
   const routing = routeServicePort(port, endpoints, { nodeName: config.nodeName, zone: facts.zone });
-  const draft = new Draft(port, routing.categories, config, facts);
-  draft.loopBack(endpoints);
-  for (const { kind, address } of frontendsOf(port, routing)) {
-    if (address === undefined) draft.nodePort();
-    else if (kind === "cluster-ip") draft.clusterIP();
-    else if (kind === "external-ip") draft.externalIP(address);
-    else draft.loadBalancer(address);
+  const { cluster = NO_ENDPOINTS, local = NO_ENDPOINTS, hasAny } = routing.categories;
+  const virtualServers: PlannedVirtualServer[] = [];
+  const entries: PlannedEntry[] = [];
+  const addresses: IpAddress[] = [];
+  const deniedVips: DeniedVip[] = [];
+  /** A frontend with a Local policy has no local endpoint. */
+  let hasFallenBack = false;
+
+  const enter = (set: SetId, entry: IpsetEntry): void => void entries.push({ set, entry });
+  const bind = (address: IpAddress): void => {
+    addresses.push(address);
+    enter("ipvsIPs", { kind: "ip", address });
+  };
+  const entryOf = (address: IpAddress, number = port.port): IpsetEntry => {
+    return { kind: "ip-port", address, protocol, port: number };
+  };
+  const serve = (kind: FrontendKind, address: IpAddress, number: number, isLocal: boolean): void => {
+    // Without local endpoints, local clients still get an answer from others: ipvs.md §4.
+    if (isLocal && local.length === 0) hasFallenBack = true;
+    const virtualServer = { address, protocol: port.protocol, port: number, ...scheduling };
+    virtualServers.push({ virtualServer, kind, endpoints: isLocal && local.length > 0 ? local : cluster });
+  };
+  const serveNodePort = (): void => {
+    const { all, local: localSet } = NODE_PORT_SETS[protocol];
+    const ips = facts.nodePortIPs;
+    const own = protocol === "sctp" ? ips.map((ip) => entryOf(ip, nodePort)) : [portEntry(nodePort)];
+    for (const entry of ips.length === 0 ? [] : own) {
+      enter(all, entry);
+      if (externalPolicyLocal) enter(localSet, entry);
+    }
+    for (const ip of ips) serve("node-port", ip, nodePort, externalPolicyLocal);
+  };
+  const restrict = (vip: IpAddress): void => {
+    const place = { address: vip, protocol, port: port.port };
+    for (const network of loadBalancerSourceRanges) {
+      enter("loadBalancerSourceCIDR", { kind: "ip-port-net", ...place, network });
+    }
+    enter("loadBalancerFirewall", entryOf(vip));
+    // What the node sends to the address comes from the address, which is one of its own.
+    if (loadBalancerSourceRanges.some((range) => cidrContains(range, config.nodeIP))) {
+      enter("loadBalancerSourceIP", { kind: "ip-port-ip", ...place, second: vip });
+    } else {
+      deniedVips.push(place);
+    }
+  };
+
+  // Any local endpoint, ready or not: an endpoint that reaches itself must be masqueraded.
+  for (const { ip, port: number, isLocal } of endpoints) {
+    if (isLocal) enter("loopBack", { kind: "ip-port-ip", address: ip, protocol, port: number, second: ip });
   }
-  draft.healthCheckNodePort();
-  const { virtualServers, entries, addresses, deniedVips, lacksLocal } = draft;
+  for (const { kind, address } of frontendsOf(port, routing)) {
+    if (address === undefined) {
+      serveNodePort();
+      continue;
+    }
+    if (kind === "cluster-ip") enter("clusterIP", entryOf(address));
+    else if (kind === "external-ip") enter(externalPolicyLocal ? "externalIPLocal" : "externalIP", entryOf(address));
+    else {
+      enter("loadBalancer", entryOf(address));
+      if (externalPolicyLocal) enter("loadBalancerLocal", entryOf(address));
+      if (loadBalancerSourceRanges.length > 0) restrict(address);
+    }
+    const isInternal = kind === "cluster-ip";
+    serve(kind, address, port.port, isInternal ? internalPolicyLocal : externalPolicyLocal);
+    if (isInternal || !facts.nodeAddresses.has(address)) bind(address);
+  }
+  if (healthCheckNodePort !== 0) enter("healthCheckNodePort", portEntry(healthCheckNodePort));
+  const lacks = hasFallenBack && hasAny;
+  const lacksLocal = { internal: lacks && internalPolicyLocal, external: lacks && externalPolicyLocal };
   return { virtualServers, entries, addresses, deniedVips, lacksLocal };
 }
 
-const NODE_PORT_SETS = {
-  tcp: { all: "nodePortTCP", local: "nodePortLocalTCP" },
-  udp: { all: "nodePortUDP", local: "nodePortLocalUDP" },
-  sctp: { all: "nodePortSCTP", local: "nodePortLocalSCTP" },
-} as const satisfies Record<ProtocolName, Record<"all" | "local", SetId>>;
-
-/** A plan while it is being made. */
-class Draft implements ServicePortPlan {
-  readonly virtualServers: PlannedVirtualServer[] = [];
-  readonly entries: PlannedEntry[] = [];
-  readonly addresses: IpAddress[] = [];
-  readonly deniedVips: DeniedVip[] = [];
-  readonly #port: ServicePort;
-  readonly #protocol: ProtocolName;
-  readonly #categories: EndpointCategories;
-  readonly #config: PlanConfig;
-  readonly #facts: PlanFacts;
-  /** A frontend with a Local policy has no local endpoint. */
-  #hasFallenBack = false;
-
-  constructor(port: ServicePort, categories: EndpointCategories, config: PlanConfig, facts: PlanFacts) {
-    this.#port = port;
-    this.#protocol = protocolName(port.protocol);
-    this.#categories = categories;
-    this.#config = config;
-    this.#facts = facts;
-  }
-
-  get lacksLocal(): ServicePortPlan["lacksLocal"] {
-    const lacks = this.#hasFallenBack && this.#categories.hasAny;
-    return {
-      internal: lacks && this.#port.internalPolicyLocal,
-      external: lacks && this.#port.externalPolicyLocal,
-    };
-  }
-
-  /** Any local endpoint, ready or not: an endpoint that reaches itself must be masqueraded. */
-  loopBack(endpoints: readonly Endpoint[]): void {
-    for (const { ip, port, isLocal } of endpoints) {
-      if (!isLocal) continue;
-      const entry: IpsetEntry = { kind: "ip-port-ip", address: ip, protocol: this.#protocol, port, second: ip };
-      this.#enter("loopBack", entry);
-    }
-  }
-
-  clusterIP(): void {
-    const { clusterIP, internalPolicyLocal } = this.#port;
-    this.#enter("clusterIP", this.#setEntry(clusterIP));
-    this.#serve("cluster-ip", clusterIP, this.#port.port, internalPolicyLocal);
-    this.#bind(clusterIP);
-  }
-
-  externalIP(ip: IpAddress): void {
-    const isLocal = this.#port.externalPolicyLocal;
-    this.#enter(isLocal ? "externalIPLocal" : "externalIP", this.#setEntry(ip));
-    this.#serveExternally("external-ip", ip);
-  }
-
-  loadBalancer(ip: IpAddress): void {
-    this.#enter("loadBalancer", this.#setEntry(ip));
-    if (this.#port.externalPolicyLocal) this.#enter("loadBalancerLocal", this.#setEntry(ip));
-    if (this.#port.loadBalancerSourceRanges.length > 0) this.#restrict(ip);
-    this.#serveExternally("load-balancer", ip);
-  }
-
-  nodePort(): void {
-    const { nodePort } = this.#port;
-    const { all, local } = NODE_PORT_SETS[this.#protocol];
-    const ips = this.#facts.nodePortIPs;
-    if (ips.length === 0) return;
-    const entries = this.#protocol === "sctp" ? ips.map((ip) => this.#setEntry(ip, nodePort)) : [portEntry(nodePort)];
-    for (const entry of entries) {
-      this.#enter(all, entry);
-      if (this.#port.externalPolicyLocal) this.#enter(local, entry);
-    }
-    for (const ip of ips) this.#serve("node-port", ip, nodePort, this.#port.externalPolicyLocal);
-  }
-
-  healthCheckNodePort(): void {
-    const { healthCheckNodePort } = this.#port;
-    if (healthCheckNodePort !== 0) this.#enter("healthCheckNodePort", portEntry(healthCheckNodePort));
-  }
-
-  #restrict(vip: IpAddress): void {
-    const { loadBalancerSourceRanges, port } = this.#port;
-    const protocol = this.#protocol;
-    for (const network of loadBalancerSourceRanges) {
-      this.#enter("loadBalancerSourceCIDR", { kind: "ip-port-net", address: vip, protocol, port, network });
-    }
-    this.#enter("loadBalancerFirewall", this.#setEntry(vip));
-    // What the node sends to the address comes from the address, which is one of its own.
-    if (loadBalancerSourceRanges.some((range) => cidrContains(range, this.#config.nodeIP))) {
-      this.#enter("loadBalancerSourceIP", { kind: "ip-port-ip", address: vip, protocol, port, second: vip });
-    } else {
-      this.deniedVips.push({ address: vip, protocol, port });
-    }
-  }
-
-  #serveExternally(kind: FrontendKind, ip: IpAddress): void {
-    this.#serve(kind, ip, this.#port.port, this.#port.externalPolicyLocal);
-    if (!this.#facts.nodeAddresses.has(ip)) this.#bind(ip);
-  }
-
-  #serve(kind: FrontendKind, address: IpAddress, port: number, onlyLocal: boolean): void {
-    const { scheduler } = this.#config;
-    const { protocol, sessionAffinity, stickyMaxAgeSeconds } = this.#port;
-    const isPersistent = sessionAffinity === "ClientIP";
-    const flags =
-      (isPersistent ? IPVS_SERVICE_PERSISTENT : 0) | (scheduler === "mh" ? IPVS_SERVICE_SCHEDULER_FLAG_2 : 0);
-    const timeoutSeconds = isPersistent ? stickyMaxAgeSeconds : 0;
-    this.virtualServers.push({
-      virtualServer: { address, protocol, port, scheduler, flags, timeoutSeconds },
-      kind,
-      endpoints: this.#endpointsFor(onlyLocal),
-    });
-  }
-
-  /** Without local endpoints, local clients still get an answer from others: ipvs.md §4. */
-  #endpointsFor(onlyLocal: boolean): readonly Endpoint[] {
-    const { cluster = NO_ENDPOINTS, local = NO_ENDPOINTS } = this.#categories;
-    if (!onlyLocal) return cluster;
-    if (local.length > 0) return local;
-    this.#hasFallenBack = true;
-    return cluster;
-  }
-
-  #bind(address: IpAddress): void {
-    this.addresses.push(address);
-    this.#enter("ipvsIPs", { kind: "ip", address });
-  }
-
-  #setEntry(address: IpAddress, port: number = this.#port.port): IpsetEntry {
-    return { kind: "ip-port", address, protocol: this.#protocol, port };
-  }
-
-  #enter(set: SetId, entry: IpsetEntry): void {
-    this.entries.push({ set, entry });
-  }
+function schedulingOf({ sessionAffinity, stickyMaxAgeSeconds }: ServicePort, { scheduler }: PlanConfig) {
+  const isPersistent = sessionAffinity === "ClientIP";
+  const flags = (isPersistent ? IPVS_SERVICE_PERSISTENT : 0) | (scheduler === "mh" ? IPVS_SERVICE_SCHEDULER_FLAG_2 : 0);
+  return { scheduler, flags, timeoutSeconds: isPersistent ? stickyMaxAgeSeconds : 0 };
 }
 
 function portEntry(port: number): IpsetEntry {

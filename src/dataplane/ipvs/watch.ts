@@ -111,8 +111,8 @@ export class Watch {
     const { known: facts, wanted } = reconciler;
     if (facts === undefined) return;
     const found = nodeAddressFacts(await links.addresses(this.#family), nodePortAddresses);
-    const missing = [...wanted.of.addresses.allEffective()].filter(
-      ({ value }) => !found.bound.has(value) && !isInDoubt(value),
+    const missing = [...wanted.of.addresses.entries()].filter(
+      ([, { value }]) => !found.bound.has(value) && !isInDoubt(value),
     );
     if (missing.length > 0) {
       await this.#tell(`removed addresses from ${DUMMY_DEVICE}`, { addresses: missing.length });

@@ -35,14 +35,6 @@ export class KeyOwners<T> {
   }
 
   /** The winner at each key, in the same order. */
-  *allEffective(): Iterable<Candidate<T>> {
-    for (const candidates of this.#candidates.values()) {
-      const [winner] = listOf(candidates);
-      if (winner !== undefined) yield winner;
-    }
-  }
-
-  /** {@link keys} and {@link allEffective} together. */
   *entries(): Iterable<readonly [key: string, effective: Candidate<T>]> {
     for (const [key, candidates] of this.#candidates) {
       const [winner] = listOf(candidates);
