@@ -4,7 +4,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { hostState } from "../../src/dataplane/kernelspace/testing/kernelspace-rig.ts";
-import { SERVICE_DISCONNECT } from "../../src/kernel/hcn/notices.ts";
+import { HNS_NOTICES } from "../../src/kernel/hcn/hcn-calls.ts";
 import { HnsFile, WineProcess, windowsPath, windowsProgram } from "../../testkit/wine/wine-host.ts";
 import { twinOf } from "./twin.ts";
 import { assertEnded, get, until } from "./wine-support.ts";
@@ -126,7 +126,7 @@ export async function kernelspaceFollowsManifests(t: TestContext, folder: string
   hns.lose("LoadBalancer", lost ?? "");
   hns.notify(ENDPOINT_ATTACHED);
   await untilTwin("what another program has deleted to be there again", objects);
-  hns.notify(SERVICE_DISCONNECT);
+  hns.notify(HNS_NOTICES.serviceGone);
   await until(
     "HNS to be back, as both families see it",
     async () => assert.equal(run.log.match(/HNS is back/g)?.length, 2),

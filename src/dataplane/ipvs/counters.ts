@@ -19,7 +19,7 @@ export const ipvsCounters: ModeCounters = {
 
 /** The same for any {@link Ipvs}. @param links tells which addresses are those of services, and have no node ports. @default none */
 export async function fillFromIpvs(
-  ipvs: Pick<Ipvs, "virtualServers" | "statistics" | "realServers">,
+  ipvs: Pick<Ipvs, "virtualServers" | "connections" | "realServers">,
   ports: readonly CountedPort[],
   links?: Pick<Links, "addresses">,
 ): Promise<readonly string[]> {
@@ -43,8 +43,8 @@ export async function fillFromIpvs(
         // A node port has a virtual server for each address of the node.
         if (address !== undefined && server.address !== address) continue;
         if (address === undefined && (bound.has(server.address) || isOther(server, frontends))) continue;
-        const statistics = await ipvs.statistics(server);
-        if (statistics !== undefined) addTo(count, "counted", statistics.connections);
+        const counted = await ipvs.connections(server);
+        if (counted !== undefined) addTo(count, "counted", counted);
         for (const real of (await ipvs.realServers(server)) ?? []) {
           const connections = real.activeConnections + real.inactiveConnections;
           addTo(count, "open", connections);

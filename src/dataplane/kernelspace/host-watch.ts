@@ -6,7 +6,7 @@
 import type { Clock } from "../../async/clock.ts";
 import type { Mutex } from "../../async/mutex.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
-import type { HnsNoticeKind } from "../../kernel/hcn/notices.ts";
+import { HNS_NOTICES } from "../../kernel/hcn/hcn-calls.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { restAfterLook } from "../shared/look-rest.ts";
 
@@ -20,6 +20,7 @@ interface HostWatchOptions {
   readonly log: Logger;
 }
 
+const NOTICES: ReadonlySet<number> = new Set(Object.values(HNS_NOTICES));
 /** Looks come so often where nothing is told. */
 const LOOK_MS = 5_000;
 /** What is told within this time is looked at together. */
@@ -109,9 +110,9 @@ export class HostWatch {
     await end?.();
   }
 
-  #onNotice(notice: HnsNoticeKind): void {
-    if (notice === "other") return;
-    if (notice === "service-gone" && !this.#isGone) {
+  #onNotice(notice: number): void {
+    if (!NOTICES.has(notice)) return;
+    if (notice === HNS_NOTICES.serviceGone && !this.#isGone) {
       this.#isGone = true;
       this.#options.log.warn("HNS stops or is restarted; everything is looked at when it is back");
     }

@@ -50,7 +50,7 @@ export function hcnWith(calls: HcnCalls, log: Logger): Hcn {
 /** Asks HNS what it is. @throws Error when it cannot be worked with; an HcnError when it does not answer now. */
 export async function probe(hcn: Hcn): Promise<HnsFeatures> {
   try {
-    await hcn.checkPolicyLists();
+    await hcn.policyLists();
   } catch (error) {
     const kind = hcnErrorClass(error);
     if (kind === "down") throw error;

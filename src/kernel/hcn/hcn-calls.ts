@@ -8,6 +8,17 @@ import type { Guid } from "./guid.ts";
 /** As in the names of the functions. */
 export type HcnKind = "Network" | "Endpoint" | "LoadBalancer";
 
+/** What HNS tells on its own (`HCN_NOTIFICATIONS`); of other numbers nothing is known here. */
+export const HNS_NOTICES = {
+  networkCreated: 0x02,
+  networkDeleted: 0x04,
+  /** A pod gets its endpoint, or loses it. */
+  endpointAttached: 0x09,
+  endpointDetached: 0x10,
+  /** HNS stops or is restarted: nothing else is told after that, and who wants to hear more must register again. */
+  serviceGone: 0x0100_0000,
+} as const;
+
 /** An open object; must be closed. */
 export type HcnHandle = bigint;
 

@@ -27,7 +27,6 @@ import type { HcnCalls, HcnHandle, HcnKind } from "./hcn-calls.ts";
 import { hcnErrorClass } from "./hcn-error.ts";
 import type { HnsVersion } from "./hns-version.ts";
 import { numberOf, objectOf, textOf } from "./json-fields.ts";
-import { type HnsNoticeKind, noticeKind } from "./notices.ts";
 
 /** Told once of each document that is not as it should be. */
 interface OddDocuments {
@@ -80,11 +79,6 @@ export class Hcn {
   async version(): Promise<HnsVersion> {
     const { Major, Minor } = objectOf(await this.#hns("/globals/version"));
     return { major: numberOf(Major), minor: numberOf(Minor) };
-  }
-
-  /** Whether HNS has load balancers at all. @throws Error when it does not answer as one that has. */
-  async checkPolicyLists(): Promise<void> {
-    await this.#hns("/policylists/");
   }
 
   /**
@@ -208,8 +202,8 @@ export class Hcn {
    *
    * @throws HcnError when HNS does not take it.
    */
-  watch(onNotice: (notice: HnsNoticeKind) => void): Promise<() => Promise<void>> {
-    return this.#calls.watch((type) => onNotice(noticeKind(type)));
+  watch(onNotice: (type: number) => void): Promise<() => Promise<void>> {
+    return this.#calls.watch((type) => onNotice(type >>> 0));
   }
 
   async #look<K extends HcnKind>(kind: K, id: Guid, query: string): Promise<ObjectOf[K] | undefined> {

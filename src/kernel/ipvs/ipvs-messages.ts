@@ -21,7 +21,6 @@ import { ADDRESS_FAMILIES } from "../socket-address.ts";
 import {
   IPVS_SERVICE_HASHED,
   type IpvsOperation,
-  type IpvsStatistics,
   type IpvsTimeouts,
   type RealServer,
   type RealServerKey,
@@ -55,13 +54,7 @@ const flags: Codec<{ readonly flags: number; readonly mask: number }> = {
   },
 };
 
-const statistics = attributes({
-  connections: [1, u64host],
-  packetsIn: [2, u64host],
-  packetsOut: [3, u64host],
-  bytesIn: [4, u64host],
-  bytesOut: [5, u64host],
-});
+const statistics = attributes({ connections: [1, u64host] });
 
 const service = attributes({
   family: [1, u16host],
@@ -183,9 +176,8 @@ export function toVirtualServer({ service }: IpvsMessage): VirtualServer | undef
   return { address: parsed, protocol, port, scheduler, flags, timeoutSeconds: timeout };
 }
 
-export function toStatistics({ service }: IpvsMessage): IpvsStatistics | undefined {
-  const { connections = 0, packetsIn = 0, packetsOut = 0, bytesIn = 0, bytesOut = 0 } = service?.statistics64 ?? {};
-  return service && { connections, packetsIn, packetsOut, bytesIn, bytesOut };
+export function toConnections({ service }: IpvsMessage): number | undefined {
+  return service && (service.statistics64?.connections ?? 0);
 }
 
 /** @param family that of the virtual server, for kernels that do not say it (before 3.18). */

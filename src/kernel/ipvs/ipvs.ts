@@ -48,15 +48,6 @@ export interface RealServerState extends RealServer {
   readonly connections?: number;
 }
 
-/** What has gone through a virtual server since it was added. */
-export interface IpvsStatistics {
-  readonly connections: number;
-  readonly packetsIn: number;
-  readonly packetsOut: number;
-  readonly bytesIn: number;
-  readonly bytesOut: number;
-}
-
 /** One message to the kernel. */
 export type IpvsOperation =
   | { readonly kind: "add-virtual-server"; readonly virtualServer: VirtualServer }
@@ -97,8 +88,8 @@ export interface Ipvs {
   virtualServers(family: IpFamily, signal?: AbortSignal): Promise<readonly VirtualServer[]>;
   /** One virtual server; `undefined` when there is none. */
   virtualServer(key: VirtualServerKey): Promise<VirtualServer | undefined>;
-  /** What went through it; `undefined` when there is none. The kernel brings its totals up to date every two seconds. */
-  statistics(key: VirtualServerKey): Promise<IpvsStatistics | undefined>;
+  /** Connections since it was added; `undefined` when there is none. The kernel brings its totals up to date every two seconds. */
+  connections(key: VirtualServerKey): Promise<number | undefined>;
   /** Its real servers in the kernel's order; `undefined` when there is no such virtual server. */
   realServers(key: VirtualServerKey, signal?: AbortSignal): Promise<readonly RealServerState[] | undefined>;
   /**

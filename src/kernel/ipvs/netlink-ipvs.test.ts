@@ -97,9 +97,7 @@ inNetns(import.meta.url, { name: "ipvs", timeoutMs: 240_000 }, () => {
       ]);
       const close = await connection(t, ipvs, SERVER, real);
       await close();
-      await until("the connection to be counted", async () => (await ipvs.statistics(SERVER))?.connections === 1);
-      const { packetsIn = 0, bytesIn = 0 } = (await ipvs.statistics(SERVER)) ?? {};
-      assert.ok(packetsIn >= 3 && bytesIn >= 120, `${packetsIn} packets, ${bytesIn} bytes`);
+      await until("the connection to be counted", async () => (await ipvs.connections(SERVER)) === 1);
     });
 
     test("what ipvsadm adds is read, virtual servers of firewall marks are left out", {

@@ -12,7 +12,6 @@ import {
   type Ipvs,
   type IpvsFailure,
   type IpvsOperation,
-  type IpvsStatistics,
   type IpvsTimeouts,
   IpvsUnavailableError,
   ipvsFailure,
@@ -24,8 +23,8 @@ import {
   IPVS_FAMILY_NAME,
   type IpvsRequest,
   ipvsMessage,
+  toConnections,
   toRealServer,
-  toStatistics,
   toTimeouts,
   toVirtualServer,
   writeRequest,
@@ -107,8 +106,8 @@ class GenericNetlinkIpvs implements NetlinkIpvs {
     return this.#get(key, toVirtualServer);
   }
 
-  async statistics(key: VirtualServerKey): Promise<IpvsStatistics | undefined> {
-    return this.#get(key, toStatistics);
+  async connections(key: VirtualServerKey): Promise<number | undefined> {
+    return this.#get(key, toConnections);
   }
 
   async realServers(key: VirtualServerKey, signal?: AbortSignal): Promise<readonly RealServerState[] | undefined> {

@@ -4,10 +4,9 @@
  * both pass `src/kernel/hcn/testing/hcn-contract.ts`.
  */
 import { type Guid, parseGuid } from "../../../src/kernel/hcn/guid.ts";
-import type { HcnCalls, HcnHandle, HcnKind } from "../../../src/kernel/hcn/hcn-calls.ts";
+import { type HcnCalls, type HcnHandle, type HcnKind, HNS_NOTICES } from "../../../src/kernel/hcn/hcn-calls.ts";
 import type { HnsVersion } from "../../../src/kernel/hcn/hns-version.ts";
 import { type JsonObject, listOf, numberOf, objectOf, textOf } from "../../../src/kernel/hcn/json-fields.ts";
-import { SERVICE_DISCONNECT } from "../../../src/kernel/hcn/notices.ts";
 import { cidrContains, parseIpAddress } from "../../../src/net/ip.ts";
 import { failed, frontendsOf, type HcnVerb, HR, parseJson, subnetsOf } from "./hns-rules.ts";
 
@@ -110,7 +109,7 @@ export class MemoryHcn implements HcnCalls {
   notify(type: number): void {
     const watchers = [...this.#watchers];
     // After its end HNS knows no registration any more.
-    if (type === SERVICE_DISCONNECT) this.#watchers.clear();
+    if (type === HNS_NOTICES.serviceGone) this.#watchers.clear();
     for (const watcher of watchers) watcher(type);
   }
 
@@ -122,7 +121,7 @@ export class MemoryHcn implements HcnCalls {
   /** Every call fails until the returned function is called; all objects are there again then, as after HNS's own restart. */
   stop(): () => void {
     this.#handles.clear();
-    this.notify(SERVICE_DISCONNECT);
+    this.notify(HNS_NOTICES.serviceGone);
     return this.refuse(() => HR.managerStopped);
   }
 

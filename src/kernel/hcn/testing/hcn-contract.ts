@@ -6,9 +6,8 @@ import type { IpAddress } from "../../../net/ip.ts";
 import type { EndpointSettings, LoadBalancerSettings } from "../documents.ts";
 import { type Guid, ZERO_GUID } from "../guid.ts";
 import { Hcn } from "../hcn.ts";
-import type { HcnCalls } from "../hcn-calls.ts";
+import { type HcnCalls, HNS_NOTICES } from "../hcn-calls.ts";
 import { HcnError, type HcnErrorClass } from "../hcn-error.ts";
-import type { HnsNoticeKind } from "../notices.ts";
 
 /**
  * A host with the network `cbr0`, of type L2Bridge and with the subnet 10.180.0.0/16, one endpoint `pod-1` of 10.180.0.10, and no
@@ -75,7 +74,7 @@ export function runHcnContract({ name, open }: HcnSubject): void {
       assert.deepEqual(await hcn.version(), { major: 15, minor: 5 });
       await setVersion(9, 3);
       assert.deepEqual(await hcn.version(), { major: 9, minor: 3 });
-      await hcn.checkPolicyLists();
+      await hcn.policyLists();
     });
 
     test("lists load balancers at a glance: by ID, and with another text when one changes", async () => {
@@ -223,8 +222,8 @@ export function runHcnContract({ name, open }: HcnSubject): void {
 
     test("HNS tells on its own, until it is told that this is enough", async () => {
       const { hcn, notify } = await host();
-      const first: HnsNoticeKind[] = [];
-      const second: HnsNoticeKind[] = [];
+      const first: number[] = [];
+      const second: number[] = [];
       const ends = [await hcn.watch((notice) => first.push(notice)), await hcn.watch((notice) => second.push(notice))];
       await notify(4);
       await notify(9);
@@ -234,14 +233,14 @@ export function runHcnContract({ name, open }: HcnSubject): void {
       await notify(0x0100_0000);
       await until(() => second.length === 4);
       await ends[1]?.();
-      assert.deepEqual(first, ["network-deleted", "endpoint-attached", "other"]);
-      assert.deepEqual(second, [...first, "service-gone"]);
-      const again: HnsNoticeKind[] = [];
+      assert.deepEqual(first, [HNS_NOTICES.networkDeleted, HNS_NOTICES.endpointAttached, 77]);
+      assert.deepEqual(second, [...first, HNS_NOTICES.serviceGone]);
+      const again: number[] = [];
       const end = await hcn.watch((notice) => again.push(notice));
       await notify(2);
       await until(() => again.length === 1);
       await end();
-      assert.deepEqual(again, ["network-created"]);
+      assert.deepEqual(again, [HNS_NOTICES.networkCreated]);
     });
 
     test("texts that are no JSON and IDs that are none are refused", async () => {

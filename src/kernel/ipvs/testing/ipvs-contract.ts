@@ -111,7 +111,7 @@ function virtualServerTests(open: Open): void {
     assert.deepEqual(await list(ipvs), []);
     assert.equal(await ipvs.virtualServer(SERVER), undefined);
     assert.equal(await ipvs.realServers(SERVER), undefined);
-    assert.equal(await ipvs.statistics(SERVER), undefined);
+    assert.equal(await ipvs.connections(SERVER), undefined);
   });
 
   test("of every kind are added, and found again as they were given", async (t) => {
