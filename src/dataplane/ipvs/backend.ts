@@ -118,7 +118,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
     return {
       ...options,
       ipvs: this.#waits.timed(ipvs, ["virtualServers", "virtualServer", "realServers", "apply"]),
-      ipset: this.#waits.timed(ipset, ["sets", "definition", "ensure", "members", "apply", "destroy"]),
+      ipset: this.#waits.timed(ipset, ["sets", "ensure", "members", "apply", "destroy"]),
       links: this.#waits.timed(links, ["ensureDummy", "addresses", "localRoutes", "addAddresses", "removeAddresses"]),
       iptables: this.#waits.timed(iptables, IPTABLES_WAITS),
     };

@@ -42,8 +42,9 @@ export class IpSets {
     const unusable = new Map<SetId, string>();
     for (const id of SET_IDS) {
       const definition = setDefinition(id, this.#family);
-      if (sameDefinition(present.get(definition.name), definition)) continue;
-      const reason = await this.#create(definition);
+      const there = present.get(definition.name);
+      if (there?.type === definition.type && there.family === definition.family) continue;
+      const reason = await this.#create(definition, there);
       if (reason !== undefined) unusable.set(id, reason);
     }
     this.#unusable = unusable;
@@ -137,25 +138,20 @@ export class IpSets {
   }
 
   /** @returns why the set cannot be had; undefined when it is there. */
-  async #create(definition: IpsetDefinition): Promise<string | undefined> {
-    const { name, type, family } = definition;
+  async #create(definition: IpsetDefinition, there?: IpsetDefinition<string>): Promise<string | undefined> {
+    const { name } = definition;
     try {
       await this.#ipset.ensure(definition);
       return undefined;
     } catch (error) {
       if (!(error instanceof IpsetError)) throw error;
       if (error.code !== "EEXIST") return error.message;
-      const there = await this.#ipset.definition(name);
       const found = there === undefined ? "another type" : textOf(there);
-      return `there is an IP set ${name} of type ${found}, and it must be of type ${textOf({ type, family })}: find out whose it is, remove the rules that refer to it, and delete it (ipset destroy ${name})`;
+      return `there is an IP set ${name} of type ${found}, and it must be of type ${textOf(definition)}: find out whose it is, remove the rules that refer to it, and delete it (ipset destroy ${name})`;
     }
   }
 }
 
-function textOf({ type, family }: { readonly type: string; readonly family: IpFamily | undefined }): string {
+function textOf({ type, family }: IpsetDefinition<string>): string {
   return family === undefined ? type : `${type} (${family})`;
-}
-
-function sameDefinition(a: IpsetDefinition | undefined, b: IpsetDefinition): boolean {
-  return a?.type === b.type && a.family === b.family;
 }

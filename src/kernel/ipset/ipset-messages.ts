@@ -16,7 +16,7 @@ import {
   NFPROTO_UNSPEC,
   nfprotoOf,
 } from "../netlink/nfnetlink.ts";
-import { IPSET_TYPES, type IpsetDefinition, type IpsetEntry, type IpsetOperation, type IpsetType } from "./ipset.ts";
+import type { IpsetDefinition, IpsetEntry, IpsetOperation, IpsetType } from "./ipset.ts";
 
 const COMMANDS = {
   protocol: 1,
@@ -99,10 +99,6 @@ export function readReply(input: Parameters<typeof replyMessage.read>[0], start:
     if (entry !== undefined) entries.push(entry);
   }
   return { name, type, family: toFamily(family), revision, protocol, entries };
-}
-
-export function isIpsetType(type: string): type is IpsetType {
-  return IPSET_TYPES.some((known) => known === type);
 }
 
 /** Appends the messages of one protocol version. */

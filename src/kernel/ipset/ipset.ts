@@ -7,14 +7,13 @@ import type { Cidr, IpAddress, IpFamily } from "../../net/ip.ts";
 import type { ProtocolName } from "../../net/protocol.ts";
 
 /** The types that are spoken here. */
-export const IPSET_TYPES = ["hash:ip", "hash:ip,port", "hash:ip,port,ip", "hash:ip,port,net", "bitmap:port"] as const;
-export type IpsetType = (typeof IPSET_TYPES)[number];
+export type IpsetType = "hash:ip" | "hash:ip,port" | "hash:ip,port,ip" | "hash:ip,port,net" | "bitmap:port";
 
 /** What a set is; two sets of one name and different definitions cannot replace each other by `create`. */
-export interface IpsetDefinition {
+export interface IpsetDefinition<Type extends string = IpsetType> {
   /** At most 31 characters (IPSET_MAXNAMELEN). */
   readonly name: string;
-  readonly type: IpsetType;
+  readonly type: Type;
   /** `undefined` for `bitmap:port`. */
   readonly family: IpFamily | undefined;
 }
@@ -75,10 +74,8 @@ export interface IpsetFailure {
 }
 
 export interface Ipset {
-  /** Every set of the namespace, foreign ones of other types left out. */
-  sets(): Promise<readonly IpsetDefinition[]>;
-  /** `undefined` when there is no set of that name; `type` is the kernel's name of any type. */
-  definition(name: string): Promise<{ readonly type: string; readonly family: IpFamily | undefined } | undefined>;
+  /** Every set of the namespace, of any type. */
+  sets(): Promise<readonly IpsetDefinition<string>[]>;
   /**
    * Creates the set unless an equal one exists (hashsize 1024, maxelem 65536; ports 0-65535): reference ipvs.md
    * §6. Throws an IpsetError with code `EEXIST` when the name belongs to a set of another type or family.

@@ -17,7 +17,7 @@ import {
   type IpsetType,
   ipsetEntryText,
 } from "./ipset.ts";
-import { type IpsetReply, IpsetWriter, isIpsetType, readReply } from "./ipset-messages.ts";
+import { type IpsetReply, IpsetWriter, readReply } from "./ipset-messages.ts";
 
 /** The newest version of the interface known here; kernels speak 6 (before 4.20) or 6 and 7. */
 const NEWEST_PROTOCOL = 7;
@@ -45,26 +45,15 @@ class NfnetlinkIpset implements NetlinkIpset {
     this.#socket = socket;
   }
 
-  async sets(): Promise<readonly IpsetDefinition[]> {
-    const found: IpsetDefinition[] = [];
+  async sets(): Promise<readonly IpsetDefinition<string>[]> {
+    const found: IpsetDefinition<string>[] = [];
     await this.#request(
       "list the sets",
       (writer) => writer.listHeaders(),
       ({ name, type, family }) => {
-        if (name !== undefined && type !== undefined && isIpsetType(type)) found.push({ name, type, family });
+        if (name !== undefined && type !== undefined) found.push({ name, type, family });
       },
     );
-    return found;
-  }
-
-  async definition(
-    name: string,
-  ): Promise<{ readonly type: string; readonly family: IpFamily | undefined } | undefined> {
-    let found: { readonly type: string; readonly family: IpFamily | undefined } | undefined;
-    const keep = ({ type, family }: IpsetReply): void => {
-      if (type !== undefined) found = { type, family };
-    };
-    await this.#requestUnlessMissing(`look at the set ${name}`, (writer) => writer.askHeader(name), keep);
     return found;
   }
 

@@ -81,19 +81,9 @@ export class MemoryIpset implements Ipset {
     this.#sets.set(name, { type, family, members: new Map() });
   }
 
-  async sets(): Promise<readonly IpsetDefinition[]> {
+  async sets(): Promise<readonly IpsetDefinition<string>[]> {
     this.#messages++;
-    const found: IpsetDefinition[] = [];
-    for (const [name, { type, family }] of this.#sets) if (isOurs(type)) found.push({ name, type, family });
-    return found;
-  }
-
-  async definition(
-    name: string,
-  ): Promise<{ readonly type: string; readonly family: IpFamily | undefined } | undefined> {
-    this.#messages++;
-    const set = this.#sets.get(name);
-    return set && { type: set.type, family: set.family };
+    return Array.from(this.#sets, ([name, { type, family }]) => ({ name, type, family }));
   }
 
   async ensure(definition: IpsetDefinition): Promise<void> {
