@@ -2,6 +2,7 @@
  * Brings load balancers from what HNS has to what is wanted, one frontend at a time: changed in place where HNS can do that, otherwise
  * deleted and made again back to back. What was written is read back, because some versions of HNS say yes and do nothing.
  */
+import { isDeepStrictEqual } from "node:util";
 import type { Clock } from "../../async/clock.ts";
 import {
   type HcnLoadBalancer,
@@ -10,7 +11,6 @@ import {
   type LoadBalancerSettings,
   loadBalancerText,
   MAP_EXTERNAL_IP,
-  type PortMapping,
 } from "../../kernel/hcn/documents.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
@@ -163,16 +163,11 @@ export class LoadBalancerWriter {
       host.loadBalancers.note(now);
       throw error;
     }
-    host.loadBalancers.note(changed);
+    const hasNotChanged = JSON.stringify(changed) === JSON.stringify(found) && !isAsWanted(changed, wanted);
+    if (hasNotChanged) this.#giveUpModifying("HNS says that it did, and did not");
+    else this.#noteWritten(host, changed, wanted);
     notes.count("load balancers changed");
-    this.#own.add(changed.id);
-    if (isAsWanted(changed, wanted)) return true;
-    if (JSON.stringify(changed) === JSON.stringify(found)) {
-      this.#giveUpModifying("HNS says that it did, and did not");
-      return false;
-    }
-    this.#noteReworded(changed, wanted);
-    return true;
+    return !hasNotChanged;
   }
 
   async #create(one: LoadBalancerToPut): Promise<void> {
@@ -188,10 +183,8 @@ export class LoadBalancerWriter {
       if (await this.#settle(one, found)) return;
       created = await create();
     }
-    host.loadBalancers.note(created);
+    this.#noteWritten(host, created, wanted);
     notes.count("load balancers made");
-    this.#own.add(created.id);
-    if (!isAsWanted(created, wanted)) this.#noteReworded(created, wanted);
   }
 
   /** Whether it was made after all, and only the answer is lost. */
@@ -230,7 +223,10 @@ export class LoadBalancerWriter {
     });
   }
 
-  #noteReworded(found: HcnLoadBalancer, wanted: LoadBalancerSettings): void {
+  #noteWritten(host: HostState, found: HcnLoadBalancer, wanted: LoadBalancerSettings): void {
+    host.loadBalancers.note(found);
+    this.#own.add(found.id);
+    if (isAsWanted(found, wanted)) return;
     this.#reworded.set(found.id, { sent: loadBalancerText(wanted), readBack: JSON.stringify(found) });
   }
 }
@@ -253,18 +249,7 @@ export function isAsWanted(found: HcnLoadBalancer, wanted: LoadBalancerSettings)
     (found.flags & KNOWN_FLAGS) === flags &&
     (sourceVip === undefined || found.sourceVip === sourceVip) &&
     equalLists(found.frontendVips, frontendVip === undefined ? [] : [frontendVip]) &&
-    found.mappings.length === 1 &&
-    found.mappings.every((one) => equalMappings(one, mapping)) &&
+    isDeepStrictEqual(found.mappings, [mapping]) &&
     equalLists(found.endpoints.toSorted(), wanted.endpoints.toSorted())
-  );
-}
-
-function equalMappings(a: PortMapping, b: PortMapping): boolean {
-  return (
-    a.protocol === b.protocol &&
-    a.internalPort === b.internalPort &&
-    a.externalPort === b.externalPort &&
-    a.distribution === b.distribution &&
-    a.flags === b.flags
   );
 }
