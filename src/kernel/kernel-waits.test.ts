@@ -25,7 +25,7 @@ function subject() {
   }
   return {
     waits,
-    kernel: waits.timed(new Kernel(), ["ask", "store", "refuse"]),
+    kernel: waits.timed(new Kernel(), "watch"),
     pass: (ms: number) => {
       now += ms;
     },

@@ -25,15 +25,15 @@ export class KernelWaits {
   /**
    * The same object, whose waits are counted. Its other members are as they are.
    *
-   * @param methods those that ask the kernel, and do nothing else for long: no watching.
+   * @param untimed methods that do something else for long, such as watching.
    */
-  timed<T extends object>(target: T, methods: readonly (keyof T & string)[]): T {
-    const timed = new Set<string | symbol>(methods);
+  timed<T extends object>(target: T, ...untimed: readonly (keyof T)[]): T {
+    const others = new Set<string | symbol | number>(untimed);
     return new Proxy(target, {
       get: (object, name): unknown => {
         const member: unknown = Reflect.get(object, name, object);
         if (typeof member !== "function") return member;
-        if (!timed.has(name)) return member.bind(object);
+        if (others.has(name)) return member.bind(object);
         return (...args: readonly unknown[]) => this.#wait(() => Reflect.apply(member, object, args));
       },
     });
@@ -58,9 +58,3 @@ export class KernelWaits {
     if (this.#open === 0) this.#sumMs += this.#nowMs() - this.#sinceMs;
   }
 }
-
-/** Methods of `Iptables` that run a tool. */
-export const IPTABLES_WAITS = [
-  ...["ensureChain", "chainPresence", "deleteChain", "ensureRule", "rulePresence", "deleteRule"],
-  ...["chainNames", "chainUses", "ruleCount", "generation", "save", "restore"],
-] as const;

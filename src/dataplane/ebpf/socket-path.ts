@@ -95,7 +95,7 @@ export class SocketPath {
 
   constructor(options: SocketPathOptions) {
     this.#waits = new KernelWaits(() => options.clock.monotonicMs());
-    const bpf = this.#waits.timed(options.bpf, ["createMap", "loadProgram", "attach", "attached"]);
+    const bpf = this.#waits.timed(options.bpf);
     this.#options = { ...options, bpf };
     this.#news = new SocketNews(options.log);
   }

@@ -7,7 +7,7 @@ import { sortedKeys } from "../../async/sorted-keys.ts";
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type { Iptables, Presence } from "../../kernel/iptables/iptables.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
-import { IPTABLES_WAITS, KernelWaits } from "../../kernel/kernel-waits.ts";
+import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { Nfacct } from "../../kernel/nfacct/nfacct.ts";
 import { isDeepStrictEqual } from "../../kernel/node-util.ts";
 import type { Logger } from "../../logging/logger.ts";
@@ -87,7 +87,7 @@ export class IptablesBackend implements Backend {
   #knowsAddresses = true;
 
   constructor(given: IptablesBackendOptions) {
-    const options = { ...given, iptables: this.#waits.timed(given.iptables, IPTABLES_WAITS) };
+    const options = { ...given, iptables: this.#waits.timed(given.iptables) };
     this.#options = options;
     this.family = options.config.family;
     const { nowMs = () => performance.now(), checkPeriodMs = Number.POSITIVE_INFINITY } = options;

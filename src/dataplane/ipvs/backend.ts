@@ -8,7 +8,7 @@ import type { Clock } from "../../async/clock.ts";
 import { type Ipset, ipsetEntryText } from "../../kernel/ipset/ipset.ts";
 import { type Iptables, IptablesError } from "../../kernel/iptables/iptables.ts";
 import type { Ipvs, VirtualServerKey } from "../../kernel/ipvs/ipvs.ts";
-import { IPTABLES_WAITS, KernelWaits } from "../../kernel/kernel-waits.ts";
+import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
@@ -117,10 +117,10 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
     const { ipvs, ipset, links, iptables } = options;
     return {
       ...options,
-      ipvs: this.#waits.timed(ipvs, ["virtualServers", "virtualServer", "realServers", "apply"]),
-      ipset: this.#waits.timed(ipset, ["sets", "ensure", "members", "apply", "destroy"]),
-      links: this.#waits.timed(links, ["ensureDummy", "addresses", "localRoutes", "addAddresses", "removeAddresses"]),
-      iptables: this.#waits.timed(iptables, IPTABLES_WAITS),
+      ipvs: this.#waits.timed(ipvs),
+      ipset: this.#waits.timed(ipset),
+      links: this.#waits.timed(links, "watch"),
+      iptables: this.#waits.timed(iptables),
     };
   }
 

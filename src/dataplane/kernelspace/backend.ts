@@ -42,11 +42,6 @@ interface KernelspaceBackendOptions {
   readonly log: Logger;
 }
 
-/** What asks HNS, and does nothing else for long. */
-const CALLS = [
-  ...(["ids", "all", "named", "get", "known", "makeEndpoints", "policyLists"] as const),
-  ...(["createLoadBalancer", "modifyLoadBalancer", "delete"] as const),
-];
 /** Nearly all blocks of 64 of the 16,384 dynamic ports that Windows comes with. */
 const MANY_INDIRECT = 200;
 const PORTS_TEXT =
@@ -70,7 +65,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
   constructor(given: KernelspaceBackendOptions) {
     const { config, syncPeriodMs } = given;
     const waits = new KernelWaits();
-    const options = { ...given, hcn: waits.timed(given.hcn, CALLS) };
+    const options = { ...given, hcn: waits.timed(given.hcn, "watch") };
     this.#options = options;
     this.#nextThoroughMs = options.clock.monotonicMs() + syncPeriodMs;
     this.family = config.family;

@@ -68,8 +68,8 @@ export class HostListeners implements Listeners {
     const { sockets, assigner } = options;
     this.#options = {
       ...options,
-      sockets: this.#waits.timed(sockets, ["listen", "close"]),
-      ...(assigner !== undefined && { assigner: this.#waits.timed(assigner, ["update"]) }),
+      sockets: this.#waits.timed(sockets),
+      ...(assigner !== undefined && { assigner: this.#waits.timed(assigner) }),
     };
     this.#anywhere = unspecifiedAddress(options.family);
   }

@@ -9,7 +9,7 @@ import { targetOf } from "../../kernel/iptables/parser/rule-parts.ts";
 import type { SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
 import { chainLines, deletionLines, ruleLines, transactionText } from "../../kernel/iptables/rule-text.ts";
-import { IPTABLES_WAITS, KernelWaits } from "../../kernel/kernel-waits.ts";
+import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { Written } from "../../sync/backend.ts";
 import type { RestoreMetrics, RuleCountMetrics } from "../shared/iptables-metrics.ts";
@@ -41,7 +41,7 @@ export class PortalRules {
   #written: WrittenRules = { filter: 0, nat: 0 };
 
   constructor(options: PortalRulesOptions) {
-    this.#options = { ...options, iptables: this.#waits.timed(options.iptables, IPTABLES_WAITS) };
+    this.#options = { ...options, iptables: this.#waits.timed(options.iptables) };
     this.#rules = new OwnedRules(this.#options);
   }
 

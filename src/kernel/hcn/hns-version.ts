@@ -6,16 +6,20 @@ export interface HnsVersion {
   readonly minor: number;
 }
 
-/** From the first version on, to the end of its major, or without end. */
-interface Range {
-  readonly from: readonly [major: number, minor: number];
-  readonly hasEnd: boolean;
-}
+type Test = (version: HnsVersion) => boolean;
 
-const since = (major: number, minor: number): Range => ({ from: [major, minor], hasEnd: false });
-const within = (major: number, minor: number): Range => ({ from: [major, minor], hasEnd: true });
+/** From this version on. */
+const since =
+  (first: number, least: number): Test =>
+  ({ major, minor }) =>
+    major > first || (major === first && minor >= least);
+/** The same, to the end of its major. */
+const within =
+  (only: number, least: number): Test =>
+  ({ major, minor }) =>
+    major === only && minor >= least;
 
-const RANGES = {
+const FEATURES = {
   apiV2: [since(9, 2)],
   remoteSubnet: [since(9, 2)],
   dsr: [within(9, 3), since(10, 2)],
@@ -23,18 +27,13 @@ const RANGES = {
   sessionAffinity: [since(12, 0)],
   /** Version 15.4 says that it has modified, and has not (kubernetes #131466). */
   modifyLoadBalancer: [within(15, 5), since(16, 0)],
-} as const satisfies Readonly<Record<string, readonly Range[]>>;
+} as const satisfies Readonly<Record<string, readonly Test[]>>;
 
-export type HnsFeatures = Readonly<Record<keyof typeof RANGES, boolean>>;
+export type HnsFeatures = Readonly<Record<keyof typeof FEATURES, boolean>>;
 
 export function hnsFeatures(version: HnsVersion): HnsFeatures {
-  const features = Object.entries(RANGES).map(([name, ranges]) => [name, ranges.some((one) => isIn(version, one))]);
-  return Object.fromEntries(features) as HnsFeatures; // of each range
-}
-
-function isIn({ major, minor }: HnsVersion, { from: [firstMajor, firstMinor], hasEnd }: Range): boolean {
-  if (major === firstMajor) return minor >= firstMinor;
-  return major > firstMajor && !hasEnd;
+  const features = Object.entries(FEATURES).map(([name, tests]) => [name, tests.some((test) => test(version))]);
+  return Object.fromEntries(features) as HnsFeatures; // of each
 }
 
 /** `15.5`. Pure. */
