@@ -2,45 +2,19 @@
  * The kernelspace mode for one address family: load balancers of HNS, and endpoints for them to name. A full sync, the first one
  * included, asks HNS what is there and writes only what differs; any other sync writes what changed. Reference windows.md §3.
  */
-import type { Clock } from "../../async/clock.ts";
-import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import { KernelWaits } from "../../kernel/kernel-waits.ts";
-import type { Logger } from "../../logging/logger.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import { type Cidr, type IpAddress, parseCidr } from "../../net/ip.ts";
+import { type Cidr, parseCidr } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { Reconciler, type Target, type Work } from "../shared/reconciler.ts";
 import type { Parts } from "../shared/wanted-parts.ts";
-import { EndpointWriter } from "./endpoint-writer.ts";
 import { familyOfLoadBalancer, keysOf } from "./frontend-keys.ts";
 import { HostState, isOverlay } from "./host-state.ts";
 import { HostWatch } from "./host-watch.ts";
 import { HostWriter } from "./host-writer.ts";
-import { LoadBalancerWriter } from "./load-balancer-writer.ts";
-import type { KernelspaceMetrics } from "./metrics.ts";
-import { type PlanConfig, planServicePort } from "./plan-service-port.ts";
+import type { KernelspaceOptions } from "./options.ts";
+import { planServicePort } from "./plan-service-port.ts";
 import { type KernelspaceKinds, type KernelspaceWanted, newWanted, partsOf } from "./wanted.ts";
-
-interface KernelspaceBackendOptions {
-  readonly config: PlanConfig;
-  readonly hcn: Hcn;
-  /** HNS changes load balancers in place. */
-  readonly canModify: boolean;
-  readonly networkName: string;
-  /** `winkernel.rootHnsEndpointName`; undefined where health checks are not forwarded. */
-  readonly rootName: string | undefined;
-  /** Of the interface with the node's address; empty where no overlay needs it. */
-  readonly hostMac: string;
-  /** Of every interface, in lower case with colons. */
-  readonly hostMacs: ReadonlySet<string>;
-  /** Whether an interface of the host has an address. */
-  isHostAddress(address: IpAddress): boolean;
-  readonly metrics: KernelspaceMetrics;
-  /** `syncPeriod`: the longest pause between two looks at HNS, and between two attempts. */
-  readonly syncPeriodMs: number;
-  readonly clock: Clock;
-  readonly log: Logger;
-}
 
 /** Nearly all blocks of 64 of the 16,384 dynamic ports that Windows comes with. */
 const MANY_INDIRECT = 200;
@@ -53,16 +27,14 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
   /** Load balancers whose endpoints are gone are recognised by it. */
   readonly usesServiceCIDRs = true;
   readonly newWanted = newWanted;
-  readonly #options: KernelspaceBackendOptions;
+  readonly #options: KernelspaceOptions;
   readonly #reconciler: Reconciler<KernelspaceKinds, HostState>;
   readonly #watch: HostWatch;
   readonly #writer: HostWriter;
-  readonly #loadBalancers: LoadBalancerWriter;
-  readonly #endpoints: EndpointWriter;
   /** When what load balancers do is looked at, too. */
   #nextThoroughMs: number;
 
-  constructor(given: KernelspaceBackendOptions) {
+  constructor(given: KernelspaceOptions) {
     const { config, syncPeriodMs } = given;
     const waits = new KernelWaits();
     const options = { ...given, hcn: waits.timed(given.hcn, "watch") };
@@ -73,16 +45,8 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
       ...options,
       ...{ target: this, place: "HNS", waits, longestRetryMs: syncPeriodMs },
     });
-    this.#endpoints = new EndpointWriter({ ...options, nodeIP: config.nodeIP });
     this.#watch = new HostWatch({ ...given, turns: this.#reconciler.turns });
-    this.#loadBalancers = new LoadBalancerWriter(options);
-    this.#writer = new HostWriter({
-      endpoints: this.#endpoints,
-      loadBalancers: this.#loadBalancers,
-      warnings: this.#reconciler.warnings,
-      sourceVip: config.sourceVip,
-      isHostAddress: options.isHostAddress,
-    });
+    this.#writer = new HostWriter(options, this.#reconciler.warnings);
   }
 
   sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
@@ -105,9 +69,8 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
   }
 
   async look(_input: SyncInput, signal: AbortSignal): Promise<HostState> {
-    const { hcn, networkName, rootName, config } = this.#options;
-    const host = await HostState.read(hcn, { family: config.family, networkName, rootName }, signal);
-    this.#loadBalancers.keepOnly(host);
+    const host = await HostState.read(this.#options.hcn, this.#options, signal);
+    this.#writer.loadBalancers.keepOnly(host);
     return host;
   }
 
@@ -122,7 +85,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
       if (JSON.stringify(network) !== JSON.stringify(host.network)) {
         // Nodes have come or gone. What there is of HNS is known; where it leads to must be looked at.
         host.network = network;
-        this.#endpoints.findAstray(host, this.#reconciler.wanted);
+        this.#writer.endpoints.findAstray(host, this.#reconciler.wanted);
         ports = new Set([...services.keys(), ...changedPorts]);
       }
       host.hasChangedNetwork = false;
@@ -167,10 +130,10 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
     for (const key of wanted.of.loadBalancers.keys()) doubt.frontends.add(key);
     for (const [, { value }] of wanted.of.endpoints.entries()) doubt.addresses.add(value.address);
     for (const endpoint of host.endpoints.all()) {
-      if (!this.#endpoints.isOurs(host, endpoint)) continue;
+      if (!this.#writer.endpoints.isOurs(host, endpoint)) continue;
       for (const address of endpoint.addresses) doubt.addresses.add(address);
     }
-    this.#endpoints.findAstray(host, wanted);
+    this.#writer.endpoints.findAstray(host, wanted);
     this.#findLeftovers(host, wanted, serviceCIDRs);
   }
 
@@ -186,7 +149,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
     const wanted = new Set(Array.from(of.loadBalancers.keys(), (key) => host.loadBalancers.at(key)?.id));
     for (const one of host.loadBalancers.all()) {
       if (wanted.has(one.id) || familyOfLoadBalancer(one) !== this.family) continue;
-      if (host.isLeftover(one, cidrs) || (this.#loadBalancers.isOwn(one.id) && !host.isForeign(one))) {
+      if (host.isLeftover(one, cidrs) || (this.#writer.loadBalancers.isOwn(one.id) && !host.isForeign(one))) {
         host.doubt.leftovers.add(one.id);
         continue;
       }
@@ -224,7 +187,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
     for (const key of keys) if (isWanted(key)) doubt.frontends.add(key);
     // One of ours that is at another frontend now is in the way there, unless it is wanted, which is looked at when it is to go.
     for (const { before, now } of changed) {
-      const wasOurs = this.#loadBalancers.isOwn(now.id) || keysOf(before, this.family).some(isWanted);
+      const wasOurs = this.#writer.loadBalancers.isOwn(now.id) || keysOf(before, this.family).some(isWanted);
       if (wasOurs && !host.isForeign(now)) doubt.leftovers.add(now.id);
     }
     if (hasNewRoot) {

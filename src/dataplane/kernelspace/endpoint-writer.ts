@@ -1,22 +1,13 @@
 /** Makes and deletes the endpoints that load balancers name for addresses elsewhere. Reference windows.md §3.6. */
 import type { HcnEndpoint } from "../../kernel/hcn/documents.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
-import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import type { SyncNotes } from "../shared/reconciler.ts";
 import { type HostState, isOverlay } from "./host-state.ts";
+import type { KernelspaceOptions } from "./options.ts";
 import { isOurRemoteEndpoint, remoteMac } from "./ownership.ts";
 import { providerOf } from "./plan-service-port.ts";
 import type { KernelspaceWanted } from "./wanted.ts";
-
-interface EndpointWriterOptions {
-  readonly hcn: Hcn;
-  readonly nodeIP: IpAddress;
-  /** As Node writes it; empty where no overlay needs it. */
-  readonly hostMac: string;
-  /** In the form of {@link HcnEndpoint.mac}: every interface's. */
-  readonly hostMacs: ReadonlySet<string>;
-}
 
 /** What for: an address of another node, or outside of the network; on an overlay a cluster IP, or the source VIP that the CNI plugin has not made. */
 type MadeFor = "remote" | "vip" | "source-vip";
@@ -25,12 +16,12 @@ type MadeFor = "remote" | "vip" | "source-vip";
 export type MakeEndpoint = (address: IpAddress, reason: MadeFor) => Promise<void>;
 
 export class EndpointWriter {
-  readonly #options: EndpointWriterOptions;
+  readonly #options: KernelspaceOptions;
 
   /** HNS says of an endpoint what it was sent, so that what it says of others can be believed. */
   #tellsProviders = true;
 
-  constructor(options: EndpointWriterOptions) {
+  constructor(options: KernelspaceOptions) {
     this.#options = options;
   }
 
@@ -54,7 +45,7 @@ export class EndpointWriter {
   /** On an overlay, the node to which an endpoint leads. */
   #carrierOf(address: IpAddress, reason: MadeFor, { network }: HostState): IpAddress | undefined {
     if (!isOverlay(network) || reason === "source-vip") return undefined;
-    return (reason === "remote" ? providerOf(address, network) : undefined) ?? this.#options.nodeIP;
+    return (reason === "remote" ? providerOf(address, network) : undefined) ?? this.#options.config.nodeIP;
   }
 
   /** Those at an address that are ours to delete. */

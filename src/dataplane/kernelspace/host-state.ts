@@ -10,6 +10,7 @@ import type { Guid } from "../../kernel/hcn/guid.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import { type Cidr, cidrContains, type IpAddress, type IpFamily } from "../../net/ip.ts";
 import { keysOf } from "./frontend-keys.ts";
+import type { KernelspaceOptions } from "./options.ts";
 
 /** A load balancer that is not what it was. */
 interface ChangedLoadBalancer {
@@ -44,11 +45,8 @@ export class HostDoubt {
   }
 }
 
-interface HostNames {
-  readonly family: IpFamily;
-  readonly networkName: string;
-  /** Of the endpoint that health checks are led to; undefined for none. */
-  readonly rootName: string | undefined;
+interface HostNames extends Pick<KernelspaceOptions, "networkName" | "rootName"> {
+  readonly config: Pick<KernelspaceOptions["config"], "family">;
 }
 
 /** Port-mapping flags that kube-proxy and this program write (windows.md §2.6). */
@@ -79,7 +77,7 @@ export class HostState {
 
   private constructor(names: HostNames, network: HcnNetwork, elsewhere: ReadonlySet<Guid>) {
     this.#names = names;
-    this.family = names.family;
+    this.family = names.config.family;
     this.network = network;
     this.loadBalancers = new HostIndex((one) => new Set([...keysOf(one, this.family), ...one.endpoints]));
     this.#elsewhere = elsewhere;

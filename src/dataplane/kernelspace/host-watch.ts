@@ -3,21 +3,16 @@
  * load balancers and endpoints that are deleted: so it is asked every few seconds as well, which costs three calls. Reference
  * windows-hcn.md §4.1, windows-practice.md §8.
  */
-import type { Clock } from "../../async/clock.ts";
 import type { Mutex } from "../../async/mutex.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import { HNS_NOTICES } from "../../kernel/hcn/hcn-calls.ts";
-import type { Logger } from "../../logging/logger.ts";
 import { restAfterLook } from "../shared/look-rest.ts";
+import type { KernelspaceOptions } from "./options.ts";
 
-interface HostWatchOptions {
+interface HostWatchOptions extends Pick<KernelspaceOptions, "syncPeriodMs" | "clock" | "log"> {
   readonly hcn: Pick<Hcn, "watch">;
   /** Held while HNS is called: no two calls may be under way at once. */
   readonly turns: Mutex;
-  /** `syncPeriod`: the longest pause between two looks. */
-  readonly syncPeriodMs: number;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 const NOTICES: ReadonlySet<number> = new Set(Object.values(HNS_NOTICES));

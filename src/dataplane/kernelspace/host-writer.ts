@@ -10,20 +10,12 @@ import { messageOf } from "../../logging/message-of.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import type { PortWarnings } from "../shared/port-warnings.ts";
 import type { SyncNotes } from "../shared/reconciler.ts";
-import type { EndpointWriter, MakeEndpoint } from "./endpoint-writer.ts";
+import { EndpointWriter, type MakeEndpoint } from "./endpoint-writer.ts";
 import { type HostDoubt, type HostState, isOverlay } from "./host-state.ts";
-import type { LoadBalancerToPut, LoadBalancerWriter } from "./load-balancer-writer.ts";
+import { type LoadBalancerToPut, LoadBalancerWriter } from "./load-balancer-writer.ts";
+import type { KernelspaceOptions } from "./options.ts";
 import type { PlannedLoadBalancer } from "./plan-service-port.ts";
 import type { KernelspaceWanted } from "./wanted.ts";
-
-interface HostWriterOptions {
-  readonly endpoints: EndpointWriter;
-  readonly loadBalancers: LoadBalancerWriter;
-  readonly warnings: PortWarnings;
-  readonly sourceVip: IpAddress | undefined;
-  /** Whether the node itself has an address. */
-  isHostAddress(address: IpAddress): boolean;
-}
 
 interface Wanted {
   readonly owner: string;
@@ -50,10 +42,16 @@ interface Turn {
 }
 
 export class HostWriter {
-  readonly #options: HostWriterOptions;
+  readonly #options: KernelspaceOptions;
+  readonly endpoints: EndpointWriter;
+  readonly loadBalancers: LoadBalancerWriter;
+  readonly #warnings: PortWarnings;
 
-  constructor(options: HostWriterOptions) {
+  constructor(options: KernelspaceOptions, warnings: PortWarnings) {
     this.#options = options;
+    this.endpoints = new EndpointWriter(options);
+    this.loadBalancers = new LoadBalancerWriter(options);
+    this.#warnings = warnings;
   }
 
   /**
@@ -76,7 +74,7 @@ export class HostWriter {
       if (host.frontendsOf(id).some((key) => wanted.of.loadBalancers.has(key))) continue;
       signal.throwIfAborted();
       await this.#attempt(
-        async () => await this.#options.loadBalancers.remove(host, notes, id),
+        async () => await this.loadBalancers.remove(host, notes, id),
         (reason) => {
           host.doubt.leftovers.add(id);
           notes.refuse(undefined, `load balancer ${id}`, reason);
@@ -89,7 +87,7 @@ export class HostWriter {
   /** @returns load balancers that nothing wants any more. */
   async #serve(turn: Turn, { addresses, frontends }: HostDoubt): Promise<readonly Guid[]> {
     const { host, wanted, notes, signal } = turn;
-    const { endpoints, loadBalancers } = this.#options;
+    const { endpoints, loadBalancers } = this;
     const gone: Guid[] = [];
     const work: Work[] = [];
     for (const key of frontends) {
@@ -124,8 +122,7 @@ export class HostWriter {
     const isVital = value.mapping.externalPort === DNS_PORT || owner.startsWith(API_SERVER);
     if (isVital && value.kind === "cluster-ip") return 0;
     return (
-      (found === undefined ? 3 : this.#options.loadBalancers.canModify ? 1 : 2) * 2 +
-      Number(value.frontendVip === undefined)
+      (found === undefined ? 3 : this.loadBalancers.canModify ? 1 : 2) * 2 + Number(value.frontendVip === undefined)
     );
   }
 
@@ -133,7 +130,6 @@ export class HostWriter {
     const reason = wanted.of.endpoints.get(address)?.reason;
     if (reason === undefined || host.isServed(address)) return;
     signal.throwIfAborted();
-    const { warnings, isHostAddress } = this.#options;
     const owners = wanted.of.endpoints.ownersOf(address);
     const [owner = address] = owners;
     if (reason !== "local") {
@@ -144,10 +140,10 @@ export class HostWriter {
           notes.refuse(owner, address, `${why}; endpoint for ${address}`);
         },
       );
-    } else if (isHostAddress(address)) {
+    } else if (this.#options.isHostAddress(address)) {
       // No pod has it to itself, so no endpoint will come, and no other pod is worse served.
       const message = "HNS has no endpoint for an address of the node itself, so a Service cannot lead to it";
-      warnings.tellOnce(`own ${address}`, message, { address, servicePortName: notes.nameOf(owner) });
+      this.#warnings.tellOnce(`own ${address}`, message, { address, servicePortName: notes.nameOf(owner) });
     } else {
       // The CNI plugin makes it; a remote one in its place would keep it from doing so (kubernetes #130963).
       const words = `HNS has no endpoint for the pod ${address} of this node; the CNI plugin makes it`;
@@ -157,7 +153,7 @@ export class HostWriter {
   }
 
   async #createSourceVip({ host, notes }: Turn, make: MakeEndpoint): Promise<void> {
-    const { sourceVip } = this.#options;
+    const { sourceVip } = this.#options.config;
     if (!isOverlay(host.network) || sourceVip === undefined || host.endpointAt(sourceVip) !== undefined) return;
     await this.#attempt(
       () => make(sourceVip, "source-vip"),
@@ -172,7 +168,7 @@ export class HostWriter {
   async #put(owner: string, one: LoadBalancerToPut): Promise<void> {
     const { host, notes, key, kind } = one;
     await this.#attempt(
-      () => this.#options.loadBalancers.put(one),
+      () => this.loadBalancers.put(one),
       (error, isTaken) => {
         if (kind !== "health-check" || !isTaken) {
           host.doubt.frontends.add(key);
@@ -182,13 +178,13 @@ export class HostWriter {
         // On some versions of HNS the health server's own socket is in the way (community #8883): that must not fail the Service.
         const message =
           "Health checks cannot be forwarded at an address; its load balancer will find this node unhealthy";
-        this.#options.warnings.tellOnce(`health ${key}`, message, { frontend: key, error });
+        this.#warnings.tellOnce(`health ${key}`, message, { frontend: key, error });
       },
     );
   }
 
   async #deleteEndpoints({ host, wanted, notes, signal }: Turn, addresses: ReadonlySet<IpAddress>): Promise<void> {
-    const { endpoints } = this.#options;
+    const { endpoints } = this;
     for (const address of addresses) {
       const kept = wanted.of.endpoints.has(address) ? host.endpointAt(address)?.id : undefined;
       for (const endpoint of endpoints.ownAt(host, address)) {

@@ -3,7 +3,6 @@
  * deleted and made again back to back. What was written is read back, because some versions of HNS say yes and do nothing.
  */
 import { isDeepStrictEqual } from "node:util";
-import type { Clock } from "../../async/clock.ts";
 import {
   type HcnLoadBalancer,
   LB_DSR,
@@ -13,27 +12,17 @@ import {
   MAP_EXTERNAL_IP,
 } from "../../kernel/hcn/documents.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
-import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import { hcnErrorClass } from "../../kernel/hcn/hcn-error.ts";
-import type { Logger } from "../../logging/logger.ts";
 import { equalLists } from "../../model/equal-lists.ts";
 import type { SyncNotes } from "../shared/reconciler.ts";
 import type { HostState } from "./host-state.ts";
-import type { KernelspaceMetrics, LoadBalancerVerb } from "./metrics.ts";
+import type { LoadBalancerVerb } from "./metrics.ts";
+import type { KernelspaceOptions } from "./options.ts";
 import type { LoadBalancerKind } from "./plan-service-port.ts";
 
 /** The frontend cannot be had. The message is for people. */
 export class FrontendHeldError extends Error {
   override readonly name = "FrontendHeldError";
-}
-
-interface LoadBalancerWriterOptions {
-  readonly hcn: Hcn;
-  /** HNS changes load balancers in place. */
-  readonly canModify: boolean;
-  readonly metrics: KernelspaceMetrics;
-  readonly clock: Pick<Clock, "monotonicMs">;
-  readonly log: Logger;
 }
 
 /** Every attempt cuts the connections of what serves, and what is wrong with a document is seldom over by itself. */
@@ -50,7 +39,7 @@ export interface LoadBalancerToPut {
 }
 
 export class LoadBalancerWriter {
-  readonly #options: LoadBalancerWriterOptions;
+  readonly #options: KernelspaceOptions;
   #canModify: boolean;
   readonly #own = new Set<Guid>();
   /** What was sent, where HNS has something else than that to say of it: it is not sent again for this reason. */
@@ -58,7 +47,7 @@ export class LoadBalancerWriter {
   /** By frontend, what HNS has refused in the place of one that serves, which is not taken away for the same again so soon. */
   readonly #refused = new Map<string, { readonly sent: string; readonly error: unknown; readonly untilMs: number }>();
 
-  constructor(options: LoadBalancerWriterOptions) {
+  constructor(options: KernelspaceOptions) {
     this.#options = options;
     this.#canModify = options.canModify;
   }

@@ -149,7 +149,7 @@ export async function cleanUpHost(
     log.info("There is no HNS network of this name, so nothing is cleaned up", { network: networkName });
     return true;
   }
-  const host = await HostState.read(hcn, { family: "IPv4", networkName, rootName: undefined });
+  const host = await HostState.read(hcn, { config: { family: "IPv4" }, networkName, rootName: undefined });
   let [succeeded, loadBalancers, endpoints] = [true, 0, 0];
   const attempt = async (what: string, work: () => Promise<void>): Promise<boolean> => {
     try {

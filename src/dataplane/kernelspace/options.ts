@@ -1,0 +1,28 @@
+/** What the parts of the kernelspace mode work with, one family. */
+import type { Clock } from "../../async/clock.ts";
+import type { Hcn } from "../../kernel/hcn/hcn.ts";
+import type { Logger } from "../../logging/logger.ts";
+import type { IpAddress } from "../../net/ip.ts";
+import type { KernelspaceMetrics } from "./metrics.ts";
+import type { PlanConfig } from "./plan-service-port.ts";
+
+export interface KernelspaceOptions {
+  readonly config: PlanConfig;
+  readonly hcn: Hcn;
+  /** HNS changes load balancers in place. */
+  readonly canModify: boolean;
+  readonly networkName: string;
+  /** `winkernel.rootHnsEndpointName`; undefined where health checks are not forwarded. */
+  readonly rootName: string | undefined;
+  /** Of the interface with the node's address; empty where no overlay needs it. */
+  readonly hostMac: string;
+  /** Of every interface, in lower case with colons. */
+  readonly hostMacs: ReadonlySet<string>;
+  /** Whether an interface of the host has an address. */
+  isHostAddress(address: IpAddress): boolean;
+  readonly metrics: KernelspaceMetrics;
+  /** `syncPeriod`: the longest pause between two looks at HNS, and between two attempts. */
+  readonly syncPeriodMs: number;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
