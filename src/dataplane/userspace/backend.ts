@@ -199,9 +199,8 @@ export class UserspaceBackend implements Backend {
     for (const lane of LANES) {
       const name = laneKey(key, lane);
       const isUsed = port !== undefined && routing !== undefined && (lane === "cluster" || this.#leadsLocally(port));
-      if (isUsed) balancer.setService(name, affinityOf(port));
-      else balancer.deleteService(name);
-      balancer.setEndpoints(name, isUsed ? destinationsOf(endpointsIn(lane, port, routing)) : []);
+      if (isUsed) balancer.set(name, destinationsOf(endpointsIn(lane, port, routing)), affinityOf(port));
+      else balancer.delete(name);
     }
     // What only new clients are not led to any more keeps those that it has.
     sockets.endSessionsBut(key, new Set(endpoints.filter(keepsFlows).map(({ text }) => text)));

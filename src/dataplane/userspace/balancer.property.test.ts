@@ -47,12 +47,11 @@ class ExpectedPort {
   turns = new Map<string, number>();
   clients = new Map<string, { readonly endpoint: string; readonly lastUsedMs: number }>();
 
-  setEndpoints(endpoints: readonly string[]): readonly string[] {
+  setEndpoints(endpoints: readonly string[]): void {
     const gone = this.endpoints.filter((endpoint) => !endpoints.includes(endpoint));
     if (gone.length > 0 || endpoints.length !== this.endpoints.length) this.turns.clear();
     for (const [client, { endpoint }] of this.clients) if (gone.includes(endpoint)) this.clients.delete(client);
     this.endpoints = endpoints;
-    return gone;
   }
 
   /** Checks a pick and takes it in. */
@@ -112,28 +111,29 @@ function run(steps: readonly Step[], chance: Iterator<number>): void {
 
 function apply(balancer: Balancer, port: ExpectedPort, step: Exclude<Step, { kind: "wait" | "purge" }>, nowMs: number) {
   switch (step.kind) {
-    case "service": {
-      const { timeoutSeconds } = step;
-      balancer.setService(step.port, timeoutSeconds === undefined ? undefined : { timeoutSeconds });
-      port.timeoutMs = timeoutSeconds === undefined ? undefined : timeoutSeconds * 1000;
-      if (timeoutSeconds === undefined) port.clients.clear();
+    case "service":
+      port.timeoutMs = step.timeoutSeconds === undefined ? undefined : step.timeoutSeconds * 1000;
+      if (port.timeoutMs === undefined) port.clients.clear();
+      set(balancer, step.port, port);
       break;
-    }
     case "no service":
-      balancer.deleteService(step.port);
+      balancer.delete(step.port);
       port.timeoutMs = undefined;
-      port.clients.clear();
+      port.setEndpoints([]);
       break;
-    case "endpoints": {
-      const endpoints = step.endpoints.map((address) => ({ address: address as IpAddress, port: 80 }));
-      const gone = balancer.setEndpoints(step.port, endpoints).map(({ address }): string => address);
-      assert.deepEqual(gone.sort(), [...port.setEndpoints(step.endpoints)].sort());
+    case "endpoints":
+      port.setEndpoints(step.endpoints);
+      set(balancer, step.port, port);
       break;
-    }
     case "pick": {
       const picked = balancer.pick(step.port, step.client as IpAddress, step.isRetry);
       port.picked(step.client, step.isRetry, picked?.address, nowMs);
       break;
     }
   }
+}
+
+function set(balancer: Balancer, name: string, { endpoints, timeoutMs }: ExpectedPort): void {
+  const destinations = endpoints.map((address) => ({ address: address as IpAddress, port: 80 }));
+  balancer.set(name, destinations, timeoutMs === undefined ? undefined : { timeoutSeconds: timeoutMs / 1000 });
 }

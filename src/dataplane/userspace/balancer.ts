@@ -1,7 +1,7 @@
 /**
  * Chooses endpoints: round robin per service port, and with ClientIP affinity the one that the client had last. Pure but for
  * its own state. Behaviour: reference userspace.md §1.7, except its two faults: a Service's own timeout always
- * applies, and a Service that is deleted and made again finds its endpoints.
+ * applies, and a Service that is deleted and made again finds its endpoints, because it comes with them.
  */
 
 import { type IpAddress, joinHostPort } from "../../net/ip.ts";
@@ -23,7 +23,6 @@ interface Sticky {
 }
 
 interface PortState {
-  hasService: boolean;
   /** `undefined` without affinity. */
   timeoutMs: number | undefined;
   /** In the order in which they are used; `next` is an index into it. */
@@ -39,7 +38,7 @@ const DEFAULT_TIMEOUT_SECONDS = 10_800;
 /** Beyond it, the client that was idle longest is forgotten: clients cost memory for hours. */
 export const STICKY_CLIENT_LIMIT = 65_536;
 
-/** Service ports are named by any unique text; the ports may come and go apart from their endpoints. */
+/** Service ports are named by any unique text. */
 export class Balancer {
   readonly #deps: BalancerDeps;
   readonly #ports = new Map<string, PortState>();
@@ -50,44 +49,30 @@ export class Balancer {
     this.#deps = deps;
   }
 
-  /** Adds a service port or changes its affinity. Clients stay where they are as long as there is affinity. */
-  setService(name: string, affinity: Affinity): void {
-    const port = this.#port(name);
-    port.hasService = true;
+  /**
+   * Adds a service port or changes it. The same endpoints in any order change nothing; others come into a random order. Clients stay
+   * where they are as long as there is affinity, and their endpoint.
+   */
+  set(name: string, endpoints: readonly Destination[], affinity: Affinity): void {
+    const port = this.#ports.get(name) ?? { timeoutMs: undefined, endpoints: [], next: 0, sticky: new Map() };
+    this.#ports.set(name, port);
     port.timeoutMs = affinity === undefined ? undefined : 1000 * (affinity.timeoutSeconds || DEFAULT_TIMEOUT_SECONDS);
     if (port.timeoutMs === undefined) this.#forgetClients(port);
+    const wanted = new Map(endpoints.map((endpoint) => [textOf(endpoint), endpoint]));
+    // Those that stay remain the same objects: clients refer to them.
+    const kept = new Set(port.endpoints.filter((endpoint) => wanted.delete(textOf(endpoint))));
+    if (kept.size === port.endpoints.length && wanted.size === 0) return;
+    port.endpoints = this.#shuffled([...kept, ...wanted.values()]);
+    port.next = 0;
+    this.#forgetClients(port, ({ endpoint }) => !kept.has(endpoint));
   }
 
-  /** Forgets the service port and its clients, but not its endpoints. */
-  deleteService(name: string): void {
+  /** Forgets a service port and its clients. */
+  delete(name: string): void {
     const port = this.#ports.get(name);
     if (port === undefined) return;
-    port.hasService = false;
-    port.timeoutMs = undefined;
     this.#forgetClients(port);
-    this.#dropUnused(name, port);
-  }
-
-  /**
-   * Sets all endpoints of a service port; none for one that has gone. The same ones in any order change nothing. Others
-   * come into a random order, and clients of those that are gone lose their affinity.
-   *
-   * @returns the endpoints that are gone.
-   */
-  setEndpoints(name: string, endpoints: readonly Destination[]): readonly Destination[] {
-    const port = this.#port(name);
-    const wanted = new Map(endpoints.map((endpoint) => [textOf(endpoint), endpoint]));
-    const gone = port.endpoints.filter((endpoint) => !wanted.delete(textOf(endpoint)));
-    if (gone.length > 0 || wanted.size > 0) {
-      const goneEndpoints = new Set(gone);
-      // Those that stay remain the same objects: clients refer to them.
-      const kept = port.endpoints.filter((endpoint) => !goneEndpoints.has(endpoint));
-      port.endpoints = this.#shuffled([...kept, ...wanted.values()]);
-      port.next = 0;
-      this.#forgetClients(port, ({ endpoint }) => goneEndpoints.has(endpoint));
-    }
-    this.#dropUnused(name, port);
-    return gone;
+    this.#ports.delete(name);
   }
 
   /**
@@ -129,19 +114,6 @@ export class Balancer {
     let count = 0;
     for (const { sticky } of this.#stickyPorts) count += sticky.size;
     return count;
-  }
-
-  #port(name: string): PortState {
-    let port = this.#ports.get(name);
-    if (port === undefined) {
-      port = { hasService: false, timeoutMs: undefined, endpoints: [], next: 0, sticky: new Map() };
-      this.#ports.set(name, port);
-    }
-    return port;
-  }
-
-  #dropUnused(name: string, port: PortState): void {
-    if (!port.hasService && port.endpoints.length === 0) this.#ports.delete(name);
   }
 
   #forgetClients(port: PortState, isMeant: (sticky: Sticky) => boolean = () => true): void {

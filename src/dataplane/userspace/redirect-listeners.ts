@@ -15,7 +15,7 @@ import { type HeldPort, HeldPorts } from "./held-ports.ts";
 import type { ProxyAddresses } from "./listen-address.ts";
 import type { Listeners, ListenersRequest, WantedPort } from "./listeners.ts";
 import { type LanePorts, type PortalPlanConfig, planPortalRules } from "./plan-portal-rules.ts";
-import { type AllocatedPort, type PortAllocator, PortsExhaustedError } from "./port-allocator.ts";
+import { type PortAllocator, PortsExhaustedError } from "./port-allocator.ts";
 import type { PortalRules } from "./portal-rules.ts";
 import { type Lane, lanesOf, type Portal } from "./portals.ts";
 import type { ServiceRelays } from "./service-relays.ts";
@@ -36,14 +36,14 @@ interface RedirectListenersOptions {
 
 interface ServedPort {
   readonly name: ServicePortName;
-  readonly sockets: Map<Lane, AllocatedPort<Relay>>;
+  readonly sockets: Map<Lane, Relay>;
   portals: readonly Portal[];
 }
 
 /** A socket to which nothing may lead any more. */
 interface Leaving {
   readonly name: ServicePortName;
-  readonly socket: AllocatedPort<Relay>;
+  readonly socket: Relay;
 }
 
 export class RedirectListeners implements Listeners {
@@ -108,8 +108,8 @@ export class RedirectListeners implements Listeners {
     await sockets.closeAll();
     for (const [key, { name, sockets: lanes }] of this.#served) {
       const protocol = name.protocol as RelayProtocol; // it was listened with
-      for (const { opened } of lanes.values()) {
-        await this.#held.hold(key, { protocol, address, port: opened.port }).catch(() => {});
+      for (const { port } of lanes.values()) {
+        await this.#held.hold(key, { protocol, address, port }).catch(() => {});
       }
     }
   }
@@ -176,11 +176,7 @@ export class RedirectListeners implements Listeners {
     }
   }
 
-  async #listen(
-    name: ServicePortName,
-    lane: Lane,
-    { fail }: ListenersRequest,
-  ): Promise<AllocatedPort<Relay> | undefined> {
+  async #listen(name: ServicePortName, lane: Lane, { fail }: ListenersRequest): Promise<Relay | undefined> {
     const { ports, sockets } = this.#options;
     const { listenAddress: address } = this.#plan;
     try {
@@ -225,7 +221,7 @@ export class RedirectListeners implements Listeners {
     const leaving = this.#leaving.filter(({ name }) => !refused.has(name.key));
     this.#leaving = this.#leaving.filter(({ name }) => refused.has(name.key));
     for (const { name, socket } of leaving) {
-      await sockets.close(name, socket.opened);
+      await sockets.close(name, socket);
       if (!this.#served.has(name.key)) await this.#held.keepOnly(name.key, []);
       ports.release(socket.port);
     }
@@ -233,5 +229,5 @@ export class RedirectListeners implements Listeners {
 }
 
 function portsOf({ sockets }: ServedPort): LanePorts {
-  return Object.fromEntries(Array.from(sockets, ([lane, { opened }]) => [lane, opened.port]));
+  return Object.fromEntries(Array.from(sockets, ([lane, { port }]) => [lane, port]));
 }

@@ -38,9 +38,10 @@ interface ListenRequest {
 
 export class ServiceRelays {
   readonly #options: ServiceRelaysOptions;
-  readonly #open = new Map<string, Set<Relay>>();
-  /** Closed ones with connections that go on, and whose they were. */
-  readonly #retired = new Map<Relay, string>();
+  /** By key of the service port. */
+  readonly #relays = new Map<string, Set<Relay>>();
+  /** Those of them that are closed, and whose they are: they stay while connections go on. */
+  readonly #closed = new Map<Relay, string>();
 
   constructor(options: ServiceRelaysOptions) {
     this.#options = options;
@@ -65,25 +66,21 @@ export class ServiceRelays {
       observer: observe(name),
       idleTimeoutMs: udpIdleTimeoutMs,
     });
-    const known = this.#open.get(name.key);
-    if (known === undefined) this.#open.set(name.key, new Set([relay]));
-    else known.add(relay);
+    const known = this.#relays.get(name.key) ?? new Set();
+    this.#relays.set(name.key, known.add(relay));
     return relay;
   }
 
   /** Gives the port back; TCP connections go on. */
   async close(name: ServicePortName, relay: Relay): Promise<void> {
-    const known = this.#open.get(name.key);
-    known?.delete(relay);
-    if (known?.size === 0) this.#open.delete(name.key);
     this.#forgetEnded();
-    this.#retired.set(relay, name.key);
+    this.#closed.set(relay, name.key);
     await relay.close();
   }
 
   /** Ends the UDP sessions of a service port but those with these endpoints (`ip:port`). */
   endSessionsBut(key: string, serving: ReadonlySet<string>): void {
-    for (const relay of this.#open.get(key) ?? []) {
+    for (const relay of this.#relays.get(key) ?? []) {
       if (relay.protocol !== "UDP") continue;
       for (const session of relay.sessions()) {
         const { destination } = session;
@@ -95,9 +92,8 @@ export class ServiceRelays {
 
   /** How many are open to each endpoint (its `ip:port`) of a service port; endpoints without any are not in it. */
   openOf(key: string): ReadonlyMap<string, number> {
-    const retired = [...this.#retired].filter(([, own]) => own === key).map(([relay]) => relay);
     const counts = new Map<string, number>();
-    for (const relay of [...(this.#open.get(key) ?? []), ...retired]) {
+    for (const relay of this.#relays.get(key) ?? []) {
       for (const { destination } of relay.sessions()) {
         const text = destination && joinHostPort(destination.address, destination.port);
         if (text !== undefined) counts.set(text, (counts.get(text) ?? 0) + 1);
@@ -108,8 +104,8 @@ export class ServiceRelays {
 
   /** Connections and sessions that have their destination. */
   *carried(): Iterable<{ readonly flow: LedFlow; readonly session: RelaySession }> {
-    const open = [...this.#open].flatMap(([key, relays]) => [...relays].map((relay) => [relay, key] as const));
-    for (const [relay, carriedFor] of [...open, ...this.#retired]) {
+    const all = [...this.#relays].flatMap(([key, relays]) => [...relays].map((relay) => [relay, key] as const));
+    for (const [relay, carriedFor] of all) {
       const { protocol, address: destinationIP, port: destinationPort } = relay;
       for (const session of relay.sessions()) {
         const { client, destination } = session;
@@ -140,17 +136,22 @@ export class ServiceRelays {
   /** Closes everything and waits for the last connection; what is left after `timeoutMs` is cut. */
   async drain(timeoutMs: number): Promise<void> {
     await Promise.all([...this.#all()].map((relay) => relay.drain(timeoutMs)));
-    this.#open.clear();
-    this.#retired.clear();
+    this.#relays.clear();
+    this.#closed.clear();
   }
 
   *#all(): Iterable<Relay> {
-    for (const relays of this.#open.values()) yield* relays;
-    yield* this.#retired.keys();
+    for (const relays of this.#relays.values()) yield* relays;
   }
 
   #forgetEnded(): void {
-    for (const relay of this.#retired.keys()) if (relay.connections === 0) this.#retired.delete(relay);
+    for (const [relay, key] of this.#closed) {
+      if (relay.connections > 0) continue;
+      this.#closed.delete(relay);
+      const known = this.#relays.get(key);
+      known?.delete(relay);
+      if (known?.size === 0) this.#relays.delete(key);
+    }
   }
 }
 
