@@ -12,9 +12,6 @@ export const LOOP = "a loop: the endpoint leads back to this proxy";
 /** A Service may lead to another one, and that one to a third. */
 const MAX_HOPS = 8;
 
-/** Looking where each connection comes from costs time; a loop has no end and so soon this many connections. */
-const WATCHED_FROM = 64;
-
 /**
  * A closed connection may still wait to be accepted, and go on as the next one. Not for long: its port may soon be that of
  * another program's connection from this host.
@@ -30,18 +27,6 @@ export class OwnDials {
 
   constructor(nowMs: () => number = () => performance.now()) {
     this.#nowMs = nowMs;
-  }
-
-  #live = 0;
-
-  /** A client's connection begins. @returns whether the connection that goes out for it must be noted with {@link OwnDials.add}. */
-  begin(): boolean {
-    this.#live++;
-    return this.#live >= WATCHED_FROM;
-  }
-
-  end(): void {
-    this.#live--;
   }
 
   get size(): number {

@@ -14,6 +14,11 @@ export interface Destination {
   readonly port: number;
 }
 
+/** Pure. */
+export function isSame(one: Destination, other: Destination): boolean {
+  return one.port === other.port && one.address === other.address;
+}
+
 /**
  * Whom to dial for a client. Asked per attempt: 0 is the first, later ones follow failed dials. `undefined`: no one to
  * send to. Must not throw.
@@ -60,10 +65,10 @@ export interface RelaySession {
 }
 
 /** Ends the UDP sessions of a destination that is gone; their clients' next datagrams are picked for again. */
-export function endSessionsTo(relay: Relay, { address, port }: Destination): void {
+export function endSessionsTo(relay: Relay, gone: Destination): void {
   if (relay.protocol !== "UDP") return;
   for (const session of relay.sessions()) {
-    if (session.destination?.address === address && session.destination.port === port) session.cut();
+    if (session.destination !== undefined && isSame(session.destination, gone)) session.cut();
   }
 }
 

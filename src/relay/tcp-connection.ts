@@ -8,7 +8,7 @@ import { ByteFlow, type FlowShared, readThrough } from "./byte-flow.ts";
 import type { DescriptorBudget } from "./descriptor-budget.ts";
 import { LOOP, type OwnDials } from "./own-dials.ts";
 import { type Destination, DIAL_TIMEOUTS_MS, type RelayOptions, type RelaySession } from "./relay.ts";
-import { TcpDial } from "./tcp-dial.ts";
+import { dialTcp } from "./tcp-dial.ts";
 
 /** Shared by all connections of a process. */
 export interface TcpShared extends FlowShared {
@@ -30,14 +30,12 @@ export class TcpConnection implements RelaySession {
   readonly #shared: TcpShared;
   readonly #onEnd: () => void;
   #clientSocket: Socket;
-  #dialling: TcpDial | undefined;
+  #stopDialling: (() => void) | undefined;
   #endpointSocket: Socket | undefined;
   #flows: readonly ByteFlow[] = [];
   #timer: NodeJS.Timeout | undefined;
   #stopWaiting: (() => void) | undefined;
   #forgetDial: (() => void) | undefined;
-  /** Whether it is looked at as a possible part of a loop. */
-  #isWatched = false;
   #hasDescriptors = false;
   /** Where it leads, once it does. */
   #destination: Destination | undefined;
@@ -63,8 +61,7 @@ export class TcpConnection implements RelaySession {
 
   /** Begins to dial, as soon as there are descriptors. */
   start(): void {
-    this.#isWatched = this.#shared.ownDials.begin();
-    if (this.#isWatched && this.#shared.ownDials.isLoop(this.client)) {
+    if (this.#shared.ownDials.isLoop(this.client)) {
       this.#refuse(LOOP);
       return;
     }
@@ -80,7 +77,7 @@ export class TcpConnection implements RelaySession {
   cut(isQuiet = false): void {
     const end = isQuiet ? (socket: Socket) => void socket.destroy() : resetSocket;
     end(this.#clientSocket);
-    this.#dialling?.cancel();
+    this.#stopDialling?.();
     if (this.#endpointSocket !== undefined) end(this.#endpointSocket);
     if (this.#destination === undefined) this.#end();
   }
@@ -106,8 +103,11 @@ export class TcpConnection implements RelaySession {
     const { observer } = this.#options;
     const flow = new ByteFlow(this.#shared, (count) => observer.bytes("out", count));
     const startedMs = performance.now();
-    this.#dialling = new TcpDial(destination, timeoutMs, flow, {
-      from: this.#isWatched ? (local) => this.#remember(local) : undefined,
+    this.#stopDialling = dialTcp(destination, timeoutMs, flow, {
+      from: (local) => {
+        this.#forgetDial?.();
+        this.#forgetDial = this.#shared.ownDials.add(local, this.client);
+      },
       connected: (socket) => this.#open(socket, flow, destination),
       failed: (reason) => {
         observer.dialFailed(destination, reason);
@@ -116,11 +116,6 @@ export class TcpConnection implements RelaySession {
         else this.#dial(attempt + 1);
       },
     });
-  }
-
-  #remember(local: Destination): void {
-    this.#forgetDial?.();
-    this.#forgetDial = this.#shared.ownDials.add(local, this.client);
   }
 
   #open(endpoint: Socket, outward: ByteFlow, destination: Destination): void {
@@ -152,7 +147,6 @@ export class TcpConnection implements RelaySession {
     clearTimeout(this.#timer);
     this.#stopWaiting?.();
     this.#forgetDial?.();
-    this.#shared.ownDials.end();
     for (const flow of this.#flows) flow.release();
     if (this.#destination !== undefined) this.#options.observer.closed(this.#destination);
     this.#onEnd();

@@ -10,11 +10,12 @@ import {
   clientAt,
   type Destination,
   DIAL_TIMEOUTS_MS,
+  isSame,
   type Relay,
   type RelayOptions,
   type RelaySession,
 } from "./relay.ts";
-import { MET_ITSELF, mayComeFrom } from "./tcp-dial.ts";
+import { MET_ITSELF } from "./tcp-dial.ts";
 
 /** Shared by all UDP relays of a process. */
 export interface UdpShared {
@@ -101,13 +102,11 @@ export class UdpRelay implements Relay {
       this.#options.observer.refused(client, isLoop ? LOOP : "out of file descriptors");
       return undefined;
     }
-    const isWatched = ownDials.begin();
     const session = new UdpSession(client, this.#options, {
-      from: isWatched ? (local) => ownDials.add(local, client) : undefined,
+      from: (local) => ownDials.add(local, client),
       reply: (datagram) => this.#reply(datagram, remote),
       ended: () => {
         this.#sessions.delete(key);
-        ownDials.end();
         sessionBudget.giveBack(1);
       },
     });
@@ -130,7 +129,7 @@ const PENDING_LIMIT = 256;
 
 interface UdpSessionEvents {
   /** Its datagrams go out from this address and port. @returns to be called when they do not any more. */
-  readonly from: ((local: Destination) => () => void) | undefined;
+  from(local: Destination): () => void;
   /** Something for the client. */
   reply(datagram: Buffer): void;
   /** Called once. */
@@ -228,17 +227,14 @@ class UdpSession implements RelaySession {
   #open(socket: Socket): void {
     const destination = this.#destination;
     if (this.#socket !== socket || destination === undefined) return;
-    const { from } = this.#events;
-    if (from !== undefined || mayComeFrom(destination.port)) {
-      const own = socket.address();
-      const local = clientAt(own.address, own.port);
-      // Where nothing listens on this host, the socket may have got the very port.
-      if (local.port === destination.port && local.address === destination.address) {
-        this.#fail(socket, new Error(MET_ITSELF));
-        return;
-      }
-      this.#forgetDial = from?.(local);
+    const own = socket.address();
+    const local = clientAt(own.address, own.port);
+    // Where nothing listens on this host, the socket may have got the very port.
+    if (isSame(local, destination)) {
+      this.#fail(socket, new Error(MET_ITSELF));
+      return;
     }
+    this.#forgetDial = this.#events.from(local);
     this.#opened = destination;
     this.#options.observer.opened(destination);
     const pending = this.#pending ?? [];
