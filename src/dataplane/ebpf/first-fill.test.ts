@@ -28,10 +28,10 @@ function scene(t: { after(end: () => void): void }, refuse: (key: Uint8Array) =>
       const map = memory.createMap(definition);
       const { update, updateAll } = map;
       if (definition.name === "frontends4") elements = () => map.entries().length;
-      map.update = (key, value, mode) => {
+      map.update = (key, value) => {
         if (refuse(key)) throw new BpfError("ENOMEM", "bpf: as the test wants it: ENOMEM");
         if (definition.name === "frontends4") calls.push("update");
-        update.call(map, key, value, mode);
+        update.call(map, key, value);
       };
       map.updateAll = (keys, values) => {
         const before = calls.length;

@@ -41,7 +41,6 @@ export const MAP_ELEMENT = layout("MAP_ELEM", ATTRIBUTE_BYTES, {
   mapFd: u32(0),
   key: u64(8),
   value: u64(16),
-  flags: u64(24),
 });
 
 export const MAP_BATCH = layout("MAP_BATCH", ATTRIBUTE_BYTES, {
@@ -52,7 +51,6 @@ export const MAP_BATCH = layout("MAP_BATCH", ATTRIBUTE_BYTES, {
   /** In: room or number; out: done. */
   count: u32(32),
   mapFd: u32(36),
-  flags: u64(48),
 });
 
 export const PROG_LOAD = layout("PROG_LOAD", ATTRIBUTE_BYTES, {
@@ -83,8 +81,9 @@ export const OBJECT_ID = layout("GET_ID", ATTRIBUTE_BYTES, {
   next: u32(4),
 });
 
-export const MAP_INFO = layout("bpf_map_info", 88, {
-  type: u32(0),
+/** As far as a definition says it. */
+export const MAP_INFO = layout("bpf_map_info", 40, {
+  mapType: u32(0),
   id: u32(4),
   keySize: u32(8),
   valueSize: u32(12),
@@ -115,7 +114,6 @@ export const LINK_CREATE = layout("LINK_CREATE", ATTRIBUTE_BYTES, {
   programFd: u32(0),
   targetFd: u32(4),
   attachType: u32(8),
-  flags: u32(12),
 });
 
 export const LINK_UPDATE = layout("LINK_UPDATE", ATTRIBUTE_BYTES, {
@@ -126,6 +124,6 @@ export const LINK_UPDATE = layout("LINK_UPDATE", ATTRIBUTE_BYTES, {
 });
 
 /** Of OBJ_PIN; OBJ_GET has no descriptor. */
-export const OBJECT_PATH = layout("OBJ_PIN", ATTRIBUTE_BYTES, { path: u64(0), fd: u32(8), fileFlags: u32(12) });
+export const OBJECT_PATH = layout("OBJ_PIN", ATTRIBUTE_BYTES, { path: u64(0), fd: u32(8) });
 
 export const LINK_DETACH = layout("LINK_DETACH", ATTRIBUTE_BYTES, { linkFd: u32(0) });

@@ -5,15 +5,12 @@
 import type { Hook } from "./hooks.ts";
 import type { MapDefinition, Program } from "./map-definition.ts";
 
-/** `create` refuses a key that is there (EEXIST), `replace` one that is not (ENOENT). */
-export type UpdateMode = "any" | "create" | "replace";
-
 export interface BpfMap {
   readonly definition: MapDefinition;
   /** A copy of the value, or undefined. */
   lookup(key: Uint8Array): Uint8Array | undefined;
   /** @throws BpfError `E2BIG` when the map is full, or an array is not that long. */
-  update(key: Uint8Array, value: Uint8Array, mode?: UpdateMode): void;
+  update(key: Uint8Array, value: Uint8Array): void;
   /** Whether it was there. @throws BpfError `EINVAL` for arrays. */
   delete(key: Uint8Array): boolean;
   /** Many elements in few calls: all keys one after the other, and all values. It stops at the first error; those before it are written. */
@@ -77,7 +74,7 @@ export interface BpfPins {
 }
 
 export interface Bpf {
-  /** @throws BpfError `invalid` with the reason, or the kernel's errno. */
+  /** @throws BpfError */
   createMap(definition: MapDefinition): BpfMap;
   /**
    * @param maps those that the program refers to, by definition.

@@ -4,11 +4,12 @@ import { closeSync, constants as fileConstants, openSync, statSync } from "node:
 import { constants } from "node:os";
 import { errnoName } from "../netlink/errors.ts";
 import * as attributes from "./attributes.ts";
-import type { Bpf, BpfLink, BpfMap, BpfProgram } from "./bpf.ts";
+import type { Bpf, BpfMap, BpfProgram } from "./bpf.ts";
 import { BpfError } from "./bpf-error.ts";
 import { HOOKS, type Hook } from "./hooks.ts";
 import { KernelMap } from "./kernel-map.ts";
-import { CGROUP_LINK, kernelPins, ofFiles } from "./kernel-pins.ts";
+import { descriptorOf, KernelLink, KernelProgram } from "./kernel-objects.ts";
+import { CGROUP_LINK, KERNEL_PINS, ofFiles } from "./kernel-pins.ts";
 import { encode, takeNumber, takeWide } from "./layout.ts";
 import type { MapDefinition, Program } from "./map-definition.ts";
 import { addressOf, bpf, failure, fixedBytes, fixedCopy, objectInfo, tryBpf } from "./system-call.ts";
@@ -16,8 +17,6 @@ import { addressOf, bpf, failure, fixedBytes, fixedCopy, objectInfo, tryBpf } fr
 /** None of our helpers is for GPL programs only (reference ebpf-programs.md §4.3). */
 const LICENSE = "Apache-2.0";
 const LOG_BYTES = 1 << 20;
-/** Of LINK_UPDATE: only if the old program is the one that is given. */
-const REPLACE = 4;
 /** Programs of one cgroup and hook. */
 const MOST_ATTACHED = 64;
 const { O_RDONLY, O_DIRECTORY } = fileConstants;
@@ -28,21 +27,12 @@ export function kernelBpf(): Bpf {
     createMap: (definition) => new KernelMap(definition),
     loadProgram: (program, hook, maps = []) => loadProgram(program, hook, maps),
     canSetReturnValue,
-    attach: (program, hook, cgroup) => createLink(kernelProgram(program), hook, cgroup),
+    attach: (program, hook, cgroup) => createLink(program, hook, cgroup),
     attached,
     findLinks,
     cgroupId: (cgroup) => ofFiles(cgroup, () => statSync(cgroup, { bigint: true }).ino),
-    pins: kernelPins({
-      descriptorOf,
-      program: (fd, what) => new KernelProgram(fd, what),
-      link: (fd, what) => new KernelLink(fd, what),
-    }),
+    pins: KERNEL_PINS,
   };
-}
-
-function descriptorOf(what: BpfMap | BpfProgram | BpfLink): number {
-  if (what instanceof KernelMap || what instanceof KernelProgram || what instanceof KernelLink) return what.fd;
-  throw new BpfError("invalid", "bpf: this is of another kernel");
 }
 
 /** In the second byte of an instruction: its immediate is the descriptor of a map. */
@@ -96,83 +86,21 @@ function canSetReturnValue(hook: Hook): boolean {
 
 function mapDescriptor(program: string, maps: readonly BpfMap[], wanted: MapDefinition): number {
   const map = maps.find(({ definition }) => definition === wanted);
-  if (map instanceof KernelMap) return map.fd;
+  if (map !== undefined) return descriptorOf(map);
   throw new BpfError("invalid", `bpf: program ${program}: its map ${wanted.name} is not given`);
 }
 
-function kernelProgram(program: BpfProgram): KernelProgram {
-  if (program instanceof KernelProgram) return program;
-  throw new BpfError("invalid", "bpf: a program of another kernel");
-}
-
-class KernelProgram implements BpfProgram {
-  readonly fd: number;
-  readonly id: number;
-  readonly tag: string;
-
-  constructor(fd: number, name: string) {
-    this.fd = fd;
-    const info = objectInfo(fd, attributes.PROGRAM_INFO.size, `program ${name}`);
-    const { id, tag } = attributes.PROGRAM_INFO.fields;
-    this.id = takeNumber(info, id);
-    this.tag = Buffer.from(info.subarray(tag.at, tag.at + tag.bytes)).toString("hex");
-  }
-
-  close(): void {
-    closeSync(this.fd);
-  }
-}
-
-function createLink(program: KernelProgram, hook: Hook, cgroup: string): KernelLink {
+function createLink(program: BpfProgram, hook: Hook, cgroup: string): KernelLink {
   const what = `${hook} at ${cgroup}`;
   const { attachType } = HOOKS[hook];
   const fd = withDirectory(cgroup, (targetFd) =>
-    bpf("LINK_CREATE", encode(attributes.LINK_CREATE, { programFd: program.fd, targetFd, attachType }), what),
+    bpf(
+      "LINK_CREATE",
+      encode(attributes.LINK_CREATE, { programFd: descriptorOf(program), targetFd, attachType }),
+      what,
+    ),
   );
   return new KernelLink(fd, what);
-}
-
-class KernelLink implements BpfLink {
-  readonly fd: number;
-  readonly #what: string;
-
-  /** @param what for messages. */
-  constructor(fd: number, what: string) {
-    this.fd = fd;
-    this.#what = what;
-  }
-
-  get cgroupId(): bigint {
-    return takeWide(this.#info(), attributes.LINK_INFO.fields.cgroupId);
-  }
-
-  get id(): number {
-    return takeNumber(this.#info(), attributes.LINK_INFO.fields.id);
-  }
-
-  get programId(): number {
-    return takeNumber(this.#info(), attributes.LINK_INFO.fields.programId);
-  }
-
-  replace(program: BpfProgram, old?: BpfProgram): void {
-    const replaced = old === undefined ? {} : { flags: REPLACE, oldProgramFd: kernelProgram(old).fd };
-    const update = { linkFd: this.fd, newProgramFd: kernelProgram(program).fd, ...replaced };
-    bpf("LINK_UPDATE", encode(attributes.LINK_UPDATE, update), this.#what);
-  }
-
-  close(): void {
-    // Closing alone detaches as well, but some time later.
-    tryBpf("LINK_DETACH", encode(attributes.LINK_DETACH, { linkFd: this.fd }));
-    closeSync(this.fd);
-  }
-
-  release(): void {
-    closeSync(this.fd);
-  }
-
-  #info(): Uint8Array {
-    return objectInfo(this.fd, attributes.LINK_INFO.size, this.#what);
-  }
 }
 
 function attached(hook: Hook, cgroup: string): readonly number[] {

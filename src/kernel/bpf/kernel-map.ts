@@ -2,13 +2,12 @@
 import { closeSync } from "node:fs";
 import { constants } from "node:os";
 import { MAP_BATCH, MAP_CREATE, MAP_ELEMENT } from "./attributes.ts";
-import type { BpfMap, UpdateMode } from "./bpf.ts";
+import type { BpfMap } from "./bpf.ts";
 import { BpfError } from "./bpf-error.ts";
 import { encode, takeNumber } from "./layout.ts";
-import { arrayBytes, MAP_TYPES, type MapDefinition, mapDefinitionProblem, mapFlags } from "./map-definition.ts";
+import { arrayBytes, type MapDefinition, mapFields } from "./map-definition.ts";
 import { addressOf, bpf, failure, fixedBytes, fixedCopy, type MappedMemory, mapMemory, tryBpf } from "./system-call.ts";
 
-const MODES: Readonly<Record<UpdateMode, number>> = { any: 0, create: 1, replace: 2 };
 const BATCH = 4096;
 /** A cursor of the kernel's; hashes use 4 bytes, arrays a key. */
 const CURSOR_BYTES = 8;
@@ -20,17 +19,15 @@ export class KernelMap implements BpfMap {
   /** One key and one value, which the attributes of single calls point to. */
   readonly #key: Uint8Array;
   readonly #value: Uint8Array;
-  /** Of calls for one element, made once: only the flags differ. */
+  /** Of calls for one element, made once. */
   readonly #attributes: Uint8Array;
   #mapped: MappedMemory | undefined;
 
   /** @param opened the descriptor of a map that is there, and is as defined. @default a new one is made */
   constructor(definition: MapDefinition, opened?: number) {
-    const problem = mapDefinitionProblem(definition);
-    if (problem !== undefined) throw new BpfError("invalid", `bpf: map ${definition.name}: ${problem}`);
     this.definition = definition;
     const { keySize, valueSize } = definition;
-    this.fd = opened ?? createMap(definition);
+    this.fd = opened ?? bpf("MAP_CREATE", encode(MAP_CREATE, mapFields(definition)), this.#what);
     this.#key = fixedBytes(keySize);
     this.#value = fixedBytes(valueSize);
     const whole = { mapFd: this.fd, key: addressOf(this.#key), value: addressOf(this.#value) };
@@ -44,14 +41,18 @@ export class KernelMap implements BpfMap {
     throw failure("MAP_LOOKUP_ELEM", errno, this.#what);
   }
 
-  update(key: Uint8Array, value: Uint8Array, mode: UpdateMode = "any"): void {
+  update(key: Uint8Array, value: Uint8Array): void {
     this.#demandSize("value", value, this.definition.valueSize);
     this.#value.set(value);
-    bpf("MAP_UPDATE_ELEM", this.#element(key, MODES[mode]), this.#what);
+    bpf("MAP_UPDATE_ELEM", this.#element(key), this.#what);
   }
 
   delete(key: Uint8Array): boolean {
-    const { result, errno } = tryBpf("MAP_DELETE_ELEM", this.#keyAlone(key));
+    this.#demandSize("key", key, this.definition.keySize);
+    this.#key.set(key);
+    // Fields that a command does not use must be zero.
+    const alone = encode(MAP_ELEMENT, { mapFd: this.fd, key: addressOf(this.#key) });
+    const { result, errno } = tryBpf("MAP_DELETE_ELEM", alone);
     if (result >= 0) return true;
     if (errno === ENOENT) return false;
     throw failure("MAP_DELETE_ELEM", errno, this.#what);
@@ -123,35 +124,14 @@ export class KernelMap implements BpfMap {
     return `map ${this.definition.name}`;
   }
 
-  #element(key: Uint8Array, flags = 0): Uint8Array {
+  #element(key: Uint8Array): Uint8Array {
     this.#demandSize("key", key, this.definition.keySize);
     this.#key.set(key);
-    this.#attributes[MAP_ELEMENT.fields.flags.at] = flags;
     return this.#attributes;
-  }
-
-  /** Fields that a command does not use must be zero. */
-  #keyAlone(key: Uint8Array): Uint8Array {
-    this.#demandSize("key", key, this.definition.keySize);
-    this.#key.set(key);
-    return encode(MAP_ELEMENT, { mapFd: this.fd, key: addressOf(this.#key) });
   }
 
   #demandSize(part: string, bytes: Uint8Array, size: number): void {
     if (bytes.length === size) return;
     throw new BpfError("invalid", `bpf: ${this.#what}: a ${part} has ${size} bytes, not ${bytes.length}`);
   }
-}
-
-function createMap(definition: MapDefinition): number {
-  const { name, type, keySize, valueSize, maxEntries } = definition;
-  const attributes = encode(MAP_CREATE, {
-    mapType: MAP_TYPES[type],
-    keySize,
-    valueSize,
-    maxEntries,
-    mapFlags: mapFlags(definition),
-    mapName: Buffer.from(name),
-  });
-  return bpf("MAP_CREATE", attributes, `map ${name}`);
 }

@@ -2,12 +2,13 @@
 import { closeSync, lstatSync, mkdirSync, readdirSync, readlinkSync, rmdirSync, unlinkSync } from "node:fs";
 import { constants } from "node:os";
 import { LINK_INFO, MAP_INFO, OBJECT_PATH } from "./attributes.ts";
-import type { BpfLink, BpfMap, BpfPins, BpfProgram } from "./bpf.ts";
+import type { BpfPins } from "./bpf.ts";
 import { BpfError } from "./bpf-error.ts";
 import { HOOKS } from "./hooks.ts";
 import { KernelMap } from "./kernel-map.ts";
+import { descriptorOf, KernelLink, KernelProgram } from "./kernel-objects.ts";
 import { encode, takeNumber } from "./layout.ts";
-import { type MapFacts, mapDifference } from "./map-definition.ts";
+import { mapFields } from "./map-definition.ts";
 import { addressOf, bpf, failure, fixedCopy, objectInfo, tryBpf } from "./system-call.ts";
 
 /** Of a link to a cgroup (reference ebpf-programs.md §3.3). */
@@ -15,46 +16,36 @@ export const CGROUP_LINK = 3;
 const FOR_ROOT = 0o700;
 const { ENOENT } = constants.errno;
 
-/** How descriptors become what they stand for, and back. */
-interface PinnedKinds {
-  descriptorOf(what: BpfMap | BpfProgram | BpfLink): number;
-  program(fd: number, what: string): BpfProgram;
-  link(fd: number, what: string): BpfLink;
-}
-
 type Kind = "map" | "program" | "link";
 
-export function kernelPins(kinds: PinnedKinds): BpfPins {
-  return {
-    list: (folder) => unlessGone(() => ofFiles(folder, () => readdirSync(folder))),
-    makeFolder: (path) => ofFiles(path, () => void mkdirSync(path, { recursive: true, mode: FOR_ROOT })),
-    remove: (path) => unlessGone(() => removeName(path)) ?? false,
-    pin(what, path) {
-      const name = pathBytes(path);
-      bpf("OBJ_PIN", encode(OBJECT_PATH, { path: addressOf(name), fd: kinds.descriptorOf(what) }), path);
-    },
-    map: (path, define) =>
-      openPin(path, "map", (fd) => {
-        const facts = mapFacts(fd, path);
-        const definition = define(facts.maxEntries);
-        const difference = mapDifference(definition, facts);
-        if (difference !== undefined) throw notOurs(path, difference);
-        return new KernelMap(definition, fd);
-      }),
-    program: (path) => openPin(path, "program", (fd) => kinds.program(fd, path)),
-    link: (path, hook) =>
-      openPin(path, "link", (fd) => {
-        const info = objectInfo(fd, LINK_INFO.size, path);
-        const [type, hookNumber] = [
-          takeNumber(info, LINK_INFO.fields.type),
-          takeNumber(info, LINK_INFO.fields.attachType),
-        ];
-        const isOther = hook !== undefined && hookNumber !== HOOKS[hook].attachType;
-        if (type !== CGROUP_LINK || isOther) throw notOurs(path, `it is no link of ${hook ?? "a cgroup"}`);
-        return kinds.link(fd, path);
-      }),
-  };
-}
+export const KERNEL_PINS: BpfPins = {
+  list: (folder) => unlessGone(() => ofFiles(folder, () => readdirSync(folder))),
+  makeFolder: (path) => ofFiles(path, () => void mkdirSync(path, { recursive: true, mode: FOR_ROOT })),
+  remove: (path) => unlessGone(() => removeName(path)) ?? false,
+  pin(what, path) {
+    const name = pathBytes(path);
+    bpf("OBJ_PIN", encode(OBJECT_PATH, { path: addressOf(name), fd: descriptorOf(what) }), path);
+  },
+  map: (path, define) =>
+    openPin(path, "map", (fd) => {
+      const info = objectInfo(fd, MAP_INFO.size, path);
+      const { id, maxEntries } = MAP_INFO.fields;
+      const definition = define(takeNumber(info, maxEntries));
+      const wanted = encode(MAP_INFO, { ...mapFields(definition), id: takeNumber(info, id) });
+      if (Buffer.compare(info, wanted) !== 0) throw notOurs(path, "it is another map");
+      return new KernelMap(definition, fd);
+    }),
+  program: (path) => openPin(path, "program", (fd) => new KernelProgram(fd, path)),
+  link: (path, hook) =>
+    openPin(path, "link", (fd) => {
+      const info = objectInfo(fd, LINK_INFO.size, path);
+      const { type, attachType } = LINK_INFO.fields;
+      const isOther = hook !== undefined && takeNumber(info, attachType) !== HOOKS[hook].attachType;
+      if (takeNumber(info, type) !== CGROUP_LINK || isOther)
+        throw notOurs(path, `it is no link of ${hook ?? "a cgroup"}`);
+      return new KernelLink(fd, path);
+    }),
+};
 
 function removeName(path: string): true {
   return ofFiles(path, () => {
@@ -86,20 +77,6 @@ function openPin<T>(path: string, kind: Kind, open: (fd: number) => T): T | unde
 function kindOf(fd: number): Kind | undefined {
   const [, name] = /bpf[-_](map|prog|link)$/.exec(readlinkSync(`/proc/self/fd/${fd}`)) ?? [];
   return name === "prog" ? "program" : (name as "map" | "link" | undefined); // the expression has no others
-}
-
-function mapFacts(fd: number, path: string): MapFacts {
-  const info = objectInfo(fd, MAP_INFO.size, path);
-  const { type, keySize, valueSize, maxEntries, mapFlags, mapName } = MAP_INFO.fields;
-  const name = Buffer.from(info.subarray(mapName.at, mapName.at + mapName.bytes));
-  return {
-    name: name.subarray(0, name.indexOf(0)).toString("latin1"),
-    type: takeNumber(info, type),
-    keySize: takeNumber(info, keySize),
-    valueSize: takeNumber(info, valueSize),
-    maxEntries: takeNumber(info, maxEntries),
-    flags: takeNumber(info, mapFlags),
-  };
 }
 
 const pathBytes = (path: string): Uint8Array => fixedCopy(Buffer.from(`${path}\0`));

@@ -1,18 +1,11 @@
 /** {@link Bpf} in memory: programs run in the interpreter. */
 import { createHash } from "node:crypto";
-import type { Bpf, BpfLink, BpfMap, BpfProgram, UpdateMode } from "../../../src/kernel/bpf/bpf.ts";
+import { isDeepStrictEqual } from "node:util";
+import type { Bpf, BpfLink, BpfMap, BpfProgram } from "../../../src/kernel/bpf/bpf.ts";
 import { BpfError } from "../../../src/kernel/bpf/bpf-error.ts";
 import type { Hook } from "../../../src/kernel/bpf/hooks.ts";
 import { explainVerifierLog } from "../../../src/kernel/bpf/kernel-bpf.ts";
-import {
-  MAP_TYPES,
-  type MapDefinition,
-  mapDefinitionProblem,
-  mapDifference,
-  mapFlags,
-  mapsOf,
-  type Program,
-} from "../../../src/kernel/bpf/map-definition.ts";
+import { type MapDefinition, mapFields, mapsOf, type Program } from "../../../src/kernel/bpf/map-definition.ts";
 import type { RunnableProgram } from "../../../src/kernel/bpf/testing/run-program.ts";
 import { errnoName } from "../../../src/kernel/netlink/errors.ts";
 import { compare } from "./arithmetic.ts";
@@ -21,8 +14,6 @@ import type { HelperName, Instruction, Register } from "./instruction.ts";
 import { interpret } from "./interpreter.ts";
 import { type MapWriteResult, MemoryMap } from "./memory-map.ts";
 import { memoryPins, type Pinnable, PinnedNames } from "./memory-pins.ts";
-
-const MODES = { any: 0, create: 1, replace: 2 } as const;
 
 /** What is in the kernel, whichever process has made it. */
 export class BpfMachine {
@@ -107,13 +98,8 @@ export function memoryBpf(
         if (!(found instanceof OpenMap)) throw new TypeError(`${path} is no map of this kernel`);
         const { definition } = found;
         const wanted = define(definition.maxEntries);
-        const difference = mapDifference(wanted, {
-          ...definition,
-          type: MAP_TYPES[definition.type],
-          flags: mapFlags(definition),
-        });
-        if (difference === undefined) return new OpenMap(wanted, found.memory);
-        throw new BpfError("invalid", `bpf: ${path} is not what belongs there: ${difference}`);
+        if (isDeepStrictEqual(mapFields(wanted), mapFields(definition))) return new OpenMap(wanted, found.memory);
+        throw new BpfError("invalid", `bpf: ${path} is not what belongs there: it is another map`);
       },
       program(found) {
         if (found instanceof MemoryProgram) return found;
@@ -154,8 +140,6 @@ class OpenMap implements BpfMap, Pinnable {
   readonly memory: MemoryMap;
 
   constructor(definition: MapDefinition, memory: MemoryMap | undefined) {
-    const problem = mapDefinitionProblem(definition);
-    if (problem !== undefined) throw new BpfError("invalid", `bpf: map ${definition.name}: ${problem}`);
     this.definition = definition;
     this.memory = memory ?? new MemoryMap(definition);
   }
@@ -165,10 +149,10 @@ class OpenMap implements BpfMap, Pinnable {
     return this.memory.lookup(key)?.bytes.slice();
   }
 
-  update(key: Uint8Array, value: Uint8Array, mode: UpdateMode = "any"): void {
+  update(key: Uint8Array, value: Uint8Array): void {
     this.#demandSize("key", key, this.definition.keySize);
     this.#demandSize("value", value, this.definition.valueSize);
-    this.#demandDone(this.memory.update(key, value, MODES[mode]));
+    this.#demandDone(this.memory.update(key, value));
   }
 
   delete(key: Uint8Array): boolean {

@@ -216,11 +216,11 @@ export class EbpfRig {
   /** The map itself, because programs know it; with other methods. */
   #countWrites(map: BpfMap): BpfMap {
     const { update, delete: remove } = map;
-    map.update = (key, value, mode) => {
+    map.update = (key, value) => {
       const code = this.faults.update?.(map.definition.name, key);
       if (code !== undefined) throw new BpfError(code as `E${string}`, `bpf: as the test wants it: ${code}`);
       this.#mapWrites++;
-      update.call(map, key, value, mode);
+      update.call(map, key, value);
     };
     map.delete = (key) => {
       const isThere = remove.call(map, key);

@@ -76,14 +76,6 @@ export function bpfContract(subject: BpfSubject): void {
       map.update(key(1), value(10));
       map.update(key(1), value(11));
       assert.deepEqual(map.lookup(key(1)), value(11));
-      assert.throws(
-        () => map.update(key(1), value(12), "create"),
-        (error) => hasBpfCode(error, "EEXIST"),
-      );
-      assert.throws(
-        () => map.update(key(2), value(12), "replace"),
-        (error) => hasBpfCode(error, "ENOENT"),
-      );
       assert.equal(map.delete(key(1)), true);
       assert.equal(map.delete(key(1)), false);
       assert.deepEqual(map.entries(), []);
@@ -150,12 +142,10 @@ export function bpfContract(subject: BpfSubject): void {
       assert.deepEqual(map.lookup(key(5000)), value(5001));
     });
 
-    check("keys and values of another size are refused, and so are definitions", (rig, t) => {
+    check("keys and values of another size are refused", (rig, t) => {
       const map = mapOf(rig, t, HASH);
       assert.throws(() => map.lookup(value(1)), /map hash: a key has 4 bytes, not 8/);
       assert.throws(() => map.update(key(1), key(1)), /map hash: a value has 8 bytes, not 4/);
-      assert.throws(() => rig.bpf.createMap({ ...HASH, name: "a-b" }), /map a-b: its name must have 1 to 15 letters/);
-      assert.throws(() => rig.bpf.createMap({ ...ARRAY, keySize: 8 }), /the key of an array has 4 bytes/);
     });
 
     check("a program runs over maps, and has a tag of its instructions", (rig, t) => {

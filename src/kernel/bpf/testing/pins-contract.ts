@@ -40,20 +40,20 @@ export function pinsContract(check: (what: string, body: (rig: BpfRig, t: TestCo
     assert.equal(pins.map(`${folder}/none`, ofSize(MAP)), undefined);
   });
 
-  check("what is not the wanted map is refused, with the difference", ({ bpf, folder }, t) => {
+  check("what is not the wanted map is refused", ({ bpf, folder }, t) => {
     const { pins } = bpf;
     const map = bpf.createMap(MAP);
     const program = bpf.loadProgram(passing(), "connect4");
     t.after(() => [map, program].map((one) => one.close()));
     pins.pin(map, `${folder}/m`);
     pins.pin(program, `${folder}/p`);
-    for (const [wanted, difference] of [
-      [{ ...MAP, name: "other" }, /its name is kept, not other/],
-      [{ ...MAP, valueSize: 16 }, /its valueSize is 8, not 16/],
-      [{ ...MAP, isAllocatedOnWrite: true }, /its flags is 0, not 1/],
-      [{ ...MAP, type: "lru-hash" as const }, /its type is 1, not 9/],
-    ] as const) {
-      assert.throws(() => pins.map(`${folder}/m`, ofSize(wanted)), difference);
+    for (const wanted of [
+      { ...MAP, name: "other" },
+      { ...MAP, valueSize: 16 },
+      { ...MAP, isAllocatedOnWrite: true },
+      { ...MAP, type: "lru-hash" as const },
+    ]) {
+      assert.throws(() => pins.map(`${folder}/m`, ofSize(wanted)), /m is not what belongs there: it is another map/);
     }
     assert.throws(() => pins.map(`${folder}/p`, ofSize(MAP)), /p is not what belongs there: it is no map but program/);
     assert.throws(() => pins.program(`${folder}/m`), failsWith("invalid"));

@@ -1,0 +1,77 @@
+/** Programs and links of the running kernel, by their descriptors. */
+import { closeSync } from "node:fs";
+import { LINK_DETACH, LINK_INFO, LINK_UPDATE, PROGRAM_INFO } from "./attributes.ts";
+import type { BpfLink, BpfMap, BpfProgram } from "./bpf.ts";
+import { BpfError } from "./bpf-error.ts";
+import { KernelMap } from "./kernel-map.ts";
+import { encode, takeNumber, takeWide } from "./layout.ts";
+import { bpf, objectInfo, tryBpf } from "./system-call.ts";
+
+/** Of LINK_UPDATE: only if the old program is the one that is given. */
+const REPLACE = 4;
+
+export function descriptorOf(what: BpfMap | BpfProgram | BpfLink): number {
+  if (what instanceof KernelMap || what instanceof KernelProgram || what instanceof KernelLink) return what.fd;
+  throw new BpfError("invalid", "bpf: this is of another kernel");
+}
+
+export class KernelProgram implements BpfProgram {
+  readonly fd: number;
+  readonly id: number;
+  readonly tag: string;
+
+  constructor(fd: number, name: string) {
+    this.fd = fd;
+    const info = objectInfo(fd, PROGRAM_INFO.size, `program ${name}`);
+    const { id, tag } = PROGRAM_INFO.fields;
+    this.id = takeNumber(info, id);
+    this.tag = Buffer.from(info.subarray(tag.at, tag.at + tag.bytes)).toString("hex");
+  }
+
+  close(): void {
+    closeSync(this.fd);
+  }
+}
+
+export class KernelLink implements BpfLink {
+  readonly fd: number;
+  readonly #what: string;
+
+  /** @param what for messages. */
+  constructor(fd: number, what: string) {
+    this.fd = fd;
+    this.#what = what;
+  }
+
+  get cgroupId(): bigint {
+    return takeWide(this.#info(), LINK_INFO.fields.cgroupId);
+  }
+
+  get id(): number {
+    return takeNumber(this.#info(), LINK_INFO.fields.id);
+  }
+
+  get programId(): number {
+    return takeNumber(this.#info(), LINK_INFO.fields.programId);
+  }
+
+  replace(program: BpfProgram, old?: BpfProgram): void {
+    const replaced = old === undefined ? {} : { flags: REPLACE, oldProgramFd: descriptorOf(old) };
+    const update = { linkFd: this.fd, newProgramFd: descriptorOf(program), ...replaced };
+    bpf("LINK_UPDATE", encode(LINK_UPDATE, update), this.#what);
+  }
+
+  close(): void {
+    // Closing alone detaches as well, but some time later.
+    tryBpf("LINK_DETACH", encode(LINK_DETACH, { linkFd: this.fd }));
+    closeSync(this.fd);
+  }
+
+  release(): void {
+    closeSync(this.fd);
+  }
+
+  #info(): Uint8Array {
+    return objectInfo(this.fd, LINK_INFO.size, this.#what);
+  }
+}
