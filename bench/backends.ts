@@ -116,7 +116,7 @@ export function ebpfBackend(packetPath: Backend, cgroup: string, bpf: Bpf = kern
   const sockets = new SocketPath({
     family: "IPv4",
     bpf,
-    cgroup,
+    cgroup: { ok: true, path: cgroup },
     nodeName: NODE_NAME,
     validForMs: 600_000,
     nodePortAddresses: nodePortAddresses("IPv4", []),

@@ -43,6 +43,7 @@ describe("connected UDP", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, 
       maps.renew(2n ** 63n);
       let disconnected = 0;
       const stale = new StaleConnections({
+        connections: maps.connections,
         disconnector,
         onDisconnected: (count) => {
           disconnected += count;
@@ -52,7 +53,7 @@ describe("connected UDP", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, 
       });
       t.after(async () => {
         programs.close();
-        await stale.disconnectAll(maps.connections);
+        await stale.disconnectAll();
         maps.close();
       });
       const [one, other] = [await dialler.listen("udp", loopback), await dialler.listen("udp", loopback)];
@@ -61,7 +62,7 @@ describe("connected UDP", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, 
         const endpoints = to.map((at) => makeEndpoint(loopback, at));
         maps.set(service.name.key, service, endpoints, FACTS);
         maps.settle();
-        if (maps.takeLostUdp()) await stale.disconnect(maps.connections);
+        if (maps.takeLostUdp()) await stale.disconnect();
       };
       await lead([one]);
       programs.load(maps.open);
@@ -93,7 +94,7 @@ describe("connected UDP", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, 
       await dialler.hold("kept", service53);
       assert.deepEqual(await dialler.ask("kept"), { reached: other });
       programs.close();
-      await stale.disconnectAll(maps.connections);
+      await stale.disconnectAll();
       assert.deepEqual(await dialler.ask("kept"), { code: "ECONNABORTED" }, "nothing would tell it later");
     });
   }

@@ -16,8 +16,7 @@ import { type IpAddress, type IpFamily, ipBytes, ipFromBytes } from "../../net/i
 
 /** The maps that programs read. */
 export interface OpenMaps {
-  readonly definitions: BalancerMaps;
-  readonly maps: readonly BpfMap[];
+  readonly maps: Opened<BalancerMaps>;
   /** All are those of an earlier process, and so those of the programs that it has left. */
   readonly areFound: boolean;
 }

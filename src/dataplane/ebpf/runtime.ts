@@ -40,7 +40,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
   await removePins(bpf, node, isKept ? { path: folder, families: node.families } : undefined);
   if (cgroup.ok) detachStale(bpf, node, folder);
   const lock = isKept ? new FolderLock(folder) : undefined;
-  const holdPins = (): void => {
+  const hold = (): void => {
     try {
       lock?.hold((path) => bpf.pins.makeFolder(path));
     } catch (error) {
@@ -54,10 +54,8 @@ async function open(node: NodeContext): Promise<OpenMode> {
       const sockets = new SocketPath({
         family: family.family,
         bpf,
-        cgroup: cgroup.ok ? cgroup.path : undefined,
-        whyNoCgroup: cgroup.ok ? undefined : cgroup.reason,
-        holdPins,
-        pins: isKept ? new SocketPins(bpf.pins, folder, family.family) : undefined,
+        cgroup,
+        pins: isKept ? new SocketPins(bpf.pins, folder, family.family, hold) : undefined,
         nodeName: node.nodeName,
         nodePortAddresses: family.nodePortAddresses,
         programs: () => ({

@@ -5,13 +5,7 @@
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import { hasBpfCode } from "../../kernel/bpf/bpf-error.ts";
 import { EndpointLists, NoRoom } from "../../kernel/bpf/socket-balancer/endpoint-lists.ts";
-import type {
-  BalancerCapacity,
-  BalancerMaps,
-  CountingMaps,
-  LeadingMaps,
-  MemoryMaps,
-} from "../../kernel/bpf/socket-balancer/maps.ts";
+import type { BalancerCapacity, CountingMaps, LeadingMaps, MemoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { FrontendAddress } from "../../model/frontend.ts";
@@ -106,11 +100,7 @@ export class SocketMaps {
   }
 
   get open(): OpenMaps {
-    const opened: Opened<BalancerMaps> = { ...this.#set, ...this.#memory };
-    const definitions = Object.fromEntries(
-      Object.entries(opened).map(([name, map]) => [name, map.definition]),
-    ) as unknown as BalancerMaps; // the same names
-    return { definitions, maps: Object.values(opened), areFound: this.#areFound };
+    return { maps: { ...this.#set, ...this.#memory }, areFound: this.#areFound };
   }
 
   /** Where programs note which sockets they have led. */

@@ -5,6 +5,7 @@
 import type { Clock } from "../../async/clock.ts";
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
+import type { FoundFolder } from "../../kernel/bpf/places.ts";
 import { type BalancerCapacity, REMEMBERED } from "../../kernel/bpf/socket-balancer/maps.ts";
 import type { SocketProgramOptions, socketPrograms } from "../../kernel/bpf/socket-balancer/programs.ts";
 import { FolderInUse } from "../../kernel/folder-lock.ts";
@@ -28,14 +29,10 @@ import { StaleConnections } from "./stale-connections.ts";
 interface SocketPathOptions {
   readonly family: IpFamily;
   readonly bpf: Bpf;
-  /** The folder of the cgroup that holds all processes of the node; undefined: nothing is decided at the socket. */
-  readonly cgroup: string | undefined;
-  /** Why there is none. */
-  readonly whyNoCgroup?: string | undefined;
+  /** The folder of the cgroup that holds all processes of the node; without one, nothing is decided at the socket. */
+  readonly cgroup: FoundFolder;
   /** Where maps and links outlive this process; undefined: they end with it. */
   readonly pins?: SocketPins | undefined;
-  /** Takes their folder for this process. @throws FolderInUse */
-  readonly holdPins?: () => void;
   readonly nodeName: string;
   readonly nodePortAddresses: NodePortAddresses;
   /** What the programs are told. May throw: then nothing is decided at the socket. */
@@ -121,7 +118,7 @@ export class SocketPath {
     if (this.#sockets === undefined || !this.isAttached) return undefined;
     const { keys, connections } = this.#sockets.maps;
     const lesser = this.#news.last("refusals") ?? "";
-    return `decided at the socket in ${this.#options.cgroup}; ${keys.length} service ports, ${connections.count} connected UDP sockets${lesser && `. ${lesser}`}`;
+    return `decided at the socket in ${this.#cgroup}; ${keys.length} service ports, ${connections.count} connected UDP sockets${lesser && `. ${lesser}`}`;
   }
 
   /** Connections that programs have led. */
@@ -132,13 +129,13 @@ export class SocketPath {
 
   /** What is done in a lesser way than it was asked for: what, and why. */
   get degraded(): readonly SyncFailure[] {
-    const { bpf, cgroup, whyNoCgroup = "there is no cgroup to attach to", pins } = this.#options;
+    const { cgroup, pins } = this.#options;
     const way = (subject: string, reason: string | undefined): readonly SyncFailure[] =>
       reason === undefined || reason === "" ? [] : [{ subject, reason }];
     if (!this.isAttached) {
-      const isGone = cgroup !== undefined && !isThere(bpf, cgroup);
-      const reason = cgroup === undefined ? whyNoCgroup : isGone ? `the cgroup ${cgroup} is not there` : undefined;
-      return way("nothing is decided at the socket", reason ?? this.#news.last("all"));
+      const isGone = cgroup.ok && !this.#isThere(cgroup.path);
+      const last = isGone ? `the cgroup ${cgroup.path} is not there` : this.#news.last("all");
+      return way("nothing is decided at the socket", cgroup.ok ? last : cgroup.reason);
     }
     const refusals = [...(this.#sockets?.maps.refused.values() ?? [])];
     const problem = pins?.problem;
@@ -168,7 +165,7 @@ export class SocketPath {
   async disconnectStale(isFullSync: boolean): Promise<void> {
     if (this.#sockets === undefined) return;
     const { maps, stale } = this.#sockets;
-    if (maps.takeLostUdp() || isFullSync) await stale.disconnect(maps.connections);
+    if (maps.takeLostUdp() || isFullSync) await stale.disconnect();
   }
 
   /** Until the signal aborts. @throws what the watch of addresses throws. */
@@ -196,7 +193,8 @@ export class SocketPath {
 
   /** Nothing tells when a cgroup goes or comes, or when a name is taken away: both are looked at now and then. */
   async #watchSockets(onLost: () => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
-    const { cgroup, clock } = this.#options;
+    const { clock } = this.#options;
+    const cgroup = this.#cgroup;
     // Watching may fail and be begun again sooner than a look is due.
     if (this.#sockets !== undefined && this.isAttached) this.#renew(this.#sockets.maps);
     for (let looks = 1; cgroup !== undefined && !signal.aborted; looks++) {
@@ -224,10 +222,10 @@ export class SocketPath {
   }
 
   async #hasObstacleGone(cgroup: string, signal: AbortSignal): Promise<boolean> {
-    const { bpf, family, holdPins, localAddresses } = this.#options;
-    if (!this.#mayEnd || !isThere(bpf, cgroup)) return false;
+    const { family, pins, localAddresses } = this.#options;
+    if (!this.#mayEnd || !this.#isThere(cgroup)) return false;
     try {
-      holdPins?.();
+      pins?.hold();
       await localAddresses(family, signal);
       return true;
     } catch {
@@ -236,12 +234,12 @@ export class SocketPath {
   }
 
   async #sync(input: SyncInput, signal: AbortSignal): Promise<void> {
-    const { cgroup } = this.#options;
+    const cgroup = this.#cgroup;
     if (cgroup === undefined) return;
     // Where they could not work, they are tried again with each full sync.
     if (this.#sockets === undefined && !input.isFullSync) return;
     this.#hasBegun = true;
-    this.#sockets ??= this.#open(input, await this.#askReach());
+    this.#sockets ??= this.#open(input, cgroup, await this.#askReach());
     const { maps, programs } = this.#sockets;
     programs.leadConnectedUdp(this.#reach);
     const { services, endpoints, zone } = input;
@@ -261,8 +259,9 @@ export class SocketPath {
     if ((this.#mayBeOrphaned || input.isFullSync) && programs.isOrphaned) {
       this.#options.log.error("The cgroup is gone, and with it what decided at the socket", undefined, { cgroup });
       programs.close();
+      programs.load(maps.open);
     }
-    if (!programs.isAttached) this.#attach(this.#sockets, cgroup);
+    if (!programs.isAttached) this.#attach(programs, cgroup);
     else if (input.isFullSync) programs.keep();
     this.#news.tellPinProblem(this.#options.pins);
     this.#news.tellRefusals(maps.refused);
@@ -273,12 +272,12 @@ export class SocketPath {
     maps.renew(monotonicNs() + BigInt(Math.round(validForMs * 1e6)));
   }
 
-  #open({ services, endpointCount }: SyncInput, connectedUdp: DisconnectReach["of"]): Sockets {
-    const { family, bpf, pins, holdPins, cgroup, clock, leastRoom: least, disconnector, metrics, log } = this.#options;
+  #open({ services, endpointCount }: SyncInput, cgroup: string, connectedUdp: DisconnectReach["of"]): Sockets {
+    const { family, bpf, pins, clock, leastRoom: least, disconnector, metrics, log } = this.#options;
     const { rememberedSockets: remembered = REMEMBERED, assemble } = this.#options;
     // Before maps are made for nothing.
-    if (cgroup !== undefined) bpf.cgroupId(cgroup);
-    holdPins?.();
+    bpf.cgroupId(cgroup);
+    pins?.hold();
     const canSetReturnValue = bpf.canSetReturnValue("connect4");
     if (this.#news.isNews("refusals", canSetReturnValue ? "" : NOT_REFUSED)) log.info(NOT_REFUSED);
     const options = { ...this.#options.programs(), connectedUdp, canSetReturnValue };
@@ -297,7 +296,8 @@ export class SocketPath {
       throw error;
     }
     const onDisconnected = (count: number): void => metrics.disconnected.inc(count);
-    return { maps, programs, stale: new StaleConnections({ disconnector, onDisconnected, log, clock }) };
+    const { connections } = maps;
+    return { maps, programs, stale: new StaleConnections({ connections, disconnector, onDisconnected, log, clock }) };
   }
 
   /** What keeps sockets from being told is said once, and that it does so no more. */
@@ -320,14 +320,12 @@ export class SocketPath {
     return reach.of;
   }
 
-  #attach({ maps, programs }: Sockets, cgroup: string): void {
-    const { log } = this.#options;
-    programs.load(maps.open);
+  #attach(programs: SocketPrograms, cgroup: string): void {
     programs.attach(cgroup);
     this.#news.forget("all");
     this.#mayEnd = false;
     this.#mayBeOrphaned = false;
-    log.info("Connections to services are decided at the socket", { can: AT_SOCKET, cgroup });
+    this.#options.log.info("Connections to services are decided at the socket", { can: AT_SOCKET, cgroup });
   }
 
   async #readAddresses(maps: SocketMaps, signal: AbortSignal): Promise<void> {
@@ -366,9 +364,9 @@ export class SocketPath {
   /** The packet path leads everything until it works again. What was kept for the next start would lead to what is old. */
   async #giveUp(error: unknown): Promise<void> {
     await this.#end();
-    const { bpf, cgroup } = this.#options;
+    const cgroup = this.#cgroup;
     const areAddressesUnread = this.#news.last("addresses") !== "";
-    const isAway = cgroup !== undefined && !isThere(bpf, cgroup);
+    const isAway = cgroup !== undefined && !this.#isThere(cgroup);
     this.#mayEnd = error instanceof FolderInUse || areAddressesUnread || isAway;
     if (!this.#news.isNews("all", messageOf(error))) return;
     this.#options.log.error("Nothing is decided at the socket; the nftables rules lead all packets", error, {
@@ -378,18 +376,18 @@ export class SocketPath {
 
   /** UDP sockets that were led would not be told any more when their endpoint goes: they connect again, by the rules. */
   async #end(): Promise<void> {
-    const { pins, holdPins, disconnector, log } = this.#options;
+    const { pins, disconnector, log } = this.#options;
     const sockets = this.#sockets;
     this.#sockets = undefined;
     this.#areAddressesKnown = false;
     if (sockets !== undefined) {
       const { maps, programs, stale } = sockets;
       programs.close();
-      await stale.disconnectAll(maps.connections);
+      await stale.disconnectAll();
       maps.close();
     }
     try {
-      holdPins?.();
+      pins?.hold();
       if (sockets !== undefined) pins?.end();
       else await pins?.endWithSockets(disconnector);
     } catch (error) {
@@ -397,13 +395,18 @@ export class SocketPath {
       if (!(error instanceof FolderInUse)) log.error(STUCK, error);
     }
   }
-}
 
-function isThere(bpf: Bpf, cgroup: string): boolean {
-  try {
-    bpf.cgroupId(cgroup);
-    return true;
-  } catch {
-    return false;
+  get #cgroup(): string | undefined {
+    const { cgroup } = this.#options;
+    return cgroup.ok ? cgroup.path : undefined;
+  }
+
+  #isThere(cgroup: string): boolean {
+    try {
+      this.#options.bpf.cgroupId(cgroup);
+      return true;
+    } catch {
+      return false;
+    }
   }
 }

@@ -8,6 +8,7 @@ import type { Hook } from "../../kernel/bpf/hooks.ts";
 import type { MapDefinition } from "../../kernel/bpf/map-definition.ts";
 import {
   type BalancerCapacity,
+  type BalancerMaps,
   countingMaps,
   leadingMaps,
   MAPS_VERSION,
@@ -16,13 +17,13 @@ import {
 import type { UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { Connections } from "./connections.ts";
-import { closeAll, type FoundMaps, type Opened, type OpenMaps } from "./open-maps.ts";
+import { closeAll, type FoundMaps, type Opened } from "./open-maps.ts";
 
-/** What is to be found by the next process, by the names of programs. */
-export interface Kept {
-  readonly open: OpenMaps;
-  readonly programs: ReadonlyMap<string, BpfProgram>;
-  readonly links: ReadonlyMap<string, BpfLink>;
+/** What of a program is to be found by the next process. */
+interface KeptProgram {
+  readonly name: string;
+  readonly program: BpfProgram;
+  readonly link: BpfLink | undefined;
 }
 
 /** Folders of maps and programs, of any version. */
@@ -38,12 +39,15 @@ export class SocketPins {
   readonly #pins: BpfPins;
   readonly #family: IpFamily;
   readonly #folder: string;
+  /** Takes the folder for this process. @throws FolderInUse */
+  readonly hold: () => void;
   /** What has each name, as far as it is known. */
   readonly #names = new Map<string, Pinned>();
   #problem: unknown;
 
   /** @param root folder of this network namespace, on a bpf file system; it need not be there. */
-  constructor(pins: BpfPins, root: string, family: IpFamily) {
+  constructor(pins: BpfPins, root: string, family: IpFamily, hold = () => {}) {
+    this.hold = hold;
     this.#pins = pins;
     this.#family = family;
     this.#folder = `${root}/${family}`;
@@ -58,18 +62,15 @@ export class SocketPins {
   findMaps(): FoundMaps {
     const family = this.#family;
     return {
-      leading: this.#findAll(
-        Object.keys(leadingMaps(family, ofSize(1))),
-        (name, entries) => leadingMaps(family, ofSize(entries))[name],
-      ),
-      memory: this.#findAll(Object.keys(memoryMaps(family)), (name, entries) => memoryMaps(family, entries)[name]),
+      leading: this.#findAll((entries) => leadingMaps(family, ofSize(entries))),
+      memory: this.#findAll((entries) => memoryMaps(family, entries)),
       counting: this.findCounts(),
     };
   }
 
   /** Of {@link findMaps}, what is counted. */
   findCounts(): FoundMaps["counting"] {
-    return this.#findAll(["counts"], (name, entries) => countingMaps(this.#family, entries)[name]);
+    return this.#findAll((entries) => countingMaps(this.#family, entries));
   }
 
   /** The link of a program of ours, wherever it is attached, and the program of this version that it had last. */
@@ -90,21 +91,22 @@ export class SocketPins {
   }
 
   /** Gives all of it its names, where it has not got them, and takes away others of ours. What fails is {@link problem}. */
-  keep({ open, programs, links }: Kept): void {
+  keep(maps: Opened<BalancerMaps>, programs: readonly KeptProgram[]): void {
     const [own, ofLinks] = [this.#pathOf(OWN_VERSION), this.#pathOf(LINKS)];
-    const maps = new Map(open.maps.map((map) => [map.definition.name, map]));
-    const mapsOf = (definitions: object): [string, Pinned][] =>
-      Object.values<MapDefinition>({ ...definitions }).flatMap(({ name }) => {
-        const map = maps.get(name);
-        return map === undefined ? [] : [[`${own}/${name}`, map]];
-      });
+    const all = Object.values<BpfMap>(maps);
+    const those = (definitions: object): [string, Pinned][] => {
+      const names = new Set(Object.values<MapDefinition>({ ...definitions }).map(({ name }) => name));
+      return all
+        .filter(({ definition }) => names.has(definition.name))
+        .map((map) => [`${own}/${map.definition.name}`, map]);
+    };
     // Those that belong together: never old ones beside new ones.
     const groups: (readonly [string, Pinned])[][] = [
-      mapsOf(leadingMaps(this.#family, ofSize(1))),
-      mapsOf(memoryMaps(this.#family)),
-      mapsOf(countingMaps(this.#family, 1)),
-      ...[...programs].map(([name, program]) => [[`${own}/${name}`, program] as const]),
-      ...[...links].map(([name, link]) => [[`${ofLinks}/${name}`, link] as const]),
+      those(leadingMaps(this.#family, ofSize(1))),
+      those(memoryMaps(this.#family)),
+      those(countingMaps(this.#family, 1)),
+      ...programs.map(({ name, program }) => [[`${own}/${name}`, program] as const]),
+      ...programs.flatMap(({ name, link }) => (link === undefined ? [] : [[[`${ofLinks}/${name}`, link] as const]])),
     ];
     try {
       for (const folder of [own, ofLinks]) if (this.#pins.list(folder) === undefined) this.#pins.makeFolder(folder);
@@ -177,24 +179,24 @@ export class SocketPins {
     for (const path of this.#names.keys()) if (!there.has(path)) this.#names.delete(path);
   }
 
-  /** All, or undefined. */
-  #findAll<Definitions extends object>(
-    keys: readonly string[],
-    define: (key: keyof Definitions, entries: number) => MapDefinition,
+  /** All, or undefined. @param define what they must be, told how many elements they have room for. */
+  #findAll<Definitions extends { readonly [Name in keyof Definitions]: MapDefinition }>(
+    define: (entries: number) => Definitions,
   ): Opened<Definitions> | undefined {
-    const found: [string, BpfMap][] = [];
-    const paths: string[] = [];
+    const found = new Map<keyof Definitions, BpfMap>();
+    const keys = Object.keys(define(1)) as (keyof Definitions)[]; // its own keys
+    const pathOf = (key: keyof Definitions): string => this.#pathOf(OWN_VERSION, define(1)[key].name);
     for (const key of keys) {
-      const name = key as keyof Definitions; // a key of that type
-      const path = this.#pathOf(OWN_VERSION, define(name, 1).name);
-      const map = this.#find(path, () => this.#pins.map(path, (entries) => define(name, entries)));
+      const path = pathOf(key);
+      const map = this.#find(path, () => this.#pins.map(path, (entries) => define(entries)[key]));
       if (map === undefined) break;
-      found.push([key, map]);
-      paths.push(path);
+      found.set(key, map);
     }
-    if (found.length === keys.length) return Object.fromEntries(found) as Opened<Definitions>; // a map for each key
-    for (const [, map] of found) map.close();
-    for (const path of paths) this.#names.delete(path);
+    if (found.size === keys.length) return Object.fromEntries(found) as Opened<Definitions>; // a map for each key
+    for (const [key, map] of found) {
+      map.close();
+      this.#names.delete(pathOf(key));
+    }
     return undefined;
   }
 

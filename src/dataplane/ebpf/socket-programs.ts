@@ -1,7 +1,7 @@
 /** The programs of one family, and where they are attached. */
 import type { Bpf, BpfLink, BpfProgram } from "../../kernel/bpf/bpf.ts";
 import type { Hook } from "../../kernel/bpf/hooks.ts";
-import { mapsOf } from "../../kernel/bpf/map-definition.ts";
+import type { BalancerMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { type SocketProgramOptions, socketPrograms } from "../../kernel/bpf/socket-balancer/programs.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { OpenMaps } from "./open-maps.ts";
@@ -43,14 +43,15 @@ export class SocketPrograms {
 
   /** Loads the programs over these maps. What is attached is replaced, one by one, without a moment without. @throws BpfError */
   load(open: OpenMaps): void {
-    const { definitions, maps } = open;
+    const maps = Object.values(open.maps);
+    const definitions = Object.fromEntries(Object.entries(open.maps).map(([name, map]) => [name, map.definition]));
     const old = this.#all;
     const loaded: Attached[] = [];
     try {
-      for (const [index, [hook, program]] of this.#assemble(this.#family, definitions, this.#options).entries()) {
-        const used = maps.filter(({ definition }) => mapsOf(program).includes(definition));
+      const made = this.#assemble(this.#family, definitions as unknown as BalancerMaps, this.#options); // the same names
+      for (const [index, [hook, program]] of made.entries()) {
         const link = old[index]?.link;
-        loaded.push({ name: program.name, hook, program: this.#bpf.loadProgram(program, hook, used), link });
+        loaded.push({ name: program.name, hook, program: this.#bpf.loadProgram(program, hook, maps), link });
       }
       for (const [index, { link, program }] of loaded.entries()) link?.replace(program, old[index]?.program);
     } catch (error) {
@@ -90,10 +91,7 @@ export class SocketPrograms {
 
   /** Gives maps, programs and links their names, where they have not got them. */
   keep(): void {
-    if (this.#open === undefined) return;
-    const programs = new Map(this.#all.map(({ name, program }) => [name, program]));
-    const links = new Map(this.#all.flatMap(({ name, link }) => (link === undefined ? [] : [[name, link] as const])));
-    this.#pins?.keep({ open: this.#open, programs, links });
+    if (this.#open !== undefined) this.#pins?.keep(this.#open.maps, this.#all);
   }
 
   /** Whether the cgroup that they were attached to is gone. */

@@ -41,7 +41,9 @@ function rig(cookies: readonly number[], outcomes: readonly (Disconnection | "fa
   const asked: (readonly StaleSocket[])[] = [];
   const log: LogLine[] = [];
   let disconnected = 0;
+  const connections = new Connections("IPv4", () => ({ connected, barred, backends }));
   const stale = new StaleConnections({
+    connections,
     disconnector: {
       disconnect: async (sockets) => {
         asked.push(sockets);
@@ -56,7 +58,6 @@ function rig(cookies: readonly number[], outcomes: readonly (Disconnection | "fa
     log: recordingLogger(log),
     clock,
   });
-  const connections = new Connections("IPv4", () => ({ connected, barred, backends }));
   return { stale, connections, carry, connect, barred, asked, log, disconnected: () => disconnected };
 }
 
@@ -70,11 +71,11 @@ function cookieOf(number: number): Uint8Array {
 
 test("of sockets that were led, those are told whose backend carries another identity", async () => {
   const { stale, connections, carry, connect, asked, disconnected } = rig([71, 72], ["disconnected"]);
-  await stale.disconnect(connections);
+  await stale.disconnect();
   assert.deepEqual(asked, [], "all endpoints serve");
   carry(9, 2);
   connect(73);
-  await stale.disconnect(connections);
+  await stale.disconnect();
   const told = asked.flat().map(({ cookie, netns, remote, remotePort }) => [cookie, netns, remote, remotePort]);
   assert.deepEqual(told, [
     [71n, 5n, ENDPOINT, 53],
@@ -86,7 +87,7 @@ test("of sockets that were led, those are told whose backend carries another ide
 test("a socket that is just connecting is found at the second look", async () => {
   const { stale, connections, carry, asked, disconnected } = rig([71], ["absent", "disconnected"]);
   carry(9, 2);
-  await stale.disconnect(connections);
+  await stale.disconnect();
   await eventually(() => assert.equal(disconnected(), 1));
   assert.deepEqual([asked.length, connections.count], [2, 0]);
 });
@@ -94,7 +95,7 @@ test("a socket that is just connecting is found at the second look", async () =>
 test("what is not there at the second look either is forgotten", async () => {
   const { stale, connections, carry, barred, log } = rig([71], ["absent", "absent"]);
   carry(9, 2);
-  await stale.disconnect(connections);
+  await stale.disconnect();
   assert.equal(connections.count, 1);
   await eventually(() => assert.equal(connections.count, 0));
   assert.deepEqual([log, barred.entries()], [[], []]);
@@ -107,7 +108,7 @@ test("a look that fails is repeated until it has worked", async (t) => {
   );
   t.after(() => stale.close());
   carry(9, 2);
-  await stale.disconnect(connections);
+  await stale.disconnect();
   await eventually(() => assert.equal(disconnected(), 1));
   assert.deepEqual([asked.length, connections.count], [4, 0]);
   assert.deepEqual(
@@ -121,7 +122,7 @@ test("a network namespace that is not found is led no more, and that is said onc
   const { stale, connections, carry, connect, barred, log } = rig([71], Array(4).fill("unreachable"));
   for (const generation of [2, 4]) {
     carry(9, generation);
-    await stale.disconnect(connections);
+    await stale.disconnect();
     await eventually(() => assert.equal(connections.count, 0));
     connect(72);
   }
@@ -135,7 +136,7 @@ test("looks that come with every change of the cluster do not put the second loo
   const { stale, connections, carry, connect, barred } = rig([71], Array(20).fill("unreachable"), clock);
   carry(9, 2);
   for (let changes = 0; changes < 3; changes++) {
-    await stale.disconnect(connections);
+    await stale.disconnect();
     await clock.advance(400);
     // One that is just connecting has a second of its own.
     if (changes !== 1) continue;
@@ -153,7 +154,7 @@ test("where no room is left for one more such namespace, its sockets are forgott
   const there = barred.definition.maxEntries;
   for (let netns = 0; netns < there; netns++) barred.update(cookieOf(1_000 + netns), new Uint8Array(4));
   carry(9, 2);
-  await stale.disconnect(connections);
+  await stale.disconnect();
   await eventually(() => assert.equal(log.length, 1));
   assert.match(log[0]?.message ?? "", /^Connected UDP sockets keep an endpoint that is gone/);
   assert.deepEqual([connections.count, barred.entries().length], [0, there]);
@@ -170,11 +171,11 @@ test("a socket that connected again while it was looked for keeps its new record
 });
 
 test("at the end all are told, and nothing is looked for later", async () => {
-  const { stale, connections, carry, asked } = rig([71, 72], ["absent", "disconnected"]);
+  const { stale, carry, asked } = rig([71, 72], ["absent", "disconnected"]);
   carry(9, 2);
-  await stale.disconnect(connections);
-  await stale.disconnectAll(connections);
-  await stale.disconnect(connections);
+  await stale.disconnect();
+  await stale.disconnectAll();
+  await stale.disconnect();
   assert.deepEqual(
     asked.map((sockets) => sockets.length),
     [2, 2],
@@ -184,8 +185,8 @@ test("at the end all are told, and nothing is looked for later", async () => {
 test("what the next process looks for is left to it", async () => {
   const { stale, connections, carry, asked } = rig([71], ["absent", "absent"]);
   carry(9, 2);
-  await stale.disconnect(connections);
+  await stale.disconnect();
   stale.close();
-  await stale.disconnect(connections);
+  await stale.disconnect();
   assert.deepEqual([asked.length, connections.count], [1, 1]);
 });

@@ -9,6 +9,7 @@ import type { Logger } from "../../logging/logger.ts";
 import type { Connections, LostConnection } from "./connections.ts";
 
 interface StaleConnectionsOptions {
+  readonly connections: Connections;
   readonly disconnector: Pick<UdpDisconnector, "disconnect">;
   readonly onDisconnected: (count: number) => void;
   readonly log: Logger;
@@ -38,19 +39,19 @@ export class StaleConnections {
   }
 
   /** To be called after an endpoint of a UDP service port went, when the maps offer it no more. */
-  async disconnect(connections: Connections): Promise<void> {
+  async disconnect(): Promise<void> {
     // A look that has not begun sees what has gone since it was asked for.
     if (this.#isWaiting) return;
     this.#isWaiting = true;
     try {
       const left = await this.#turns.run(() => {
         this.#isWaiting = false;
-        return this.#look(connections);
+        return this.#look();
       });
       this.#isFailing = false;
-      this.#lookLater(left, connections);
+      this.#lookLater(left);
     } catch (error) {
-      this.#retry(connections, error);
+      this.#retry(error);
     }
   }
 
@@ -61,11 +62,11 @@ export class StaleConnections {
   }
 
   /** All that are led: nothing will tell them later. It is the end; nothing of this is used after it. */
-  async disconnectAll(connections: Connections): Promise<void> {
+  async disconnectAll(): Promise<void> {
     this.close();
     await this.#turns.run(async () => {
       try {
-        const all = connections.all();
+        const all = this.#options.connections.all();
         if (all.length > 0) await this.#options.disconnector.disconnect(all);
       } catch (error) {
         this.#options.log.error("UDP sockets that were led could not be disconnected", error);
@@ -74,29 +75,31 @@ export class StaleConnections {
   }
 
   /** @returns those that were not disconnected. */
-  async #look(connections: Connections): Promise<readonly Left[]> {
+  async #look(): Promise<readonly Left[]> {
+    const { connections, disconnector, onDisconnected } = this.#options;
     const lost = this.#isEnded ? [] : connections.lost();
     if (lost.length === 0) return [];
-    const outcomes = await this.#options.disconnector.disconnect(lost);
+    const outcomes = await disconnector.disconnect(lost);
     if (this.#isEnded) return [];
     const pairs = lost.map((one, at) => [one, outcomes[at] ?? "unreachable"] as const);
     const done = pairs.filter(([, outcome]) => outcome === "disconnected");
     for (const [one] of done) connections.forget(one);
-    if (done.length > 0) this.#options.onDisconnected(done.length);
+    if (done.length > 0) onDisconnected(done.length);
     return pairs.filter(([, outcome]) => outcome !== "disconnected");
   }
 
   /** A look that is due stays so: others come with every change of the cluster. */
-  #lookLater(left: readonly Left[], connections: Connections): void {
+  #lookLater(left: readonly Left[]): void {
     if (left.length === 0 || this.#timer !== undefined) return;
     this.#left = new Set(left.map(([one]) => recordOf(one)));
-    this.#after(SECOND_LOOK_MS, () => this.#lookAgain(connections));
+    this.#after(SECOND_LOOK_MS, () => this.#lookAgain());
   }
 
-  async #lookAgain(connections: Connections): Promise<void> {
+  async #lookAgain(): Promise<void> {
+    const { connections } = this.#options;
     const before = this.#left;
     try {
-      const left = await this.#turns.run(() => this.#look(connections));
+      const left = await this.#turns.run(() => this.#look());
       if (this.#isEnded) return;
       const unreachable = new Set<bigint>();
       const known = left.filter(([one]) => before.has(recordOf(one)));
@@ -107,21 +110,18 @@ export class StaleConnections {
       }
       for (const netns of unreachable) connections.bar(netns);
       if (unreachable.size > 0) this.#complain(known.length);
-      this.#lookLater(
-        left.filter(([one]) => !before.has(recordOf(one))),
-        connections,
-      );
+      this.#lookLater(left.filter(([one]) => !before.has(recordOf(one))));
     } catch (error) {
-      this.#retry(connections, error);
+      this.#retry(error);
     }
   }
 
   /** Said once while it lasts. */
-  #retry(connections: Connections, error: unknown): void {
+  #retry(error: unknown): void {
     if (this.#isEnded) return;
     if (!this.#isFailing) this.#options.log.error("Looking for UDP sockets whose endpoint is gone failed", error);
     this.#isFailing = true;
-    this.#after(RETRY_MS, () => this.disconnect(connections));
+    this.#after(RETRY_MS, () => this.disconnect());
   }
 
   #after(delayMs: number, look: () => Promise<void>): void {

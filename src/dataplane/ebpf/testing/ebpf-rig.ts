@@ -71,7 +71,7 @@ export class EbpfRig {
     const sockets = new SocketPath({
       family: "IPv4",
       bpf: this.bpf,
-      cgroup: hasCgroup ? CGROUP : undefined,
+      cgroup: hasCgroup ? { ok: true, path: CGROUP } : { ok: false, reason: "there is no cgroup to attach to" },
       nodeName: "node-a",
       nodePortAddresses: nodePortAddresses("IPv4", ["192.168.0.0/24"]),
       programs: () => ({ hostCookie: 1n, isForHostOnly: false }),

@@ -113,7 +113,7 @@ export class PinnedNode {
     const sockets = new SocketPath({
       family: "IPv4",
       bpf,
-      cgroup,
+      cgroup: { ok: true, path: cgroup },
       pins: isPinned ? new SocketPins(bpf.pins, PIN_FOLDER, "IPv4") : undefined,
       nodeName: "node-a",
       nodePortAddresses: nodePortAddresses("IPv4", ["192.168.0.0/24"]),
