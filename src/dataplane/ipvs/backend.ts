@@ -4,19 +4,14 @@
  * writes what changed. Reference ipvs.md.
  */
 
-import type { Clock } from "../../async/clock.ts";
-import { type Ipset, ipsetEntryText } from "../../kernel/ipset/ipset.ts";
-import { type Iptables, IptablesError } from "../../kernel/iptables/iptables.ts";
-import type { Ipvs, VirtualServerKey } from "../../kernel/ipvs/ipvs.ts";
+import { ipsetEntryText } from "../../kernel/ipset/ipset.ts";
+import { IptablesError } from "../../kernel/iptables/iptables.ts";
+import type { VirtualServerKey } from "../../kernel/ipvs/ipvs.ts";
 import { KernelWaits } from "../../kernel/kernel-waits.ts";
-import type { Links } from "../../kernel/route/links.ts";
-import type { Logger } from "../../logging/logger.ts";
-import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import type { Cidr, IpAddress } from "../../net/ip.ts";
+import type { IpAddress } from "../../net/ip.ts";
 import { protocolName } from "../../net/protocol.ts";
 import type { Backend, LedConnections, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
-import type { RestoreMetrics } from "../shared/iptables-metrics.ts";
 import { Reconciler, type Target, type Work } from "../shared/reconciler.ts";
 import type { Parts } from "../shared/wanted-parts.ts";
 import { type AddressDifference, addressWarnings, DummyAddresses } from "./dummy-addresses.ts";
@@ -24,31 +19,14 @@ import { GracefulTermination } from "./graceful-termination.ts";
 import { IpSets, type SetDifference } from "./ip-sets.ts";
 import { DUMMY_DEVICE, setName } from "./names.ts";
 import { type IpvsFacts, type NodeState, nodeAddressFacts } from "./node-facts.ts";
+import type { IpvsOptions } from "./options.ts";
 import { planRules, type RulesPlan } from "./plan-rules.ts";
-import { type PlanConfig, planServicePort } from "./plan-service-port.ts";
+import { planServicePort } from "./plan-service-port.ts";
 
 import { IptablesRules } from "./rules.ts";
 import { type VirtualServerDifference, VirtualServers } from "./virtual-servers.ts";
 import { type IpvsKinds, type IpvsWanted, newWanted, type PartFailure, partsOf, rulesInput } from "./wanted.ts";
 import { Watch } from "./watch.ts";
-
-interface IpvsBackendOptions {
-  readonly config: PlanConfig;
-  readonly ipvs: Ipvs;
-  readonly ipset: Ipset;
-  readonly links: Links;
-  readonly iptables: Iptables;
-  readonly nodePortAddresses: NodePortAddresses;
-  /** `ipvs.excludeCIDRs`: virtual servers there are never deleted. */
-  readonly excludeCIDRs: readonly Cidr[];
-  /** Sets again what is lost with the module of IPVS: its parameters and timeouts. Asked with every full sync. */
-  readonly restoreSettings: () => Promise<void>;
-  readonly metrics: RestoreMetrics;
-  /** `syncPeriod`: how often the kernel is compared with what is wanted. */
-  readonly verifyPeriodMs: number;
-  readonly clock: Clock;
-  readonly log: Logger;
-}
 
 /** Where the kernel differs from what is wanted, rules excepted. */
 interface Difference {
@@ -66,9 +44,9 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
   readonly mode = "ipvs";
   readonly family;
   readonly newWanted = newWanted;
-  readonly #options: IpvsBackendOptions;
+  readonly #options: IpvsOptions;
   readonly #reconciler: Reconciler<IpvsKinds, IpvsFacts>;
-  readonly #graceful = new GracefulTermination();
+  readonly #graceful: GracefulTermination;
   readonly #sets: IpSets;
   readonly #virtualServers: VirtualServers;
   readonly #addresses: DummyAddresses;
@@ -77,28 +55,27 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
   readonly #waits = new KernelWaits();
   #hasReplacedIptables = false;
 
-  constructor(given: IpvsBackendOptions) {
+  constructor(given: IpvsOptions) {
     const options = this.#timed(given);
-    const { config, ipvs, ipset, links, iptables, excludeCIDRs } = options;
     this.#options = options;
-    this.family = config.family;
+    this.family = options.config.family;
     this.#reconciler = new Reconciler({
       ...options,
       ...{ target: this, place: "the kernel", waits: this.#waits, longestRetryMs: options.verifyPeriodMs },
     });
-    this.#sets = new IpSets(ipset, config.family);
-    const graceful = this.#graceful;
-    this.#virtualServers = new VirtualServers({ ipvs, family: config.family, excludeCIDRs, graceful });
-    this.#addresses = new DummyAddresses(links);
-    this.#rules = new IptablesRules(iptables);
+    this.#sets = new IpSets(options);
+    this.#graceful = new GracefulTermination(options);
+    this.#virtualServers = new VirtualServers(options, this.#graceful);
+    this.#addresses = new DummyAddresses(options);
+    this.#rules = new IptablesRules(options.iptables);
     const isInDoubt = (address: IpAddress) => this.#addresses.isInDoubt(address);
     const damage = (signal: AbortSignal) => this.#damage(signal);
-    this.#watch = new Watch({ ...options, reconciler: this.#reconciler, graceful, isInDoubt, damage });
+    this.#watch = new Watch({ ...options, reconciler: this.#reconciler, graceful: this.#graceful, isInDoubt, damage });
   }
 
   readonly led: LedConnections = {
     read: async () => {},
-    release: (flows) => this.#graceful.removeNow(this.#options.ipvs, flows, this.#options.log),
+    release: (flows) => this.#graceful.removeNow(flows),
     isMarked: false,
   };
 
@@ -113,7 +90,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
     await this.#watch.run(onLost, requestSync, signal);
   }
 
-  #timed(options: IpvsBackendOptions): IpvsBackendOptions {
+  #timed(options: IpvsOptions): IpvsOptions {
     const { ipvs, ipset, links, iptables } = options;
     return {
       ...options,

@@ -6,6 +6,7 @@ import type { KeyOwners } from "../shared/key-owners.ts";
 import type { PortWarning } from "../shared/port-warnings.ts";
 import { DUMMY_DEVICE } from "./names.ts";
 import type { NodeState } from "./node-facts.ts";
+import type { IpvsOptions } from "./options.ts";
 import type { PartFailure } from "./wanted.ts";
 
 export interface AddressDifference {
@@ -24,7 +25,7 @@ export class DummyAddresses {
   /** Those that the kernel has refused. */
   #doubt = new Set<IpAddress>();
 
-  constructor(links: Links) {
+  constructor({ links }: IpvsOptions) {
     this.#links = links;
   }
 

@@ -4,15 +4,14 @@
  * ipvs.md §5.
  */
 import {
-  type Ipvs,
   type IpvsOperation,
   type RealServerKey,
   type VirtualServerKey,
   virtualServerText,
 } from "../../kernel/ipvs/ipvs.ts";
-import type { Logger } from "../../logging/logger.ts";
 import type { Flow } from "../../net/flow.ts";
 import { joinHostPort } from "../../net/ip.ts";
+import type { IpvsOptions } from "./options.ts";
 import { mustDrain, realServerText } from "./virtual-server-step.ts";
 
 /** How often real servers are looked at. There is no limit to how long one may stay. */
@@ -28,6 +27,11 @@ type Deletion = Extract<IpvsOperation, { readonly kind: "delete-real-server" }>;
 
 export class GracefulTermination {
   readonly #draining = new Map<string, Draining>();
+  readonly #options: Pick<IpvsOptions, "ipvs" | "log">;
+
+  constructor(options: Pick<IpvsOptions, "ipvs" | "log">) {
+    this.#options = options;
+  }
 
   /** Those of a virtual server, by its text. */
   of(key: string): Iterable<RealServerKey> {
@@ -57,7 +61,8 @@ export class GracefulTermination {
   }
 
   /** Removes those without connections. Throws when the kernel cannot be spoken to. */
-  async removeIdle(ipvs: Ipvs, log: Logger, signal?: AbortSignal): Promise<void> {
+  async removeIdle(signal: AbortSignal): Promise<void> {
+    const { ipvs, log } = this.#options;
     const deletions: Deletion[] = [];
     for (const [key, { virtualServer, realServers }] of this.#draining) {
       const present = await ipvs.realServers(virtualServer, signal);
@@ -73,11 +78,11 @@ export class GracefulTermination {
         }
       }
     }
-    await this.#delete(ipvs, deletions, log, signal);
+    await this.#delete(deletions, signal);
   }
 
   /** Removes those to which these flows of TCP lead, with their connections: the kernel ends them with their next packet. */
-  async removeNow(ipvs: Ipvs, flows: readonly Flow[], log: Logger): Promise<void> {
+  async removeNow(flows: readonly Flow[]): Promise<void> {
     const deletions = new Map<RealServerKey, Deletion>();
     for (const { protocol, destinationIP, destinationPort, replySourceIP, replySourcePort } of flows) {
       const key = virtualServerText({ protocol, address: destinationIP, port: destinationPort });
@@ -86,11 +91,12 @@ export class GracefulTermination {
       if (virtualServer === undefined || realServer === undefined) continue;
       deletions.set(realServer, { kind: "delete-real-server", virtualServer, realServer });
     }
-    await this.#delete(ipvs, [...deletions.values()], log);
+    await this.#delete([...deletions.values()]);
   }
 
-  async #delete(ipvs: Ipvs, deletions: readonly Deletion[], log: Logger, signal?: AbortSignal): Promise<void> {
+  async #delete(deletions: readonly Deletion[], signal?: AbortSignal): Promise<void> {
     if (deletions.length === 0) return;
+    const { ipvs, log } = this.#options;
     const failures = await ipvs.apply(deletions, signal);
     const failed = new Set<IpvsOperation>(failures.map(({ operation }) => operation));
     for (const operation of deletions) {

@@ -11,6 +11,7 @@ import {
 } from "../../kernel/ipset/ipset.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { SET_IDS, type SetId, setDefinition, setName } from "./names.ts";
+import type { IpvsOptions } from "./options.ts";
 import type { IpvsWanted, PartFailure } from "./wanted.ts";
 
 /** Operations in the order in which they are to be carried out. */
@@ -26,9 +27,9 @@ export class IpSets {
   /** Sets that may not have the members that were last wanted. */
   #doubt = new Set<SetId>();
 
-  constructor(ipset: Ipset, family: IpFamily) {
+  constructor({ ipset, config }: IpvsOptions) {
     this.#ipset = ipset;
-    this.#family = family;
+    this.#family = config.family;
   }
 
   /** Sets that cannot be had, and why. */

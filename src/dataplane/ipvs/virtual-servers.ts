@@ -2,7 +2,6 @@
 
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import {
-  type Ipvs,
   type IpvsFailure,
   type IpvsOperation,
   type RealServerState,
@@ -10,9 +9,10 @@ import {
   type VirtualServerKey,
   virtualServerText,
 } from "../../kernel/ipvs/ipvs.ts";
-import { type Cidr, cidrContains, type IpFamily } from "../../net/ip.ts";
+import { cidrContains } from "../../net/ip.ts";
 import type { KeyOwners } from "../shared/key-owners.ts";
 import type { GracefulTermination } from "./graceful-termination.ts";
+import type { IpvsOptions } from "./options.ts";
 import type { PlannedVirtualServer } from "./plan-service-port.ts";
 import { type PresentVirtualServer, type VirtualServerStep, virtualServerStep, WEIGHT } from "./virtual-server-step.ts";
 import type { PartFailure } from "./wanted.ts";
@@ -27,31 +27,25 @@ export interface VirtualServerDifference {
   readonly deletions: Steps;
 }
 
-interface VirtualServersOptions {
-  readonly ipvs: Ipvs;
-  readonly family: IpFamily;
-  /** Virtual servers with these addresses are never deleted: ipvs.md §9. */
-  readonly excludeCIDRs: readonly Cidr[];
-  readonly graceful: GracefulTermination;
-}
-
 type Wanted = KeyOwners<PlannedVirtualServer>;
 
 export class VirtualServers {
-  readonly #options: VirtualServersOptions;
+  readonly #options: IpvsOptions;
+  readonly #graceful: GracefulTermination;
   /** Those that may not be as they were last wanted, by text. */
   #doubt = new Map<string, VirtualServerKey>();
 
-  constructor(options: VirtualServersOptions) {
+  constructor(options: IpvsOptions, graceful: GracefulTermination) {
     this.#options = options;
+    this.#graceful = graceful;
   }
 
   /** Asks the kernel for everything. */
   async compareAll(wanted: Wanted, signal: AbortSignal): Promise<VirtualServerDifference> {
-    const { ipvs, family } = this.#options;
+    const { config, ipvs } = this.#options;
     this.#doubt = new Map();
     const difference = new Difference();
-    const servers = await ipvs.virtualServers(family, signal);
+    const servers = await ipvs.virtualServers(config.family, signal);
     const present = new Map(servers.map((server) => [virtualServerText(server), server]));
     for (const key of new Set([...present.keys(), ...wanted.keys()])) {
       const [planned, found] = [wanted.get(key), present.get(key)];
@@ -125,7 +119,7 @@ export class VirtualServers {
     const realServers: RealServerState[] = before.endpoints.map(({ ip, port }) => {
       return { address: ip, port, weight: WEIGHT, ...idle };
     });
-    for (const server of this.#options.graceful.of(virtualServerText(virtualServer))) {
+    for (const server of this.#graceful.of(virtualServerText(virtualServer))) {
       realServers.push({ ...server, weight: 0, activeConnections: 1, inactiveConnections: 0 });
     }
     return { virtualServer, realServers };
@@ -153,7 +147,7 @@ export class VirtualServers {
 
   /** @param isOpen a virtual server for which this is true is not added. */
   async #carryOut(steps: Steps, signal: AbortSignal, isOpen?: (virtualServer: VirtualServer) => boolean) {
-    const { ipvs, graceful } = this.#options;
+    const { ipvs } = this.#options;
     const operations: IpvsOperation[] = [];
     const failures = new Map<string, VirtualServerKey & { readonly reason: string }>();
     for (const [key, { virtualServer, operations: own }] of steps) {
@@ -171,8 +165,8 @@ export class VirtualServers {
     }
     for (const [key, { virtualServer, draining }] of steps) {
       // What is wanted again must not go when it is idle, even where something else of its virtual server was refused.
-      if (draining !== undefined) graceful.set(virtualServer, draining);
-      else if (!failures.has(key)) graceful.forget(key);
+      if (draining !== undefined) this.#graceful.set(virtualServer, draining);
+      else if (!failures.has(key)) this.#graceful.forget(key);
     }
     return failures;
   }

@@ -3,18 +3,13 @@
  * and real servers that were waiting for their connections to end are removed.
  */
 
-import type { Clock } from "../../async/clock.ts";
-import type { Ipvs } from "../../kernel/ipvs/ipvs.ts";
-import type { Links } from "../../kernel/route/links.ts";
-import type { Logger } from "../../logging/logger.ts";
-import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
-import type { IpAddress, IpFamily } from "../../net/ip.ts";
+import type { IpAddress } from "../../net/ip.ts";
 import { restAfterLook } from "../shared/look-rest.ts";
 import type { Reconciler } from "../shared/reconciler.ts";
 import { GRACE_PERIOD_MS, type GracefulTermination } from "./graceful-termination.ts";
 import { DUMMY_DEVICE } from "./names.ts";
 import { equalAddressFacts, type IpvsFacts, nodeAddressFacts } from "./node-facts.ts";
-import type { PlanConfig } from "./plan-service-port.ts";
+import type { IpvsOptions } from "./options.ts";
 import type { IpvsKinds } from "./wanted.ts";
 
 /** A pod that starts or ends makes several announcements in a row, and our own changes of IPv6 addresses are announced, too. */
@@ -22,32 +17,23 @@ const SETTLE_MS = 1000;
 /** So many verifications in a row may give way; then a sync looks at everything instead. */
 const PATIENCE = 5;
 
-interface WatchOptions {
-  readonly config: Pick<PlanConfig, "family">;
-  readonly ipvs: Ipvs;
-  readonly links: Links;
-  readonly nodePortAddresses: NodePortAddresses;
-  readonly verifyPeriodMs: number;
+interface WatchOptions extends IpvsOptions {
   readonly reconciler: Reconciler<IpvsKinds, IpvsFacts>;
   readonly graceful: GracefulTermination;
   /** Whether the kernel has refused to bind the address. */
   isInDoubt(address: IpAddress): boolean;
   /** Compares the kernel with what is wanted: how many things are wrong, by kind; undefined for none. */
   damage(signal: AbortSignal): Promise<Readonly<Record<string, number>> | undefined>;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 export class Watch {
   readonly #options: WatchOptions;
-  readonly #family: IpFamily;
   #verification: AbortController | undefined;
   /** Verifications that gave way since one was completed. */
   #gaveWay = 0;
 
   constructor(options: WatchOptions) {
     this.#options = options;
-    this.#family = options.config.family;
   }
 
   /** A sync is waiting: a verification under way ends, and is taken up again another time. */
@@ -61,7 +47,7 @@ export class Watch {
    * @param onLost another program destroyed something: all must be looked at. @param requestSync the node has other addresses.
    */
   async run(onLost: () => void, requestSync: () => void, signal: AbortSignal): Promise<void> {
-    const { verifyPeriodMs, graceful, ipvs, log } = this.#options;
+    const { verifyPeriodMs, graceful } = this.#options;
     const stop = new AbortController();
     const ended = AbortSignal.any([signal, stop.signal]);
     const loops = [
@@ -70,7 +56,7 @@ export class Watch {
         this.#verify(onLost, requestSync, ended),
       ),
       this.#repeat(GRACE_PERIOD_MS, "removing real servers without connections", ended, () =>
-        graceful.removeIdle(ipvs, log, ended),
+        graceful.removeIdle(ended),
       ),
     ];
     try {
@@ -107,10 +93,10 @@ export class Watch {
   }
 
   async #checkLinks(onLost: () => void, requestSync: () => void): Promise<void> {
-    const { links, nodePortAddresses, reconciler, isInDoubt, log } = this.#options;
+    const { config, links, nodePortAddresses, reconciler, isInDoubt, log } = this.#options;
     const { known: facts, wanted } = reconciler;
     if (facts === undefined) return;
-    const found = nodeAddressFacts(await links.addresses(this.#family), nodePortAddresses);
+    const found = nodeAddressFacts(await links.addresses(config.family), nodePortAddresses);
     const missing = [...wanted.of.addresses.entries()].filter(
       ([, { value }]) => !found.bound.has(value) && !isInDoubt(value),
     );
