@@ -1,4 +1,5 @@
 /** What is said of the socket path, once while it lasts: it costs speed and no service. */
+import type { DisconnectReach } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { someOf } from "../../logging/some-of.ts";
@@ -23,6 +24,9 @@ type Subject = "all" | "addresses" | "connected UDP" | "service ports" | "pins" 
 /** Logged once, and part of what `status` says: clients notice no more than that a refusal is the rules'. */
 export const NOT_REFUSED = "Services without endpoints take the rules, because this kernel is older than 5.18";
 
+/** Whose connected UDP takes the rules, in words. */
+const OF = { host: " of pods", none: "" } as const;
+
 export class SocketNews {
   readonly #log: Logger;
   readonly #said = new Map<Subject, string>();
@@ -45,6 +49,20 @@ export class SocketNews {
     if (text === this.last(subject)) return false;
     this.#said.set(subject, text);
     return true;
+  }
+
+  /** What keeps connected UDP sockets from being told that their endpoint is gone, and that it does so no more. */
+  tellReach(before: DisconnectReach["of"], reach: DisconnectReach): void {
+    const why = reach.of === "all" ? "" : reach.why;
+    if (!this.isNews("connected UDP", why)) return;
+    if (before !== "all" && before !== reach.of) {
+      this.#log.info(`Connected UDP${reach.of === "host" ? " of the host" : ""} is decided at the socket now`, {
+        can: `${AT_SOCKET} for connected UDP${OF[before]}`,
+      });
+    }
+    if (reach.of === "all") return;
+    const cannot = `${AT_SOCKET} for connected UDP${OF[reach.of]}`;
+    this.#log.warn(`Connected UDP${OF[reach.of]} takes the rules: ${why}`, { cannot, why });
   }
 
   tellRefusals(refused: ReadonlyMap<string, string>): void {

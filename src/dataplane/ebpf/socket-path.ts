@@ -13,6 +13,7 @@ import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { AddressWatch } from "../../kernel/route/address-watch.ts";
 import type { LocalAddresses } from "../../kernel/route/addresses.ts";
 import type { DisconnectReach, UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
+import { attempt } from "../../logging/attempt.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
@@ -60,9 +61,6 @@ interface SocketPathOptions {
 const LOOK_EVERY_MS = 10_000;
 /** The map of frontends is read with each sixth look. */
 const LOOKS_FOR_DAMAGE = 6;
-
-/** Whose connected UDP takes the rules, in words. */
-const OF = { host: " of pods", none: "" } as const;
 
 /** The socket programs at work. */
 interface Sockets {
@@ -153,6 +151,7 @@ export class SocketPath {
     try {
       await this.#sync(input, signal);
     } catch (error) {
+      this.#areAddressesKnown = false;
       signal.throwIfAborted();
       await this.#giveUp(error);
     }
@@ -300,23 +299,11 @@ export class SocketPath {
     return { maps, programs, stale: new StaleConnections({ connections, disconnector, onDisconnected, log, clock }) };
   }
 
-  /** What keeps sockets from being told is said once, and that it does so no more. */
   async #askReach(): Promise<DisconnectReach["of"]> {
-    const { disconnector, log } = this.#options;
     const before = this.#reach;
-    const reach = await disconnector.reach();
+    const reach = await this.#options.disconnector.reach();
     this.#reach = reach.of;
-    const why = reach.of === "all" ? "" : reach.why;
-    if (!this.#news.isNews("connected UDP", why)) return reach.of;
-    if (before !== "all" && before !== reach.of) {
-      log.info(`Connected UDP${reach.of === "host" ? " of the host" : ""} is decided at the socket now`, {
-        can: `${AT_SOCKET} for connected UDP${OF[before]}`,
-      });
-    }
-    if (reach.of !== "all") {
-      const cannot = `${AT_SOCKET} for connected UDP${OF[reach.of]}`;
-      log.warn(`Connected UDP${OF[reach.of]} takes the rules: ${why}`, { cannot, why });
-    }
+    this.#news.tellReach(before, reach);
     return reach.of;
   }
 
@@ -328,37 +315,29 @@ export class SocketPath {
     this.#options.log.info("Connections to services are decided at the socket", { can: AT_SOCKET, cgroup });
   }
 
+  /** Where they cannot be read, those of the last time stay in use. @throws where there are none. */
   async #readAddresses(maps: SocketMaps, signal: AbortSignal): Promise<void> {
     if (this.#areAddressesKnown) return;
+    const { family, localAddresses, nodePortAddresses, log } = this.#options;
+    // From now on a change is told of.
     this.#areAddressesKnown = true;
+    let addresses: readonly IpAddress[];
     try {
-      const addresses = await this.#askAddresses(signal);
-      if (addresses === undefined) return;
-      const answering = nodePortIPs(this.#options.nodePortAddresses, addresses);
-      const nodeAddresses = answering.kind === "all" ? addresses : answering.ips;
-      // In this order, no node port leads at a new address that is a Service's.
-      maps.setHostAddresses(new Set(addresses));
-      maps.setNodeAddresses(new Set(nodeAddresses.filter((address) => !isLoopback(address))));
-    } catch (error) {
-      this.#areAddressesKnown = false;
-      throw error;
-    }
-  }
-
-  /** @returns undefined where they cannot be read, and those of the last time stay in use. @throws where there are none. */
-  async #askAddresses(signal: AbortSignal): Promise<readonly IpAddress[] | undefined> {
-    try {
-      const addresses = await this.#options.localAddresses(this.#options.family, signal);
-      this.#news.forget("addresses");
-      return addresses;
+      addresses = await localAddresses(family, signal);
     } catch (error) {
       if (signal.aborted) throw error;
       const isNews = this.#news.isNews("addresses", messageOf(error));
       if (!this.isAttached) throw error;
       this.#areAddressesKnown = false;
-      if (isNews) this.#options.log.error(KNOWN_ADDRESSES, error);
-      return undefined;
+      if (isNews) log.error(KNOWN_ADDRESSES, error);
+      return;
     }
+    this.#news.forget("addresses");
+    const answering = nodePortIPs(nodePortAddresses, addresses);
+    const nodeAddresses = answering.kind === "all" ? addresses : answering.ips;
+    // In this order, no node port leads at a new address that is a Service's.
+    maps.setHostAddresses(new Set(addresses));
+    maps.setNodeAddresses(new Set(nodeAddresses.filter((address) => !isLoopback(address))));
   }
 
   /** The packet path leads everything until it works again. What was kept for the next start would lead to what is old. */
@@ -379,7 +358,6 @@ export class SocketPath {
     const { pins, disconnector, log } = this.#options;
     const sockets = this.#sockets;
     this.#sockets = undefined;
-    this.#areAddressesKnown = false;
     if (sockets !== undefined) {
       const { maps, programs, stale } = sockets;
       programs.close();
@@ -402,11 +380,6 @@ export class SocketPath {
   }
 
   #isThere(cgroup: string): boolean {
-    try {
-      this.#options.bpf.cgroupId(cgroup);
-      return true;
-    } catch {
-      return false;
-    }
+    return attempt(() => this.#options.bpf.cgroupId(cgroup)) !== undefined;
   }
 }

@@ -15,6 +15,7 @@ import {
   memoryMaps,
 } from "../../kernel/bpf/socket-balancer/maps.ts";
 import type { UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
+import { attempt } from "../../logging/attempt.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { Connections } from "./connections.ts";
 import { closeAll, type FoundMaps, type Opened } from "./open-maps.ts";
@@ -83,7 +84,7 @@ export class SocketPins {
   /** Ids of the links that have names here, whichever process has given them. */
   linkIds(): readonly number[] {
     return (this.#pins.list(this.#pathOf(LINKS)) ?? []).flatMap((name) => {
-      const link = this.#attempt(() => this.#pins.link(this.#pathOf(LINKS, name)));
+      const link = attempt(() => this.#pins.link(this.#pathOf(LINKS, name)));
       const id = link?.id;
       link?.release();
       return id ?? [];
@@ -117,14 +118,14 @@ export class SocketPins {
     } catch (error) {
       this.#problem = error;
       // Half of it would be of no use to the next start.
-      this.#attempt(() => this.#removeAll());
+      attempt(() => this.#removeAll());
     }
   }
 
   /** Ends the links that have names, also those that a process holds open, and takes away the names. @throws BpfError when something is left. */
   end(): void {
     for (const name of this.#pins.list(this.#pathOf(LINKS)) ?? []) {
-      if (name.startsWith(OWN_PREFIX)) this.#attempt(() => this.#pins.link(this.#pathOf(LINKS, name))?.close());
+      if (name.startsWith(OWN_PREFIX)) attempt(() => this.#pins.link(this.#pathOf(LINKS, name))?.close());
     }
     this.#removeAll();
   }
@@ -200,8 +201,9 @@ export class SocketPins {
     return undefined;
   }
 
+  /** What cannot be opened is as good as not there: it is replaced. */
   #find<T extends Pinned>(path: string, open: () => T | undefined): T | undefined {
-    const found = this.#attempt(open);
+    const found = attempt(open);
     if (found !== undefined) this.#names.set(path, found);
     return found;
   }
@@ -214,15 +216,6 @@ export class SocketPins {
   #remove(path: string): void {
     this.#names.delete(path);
     this.#pins.remove(path);
-  }
-
-  /** What cannot be opened is as good as not there: it is replaced. */
-  #attempt<T>(work: () => T): T | undefined {
-    try {
-      return work();
-    } catch {
-      return undefined;
-    }
   }
 
   #pathOf(...parts: readonly string[]): string {
