@@ -3,13 +3,13 @@
  * at a time: a system call for each is most of what the first fill of a large cluster costs.
  */
 import type { BpfMap } from "../../kernel/bpf/bpf.ts";
-import { frontendKey, frontendValue } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { frontendKey } from "../../kernel/bpf/socket-balancer/maps.ts";
 import type { FrontendAddress } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../net/protocol.ts";
 import { nameOfKey } from "./adopted-frontends.ts";
-import { destinationsOf, frontendWordsFor, type Installed, isSame, isSameValue } from "./installed.ts";
+import { destinationsOf, frontendValueFor, type Installed, isSame } from "./installed.ts";
 import { type SocketPlan, type Treatment, treatmentOf } from "./socket-plan.ts";
 
 /** Elements that go to the kernel together; more of the last service port. */
@@ -59,36 +59,37 @@ export class FrontendTable {
 
   /** Whether the elements of a service port are what they should be, and no more. */
   isWhole(installed: Installed, elementOf: (frontend: FrontendAddress, at: number) => Uint8Array | undefined): boolean {
-    return destinationsOf(installed.port).every((frontend, at) => {
-      const treatment = this.treatmentOf(installed.treatments, frontend);
-      const value = elementOf(frontend, at);
-      if (value === undefined || treatment === "pass") return value === undefined && treatment === "pass";
-      return Buffer.compare(value, frontendValue(frontendWordsFor(treatment, installed))) === 0;
-    });
+    return destinationsOf(installed.port).every((frontend, at) =>
+      isSameValue(elementOf(frontend, at), this.#valueOf(installed, frontend)),
+    );
   }
 
   /** Writes what a service port's frontends say otherwise than before. @throws BpfError */
   write(before: Installed, after: Installed): void {
-    const { port, treatments } = after;
     if (isSame(before, after)) return;
-    for (const frontend of destinationsOf(port)) {
-      if (!before.isUncertain && isSameValue(before, after, frontend.kind)) continue;
-      const treatment = this.treatmentOf(treatments, frontend);
-      if (treatment === "pass") this.#map.delete(this.keyOf(port, frontend));
-      else this.#map.update(this.keyOf(port, frontend), frontendValue(frontendWordsFor(treatment, after)));
+    for (const frontend of destinationsOf(after.port)) {
+      const value = this.#valueOf(after, frontend);
+      if (!before.isUncertain && isSameValue(this.#valueOf(before, frontend), value)) continue;
+      if (value === undefined) this.#map.delete(this.keyOf(after.port, frontend));
+      else this.#map.update(this.keyOf(after.port, frontend), value);
     }
   }
 
   /** With the next {@link flush}, all of a service port that nothing is there of: no client is led yet. @param owner is named then. */
   writeLater(owner: string, installed: Installed): void {
-    const { port, treatments } = installed;
-    for (const frontend of destinationsOf(port)) {
-      const treatment = this.treatmentOf(treatments, frontend);
-      if (treatment === "pass") continue;
-      this.#keys.push(this.keyOf(port, frontend));
-      this.#values.push(frontendValue(frontendWordsFor(treatment, installed)));
+    for (const frontend of destinationsOf(installed.port)) {
+      const value = this.#valueOf(installed, frontend);
+      if (value === undefined) continue;
+      this.#keys.push(this.keyOf(installed.port, frontend));
+      this.#values.push(value);
       this.#owners.add(owner);
     }
+  }
+
+  /** What a frontend says; undefined where there is none, and the packet path decides. */
+  #valueOf(installed: Installed, frontend: FrontendAddress): Uint8Array | undefined {
+    const treatment = this.treatmentOf(installed.treatments, frontend);
+    return treatment === "pass" ? undefined : frontendValueFor(treatment, installed);
   }
 
   /** Nothing that waits may be of this frontend. @throws BpfError */
@@ -128,3 +129,6 @@ export class FrontendTable {
     this.#map = map;
   }
 }
+
+const isSameValue = (one: Uint8Array | undefined, other: Uint8Array | undefined): boolean =>
+  one === undefined || other === undefined ? one === other : Buffer.compare(one, other) === 0;

@@ -1,7 +1,7 @@
 /** What the maps hold of a service port, and what its frontends say by it. Pure. */
 import type { EndpointList } from "../../kernel/bpf/socket-balancer/endpoint-lists.ts";
-import { type FrontendWords, HOST_ONLY, LEFT_ALONE, NO_ENDPOINTS } from "../../kernel/bpf/socket-balancer/maps.ts";
-import { type FrontendAddress, type FrontendKind, ownedFrontends } from "../../model/frontend.ts";
+import { frontendValue, HOST_ONLY, LEFT_ALONE, NO_ENDPOINTS } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { type FrontendAddress, ownedFrontends } from "../../model/frontend.ts";
 import { onePerDestination } from "../../model/frontend-ownership.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { SocketPlan, Treatment } from "./socket-plan.ts";
@@ -77,16 +77,6 @@ export function listFor(treatment: Treatment, installed: Installed): EndpointLis
   return to === "nothing" ? undefined : installed[to];
 }
 
-/** Whether frontends of a kind say the same of both. */
-export function isSameValue(before: Installed, after: Installed, kind: FrontendKind): boolean {
-  const treatment = after.treatments[kind];
-  return (
-    before.treatments[kind] === treatment &&
-    before.port.stickyMaxAgeSeconds === after.port.stickyMaxAgeSeconds &&
-    isSameList(listFor(treatment, before), listFor(treatment, after))
-  );
-}
-
 /** Whether all frontends say the same of both, and do say so. The usual case: an endpoint was replaced. */
 export function isSame(before: Installed, after: Installed): boolean {
   return (
@@ -102,9 +92,10 @@ const isSameList = (one: EndpointList | undefined, two: EndpointList | undefined
   one === two ||
   (one?.base === two?.base && one?.count === two?.count && one?.held === two?.held && one?.id === two?.id);
 
-export function frontendWordsFor(treatment: Treatment, installed: Installed): FrontendWords {
+/** What a frontend says that is not to pass. */
+export function frontendValueFor(treatment: Treatment, installed: Installed): Uint8Array {
   const { base = 0, count = 0, id = 0, held = 0 } = listFor(treatment, installed) ?? {};
   const { sessionAffinity, stickyMaxAgeSeconds } = installed.port;
   const affinitySeconds = sessionAffinity === "ClientIP" ? stickyMaxAgeSeconds : 0;
-  return { base, count, id, held, flags: FLAGS[treatment] ?? 0, affinitySeconds };
+  return frontendValue({ base, count, id, held, flags: FLAGS[treatment] ?? 0, affinitySeconds });
 }

@@ -96,13 +96,18 @@ export function planPortalRules(
   proxyPorts: LanePorts,
   config: PortalPlanConfig,
 ): ServicePortPlan {
-  const plan = new PortPlanner(port, proxyPorts, config);
+  const facts = { ...config, owner: port, proxyPorts };
   return {
-    shared: portals.flatMap((portal) => [...plan.rulesOf(portal), ...plan.refusalsOf(portal)]),
+    shared: portals.flatMap((portal) => [...rulesOf(facts, portal), ...refusalsOf(facts, portal)]),
     ownChains: [],
     ownRules: [],
     lacksLocal: { internal: false, external: false },
   };
+}
+
+interface PlanFacts extends PortalPlanConfig {
+  readonly owner: ServicePort;
+  readonly proxyPorts: LanePorts;
 }
 
 /** Where packets of one lane are sent. */
@@ -120,124 +125,111 @@ interface Arrival {
   readonly target: LaneTarget;
 }
 
-class PortPlanner {
-  readonly #port: ServicePort;
-  readonly #proxyPorts: LanePorts;
-  readonly #config: PortalPlanConfig;
-  readonly #bridgeMatches: readonly RuleMatch[];
+function rulesOf(facts: PlanFacts, portal: Portal): SharedRule[] {
+  const arrivals = arrivalsAt(facts, portal);
+  const host = targetOf(facts, portal, laneOf(portal, true));
+  const ranges = portal.sources.length === 0 ? [undefined] : sourcesOf(facts, portal);
+  const rules = ranges.flatMap((range) => natRules(facts, portal, range, arrivals, host));
+  return portal.kind === "node-port" ? [...rules, ...openings(facts, arrivals, host)] : rules;
+}
 
-  constructor(port: ServicePort, proxyPorts: LanePorts, config: PortalPlanConfig) {
-    this.#port = port;
-    this.#proxyPorts = proxyPorts;
-    this.#config = config;
-    this.#bridgeMatches = config.knowsBridgePorts ? [{ kind: "bridge-port-in", negate: true }] : [];
-  }
+/** Packets that no rule of nat has taken: they still have the service's address. */
+function refusalsOf(facts: PlanFacts, { address, port, fate }: Portal): SharedRule[] {
+  if (fate === "serve") return [];
+  const matches = matchesFor(facts, address, port);
+  if (address === undefined) matches.push(LOCAL);
+  const target: RuleTarget = { kind: fate === "drop" ? "drop" : "reject" };
+  return [{ table: "filter", rule: { chain: PORTAL_CHAINS.unserved, matches, target } }];
+}
 
-  rulesOf(portal: Portal): SharedRule[] {
-    const arrivals = this.#arrivals(portal);
-    const host = this.#target(portal, laneOf(portal, true));
-    const ranges = portal.sources.length === 0 ? [undefined] : this.#sourcesOf(portal);
-    const rules = ranges.flatMap((range) => this.#natRules(portal, range, arrivals, host));
-    return portal.kind === "node-port" ? [...rules, ...this.#openings(arrivals, host)] : rules;
-  }
+/** Undefined when a lane is not open, or when its clients are not served. */
+function targetOf(facts: PlanFacts, portal: Portal, lane: Lane): LaneTarget | undefined {
+  const { listenAddress, hostAddress } = facts;
+  const proxyPort = facts.proxyPorts[lane];
+  if (proxyPort === undefined || !isServed(portal, lane)) return undefined;
+  const listensEverywhere = isUnspecified(listenAddress);
+  const dnat = (address: IpAddress): RuleTarget => ({ kind: "dnat", to: joinHostPort(address, proxyPort) });
+  return {
+    proxyPort,
+    fromContainers: listensEverywhere ? { kind: "redirect", port: proxyPort } : dnat(listenAddress),
+    fromHost: dnat(listensEverywhere ? hostAddress : listenAddress),
+  };
+}
 
-  /** Packets that no rule of nat has taken: they still have the service's address. */
-  refusalsOf({ address, port, fate }: Portal): SharedRule[] {
-    if (fate === "serve") return [];
-    const matches = this.#matches(address, port);
-    if (address === undefined) matches.push(LOCAL);
-    const target: RuleTarget = { kind: fate === "drop" ? "drop" : "reject" };
-    return [{ table: "filter", rule: { chain: PORTAL_CHAINS.unserved, matches, target } }];
+function arrivalsAt(facts: PlanFacts, portal: Portal): Arrival[] {
+  const [inside, outside] = [laneOf(portal, true), laneOf(portal, false)];
+  const arrivals: Arrival[] = [];
+  const insideTarget = targetOf(facts, portal, inside);
+  const { detector } = facts;
+  const pods = localPods(detector, false);
+  if (inside !== outside && insideTarget !== undefined && pods !== undefined) {
+    const source = detector.kind === "cidr" ? detector.cidr : undefined;
+    arrivals.push({ source, matches: source === undefined ? [pods] : [], target: insideTarget });
   }
+  const target = targetOf(facts, portal, outside);
+  if (target !== undefined) arrivals.push({ source: undefined, matches: [], target });
+  return arrivals;
+}
 
-  /** Undefined when a lane is not open, or when its clients are not served. */
-  #target(portal: Portal, lane: Lane): LaneTarget | undefined {
-    const proxyPort = this.#proxyPorts[lane];
-    if (proxyPort === undefined || !isServed(portal, lane)) return undefined;
-    const { listenAddress, hostAddress } = this.#config;
-    const listensEverywhere = isUnspecified(listenAddress);
-    const dnat = (address: IpAddress): RuleTarget => ({ kind: "dnat", to: joinHostPort(address, proxyPort) });
-    return {
-      proxyPort,
-      fromContainers: listensEverywhere ? { kind: "redirect", port: proxyPort } : dnat(listenAddress),
-      fromHost: dnat(listensEverywhere ? hostAddress : listenAddress),
-    };
-  }
+/** Where the node has the address itself, that is the source of what the node sends there. */
+function sourcesOf({ hostAddress }: PlanFacts, { address, sources }: Portal): readonly Cidr[] {
+  const letsNodeIn = sources.some((range) => cidrContains(range, hostAddress));
+  return letsNodeIn && address !== undefined ? [...sources, hostCidr(address)] : sources;
+}
 
-  #arrivals(portal: Portal): Arrival[] {
-    const [inside, outside] = [laneOf(portal, true), laneOf(portal, false)];
-    const arrivals: Arrival[] = [];
-    const insideTarget = this.#target(portal, inside);
-    const { detector } = this.#config;
-    const pods = localPods(detector, false);
-    if (inside !== outside && insideTarget !== undefined && pods !== undefined) {
-      const source = detector.kind === "cidr" ? detector.cidr : undefined;
-      arrivals.push({ source, matches: source === undefined ? [pods] : [], target: insideTarget });
-    }
-    const target = this.#target(portal, outside);
-    if (target !== undefined) arrivals.push({ source: undefined, matches: [], target });
-    return arrivals;
+/** @param range of clients; undefined: all. */
+function natRules(
+  facts: PlanFacts,
+  { kind, address, port }: Portal,
+  range: Cidr | undefined,
+  arrivals: readonly Arrival[],
+  host: LaneTarget | undefined,
+): SharedRule[] {
+  const matches = matchesFor(facts, address, port);
+  const isExternal = kind === "external-ip";
+  const bridgeMatches: readonly RuleMatch[] = facts.knowsBridgePorts ? [{ kind: "bridge-port-in", negate: true }] : [];
+  const [fromContainers, fromHost] =
+    kind === "node-port"
+      ? [PORTAL_CHAINS.nodePortContainer, PORTAL_CHAINS.nodePortHost]
+      : [PORTAL_CHAINS.container, PORTAL_CHAINS.host];
+  const rules = arrivalsWithin(range, arrivals).flatMap((arrival) => {
+    const arriving = [...matches, ...matchesOf(arrival)];
+    // Pods reach an external IP through its holder, unless that is this node.
+    const ways = isExternal
+      ? [
+          [...arriving, ...bridgeMatches],
+          [...arriving, LOCAL],
+        ]
+      : [arriving];
+    return ways.map((way) => nat(fromContainers, way, arrival.target.fromContainers));
+  });
+  if (host !== undefined) {
+    const own: RuleMatch[] = range === undefined ? [...matches] : [...matches, { kind: "source", address: range }];
+    if (isExternal) own.push(LOCAL);
+    rules.push(nat(fromHost, own, host.fromHost));
   }
+  return rules;
+}
 
-  /** Where the node has the address itself, that is the source of what the node sends there. */
-  #sourcesOf({ address, sources }: Portal): readonly Cidr[] {
-    const { hostAddress } = this.#config;
-    const letsNodeIn = sources.some((range) => cidrContains(range, hostAddress));
-    return letsNodeIn && address !== undefined ? [...sources, hostCidr(address)] : sources;
-  }
+/** INPUT comes after the redirection, so these are for the proxy's ports and not for the node port (userspace.md §1.3). */
+function openings(facts: PlanFacts, arrivals: readonly Arrival[], host: LaneTarget | undefined): SharedRule[] {
+  const targets = [...arrivals.map(({ target }) => target), ...(host === undefined ? [] : [host])];
+  return [...new Set(targets.map(({ proxyPort }) => proxyPort))].map((proxyPort) => {
+    const matches: RuleMatch[] = [...matchesFor(facts, undefined, proxyPort), { kind: "state", states: ["NEW"] }];
+    const rule: Rule = { chain: PORTAL_CHAINS.nodePortNonLocal, matches, target: { kind: "accept" } };
+    return { table: "filter", rule };
+  });
+}
 
-  /** @param range of clients; undefined: all. */
-  #natRules(
-    { kind, address, port }: Portal,
-    range: Cidr | undefined,
-    arrivals: readonly Arrival[],
-    host: LaneTarget | undefined,
-  ): SharedRule[] {
-    const matches = this.#matches(address, port);
-    const isExternal = kind === "external-ip";
-    const [fromContainers, fromHost] =
-      kind === "node-port"
-        ? [PORTAL_CHAINS.nodePortContainer, PORTAL_CHAINS.nodePortHost]
-        : [PORTAL_CHAINS.container, PORTAL_CHAINS.host];
-    const rules = arrivalsWithin(range, arrivals).flatMap((arrival) => {
-      const arriving = [...matches, ...matchesOf(arrival)];
-      // Pods reach an external IP through its holder, unless that is this node.
-      const ways = isExternal
-        ? [
-            [...arriving, ...this.#bridgeMatches],
-            [...arriving, LOCAL],
-          ]
-        : [arriving];
-      return ways.map((way) => nat(fromContainers, way, arrival.target.fromContainers));
-    });
-    if (host !== undefined) {
-      const own: RuleMatch[] = range === undefined ? [...matches] : [...matches, { kind: "source", address: range }];
-      if (isExternal) own.push(LOCAL);
-      rules.push(nat(fromHost, own, host.fromHost));
-    }
-    return rules;
-  }
-
-  /** INPUT comes after the redirection, so these are for the proxy's ports and not for the node port (userspace.md §1.3). */
-  #openings(arrivals: readonly Arrival[], host: LaneTarget | undefined): SharedRule[] {
-    const targets = [...arrivals.map(({ target }) => target), ...(host === undefined ? [] : [host])];
-    return [...new Set(targets.map(({ proxyPort }) => proxyPort))].map((proxyPort) => {
-      const matches: RuleMatch[] = [...this.#matches(undefined, proxyPort), { kind: "state", states: ["NEW"] }];
-      const rule: Rule = { chain: PORTAL_CHAINS.nodePortNonLocal, matches, target: { kind: "accept" } };
-      return { table: "filter", rule };
-    });
-  }
-
-  #matches(address: IpAddress | undefined, port: number): RuleMatch[] {
-    const { name, protocol } = this.#port;
-    const matches: RuleMatch[] = [
-      { kind: "comment", text: name.text },
-      { kind: "protocol", protocol: protocolName(protocol) },
-      { kind: "destination-port", port },
-    ];
-    if (address !== undefined) matches.push({ kind: "destination", address: hostCidr(address) });
-    return matches;
-  }
+function matchesFor({ owner }: PlanFacts, address: IpAddress | undefined, port: number): RuleMatch[] {
+  const { name, protocol } = owner;
+  const matches: RuleMatch[] = [
+    { kind: "comment", text: name.text },
+    { kind: "protocol", protocol: protocolName(protocol) },
+    { kind: "destination-port", port },
+  ];
+  if (address !== undefined) matches.push({ kind: "destination", address: hostCidr(address) });
+  return matches;
 }
 
 /** Those that come from the range: of pods, what lies in both. */
