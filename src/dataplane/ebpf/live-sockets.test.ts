@@ -6,12 +6,13 @@ import { memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
 import { compareSockets } from "../../explain/diff-sockets.ts";
 import { frontendWords, leadingMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { ip } from "../../model/testing/records.ts";
+import type { IpAddress } from "../../net/ip.ts";
 import { walkDumps } from "../../trace/dump/walk-dumps.ts";
 import { nodeFacts } from "../../trace/facts.ts";
 import { outcomesOf } from "../../trace/netfilter/tree.ts";
 import { newPacket } from "../../trace/packet.ts";
 import { fateShares } from "../../trace/report/fate-text.ts";
-import { decidedBy, ebpfSockets, pinnedSockets, wantedSockets } from "./live-sockets.ts";
+import { decidedBy, ebpfSockets, wantedSockets } from "./live-sockets.ts";
 import { PIN_FOLDER, PinnedNode } from "./testing/pinned-node.ts";
 
 const endpointsOf = (...numbers: readonly number[]) => numbers.map((number) => remote(`10.180.1.${number}`));
@@ -28,7 +29,10 @@ async function scene(t: TestContext) {
   const proxy = node.start();
   await cluster.driver.sync(proxy.backend);
   const { pins } = memoryBpf(node.machine);
-  const read = () => pinnedSockets(pins, PIN_FOLDER, "IPv4")?.sockets;
+  const read = () => {
+    const found = decidedBy(pins, PIN_FOLDER, "IPv4", { own: new Set(), nowNs: 0n });
+    return found.ok ? found.sockets : undefined;
+  };
   /** @param seconds from now. */
   const decided = (seconds: number) => {
     const nowNs = process.hrtime.bigint() + BigInt(seconds) * 1_000_000_000n;
@@ -140,8 +144,10 @@ test("an endpoint that belongs to another service port is not counted, and a fla
 
 test("without pins, or with maps that are not whole, nothing is read", async (t) => {
   const { node, read, process } = await scene(t);
-  assert.equal(pinnedSockets(memoryBpf(node.machine).pins, "/bpf/kube-proxy-ts/2", "IPv4"), undefined);
-  assert.equal(pinnedSockets(memoryBpf(node.machine).pins, PIN_FOLDER, "IPv6"), undefined);
+  const { pins } = memoryBpf(node.machine);
+  const now = { own: new Set<IpAddress>(), nowNs: 0n };
+  assert.equal(decidedBy(pins, "/bpf/kube-proxy-ts/2", "IPv4", now).ok, false);
+  assert.equal(decidedBy(pins, PIN_FOLDER, "IPv6", now).ok, false);
   process.kill();
   memoryBpf(node.machine).pins.remove(`${PIN_FOLDER}/IPv4/v4/slots4`);
   assert.equal(read(), undefined);

@@ -29,41 +29,40 @@ type SocketNode = Pick<OfflineNode, "name" | "zone"> & {
   readonly state: Pick<OfflineNode["state"], "services" | "endpoints">;
 };
 
-/** What programs read in the pinned maps of a family. */
-interface PinnedSockets {
-  readonly sockets: ReadonlyMap<string, LedSocket>;
-  /** The addresses of the node at which node ports answer. */
-  readonly answering: readonly IpAddress[];
-  /** Until when they decide, of CLOCK_MONOTONIC. */
-  readonly validUntilNs: bigint;
-}
-
-/** Where the pinned maps of a family lead. @param root folder of the network namespace. @returns undefined when they are not whole. */
-export function pinnedSockets(pins: BpfPins, root: string, family: IpFamily): PinnedSockets | undefined {
+/** What the pinned maps of a family decide now. @param root folder of the network namespace. */
+export function decidedBy(
+  pins: BpfPins,
+  root: string,
+  family: IpFamily,
+  { own, nowNs }: { readonly own: ReadonlySet<IpAddress>; readonly nowNs: bigint },
+): LiveSockets {
+  const folder = `${root}/${family}`;
   const maps = new SocketPins(pins, root, family).findMaps();
   const { leading, memory } = maps;
   try {
-    if (leading === undefined || memory === undefined) return undefined;
+    if (leading === undefined || memory === undefined) {
+      return { ok: false, reason: `the maps in ${folder} are not whole, or of another version` };
+    }
+    if (nowNs > (memory.validUntil.words()[0] ?? 0n)) {
+      const reason = `no process keeps the maps in ${folder} any more (ebpf.validFor): all take the rules`;
+      return { ok: false, reason };
+    }
     const lists = new EndpointLists(family, memoryOf(leading), () => 0);
-    const found = new Map<string, LedSocket>();
+    const sockets = new Map<string, LedSocket>();
     for (const [key, value] of leading.frontends.entries()) {
       const { flags, affinitySeconds, ...list } = frontendWords(value);
       const known = flags & (NO_ENDPOINTS | HOST_ONLY);
       const endpoints = lists.read(list).map(({ ip, port }) => joinHostPort(ip, port));
       const place = placeOfKey(key, family);
       const isRefused = (known & NO_ENDPOINTS) !== 0;
-      found.set(place, {
+      sockets.set(place, {
         clients: known !== flags || passes(place, isRefused) ? "none" : (known & HOST_ONLY) === 0 ? "all" : "host",
         isRefused,
         endpoints: endpoints.sort(),
         affinitySeconds,
       });
     }
-    return {
-      sockets: found,
-      answering: memory.nodeAddresses.entries().map(([key]) => ipFromBytes(key)),
-      validUntilNs: memory.validUntil.words()[0] ?? 0n,
-    };
+    return { ok: true, sockets, answering: memory.nodeAddresses.entries().map(([key]) => ipFromBytes(key)), own };
   } finally {
     for (const some of Object.values(maps)) closeAll(some ?? {});
   }
@@ -147,21 +146,6 @@ async function live(family: IpFamily, config: KubeProxyConfig): Promise<LiveSock
   } catch (error) {
     return { ok: false, reason: messageOf(error) };
   }
-}
-
-/** What the pinned maps of a family decide now. @param root folder of the network namespace. */
-export function decidedBy(
-  pins: BpfPins,
-  root: string,
-  family: IpFamily,
-  { own, nowNs }: { readonly own: ReadonlySet<IpAddress>; readonly nowNs: bigint },
-): LiveSockets {
-  const found = pinnedSockets(pins, root, family);
-  const folder = `${root}/${family}`;
-  if (found === undefined) return { ok: false, reason: `the maps in ${folder} are not whole, or of another version` };
-  const { validUntilNs, ...led } = found;
-  if (nowNs <= validUntilNs) return { ok: true, ...led, own };
-  return { ok: false, reason: `no process keeps the maps in ${folder} any more (ebpf.validFor): all take the rules` };
 }
 
 /** Where the plan leads sockets, localhost included. Pure. */

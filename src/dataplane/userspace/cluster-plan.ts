@@ -69,7 +69,7 @@ export function planUserspace(node: OfflineNode, config: KubeProxyConfig): Users
   const planConfig = planConfigOf(node, config);
   const { services } = node.state;
   const otherOf = new Map(node.others?.map((other) => [other.key, other]));
-  const freePorts = new FreePorts(config.userspace.portRange);
+  const takePorts = countedPorts(config.userspace.portRange);
   const known = new Map<string, { readonly portals: readonly Portal[]; readonly lanes: ReadonlySet<Lane> }>();
   const keys = [...services.keys(), ...otherOf.keys()].sort();
   const leftOut = new Map<string, string>();
@@ -91,7 +91,7 @@ export function planUserspace(node: OfflineNode, config: KubeProxyConfig): Users
       known.set(port.name.key, found);
     }
     const { portals, lanes } = found;
-    const first = hasRules ? freePorts.take(lanes.size) : undefined;
+    const first = hasRules ? takePorts(lanes.size) : undefined;
     if (other !== undefined) {
       if (first === undefined || port.nodePort === 0) continue;
       const named = { ...port, name: { ...port.name, text: other.text } };
@@ -201,26 +201,20 @@ export type UserspacePlanData = ReturnType<typeof planData>;
 const FIRST_PORT = 20_000;
 const LAST_PORT = 65_535;
 
-/** The proxy's own ports of a plan. A daemon takes any that is free; here they are counted, so that plans can be compared. */
-class FreePorts {
-  readonly #last: number;
-  #next: number;
-
-  /** @param portRange of the configuration. */
-  constructor(portRange: string) {
-    const parsed = parsePortRange(portRange);
-    const isSet = parsed.ok && parsed.range.first !== 0;
-    const { first, last } = isSet ? parsed.range : { first: FIRST_PORT, last: LAST_PORT };
-    this.#next = first;
-    this.#last = last;
-  }
-
-  /** Takes ports that follow each other. @returns the first; undefined where too few are left. */
-  take(count: number): number | undefined {
-    const first = this.#next;
-    this.#next += count;
-    return count > 0 && this.#next - 1 > this.#last ? undefined : first;
-  }
+/**
+ * The proxy's own ports of a plan. A daemon takes any that is free; here they are counted, so that plans can be compared.
+ * @param portRange of the configuration. @returns takes ports that follow each other: the first, or undefined where too few are left.
+ */
+function countedPorts(portRange: string): (count: number) => number | undefined {
+  const parsed = parsePortRange(portRange);
+  const isSet = parsed.ok && parsed.range.first !== 0;
+  const { first, last } = isSet ? parsed.range : { first: FIRST_PORT, last: LAST_PORT };
+  let next = first;
+  return (count) => {
+    const taken = next;
+    next += count;
+    return count > 0 && next - 1 > last ? undefined : taken;
+  };
 }
 
 function portsFrom(first: number, lanes: ReadonlySet<Lane>): LanePorts {

@@ -21,18 +21,9 @@ const SHARED = 1;
 /** Commands whose attributes the kernel leaves as they are. They are the frequent ones. */
 const ONLY_READ: ReadonlySet<BpfCommand> = new Set(["MAP_LOOKUP_ELEM", "MAP_UPDATE_ELEM", "MAP_DELETE_ELEM"]);
 
-interface SystemCall {
-  readonly number: number;
-  readonly invoke: (number: number, command: number, attributes: Uint8Array, size: number) => number;
-  readonly addressOf: (bytes: Uint8Array) => bigint;
-  readonly mapMemory: (length: number, fd: number) => bigint;
-  readonly unmapMemory: (address: bigint, length: number) => number;
-  readonly view: (address: bigint, length: number) => ArrayBuffer;
-}
+let loaded: ReturnType<typeof load> | undefined;
 
-let loaded: SystemCall | undefined;
-
-function load(): SystemCall {
+function load() {
   const number = CALL_NUMBERS[process.arch];
   if (number === undefined || endianness() !== "LE") {
     throw new BpfError("unsupported", `bpf: not on a processor of kind ${process.arch}: only on x64 and arm64`);
@@ -42,12 +33,12 @@ function load(): SystemCall {
   const invoke = library.func("long syscall(long number, long command, uint8_t *attributes, long size)");
   const map = library.func("intptr_t mmap(void *address, size_t length, int access, int flags, int fd, long offset)");
   return {
-    number,
-    invoke: (call, command, attributes, size) => Number(invoke(call, command, attributes, size)),
-    addressOf: (bytes) => BigInt(koffi.address(bytes)),
-    mapMemory: (length, fd) => BigInt(map(null, length, READ_AND_WRITE, SHARED, fd, 0)),
-    unmapMemory: library.func("int munmap(uintptr_t address, size_t length)"),
-    view: (address, length) => koffi.view(address, length),
+    invoke: (command: number, attributes: Uint8Array): number =>
+      Number(invoke(number, command, attributes, attributes.length)),
+    addressOf: (bytes: Uint8Array): bigint => BigInt(koffi.address(bytes)),
+    map: (length: number, fd: number): bigint => BigInt(map(null, length, READ_AND_WRITE, SHARED, fd, 0)),
+    unmap: library.func("int munmap(uintptr_t address, size_t length)"),
+    view: (address: bigint, length: number): ArrayBuffer => koffi.view(address, length),
   };
 }
 
@@ -60,7 +51,7 @@ export interface MappedMemory {
 /** Maps what a descriptor stands for. @param what for messages. @throws BpfError with the kernel's errno. */
 export function mapMemory(fd: number, length: number, what: string): MappedMemory {
   loaded ??= load();
-  const { mapMemory: map, unmapMemory: unmap, view } = loaded;
+  const { map, unmap, view } = loaded;
   const address = map(length, fd);
   if (address === -1n) {
     const name = errnoName(libc().errno());
@@ -110,7 +101,7 @@ export function tryBpf(
   try {
     for (let attempt = 0; attempt < ERRNO_ATTEMPTS; attempt++) {
       if (attempt > 0 && asked !== undefined) attributes.set(asked);
-      const result = loaded.invoke(loaded.number, COMMANDS[command], attributes, attributes.length);
+      const result = loaded.invoke(COMMANDS[command], attributes);
       if (result >= 0) return { result, errno: 0 };
       const seen = libc().errno();
       if (seen === errno) break;

@@ -4,7 +4,7 @@
  * is described in socket.bpf.c.
  */
 import { type IpAddress, type IpFamily, putIpBytes } from "../../../net/ip.ts";
-import { be16, bytes, layout, takeNumber, u8, u32, u64 } from "../layout.ts";
+import { be16, bytes, layout, u8, u32, u64 } from "../layout.ts";
 import type { MapDefinition } from "../map-definition.ts";
 
 /**
@@ -224,27 +224,15 @@ export function frontendKey(
   return key;
 }
 
-function putWord(bytes: Uint8Array, at: number, word: number): void {
-  for (let index = 0; index < 4; index++) bytes[at + index] = word >>> (8 * index);
-}
-
 export type FrontendWords = Readonly<Record<keyof typeof FRONTEND_VALUE.fields, number>>;
 
+/** In the order of its fields, each a word. */
 export function frontendValue({ base, count, id, flags, affinitySeconds, held }: FrontendWords): Uint8Array {
-  const value = new Uint8Array(FRONTEND_VALUE.size);
-  // In the order of its fields, each a word. A view of another kind would cost more than the rest.
-  for (const [at, word] of [base, count, id, flags, affinitySeconds, held].entries()) putWord(value, 4 * at, word);
-  return value;
+  return new Uint8Array(Uint32Array.of(base, count, id, flags, affinitySeconds, held).buffer);
 }
 
 export function frontendWords(value: Uint8Array): FrontendWords {
-  const { base, count, id, flags, affinitySeconds, held } = FRONTEND_VALUE.fields;
-  return {
-    base: takeNumber(value, base),
-    count: takeNumber(value, count),
-    id: takeNumber(value, id),
-    flags: takeNumber(value, flags),
-    affinitySeconds: takeNumber(value, affinitySeconds),
-    held: takeNumber(value, held),
-  };
+  const words = new Uint32Array(Uint8Array.from(value).buffer);
+  const [base = 0, count = 0, id = 0, flags = 0, affinitySeconds = 0, held = 0] = words;
+  return { base, count, id, flags, affinitySeconds, held };
 }
