@@ -4,7 +4,7 @@
  */
 import type { Clock, Timer } from "../../async/clock.ts";
 import { Mutex } from "../../async/mutex.ts";
-import type { Disconnection, UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
+import type { UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { Connections, LostConnection } from "./connections.ts";
 
@@ -21,13 +21,11 @@ const SECOND_LOOK_MS = 1000;
 /** After a look that failed: nothing else may ask for one within an hour. */
 const RETRY_MS = 10_000;
 
-type Left = readonly [LostConnection, Disconnection];
-
 export class StaleConnections {
   readonly #options: StaleConnectionsOptions;
   readonly #turns = new Mutex();
   #timer: Timer | undefined;
-  /** Left by the look before the next timed one, which is the second for these. */
+  /** What is noted of those that were left when the timed look was asked for, which is the second for these. */
   #left: ReadonlySet<string> = new Set();
   #isWaiting = false;
   #isEnded = false;
@@ -38,20 +36,23 @@ export class StaleConnections {
     this.#options = options;
   }
 
-  /** To be called after an endpoint of a UDP service port went, when the maps offer it no more. */
-  async disconnect(): Promise<void> {
+  /** To be called after an endpoint of a UDP service port went, when the maps offer it no more. @param isSecond the timed look. */
+  async disconnect(isSecond = false): Promise<void> {
     // A look that has not begun sees what has gone since it was asked for.
-    if (this.#isWaiting) return;
+    if (this.#isWaiting && !isSecond) return;
     this.#isWaiting = true;
     try {
-      const left = await this.#turns.run(() => {
+      await this.#turns.run(() => {
         this.#isWaiting = false;
-        return this.#look();
+        return this.#look(isSecond);
       });
       this.#isFailing = false;
-      this.#lookLater(left);
     } catch (error) {
-      this.#retry(error);
+      if (this.#isEnded) return;
+      // Said once while it lasts.
+      if (!this.#isFailing) this.#options.log.error("Looking for UDP sockets whose endpoint is gone failed", error);
+      this.#isFailing = true;
+      this.#after(RETRY_MS, false);
     }
   }
 
@@ -74,62 +75,43 @@ export class StaleConnections {
     });
   }
 
-  /** @returns those that were not disconnected. */
-  async #look(): Promise<readonly Left[]> {
+  async #look(isSecond: boolean): Promise<void> {
     const { connections, disconnector, onDisconnected } = this.#options;
     const lost = this.#isEnded ? [] : connections.lost();
-    if (lost.length === 0) return [];
+    if (lost.length === 0) return;
     const outcomes = await disconnector.disconnect(lost);
-    if (this.#isEnded) return [];
-    const pairs = lost.map((one, at) => [one, outcomes[at] ?? "unreachable"] as const);
-    const done = pairs.filter(([, outcome]) => outcome === "disconnected");
-    for (const [one] of done) connections.forget(one);
-    if (done.length > 0) onDisconnected(done.length);
-    return pairs.filter(([, outcome]) => outcome !== "disconnected");
-  }
-
-  /** A look that is due stays so: others come with every change of the cluster. */
-  #lookLater(left: readonly Left[]): void {
-    if (left.length === 0 || this.#timer !== undefined) return;
-    this.#left = new Set(left.map(([one]) => recordOf(one)));
-    this.#after(SECOND_LOOK_MS, () => this.#lookAgain());
-  }
-
-  async #lookAgain(): Promise<void> {
-    const { connections } = this.#options;
-    const before = this.#left;
-    try {
-      const left = await this.#turns.run(() => this.#look());
-      if (this.#isEnded) return;
-      const unreachable = new Set<bigint>();
-      const known = left.filter(([one]) => before.has(recordOf(one)));
-      for (const [one, outcome] of known) {
+    if (this.#isEnded) return;
+    const left: string[] = [];
+    const unreachable = new Set<bigint>();
+    let [disconnected, givenUp] = [0, 0];
+    for (const [at, one] of lost.entries()) {
+      const record = recordOf(one);
+      const outcome = outcomes[at] ?? "unreachable";
+      if (outcome === "disconnected") disconnected++;
+      else if (isSecond && this.#left.has(record)) {
         // It is not connected any more, or can never be told.
-        connections.forget(one);
+        givenUp++;
         if (outcome === "unreachable") unreachable.add(one.netns);
+      } else {
+        left.push(record);
+        continue;
       }
-      for (const netns of unreachable) connections.bar(netns);
-      if (unreachable.size > 0) this.#complain(known.length);
-      this.#lookLater(left.filter(([one]) => !before.has(recordOf(one))));
-    } catch (error) {
-      this.#retry(error);
+      connections.forget(one);
     }
+    if (disconnected > 0) onDisconnected(disconnected);
+    for (const netns of unreachable) connections.bar(netns);
+    if (unreachable.size > 0) this.#complain(givenUp);
+    // A look that is due stays so: others come with every change of the cluster.
+    if (left.length === 0 || this.#timer !== undefined) return;
+    this.#left = new Set(left);
+    this.#after(SECOND_LOOK_MS, true);
   }
 
-  /** Said once while it lasts. */
-  #retry(error: unknown): void {
-    if (this.#isEnded) return;
-    if (!this.#isFailing) this.#options.log.error("Looking for UDP sockets whose endpoint is gone failed", error);
-    this.#isFailing = true;
-    this.#after(RETRY_MS, () => this.disconnect());
-  }
-
-  #after(delayMs: number, look: () => Promise<void>): void {
-    if (this.#isEnded) return;
+  #after(delayMs: number, isSecond: boolean): void {
     this.#timer?.cancel();
     this.#timer = this.#options.clock.setTimer(delayMs, () => {
       this.#timer = undefined;
-      void look();
+      void this.disconnect(isSecond);
     });
   }
 
