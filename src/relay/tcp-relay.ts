@@ -17,7 +17,7 @@ export class TcpRelay implements Relay {
   readonly port: number;
   readonly #server: Server;
   readonly #shared: TcpShared;
-  readonly #endsQuietly: boolean | undefined;
+  readonly #options: RelayOptions;
   readonly #connections = new Set<TcpConnection>();
   #isClosed = false;
   #idle: PromiseWithResolvers<void> | undefined;
@@ -26,9 +26,9 @@ export class TcpRelay implements Relay {
     this.#server = server;
     this.#shared = shared;
     this.address = options.address;
-    this.#endsQuietly = options.endsQuietly;
+    this.#options = options;
     this.port = (server.address() as AddressInfo).port; // always one for a TCP server that listens
-    server.on("connection", (accepted: Socket) => this.#accept(accepted, options));
+    server.on("connection", (accepted: Socket) => this.#accept(accepted));
     // It goes on listening, no matter what happened to one connection.
     server.on("error", (error) =>
       shared.log.v(2, "Failed to accept a connection", { at: listenText(this), err: error }),
@@ -71,7 +71,7 @@ export class TcpRelay implements Relay {
     const timer = new AbortController();
     this.#idle ??= Promise.withResolvers();
     const cut = systemClock.sleep(timeoutMs, timer.signal).then(() => {
-      for (const connection of this.#connections) connection.cut(this.#endsQuietly);
+      for (const connection of this.#connections) connection.cut(this.#options.endsQuietly);
     });
     await this.#idle.promise;
     timer.abort();
@@ -82,14 +82,14 @@ export class TcpRelay implements Relay {
     return this.#connections;
   }
 
-  #accept(accepted: Socket, options: RelayOptions): void {
+  #accept(accepted: Socket): void {
     const { remoteAddress, remotePort } = accepted;
     if (remoteAddress === undefined || remotePort === undefined) {
       accepted.destroy(); // the client has gone again
       return;
     }
     const client = clientAt(remoteAddress, remotePort);
-    const connection = new TcpConnection(accepted, client, options, this.#shared, () => {
+    const connection = new TcpConnection(accepted, client, this.#options, this.#shared, () => {
       this.#connections.delete(connection);
       if (this.#connections.size === 0) this.#idle?.resolve();
     });

@@ -9,7 +9,6 @@ import { messageOf } from "../../logging/message-of.ts";
 import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import {
-  type Cidr,
   cidrContains,
   type IpAddress,
   type IpFamily,
@@ -39,10 +38,6 @@ interface HostListenersOptions {
 
 interface Listener {
   readonly address: IpAddress;
-  readonly port: number;
-  readonly sources: readonly Cidr[];
-  /** Node ports are served at addresses that the host has anyway; they keep none that was given for a service. */
-  readonly isNodePort: boolean;
   readonly portal: Portal;
 }
 
@@ -143,21 +138,21 @@ export class HostListeners implements Listeners {
       const { kind, address: own, port, sources } = portal;
       // Where nothing listens, clients are refused.
       if (!isOpen(portal)) continue;
-      const isNodePort = kind === "node-port";
       for (const address of own === undefined ? everywhere : [own]) {
         const place = joinHostPort(address, port);
         // An external IP may be a load balancer's as well.
         if (taken.has(place)) continue;
         taken.add(place);
         const access = [portal.policy, portal.fate, kind === "cluster-ip"];
-        listeners.set([place, ...access, ...sources].join(" "), { address, port, sources, isNodePort, portal });
+        listeners.set([place, ...access, ...sources].join(" "), { address, portal });
       }
     }
     return listeners;
   }
 
-  #use({ address, isNodePort }: Listener, change: 1 | -1): void {
-    if (isNodePort) return;
+  /** Node ports are served at addresses that the host has anyway; they keep none that was given for a service. */
+  #use({ address, portal }: Listener, change: 1 | -1): void {
+    if (portal.kind === "node-port") return;
     const users = (this.#users.get(address) ?? 0) + change;
     if (users === 0) this.#users.delete(address);
     else this.#users.set(address, users);
@@ -166,13 +161,14 @@ export class HostListeners implements Listeners {
   async #listen(served: ServedPort, text: string, listener: Listener, { fail }: ListenersRequest): Promise<void> {
     if (served.sockets.has(text)) return;
     try {
-      const { address, port, sources, portal } = listener;
-      const request = { name: served.name, address, port, sources };
+      const { address, portal } = listener;
+      const { port, sources } = portal;
       const laneFor = (client: IpAddress) => {
         const lane = laneOf(portal, this.#isInside(client));
         return isServed(portal, lane) ? lane : undefined;
       };
-      served.sockets.set(text, await this.#options.sockets.listen({ ...request, laneOf: laneFor }));
+      const request = { name: served.name, address, port, sources, laneOf: laneFor };
+      served.sockets.set(text, await this.#options.sockets.listen(request));
       this.#written["sockets opened"] += 1;
     } catch (error) {
       fail(served.name.key, messageOf(error));

@@ -61,7 +61,7 @@ async function redirectListeners(context: FamilyContext, parts: RuleParts): Prom
     sockets,
     relays,
     ports,
-    staleFlows: staleFlowsOf(conntrack, family, node.clock, log),
+    deleteStaleFlows: staleFlowsOf(conntrack, family, node.clock, log),
     log,
   });
 }

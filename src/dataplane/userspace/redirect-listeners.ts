@@ -19,7 +19,7 @@ import { type PortAllocator, PortsExhaustedError } from "./port-allocator.ts";
 import type { PortalRules } from "./portal-rules.ts";
 import { type Lane, lanesOf, type Portal } from "./portals.ts";
 import type { ServiceRelays } from "./service-relays.ts";
-import { type StaleFlows, UdpPortals } from "./stale-flows.ts";
+import { type DeleteStaleFlows, UdpPortals } from "./stale-flows.ts";
 
 interface RedirectListenersOptions {
   readonly family: IpFamily;
@@ -30,7 +30,7 @@ interface RedirectListenersOptions {
   readonly sockets: ServiceRelays;
   readonly relays: Relays;
   readonly ports: PortAllocator;
-  readonly staleFlows: StaleFlows;
+  readonly deleteStaleFlows: DeleteStaleFlows;
   readonly log: Logger;
 }
 
@@ -64,7 +64,7 @@ export class RedirectListeners implements Listeners {
   }
 
   async apply(request: ListenersRequest, signal: AbortSignal): Promise<void> {
-    const { rules, staleFlows } = this.#options;
+    const { rules, deleteStaleFlows } = this.#options;
     if (request.isFull) this.#followAddresses(request.hostAddresses);
     for (const [key, wanted] of request.wanted) {
       signal.throwIfAborted();
@@ -87,7 +87,7 @@ export class RedirectListeners implements Listeners {
     await this.#closeLeaving(refused);
     const udp = this.#udp;
     this.#udp = new UdpPortals();
-    await staleFlows.delete(udp, request.hostAddresses, signal);
+    await deleteStaleFlows(udp, request.hostAddresses, signal);
   }
 
   get written(): Written {

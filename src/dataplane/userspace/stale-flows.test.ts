@@ -112,7 +112,7 @@ test("TCP has no flows to be cleaned, and then the table is not even read", asyn
   udp.served(web.name, portalsWith(web, SERVED), { cluster: 40001 });
   const table = memoryConntrack();
   table.readFlows = () => assert.fail("read");
-  await staleFlowsOf(table, "IPv4", new FakeClock(), silentLogger).delete(udp, HOST, signal);
+  await staleFlowsOf(table, "IPv4", new FakeClock(), silentLogger)(udp, HOST, signal);
 });
 
 test("a flow that an endpoint has not answered yet has a second for it", async () => {
@@ -126,7 +126,7 @@ test("a flow that an endpoint has not answered yet has a second for it", async (
   ];
   const table = memoryConntrack([led, ...others]);
   const clock = new FakeClock();
-  await staleFlowsOf(table, "IPv4", clock, silentLogger).delete(udp, HOST, signal);
+  await staleFlowsOf(table, "IPv4", clock, silentLogger)(udp, HOST, signal);
   assert.deepEqual(table.flows, [led]);
   await clock.advance(1000);
   assert.deepEqual(table.flows, []);
@@ -139,6 +139,6 @@ test("a table that cannot be read costs a line in the log", async () => {
   table.readFlows = () => Promise.reject(new Error("not permitted"));
   const errors: string[] = [];
   const log: Logger = { ...silentLogger, error: (message, error) => void errors.push(`${message}: ${error}`) };
-  await staleFlowsOf(table, "IPv4", new FakeClock(), log).delete(udp, HOST, signal);
+  await staleFlowsOf(table, "IPv4", new FakeClock(), log)(udp, HOST, signal);
   assert.deepEqual(errors, ["Stale UDP flows may be left: connection tracking refused: Error: not permitted"]);
 });

@@ -67,27 +67,26 @@ function textOf({ address, port }: Portal): string {
   return address === undefined ? `*:${port}` : joinHostPort(address, port);
 }
 
-/** Deletes flows of portals that changed. */
-export interface StaleFlows {
-  /** Never rejects: a flow that stays delays one client until it times out. */
-  delete(portals: UdpPortals, hostAddresses: ReadonlySet<IpAddress>, signal: AbortSignal): Promise<void>;
-}
+/** Deletes flows of portals that changed. Never rejects: a flow that stays delays one client until it times out. */
+export type DeleteStaleFlows = (
+  portals: UdpPortals,
+  hostAddresses: ReadonlySet<IpAddress>,
+  signal: AbortSignal,
+) => Promise<void>;
 
 /** An endpoint that the rules of another mode have led to may be about to answer: without its flow, the client would not see that. */
 const ANSWER_MS = 1000;
 
 /** @param conntrack asked only when UDP portals changed. */
-export function staleFlowsOf(conntrack: ConntrackTable, family: IpFamily, clock: Clock, log: Logger): StaleFlows {
-  return {
-    async delete(portals, hostAddresses, signal) {
-      if (portals.isEmpty) return;
-      const isStale = (flow: Flow): boolean => portals.isStale(flow, hostAddresses);
-      const isAwaited = (flow: TrackedFlow): boolean =>
-        flow.isAnswered === false && isTranslated(flow) && !hostAddresses.has(flow.replySourceIP);
-      if (await deleteBut(isAwaited, isStale, signal)) {
-        clock.setTimer(ANSWER_MS, () => void deleteBut(() => false, isStale, signal));
-      }
-    },
+export function staleFlowsOf(conntrack: ConntrackTable, family: IpFamily, clock: Clock, log: Logger): DeleteStaleFlows {
+  return async (portals, hostAddresses, signal) => {
+    if (portals.isEmpty) return;
+    const isStale = (flow: Flow): boolean => portals.isStale(flow, hostAddresses);
+    const isAwaited = (flow: TrackedFlow): boolean =>
+      flow.isAnswered === false && isTranslated(flow) && !hostAddresses.has(flow.replySourceIP);
+    if (await deleteBut(isAwaited, isStale, signal)) {
+      clock.setTimer(ANSWER_MS, () => void deleteBut(() => false, isStale, signal));
+    }
   };
 
   /** @returns whether stale ones are left that were to be. */

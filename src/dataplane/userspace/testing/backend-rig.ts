@@ -136,7 +136,7 @@ export class BackendRig {
       sockets,
       relays,
       ports: new PortAllocator({ range: range.range, random: () => 0, onPortFree: () => this.backend.retry() }),
-      staleFlows: staleFlowsOf(conntrack, "IPv4", this.clock, log),
+      deleteStaleFlows: staleFlowsOf(conntrack, "IPv4", this.clock, log),
       log,
     });
   }
