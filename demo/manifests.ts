@@ -49,15 +49,11 @@ export class Manifests {
   cluster(): ClusterRecords {
     const { services, endpointSlices, nodes, serviceCIDRs } = this.#folder.records();
     return {
-      services: recordsIn(services),
-      endpointSlices: recordsIn(endpointSlices),
-      nodes: recordsIn(nodes),
-      serviceCIDRs: recordsIn(serviceCIDRs),
+      services: [...services.values()],
+      endpointSlices: [...endpointSlices.values()],
+      nodes: [...nodes.values()],
+      serviceCIDRs: [...serviceCIDRs.values()],
       problems: this.#folder.problems(),
     };
   }
-}
-
-function recordsIn<R>(entries: ReadonlyMap<string, { readonly record: R }>): readonly R[] {
-  return Array.from(entries.values(), ({ record }) => record);
 }

@@ -148,6 +148,11 @@ export function objectKeyText(key: ObjectKey): string {
   return flatText(key.namespace, "/", key.name);
 }
 
+/** What tells a record from others of its kind: `namespace/name`, or the name. Pure. */
+export function recordKey(record: ObjectKey | Pick<ObjectKey, "name">): string {
+  return "namespace" in record ? objectKeyText(record) : record.name;
+}
+
 /** Whether two endpoints are the same in every field; hints compare as ordered lists. Pure. */
 export function equalEndpointRecords(a: EndpointRecord, b: EndpointRecord): boolean {
   return (

@@ -3,6 +3,7 @@
  * receivers are built. It holds state, not events, so it does not grow however long that takes.
  */
 import type { ObjectEvent, ObjectKind, ObjectKinds, ObjectSink } from "../cluster/object-source.ts";
+import { recordKey } from "../cluster/objects.ts";
 import type { NodeSink } from "../sync/dual-stack.ts";
 
 /** The order of handing over: first what decides how the rest is read. */
@@ -55,7 +56,7 @@ class HeldKind {
   readonly #additions = new Map<string, (sink: ObjectSink) => void>();
 
   take<K extends ObjectKind>(kind: K, { kind: change, object }: ObjectEvent<ObjectKinds[K]>): void {
-    const key = "namespace" in object ? `${object.namespace}/${object.name}` : object.name;
+    const key = recordKey(object);
     if (change === "delete") this.#additions.delete(key);
     else this.#additions.set(key, (sink) => sink.onEvent(kind, { kind: "add", object }));
   }

@@ -41,10 +41,7 @@ class ReadOnce implements Disposable {
   }
 
   ports(): string[] {
-    return Array.from(
-      this.folder.records().services.values(),
-      ({ record }) => `${record.name} ${record.ports[0]?.port}`,
-    );
+    return Array.from(this.folder.records().services.values(), ({ name, ports }) => `${name} ${ports[0]?.port}`);
   }
 
   problems(): string[] {

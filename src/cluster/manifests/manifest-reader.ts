@@ -4,7 +4,7 @@
  */
 import { constants, open } from "node:fs/promises";
 import { Script } from "node:vm";
-import { runInTurns } from "../../async/steps.ts";
+import { runInTurns, type Steps } from "../../async/steps.ts";
 import { mayHang } from "../../kernel/hanging-calls.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { contentDigest } from "../projection/content-digest.ts";
@@ -15,7 +15,7 @@ export interface ReadLimits {
   readonly fileBytes: number;
   /** The limit of a YAML document; a JSON file is one document, and cheap. */
   readonly documentCharacters: number;
-  /** For one document, by the clock: nothing else runs meanwhile. */
+  /** For one of YAML, by the clock: nothing else runs meanwhile. */
   readonly documentMs: number;
   /** From opening a file to its last byte. */
   readonly readMs: number;
@@ -34,9 +34,9 @@ const WATCHED_CHARACTERS = 32 * 2 ** 10;
 /** Opening never waits, not even for the writer of a pipe. Windows has neither flag. */
 const FLAGS = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NOCTTY ?? 0);
 
-/** @throws Error when a document of this size is not parsed. */
-export function requireSize(file: string, length: number, { documentCharacters }: ReadLimits): void {
-  if (length <= documentCharacters || file.endsWith(".json")) return;
+/** @throws Error when a YAML document of this size is not parsed. */
+export function requireSize(length: number, { documentCharacters }: ReadLimits): void {
+  if (length <= documentCharacters) return;
   throw new Error(
     `is not parsed: it has ${length} characters, and more than ${documentCharacters} are not taken; split it with "---" lines`,
   );
@@ -96,17 +96,19 @@ export class ManifestReader {
     }
     const digest = contentDigest(text);
     if (digest === knownDigest) return { kind: "unchanged" };
-    // The YAML parser is for those alone who need it.
-    const steps = file.endsWith(".json") ? jsonSteps : (await import("./parse-manifest.ts")).manifestSteps;
-    const hooks = {
-      keepsPods: this.#keepsPods,
-      guarded: <T>(length: number, work: () => T) => {
-        requireSize(file, length, this.#limits);
-        return length < WATCHED_CHARACTERS ? work() : withinMs(this.#limits.documentMs, work);
-      },
-    };
-    const parsed = await runInTurns(steps(text, file, hooks));
+    const steps = file.endsWith(".json") ? jsonSteps(text, file, this.#keepsPods) : await this.#yamlSteps(text, file);
+    const parsed = await runInTurns(steps);
     return { kind: "read", digest, length: text.length, endsWithLineBreak: text.endsWith("\n"), parsed };
+  }
+
+  /** The YAML parser is for those alone who need it. */
+  async #yamlSteps(text: string, file: string): Promise<Steps<ParsedManifest>> {
+    const { manifestSteps } = await import("./parse-manifest.ts");
+    const guarded = <T>(length: number, work: () => T): T => {
+      requireSize(length, this.#limits);
+      return length < WATCHED_CHARACTERS ? work() : withinMs(this.#limits.documentMs, work);
+    };
+    return manifestSteps(text, file, { keepsPods: this.#keepsPods, guarded });
   }
 
   /** @throws Error when it takes too long, or another read from the same device has. */

@@ -1,13 +1,15 @@
 /** All files of a folder → the objects in force and the records that follow from them. */
 
 import { isDeepStrictEqual } from "../../kernel/node-util.ts";
-import type { ObjectKind, ObjectSink } from "../object-source.ts";
-import type { ObjectEntry } from "../projection/object-entry.ts";
+import type { ObjectKind, ObjectKinds, ObjectSink } from "../object-source.ts";
+import { type EndpointSliceRecord, recordKey } from "../objects.ts";
+import type { KindRecord } from "../projection/project-object.ts";
 import type { FileState } from "./file-state.ts";
 import { duplicateProblem, type ManifestObject } from "./manifest-objects.ts";
 import type { ManifestProblem } from "./problem.ts";
 
-export type RecordMaps = { readonly [K in ObjectKind]: ReadonlyMap<string, ObjectEntry<K>> };
+/** The records of each kind, by {@link recordKey}. */
+export type RecordMaps = { readonly [K in ObjectKind]: ReadonlyMap<string, ObjectKinds[K]> };
 
 interface MergedFolder {
   readonly objects: ReadonlyMap<string, ManifestObject>;
@@ -33,18 +35,14 @@ export function mergeFiles(files: readonly FileState[], before: ReadonlyMap<stri
     }
   }
   // What a file held before, where no file holds it now.
-  for (const file of files) {
-    for (const id of file.leftIds) {
-      const left = file.objects.get(id);
-      if (left !== undefined && !objects.has(id)) objects.set(id, left);
+  const keep = (ids: ReadonlySet<string>, held: ReadonlyMap<string, ManifestObject>): void => {
+    for (const id of ids) {
+      const object = held.get(id);
+      if (object !== undefined && !objects.has(id)) objects.set(id, object);
     }
-  }
-  for (const file of files) {
-    for (const id of file.refusedIds) {
-      const old = before.get(id);
-      if (old !== undefined && !objects.has(id)) objects.set(id, old);
-    }
-  }
+  };
+  for (const file of files) keep(file.leftIds, file.objects);
+  for (const file of files) keep(file.refusedIds, before);
   return { objects, duplicates };
 }
 
@@ -54,37 +52,37 @@ export function mergeFiles(files: readonly FileState[], before: ReadonlyMap<stri
  */
 export function recordsOf(objects: Iterable<ManifestObject>): RecordMaps {
   const maps = newMaps();
-  const mirrored: ObjectEntry<"endpointSlices">[] = [];
+  const mirrored: KindRecord[] = [];
   const servicesWithSlices = new Set<string>();
-  for (const object of objects) {
-    for (const entry of object.entries) {
-      if (entry.kind !== "endpointSlices") put(maps, entry);
-      else if (object.isMirrored) mirrored.push(entry);
-      else {
-        put(maps, entry);
-        servicesWithSlices.add(serviceOf(entry));
+  for (const { records, isMirrored } of objects) {
+    if (isMirrored) mirrored.push(...records);
+    else {
+      for (const one of records) {
+        put(maps, one);
+        if (one.kind === "endpointSlices") servicesWithSlices.add(serviceOf(one.record));
       }
     }
   }
-  for (const entry of mirrored) {
-    if (!servicesWithSlices.has(serviceOf(entry)) && !maps.endpointSlices.has(entry.key)) put(maps, entry);
+  for (const one of mirrored) {
+    if (one.kind !== "endpointSlices" || servicesWithSlices.has(serviceOf(one.record))) continue;
+    if (!maps.endpointSlices.has(recordKey(one.record))) put(maps, one);
   }
   return maps;
 }
 
-type MutableRecordMaps = { readonly [K in ObjectKind]: Map<string, ObjectEntry<K>> };
+type MutableRecordMaps = { readonly [K in ObjectKind]: Map<string, ObjectKinds[K]> };
 
 function newMaps(): MutableRecordMaps {
   return { nodes: new Map(), serviceCIDRs: new Map(), services: new Map(), endpointSlices: new Map() };
 }
 
-function put<K extends ObjectKind>(maps: MutableRecordMaps, entry: ObjectEntry<K>): void {
-  const map: Map<string, ObjectEntry<K>> = maps[entry.kind];
-  map.set(entry.key, entry);
+function put<K extends ObjectKind>(maps: MutableRecordMaps, { kind, record }: KindRecord<K>): void {
+  const map: Map<string, ObjectKinds[K]> = maps[kind];
+  map.set(recordKey(record), record);
 }
 
-function serviceOf(entry: ObjectEntry<"endpointSlices">): string {
-  return `${entry.record.namespace}/${entry.record.serviceName}`;
+function serviceOf({ namespace, serviceName }: EndpointSliceRecord): string {
+  return `${namespace}/${serviceName}`;
 }
 
 /** Kinds in the order of delivery. */
@@ -110,22 +108,19 @@ export function deliver(before: RecordMaps, now: RecordMaps, sink: ObjectSink): 
 
 function deliverKind<K extends ObjectKind>(
   kind: K,
-  before: ReadonlyMap<string, ObjectEntry<K>>,
-  now: ReadonlyMap<string, ObjectEntry<K>>,
+  before: ReadonlyMap<string, ObjectKinds[K]>,
+  now: ReadonlyMap<string, ObjectKinds[K]>,
   sink: ObjectSink,
-): ReadonlyMap<string, ObjectEntry<K>> {
-  const known = new Map<string, ObjectEntry<K>>();
-  for (const [key, entry] of now) {
+): ReadonlyMap<string, ObjectKinds[K]> {
+  const known = new Map(now);
+  for (const [key, object] of now) {
     const old = before.get(key);
-    if (old === undefined) sink.onEvent(kind, { kind: "add", object: entry.record });
-    else if (old.digest === entry.digest || isDeepStrictEqual(old.record, entry.record)) {
-      known.set(key, { ...entry, record: old.record });
-      continue;
-    } else sink.onEvent(kind, { kind: "update", old: old.record, object: entry.record });
-    known.set(key, entry);
+    if (old === undefined) sink.onEvent(kind, { kind: "add", object });
+    else if (isDeepStrictEqual(old, object)) known.set(key, old);
+    else sink.onEvent(kind, { kind: "update", old, object });
   }
-  for (const [key, entry] of before) {
-    if (!now.has(key)) sink.onEvent(kind, { kind: "delete", object: entry.record });
+  for (const [key, object] of before) {
+    if (!now.has(key)) sink.onEvent(kind, { kind: "delete", object });
   }
   return known;
 }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../../testkit/support/fast-check.ts";
+import { recordKey } from "../objects.ts";
 import { parseManifest } from "./parse-manifest.ts";
 import { formatManifestProblem } from "./problem.ts";
 import { serviceYaml, sliceYaml } from "./testing/manifest-bench.ts";
@@ -68,9 +69,9 @@ test("broken JSON is quoted where it breaks, on one line", () => {
 
 test("an object defined twice in a file is taken from the first definition", () => {
   const { objects, texts } = parse(`${serviceYaml("a", 1)}---\n${serviceYaml("a", 2)}`);
-  const [entry] = objects.get("Service/default/a")?.entries ?? [];
-  assert.ok(entry?.kind === "services");
-  assert.equal(entry.record.ports[0]?.port, 1);
+  const [found] = objects.get("Service/default/a")?.records ?? [];
+  assert.ok(found?.kind === "services");
+  assert.equal(found.record.ports[0]?.port, 1);
   assert.match(texts[0] ?? "", /^a\.yaml:10: document 2: Service default\/a: is defined twice: the one in line 1/);
 });
 
@@ -126,7 +127,9 @@ test("arbitrary text never throws", () => {
     fc.property(text, fc.constantFrom("a.yaml", "a.json"), (content, file) => {
       const { problems, objects } = parseManifest(content, file);
       for (const problem of problems) assert.ok(problem.message.length > 0);
-      for (const { entries } of objects.values()) for (const { key } of entries) assert.match(key, /^[-a-z0-9./]+$/);
+      for (const { records } of objects.values()) {
+        for (const { record } of records) assert.match(recordKey(record), /^[-a-z0-9./]+$/);
+      }
     }),
     { numRuns: 300 },
   );

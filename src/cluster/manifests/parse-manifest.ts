@@ -3,40 +3,63 @@
 import { Composer, type Document, LineCounter, Parser } from "yaml";
 import { runAtOnce, type Steps } from "../../async/steps.ts";
 import { messageOf } from "../../logging/message-of.ts";
-import {
-  addPiece,
-  brokenDocument,
-  jsonSteps,
-  type ManifestDocument,
-  newDraft,
-  type ParsedManifest,
-  type ParseHooks,
-} from "./manifest-objects.ts";
+import { addBroken, addDocument, addUnparsed, jsonSteps, newDraft, type ParsedManifest } from "./manifest-objects.ts";
+
+/** What the caller decides while a file is parsed. */
+interface ParseHooks {
+  /** Reads a YAML document of so many characters. @throws Error why it is not used, as a predicate @default without a limit */
+  guarded?<T>(length: number, work: () => T): T;
+  /** Takes Pods as well, and the names of pods in slices. @default false */
+  readonly keepsPods?: boolean;
+}
 
 /** Parses one file at once. Never throws. `file` is only its name for problems; JSON is recognised by it. */
 export function parseManifest(text: string, file: string, hooks: ParseHooks = {}): ParsedManifest {
-  return runAtOnce(file.endsWith(".json") ? jsonSteps(text, file, hooks) : manifestSteps(text, file, hooks));
+  const isJson = file.endsWith(".json");
+  return runAtOnce(isJson ? jsonSteps(text, file, hooks.keepsPods ?? false) : manifestSteps(text, file, hooks));
 }
 
 /** The documents of a YAML file, one by one. Never throws. */
 export function* manifestSteps(text: string, file: string, hooks: ParseHooks): Steps<ParsedManifest> {
-  const draft = newDraft(hooks.keepsPods ?? false);
+  const { guarded = (_length, work) => work(), keepsPods = false } = hooks;
+  const draft = newDraft(file, keepsPods);
   let number = 0;
   for (const piece of splitDocuments(text)) {
     number++;
-    yield* addPiece(draft, { ...piece, file, number, hooks, read: () => readYamlDocument(piece) });
+    let document: YamlDocument;
+    try {
+      document = guarded(piece.text.length, () => readYamlDocument(piece));
+    } catch (error) {
+      addBroken(draft, number, piece.line, messageOf(error));
+      continue;
+    }
+    yield;
+    const { line, raw, error } = document;
+    if (error !== undefined) addUnparsed(draft, number, line, error, raw);
+    else if (raw !== null) yield* addDocument(draft, number, document);
   }
   return draft;
 }
 
+interface YamlDocument {
+  /** Where it begins, counted from 1, or where it breaks. */
+  readonly line: number;
+  /** Plain JSON; `null` for an empty document, the best guess for a broken one. */
+  readonly raw: unknown;
+  /** Why the document cannot be trusted. */
+  readonly error?: string | undefined;
+  lineOf(field: string): number;
+}
+
 /** Reads one document of a YAML file. Never throws: what cannot be read comes with an `error`. */
-function readYamlDocument({ text, line: firstLine }: DocumentText): ManifestDocument {
+function readYamlDocument({ text, line: firstLine }: DocumentText): YamlDocument {
   const lines = new LineCounter();
   const lineAt = (offset: number): number => lines.linePos(offset).line + firstLine - 1;
+  const without = (line: number, error?: string): YamlDocument => ({ line, raw: null, error, lineOf: () => line });
   try {
     const [document, second] = compose(text, lines);
-    if (document === undefined) return brokenDocument(firstLine, null, undefined);
-    if (second !== undefined) return brokenDocument(lineAt(second.range[0]), null, "a document begins without `---`");
+    if (document === undefined) return without(firstLine);
+    if (second !== undefined) return without(lineAt(second.range[0]), "a document begins without `---`");
     const start = document.contents?.range[0] ?? document.range[0];
     const [failure] = document.errors;
     const { raw, error } = toPlainJson(document);
@@ -48,7 +71,7 @@ function readYamlDocument({ text, line: firstLine }: DocumentText): ManifestDocu
     };
   } catch (error) {
     // The parser is not meant to throw, but nesting can exhaust the stack.
-    return brokenDocument(firstLine, null, messageOf(error));
+    return without(firstLine, messageOf(error));
   }
 }
 

@@ -53,7 +53,7 @@ export async function readManifestText(
   // Only here, for the daemon must not pay for the YAML parser.
   const { parseManifest } = await import("./parse-manifest.ts");
   const guarded = <T>(length: number, work: () => T): T => {
-    requireSize(file, length, READ_LIMITS);
+    requireSize(length, READ_LIMITS);
     return work();
   };
   const { objects, problems } = parseManifest(text, file, { guarded, keepsPods });
@@ -78,10 +78,10 @@ function clusterRecords(objects: readonly ManifestObject[], problems: readonly M
   const pods = objects.flatMap(({ pod }) => pod ?? []);
   const serviceNotes = objects.flatMap(({ notes }) => notes ?? []);
   return {
-    services: Array.from(maps.services.values(), (entry) => entry.record),
-    endpointSlices: Array.from(maps.endpointSlices.values(), (entry) => entry.record),
-    nodes: Array.from(maps.nodes.values(), (entry) => entry.record),
-    serviceCIDRs: Array.from(maps.serviceCIDRs.values(), (entry) => entry.record),
+    services: [...maps.services.values()],
+    endpointSlices: [...maps.endpointSlices.values()],
+    nodes: [...maps.nodes.values()],
+    serviceCIDRs: [...maps.serviceCIDRs.values()],
     problems,
     ...(pods.length > 0 && { pods }),
     ...(serviceNotes.length > 0 && { serviceNotes }),

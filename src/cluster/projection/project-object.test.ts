@@ -40,7 +40,7 @@ test("what is no Kubernetes object is refused", () => {
 test("an object that the watches would not show is accepted without records", () => {
   const projected = projectObject({ ...SERVICE, spec: { clusterIP: "None" } });
   assert.ok(projected.status === "accepted");
-  assert.deepEqual(projected.entries, []);
+  assert.deepEqual(projected.records, []);
 });
 
 test("a title cannot forge a log line", () => {

@@ -10,10 +10,14 @@ import { describeValue, type FieldProblem, type Projection } from "./findings.ts
 import { ENDPOINT_SLICE, type KindOfObject, NODE, SERVICE, SERVICE_CIDR } from "./kinds.ts";
 import { projectEndpoints } from "./mirrored-slices.ts";
 import { isDnsLabel, isDnsSubdomain } from "./names.ts";
-import { type ObjectEntry, objectEntry } from "./object-entry.ts";
 import { projectPod } from "./pod.ts";
 import { isEndpointsSelected } from "./selectors.ts";
 import { readServiceNotes } from "./service.ts";
+
+/** One record of kind `K`; without `K`, of any kind. */
+export type KindRecord<K extends ObjectKind = ObjectKind> = {
+  readonly [P in K]: { readonly kind: P; readonly record: ObjectKinds[P] };
+}[K];
 
 /** What became of one object. `title` names it for people: `Service default/web`. */
 type ProjectedObject =
@@ -23,11 +27,11 @@ type ProjectedObject =
       /** Identity of the object: kind, namespace and name. */
       readonly id: string;
       /** Empty when the proxy's watches would not show the object (reference services.md §1). */
-      readonly entries: readonly ObjectEntry[];
+      readonly records: readonly KindRecord[];
       readonly warnings: readonly FieldProblem[];
-      /** The entries are slices made from an Endpoints object. */
+      /** The records are slices made from an Endpoints object. */
       readonly isMirrored: boolean;
-      /** Set for a Pod, which has no entries. */
+      /** Set for a Pod, which has no records. */
       readonly pod?: PodRecord;
       /** Set for a Service, for commands that name pods. */
       readonly notes?: ServiceNotes;
@@ -47,41 +51,36 @@ interface KindProjector {
   readonly isNamespaced: boolean;
   readonly isMirrored: boolean;
   isSelected(raw: JsonObject): boolean;
-  project(raw: JsonObject, digest: string, keepsPods: boolean): Projection<readonly ObjectEntry[]>;
+  project(raw: JsonObject, digest: string, keepsPods: boolean): Projection<readonly KindRecord[]>;
 }
 
 function projectorOf<K extends ObjectKind>(
   { isNamespaced, isSelected, project }: KindOfObject<K>,
-  entryOf: (record: ObjectKinds[K], digest: string) => ObjectEntry,
+  ofKind: (record: ObjectKinds[K]) => KindRecord,
 ): KindProjector {
   return {
     isNamespaced,
     isMirrored: false,
     isSelected,
-    project: (raw, digest, keepsPods) => mapped(project(raw, digest, keepsPods), (record) => [entryOf(record, digest)]),
+    project: (raw, digest, keepsPods) => mapped(project(raw, digest, keepsPods), (record) => [ofKind(record)]),
   };
 }
 
-const SERVICE_CIDRS = projectorOf(SERVICE_CIDR, (record, digest) => objectEntry("serviceCIDRs", record, digest));
+const SERVICE_CIDRS = projectorOf(SERVICE_CIDR, (record) => ({ kind: "serviceCIDRs", record }));
 const ENDPOINTS: KindProjector = {
   isNamespaced: true,
   isMirrored: true,
   isSelected: isEndpointsSelected,
   project: (raw, _digest, keepsPods) =>
-    mapped(projectEndpoints(raw, keepsPods), (slices) =>
-      slices.map((slice) => objectEntry("endpointSlices", slice, slice.resourceVersion)),
-    ),
+    mapped(projectEndpoints(raw, keepsPods), (slices) => slices.map((record) => ({ kind: "endpointSlices", record }))),
 };
 
 /** By `apiVersion/kind`. */
 const PROJECTORS: ReadonlyMap<string, KindProjector> = new Map([
-  ["v1/Service", projectorOf(SERVICE, (record, digest) => objectEntry("services", record, digest))],
+  ["v1/Service", projectorOf(SERVICE, (record) => ({ kind: "services", record }))],
   ["v1/Endpoints", ENDPOINTS],
-  ["v1/Node", projectorOf(NODE, (record, digest) => objectEntry("nodes", record, digest))],
-  [
-    "discovery.k8s.io/v1/EndpointSlice",
-    projectorOf(ENDPOINT_SLICE, (record, digest) => objectEntry("endpointSlices", record, digest)),
-  ],
+  ["v1/Node", projectorOf(NODE, (record) => ({ kind: "nodes", record }))],
+  ["discovery.k8s.io/v1/EndpointSlice", projectorOf(ENDPOINT_SLICE, (record) => ({ kind: "endpointSlices", record }))],
   ["networking.k8s.io/v1/ServiceCIDR", SERVICE_CIDRS],
   ["networking.k8s.io/v1beta1/ServiceCIDR", SERVICE_CIDRS],
 ]);
@@ -136,15 +135,15 @@ export function projectObject(
   }
   const notes = keepsPods && type === "v1/Service" ? { notes: readServiceNotes(raw) } : {};
   if (id !== undefined && !projector.isSelected(raw)) {
-    return { status: "accepted", title, id, entries: [], warnings: [], isMirrored: projector.isMirrored, ...notes };
+    return { status: "accepted", title, id, records: [], warnings: [], isMirrored: projector.isMirrored, ...notes };
   }
   const digest = digestOf(raw);
   if (digest === undefined) return refusedAs(title, id, "", "must be nested less deeply", raw);
   const projection = projector.project(raw, digest, keepsPods);
   if (!projection.ok) return { status: "refused", title, id, problems: projection.problems };
   if (id === undefined) return refusedAs(title, id, "metadata.name", "is required", undefined);
-  const { record: entries, warnings } = projection;
-  return { status: "accepted", title, id, entries, warnings, isMirrored: projector.isMirrored, ...notes };
+  const { record: records, warnings } = projection;
+  return { status: "accepted", title, id, records, warnings, isMirrored: projector.isMirrored, ...notes };
 }
 
 /** A pod that cannot be used is passed over, as those of other kinds are: nothing but its name would be asked for. */
@@ -153,7 +152,7 @@ function projectedPod(raw: JsonObject, typeMeta: TypeMeta): ProjectedObject {
   const id = identityOf(raw, typeMeta, true);
   const projection = projectPod(raw);
   if (id === undefined || !projection.ok) return { status: "ignored", title };
-  return { status: "accepted", title, id, entries: [], warnings: [], isMirrored: false, pod: projection.record };
+  return { status: "accepted", title, id, records: [], warnings: [], isMirrored: false, pod: projection.record };
 }
 
 /** One object out of a document: the document itself, or an item of a list in it. */

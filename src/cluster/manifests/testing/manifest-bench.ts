@@ -187,7 +187,7 @@ export class ManifestBench implements Disposable {
 
   /** The first port of a Service of namespace `default`. */
   servicePort(name: string): number | undefined {
-    return this.folder.records().services.get(`default/${name}`)?.record.ports[0]?.port;
+    return this.folder.records().services.get(`default/${name}`)?.ports[0]?.port;
   }
 
   /** Messages of the current problems. */
