@@ -24,6 +24,7 @@ interface BoundedRunnerOptions {
 
 export class BoundedRunner {
   readonly #periods: RunnerPeriods;
+  readonly #retryMs: number;
   readonly #clock: Clock;
   readonly #restMs: () => number;
   readonly #turns: SharedTurns;
@@ -46,6 +47,7 @@ export class BoundedRunner {
       throw new RangeError(`runner period maxMs (${maxMs}) is below minMs (${minMs}): raise maxMs or lower minMs`);
     }
     this.#periods = { minMs, retryMs, maxMs };
+    this.#retryMs = Math.min(retryMs, maxMs);
     this.#clock = options.clock;
     this.#restMs = options.restMs ?? (() => 0);
     this.#turns = new SharedTurns(async () => await options.work());
@@ -71,15 +73,9 @@ export class BoundedRunner {
     this.#isRequested = false;
     this.#turns.take().catch(() => {
       if (wasRequested) this.request();
-      this.#retryLater();
+      this.#nextMs = Math.min(this.#nextMs, this.#clock.monotonicMs() + this.#retryMs);
+      this.#wake();
     });
-  }
-
-  #retryLater(): void {
-    const dueMs = this.#clock.monotonicMs() + Math.min(this.#periods.retryMs, this.#periods.maxMs);
-    if (dueMs >= this.#nextMs) return;
-    this.#nextMs = dueMs;
-    this.#wake();
   }
 
   /**
@@ -97,21 +93,15 @@ export class BoundedRunner {
       await this.#untilDue(signal);
       if (signal.aborted) break;
       this.#isRequested = false;
-      const delayMs = await this.#runOnce();
+      const delayMs = await this.#turns.take().then(
+        () => this.#periods.maxMs,
+        () => this.#retryMs,
+      );
       this.#nextMs = this.#clock.monotonicMs() + delayMs;
       if (!signal.aborted) await this.#wait(Math.max(this.#periods.minMs, this.#restMs()), false);
     }
     signal.removeEventListener("abort", end);
     await this.#turns.idle();
-  }
-
-  async #runOnce(): Promise<number> {
-    try {
-      await this.#turns.take();
-      return this.#periods.maxMs;
-    } catch {
-      return Math.min(this.#periods.retryMs, this.#periods.maxMs);
-    }
   }
 
   async #untilDue(signal: AbortSignal): Promise<void> {
@@ -159,7 +149,12 @@ export class SharedTurns {
   take(): Promise<void> {
     if (this.#waiting !== undefined) return this.#waiting;
     if (this.#running === undefined) return this.#begin();
-    this.#waiting = this.#afterRunning();
+    this.#waiting = this.#running
+      .catch(() => undefined)
+      .then(() => {
+        this.#waiting = undefined;
+        return this.#begin();
+      });
     return this.#waiting;
   }
 
@@ -174,20 +169,13 @@ export class SharedTurns {
     }
   }
 
-  async #begin(): Promise<void> {
+  #begin(): Promise<void> {
     // Marked as running before the work starts, so that even work that asks for a turn at once waits for its own end.
-    const turn = Promise.resolve()
+    this.#running = Promise.resolve()
       .then(this.#work)
       .finally(() => {
         this.#running = undefined;
       });
-    this.#running = turn;
-    await turn;
-  }
-
-  async #afterRunning(): Promise<void> {
-    await this.#running?.catch(() => undefined);
-    this.#waiting = undefined;
-    await this.#begin();
+    return this.#running;
   }
 }

@@ -27,10 +27,7 @@ export interface ProxierSink {
 }
 
 /** Another receiver of events about this node: the node manager, or the health server. */
-export interface NodeSink {
-  onEvent(event: ObjectEvent<NodeRecord>): void;
-  onSynced(): void;
-}
+export type NodeSink = KindSink<NodeRecord>;
 
 interface DualStackOptions {
   /** One or two, IPv4 first. */
@@ -40,32 +37,35 @@ interface DualStackOptions {
   readonly log: Logger;
 }
 
-type Handlers = { readonly [K in ObjectKind]: (event: ObjectEvent<ObjectKinds[K]>) => void };
+/** Receives what there is of one kind. */
+interface KindSink<T> {
+  onEvent(event: ObjectEvent<T>): void;
+  onSynced(): void;
+}
 
 export class DualStackDispatcher implements ObjectSink {
   readonly #options: DualStackOptions;
   readonly #cidrsByName = new Map<string, readonly string[]>();
   #zone: string | undefined;
 
-  readonly #handlers: Handlers = {
-    services: (event) => {
-      for (const proxier of this.#options.proxiers) proxier.onService(event);
+  readonly #kinds: { readonly [K in ObjectKind]: KindSink<ObjectKinds[K]> } = {
+    services: {
+      onEvent: (event) => {
+        for (const proxier of this.#options.proxiers) proxier.onService(event);
+      },
+      onSynced: () => {
+        for (const proxier of this.#options.proxiers) proxier.onServicesSynced();
+      },
     },
-    endpointSlices: (event) => this.#onEndpointSlice(event),
-    nodes: (event) => this.#onNode(event),
-    serviceCIDRs: (event) => this.#onServiceCIDR(event),
-  };
-
-  readonly #syncedHandlers: { readonly [K in ObjectKind]: () => void } = {
-    services: () => {
-      for (const proxier of this.#options.proxiers) proxier.onServicesSynced();
-    },
-    endpointSlices: () => {
-      for (const proxier of this.#options.proxiers) proxier.onEndpointSlicesSynced();
+    endpointSlices: {
+      onEvent: (event) => this.#onEndpointSlice(event),
+      onSynced: () => {
+        for (const proxier of this.#options.proxiers) proxier.onEndpointSlicesSynced();
+      },
     },
     // The zone is known with the first event.
-    nodes() {},
-    serviceCIDRs: () => this.#tellServiceCIDRs(),
+    nodes: { onEvent: (event) => this.#onNode(event), onSynced() {} },
+    serviceCIDRs: { onEvent: (event) => this.#onServiceCIDR(event), onSynced: () => this.#tellServiceCIDRs() },
   };
 
   constructor(options: DualStackOptions) {
@@ -73,11 +73,11 @@ export class DualStackDispatcher implements ObjectSink {
   }
 
   onEvent<K extends ObjectKind>(kind: K, event: ObjectEvent<ObjectKinds[K]>): void {
-    this.#handlers[kind](event);
+    this.#kinds[kind].onEvent(event);
   }
 
   onSynced(kind: ObjectKind): void {
-    this.#syncedHandlers[kind]();
+    this.#kinds[kind].onSynced();
   }
 
   /** Queues a sync of every family. */

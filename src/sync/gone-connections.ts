@@ -2,17 +2,15 @@
  * Ends connections of TCP to endpoints that are gone: their clients would wait for an answer for up to a quarter of an hour. Asked for by
  * `connections.endTCP` or a Service's annotation. An endpoint that terminates is in the slices, and not gone.
  */
-import type { Clock, Timer } from "../async/clock.ts";
-import type { Mutex } from "../async/mutex.ts";
-import type { ConntrackTable, LedFlow } from "../kernel/conntrack/conntrack.ts";
-import type { LocalAddresses } from "../kernel/route/addresses.ts";
-import type { Logger } from "../logging/logger.ts";
+import type { Timer } from "../async/clock.ts";
+import type { LedFlow } from "../kernel/conntrack/conntrack.ts";
 import { frontendKey } from "../model/frontend.ts";
 import type { ProxyState } from "../model/proxy-state.ts";
 import type { EndTcp, Flow } from "../net/flow.ts";
-import { type IpAddress, type IpFamily, joinHostPort } from "../net/ip.ts";
+import { type IpAddress, joinHostPort } from "../net/ip.ts";
 import type { LedConnections } from "./backend.ts";
 import type { SyncMetrics } from "./observers.ts";
+import type { LookOptions } from "./stale-flows.ts";
 
 /** What is to be ended, and how. */
 export interface ConnectionEnding {
@@ -24,21 +22,11 @@ export interface ConnectionEnding {
   readonly endSockets: (flows: readonly Flow[]) => Promise<ReadonlySet<Flow>>;
 }
 
-interface GoneConnectionsOptions {
+interface GoneConnectionsOptions extends LookOptions<Pick<ProxyState, "services" | "endpoints" | "ownerOf">> {
   readonly ending: ConnectionEnding;
   readonly metrics: Pick<SyncMetrics, "countEndedConnections">;
-  readonly conntrack: ConntrackTable;
-  /** Connections of the mode beside those. @default none */
+  /** Connections of the mode beside conntrack's. @default none */
   readonly led?: LedConnections | undefined;
-  /** @default none is known */
-  readonly localAddresses?: LocalAddresses;
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly family: IpFamily;
-  /** The model of the family; live. */
-  readonly state: Pick<ProxyState, "services" | "endpoints" | "ownerOf">;
-  readonly turns: Pick<Mutex, "run">;
-  readonly signal: AbortSignal;
 }
 
 /** A service port whose connections are ended. */

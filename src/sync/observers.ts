@@ -36,8 +36,12 @@ export interface SyncMetrics {
   setLastQueued(unixSeconds: number): void;
   /** Latency of one endpoint change, from its trigger time to the kernel. */
   observeNetworkProgramming(seconds: number): void;
-  endpointChanges: { addPending(): void; resetPending(): void; addTotal(): void };
-  serviceChanges: { setPending(count: number): void; addTotal(): void };
+  /** @param isPending the next sync has to do with it. */
+  countEndpointChange(isPending: boolean): void;
+  /** @param pending how many Services the next sync has to do with now. */
+  countServiceChange(pending: number): void;
+  /** A sync has begun that deals with all changes so far. */
+  resetPending(): void;
   setNoLocalEndpoints(internal: number, external: number): void;
   observeConntrackCleanup(seconds: number, deleted: number): void;
   /** Another program destroyed rules of ours; they are being written again. */

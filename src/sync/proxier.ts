@@ -18,9 +18,9 @@ import { messageOf } from "../logging/message-of.ts";
 import { equalLists } from "../model/equal-lists.ts";
 import { logConflicts } from "../model/owned-services.ts";
 import { type AppliedChanges, ProxyState } from "../model/proxy-state.ts";
+import { serviceOfKey } from "../model/service-port-name.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { formatMs } from "../text/duration.ts";
-import { AfterSync } from "./after-sync.ts";
 import type { OnLostRules, SyncFailure, SyncOutcome } from "./backend.ts";
 import { GoneConnections } from "./gone-connections.ts";
 import type { WholeCause } from "./journal/sync-record.ts";
@@ -51,7 +51,6 @@ export class Proxier {
   readonly #fullMs: number;
   readonly #runner: BoundedRunner;
   readonly #stop = new AbortController();
-  readonly #after: AfterSync;
   /** Between the steps of a sync the model is of no use to others. */
   readonly #turns = new Mutex();
   readonly #staleFlows: StaleFlows;
@@ -73,6 +72,8 @@ export class Proxier {
   #failures: readonly SyncFailure[] = [];
   /** Keys of those that the kernel refused last, and whose old rules are there. */
   #refusedPorts: ReadonlySet<string> = new Set();
+  /** Trigger times of changes of which a part is still to be programmed. */
+  #unobserved: AppliedChanges["triggerTimesMs"] = [];
   readonly #portions = new Portions();
 
   /** @throws RangeError when `minSyncPeriod` is longer than the time between full syncs. */
@@ -87,7 +88,7 @@ export class Proxier {
       throw new RangeError(`minSyncPeriod is ${formatMs(periods.minMs)}: it must be at most ${most}`);
     }
     this.#recorder = new SyncRecorder({ journal: options.journal, family: this.family, clock });
-    this.#recorder.onWhole("start");
+    this.#recorder.note({ kind: "start" });
     this.state = new ProxyState({
       family: this.family,
       nodeName: options.nodeName,
@@ -96,9 +97,8 @@ export class Proxier {
       monotonicMs: () => clock.monotonicMs(),
       log: this.#log,
     });
-    const own = { ...options, log: this.#log, state: this.state };
-    this.#after = new AfterSync(own);
-    const ofFamily = { ...own, family: this.family, turns: this.#turns, signal: this.#stop.signal };
+    const own = { log: this.#log, state: this.state, family: this.family, turns: this.#turns };
+    const ofFamily = { ...options, ...own, signal: this.#stop.signal };
     this.#staleFlows = new StaleFlows(ofFamily);
     const { ending } = options;
     // A mode whose flows end at this process knows itself what becomes of them.
@@ -135,24 +135,19 @@ export class Proxier {
 
   /** Takes a Service event; asks for a sync when it leaves anything to do. */
   onService(event: ObjectEvent<ServiceRecord>): void {
-    const { serviceChanges } = this.#options.metrics;
     const isPending = this.state.onService(event);
-    serviceChanges.addTotal();
-    serviceChanges.setPending(this.state.pendingServiceCount);
+    this.#options.metrics.countServiceChange(this.state.pendingServiceCount);
     if (!isPending || !this.#isInitialised) return;
-    this.#recorder.onObject(event);
+    this.#recorder.noteObject(event);
     this.sync();
   }
 
   /** Takes an EndpointSlice event of any family; asks for a sync when it changes something for this one. */
   onEndpointSlice(event: ObjectEvent<EndpointSliceRecord>): void {
-    const { endpointChanges } = this.#options.metrics;
     const { accepted, changed } = this.state.onEndpointSlice(event);
-    if (accepted) endpointChanges.addTotal();
-    if (!changed) return;
-    endpointChanges.addPending();
-    if (!this.#isInitialised) return;
-    this.#recorder.onObject(event);
+    if (accepted) this.#options.metrics.countEndpointChange(changed);
+    if (!changed || !this.#isInitialised) return;
+    this.#recorder.noteObject(event);
     this.sync();
   }
 
@@ -188,10 +183,10 @@ export class Proxier {
     if (this.#options.backend.usesServiceCIDRs === true) this.#requestFullSync("service-cidrs");
   }
 
-  #requestFullSync(cause: WholeCause["kind"]): void {
+  #requestFullSync(kind: WholeCause["kind"]): void {
     this.#pending = merged(this.#pending, { isFull: true });
     if (!this.#isInitialised) return;
-    this.#recorder.onWhole(cause);
+    this.#recorder.note({ kind });
     this.sync();
   }
 
@@ -234,14 +229,14 @@ export class Proxier {
     const { backend, clock, metrics, periods } = this.#options;
     const onLost: OnLostRules = (lost, by) => {
       metrics.countRepair();
-      this.#recorder.onLost(lost?.ports.size ?? null, by ?? null);
+      this.#recorder.note({ kind: "repair", servicePorts: lost?.ports.size ?? null, by: by ?? null });
       this.#pending = merged(this.#pending, lost === undefined ? { isFull: true } : { ports: lost.ports });
       this.#runner.runNow();
     };
     while (!signal.aborted) {
       try {
         await backend.monitor?.(onLost, signal, () => {
-          this.#recorder.onWhole("requested");
+          this.#recorder.note({ kind: "requested" });
           this.sync();
         });
         return;
@@ -272,28 +267,30 @@ export class Proxier {
     let wasFull = isFullSync;
     this.#wasQueuedWhileSyncing = false;
     // A sync that nothing asked for is the periodic one, or tries again what failed.
-    this.#recorder.begin(isFullSync, this.#isFailing ? "retry" : isFullSync ? "periodic" : "requested");
+    const otherwise = this.#isFailing ? "retry" : isFullSync ? "periodic" : "requested";
+    const record = this.#recorder.begin(isFullSync, startMs, otherwise);
     try {
       const applied = await this.#applyChanges();
       const { changedPorts: ports, updatedServices: services, goneFrontends } = applied;
       const flows = { staleFlows: applied.conntrackCleanupRequired, goneFrontends };
       work = merged(work, { ports, services, ...(backend.endsFlows !== true && flows) });
-      this.#recorder.onModel(ports.size);
+      record.modelMs = clock.monotonicMs();
+      record.servicePorts = ports.size;
       this.#log.v(2, `Syncing ${backend.mode} rules`, { fullSync: isFullSync });
       const portion = this.#portions.first(work.ports, isFullSync ? undefined : backend.portsAtOnce);
-      const rulesMs = clock.monotonicMs();
       const { services: all, endpoints, endpointCount } = this.state;
       const served = { services: all, endpoints, endpointCount, zone: this.#zone, serviceCIDRs: this.#serviceCIDRs };
       const outcome = await backend.sync({ ...served, isFullSync, changedPorts: portion.now }, signal);
       wasFull ||= outcome.wasFull === true;
-      if (!wasFull) this.#noteCost(portion, clock.monotonicMs() - rulesMs);
-      this.#recorder.onRules(outcome.written);
+      record.rulesMs = clock.monotonicMs();
+      record.written = outcome.written;
+      if (!wasFull) this.#noteCost(portion, record.rulesMs - record.modelMs);
       await this.#finish(outcome, applied, work, portion.later);
-      this.#recorder.end("done", []);
+      this.#recorder.end(record, "done", []);
     } catch (error) {
       this.#pending = merged(leftBy(error, work, this.state.services), this.#pending);
       if (!signal.aborted) this.#reportFailure(error);
-      this.#recorder.end(error instanceof IncompleteSyncError ? "refused" : "failed", this.#failures);
+      this.#recorder.end(record, error instanceof IncompleteSyncError ? "refused" : "failed", this.#failures);
       throw error;
     } finally {
       const elapsedMs = clock.monotonicMs() - startMs;
@@ -313,9 +310,7 @@ export class Proxier {
   }
 
   async #applyChanges(): Promise<AppliedChanges> {
-    const { serviceChanges, endpointChanges } = this.#options.metrics;
-    serviceChanges.setPending(0);
-    endpointChanges.resetPending();
+    this.#options.metrics.resetPending();
     const applied = await runInTurns(this.state.applyingChanges());
     logConflicts(applied.conflicts, this.#log);
     for (const conflict of applied.conflicts) this.#options.onConflict?.(conflict);
@@ -350,7 +345,7 @@ export class Proxier {
       this.#wasQueuedWhileSyncing = true;
       this.#runner.runNow();
     }
-    this.#after.observeProgramming(applied.triggerTimesMs, failures, later);
+    this.#observeProgramming(applied.triggerTimesMs, failures, later);
     metrics.setNoLocalEndpoints(noLocalEndpoints.internal, noLocalEndpoints.external);
     if (isComplete) this.#isFailing = false;
     if (isServing(failures, this.state.services)) {
@@ -363,11 +358,49 @@ export class Proxier {
     const hadFailures = this.#failures.length > 0;
     this.#failures = failures;
     if (!isComplete || hadFailures) onFailures?.(failures);
-    await this.#after.syncServiceHealth(work.services);
+    await this.#syncServiceHealth(work.services);
     const gone = union(goneFrontends, outcome.goneFrontends ?? NO_WORK.goneFrontends);
     if ((staleFlows || gone.size > 0) && later.size === 0) this.#staleFlows.look(gone);
     this.#goneConnections?.note(this.#takeInForce(work.ports.difference(later), failures));
     if (!isComplete) throw new IncompleteSyncError(failures);
+  }
+
+  /**
+   * Latencies from cause to kernel. Those of services with a refused part would be untrue; they are left out.
+   *
+   * @param later keys of service ports that the next sync programs: the causes of their changes wait for it.
+   */
+  #observeProgramming(
+    triggerTimesMs: AppliedChanges["triggerTimesMs"],
+    failures: readonly SyncFailure[],
+    later: ReadonlySet<string>,
+  ): void {
+    // A subject is `namespace/name:port` or `namespace/name`.
+    const refused = new Set(failures.map(({ subject }) => subject.split(":", 1)[0]));
+    const unfinished = new Set(Array.from(later, serviceOfKey));
+    const causes = [...this.#unobserved, ...triggerTimesMs];
+    this.#unobserved = causes.filter(({ service }) => unfinished.has(service));
+    const nowMs = this.#options.clock.now();
+    for (const { service, timesMs } of causes) {
+      if (unfinished.has(service) || refused.has(service)) continue;
+      for (const timeMs of timesMs) {
+        // Less than 0 when a clock is wrong or was set meanwhile: a histogram's sum must not go down.
+        const elapsed = Math.max(0, nowMs - timeMs) / 1000;
+        this.#options.metrics.observeNetworkProgramming(elapsed);
+        this.#log.v(4, "Network programming", { endpoint: service, elapsed });
+      }
+    }
+  }
+
+  /** @param changed services, `namespace/name`. */
+  async #syncServiceHealth(changed: ReadonlySet<string>): Promise<void> {
+    const { serviceHealth } = this.#options;
+    try {
+      await serviceHealth.syncServices(this.state.healthCheckNodePorts, changed);
+      serviceHealth.syncEndpoints(this.state.localReadyCounts, changed);
+    } catch (error) {
+      this.#log.error("Error syncing healthcheck services", error);
+    }
   }
 
   /** Those of the service ports, and of those that were refused before, whose rules the kernel has taken. */

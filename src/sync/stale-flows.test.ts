@@ -47,13 +47,13 @@ function served(isServing: boolean): ProxyState {
 const turns = new Mutex();
 
 function cleaned(
-  table: FakeConntrack,
+  conntrack: FakeConntrack,
   family: "IPv4",
-  served: ProxyState,
+  state: ProxyState,
   gone: ReadonlySet<string>,
   signal: AbortSignal,
 ) {
-  return deleteStaleFlows({ table, family, served, gone, own: new Set(), turns, signal });
+  return deleteStaleFlows({ conntrack, family, state, turns, signal }, gone, new Set());
 }
 
 const good = flow("10.0.0.1", "10.1.0.1", 1);

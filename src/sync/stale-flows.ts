@@ -31,36 +31,47 @@ interface CleanedFlows {
   readonly isWhole: boolean;
 }
 
-interface CleaningOptions {
-  readonly table: ConntrackTable;
+/** What those who end flows of a family need. */
+interface FlowsOptions<State> {
+  readonly conntrack: ConntrackTable;
   readonly family: IpFamily;
-  /** What the rules that are in the kernel now were made of, whenever it is this work's turn. */
-  readonly served: ServedFlows;
-  /** Frontends that service ports do not own any more, as `frontendKey` writes them. */
-  readonly gone: ReadonlySet<string>;
-  /** Addresses of the node; empty: not known. */
-  readonly own: ReadonlySet<IpAddress>;
+  /** What the rules that are in the kernel now were made of, whenever it is this work's turn; live. */
+  readonly state: State;
   /** Held by a sync, between whose steps the model is of no use. */
   readonly turns: Pick<Mutex, "run">;
   /** Ends the work between two deletions. */
   readonly signal: AbortSignal;
 }
 
+/** What those need who look again and again. */
+export interface LookOptions<State> extends FlowsOptions<State> {
+  /** @default none is known */
+  readonly localAddresses?: LocalAddresses;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
 /**
  * Looks through the table and deletes the stale flows, while syncs go on. Rejects when the table cannot be read; a flow that cannot be
  * deleted does not keep the others. Where no flow could be stale, the table is not even read.
+ *
+ * @param gone frontends that service ports do not own any more, as `frontendKey` writes them.
+ * @param own addresses of the node; empty: not known.
  */
-export async function deleteStaleFlows(options: CleaningOptions): Promise<CleanedFlows> {
-  const { table, family, served, gone, own, turns, signal } = options;
+export async function deleteStaleFlows(
+  { conntrack, family, state, turns, signal }: FlowsOptions<ServedFlows>,
+  gone: ReadonlySet<string>,
+  own: ReadonlySet<IpAddress>,
+): Promise<CleanedFlows> {
   const suspects: Flow[] = [];
   let isWhole = true;
   for (const protocol of ENDED_PROTOCOLS) {
     const prefix = `${protocolName(protocol)} `;
-    if (served.portCount(protocol) === 0 && ![...gone].some((frontend) => frontend.startsWith(prefix))) continue;
+    if (state.portCount(protocol) === 0 && ![...gone].some((frontend) => frontend.startsWith(prefix))) continue;
     const before = suspects.length;
-    const isRead = await table.readFlows(family, { protocol }, () => {
+    const isRead = await conntrack.readFlows(family, { protocol }, () => {
       suspects.length = before;
-      const isStale = staleFlowTest(served, gone, own);
+      const isStale = staleFlowTest(state, gone, own);
       return (flow) => {
         if (isStale(flow)) suspects.push(flow);
       };
@@ -69,12 +80,12 @@ export async function deleteStaleFlows(options: CleaningOptions): Promise<Cleane
   }
   const errors: unknown[] = [];
   if (suspects.length === 0) return { deleted: 0, errors, isWhole };
-  const stale = await turns.run(async () => suspects.filter(staleFlowTest(served, gone, own)));
+  const stale = await turns.run(async () => suspects.filter(staleFlowTest(state, gone, own)));
   let deleted = 0;
   for (const flow of stale) {
     if (signal.aborted) break;
     try {
-      await table.deleteFlow(family, flow);
+      await conntrack.deleteFlow(family, flow);
       deleted++;
     } catch (error) {
       errors.push(error);
@@ -84,18 +95,8 @@ export async function deleteStaleFlows(options: CleaningOptions): Promise<Cleane
   return { deleted, errors, isWhole };
 }
 
-interface StaleFlowsOptions {
+interface StaleFlowsOptions extends LookOptions<ServedFlows> {
   readonly metrics: Pick<SyncMetrics, "observeConntrackCleanup">;
-  readonly conntrack: ConntrackTable;
-  /** @default none is known */
-  readonly localAddresses?: LocalAddresses;
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly family: IpFamily;
-  /** The model of the family; live. */
-  readonly state: ServedFlows;
-  readonly turns: Pick<Mutex, "run">;
-  readonly signal: AbortSignal;
 }
 
 /** After a look that was not whole, or was refused for the first time. */
@@ -129,27 +130,15 @@ export class StaleFlows {
   }
 
   async #run(): Promise<void> {
-    const { clock, log, signal } = this.#options;
+    const { clock, signal } = this.#options;
     while (this.#isDue && !signal.aborted) {
-      let isAgain = true;
       const gone = this.#gone;
       this.#gone = new Set();
       this.#isDue = false;
-      try {
-        const wasRefused = this.#isRefused;
-        const { isWhole, failed } = await this.#clean(gone);
-        if (isWhole && failed === 0) continue;
-        isAgain = failed === 0 || !wasRefused;
-      } catch (error) {
-        const cannot = ENDING_FLOWS;
-        log.error("Stale flows were not looked for: conntrack could not be read", error, { cannot });
-        const wasRefused = this.#isRefused;
-        this.#isRefused = true;
-        // What is refused once may be chance. Later it waits for the next change.
-        isAgain = !wasRefused;
-      }
+      const rest = await this.#clean(gone);
+      if (rest === "none") continue;
       this.#gone = union(this.#gone, gone);
-      if (!isAgain) continue;
+      if (rest === "later") continue;
       this.#isDue = true;
       await clock.sleep(RETRY_MS, signal);
     }
@@ -157,25 +146,30 @@ export class StaleFlows {
     this.#looking = undefined;
   }
 
-  async #clean(gone: ReadonlySet<string>): Promise<{ readonly isWhole: boolean; readonly failed: number }> {
-    const { clock, conntrack, metrics, family, state, turns, signal, log } = this.#options;
+  /** @returns when to look for what may be left: `later`, with the next change. */
+  async #clean(gone: ReadonlySet<string>): Promise<"none" | "soon" | "later"> {
+    const { clock, metrics, log } = this.#options;
     const startMs = clock.monotonicMs();
-    const own = await this.#ownAddresses();
-    const { deleted, errors, isWhole } = await deleteStaleFlows({
-      ...{ table: conntrack, family, served: state, gone, own, turns, signal },
-    });
-    const elapsedMs = clock.monotonicMs() - startMs;
-    metrics.observeConntrackCleanup(elapsedMs / 1000, deleted);
-    if (errors.length > 0) {
+    const wasRefused = this.#isRefused;
+    try {
+      const own = await this.#ownAddresses();
+      const { deleted, errors, isWhole } = await deleteStaleFlows(this.#options, gone, own);
+      const elapsedMs = clock.monotonicMs() - startMs;
+      metrics.observeConntrackCleanup(elapsedMs / 1000, deleted);
+      this.#isRefused = errors.length > 0;
+      if (this.#isRefused) {
+        const facts = { failed: errors.length, deleted, cannot: ENDING_FLOWS };
+        log.error("Some stale flows could not be deleted", errors[0], facts);
+      } else if (wasRefused) log.info("Stale flows are deleted again", { can: ENDING_FLOWS });
+      log.v(4, "Finished reconciling conntrack entries", { deleted, took: formatMs(elapsedMs) });
+      if (!this.#isRefused) return isWhole ? "none" : "soon";
+    } catch (error) {
       const cannot = ENDING_FLOWS;
-      log.error("Some stale flows could not be deleted", errors[0], { failed: errors.length, deleted, cannot });
+      log.error("Stale flows were not looked for: conntrack could not be read", error, { cannot });
       this.#isRefused = true;
-    } else if (this.#isRefused) {
-      log.info("Stale flows are deleted again", { can: ENDING_FLOWS });
-      this.#isRefused = false;
     }
-    log.v(4, "Finished reconciling conntrack entries", { deleted, took: formatMs(elapsedMs) });
-    return { isWhole, failed: errors.length };
+    // What is refused once may be chance.
+    return wasRefused ? "later" : "soon";
   }
 
   async #ownAddresses(): Promise<ReadonlySet<IpAddress>> {

@@ -25,10 +25,8 @@ function useAll(metrics: ProxyMetrics): void {
   sync.setLastSync(1_700_000_000.5);
   sync.setLastQueued(1_700_000_001);
   sync.observeNetworkProgramming(61);
-  sync.endpointChanges.addPending();
-  sync.endpointChanges.addTotal();
-  sync.serviceChanges.setPending(4);
-  sync.serviceChanges.addTotal();
+  sync.countEndpointChange(true);
+  sync.countServiceChange(4);
   sync.setNoLocalEndpoints(1, 2);
   sync.observeConntrackCleanup(0.01, 3);
   sync.countRepair();
@@ -180,10 +178,10 @@ test("both families share the unlabelled totals", async () => {
   const metrics = createMetrics();
   for (const family of ["IPv4", "IPv6"] as const) {
     const sync = metrics.syncMetrics(family);
-    sync.endpointChanges.addPending();
-    sync.serviceChanges.addTotal();
+    sync.countEndpointChange(true);
+    sync.countServiceChange(0);
   }
-  metrics.syncMetrics("IPv4").endpointChanges.resetPending();
+  metrics.syncMetrics("IPv4").resetPending();
   const families = await scrape(metrics);
   assert.equal(only(families, "kubeproxy_sync_proxy_rules_service_changes_total").samples[0]?.value, 2);
   assert.equal(only(families, "kubeproxy_sync_proxy_rules_endpoint_changes_pending").samples[0]?.value, 0);

@@ -102,14 +102,17 @@ export function defineSyncMetrics(families: MetricFamilies): (family: IpFamily) 
       setLastSync: (unixSeconds) => lastSync.set(labels, unixSeconds),
       setLastQueued: (unixSeconds) => lastQueued.set(labels, unixSeconds),
       observeNetworkProgramming: (seconds) => programming.observe(labels, seconds),
-      endpointChanges: {
-        addPending: () => endpointsPending.inc(),
-        resetPending: () => endpointsPending.set(0),
-        addTotal: () => endpointsTotal.inc(),
+      countEndpointChange(isPending) {
+        endpointsTotal.inc();
+        if (isPending) endpointsPending.inc();
       },
-      serviceChanges: {
-        setPending: (count) => servicesPending.set(count),
-        addTotal: () => servicesTotal.inc(),
+      countServiceChange(pending) {
+        servicesTotal.inc();
+        servicesPending.set(pending);
+      },
+      resetPending() {
+        servicesPending.set(0);
+        endpointsPending.set(0);
       },
       setNoLocalEndpoints(internal, external) {
         noLocalEndpoints.set({ traffic_policy: "internal", ip_family: family }, internal);

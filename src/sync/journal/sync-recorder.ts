@@ -24,12 +24,14 @@ interface NotedCauses {
   readonly sinceMs: number;
 }
 
-/** The sync that runs; times are monotonic. */
+/** The sync that runs, of which those who run it tell how far it has come; times are monotonic. */
 interface RunningSync {
   readonly isFullSync: boolean;
   readonly noted: NotedCauses;
   readonly startMs: number;
+  /** When the changes were in the model. */
   modelMs: number;
+  /** When the backend had done what it could. */
   rulesMs: number | undefined;
   servicePorts: number;
   written: Written | undefined;
@@ -38,65 +40,40 @@ interface RunningSync {
 export class SyncRecorder {
   readonly #options: RecorderOptions;
   #noted: NotedCauses | undefined;
-  #running: RunningSync | undefined;
 
   constructor(options: RecorderOptions) {
     this.#options = options;
   }
 
+  /** The next sync has one more cause. */
+  note(cause: SyncCause): void {
+    this.#noted ??= { causes: [], count: 0, sinceMs: this.#options.clock.monotonicMs() };
+    this.#noted.count += 1;
+    if (this.#noted.causes.length < KEPT) this.#noted.causes.push(cause);
+  }
+
   /** An object of the cluster has changed something. */
-  onObject({ kind: change, object }: ObjectEvent<ServiceRecord> | ObjectEvent<EndpointSliceRecord>): void {
+  noteObject({ kind: change, object }: ObjectEvent<ServiceRecord> | ObjectEvent<EndpointSliceRecord>): void {
     const { namespace, name } = object;
     const isSlice = "serviceName" in object;
-    this.#note({
-      kind: "object",
-      object: isSlice ? "EndpointSlice" : "Service",
-      change,
-      namespace,
-      name,
-      service: isSlice ? object.serviceName : name,
-    });
-  }
-
-  /** Another program destroyed rules. @param servicePorts null: all rules. */
-  onLost(servicePorts: number | null, by: string | null): void {
-    this.#note({ kind: "repair", servicePorts, by });
-  }
-
-  onWhole(kind: WholeCause["kind"]): void {
-    this.#note({ kind });
+    const service = isSlice ? object.serviceName : name;
+    this.note({ kind: "object", object: isSlice ? "EndpointSlice" : "Service", change, namespace, name, service });
   }
 
   /** @param otherwise the cause of a sync that nothing asked for. */
-  begin(isFullSync: boolean, otherwise: WholeCause["kind"]): void {
-    const startMs = this.#options.clock.monotonicMs();
+  begin(isFullSync: boolean, startMs: number, otherwise: WholeCause["kind"]): RunningSync {
     const noted = this.#noted ?? { causes: [{ kind: otherwise }], count: 1, sinceMs: startMs };
     this.#noted = undefined;
-    const parts = { modelMs: startMs, rulesMs: undefined, servicePorts: 0, written: undefined };
-    this.#running = { isFullSync, noted, startMs, ...parts };
-  }
-
-  /** The changes are in the model. */
-  onModel(servicePorts: number): void {
-    if (this.#running === undefined) return;
-    this.#running.modelMs = this.#options.clock.monotonicMs();
-    this.#running.servicePorts = servicePorts;
-  }
-
-  /** The backend has done what it could. */
-  onRules(written: Written | undefined): void {
-    if (this.#running === undefined) return;
-    this.#running.rulesMs = this.#options.clock.monotonicMs();
-    this.#running.written = written;
+    return { isFullSync, noted, startMs, modelMs: startMs, rulesMs: undefined, servicePorts: 0, written: undefined };
   }
 
   /** @param failures what the kernel refused, or why nothing could be programmed. */
-  end(result: SyncRecord["result"], failures: readonly SyncFailure[]): void {
+  end(sync: RunningSync, result: SyncRecord["result"], failures: readonly SyncFailure[]): void {
     const { journal, family, clock } = this.#options;
-    if (this.#running === undefined || journal === undefined) return;
-    const { isFullSync, noted, startMs, modelMs, servicePorts, written } = this.#running;
+    if (journal === undefined) return;
+    const { isFullSync, noted, startMs, modelMs, servicePorts, written } = sync;
     const endMs = clock.monotonicMs();
-    const { rulesMs = endMs } = this.#running;
+    const { rulesMs = endMs } = sync;
     journal.add({
       family,
       endedMs: clock.now(),
@@ -116,11 +93,5 @@ export class SyncRecorder {
       failures: failures.slice(0, KEPT),
       furtherFailures: Math.max(0, failures.length - KEPT),
     });
-  }
-
-  #note(cause: SyncCause): void {
-    this.#noted ??= { causes: [], count: 0, sinceMs: this.#options.clock.monotonicMs() };
-    this.#noted.count += 1;
-    if (this.#noted.causes.length < KEPT) this.#noted.causes.push(cause);
   }
 }

@@ -35,19 +35,21 @@ export class RecordingMetrics implements SyncMetrics {
   readonly calls: string[] = [];
   pendingEndpointChanges = 0;
   pendingServices = 0;
-  endpointChanges = {
-    addPending: (): void => void this.pendingEndpointChanges++,
-    resetPending: (): void => {
-      this.pendingEndpointChanges = 0;
-    },
-    addTotal: (): void => void this.calls.push("endpoint change"),
-  };
-  serviceChanges = {
-    setPending: (count: number): void => {
-      this.pendingServices = count;
-    },
-    addTotal: (): void => void this.calls.push("service change"),
-  };
+
+  countEndpointChange(isPending: boolean): void {
+    this.calls.push("endpoint change");
+    if (isPending) this.pendingEndpointChanges++;
+  }
+
+  countServiceChange(pending: number): void {
+    this.calls.push("service change");
+    this.pendingServices = pending;
+  }
+
+  resetPending(): void {
+    this.pendingServices = 0;
+    this.pendingEndpointChanges = 0;
+  }
 
   observeSync(seconds: number, isFullSync: boolean): void {
     this.calls.push(`${isFullSync ? "full" : "partial"} sync ${seconds}s`);
