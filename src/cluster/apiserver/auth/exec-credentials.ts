@@ -7,7 +7,7 @@ import { attempt, jsonIn } from "../../../logging/attempt.ts";
 import { messageOf } from "../../../logging/message-of.ts";
 import { isJsonObject } from "../../projection/fields.ts";
 import { ClientConfigError, type ExecPlugin } from "../connection/client-config.ts";
-import { type CertificateChain, readCertificates, readPrivateKey, requireMatch } from "./pem.ts";
+import { type CertificateChain, isPair, readCertificates, readPrivateKey } from "./pem.ts";
 
 /** What a program gave; at least one of token and certificate. */
 interface ExecCredential {
@@ -15,17 +15,6 @@ interface ExecCredential {
   readonly certificate: { readonly certificate: string; readonly key: string } | undefined;
   /** Unix time; `undefined` means until it is refused. */
   readonly expiresAtMs: number | undefined;
-}
-
-/** The cluster, for a plugin that asks for it. */
-export interface ExecClusterInfo {
-  readonly server: string;
-  readonly "tls-server-name"?: string;
-  readonly "insecure-skip-tls-verify"?: boolean;
-  readonly "certificate-authority-data"?: string;
-  readonly "proxy-url"?: string;
-  readonly "disable-compression"?: boolean;
-  readonly config?: unknown;
 }
 
 /** Runs a program and gives what it printed. Rejects with one line when it fails; the signal ends the program. */
@@ -49,8 +38,8 @@ export interface ExecPluginObserver {
 
 interface ExecCredentialsOptions {
   readonly plugin: ExecPlugin;
-  /** Asked for when the plugin wants to know the cluster. */
-  readonly cluster: () => Promise<ExecClusterInfo>;
+  /** Asked for when the plugin wants to know the cluster: the protocol's Cluster. */
+  readonly cluster: () => Promise<object>;
   readonly clock: Clock;
   readonly observer?: ExecPluginObserver | undefined;
   /** @default starts a process */
@@ -179,7 +168,8 @@ export function readExecCredential(output: string, plugin: ExecPlugin): ExecCred
   // What cannot be sent is never refused by a server, and would be kept.
   if (certificate !== undefined && key !== undefined) {
     try {
-      requireMatch(readCertificates(certificate), readPrivateKey(key));
+      const isMatch = isPair(readCertificates(certificate), readPrivateKey(key));
+      if (!isMatch) throw new Error("the private key is not that of the certificate");
     } catch (error) {
       fail(`cannot use clientCertificateData and clientKeyData: ${messageOf(error)}`);
     }

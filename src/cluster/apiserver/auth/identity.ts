@@ -9,9 +9,14 @@ import { checkServerIdentity, getCACertificates, type PeerCertificate } from "no
 import type { Clock } from "../../../async/clock.ts";
 import type { Logger } from "../../../logging/logger.ts";
 import { messageOf } from "../../../logging/message-of.ts";
-import { type ClientConfig, ClientConfigError, type Material } from "../connection/client-config.ts";
-import { type ExecClusterInfo, ExecCredentials, type ExecPluginObserver, type RunProgram } from "./exec-credentials.ts";
-import { type CertificateChain, readCertificates, readPrivateKey, requireMatch } from "./pem.ts";
+import {
+  type Authentication,
+  type ClientConfig,
+  ClientConfigError,
+  type Material,
+} from "../connection/client-config.ts";
+import { ExecCredentials, type ExecPluginObserver, type RunProgram } from "./exec-credentials.ts";
+import { type CertificateChain, isPair, readCertificates, readPrivateKey } from "./pem.ts";
 
 /** What a TLS connection to the server is made with. One object for as long as none of it changes. */
 export interface TlsMaterial {
@@ -55,29 +60,38 @@ export interface IdentityOptions {
 
 /** Makes the identity; nothing is read before the first `current()`. */
 export function createIdentity(options: IdentityOptions): Identity {
-  const { config, clock, log } = options;
-  const ca = config.ca && source(config.ca, "certificate-authority", "CA file", readCertificates, options);
-  const own = config.clientCertificate;
-  const certificate =
-    own && source(own.certificate, "client-certificate", "client certificate", readCertificates, options);
-  const key = own && source(own.key, "client-key", "client key", readPrivateKey, options);
-  const authentication = createAuthentication(options, async () => (await ca?.read())?.value.text);
+  const { config, clock, log, observer, run } = options;
+  const { authentication, clientCertificate: own } = config;
+  const pem = <T>(material: Material, field: string, title: string, parse: (text: string) => T): RotatingText<T> => {
+    const hint = `${field} in the kubeconfig, and what is mounted there`;
+    return new RotatingText({ material, field, title, hint, parse, clock, log });
+  };
+  const ca = config.ca && pem(config.ca, "certificate-authority", "CA file", readCertificates);
+  const certificate = own && pem(own.certificate, "client-certificate", "client certificate", readCertificates);
+  const key = own && pem(own.key, "client-key", "client key", readPrivateKey);
+  const token = authentication.kind === "tokenFile" ? tokenFile(authentication.path, options) : undefined;
+  const cluster = async (): Promise<object> => clusterInfo(config, (await ca?.read())?.value.text);
+  const program =
+    authentication.kind === "exec"
+      ? new ExecCredentials({ plugin: authentication.plugin, cluster, clock, observer, ...(run && { run }) })
+      : undefined;
+  const texts = [ca, certificate, key, token];
   let pair: KeyPair | undefined;
   let tls: { readonly inputs: readonly unknown[]; readonly material: TlsMaterial } | undefined;
   let expiredChain: CertificateChain | undefined;
   let strangers: Strangers | undefined;
 
-  function tlsOf(trusted: CertificateChain | undefined, certified: OwnCertificate): TlsMaterial {
-    const { certificate: cert, key: ownKey } = pairOf(certified) ?? {};
-    const inputs = [trusted, cert, ownKey];
+  function tlsOf(trusted: CertificateChain | undefined, certified: KeyPair | undefined): TlsMaterial {
+    const inputs = [trusted, certified?.certificate, certified?.key];
     if (tls !== undefined && inputs.every((input, index) => input === tls?.inputs[index])) return tls.material;
-    tls = { inputs, material: { ...tlsBase(config, trusted?.text), ...(cert && ownKey ? { cert, key: ownKey } : {}) } };
+    const cert = certified && { cert: certified.certificate, key: certified.key };
+    tls = { inputs, material: { ...tlsBase(config, trusted?.text), ...cert } };
     return tls.material;
   }
 
   /** The two files of a pair are not replaced in one step: until they match, the pair before stays in use. */
-  function pairOf({ given, chain, ownKey }: OwnCertificate): KeyPair | undefined {
-    if (given !== undefined || chain === undefined || ownKey === undefined) return given;
+  function pairOf(chain: CertificateChain | undefined, ownKey: string | undefined): KeyPair | undefined {
+    if (chain === undefined || ownKey === undefined) return undefined;
     if (pair?.certificate === chain.text && pair.key === ownKey) return pair;
     if (isPair(chain, ownKey)) pair = { certificate: chain.text, key: ownKey };
     else if (pair === undefined) {
@@ -115,28 +129,26 @@ export function createIdentity(options: IdentityOptions): Identity {
 
   return {
     async current(signal) {
-      const { authorization, given, seen } = await authentication.current(signal);
+      const given = await program?.current(signal);
+      const bearer = await token?.read();
       const chain = await certificate?.read();
       warnOfExpiry(chain?.value);
-      const headers = {
-        ...config.impersonation,
-        ...(authorization === undefined ? {} : { Authorization: authorization }),
-      };
+      const authorization = authorizationOf(authentication, given?.token ?? bearer?.value);
+      const headers = { ...config.impersonation, ...(authorization && { Authorization: authorization }) };
       const isTls = config.server.protocol === "https:";
       const trusted = isTls ? await ca?.read() : undefined;
-      const ownKey = isTls && given === undefined ? await key?.read() : undefined;
+      const ownKey = isTls && given?.certificate === undefined ? await key?.read() : undefined;
       return {
         headers,
-        tls: isTls ? tlsOf(trusted?.value, { given, chain: chain?.value, ownKey: ownKey?.value }) : undefined,
-        files: [trusted?.seen, chain?.seen, ownKey?.seen, seen],
+        tls: isTls ? tlsOf(trusted?.value, given?.certificate ?? pairOf(chain?.value, ownKey?.value)) : undefined,
+        files: [trusted, chain, ownKey, bearer].map((reading) => reading?.seen),
       };
     },
     refused() {
-      for (const part of [ca, certificate, key, authentication]) part?.expire();
+      for (const part of [...texts, program]) part?.expire();
     },
     async hasChanged(sent) {
-      const parts = [ca, certificate, key, authentication];
-      const changed = await Promise.all(parts.map((part, index) => part?.hasChanged(sent?.files[index])));
+      const changed = await Promise.all(texts.map((text, index) => text?.hasChanged(sent?.files[index])));
       return changed.includes(true);
     },
   };
@@ -159,106 +171,20 @@ function pathOf(material: Material | undefined, otherwise: string): string {
   return material?.kind === "file" ? material.path : otherwise;
 }
 
-interface OwnCertificate {
-  /** A plugin's, instead of that in files. */
-  readonly given: KeyPair | undefined;
-  readonly chain: CertificateChain | undefined;
-  readonly ownKey: string | undefined;
-}
-
-interface Source<T> {
-  read(): Promise<Reading<T>>;
-  expire(): void;
-  hasChanged(seen?: string): Promise<boolean>;
-}
-
-function source<T>(
-  material: Material,
-  field: string,
-  title: string,
-  parse: (text: string) => T,
-  { clock, log }: IdentityOptions,
-): Source<T> {
-  const hint = `${field} in the kubeconfig, and what is mounted there`;
-  if (material.kind === "file") return new RotatingFile({ path: material.path, title, hint, parse, clock, log });
-  let value: T;
-  try {
-    value = parse(material.text);
-  } catch (error) {
-    const reason = messageOf(error);
-    throw new ClientConfigError(`cannot use the ${title} in the kubeconfig: ${reason}: check ${field}-data`, {
-      cause: error,
-    });
+/** @param bearer of a file or a plugin. */
+function authorizationOf(authentication: Authentication, bearer: string | undefined): string | undefined {
+  if (authentication.kind === "basic") {
+    const { username, password } = authentication;
+    return `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`;
   }
-  return { read: () => Promise.resolve({ value, seen: undefined }), ...CONSTANT };
+  const token = authentication.kind === "token" ? authentication.token : bearer;
+  return token === undefined ? undefined : `Bearer ${token}`;
 }
 
-const CONSTANT = { expire() {}, hasChanged: () => Promise.resolve(false) };
-
-interface Authenticator {
-  current(signal?: AbortSignal): Promise<AuthenticationState>;
-  expire(): void;
-  hasChanged(seen?: string): Promise<boolean>;
-}
-
-interface AuthenticationState {
-  readonly authorization?: string | undefined;
-  readonly given?: OwnCertificate["given"];
-  /** What the file said that it comes from. */
-  readonly seen?: string | undefined;
-}
-
-function createAuthentication(options: IdentityOptions, caText: () => Promise<string | undefined>): Authenticator {
-  const { config, clock, log } = options;
-  const { authentication } = config;
-  const fixed = (state: AuthenticationState) => ({ current: () => Promise.resolve(state), ...CONSTANT });
-  switch (authentication.kind) {
-    case "none":
-      return fixed({});
-    case "token":
-      return fixed({ authorization: `Bearer ${authentication.token}` });
-    case "basic": {
-      const pair = Buffer.from(`${authentication.username}:${authentication.password}`).toString("base64");
-      return fixed({ authorization: `Basic ${pair}` });
-    }
-    case "tokenFile": {
-      const file = new RotatingFile({
-        path: authentication.path,
-        title: "token file",
-        hint: "tokenFile in the kubeconfig, and whether the service account's token is mounted there",
-        parse: readToken,
-        clock,
-        log,
-      });
-      return {
-        async current() {
-          const { value, seen } = await file.read();
-          return { authorization: `Bearer ${value}`, seen };
-        },
-        expire: () => file.expire(),
-        hasChanged: (seen) => file.hasChanged(seen),
-      };
-    }
-    case "exec": {
-      const { plugin } = authentication;
-      const cluster = async () => clusterInfo(config, await caText());
-      const program = new ExecCredentials({
-        plugin,
-        cluster,
-        clock,
-        observer: options.observer,
-        ...(options.run ? { run: options.run } : {}),
-      });
-      return {
-        async current(signal) {
-          const { token, certificate } = await program.current(signal);
-          return { authorization: token === undefined ? undefined : `Bearer ${token}`, given: certificate };
-        },
-        expire: () => program.expire(),
-        hasChanged: CONSTANT.hasChanged,
-      };
-    }
-  }
+function tokenFile(path: string, { clock, log }: IdentityOptions): RotatingText<string> {
+  const hint = "tokenFile in the kubeconfig, and whether the service account's token is mounted there";
+  const about = { field: "tokenFile", title: "token file", hint, parse: readToken };
+  return new RotatingText({ material: { kind: "file", path }, ...about, clock, log });
 }
 
 function readToken(text: string): string {
@@ -268,7 +194,7 @@ function readToken(text: string): string {
   return token;
 }
 
-function clusterInfo(config: ClientConfig, ca: string | undefined): ExecClusterInfo {
+function clusterInfo(config: ClientConfig, ca: string | undefined): object {
   return {
     server: config.server.href.replace(/\/$/, ""),
     ...(config.serverName === undefined ? {} : { "tls-server-name": config.serverName }),
@@ -292,23 +218,16 @@ function tlsBase({ serverName, isServerVerified }: ClientConfig, ca: string | un
   return { ...base, servername: isIP(serverName) === 0 ? serverName : "", checkServerIdentity: check };
 }
 
-function isPair(chain: CertificateChain, key: string): boolean {
-  try {
-    requireMatch(chain, key);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
 /** Upstream re-reads token files after a minute less ten seconds (reference operation.md §8.1). */
 const MAX_AGE_MS = 50_000;
 
-interface RotatingFileOptions<T> {
-  readonly path: string;
+interface RotatingTextOptions<T> {
+  readonly material: Material;
+  /** Its field in the kubeconfig. */
+  readonly field: string;
   /** What it is, for messages: `token file`. */
   readonly title: string;
-  /** What to look at when it is not usable: `tokenFile in the kubeconfig`. */
+  /** What to look at when its file is not usable: `tokenFile in the kubeconfig`. */
   readonly hint: string;
   /** Makes the value of the text; throws when it is not usable. */
   readonly parse: (text: string) => T;
@@ -316,17 +235,19 @@ interface RotatingFileOptions<T> {
   readonly log: Logger;
 }
 
-/** What a file is good for at the moment. */
+/** What a text is good for at the moment. */
 interface Reading<T> {
   /** The same value while the text is unchanged; the last good one while the file is unusable. */
   readonly value: T;
-  /** What the file said when it was looked at for this. */
+  /** What the file said when it was looked at for this; undefined for what is no file. */
   readonly seen: string | undefined;
 }
 
-/** Gives the value of the file's content, never older than about a minute, and the last good one when it turns bad. */
-class RotatingFile<T> {
-  readonly #options: RotatingFileOptions<T>;
+/** Gives the value of a file's content, never older than about a minute, and the last good one when it turns bad. Data never changes. */
+class RotatingText<T> {
+  readonly #options: RotatingTextOptions<T>;
+  /** Undefined: it is no file. */
+  readonly #path: string | undefined;
   #known: { readonly text: string; readonly value: T } | undefined;
   /** What the file said when it was last read, of use or not. */
   #seen: string | undefined;
@@ -335,21 +256,33 @@ class RotatingFile<T> {
   #isUsed = false;
   #isBad = false;
 
-  constructor(options: RotatingFileOptions<T>) {
+  /** @throws ClientConfigError for data that is not usable. */
+  constructor(options: RotatingTextOptions<T>) {
     this.#options = options;
+    const { material, field, title, parse } = options;
+    if (material.kind === "file") {
+      this.#path = material.path;
+      return;
+    }
+    try {
+      this.#known = { text: material.text, value: parse(material.text) };
+    } catch (error) {
+      const reason = messageOf(error);
+      const message = `cannot use the ${title} in the kubeconfig: ${reason}: check ${field}-data`;
+      throw new ClientConfigError(message, { cause: error });
+    }
   }
 
   /** @throws ClientConfigError when there has never been a good value. */
   async read(): Promise<Reading<T>> {
-    const { clock } = this.#options;
+    const { clock, parse } = this.#options;
     this.#isUsed = true;
-    if (this.#known !== undefined && clock.monotonicMs() - this.#readAtMs < MAX_AGE_MS) {
-      return { value: this.#known.value, seen: this.#seen };
-    }
+    const isFresh = this.#path === undefined || clock.monotonicMs() - this.#readAtMs < MAX_AGE_MS;
+    if (this.#known !== undefined && isFresh) return { value: this.#known.value, seen: this.#seen };
     try {
-      const text = await readFile(this.#options.path, "utf8");
+      const text = await readFile(this.#path ?? "", "utf8");
       this.#seen = text;
-      if (this.#known?.text !== text) this.#known = { text, value: this.#options.parse(text) };
+      if (this.#known?.text !== text) this.#known = { text, value: parse(text) };
       this.#readAtMs = clock.monotonicMs();
       this.#isBad = false;
       return { value: this.#known.value, seen: text };
@@ -364,8 +297,8 @@ class RotatingFile<T> {
    * @param seen as of a {@link Reading}. @default of the last one
    */
   async hasChanged(seen: string | undefined = this.#seen): Promise<boolean> {
-    if (!this.#isUsed) return false;
-    const text = await readFile(this.#options.path, "utf8").catch(() => undefined);
+    if (!this.#isUsed || this.#path === undefined) return false;
+    const text = await readFile(this.#path, "utf8").catch(() => undefined);
     return text !== undefined && text !== seen;
   }
 
@@ -375,7 +308,8 @@ class RotatingFile<T> {
   }
 
   #lastGood(error: unknown): T {
-    const { path, title, hint, log, clock } = this.#options;
+    const { title, hint, log, clock } = this.#options;
+    const path = this.#path;
     const reason = messageOf(error);
     if (this.#known === undefined) {
       throw new ClientConfigError(`cannot use the ${title} ${path}: ${reason}: check ${hint}`, { cause: error });

@@ -1,5 +1,6 @@
 /** Certificates and keys as PEM text, checked when they are read and not in the middle of a handshake. */
 import { createPrivateKey, X509Certificate } from "node:crypto";
+import { attempt } from "../../../logging/attempt.ts";
 
 const BLOCK = /-----BEGIN (?:TRUSTED )?CERTIFICATE-----[^-]+-----END (?:TRUSTED )?CERTIFICATE-----/g;
 
@@ -26,8 +27,7 @@ export function readPrivateKey(text: string): string {
   return text;
 }
 
-/** @throws Error when the key is not that of the chain's own certificate. */
-export function requireMatch(chain: CertificateChain, key: string): void {
-  const own = new X509Certificate(chain.text);
-  if (!own.checkPrivateKey(createPrivateKey(key))) throw new Error("the private key is not that of the certificate");
+/** Whether the key is that of the chain's own certificate. */
+export function isPair(chain: CertificateChain, key: string): boolean {
+  return attempt(() => new X509Certificate(chain.text).checkPrivateKey(createPrivateKey(key))) ?? false;
 }
