@@ -6,7 +6,7 @@
 import type { Clock } from "../src/async/clock.ts";
 import { ApiError } from "../src/cluster/apiserver/connection/api-error.ts";
 import type { ApiTransport } from "../src/cluster/apiserver/connection/transport.ts";
-import { Backoff } from "../src/cluster/apiserver/watch/watchdog.ts";
+import { Backoff } from "../src/cluster/apiserver/watch/backoff.ts";
 
 const MAX_ASKED = 10;
 

@@ -1,40 +1,19 @@
 /** The API server as a source of cluster objects. */
 import type { Clock } from "../../async/clock.ts";
-import type { Logger } from "../../logging/logger.ts";
 import type { MetricFamilies } from "../../metrics/metric-families.ts";
 import type { ObjectKind, ObjectKinds, ObjectSink, ObjectSource } from "../object-source.ts";
-import type { ApiTransport } from "./connection/transport.ts";
 import type { EventSubject } from "./events/event-object.ts";
-import { SharedCauses } from "./watch/failure-log.ts";
 import { Recovery } from "./watch/recovery.ts";
-import { Reflector } from "./watch/reflector.ts";
-import type { ReflectorTimes } from "./watch/reflector-times.ts";
+import { type OnHeard, Reflector, type WatchSettings } from "./watch/reflector.ts";
 import { CLUSTER_RESOURCES, nodeResource, type WatchedResource } from "./watch/resources.ts";
 
-export interface ApiSourceOptions {
-  readonly transport: ApiTransport;
-  readonly clock: Clock;
-  readonly log: Logger;
+export interface ApiSourceOptions extends WatchSettings {
   /** Only the Node of this name is watched. */
   readonly nodeName: string;
-  /** How often everything is delivered again as updates (`configSyncPeriod`); 0 for never. */
-  readonly resyncPeriodMs: number;
   /** Nothing but the Node is read. @default false */
   readonly onlyNode?: boolean;
   /** Keeps the names of pods, which only people ask for. @default false */
   readonly keepsPods?: boolean;
-  /** Whether lists are asked for as streams (gate WatchListClient). @default true */
-  readonly streamsLists?: boolean;
-  /** Whether the server may answer in protobuf. @default true */
-  readonly takesProtobuf?: boolean;
-  /** Called when a resource (plural name) cannot be watched, and with `undefined` when it can again. */
-  readonly onProblem?: (resource: string, problem: string | undefined) => void;
-  /** Called whenever the server has sent something about a resource. */
-  readonly onHeard?: OnHeard;
-  /** For tests. */
-  readonly times?: Partial<ReflectorTimes>;
-  /** For tests. @default Math.random */
-  readonly random?: () => number;
 }
 
 /** The source, and what events need to know of its objects. */
@@ -63,21 +42,32 @@ export function createApiSource(options: ApiSourceOptions): ApiSource {
 }
 
 async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink, signal: AbortSignal): Promise<void> {
-  const { transport, nodeName, onlyNode = false, keepsPods = false } = options;
+  const { transport, clock, log, nodeName, onlyNode = false, keepsPods = false, random = Math.random } = options;
   await transport.checkFiles();
   if (signal.aborted) return;
   const failed = new AbortController();
   const ended = AbortSignal.any([signal, failed.signal]);
+  const shared = { recovery: new Recovery(clock, random), causes: new Map() };
   const reflect = async <K extends ObjectKind>(resource: WatchedResource<K>): Promise<void> => {
+    const { controller } = resource;
+    log.info(`Starting ${controller} controller`);
+    log.info("Waiting for caches to sync", { controller });
+    const told: ObjectSink = {
+      onEvent: (kind, event) => sink.onEvent(kind, event),
+      onSynced(kind) {
+        log.info("Caches are synced", { controller });
+        sink.onSynced(kind);
+      },
+    };
+    const reflector = new Reflector({ ...options, ...shared, resource, sink: told });
+    records.set(resource.kind, (key) => reflector.record(key));
     try {
-      await follow(resource, { ...options, recovery, causes }, records, sink, ended);
+      await reflector.run(ended);
     } catch (error) {
       failed.abort();
       throw error;
     }
   };
-  const recovery = new Recovery(options.clock, options.random ?? Math.random);
-  const causes = new SharedCauses();
   const [services, endpointSlices, serviceCIDRs] = CLUSTER_RESOURCES;
   try {
     // The Node's request is the first: the rest of the start waits for it.
@@ -88,43 +78,6 @@ async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink
     transport.close();
   }
 }
-
-/** By all that is watched. */
-interface Shared {
-  readonly recovery: Recovery;
-  readonly causes: SharedCauses;
-}
-
-async function follow<K extends ObjectKind>(
-  resource: WatchedResource<K>,
-  options: ApiSourceOptions & Shared,
-  records: Records,
-  sink: ObjectSink,
-  signal: AbortSignal,
-): Promise<void> {
-  const { log, onProblem, onHeard } = options;
-  const { controller, plural } = resource;
-  log.info(`Starting ${controller} controller`);
-  log.info("Waiting for caches to sync", { controller });
-  const reflector = new Reflector({
-    ...options,
-    resource,
-    sink: {
-      onEvent: (kindOfEvent, event) => sink.onEvent(kindOfEvent, event),
-      onSynced: (kindOfEvent) => {
-        log.info("Caches are synced", { controller });
-        sink.onSynced(kindOfEvent);
-      },
-    },
-    onProblem: (problem) => onProblem?.(plural, problem),
-    onHeard: () => onHeard?.(plural),
-  });
-  records.set(resource.kind, (key) => reflector.record(key));
-  await reflector.run(signal);
-}
-
-/** Told each time the API server has said something about a resource (plural name). */
-export type OnHeard = (resource: string) => void;
 
 /**
  * Defines the gauge. A quiet resource is heard of whenever its watch ends and begins again, every 5 to 10 minutes.

@@ -3,8 +3,8 @@ import { test } from "node:test";
 import { FakeClock } from "../../../sync/testing/fake-clock.ts";
 import { ApiError, type ApiErrorCode } from "../connection/api-error.ts";
 import { recordingLog } from "../testing/recording-log.ts";
-import { FailureLog, SharedCauses } from "./failure-log.ts";
-import { Backoff } from "./watchdog.ts";
+import { Backoff } from "./backoff.ts";
+import { FailureLog, type SharedCauses } from "./failure-log.ts";
 
 test("waits double up to 30 s, and begin again after two healthy minutes", async () => {
   const clock = new FakeClock();
@@ -59,7 +59,7 @@ test("another reason is said at once", () => {
 test("what all watches of a server meet alike is said by one of them, and again after one of them worked", () => {
   const clock = new FakeClock();
   const log = recordingLog();
-  const causes = new SharedCauses();
+  const causes: SharedCauses = new Map();
   const [one, other] = [0, 1].map(() => new FailureLog(log, clock, () => {}, causes));
   const fail = (failures: FailureLog | undefined, code: ApiErrorCode) =>
     failures?.failed(new ApiError(code, { request: "list", detail: code }), false);

@@ -10,20 +10,30 @@ const REMIND_AFTER_MS = 300_000;
 /** A cut connection, and the history lost meanwhile, are nothing to speak of. */
 const MAX_HARMLESS_IN_ROW = 2;
 
-/** Called with the problem that a resource has now; `undefined` when it has none. */
-export type OnProblem = (problem: string | undefined) => void;
+/** What all watches of a server meet alike: four lists begin together, and one line says it for all; `/healthz` names each of them. */
+const SHARED: readonly ApiErrorCode[] = ["unreachable", "timeout", "tls", "credentials", "unauthorized"];
+/** When one of the watches of a server last said so; nothing when it works for one of them. */
+export type SharedCauses = Map<ApiErrorCode, number>;
 
 export class FailureLog {
   readonly #log: Logger;
   readonly #clock: Clock;
-  readonly #onProblem: OnProblem;
+  readonly #onProblem: (problem: string | undefined) => void;
   readonly #causes: SharedCauses;
   #standing: { readonly sinceMs: number; saidAtMs: number; reason: string; count: number } | undefined;
   /** Harmless failures that nothing good has followed yet. */
   #harmlessInRow = 0;
 
-  /** @param causes what the server's other watches have said already. */
-  constructor(log: Logger, clock: Clock, onProblem: OnProblem, causes = new SharedCauses()) {
+  /**
+   * @param onProblem called with the problem that the resource has now; `undefined` when it has none.
+   * @param causes what the server's other watches have said already.
+   */
+  constructor(
+    log: Logger,
+    clock: Clock,
+    onProblem: (problem: string | undefined) => void,
+    causes: SharedCauses = new Map(),
+  ) {
     this.#causes = causes;
     this.#log = log;
     this.#clock = clock;
@@ -54,7 +64,7 @@ export class FailureLog {
     standing.reason = reason;
     standing.saidAtMs = nowMs;
     const facts = standing.count === 1 ? {} : { attempts: standing.count };
-    if (this.#causes.isKnown(error.code, nowMs, REMIND_AFTER_MS)) {
+    if (this.#isSaidByOthers(error.code, nowMs)) {
       this.#log.v(2, "Failed to watch, for the same reason as others", { reason: error.message, ...facts });
     } else {
       this.#log.error("Failed to watch, retrying; everything stays as it is", error, facts);
@@ -72,26 +82,13 @@ export class FailureLog {
     this.#log.info("Watching again", { failedAttempts: standing.count, afterSeconds: seconds });
     this.#onProblem(undefined);
   }
-}
 
-/** What all watches of a server meet alike: four lists begin together, and one line says it for all; `/healthz` names each of them. */
-const SHARED: readonly ApiErrorCode[] = ["unreachable", "timeout", "tls", "credentials", "unauthorized"];
-
-/** Shared by all watches of the server. */
-export class SharedCauses {
-  readonly #saidAtMs = new Map<ApiErrorCode, number>();
-
-  /** Notes that a watch is about to say so. @returns whether another one has, less than this long ago. */
-  isKnown(code: ApiErrorCode, nowMs: number, forMs: number): boolean {
+  /** Whether another watch has said so a short time ago; else this one is about to. */
+  #isSaidByOthers(code: ApiErrorCode, nowMs: number): boolean {
     if (!SHARED.includes(code)) return false;
-    const saidAtMs = this.#saidAtMs.get(code);
-    if (saidAtMs !== undefined && nowMs - saidAtMs < forMs) return true;
-    this.#saidAtMs.set(code, nowMs);
+    const saidAtMs = this.#causes.get(code);
+    if (saidAtMs !== undefined && nowMs - saidAtMs < REMIND_AFTER_MS) return true;
+    this.#causes.set(code, nowMs);
     return false;
-  }
-
-  /** The server works for one of the watches: the next failure is logged again. */
-  clear(): void {
-    this.#saidAtMs.clear();
   }
 }

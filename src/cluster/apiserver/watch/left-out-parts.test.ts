@@ -15,7 +15,7 @@ for (const isVerbose of [false, true]) {
     const log = { ...recording, isVerbose: () => isVerbose };
     const sink = new RecordingSink();
     const cache = new ObjectCache(endpointSlices, sink, log, systemClock);
-    for (let index = 0; index < 50; index++) cache.changed({ ...slice(index), ports: [{ port: 0 }] });
+    for (let index = 0; index < 50; index++) cache.take("changed", { ...slice(index), ports: [{ port: 0 }] });
     assert.equal(sink.state.endpointSlices.size, 50);
     assert.equal(recording.complaints().length, isVerbose ? 1 : 0);
     if (!isVerbose) assert.deepEqual(recording.lines, []);

@@ -15,18 +15,22 @@ interface PageHead {
   readonly continueToken: string;
 }
 
-interface ListPageOptions<K extends ObjectKind> {
+/** Of a request whose answer goes into the cache. */
+export interface ReadOptions<K extends ObjectKind> {
   readonly resource: WatchedResource<K>;
-  readonly transport: ApiTransport;
+  readonly transport: Pick<ApiTransport, "host" | "send">;
   readonly cache: ObjectCache<K>;
   readonly query: Readonly<Record<string, string>>;
   /** The header `Accept`. */
   readonly accept: string;
-  readonly idleMs: number;
-  /** The server has begun to answer with what may be a list. */
+  /** The server has begun to answer with what may be what was asked for. */
   readonly onOpen: (format: BodyFormat) => void;
   /** Something has come. */
-  readonly onProgress?: () => void;
+  readonly onProgress: () => void;
+}
+
+interface ListPageOptions<K extends ObjectKind> extends ReadOptions<K> {
+  readonly idleMs: number;
 }
 
 /**
@@ -39,9 +43,7 @@ export async function readListPage<K extends ObjectKind>(
   { resource, transport, cache, query, accept, idleMs, onOpen, onProgress }: ListPageOptions<K>,
   signal: AbortSignal,
 ): Promise<PageHead> {
-  const request = `list ${resource.plural}`;
-  const failure = (code: ApiErrorCode, detail: string, cause?: unknown): ApiError =>
-    new ApiError(code, { request, detail: `${transport.host}: ${detail}` }, { cause });
+  const failure = failing(`list ${resource.plural}`, transport);
   const garbage = (detail: string): ApiError => failure("garbage", detail);
   const path = pathOf(resource, query);
   const response = await transport.send(
@@ -52,12 +54,11 @@ export async function readListPage<K extends ObjectKind>(
   onOpen(format);
   let strangers = 0;
   const items = format.list(({ value, problem }) => {
-    const isKnown = problem === undefined ? cache.listed(value) : cache.unreadable(value, problem) !== undefined;
-    if (!isKnown) strangers++;
+    if (cache.take("listed", value, problem) === undefined) strangers++;
   });
   try {
     for await (const chunk of response.body) {
-      onProgress?.();
+      onProgress();
       items.push(chunk);
       if (isTurnDue()) await giveTurn();
     }
@@ -69,6 +70,12 @@ export async function readListPage<K extends ObjectKind>(
     if (!(error instanceof FormatError)) throw error;
     throw failure(error instanceof CutError ? "unreachable" : "garbage", error.message, error);
   }
+}
+
+/** Makes the errors of a request's answer. */
+export function failing(request: string, { host }: Pick<ApiTransport, "host">) {
+  return (code: ApiErrorCode, detail: string, cause?: unknown): ApiError =>
+    new ApiError(code, { request, detail: `${host}: ${detail}` }, { cause });
 }
 
 /** Path and query of a request for a resource; empty parameters are left out. Pure. */

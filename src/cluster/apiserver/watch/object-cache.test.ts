@@ -29,17 +29,17 @@ function at(version: number, index: number, spec: Readonly<Record<string, unknow
 test("a second list becomes the difference to the first", () => {
   const { sink, cache } = setUp();
   cache.beginList();
-  for (const index of [1, 2, 3]) assert.ok(cache.listed(at(10, index)));
+  for (const index of [1, 2, 3]) assert.equal(cache.take("listed", at(10, index)), "10");
   cache.endList();
   sink.take("services");
   cache.beginList();
-  cache.listed(at(10, 1));
-  cache.listed(at(20, 2));
-  cache.listed(at(21, 3, { type: "NodePort" }));
-  cache.listed(at(22, 4));
+  cache.take("listed", at(10, 1));
+  cache.take("listed", at(20, 2));
+  cache.take("listed", at(21, 3, { type: "NodePort" }));
+  cache.take("listed", at(22, 4));
   assert.deepEqual(sink.take("services"), ["update default/svc-3", "add default/svc-4"]);
   cache.beginList();
-  for (const index of [2, 3, 4]) cache.listed(at(30, index));
+  for (const index of [2, 3, 4]) cache.take("listed", at(30, index));
   cache.endList();
   assert.deepEqual(sink.take("services"), ["update default/svc-3", "delete default/svc-1"]);
 });
@@ -47,39 +47,39 @@ test("a second list becomes the difference to the first", () => {
 test("a list that was not ended deletes nothing", () => {
   const { sink, cache } = setUp();
   cache.beginList();
-  cache.listed(at(1, 1));
-  cache.listed(at(1, 2));
+  cache.take("listed", at(1, 1));
+  cache.take("listed", at(1, 2));
   cache.endList();
   cache.beginList();
-  cache.listed(at(1, 1));
+  cache.take("listed", at(1, 1));
   cache.beginList();
-  cache.listed(at(1, 1));
-  cache.listed(at(1, 2));
+  cache.take("listed", at(1, 1));
+  cache.take("listed", at(1, 2));
   cache.endList();
   assert.deepEqual(sink.take("services"), ["add default/svc-1", "add default/svc-2"]);
 });
 
 test("an object that goes bad keeps its last good version, is told of once per version, and recovers", () => {
   const { sink, log, cache } = setUp();
-  cache.changed(at(1, 1));
+  cache.take("changed", at(1, 1));
   const bad = at(2, 1, { ports: [{ port: 99_999, protocol: "TCP" }] });
-  assert.deepEqual(cache.changed(bad), { key: "default/svc-1", resourceVersion: "2" });
+  assert.equal(cache.take("changed", bad), "2");
   cache.beginList();
-  cache.listed(bad);
+  cache.take("listed", bad);
   cache.endList();
   assert.deepEqual(sink.keys("services"), ["default/svc-1"]);
   assert.equal(log.errors().length, 1);
   assert.match(log.errors()[0] ?? "", /spec\.ports\[0\]\.port must be .*99999: its last good version stays in use/);
   assert.equal(log.lines[0]?.facts.object, "Service default/svc-1");
-  cache.changed(at(3, 1, { type: "NodePort" }));
+  cache.take("changed", at(3, 1, { type: "NodePort" }));
   assert.deepEqual(sink.take("services"), ["add default/svc-1", "update default/svc-1"]);
 });
 
 test("a bad object that goes away is deleted like any other", () => {
   const { sink, cache } = setUp();
-  cache.changed(at(1, 1));
-  cache.changed(at(2, 1, { ports: "none" }));
-  cache.deleted({ metadata: { namespace: "default", name: "svc-1" } });
+  cache.take("changed", at(1, 1));
+  cache.take("changed", at(2, 1, { ports: "none" }));
+  cache.take("deleted", { metadata: { namespace: "default", name: "svc-1" } });
   assert.deepEqual(sink.keys("services"), []);
 });
 
@@ -94,9 +94,9 @@ test("what cannot be told from any object changes nothing", () => {
     { metadata: { name: "", namespace: "c" } },
     { metadata: { name: 7, namespace: "c" } },
   ]) {
-    assert.equal(cache.listed(raw), false);
-    assert.equal(cache.changed(raw), undefined);
-    assert.equal(cache.deleted(raw), undefined);
+    assert.equal(cache.take("listed", raw), undefined);
+    assert.equal(cache.take("changed", raw), undefined);
+    assert.equal(cache.take("deleted", raw), undefined);
   }
   assert.deepEqual(sink.take("services"), []);
 });
@@ -104,7 +104,7 @@ test("what cannot be told from any object changes nothing", () => {
 test("an object whose name no object of a cluster can have is left out by name, and hides nothing", () => {
   const { sink, log, cache } = setUp();
   cache.beginList();
-  cache.listed(at(1, 1));
+  cache.take("listed", at(1, 1));
   for (const [name, namespace] of [
     ["__proto__", "c"],
     ['a"; drop', "c"],
@@ -112,11 +112,11 @@ test("an object whose name no object of a cluster can have is left out by name, 
     ["x".repeat(254), "c"],
   ]) {
     const raw = { metadata: { name, namespace, resourceVersion: "7" } };
-    assert.equal(cache.listed(raw), true);
-    assert.equal(cache.changed(raw)?.resourceVersion, "7");
-    assert.equal(cache.deleted(raw)?.resourceVersion, "7");
+    assert.equal(cache.take("listed", raw), "7");
+    assert.equal(cache.take("changed", raw), "7");
+    assert.equal(cache.take("deleted", raw), "7");
   }
-  cache.listed(at(2, 2));
+  cache.take("listed", at(2, 2));
   cache.endList();
   assert.deepEqual(sink.take("services"), ["add default/svc-1", "add default/svc-2"]);
   assert.match(log.errors()[0] ?? "", /metadata\.name must be a DNS subdomain.*: it is left out/);
@@ -128,7 +128,7 @@ test("objects that cannot be used are told of at a bounded rate", () => {
   const log = recordingLog();
   const cache = new ObjectCache(services, new RecordingSink(), log, { monotonicMs: () => nowMs });
   const flood = () => {
-    for (let index = 0; index < 5_000; index++) cache.changed(at(1, index, { ports: 7 }));
+    for (let index = 0; index < 5_000; index++) cache.take("changed", at(1, index, { ports: 7 }));
   };
   flood();
   assert.deepEqual([log.errors().length, log.lines.length], [20, 21]);
@@ -142,18 +142,18 @@ test("objects that cannot be used are told of at a bounded rate", () => {
 });
 
 for (const [how, mend] of [
-  ["could be used meanwhile", (cache: ObjectCache<"services">) => cache.changed(service(1))],
-  ["was deleted meanwhile", (cache: ObjectCache<"services">) => cache.deleted(service(1))],
+  ["could be used meanwhile", (cache: ObjectCache<"services">) => cache.take("changed", service(1))],
+  ["was deleted meanwhile", (cache: ObjectCache<"services">) => cache.take("deleted", service(1))],
 ] as const) {
   test(`an object that ${how} is told of again, in the same version too`, () => {
     const { log, cache } = setUp();
     // Without a version all versions are the same.
     const bad = service(1, { ports: 7 });
-    cache.changed(bad);
-    cache.changed(bad);
+    cache.take("changed", bad);
+    cache.take("changed", bad);
     assert.equal(log.errors().length, 1);
     mend(cache);
-    cache.changed(bad);
+    cache.take("changed", bad);
     assert.equal(log.errors().length, 2);
   });
 }
@@ -164,14 +164,14 @@ test("a slice whose content changed under the same name is an update with the ol
     const object = slice(1, 2, generation);
     return { ...object, metadata: { ...object.metadata, resourceVersion } };
   };
-  slices.changed(version("1", 0));
-  slices.changed(version("2", 1));
+  slices.take("changed", version("1", 0));
+  slices.take("changed", version("2", 1));
   assert.deepEqual(sink.take("endpointSlices"), ["add default/svc-1-abcde", "update default/svc-1-abcde"]);
 });
 
 test("redelivery tells every object once, and stops at a turn when told to", async () => {
   const { sink, cache } = setUp();
-  for (let index = 0; index < 1_200; index++) cache.changed(at(1, index));
+  for (let index = 0; index < 1_200; index++) cache.take("changed", at(1, index));
   sink.take("services");
   await cache.redeliver(new AbortController().signal);
   const events = sink.take("services");

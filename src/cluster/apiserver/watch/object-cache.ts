@@ -74,40 +74,25 @@ export class ObjectCache<K extends ObjectKind> {
     }
   }
 
-  /** Takes an object of the running list. @returns whether the object could be identified. */
-  listed(raw: unknown): boolean {
-    const identity = identityOf(raw, this.#resource.isNamespaced);
-    if (identity === undefined) return false;
-    this.#put(raw, identity, true);
-    return true;
-  }
-
-  /** An object that exists but could not be read keeps its last good version. @returns as {@link ObjectCache.changed}. */
-  unreadable(raw: unknown, reason: string): ObjectIdentity | undefined {
+  /**
+   * Takes what the server says of an object, in the running list or in a watch.
+   *
+   * @param problem why it could not be read: it keeps its last good version.
+   * @returns its resource version, empty where it has none; undefined for what cannot be identified, and is ignored.
+   */
+  take(how: "listed" | "changed" | "deleted", raw: unknown, problem?: string): string | undefined {
     const identity = identityOf(raw, this.#resource.isNamespaced);
     if (identity === undefined) return undefined;
-    const entry = this.#entries.get(identity.key);
-    if (entry !== undefined) entry.generation = this.#generation;
-    this.#complain(identity, reason, entry !== undefined);
-    return identity;
-  }
-
-  /** ADDED or MODIFIED. @returns the object's identity; `undefined` when it has none and was ignored. */
-  changed(raw: unknown): ObjectIdentity | undefined {
-    const identity = identityOf(raw, this.#resource.isNamespaced);
-    if (identity !== undefined) this.#put(raw, identity, false);
-    return identity;
-  }
-
-  /** DELETED. @returns as {@link ObjectCache.changed}. */
-  deleted(raw: unknown): ObjectIdentity | undefined {
-    const identity = identityOf(raw, this.#resource.isNamespaced);
-    if (identity === undefined) return undefined;
-    const { key } = identity;
-    this.#refusals.delete(key);
+    const { key, resourceVersion } = identity;
     const entry = this.#entries.get(key);
-    if (entry !== undefined) this.#remove(key, entry);
-    return identity;
+    if (how === "deleted") {
+      this.#refusals.delete(key);
+      if (entry !== undefined) this.#remove(key, entry);
+    } else if (problem !== undefined) {
+      if (entry !== undefined) entry.generation = this.#generation;
+      this.#complain(identity, problem, entry !== undefined);
+    } else this.#put(raw, identity, entry, how === "listed");
+    return resourceVersion;
   }
 
   /** Delivers every object again as an update to itself, in slices, so that nothing else has to wait for all of them. */
@@ -123,14 +108,13 @@ export class ObjectCache<K extends ObjectKind> {
     }
   }
 
-  #put(raw: unknown, identity: ObjectIdentity, isListed: boolean): void {
+  #put(raw: unknown, identity: ObjectIdentity, entry: Entry<ObjectKinds[K]> | undefined, isListed: boolean): void {
     const { kind, isSelected, project, keepsPods } = this.#resource;
     const { key, nameProblem } = identity;
     if (nameProblem !== undefined) {
       this.#complain(identity, nameProblem, false);
       return;
     }
-    const entry = this.#entries.get(key);
     if (!isSelected(raw)) {
       if (entry !== undefined) this.#remove(key, entry);
       return;

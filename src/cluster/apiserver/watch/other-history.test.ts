@@ -21,10 +21,10 @@ test("an object of a list counts as it is, also with the version of what was kno
   const slices = new ObjectCache(endpointSlices, sink, log, systemClock);
   const list = (spec: object, endpoints: readonly object[]): void => {
     cache.beginList();
-    cache.listed(versioned(service(1, { ...spec })));
+    cache.take("listed", versioned(service(1, { ...spec })));
     cache.endList();
     slices.beginList();
-    slices.listed(versioned({ ...slice(1), endpoints }));
+    slices.take("listed", versioned({ ...slice(1), endpoints }));
     slices.endList();
   };
   list({}, [{ addresses: ["10.1.0.1"] }]);

@@ -10,14 +10,14 @@ import type { ObjectKind, ObjectKinds, ObjectSink } from "../../object-source.ts
 import { ApiError, type ApiErrorCode, isApiError } from "../connection/api-error.ts";
 import type { ApiTransport } from "../connection/transport.ts";
 import { accepting, type BodyFormat, JSON_FORMAT } from "../formats/body-format.ts";
-import { FailureLog, type OnProblem, type SharedCauses } from "./failure-log.ts";
-import { readListPage } from "./list-reader.ts";
+import { Backoff } from "./backoff.ts";
+import { FailureLog, type SharedCauses } from "./failure-log.ts";
+import { failing, readListPage } from "./list-reader.ts";
 import { ObjectCache } from "./object-cache.ts";
 import type { Recovery } from "./recovery.ts";
 import { REFLECTOR_TIMES, type ReflectorTimes } from "./reflector-times.ts";
 import type { WatchedResource } from "./resources.ts";
 import { followWatch } from "./watch-reader.ts";
-import { Backoff, Watchdog } from "./watchdog.ts";
 
 const PAGE_SIZE = "500";
 /** The list after a lost history begins within this time, for all nodes lose it in the same moment. */
@@ -36,7 +36,6 @@ const STUCK = "stuck";
 
 /** After these a watch cannot go on from where it was. */
 const LIST_AGAIN: readonly ApiErrorCode[] = ["expired", "version_too_large", "refused", "not_found", "garbage"];
-const EXPIRED: readonly ApiErrorCode[] = ["expired"];
 /** The server works and has another history than this one: nothing to wait for. */
 const OTHER_HISTORY: readonly ApiErrorCode[] = ["expired", "version_too_large"];
 /** Nothing answered. */
@@ -50,28 +49,36 @@ const ORDINARY_ENDS: readonly ApiErrorCode[] = ["unreachable", "timeout", "expir
 /** A watch that worked until then is only opened again: nothing says that the server needs a rest. */
 const CUTS: readonly ApiErrorCode[] = ["unreachable", "timeout"];
 
-interface ReflectorOptions<K extends ObjectKind> {
-  readonly resource: WatchedResource<K>;
+/** How resources are watched, the same for all of a server. */
+export interface WatchSettings {
   readonly transport: ApiTransport;
-  readonly sink: ObjectSink;
-  /** Shared by all reflectors of the server. */
-  readonly recovery: Recovery;
-  /** Shared by all reflectors of the server. @default its own */
-  readonly causes?: SharedCauses;
-  /** How often everything is delivered again as updates; 0 for never. */
-  readonly resyncPeriodMs: number;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly onProblem?: OnProblem;
-  /** Called whenever the server has sent something. */
-  readonly onHeard?: () => void;
-  /** Whether lists are asked for as streams, until the server refuses that. @default true */
+  /** How often everything is delivered again as updates (`configSyncPeriod`); 0 for never. */
+  readonly resyncPeriodMs: number;
+  /** Whether lists are asked for as streams (gate WatchListClient), until the server refuses that. @default true */
   readonly streamsLists?: boolean;
   /** Whether the server may answer in protobuf, until one answer could not be read. @default true */
   readonly takesProtobuf?: boolean;
+  /** Called when a resource (plural name) cannot be watched, and with `undefined` when it can again. */
+  readonly onProblem?: (resource: string, problem: string | undefined) => void;
+  /** Called whenever the server has sent something about a resource. */
+  readonly onHeard?: OnHeard;
+  /** For tests. */
+  readonly times?: Partial<ReflectorTimes>;
   /** Numbers from 0 up to 1. @default Math.random */
   readonly random?: () => number;
-  readonly times?: Partial<ReflectorTimes>;
+}
+
+/** Told each time the API server has said something about a resource (plural name). */
+export type OnHeard = (resource: string) => void;
+
+interface ReflectorOptions<K extends ObjectKind> extends WatchSettings {
+  readonly resource: WatchedResource<K>;
+  readonly sink: ObjectSink;
+  /** Shared by all reflectors of the server, as `causes` are. */
+  readonly recovery: Recovery;
+  readonly causes: SharedCauses;
 }
 
 export class Reflector<K extends ObjectKind> {
@@ -108,17 +115,22 @@ export class Reflector<K extends ObjectKind> {
   #asked = 0;
 
   constructor(options: ReflectorOptions<K>) {
-    const { resource, sink, clock, random = Math.random, onProblem = () => {} } = options;
-    const log = options.log.with({ resource: resource.plural });
+    const { resource, sink, clock, random = Math.random, causes } = options;
+    const { plural } = resource;
+    const log = options.log.with({ resource: plural });
     this.#options = { ...options, log };
     this.#times = { ...REFLECTOR_TIMES, ...options.times };
     this.#random = random;
     this.#streamsLists = options.streamsLists ?? true;
     this.#takesProtobuf = options.takesProtobuf ?? true;
     this.#cache = new ObjectCache(resource, sink, log, clock);
-    this.#failures = new FailureLog(log, clock, onProblem, options.causes);
+    this.#failures = new FailureLog(log, clock, (problem) => options.onProblem?.(plural, problem), causes);
     this.#refusals = new Backoff(clock, random);
     this.#letdowns = new Backoff(clock, random);
+  }
+
+  #heard(): void {
+    this.#options.onHeard?.(this.#options.resource.plural);
   }
 
   /** The object as last delivered. @param key `namespace/name`, or the name. */
@@ -156,14 +168,13 @@ export class Reflector<K extends ObjectKind> {
   /** Initial events and what follows them in one watch. @returns whether that worked; if not, pages are to be tried. */
   async #streamList(signal: AbortSignal): Promise<boolean> {
     this.#cache.beginList();
-    const onInitialEnd = (): void => this.#listed();
     const query = {
       sendInitialEvents: "true",
       resourceVersionMatch: "NotOlderThan",
       resourceVersion: this.#isVersionLost ? "" : this.#version,
     };
     try {
-      await this.#watch(query, signal, onInitialEnd);
+      await this.#watch(query, signal, true);
       if (!this.#mustList) return true;
     } catch (error) {
       if (!this.#mustList || !isApiError(error, ...TRY_PAGES) || signal.aborted) throw error;
@@ -176,7 +187,7 @@ export class Reflector<K extends ObjectKind> {
   }
 
   async #listPages(signal: AbortSignal): Promise<void> {
-    const { resource, transport, onHeard } = this.#options;
+    const { resource, transport } = this.#options;
     const common = {
       resource,
       transport,
@@ -184,7 +195,7 @@ export class Reflector<K extends ObjectKind> {
       accept: accepting(this.#takesProtobuf),
       idleMs: this.#times.listIdleMs,
       onOpen: (format: BodyFormat) => this.#opened(format),
-      ...(onHeard && { onProgress: onHeard }),
+      onProgress: () => this.#heard(),
     };
     const read = (query: Readonly<Record<string, string>>) => readListPage({ ...common, query }, signal);
     this.#cache.beginList();
@@ -216,7 +227,7 @@ export class Reflector<K extends ObjectKind> {
 
   /** The whole list has been delivered. */
   #listed(): void {
-    this.#options.onHeard?.();
+    this.#heard();
     const { sink, resource, log } = this.#options;
     this.#cache.endList();
     this.#mustList = false;
@@ -228,17 +239,23 @@ export class Reflector<K extends ObjectKind> {
     sink.onSynced(resource.kind);
   }
 
-  async #watch(query: Readonly<Record<string, string>>, signal: AbortSignal, onInitialEnd?: () => void): Promise<void> {
+  /** @param isList every existing object comes first. */
+  async #watch(query: Readonly<Record<string, string>>, signal: AbortSignal, isList = false): Promise<void> {
     const { clock, resource, transport } = this.#options;
     const { watchAnswerMs, watchTimeoutMs, watchGraceMs, streamIdleMs, shortWatchMs } = this.#times;
     const timeoutSeconds = Math.max(1, Math.floor((watchTimeoutMs * (1 + this.#random())) / 1000));
     const end = new AbortController();
     const overdue = clock.setTimer(timeoutSeconds * 1000 + watchGraceMs, () => end.abort(OVERDUE));
-    const initial = onInitialEnd === undefined ? undefined : new Watchdog(clock, streamIdleMs, () => end.abort(STUCK));
+    const stuck = (): Timer => clock.setTimer(streamIdleMs, () => end.abort(STUCK));
+    let initial = isList ? stuck() : undefined;
     let steady: Timer | undefined;
     const startMs = clock.monotonicMs();
-    const failure = (code: ApiErrorCode, detail: string): ApiError =>
-      new ApiError(code, { request: `watch ${resource.plural}`, detail: `${transport.host}: ${detail}` });
+    const failure = failing(`watch ${resource.plural}`, transport);
+    const onInitialEnd = (): void => {
+      initial?.cancel();
+      initial = undefined;
+      this.#listed();
+    };
     try {
       const events = await followWatch(
         {
@@ -249,23 +266,17 @@ export class Reflector<K extends ObjectKind> {
           accept: accepting(this.#takesProtobuf),
           answerMs: watchAnswerMs,
           onProgress: () => {
-            initial?.alive();
-            this.#options.onHeard?.();
+            initial?.cancel();
+            initial &&= stuck();
+            this.#heard();
           },
-          ...(onInitialEnd === undefined
-            ? {}
-            : {
-                onInitialEnd: () => {
-                  initial?.stop();
-                  onInitialEnd();
-                },
-              }),
+          onInitialEnd: isList ? onInitialEnd : undefined,
           onVersion: (version) => {
             this.#version = version;
             this.#works();
           },
           onOpen: (format) => {
-            this.#options.onHeard?.();
+            this.#heard();
             this.#isOpen = true;
             this.#opened(format);
             steady = clock.setTimer(shortWatchMs, () => this.#works());
@@ -281,7 +292,7 @@ export class Reflector<K extends ObjectKind> {
       throw error;
     } finally {
       overdue.cancel();
-      initial?.stop();
+      initial?.cancel();
       steady?.cancel();
       // An answer that nothing was read of, a web page, would keep its connection.
       end.abort();
@@ -326,8 +337,8 @@ export class Reflector<K extends ObjectKind> {
     const isHeldBack = !this.#mustList && error.facts.reached === "unanswered";
     const isOrdinary = isHeldBack || (this.#isOpen && isApiError(error, ...ORDINARY_ENDS));
     // `expired` means that the server has forgotten what followed a watch's version, or the version of a list itself.
-    const lost: readonly ApiErrorCode[] = ["version_too_large", "refused", ...(this.#mustList ? EXPIRED : [])];
-    if (lost.includes(error.code)) this.#isVersionLost = true;
+    const isVersionExpired = this.#mustList && error.code === "expired";
+    if (isVersionExpired || isApiError(error, "version_too_large", "refused")) this.#isVersionLost = true;
     // As upstream: what the server cannot bring from a version, it may never bring; a list it may.
     const isEvent = this.#isOpen && error.code === "server_error";
     if (isHeldBack || isEvent || isApiError(error, ...LIST_AGAIN)) this.#mustList = true;
