@@ -78,8 +78,6 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
   const failed = new Map<string, SyncFailure>();
   /** As they came last; live. */
   let known: ReadonlyMap<string, number> = new Map();
-  /** Opened since the last counts came. */
-  let opened: Entry[] = [];
   const draining = new Set<Entry>();
   /** One reconciliation at a time, in the order asked for. */
   const mutex = new Mutex();
@@ -118,21 +116,14 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
     entry.count = known.get(entry.service) ?? 0;
   }
 
-  async function openEntry(service: string, port: number): Promise<Entry> {
-    const entry: Entry = { service, port, listeners: new Map(), connections: new Set(), count: 0, isClosed: false };
-    try {
-      await openListeners(entry);
-      return entry;
-    } catch (error) {
-      closeListeners(entry);
-      cutConnections(entry);
-      throw error;
-    }
-  }
-
-  /** Opens what is missing. Rejects when it has tried all, with the first failure. */
-  async function openListeners(entry: Entry): Promise<void> {
+  /** Brings a service to the addresses of now. Rejects when it has tried all, with the first failure. */
+  async function moveListeners(entry: Entry): Promise<void> {
     const { service, port } = entry;
+    for (const [host, listener] of entry.listeners) {
+      if (hosts.includes(host)) continue;
+      entry.listeners.delete(host);
+      listener.close();
+    }
     const failures: unknown[] = [];
     for (const host of hosts) {
       if (entry.listeners.has(host)) continue;
@@ -148,16 +139,6 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
       entry.listeners.set(host, listener);
     }
     if (failures.length > 0) throw failures[0];
-  }
-
-  /** Brings a service that is served already to the addresses of now. */
-  async function moveListeners(entry: Entry): Promise<void> {
-    for (const [host, listener] of entry.listeners) {
-      if (hosts.includes(host)) continue;
-      entry.listeners.delete(host);
-      listener.close();
-    }
-    await openListeners(entry);
   }
 
   function drain(entry: Entry): void {
@@ -180,16 +161,23 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
 
   /** Opens what is missing of one service. @param isRetry that it is not open has been told. */
   async function bringUp(service: string, port: number, isRetry: boolean): Promise<void> {
+    const served = entries.get(service);
+    const nothing = { listeners: new Map(), connections: new Set<Socket>(), count: 0, isClosed: false };
+    const entry: Entry = served ?? { service, port, ...nothing };
     try {
-      const known = entries.get(service);
-      if (known === undefined) {
-        const entry = await openEntry(service, port);
+      await moveListeners(entry);
+      if (served === undefined) {
         log.v(2, "Opened healthcheck", { service, port });
         entries.set(service, entry);
-        opened.push(entry);
-      } else await moveListeners(known);
+        // No sync need follow, which would tell its count.
+        if (isRetry || failed.has(service)) note(entry);
+      }
       failed.delete(service);
     } catch (error) {
+      if (served === undefined) {
+        closeListeners(entry);
+        cutConnections(entry);
+      }
       const failure = error instanceof Error ? error : new Error(String(error));
       if (!isRetry || failed.get(service)?.reason !== failure.message) options.onListenFailure(service, port, failure);
       failed.set(service, { subject: `health-check port ${port} of ${service}`, reason: failure.message });
@@ -225,12 +213,6 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
 
   async function tryAgain(): Promise<void> {
     if (!isClosed) await reconcile(wanted, [...failed.keys()], true);
-    noteOpened();
-  }
-
-  /** No sync need follow, which would tell their counts. */
-  function noteOpened(): void {
-    for (const entry of opened) note(entry);
   }
 
   /** Whether none of these services has a port, open or wanted, and none of any service has failed: nearly always. */
@@ -255,19 +237,11 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
       return inTurn(async () => {
         hosts = addresses;
         if (!isClosed) await reconcile(wanted, new Set([...entries.keys(), ...wanted.keys()]), true);
-        noteOpened();
       });
     },
     syncEndpoints(counts, changed) {
       known = counts;
-      if (changed === undefined) for (const entry of entries.values()) note(entry);
-      noteOpened();
-      opened = [];
-      if (changed === undefined || entries.size === 0) return;
-      for (const service of changed) {
-        const entry = entries.get(service);
-        if (entry !== undefined) note(entry);
-      }
+      for (const entry of entries.values()) if (changed?.has(entry.service) !== false) note(entry);
     },
     close() {
       isClosed = true;

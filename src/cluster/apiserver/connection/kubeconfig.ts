@@ -2,7 +2,7 @@
  * Kubeconfig files → {@link ClientConfig}: the current context only, relative paths taken from the file's folder, data
  * and file of the same thing refused together, as upstream's client does.
  */
-import { dirname, isAbsolute, resolve } from "node:path";
+import { dirname, resolve } from "node:path";
 import {
   isAbsent,
   isJsonObject,
@@ -10,6 +10,7 @@ import {
   listField,
   objectField,
   stringField,
+  stringListField,
 } from "../../projection/fields.ts";
 import { type Findings, formatProblem, newFindings, refuse } from "../../projection/findings.ts";
 import {
@@ -124,12 +125,7 @@ function named(sources: readonly Source[], list: string, inner: string, name: st
 /** What a kubeconfig says of a cluster to the plugins of all users. */
 const EXEC_EXTENSION = "client.authentication.k8s.io/exec";
 
-type ClusterPart = Pick<
-  ClientConfig,
-  "server" | "ca" | "isServerVerified" | "serverName" | "proxyUrl" | "isCompressionDisabled" | "execConfig"
->;
-
-function readCluster(reader: Reader, cluster: JsonObject, name: string, master: string): ClusterPart {
+function readCluster(reader: Reader, cluster: JsonObject, name: string, master: string) {
   const { found, fail } = reader;
   const where = `cluster "${name}"`;
   const ca = material(reader, cluster, "certificate-authority", where);
@@ -166,9 +162,7 @@ function readCluster(reader: Reader, cluster: JsonObject, name: string, master: 
   };
 }
 
-type UserPart = Pick<ClientConfig, "clientCertificate" | "authentication" | "impersonation">;
-
-function readUser(reader: Reader, user: JsonObject, name: string): UserPart {
+function readUser(reader: Reader, user: JsonObject, name: string) {
   const { fail } = reader;
   const where = `user "${name}"`;
   const certificate = material(reader, user, "client-certificate", where);
@@ -181,7 +175,7 @@ function readUser(reader: Reader, user: JsonObject, name: string): UserPart {
   return {
     clientCertificate,
     // As upstream: who has a certificate does not need the plugin, which is not even run.
-    authentication: clientCertificate && authentication.kind === "exec" ? { kind: "none" } : authentication,
+    authentication: clientCertificate && authentication.kind === "exec" ? ANONYMOUS.authentication : authentication,
     impersonation: readImpersonation(reader, user, where),
   };
 }
@@ -217,7 +211,7 @@ function readImpersonation(reader: Reader, user: JsonObject, where: string): Cli
   const headers: Record<string, string | readonly string[]> = {};
   const name = stringField(found, user.as, `${where}: as`);
   const uid = stringField(found, user["as-uid"], `${where}: as-uid`);
-  const groups = texts(found, user["as-groups"], `${where}: as-groups`);
+  const groups = stringListField(found, user["as-groups"], `${where}: as-groups`);
   const extra = objectField(found, user["as-user-extra"], `${where}: as-user-extra`);
   if (name === "" && (groups.length > 0 || uid !== "" || Object.keys(extra).length > 0)) {
     fail(`${where}: as-uid, as-groups and as-user-extra need "as", the user to impersonate`);
@@ -226,7 +220,7 @@ function readImpersonation(reader: Reader, user: JsonObject, where: string): Cli
   if (uid !== "") headers["Impersonate-Uid"] = uid;
   if (groups.length > 0) headers["Impersonate-Group"] = groups;
   for (const [key, value] of Object.entries(extra)) {
-    headers[`Impersonate-Extra-${encodeURIComponent(key)}`] = texts(found, value, `${where}: as-user-extra.${key}`);
+    headers[`Impersonate-Extra-${encodeURIComponent(key)}`] = stringListField(found, value, `${where}: as-user-extra.${key}`);
   }
   return headers;
 }
@@ -246,12 +240,7 @@ function material(
     if (!text.includes("-----BEGIN ")) fail(`${where}: ${key}-data must be the base64 text of a PEM file`);
     return { kind: "data", text };
   }
-  if (path === "") return undefined;
-  return { kind: "file", path: isAbsolute(path) ? path : resolve(folder, path) };
-}
-
-function texts(found: Findings, value: unknown, field: string): readonly string[] {
-  return listField(found, value, field).map((item, index) => stringField(found, item, `${field}[${index}]`));
+  return path === "" ? undefined : { kind: "file", path: resolve(folder, path) };
 }
 
 function booleanField(found: Findings, value: unknown, field: string): boolean {
@@ -282,13 +271,11 @@ function readExecPlugin(found: Findings, folder: string, exec: JsonObject, where
   }
   return {
     apiVersion: apiVersion ?? API_VERSIONS[0],
-    command: command.includes("/") && !isAbsolute(command) ? resolve(folder, command) : command,
-    args: listField(found, exec.args, field("args")).map((arg, index) =>
-      stringField(found, arg, field(`args[${index}]`)),
-    ),
+    command: command.includes("/") ? resolve(folder, command) : command,
+    args: stringListField(found, exec.args, field("args")),
     env: readEnv(found, exec.env, field("env")),
     installHint: stringField(found, exec.installHint, field("installHint")),
-    provideClusterInfo: !isAbsent(exec.provideClusterInfo) && exec.provideClusterInfo === true,
+    provideClusterInfo: exec.provideClusterInfo === true,
   };
 }
 
