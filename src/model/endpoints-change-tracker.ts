@@ -64,6 +64,11 @@ export class EndpointsChangeTracker {
   /** By `namespace/name` of the Service. */
   readonly #services = new Map<string, ServiceSlices>();
   readonly #localReadyCounts = new Map<string, number>();
+  /**
+   * `namespace/name` → number of distinct IPs of local ready endpoints over all ports, where it is not 0
+   * (endpoints.md §6.2, helpers).
+   */
+  readonly localReadyCounts: ReadonlyMap<string, number> = this.#localReadyCounts;
   #pendingServices = new Set<string>();
   #triggerTimes = new Map<string, number[]>();
 
@@ -71,14 +76,6 @@ export class EndpointsChangeTracker {
     const { now, monotonicMs = now } = options;
     this.#options = options;
     this.#createdMs = monotonicMs();
-  }
-
-  /**
-   * `namespace/name` → number of distinct IPs of local ready endpoints over all ports, where it is not 0
-   * (endpoints.md §6.2, helpers).
-   */
-  get localReadyCounts(): ReadonlyMap<string, number> {
-    return this.#localReadyCounts;
   }
 
   /** Number of services that have an applied or pending slice. */
@@ -217,7 +214,7 @@ function countLocalReady(lists: Iterable<readonly Endpoint[]>): number {
   return addresses.size;
 }
 
-const RFC3339 = /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(\.\d+)?(Z|[+-]\d{2}:\d{2})$/;
+const RFC3339 = /^(\d{4}-\d{2}-(\d{2})T\d{2}:\d{2}:\d{2})(\.\d+)?(Z|[+-]\d{2}:\d{2})$/;
 
 /**
  * Parses an RFC 3339 time with up to nanoseconds, as the last-change-trigger-time annotation has it (reference endpoints.md §6.2). Pure.
@@ -226,20 +223,9 @@ const RFC3339 = /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(\.\d+)?(Z|[+-]
  * text is not a time.
  */
 export function parseRfc3339Ms(text: string): number | undefined {
-  const match = RFC3339.exec(text);
-  if (match === null) return undefined;
-  const [, year, month, day, hour, minute, second, fraction, zone] = match;
-  const seconds = Date.parse(`${year}-${month}-${day}T${hour}:${minute}:${second}Z`);
-  const offset = zoneOffsetMs(zone ?? "Z");
+  const [, whole, day, fraction = "", zone] = RFC3339.exec(text) ?? [];
   // Date.parse rolls the 31st of February over and knows 24:00; both are refused here.
-  if (Number.isNaN(seconds) || offset === undefined || new Date(seconds).getUTCDate() !== Number(day)) return undefined;
-  return seconds + Number(`0${fraction ?? ""}`) * 1000 - offset;
-}
-
-function zoneOffsetMs(zone: string): number | undefined {
-  if (zone === "Z") return 0;
-  const hours = Number(zone.slice(1, 3));
-  const minutes = Number(zone.slice(4, 6));
-  if (hours > 24 || minutes > 59) return undefined;
-  return (zone.startsWith("-") ? -1 : 1) * (hours * 60 + minutes) * 60_000;
+  if (whole === undefined || new Date(`${whole}Z`).getUTCDate() !== Number(day)) return undefined;
+  const timeMs = Date.parse(`${whole}${zone}`) + Number(`0${fraction}`) * 1000;
+  return Number.isNaN(timeMs) ? undefined : timeMs;
 }

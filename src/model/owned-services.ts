@@ -29,12 +29,9 @@ interface OwnedChanges {
 
 export class OwnedServices {
   readonly #services = new Map<string, ServicePort>();
-  readonly #ownership = new FrontendOwnership();
-
   /** By {@link ServicePortName.key}; live. */
-  get services(): ReadonlyMap<string, ServicePort> {
-    return this.#services;
-  }
+  readonly services: ReadonlyMap<string, ServicePort> = this.#services;
+  readonly #ownership = new FrontendOwnership();
 
   /** {@link ServicePortName.key} of the service port that has a frontend, as {@link frontendKey} writes it. */
   ownerOf(frontend: string): string | undefined {

@@ -58,6 +58,14 @@ export class ProxyState implements Served {
   readonly #endpoints = new Map<string, readonly Endpoint[]>();
   readonly #serviceChanges: ServiceChangeTracker;
   readonly #endpointsChanges: EndpointsChangeTracker;
+  /** By {@link ServicePortName.key}; live. */
+  readonly services: ReadonlyMap<string, ServicePort> = this.#owned.services;
+  /** By {@link ServicePortName.key}; live. Lists are sorted by text and never empty; some belong to no known service. */
+  readonly endpoints: ReadonlyMap<string, readonly Endpoint[]> = this.#endpoints;
+  /** `namespace/name` → health-check node port, where there is one; live. */
+  readonly healthCheckNodePorts: ReadonlyMap<string, number>;
+  /** `namespace/name` → number of local ready endpoint IPs, where it is not 0; live. */
+  readonly localReadyCounts: ReadonlyMap<string, number>;
   readonly #portCounts: Record<Protocol, number> = { TCP: 0, UDP: 0, SCTP: 0 };
   #endpointCount = 0;
 
@@ -74,11 +82,8 @@ export class ProxyState implements Served {
       onProblem,
       onIgnored: (message, facts) => log.v(4, message, facts),
     });
-  }
-
-  /** By {@link ServicePortName.key}; live. */
-  get services(): ReadonlyMap<string, ServicePort> {
-    return this.#owned.services;
+    this.healthCheckNodePorts = this.#serviceChanges.healthCheckNodePorts;
+    this.localReadyCounts = this.#endpointsChanges.localReadyCounts;
   }
 
   /** {@link ServicePortName.key} of the service port that a frontend belongs to, as `frontendKey` writes it. */
@@ -91,24 +96,9 @@ export class ProxyState implements Served {
     return this.#portCounts[protocol];
   }
 
-  /** By {@link ServicePortName.key}; live. Lists are sorted by text and never empty; some belong to no known service. */
-  get endpoints(): ReadonlyMap<string, readonly Endpoint[]> {
-    return this.#endpoints;
-  }
-
   /** Sum over the service ports of their endpoints, ready or not. */
   get endpointCount(): number {
     return this.#endpointCount;
-  }
-
-  /** `namespace/name` → health-check node port, where there is one. */
-  get healthCheckNodePorts(): ReadonlyMap<string, number> {
-    return this.#serviceChanges.healthCheckNodePorts;
-  }
-
-  /** `namespace/name` → number of local ready endpoint IPs, where it is not 0. */
-  get localReadyCounts(): ReadonlyMap<string, number> {
-    return this.#endpointsChanges.localReadyCounts;
   }
 
   /** The applied slices of a Service (`namespace/name`) in this family, by name. */

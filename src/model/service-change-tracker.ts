@@ -23,31 +23,26 @@ interface PendingService {
   current: ServicePortMap | undefined;
 }
 
+interface ServiceChangeTrackerOptions {
+  readonly family: IpFamily;
+  readonly allowExternalIPs: boolean;
+  readonly onProblem?: OnProblem;
+}
+
 export class ServiceChangeTracker {
-  readonly #family: IpFamily;
-  readonly #allowExternalIPs: boolean;
-  readonly #onProblem: OnProblem | undefined;
+  readonly #options: ServiceChangeTrackerOptions;
   #pending = new Map<string, PendingService>();
   readonly #healthCheckNodePorts = new Map<string, number>();
+  /** `namespace/name` → health-check node port, of the applied services that have one (endpoints.md §6.2, helpers). */
+  readonly healthCheckNodePorts: ReadonlyMap<string, number> = this.#healthCheckNodePorts;
 
-  constructor(options: {
-    readonly family: IpFamily;
-    readonly allowExternalIPs: boolean;
-    readonly onProblem?: OnProblem;
-  }) {
-    this.#family = options.family;
-    this.#allowExternalIPs = options.allowExternalIPs;
-    this.#onProblem = options.onProblem;
+  constructor(options: ServiceChangeTrackerOptions) {
+    this.#options = options;
   }
 
   /** Number of services with a pending change. */
   get pendingCount(): number {
     return this.#pending.size;
-  }
-
-  /** `namespace/name` → health-check node port, of the applied services that have one (endpoints.md §6.2, helpers). */
-  get healthCheckNodePorts(): ReadonlyMap<string, number> {
-    return this.#healthCheckNodePorts;
   }
 
   /**
@@ -67,7 +62,7 @@ export class ServiceChangeTracker {
       entry = { previous: this.#portsOf(previous, undefined), current: undefined };
       this.#pending.set(service, entry);
     }
-    entry.current = this.#portsOf(current, this.#onProblem);
+    entry.current = this.#portsOf(current, this.#options.onProblem);
     if (equalPortMaps(entry.previous, entry.current)) this.#pending.delete(service);
     return this.#pending.size > 0;
   }
@@ -104,8 +99,8 @@ export class ServiceChangeTracker {
   }
 
   #portsOf(service: ServiceRecord | undefined, onProblem: OnProblem | undefined): ServicePortMap | undefined {
-    if (service === undefined) return undefined;
-    return servicePortsOf(service, this.#family, { allowExternalIPs: this.#allowExternalIPs, onProblem });
+    const { family, allowExternalIPs } = this.#options;
+    return service && servicePortsOf(service, family, { allowExternalIPs, onProblem });
   }
 }
 

@@ -45,10 +45,11 @@ export function readSlice(record: EndpointSliceRecord, reader: SliceReader, befo
     }
     const key = servicePortKey(record.namespace, record.serviceName, name, protocol);
     const known = before?.ports.find((one) => one.key === key);
+    const knownByText = new Map(known?.endpoints.map((endpoint) => [endpoint.text, endpoint]));
     const target = found.get(key) ?? { key: known?.key ?? key, endpoints: [] };
     found.set(key, target);
     for (const endpoint of record.endpoints) {
-      target.endpoints.push(endpointOf(endpoint, port, reader.nodeName, known?.endpoints));
+      target.endpoints.push(endpointOf(endpoint, port, reader.nodeName, knownByText));
     }
   }
   const ports = [...found.values()].filter(({ endpoints }) => endpoints.length > 0);
@@ -80,12 +81,12 @@ function endpointOf(
   endpoint: EndpointRecord,
   port: number,
   nodeName: string,
-  known: readonly Endpoint[] = [],
+  known: ReadonlyMap<string, Endpoint>,
 ): Endpoint {
   const { address, zoneHints, nodeHints } = endpoint;
   const text = joinHostPort(address, port);
   const isLocal = nodeName !== "" && endpoint.nodeName === nodeName;
-  const same = withText(known, text);
+  const same = known.get(text);
   if (same?.isLocal === isLocal && says(same, endpoint)) return same;
   return {
     ip: address,
@@ -98,18 +99,6 @@ function endpointOf(
     zoneHints,
     nodeHints,
   };
-}
-
-/** A binary search: the list is sorted by text. */
-function withText(endpoints: readonly Endpoint[], text: string): Endpoint | undefined {
-  let low = 0;
-  for (let high = endpoints.length; low < high; ) {
-    const middle = (low + high) >> 1;
-    if ((endpoints[middle]?.text ?? "") < text) low = middle + 1;
-    else high = middle;
-  }
-  const found = endpoints[low];
-  return found?.text === text ? found : undefined;
 }
 
 /** Whether an endpoint has the conditions and hints of a record. */

@@ -11,22 +11,17 @@ import { contentDigest } from "../projection/content-digest.ts";
 import { jsonSteps, type ParsedManifest } from "./manifest-objects.ts";
 
 /** How much a file may cost. */
-export interface ReadLimits {
-  readonly fileBytes: number;
-  /** The limit of a YAML document; a JSON file is one document, and cheap. */
-  readonly documentCharacters: number;
-  /** For one of YAML, by the clock: nothing else runs meanwhile. */
-  readonly documentMs: number;
-  /** From opening a file to its last byte. */
-  readonly readMs: number;
-}
-
-export const READ_LIMITS: ReadLimits = {
+export const READ_LIMITS = {
   fileBytes: 64 * 2 ** 20,
+  /** The limit of a YAML document; a JSON file is one document, and cheap. */
   documentCharacters: 16 * 2 ** 20,
+  /** For one of YAML, by the clock: nothing else runs meanwhile. */
   documentMs: 5_000,
+  /** From opening a file to its last byte. */
   readMs: 5_000,
 };
+
+export type ReadLimits = Readonly<typeof READ_LIMITS>;
 
 /** Shorter ones cannot take long, and to watch one costs 0.1 ms. */
 const WATCHED_CHARACTERS = 32 * 2 ** 10;

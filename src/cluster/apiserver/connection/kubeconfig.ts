@@ -220,7 +220,11 @@ function readImpersonation(reader: Reader, user: JsonObject, where: string): Cli
   if (uid !== "") headers["Impersonate-Uid"] = uid;
   if (groups.length > 0) headers["Impersonate-Group"] = groups;
   for (const [key, value] of Object.entries(extra)) {
-    headers[`Impersonate-Extra-${encodeURIComponent(key)}`] = stringListField(found, value, `${where}: as-user-extra.${key}`);
+    headers[`Impersonate-Extra-${encodeURIComponent(key)}`] = stringListField(
+      found,
+      value,
+      `${where}: as-user-extra.${key}`,
+    );
   }
   return headers;
 }
