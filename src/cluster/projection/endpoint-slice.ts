@@ -19,10 +19,10 @@ import {
   portField,
   stringField,
 } from "./fields.ts";
-import { conclude, type Findings, newFindings, type Projection, refuse, warn } from "./findings.ts";
+import { conclude, type Findings, type Projection, refuse, warn } from "./findings.ts";
 import {
+  beginObject,
   metadataEntry,
-  readMetadata,
   readName,
   readNamespace,
   sharedDnsSubdomain,
@@ -57,9 +57,7 @@ export function projectEndpointSlice(
   keepsPods = false,
   before?: EndpointSliceRecord,
 ): Projection<EndpointSliceRecord> {
-  const found = newFindings();
-  const object = objectField(found, raw, "");
-  const metadata = readMetadata(found, object);
+  const { found, object, metadata } = beginObject(raw);
   if (isAbsent(object.addressType)) refuse(found, "addressType", "must be IPv4, IPv6 or FQDN", undefined);
   const addressType = choiceField(found, object.addressType, "addressType", ADDRESS_TYPES, "IPv4");
   const namespace = readNamespace(found, metadata);

@@ -4,8 +4,8 @@ import type { ObjectKind, ObjectKinds } from "../object-source.ts";
 import type { NodeAddress, NodeRecord, ServiceCidrRecord } from "../objects.ts";
 import { projectEndpointSlice } from "./endpoint-slice.ts";
 import { isAbsent, type JsonObject, listField, objectField, stringField, stringListField } from "./fields.ts";
-import { conclude, type Findings, newFindings, type Projection, refuse, warn } from "./findings.ts";
-import { metadataEntry, readMetadata, readName } from "./metadata.ts";
+import { conclude, type Findings, type Projection, refuse, warn } from "./findings.ts";
+import { beginObject, metadataEntry, readName } from "./metadata.ts";
 import { isLabelValue, LABEL_VALUE_RULE } from "./names.ts";
 import { isEndpointSliceSelected, isServiceSelected } from "./selectors.ts";
 import { projectService } from "./service.ts";
@@ -71,9 +71,7 @@ export const NODE: KindOfObject<"nodes"> = {
 
 /** Projects a ServiceCIDR; a prefix that does not parse refuses it. Pure. */
 export function projectServiceCidr(raw: unknown): Projection<ServiceCidrRecord> {
-  const found = newFindings();
-  const object = objectField(found, raw, "");
-  const metadata = readMetadata(found, object);
+  const { found, object, metadata } = beginObject(raw);
   const spec = objectField(found, object.spec, "spec");
   const cidrs = stringListField(found, spec.cidrs, "spec.cidrs");
   for (const [index, cidr] of cidrs.entries()) {
@@ -89,9 +87,7 @@ const ZONE_LABEL = "topology.kubernetes.io/zone";
  * A pod CIDR that does not parse is left out with a warning. Pure.
  */
 export function projectNode(raw: unknown): Projection<NodeRecord> {
-  const found = newFindings();
-  const object = objectField(found, raw, "");
-  const metadata = readMetadata(found, object);
+  const { found, object, metadata } = beginObject(raw);
   const spec = objectField(found, object.spec, "spec");
   const status = objectField(found, object.status, "status");
   const record: NodeRecord = {

@@ -1,19 +1,28 @@
 /** The parts of `metadata` that the projections need. */
 import { isAbsent, isJsonObject, type JsonObject, objectField } from "./fields.ts";
-import { type Findings, refuse } from "./findings.ts";
+import { type Findings, newFindings, refuse } from "./findings.ts";
 import { DNS_LABEL_RULE, DNS_SUBDOMAIN_RULE, isDnsLabel, isDnsSubdomain } from "./names.ts";
 
 export const sharedDnsLabel = sharedStrings(isDnsLabel);
 export const sharedDnsSubdomain = sharedStrings(isDnsSubdomain);
 const NAMESPACE_BY_DEFAULT = "default";
 
-/** `metadata` of an object; refuses an object without one. */
-export function readMetadata(found: Findings, object: JsonObject): JsonObject {
+/** An object that is about to be read: nothing is known yet, except that one without `metadata` is refused. */
+interface BegunObject {
+  readonly found: Findings;
+  readonly object: JsonObject;
+  readonly metadata: JsonObject;
+}
+
+/** Begins to read an object. Pure. */
+export function beginObject(raw: unknown): BegunObject {
+  const found = newFindings();
+  const object = objectField(found, raw, "");
   if (isAbsent(object.metadata)) refuse(found, "metadata", "is required", undefined);
   const metadata = objectField(found, object.metadata, "metadata");
   objectField(found, metadata.labels, "metadata.labels");
   objectField(found, metadata.annotations, "metadata.annotations");
-  return metadata;
+  return { found, object, metadata };
 }
 
 /** `metadata.name` as an RFC 1123 label (Services) or subdomain (everything else). */

@@ -14,8 +14,8 @@ import type { EndpointRecord, EndpointSlicePort, EndpointSliceRecord } from "../
 import { contentDigest } from "./content-digest.ts";
 import { readPorts } from "./endpoint-slice.ts";
 import { type JsonObject, listField, objectField, portField } from "./fields.ts";
-import { conclude, type Findings, newFindings, type Projection, refuse, warn } from "./findings.ts";
-import { readMetadata, readName, readNamespace, sharedNodeName } from "./metadata.ts";
+import { conclude, type Findings, type Projection, refuse, warn } from "./findings.ts";
+import { beginObject, readName, readNamespace, sharedNodeName } from "./metadata.ts";
 import { DNS_SUBDOMAIN_RULE } from "./names.ts";
 import { podOfTargetRef } from "./pod.ts";
 
@@ -35,9 +35,7 @@ interface SliceDraft {
  * @param keepsPods keeps the names of pods, which the daemon has no use for.
  */
 export function projectEndpoints(raw: unknown, keepsPods = false): Projection<readonly EndpointSliceRecord[]> {
-  const found = newFindings();
-  const object = objectField(found, raw, "");
-  const metadata = readMetadata(found, object);
+  const { found, object, metadata } = beginObject(raw);
   const namespace = readNamespace(found, metadata);
   const name = readName(found, metadata, "label");
   const drafts = new Map<string, SliceDraft>();

@@ -2,15 +2,13 @@
 import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
 import type { PodRecord } from "../objects.ts";
 import { isJsonObject, listField, objectField, stringField } from "./fields.ts";
-import { conclude, newFindings, type Projection } from "./findings.ts";
-import { readMetadata, readName, readNamespace } from "./metadata.ts";
+import { conclude, type Projection } from "./findings.ts";
+import { beginObject, readName, readNamespace } from "./metadata.ts";
 import { isDnsLabel, isDnsSubdomain } from "./names.ts";
 
 /** Projects a Pod: its name, its node and the addresses that parse. Pure. */
 export function projectPod(raw: unknown): Projection<PodRecord> {
-  const found = newFindings();
-  const object = objectField(found, raw, "");
-  const metadata = readMetadata(found, object);
+  const { found, object, metadata } = beginObject(raw);
   const spec = objectField(found, object.spec, "spec");
   const status = objectField(found, object.status, "status");
   const listed = listField(found, status.podIPs, "status.podIPs").map((item) => (isJsonObject(item) ? item.ip : item));

@@ -15,8 +15,8 @@ import {
   stringField,
   stringListField,
 } from "./fields.ts";
-import { conclude, type Findings, newFindings, type Projection, refuse, warn } from "./findings.ts";
-import { metadataEntry, readMetadata, readName, readNamespace, sharedDnsLabel } from "./metadata.ts";
+import { conclude, type Findings, type Projection, refuse, warn } from "./findings.ts";
+import { beginObject, metadataEntry, readName, readNamespace, sharedDnsLabel } from "./metadata.ts";
 import { DNS_LABEL_RULE } from "./names.ts";
 import { isHeadlessService, PROXY_NAME_LABEL } from "./selectors.ts";
 
@@ -40,9 +40,7 @@ const NO_INGRESS: readonly LoadBalancerIngress[] = Object.freeze([]);
  * the model to skip: external IPs, ingress IPs and source ranges that do not parse.
  */
 export function projectService(raw: unknown): Projection<ServiceRecord> {
-  const found = newFindings();
-  const object = objectField(found, raw, "");
-  const metadata = readMetadata(found, object);
+  const { found, object, metadata } = beginObject(raw);
   const spec = objectField(found, object.spec, "spec");
   const addresses = readClusterIps(found, spec);
   const type = choiceField(found, spec.type, "spec.type", TYPES, "ClusterIP");
@@ -168,9 +166,7 @@ function readIngress(found: Findings, object: JsonObject): readonly LoadBalancer
 
 /** Never fails: what cannot be read is left out, and refused elsewhere. Pure. */
 export function readServiceNotes(raw: unknown): ServiceNotes {
-  const found = newFindings();
-  const object = objectField(found, raw, "");
-  const metadata = readMetadata(found, object);
+  const { found, object, metadata } = beginObject(raw);
   const status = objectField(found, object.status, "status");
   const { ingress } = objectField(found, status.loadBalancer, "status.loadBalancer");
   const { selector } = objectField(found, object.spec, "spec");

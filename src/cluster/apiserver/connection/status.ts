@@ -35,11 +35,12 @@ export function httpError(
   body: Buffer,
   { "content-type": contentType = "", "retry-after": retryAfter }: IncomingHttpHeaders,
 ): ApiError {
-  const object = parseStatus(body, contentType);
-  if (object !== undefined) return statusError(request, object, status, retryAfter);
+  const object = attempt(() => (formatOf(contentType) ?? JSON_FORMAT).read(body));
+  if (isJsonObject(object) && object.kind === "Status") return statusError(request, object, status, retryAfter);
   const text = body.toString("utf8").trim();
   const said = text === "" ? "" : `: ${describeValue(text.slice(0, MAX_MESSAGE_CHARS))}`;
-  return makeError(request, status, `HTTP status ${status}${said}`, retryAfterMs(retryAfter, undefined));
+  const detail = `HTTP status ${status}${said}${hintFor(status, request)}`;
+  return new ApiError(codeOf(status), { request, detail, status, retryAfterMs: retryAfterMs(retryAfter, undefined) });
 }
 
 /**
@@ -54,45 +55,32 @@ export function statusError(
   retryAfter?: string,
 ): ApiError {
   const status = typeof object.code === "number" ? object.code : fallbackStatus;
-  const reason = typeof object.reason === "string" && object.reason !== "" ? ` ${object.reason}` : "";
+  const reason = typeof object.reason === "string" ? object.reason : "";
   const message = typeof object.message === "string" ? printable(object.message) : "no message";
   const details = isJsonObject(object.details) ? object.details : {};
-  const seconds = typeof details.retryAfterSeconds === "number" ? details.retryAfterSeconds : undefined;
-  const detail = `${status}${reason}: ${message}`;
-  const waitMs = retryAfterMs(retryAfter, seconds);
-  if (hasCause(details, "ResourceVersionTooLarge")) {
-    return new ApiError("version_too_large", { request, detail, status, retryAfterMs: waitMs });
-  }
-  return makeError(request, status, detail, waitMs, object.reason);
-}
-
-function makeError(
-  request: string,
-  status: number,
-  detail: string,
-  waitMs: number | undefined,
-  reason?: unknown,
-): ApiError {
+  const said = `${status}${reason === "" ? "" : ` ${reason}`}: ${message}`;
+  const waitMs = retryAfterMs(retryAfter, details.retryAfterSeconds);
+  const isTooLarge = hasCause(details, "ResourceVersionTooLarge");
   const isExpired = reason === "Expired" || reason === "Gone";
-  const code = isExpired ? "expired" : (CODES[status] ?? (status >= 500 ? "server_error" : "refused"));
-  const hint = hintFor(status, request);
-  const facts = { request, detail: hint === undefined ? detail : `${detail}: ${hint}`, status, retryAfterMs: waitMs };
-  return new ApiError(code, facts);
+  const code = isTooLarge ? "version_too_large" : isExpired ? "expired" : codeOf(status);
+  const detail = isTooLarge ? said : `${said}${hintFor(status, request)}`;
+  return new ApiError(code, { request, detail, status, retryAfterMs: waitMs });
 }
 
-function hintFor(status: number, request: string): string | undefined {
+function codeOf(status: number): ApiErrorCode {
+  return CODES[status] ?? (status >= 500 ? "server_error" : "refused");
+}
+
+/** What to do about it, with a colon before it. */
+function hintFor(status: number, request: string): string {
   const isMeant = status === 403 ? PROXIER_MAY.test(request) : status !== 404 || IS_OF_ALL.test(request);
-  return isMeant ? HINTS[status] : undefined;
+  const hint = HINTS[status];
+  return isMeant && hint !== undefined ? `: ${hint}` : "";
 }
 
 function hasCause(details: JsonObject, reason: string): boolean {
   const causes: unknown = details.causes;
   return Array.isArray(causes) && causes.some((cause) => isJsonObject(cause) && cause.reason === reason);
-}
-
-function parseStatus(body: Buffer, contentType: string): JsonObject | undefined {
-  const value = attempt(() => (formatOf(contentType) ?? JSON_FORMAT).read(body));
-  return isJsonObject(value) && value.kind === "Status" ? value : undefined;
 }
 
 /** One line of bounded length. */
@@ -101,7 +89,7 @@ function printable(message: string): string {
   return line.length <= MAX_MESSAGE_CHARS ? line : `${line.slice(0, MAX_MESSAGE_CHARS)}…`;
 }
 
-function retryAfterMs(header: string | undefined, seconds: number | undefined): number | undefined {
+function retryAfterMs(header: string | undefined, seconds: unknown): number | undefined {
   const value = header !== undefined && /^\d{1,6}$/.test(header.trim()) ? Number(header) : seconds;
-  return value === undefined || value <= 0 ? undefined : value * 1000;
+  return typeof value !== "number" || value <= 0 ? undefined : value * 1000;
 }

@@ -19,13 +19,13 @@ export interface EventFacts {
 }
 
 /** An event that happened more than once. */
-export interface EventSeries {
+interface EventSeries {
   readonly count: number;
   /** Unix time. */
   readonly lastObservedMs: number;
 }
 
-export const REPORTING_CONTROLLER = "kube-proxy";
+const REPORTING_CONTROLLER = "kube-proxy";
 /** Objects without a namespace have their events there. */
 const DEFAULT_NAMESPACE = "default";
 /** The API server refuses longer notes. */
@@ -35,24 +35,26 @@ export function eventNamespace({ regarding }: EventFacts): string {
   return regarding.namespace ?? DEFAULT_NAMESPACE;
 }
 
-export interface EventIdentity {
+/** An event object that the API server has or will have. */
+export interface EventState {
+  readonly facts: EventFacts;
   readonly name: string;
   /** Unix time. */
   readonly timeMs: number;
-  /** `kube-proxy-<host name>`. */
-  readonly reportingInstance: string;
+  readonly series: EventSeries | undefined;
 }
 
-export function eventObject(facts: EventFacts, identity: EventIdentity, series: EventSeries | undefined): object {
+/** @param hostname of the host itself. */
+export function eventObject({ facts, name, timeMs, series }: EventState, hostname: string): object {
   const { regarding, type, reason, action, note } = facts;
   return {
     apiVersion: "events.k8s.io/v1",
     kind: "Event",
-    metadata: { name: identity.name, namespace: eventNamespace(facts) },
-    eventTime: microTime(identity.timeMs),
+    metadata: { name, namespace: eventNamespace(facts) },
+    eventTime: microTime(timeMs),
     ...(series === undefined ? {} : { series: seriesObject(series) }),
     reportingController: REPORTING_CONTROLLER,
-    reportingInstance: identity.reportingInstance,
+    reportingInstance: `${REPORTING_CONTROLLER}-${hostname}`,
     action,
     reason,
     regarding,
@@ -70,12 +72,8 @@ function shortened(note: string): string {
     .replace(/\uFFFD+$/, "");
 }
 
-/** The patch that says how often it happened. Pure. */
-export function seriesPatch(series: EventSeries): object {
-  return { series: seriesObject(series) };
-}
-
-function seriesObject({ count, lastObservedMs }: EventSeries): object {
+/** How often it happened. Pure. */
+export function seriesObject({ count, lastObservedMs }: EventSeries): object {
   return { count, lastObservedTime: microTime(lastObservedMs) };
 }
 

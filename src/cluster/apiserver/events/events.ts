@@ -11,13 +11,11 @@ import { ApiError } from "../connection/api-error.ts";
 import type { ApiRequest, Transport } from "../connection/transport.ts";
 import {
   type EventFacts,
-  type EventIdentity,
-  type EventSeries,
+  type EventState,
   type EventSubject,
   eventNamespace,
   eventObject,
-  REPORTING_CONTROLLER,
-  seriesPatch,
+  seriesObject,
 } from "./event-object.ts";
 
 const QUEUE_LENGTH = 1_000;
@@ -30,6 +28,8 @@ const REFRESH_MS = 1_800_000;
 /** After this long without a repetition an event is over: the next one is a new object. */
 const FINISH_MS = 360_000;
 const IDLE_MS = 30_000;
+const JSON_TYPE = "application/json";
+const PATCH_TYPE = "application/strategic-merge-patch+json";
 
 export interface EventRecorder {
   /** Takes an event; never waits and never throws. */
@@ -52,11 +52,8 @@ interface EventRecorderOptions {
   readonly random?: () => number;
 }
 
-/** An event object that the API server has or will have. */
-interface Recorded {
-  readonly facts: EventFacts;
-  readonly identity: EventIdentity;
-  series: EventSeries | undefined;
+interface Recorded extends EventState {
+  series: EventState["series"];
   /** Monotonic time: an event is not over because the clock was set. */
   seenAtMs: number;
 }
@@ -103,7 +100,7 @@ class Recorder implements EventRecorder {
       return;
     }
     if (known === undefined) {
-      const recorded = { facts, identity: this.#newIdentity(facts, nowMs), series: undefined, seenAtMs };
+      const recorded = { facts, name: this.#newName(facts, nowMs), timeMs: nowMs, series: undefined, seenAtMs };
       this.#recorded.set(key, recorded);
       this.#enqueue(recorded);
     } else {
@@ -145,16 +142,12 @@ class Recorder implements EventRecorder {
     return uid === undefined ? subject : { ...subject, uid };
   }
 
-  #newIdentity({ regarding }: EventFacts, nowMs: number): EventIdentity {
+  #newName({ regarding }: EventFacts, nowMs: number): string {
     this.#nameCount = (this.#nameCount + 1) % 1_000_000;
     const nanoseconds = BigInt(Math.trunc(nowMs)) * 1_000_000n + BigInt(this.#nameCount);
     const name = `${regarding.name}.${nanoseconds.toString(16)}`;
-    return {
-      // As upstream: a Node's name may leave no room for the rest.
-      name: isDnsSubdomain(name) ? name : randomUUID(),
-      timeMs: nowMs,
-      reportingInstance: `${REPORTING_CONTROLLER}-${this.#options.hostname}`,
-    };
+    // As upstream: a Node's name may leave no room for the rest.
+    return isDnsSubdomain(name) ? name : randomUUID();
   }
 
   async #sleep(signal: AbortSignal): Promise<void> {
@@ -181,6 +174,7 @@ class Recorder implements EventRecorder {
 
   async #deliver(recorded: Recorded, signal: AbortSignal): Promise<void> {
     const { clock, log } = this.#options;
+    const event = recorded.name;
     for (let attempt = 1; attempt <= MAX_ATTEMPTS && !signal.aborted; attempt++) {
       try {
         return await this.#write(recorded, signal);
@@ -191,49 +185,36 @@ class Recorder implements EventRecorder {
         if (status === 409 && attempt > 1) return;
         const isPutOff = retryAfterMs !== undefined && status !== undefined && (status === 429 || status >= 500);
         if (status !== undefined && !isPutOff) {
-          log.error("Server rejected event (will not retry!)", error, { event: recorded.identity.name });
+          log.error("Server rejected event (will not retry!)", error, { event });
           return;
         }
-        log.v(2, "Unable to write event, trying again", { event: recorded.identity.name, reason: error.message });
+        log.v(2, "Unable to write event, trying again", { event, reason: error.message });
         if (attempt < MAX_ATTEMPTS)
           await clock.sleep((retryAfterMs ?? RETRY_MS) * (1 + RETRY_JITTER * this.#random()), signal);
       }
     }
-    if (!signal.aborted)
-      log.error("Unable to write event (retry limit exceeded!)", undefined, { event: recorded.identity.name });
+    if (!signal.aborted) log.error("Unable to write event (retry limit exceeded!)", undefined, { event });
   }
 
   async #write(recorded: Recorded, signal: AbortSignal): Promise<void> {
-    const { facts, identity, series } = recorded;
+    const { facts, name, series } = recorded;
     const path = `/apis/events.k8s.io/v1/namespaces/${eventNamespace(facts)}/events`;
-    const create = (): Promise<void> =>
-      this.#send(
-        { verb: "create", method: "POST", path },
-        "application/json",
-        eventObject(facts, identity, series),
-        signal,
-      );
+    const create = (): Promise<void> => {
+      const text = JSON.stringify(eventObject(recorded, this.#options.hostname));
+      return this.#send({ verb: "create", method: "POST", path, body: { contentType: JSON_TYPE, text } }, signal);
+    };
     if (series === undefined) return await create();
-    const patch = { verb: "patch", method: "PATCH", path: `${path}/${identity.name}` } as const;
+    const patch = { contentType: PATCH_TYPE, text: JSON.stringify({ series: seriesObject(series) }) };
     try {
-      await this.#send(patch, "application/strategic-merge-patch+json", seriesPatch(series), signal);
+      await this.#send({ verb: "patch", method: "PATCH", path: `${path}/${name}`, body: patch }, signal);
     } catch (error) {
       if (!(error instanceof ApiError) || error.code !== "not_found") throw error;
       await create();
     }
   }
 
-  async #send(
-    request: Pick<ApiRequest, "verb" | "method" | "path">,
-    contentType: string,
-    object: object,
-    signal: AbortSignal,
-  ): Promise<void> {
-    const body = { contentType, text: JSON.stringify(object) };
-    const response = await this.#options.transport.send(
-      { ...request, resource: "events", body, idleMs: 30_000 },
-      signal,
-    );
-    for await (const chunk of response.body) void chunk;
+  async #send(request: Omit<ApiRequest, "resource">, signal: AbortSignal): Promise<void> {
+    const { body } = await this.#options.transport.send({ ...request, resource: "events", idleMs: IDLE_MS }, signal);
+    for await (const chunk of body) void chunk;
   }
 }
