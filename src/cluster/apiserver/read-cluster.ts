@@ -79,7 +79,6 @@ const configzPath = (node: string): string => `/api/v1/nodes/${encodeURIComponen
 const CONFIGZ_MS = 3_000;
 
 const PAGE_OBJECTS = "500";
-/** The longest silence of the server. */
 const IDLE_MS = 30_000;
 /** How often in a row the server may say when to come again; client-go's. */
 const MAX_ASKED = 10;

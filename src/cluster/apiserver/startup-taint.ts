@@ -12,7 +12,6 @@ interface StartupTaintOptions {
   readonly nodeName: string;
   /** Of the Node as it is known now; undefined while there is none. */
   readonly uid: () => string | undefined;
-  /** Of the taint; value and effect may be any. */
   readonly key: string;
   readonly clock: Clock;
   readonly log: Logger;

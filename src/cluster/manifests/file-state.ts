@@ -19,13 +19,17 @@ export interface FileState {
   readonly problems: readonly ManifestProblem[];
 }
 
-/** A reading's effect: the new state of the file, and the titles of objects of other kinds. */
 interface AdoptedText {
   readonly state: FileState;
   readonly ignored: readonly string[];
 }
 
 const NONE: readonly never[] = [];
+/** What a file held that was never read. */
+const NOTHING: Omit<FileState, "listed"> = {
+  ...{ length: 0, endsWithLineBreak: false, digest: "", objects: new Map(), problems: NONE },
+  ...{ refusedIds: new Set(), leftIds: new Set() },
+};
 
 /**
  * Takes over a file's new text. An object stays in force in its earlier version when the new one is refused, or when
@@ -56,19 +60,10 @@ export function unreadableState(
   file: string,
   listed: ListedFile,
   reason: string,
-  before: FileState | undefined,
+  before: Omit<FileState, "listed"> = NOTHING,
 ): FileState {
   const problems = [fileProblem(file, `cannot be read: ${reason}; what it held before stays in force`)];
-  if (before !== undefined) return { ...before, listed, digest: "", problems };
-  const nothing = {
-    length: 0,
-    endsWithLineBreak: false,
-    digest: "",
-    objects: new Map(),
-    refusedIds: new Set<string>(),
-    leftIds: new Set<string>(),
-  };
-  return { listed, ...nothing, problems };
+  return { ...before, listed, digest: "", problems };
 }
 
 export function fileProblem(file: string, message: string): ManifestProblem {

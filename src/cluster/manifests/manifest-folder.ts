@@ -30,7 +30,6 @@ interface Unsettled {
   readonly sinceMs: number;
 }
 
-/** What a look at the folder brought. */
 export interface Refresh {
   /** The objects in force may have changed. */
   readonly isChanged: boolean;

@@ -57,7 +57,6 @@ export function newDraft(file: string, keepsPods: boolean): ManifestDraft {
 interface ManifestDocument {
   /** Where it begins, counted from 1; 0 when unknown. */
   readonly line: number;
-  /** Plain JSON. */
   readonly raw: unknown;
   /** The line of a field such as `spec.ports[0].port`, or of the nearest parent that is there. */
   lineOf(field: string): number;

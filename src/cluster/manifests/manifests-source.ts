@@ -25,9 +25,7 @@ export interface ManifestsSourceOptions {
    * @default 10000
    */
   readonly startWaitMs?: number;
-  /** Reads and parses the files. @default one with the usual limits */
   readonly reader?: ManifestReader;
-  /** Finds the files. @default on the file system */
   readonly list?: typeof listFolder;
 }
 

@@ -56,17 +56,6 @@ export type ProbeFinding = { readonly isFailure: boolean; readonly reason: strin
 /** What a mode says of itself whenever it is asked. */
 type SelfReport = Pick<Backend, "remarks" | "degraded">;
 
-interface FamilyState {
-  /** Monotonic time of the last sync that has brought its rules into the kernel. */
-  syncedMs: number | undefined;
-  lastUpdatedMs: number | undefined;
-  /** Monotonic time of the oldest request that no sync has satisfied. */
-  oldestPendingMs: number | undefined;
-  failures: readonly StandingFailure[];
-  portFailures: readonly StandingFailure[];
-  mode: SelfReport;
-}
-
 function ofFamily(family: IpFamily, failures: readonly SyncFailure[]): readonly StandingFailure[] {
   return failures.map(({ subject, reason }) => ({ ipFamily: family, subject, reason }));
 }
@@ -74,23 +63,23 @@ function ofFamily(family: IpFamily, failures: readonly SyncFailure[]): readonly 
 /** Stands for a family without a backend. */
 const NOT_AT_WORK: SelfReport = {};
 
-function familyState(): FamilyState {
-  return {
-    syncedMs: undefined,
-    lastUpdatedMs: undefined,
-    oldestPendingMs: undefined,
-    failures: [],
-    portFailures: [],
-    mode: NOT_AT_WORK,
-  };
+class FamilyState {
+  /** Monotonic time of the last sync that has brought its rules into the kernel. */
+  syncedMs: number | undefined;
+  lastUpdatedMs: number | undefined;
+  /** Monotonic time of the oldest request that no sync has satisfied. */
+  oldestPendingMs: number | undefined;
+  failures: readonly StandingFailure[] = [];
+  portFailures: readonly StandingFailure[] = [];
+  mode = NOT_AT_WORK;
 }
 
 export class ProxyHealth implements HealthReporter {
   readonly #clock: Clock;
   readonly #timeoutMs: number;
   readonly #states: Readonly<Record<IpFamily, FamilyState>> = {
-    IPv4: familyState(),
-    IPv6: familyState(),
+    IPv4: new FamilyState(),
+    IPv6: new FamilyState(),
   };
   readonly #watchFailures = new Map<string, string>();
   /** Monotonic time, by resource. */

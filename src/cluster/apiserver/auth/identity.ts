@@ -20,7 +20,7 @@ import { type CertificateChain, isPair, readCertificates, readPrivateKey } from 
 
 /** What a TLS connection to the server is made with. One object for as long as none of it changes. */
 export interface TlsMaterial {
-  readonly ca: readonly string[] | string;
+  readonly ca: string[] | string;
   readonly cert?: string;
   readonly key?: string;
   readonly servername?: string;
@@ -159,7 +159,6 @@ interface KeyPair {
   readonly key: string;
 }
 
-/** A certificate and a key that do not belong together. */
 interface Strangers {
   readonly chain: CertificateChain;
   readonly key: string;
@@ -223,7 +222,6 @@ const MAX_AGE_MS = 50_000;
 
 interface RotatingTextOptions<T> {
   readonly material: Material;
-  /** Its field in the kubeconfig. */
   readonly field: string;
   /** What it is, for messages: `token file`. */
   readonly title: string;
@@ -252,7 +250,6 @@ class RotatingText<T> {
   /** What the file said when it was last read, of use or not. */
   #seen: string | undefined;
   #readAtMs = Number.NEGATIVE_INFINITY;
-  /** A reading was asked for. */
   #isUsed = false;
   #isBad = false;
 

@@ -25,7 +25,6 @@ import {
 interface KubeconfigFile {
   /** For relative paths in it and for messages. */
   readonly path: string;
-  /** Decoded. */
   readonly content: unknown;
 }
 
@@ -83,7 +82,6 @@ interface Reader {
   readonly fail: (message: string) => never;
 }
 
-/** A file that has something in it. */
 interface Source {
   readonly content: JsonObject;
   readonly reader: Reader;
@@ -95,7 +93,6 @@ interface Entry {
   readonly reader: Reader;
 }
 
-/** Undefined for an empty file. */
 function sourceOf({ path, content }: KubeconfigFile, found: Findings): Source | undefined {
   if (isAbsent(content)) return undefined;
   const reader: Reader = { found, folder: dirname(path), fail: failing(path) };

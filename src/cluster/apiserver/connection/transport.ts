@@ -105,7 +105,6 @@ export class Transport {
     this.#where = this.#host;
   }
 
-  /** `HOST:PORT` of the server. */
   get host(): string {
     return this.#host;
   }
@@ -178,24 +177,14 @@ export class Transport {
   async #exchange(request: ApiRequest, credentials: Credentials, signal: AbortSignal): Promise<Exchange> {
     const { clock, observer } = this.#options;
     const startMs = clock.monotonicMs();
-    const exchange = await this.#start(request, credentials, signal);
+    // It throws for headers and TLS material that Node.js refuses to use.
+    const exchange = await this.#sendAndWait(request, credentials, signal).catch(
+      (error: unknown): Exchange => ({ response: undefined, failure: error, wasReused: false }),
+    );
     const code = exchange.response === undefined ? "<error>" : String(exchange.response.statusCode);
     observer?.answered(request.method, this.#host, code, (clock.monotonicMs() - startMs) / 1000);
     observer?.requestSize(request.method, this.#host, Buffer.byteLength(request.body?.text ?? ""));
     return exchange;
-  }
-
-  async #start(request: ApiRequest, credentials: Credentials, signal: AbortSignal): Promise<Exchange> {
-    try {
-      return await this.#sendAndWait(request, credentials, signal);
-    } catch (error) {
-      // Headers and TLS material that Node.js refuses to use.
-      return {
-        response: undefined,
-        failure: error instanceof Error ? error : new Error(String(error)),
-        wasReused: false,
-      };
-    }
   }
 
   #sendAndWait(request: ApiRequest, credentials: Credentials, signal: AbortSignal): Promise<Exchange> {
@@ -311,19 +300,18 @@ export class Transport {
       keepAlive: true,
       ...(proxy === undefined ? {} : { proxyEnv: { HTTPS_PROXY: proxy, HTTP_PROXY: proxy } }),
     };
-    const agent = tls === undefined ? new PlainAgent(options) : new HttpsAgent({ ...options, ...copyOf(tls) });
+    const agent = tls === undefined ? new PlainAgent(options) : new HttpsAgent({ ...options, ...tls });
     if (proxy !== undefined && agent instanceof HttpsAgent) followTunnels(agent, (begun) => this.#begun.push(begun));
     this.#agent = { tls, agent };
     return agent;
   }
 }
 
-/** What those who follow resources need of it. */
 export type ApiTransport = Pick<Transport, keyof Transport>;
 
 interface Exchange {
   readonly response: IncomingMessage | undefined;
-  readonly failure: Error | undefined;
+  readonly failure: unknown;
   readonly wasReused: boolean;
 }
 
@@ -346,8 +334,8 @@ function retire(agent: HttpAgent): void {
   for (const sockets of Object.values(agent.freeSockets)) for (const socket of sockets ?? []) socket.destroy();
 }
 
-function isCut(failure: Error | undefined): boolean {
-  return failure !== undefined && "code" in failure && (failure.code === "ECONNRESET" || failure.code === "EPIPE");
+function isCut(failure: unknown): boolean {
+  return failure instanceof Error && "code" in failure && (failure.code === "ECONNRESET" || failure.code === "EPIPE");
 }
 
 function titleOf({ verb, resource }: ApiRequest): string {
@@ -370,11 +358,6 @@ function followConnection(socket: Socket, hostname: string, limit: (limitMs: num
   socket.on("connectionAttempt", () => limit(FIRST_PACKET_LIMIT_MS));
   // An address needs no lookup: its attempt has already begun.
   if (isIP(hostname.replace(/^\[|\]$/g, "")) !== 0) limit(FIRST_PACKET_LIMIT_MS);
-}
-
-/** The lists are read-only here, and Node's types want their own. */
-function copyOf({ ca, ...rest }: TlsMaterial) {
-  return { ...rest, ca: typeof ca === "string" ? ca : [...ca] };
 }
 
 async function readSome(body: AsyncIterable<Buffer>): Promise<Buffer> {

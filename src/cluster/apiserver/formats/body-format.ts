@@ -7,11 +7,9 @@ import { MESSAGES, MESSAGES_WITH_PODS, type Messages, ProtobufList, protobufEven
 
 /** All may throw a FormatError as soon as the bytes cannot be in the format. */
 export interface BodyFormat {
-  /** A single object. */
   read(content: Buffer): unknown;
   /** A list that arrives. Its end is everything but the items. */
   list(onItem: (item: Item) => void): { push(chunk: Buffer): void; end(): JsonObject };
-  /** A watch that arrives. */
   events(onEvent: (event: Item) => void): {
     push(chunk: Buffer): void;
     /** Bytes of an event that has not ended. */

@@ -27,7 +27,6 @@ export class JsonList {
   #isInString = false;
   #isEscaped = false;
   #isInItems = false;
-  /** Inside of an element of `items`. */
   #isInItem = false;
   #isOver = false;
 

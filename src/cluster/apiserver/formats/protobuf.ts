@@ -4,7 +4,6 @@ import { describeValue } from "../../projection/findings.ts";
 import { decode, type Message, message } from "./decode.ts";
 import { BoundedPiece, CutError, FormatError, type Item, itemOf, MAX_OBJECT_BYTES, type Piece } from "./pieces.ts";
 
-/** What every object begins with. */
 const MAGIC = Buffer.from("k8s\0");
 /** What claims to be longer is no event, but another format. */
 const MAX_EVENT_BYTES = 64 * 1_048_576;
@@ -47,7 +46,6 @@ class LengthFirst {
   readonly #piece = new BoundedPiece(MAX_OBJECT_BYTES);
   /** Bytes that the piece still lacks; undefined before its length is known. */
   #left: number | undefined;
-  /** Bytes of what has not ended. */
   pendingBytes = 0;
 
   /** @param readByte takes the bytes before a piece one by one, and returns its length after the last of them. */

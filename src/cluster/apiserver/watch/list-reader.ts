@@ -21,11 +21,9 @@ export interface ReadOptions<K extends ObjectKind> {
   readonly transport: Pick<ApiTransport, "host" | "send">;
   readonly cache: ObjectCache<K>;
   readonly query: Readonly<Record<string, string>>;
-  /** The header `Accept`. */
   readonly accept: string;
   /** The server has begun to answer with what may be what was asked for. */
   readonly onOpen: (format: BodyFormat) => void;
-  /** Something has come. */
   readonly onProgress: () => void;
 }
 

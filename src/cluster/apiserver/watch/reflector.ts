@@ -62,7 +62,6 @@ export interface WatchSettings {
   readonly takesProtobuf?: boolean;
   /** Called when a resource (plural name) cannot be watched, and with `undefined` when it can again. */
   readonly onProblem?: (resource: string, problem: string | undefined) => void;
-  /** Called whenever the server has sent something about a resource. */
   readonly onHeard?: OnHeard;
   /** For tests. */
   readonly times?: Partial<ReflectorTimes>;
@@ -225,7 +224,6 @@ export class Reflector<K extends ObjectKind> {
     return { resourceVersion: this.#version };
   }
 
-  /** The whole list has been delivered. */
   #listed(): void {
     this.#heard();
     const { sink, resource, log } = this.#options;
