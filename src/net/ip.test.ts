@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import ipaddr from "ipaddr.js";
+import fc from "../../testkit/support/fast-check.ts";
 import {
   cidrContains,
   type IpAddress,
@@ -10,6 +12,22 @@ import {
   parseIpAddress,
   specialAddress,
 } from "./ip.ts";
+
+test("IPv6 addresses are read and written as a library for them does", () => {
+  const groups = fc.array(fc.constantFrom("0", "00", "1", "ffff", "0001", "aBc", "12345", "", ":", "::"), {
+    maxLength: 10,
+  });
+  const text = groups.map((parts) => parts.join(":"));
+  fc.assert(
+    fc.property(text, (written) => {
+      const isOne = written.includes(":") && ipaddr.IPv6.isValid(written);
+      const parsed = isOne ? ipaddr.IPv6.parse(written) : undefined;
+      const isIPv4 = parsed?.isIPv4MappedAddress() === true;
+      assert.equal(parseIpAddress(written), isIPv4 ? parsed.toIPv4Address().toString() : parsed?.toRFC5952String());
+    }),
+    { numRuns: 2_000 },
+  );
+});
 
 test("addresses come out canonical, however sloppily they are written", () => {
   const cases: readonly (readonly [string, string | undefined])[] = [

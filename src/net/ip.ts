@@ -4,8 +4,6 @@
  * Every address that reaches a rule passes through here once, at the edge; text from the API is never echoed
  * (reference services.md §2). A branded value is its canonical text: dotted decimal, or RFC 5952 for IPv6.
  */
-import ipaddr from "ipaddr.js";
-
 declare const brand: unique symbol;
 type Brand<T, Name extends string> = T & { readonly [brand]: Name };
 
@@ -28,6 +26,7 @@ const LINK_LOCAL_V6 = "fe80::/10" as Cidr; // canonical
 const MAPPED_BITS = 96;
 const IPV4_OCTETS = /^(\d+)\.(\d+)\.(\d+)\.(\d+)$/;
 const IPV6_SHAPE = /^[0-9a-fA-F:]+$/;
+const IPV4_MAPPED = /^::ffff:([\da-f]+):([\da-f]+)$/;
 const WITH_IPV4 = /^([0-9a-fA-F:]+:)(\d+\.\d+\.\d+\.\d+)$/;
 
 /**
@@ -46,12 +45,17 @@ export function parseIpAddress(text: string): IpAddress | undefined {
     return numbers.every((n) => n <= 255) ? (numbers.join(".") as IpAddress) : undefined;
   }
   const groups = inGroups(text);
-  if (!groups.includes(":") || !IPV6_SHAPE.test(groups) || !ipaddr.IPv6.isValid(groups)) return undefined;
-  const parsed = ipaddr.IPv6.parse(groups);
-  return (parsed.isIPv4MappedAddress() ? parsed.toIPv4Address().toString() : parsed.toRFC5952String()) as IpAddress;
+  if (!groups.includes(":") || !IPV6_SHAPE.test(groups)) return undefined;
+  // The URL standard writes IPv6 addresses as RFC 5952 does, but for those that are IPv4.
+  const canonical = URL.parse(`http://[${groups}]`)?.hostname.slice(1, -1);
+  if (canonical === undefined) return undefined;
+  const [, high, low] = IPV4_MAPPED.exec(canonical) ?? [];
+  if (high === undefined || low === undefined) return canonical as IpAddress;
+  const [first, last] = [Number.parseInt(high, 16), Number.parseInt(low, 16)];
+  return `${first >> 8}.${first & 255}.${last >> 8}.${last & 255}` as IpAddress;
 }
 
-/** An IPv6 address that ends like an IPv4 one, in groups alone: the library takes `::10.0.0.1` for IPv4, which it is not. */
+/** An IPv6 address that ends like an IPv4 one, in groups alone: octets may have leading zeroes there, too. */
 function inGroups(text: string): string {
   const [, head, tail] = WITH_IPV4.exec(text) ?? [];
   const last = tail === undefined ? undefined : parseIpAddress(tail);
@@ -218,11 +222,12 @@ function putGroups(bytes: Uint8Array, at: number, address: string, from: number,
 export function ipFromBytes(bytes: Uint8Array): IpAddress {
   // Several times as fast as join().
   if (bytes.length === 4) return `${bytes[0]}.${bytes[1]}.${bytes[2]}.${bytes[3]}` as IpAddress;
-  const parsed = ipaddr.fromByteArray(Array.from(bytes));
-  if (parsed instanceof ipaddr.IPv6 && parsed.isIPv4MappedAddress() && bytes.length === 16) {
-    return parsed.toIPv4Address().toString() as IpAddress;
-  }
-  return (parsed instanceof ipaddr.IPv6 ? parsed.toRFC5952String() : parsed.toString()) as IpAddress;
+  const groups = Array.from({ length: 8 }, (_, at) =>
+    (((bytes[2 * at] ?? 0) << 8) | (bytes[2 * at + 1] ?? 0)).toString(16),
+  );
+  const address = bytes.length === 16 ? parseIpAddress(groups.join(":")) : undefined;
+  if (address === undefined) throw new RangeError(`an address has 4 or 16 bytes, not ${bytes.length}`);
+  return address;
 }
 
 /** All loopback addresses of a family. */
