@@ -4,9 +4,11 @@
  *
  * `DraftConfig` is resolved but unchecked, `KubeProxyConfig` has passed `checkConfig` (`validate.ts`). Addresses and
  * prefixes stay the texts of the user, because they are written back as they were; `net/ip.ts` reads them.
+ *
+ * Fields that are used as the file has them are in tables, from which types, reading and writing are made (`section.ts`).
  */
 
-import type { DocumentOf, SectionFields } from "./document-fields.ts";
+import type { DocumentOf, SectionFields, SettingsOf } from "./document-fields.ts";
 import type { Quantity } from "./quantity.ts";
 
 export const API_VERSION = "kubeproxy.config.k8s.io/v1alpha1";
@@ -16,13 +18,69 @@ export const KIND = "KubeProxyConfiguration";
 export const DETECT_LOCAL_MODES = ["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"] as const;
 export type DetectLocalMode = (typeof DETECT_LOCAL_MODES)[number];
 
-export interface ClientConnection {
-  readonly kubeconfig: string;
-  readonly acceptContentTypes: string;
-  readonly contentType: string;
-  readonly qps: number;
-  readonly burst: number;
-}
+/** At the top of the document. */
+export const GENERAL_FIELDS = {
+  /** The gates that were set, not the effective ones: see `feature-gates.ts`. */
+  featureGates: "gates",
+  hostnameOverride: "text",
+  /** The node's primary address if it is not the unspecified one; nothing is bound to it. */
+  bindAddress: "text",
+  /** `IP:port`, or empty: no health server. */
+  healthzBindAddress: "text",
+  metricsBindAddress: "text",
+  bindAddressHardFail: "bool",
+  enableProfiling: "bool",
+  showHiddenMetricsForVersion: "text",
+  mode: "proxyMode",
+  detectLocalMode: "localMode",
+  /** Prefixes, and words that stand for some: `node-port-words.ts`. */
+  nodePortAddresses: "texts",
+  oomScoreAdj: "optionalInt32",
+  configSyncPeriod: "duration",
+} as const satisfies SectionFields;
+
+/** At the top as well, and written back only where they are set; upstream knows the first alone. */
+export const SELDOM_FIELDS = {
+  windowsRunAsService: "bool",
+  /** Empty: as the process was started. See `PRIORITY_CLASSES`. */
+  windowsPriorityClass: "text",
+  /** The name of the release that is copied: see `release.ts`. */
+  compatibility: "text",
+} as const satisfies SectionFields;
+
+export const CLIENT_FIELDS = {
+  kubeconfig: "text",
+  acceptContentTypes: "text",
+  contentType: "text",
+  qps: "float32",
+  burst: "int32",
+} as const satisfies SectionFields;
+
+export const DETECT_LOCAL_FIELDS = { bridgeInterface: "text", interfaceNamePrefix: "text" } as const;
+
+export const CONNTRACK_FIELDS = {
+  maxPerCore: "optionalInt32",
+  min: "optionalInt32",
+  tcpEstablishedTimeout: "optionalDuration",
+  tcpCloseWaitTimeout: "optionalDuration",
+  tcpBeLiberal: "bool",
+  udpTimeout: "duration",
+  udpStreamTimeout: "duration",
+} as const satisfies SectionFields;
+
+/** What becomes of connections of TCP to endpoints that are gone, where a Service's annotation does not say; and what is counted. */
+export const CONNECTIONS_FIELDS = {
+  /** `Gone` or `Never`. */
+  endTCP: "text",
+  /** How long an endpoint must be gone. */
+  endTCPAfter: "optionalDuration",
+  /** What the kernel is to count that does not count by itself: a {@link Counted}; another text does not pass the checks. */
+  count: "text",
+  /** How many Services have metrics of their own, those with most connections; 0: there are no such metrics. */
+  countedServices: "int32",
+  /** How often it is looked for endpoints that never answer; 0: never. */
+  answerCheckPeriod: "duration",
+} as const satisfies SectionFields;
 
 /** A verbosity for source files that match a pattern. */
 export interface VModuleItem {
@@ -68,77 +126,28 @@ export type ModeSections<Form extends "resolved" | "document"> = {
   readonly [M in keyof DeclaredModes as DeclaredModes[M]["name"]]: DeclaredModes[M][Form];
 };
 
-export interface DetectLocalConfig {
-  readonly bridgeInterface: string;
-  readonly interfaceNamePrefix: string;
-  /** `clusterCIDR` of the file, split at commas and not trimmed. */
-  readonly clusterCIDRs: readonly string[];
-}
-
-export interface ConntrackConfig {
-  readonly maxPerCore: number;
-  readonly min: number;
-  readonly tcpEstablishedTimeoutMs: number;
-  readonly tcpCloseWaitTimeoutMs: number;
-  readonly tcpBeLiberal: boolean;
-  readonly udpTimeoutMs: number;
-  readonly udpStreamTimeoutMs: number;
-}
-
 export const COUNTED = ["None", "Frontends", "Endpoints"] as const;
 export type Counted = (typeof COUNTED)[number];
 
-/** What becomes of connections of TCP to endpoints that are gone, where a Service's annotation does not say; and what is counted. */
-export interface ConnectionsConfig {
-  /** `Gone` or `Never`. */
-  readonly endTCP: string;
-  /** How long an endpoint must be gone. */
-  readonly endTCPAfterMs: number;
-  /** What the kernel is to count that does not count by itself: a {@link Counted}; another text does not pass the checks. */
-  readonly count: string;
-  /** How many Services have metrics of their own, those with most connections; 0: there are no such metrics. */
-  readonly countedServices: number;
-  /** How often it is looked for endpoints that never answer; 0: never. */
-  readonly answerCheckPeriodMs: number;
-}
-
 /** Of settings that have passed the checks. Pure. */
-export function countedOf({ count }: ConnectionsConfig): Counted {
+export function countedOf({ count }: DraftConfig["connections"]): Counted {
   return COUNTED.find((one) => one === count) ?? "None";
 }
 
 /** Resolved from file, flags and defaults, but not yet checked. */
-export interface DraftConfig extends ModeSections<"resolved"> {
-  /** The gates that were set, not the effective ones: see `feature-gates.ts`. */
-  readonly featureGates: Readonly<Record<string, boolean>>;
-  readonly clientConnection: ClientConnection;
+export interface DraftConfig
+  extends ModeSections<"resolved">,
+    SettingsOf<typeof GENERAL_FIELDS>,
+    SettingsOf<typeof SELDOM_FIELDS> {
+  readonly clientConnection: SettingsOf<typeof CLIENT_FIELDS>;
   readonly logging: LoggingConfig;
-  readonly hostnameOverride: string;
-  /** The node's primary address if it is not the unspecified one; nothing is bound to it. */
-  readonly bindAddress: string;
-  /** `IP:port`, or empty: no health server. */
-  readonly healthzBindAddress: string;
-  readonly metricsBindAddress: string;
-  readonly bindAddressHardFail: boolean;
-  readonly enableProfiling: boolean;
-  readonly showHiddenMetricsForVersion: string;
-  readonly mode: string;
   readonly syncPeriodMs: number;
   readonly minSyncPeriodMs: number;
   readonly masqueradeAll: boolean;
-  readonly detectLocalMode: string;
-  readonly detectLocal: DetectLocalConfig;
-  /** Prefixes, and words that stand for some: `node-port-words.ts`. */
-  readonly nodePortAddresses: readonly string[];
-  readonly oomScoreAdj: number;
-  readonly conntrack: ConntrackConfig;
-  readonly configSyncPeriodMs: number;
-  readonly windowsRunAsService: boolean;
-  /** Empty: as the process was started. See `PRIORITY_CLASSES`. */
-  readonly windowsPriorityClass: string;
-  /** The name of the release that is copied: see `release.ts`. */
-  readonly compatibility: string;
-  readonly connections: ConnectionsConfig;
+  /** `clusterCIDR` of the file, split at commas and not trimmed. */
+  readonly detectLocal: SettingsOf<typeof DETECT_LOCAL_FIELDS> & { readonly clusterCIDRs: readonly string[] };
+  readonly conntrack: SettingsOf<typeof CONNTRACK_FIELDS>;
+  readonly connections: SettingsOf<typeof CONNECTIONS_FIELDS>;
 }
 
 /** A configuration that has passed every check. */

@@ -71,7 +71,7 @@ export type SettingsOf<F extends SectionFields> = {
     : FieldTypes[F[N]];
 };
 
-type PlainValue = null | boolean | number | string | readonly PlainValue[] | PlainObject;
+export type PlainValue = null | boolean | number | string | readonly PlainValue[] | PlainObject;
 
 /** Part of a document as it is written back. */
 export interface PlainObject {

@@ -8,6 +8,7 @@ import {
   type DocumentOf,
   listOrNull,
   type PlainObject,
+  type PlainValue,
   type SectionFields,
   type SettingsOf,
 } from "./document-fields.ts";
@@ -17,6 +18,7 @@ import {
   durationType,
   type FlagType,
   float32Type,
+  gatesType,
   int32Type,
   stringListType,
   stringType,
@@ -26,13 +28,18 @@ import {
 interface SettingFlag<Field> {
   readonly name: string;
   readonly field: Field;
+  /** @default that of the field's kind */
+  readonly type?: FlagType<string>;
   readonly help: string;
   readonly isExtension?: boolean;
 }
 
 const FLAG_TYPES: Readonly<Record<string, FlagType<unknown>>> = {
   text: stringType,
+  proxyMode: { ...stringType, word: "ProxyMode" },
+  localMode: { ...stringType, word: "LocalMode" },
   texts: stringListType,
+  gates: gatesType,
   bool: boolType,
   optionalBool: boolType,
   float32: float32Type,
@@ -50,12 +57,12 @@ interface SharedSettings {
 
 export class Section<F extends SectionFields> {
   readonly defaults: SettingsOf<F>;
-  readonly #name: keyof DraftConfig;
+  readonly #name: keyof DraftConfig | undefined;
   readonly #fields: F;
   readonly #initial: ReadonlyMap<string, unknown>;
 
-  /** @param name of what the program has of it. */
-  constructor(name: keyof DraftConfig, fields: F, defaults: SettingsOf<F>) {
+  /** @param name of what the program has of it; undefined: its fields stand at the top. */
+  constructor(name: keyof DraftConfig | undefined, fields: F, defaults: SettingsOf<F>) {
     this.#name = name;
     this.#fields = fields;
     this.defaults = defaults;
@@ -76,7 +83,7 @@ export class Section<F extends SectionFields> {
   }
 
   /** In the order of the fields. @param shared where fields of the section are in it. */
-  encode(settings: SettingsOf<F>, shared?: SharedSettings): PlainObject {
+  encode(settings: SettingsOf<F>, shared?: SharedSettings): { readonly [N in keyof F & string]: PlainValue } {
     const known = new Map<string, unknown>(Object.entries(settings));
     const others: PlainObject = { ...shared?.periods, masqueradeAll: shared?.masqueradeAll ?? false };
     const encoded = Object.keys(this.#fields).map((field) => {
@@ -106,14 +113,15 @@ export class Section<F extends SectionFields> {
   flag({ field, ...spec }: SettingFlag<keyof F & string>): AnyFlag {
     const key = this.#keyOf(field);
     const initial = this.#initial.get(key);
+    const name = this.#name;
     return flag<unknown>({
-      ...spec,
       type: FLAG_TYPES[this.#fields[field] ?? ""] ?? stringType,
+      ...spec,
       initial: this.#isTime(field) ? durationFromMs(Number(initial)) : initial,
-      overlay: (config, value) => ({
-        ...config,
-        [this.#name]: Object.assign({}, config[this.#name], { [key]: settingOf(value) }),
-      }),
+      overlay: (config, value) => {
+        const own = { [key]: settingOf(value) };
+        return { ...config, ...(name === undefined ? own : { [name]: Object.assign({}, config[name], own) }) };
+      },
     });
   }
 

@@ -14,13 +14,14 @@ import {
   type ModeSections,
 } from "../config/config.ts";
 import { emptyObject, type Struct } from "../config/document-fields.ts";
-import { CURRENT_RELEASE } from "../config/release.ts";
 import {
   CLIENT_CONNECTION,
   CONNECTIONS,
   CONNTRACK,
   type ConfigurationDocument,
   DOCUMENT_FIELDS,
+  GENERAL,
+  SELDOM,
 } from "../config/v1alpha1-document.ts";
 import {
   DEFAULT_MODE,
@@ -56,32 +57,20 @@ export const EMPTY_DOCUMENT: ConfigurationDocument = {
 /** Applies the defaults to a document and merges its mode sections into one set of values. Pure. */
 export function resolveDocument(document: ConfigurationDocument): DraftConfig {
   const { clientConnection, conntrack, detectLocal, mode } = document;
-  const bindAddress = document.bindAddress || "0.0.0.0";
-  const anyHost = wildcardsFor(bindAddress);
+  const general = GENERAL.resolve(document);
+  const anyHost = wildcardsFor(general.bindAddress);
   return {
-    featureGates: document.featureGates,
+    ...general,
+    ...SELDOM.resolve(document),
     clientConnection: CLIENT_CONNECTION.resolve(clientConnection),
     logging: resolveLogging(document.logging),
-    hostnameOverride: document.hostnameOverride,
-    bindAddress,
     healthzBindAddress: appendPortIfNeeded(document.healthzBindAddress || anyHost.healthz, HEALTHZ_PORT),
     metricsBindAddress: appendPortIfNeeded(document.metricsBindAddress || anyHost.metrics, METRICS_PORT),
-    bindAddressHardFail: document.bindAddressHardFail,
-    enableProfiling: document.enableProfiling,
-    showHiddenMetricsForVersion: document.showHiddenMetricsForVersion,
-    mode,
     ...periods(document),
     masqueradeAll: (masqueradeAllOf(document, mode) ?? masqueradeAllOf(document, DEFAULT_MODE.name)) === true,
     ...resolveSections(document),
-    detectLocalMode: document.detectLocalMode,
     detectLocal: { ...detectLocal, clusterCIDRs: document.clusterCIDR === "" ? [] : document.clusterCIDR.split(",") },
-    nodePortAddresses: document.nodePortAddresses,
-    oomScoreAdj: document.oomScoreAdj ?? -999,
     conntrack: CONNTRACK.resolve(conntrack),
-    configSyncPeriodMs: durationToMs(document.configSyncPeriod) || 15 * 60 * SECOND_MS,
-    windowsRunAsService: document.windowsRunAsService,
-    windowsPriorityClass: document.windowsPriorityClass,
-    compatibility: document.compatibility || CURRENT_RELEASE.name,
     connections: CONNECTIONS.resolve(document.connections),
   };
 }

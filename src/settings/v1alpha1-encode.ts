@@ -6,9 +6,15 @@
  */
 
 import { API_VERSION, type DraftConfig, KIND, type LoggingConfig, type LogOutput } from "../config/config.ts";
-import { listOrNull, type PlainObject } from "../config/document-fields.ts";
-import { CURRENT_RELEASE } from "../config/release.ts";
-import { CLIENT_CONNECTION, CONNECTIONS, CONNTRACK, DETECT_LOCAL } from "../config/v1alpha1-document.ts";
+import type { PlainObject } from "../config/document-fields.ts";
+import {
+  CLIENT_CONNECTION,
+  CONNECTIONS,
+  CONNTRACK,
+  DETECT_LOCAL,
+  GENERAL,
+  SELDOM,
+} from "../config/v1alpha1-document.ts";
 import type { WrittenPeriods } from "../dataplane/dataplane.ts";
 import { DEFAULT_MODE, findMode, MODES, type RegisteredMode, sectionNameOf } from "../dataplane/registry.ts";
 import { durationFromMs, formatMs } from "../text/duration.ts";
@@ -17,36 +23,28 @@ const NO_PERIODS: WrittenPeriods = { syncPeriod: "0s", minSyncPeriod: "0s" };
 
 /** The configuration as a v1alpha1 object whose members stand in the order of the API type. Pure. */
 export function toV1Alpha1(config: DraftConfig): PlainObject {
-  const { connections, conntrack, detectLocal, mode } = config;
-  const ownConnections = CONNECTIONS.encodeSet(connections);
+  const { featureGates, detectLocalMode, nodePortAddresses, oomScoreAdj, configSyncPeriod, ...general } =
+    GENERAL.encode(config);
+  const connections = CONNECTIONS.encodeSet(config.connections);
   return {
     kind: KIND,
     apiVersion: API_VERSION,
-    ...(Object.keys(config.featureGates).length === 0 ? {} : { featureGates: config.featureGates }),
+    ...(Object.keys(config.featureGates).length > 0 && { featureGates }),
     clientConnection: CLIENT_CONNECTION.encode(config.clientConnection),
     logging: loggingObject(config.logging),
-    hostnameOverride: config.hostnameOverride,
-    bindAddress: config.bindAddress,
-    healthzBindAddress: config.healthzBindAddress,
-    metricsBindAddress: config.metricsBindAddress,
-    bindAddressHardFail: config.bindAddressHardFail,
-    enableProfiling: config.enableProfiling,
-    showHiddenMetricsForVersion: config.showHiddenMetricsForVersion,
-    mode,
+    ...general,
     ...modeSections(config),
-    detectLocalMode: config.detectLocalMode,
-    detectLocal: DETECT_LOCAL.encode(detectLocal),
-    clusterCIDR: detectLocal.clusterCIDRs.join(","),
-    nodePortAddresses: listOrNull(config.nodePortAddresses),
-    oomScoreAdj: config.oomScoreAdj,
-    conntrack: CONNTRACK.encode(conntrack),
-    configSyncPeriod: formatMs(config.configSyncPeriodMs),
+    detectLocalMode,
+    detectLocal: DETECT_LOCAL.encode(config.detectLocal),
+    clusterCIDR: config.detectLocal.clusterCIDRs.join(","),
+    nodePortAddresses,
+    oomScoreAdj,
+    conntrack: CONNTRACK.encode(config.conntrack),
+    configSyncPeriod,
     ...Object.assign({}, ...MODES.map((mode) => mode.config.encodeAtTop?.(config) ?? {})),
-    ...(config.windowsRunAsService ? { windowsRunAsService: true } : {}),
-    // Upstream does not know these, and reads the rest when they are not there.
-    ...(config.windowsPriorityClass === "" ? {} : { windowsPriorityClass: config.windowsPriorityClass }),
-    ...(config.compatibility === CURRENT_RELEASE.name ? {} : { compatibility: config.compatibility }),
-    ...(Object.keys(ownConnections).length === 0 ? {} : { connections: ownConnections }),
+    // Upstream does not know most of these, and reads the rest when they are not there.
+    ...SELDOM.encodeSet(config),
+    ...(Object.keys(connections).length > 0 && { connections }),
   };
 }
 

@@ -33,7 +33,8 @@ export function parseCommandLine(args: readonly string[]): CommandLine {
     const got = `[${positional.map(quoteGo).join(" ")}]`;
     throw new UsageError(`"kube-proxy" does not take any arguments, got ${got}`);
   }
-  const { gitVersion = releaseOf({ compatibility: values.get(COMPATIBILITY) }).version, print } = values.get(VERSION);
+  const compatibility = COMPATIBILITY.shown(values.textsOf(COMPATIBILITY));
+  const { gitVersion = releaseOf({ compatibility }).version, print } = values.get(VERSION);
   if (print === "raw") return { kind: "print", text: rawVersionText(buildInfo(gitVersion)), stderrLines };
   if (print === "short") return { kind: "print", text: versionText(gitVersion), stderrLines };
   return { kind: "run", flags: values, stderrLines };

@@ -97,9 +97,7 @@ export async function completeOptions(flags: FlagValues, deps: CompleteDeps): Pr
   const notices: Notice[] = [];
   const configFile = flags.get(CONFIG);
   const { config: merged, isMinSyncPeriodSet } =
-    configFile === ""
-      ? { config: configFromFlags(flags), isMinSyncPeriodSet: isMinSyncPeriodGiven(flags) }
-      : await configFromFile(configFile, flags, deps, notices);
+    configFile === "" ? configFromFlags(flags) : await configFromFile(configFile, flags, deps, notices);
   const modeNotices = merged.mode === "" ? defaultModeNotices(releaseOf(merged)) : [];
   notices.push(...modeNotices);
   const config = overrideHostname(applyPlatformDefaults(merged), flags);
@@ -152,35 +150,30 @@ export function requireConfig({ config }: CompletedOptions): KubeProxyConfig {
   return checked.config;
 }
 
-function configFromFlags(flags: FlagValues): DraftConfig {
+interface Merged {
+  readonly config: DraftConfig;
+  readonly isMinSyncPeriodSet: boolean;
+}
+
+function configFromFlags(flags: FlagValues): Merged {
   // The mode first: whether a period flag counts depends on it.
   const ordered = [PROXY_MODE, ...FLAGS.filter((flag) => flag !== PROXY_MODE)];
   const config = ordered
     .filter((flag) => flags.isGiven(flag))
     .reduce((draft, flag) => flag.overlay(draft, flags.textsOf(flag)), resolveDocument(EMPTY_DOCUMENT));
-  if (flags.get(WRITE_CONFIG_TO) !== "") return config;
-  return {
-    ...config,
-    healthzBindAddress: withDeprecatedPort(config.healthzBindAddress, flags.get(HEALTHZ_PORT_FLAG)),
-    metricsBindAddress: withDeprecatedPort(config.metricsBindAddress, flags.get(METRICS_PORT_FLAG)),
-  };
-}
-
-function isMinSyncPeriodGiven(flags: FlagValues): boolean {
-  const flag = minSyncPeriodFlag(flags.get(PROXY_MODE));
-  return flag !== undefined && flags.isGiven(flag);
+  const periodFlag = minSyncPeriodFlag(config.mode);
+  const isMinSyncPeriodSet = periodFlag !== undefined && flags.isGiven(periodFlag);
+  if (flags.get(WRITE_CONFIG_TO) !== "") return { config, isMinSyncPeriodSet };
+  const healthzBindAddress = withDeprecatedPort(config.healthzBindAddress, flags.get(HEALTHZ_PORT_FLAG));
+  const metricsBindAddress = withDeprecatedPort(config.metricsBindAddress, flags.get(METRICS_PORT_FLAG));
+  return { config: { ...config, healthzBindAddress, metricsBindAddress }, isMinSyncPeriodSet };
 }
 
 function withDeprecatedPort(address: string, port: number): string {
   return port === 0 ? "" : appendPortIfNeeded(address, port);
 }
 
-async function configFromFile(
-  path: string,
-  flags: FlagValues,
-  deps: CompleteDeps,
-  notices: Notice[],
-): Promise<{ readonly config: DraftConfig; readonly isMinSyncPeriodSet: boolean }> {
+async function configFromFile(path: string, flags: FlagValues, deps: CompleteDeps, notices: Notice[]): Promise<Merged> {
   const { ConfigDecodeError, decodeConfiguration } = await import("../../settings/v1alpha1-decode.ts");
   const content = await readContent(path, deps);
   try {

@@ -1,7 +1,7 @@
 /** The flags of kernel tuning. Reference start.md §2.2. */
 import { type AnyFlag, flag } from "../../config/flag.ts";
-import { boolType, int32Type } from "../../config/flag-types.ts";
-import { CONNTRACK } from "../../config/v1alpha1-document.ts";
+import { boolType } from "../../config/flag-types.ts";
+import { CONNTRACK, GENERAL } from "../../config/v1alpha1-document.ts";
 
 const KEEPS_KERNEL_VALUE = "0 keeps the kernel's value.";
 
@@ -48,11 +48,9 @@ export const KERNEL_FLAGS: readonly AnyFlag[] = [
     help: "Masquerade all traffic to cluster IPs, also that of local pods.",
     overlay: (config, masqueradeAll) => ({ ...config, masqueradeAll }),
   }),
-  flag({
+  GENERAL.flag({
     name: "oom-score-adj",
-    type: int32Type,
-    initial: -999,
+    field: "oomScoreAdj",
     help: "The oom_score_adj of this process, -1000 to 1000.",
-    overlay: (config, oomScoreAdj) => ({ ...config, oomScoreAdj }),
   }),
 ];

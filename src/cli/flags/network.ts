@@ -1,7 +1,7 @@
 /** The flags of addresses, of the proxy mode and of local-traffic detection. Reference start.md §2.2. */
 import { type AnyFlag, flag } from "../../config/flag.ts";
-import { boolType, int32Type, ipPortType, ipType, stringListType, stringType } from "../../config/flag-types.ts";
-import { DETECT_LOCAL } from "../../config/v1alpha1-document.ts";
+import { int32Type, ipPortType, ipType, stringType } from "../../config/flag-types.ts";
+import { DETECT_LOCAL, GENERAL } from "../../config/v1alpha1-document.ts";
 import { DEFAULT_MODE, defaultModeOn, MODES } from "../../dataplane/registry.ts";
 
 /** `iptables, ipvs or nftables`. */
@@ -13,44 +13,36 @@ function modeNames(): string {
 const replacedBy = (name: string): string =>
   `This flag is deprecated and will be removed in a future release. Please use --${name} instead.`;
 
-export const PROXY_MODE = flag({
+export const PROXY_MODE = GENERAL.flag({
   name: "proxy-mode",
-  type: { ...stringType, word: "ProxyMode" },
-  initial: "",
+  field: "mode",
   help: `How services are implemented: ${modeNames()}; empty means ${DEFAULT_MODE.name}, on Windows ${defaultModeOn("win32").name}.`,
-  overlay: (config, mode) => ({ ...config, mode }),
 });
 
-export const DETECT_LOCAL_MODE = flag({
+export const DETECT_LOCAL_MODE = GENERAL.flag({
   name: "detect-local-mode",
-  type: { ...stringType, word: "LocalMode" },
-  initial: "",
+  field: "detectLocalMode",
   help: "How traffic of local pods is recognised: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix; empty means ClusterCIDR.",
-  overlay: (config, detectLocalMode) => ({ ...config, detectLocalMode }),
 });
 
-export const NODEPORT_ADDRESSES = flag({
+export const NODEPORT_ADDRESSES = GENERAL.flag({
   name: "nodeport-addresses",
-  type: stringListType,
-  initial: [],
+  field: "nodePortAddresses",
   help: 'Where node ports answer: prefixes, and the words "primary" (the node\'s own addresses), "localhost" and "all", in any mix. Loopback works for IPv4 in iptables mode, and for TCP in nftables mode if the list names it and the gate KubeProxyNFTablesLocalhostNodePorts is on. Empty: all addresses, but "primary" in nftables mode.',
-  overlay: (config, nodePortAddresses) => ({ ...config, nodePortAddresses }),
 });
 
-export const HEALTHZ_BIND_ADDRESS = flag({
+export const HEALTHZ_BIND_ADDRESS = GENERAL.flag({
   name: "healthz-bind-address",
+  field: "healthzBindAddress",
   type: ipPortType,
-  initial: "0.0.0.0:10256",
   help: "Where the health server listens: an address, with or without a port.",
-  overlay: (config, healthzBindAddress) => ({ ...config, healthzBindAddress }),
 });
 
-export const METRICS_BIND_ADDRESS = flag({
+export const METRICS_BIND_ADDRESS = GENERAL.flag({
   name: "metrics-bind-address",
+  field: "metricsBindAddress",
   type: ipPortType,
-  initial: "127.0.0.1:10249",
   help: "Where the metrics server listens: an address, with or without a port.",
-  overlay: (config, metricsBindAddress) => ({ ...config, metricsBindAddress }),
 });
 
 /** Acts while options are completed: 0 disables the server, any other port only fills in a missing one. */
@@ -71,19 +63,16 @@ export const METRICS_PORT_FLAG = flag({
 });
 
 export const NETWORK_FLAGS: readonly AnyFlag[] = [
-  flag({
+  GENERAL.flag({
     name: "bind-address",
+    field: "bindAddress",
     type: ipType,
-    initial: "0.0.0.0",
     help: "The node's primary address, where the Node object does not tell the right one. Nothing listens on it, except in userspace mode.",
-    overlay: (config, bindAddress) => ({ ...config, bindAddress }),
   }),
-  flag({
+  GENERAL.flag({
     name: "bind-address-hard-fail",
-    type: boolType,
-    initial: false,
+    field: "bindAddressHardFail",
     help: "End the process when the health or the metrics server cannot listen, instead of trying again.",
-    overlay: (config, bindAddressHardFail) => ({ ...config, bindAddressHardFail }),
   }),
   flag({
     name: "cluster-cidr",

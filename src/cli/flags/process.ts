@@ -1,10 +1,9 @@
 /** The flags of what the process does, where it finds the cluster, and how it talks to it. Reference start.md §2.2. */
 
 import { type AnyFlag, flag } from "../../config/flag.ts";
-import { boolType, durationType, type FlagType, gatesType, stringType } from "../../config/flag-types.ts";
+import { boolType, type FlagType, stringType } from "../../config/flag-types.ts";
 import { CURRENT_RELEASE, releaseNames } from "../../config/release.ts";
-import { CLIENT_CONNECTION } from "../../config/v1alpha1-document.ts";
-import { durationToMs } from "../../text/duration.ts";
+import { CLIENT_CONNECTION, GENERAL, SELDOM } from "../../config/v1alpha1-document.ts";
 import { parsed, parseGoBool, quoteGo, refused } from "../../text/go-text.ts";
 
 /** What `--version` asks for, and the version that is reported from then on. */
@@ -96,13 +95,12 @@ export const STARTUP_TAINT = flag({
   isExtension: true,
 });
 
-export const COMPATIBILITY = flag({
+export const COMPATIBILITY = SELDOM.flag({
   name: "compatibility",
+  field: "compatibility",
   type: { ...stringType, word: "release" },
-  initial: CURRENT_RELEASE.name,
   help: `Whose rules, messages and defaults to have, where releases differ: ${releaseNames()}.`,
   isExtension: true,
-  overlay: (config, compatibility) => ({ ...config, compatibility }),
 });
 
 export const CLEANUP = flag({
@@ -172,19 +170,15 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
   CLEANUP,
   COMPATIBILITY,
   CONFIG,
-  flag({
+  GENERAL.flag({
     name: "config-sync-period",
-    type: durationType,
-    initial: 900_000_000_000n,
+    field: "configSyncPeriod",
     help: "How often all known objects are looked at again; more than 0.",
-    overlay: (config, period) => ({ ...config, configSyncPeriodMs: durationToMs(period) }),
   }),
-  flag({
+  GENERAL.flag({
     name: "feature-gates",
-    type: gatesType,
-    initial: {},
+    field: "featureGates",
     help: "Switches for features, as name=true or name=false, with commas between; may be repeated.",
-    overlay: (config, featureGates) => ({ ...config, featureGates }),
   }),
   HEALTHZ_SERVICE,
   HELP,
@@ -215,29 +209,23 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
   LOG_FILE,
   MANIFESTS,
   MASTER,
-  flag({
+  GENERAL.flag({
     name: "profiling",
-    type: boolType,
-    initial: false,
+    field: "enableProfiling",
     help: "Serve /debug on the metrics server.",
-    overlay: (config, enableProfiling) => ({ ...config, enableProfiling }),
   }),
-  flag({
+  GENERAL.flag({
     name: "show-hidden-metrics-for-version",
-    type: stringType,
-    initial: "",
+    field: "showHiddenMetricsForVersion",
     help: `Show metrics that this version hides: empty, or the previous minor version (${CURRENT_RELEASE.previousMinor}).`,
-    overlay: (config, showHiddenMetricsForVersion) => ({ ...config, showHiddenMetricsForVersion }),
   }),
   STARTUP_TAINT,
   VERSION,
-  flag({
+  SELDOM.flag({
     name: "windows-priorityclass",
-    type: stringType,
-    initial: "",
+    field: "windowsPriorityClass",
     help: "On Windows, the priority class of the process: IDLE_PRIORITY_CLASS, BELOW_NORMAL_PRIORITY_CLASS, NORMAL_PRIORITY_CLASS, ABOVE_NORMAL_PRIORITY_CLASS, HIGH_PRIORITY_CLASS or REALTIME_PRIORITY_CLASS. Empty: as it was started.",
     isExtension: true,
-    overlay: (config, windowsPriorityClass) => ({ ...config, windowsPriorityClass }),
   }),
   WINDOWS_SERVICE,
   WRITE_CONFIG_TO,
