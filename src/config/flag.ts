@@ -30,7 +30,7 @@ export interface Flag<T> extends AnyFlag {
 }
 
 /** How a flag is declared. */
-interface FlagSpec<T> {
+export interface FlagSpec<T> {
   readonly name: string;
   readonly type: FlagType<T>;
   readonly initial: T;

@@ -28,7 +28,7 @@ export async function connectCluster(daemon: ClusterConnectionOptions): Promise<
   const { config, manifests, master, version, initOnly, startupTaint, servePage } = daemon.options;
   const keepsPods = servePage !== undefined;
   const { families } = daemon.metrics;
-  if (manifests !== undefined) {
+  if (manifests !== "") {
     const { createManifestsSource } = await import("../cluster/manifests/manifests-source.ts");
     const { ManifestReader } = await import("../cluster/manifests/manifest-reader.ts");
     const source = createManifestsSource({ dir: manifests, log, reader: new ManifestReader({ keepsPods }) });

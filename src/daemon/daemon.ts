@@ -13,29 +13,28 @@ import type { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { ServePage } from "./inspect-report.ts";
 import type { NodeKernel } from "./node-kernel.ts";
 
-/** What the command line adds to the configuration. */
+/** What the command line adds to the configuration; a text is empty where it was not given. */
 export interface RunOptions {
   readonly config: KubeProxyConfig;
   /** See `shortestSyncPeriodMs`. */
   readonly isMinSyncPeriodSet: boolean;
   /** False where the system's default mode holds, which is to change. */
   readonly isModeSet: boolean;
-  /** Folder of manifests; undefined means the API server. */
-  readonly manifests: string | undefined;
-  /** Path of the inspect socket; undefined: none. */
-  readonly inspectSocket: string | undefined;
+  /** Folder of manifests in place of the API server. */
+  readonly manifests: string;
+  /** Path of the inspect socket. */
+  readonly inspectSocket: string;
   /** Serves the page; undefined: none. */
   readonly servePage: ServePage | undefined;
-  /** Key of the taint that is taken from the Node once the rules are in force; empty: none. */
+  /** Key of the taint that is taken from the Node once the rules are in force. */
   readonly startupTaint: string;
-  /** `namespace/name:port`, which /healthz connects to; empty: none. */
+  /** `namespace/name:port`, which /healthz connects to. */
   readonly healthzService: string;
   /** What the log has complained about; undefined when nothing shows it. */
   readonly problems: ProblemMemory | undefined;
-  /** `--master`; empty when not given. */
   readonly master: string;
   /** Watched for changes, which end the process. */
-  readonly configFile: string | undefined;
+  readonly configFile: string;
   readonly initOnly: boolean;
   /** Every flag and its value, for /flagz. */
   readonly flags: ReadonlyMap<string, string>;

@@ -36,7 +36,7 @@ export async function serveInspection(
   const pageLimits = { total, perPeer: Math.ceil(total / 2) };
   const page = options.servePage?.(live, { limits: pageLimits, log, clock, signal });
   await Promise.all([
-    options.inspectSocket === undefined ? undefined : serveSocket(options.inspectSocket, live, { log, signal }),
+    options.inspectSocket === "" ? undefined : serveSocket(options.inspectSocket, live, { log, signal }),
     page?.catch((error: unknown) => log.error("Cannot serve the page", error)),
   ]);
 }

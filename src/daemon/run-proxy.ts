@@ -54,7 +54,7 @@ import { type NodeSetup, setUpNode } from "./node-setup.ts";
  */
 export async function runProxy(options: RunOptions, signal: AbortSignal): Promise<void> {
   const { config, log } = options;
-  const watch = options.configFile === undefined ? undefined : watchConfigFile(options.configFile);
+  const watch = options.configFile === "" ? undefined : watchConfigFile(options.configFile);
   const stop = new AbortController();
   const fatal = (error: Error): void => {
     stop.abort(error);
@@ -71,7 +71,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
       nodeName,
       needsPodCIDRs: config.detectLocalMode === "NodeCIDR",
       // All that a folder will ever say at the start is there once it has been read.
-      ...(options.manifests === undefined ? {} : { maxWaitMs: 0 }),
+      ...(options.manifests === "" ? {} : { maxWaitMs: 0 }),
       clock,
       log,
       onFatal: fatal,
@@ -95,7 +95,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const runtime = await mode.loadRuntime();
     const kernel = await nodeKernel();
     const limits = serverLimits(kernel.raiseFileLimit());
-    const isInspected = options.inspectSocket !== undefined || options.servePage !== undefined;
+    const isInspected = options.inspectSocket !== "" || options.servePage !== undefined;
     const journal = isInspected ? new SyncJournal() : undefined;
     const parts = { mode, gates, nodeName, kernel, limits, health, metrics, journal, clock, events };
     const daemon: Daemon = { options, ...parts, log, ended, fatal };

@@ -24,40 +24,9 @@ import {
   NODEPORT_ADDRESSES,
   PROXY_MODE,
 } from "./network.ts";
-import type { FlagValues } from "./parse.ts";
-import {
-  CLEANUP,
-  CONFIG,
-  HEALTHZ_SERVICE,
-  HOSTNAME_OVERRIDE,
-  INIT_ONLY,
-  INSPECT_BIND_ADDRESS,
-  INSPECT_SOCKET,
-  MANIFESTS,
-  MASTER,
-  STARTUP_TAINT,
-  WRITE_CONFIG_TO,
-} from "./process.ts";
+import type { FlagValues, ValuesOf } from "./parse.ts";
+import { ACTIONS, HOSTNAME_OVERRIDE } from "./process.ts";
 import { FLAGS } from "./table.ts";
-
-/** What a run does and where it finds things; an empty text means "not given". */
-interface RunActions {
-  readonly cleanup: boolean;
-  readonly initOnly: boolean;
-  readonly writeConfigTo: string;
-  readonly configFile: string;
-  readonly master: string;
-  /** The folder of manifests to run from instead of the API server. */
-  readonly manifests: string;
-  /** Where `status` and `services` are answered. */
-  readonly inspectSocket: string;
-  /** Where the page is served. */
-  readonly inspectBindAddress: string;
-  /** The taint to take from the Node. */
-  readonly startupTaint: string;
-  /** What /healthz connects to. */
-  readonly healthzService: string;
-}
 
 /** A line that could not be logged yet: logging is set up from the configuration that is still being made. */
 interface Notice {
@@ -70,9 +39,7 @@ export interface CompletedOptions {
   /** Resolved but unchecked: see {@link requireLogging} and {@link requireConfig}. */
   readonly config: DraftConfig;
   readonly gates: FeatureGates;
-  readonly actions: RunActions;
-  /** Names of the logging flags on the command line; they have already won over the file. */
-  readonly explicitLoggingFlags: readonly string[];
+  readonly actions: ValuesOf<typeof ACTIONS>;
   /** Whether the user chose `minSyncPeriod`; otherwise a mode may do better than upstream's default. */
   readonly isMinSyncPeriodSet: boolean;
   /** False where the system's default mode holds, which is to change. */
@@ -95,7 +62,10 @@ interface CompleteDeps {
  */
 export async function completeOptions(flags: FlagValues, deps: CompleteDeps): Promise<CompletedOptions> {
   const notices: Notice[] = [];
-  const configFile = flags.get(CONFIG);
+  const actions = Object.fromEntries(
+    Object.entries(ACTIONS).map(([name, flag]) => [name, flags.get<string | boolean>(flag)]),
+  ) as ValuesOf<typeof ACTIONS>; // by the same names
+  const { configFile } = actions;
   const { config: merged, isMinSyncPeriodSet } =
     configFile === "" ? configFromFlags(flags) : await configFromFile(configFile, flags, deps, notices);
   const modeNotices = merged.mode === "" ? defaultModeNotices(releaseOf(merged)) : [];
@@ -109,21 +79,9 @@ export async function completeOptions(flags: FlagValues, deps: CompleteDeps): Pr
   return {
     config,
     gates: gates.gates,
-    actions: {
-      cleanup: flags.get(CLEANUP),
-      initOnly: flags.get(INIT_ONLY),
-      writeConfigTo: flags.get(WRITE_CONFIG_TO),
-      configFile,
-      master: flags.get(MASTER),
-      manifests: flags.get(MANIFESTS),
-      inspectSocket: flags.get(INSPECT_SOCKET),
-      inspectBindAddress: flags.get(INSPECT_BIND_ADDRESS),
-      startupTaint: flags.get(STARTUP_TAINT),
-      healthzService: flags.get(HEALTHZ_SERVICE),
-    },
+    actions,
     isMinSyncPeriodSet,
     isModeSet: !modeNotices.some(({ level }) => level === "warning"),
-    explicitLoggingFlags: LOGGING_FLAGS.filter((flag) => flags.isGiven(flag)).map(({ name }) => name),
     flagSnapshot: snapshot(flags, configFile === "" ? config : undefined),
     notices,
   };
@@ -163,7 +121,7 @@ function configFromFlags(flags: FlagValues): Merged {
     .reduce((draft, flag) => flag.overlay(draft, flags.textsOf(flag)), resolveDocument(EMPTY_DOCUMENT));
   const periodFlag = minSyncPeriodFlag(config.mode);
   const isMinSyncPeriodSet = periodFlag !== undefined && flags.isGiven(periodFlag);
-  if (flags.get(WRITE_CONFIG_TO) !== "") return { config, isMinSyncPeriodSet };
+  if (flags.get(ACTIONS.writeConfigTo) !== "") return { config, isMinSyncPeriodSet };
   const healthzBindAddress = withDeprecatedPort(config.healthzBindAddress, flags.get(HEALTHZ_PORT_FLAG));
   const metricsBindAddress = withDeprecatedPort(config.metricsBindAddress, flags.get(METRICS_PORT_FLAG));
   return { config: { ...config, healthzBindAddress, metricsBindAddress }, isMinSyncPeriodSet };

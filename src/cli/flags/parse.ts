@@ -20,6 +20,9 @@ export interface FlagValues {
   get<T>(flag: Flag<T>): T;
 }
 
+/** The values of several flags, by the same names. */
+export type ValuesOf<F> = { readonly [Name in keyof F]: F[Name] extends Flag<infer T> ? T : never };
+
 /** A command line that could be read. */
 interface ParsedFlags {
   readonly values: FlagValues;

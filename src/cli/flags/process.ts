@@ -1,10 +1,18 @@
 /** The flags of what the process does, where it finds the cluster, and how it talks to it. Reference start.md §2.2. */
 
-import { type AnyFlag, flag } from "../../config/flag.ts";
+import { type AnyFlag, type Flag, type FlagSpec, flag } from "../../config/flag.ts";
 import { boolType, type FlagType, stringType } from "../../config/flag-types.ts";
 import { CURRENT_RELEASE, releaseNames } from "../../config/release.ts";
 import { CLIENT_CONNECTION, GENERAL, SELDOM } from "../../config/v1alpha1-document.ts";
 import { parsed, parseGoBool, quoteGo, refused } from "../../text/go-text.ts";
+
+type PlainSpec<T> = Omit<FlagSpec<T>, "type" | "initial">;
+
+/** A flag whose text is empty where it is not given. @param spec.word in the help in place of `string` */
+const textFlag = ({ word = stringType.word, ...spec }: PlainSpec<string> & { readonly word?: string }): Flag<string> =>
+  flag({ ...spec, type: { ...stringType, word }, initial: "" });
+
+const switchFlag = (spec: PlainSpec<boolean>): Flag<boolean> => flag({ ...spec, type: boolType, initial: false });
 
 /** What `--version` asks for, and the version that is reported from then on. */
 interface VersionRequest {
@@ -33,6 +41,59 @@ const versionType: FlagType<VersionRequest> = {
   format: ({ print }) => ({ none: "false", short: "true", raw: "raw" })[print],
 };
 
+/** What a run does, and where it finds things; they count beside a configuration file, too. */
+export const ACTIONS = {
+  cleanup: switchFlag({
+    name: "cleanup",
+    help: "Remove the rules of every mode and end.",
+  }),
+  initOnly: switchFlag({
+    name: "init-only",
+    help: "Do what needs full root rights and end, so that a second start with --config can do with CAP_NET_ADMIN.",
+  }),
+  writeConfigTo: textFlag({
+    name: "write-config-to",
+    help: "Write the resolved configuration to this file and end.",
+  }),
+  configFile: textFlag({
+    name: "config",
+    help: "The configuration file. With it, only the logging flags, --hostname-override, --master, the flags that name an action and those that say so still count.",
+  }),
+  master: textFlag({
+    name: "master",
+    help: "The URL of the API server; wins over the kubeconfig, also with --config.",
+  }),
+  manifests: textFlag({
+    name: "manifests",
+    word: "directory",
+    help: "Take Services, EndpointSlices and Nodes from the manifests in this folder, and watch it, instead of asking an API server. May be used together with --config.",
+    isExtension: true,
+  }),
+  inspectSocket: textFlag({
+    name: "inspect-socket",
+    help: "A Unix socket, for the daemon's user alone, on which kube-proxy status, services and monitor are answered. Empty: none. May be used together with --config.",
+    isExtension: true,
+  }),
+  inspectBindAddress: textFlag({
+    name: "inspect-bind-address",
+    word: "IP:port",
+    help: "Serve a page here that shows services, the ways of packets, syncs and what is wrong; it only reads, and asks for no password. For example 127.0.0.1:10260. Empty: no page. May be used together with --config.",
+    isExtension: true,
+  }),
+  startupTaint: textFlag({
+    name: "startup-taint",
+    word: "key",
+    help: "Take the taint with this key from the Node once the rules of every family are in force; takes the right to patch nodes. May be used together with --config.",
+    isExtension: true,
+  }),
+  healthzService: textFlag({
+    name: "healthz-service",
+    word: "namespace/name:port",
+    help: "With each question, /healthz also connects to the cluster IP of this TCP port of a Service, and says 503 where that fails although an endpoint answers past the rules. Empty: it does not. May be used together with --config.",
+    isExtension: true,
+  }),
+};
+
 export const VERSION = flag({
   name: "version",
   type: versionType,
@@ -40,59 +101,10 @@ export const VERSION = flag({
   help: `--version and --version=raw print the version and end; --version=${CURRENT_RELEASE.version}-… reports this version instead.`,
 });
 
-export const HELP = flag({
+export const HELP = switchFlag({
   name: "help",
   shorthand: "h",
-  type: boolType,
-  initial: false,
   help: "Print this text and end.",
-});
-
-export const CONFIG = flag({
-  name: "config",
-  type: stringType,
-  initial: "",
-  help: "The configuration file. With it, only the logging flags, --hostname-override, --master, the flags that name an action and those that say so still count.",
-});
-
-export const MANIFESTS = flag({
-  name: "manifests",
-  type: { ...stringType, word: "directory" },
-  initial: "",
-  help: "Take Services, EndpointSlices and Nodes from the manifests in this folder, and watch it, instead of asking an API server. May be used together with --config.",
-  isExtension: true,
-});
-
-export const INSPECT_SOCKET = flag({
-  name: "inspect-socket",
-  type: stringType,
-  initial: "",
-  help: "A Unix socket, for the daemon's user alone, on which kube-proxy status, services and monitor are answered. Empty: none. May be used together with --config.",
-  isExtension: true,
-});
-
-export const INSPECT_BIND_ADDRESS = flag({
-  name: "inspect-bind-address",
-  type: { ...stringType, word: "IP:port" },
-  initial: "",
-  help: "Serve a page here that shows services, the ways of packets, syncs and what is wrong; it only reads, and asks for no password. For example 127.0.0.1:10260. Empty: no page. May be used together with --config.",
-  isExtension: true,
-});
-
-export const HEALTHZ_SERVICE = flag({
-  name: "healthz-service",
-  type: { ...stringType, word: "namespace/name:port" },
-  initial: "",
-  help: "With each question, /healthz also connects to the cluster IP of this TCP port of a Service, and says 503 where that fails although an endpoint answers past the rules. Empty: it does not. May be used together with --config.",
-  isExtension: true,
-});
-
-export const STARTUP_TAINT = flag({
-  name: "startup-taint",
-  type: { ...stringType, word: "key" },
-  initial: "",
-  help: "Take the taint with this key from the Node once the rules of every family are in force; takes the right to patch nodes. May be used together with --config.",
-  isExtension: true,
 });
 
 export const COMPATIBILITY = SELDOM.flag({
@@ -103,58 +115,25 @@ export const COMPATIBILITY = SELDOM.flag({
   isExtension: true,
 });
 
-export const CLEANUP = flag({
-  name: "cleanup",
-  type: boolType,
-  initial: false,
-  help: "Remove the rules of every mode and end.",
-});
-
-export const INIT_ONLY = flag({
-  name: "init-only",
-  type: boolType,
-  initial: false,
-  help: "Do what needs full root rights and end, so that a second start with --config can do with CAP_NET_ADMIN.",
-});
-
-export const WRITE_CONFIG_TO = flag({
-  name: "write-config-to",
-  type: stringType,
-  initial: "",
-  help: "Write the resolved configuration to this file and end.",
-});
-
-export const LOG_FILE = flag({
+export const LOG_FILE = textFlag({
   name: "log-file",
-  type: stringType,
-  initial: "",
   help: "Append log lines to this file, and write none to standard error; at 100 MB it becomes FILE.1. For Windows services, which have no standard error. May be used together with --config.",
   isExtension: true,
 });
 
-export const WINDOWS_SERVICE = flag({
+export const WINDOWS_SERVICE = switchFlag({
   name: "windows-service",
-  type: boolType,
-  initial: false,
   help: "On Windows, run as the service kube-proxy, which the service control manager starts. May be used together with --config.",
   isExtension: true,
 });
 
-export const MASTER = flag({
-  name: "master",
-  type: stringType,
-  initial: "",
-  help: "The URL of the API server; wins over the kubeconfig, also with --config.",
-});
-
-export const HOSTNAME_OVERRIDE = flag({
+export const HOSTNAME_OVERRIDE = textFlag({
   name: "hostname-override",
-  type: stringType,
-  initial: "",
   help: "The name of this node, where it is not the host name; wins over the configuration file.",
 });
 
 export const PROCESS_FLAGS: readonly AnyFlag[] = [
+  ...Object.values(ACTIONS),
   flag({
     name: "boot-id-file",
     type: stringType,
@@ -167,9 +146,7 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
     initial: "/etc/machine-id,/var/lib/dbus/machine-id",
     help: "Accepted for compatibility, without effect.",
   }),
-  CLEANUP,
   COMPATIBILITY,
-  CONFIG,
   GENERAL.flag({
     name: "config-sync-period",
     field: "configSyncPeriod",
@@ -180,10 +157,8 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
     field: "featureGates",
     help: "Switches for features, as name=true or name=false, with commas between; may be repeated.",
   }),
-  HEALTHZ_SERVICE,
   HELP,
   HOSTNAME_OVERRIDE,
-  INIT_ONLY,
   CLIENT_CONNECTION.flag({
     name: "kube-api-burst",
     field: "burst",
@@ -204,11 +179,7 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
     field: "kubeconfig",
     help: "The file with the address of the API server and the credentials; ignored with --config.",
   }),
-  INSPECT_BIND_ADDRESS,
-  INSPECT_SOCKET,
   LOG_FILE,
-  MANIFESTS,
-  MASTER,
   GENERAL.flag({
     name: "profiling",
     field: "enableProfiling",
@@ -219,7 +190,6 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
     field: "showHiddenMetricsForVersion",
     help: `Show metrics that this version hides: empty, or the previous minor version (${CURRENT_RELEASE.previousMinor}).`,
   }),
-  STARTUP_TAINT,
   VERSION,
   SELDOM.flag({
     name: "windows-priorityclass",
@@ -228,5 +198,4 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
     isExtension: true,
   }),
   WINDOWS_SERVICE,
-  WRITE_CONFIG_TO,
 ];
