@@ -7,7 +7,7 @@ import { ask } from "../testing/http-client.ts";
 import { memoryLog } from "../testing/memory-log.ts";
 import { type HttpEndpoint, type HttpEndpointOptions, startHttpEndpoint } from "./http-endpoint.ts";
 import { reply, TEXT } from "./http-reply.ts";
-import { listenOnFirst, listenTargets, parseListenAddress } from "./listen-address.ts";
+import { parseListenAddress } from "./listen-address.ts";
 import { routePaths } from "./routes.ts";
 
 let stop = new AbortController();
@@ -86,17 +86,6 @@ for (const wildcard of ["0.0.0.0:0", "[::]:0"]) {
     assert.equal((await ask(port, "/", { host: "::1" })).text, "hello");
   });
 }
-
-test("without IPv6 a wildcard falls back to IPv4; any other failure does not", async () => {
-  const { host } = parseListenAddress("[::]:80") ?? assert.fail();
-  const hostAfter = (code: string) =>
-    listenOnFirst(listenTargets(host, 80), async (target) => {
-      if (target.host === "::") throw Object.assign(new Error(code), { code });
-      return target.host;
-    });
-  assert.equal(await hostAfter("EAFNOSUPPORT"), "0.0.0.0");
-  await assert.rejects(hostAfter("EADDRINUSE"), /EADDRINUSE/);
-});
 
 test("a specific address answers on that address only", async () => {
   const port = await portOf(start({ address: "127.0.0.1:0" }));

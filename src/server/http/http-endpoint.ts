@@ -6,11 +6,12 @@ import { once } from "node:events";
 import { type AddressInfo, createServer, type Server } from "node:net";
 import type { Clock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";
+import { type IpAddress, isUnspecified } from "../../net/ip.ts";
 import { ConnectionGate, type ConnectionLimits } from "./connection-gate.ts";
 import { serverLimits } from "./connection-limits.ts";
 import { createGuardedHttp, type GuardedHttp } from "./guarded-http.ts";
 import { reply, TEXT } from "./http-reply.ts";
-import { type ListenTarget, listenOnFirst, listenTargets, parseListenAddress } from "./listen-address.ts";
+import { parseListenAddress } from "./listen-address.ts";
 import type { HttpHandler } from "./routes.ts";
 
 const RETRY_MS = 5_000;
@@ -48,8 +49,12 @@ export interface HttpEndpoint {
   readonly closed: Promise<void>;
 }
 
-async function listen(server: Server, target: ListenTarget): Promise<AddressInfo> {
-  server.listen(target);
+/**
+ * An unspecified address of either family means all addresses of both, as in Go (reference operation.md §9); Node.js takes no address
+ * for that, and IPv4 alone on hosts without IPv6.
+ */
+async function listen(server: Server, host: IpAddress, port: number): Promise<AddressInfo> {
+  server.listen(isUnspecified(host) ? { port } : { host, port });
   await once(server, "listening");
   const address = server.address();
   if (address === null || typeof address === "string") throw new Error("the socket has no address");
@@ -87,10 +92,10 @@ export function answeringAt(address: string): string {
 /** Starts the server. Returns at once; throws only when `address` is not `IP:port`. */
 export function startHttpEndpoint(options: HttpEndpointOptions): HttpEndpoint {
   const { address, handler, log, clock, signal } = options;
-  const parsed = parseListenAddress(address);
-  if (parsed === undefined)
+  const target = parseListenAddress(address);
+  if (target === undefined)
     throw new Error(`cannot listen on "${address}": expected IP:port, for example 0.0.0.0:10256`);
-  const targets = listenTargets(parsed.host, parsed.port);
+  const { host, port } = target;
 
   const guardedHandler: HttpHandler = async (request, response) => {
     try {
@@ -111,7 +116,7 @@ export function startHttpEndpoint(options: HttpEndpointOptions): HttpEndpoint {
   async function listenUntilItWorks(): Promise<AddressInfo | undefined> {
     while (!signal.aborted) {
       try {
-        const bound = await listenOnFirst(targets, (target) => listen(server, target));
+        const bound = await listen(server, host, port);
         // From here on an error event is about one connection that could not be accepted, for example too many files.
         server.on("error", (error) => log.error("HTTP server could not accept a connection", error, { address }));
         tried.resolve();
