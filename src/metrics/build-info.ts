@@ -1,14 +1,7 @@
-/** The facts of `kubernetes_build_info` and `--version=raw`. */
-export interface BuildInfo {
-  readonly major: string;
-  readonly minor: string;
-  /** `v1.37.0`. */
-  readonly gitVersion: string;
-  readonly gitCommit: string;
-  readonly gitTreeState: string;
-  readonly buildDate: string;
-  /** What runs it, in the places of Go's facts. */
-  readonly goVersion: string;
-  readonly compiler: string;
-  readonly platform: string;
-}
+/** What `kubernetes_build_info` is labelled with and `--version=raw` prints; what runs the program is in the places of Go's facts. */
+export const BUILD_FACTS = [
+  ...(["major", "minor", "git_version", "git_commit", "git_tree_state"] as const),
+  ...(["build_date", "go_version", "compiler", "platform"] as const),
+];
+
+export type BuildInfo = Readonly<Record<(typeof BUILD_FACTS)[number], string>>;

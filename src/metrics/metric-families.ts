@@ -77,12 +77,22 @@ export function createFamilies(): MetricFamilies {
     return { name: options.name, help, labelNames: options.labels ?? [], registers: [registry] };
   }
 
-  async function readQuietly(read: ReadValue): Promise<number | undefined> {
-    try {
-      return await read();
-    } catch {
-      return undefined;
-    }
+  /** Reads a family anew at each scrape. */
+  function scraped(type: "counter" | "gauge", options: FamilyOptions, read: ReadSamples): void {
+    const collect = async (): Promise<void> => {
+      let isKnown = false;
+      try {
+        const samples = await read();
+        family.reset();
+        for (const { labels, value } of samples) family.inc(labels, value);
+        isKnown = samples.length > 0;
+      } catch {
+        family.reset();
+      }
+      // One without labels would be there at 0.
+      if (!isKnown) family.remove({});
+    };
+    const family = new (type === "counter" ? Counter : Gauge)({ ...config(options), collect });
   }
 
   return {
@@ -98,41 +108,12 @@ export function createFamilies(): MetricFamilies {
     gauge: (options) => new Gauge(config(options)),
     histogram: (options) => new Histogram({ ...config(options), buckets: [...options.buckets] }),
     scraped(type, options, read) {
-      if (type === "counter") {
-        const counter = new Counter({
-          ...config(options),
-          async collect() {
-            const value = await readQuietly(read);
-            counter.reset();
-            if (value === undefined) counter.remove();
-            else counter.inc(value);
-          },
-        });
-        return;
-      }
-      const gauge = new Gauge({
-        ...config(options),
-        async collect() {
-          const value = await readQuietly(read);
-          if (value === undefined) gauge.remove();
-          else gauge.set(value);
-        },
+      scraped(type, options, async () => {
+        const value = await read();
+        return value === undefined ? [] : [{ labels: {}, value }];
       });
     },
-    scrapedSamples(options, read) {
-      const counter = new Counter({
-        ...config(options),
-        async collect() {
-          try {
-            const samples = await read();
-            counter.reset();
-            for (const { labels, value } of samples) counter.inc(labels, value);
-          } catch {
-            counter.reset();
-          }
-        },
-      });
-    },
+    scrapedSamples: (options, read) => scraped("counter", options, read),
     onDefine(listener) {
       announce = listener;
       for (const stability of defined) listener(stability);

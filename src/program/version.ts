@@ -5,7 +5,7 @@
  */
 
 import { CURRENT_RELEASE, releaseNames } from "../config/release.ts";
-import type { BuildInfo } from "../metrics/build-info.ts";
+import { BUILD_FACTS, type BuildInfo } from "../metrics/build-info.ts";
 import { quoteGo } from "../text/go-text.ts";
 import { identityLine, programIdentity } from "./program-identity.ts";
 
@@ -21,11 +21,11 @@ export function buildInfo(gitVersion: string = CURRENT_RELEASE.version): BuildIn
   return {
     major,
     minor,
-    gitVersion,
-    gitCommit: "unknown",
-    gitTreeState: "clean",
-    buildDate: "1970-01-01T00:00:00Z",
-    goVersion: `node${process.versions.node}`,
+    git_version: gitVersion,
+    git_commit: "unknown",
+    git_tree_state: "clean",
+    build_date: "1970-01-01T00:00:00Z",
+    go_version: `node${process.versions.node}`,
     compiler: "v8",
     platform: `${process.platform}/${GO_ARCHITECTURES[process.arch] ?? process.arch}`,
   };
@@ -36,23 +36,13 @@ export function versionText(gitVersion: string = CURRENT_RELEASE.version): strin
   return `Kubernetes ${gitVersion}\n${identityLine(programIdentity())}\ncompatibility: ${releaseNames()}\n`;
 }
 
+/** Facts that no build of this program has. */
+const EMULATION = ["EmulationMajor", "EmulationMinor", "MinCompatibilityMajor", "MinCompatibilityMinor"];
+
 /** What `--version=raw` prints: first a line in the style of a Go struct. */
 export function rawVersionText(info: BuildInfo): string {
-  const fields: readonly (readonly [string, string])[] = [
-    ["Major", info.major],
-    ["Minor", info.minor],
-    ["EmulationMajor", ""],
-    ["EmulationMinor", ""],
-    ["MinCompatibilityMajor", ""],
-    ["MinCompatibilityMinor", ""],
-    ["GitVersion", info.gitVersion],
-    ["GitCommit", info.gitCommit],
-    ["GitTreeState", info.gitTreeState],
-    ["BuildDate", info.buildDate],
-    ["GoVersion", info.goVersion],
-    ["Compiler", info.compiler],
-    ["Platform", info.platform],
-  ];
-  const facts = fields.map(([name, value]) => `${name}:${quoteGo(value)}`).join(", ");
-  return `version.Info{${facts}}\n${identityLine(programIdentity())}\n`;
+  const goName = (fact: string) => fact.replaceAll(/(?:^|_)(.)/g, (_, letter: string) => letter.toUpperCase());
+  const facts = BUILD_FACTS.map((fact) => `${goName(fact)}:${quoteGo(info[fact])}`);
+  facts.splice(2, 0, ...EMULATION.map((name) => `${name}:""`));
+  return `version.Info{${facts.join(", ")}}\n${identityLine(programIdentity())}\n`;
 }

@@ -1,6 +1,5 @@
 /** Everything on `metricsBindAddress` (reference operation.md §9.2). */
 
-import type { Gauge } from "prom-client";
 import { createFamilies, type MetricFamilies } from "../../metrics/metric-families.ts";
 import { flagsIndex, profilingPages, verbosityPage } from "../debug/debug-pages.ts";
 import { flagzPage, statuszPage, zPage } from "../debug/z-pages.ts";
@@ -67,7 +66,7 @@ function metricsRoutes(options: MetricsServerOptions): Readonly<Record<string, H
         slis.reset();
         reply(response, 200, TEXT, "metrics reset\n");
       } else {
-        await replyMetrics(request, response, slis.contentType, toPage(await slis.render()));
+        await replyMetrics(request, response, slis.families.contentType, toPage(await slis.families.render()));
       }
     },
     "/proxyMode": (_request, response) => reply(response, 200, TEXT, options.mode),
@@ -107,24 +106,10 @@ export function startMetricsServer(options: MetricsServerOptions): HttpEndpoint 
   });
 }
 
-interface SliMetrics {
-  /** Records one successful run of a named check. */
-  countCheck(name: string): void;
-  reset(): void;
-  render(): Promise<string>;
-  readonly contentType: string;
-}
-
-function defineStart(families: MetricFamilies): Gauge {
-  return families.gauge({
-    name: "process_start_time_seconds",
-    help: "Start time of the process since unix epoch in seconds.",
-    stability: "none",
-  });
-}
+type SliMetrics = ReturnType<typeof createSliMetrics>;
 
 /** Makes the families of the page, in a registry of their own. */
-function createSliMetrics(): SliMetrics {
+function createSliMetrics() {
   const families = createFamilies();
   const current = families.gauge({
     name: "kubernetes_healthcheck",
@@ -138,9 +123,16 @@ function createSliMetrics(): SliMetrics {
     stability: "STABLE",
     labels: ["name", "status", "type"],
   });
-  defineStart(families).set(Math.round(processStartSeconds() * 100) / 100);
+  const start = families.gauge({
+    name: "process_start_time_seconds",
+    help: "Start time of the process since unix epoch in seconds.",
+    stability: "none",
+  });
+  start.set(Math.round(processStartSeconds() * 100) / 100);
   return {
-    countCheck(name) {
+    families,
+    /** Records one successful run of a named check. */
+    countCheck(name: string) {
       current.set({ name, type: "healthz" }, 1);
       total.inc({ name, status: "success", type: "healthz" });
     },
@@ -148,7 +140,5 @@ function createSliMetrics(): SliMetrics {
       current.reset();
       total.reset();
     },
-    render: () => families.render(),
-    contentType: families.contentType,
   };
 }

@@ -193,11 +193,11 @@ test("build info and feature gates are gauges with their labels", async () => {
   const release = {
     major: "1",
     minor: "36",
-    gitVersion: "v1.36.2",
-    gitCommit: "abc",
-    gitTreeState: "clean",
-    buildDate: "2026-01-01T00:00:00Z",
-    goVersion: "node24.21.0",
+    git_version: "v1.36.2",
+    git_commit: "abc",
+    git_tree_state: "clean",
+    build_date: "2026-01-01T00:00:00Z",
+    go_version: "node24.21.0",
     compiler: "v8",
     platform: "linux/amd64",
   };

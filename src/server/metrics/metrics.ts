@@ -3,7 +3,7 @@
  * the metrics server renders the text.
  */
 
-import type { BuildInfo } from "../../metrics/build-info.ts";
+import { BUILD_FACTS, type BuildInfo } from "../../metrics/build-info.ts";
 import { createFamilies, type MetricFamilies } from "../../metrics/metric-families.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { SyncMetrics } from "../../sync/observers.ts";
@@ -77,17 +77,7 @@ export function createMetrics(families: MetricFamilies = createFamilies()): Prox
     name: "kubernetes_build_info",
     help: "Constant 1, labelled with the release this program stands in for and what it runs on.",
     stability: "BETA",
-    labels: [
-      "major",
-      "minor",
-      "git_version",
-      "git_commit",
-      "git_tree_state",
-      "build_date",
-      "go_version",
-      "compiler",
-      "platform",
-    ],
+    labels: BUILD_FACTS,
   });
   const programInfo = families.gauge({
     name: "kubeproxy_ts_build_info",
@@ -110,20 +100,7 @@ export function createMetrics(families: MetricFamilies = createFamilies()): Prox
     countLivez: (status) => livez.inc({ code: status }),
     setBuildInfo(info, { version, commit, node, mode }) {
       programInfo.set({ version, commit, node, mode }, 1);
-      buildInfo.set(
-        {
-          major: info.major,
-          minor: info.minor,
-          git_version: info.gitVersion,
-          git_commit: info.gitCommit,
-          git_tree_state: info.gitTreeState,
-          build_date: info.buildDate,
-          go_version: info.goVersion,
-          compiler: info.compiler,
-          platform: info.platform,
-        },
-        1,
-      );
+      buildInfo.set(info, 1);
     },
     setFeatures(features) {
       for (const { name, stage, isEnabled } of features) featureEnabled.set({ name, stage }, isEnabled ? 1 : 0);
