@@ -1,9 +1,9 @@
 /** The command line of `kube-proxy diff`. */
-import { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
+import { KERNEL_FEATURES } from "../dataplane/rendering.ts";
 import { contextOf } from "./dump-folder.ts";
 import { UsageError } from "./exit.ts";
-import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, type InspectChoices, readChoices, readMissing } from "./inspect-options.ts";
-import { type FoundConfiguration, OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, type ObjectsChoice } from "./objects-input.ts";
+import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, readChoices, readMissing } from "./inspect-options.ts";
+import { type FoundConfiguration, OBJECTS_FLAGS, OBJECTS_FLAGS_HELP } from "./objects-input.ts";
 import { wordReader } from "./subcommand-options.ts";
 
 /** Between two looks of `--watch`, unless `--interval` says otherwise. */
@@ -39,24 +39,7 @@ Examples:
 Exit status: 0 without differences, 1 with some, 2 when the input cannot be used.
 `;
 
-export interface DiffOptions {
-  readonly mode: "objects" | "dumps" | "kernel";
-  /** Two of manifests, or one. */
-  readonly sides: readonly ObjectsChoice[];
-  readonly dumps: readonly string[];
-  readonly choices: InspectChoices;
-  /** Of a sysdump. */
-  readonly found: FoundConfiguration | undefined;
-  /** Reads the configuration again, with what there is of it beside the objects. */
-  readonly read: (found: FoundConfiguration | undefined) => Promise<InspectChoices>;
-  readonly isNodeGiven: boolean;
-  readonly isFamilyGiven: boolean;
-  readonly missing: ReadonlySet<KernelFeature>;
-  readonly showsRules: boolean;
-  /** Between two looks; undefined: one look is all. */
-  readonly watchSeconds: number | undefined;
-  readonly form: string;
-}
+export type DiffOptions = Awaited<ReturnType<typeof readDiffOptions>>;
 
 export const diffFlags = wordReader("kube-proxy diff", {
   ...INSPECT_FLAGS,
@@ -71,7 +54,7 @@ export const diffFlags = wordReader("kube-proxy diff", {
 });
 
 /** @throws UsageError */
-export async function readDiffOptions({ values, positionals }: ReturnType<typeof diffFlags>): Promise<DiffOptions> {
+export async function readDiffOptions({ values, positionals }: ReturnType<typeof diffFlags>) {
   const { filename = [], dump = [], kernel = false, watch: watches = false } = values;
   const mode = kernel ? "kernel" : dump.length > 0 ? "dumps" : "objects";
   const hint = "See 'kube-proxy diff --help'.";
@@ -98,11 +81,15 @@ export async function readDiffOptions({ values, positionals }: ReturnType<typeof
   const isElsewhere = filename.length > 0 || values.kubeconfig !== undefined || values.context !== undefined;
   const node = values.node ?? values["hostname-override"] ?? sysdump?.node;
   const own = sysdump === undefined || isElsewhere ? values : { filename: [sysdump.objects] };
-  const read: DiffOptions["read"] = async (found) => await readChoices({ ...values, node }, undefined, found);
+  const read = async (found: FoundConfiguration | undefined) =>
+    await readChoices({ ...values, node }, undefined, found);
   return {
     mode,
+    /** Of a sysdump. */
     found: sysdump?.configuration,
+    /** Reads the configuration again, with what there is of it beside the objects. */
     read,
+    /** Two of manifests, or one. */
     sides: mode === "objects" ? positionals.map((path) => ({ filename: [path] })) : [own],
     dumps: dump,
     choices: await read(undefined),
@@ -110,6 +97,7 @@ export async function readDiffOptions({ values, positionals }: ReturnType<typeof
     isFamilyGiven: values.family !== "both",
     missing: readMissing(values.without),
     showsRules: values.rules ?? false,
+    /** Between two looks; undefined: one look is all. */
     watchSeconds: watches ? Number(interval ?? WATCH_SECONDS) : undefined,
     form: values.output,
   };

@@ -9,7 +9,7 @@ import { withSockets } from "../explain/diff-sockets.ts";
 import { type ExplainedCluster, explainedCluster, explainPorts } from "../explain/explained-cluster.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
 import { find, isKnownService, type Search } from "../explain/find.ts";
-import { answerText, FORMS, type Form } from "../explain/forms.ts";
+import { answerText, FORMS } from "../explain/forms.ts";
 import { type Objects, partOf, servicesOfTarget } from "../explain/part-of-cluster.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { parseTarget, type Target, withoutDomain } from "../explain/target.ts";
@@ -33,7 +33,6 @@ import {
   type FoundConfiguration,
   OBJECTS_FLAGS,
   OBJECTS_FLAGS_HELP,
-  type ObjectsChoice,
   type ReadObjects,
   readObjects,
 } from "./objects-input.ts";
@@ -85,33 +84,17 @@ Exit status: 0; 2 when there is no such thing, or the input cannot be used.
 const parsed = wordReader("kube-proxy explain", {
   ...INSPECT_FLAGS,
   ...OBJECTS_FLAGS,
-  "all-nodes": { type: "boolean" },
+  "all-nodes": { type: "boolean", default: false },
   dump: { type: "string", multiple: true },
   namespace: { type: "string", short: "n" },
   "what-if": { type: "string" },
-  kernel: { type: "boolean" },
-  rules: { type: "boolean" },
-  why: { type: "boolean" },
+  kernel: { type: "boolean", default: false },
+  rules: { type: "boolean", default: false },
+  why: { type: "boolean", default: false },
   output: { type: "string", short: "o", default: "text" },
 });
 
-interface ExplainOptions {
-  readonly what: string;
-  readonly namespace: string | undefined;
-  readonly from: ObjectsChoice;
-  readonly onAllNodes: boolean;
-  /** Of a sysdump. */
-  readonly found: FoundConfiguration | undefined;
-  readonly wish: string | undefined;
-  readonly asksKernel: boolean;
-  readonly showsRules: boolean;
-  readonly showsWhy: boolean;
-  readonly form: Form;
-  /** Rules alone, of which nothing else is known. */
-  readonly dumps: readonly string[];
-  /** Reads the configuration, with what there is of it beside the objects. @param mode in place of the one that was given */
-  readonly read: (found: FoundConfiguration | undefined, mode?: string) => Promise<InspectChoices>;
-}
+type ExplainOptions = Awaited<ReturnType<typeof readOptions>>;
 
 /** @param input what `-f -` reads. @returns the exit status. */
 export async function explain(
@@ -121,43 +104,42 @@ export async function explain(
 ): Promise<number> {
   return await runCommand({ argv, output, usage: EXPLAIN_USAGE, forms: FORMS, read: parsed }, async (given) => {
     const options = await readOptions(given);
-    const { from, form, what } = options;
+    const { from, form, what, values } = options;
+    const { "all-nodes": onAllNodes, kernel: asksKernel, "what-if": wish, rules: showsRules, why: showsWhy } = values;
     const { terminal } = output;
     const warn = warner(output);
     if (options.dumps.length > 0) {
       output.out(painted(await namedInDumps(what, options.dumps, input), terminal));
       return EXIT_SUCCESS;
     }
-    const whole = await readObjects(from, output, input, { namespace: options.namespace ?? namespaceIn(what) });
+    const whole = await readObjects(from, output, input, { namespace: values.namespace ?? namespaceIn(what) });
     const found = options.found ?? whole.configuration;
     const settings = await options.read(found);
-    const { config, note } = options.onAllNodes
+    const { config, note } = onAllNodes
       ? { config: settings.config, note: undefined }
-      : chosenNode(whole.nodes, settings.config, { isThisHost: options.asksKernel });
+      : chosenNode(whole.nodes, settings.config, { isThisHost: asksKernel });
     const choices = { ...settings, config };
-    const { target, because } = targetOf({ ...options, choices }, whole);
+    const { target, because } = targetOf(what, values.namespace, choices, whole);
     const inspection = await modeNamed(config.mode).loadInspection();
     const objects = partOf(whole, servicesOfTarget(whole, target, inspection));
     const [firstNode] = whole.nodes;
-    if (options.onAllNodes && firstNode === undefined)
-      throw new UsageError("--all-nodes needs Nodes, and there are none");
+    if (onAllNodes && firstNode === undefined) throw new UsageError("--all-nodes needs Nodes, and there are none");
     // What is asked for is found on any of them.
-    const finder = options.onAllNodes ? { ...choices.config, hostnameOverride: firstNode?.name ?? "" } : choices.config;
+    const finder = onAllNodes ? { ...choices.config, hostnameOverride: firstNode?.name ?? "" } : choices.config;
     const cluster = await explainedCluster(objects, finder, choices.families, warn);
     const search = searched(cluster, target, whole);
     if (search.kind === "shared") {
       output.out(safe(`${search.name} is there once for all Services. What it is for: ${search.purpose}.\n`));
       return EXIT_SUCCESS;
     }
-    const { wish, showsRules, showsWhy } = options;
     const textOptions = { width: terminal?.width, showsRules, showsWhy, assumed: choices.origin };
-    if (options.onAllNodes) {
+    if (onAllNodes) {
       const groups = await explainOnAllNodes(objects, search.keys, { ...choices, warn });
       output.out(form === "json" ? jsonText(groups) : painted(nodeGroupsText(groups, textOptions), terminal));
       return EXIT_SUCCESS;
     }
     const planned = await withoutAssuming(cluster, search.keys, choices);
-    const servicePorts = options.asksKernel
+    const servicePorts = asksKernel
       ? await withTraffic(inspection, await withSockets(cluster, planned, warn), choices.config)
       : planned;
     if (wish === undefined) {
@@ -222,7 +204,9 @@ const PING = /^[^/]+\/icmp(v6)?$/i;
 
 /** What is meant, a pod's address where that is a pod's name. @throws UsageError */
 function targetOf(
-  { what, namespace, choices }: ExplainOptions & { readonly choices: InspectChoices },
+  what: string,
+  namespace: string | undefined,
+  choices: InspectChoices,
   whole: ReadObjects,
 ): AskedTarget {
   const target = parseTarget(what, namespace, whole.namespace);
@@ -342,40 +326,38 @@ async function explainedWith(
   }
 }
 
-async function readOptions({ values, positionals }: ReturnType<typeof parsed>): Promise<ExplainOptions> {
+async function readOptions({ values, positionals }: ReturnType<typeof parsed>) {
   const [what, ...more] = positionals;
   const hint = "See 'kube-proxy explain --help'.";
   if (what === undefined)
     throw new UsageError("explain needs to know what: a Service, an address, a pod, a port or a name", hint);
   if (more.length > 0) throw new UsageError(`explain takes one thing at a time, got "${more.join(" ")}" as well`, hint);
   const form = FORMS.find((one) => one === values.output) ?? "text";
-  if (values["all-nodes"] === true) {
+  if (values["all-nodes"]) {
     if (values["what-if"] !== undefined) throw new UsageError("--what-if is for one node: leave --all-nodes out");
     if (form !== "text" && form !== "json")
       throw new UsageError(`--all-nodes has --output text and json, got "${form}"`);
   }
-  if (values.kernel === true && (values["all-nodes"] === true || values["what-if"] !== undefined))
+  if (values.kernel && (values["all-nodes"] || values["what-if"] !== undefined))
     throw new UsageError("--kernel is this host's: leave --all-nodes and --what-if out");
   const sysdump = await contextOf(values.dump ?? []);
   const { filename, kubeconfig, context } = values;
   const isElsewhere = filename !== undefined || kubeconfig !== undefined || context !== undefined;
   const node = values.node ?? values["hostname-override"] ?? sysdump?.node;
-  const read: ExplainOptions["read"] = async (found, mode = values.mode) =>
+  const read = async (found: FoundConfiguration | undefined, mode = values.mode) =>
     await readChoices({ ...values, node, mode }, undefined, found);
   // What is wrong with flags is said before anything is read.
   await read(undefined);
   return {
     what,
-    namespace: values.namespace,
-    from: sysdump === undefined || isElsewhere ? values : { filename: [sysdump.objects] },
-    found: sysdump?.configuration,
-    dumps: sysdump === undefined ? (values.dump ?? []) : [],
-    onAllNodes: values["all-nodes"] ?? false,
-    wish: values["what-if"],
-    asksKernel: values.kernel ?? false,
-    showsRules: values.rules ?? false,
-    showsWhy: values.why ?? false,
+    values,
     form,
+    from: sysdump === undefined || isElsewhere ? values : { filename: [sysdump.objects] },
+    /** Of a sysdump. */
+    found: sysdump?.configuration,
+    /** Rules alone, of which nothing else is known. */
+    dumps: sysdump === undefined ? (values.dump ?? []) : [],
+    /** Reads the configuration, with what there is of it beside the objects. */
     read,
   };
 }

@@ -4,7 +4,7 @@ import { applyEngineOptions } from "../daemon/engine-options.ts";
 import type { ServiceLine, StatusReport } from "../daemon/inspect-report.ts";
 import { isProxyMode, modeNamed } from "../dataplane/registry.ts";
 import { countedLine } from "../explain/counted-ports.ts";
-import { type FlowChoice, type FlowEnd, FlowNamer, type FlowNames, namesOfObjects } from "../explain/flows.ts";
+import { type FlowEnd, FlowNamer, type FlowNames, namesOfObjects } from "../explain/flows.ts";
 import { hostAddresses } from "../explain/host-addresses.ts";
 import { safe } from "../explain/safe-text.ts";
 import { serviceTyped } from "../explain/target.ts";
@@ -67,17 +67,7 @@ const KERNEL: FlowSource = {
   ownAddresses: async () => new Set((await Promise.all(IP_FAMILIES.map(hostAddresses))).flat()),
 };
 
-interface FlowsOptions {
-  readonly choice: FlowChoice;
-  readonly socket: string | undefined;
-  /** Infinity: no end. */
-  readonly count: number;
-  readonly isJson: boolean;
-  /** A file, `-`, or a collector of OTLP. */
-  readonly exportTo: string | URL | undefined;
-  readonly filename: readonly string[] | undefined;
-  readonly isWatching: boolean;
-}
+type FlowsOptions = ReturnType<typeof readOptions>;
 
 const parsed = wordReader("kube-proxy flows", {
   socket: { type: "string" },
@@ -102,7 +92,7 @@ export async function flows(
 ): Promise<number> {
   return await runCommand({ argv, output, usage: FLOWS_USAGE, forms: TEXT_OR_JSON, read: parsed }, async (given) => {
     const options = readOptions(given);
-    const { choice, isWatching } = options;
+    const { choice, watch: isWatching } = options;
     const asked = askedOf(options, output, input, source);
     const namer = await asked.namer();
     if (choice.service !== undefined && namer.frontends.length === 0) {
@@ -128,7 +118,7 @@ export async function flows(
 }
 
 async function sinkFor(options: FlowsOptions, output: Output, note: (text: string) => void): Promise<FlowTaker> {
-  const { isJson, isWatching, exportTo } = options;
+  const { isJson, watch: isWatching, exportTo } = options;
   if (exportTo === undefined && !isJson && !isWatching) return tableSink(output);
   if (exportTo === undefined || exportTo === "-") {
     return lineSink(output, isJson || exportTo === "-", isWatching ? note : undefined);
@@ -241,7 +231,7 @@ function stateNamed(text: string, { watch }: { readonly watch: boolean }): strin
   return state;
 }
 
-function readOptions({ values, positionals: words }: ReturnType<typeof parsed>): FlowsOptions {
+function readOptions({ values, positionals: words }: ReturnType<typeof parsed>) {
   const { from, to, state, output, count } = values;
   const isOtlp = values.export === "otlp-http";
   const collector = isOtlp ? words.find((word) => /^https?:/.test(word) && URL.canParse(word)) : undefined;
@@ -262,6 +252,7 @@ function readOptions({ values, positionals: words }: ReturnType<typeof parsed>):
   }
   const place = (text: string | undefined) => (text === undefined ? undefined : (parseIpAddress(text) ?? text));
   return {
+    ...values,
     choice: {
       service,
       from: place(from),
@@ -269,11 +260,10 @@ function readOptions({ values, positionals: words }: ReturnType<typeof parsed>):
       state: state && stateNamed(state, values),
       isStale: values.stale,
     },
-    socket: values.socket,
-    filename: values.filename,
-    isWatching: values.watch,
+    /** Infinity: no end. */
     count: count === undefined ? Number.POSITIVE_INFINITY : Number(count),
     isJson: output === "json",
+    /** A file, `-`, or a collector of OTLP. */
     exportTo: collector === undefined ? values.export : new URL(collector),
   };
 }

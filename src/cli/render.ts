@@ -8,7 +8,7 @@ import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
 import type { AnyFlag } from "../config/flag.ts";
 import { releaseNames } from "../config/release.ts";
 import { MODES, modeNamed } from "../dataplane/registry.ts";
-import { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
+import { KERNEL_FEATURES } from "../dataplane/rendering.ts";
 import { isKnownService, whyNotServed } from "../explain/find.ts";
 import { serviceTyped } from "../explain/target.ts";
 import { makePlan } from "../lib/make-plan.ts";
@@ -21,7 +21,6 @@ import {
   type FoundConfiguration,
   OBJECTS_FLAGS,
   OBJECTS_FLAGS_HELP,
-  type ObjectsChoice,
   type ReadObjects,
   readObjects,
 } from "./objects-input.ts";
@@ -84,14 +83,7 @@ function modesWith(form: string): string {
 /** The forms of all modes. */
 const OUTPUT_FORMS: readonly string[] = [...new Set(MODES.flatMap(({ renderForms }) => renderForms))];
 
-interface RenderOptions {
-  readonly from: ObjectsChoice;
-  readonly service: string | undefined;
-  readonly missing: ReadonlySet<KernelFeature>;
-  readonly form: string;
-  /** Reads the configuration. @param found the cluster's. */
-  readonly read: (found: FoundConfiguration | undefined) => Promise<InspectChoices>;
-}
+type RenderOptions = Exclude<Awaited<ReturnType<typeof readOptions>>, "help">;
 
 /** @param input what `-f -` reads. @returns the exit status. @throws UsageError */
 export async function render(
@@ -153,7 +145,7 @@ function knownService(service: string, cluster: ReadObjects): string {
   throw new UsageError(whyNotServed(cluster, name), hint);
 }
 
-async function readOptions(argv: readonly string[]): Promise<RenderOptions | "help"> {
+async function readOptions(argv: readonly string[]) {
   const { values } = flagReader("kube-proxy render", {
     ...Object.fromEntries(MODE_FLAGS.map(({ name }) => [name, { type: "string" }] as const)),
     ...INSPECT_FLAGS,
@@ -168,7 +160,8 @@ async function readOptions(argv: readonly string[]): Promise<RenderOptions | "he
     throw new UsageError(`--output must be ${OUTPUT_FORMS.join(", ")}, got "${form}"`);
   }
   const given = new Map<string, unknown>(Object.entries(values));
-  const read: RenderOptions["read"] = (found) => readChoices(values, (draft) => withModeFlags(draft, given), found);
+  const read = (found: FoundConfiguration | undefined) =>
+    readChoices(values, (draft) => withModeFlags(draft, given), found);
   // What is wrong with flags is said before anything is read.
   const { config } = await read(undefined);
   if (values.filename !== undefined) requireForm(config, form);

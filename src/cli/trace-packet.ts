@@ -14,8 +14,8 @@ export type Position = (typeof POSITIONS)[number];
 export interface PacketFlags {
   readonly from: string;
   readonly to: string;
-  readonly in: string | undefined;
-  readonly mark: string | undefined;
+  readonly in?: string | undefined;
+  readonly mark?: string | undefined;
   readonly state: string;
 }
 

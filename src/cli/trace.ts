@@ -25,16 +25,8 @@ import type { ReadObjects } from "./objects-input.ts";
 import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
 import { flagReader, runCommand, TEXT_OR_JSON, untilInterrupted } from "./subcommand-options.ts";
-import type { LiveOptions } from "./trace-live.ts";
 import { type ParsedTarget, POSITIONS, packetQuestion, parseTarget } from "./trace-packet.ts";
-import {
-  inNamespace,
-  mentionedPods,
-  needsObjects,
-  type PacketEnds,
-  type ResolvedEnds,
-  resolvePods,
-} from "./trace-pods.ts";
+import { inNamespace, mentionedPods, needsObjects, type ResolvedEnds, resolvePods } from "./trace-pods.ts";
 import { dumpedRules, placesOn, rulesForObjects, type TracedRules } from "./trace-rules.ts";
 
 export const TRACE_USAGE = `Usage: kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] -f DIR|FILE|- [options]
@@ -132,17 +124,19 @@ export async function trace(
     { argv, output, usage: TRACE_USAGE, forms: TEXT_OR_JSON, read: parsed },
     async ({ values }) => {
       const options = readOptions(values);
-      const sysdump = await contextOf(options.dumps ?? []);
+      const sysdump = await contextOf(options.dump ?? []);
       const objects = await objectsFor(options, sysdump, output, input);
       const ends = objects === undefined ? undefined : resolvePods(options.ends, objects);
       if (options.live !== undefined) {
         const { liveTrace } = await import("./trace-live.ts");
-        const live = liveOptions(options.live, ends ?? options.ends);
+        const { from, to } = ends ?? options.ends;
+        const packet = { ...options, from, to };
+        const live = { ...options.live, target: parseTarget(to), packet, form: options.output };
         if (signal !== undefined) return await liveTrace(live, output, jsonText, signal);
         return await untilInterrupted((interruption) => liveTrace(live, output, jsonText, interruption));
       }
       const report = await traced(options, { objects, ends, sysdump }, input, warner(output));
-      output.out(options.form === "json" ? jsonText(traceData(report)) : painted(traceText(report), output.terminal));
+      output.out(options.output === "json" ? jsonText(traceData(report)) : painted(traceText(report), output.terminal));
       return EXIT_SUCCESS;
     },
   );
@@ -160,19 +154,20 @@ interface Surroundings {
 
 /** The objects to plan for, or to find pods in; undefined where neither is asked for. @throws UsageError */
 async function objectsFor(
-  { ends, choice, namespace, isPlan }: TraceOptions,
+  options: TraceOptions,
   sysdump: SysdumpContext | undefined,
   output: Output,
   input: NodeJS.ReadableStream,
 ): Promise<ReadObjects | undefined> {
+  const { ends, namespace, isPlan } = options;
   const pods = mentionedPods(ends);
   const [first = needsObjects(ends.to) ? ends.to : undefined] = pods;
   if (!isPlan && first === undefined && sysdump === undefined) return undefined;
   const { readObjects } = await import("./objects-input.ts");
   if (sysdump !== undefined) return await readObjects({ filename: [sysdump.objects] }, output, input, { pods });
-  if (first === undefined || isPlan) return await readObjects(choice, output, input, { pods, namespace });
+  if (first === undefined || isPlan) return await readObjects(options, output, input, { pods, namespace });
   try {
-    return await readObjects({ ...choice, filename: undefined }, output, input, { pods, isForPods: true });
+    return await readObjects({ ...options, filename: undefined }, output, input, { pods, isForPods: true });
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
     throw new UsageError(
@@ -194,14 +189,14 @@ async function traced(
   const addresses = [...rules.addresses, ...options.local, ...deviceAddresses(rules.dumps)];
   const isComplete = rules.knowsAddresses || options.local.length > 0 || hasAllAddresses(rules.dumps);
   const facts = nodeFacts({ ...rules, addresses, isComplete });
-  const question = packetQuestion({ ...options.packet, from: from ?? "", to }, target, {
+  const question = packetQuestion({ ...options, from: from ?? "", to }, target, {
     placeOf: rules.placeOf,
     isLocal: (ip) => facts.addressType(ip) === "local",
     podAt: (address) => rules.podAt?.(address, fromNode),
   });
   const knowsClients = options.isNewClient || rules.knowsClients;
   const packet = newPacket(question);
-  const { seed, isVerbose } = options;
+  const { seed, verbose: isVerbose } = options;
   try {
     const root = walkDumps(rules.dumps, packet, facts, {
       knowsClients: options.isNewClient,
@@ -223,13 +218,13 @@ async function traced(
 }
 
 async function rulesFor(
-  { isPlan, dumps, local, config, compatibility, mode, node, isVerbose }: TraceOptions,
+  { isPlan, dump: dumps, local, config, compatibility, mode, node, verbose }: TraceOptions,
   { objects, sysdump, target }: Omit<Surroundings, "ends"> & { readonly target: ParsedTarget },
   input: NodeJS.ReadableStream,
   warn: (message: string) => void,
 ): Promise<TracedRules> {
   if (isPlan && objects !== undefined) {
-    const end = { ...target, showsEveryRule: isVerbose };
+    const end = { ...target, showsEveryRule: verbose };
     const found = objects.configuration;
     const chosen = chosenNode(objects.nodes, await readSettings(config ?? found, mode, node, asRelease(compatibility)));
     const rules = await rulesForObjects(objects, chosen.config, end, warn);
@@ -276,54 +271,29 @@ function readOptions(values: ReturnType<typeof parsed>["values"]) {
   if (seed !== undefined && !/^\d{1,15}$/.test(seed)) throw new UsageError(`--seed must be a number, got "${seed}"`);
   // What is wrong with it is said before anything is read.
   if (!needsObjects(to)) parseTarget(to);
-  const { in: inInterface, mark, state, kubeconfig, context, kernel, config } = values;
+  const { kubeconfig, context, kernel } = values;
   const node = values.node ?? values["hostname-override"];
   if (kernel && (filename !== undefined || dump !== undefined)) {
     throw new UsageError("--kernel walks what this node's kernel has: leave -f and --dump out");
   }
-  const packet = { in: inInterface, mark, state };
   // As a kubectl plugin, and where a node is named, what is meant is the cluster's, and not this host's kernel.
   const isNamed = process.env.KUBE_PROXY_TS_PLUGIN === "1" || values.node !== undefined;
   const isOfCluster = kubeconfig !== undefined || context !== undefined || isNamed;
   return {
+    ...values,
     ends: inNamespace({ from, to }, values.namespace),
-    packet,
-    choice: { filename, kubeconfig, context, config, node },
-    namespace: values.namespace,
     /** Whether the rules are planned for objects. */
     isPlan: filename !== undefined || (isOfCluster && !live && !kernel && dump === undefined),
-    live: live ? { ...liveChoices(values), packet, form: values.output } : undefined,
+    live: live ? liveChoices(values) : undefined,
     seed: seed === undefined ? undefined : Number(seed),
     isNewClient: values["new-client"],
-    dumps: dump,
     local: values.local.map(localAddress),
-    mode: values.mode,
     node,
-    config,
-    compatibility: values.compatibility,
-    isVerbose: values.verbose,
-    form: values.output,
-  } as const;
-}
-
-/** What `--live` is asked for, about addresses. @throws UsageError */
-function liveOptions(
-  { packet, ...live }: Exclude<TraceOptions["live"], undefined>,
-  { from, to }: PacketEnds,
-): LiveOptions {
-  return { ...live, target: parseTarget(to), packet: { ...packet, from, to } };
-}
-
-interface LiveValues {
-  readonly count?: string | undefined;
-  readonly timeout?: string | undefined;
-  readonly filename?: readonly string[] | undefined;
-  readonly dump?: readonly string[] | undefined;
-  readonly seed?: string | undefined;
+  };
 }
 
 /** @throws UsageError */
-function liveChoices({ filename, dump, seed, count = "1", timeout = "30" }: LiveValues) {
+function liveChoices({ filename, dump, seed, count = "1", timeout = "30" }: ReturnType<typeof parsed>["values"]) {
   if (filename !== undefined || dump !== undefined || seed !== undefined) {
     throw new UsageError("--live traces in this node's kernel: -f, --dump and --seed are for simulations alone");
   }
