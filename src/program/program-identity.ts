@@ -61,40 +61,23 @@ function textField(path: string, name: string): string | undefined {
   }
 }
 
-/** The commit that HEAD of a checkout (or of a linked worktree) leads to, without the program git. */
+/** The last commit in the log of HEAD of a checkout (or of a linked worktree), without the program git. */
 function checkedOutCommit(root: string): string | undefined {
   try {
     const marker = join(root, ".git");
-    const folder = statSync(marker).isDirectory() ? marker : resolve(root, line(marker).replace(/^gitdir: /, ""));
-    const head = line(join(folder, "HEAD"));
-    if (!head.startsWith("ref: ")) return head;
-    return referredCommit(folder, head.slice("ref: ".length));
+    const isFolder = statSync(marker).isDirectory();
+    const folder = isFolder
+      ? marker
+      : resolve(
+          root,
+          readFileSync(marker, "utf8")
+            .trim()
+            .replace(/^gitdir: /, ""),
+        );
+    const [, commit] =
+      readFileSync(join(folder, "logs/HEAD"), "utf8").trimEnd().split("\n").at(-1)?.split(" ", 2) ?? [];
+    return commit;
   } catch {
     return undefined;
   }
-}
-
-function referredCommit(folder: string, reference: string): string | undefined {
-  for (const place of [folder, commonFolder(folder)]) {
-    try {
-      return line(join(place, reference));
-    } catch {
-      // Not there: it may be in the other place, or packed.
-    }
-  }
-  const packed = readFileSync(join(commonFolder(folder), "packed-refs"), "utf8").split("\n");
-  return packed.find((entry) => entry.endsWith(` ${reference}`))?.split(" ")[0];
-}
-
-/** Where a linked worktree keeps what it shares with the others. */
-function commonFolder(folder: string): string {
-  try {
-    return resolve(folder, line(join(folder, "commondir")));
-  } catch {
-    return folder;
-  }
-}
-
-function line(path: string): string {
-  return readFileSync(path, "utf8").trim();
 }
