@@ -36,10 +36,13 @@ export interface RootLogger extends Logger {
   setVerbosity(level: number): void;
 }
 
+/** What all loggers of a root share. */
 interface Core {
   readonly print: (record: LogRecord) => void;
-  readonly verbosity: Verbosity;
   readonly now: () => number;
+  readonly modules: readonly ModuleRule[];
+  /** May change while the program runs (`PUT /debug/flags/v`). */
+  verbosity: number;
 }
 
 class StructuredLogger implements RootLogger {
@@ -52,29 +55,25 @@ class StructuredLogger implements RootLogger {
   }
 
   get verbosity(): number {
-    return this.#core.verbosity.level;
+    return this.#core.verbosity;
   }
 
   setVerbosity(level: number): void {
-    this.#core.verbosity.level = level;
+    this.#core.verbosity = level;
   }
 
   info(message: string, facts?: Facts): void {
-    this.#emit("info", 0, message, facts, callerOf(this.info), undefined);
+    this.#emit("info", 0, message, facts, callerOf(this.info));
   }
 
   v(level: number, message: string, facts?: Facts): void {
-    const { verbosity } = this.#core;
-    if (level <= verbosity.level) {
-      this.#emit("info", level, message, facts, callerOf(this.v), undefined);
-    } else if (verbosity.hasModules) {
-      const location = callerOf(this.v);
-      if (verbosity.allowsInFile(level, location)) this.#emit("info", level, message, facts, location, undefined);
-    }
+    if (!this.#mayPrint(level)) return;
+    const location = callerOf(this.v);
+    if (this.#prints(level, location)) this.#emit("info", level, message, facts, location);
   }
 
   warn(message: string, facts?: Facts): void {
-    this.#emit("warning", 0, message, facts, callerOf(this.warn), undefined);
+    this.#emit("warning", 0, message, facts, callerOf(this.warn));
   }
 
   error(message: string, error: unknown, facts?: Facts): void {
@@ -86,10 +85,20 @@ class StructuredLogger implements RootLogger {
   }
 
   isVerbose(level: number): boolean {
-    const { verbosity } = this.#core;
-    return (
-      level <= verbosity.level || (verbosity.hasModules && verbosity.allowsInFile(level, callerOf(this.isVerbose)))
-    );
+    return level <= this.#core.verbosity || (this.#mayPrint(level) && this.#prints(level, callerOf(this.isVerbose)));
+  }
+
+  /** Only then the caller is looked up: its file's pattern may allow what the general level does not. */
+  #mayPrint(level: number): boolean {
+    return level <= this.#core.verbosity || this.#core.modules.length > 0;
+  }
+
+  /** The first pattern that matches the file decides. */
+  #prints(level: number, location: SourceLocation | undefined): boolean {
+    const { verbosity, modules } = this.#core;
+    if (level <= verbosity || location === undefined) return level <= verbosity;
+    const file = location.file.replace(EXTENSION, "");
+    return level <= (modules.find(({ pattern }) => pattern.test(file))?.verbosity ?? verbosity);
   }
 
   #emit(
@@ -98,7 +107,7 @@ class StructuredLogger implements RootLogger {
     message: string,
     facts: Facts | undefined,
     location: SourceLocation | undefined,
-    error: unknown,
+    error?: unknown,
   ): void {
     this.#core.print({
       severity,
@@ -134,7 +143,7 @@ export function createLogger(options: LoggerOptions = {}): RootLogger {
     options.onRecord?.(record);
     write(splitStream && record.severity !== "error" ? "stdout" : "stderr", formatter(record));
   };
-  return new StructuredLogger({ print, verbosity: new Verbosity(verbosity, vmodule), now }, {});
+  return new StructuredLogger({ print, now, modules: vmodule.map(compile), verbosity }, {});
 }
 
 /**
@@ -170,36 +179,4 @@ function compile(module: ModuleVerbosity): ModuleRule {
   const glob = module.filePattern.replace(/[.+^${}()|[\]\\]/g, "\\$&");
   const body = glob.replaceAll("*", "[^/]*").replaceAll("?", "[^/]");
   return { pattern: new RegExp(`(?:^|/)${body}$`), verbosity: module.verbosity };
-}
-
-/** The verbosity in force; it may change while the program runs (`PUT /debug/flags/v`). */
-export class Verbosity {
-  #level: number;
-  readonly #modules: readonly ModuleRule[];
-
-  constructor(level: number, modules: readonly ModuleVerbosity[]) {
-    this.#level = level;
-    this.#modules = modules.map(compile);
-  }
-
-  get level(): number {
-    return this.#level;
-  }
-
-  set level(level: number) {
-    this.#level = level;
-  }
-
-  /** Whether a file's pattern may allow what the general level does not; then the caller must be looked up. */
-  get hasModules(): boolean {
-    return this.#modules.length > 0;
-  }
-
-  /** Whether the first pattern that matches the file allows the level. */
-  allowsInFile(level: number, location: SourceLocation | undefined): boolean {
-    if (location === undefined) return false;
-    const file = location.file.replace(EXTENSION, "");
-    const rule = this.#modules.find(({ pattern }) => pattern.test(file));
-    return rule !== undefined && level <= rule.verbosity;
-  }
 }
