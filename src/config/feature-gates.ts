@@ -39,7 +39,8 @@ type GatesResult =
 /** Whether node ports answer on loopback addresses in nftables mode (KEP-6032). */
 export const LOCALHOST_NODE_PORTS_GATE = "KubeProxyNFTablesLocalhostNodePorts";
 
-const BULK: Readonly<Record<string, GateStage>> = { AllAlpha: "Alpha", AllBeta: "Beta" };
+/** The switches of whole stages, which are gates of these stages as well. */
+const BULK: Partial<Readonly<Record<GateStage, string>>> = { Alpha: "AllAlpha", Beta: "AllBeta" };
 
 const SPECS: ReadonlyMap<string, GateSpec> = new Map(
   KNOWN_GATES.flatMap((group) =>
@@ -110,21 +111,10 @@ export function gatesOf(config: {
 }
 
 function makeGates(wanted: Readonly<Record<string, boolean>>, specs: ReadonlyMap<string, GateSpec>): FeatureGates {
-  const enabled = new Map<string, boolean>();
-  for (const [name, spec] of specs) {
-    const bulk = Object.keys(BULK).find((switchName) => BULK[switchName] === spec.stage);
-    const forStage = bulk === undefined ? undefined : own(wanted, bulk);
-    enabled.set(name, own(wanted, name) ?? (name in BULK ? undefined : forStage) ?? spec.default);
-  }
-  return {
-    isEnabled: (name) => enabled.get(name) === true,
-    list: () =>
-      [...specs]
-        .map(([name, { stage }]) => ({ name, stage, enabled: enabled.get(name) === true }))
-        .sort((a, b) => (a.name < b.name ? -1 : 1)),
-  };
-}
-
-function own(record: Readonly<Record<string, boolean>>, name: string): boolean | undefined {
-  return Object.hasOwn(record, name) ? record[name] : undefined;
+  const set = new Map(Object.entries(wanted));
+  const states = Array.from(specs, ([name, { stage, default: initial }]): GateState => {
+    return { name, stage, enabled: set.get(name) ?? set.get(BULK[stage] ?? "") ?? initial };
+  }).sort((a, b) => (a.name < b.name ? -1 : 1));
+  const on = new Set(states.flatMap(({ name, enabled }) => (enabled ? [name] : [])));
+  return { isEnabled: (name) => on.has(name), list: () => states };
 }

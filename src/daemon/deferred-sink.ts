@@ -11,12 +11,9 @@ const KINDS: readonly ObjectKind[] = ["nodes", "serviceCIDRs", "services", "endp
 
 export class DeferredSink implements ObjectSink {
   readonly #early: readonly NodeSink[];
-  readonly #held: { readonly [K in ObjectKind]: HeldKind } = {
-    nodes: new HeldKind(),
-    serviceCIDRs: new HeldKind(),
-    services: new HeldKind(),
-    endpointSlices: new HeldKind(),
-  };
+  /** By kind and name, how to add the object: an event of its own kind, which a list of several kinds could not have. */
+  readonly #additions = new Map(KINDS.map((kind) => [kind, new Map<string, (sink: ObjectSink) => void>()]));
+  readonly #synced = new Set<ObjectKind>();
   #sink: ObjectSink | undefined;
 
   /** @param early receive Node objects from the start. They are also held back for the later sink. */
@@ -29,13 +26,20 @@ export class DeferredSink implements ObjectSink {
       const nodeEvent = event as ObjectEvent<ObjectKinds["nodes"]>; // K is "nodes" here
       for (const sink of this.#early) sink.onEvent(nodeEvent);
     }
-    if (this.#sink === undefined) this.#held[kind].take(kind, event);
+    if (this.#sink === undefined) this.#hold(kind, event);
     else this.#sink.onEvent(kind, event);
+  }
+
+  #hold<K extends ObjectKind>(kind: K, { kind: change, object }: ObjectEvent<ObjectKinds[K]>): void {
+    const key = recordKey(object);
+    const additions = this.#additions.get(kind);
+    if (change === "delete") additions?.delete(key);
+    else additions?.set(key, (sink) => sink.onEvent(kind, { kind: "add", object }));
   }
 
   onSynced(kind: ObjectKind): void {
     if (kind === "nodes") for (const sink of this.#early) sink.onSynced();
-    if (this.#sink === undefined) this.#held[kind].isSynced = true;
+    if (this.#sink === undefined) this.#synced.add(kind);
     else this.#sink.onSynced(kind);
   }
 
@@ -43,26 +47,9 @@ export class DeferredSink implements ObjectSink {
   attach(sink: ObjectSink): void {
     this.#sink = sink;
     for (const kind of KINDS) {
-      this.#held[kind].handOver(sink);
-      if (this.#held[kind].isSynced) sink.onSynced(kind);
+      for (const add of this.#additions.get(kind)?.values() ?? []) add(sink);
+      this.#additions.delete(kind);
+      if (this.#synced.has(kind)) sink.onSynced(kind);
     }
-  }
-}
-
-/** The objects of one kind. */
-class HeldKind {
-  isSynced = false;
-  /** By name, how to add the object: an event of its own kind, which a list of several kinds could not have. */
-  readonly #additions = new Map<string, (sink: ObjectSink) => void>();
-
-  take<K extends ObjectKind>(kind: K, { kind: change, object }: ObjectEvent<ObjectKinds[K]>): void {
-    const key = recordKey(object);
-    if (change === "delete") this.#additions.delete(key);
-    else this.#additions.set(key, (sink) => sink.onEvent(kind, { kind: "add", object }));
-  }
-
-  handOver(sink: ObjectSink): void {
-    for (const add of this.#additions.values()) add(sink);
-    this.#additions.clear();
   }
 }

@@ -76,27 +76,36 @@ export function readConfigText(text: string): ConfigText {
     if (problem.message.startsWith("yaml: ")) throw new TextSyntaxError(problem.message);
     throw new TextSyntaxError(`yaml: line ${lines.linePos(problem.pos[0]).line}: ${problem.message}`);
   }
-  checkNodes(document.contents, new Set());
   const duplicates: string[] = [];
-  collectDuplicates(document.contents, (key, value) => duplicates.push(duplicateText(key, value, lines, isJson)));
+  const report: Report = (key, value) => duplicates.push(duplicateText(key, value, lines, isJson));
+  checkNodes(document.contents, new Set(), report);
   return {
     root: toJsonValue(plainValue(document), !isJson),
     duplicates: groupYaml(duplicates, isJson),
   };
 }
 
-/** Refuses what has no counterpart in JSON: keys that are no plain values, and values that contain themselves. */
-function checkNodes(node: unknown, open: ReadonlySet<string>): void {
+type Report = (key: string, value: unknown) => void;
+
+/**
+ * Refuses what has no counterpart in JSON: keys that are no plain values, and values that contain themselves. Reports each repeated key,
+ * after what is repeated inside its value: the order of upstream's reader.
+ */
+function checkNodes(node: unknown, open: ReadonlySet<string>, report: Report): void {
   if (isAlias(node) && open.has(node.source)) {
     throw new TextSyntaxError(`yaml: anchor '${node.source}' value contains itself`);
   }
   if (!isCollection(node)) return;
   const within = node.anchor === undefined ? open : new Set([...open, node.anchor]);
-  if (isSeq(node)) for (const item of node.items) checkNodes(item, within);
+  if (isSeq(node)) for (const item of node.items) checkNodes(item, within, report);
   if (!isMap(node)) return;
-  for (const { key, value } of node.items) {
-    checkKey(key);
-    checkNodes(value, within);
+  const seen = new Set<unknown>();
+  for (const pair of node.items) {
+    checkKey(pair.key);
+    checkNodes(pair.value, within, report);
+    const key = isScalar(pair.key) ? pair.key.value : pair.key;
+    if (seen.has(key)) report(String(key), pair.value ?? pair.key);
+    seen.add(key);
   }
 }
 
@@ -115,19 +124,6 @@ function plainValue(document: Document.Parsed): unknown {
     const unknown = /^Unresolved alias.*: (.+)$/.exec(reason)?.[1];
     if (unknown !== undefined) throw new TextSyntaxError(`yaml: unknown anchor '${unknown}' referenced`);
     throw new TextSyntaxError(/alias count/.test(reason) ? "yaml: document contains excessive aliasing" : reason);
-  }
-}
-
-/** Reports each repeated key, after what is repeated inside its value: the order of upstream's reader. */
-function collectDuplicates(node: unknown, report: (key: string, value: unknown) => void): void {
-  if (isSeq(node)) for (const item of node.items) collectDuplicates(item, report);
-  if (!isMap(node)) return;
-  const seen = new Set<unknown>();
-  for (const pair of node.items) {
-    const key = isScalar(pair.key) ? pair.key.value : pair.key;
-    collectDuplicates(pair.value, report);
-    if (seen.has(key)) report(String(key), pair.value ?? pair.key);
-    seen.add(key);
   }
 }
 
