@@ -2,5 +2,4 @@
  * `node:util`, without what is loaded when all of it is read: an `import` reads every export of the module, which takes 15 ms of
  * every start.
  */
-export const { getCallSites, isDeepStrictEqual, parseArgs, promisify, styleText } =
-  process.getBuiltinModule("node:util");
+export const { isDeepStrictEqual, parseArgs, promisify, styleText } = process.getBuiltinModule("node:util");

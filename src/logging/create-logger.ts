@@ -4,7 +4,7 @@
  * Printed lines name the file and line of the call. Finding it costs a few microseconds, so it is done only for lines
  * that are printed and, while `vmodule` patterns are set, for verbose lines that might be.
  */
-import { callerOf, type SourceLocation } from "./caller.ts";
+import { callerPlace, type SourceLocation } from "./caller.ts";
 import { jsonFormatter, type LogFormat, type LogRecord, type Severity, textFormatter } from "./log-format.ts";
 import type { Facts, Logger } from "./logger.ts";
 import { standardStreams, type WriteLog } from "./standard-streams.ts";
@@ -63,21 +63,21 @@ class StructuredLogger implements RootLogger {
   }
 
   info(message: string, facts?: Facts): void {
-    this.#emit("info", 0, message, facts, callerOf(this.info));
+    this.#emit("info", 0, message, facts, callerPlace());
   }
 
   v(level: number, message: string, facts?: Facts): void {
     if (!this.#mayPrint(level)) return;
-    const location = callerOf(this.v);
+    const location = callerPlace();
     if (this.#prints(level, location)) this.#emit("info", level, message, facts, location);
   }
 
   warn(message: string, facts?: Facts): void {
-    this.#emit("warning", 0, message, facts, callerOf(this.warn));
+    this.#emit("warning", 0, message, facts, callerPlace());
   }
 
   error(message: string, error: unknown, facts?: Facts): void {
-    this.#emit("error", 0, message, facts, callerOf(this.error), error);
+    this.#emit("error", 0, message, facts, callerPlace(), error);
   }
 
   with(facts: Facts): Logger {
@@ -85,7 +85,7 @@ class StructuredLogger implements RootLogger {
   }
 
   isVerbose(level: number): boolean {
-    return level <= this.#core.verbosity || (this.#mayPrint(level) && this.#prints(level, callerOf(this.isVerbose)));
+    return level <= this.#core.verbosity || (this.#mayPrint(level) && this.#prints(level, callerPlace()));
   }
 
   /** Only then the caller is looked up: its file's pattern may allow what the general level does not. */
