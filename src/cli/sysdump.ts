@@ -122,11 +122,7 @@ function partsOf(
   };
   return [
     ...settingsParts(values.config, values.kubeconfig),
-    ...daemonFacts({
-      socket,
-      metrics: values.metrics ?? places.metrics,
-      healthz: values.healthz ?? places.healthz,
-    }),
+    ...daemonFacts(socket, { metrics: values.metrics ?? places.metrics, healthz: values.healthz ?? places.healthz }),
     ...hostFacts(execProcess),
     ...answerParts({ objects, choices, most: options.services }),
     ...logParts(values.log ?? []),

@@ -115,23 +115,12 @@ export function packetQuestion(
   };
 }
 
-/** Which real packets are meant. */
-export interface Traffic {
-  readonly hooks: readonly FirstHook[];
-  /** Number of the IP protocol. */
-  readonly protocol: number;
-  readonly source: IpAddress | undefined;
-  readonly sourcePort: number | undefined;
-  readonly inInterface: string | undefined;
-  readonly mark: number | undefined;
-}
-
-/** What `pod`, `node` and `outside` say of real packets is where they begin: their addresses may be any. @throws UsageError */
+/** Which real packets are meant. What `pod`, `node` and `outside` say of them is where they begin: their addresses may be any. @throws UsageError */
 export function trafficOf(
   flags: Omit<PacketFlags, "from"> & { readonly from: string | undefined },
   target: ParsedTarget,
   isLocal: (address: IpAddress) => boolean,
-): Traffic {
+) {
   const { from } = flags;
   const any = { address: undefined, port: undefined, inInterface: undefined };
   let isNamed = false;

@@ -14,7 +14,7 @@ import { type Dump, DumpError, type DumpReader, recogniseDumps } from "../trace/
 import type { KnownRoute, KnownServices } from "../trace/facts.ts";
 import { readInputText } from "./bounded-input.ts";
 import { UsageError } from "./exit.ts";
-import type { PodPlace, Position } from "./trace-packet.ts";
+import type { ParsedTarget, PodPlace, Position } from "./trace-packet.ts";
 
 /** Rules, and what their source says of the node. */
 export interface TracedRules {
@@ -41,11 +41,7 @@ export interface TracedRules {
 }
 
 /** Where the packet goes that the rules are planned for. */
-interface PlannedTarget {
-  readonly family: IpFamily;
-  readonly address: IpAddress;
-  readonly port: number | undefined;
-  readonly protocol: string;
+interface PlannedTarget extends ParsedTarget {
   /** Rules that do not match are shown, too. @default false */
   readonly showsEveryRule?: boolean;
 }

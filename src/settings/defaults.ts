@@ -27,9 +27,9 @@ import {
   DEFAULT_MODE,
   defaultModeOn,
   findMode,
-  isProxyMode,
   MODES,
   modeNamed,
+  type RegisteredMode,
   sectionNameOf,
 } from "../dataplane/registry.ts";
 import { familyOf, parseIpAddress } from "../net/ip.ts";
@@ -56,7 +56,7 @@ export const EMPTY_DOCUMENT: ConfigurationDocument = {
 
 /** Applies the defaults to a document and merges its mode sections into one set of values. Pure. */
 export function resolveDocument(document: ConfigurationDocument): DraftConfig {
-  const { clientConnection, conntrack, detectLocal, mode } = document;
+  const { clientConnection, conntrack, detectLocal } = document;
   const general = GENERAL.resolve(document);
   const anyHost = wildcardsFor(general.bindAddress);
   return {
@@ -67,7 +67,7 @@ export function resolveDocument(document: ConfigurationDocument): DraftConfig {
     healthzBindAddress: appendPortIfNeeded(document.healthzBindAddress || anyHost.healthz, HEALTHZ_PORT),
     metricsBindAddress: appendPortIfNeeded(document.metricsBindAddress || anyHost.metrics, METRICS_PORT),
     ...periods(document),
-    masqueradeAll: (masqueradeAllOf(document, mode) ?? masqueradeAllOf(document, DEFAULT_MODE.name)) === true,
+    masqueradeAll: sharedField(document, "masqueradeAll") === true,
     ...resolveSections(document),
     detectLocal: { ...detectLocal, clusterCIDRs: document.clusterCIDR === "" ? [] : document.clusterCIDR.split(",") },
     conntrack: CONNTRACK.resolve(conntrack),
@@ -83,26 +83,24 @@ function wildcardsFor(bindAddress: string): { readonly healthz: string; readonly
     : { healthz: "::", metrics: "::1" };
 }
 
-/** The two periods of a section, nanoseconds; 0 is "not set". */
-interface PeriodsDocument {
-  readonly syncPeriod: bigint;
-  readonly minSyncPeriod: bigint;
+/** The mode whose section has a field that the program has once: the one that runs, or iptables where its section has none. */
+export function ownerOf(field: string, mode: string): RegisteredMode {
+  const running = findMode(mode) ?? DEFAULT_MODE;
+  return Object.hasOwn(running.config.fields, field) ? running : DEFAULT_MODE;
 }
 
-/** The section of a mode as decoded, whichever fields it has; undefined for a mode that does not exist. */
-function sectionOf(document: ConfigurationDocument, mode: string): Readonly<Record<string, unknown>> | undefined {
-  return isProxyMode(mode) ? { ...document[sectionNameOf(modeNamed(mode))] } : undefined;
+function sharedField(document: ConfigurationDocument, field: string): unknown {
+  const section = document[sectionNameOf(ownerOf(field, document.mode))];
+  return new Map<string, unknown>(Object.entries(section)).get(field);
 }
 
-function masqueradeAllOf(document: ConfigurationDocument, mode: string): unknown {
-  return sectionOf(document, mode)?.masqueradeAll;
-}
-
-/** The periods that the document's mode uses: those of its section, or of iptables' where it has none. Pure. */
-export function periodsOf(document: ConfigurationDocument): PeriodsDocument {
-  const { syncPeriod, minSyncPeriod } = sectionOf(document, document.mode) ?? {};
-  if (typeof syncPeriod === "bigint" && typeof minSyncPeriod === "bigint") return { syncPeriod, minSyncPeriod };
-  return document[DEFAULT_MODE.name];
+/** The periods that the document's mode uses, nanoseconds; 0 is "not set". Pure. */
+export function periodsOf(document: ConfigurationDocument) {
+  const period = (field: string): bigint => {
+    const value = sharedField(document, field);
+    return typeof value === "bigint" ? value : 0n;
+  };
+  return { syncPeriod: period("syncPeriod"), minSyncPeriod: period("minSyncPeriod") };
 }
 
 function periods(document: ConfigurationDocument): Pick<DraftConfig, "syncPeriodMs" | "minSyncPeriodMs"> {

@@ -16,8 +16,9 @@ import {
   SELDOM,
 } from "../config/v1alpha1-document.ts";
 import type { WrittenPeriods } from "../dataplane/dataplane.ts";
-import { DEFAULT_MODE, findMode, MODES, type RegisteredMode, sectionNameOf } from "../dataplane/registry.ts";
+import { MODES, sectionNameOf } from "../dataplane/registry.ts";
 import { durationFromMs, formatMs } from "../text/duration.ts";
+import { ownerOf } from "./defaults.ts";
 
 const NO_PERIODS: WrittenPeriods = { syncPeriod: "0s", minSyncPeriod: "0s" };
 
@@ -51,14 +52,10 @@ export function toV1Alpha1(config: DraftConfig): PlainObject {
 /** The sections of all modes. Periods and `masqueradeAll` stand in the section that they were read from. */
 function modeSections(config: DraftConfig): PlainObject {
   const periods = { syncPeriod: formatMs(config.syncPeriodMs), minSyncPeriod: formatMs(config.minSyncPeriodMs) };
-  const active = findMode(config.mode) ?? DEFAULT_MODE;
-  const has = (mode: RegisteredMode, field: string) => Object.hasOwn(mode.config.fields, field);
-  const owner = (field: string) => (has(active, field) ? active : DEFAULT_MODE);
-  const [periodsOwner, masqueradeAllOwner] = [owner("syncPeriod"), owner("masqueradeAll")];
   const sections = MODES.map((mode) => {
     const context = {
-      periods: mode === periodsOwner ? periods : NO_PERIODS,
-      masqueradeAll: mode === masqueradeAllOwner && config.masqueradeAll,
+      periods: mode === ownerOf("syncPeriod", config.mode) ? periods : NO_PERIODS,
+      masqueradeAll: mode === ownerOf("masqueradeAll", config.mode) && config.masqueradeAll,
     };
     return [sectionNameOf(mode), mode.config.encode(config, context)] as const;
   });

@@ -6,6 +6,7 @@ import { askDaemon } from "../inspect-socket-client.ts";
 import { openJournal } from "../monitor.ts";
 import { PartError, type SysdumpPart } from "./archive.ts";
 import { redacted, withoutCredentials, withoutSecrets } from "./redact.ts";
+import type { HttpPlaces } from "./settings.ts";
 
 const LIMIT_MS = 5_000;
 const MOST_BYTES = 64 * 1024 * 1024;
@@ -13,15 +14,8 @@ const JOURNAL_RECORDS = 1_000;
 /** The journal goes on for as long as it is read: this long without a line ends it. */
 const JOURNAL_QUIET_MS = 500;
 
-/** Where a daemon answers. */
-interface DaemonPlaces {
-  readonly socket: string;
-  /** `127.0.0.1:10249` */
-  readonly metrics: string;
-  readonly healthz: string;
-}
-
-export function daemonFacts({ socket, metrics, healthz }: DaemonPlaces): readonly SysdumpPart[] {
+/** @param socket, metrics, healthz where a daemon answers. */
+export function daemonFacts(socket: string, { metrics, healthz }: HttpPlaces): readonly SysdumpPart[] {
   const page = (name: string, address: string, path: string, clean: (text: string) => string): SysdumpPart => ({
     name: `daemon/${name}`,
     read: async () => clean(await httpText(address, path)),

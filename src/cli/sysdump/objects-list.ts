@@ -3,7 +3,6 @@ import {
   type EndpointSliceRecord,
   type NodeRecord,
   objectKeyText,
-  type ServiceCidrRecord,
   type ServiceNotes,
   type ServiceRecord,
 } from "../../cluster/objects.ts";
@@ -15,16 +14,8 @@ import { withTraffic } from "../../explain/traffic.ts";
 import type { InspectChoices } from "../inspect-options.ts";
 import type { SysdumpPart } from "./archive.ts";
 
-interface ListedObjects {
-  readonly services: readonly ServiceRecord[];
-  readonly endpointSlices: readonly EndpointSliceRecord[];
-  readonly nodes: readonly NodeRecord[];
-  readonly serviceCIDRs: readonly ServiceCidrRecord[];
-  readonly serviceNotes?: readonly ServiceNotes[];
-}
-
 /** A `List` of all. */
-export function objectsList(objects: ListedObjects): unknown {
+export function objectsList(objects: Objects): unknown {
   const { services, endpointSlices, nodes, serviceCIDRs, serviceNotes = [] } = objects;
   const unserved = new Map(serviceNotes.map((notes) => [objectKeyText(notes), notes]));
   const served = services.map((service) => {
