@@ -9,13 +9,11 @@ import type { Output } from "./output.ts";
 interface LoadedCommand {
   /** @param argv the arguments after its name. @returns the exit status. @throws UsageError */
   run(argv: readonly string[], output: Output): Promise<number>;
-  /** The text of its `--help`. */
   readonly usage: string;
 }
 
 export interface Command {
   readonly name: string;
-  /** One line for lists of commands. */
   readonly summary: string;
   /** Whether it asks a running daemon, and so takes `--node` and `--all-nodes` (on-nodes.ts). @default false */
   readonly asksDaemon?: boolean;

@@ -6,7 +6,6 @@ import { isObject } from "../kernel/nftables/json.ts";
 import { UsageError } from "./exit.ts";
 import type { FoundConfiguration } from "./objects-input.ts";
 
-/** Where an unpacked archive has its rules. */
 const RULES = "rules";
 
 /**

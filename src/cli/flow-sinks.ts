@@ -20,7 +20,6 @@ const MOST_WAITING = 4 * 1024 * 1024;
 /** Tells the user what goes wrong. */
 export type Note = (text: string) => void;
 
-/** What carries flows away. */
 interface Carrier {
   /** @returns false: there is no room. */
   take(flow: NamedFlow): boolean;

@@ -27,7 +27,6 @@ export interface FlowTaker {
 
 /** One that may have had enough. */
 export interface FlowSink extends FlowTaker {
-  /** Whether no more are wanted. */
   readonly isFull: boolean;
 }
 

@@ -41,7 +41,6 @@ export interface ObjectsChoice {
   readonly "all-nodes"?: boolean | undefined;
 }
 
-/** The objects. */
 export interface ReadObjects extends ClusterRecords {
   /** The context's, where that is a cluster and it names one. */
   readonly namespace?: string | undefined;

@@ -2,7 +2,6 @@ import { escapeLine } from "../logging/escape.ts";
 import { EXIT_BAD_INPUT, UsageError } from "./exit.ts";
 import type { Terminal } from "./terminal.ts";
 
-/** Where a command writes. */
 export interface Output {
   out(text: string): void;
   err(text: string): void;

@@ -5,7 +5,6 @@ import { type ClusterRecords, readManifests, readManifestText } from "../cluster
 import { readInputText } from "./bounded-input.ts";
 import { UsageError } from "./exit.ts";
 
-/** A path that stands for standard input. */
 const STANDARD_INPUT = "-";
 
 /**

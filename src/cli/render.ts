@@ -80,7 +80,6 @@ function modesWith(form: string): string {
   return MODES.flatMap(({ name, renderForms }) => (renderForms.includes(form) ? [name] : [])).join(", ");
 }
 
-/** The forms of all modes. */
 const OUTPUT_FORMS: readonly string[] = [...new Set(MODES.flatMap(({ renderForms }) => renderForms))];
 
 type RenderOptions = Exclude<Awaited<ReturnType<typeof readOptions>>, "help">;
@@ -168,7 +167,6 @@ async function readOptions(argv: readonly string[]) {
   return { from: values, service: values.service, missing: readMissing(values.without), form, read };
 }
 
-/** Flags of modes that were given, over the configuration. */
 function withModeFlags(draft: DraftConfig, given: ReadonlyMap<string, unknown>): DraftConfig {
   let changed = draft;
   for (const { name, overlay } of MODE_FLAGS) {

@@ -9,10 +9,8 @@ import { COLOURS } from "./terminal.ts";
 /** Forms of `--output` that most commands have, the default first. */
 export const TEXT_OR_JSON = ["text", "json"];
 
-/** What a command line is read to. */
 type Read = { readonly values: { readonly help?: boolean | undefined; readonly output?: string } };
 
-/** How a command is called. */
 interface Call<R extends Read> {
   readonly argv: readonly string[];
   readonly output: Output;

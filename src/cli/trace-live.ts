@@ -28,7 +28,6 @@ export interface LiveOptions {
   readonly target: ParsedTarget;
   /** `from` may be left out: packets of any client. */
   readonly packet: Omit<PacketFlags, "from"> & { readonly from: string | undefined };
-  /** How many packets are shown. */
   readonly count: number;
   readonly timeoutSeconds: number;
   readonly form: string;

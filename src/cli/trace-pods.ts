@@ -11,7 +11,6 @@ import { POSITIONS } from "./trace-packet.ts";
 
 /** `NAMESPACE/NAME`, with what stands behind it. */
 interface PodMention {
-  /** `namespace/name` */
   readonly pod: string;
   /** `:PORT`, `/PROTOCOL`, both or neither; the port of a Service may be its name. */
   readonly rest: string;

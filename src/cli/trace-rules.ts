@@ -22,7 +22,6 @@ export interface TracedRules {
   readonly name: string;
   readonly notes: readonly string[];
   readonly dumps: readonly Dump[];
-  /** The node's addresses. */
   readonly addresses: readonly IpAddress[];
   /** Whether these are all. */
   readonly knowsAddresses: boolean;

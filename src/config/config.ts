@@ -82,7 +82,6 @@ export const CONNECTIONS_FIELDS = {
   answerCheckPeriod: "duration",
 } as const satisfies SectionFields;
 
-/** A verbosity for source files that match a pattern. */
 export interface VModuleItem {
   readonly filePattern: string;
   readonly verbosity: number;

@@ -36,14 +36,12 @@ export interface FieldTypes {
 export type FieldKind = keyof FieldTypes;
 type OptionalKind = Extract<FieldKind, `optional${string}`>;
 
-/** A nested object. */
 export interface Struct<F extends Fields = Fields> {
   /** Upstream's type, with its package: part of error texts. */
   readonly goType: string;
   readonly fields: F;
 }
 
-/** A list of objects. */
 export interface StructList<F extends Fields = Fields> {
   readonly goType: string;
   readonly each: Struct<F>;
@@ -51,7 +49,6 @@ export interface StructList<F extends Fields = Fields> {
 
 export type Field = FieldKind | Struct | StructList;
 
-/** By name. */
 export interface Fields {
   readonly [name: string]: Field;
 }

@@ -17,7 +17,6 @@ export interface GateState {
   readonly enabled: boolean;
 }
 
-/** The gates of a running process. */
 export interface FeatureGates {
   /** Whether a gate is on; an unknown name is off. */
   isEnabled(name: string): boolean;
@@ -31,7 +30,6 @@ interface GateNotice {
   readonly facts: { readonly featureGate: string; readonly value: boolean };
 }
 
-/** The outcome of setting gates. */
 type GatesResult =
   | { readonly ok: true; readonly gates: FeatureGates; readonly notices: readonly GateNotice[] }
   | { readonly ok: false; readonly error: string };

@@ -21,7 +21,6 @@ import { splitHostPort } from "./bind-address.ts";
 import type { VModuleItem } from "./config.ts";
 import { parseQuantity, type Quantity } from "./quantity.ts";
 
-/** A type of flag values. */
 export interface FlagType<T> {
   /** The word in the help text; empty for booleans. */
   readonly word: string;

@@ -23,13 +23,11 @@ export interface AnyFlag {
   overlay(config: DraftConfig, texts: readonly string[]): DraftConfig;
 }
 
-/** A flag whose value is a `T`. */
 export interface Flag<T> extends AnyFlag {
   /** The value after these texts, which must have passed {@link AnyFlag.refusal}. */
   read(texts: readonly string[]): T;
 }
 
-/** How a flag is declared. */
 export interface FlagSpec<T> {
   readonly name: string;
   readonly type: FlagType<T>;

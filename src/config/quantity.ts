@@ -10,7 +10,6 @@ export interface Quantity {
   readonly bytes: number;
 }
 
-/** The quantity that stands for "none". */
 export const ZERO_QUANTITY: Quantity = { text: "0", bytes: 0 };
 
 const SHAPE = /^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$/;

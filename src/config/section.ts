@@ -24,7 +24,6 @@ import {
   stringType,
 } from "./flag-types.ts";
 
-/** A flag that stands for a setting. */
 interface SettingFlag<Field> {
   readonly name: string;
   readonly field: Field;

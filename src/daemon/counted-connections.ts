@@ -158,7 +158,6 @@ export async function watchAnswers(
     readonly conntrack: ConntrackTable;
     /** @param service `namespace/name`. @param text a sentence. */
     readonly tell: (service: string, text: string) => void;
-    /** How many there are. */
     readonly setCount: (count: number) => void;
     readonly clock: Clock;
     readonly log: Logger;

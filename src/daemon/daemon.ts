@@ -22,7 +22,6 @@ export interface RunOptions {
   readonly isModeSet: boolean;
   /** Folder of manifests in place of the API server. */
   readonly manifests: string;
-  /** Path of the inspect socket. */
   readonly inspectSocket: string;
   /** Serves the page; undefined: none. */
   readonly servePage: ServePage | undefined;

@@ -19,7 +19,6 @@ import type { LedConnections } from "../sync/backend.ts";
 import type { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { ProxierStatus } from "../sync/proxier-options.ts";
 
-/** One family of the daemon. */
 export interface InspectedFamily {
   readonly family: string;
   readonly state: ProxyState;
@@ -113,7 +112,6 @@ export interface PageContext {
   readonly limits: ConnectionLimits;
   readonly log: Logger;
   readonly clock: Clock;
-  /** Ends it. */
   readonly signal: AbortSignal;
 }
 

@@ -186,7 +186,6 @@ async function listen(server: Server, path: string): Promise<void> {
   server.on("error", () => {});
 }
 
-/** One line. */
 export type JournalLine = SyncRecord | { readonly missed: number };
 
 /** Lines that come within this time are written together. */
@@ -197,7 +196,6 @@ const AT_ONCE = 64;
 interface JournalStreamOptions {
   /** How many records from before come first. */
   readonly last: number;
-  /** Ends the stream. */
   readonly signal: AbortSignal;
 }
 

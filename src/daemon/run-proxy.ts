@@ -241,7 +241,6 @@ async function createProxiers(
   return proxiers;
 }
 
-/** What both families share. */
 interface SharedParts {
   readonly conntrack: ConntrackTable;
   readonly healthGate: ConnectionGate;

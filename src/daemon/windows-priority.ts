@@ -6,7 +6,6 @@ import { PRIORITY_CLASSES } from "../settings/validate.ts";
 export interface PriorityCalls {
   /** @throws Error when the system refuses. */
   set(level: number): void;
-  /** The level now in force. */
   get(): number;
 }
 

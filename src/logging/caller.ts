@@ -4,7 +4,6 @@ import { readFileSync } from "node:fs";
 // An import would read every export of the module, which costs a start 15 ms.
 const { getCallSites } = process.getBuiltinModule("node:util");
 
-/** A place in a source file. */
 export interface SourceLocation {
   /** As the runtime names it: path or URL. */
   readonly file: string;

@@ -30,7 +30,6 @@ export interface LoggerOptions {
 
 /** The root of all loggers: also the place where the verbosity changes while the program runs. */
 export interface RootLogger extends Logger {
-  /** The general `-v` level in force. */
   readonly verbosity: number;
   /** Takes effect at once for every logger made from this one. Patterns of `vmodule` stay. */
   setVerbosity(level: number): void;

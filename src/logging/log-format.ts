@@ -26,7 +26,6 @@ export interface LogRecord {
   readonly error: unknown;
 }
 
-/** Makes the line of a record. */
 type LogFormatter = (record: LogRecord) => string;
 
 const LETTER: Readonly<Record<Severity, string>> = { info: "I", warning: "W", error: "E" };
@@ -44,7 +43,6 @@ function klogTime(timestamp: number): string {
   return `${day} ${time}.${digits(micros, 6)}`;
 }
 
-/** The last `parts` segments of a path or URL. */
 function pathTail(file: string, parts: number): string {
   return file.split("/").slice(-parts).join("/");
 }

@@ -7,7 +7,6 @@ import { messageOf } from "./message-of.ts";
 
 /** Texts beyond these push out the oldest. */
 const KEPT = 50;
-/** Longer texts are cut. */
 const MAX_TEXT = 500;
 
 export interface LoggedProblem {
@@ -21,7 +20,6 @@ export interface LoggedProblem {
   readonly lastMs: number;
 }
 
-/** Something that the node cannot do. */
 export interface NodeLimit {
   readonly what: string;
   readonly why: string;

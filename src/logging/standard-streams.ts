@@ -5,7 +5,6 @@
 import { constants, fstatSync, openSync, writeSync } from "node:fs";
 import { attempt } from "./attempt.ts";
 
-/** Standard output or standard error. */
 export type LogStream = "stdout" | "stderr";
 
 /** Takes one or more whole lines, newline included. Must not throw and must have written when it returns. */

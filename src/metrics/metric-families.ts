@@ -37,7 +37,6 @@ type ReadSamples = () => Promise<
   readonly { readonly labels: Readonly<Record<string, string>>; readonly value: number }[]
 >;
 
-/** One series of a counter. */
 export interface FamilyCounter {
   /** @param by @default 1 */
   inc(by?: number): void;

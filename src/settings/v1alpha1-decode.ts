@@ -25,7 +25,6 @@ import {
 } from "../text/upstream-yaml.ts";
 import { CONFIGURATION } from "./defaults.ts";
 
-/** A decoded file. */
 interface DecodedConfiguration {
   readonly document: ConfigurationDocument;
   /** What strict decoding refuses and lenient decoding drops; `undefined` when the file is strictly right. */
@@ -118,7 +117,6 @@ function jsonKind(value: JsonValue): string {
   return value === null ? "null" : typeof value;
 }
 
-/** Where a value stands in the document. */
 interface Place {
   /** Go's name of the innermost object. */
   readonly holder: string;

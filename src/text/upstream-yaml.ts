@@ -19,7 +19,6 @@ import {
 import { messageOf } from "../logging/message-of.ts";
 import { quoteGo } from "./go-text.ts";
 
-/** A value as JSON has it. */
 export type JsonValue = null | boolean | number | string | readonly JsonValue[] | { readonly [key: string]: JsonValue };
 
 /** The values of a text, and what the strict reader has to say about equal keys. */

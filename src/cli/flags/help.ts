@@ -20,7 +20,6 @@ ${COMMANDS.map(({ name, summary }) => `  kube-proxy ${`${name} …`.padEnd(24)}$
 Commands are extensions of kube-proxy-ts. They need no root rights, but to ask this host's kernel. Each has a --help of
 its own.`;
 
-/** How the program is called, and every flag. */
 function usageText(): string {
   return `${USAGE}\n\nFlags:\n${visibleFlags().map(flagText).join("")}`;
 }

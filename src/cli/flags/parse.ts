@@ -10,9 +10,7 @@ import { UsageError } from "../exit.ts";
 import { flagHint } from "../subcommand-options.ts";
 import { FLAGS } from "./table.ts";
 
-/** The flags that were given. */
 export interface FlagValues {
-  /** Whether the flag stands on the command line. */
   isGiven(flag: AnyFlag): boolean;
   /** The texts that the flag was given, in order. */
   textsOf(flag: AnyFlag): readonly string[];
@@ -23,7 +21,6 @@ export interface FlagValues {
 /** The values of several flags, by the same names. */
 export type ValuesOf<F> = { readonly [Name in keyof F]: F[Name] extends Flag<infer T> ? T : never };
 
-/** A command line that could be read. */
 interface ParsedFlags {
   readonly values: FlagValues;
   readonly positional: readonly string[];

@@ -20,7 +20,6 @@ export interface Archive {
   readonly parts: readonly SysdumpPart[];
 }
 
-/** What has become of the parts. */
 export interface ArchiveIndex {
   readonly files: { readonly name: string; readonly bytes: number }[];
   readonly notRead: { readonly name: string; readonly why: string }[];
@@ -156,7 +155,6 @@ function octal(value: number, digits: number): string {
 }
 
 export interface SysdumpPart {
-  /** Its path in the archive. */
   readonly name: string;
   /** @returns its text; an empty one is left out. @throws PartError or UsageError for what cannot be read, with the reason */
   read(): Promise<string>;

@@ -142,7 +142,6 @@ interface AnswersOptions {
   /** Reads the objects; asked once. */
   readonly objects: () => Promise<{ readonly objects: Objects; readonly problems: readonly string[] }>;
   readonly choices: () => Promise<InspectChoices>;
-  /** Of how many Services at most. */
   readonly most: number;
 }
 

@@ -32,7 +32,6 @@ heap is large, and needs twice the memory</li>
 interface Recording {
   readonly extension: "cpuprofile" | "heapprofile";
   start(session: Session): Promise<unknown>;
-  /** @returns the profile. */
   stop(session: Session): Promise<unknown>;
 }
 
@@ -184,7 +183,6 @@ export function verbosityPage(setVerbosity: (level: number) => void): HttpHandle
   };
 }
 
-/** The index of `/debug/flags`. */
 export const flagsIndex: HttpHandler = (_request, response) => {
   const page = '<html><body><h1>/debug/flags/</h1><ul><li><a href="/debug/flags/v">v</a></li></ul></body></html>\n';
   reply(response, 200, "text/html; charset=utf-8", page);

@@ -84,7 +84,6 @@ export function formatUptime(seconds: number): string {
   return `${Math.floor(whole / 3600)} hr ${two(Math.floor(whole / 60) % 60)} min ${two(whole % 60)} sec`;
 }
 
-/** What /statusz tells. */
 interface StatuszFacts {
   /** Unix milliseconds. */
   readonly startMs: number;

@@ -45,7 +45,6 @@ export class ConnectionGate {
     this.#options = options;
   }
 
-  /** How many there are. */
   get size(): number {
     return this.#size;
   }

@@ -27,7 +27,6 @@ export interface HttpEndpointOptions {
   readonly limits?: ConnectionLimits;
   readonly log: Logger;
   readonly clock: Clock;
-  /** Closes the server. */
   readonly signal: AbortSignal;
   /** Give up on the first failure instead of trying again every 5 s. */
   readonly isBindHardFail: boolean;

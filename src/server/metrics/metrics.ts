@@ -19,7 +19,6 @@ interface ProgramFacts {
   readonly mode: string;
 }
 
-/** A feature gate as the metrics show it. */
 export interface FeatureState {
   readonly name: string;
   /** Empty for a generally available feature. */
@@ -30,9 +29,7 @@ export interface FeatureState {
 export interface ProxyMetrics {
   /** The object that the proxier of one family reports to. */
   syncMetrics(family: IpFamily): SyncMetrics;
-  /** Counts an answer of /healthz. */
   countHealthz(status: 200 | 503): void;
-  /** Counts an answer of /livez. */
   countLivez(status: 200 | 503): void;
   setBuildInfo(info: BuildInfo, program: ProgramFacts): void;
   setFeatures(features: Iterable<FeatureState>): void;
