@@ -43,10 +43,7 @@ export const COMMANDS: readonly Command[] = [
     name: "diff",
     asksDaemon: true,
     summary: "says what a change of manifests does, or what in a kernel is not as it is wanted",
-    load: async () => ({
-      run: (await import("./diff.ts")).diff,
-      usage: (await import("./diff-options.ts")).DIFF_USAGE,
-    }),
+    load: () => import("./diff.ts").then((own) => ({ run: own.diff, usage: own.DIFF_USAGE })),
   },
   {
     name: "prove",

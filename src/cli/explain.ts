@@ -37,9 +37,9 @@ import {
   readObjects,
 } from "./objects-input.ts";
 import type { Output } from "./output.ts";
-import { painted } from "./paint.ts";
 import { runCommand, wordReader } from "./subcommand-options.ts";
 import { didYouMean, namesakes, nearestWord } from "./suggestion.ts";
+import { painted } from "./terminal.ts";
 
 export const EXPLAIN_USAGE = `Usage: kube-proxy explain WHAT [-f DIR|FILE|-] [options]
        kubectl kube-proxy explain WHAT [options]

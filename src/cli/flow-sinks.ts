@@ -5,7 +5,7 @@ import { tableText } from "../explain/table.ts";
 import { escapeJson } from "../logging/escape.ts";
 import type { FlowSink, FlowTaker } from "./flows-watch.ts";
 import type { Output } from "./output.ts";
-import { painted } from "./paint.ts";
+import { painted } from "./terminal.ts";
 
 /** Lines of a table, which is made as a whole. */
 const MOST_ROWS = 10_000;

@@ -1,9 +1,10 @@
 /** Where the commands that look at a node get their objects from: manifests, or a cluster with the reader's own permissions. */
 import { existsSync } from "node:fs";
+import { stat } from "node:fs/promises";
 import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
-import { formatManifestProblem } from "../cluster/manifests/problem.ts";
-import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
+import { formatManifestProblem, type ManifestProblem } from "../cluster/manifests/problem.ts";
+import { type ClusterRecords, readManifests, readManifestText } from "../cluster/manifests/read-manifests.ts";
 import type { NodeRecord } from "../cluster/objects.ts";
 import { CURRENT_RELEASE } from "../config/release.ts";
 import { safe } from "../explain/safe-text.ts";
@@ -11,11 +12,11 @@ import { nodeNameIn } from "../inspect/offline-node.ts";
 import { isObject } from "../kernel/nftables/json.ts";
 import { silentLogger } from "../logging/logger.ts";
 import { DEFAULT_INSPECT_SOCKET, programIdentity, userAgentProduct } from "../program/program-identity.ts";
+import { readInputText } from "./bounded-input.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { UsageError } from "./exit.ts";
 import { askDaemon } from "./inspect-socket-client.ts";
 import type { Output } from "./output.ts";
-import { readInput } from "./render-input.ts";
 
 /** Flags that say where the objects come from. */
 export const OBJECTS_FLAGS = {
@@ -168,4 +169,57 @@ export function defaultKubeconfigs(env: NodeJS.ProcessEnv, separator: string = d
   const given = (env.KUBECONFIG ?? "").split(separator).filter((path) => path !== "");
   const candidates = given.length > 0 ? given : [join(homedir(), ".kube", "config")];
   return candidates.filter((path) => existsSync(path));
+}
+
+const STANDARD_INPUT = "-";
+
+/**
+ * Reads everything. Problems are told one by one; what is good of the rest is used.
+ *
+ * @throws UsageError when something cannot be read, or nothing of it can be used.
+ */
+async function readInput(
+  paths: readonly string[],
+  input: NodeJS.ReadableStream,
+  tell: (line: string) => void,
+): Promise<ClusterRecords> {
+  if (paths.filter((path) => path === STANDARD_INPUT).length > 1) {
+    throw new UsageError("-f - was given more than once: standard input can be read once");
+  }
+  const parts = await Promise.all(paths.map((path) => readOne(path, input)));
+  const cluster: ClusterRecords = {
+    services: parts.flatMap(({ services }) => services),
+    endpointSlices: parts.flatMap(({ endpointSlices }) => endpointSlices),
+    nodes: parts.flatMap(({ nodes }) => nodes),
+    serviceCIDRs: parts.flatMap(({ serviceCIDRs }) => serviceCIDRs),
+    problems: parts.flatMap(({ problems }) => problems),
+    pods: parts.flatMap(({ pods = [] }) => pods),
+    serviceNotes: parts.flatMap(({ serviceNotes = [] }) => serviceNotes),
+  };
+  for (const problem of cluster.problems) tell(lineOf(problem));
+  const { services, endpointSlices, nodes, serviceNotes = [] } = cluster;
+  if (services.length + endpointSlices.length + nodes.length + serviceNotes.length === 0) {
+    const where = paths.map((path) => (path === STANDARD_INPUT ? "standard input" : path)).join(", ");
+    throw new UsageError(`nothing to render: no Service, EndpointSlice or Node in ${where} can be used`);
+  }
+  return cluster;
+}
+
+function lineOf(problem: ManifestProblem): string {
+  return `${problem.severity}: ${formatManifestProblem(problem)}`;
+}
+
+async function readOne(path: string, input: NodeJS.ReadableStream): Promise<ClusterRecords> {
+  try {
+    if (path === STANDARD_INPUT)
+      return await readManifestText(await readInputText(path, input), "standard input", { keepsPods: true });
+    const found = await stat(path);
+    // A pipe, as the shell makes one of `<(kubectl get …)`.
+    if (!found.isFile() && !found.isDirectory()) {
+      return await readManifestText(await readInputText(path, input), path, { keepsPods: true });
+    }
+    return await readManifests(path, { keepsPods: true });
+  } catch (error) {
+    throw new UsageError(`cannot read the manifests in ${path}: ${error instanceof Error ? error.message : error}`);
+  }
 }

@@ -4,8 +4,8 @@ import { jsonText, safe } from "../explain/safe-text.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { askDaemon, DAEMON_FLAGS, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
 import type { Output } from "./output.ts";
-import { painted } from "./paint.ts";
 import { flagReader, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
+import { painted } from "./terminal.ts";
 
 export const STATUS_USAGE = `Usage: kube-proxy status [options]
 

@@ -7,7 +7,7 @@ import type { RegisteredMode } from "../dataplane/registry.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { ProblemMemory } from "../logging/problem-memory.ts";
 import type { ProxyHealth } from "../server/health/proxy-health.ts";
-import type { ServerLimits } from "../server/http/connection-limits.ts";
+import type { ServerLimits } from "../server/http/connection-gate.ts";
 import type { ProxyMetrics } from "../server/metrics/metrics.ts";
 import type { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { ServePage } from "./inspect-report.ts";

@@ -3,7 +3,7 @@ import { type ListenOptions, Server } from "node:net";
 import { test } from "node:test";
 import { setFeatureGates } from "../config/feature-gates.ts";
 import { ProxyHealth } from "../server/health/proxy-health.ts";
-import { serverLimits } from "../server/http/connection-limits.ts";
+import { serverLimits } from "../server/http/connection-gate.ts";
 import { createMetrics } from "../server/metrics/metrics.ts";
 import { memoryLog } from "../server/testing/memory-log.ts";
 import { EMPTY_DOCUMENT, resolveDocument } from "../settings/defaults.ts";

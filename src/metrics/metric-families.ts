@@ -76,7 +76,7 @@ export function createFamilies(): MetricFamilies {
     return { name: options.name, help, labelNames: options.labels ?? [], registers: [registry] };
   }
 
-  /** Reads a family anew at each scrape. */
+  /** Reads a family again at each scrape. */
   function scraped(type: "counter" | "gauge", options: FamilyOptions, read: ReadSamples): void {
     const collect = async (): Promise<void> => {
       let isKnown = false;

@@ -5,11 +5,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { COMMANDS } from "../../src/cli/commands.ts";
-import { KERNEL_FLAGS } from "../../src/cli/flags/kernel.ts";
-import { LOGGING_FLAGS } from "../../src/cli/flags/logging.ts";
-import { MODE_FLAGS } from "../../src/cli/flags/modes.ts";
-import { NETWORK_FLAGS } from "../../src/cli/flags/network.ts";
-import { PROCESS_FLAGS } from "../../src/cli/flags/process.ts";
+import { KERNEL_FLAGS, LOGGING_FLAGS, MODE_FLAGS, NETWORK_FLAGS, PROCESS_FLAGS } from "../../src/cli/flags/table.ts";
 import type { AnyFlag } from "../../src/config/flag.ts";
 import { CHECKOUT } from "./markdown.ts";
 

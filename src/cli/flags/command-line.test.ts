@@ -3,8 +3,7 @@ import { describe, it } from "node:test";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../../settings/defaults.ts";
 import { UsageError } from "../exit.ts";
 import { type CommandLine, parseCommandLine } from "./command-line.ts";
-import { VERSION } from "./process.ts";
-import { FLAGS } from "./table.ts";
+import { FLAGS, VERSION } from "./table.ts";
 
 function run(...args: readonly string[]): Extract<CommandLine, { kind: "run" }> {
   const line = parseCommandLine(args);

@@ -1,14 +1,17 @@
 /**
- * The command line of `kube-proxy`: from arguments to what is to be done. Reference start.md §1 steps 1–3, §2.
+ * The command line of `kube-proxy`: from arguments to what is to be done, by the rules of upstream's flag library. `node:util` parseArgs
+ * is no help: it takes `-v2` for two options, does not know flags whose value is optional but only after `=`, and has its own error texts.
+ * Reference start.md §1 steps 1–3, §2.
  */
 
+import type { AnyFlag, Flag } from "../../config/flag.ts";
 import { releaseOf } from "../../config/release.ts";
 import { buildInfo, rawVersionText, versionText } from "../../program/version.ts";
 import { quoteGo } from "../../text/go-text.ts";
 import { UsageError } from "../exit.ts";
+import { flagHint } from "../subcommand-options.ts";
 import { helpText } from "./help.ts";
-import { type FlagValues, parseFlags } from "./parse.ts";
-import { COMPATIBILITY, HELP, VERSION } from "./process.ts";
+import { COMPATIBILITY, FLAGS, HELP, VERSION } from "./table.ts";
 
 /** What a command line asks for. `stderrLines` are printed first, on standard error. */
 export type CommandLine =
@@ -38,4 +41,120 @@ export function parseCommandLine(args: readonly string[]): CommandLine {
   if (print === "raw") return { kind: "print", text: rawVersionText(buildInfo(gitVersion)), stderrLines };
   if (print === "short") return { kind: "print", text: versionText(gitVersion), stderrLines };
   return { kind: "run", flags: values, stderrLines };
+}
+
+export interface FlagValues {
+  isGiven(flag: AnyFlag): boolean;
+  /** The texts that the flag was given, in order. */
+  textsOf(flag: AnyFlag): readonly string[];
+  /** The value of the flag, its default if it was not given. */
+  get<T>(flag: Flag<T>): T;
+}
+
+/** The values of several flags, by the same names. */
+export type ValuesOf<F> = { readonly [Name in keyof F]: F[Name] extends Flag<infer T> ? T : never };
+
+interface ParsedFlags {
+  readonly values: FlagValues;
+  readonly positional: readonly string[];
+  /** One line for each use of a deprecated flag, for standard error. */
+  readonly deprecations: readonly string[];
+}
+
+interface Found {
+  readonly flag: AnyFlag;
+  /** How errors name the flag: `--name`, or `-v, --v`. */
+  readonly title: string;
+}
+
+const byName: ReadonlyMap<string, Found> = new Map(
+  FLAGS.map((flag) => {
+    const title = flag.shorthand === undefined ? `--${flag.name}` : `-${flag.shorthand}, --${flag.name}`;
+    return [flag.name, { flag, title }] as const;
+  }),
+);
+const byShorthand: ReadonlyMap<string, Found> = new Map(
+  [...byName.values()].flatMap((found) =>
+    found.flag.shorthand === undefined ? [] : [[found.flag.shorthand, found] as const],
+  ),
+);
+
+/**
+ * Reads the arguments after the program's name.
+ *
+ * @throws {@link UsageError} (with a hint) for an unknown flag, a missing or a wrong value.
+ */
+function parseFlags(args: readonly string[]): ParsedFlags {
+  const texts = new Map<AnyFlag, string[]>();
+  const positional: string[] = [];
+  const deprecations: string[] = [];
+
+  const set = ({ flag, title }: Found, text: string): void => {
+    const given = texts.get(flag) ?? [];
+    const refusal = flag.refusal(given, text);
+    if (refusal !== undefined) fail(`invalid argument ${quoteGo(text)} for ${quoteGo(title)} flag: ${refusal}`);
+    texts.set(flag, [...given, text]);
+    if (flag.deprecated !== undefined) deprecations.push(`Flag --${flag.name} has been deprecated, ${flag.deprecated}`);
+  };
+
+  for (let index = 0; index < args.length; index++) {
+    const arg = args[index] ?? "";
+    // Takes the next argument as the value, even if it looks like a flag.
+    const nextText = (missing: string): string => {
+      index += 1;
+      return args[index] ?? fail(missing);
+    };
+    if (arg === "--") {
+      positional.push(...args.slice(index + 1));
+      break;
+    }
+    if (arg.startsWith("--")) setLong(arg, set, nextText);
+    else if (arg.startsWith("-") && arg.length > 1) setShort(arg.slice(1), set, nextText);
+    else positional.push(arg);
+  }
+  const textsOf = (flag: AnyFlag): readonly string[] => texts.get(flag) ?? [];
+  return {
+    values: { isGiven: (flag) => texts.has(flag), textsOf, get: (flag) => flag.read(textsOf(flag)) },
+    positional,
+    deprecations,
+  };
+}
+
+type Set = (found: Found, text: string) => void;
+type NextText = (missing: string) => string;
+
+/** Upstream prints all flags before such an error, which then is hard to find; one line after it says as much. */
+function fail(message: string, given = ""): never {
+  const names = FLAGS.filter(({ deprecated }) => deprecated === undefined).map(({ name }) => name);
+  throw new UsageError(message, flagHint("kube-proxy", given, names));
+}
+
+function setLong(arg: string, set: Set, nextText: NextText): void {
+  const body = arg.slice(2);
+  if (body.startsWith("-") || body.startsWith("=")) fail(`bad flag syntax: ${arg}`);
+  const equals = body.indexOf("=");
+  const name = equals < 0 ? body : body.slice(0, equals);
+  const found = byName.get(name.replaceAll("_", "-"));
+  if (found === undefined) fail(`unknown flag: --${name}`, `--${name}`);
+  if (equals >= 0) set(found, body.slice(equals + 1));
+  else set(found, found.flag.bareText ?? nextText(`flag needs an argument: ${arg}`));
+}
+
+/** `-v2`, `-v=2`, `-v 2`, and several flags in one word as long as they take no value (`-hv2`). */
+function setShort(word: string, set: Set, nextText: NextText): void {
+  for (let rest = word; rest !== ""; ) {
+    const letter = rest.slice(0, 1);
+    const found = byShorthand.get(letter);
+    if (found === undefined) fail(`unknown shorthand flag: '${letter}' in -${rest}`);
+    if (rest.length > 2 && rest[1] === "=") {
+      set(found, rest.slice(2));
+      return;
+    }
+    if (found.flag.bareText === undefined) {
+      set(found, rest.length > 1 ? rest.slice(1) : nextText(`flag needs an argument: '${letter}' in -${rest}`));
+      return;
+    }
+    set(found, found.flag.bareText);
+    rest = rest.slice(1);
+  }
 }

@@ -9,24 +9,24 @@ import { type Release, releaseOf } from "../../config/release.ts";
 import { defaultModeOn, MODES } from "../../dataplane/registry.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, periodsOf, resolveDocument } from "../../settings/defaults.ts";
-import { checkConfig } from "../../settings/validate.ts";
-import { loggingErrors } from "../../settings/validate-logging.ts";
+import { checkConfig, loggingErrors } from "../../settings/validate.ts";
 import { joinErrors } from "../../text/go-text.ts";
 import { CommandError } from "../exit.ts";
-import { LOGGING_FLAGS } from "./logging.ts";
-import { minSyncPeriodFlag } from "./modes.ts";
+import type { FlagValues, ValuesOf } from "./command-line.ts";
 import {
+  ACTIONS,
   DETECT_LOCAL_MODE,
+  FLAGS,
   HEALTHZ_BIND_ADDRESS,
   HEALTHZ_PORT_FLAG,
+  HOSTNAME_OVERRIDE,
+  LOGGING_FLAGS,
   METRICS_BIND_ADDRESS,
   METRICS_PORT_FLAG,
+  minSyncPeriodFlag,
   NODEPORT_ADDRESSES,
   PROXY_MODE,
-} from "./network.ts";
-import type { FlagValues, ValuesOf } from "./parse.ts";
-import { ACTIONS, HOSTNAME_OVERRIDE } from "./process.ts";
-import { FLAGS } from "./table.ts";
+} from "./table.ts";
 
 /** A line that could not be logged yet: logging is set up from the configuration that is still being made. */
 interface Notice {

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { shareOfServers } from "../../kernel/share-of-servers.ts";
-import { ConnectionGate, type GatedConnection, type Worth } from "./connection-gate.ts";
-import { serverLimits } from "./connection-limits.ts";
+import { ConnectionGate, type GatedConnection, serverLimits, type Worth } from "./connection-gate.ts";
 
 class Fake implements GatedConnection {
   readonly peer: string;

@@ -3,6 +3,7 @@
  * that has its share, otherwise one of the peer that has the most. So a client at its limit keeps no other client out, not
  * even a probe from its own address.
  */
+import { shareOfServers } from "../../kernel/share-of-servers.ts";
 
 /** How dear a connection is; the cheapest goes first. */
 export type Worth =
@@ -100,4 +101,23 @@ function cheapest(connections: Iterable<GatedConnection>): GatedConnection | und
     if (worth < least) [found, least] = [connection, worth];
   }
   return found;
+}
+
+export interface ServerLimits {
+  readonly health: ConnectionLimits;
+  readonly metrics: ConnectionLimits;
+  /** All health-check node ports of both families together. */
+  readonly serviceHealth: ConnectionLimits;
+}
+
+/** How that is shared out: a sixth for each of the two ports, the rest for the health-check node ports. Pure. */
+export function serverLimits(fileLimit: number): ServerLimits {
+  const share = shareOfServers(fileLimit);
+  const port = limits(Math.max(4, Math.floor(share / 6)));
+  return { health: port, metrics: port, serviceHealth: limits(Math.max(8, share - 2 * port.total)) };
+}
+
+/** A quarter of them at most for one peer. */
+function limits(total: number): ConnectionLimits {
+  return { total, perPeer: Math.max(2, Math.floor(total / 4)) };
 }
