@@ -1,5 +1,5 @@
 /** The demo's command line. */
-import { UsageError } from "../src/cli/exit.ts";
+import { UsageError } from "../src/cli/output.ts";
 import { flagReader } from "../src/cli/subcommand-options.ts";
 import { DEFAULT_MODE, isProxyMode, modeNamed, modesOn, type ProxyMode, runsOn } from "../src/dataplane/registry.ts";
 

@@ -3,7 +3,7 @@ import type { NodeRecord } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { nodeNameIn } from "../inspect/offline-node.ts";
 import { someOf } from "../logging/some-of.ts";
-import { UsageError } from "./exit.ts";
+import { UsageError } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
 
 interface ChosenNode<Config> {

@@ -2,8 +2,7 @@
  * The commands beside kube-proxy's own command line: `main.ts` runs them, `--help`, the shell completion and docs/commands.md list
  * them. Each is loaded only when it is asked for.
  */
-import { EXIT_FAILURE } from "./exit.ts";
-import type { Output } from "./output.ts";
+import { EXIT_FAILURE, type Output } from "./output.ts";
 
 /** What a command is when it is asked for. */
 interface LoadedCommand {

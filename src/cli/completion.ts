@@ -1,11 +1,9 @@
 /** `kube-proxy completion bash|zsh|fish`: a script for the shell, made of the commands, their help texts and the flags. */
 import { MODES } from "../dataplane/registry.ts";
 import { COMMANDS } from "./commands.ts";
-import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { FLAGS } from "./flags/table.ts";
-import type { Output } from "./output.ts";
+import { COLOURS, EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
-import { COLOURS } from "./terminal.ts";
 
 export const COMPLETION_USAGE = `Usage: kube-proxy completion bash|zsh|fish
 

@@ -24,9 +24,7 @@ import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inven
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 import { readInputText } from "./bounded-input.ts";
 import { chosenNode } from "./chosen-node.ts";
-import { contextOf, dumpFiles } from "./dump-folder.ts";
-import { inventoryOf, kindOfDump } from "./dump-inventories.ts";
-import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
+import { contextOf, dumpFiles, inventoryOf, kindOfDump } from "./dump-folder.ts";
 import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, readChoices, readMissing, warner } from "./inspect-options.ts";
 import {
   type FoundConfiguration,
@@ -35,9 +33,8 @@ import {
   type ReadObjects,
   readObjects,
 } from "./objects-input.ts";
-import type { Output } from "./output.ts";
+import { EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import { runCommand, TEXT_OR_JSON, wordReader } from "./subcommand-options.ts";
-import { painted } from "./terminal.ts";
 
 const BARE =
   "No configuration of the node is known (--config): what clusterCIDR and other settings change is among these.\n";

@@ -2,9 +2,8 @@
 import { safe } from "../explain/safe-text.ts";
 import type { Holder } from "../inspect/dumps/inventory.ts";
 import { readInputText } from "./bounded-input.ts";
-import { dumpFiles } from "./dump-folder.ts";
-import { inventoryIn } from "./dump-inventories.ts";
-import { UsageError } from "./exit.ts";
+import { dumpFiles, inventoryIn } from "./dump-folder.ts";
+import { UsageError } from "./output.ts";
 
 /** More lines would not be read. */
 const SHOWN_LINES = 40;

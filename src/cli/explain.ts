@@ -20,7 +20,6 @@ import { familyOf, isLoopback } from "../net/ip.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { contextOf } from "./dump-folder.ts";
 import { namedInDumps } from "./dumped-names.ts";
-import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import {
   INSPECT_FLAGS,
   INSPECT_FLAGS_HELP,
@@ -36,10 +35,9 @@ import {
   type ReadObjects,
   readObjects,
 } from "./objects-input.ts";
-import type { Output } from "./output.ts";
+import { EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import { runCommand, wordReader } from "./subcommand-options.ts";
 import { didYouMean, namesakes, nearestWord } from "./suggestion.ts";
-import { painted } from "./terminal.ts";
 
 export const EXPLAIN_USAGE = `Usage: kube-proxy explain WHAT [-f DIR|FILE|-] [options]
        kubectl kube-proxy explain WHAT [options]

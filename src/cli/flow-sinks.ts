@@ -4,8 +4,7 @@ import { safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
 import { escapeJson } from "../logging/escape.ts";
 import type { FlowSink, FlowTaker } from "./flows-watch.ts";
-import type { Output } from "./output.ts";
-import { painted } from "./terminal.ts";
+import { type Output, painted } from "./output.ts";
 
 /** Lines of a table, which is made as a whole. */
 const MOST_ROWS = 10_000;

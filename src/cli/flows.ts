@@ -16,12 +16,11 @@ import { SOCKET_STATES } from "../kernel/sock-diag/sock-diag.ts";
 import { messageOf } from "../logging/message-of.ts";
 import { IP_FAMILIES, parseIpAddress } from "../net/ip.ts";
 import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
-import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { lineSink, tableSink, upTo } from "./flow-sinks.ts";
 import { type Asked, type FlowSource, type FlowTaker, FlowWatch, listFlows } from "./flows-watch.ts";
 import { askDaemon, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
 import { OBJECTS_FLAGS, readObjects } from "./objects-input.ts";
-import type { Output } from "./output.ts";
+import { EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
 import { runCommand, TEXT_OR_JSON, untilInterrupted, wordReader } from "./subcommand-options.ts";
 import { didYouMean } from "./suggestion.ts";
 

@@ -1,7 +1,6 @@
 /** `kube-proxy help [COMMAND]`: the help of each command, with examples. */
 import { COMMANDS, findCommand } from "./commands.ts";
-import { EXIT_SUCCESS, UsageError } from "./exit.ts";
-import type { Output } from "./output.ts";
+import { EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
 
 export const HELP_USAGE = `Usage: kube-proxy help [COMMAND]

@@ -1,7 +1,6 @@
 /** `kube-proxy hns-check`: what HNS of this Windows host is and does, for a report about a node. */
 import { modeNamed } from "../dataplane/registry.ts";
-import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
-import type { Output } from "./output.ts";
+import { EXIT_FAILURE, EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
 import { flagReader, runCommand } from "./subcommand-options.ts";
 
 export const HNS_CHECK_USAGE = `Usage: kube-proxy hns-check [options]

@@ -8,9 +8,8 @@ import { checkedSettings } from "../lib/plan-settings.ts";
 import { escapeLine } from "../logging/escape.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { readBounded } from "./bounded-input.ts";
-import { UsageError } from "./exit.ts";
 import type { FoundConfiguration } from "./objects-input.ts";
-import type { Output } from "./output.ts";
+import { type Output, UsageError } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
 
 /** Flags of every command that has a node and its configuration. */

@@ -2,7 +2,7 @@
 import { connect } from "node:net";
 import { messageOf } from "../logging/message-of.ts";
 import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
-import { UsageError } from "./exit.ts";
+import { UsageError } from "./output.ts";
 
 /** The flags of a command that asks a daemon and prints its answer. */
 export const DAEMON_FLAGS = {

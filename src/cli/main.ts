@@ -5,10 +5,8 @@
 
 import { escapeLine } from "../logging/escape.ts";
 import { COMMANDS, findCommand } from "./commands.ts";
-import { EXIT_BAD_INPUT, EXIT_FAILURE, UsageError } from "./exit.ts";
-import type { Output } from "./output.ts";
+import { EXIT_BAD_INPUT, EXIT_FAILURE, type Output, terminalOf, UsageError } from "./output.ts";
 import { takeColour } from "./subcommand-options.ts";
-import { terminalOf } from "./terminal.ts";
 
 const output: Output = {
   out: (text) => void process.stdout.write(text),

@@ -7,11 +7,9 @@ import { safe } from "../explain/safe-text.ts";
 import { request } from "../kernel/node-http.ts";
 import { jsonIn } from "../logging/attempt.ts";
 import { escapeJson } from "../logging/escape.ts";
-import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { DAEMON_FLAGS, NODES_FLAGS_HELP, SOCKET_FLAG_HELP, silentDaemonHint } from "./inspect-socket-client.ts";
-import type { Output } from "./output.ts";
+import { EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import { flagReader, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
-import { painted } from "./terminal.ts";
 
 export const MONITOR_USAGE = `Usage: kube-proxy monitor [options]
 

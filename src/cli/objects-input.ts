@@ -14,9 +14,8 @@ import { silentLogger } from "../logging/logger.ts";
 import { DEFAULT_INSPECT_SOCKET, programIdentity, userAgentProduct } from "../program/program-identity.ts";
 import { readInputText } from "./bounded-input.ts";
 import { chosenNode } from "./chosen-node.ts";
-import { UsageError } from "./exit.ts";
 import { askDaemon } from "./inspect-socket-client.ts";
-import type { Output } from "./output.ts";
+import { type Output, UsageError } from "./output.ts";
 
 /** Flags that say where the objects come from. */
 export const OBJECTS_FLAGS = {

@@ -9,7 +9,7 @@ import { rulesSide } from "../prove/sides.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
 import type { KnownRoute } from "../trace/facts.ts";
 import { dumpFiles } from "./dump-folder.ts";
-import { UsageError } from "./exit.ts";
+import { UsageError } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
 import { readDumps } from "./trace-rules.ts";
 

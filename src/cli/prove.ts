@@ -12,7 +12,6 @@ import { type Counterexample, type Proof, prove, type Side } from "../prove/proo
 import { planSide, specificationSide } from "../prove/sides.ts";
 import { endText, type Packet } from "../trace/packet.ts";
 import { chosenNode } from "./chosen-node.ts";
-import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, type InspectChoices, readChoices, warner } from "./inspect-options.ts";
 import {
   type FoundConfiguration,
@@ -21,7 +20,7 @@ import {
   type ReadObjects,
   readObjects,
 } from "./objects-input.ts";
-import type { Output } from "./output.ts";
+import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
 import {
   type FoundRules,
   foundInDumps,

@@ -17,11 +17,10 @@ import { programIdentity } from "../program/program-identity.ts";
 import { parseListenAddress } from "../server/http/listen-address.ts";
 import { formatMs } from "../text/duration.ts";
 import { readBounded } from "./bounded-input.ts";
-import { CommandError, EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { parseCommandLine } from "./flags/command-line.ts";
 import { type CompletedOptions, completeOptions, requireConfig, requireLogging } from "./flags/complete.ts";
 import { LOG_FILE, VERSION, WINDOWS_SERVICE } from "./flags/table.ts";
-import type { Output } from "./output.ts";
+import { CommandError, EXIT_FAILURE, EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
 
 /** Runs the command. @returns the exit status. @throws UsageError for a command line that cannot be read. */
 export async function proxyCommand(argv: readonly string[], output: Output): Promise<number> {

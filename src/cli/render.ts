@@ -15,7 +15,6 @@ import { makePlan } from "../lib/make-plan.ts";
 import { PlanError } from "../lib/plan-error.ts";
 import { escapeLine } from "../logging/escape.ts";
 import { chosenNode } from "./chosen-node.ts";
-import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { INSPECT_FLAGS, type InspectChoices, readChoices, readMissing, warner } from "./inspect-options.ts";
 import {
   type FoundConfiguration,
@@ -24,7 +23,7 @@ import {
   type ReadObjects,
   readObjects,
 } from "./objects-input.ts";
-import type { Output } from "./output.ts";
+import { EXIT_FAILURE, EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
 import { flagReader } from "./subcommand-options.ts";
 import { didYouMean, onlyNamed } from "./suggestion.ts";
 

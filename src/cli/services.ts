@@ -9,12 +9,10 @@ import { tableText } from "../explain/table.ts";
 import { serviceTyped } from "../explain/target.ts";
 import { countText, shareText, turnedAwayText } from "../explain/text.ts";
 import { readTraffic } from "../explain/traffic.ts";
-import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { askDaemon, DAEMON_FLAGS, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
-import type { Output } from "./output.ts";
+import { EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import { runCommand, TEXT_OR_JSON, wordReader } from "./subcommand-options.ts";
 import { didYouMean } from "./suggestion.ts";
-import { painted } from "./terminal.ts";
 
 export const SERVICES_USAGE = `Usage: kube-proxy services [NAMESPACE/NAME|NAME] [options]
 

@@ -1,11 +1,9 @@
 /** `kube-proxy status`: the state of a running daemon at a glance, asked over its inspect socket. */
 import type { StatusReport } from "../daemon/inspect-report.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
-import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { askDaemon, DAEMON_FLAGS, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
-import type { Output } from "./output.ts";
+import { EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import { flagReader, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
-import { painted } from "./terminal.ts";
 
 export const STATUS_USAGE = `Usage: kube-proxy status [options]
 

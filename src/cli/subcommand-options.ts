@@ -1,10 +1,8 @@
 /** The commands beside kube-proxy's own command line: their options, with errors that say what to type, and how they run and end. */
 import type { ParseArgsOptionsConfig } from "node:util";
 import { parseArgs } from "../kernel/node-util.ts";
-import { EXIT_SUCCESS, UsageError } from "./exit.ts";
-import { inspecting, type Output } from "./output.ts";
+import { COLOURS, EXIT_SUCCESS, inspecting, type Output, UsageError } from "./output.ts";
 import { nearestWord } from "./suggestion.ts";
-import { COLOURS } from "./terminal.ts";
 
 /** Forms of `--output` that most commands have, the default first. */
 export const TEXT_OR_JSON = ["text", "json"];

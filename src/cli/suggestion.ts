@@ -1,5 +1,5 @@
 /** What a word was probably meant to be: a mistyped one, and a name without its namespace. Pure. */
-import { UsageError } from "./exit.ts";
+import { UsageError } from "./output.ts";
 
 /** A word that is this far away, in edits per letter, is another word. */
 const LIMIT = 0.4;

@@ -13,7 +13,7 @@ import { cidrContains, familyOf, type IpAddress, type IpFamily, parseCidr, parse
 import { type Dump, recogniseDump } from "../trace/dump/recognise.ts";
 import type { KnownRoute } from "../trace/facts.ts";
 import type { ListedClients } from "../trace/iptables/surroundings.ts";
-import { UsageError } from "./exit.ts";
+import { UsageError } from "./output.ts";
 import { dumpReaders, placeInDump, type TracedRules } from "./trace-rules.ts";
 
 const LIMIT_MS = 60_000;

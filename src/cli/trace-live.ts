@@ -17,9 +17,7 @@ import { type ObservedPacket, PacketAssembler } from "../trace/live/observed.ts"
 import type { RulePlaces } from "../trace/live/observed-way.ts";
 import { HOOKS } from "../trace/netfilter/program.ts";
 import { type LiveReport, liveData, liveText } from "../trace/report/live-text.ts";
-import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
-import type { Output } from "./output.ts";
-import { painted } from "./terminal.ts";
+import { EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import { interfaceNames, kernelRules, needRoot } from "./trace-kernel.ts";
 import { type PacketFlags, type ParsedTarget, trafficOf } from "./trace-packet.ts";
 import type { TracedRules } from "./trace-rules.ts";

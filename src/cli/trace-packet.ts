@@ -4,7 +4,7 @@ import { type ClientPlace, sendingTo } from "../inspect/client-place.ts";
 import type { FirstHook } from "../kernel/nftables/tracing/trace-table.ts";
 import { familyOf, type IpAddress, type IpFamily, joinHostPort, parseIpAddress } from "../net/ip.ts";
 import { CONNECTION_STATES, type ConnectionState, type PacketQuestion } from "../trace/packet.ts";
-import { UsageError } from "./exit.ts";
+import { UsageError } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
 
 /** Clients that have a name instead of an address. */

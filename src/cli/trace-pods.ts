@@ -5,7 +5,7 @@ import { addressesOf, behindHostName, type HostNames } from "../explain/part-of-
 import { withoutDomain } from "../explain/target.ts";
 import { addressOfPod, type KnownPod, knownPods, type PodSources } from "../inspect/known-pods.ts";
 import { familyOf, IP_FAMILIES, type IpFamily, joinHostPort, parseIpAddress, urlHost } from "../net/ip.ts";
-import { UsageError } from "./exit.ts";
+import { UsageError } from "./output.ts";
 import { didYouMean, namesakes, nearestWord, onlyNamed } from "./suggestion.ts";
 import { POSITIONS } from "./trace-packet.ts";
 

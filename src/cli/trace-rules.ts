@@ -13,7 +13,7 @@ import { hasAllAddresses } from "../trace/dump/device-addresses.ts";
 import { type Dump, DumpError, type DumpReader, recogniseDumps } from "../trace/dump/recognise.ts";
 import type { KnownRoute, KnownServices } from "../trace/facts.ts";
 import { readInputText } from "./bounded-input.ts";
-import { UsageError } from "./exit.ts";
+import { UsageError } from "./output.ts";
 import type { ParsedTarget, PodPlace, Position } from "./trace-packet.ts";
 
 /** Rules, and what their source says of the node. */

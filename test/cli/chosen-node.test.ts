@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { diff } from "../../src/cli/diff.ts";
-import { UsageError } from "../../src/cli/exit.ts";
 import { explain } from "../../src/cli/explain.ts";
+import { UsageError } from "../../src/cli/output.ts";
 import { render } from "../../src/cli/render.ts";
 import { trace } from "../../src/cli/trace.ts";
 import { examplesAsJson, runCommand } from "./run-command.ts";

@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { COMMANDS } from "../../src/cli/commands.ts";
 import { completion } from "../../src/cli/completion.ts";
-import { EXIT_BAD_INPUT, UsageError } from "../../src/cli/exit.ts";
+import { EXIT_BAD_INPUT, UsageError } from "../../src/cli/output.ts";
 import { MODES } from "../../src/dataplane/registry.ts";
 import { FORMS } from "../../src/explain/forms.ts";
 import { runCommand } from "./run-command.ts";

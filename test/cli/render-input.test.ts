@@ -8,7 +8,7 @@ import { Readable } from "node:stream";
 import { describe, type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { UsageError } from "../../src/cli/exit.ts";
+import { UsageError } from "../../src/cli/output.ts";
 import { render } from "../../src/cli/render.ts";
 import { examplesAsJson } from "./run-command.ts";
 

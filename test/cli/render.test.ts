@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { UsageError } from "../../src/cli/exit.ts";
+import { UsageError } from "../../src/cli/output.ts";
 import { render } from "../../src/cli/render.ts";
 import { COUNTERS } from "../../src/dataplane/iptables/plan-options.ts";
 import { MemoryIptables } from "../../testkit/fakes/iptables/memory-iptables.ts";

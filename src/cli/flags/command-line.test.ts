@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../../settings/defaults.ts";
-import { UsageError } from "../exit.ts";
+import { UsageError } from "../output.ts";
 import { type CommandLine, parseCommandLine } from "./command-line.ts";
 import { FLAGS, VERSION } from "./table.ts";
 

@@ -8,7 +8,7 @@ import type { AnyFlag, Flag } from "../../config/flag.ts";
 import { releaseOf } from "../../config/release.ts";
 import { buildInfo, rawVersionText, versionText } from "../../program/version.ts";
 import { quoteGo } from "../../text/go-text.ts";
-import { UsageError } from "../exit.ts";
+import { UsageError } from "../output.ts";
 import { flagHint } from "../subcommand-options.ts";
 import { helpText } from "./help.ts";
 import { COMPATIBILITY, FLAGS, HELP, VERSION } from "./table.ts";

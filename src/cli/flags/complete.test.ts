@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { shortestSyncPeriodMs } from "../../settings/defaults.ts";
 import { encodeYaml } from "../../settings/v1alpha1-encode.ts";
-import { CommandError } from "../exit.ts";
+import { CommandError } from "../output.ts";
 import { parseCommandLine } from "./command-line.ts";
 import { type CompletedOptions, completeOptions, requireConfig, requireLogging } from "./complete.ts";
 

@@ -11,7 +11,7 @@ import { messageOf } from "../../logging/message-of.ts";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, periodsOf, resolveDocument } from "../../settings/defaults.ts";
 import { checkConfig, loggingErrors } from "../../settings/validate.ts";
 import { joinErrors } from "../../text/go-text.ts";
-import { CommandError } from "../exit.ts";
+import { CommandError } from "../output.ts";
 import type { FlagValues, ValuesOf } from "./command-line.ts";
 import {
   ACTIONS,

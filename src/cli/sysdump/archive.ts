@@ -5,7 +5,7 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGzip } from "node:zlib";
 import { escapeLine } from "../../logging/escape.ts";
-import { UsageError } from "../exit.ts";
+import { UsageError } from "../output.ts";
 import { withoutCredentials } from "./redact.ts";
 
 /** Read and written for the owner alone. */

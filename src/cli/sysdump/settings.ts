@@ -4,8 +4,8 @@ import { basename } from "node:path";
 import { splitHostPort } from "../../config/bind-address.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { isUnspecified, parseIpAddress } from "../../net/ip.ts";
-import { UsageError } from "../exit.ts";
 import { readSettings } from "../inspect-options.ts";
+import { UsageError } from "../output.ts";
 import { PartError, type SysdumpPart } from "./archive.ts";
 import { redacted, withoutSecrets } from "./redact.ts";
 
