@@ -5,7 +5,7 @@ import { TooManyWaysError, type TraceEvent } from "../netfilter/tree.ts";
 import { walk } from "../netfilter/walk.ts";
 import type { ObservedPacket } from "./observed.ts";
 import { type ObservedFlow, type ObservedWay, observedWay, type RulePlaces } from "./observed-way.ts";
-import { groupsOf, keysOf, nearestWay, type SimulatedWay, type StepGroup, type Way } from "./way.ts";
+import { groupsOf, nearestWay, type SimulatedWay, type StepGroup, type Way } from "./way.ts";
 
 /** What a live trace says of one packet. */
 export interface JudgedPacket {
@@ -29,7 +29,7 @@ export function judge(packet: ObservedPacket, flow: ObservedFlow, rules: LiveRul
   if (kernel === undefined) return undefined;
   try {
     const root = walk(inOrderOf(program, kernel), kernel.first, facts);
-    const simulation = nearestWay(root, keysOf(kernel.events), (end) => isSameEnd(kernel, end));
+    const simulation = nearestWay(root, kernel.events, (end) => isSameEnd(kernel, end));
     return { kernel, simulation, comparison: compareWays(kernel, simulation) };
   } catch (error) {
     if (error instanceof TooManyWaysError) return { kernel, simulation: undefined, comparison: undefined };
