@@ -25,9 +25,7 @@ import {
   frontendsOf,
   hasExternal,
   healthPortsOf,
-  type Kind,
   localOf,
-  type ServedPort,
   type SpecifiedNode,
   type StatedEndpoint,
   usable,
@@ -45,10 +43,8 @@ export function specification(
   const nodePorts = new Map<string, Frontend>();
   for (const frontend of frontends) {
     const { address, port, served } = frontend;
-    const [map, key] =
-      address === undefined
-        ? [nodePorts, `${served.protocol} ${port}`]
-        : [fixed, keyOf(served.protocol, address, port)];
+    const map = address === undefined ? nodePorts : fixed;
+    const key = keyOf(served.protocol, address, port);
     if (!map.has(key)) map.set(key, frontend);
   }
   const fixedKeys = Array.from(fixed, ([outcome, { address = "", port, served }]) => ({
@@ -66,8 +62,8 @@ export function specification(
   const loopback = loopbackOf(family);
   const isLoopbackAddress = (address: IpAddress) => loopback.some((range) => fits(range, address));
   const answering = node.nodePortAddresses ?? node.addresses;
-  const guardsLoopback =
-    deviations.has("loopback-node-ports") && family === "IPv4" && answering.some(isLoopbackAddress);
+  const isGuarding = deviations.has("loopback-node-ports") && family === "IPv4";
+  const guardsLoopback = isGuarding && answering.some(isLoopbackAddress);
   const answersLoopback = guardsLoopback || deviations.has("loopback-served");
   const answersNodePorts = within("destination", [
     ...exactly(answering.filter((address) => answersLoopback || !isLoopbackAddress(address))),
@@ -137,26 +133,24 @@ export function specification(
 
   /** The node port that takes what a load-balancer IP of the node itself does not. */
   function openedFor(frontend: Frontend, packet: Packet, ask: Ask): Frontend | undefined {
-    if (!deviations.has("node-port-opens-balancer") || !meaning.bars(frontend, packet, ask)) return undefined;
-    return nodePortFor(packet, ask);
+    const isOpened = deviations.has("node-port-opens-balancer") && meaning.bars(frontend, packet, ask);
+    return isOpened ? nodePortFor(packet, ask) : undefined;
   }
 
   function nodePortFor(packet: Packet, ask: Ask): Frontend | undefined {
-    if (!holds(answersNodePorts, packet, ask)) return undefined;
-    return nodePortOfNumber(packet, ask);
+    return holds(answersNodePorts, packet, ask) ? nodePortOfNumber(packet, ask) : undefined;
   }
 
   function nodePortOfNumber(packet: Packet, ask: Ask): Frontend | undefined {
     ask(isNodePort, packet);
-    return nodePorts.get(`${packet.protocol} ${packet.destinationPort}`);
+    return nodePorts.get(keyOf(packet.protocol, undefined, packet.destinationPort ?? 0));
   }
 
   /** Whether the port alone makes rules masquerade it, at any address. */
   function isMarkedByNumber(packet: Packet, ask: Ask): boolean {
     const nodePort = nodePortOfNumber(packet, ask);
-    return (
-      nodePort !== undefined && packet.protocol !== "sctp" && externalPolicyOf(nodePort.served.service) === "Cluster"
-    );
+    if (nodePort === undefined || packet.protocol === "sctp") return false;
+    return externalPolicyOf(nodePort.served.service) === "Cluster";
   }
 
   function otherwise(packet: Packet, ask: Ask): Fate {
@@ -197,15 +191,9 @@ function frontendText({ kind, served }: Frontend): string {
   const policy = kind === "cluster" ? service.internalTrafficPolicy : externalPolicyOf(service);
   const word = kind === "cluster" ? "internalTrafficPolicy" : "externalTrafficPolicy";
   const ready = endpoints.filter((endpoint) => endpoint.ready).length;
-  return `${name}, ${KIND_WORDS[kind]}, ${word} ${policy}, ${ready} of ${endpoints.length} endpoints ready`;
+  const kindWords = kind === "node-port" ? "node port" : `${kind} IP`;
+  return `${name}, ${kindWords}, ${word} ${policy}, ${ready} of ${endpoints.length} endpoints ready`;
 }
-
-const KIND_WORDS: Readonly<Record<Kind, string>> = {
-  cluster: "cluster IP",
-  "load-balancer": "load-balancer IP",
-  external: "external IP",
-  "node-port": "node port",
-};
 
 /** What becomes of a packet that a Service is asked by. */
 class Meaning {
@@ -213,7 +201,6 @@ class Meaning {
   readonly #deviations: ReadonlySet<Deviation>;
   readonly #isLocalPod: Question | undefined;
   readonly #fromLoopback: Question;
-
   readonly #clusterIPs: ReadonlySet<IpAddress>;
   readonly #markedSources: Question | undefined;
   readonly #localEnds: LocalEnds;
@@ -247,43 +234,45 @@ class Meaning {
   }
 
   isOwnToItself(packet: Packet, ask: Ask): boolean {
-    return (
-      this.#deviations.has("own-endpoint-masqueraded") && this.isOwn(packet, ask) && holds(this.#toItself, packet, ask)
-    );
+    if (!this.#deviations.has("own-endpoint-masqueraded")) return false;
+    return this.isOwn(packet, ask) && holds(this.#toItself, packet, ask);
   }
 
   isOwn(packet: Packet, ask: Ask): boolean {
     return holds(FROM_NODE, packet, ask);
   }
 
-  hasEndpoints({ served: { endpoints } }: Pick<Frontend, "served">): boolean {
+  hasEndpoints({ served: { endpoints } }: Frontend): boolean {
     return usable(endpoints, this.#node).length > 0 || localOf(endpoints).length > 0;
   }
 
   /** Whether clients outside are not served here, though others are. */
-  lacksLocal({ served: { service, endpoints } }: Pick<Frontend, "served">): boolean {
+  lacksLocal({ served: { service, endpoints } }: Frontend): boolean {
     return externalPolicyOf(service) === "Local" && localOf(endpoints).length === 0;
   }
 
   /** Whether source ranges alone keep the packet from endpoints. */
-  bars({ kind, address, served }: Frontend, packet: Packet, ask: Ask): boolean {
-    const isOpened = this.#deviations.has("external-opens-balancer") && hasExternal(served.service, address);
-    if (kind !== "load-balancer" || address === undefined || isOpened) return false;
-    return this.hasEndpoints({ served }) && this.#isBarred(served, address, packet, ask);
+  bars(frontend: Frontend, packet: Packet, ask: Ask): boolean {
+    return !this.#isOpened(frontend) && this.hasEndpoints(frontend) && this.#isBarred(frontend, packet, ask);
   }
 
-  fateOf({ kind, address, served, port }: Frontend, packet: Packet, ask: Ask): Fate {
+  #isOpened({ served, address }: Frontend): boolean {
+    return this.#deviations.has("external-opens-balancer") && hasExternal(served.service, address);
+  }
+
+  fateOf(frontend: Frontend, packet: Packet, ask: Ask): Fate {
+    const { kind, address, served } = frontend;
     const { service, endpoints } = served;
     const isInternal = kind === "cluster";
     const isOwn = this.isOwn(packet, ask);
     const anywhere = usable(endpoints, this.#node);
     const local = localOf(endpoints);
-    const hasNone = !this.hasEndpoints({ served });
+    const hasNone = !this.hasEndpoints(frontend);
     // A rule drops what no other has taken.
-    const left = this.lacksLocal({ served }) ? DROPPED : UNTOUCHED;
-    const isBarred = kind === "load-balancer" && address !== undefined && this.#isBarred(served, address, packet, ask);
-    const isOpened = this.#deviations.has("external-opens-balancer") && hasExternal(service, address);
-    if (isBarred && isOpened) return this.fateOf({ kind: "external", address, served, port }, packet, ask);
+    const left = this.lacksLocal(frontend) ? DROPPED : UNTOUCHED;
+    const isBarred = this.#isBarred(frontend, packet, ask);
+    const asExternal = () => this.fateOf({ ...frontend, kind: "external" }, packet, ask);
+    if (isBarred && this.#isOpened(frontend)) return asExternal();
     const sourcesFirst =
       this.#deviations.has("sources-first") || (!isOwn && this.#deviations.has("own-barred-at-balancer"));
     if (isBarred && !(hasNone && !sourcesFirst)) return only(this.#deviations.has("barred-left") ? left : DROPPED);
@@ -304,22 +293,19 @@ class Meaning {
     const chosen = isRestricted && !fallsBack ? local : anywhere;
     if (chosen.length === 0) {
       const isExternalToo = isInternal && this.#deviations.has("own-external-serves") && hasExternal(service, address);
-      const fate = isExternalToo && this.fateOf({ kind: "external", address, served, port }, packet, ask);
+      const fate = isExternalToo && asExternal();
       if (fate && !fate.has(UNTOUCHED)) return fate;
       return only(isRestricted && !this.#deviations.has("local-falls-back") ? DROPPED : REFUSED);
     }
     const isAsClusterIP =
       this.#deviations.has("cluster-address-masqueraded") && address !== undefined && this.#clusterIPs.has(address);
-    const isSticky = service.sessionAffinity === "ClientIP" && chosen.length > 1;
+    const suffix = service.sessionAffinity === "ClientIP" && chosen.length > 1 ? ", always" : "";
     const fateWith = (isSeen: (endpoint: StatedEndpoint) => boolean): Fate => {
       return new Map(
-        chosen.map((endpoint) => {
-          const way = wayTo(endpoint.end, isSeen(endpoint));
-          return [isSticky ? `${way}, always` : way, 1 / chosen.length];
-        }),
+        chosen.map((endpoint) => [`${wayTo(endpoint.end, isSeen(endpoint))}${suffix}`, 1 / chosen.length]),
       );
     };
-    if (this.#isAtSocket({ kind, address, served }, policy, packet)) return fateWith(() => false);
+    if (this.#isAtSocket(frontend, policy, packet)) return fateWith(() => false);
     const isKept = this.#deviations.has("loopback-source-kept") && holds(this.#fromLoopback, packet, ask);
     const isMasqueraded =
       !isKept &&
@@ -349,7 +335,7 @@ class Meaning {
   }
 
   /** Where a socket asks before anything decides by the address that it will have; at the node's own addresses, rules decide. */
-  #isAtSocket({ kind, address, served }: Omit<Frontend, "port">, policy: string, packet: Packet): boolean {
+  #isAtSocket({ kind, address, served }: Frontend, policy: string, packet: Packet): boolean {
     if (!this.#deviations.has("decided-at-socket") || packet.origin !== "socket") return false;
     if (address !== undefined && this.#node.addresses.includes(address)) return false;
     if (this.#node.masqueradesAll || (kind === "load-balancer" && served.ranges !== undefined)) return false;
@@ -360,28 +346,19 @@ class Meaning {
 
   /** Of which source the endpoint sees: a pod's own to cluster IPs, a client's own where the policy is Local. */
   #isMasqueraded(isInternal: boolean, policy: string, isPod: boolean, isOwn: boolean): boolean {
-    const { masqueradesAll } = this.#node;
-    if (isInternal) return masqueradesAll || (this.#isLocalPod !== undefined && !isPod);
+    if (isInternal) return this.#node.masqueradesAll || (this.#isLocalPod !== undefined && !isPod);
     return policy === "Cluster" || (isOwn && !this.#deviations.has("local-binds-node"));
   }
 
   /** A node whose own address is in the ranges may ask from the load balancer's addresses, which it may have as its own. */
-  #isBarred({ ranges, balancers }: ServedPort, address: IpAddress, packet: Packet, ask: Ask): boolean {
-    if (ranges === undefined) return false;
-    if (this.#deviations.has("own-barred-at-balancer") && this.isOwn(packet, ask)) {
-      return (
-        !ranges.some((range) => fits(range, this.#node.nodeIP)) && holds(whichOf("source", [address]), packet, ask)
-      );
-    }
+  #isBarred({ kind, address, served: { ranges, balancers } }: Frontend, packet: Packet, ask: Ask): boolean {
+    if (kind !== "load-balancer" || address === undefined || ranges === undefined) return false;
     const isNodeListed = ranges.some((range) => fits(range, this.#node.nodeIP));
-    return !holds(
-      within(
-        "source",
-        isNodeListed ? [...ranges, ...exactly(this.#deviations.has("barred-left") ? [address] : balancers)] : ranges,
-      ),
-      packet,
-      ask,
-    );
+    if (this.#deviations.has("own-barred-at-balancer") && this.isOwn(packet, ask)) {
+      return !isNodeListed && holds(whichOf("source", [address]), packet, ask);
+    }
+    const own = exactly(this.#deviations.has("barred-left") ? [address] : balancers);
+    return !holds(within("source", [...ranges, ...(isNodeListed ? own : [])]), packet, ask);
   }
 }
 
@@ -395,13 +372,10 @@ function localEnds(frontends: readonly Frontend[], node: SpecifiedNode, withUnus
     const offered = withUnused ? endpoints : [...usable(endpoints, node), ...(isNarrowed ? localOf(endpoints) : [])];
     return offered.map((endpoint) => ({ ...endpoint, protocol }));
   });
-  const local = used.filter(({ isLocal }) => isLocal);
-  return new Map(
-    local.map(({ protocol, address, port, end }) => [
-      `${protocol} ${end}`,
-      exactly([address, address, protocol, port]),
-    ]),
+  const entries = used.flatMap(({ isLocal, protocol, address, port, end }) =>
+    isLocal ? [[`${protocol} ${end}`, exactly([address, address, protocol, port])] as const] : [],
   );
+  return new Map(entries);
 }
 
 const WITHOUT_BRIDGE = whichOf("bridgePort", [""]);
@@ -420,4 +394,5 @@ function localPodQuestion(detector: LocalTrafficDetector): Question | undefined 
   }
 }
 
-const keyOf = (protocol: string, address: string, port: number): string => `${protocol} ${joinHostPort(address, port)}`;
+/** @param address undefined: each that answers for node ports. */
+const keyOf = (protocol: string, address = "*", port: number): string => `${protocol} ${joinHostPort(address, port)}`;
