@@ -52,7 +52,7 @@ export const traceView: View = (main, query) => {
       el("p", { class: "check" }, verbose, el("label", { for: "verbose" }, "also rules that do not match")),
       el("p", {}, el("button", { type: "submit", class: "main" }, "Follow it")),
     ),
-    el("p", { class: "hint" }, "From: an address, or pod, node, outside."),
+    el("p", { class: "facts" }, "From: an address, or pod, node, outside."),
     result,
   );
 
