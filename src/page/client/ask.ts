@@ -1,5 +1,6 @@
 /** Questions to the daemon. */
 import type { ErrorAnswer } from "../answers.ts";
+import { plain } from "./dom.ts";
 
 /** How soon it is asked again after a question that failed: nothing need change on the node before it can be answered. */
 export const FAILED_PAUSE_MS = 5000;
@@ -15,41 +16,47 @@ export async function ask<Answer>(path: string, query: Readonly<Record<string, s
   throw new RefusedError(isJson ? ((await response.json()) as ErrorAnswer).error : await response.text());
 }
 
-/** Asks again and again while the page is seen; what has not changed is not sent. */
-export class Poll<Answer> {
-  readonly #path: () => string;
-  readonly #onAnswer: (answer: Answer) => void;
-  readonly #onSilence: (isSilent: boolean) => void;
-  #tag = "";
-  #tagPath = "";
+/** Why there is no answer. */
+export function failureText(error: unknown): string {
+  return error instanceof Error ? plain(error.message) : "No answer";
+}
+
+/** What a view asks, one question at a time: a later one takes the place of the one before, and of one that waits. */
+export class Asking {
+  readonly #load: (signal: AbortSignal) => Promise<void>;
+  readonly #onFailure: (text: string) => void;
+  #asked = new AbortController();
   #timer = 0;
 
-  constructor(path: () => string, onAnswer: (answer: Answer) => void, onSilence: (isSilent: boolean) => void) {
-    this.#path = path;
-    this.#onAnswer = onAnswer;
-    this.#onSilence = onSilence;
-    document.addEventListener("visibilitychange", () => {
-      if (!document.hidden) void this.run();
-    });
+  /** @param load asks, and shows the answer unless the signal has aborted. @param onFailure told why there is none. */
+  constructor(load: (signal: AbortSignal) => Promise<void>, onFailure: (text: string) => void) {
+    this.#load = load;
+    this.#onFailure = onFailure;
   }
 
-  async run(): Promise<void> {
-    window.clearTimeout(this.#timer);
-    let pauseMs = 2000;
+  async now(load = this.#load): Promise<void> {
+    this.end();
+    this.#asked = new AbortController();
+    const { signal } = this.#asked;
     try {
-      const path = this.#path();
-      const headers = path === this.#tagPath ? { "If-None-Match": this.#tag } : undefined;
-      const response = await fetch(path, { headers: headers ?? {} });
-      if (response.status === 200) {
-        this.#onAnswer((await response.json()) as Answer);
-        this.#tag = response.headers.get("etag") ?? "";
-        this.#tagPath = path;
-      }
-      this.#onSilence(false);
-    } catch {
-      this.#onSilence(true);
-      pauseMs = FAILED_PAUSE_MS;
+      await load(signal);
+    } catch (error) {
+      if (!signal.aborted) this.#onFailure(failureText(error));
     }
-    if (!document.hidden) this.#timer = window.setTimeout(() => void this.run(), pauseMs);
+  }
+
+  soon(delayMs: number): void {
+    window.clearTimeout(this.#timer);
+    this.#timer = window.setTimeout(() => void this.now(), delayMs);
+  }
+
+  get hasEnded(): boolean {
+    return this.#asked.signal.aborted;
+  }
+
+  /** An answer is of no use now. */
+  end(): void {
+    window.clearTimeout(this.#timer);
+    this.#asked.abort();
   }
 }

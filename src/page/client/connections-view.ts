@@ -1,18 +1,12 @@
 /** Connections through this node, asked for while they are looked at. */
 import type { ConnectionsAnswer, TextTable } from "../answers.ts";
-import { ask } from "./ask.ts";
-import { el, plain } from "./dom.ts";
+import { Asking, ask } from "./ask.ts";
+import { el, itemsOf, labelled, plain, searchField, tableParts } from "./dom.ts";
 import type { View } from "./state.ts";
 
 export const connectionsView: View = (main, query) => {
-  let asking: AbortController | undefined;
-  let timer = 0;
   let pauseMs = 2000;
-  const search = el("input", {
-    ...{ type: "search", id: "search", placeholder: "Service, client, endpoint, state …", autocomplete: "off" },
-    ...{ spellcheck: "false", value: query.get("search") ?? "" },
-    input: () => restart(150),
-  });
+  const search = searchField(query, "Service, client, endpoint, state …", () => asking.soon(150));
   const count = el("p", { role: "status", class: "count" }, "Asking …");
   const flows = el("table", { class: "endpoints" });
   const counts = el("table", { class: "endpoints" });
@@ -20,58 +14,43 @@ export const connectionsView: View = (main, query) => {
   const notes = el("ul", { class: "decisions" });
   main.append(
     el("h1", {}, "Connections"),
-    el(
-      "form",
-      { class: "bar", role: "search", submit: (event) => event.preventDefault() },
-      el("label", { for: "search" }, "Search"),
-      search,
-    ),
-    count,
-    flows,
-    countsHeading,
-    counts,
-    notes,
+    el("form", { class: "bar", role: "search", submit: (event) => event.preventDefault() }, labelled("Search", search)),
+    ...[count, flows, countsHeading, counts, notes],
   );
+  const asking = new Asking(load, (text) => {
+    count.textContent = text;
+    again();
+  });
 
-  function restart(delayMs: number): void {
-    window.clearTimeout(timer);
-    timer = window.setTimeout(() => void load(), delayMs);
-  }
-
-  async function load(): Promise<void> {
-    asking?.abort();
-    asking = new AbortController();
-    const { signal } = asking;
+  async function load(signal: AbortSignal): Promise<void> {
     const words = search.value;
     history.replaceState(null, "", `#/connections${words === "" ? "" : `?${new URLSearchParams({ search: words })}`}`);
-    try {
-      const answer = await ask<ConnectionsAnswer>("api/connections", { search: words }, signal);
-      if (signal.aborted) return;
-      const { total, matching } = answer;
-      pauseMs = answer.pauseMs;
-      const shown = answer.flows.rows.length < matching ? `, ${answer.flows.rows.length} shown` : "";
-      count.textContent = `${matching === total ? "" : `${matching} of `}${total} connection${total === 1 ? "" : "s"}${shown}`;
-      fillTable(flows, "Connections", answer.flows);
-      countsHeading.hidden = answer.counts.rows.length === 0;
-      fillTable(counts, "Service ports with most connections", answer.counts);
-      notes.replaceChildren(...answer.notes.map((note) => el("li", {}, plain(note))));
-    } catch (error) {
-      if (signal.aborted) return;
-      count.textContent = error instanceof Error ? plain(error.message) : "No answer";
-    }
-    // What is not seen is not asked for.
-    if (!document.hidden) restart(pauseMs);
+    const answer = await ask<ConnectionsAnswer>("api/connections", { search: words }, signal);
+    if (signal.aborted) return;
+    const { total, matching } = answer;
+    pauseMs = answer.pauseMs;
+    const shown = answer.flows.rows.length < matching ? `, ${answer.flows.rows.length} shown` : "";
+    count.textContent = `${matching === total ? "" : `${matching} of `}${total} connection${total === 1 ? "" : "s"}${shown}`;
+    fillTable(flows, "Connections", answer.flows);
+    countsHeading.hidden = answer.counts.rows.length === 0;
+    fillTable(counts, "Service ports with most connections", answer.counts);
+    notes.replaceChildren(...itemsOf(answer.notes));
+    again();
+  }
+
+  /** What is not seen is not asked for. */
+  function again(): void {
+    if (!document.hidden) asking.soon(pauseMs);
   }
 
   const onVisible = (): void => {
-    if (!document.hidden) restart(0);
+    if (!document.hidden) asking.soon(0);
   };
   document.addEventListener("visibilitychange", onVisible);
-  void load();
+  void asking.now();
   return () => {
     document.removeEventListener("visibilitychange", onVisible);
-    window.clearTimeout(timer);
-    asking?.abort();
+    asking.end();
   };
 };
 
@@ -79,21 +58,13 @@ export const connectionsView: View = (main, query) => {
 function fillTable(table: HTMLTableElement, caption: string, { head, rows }: TextTable): void {
   const used = [...head.keys()].filter((at) => rows.some((cells) => cells[at] !== ""));
   const names = used.map((at) => sentence(head[at] ?? ""));
+  const cellsOf = (cells: readonly string[]) =>
+    used.map((at, index) =>
+      el(at === 0 ? "th" : "td", at === 0 ? { scope: "row" } : { "data-head": names[index] }, plain(cells[at] ?? "")),
+    );
+  const body = rows.map((cells) => el("tr", {}, cellsOf(cells)));
   table.hidden = rows.length === 0;
-  table.replaceChildren(
-    el("caption", { class: "hidden" }, caption),
-    el("thead", {}, el("tr", {}, ...names.map((name) => el("th", { scope: "col" }, name)))),
-    el(
-      "tbody",
-      {},
-      ...rows.map((cells) => el("tr", {}, ...used.map((at, index) => cellOf(cells[at] ?? "", names[index] ?? "", at)))),
-    ),
-  );
-}
-
-function cellOf(text: string, name: string, at: number): HTMLElement {
-  if (at === 0) return el("th", { scope: "row" }, plain(text));
-  return el("td", { "data-head": name }, plain(text));
+  table.replaceChildren(...tableParts(names, el("tbody", {}, body), el("caption", { class: "hidden" }, caption)));
 }
 
 /** `ASKED FOR` as `Asked for`. */

@@ -1,35 +1,66 @@
 /** Elements out of data. Text is only ever set as text: what a name has in it is shown, and never obeyed. */
 
-type Child = Node | string | null | undefined | false;
+type Child = Node | string | undefined | false;
+type Children = Child | readonly Child[];
 type Attributes = Readonly<Record<string, string | number | boolean | undefined | ((event: Event) => void)>>;
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /** Functions are listeners, `true` is an attribute without a value, `false` and undefined are left out. */
-function fill(element: Element, attributes: Attributes, children: readonly Child[]): void {
+function filled<E extends Element>(element: E, attributes: Attributes, children: Children): E {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") element.addEventListener(name, value);
     else if (value === true) element.setAttribute(name, "");
     else if (value !== undefined && value !== false) element.setAttribute(name, String(value));
   }
-  for (const child of children) if (child !== null && child !== undefined && child !== false) element.append(child);
+  for (const child of [children].flat()) if (child !== undefined && child !== false) element.append(child);
+  return element;
 }
 
 export function el<K extends keyof HTMLElementTagNameMap>(
   name: K,
   attributes: Attributes = {},
-  ...children: readonly Child[]
+  children: Children = [],
 ): HTMLElementTagNameMap[K] {
-  const element = document.createElement(name);
-  fill(element, attributes, children);
-  return element;
+  return filled(document.createElement(name), attributes, children);
 }
 
 /** An element of a picture. */
-export function svg(name: string, attributes: Attributes = {}, ...children: readonly Child[]): SVGElement {
-  const element = document.createElementNS(SVG, name);
-  fill(element, attributes, children);
-  return element;
+export function svg(name: string, attributes: Attributes = {}, children: Children = []): SVGElement {
+  return filled(document.createElementNS(SVG, name), attributes, children);
+}
+
+/** A verdict in a word or two. */
+export function badge(kind: "good" | "warn" | "bad", text: string): HTMLElement {
+  return el("span", { class: `badge ${kind}` }, plain(text));
+}
+
+/** The parts of a table that has its columns named. */
+export function tableParts(names: readonly string[], body: HTMLElement, ...caption: HTMLElement[]): HTMLElement[] {
+  const head = names.map((name) => el("th", { scope: "col" }, name));
+  return [...caption, el("thead", {}, el("tr", {}, head)), body];
+}
+
+/** What may be wider than the window. */
+export function scrolling(label: string, content: Element): HTMLElement {
+  return el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": label }, content);
+}
+
+/** Of a list, one for each sentence. */
+export function itemsOf(texts: readonly string[]): HTMLElement[] {
+  return texts.map((text) => el("li", {}, plain(text)));
+}
+
+/** Something to type or choose, with what it is for. */
+export function labelled(label: string, input: HTMLElement): Child[] {
+  return [el("label", { for: input.id }, label), input];
+}
+
+/** What a list is searched with. */
+export function searchField(query: URLSearchParams, placeholder: string, input: () => void): HTMLInputElement {
+  const value = query.get("search") ?? "";
+  const attributes = { type: "search", id: "search", placeholder, autocomplete: "off", spellcheck: "false" };
+  return el("input", { ...attributes, value, input });
 }
 
 /** The element with this id, which the document has. */

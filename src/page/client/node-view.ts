@@ -1,6 +1,6 @@
 /** The node: how its families are, what it cannot do and why, and what the log has complained about. */
 import type { LoggedProblem, StateAnswer } from "../answers.ts";
-import { el, plain, timeText } from "./dom.ts";
+import { badge, el, plain, scrolling, tableParts, timeText } from "./dom.ts";
 import type { View } from "./state.ts";
 
 export const nodeView: View = (main, _query, state) => {
@@ -15,96 +15,68 @@ export const nodeView: View = (main, _query, state) => {
     const text = JSON.stringify(answer, (name, value: unknown) => (name === "lastSyncAgeMs" ? undefined : value));
     if (text === shown) return;
     shown = text;
-    body.replaceChildren(...parts(known.answer).filter((part) => part !== false));
+    body.replaceChildren(...parts(known.answer));
   }
   show();
   return state.onChange(show);
 };
 
-function parts({ status, zone, isNodeEligible, problems, lastSync }: StateAnswer): (HTMLElement | false)[] {
-  const facts: readonly (readonly [string, string])[] = [
-    ["Program", status.program],
-    ["Node", status.node],
-    ["Zone", zone ?? "none"],
-    ["Mode", status.mode],
-    [
-      "Load balancers",
-      isNodeEligible ? "may use this node" : "should not use this node: it is being removed, or not known",
-    ],
-    ["Syncs", `${lastSync}`],
-  ];
+function parts({ status, zone, isNodeEligible, problems, lastSync }: StateAnswer): HTMLElement[] {
+  const facts: Readonly<Record<string, string>> = {
+    Program: status.program,
+    Node: status.node,
+    Zone: zone ?? "none",
+    Mode: status.mode,
+    "Load balancers": isNodeEligible
+      ? "may use this node"
+      : "should not use this node: it is being removed, or not known",
+    Syncs: `${lastSync}`,
+  };
   const cannot = [...status.limits.map(({ what, why }) => ({ subject: what, reason: why })), ...status.failures];
+  const names = ["Family", "Service ports", "Endpoints", "State"];
+  const families = el("tbody", {}, status.families.map(familyRow));
   return [
-    el("dl", { class: "node" }, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, plain(value))])),
     el(
-      "div",
-      { class: "scroll", tabindex: "0", role: "group", "aria-label": "Families" },
-      el(
-        "table",
-        {},
-        el("caption", {}, "Families"),
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            ...["Family", "Service ports", "Endpoints", "State"].map((text) => el("th", { scope: "col" }, text)),
-          ),
-        ),
-        el("tbody", {}, ...status.families.map(familyRow)),
-      ),
+      "dl",
+      { class: "node" },
+      Object.entries(facts).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, plain(value))]),
     ),
+    scrolling("Families", el("table", {}, tableParts(names, families, el("caption", {}, "Families")))),
     el("h2", {}, "What it cannot do"),
     cannot.length === 0
       ? el("p", {}, "Nothing is known to be missing, and the kernel refuses nothing.")
       : el(
           "ul",
-          { class: "cannot" },
-          ...cannot.map(({ subject, reason }) => el("li", {}, el("b", {}, plain(subject)), plain(`: ${reason}`))),
+          {},
+          cannot.map(({ subject, reason }) => el("li", {}, [el("b", {}, plain(subject)), plain(`: ${reason}`)])),
         ),
     el("h2", {}, "Warnings and errors in the log"),
-    problems.length === 0
-      ? el("p", {}, "None since it was started.")
-      : el("p", { class: "facts" }, "As they were logged, also of what is mended since; what is wrong now is above."),
-    problems.length > 0 && el("ol", { class: "problems" }, ...problems.map(problemItem)),
+    ...(problems.length === 0
+      ? [el("p", {}, "None since it was started.")]
+      : [
+          el("p", { class: "facts" }, "As they were logged, also of what is mended since; what is wrong now is above."),
+          el("ol", { class: "problems" }, problems.map(problemItem)),
+        ]),
   ];
 }
 
-function familyRow({
-  family,
-  servicePorts,
-  endpoints,
-  isInitialised,
-  isFailing,
-}: StateAnswer["status"]["families"][number]): HTMLElement {
-  const [kind, text] = !isInitialised
-    ? ["warn", "waiting for services"]
-    : isFailing
-      ? ["bad", "the last sync failed"]
-      : ["good", "in the kernel"];
-  return el(
-    "tr",
-    {},
+type FamilyStatus = StateAnswer["status"]["families"][number];
+
+function familyRow({ family, servicePorts, endpoints, isInitialised, isFailing }: FamilyStatus): HTMLElement {
+  const well = isFailing ? badge("bad", "the last sync failed") : badge("good", "in the kernel");
+  return el("tr", {}, [
     el("th", { scope: "row" }, plain(family)),
     el("td", { class: "number" }, `${servicePorts}`),
     el("td", { class: "number" }, `${endpoints}`),
-    el("td", {}, el("span", { class: `badge ${kind}` }, text ?? "")),
-  );
+    el("td", {}, isInitialised ? well : badge("warn", "waiting for services")),
+  ]);
 }
 
 function problemItem({ severity, message, details, count, lastMs }: LoggedProblem): HTMLElement {
   const times = count === 1 ? "" : `, ${count} times`;
-  return el(
-    "li",
-    {},
-    el(
-      "p",
-      {},
-      el("span", { class: `badge ${severity === "error" ? "bad" : "warn"}` }, severity),
-      ` ${timeText(lastMs)}${times}`,
-    ),
+  return el("li", {}, [
+    el("p", {}, [badge(severity === "error" ? "bad" : "warn", severity), ` ${timeText(lastMs)}${times}`]),
     el("p", {}, plain(message)),
     details !== "" && el("small", {}, plain(details)),
-  );
+  ]);
 }

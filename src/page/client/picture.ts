@@ -66,14 +66,12 @@ export function pictureOf({ boxes, arrows, title }: Picture): SVGElement {
 
 function boxOf({ title, note, isUsed }: Box, { x, y }: { readonly x: number; readonly y: number }): SVGElement {
   const { width, height } = BOX;
-  return svg(
-    "g",
-    {},
+  return svg("g", {}, [
     svg("title", {}, plain(note === "" ? title : `${title}: ${note}`)),
     svg("rect", { class: isUsed ? "box" : "box unused", x, y, width, height, rx: 7 }),
     svg("text", { x: x + 12, y: y + (note === "" ? 27 : 19) }, plain(cut(title, 33))),
     note !== "" && svg("text", { class: "note", x: x + 12, y: y + 35 }, plain(cut(note, 40))),
-  );
+  ]);
 }
 
 function cut(text: string, length: number): string {

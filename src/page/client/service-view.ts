@@ -8,161 +8,128 @@ import type {
   PortExplanation,
   ServiceAnswer,
 } from "../answers.ts";
-import { ask, FAILED_PAUSE_MS } from "./ask.ts";
-import { el, plain } from "./dom.ts";
+import { Asking, ask, FAILED_PAUSE_MS } from "./ask.ts";
+import { badge, el, itemsOf, plain, scrolling, tableParts } from "./dom.ts";
 import { pictureOf } from "./picture.ts";
-import type { View } from "./state.ts";
+import { onNewPlace, type View } from "./state.ts";
 
 export const serviceView: View = (main, query, state) => {
   const key = query.get("key") ?? "";
   document.title = `${plain(key)} · kube-proxy`;
   const body = el("div", {}, el("p", { role: "status" }, "Asking …"));
   main.append(el("p", { class: "crumb" }, el("a", { href: "#/services" }, "Services")), el("h1", {}, plain(key)), body);
-  let asking: AbortController | undefined;
-  let timer = 0;
   let shown = "";
   let isCounting = false;
-  const count = el(
-    "button",
-    {
-      type: "button",
-      click: () => {
-        count.disabled = true;
-        void countAll();
-      },
-    },
-    "Count connections",
-  );
+  const count = el("button", { type: "button", click: () => void countAll() }, "Count connections");
   const counts = new Counts();
   const said = el("small", { role: "status" }, "Asks the kernel once.");
-  body.before(el("p", { class: "bar count-bar" }, count, said));
-
-  async function load(withTraffic = false): Promise<void> {
-    window.clearTimeout(timer);
-    asking?.abort();
-    asking = new AbortController();
-    const { signal } = asking;
-    try {
-      const answer = await ask<ServiceAnswer>("api/service", withTraffic ? { key, traffic: "1" } : { key }, signal);
-      if (withTraffic && !signal.aborted) {
-        counts.take(answer);
-        const time = counts.time?.toLocaleTimeString() ?? "";
-        said.textContent = plain([`As of ${time}.`, ...counts.notes].join(" "));
-      }
-      count.disabled = false;
-      const text = JSON.stringify([answer, counts.time]);
-      if (signal.aborted || text === shown) return;
-      shown = text;
-      const open = new Set(Array.from(body.querySelectorAll("details[open]"), ({ id }) => id));
-      body.replaceChildren(
-        ...answer.families.map(({ explanation, picture }) =>
-          familyPart(explanation, pictureOf(withCounts(picture, explanation, counts)), counts),
-        ),
-      );
-      for (const details of body.querySelectorAll("details")) details.open = open.has(details.id);
-    } catch (error) {
-      if (signal.aborted) return;
+  body.before(el("p", { class: "bar count-bar" }, [count, said]));
+  const asking = new Asking(
+    async (signal) => show(await ask<ServiceAnswer>("api/service", { key }, signal), signal),
+    (text) => {
       count.disabled = true;
-      const text = error instanceof Error ? plain(error.message) : "No answer";
       if (text !== shown) body.replaceChildren(el("p", { role: "alert", class: "error" }, text));
       shown = text;
-      timer = window.setTimeout(() => void load(), FAILED_PAUSE_MS);
-    }
+      asking.soon(FAILED_PAUSE_MS);
+    },
+  );
+
+  function show(answer: ServiceAnswer, signal: AbortSignal): void {
+    count.disabled = false;
+    const text = JSON.stringify([answer, counts.time]);
+    if (signal.aborted || text === shown) return;
+    shown = text;
+    const open = new Set(Array.from(body.querySelectorAll("details[open]"), ({ id }) => id));
+    body.replaceChildren(
+      ...answer.families.map(({ explanation, picture }) =>
+        familyPart(explanation, pictureOf(withCounts(picture, explanation, counts)), counts),
+      ),
+    );
+    for (const details of body.querySelectorAll("details")) details.open = open.has(details.id);
   }
 
   /** A count may take longer than it is between two changes: it goes on, and what has changed is asked for after it. */
   async function countAll(): Promise<void> {
     const { place } = state;
+    count.disabled = true;
     isCounting = true;
-    await load(true);
+    await asking.now(async (signal) => {
+      const answer = await ask<ServiceAnswer>("api/service", { key, traffic: "1" }, signal);
+      if (!signal.aborted) {
+        counts.take(answer);
+        said.textContent = plain([`As of ${counts.time?.toLocaleTimeString()}.`, ...counts.notes].join(" "));
+      }
+      show(answer, signal);
+    });
     isCounting = false;
-    if (state.place !== place && asking?.signal.aborted === false) void load();
+    if (state.place !== place && !asking.hasEnded) void asking.now();
   }
 
-  let seen = state.place;
-  const stopListening = state.onChange(() => {
-    if (state.place === seen) return;
-    seen = state.place;
-    if (!isCounting) void load();
+  const stopListening = onNewPlace(state, () => {
+    if (!isCounting) void asking.now();
   });
-  void load();
+  void asking.now();
   return () => {
     stopListening();
-    window.clearTimeout(timer);
-    asking?.abort();
+    asking.end();
   };
 };
 
 function familyPart(explained: PortExplanation, picture: SVGElement, counts: Counts): HTMLElement {
   const { family, type, protocol, frontends, endpoints, causes, decisions, kernel, node, zone, passedOver } = explained;
-  const hasLocal = endpoints.some(({ local }) => local !== null);
-  const hasCluster = endpoints.some(({ cluster }) => cluster !== null);
-  const hasPods = endpoints.some(({ pod }) => pod !== null);
-  const head = [
-    "Endpoint",
-    ...(hasPods ? ["Pod"] : []),
-    "Node",
-    "State",
-    ...(hasCluster ? ["Cluster policy"] : []),
-    ...(hasLocal ? ["Local policy"] : []),
-    ...(counts.time === undefined ? [] : ["Connections"]),
-  ];
-  return el(
-    "section",
-    { "aria-label": family },
+  const seen = `${type}, ${protocol}, seen from ${node}${zone === null ? "" : ` in ${zone}`}`;
+  const kernelItems = kernel.map(({ kind, name, where, purpose }) => {
+    const words = `${kind} in ${where}${purpose === "" ? "" : `: ${purpose}`}`;
+    return el("li", {}, [el("code", {}, plain(name)), el("small", {}, plain(words))]);
+  });
+  const sentences = passedOver.map(({ slice, why }) => `${slice}: ${why}`);
+  return el("section", { "aria-label": family }, [
     el("h2", {}, family),
-    el("p", { class: "facts" }, plain(`${type}, ${protocol}, seen from ${node}${zone === null ? "" : ` in ${zone}`}`)),
-    el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": `Picture, ${family}` }, picture),
-    el("ul", { class: "decisions" }, ...[...causes, ...decisions].map((sentence) => el("li", {}, plain(sentence)))),
+    el("p", { class: "facts" }, plain(seen)),
+    scrolling(`Picture, ${family}`, picture),
+    el("ul", { class: "decisions" }, itemsOf([...causes, ...decisions])),
     el("h3", {}, "Addresses"),
     ...frontends.map((one) => frontendPart(one, protocol, countedText(counts.ofFrontend(family, one)))),
     el("h3", {}, `Endpoints (${endpoints.length})`),
     endpoints.length === 0
       ? el("p", {}, "None.")
-      : el(
-          "div",
-          { class: "scroll", tabindex: "0", role: "group", "aria-label": `Endpoints, ${family}` },
-          el(
-            "table",
-            { class: "endpoints" },
-            el("thead", {}, el("tr", {}, ...head.map((text) => el("th", { scope: "col" }, text)))),
-            el(
-              "tbody",
-              {},
-              ...endpoints.map((endpoint) => {
-                const row = endpointRow(endpoint, { hasPods, hasCluster, hasLocal });
-                if (counts.time !== undefined) {
-                  const text = countedText(counts.ofEndpoint(family, endpoint.address));
-                  row.append(el("td", { class: "number" }, text === "" ? "not known" : text));
-                }
-                // Where a row is a block of lines, each says what it is.
-                for (const [at, cell] of [...row.cells].entries()) cell.dataset.head = head[at] ?? "";
-                return row;
-              }),
-            ),
-          ),
-        ),
-    passedOver.length > 0 && el("h3", {}, "Passed over"),
-    passedOver.length > 0 &&
-      el("ul", {}, ...passedOver.map(({ slice, why }) => el("li", {}, plain(`${slice}: ${why}`)))),
-    el(
-      "details",
-      { id: `kernel-${family}` },
+      : scrolling(`Endpoints, ${family}`, endpointTable(endpoints, family, counts)),
+    ...(sentences.length > 0 ? [el("h3", {}, "Passed over"), el("ul", {}, itemsOf(sentences))] : []),
+    el("details", { id: `kernel-${family}` }, [
       el("summary", {}, `In the kernel (${kernel.length})`),
-      el(
-        "ul",
-        { class: "kernel" },
-        ...kernel.map(({ kind, name, where, purpose }) =>
-          el(
-            "li",
-            {},
-            el("code", {}, plain(name)),
-            el("small", {}, plain(`${kind} in ${where}${purpose === "" ? "" : `: ${purpose}`}`)),
-          ),
-        ),
-      ),
-    ),
-  );
+      el("ul", { class: "kernel" }, kernelItems),
+    ]),
+  ]);
+}
+
+/** A column, and its cell for an endpoint. */
+type Column = readonly [name: string, cell: (endpoint: ExplainedEndpoint) => HTMLTableCellElement];
+
+function endpointTable(all: readonly ExplainedEndpoint[], family: string, counts: Counts): HTMLElement {
+  const columns: (Column | false)[] = [
+    ["Endpoint", ({ address }) => el("th", { scope: "row" }, el("code", {}, plain(address)))],
+    all.some(({ pod }) => pod !== null) && ["Pod", ({ pod }) => el("td", {}, plain(pod ?? "not said"))],
+    ["Node", nodeCell],
+    ["State", ({ state }) => el("td", {}, badge(state === "ready" ? "good" : "warn", state))],
+    all.some(({ cluster }) => cluster !== null) && ["Cluster policy", ({ cluster }) => useCell(cluster)],
+    all.some(({ local }) => local !== null) && ["Local policy", ({ local }) => useCell(local)],
+    counts.time !== undefined && [
+      "Connections",
+      ({ address }) => el("td", { class: "number" }, countedText(counts.ofEndpoint(family, address)) || "not known"),
+    ],
+  ];
+  const shown = columns.filter((column) => column !== false);
+  const rows = all.map((endpoint) => {
+    const cells = shown.map(([name, cellOf]) => {
+      const cell = cellOf(endpoint);
+      // Where a row is a block of lines, each says what it is.
+      cell.dataset.head = name;
+      return cell;
+    });
+    return el("tr", {}, cells);
+  });
+  const names = shown.map(([name]) => name);
+  return el("table", { class: "endpoints" }, tableParts(names, el("tbody", {}, rows)));
 }
 
 const KINDS: Readonly<Record<ExplainedFrontend["kind"], string>> = {
@@ -185,41 +152,27 @@ function frontendPart(
 ): HTMLElement {
   const at = address === null ? `${port}` : address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
   const to = { to: address ?? "", port: `${port}`, protocol: protocol.toLowerCase() };
-  return el(
-    "div",
-    { class: "frontend" },
-    el(
-      "h4",
-      {},
+  const facts = ` policy ${policy}${answersAt === null ? "" : `, at ${answersAt}`}${counted === "" ? "" : `; ${counted}`}`;
+  const met = clients.flatMap((client) => [
+    el("dt", {}, WHO[client.position]),
+    el("dd", {}, [
+      badge(client.outcome === "answered" ? "good" : "bad", outcomeText(client)),
+      plain(` ${client.words}`),
+    ]),
+  ]);
+  return el("div", { class: "frontend" }, [
+    el("h4", {}, [
       `${KINDS[kind]} `,
       el("code", {}, plain(at)),
-      el(
-        "small",
-        {},
-        plain(
-          ` policy ${policy}${answersAt === null ? "" : `, at ${answersAt}`}${counted === "" ? "" : `; ${counted}`}`,
-        ),
-      ),
+      el("small", {}, plain(facts)),
       address !== null &&
         owner === null &&
         el("a", { class: "follow", href: `#/trace?${new URLSearchParams(to)}` }, "follow a packet"),
-    ),
+    ]),
     owner !== null
       ? el("p", {}, plain(`Belongs to ${owner}, and does not lead here.`))
-      : el(
-          "dl",
-          { class: "clients" },
-          ...clients.flatMap((client) => [
-            el("dt", {}, WHO[client.position]),
-            el(
-              "dd",
-              {},
-              el("span", { class: `badge ${client.outcome === "answered" ? "good" : "bad"}` }, outcomeText(client)),
-              plain(` ${client.words}`),
-            ),
-          ]),
-        ),
-  );
+      : el("dl", { class: "clients" }, met),
+  ]);
 }
 
 const outcomeText = ({ outcome }: Encounter): string => (outcome === "passed-by" ? "not taken" : outcome);
@@ -234,34 +187,19 @@ function nodeName(node: string): HTMLElement | string {
   return el("a", { href: `${before}${encodeURIComponent(node)}${behind}${location.hash}` }, plain(node));
 }
 
-function endpointRow(
-  { address, pod, node, state, isLocal, cluster, local }: ExplainedEndpoint,
-  { hasPods, hasCluster, hasLocal }: Readonly<Record<"hasPods" | "hasCluster" | "hasLocal", boolean>>,
-): HTMLTableRowElement {
-  return el(
-    "tr",
-    {},
-    el("th", { scope: "row" }, el("code", {}, plain(address))),
-    hasPods && el("td", {}, plain(pod ?? "not said")),
-    node === ""
-      ? el("td", {}, isLocal ? "here" : "not said")
-      : el("td", {}, isLocal ? plain(`${node} (here)`) : nodeName(node)),
-    el("td", {}, el("span", { class: `badge ${state === "ready" ? "good" : "warn"}` }, state)),
-    hasCluster && useCell(cluster),
-    hasLocal && useCell(local),
-  );
+function nodeCell({ node, isLocal }: ExplainedEndpoint): HTMLTableCellElement {
+  if (node === "") return el("td", {}, isLocal ? "here" : "not said");
+  return el("td", {}, isLocal ? plain(`${node} (here)`) : nodeName(node));
 }
 
-function useCell(use: ExplainedUse | null): HTMLElement {
+function useCell(use: ExplainedUse | null): HTMLTableCellElement {
   if (use === null) return el("td", {}, "not asked");
   if (!use.used) return el("td", { class: "out" }, plain(`left out: ${use.why}`));
   const share = Number((use.share * 100).toFixed(1));
-  return el(
-    "td",
-    {},
+  return el("td", {}, [
     el("meter", { min: 0, max: 1, value: use.share, "aria-hidden": "true" }),
     plain(` ${share} %${use.why === "ready" ? "" : `: ${use.why}`}`),
-  );
+  ]);
 }
 
 export interface Counted {

@@ -1,8 +1,8 @@
 /** The service table, by pages of the server's making. */
 import type { ServiceFamilyRow, ServiceRow, ServiceTable } from "../answers.ts";
-import { ask, FAILED_PAUSE_MS } from "./ask.ts";
-import { el, plain } from "./dom.ts";
-import type { View } from "./state.ts";
+import { Asking, ask, FAILED_PAUSE_MS } from "./ask.ts";
+import { badge, el, labelled, plain, searchField, tableParts } from "./dom.ts";
+import { onNewPlace, type View } from "./state.ts";
 
 const ROWS = 100;
 /** The table is asked for again after a change, but not more often than this. */
@@ -11,69 +11,44 @@ const AGAIN_MS = 2000;
 export const servicesView: View = (main, query, state) => {
   let offset = Math.max(0, Number(query.get("offset") ?? 0) || 0);
   let isTroubled = query.get("only") === "troubled";
-  let asking: AbortController | undefined;
   let askedMs = 0;
-  let timer = 0;
 
-  const search = el("input", {
-    type: "search",
-    id: "search",
-    placeholder: "name, address, port …",
-    autocomplete: "off",
-    spellcheck: "false",
-    value: query.get("search") ?? "",
-    input: () => restart(),
-  });
-  const only = el("input", { type: "checkbox", id: "only", checked: isTroubled, change: () => restart() });
-  const namespace = el("select", { id: "namespace", change: () => restart() });
-  showNamespaces(
-    [query.get("namespace") ?? ""].filter((name) => name !== ""),
-    query.get("namespace") ?? "",
-  );
+  const search = searchField(query, "name, address, port …", restart);
+  const only = el("input", { type: "checkbox", id: "only", checked: isTroubled, change: restart });
+  const namespace = el("select", { id: "namespace", change: restart });
+  showNamespaces([], query.get("namespace") ?? "");
   const count = el("p", { role: "status", class: "count" }, "Asking …");
   const body = el("tbody");
   const previous = el("button", { type: "button", click: () => turn(-ROWS) }, "Previous");
   const next = el("button", { type: "button", click: () => turn(ROWS) }, "Next");
-  const pages = el("p", { class: "pages", hidden: true }, previous, " ", next);
+  const pages = el("p", { class: "pages", hidden: true }, [previous, " ", next]);
+  const caption = el("caption", { class: "hidden" }, "Service ports that this node serves");
   main.append(
     el("h1", {}, "Services"),
-    el(
-      "form",
-      { class: "bar", role: "search", submit: (event) => event.preventDefault() },
-      el("label", { for: "search" }, "Search"),
-      search,
-      el("span", { class: "check" }, el("label", { for: "namespace" }, "in"), namespace),
-      el("span", { class: "check" }, only, el("label", { for: "only" }, "only where clients get no answer")),
-    ),
+    el("form", { class: "bar", role: "search", submit: (event) => event.preventDefault() }, [
+      ...labelled("Search", search),
+      el("span", { class: "check" }, labelled("in", namespace)),
+      el("span", { class: "check" }, labelled("only where clients get no answer", only).toReversed()),
+    ]),
     count,
-    el(
-      "table",
-      { class: "services" },
-      el("caption", { class: "hidden" }, "Service ports that this node serves"),
-      el(
-        "thead",
-        {},
-        el(
-          "tr",
-          {},
-          ...["Service port", "Addresses", "Endpoints", "State"].map((text) => el("th", { scope: "col" }, text)),
-        ),
-      ),
-      body,
-    ),
+    el("table", { class: "services" }, tableParts(["Service port", "Addresses", "Endpoints", "State"], body, caption)),
     pages,
   );
+  const asking = new Asking(load, (text) => {
+    say(text);
+    asking.soon(FAILED_PAUSE_MS);
+  });
 
   function restart(): void {
     offset = 0;
     isTroubled = only.checked;
     // An answer to the search before is of no use now.
-    asking?.abort();
-    loadIn(150);
+    asking.end();
+    asking.soon(150);
   }
 
   function showNamespaces(names: readonly string[], chosen: string): void {
-    const shown = ["", ...new Set([...names, ...(chosen === "" ? [] : [chosen])])];
+    const shown = [...new Set(["", ...names, chosen])];
     if (namespace.options.length === shown.length && shown.every((name, at) => namespace.options[at]?.value === name))
       return;
     const texts = shown.map((name) => el("option", { value: name }, name === "" ? "all namespaces" : plain(name)));
@@ -83,44 +58,30 @@ export const servicesView: View = (main, query, state) => {
 
   function turn(by: number): void {
     offset = Math.max(0, offset + by);
-    void load().then(() => main.querySelector("h1")?.scrollIntoView());
+    void asking.now().then(() => main.querySelector("h1")?.scrollIntoView());
   }
 
-  function loadIn(delayMs: number): void {
-    window.clearTimeout(timer);
-    timer = window.setTimeout(() => void load(), delayMs);
-  }
-
-  async function load(): Promise<void> {
-    asking?.abort();
-    asking = new AbortController();
-    const { signal } = asking;
+  async function load(signal: AbortSignal): Promise<void> {
     askedMs = Date.now();
-    try {
-      const question = {
-        search: search.value,
-        namespace: namespace.value,
-        only: isTroubled ? "troubled" : "",
-        offset: offset === 0 ? "" : `${offset}`,
-      };
-      // The way back, and a link that is sent to others, lead to what is shown now.
-      const said = new URLSearchParams(Object.entries(question).filter(([, value]) => value !== ""));
-      history.replaceState(null, "", said.size === 0 ? "#/services" : `#/services?${said}`);
-      const table = await ask<ServiceTable>("api/services", { ...question, limit: `${ROWS}` }, signal);
-      if (signal.aborted) return;
-      showNamespaces(table.namespaces, namespace.value);
-      if (table.rows.length > 0 || offset === 0) {
-        showTable(table);
-        return;
-      }
-      // The page that was looked at is no more.
-      offset = Math.max(0, Math.ceil(table.matching / ROWS) - 1) * ROWS;
-      await load();
-    } catch (error) {
-      if (signal.aborted) return;
-      say(error instanceof Error ? plain(error.message) : "No answer");
-      loadIn(FAILED_PAUSE_MS);
+    const question = {
+      search: search.value,
+      namespace: namespace.value,
+      only: isTroubled ? "troubled" : "",
+      offset: offset === 0 ? "" : `${offset}`,
+    };
+    // The way back, and a link that is sent to others, lead to what is shown now.
+    const said = new URLSearchParams(Object.entries(question).filter(([, value]) => value !== ""));
+    history.replaceState(null, "", said.size === 0 ? "#/services" : `#/services?${said}`);
+    const table = await ask<ServiceTable>("api/services", { ...question, limit: `${ROWS}` }, signal);
+    if (signal.aborted) return;
+    showNamespaces(table.namespaces, namespace.value);
+    if (table.rows.length > 0 || offset === 0) {
+      showTable(table);
+      return;
     }
+    // The page that was looked at is no more.
+    offset = Math.max(0, Math.ceil(table.matching / ROWS) - 1) * ROWS;
+    await load(signal);
   }
 
   /** What is said already is not said again. */
@@ -130,8 +91,7 @@ export const servicesView: View = (main, query, state) => {
 
   function showTable({ total, matching, rows }: ServiceTable): void {
     const range = matching > ROWS ? `, ${offset + 1} to ${offset + rows.length} shown` : "";
-    const text = matching === total ? `${counted(total)}${range}` : `${matching} of ${counted(total)}${range}`;
-    say(text);
+    say(`${matching === total ? "" : `${matching} of `}${total} service port${total === 1 ? "" : "s"}${range}`);
     // A reader who is on a row with the keyboard stays there.
     const focused = body.contains(document.activeElement) ? document.activeElement?.getAttribute("href") : undefined;
     body.replaceChildren(...rows.map(rowOf));
@@ -142,51 +102,26 @@ export const servicesView: View = (main, query, state) => {
     pages.hidden = matching <= ROWS;
   }
 
-  let seen = state.place;
-  const stopListening = state.onChange(() => {
-    if (state.place === seen) return;
-    seen = state.place;
-    loadIn(Math.max(0, askedMs + AGAIN_MS - Date.now()));
-  });
-  void load();
+  const stopListening = onNewPlace(state, () => asking.soon(Math.max(0, askedMs + AGAIN_MS - Date.now())));
+  void asking.now();
   return () => {
     stopListening();
-    window.clearTimeout(timer);
-    asking?.abort();
+    asking.end();
   };
 };
-
-function counted(count: number): string {
-  return `${count} service port${count === 1 ? "" : "s"}`;
-}
 
 function rowOf({ key, service, portName, protocol, families, trouble }: ServiceRow): HTMLElement {
   const name = portName === "" ? service : `${service}:${portName}`;
   const counts = families.map(({ used, endpoints }) => (used === endpoints ? `${used}` : `${used} of ${endpoints}`));
   const isSame = new Set(counts).size === 1;
   const endpoints = isSame ? counts[0] : families.map(({ family }, index) => `${family}: ${counts[index]}`).join(", ");
-  return el(
-    "tr",
-    {},
-    el(
-      "th",
-      { scope: "row" },
-      el("a", { href: `#/service?${new URLSearchParams({ key })}` }, plain(name)),
-      " ",
-      el("small", {}, protocol),
-    ),
-    el("td", { class: "addresses" }, ...families.flatMap(addressesOf)),
+  const link = el("a", { href: `#/service?${new URLSearchParams({ key })}` }, plain(name));
+  return el("tr", {}, [
+    el("th", { scope: "row" }, [link, " ", el("small", {}, protocol)]),
+    el("td", { class: "addresses" }, families.flatMap(addressesOf)),
     el("td", { class: "number" }, endpoints),
-    el(
-      "td",
-      {},
-      el(
-        "span",
-        { class: `badge ${trouble === null ? "good" : "bad"}` },
-        trouble === null ? "answers" : plain(trouble),
-      ),
-    ),
-  );
+    el("td", {}, trouble === null ? badge("good", "answers") : badge("bad", trouble)),
+  ]);
 }
 
 /** Node ports are the same for both families. */

@@ -1,6 +1,6 @@
 /** The timeline of syncs, the newest first: why each ran, what it wrote, how long its parts took. */
 import type { CauseWords, ToldSync } from "../answers.ts";
-import { el, msText, plain, timeText } from "./dom.ts";
+import { badge, el, itemsOf, labelled, msText, plain, timeText } from "./dom.ts";
 import type { View } from "./state.ts";
 
 const SHOWN = 100;
@@ -9,25 +9,19 @@ export const syncsView: View = (main, _query, state) => {
   const pause = el("input", { type: "checkbox", id: "pause", change: () => show() });
   const count = el("p", { class: "count" });
   const only = el("select", { id: "kind", change: () => show() });
-  for (const [value, text] of [
-    ["all", "all syncs"],
-    ["trouble", "repairs and refusals"],
-  ])
-    only.append(el("option", { value: value ?? "" }, text));
+  only.append(el("option", { value: "all" }, "all syncs"), el("option", { value: "trouble" }, "repairs and refusals"));
+  const parts = ["waited", "model", "rules", "kernel", "after"];
   main.append(
     el("h1", {}, "Syncs"),
     el(
       "p",
       { class: "legend" },
-      ...["waited", "model", "rules", "kernel", "after"].map((part) => el("span", {}, el("i", { class: part }), part)),
+      parts.map((part) => el("span", {}, [el("i", { class: part }), part])),
     ),
-    el(
-      "div",
-      { class: "bar" },
-      el("label", { for: "kind" }, "Show"),
-      only,
-      el("span", { class: "check" }, pause, el("label", { for: "pause" }, "hold still")),
-    ),
+    el("div", { class: "bar" }, [
+      ...labelled("Show", only),
+      el("span", { class: "check" }, labelled("hold still", pause).toReversed()),
+    ]),
     count,
     list,
   );
@@ -69,38 +63,26 @@ function itemOf(sync: ToldSync): HTMLElement {
   const { family, endedMs, causes, furtherCauses, result, failures, furtherFailures, words } = sync;
   const time = new Date(endedMs);
   const isRepair = causes.some(({ kind }) => kind === "repair");
-  return el(
-    "li",
-    { class: result === "done" ? (isRepair ? "repair" : "") : "trouble" },
-    el(
-      "p",
-      { class: "when" },
+  const refusals = failures.map(({ subject, reason }) => `${subject}: ${reason}`);
+  return el("li", { class: result === "done" ? (isRepair ? "repair" : "") : "trouble" }, [
+    el("p", { class: "when" }, [
       el("time", { datetime: time.toISOString() }, timeText(endedMs)),
       ` ${family} `,
-      result !== "done" && el("span", { class: "badge bad" }, result),
-      result === "done" && isRepair && el("span", { class: "badge warn" }, "repaired"),
-    ),
-    el(
-      "div",
-      {},
-      el(
-        "ul",
-        { class: "causes" },
-        ...words.causes.map((cause) => el("li", {}, ...causeParts(cause))),
-        furtherCauses > 0 && el("li", {}, `and ${furtherCauses} more`),
-      ),
+      result !== "done" ? badge("bad", result) : isRepair && badge("warn", "repaired"),
+    ]),
+    el("div", {}, [
+      el("ul", { class: "causes" }, [
+        ...words.causes.map((cause) => el("li", {}, causeParts(cause))),
+        ...furtherItems(furtherCauses),
+      ]),
       el("p", { class: "wrote" }, plain(`${sync.isFullSync ? "Full sync: " : ""}${words.written}`)),
-      failures.length > 0 &&
-        el(
-          "ul",
-          { class: "failures" },
-          ...failures.map(({ subject, reason }) => el("li", {}, plain(`${subject}: ${reason}`))),
-          furtherFailures > 0 && el("li", {}, `and ${furtherFailures} more`),
-        ),
-    ),
+      refusals.length > 0 && el("ul", { class: "failures" }, [...itemsOf(refusals), ...furtherItems(furtherFailures)]),
+    ]),
     stagesPart(sync),
-  );
+  ]);
 }
+
+const furtherItems = (count: number) => itemsOf(count > 0 ? [`and ${count} more`] : []);
 
 function causeParts({ before, object, service, after }: CauseWords): (Node | string)[] {
   if (object === "") return [plain(before)];
@@ -131,10 +113,6 @@ function stagesPart({ stages: { waiting, model, rules, kernel, after } }: ToldSy
     .filter(([, value]) => value >= 0.005)
     .map(([name, value]) => `${name} ${msText(value)}`)
     .join(", ");
-  return el(
-    "p",
-    { class: "stages" },
-    bar,
-    el("span", {}, el("b", {}, `${msText(total)} ms`), text === "" ? "" : ` ${text}`),
-  );
+  const times = el("span", {}, [el("b", {}, `${msText(total)} ms`), text === "" ? "" : ` ${text}`]);
+  return el("p", { class: "stages" }, [bar, times]);
 }
