@@ -5,12 +5,12 @@
  */
 import { rulesForObjects } from "../src/cli/trace-rules.ts";
 import { modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
+import { dumpsOf } from "../src/explain/planned-rules.ts";
 import { offlineNode } from "../src/inspect/offline-node.ts";
 import { checkedSettings } from "../src/lib/plan-settings.ts";
 import type { IpAddress } from "../src/net/ip.ts";
 import { traceAnswer } from "../src/page/trace-answer.ts";
 import { deviceAddresses } from "../src/trace/dump/device-addresses.ts";
-import { dumpsOf } from "../src/trace/dump/of-rendered.ts";
 import { programOfDumps } from "../src/trace/dump/program.ts";
 import type { Dump } from "../src/trace/dump/recognise.ts";
 import { nodeFacts } from "../src/trace/facts.ts";

@@ -1,13 +1,13 @@
 /** The rules that a mode plans for a node, ready to be walked: for `trace`, and for the page of a daemon. */
 import type { KubeProxyConfig } from "../config/config.ts";
 import { modeNamed } from "../dataplane/registry.ts";
+import type { Rendered } from "../dataplane/rendering.ts";
 import { sendingTo } from "../inspect/client-place.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import { messageOf } from "../logging/message-of.ts";
 import { cidrContains, type IpAddress, parseCidr } from "../net/ip.ts";
 import { deviceAddresses } from "../trace/dump/device-addresses.ts";
-import { dumpsOf } from "../trace/dump/of-rendered.ts";
-import type { Dump } from "../trace/dump/recognise.ts";
+import { type Dump, recogniseDump } from "../trace/dump/recognise.ts";
 import { walkerOf } from "../trace/dump/walk-dumps.ts";
 import { type KnownServices, nodeFacts } from "../trace/facts.ts";
 import { COMES_BY_BRIDGE } from "../trace/iptables/match.ts";
@@ -49,6 +49,19 @@ export async function plannedRules(node: OfflineNode, config: KubeProxyConfig): 
     addresses: [...node.hostAddresses, ...deviceAddresses(dumps)],
     services: servicesOf(node),
   };
+}
+
+/** A plan in each of these forms that anything is planned in. @param render plans in one form. @throws what `render` throws */
+export async function dumpsOf(forms: readonly string[], render: (form: string) => Promise<Rendered>): Promise<Dump[]> {
+  const dumps: Dump[] = [];
+  for (const form of forms) {
+    const rendered = await render(form);
+    if (rendered.kind === "items") dumps.push({ kind: "nftables", objects: rendered.items });
+    else if (rendered.kind === "tables") dumps.push({ kind: "iptables-tables", tables: rendered.tables });
+    else if (rendered.kind === "dump") dumps.push(rendered.dump);
+    else if (rendered.kind === "text" && rendered.text !== "") dumps.push(recogniseDump(rendered.text, form));
+  }
+  return dumps;
 }
 
 function refuse(error: unknown): never {
