@@ -3,17 +3,18 @@ import type { EndpointSliceRecord, ServiceNotes, ServiceRecord } from "../cluste
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { ModeInspection } from "../dataplane/inspection.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
+import type { Endpoint } from "../model/endpoint.ts";
 import { type EndpointUse, endpointReasons, topologyReason } from "../model/endpoint-reasons.ts";
 import { declaredFrontends, type FrontendAddress, frontendKey, frontendsOf } from "../model/frontend.ts";
 import type { NodePortIPs } from "../model/node-port-addresses.ts";
 import type { ServicePort } from "../model/service-port.ts";
-import { routeServicePort, type ServicePortRouting } from "../model/service-port-routing.ts";
+import { routeServicePort } from "../model/service-port-routing.ts";
 import { type IpAddress, isLoopback } from "../net/ip.ts";
 import { causeWords, decisionWords } from "./decisions.ts";
 import { type Asked, type ClientFacts, encountersAt, type Walk } from "./encounters.ts";
 import type { ExplainedEndpoint, ExplainedFrontend, ExplainedUse, Policies, PortExplanation } from "./explanation.ts";
 import { atLoopback } from "./loopback.ts";
-import { type StatedEndpoint, type Statement, statedEndpoints } from "./stated-endpoints.ts";
+import { statedEndpoints } from "./stated-endpoints.ts";
 import { endpointWords } from "./words.ts";
 
 /** A node in one mode, for one family. */
@@ -48,7 +49,24 @@ export function explainPort(
   const statement = statedEndpoints(objects.slices, port.name, { family: node.family, nodeName: node.name });
   const reason = topologyReason(all, topology);
   const policies = policiesOf(here, port);
-  const endpoints = endpointsOf(here, routing, statement);
+  const reasons = endpointReasons(all, routing.categories, reason.mode);
+  const counts = { cluster: routing.cluster.length, local: routing.local.length };
+  const endpoints = reasons.map(({ endpoint, cluster, local }): ExplainedEndpoint => {
+    const { slice = "", nodeName = "", pod = null } = statement.places.get(endpoint.text) ?? {};
+    const names = { nodeName: node.name, endpointNode: nodeName };
+    return {
+      address: endpoint.text,
+      pod,
+      node: nodeName,
+      slice,
+      state: endpoint.isReady ? "ready" : endpoint.isTerminating ? "terminating" : "not ready",
+      isLocal: endpoint.isLocal,
+      zoneHints: endpoint.zoneHints ?? [],
+      nodeHints: endpoint.nodeHints ?? [],
+      cluster: useOf(cluster, endpoint, names, counts.cluster),
+      local: useOf(local, endpoint, names, counts.local),
+    };
+  });
   const frontends = explainedFrontends(here, port, { routing, endpoints: all, walk });
   const decided = {
     ...{ words: inspection.words, node, config, port, routing, topology: reason, policies, endpoints, frontends },
@@ -65,16 +83,10 @@ export function explainPort(
     policies,
     frontends,
     endpoints,
-    passedOver: [
-      ...statement.passedOver,
-      ...statement.overlapping.map(({ endpoint, slice, by }) => ({
-        slice,
-        why: `${endpoint.text} is in ${by}, too, whose word counts`,
-      })),
-    ],
+    passedOver: statement.passedOver,
     causes: causeWords(decided),
     decisions: decisionWords(decided),
-    kernel: inspection.partsOf(node, config, port, node.state.endpoints.get(port.name.key) ?? []),
+    kernel: inspection.partsOf(node, config, port, all),
   };
 }
 
@@ -141,50 +153,14 @@ function placesOf(addresses: NodePortIPs): string {
   return addresses.kind === "all" ? "every address of the node" : addresses.ips.join(", ") || "no address of the node";
 }
 
-function endpointsOf({ node }: ExplainedNode, routing: ServicePortRouting, statement: Statement): ExplainedEndpoint[] {
-  const topology = { nodeName: node.name, zone: node.zone };
-  const all = statement.endpoints.map(({ endpoint }) => endpoint);
-  // The statement has the model's endpoints once more, as other values: its own categories are asked by text.
-  const used = {
-    cluster: routing.categories.cluster && new Set(routing.categories.cluster.map(({ text }) => text)),
-    local: routing.categories.local && new Set(routing.categories.local.map(({ text }) => text)),
-  };
-  const reasons = endpointReasons(
-    all,
-    {
-      ...routing.categories,
-      cluster: used.cluster && all.filter(({ text }) => used.cluster?.has(text)),
-      local: used.local && all.filter(({ text }) => used.local?.has(text)),
-    },
-    topologyReason(all, topology).mode,
-  );
-  const counts = { cluster: used.cluster?.size ?? 0, local: used.local?.size ?? 0 };
-  return statement.endpoints.map((stated, index) => {
-    const { endpoint, slice, nodeName, pod } = stated;
-    const reason = reasons[index];
-    return {
-      address: endpoint.text,
-      pod: pod ?? null,
-      node: nodeName,
-      slice,
-      state: endpoint.isReady ? "ready" : endpoint.isTerminating ? "terminating" : "not ready",
-      isLocal: endpoint.isLocal,
-      zoneHints: endpoint.zoneHints ?? [],
-      nodeHints: endpoint.nodeHints ?? [],
-      cluster: useOf(reason?.cluster, stated, node.name, counts.cluster),
-      local: useOf(reason?.local, stated, node.name, counts.local),
-    };
-  });
-}
-
 function useOf(
   use: EndpointUse | undefined,
-  { endpoint, nodeName: endpointNode }: StatedEndpoint,
-  nodeName: string,
+  endpoint: Endpoint,
+  names: Readonly<Record<"nodeName" | "endpointNode", string>>,
   count: number,
 ): ExplainedUse | null {
   if (use === undefined) return null;
   const hints = (use.reason === "other-node" ? endpoint.nodeHints : endpoint.zoneHints) ?? [];
-  const why = endpointWords(use.reason, { nodeName, endpointNode, hints });
+  const why = endpointWords(use.reason, { ...names, hints });
   return { used: use.isUsed, why, share: use.isUsed ? 1 / count : 0 };
 }

@@ -1,16 +1,14 @@
 /**
- * What the EndpointSlices of a service say of one of its ports: every endpoint with the slice that it comes from, copies
- * that lost against others, and what was passed over and why. The slices are read and joined by the model. Pure.
+ * What the EndpointSlices of a service say of one of its ports beside the model's endpoints: the slice that each comes from, and what
+ * was passed over and why. The slices are read and joined by the model. Pure.
  */
 import { type EndpointSliceRecord, objectKeyText } from "../cluster/objects.ts";
-import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePortName } from "../model/service-port-name.ts";
 import { joinSlices, type ReadSlice, readSlice } from "../model/slice-endpoints.ts";
 import type { IpFamily } from "../net/ip.ts";
 
-/** An endpoint as one slice has it. */
-export interface StatedEndpoint {
-  readonly endpoint: Endpoint;
+/** Where an endpoint is said to be. */
+export interface StatedPlace {
   /** `namespace/name` of the slice. */
   readonly slice: string;
   /** Empty when the slice does not say. */
@@ -19,18 +17,11 @@ export interface StatedEndpoint {
   readonly pod: string | undefined;
 }
 
-/** Something in the slices that makes no endpoint of the service port. */
-interface PassedOver {
-  readonly slice: string;
-  readonly why: string;
-}
-
 export interface Statement {
-  /** The copies that count, in the model's order. */
-  readonly endpoints: readonly StatedEndpoint[];
-  /** The same endpoint in another slice, which says something else or the same; `by` is the slice that counts. */
-  readonly overlapping: readonly (StatedEndpoint & { readonly by: string })[];
-  readonly passedOver: readonly PassedOver[];
+  /** By the endpoint's text, of the copy that counts. */
+  readonly places: ReadonlyMap<string, StatedPlace>;
+  /** What makes no endpoint of the service port, and copies that do not count. */
+  readonly passedOver: readonly { readonly slice: string; readonly why: string }[];
 }
 
 const CUT_SHORT =
@@ -43,7 +34,7 @@ export function statedEndpoints(
   port: ServicePortName,
   { family, nodeName }: { readonly family: IpFamily; readonly nodeName: string },
 ): Statement {
-  const passedOver: PassedOver[] = [];
+  const passedOver: Statement["passedOver"][number][] = [];
   const read: ReadSlice[] = [];
   for (const record of slices) {
     const slice = objectKeyText(record);
@@ -61,28 +52,24 @@ export function statedEndpoints(
   }
   // As the cache of slices orders them: by name.
   read.sort((a, b) => (a.record.name < b.record.name ? -1 : 1));
-  const joined = joinSlices(read).get(port.key) ?? [];
-  const all = read.flatMap(({ record, ports }) =>
-    ports.flatMap(({ key, endpoints }) =>
-      key === port.key ? endpoints.map((endpoint) => stated(endpoint, record)) : [],
-    ),
-  );
-  const counting = new Map(joined.map((endpoint) => [endpoint.text, endpoint]));
-  const places = new Map(all.map((one) => [one.endpoint, one]));
-  return {
-    endpoints: joined.flatMap((endpoint) => places.get(endpoint) ?? []),
-    overlapping: all.flatMap((one) => {
-      const winner = counting.get(one.endpoint.text);
-      const by = winner && places.get(winner);
-      return by === undefined || by === one ? [] : [{ ...one, by: by.slice }];
-    }),
-    passedOver,
-  };
+  const counting = new Set(joinSlices(read).get(port.key));
+  const all = read.flatMap(({ record, ports }) => {
+    const own = ports.flatMap(({ key, endpoints }) => (key === port.key ? endpoints : []));
+    return own.map((endpoint) => ({ endpoint, record }));
+  });
+  const counted = all.filter(({ endpoint }) => counting.has(endpoint));
+  const places = new Map(counted.map(({ endpoint, record }) => [endpoint.text, placeIn(record, endpoint.ip)]));
+  for (const { endpoint, record } of all) {
+    if (counting.has(endpoint)) continue;
+    const by = places.get(endpoint.text)?.slice;
+    passedOver.push({ slice: objectKeyText(record), why: `${endpoint.text} is in ${by}, too, whose word counts` });
+  }
+  return { places, passedOver };
 }
 
-function stated(endpoint: Endpoint, record: EndpointSliceRecord): StatedEndpoint {
-  const own = record.endpoints.find(({ address }) => address === endpoint.ip);
-  return { endpoint, slice: objectKeyText(record), nodeName: own?.nodeName ?? "", pod: own?.pod };
+function placeIn(record: EndpointSliceRecord, ip: string): StatedPlace {
+  const own = record.endpoints.find(({ address }) => address === ip);
+  return { slice: objectKeyText(record), nodeName: own?.nodeName ?? "", pod: own?.pod };
 }
 
 /** Of a slice as the cluster keeps one for a selector that matches nothing: it has no ports either. */
