@@ -89,7 +89,7 @@ function familyPart(explained: PortExplanation, picture: SVGElement, counts: Cou
     scrolling(`Picture, ${family}`, picture),
     el("ul", { class: "decisions" }, itemsOf([...causes, ...decisions])),
     el("h3", {}, "Addresses"),
-    ...frontends.map((one) => frontendPart(one, protocol, countedText(counts.ofFrontend(family, one)))),
+    ...frontends.map((one) => frontendPart(one, protocol, counts.of(family, one))),
     el("h3", {}, `Endpoints (${endpoints.length})`),
     endpoints.length === 0
       ? el("p", {}, "None.")
@@ -115,7 +115,7 @@ function endpointTable(all: readonly ExplainedEndpoint[], family: string, counts
     all.some(({ local }) => local !== null) && ["Local policy", ({ local }) => useCell(local)],
     counts.time !== undefined && [
       "Connections",
-      ({ address }) => el("td", { class: "number" }, countedText(counts.ofEndpoint(family, address)) || "not known"),
+      (endpoint) => el("td", { class: "number" }, counts.of(family, endpoint) || "not known"),
     ],
   ];
   const shown = columns.filter((column) => column !== false);
@@ -202,13 +202,9 @@ function useCell(use: ExplainedUse | null): HTMLTableCellElement {
   ]);
 }
 
-export interface Counted {
-  readonly open: number | null;
-  readonly counted: number | null;
-}
-
-export class Counts {
-  readonly #known = new Map<string, Counted>();
+/** What was counted last, in words. */
+class Counts {
+  readonly #known = new Map<string, string>();
   /** Undefined before the first time. */
   time: Date | undefined;
   notes: readonly string[] = [];
@@ -217,49 +213,35 @@ export class Counts {
     this.#known.clear();
     this.time = new Date();
     this.notes = [...new Set(families.flatMap(({ explanation }) => explanation.trafficNotes ?? []))];
-    for (const { explanation } of families) {
-      const { family, frontends, endpoints } = explanation;
-      for (const one of frontends) this.#note(`${family} frontend ${one.address ?? ""} ${one.port}`, one);
-      for (const one of endpoints) this.#note(`${family} endpoint ${one.address}`, one);
+    for (const { family, frontends, endpoints } of families.map(({ explanation }) => explanation)) {
+      for (const one of [...frontends, ...endpoints]) this.#known.set(keyOf(family, one), countedText(one));
     }
   }
 
-  ofFrontend(family: string, { address, port }: { readonly address: string | null; readonly port: number }) {
-    return this.#known.get(`${family} frontend ${address ?? ""} ${port}`);
+  /** Empty where nothing is known. */
+  of(family: string, one: Place): string {
+    return this.#known.get(keyOf(family, one)) ?? "";
   }
+}
 
-  ofEndpoint(family: string, address: string): Counted | undefined {
-    return this.#known.get(`${family} endpoint ${address}`);
-  }
+/** A frontend; an endpoint has its port in its address. */
+type Place = Pick<ExplainedFrontend, "address"> & { readonly port?: number };
 
-  #note(key: string, { open = null, counted = null }: { open?: number | null; counted?: number | null }): void {
-    this.#known.set(key, { open, counted });
-  }
+const keyOf = (family: string, { address, port }: Place): string => `${family} ${address ?? ""} ${port ?? ""}`;
+
+/** `12 open, 300 counted`; empty where nothing is known. */
+function countedText({ open = null, counted = null }: Pick<ExplainedEndpoint, "open" | "counted">): string {
+  const texts = [open === null ? "" : `${open} open`, counted === null ? "" : `${counted} counted`];
+  return texts.filter((text) => text !== "").join(", ");
 }
 
 /** The picture of a service port with what was counted in its boxes, whose ids end in `f` or `e` and a number. */
-export function withCounts(
-  picture: Picture,
-  { family, frontends, endpoints }: PortExplanation,
-  counts: Counts,
-): Picture {
+function withCounts(picture: Picture, { family, frontends, endpoints }: PortExplanation, counts: Counts): Picture {
   const boxes = picture.boxes.map((box) => {
     const [, kind, number] = /([fe])(\d+)$/.exec(box.id) ?? [];
-    const frontend = kind === "f" ? frontends[Number(number)] : undefined;
-    const endpoint = kind === "e" ? endpoints[Number(number)] : undefined;
-    const text = countedText(
-      (frontend && counts.ofFrontend(family, frontend)) ?? (endpoint && counts.ofEndpoint(family, endpoint.address)),
-    );
-    return text === "" ? box : { ...box, note: [box.note, text].filter((part) => part !== "").join(", ") };
+    const one = (kind === "f" ? frontends : endpoints)[Number(number)];
+    const text = one === undefined ? "" : counts.of(family, one);
+    return { ...box, note: [box.note, text].filter((part) => part !== "").join(", ") };
   });
   return { ...picture, boxes };
-}
-
-/** `12 open, 300 counted`; empty where nothing is known. */
-function countedText(counts: Counted | undefined): string {
-  if (counts === undefined) return "";
-  const { open, counted } = counts;
-  return [open === null ? "" : `${open} open`, counted === null ? "" : `${counted} counted`]
-    .filter((text) => text !== "")
-    .join(", ");
 }
