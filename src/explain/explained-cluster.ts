@@ -3,7 +3,7 @@ import { objectKeyText } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { modeNamed } from "../dataplane/registry.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
-import { declaredFrontends, frontendKey, ownedFrontends } from "../model/frontend.ts";
+import { frontendKey, ownedFrontends } from "../model/frontend.ts";
 import { nodeIPsOf } from "../model/node-identity.ts";
 import { type Cidr, familyOf, type IpAddress, type IpFamily, parseCidr } from "../net/ip.ts";
 import type { ClientFacts } from "./encounters.ts";
@@ -71,8 +71,8 @@ export function clientFactsOf(
   };
 }
 
-/** {@link ownerIn} for many: all frontends are listed when the first is asked for. */
-function ownersIn({ state }: OfflineNode): (frontend: string) => string | undefined {
+/** The service port that has a frontend (`frontendKey`): all are listed when the first is asked for. */
+export function ownersIn({ state }: OfflineNode): (frontend: string) => string | undefined {
   let owners: Map<string, string> | undefined;
   return (frontend) => {
     owners ??= new Map(
@@ -82,16 +82,6 @@ function ownersIn({ state }: OfflineNode): (frontend: string) => string | undefi
     );
     return owners.get(frontend);
   };
-}
-
-/** The service port that has a frontend (`frontendKey`). */
-export function ownerIn({ state }: OfflineNode, frontend: string): string | undefined {
-  for (const { name, protocol, lostFrontends, ...port } of state.services.values()) {
-    if (lostFrontends?.has(frontend) === true) continue;
-    const declared = declaredFrontends({ name, protocol, ...port });
-    if (declared.some((one) => frontendKey(protocol, one) === frontend)) return name.text;
-  }
-  return undefined;
 }
 
 /** Explains the service ports with these keys, family by family; a key that a family does not have is passed over. */

@@ -2,7 +2,7 @@
 import type { LiveDaemon } from "../daemon/inspect-report.ts";
 import { modeNamed } from "../dataplane/registry.ts";
 import { type ExplainedNode, explainPort } from "../explain/explain-port.ts";
-import { clientFactsOf, ownerIn } from "../explain/explained-cluster.ts";
+import { clientFactsOf, ownersIn } from "../explain/explained-cluster.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
 import { pictureOf } from "../explain/picture.ts";
 import { walkOf } from "../explain/planned-rules.ts";
@@ -39,7 +39,7 @@ export async function serviceAnswer(
       config: daemon.config,
       inspection,
       clients: clientFactsOf(node, daemon.podCIDRs, []),
-      ownerOf: (frontend) => ownerIn(node, frontend),
+      ownerOf: ownersIn(node),
     };
     const objects = { service: undefined, slices: family.state.slicesOf(port.name.service) };
     const walk = await walkOf(neighboursOf(port, node), daemon.config);

@@ -14,17 +14,11 @@ import { familyOf, type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
 import { protocolName } from "../net/protocol.ts";
 import { walkDumps } from "../trace/dump/walk-dumps.ts";
 import { nodeFacts } from "../trace/facts.ts";
-import {
-  type Branch,
-  outcomesOf,
-  ruleName,
-  TooManyWaysError,
-  type TraceEvent,
-  type TraceNode,
-} from "../trace/netfilter/tree.ts";
+import { type Branch, outcomesOf, TooManyWaysError, type TraceEvent, type TraceNode } from "../trace/netfilter/tree.ts";
 import { newPacket, type PacketQuestion } from "../trace/packet.ts";
 import { fateShares, fateText, oddsText, packetText } from "../trace/report/fate-text.ts";
 import { flatBranches } from "../trace/report/flat-fork.ts";
+import { stepWords } from "../trace/report/text.ts";
 import type { TraceAnswer, TraceStep, TraceSteps } from "./answers.ts";
 
 /** What the user has typed. */
@@ -185,34 +179,9 @@ function branchOf({ odds, label, node }: Branch): TraceSteps["branches"][number]
   return { odds: odds === undefined ? null : oddsText(odds), label, way: stepsOf(node) };
 }
 
-function stepOf(event: TraceEvent): TraceStep {
-  switch (event.kind) {
-    case "stage":
-      return { kind: "stage", text: event.stage, said: null };
-    case "base-chain":
-      return { kind: "chain", text: `${event.chain.table}, ${event.chain.chain.name}`, said: null };
-    case "not-asked": {
-      const { table, chain } = event.chain;
-      return { kind: "chain", text: `${table}, ${chain.name}`, said: `not asked, ${event.because}` };
-    }
-    case "skipped":
-      return {
-        kind: "note",
-        text: `${event.chain}: ${event.count} rules are for other addresses and ports`,
-        said: null,
-      };
-    case "no-match": {
-      const { rule, condition, observed } = event;
-      const said = `no: ${condition}${observed === undefined ? "" : `, and ${observed}`}`;
-      return { kind: "no-match", text: `${ruleName(event)}: ${rule.text}`, said };
-    }
-    case "match":
-      return { kind: "match", text: `${ruleName(event)}: ${event.rule.text}`, said: event.said };
-    case "remark":
-      return { kind: "note", text: event.text, said: null };
-    case "policy":
-      return { kind: "note", text: `the policy of ${event.chain.chain.name} is ${event.chain.policy}`, said: null };
-    case "routed":
-      return { kind: "note", text: `routed to ${event.to}: ${event.because}`, said: null };
-  }
-}
+const KINDS: Readonly<Record<TraceEvent["kind"], TraceStep["kind"]>> = {
+  ...{ stage: "stage", "base-chain": "chain", "not-asked": "chain", match: "match", "no-match": "no-match" },
+  ...{ skipped: "note", remark: "note", policy: "note", routed: "note" },
+};
+
+const stepOf = (event: TraceEvent): TraceStep => ({ kind: KINDS[event.kind], ...stepWords(event) });

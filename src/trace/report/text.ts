@@ -96,29 +96,44 @@ function isIdle({ events, end }: TraceNode, index: number): boolean {
     : next.kind === "base-chain" || next.kind === "stage" || next.kind === "routed";
 }
 
-/** The lines of one step. @param remark stands behind the name of a base chain. */
-export function eventLines(event: TraceEvent, indent: string, remark: string): string[] {
+/** A step in words; `said`: what the rule or chain did, or why it did nothing. */
+export function stepWords(event: TraceEvent): { readonly text: string; readonly said: string | null } {
   switch (event.kind) {
     case "stage":
-      return [`${indent}${event.stage}`];
+      return { text: event.stage, said: null };
     case "base-chain":
-      return [`${indent}  ${event.chain.table}, ${event.chain.chain.name}${remark}`];
+      return { text: `${event.chain.table}, ${event.chain.chain.name}`, said: null };
     case "not-asked":
-      return [`${indent}  ${event.chain.table}, ${event.chain.chain.name}: not asked, ${event.because}`];
+      return { text: `${event.chain.table}, ${event.chain.chain.name}`, said: `not asked, ${event.because}` };
     case "skipped":
-      return [`${indent}    · ${event.chain}: ${event.count} rules are for other addresses and ports`];
-    case "no-match":
-      return [
-        `${indent}    · ${ruleName(event)}: ${event.rule.text}`,
-        `${indent}        no: ${event.condition}${event.observed === undefined ? "" : `, and ${event.observed}`}`,
-      ];
+      return { text: `${event.chain}: ${event.count} rules are for other addresses and ports`, said: null };
+    case "no-match": {
+      const { rule, condition, observed } = event;
+      const said = `no: ${condition}${observed === undefined ? "" : `, and ${observed}`}`;
+      return { text: `${ruleName(event)}: ${rule.text}`, said };
+    }
     case "match":
-      return [`${indent}    ✓ ${ruleName(event)}: ${event.rule.text}`, `${indent}        → ${event.said}`];
+      return { text: `${ruleName(event)}: ${event.rule.text}`, said: event.said };
     case "remark":
-      return [`${indent}      ${event.text}`];
+      return { text: event.text, said: null };
     case "policy":
-      return [`${indent}    the policy of ${event.chain.chain.name} is ${event.chain.policy}`];
+      return { text: `the policy of ${event.chain.chain.name} is ${event.chain.policy}`, said: null };
     case "routed":
-      return [`${indent}routed to ${event.to}: ${event.because}`];
+      return { text: `routed to ${event.to}: ${event.because}`, said: null };
   }
+}
+
+/** What stands before a step. */
+const LEADS: Readonly<Record<TraceEvent["kind"], string>> = {
+  ...{ stage: "", "base-chain": "  ", "not-asked": "  ", skipped: "    · ", "no-match": "    · ", match: "    ✓ " },
+  ...{ remark: "      ", policy: "    ", routed: "" },
+};
+
+/** The lines of one step. @param remark stands behind the name of a base chain. */
+export function eventLines(event: TraceEvent, indent: string, remark: string): string[] {
+  const { text, said } = stepWords(event);
+  const line = `${indent}${LEADS[event.kind]}${text}`;
+  if (said === null) return [event.kind === "base-chain" ? `${line}${remark}` : line];
+  if (event.kind === "not-asked") return [`${line}: ${said}`];
+  return [line, `${indent}        ${event.kind === "match" ? "→ " : ""}${said}`];
 }
