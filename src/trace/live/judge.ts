@@ -1,11 +1,12 @@
 /** A traced packet beside the simulation of the same packet over the same rules. */
+import { diff } from "node:util";
 import type { NodeFacts } from "../facts.ts";
 import { type BaseChain, HOOKS, type Program } from "../netfilter/program.ts";
 import { TooManyWaysError, type TraceEvent } from "../netfilter/tree.ts";
 import { walk } from "../netfilter/walk.ts";
 import type { ObservedPacket } from "./observed.ts";
 import { type ObservedFlow, type ObservedWay, observedWay, type RulePlaces } from "./observed-way.ts";
-import { groupsOf, nearestWay, type SimulatedWay, type StepGroup, type Way } from "./way.ts";
+import { groupsOf, nearestWay, type SimulatedWay, type Way } from "./way.ts";
 
 /** What a live trace says of one packet. */
 export interface JudgedPacket {
@@ -94,43 +95,18 @@ function isSameEnd(kernel: Pick<Way, "fate" | "packet">, simulation: Pick<Way, "
   }
 }
 
-/** The longest common part stays; ways have some tens of steps. */
+/** The longest common part stays. */
 function comparedSteps(kernel: readonly TraceEvent[], simulation: readonly TraceEvent[]): ComparedStep[] {
   const [ours, theirs] = [groupsOf(kernel), groupsOf(simulation)];
-  const lengths = commonLengths(ours, theirs);
-  const lengthAt = (one: number, other: number): number => lengths[one]?.[other] ?? 0;
-  const steps: ComparedStep[] = [];
-  const put = (side: ComparedStep["side"], group: StepGroup | undefined): void => {
-    for (const event of group?.events ?? []) steps.push({ side, event });
-  };
+  const keysOf = (groups: typeof ours) => groups.map(({ key }) => key);
   let [one, other] = [0, 0];
-  while (one < ours.length || other < theirs.length) {
-    if (one < ours.length && ours[one]?.key === theirs[other]?.key) {
-      put("both", theirs[other]);
-      one += 1;
-      other += 1;
-    } else if (one < ours.length && (other >= theirs.length || lengthAt(one + 1, other) >= lengthAt(one, other + 1))) {
-      put("kernel", ours[one]);
-      one += 1;
-    } else {
-      put("simulation", theirs[other]);
-      other += 1;
-    }
-  }
-  return steps;
-}
-
-/** Length of the longest common part of what follows, for each pair of places. */
-function commonLengths(ours: readonly StepGroup[], theirs: readonly StepGroup[]): number[][] {
-  const lengths = Array.from({ length: ours.length + 1 }, () => new Array<number>(theirs.length + 1).fill(0));
-  for (let one = ours.length - 1; one >= 0; one -= 1) {
-    const [row = [], next = []] = [lengths[one], lengths[one + 1]];
-    for (let other = theirs.length - 1; other >= 0; other -= 1) {
-      row[other] =
-        ours[one]?.key === theirs[other]?.key
-          ? (next[other + 1] ?? 0) + 1
-          : Math.max(next[other] ?? 0, row[other + 1] ?? 0);
-    }
-  }
-  return lengths;
+  const found = diff(keysOf(ours), keysOf(theirs));
+  // Of equal lists it says nothing.
+  const sides = found.length > 0 ? found.map(([side]) => side) : ours.map(() => 0);
+  return sides.flatMap((of) => {
+    const own = of < 0 ? undefined : ours[one++];
+    const { events = [] } = (of > 0 ? own : theirs[other++]) ?? {};
+    const side = of === 0 ? "both" : of > 0 ? "kernel" : "simulation";
+    return events.map((event) => ({ side, event }) as const);
+  });
 }

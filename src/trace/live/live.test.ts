@@ -113,6 +113,7 @@ test("chains of one priority may be called in any order, and names reach no term
     const text = reportOf(...events);
     assert.match(text, /What became of it: dropped by ip t second rule 1: drop/);
     assert.match(text, /The simulation says the same\./);
+    assert.match(text, /^ {4}✓ second 1: drop/m);
     assert.ok(!text.includes("\u001b"));
   }
 });

@@ -30,7 +30,7 @@ function stepKey(event: TraceEvent): string | undefined {
 }
 
 /** A step with the remarks that belong to it. */
-export interface StepGroup {
+interface StepGroup {
   readonly key: string;
   readonly events: readonly TraceEvent[];
 }
