@@ -8,12 +8,12 @@ import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
 import type { AnyFlag } from "../config/flag.ts";
 import { releaseNames } from "../config/release.ts";
 import { MODES, modeNamed } from "../dataplane/registry.ts";
-import { KERNEL_FEATURES } from "../dataplane/rendering.ts";
+import { joinFamilies, KERNEL_FEATURES } from "../dataplane/rendering.ts";
 import { isKnownService, whyNotServed } from "../explain/find.ts";
 import { serviceTyped } from "../explain/target.ts";
-import { makePlan } from "../lib/make-plan.ts";
-import { PlanError } from "../lib/plan-error.ts";
+import { offlineNode } from "../inspect/offline-node.ts";
 import { escapeLine } from "../logging/escape.ts";
+import { messageOf } from "../logging/message-of.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { INSPECT_FLAGS, type InspectChoices, readChoices, readMissing, warner } from "./inspect-options.ts";
 import {
@@ -111,19 +111,17 @@ async function rendered(
   { config, families, missing, service, form }: Omit<RenderOptions, "from" | "read"> & InspectChoices,
   warn: (message: string) => void,
 ): Promise<string> {
-  const plan = await makePlan(config, { cluster, families, missing }, warn);
-  const isServed = plan.nodes.some(({ state }) =>
-    [...state.services.values()].some(({ name }) => name.service === service),
-  );
+  const renderer = await modeNamed(config.mode).loadRenderer();
+  const nodes = families.map((family) => offlineNode(cluster, config, family, warn));
+  const isServed = nodes.some(({ state }) => [...state.services.values()].some(({ name }) => name.service === service));
   if (service !== undefined && !isServed) {
     warn(`Service ${service} has no cluster IP of this family: a proxy does nothing for it`);
   }
   try {
-    return await plan.render(form, { service });
+    return joinFamilies(await Promise.all(nodes.map((node) => renderer(node, { config, form, service, missing }))));
   } catch (error) {
     // What a configuration does not allow is the user's to mend.
-    if (error instanceof PlanError) throw new UsageError(error.message);
-    throw error;
+    throw new UsageError(messageOf(error));
   }
 }
 

@@ -20,11 +20,12 @@
  * console.log(rules.forms, (await rules.render("text")).includes("10.96.0.10"));
  * ```
  */
-import { modeNamed, type ProxyMode } from "../dataplane/registry.ts";
-import { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
+import { modeNamed, type ProxyMode, type RegisteredMode } from "../dataplane/registry.ts";
+import { joinFamilies, KERNEL_FEATURES, type KernelFeature, type ModeRenderer } from "../dataplane/rendering.ts";
+import { offlineNode } from "../inspect/offline-node.ts";
 import { IP_FAMILIES, type IpFamily } from "../net/ip.ts";
-import { type Cluster, requireCluster, requireListOf, requireObject } from "./cluster.ts";
-import { makePlan, type PlanData, type RenderOptions } from "./make-plan.ts";
+import { type Cluster, messageOf, requireCluster, requireListOf, requireObject } from "./cluster.ts";
+import { PlanError } from "./plan-error.ts";
 import { checkedSettings } from "./plan-settings.ts";
 
 export type { ProxyMode } from "../dataplane/registry.ts";
@@ -38,7 +39,6 @@ export {
   type ObjectProblem,
   readCluster,
 } from "./cluster.ts";
-export type { PlanData, RenderOptions } from "./make-plan.ts";
 export { PlanError, type PlanErrorCode } from "./plan-error.ts";
 
 /** The cluster to plan, the node and the mode. */
@@ -55,6 +55,21 @@ export interface PlanRequest<M extends ProxyMode = ProxyMode> {
   /** What the node's kernel and tools lack. @default nothing */
   readonly without?: readonly KernelFeature[];
 }
+
+export interface RenderOptions {
+  /** `namespace/name`: only what is there for this Service. */
+  readonly service?: string | undefined;
+}
+
+/** The plan of one family as data, as its mode has it, with whose it is. */
+export type PlanData<M extends ProxyMode> = {
+  readonly [N in M]: { readonly mode: N; readonly family: IpFamily; readonly node: string } & DataOf<N>;
+}[M];
+
+type RendererOf<M extends ProxyMode> = Awaited<
+  ReturnType<Extract<RegisteredMode, { readonly name: M }>["loadRenderer"]>
+>;
+type DataOf<M extends ProxyMode> = RendererOf<M> extends ModeRenderer<infer Data> ? Data : never;
 
 /** What would be programmed. */
 export interface Plan<M extends ProxyMode = ProxyMode> {
@@ -92,16 +107,46 @@ export async function plan<M extends ProxyMode = ProxyMode>(request: PlanRequest
   const { config, warnings: configWarnings } = await checkedSettings(request);
   const warnings = new Set(configWarnings);
   const missing = new Set(without);
-  const made = await makePlan(config, { cluster, families, missing }, (message) => warnings.add(message));
-  const forms = modeNamed(config.mode).renderForms;
+  const { renderForms: forms, loadRenderer } = modeNamed(config.mode);
+  const renderer = await loadRenderer();
+  const nodes = families.map((family) => offlineNode(cluster, config, family, (message) => warnings.add(message)));
+  const parts = async (form: string, { service }: RenderOptions = {}) => {
+    requireForm(config.mode, form, forms);
+    if (service !== undefined) requireService(cluster, service);
+    try {
+      return await Promise.all(nodes.map((node) => renderer(node, { config, form, service, missing })));
+    } catch (error) {
+      // What a configuration does not allow is the caller's to mend.
+      throw new PlanError("form-unavailable", messageOf(error), { cause: error });
+    }
+  };
   return {
     // The mode of the request, if it names one.
     mode: config.mode as M,
-    node: made.nodes[0]?.name ?? config.hostnameOverride,
+    node: nodes[0]?.name ?? config.hostnameOverride,
     families,
     forms,
     warnings: [...warnings],
-    render: (form = forms[0] ?? "", options = {}) => made.render(form, options),
-    data: (options) => made.data<M>(options),
+    render: async (form = forms[0] ?? "", options = {}) => joinFamilies(await parts(form, options)),
+    async data(options) {
+      const found = await parts("json", options);
+      return nodes.flatMap(({ family, name }, index) => {
+        const part = found[index];
+        if (part?.kind !== "data" && part?.kind !== "items") return [];
+        // The renderer is that of the mode, which the caller asked for.
+        return [{ ...part.data, mode: config.mode, family, node: name } as unknown as PlanData<M>];
+      });
+    },
   };
+}
+
+function requireForm(mode: string, form: string, forms: readonly string[]): void {
+  if (forms.includes(form)) return;
+  const known = forms.map((name) => `"${name}"`).join(", ");
+  throw new PlanError("form-unavailable", `mode ${mode} has no form "${form}": use ${known}`);
+}
+
+function requireService({ services }: Cluster, wanted: string): void {
+  if (services.some(({ namespace, name }) => `${namespace}/${name}` === wanted)) return;
+  throw new PlanError("service-unknown", `no Service "${wanted}" in the cluster, or it is headless or another proxy's`);
 }
