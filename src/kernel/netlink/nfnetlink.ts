@@ -35,29 +35,26 @@ export function beginNfnetlink(
   message: number,
   flags: number,
   family: number,
+  resourceId = 0,
 ): number {
-  return begin(messages, (subsystem << 8) | message, flags, family, 0);
+  const index = messages.begin((subsystem << 8) | message, flags);
+  messages.out.u8(family);
+  messages.out.u8(0);
+  messages.out.u16(resourceId);
+  return index;
 }
 
 /** The marker that opens a batch of nf_tables messages; with `generation` the batch fails unless it is the current one. */
 export function beginBatch(messages: MessageBuffer, generation?: number): void {
-  begin(messages, NFNL_MSG_BATCH_BEGIN, 0, NFPROTO_UNSPEC, NFNL_SUBSYS_NFTABLES);
+  beginNfnetlink(messages, 0, NFNL_MSG_BATCH_BEGIN, 0, NFPROTO_UNSPEC, NFNL_SUBSYS_NFTABLES);
   if (generation !== undefined) writeAttribute(messages.out, NFNL_BATCH_GENID, u32be, generation);
   messages.end();
 }
 
 /** The marker that commits a batch. Without it the kernel only checks the batch. */
 export function endBatch(messages: MessageBuffer): void {
-  begin(messages, NFNL_MSG_BATCH_END, 0, NFPROTO_UNSPEC, NFNL_SUBSYS_NFTABLES);
+  beginNfnetlink(messages, 0, NFNL_MSG_BATCH_END, 0, NFPROTO_UNSPEC, NFNL_SUBSYS_NFTABLES);
   messages.end();
-}
-
-function begin(messages: MessageBuffer, type: number, flags: number, family: number, resourceId: number): number {
-  const index = messages.begin(type, flags);
-  messages.out.u8(family);
-  messages.out.u8(0);
-  messages.out.u16(resourceId);
-  return index;
 }
 
 /** Family, generation (low 16 bits) and attributes of a received message. */

@@ -104,7 +104,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
     const startMs = performance.now();
     const result = await client.commit(batch, { isSlow: isOfWhole || expectedMs > SLOW_COMMIT_MS });
     last = { milliseconds: performance.now() - startMs, messages: Math.max(1, batch.size) };
-    if (result.committed) onCommit?.({ ...last, bytes: batch.byteLength });
+    if (result.committed) onCommit?.({ ...last, bytes: batch.messages.bytes.length });
     return result;
   }
 
@@ -124,23 +124,6 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
     /** The buffer of an earlier transaction that was small, as nearly all are. */
     let spare: MessageBuffer | undefined;
 
-    async function send(transaction: EncodedTransaction, generation: number | undefined): Promise<void> {
-      for (let rebases = 0; ; rebases++) {
-        const result = await commit(transaction, generation !== undefined);
-        if (result.committed) {
-          transactions += 1;
-          return;
-        }
-        const refusal = fromRefusal(result, transaction);
-        isNew = false;
-        if (refusal.code !== "conflict" || generation === undefined || rebases >= MAX_REBASES) throw refusal;
-        const isLastRead = lastRead.generation === generation && lastRead.transactions === transactions;
-        const current = await currentMark();
-        if (!isLastRead || !(await monitor.isUntouched(target, generation, current))) throw refusal;
-        transaction.batch.setGeneration(current.generation);
-      }
-    }
-
     async function transact(operations: Iterable<NftOperation>, { generation }: NftTransactOptions): Promise<void> {
       const messages = spare;
       spare = undefined;
@@ -148,7 +131,20 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
       const transaction = await encodeTransaction({ layout, table, isNew }, operations, generation, messages);
       const { batch } = transaction;
       try {
-        if (batch.size > 0) await send(transaction, generation);
+        for (let rebases = 0; batch.size > 0; rebases++) {
+          const result = await commit(transaction, generation !== undefined);
+          if (result.committed) {
+            transactions += 1;
+            return;
+          }
+          const refusal = fromRefusal(result, transaction);
+          isNew = false;
+          if (refusal.code !== "conflict" || generation === undefined || rebases >= MAX_REBASES) throw refusal;
+          const isLastRead = lastRead.generation === generation && lastRead.transactions === transactions;
+          const current = await currentMark();
+          if (!isLastRead || !(await monitor.isUntouched(target, generation, current))) throw refusal;
+          batch.setGeneration(current.generation);
+        }
       } finally {
         if (batch.messages.out.capacity <= SPARE_BYTES) {
           batch.messages.reset();

@@ -62,13 +62,12 @@ export async function encodeTransaction(
     ...(generation !== undefined && { generation }),
     ...(messages && { messages }),
   });
-  const encoder = new OperationEncoder(batch, target);
   /** By operation. */
   const firstMessages: number[] = [];
   for (const operation of operations) {
     const index = firstMessages.push(batch.messages.count) - 1;
     try {
-      for (const _step of encoder.encode(operation) ?? []) if (isTurnDue()) await giveTurn();
+      for (const _step of encode(batch, target, operation) ?? []) if (isTurnDue()) await giveTurn();
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       throw new NftError("failed", `nftables: ${operation.kind}: ${error.message}`, index, { cause: error });
@@ -97,99 +96,94 @@ export function lastNotAbove(ascending: readonly number[], value: number): numbe
 /** Writes the attributes of an element of a set. */
 type Write<T> = (out: ByteWriter, set: NftSet, item: T, layout: FamilyLayout) => void;
 
-class OperationEncoder {
-  readonly #batch: NftBatch;
-  readonly #table: string;
-  readonly #layout: FamilyLayout;
-  readonly #hasShortNames: boolean;
-
-  constructor(batch: NftBatch, { layout, table, isNew = false }: TransactionTarget) {
-    this.#batch = batch;
-    this.#table = table;
-    this.#layout = layout;
-    this.#hasShortNames = isNew;
+/** Encodes one operation. @returns that of elements in steps, between which others may run. */
+function encode(batch: NftBatch, target: TransactionTarget, operation: NftOperation): Iterable<void> | undefined {
+  const { table, layout } = target;
+  switch (operation.kind) {
+    case "add-table":
+      batch.add("table", {
+        name: table,
+        flags: operation.isDormant === true ? NFT_TABLE_F_DORMANT : 0,
+        userdata: commentUserdata(operation.comment),
+      });
+      return undefined;
+    case "delete-table":
+      batch.delete("table", { name: table });
+      return undefined;
+    case "add-chain":
+      addChain(batch, table, operation.chain);
+      return undefined;
+    case "flush-chain":
+      batch.delete("rule", { table, chain: operation.chain });
+      return undefined;
+    case "delete-chain":
+      batch.deleteEmptyChain({ table, name: operation.chain });
+      return undefined;
+    case "add-rule":
+      addRule(batch, target, operation);
+      return undefined;
+    case "add-counter":
+      batch.add("counter", { table, name: operation.counter, type: NFT_OBJECT_COUNTER, data: {} });
+      return undefined;
+    case "delete-counter":
+      batch.delete("counter", { table, name: operation.counter, type: NFT_OBJECT_COUNTER });
+      return undefined;
+    case "add-set":
+      batch.add("set", { ...setObject(operation.set, layout), table });
+      return undefined;
+    case "flush-set":
+      batch.delete("elements", { table, set: operation.set.name });
+      return undefined;
+    case "delete-set":
+      batch.delete("set", { table, name: operation.set });
+      return undefined;
+    case "add-elements":
+      return changeElements(batch, target, "add", operation.set, operation.elements, writeElement);
+    case "delete-elements":
+      return changeElements(batch, target, "delete", operation.set, operation.keys, writeKey);
   }
+}
 
-  /** Encodes one operation. @returns that of elements in steps, between which others may run. */
-  encode(operation: NftOperation): Iterable<void> | undefined {
-    const table = this.#table;
-    switch (operation.kind) {
-      case "add-table":
-        this.#batch.add("table", {
-          name: table,
-          flags: operation.isDormant === true ? NFT_TABLE_F_DORMANT : 0,
-          userdata: commentUserdata(operation.comment),
-        });
-        return undefined;
-      case "delete-table":
-        this.#batch.delete("table", { name: table });
-        return undefined;
-      case "add-chain":
-        this.#addChain(operation.chain);
-        return undefined;
-      case "flush-chain":
-        this.#batch.delete("rule", { table, chain: operation.chain });
-        return undefined;
-      case "delete-chain":
-        this.#batch.deleteEmptyChain({ table, name: operation.chain });
-        return undefined;
-      case "add-rule":
-        this.#addRule(operation);
-        return undefined;
-      case "add-counter":
-        this.#batch.add("counter", { table, name: operation.counter, type: NFT_OBJECT_COUNTER, data: {} });
-        return undefined;
-      case "delete-counter":
-        this.#batch.delete("counter", { table, name: operation.counter, type: NFT_OBJECT_COUNTER });
-        return undefined;
-      case "add-set":
-        this.#batch.add("set", { ...setObject(operation.set, this.#layout), table });
-        return undefined;
-      case "flush-set":
-        this.#batch.delete("elements", { table, set: operation.set.name });
-        return undefined;
-      case "delete-set":
-        this.#batch.delete("set", { table, name: operation.set });
-        return undefined;
-      case "add-elements":
-        return this.#elements("add", operation.set, operation.elements, writeElement);
-      case "delete-elements":
-        return this.#elements("delete", operation.set, operation.keys, writeKey);
-    }
+function* changeElements<T>(
+  batch: NftBatch,
+  { table, layout }: TransactionTarget,
+  kind: "add" | "delete",
+  set: NftSet,
+  items: readonly T[],
+  write: Write<T>,
+): Iterable<void> {
+  for (let start = 0; start < items.length; start += ELEMENTS_PER_LOOK) {
+    if (start > 0) yield;
+    const some = items.slice(start, start + ELEMENTS_PER_LOOK);
+    batch.changeElements(kind, table, set.name, some, (out, item) => write(out, set, item, layout));
   }
+}
 
-  *#elements<T>(kind: "add" | "delete", set: NftSet, items: readonly T[], write: Write<T>): Iterable<void> {
-    const layout = this.#layout;
-    for (let start = 0; start < items.length; start += ELEMENTS_PER_LOOK) {
-      if (start > 0) yield;
-      const some = items.slice(start, start + ELEMENTS_PER_LOOK);
-      this.#batch.changeElements(kind, this.#table, set.name, some, (out, item) => write(out, set, item, layout));
-    }
-  }
+function addChain(batch: NftBatch, table: string, { name, hook, comment }: NftChainHead): void {
+  batch.add("chain", {
+    table,
+    name,
+    ...(hook && {
+      type: hook.type,
+      hook: { hooknum: NF_INET_HOOKS[hook.hook], priority: hook.priority },
+      policy: hook.policy === "drop" ? NF_DROP : NF_ACCEPT,
+    }),
+    ...(comment === undefined ? {} : { userdata: commentUserdata(comment) }),
+  });
+}
 
-  #addChain({ name, hook, comment }: NftChainHead): void {
-    this.#batch.add("chain", {
-      table: this.#table,
-      name,
-      ...(hook && {
-        type: hook.type,
-        hook: { hooknum: NF_INET_HOOKS[hook.hook], priority: hook.priority },
-        policy: hook.policy === "drop" ? NF_DROP : NF_ACCEPT,
-      }),
-      ...(comment === undefined ? {} : { userdata: commentUserdata(comment) }),
-    });
-  }
-
-  #addRule({ chain, rule, digest = ruleDigest(rule), note }: Extract<NftOperation, { kind: "add-rule" }>): void {
-    const table = this.#table;
-    const expressions = ruleExpressions(rule, this.#layout, ({ object, elements }) => {
-      const setId = this.#batch.takeSetId();
-      const name = anonymousSetName(this.#hasShortNames);
-      this.#batch.add("set", { ...object, table, name, id: setId });
-      this.#batch.addElements(table, { setId }, elements);
-      return name;
-    });
-    const userdata = ruleUserdata(rule.comment, originOfDigest(digest), note);
-    this.#batch.add("rule", { table, chain, expressions, userdata });
-  }
+function addRule(
+  batch: NftBatch,
+  { table, layout, isNew = false }: TransactionTarget,
+  { chain, rule, digest = ruleDigest(rule), note }: Extract<NftOperation, { kind: "add-rule" }>,
+): void {
+  const expressions = ruleExpressions(rule, layout, ({ object, elements }) => {
+    const setId = batch.takeSetId();
+    const name = anonymousSetName(isNew);
+    batch.add("set", { ...object, table, name, id: setId });
+    batch.addElements(table, { setId }, elements);
+    return name;
+  });
+  const userdata = ruleUserdata(rule.comment, originOfDigest(digest), note);
+  batch.add("rule", { table, chain, expressions, userdata });
 }

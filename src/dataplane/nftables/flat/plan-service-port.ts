@@ -42,10 +42,8 @@ export function planServicePort(
   elements.push(...localhostElements(port, config.rejectedAtLocalhost ?? []));
   const slots: Slots = { cluster: known ?? slotOwners(routing.cluster), local: slotOwners(routing.local) };
   for (const frontend of onePerDestination(port, frontendsOf(port, routing))) {
-    const elementsOf = new FrontendElements(port, frontend, elements);
-    elementsOf.addFate();
-    if (isServed(frontend, routing)) elementsOf.addService(slots);
-    if (frontend.kind === "load-balancer" && frontend.sources.length > 0) elementsOf.addSources(config);
+    addFrontend(elements, port, frontend, isServed(frontend, routing) ? slots : undefined);
+    if (frontend.kind === "load-balancer" && frontend.sources.length > 0) addSources(elements, port, frontend, config);
   }
   // With affinity, what is remembered of clients would have to be looked through.
   const isOfSlotsOnly = port.sessionAffinity !== "ClientIP" && slots.cluster.length > 0 && !hasLocal(routing);
@@ -127,7 +125,12 @@ function tablesWith(main: EndpointMap, ofNode: EndpointMap): Tables {
 const FRONTEND_TABLES = tablesWith(ENDPOINT_MAPS.frontend, ENDPOINT_MAPS.frontendCluster);
 const NODE_PORT_TABLES = tablesWith(ENDPOINT_MAPS.nodePort, ENDPOINT_MAPS.nodePortCluster);
 
-/** In one piece: a list that is made by spreading gets room for sixteen more. */
+/** Both in one piece: a list that is made by spreading gets room for sixteen more. */
+function frontendKey({ protocol }: ServicePort, { address, port }: Frontend): readonly NftValue[] {
+  const name = protocolName(protocol);
+  return address === undefined ? [name, port] : [address, name, port];
+}
+
 function slotKey({ protocol }: ServicePort, { address, port }: Frontend, slot: number): readonly NftValue[] {
   const name = protocolName(protocol);
   return address === undefined ? [name, port, slot] : [address, name, port, slot];
@@ -137,72 +140,43 @@ function targetOf({ ip, port }: Endpoint): NftTarget {
   return { ip, port };
 }
 
-/** Adds the elements of one frontend to a list. */
-class FrontendElements {
-  readonly #port: ServicePort;
-  readonly #frontend: Frontend;
-  readonly #key: readonly NftValue[];
-  readonly #elements: SharedElement[];
-
-  constructor(port: ServicePort, frontend: Frontend, elements: SharedElement[]) {
-    this.#port = port;
-    this.#frontend = frontend;
-    const protocol = protocolName(port.protocol);
-    const { address, port: number } = frontend;
-    this.#key = address === undefined ? [protocol, number] : [address, protocol, number];
-    this.#elements = elements;
-  }
-
-  get #isNodePort(): boolean {
-    return this.#frontend.address === undefined;
-  }
-
-  #add(set: string): void {
-    this.#elements.push({ set, element: { key: this.#key, comment: this.#port.name.text } });
-  }
-
-  /** For a frontend that is not served, or not for everybody. */
-  addFate(): void {
-    const { fate } = this.#frontend;
-    if (fate === "refuse") this.#add(this.#isNodePort ? FLAT_SETS.rejectedNodePorts : FLAT_SETS.rejectedFrontends);
-    if (fate === "drop") this.#add(this.#isNodePort ? FLAT_SETS.droppedNodePorts : FLAT_SETS.droppedFrontends);
-  }
-
-  addService(slots: Slots): void {
-    const { kind, policy } = this.#frontend;
-    const isNodePort = this.#isNodePort;
-    const isLocal = policy === "Local";
-    this.#add(isNodePort ? FLAT_SETS.nodePorts : FLAT_SETS.frontends);
-    if (kind !== "cluster-ip") {
-      if (isLocal) this.#add(isNodePort ? FLAT_SETS.localPolicyNodePorts : FLAT_SETS.localPolicyFrontends);
-      else if (!isNodePort) this.#add(FLAT_SETS.masqueradedFrontends);
-    }
-    for (const [map, policyOfSlots] of tablesOf(this.#frontend)) this.#addSlots(map, slots[policyOfSlots]);
-    const { sessionAffinity, stickyMaxAgeSeconds } = this.#port;
-    if (sessionAffinity === "ClientIP") {
-      this.#add(numbered(isNodePort ? STICKY_SETS.nodePort : STICKY_SETS.frontend, stickyMaxAgeSeconds));
-    }
-  }
-
-  #addSlots(map: EndpointMap, owners: readonly Endpoint[]): void {
+/** Adds the elements of one frontend to a list. @param slots undefined: it is not served. */
+function addFrontend(elements: SharedElement[], port: ServicePort, frontend: Frontend, slots: Slots | undefined): void {
+  const { kind, policy, fate } = frontend;
+  const { sessionAffinity, stickyMaxAgeSeconds } = port;
+  const comment = port.name.text;
+  const key = frontendKey(port, frontend);
+  const isNodePort = frontend.address === undefined;
+  const add = (ofAddress: string, ofNodePort: string): void => {
+    elements.push({ set: isNodePort ? ofNodePort : ofAddress, element: { key, comment } });
+  };
+  // For a frontend that is not served, or not for everybody.
+  if (fate === "refuse") add(FLAT_SETS.rejectedFrontends, FLAT_SETS.rejectedNodePorts);
+  if (fate === "drop") add(FLAT_SETS.droppedFrontends, FLAT_SETS.droppedNodePorts);
+  if (slots === undefined) return;
+  add(FLAT_SETS.frontends, FLAT_SETS.nodePorts);
+  if (kind !== "cluster-ip" && policy === "Local") add(FLAT_SETS.localPolicyFrontends, FLAT_SETS.localPolicyNodePorts);
+  else if (kind !== "cluster-ip" && !isNodePort) add(FLAT_SETS.masqueradedFrontends, "");
+  for (const [map, policyOfSlots] of tablesOf(frontend)) {
+    const owners = slots[policyOfSlots];
     const set = numbered(map, owners.length);
-    const comment = this.#port.name.text;
     // This is done twice for every change: an iterator of entries would make a list for each.
     let slot = 0;
     for (const owner of owners) {
-      const key = slotKey(this.#port, this.#frontend, slot);
-      this.#elements.push({ set, element: { key, target: targetOf(owner), comment } });
+      elements.push({ set, element: { key: slotKey(port, frontend, slot), target: targetOf(owner), comment } });
       slot += 1;
     }
   }
+  if (sessionAffinity !== "ClientIP") return;
+  add(numbered(STICKY_SETS.frontend, stickyMaxAgeSeconds), numbered(STICKY_SETS.nodePort, stickyMaxAgeSeconds));
+}
 
-  addSources(config: PlanConfig): void {
-    const cidrs = new Set(allowedSources(this.#port, config));
-    this.#add(FLAT_SETS.restrictedFrontends);
-    const comment = this.#port.name.text;
-    for (const { address, length } of Array.from(cidrs, splitCidr)) {
-      const set = numbered(ALLOWED_SOURCES, length);
-      this.#elements.push({ set, element: { key: [...this.#key, address], comment } });
-    }
+/** Adds who may ask at a load balancer's address. */
+function addSources(elements: SharedElement[], port: ServicePort, frontend: Frontend, config: PlanConfig): void {
+  const comment = port.name.text;
+  const key = frontendKey(port, frontend);
+  elements.push({ set: FLAT_SETS.restrictedFrontends, element: { key, comment } });
+  for (const { address, length } of Array.from(new Set(allowedSources(port, config)), splitCidr)) {
+    elements.push({ set: numbered(ALLOWED_SOURCES, length), element: { key: [...key, address], comment } });
   }
 }

@@ -84,11 +84,6 @@ export class NftBatch {
     return this.#isFinished;
   }
 
-  /** Bytes so far: what the send buffer has to hold. */
-  get byteLength(): number {
-    return this.messages.bytes.length;
-  }
-
   /** A number that is unique in this batch: binds an anonymous set, its elements and the rule that looks into it. */
   takeSetId(): number {
     return this.#nextSetId++;
