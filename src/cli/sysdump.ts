@@ -11,7 +11,7 @@ import { askDaemon } from "./inspect-socket-client.ts";
 import { OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, readObjects } from "./objects-input.ts";
 import { EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
 import { flagReader, runCommand } from "./subcommand-options.ts";
-import { type Archive, type ArchiveIndex, type SysdumpPart, streamArchive, writeArchive } from "./sysdump/archive.ts";
+import { type Archive, type ArchiveIndex, type SysdumpPart, writeArchive } from "./sysdump/archive.ts";
 import { daemonFacts } from "./sysdump/daemon-facts.ts";
 import { hostFacts } from "./sysdump/host-facts.ts";
 import { answerParts } from "./sysdump/objects-list.ts";
@@ -86,8 +86,7 @@ export async function sysdump(
       uses: "explain, trace and diff read this folder: see kube-proxy sysdump --help",
     };
     const archive: Archive = { folder, createdMs, head, parts: partsOf(options, report, places, input) };
-    const index =
-      path === "-" ? await streamArchive(stream, archive) : await writeArchive(path, options.replaces, archive);
+    const index = await writeArchive(path === "-" ? stream : path, options.replaces, archive);
     tell(path, index, output);
     return EXIT_SUCCESS;
   });

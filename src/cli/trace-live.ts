@@ -1,6 +1,7 @@
 /** `kube-proxy trace --live`: what this node's kernel does with real packets of a flow, beside what the simulation says. */
 import { readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
+import { jsonText } from "../explain/safe-text.ts";
 import { backEndIn } from "../kernel/iptables/command-errors.ts";
 import { NetlinkError } from "../kernel/netlink/errors.ts";
 import { NftError } from "../kernel/nftables/nftables.ts";
@@ -37,12 +38,7 @@ const LOOK_MS = 50;
 const READ_ATTEMPTS = 5;
 
 /** Runs it. @param signal ends it early. @returns the exit status. @throws UsageError */
-export async function liveTrace(
-  options: LiveOptions,
-  output: Output,
-  toText: (value: unknown) => string,
-  signal: AbortSignal,
-): Promise<number> {
+export async function liveTrace(options: LiveOptions, output: Output, signal: AbortSignal): Promise<number> {
   needRoot("tracing packets in this node's kernel");
   const { target, form, count } = options;
   const filter = await filterOf(options);
@@ -62,7 +58,7 @@ export async function liveTrace(
       output.out(`${reports.length === 1 ? "" : "\n"}${painted(liveText(report), output.terminal)}`);
     }
   }
-  if (form === "json") output.out(toText({ packets: reports.map(liveData) }));
+  if (form === "json") output.out(jsonText({ packets: reports.map(liveData) }));
   if (reports.length === 0) {
     output.err(
       `No such packet came. Is its way by this node, and are address, port and --from as its first hook sees them?\n`,

@@ -130,8 +130,8 @@ export async function trace(
         const { from, to } = ends ?? options.ends;
         const packet = { ...options, from, to };
         const live = { ...options.live, target: parseTarget(to), packet, form: options.output };
-        if (signal !== undefined) return await liveTrace(live, output, jsonText, signal);
-        return await untilInterrupted((interruption) => liveTrace(live, output, jsonText, interruption));
+        if (signal !== undefined) return await liveTrace(live, output, signal);
+        return await untilInterrupted((interruption) => liveTrace(live, output, interruption));
       }
       const report = await traced(options, { objects, ends, sysdump }, input, warner(output));
       output.out(options.output === "json" ? jsonText(traceData(report)) : painted(traceText(report), output.terminal));

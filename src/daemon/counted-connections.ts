@@ -135,6 +135,17 @@ export function defineServiceCounters(
   });
 }
 
+interface AnswersOptions {
+  readonly periodMs: number;
+  readonly counters: Pick<ModeCounters, "isEndpointTracked" | "isMarked">;
+  readonly conntrack: ConntrackTable;
+  /** @param service `namespace/name`. @param text a sentence. */
+  readonly tell: (service: string, text: string) => void;
+  readonly setCount: (count: number) => void;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
 /** More are told in the next rounds. */
 const TOLD_AT_ONCE = 5;
 
@@ -144,26 +155,10 @@ const TOLD_AT_ONCE = 5;
  */
 export async function watchAnswers(
   families: readonly CountedFamily[],
-  {
-    periodMs,
-    conntrack,
-    counters,
-    tell,
-    setCount,
-    clock,
-    log,
-  }: {
-    readonly periodMs: number;
-    readonly counters: Pick<ModeCounters, "isEndpointTracked" | "isMarked">;
-    readonly conntrack: ConntrackTable;
-    /** @param service `namespace/name`. @param text a sentence. */
-    readonly tell: (service: string, text: string) => void;
-    readonly setCount: (count: number) => void;
-    readonly clock: Clock;
-    readonly log: Logger;
-  },
+  options: AnswersOptions,
   signal: AbortSignal,
 ): Promise<void> {
+  const { periodMs, conntrack, counters, tell, setCount, clock, log } = options;
   let told = new Set<string>();
   while (!signal.aborted) {
     await clock.sleep(periodMs, signal);

@@ -13,7 +13,8 @@ import type { NodeSetup } from "./node-setup.ts";
 /** What only the builder of a proxier knows of its family. */
 export type FamilyFacts = Pick<LiveFamily, "nodeIP" | "detector" | "nodePortAddresses">;
 
-interface InspectedProxier {
+/** One family at work. */
+export interface FamilyProxier {
   readonly proxier: Proxier;
   readonly backend: Backend;
   readonly facts: FamilyFacts;
@@ -26,7 +27,7 @@ const PAGE_CONNECTIONS = 32;
 export async function serveInspection(
   daemon: Daemon,
   setup: NodeSetup,
-  proxiers: readonly InspectedProxier[],
+  proxiers: readonly FamilyProxier[],
   conntrack: ConntrackTable,
 ): Promise<void> {
   const { options, journal, limits, clock, log, ended: signal } = daemon;
@@ -48,7 +49,7 @@ function liveDaemon(
   { options: { config, problems, isModeSet }, nodeName, health }: Daemon,
   journal: SyncJournal,
   setup: NodeSetup,
-  proxiers: readonly InspectedProxier[],
+  proxiers: readonly FamilyProxier[],
   conntrack: ConntrackTable,
 ): LiveDaemon {
   return {

@@ -27,7 +27,6 @@ import { defineConntrackMetrics } from "../server/metrics/conntrack-metrics.ts";
 import { createMetrics, type FeatureState } from "../server/metrics/metrics.ts";
 import { shortestSyncPeriodMs } from "../settings/defaults.ts";
 import { watchConfigFile } from "../settings/watch-config-file.ts";
-import type { Backend } from "../sync/backend.ts";
 import { DualStackDispatcher, type NodeSink } from "../sync/dual-stack.ts";
 import type { ConnectionEnding } from "../sync/gone-connections.ts";
 import { SyncJournal } from "../sync/journal/sync-journal.ts";
@@ -39,7 +38,7 @@ import { DeferredSink } from "./deferred-sink.ts";
 import { applyEngineOptions } from "./engine-options.ts";
 import { startServers } from "./http-servers.ts";
 import { collectWhenIdle } from "./idle-memory.ts";
-import { type FamilyFacts, serveInspection } from "./inspection.ts";
+import { type FamilyProxier, serveInspection } from "./inspection.ts";
 import { removeAllLeftovers, removeLeftovers } from "./leftovers.ts";
 import { followNodeAddresses } from "./node-address-follower.ts";
 import { costlyService, frontendConflict, nodeEvent, serviceHealthFailure } from "./node-events.ts";
@@ -173,7 +172,7 @@ export function nodeHealth(health: ProxyHealth, nodeName: string): NodeSink {
 
 /** Does it once the rules of every family serve; when the program ends before that, not at all. */
 async function whenInForce(
-  proxiers: readonly FamilyProxier[],
+  proxiers: readonly ServedFamily[],
   ended: AbortSignal,
   act: () => Promise<void>,
 ): Promise<void> {
@@ -182,7 +181,7 @@ async function whenInForce(
   if (await Promise.race([all, over])) await act();
 }
 
-async function probeFrom(daemon: Daemon, proxiers: readonly FamilyProxier[]): Promise<void> {
+async function probeFrom(daemon: Daemon, proxiers: readonly ServedFamily[]): Promise<void> {
   const { nodeName, health, clock } = daemon;
   const { healthzService: service } = daemon.options;
   if (service === "") return;
@@ -215,11 +214,8 @@ async function openModeOn(
   return await open({ config, nodeName, families, ...parts, clock, log });
 }
 
-interface FamilyProxier {
-  readonly backend: Backend;
-  readonly proxier: Proxier;
+interface ServedFamily extends FamilyProxier {
   readonly serviceHealth: ServiceHealthPorts;
-  readonly facts: FamilyFacts;
   /** Follows the node's addresses until the signal aborts. */
   readonly followAddresses: (signal: AbortSignal) => Promise<void>;
 }
@@ -229,11 +225,11 @@ async function createProxiers(
   setup: NodeSetup,
   conntrack: ConntrackTable,
   openMode: OpenMode,
-): Promise<readonly FamilyProxier[]> {
+): Promise<readonly ServedFamily[]> {
   const { limits, clock, log } = daemon;
   const onFull = fullReporter(log, clock, { server: "health-check node ports" });
   const healthGate = new ConnectionGate({ ...limits.serviceHealth, onFull });
-  const proxiers: FamilyProxier[] = [];
+  const proxiers: ServedFamily[] = [];
   for (const family of setup.families) {
     proxiers.push(await createProxier(daemon, setup, family, { conntrack, healthGate, openMode }));
   }
@@ -251,7 +247,7 @@ async function createProxier(
   setup: NodeSetup,
   family: IpFamily,
   { conntrack, healthGate, openMode }: SharedParts,
-): Promise<FamilyProxier> {
+): Promise<ServedFamily> {
   const { health, metrics, clock, nodeName, kernel, events, journal } = daemon;
   const { config, isMinSyncPeriodSet } = daemon.options;
   const log = daemon.log.with({ ipFamily: family });
@@ -345,7 +341,7 @@ async function listenAddresses(addresses: ReturnType<typeof nodePortAddresses>, 
 async function serve(
   daemon: Daemon,
   setup: NodeSetup,
-  proxiers: readonly FamilyProxier[],
+  proxiers: readonly ServedFamily[],
   sink: DeferredSink,
   conntrack: ConntrackTable,
 ): Promise<void> {

@@ -26,31 +26,28 @@ export interface ArchiveIndex {
 }
 
 /**
- * Writes to a file of mode 0600 that nothing has had before. One that could not be finished is removed.
+ * Writes to a file of mode 0600 that nothing has had before, which is removed when it cannot be finished, or to a stream, which stays open.
  *
  * @param replaces whether a file that is there may go. @throws UsageError when the file cannot be had
  */
-export async function writeArchive(path: string, replaces: boolean, archive: Archive): Promise<ArchiveIndex> {
-  const index: ArchiveIndex = { files: [], notRead: [] };
-  const file = await openNew(path, replaces);
-  try {
-    await pipeline(
-      Readable.from(membersOf(archive, index), { objectMode: false }),
-      createGzip(),
-      file.createWriteStream(),
-    );
-  } catch (error) {
-    await rm(path, { force: true });
-    throw new UsageError(`cannot write ${path}: ${error instanceof Error ? error.message : error}`);
-  }
-  return index;
-}
-
-/** The same to a stream, which stays open. */
-export async function streamArchive(stream: NodeJS.WritableStream, archive: Archive): Promise<ArchiveIndex> {
+export async function writeArchive(
+  to: string | NodeJS.WritableStream,
+  replaces: boolean,
+  archive: Archive,
+): Promise<ArchiveIndex> {
   const index: ArchiveIndex = { files: [], notRead: [] };
   const members = Readable.from(membersOf(archive, index), { objectMode: false });
-  await pipeline(members, createGzip(), stream, { end: false });
+  if (typeof to !== "string") {
+    await pipeline(members, createGzip(), to, { end: false });
+    return index;
+  }
+  const file = await openNew(to, replaces);
+  try {
+    await pipeline(members, createGzip(), file.createWriteStream());
+  } catch (error) {
+    await rm(to, { force: true });
+    throw new UsageError(`cannot write ${to}: ${error instanceof Error ? error.message : error}`);
+  }
   return index;
 }
 
