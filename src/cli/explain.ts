@@ -141,7 +141,7 @@ export async function explain(
       ? await withTraffic(inspection, await withSockets(cluster, planned, warn), choices.config)
       : planned;
     if (wish === undefined) {
-      const text = await answerText(
+      const text = answerText(
         form,
         {
           what,

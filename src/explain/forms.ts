@@ -16,18 +16,12 @@ export interface Answer {
   readonly servicePorts: readonly PortExplanation[];
 }
 
-export async function answerText(form: Form, answer: Answer, options: TextOptions = {}): Promise<string> {
-  const pictures = () => answer.servicePorts.map((one, index) => pictureOf(one, `p${index}`));
-  switch (form) {
-    case "text": {
-      const head = safe(answer.because.map((sentence) => sentenceText(sentence, "", options.width)).join(""));
-      const byPort = Map.groupBy(answer.servicePorts, ({ servicePort, protocol }) => `${servicePort} ${protocol}`);
-      const explanations = Array.from(byPort.values(), (families) => familiesText(families, options));
-      return [head, ...explanations].filter((part) => part !== "").join("\n");
-    }
-    case "json":
-      return jsonText(answer);
-    case "svg":
-      return svgText(pictures());
-  }
+export function answerText(form: Form, answer: Answer, options: TextOptions = {}): string {
+  const { because, servicePorts } = answer;
+  if (form === "json") return jsonText(answer);
+  if (form === "svg") return svgText(servicePorts.map((one, index) => pictureOf(one, `p${index}`)));
+  const head = safe(because.map((sentence) => sentenceText(sentence, "", options.width)).join(""));
+  const byPort = Map.groupBy(servicePorts, ({ servicePort, protocol }) => `${servicePort} ${protocol}`);
+  const explanations = Array.from(byPort.values(), (families) => familiesText(families, options));
+  return [head, ...explanations].filter((part) => part !== "").join("\n");
 }

@@ -12,27 +12,13 @@ interface KernelDump {
 
 const TIMEOUT_MS = 30_000;
 
-/** The commands that print one kind. The table of nftables mode may not be there: then nothing is printed. */
-function commandsOf(
-  kind: DumpKind,
-  families: readonly IpFamily[],
-  table: string,
-): { readonly argv: readonly string[]; readonly family: IpFamily }[] {
-  const [first = "IPv4"] = families;
-  switch (kind) {
-    case "iptables-save":
-      return families.map((family) => ({ argv: [family === "IPv4" ? "iptables-save" : "ip6tables-save"], family }));
-    case "nft":
-      return families.map((family) => ({
-        argv: ["nft", "list", "table", family === "IPv4" ? "ip" : "ip6", table],
-        family,
-      }));
-    case "ipset":
-      return [{ argv: ["ipset", "save"], family: first }];
-    case "ipvsadm":
-      return [{ argv: ["ipvsadm", "-S", "-n"], family: first }];
-  }
-}
+/** What prints one kind of one family; IP sets and virtual servers of both families come together. */
+const COMMANDS: Readonly<Record<DumpKind, (family: IpFamily, table: string) => readonly string[]>> = {
+  "iptables-save": (family) => [family === "IPv4" ? "iptables-save" : "ip6tables-save"],
+  nft: (family, table) => ["nft", "list", "table", family === "IPv4" ? "ip" : "ip6", table],
+  ipset: () => ["ipset", "save"],
+  ipvsadm: () => ["ipvsadm", "-S", "-n"],
+};
 
 /** @throws DumpError when a tool is missing or refuses. */
 export async function kernelDumps(
@@ -41,7 +27,10 @@ export async function kernelDumps(
   table: string,
   exec: Exec = execProcess,
 ): Promise<readonly (KernelDump & { readonly kind: DumpKind })[]> {
-  const commands = kinds.flatMap((kind) => commandsOf(kind, families, table).map((command) => ({ ...command, kind })));
+  const commands = kinds.flatMap((kind) => {
+    const all = families.map((family) => ({ kind, family, argv: COMMANDS[kind](family, table) }));
+    return kind === "ipset" || kind === "ipvsadm" ? all.slice(0, 1) : all;
+  });
   return await Promise.all(
     commands.map(async ({ argv, family, kind }) => {
       const [file = "", ...args] = argv;
@@ -50,6 +39,7 @@ export async function kernelDumps(
   );
 }
 
+/** The table of nftables mode may not be there: then nothing is printed. */
 async function outputOf(exec: Exec, file: string, args: readonly string[]): Promise<string> {
   const name = [file, ...args].join(" ");
   try {

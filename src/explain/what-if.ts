@@ -30,27 +30,26 @@ function wholeNumber(field: string, value: string, most: number): number {
   throw new WhatIfError(`${field} must be a whole number from 1 to ${most}, got "${value}"`);
 }
 
-function listOf(field: string, value: string, isValid: (text: string) => boolean, what: string): readonly string[] {
-  const list = value.split(",").filter((text) => text !== "");
-  const wrong = list.find((text) => !isValid(text));
-  if (wrong === undefined) return list;
-  throw new WhatIfError(`${field} must be ${what}, with commas between, got "${wrong}"`);
-}
-
-const POLICIES = ["Cluster", "Local"] as const;
 /** What the API server sets where a Service asks for affinity and says no time, seconds. */
 const DEFAULT_AFFINITY_SECONDS = 10_800;
 const MAX_AFFINITY_SECONDS = 86_400;
 
+const policy =
+  (field: "externalTrafficPolicy" | "internalTrafficPolicy"): Change =>
+  (service, value) => ({ ...service, [field]: oneOf(field, value, ["Cluster", "Local"]) });
+
+const list =
+  (field: "loadBalancerSourceRanges" | "externalIPs", isValid: (text: string) => boolean, what: string): Change =>
+  (service, value) => {
+    const texts = value.split(",").filter((text) => text !== "");
+    const wrong = texts.find((text) => !isValid(text));
+    if (wrong === undefined) return { ...service, [field]: texts };
+    throw new WhatIfError(`${field} must be ${what}, with commas between, got "${wrong}"`);
+  };
+
 const FIELDS: Readonly<Record<string, Change>> = {
-  externalTrafficPolicy: (service, value) => ({
-    ...service,
-    externalTrafficPolicy: oneOf("externalTrafficPolicy", value, POLICIES),
-  }),
-  internalTrafficPolicy: (service, value) => ({
-    ...service,
-    internalTrafficPolicy: oneOf("internalTrafficPolicy", value, POLICIES),
-  }),
+  externalTrafficPolicy: policy("externalTrafficPolicy"),
+  internalTrafficPolicy: policy("internalTrafficPolicy"),
   sessionAffinity: (service, value) => {
     const sessionAffinity = oneOf("sessionAffinity", value, ["None", "ClientIP"]);
     const seconds = service.sessionAffinityTimeoutSeconds || DEFAULT_AFFINITY_SECONDS;
@@ -66,19 +65,12 @@ const FIELDS: Readonly<Record<string, Change>> = {
     const ports = type === "NodePort" ? service.ports : service.ports.map((port) => ({ ...port, nodePort: 0 }));
     return { ...service, type, ports, loadBalancerIngress: [], healthCheckNodePort: 0 };
   },
-  loadBalancerSourceRanges: (service, value) => ({
-    ...service,
-    loadBalancerSourceRanges: listOf(
-      "loadBalancerSourceRanges",
-      value,
-      (text) => parseCidr(text) !== undefined,
-      "prefixes such as 192.0.2.0/24",
-    ),
-  }),
-  externalIPs: (service, value) => ({
-    ...service,
-    externalIPs: listOf("externalIPs", value, (text) => parseIpAddress(text) !== undefined, "IP addresses"),
-  }),
+  loadBalancerSourceRanges: list(
+    "loadBalancerSourceRanges",
+    (text) => parseCidr(text) !== undefined,
+    "prefixes such as 192.0.2.0/24",
+  ),
+  externalIPs: list("externalIPs", (text) => parseIpAddress(text) !== undefined, "IP addresses"),
 };
 
 /** Fields of a Service that {@link withChange} can change. */

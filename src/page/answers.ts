@@ -7,17 +7,6 @@ import type { Picture } from "../explain/picture.ts";
 import type { LoggedProblem } from "../logging/problem-memory.ts";
 import type { SyncRecord } from "../sync/journal/sync-record.ts";
 
-export type { CauseWords } from "../daemon/sync-words.ts";
-export type {
-  Encounter,
-  ExplainedEndpoint,
-  ExplainedFrontend,
-  ExplainedUse,
-  PortExplanation,
-} from "../explain/explanation.ts";
-export type { Arrow, Box, Picture } from "../explain/picture.ts";
-export type { LoggedProblem } from "../logging/problem-memory.ts";
-
 /** A sync with what is said of it. */
 export interface ToldSync extends SyncRecord {
   readonly words: { readonly causes: readonly CauseWords[]; readonly written: string };

@@ -170,18 +170,11 @@ export function pageHandler(
 
 function replyState(daemon: LiveDaemon, startedMs: number, request: IncomingMessage, response: ServerResponse): void {
   const query = queryOf(request);
-  const after = numberIn(query, "after", 0);
-  const of = numberIn(query, "of", -1);
+  // The last sync that the reader knows, if it is one of this process.
+  const after = numberIn(query, "of", startedMs) === startedMs ? numberIn(query, "after", 0) : 0;
   const tag = stateTag(daemon, after, startedMs);
   if (request.headers["if-none-match"] === tag) response.writeHead(304, { ETag: tag }).end();
-  else
-    reply(
-      response,
-      200,
-      JSON_TYPE,
-      JSON.stringify(stateAnswer(daemon, { after, of: of < 0 ? undefined : of }, startedMs)),
-      { ETag: tag },
-    );
+  else reply(response, 200, JSON_TYPE, JSON.stringify(stateAnswer(daemon, after, startedMs)), { ETag: tag });
 }
 
 function failure(status: number, error: string): Answer {
@@ -197,18 +190,9 @@ function numberIn(query: URLSearchParams, name: string, fallback: number): numbe
 /** Syncs of one answer. */
 const MAX_SYNCS = 200;
 
-/** What a reader knows. */
-interface KnownSyncs {
-  /** The last sync. */
-  readonly after: number;
-  /** Of which process, as it said; undefined: of this one. */
-  readonly of: number | undefined;
-}
-
 /** @param startedMs of this process. */
-function stateAnswer(daemon: LiveDaemon, known: KnownSyncs, startedMs: number): StateAnswer {
+function stateAnswer(daemon: LiveDaemon, after: number, startedMs: number): StateAnswer {
   const { journal } = daemon;
-  const after = (known.of ?? startedMs) === startedMs ? known.after : 0;
   // Of what has been for long, the newest is of use.
   const { records, missed } = journal.after(Math.max(after, journal.last - MAX_SYNCS));
   return {

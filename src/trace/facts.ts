@@ -72,15 +72,10 @@ export function nodeFacts({ addresses, isComplete = true, routes = [], services 
   return {
     addressType(address) {
       if (own.has(address) || isLoopback(address)) return "local";
-      switch (specialAddress(address)) {
-        case "multicast":
-        case "broadcast":
-          return specialAddress(address) === "multicast" ? "multicast" : "broadcast";
-        case "unspecified":
-          return "unspec";
-        default:
-          return isComplete ? "unicast" : undefined;
-      }
+      const special = specialAddress(address);
+      if (special === "multicast" || special === "broadcast") return special;
+      if (special === "unspecified") return "unspec";
+      return isComplete ? "unicast" : undefined;
     },
     outInterface: (destination) =>
       own.has(destination) || isLoopback(destination) ? "lo" : wayTo(destination)?.device,

@@ -45,10 +45,6 @@ export class InventoryDraft {
     this.#places.add(name);
   }
 
-  has(place: string, name: string): boolean {
-    return this.#holders.has(`${place} ${name}`);
-  }
-
   hold(
     holder: Omit<Holder, "lines" | "isBuiltIn" | "isDynamic"> & Partial<Pick<Holder, "isBuiltIn" | "isDynamic">>,
   ): void {

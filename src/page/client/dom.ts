@@ -75,8 +75,8 @@ export function plain(text: string): string {
   return text.replace(/(?! )[\p{C}\p{Z}]/gu, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);
 }
 
-export function timeText(ms: number, nowMs = Date.now()): string {
-  const [time, now] = [new Date(ms), new Date(nowMs)];
+export function timeText(ms: number): string {
+  const [time, now] = [new Date(ms), new Date()];
   return time.toDateString() === now.toDateString() ? time.toLocaleTimeString() : time.toLocaleString();
 }
 

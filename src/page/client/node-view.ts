@@ -1,5 +1,6 @@
 /** The node: how its families are, what it cannot do and why, and what the log has complained about. */
-import type { LoggedProblem, StateAnswer } from "../answers.ts";
+import type { LoggedProblem } from "../../logging/problem-memory.ts";
+import type { StateAnswer } from "../answers.ts";
 import { badge, el, plain, scrolling, tableParts, timeText } from "./dom.ts";
 import type { View } from "./state.ts";
 

@@ -1,5 +1,5 @@
 /** The picture of a service port: frontends, policies, endpoints, and what leads from one to the next. */
-import type { Box, Picture } from "../answers.ts";
+import type { Box, Picture } from "../../explain/picture.ts";
 import { plain, svg } from "./dom.ts";
 
 const BOX = { width: 236, height: 44, gapX: 150, gapY: 12 } as const;

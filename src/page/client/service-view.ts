@@ -4,10 +4,10 @@ import type {
   ExplainedEndpoint,
   ExplainedFrontend,
   ExplainedUse,
-  Picture,
   PortExplanation,
-  ServiceAnswer,
-} from "../answers.ts";
+} from "../../explain/explanation.ts";
+import type { Picture } from "../../explain/picture.ts";
+import type { ServiceAnswer } from "../answers.ts";
 import { Asking, ask, FAILED_PAUSE_MS } from "./ask.ts";
 import { badge, el, itemsOf, plain, scrolling, tableParts } from "./dom.ts";
 import { pictureOf } from "./picture.ts";

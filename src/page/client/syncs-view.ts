@@ -1,5 +1,6 @@
 /** The timeline of syncs, the newest first: why each ran, what it wrote, how long its parts took. */
-import type { CauseWords, ToldSync } from "../answers.ts";
+import type { CauseWords } from "../../daemon/sync-words.ts";
+import type { ToldSync } from "../answers.ts";
 import { badge, el, itemsOf, labelled, msText, plain, timeText } from "./dom.ts";
 import type { View } from "./state.ts";
 
