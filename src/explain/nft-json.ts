@@ -18,7 +18,10 @@ export function readNftJson(text: string, table: string): Inventory {
     const place = `${textOf(family)} ${table}`;
     if (found?.name === "rule") draft.add(place, textOf(body.chain) ?? "", lineOfRule(body));
     else if (found?.name === "chain" || found?.name === "set" || found?.name === "map") {
-      hold(draft, found.name, place, body);
+      const kind = found.name;
+      const isDynamic = listOf(body.flags).includes("dynamic");
+      const lines = linesOf(kind, body);
+      draft.hold({ kind, name: textOf(name) ?? "", place, isOrdered: kind === "chain", isDynamic, lines });
     }
   }
   return { ...draft.finish("nft"), unsaid: UNSAID };
@@ -45,13 +48,6 @@ function lineOfRule({ expr, comment }: JsonObject): string {
 function isOwnCounter(statement: unknown): boolean {
   const found = named(statement);
   return found?.name === "counter" && typeof found.body !== "string";
-}
-
-function hold(draft: InventoryDraft, kind: "chain" | "set" | "map", place: string, body: JsonObject): void {
-  const name = textOf(body.name) ?? "";
-  const isDynamic = listOf(body.flags).includes("dynamic");
-  draft.hold({ kind, name, place, isOrdered: kind === "chain", isDynamic });
-  for (const line of linesOf(kind, body)) draft.add(place, name, line);
 }
 
 function linesOf(kind: string, body: JsonObject): string[] {

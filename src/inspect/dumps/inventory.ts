@@ -45,12 +45,12 @@ export class InventoryDraft {
     this.#places.add(name);
   }
 
-  hold(
-    holder: Omit<Holder, "lines" | "isBuiltIn" | "isDynamic"> & Partial<Pick<Holder, "isBuiltIn" | "isDynamic">>,
-  ): void {
+  /** @param holder without lines, unless they are known at once. */
+  hold(holder: Pick<Holder, "kind" | "place" | "name" | "isOrdered"> & Partial<Holder>): void {
     const key = `${holder.place} ${holder.name}`;
     if (this.#holders.has(key)) throw new DumpError(`${holder.kind} ${holder.name} is there twice`);
-    this.#holders.set(key, { isBuiltIn: false, isDynamic: false, ...holder, lines: [] });
+    const { lines = [] } = holder;
+    this.#holders.set(key, { isBuiltIn: false, isDynamic: false, ...holder, lines: [...lines] });
   }
 
   /** @returns whether the holder is there. */
