@@ -1,7 +1,7 @@
 /** The same question on every node of a cluster: which nodes answer alike, and where the others differ. */
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { IpFamily } from "../net/ip.ts";
-import { clientChanges } from "./compare.ts";
+import { clientChanges, identityOf } from "./compare.ts";
 import { explainedCluster, explainPorts } from "./explained-cluster.ts";
 import type { PortExplanation } from "./explanation.ts";
 import type { Objects } from "./part-of-cluster.ts";
@@ -33,10 +33,7 @@ export async function explainOnAllNodes(
     const cluster = await explainedCluster(objects, { ...config, hostnameOverride: name }, families, warn);
     explanations.push(...(await explainPorts(cluster, keys)));
   }
-  const byPort = Map.groupBy(
-    explanations,
-    ({ servicePort, protocol, family }) => `${servicePort} ${protocol} ${family}`,
-  );
+  const byPort = Map.groupBy(explanations, identityOf);
   return Array.from(byPort.values(), (own) => {
     const alike = Map.groupBy(own, (explained) => JSON.stringify(whatClientsSee(explained)));
     const groups = [...alike.values()].flatMap((members) => {

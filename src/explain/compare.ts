@@ -13,6 +13,11 @@ export interface ClientChange {
   readonly what: string;
 }
 
+/** The same for explanations of one service port and family. */
+export function identityOf({ servicePort, protocol, family }: PortExplanation): string {
+  return `${servicePort} ${protocol} ${family}`;
+}
+
 /**
  * Compares two explanations of one service port, node and family.
  *

@@ -7,10 +7,9 @@ import { objectKeyText } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { nodeNameFrom } from "../model/node-identity.ts";
 import type { IpFamily } from "../net/ip.ts";
-import { type ClientChange, clientChanges } from "./compare.ts";
+import { type ClientChange, clientChanges, identityOf } from "./compare.ts";
 import { diffInventories, type OwnedDifference } from "./diff-dumps.ts";
 import { allPortKeys, type ExplainedCluster, explainedCluster, explainPorts } from "./explained-cluster.ts";
-import type { PortExplanation } from "./explanation.ts";
 import { type Objects, partOf, withNeighbours } from "./part-of-cluster.ts";
 import { wantedInventories } from "./wanted.ts";
 
@@ -77,19 +76,11 @@ async function diffNode(
 
 async function clientsOf(before: ExplainedCluster, after: ExplainedCluster): Promise<ClientChange[]> {
   const keys = [...new Set([...allPortKeys(before), ...allPortKeys(after)])].sort();
-  const [olds, currents] = [await explainPorts(before, keys), await explainPorts(after, keys)];
-  const nameOf = ({ servicePort, protocol }: PortExplanation) => `${servicePort} ${protocol}`;
-  const [byName, nowByName] = [Map.groupBy(olds, nameOf), Map.groupBy(currents, nameOf)];
-  return [...new Set([...byName.keys(), ...nowByName.keys()])].sort().flatMap((name) => {
-    const [old, current] = [byName.get(name) ?? [], nowByName.get(name) ?? []];
-    const families = new Set([...old, ...current].map(({ family }) => family));
-    return [...families].flatMap((family) =>
-      clientChanges(
-        old.find((one) => one.family === family),
-        current.find((one) => one.family === family),
-      ),
-    );
-  });
+  const explained = async (cluster: ExplainedCluster) =>
+    new Map((await explainPorts(cluster, keys)).map((one) => [identityOf(one), one]));
+  const [old, current] = [await explained(before), await explained(after)];
+  const all = [...new Set([...old.keys(), ...current.keys()])].sort();
+  return all.flatMap((identity) => clientChanges(old.get(identity), current.get(identity)));
 }
 
 function namesOf({ nodes }: Objects): ReadonlySet<string> {

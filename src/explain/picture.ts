@@ -18,7 +18,6 @@ export interface Arrow {
   readonly from: string;
   readonly to: string;
   readonly label: string;
-  readonly isUsed: boolean;
 }
 
 export interface Picture {
@@ -43,34 +42,23 @@ export function pictureOf(explained: PortExplanation, prefix = ""): Picture {
       const ways = frontend.clients.filter((one) => one.endpoints === (policy === "cluster" ? "all" : "local"));
       if (ways.length === 0) continue;
       const label = ways.length === frontend.clients.length ? "" : ways.map(({ position }) => position).join(", ");
-      arrows.push({ from: id, to: `${prefix}${policy}`, label, isUsed: true });
+      arrows.push({ from: id, to: `${prefix}${policy}`, label });
     }
   }
   for (const policy of policies) {
     const used = endpoints.filter((one) => one[policy]?.used === true).length;
     const title = `${policy === "cluster" ? "Cluster" : "Local"} policy`;
-    boxes.push({
-      id: `${prefix}${policy}`,
-      title,
-      note: `${used} of ${endpoints.length} endpoints`,
-      column: 1,
-      isUsed: used > 0,
-    });
+    const note = `${used} of ${endpoints.length} endpoints`;
+    boxes.push({ id: `${prefix}${policy}`, title, note, column: 1, isUsed: used > 0 });
   }
   for (const [index, endpoint] of endpoints.entries()) {
     const id = `${prefix}e${index}`;
     const uses = policies.map((policy) => endpoint[policy]);
-    boxes.push({
-      id,
-      title: endpoint.address,
-      note: endpointNote(endpoint, uses),
-      column: 2,
-      isUsed: uses.some(isUsed),
-    });
+    const note = endpointNote(endpoint, uses);
+    boxes.push({ id, title: endpoint.address, note, column: 2, isUsed: uses.some(isUsed) });
     for (const policy of policies) {
       const use = endpoint[policy];
-      if (use?.used === true)
-        arrows.push({ from: `${prefix}${policy}`, to: id, label: shareText(use.share), isUsed: true });
+      if (use?.used === true) arrows.push({ from: `${prefix}${policy}`, to: id, label: shareText(use.share) });
     }
   }
   return { title: `${servicePort} ${protocol} on ${node}, ${mode} mode, ${family}`, boxes, arrows };

@@ -1,7 +1,7 @@
 /** `--what-if field=value`: the same objects with one field of a Service changed, and what that is for clients. Pure. */
 import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import { parseCidr, parseIpAddress } from "../net/ip.ts";
-import { type ClientChange, clientChanges } from "./compare.ts";
+import { type ClientChange, clientChanges, identityOf } from "./compare.ts";
 import type { ExplainedFrontend, PortExplanation } from "./explanation.ts";
 import type { Objects } from "./part-of-cluster.ts";
 
@@ -104,9 +104,8 @@ export function withChange(objects: Objects, services: ReadonlySet<string>, wish
 
 /** @param before the service ports as they are. @param after with the wish. @returns lines, one for each difference that clients meet. */
 export function wishText(wish: string, before: readonly PortExplanation[], after: readonly PortExplanation[]): string {
-  const sameAs = (one: PortExplanation) => (other: PortExplanation) =>
-    other.servicePort === one.servicePort && other.protocol === one.protocol && other.family === one.family;
-  const pairs = before.map((one) => [one, after.find(sameAs(one))] as const);
+  const later = new Map(after.map((one) => [identityOf(one), one]));
+  const pairs = before.map((one) => [one, later.get(identityOf(one))] as const);
   const changes = pairs.flatMap(([one, other]) => [...clientChanges(one, other), ...allocations(one, other)]);
   if (changes.length === 0) return `With ${wish}, nothing would be different for clients.\n`;
   return `With ${wish}:\n${changes.map(({ servicePort, node, family, what }) => `  ${servicePort} on ${node}, ${family}: ${what}\n`).join("")}`;

@@ -5,15 +5,12 @@ import { plain } from "./dom.ts";
 /** How soon it is asked again after a question that failed: nothing need change on the node before it can be answered. */
 export const FAILED_PAUSE_MS = 5000;
 
-/** What the daemon says is wrong with a question, in words. */
-class RefusedError extends Error {}
-
-/** @throws RefusedError with the daemon's words; TypeError when there is no answer. */
+/** @throws Error with what the daemon says is wrong with the question; TypeError when there is no answer. */
 export async function ask<Answer>(path: string, query: Readonly<Record<string, string>>, signal?: AbortSignal) {
   const response = await fetch(`${path}?${new URLSearchParams(query)}`, { signal: signal ?? null });
   if (response.ok) return (await response.json()) as Answer;
   const isJson = response.headers.get("content-type") === "application/json";
-  throw new RefusedError(isJson ? ((await response.json()) as ErrorAnswer).error : await response.text());
+  throw new Error(isJson ? ((await response.json()) as ErrorAnswer).error : await response.text());
 }
 
 /** Why there is no answer. */
