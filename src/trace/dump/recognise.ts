@@ -71,7 +71,7 @@ export function recogniseDump(text: string, name: string, readers: readonly Dump
   const start = text.trimStart();
   if (start === "") throw new DumpError(`${name} is empty`);
   if (start.startsWith("{")) return { kind: "nftables", objects: nftablesObjects(text, name) };
-  const line = firstLine(start);
+  const line = FIRST_LINE.exec(start)?.[0].trim() ?? "";
   if (/^\*\S|^:\S/.test(line)) return iptablesDump(text, name);
   if (/^create \S+ \S+:\S+/.test(line)) return { kind: "ipset", text };
   if (/^(?:addr|link) add /.test(line)) return { kind: "addresses", text };
@@ -89,18 +89,8 @@ export function recogniseDump(text: string, name: string, readers: readonly Dump
   );
 }
 
-/** The first line that is no comment. */
-function firstLine(text: string): string {
-  let at = 0;
-  while (at < text.length) {
-    const newline = text.indexOf("\n", at);
-    const end = newline < 0 ? text.length : newline;
-    const line = text.slice(at, end).trim();
-    if (line !== "" && !line.startsWith("#")) return line;
-    at = end + 1;
-  }
-  return "";
-}
+/** The first line that is no comment, and not empty. */
+const FIRST_LINE = /^(?![^\S\n]*(?:#|$)).*$/m;
 
 function nftablesObjects(text: string, name: string): readonly unknown[] {
   let json: unknown;

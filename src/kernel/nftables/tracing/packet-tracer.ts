@@ -16,6 +16,7 @@ export interface ChainHook {
   readonly priority: number;
 }
 
+/** Disposing removes the table. */
 export interface PacketTracer extends AsyncDisposable {
   /** Resolves when the signal ends it. Rejects when the kernel's messages cannot be received any more. */
   readonly ended: Promise<void>;
@@ -25,8 +26,6 @@ export interface PacketTracer extends AsyncDisposable {
   baseChains(family: number, table: string): Promise<ReadonlyMap<string, ChainHook>>;
   /** Handles of a chain's rules, in order. */
   handles(family: number, table: string, chain: string): Promise<readonly number[]>;
-  /** Removes the table. Idempotent. */
-  close(): Promise<void>;
 }
 
 interface PacketTracerOptions {
@@ -67,7 +66,7 @@ export async function openPacketTracer(
     await close();
     throw fromNetlinkError(error);
   }
-  return { ...reader(client), ended, close, [Symbol.asyncDispose]: close };
+  return { ...reader(client), ended, [Symbol.asyncDispose]: close };
 }
 
 function reader(client: NftablesClient): Pick<PacketTracer, "generation" | "baseChains" | "handles"> {
@@ -91,17 +90,12 @@ function reader(client: NftablesClient): Pick<PacketTracer, "generation" | "base
 }
 
 async function install(client: NftablesClient, filter: TraceFilter): Promise<void> {
-  let refused: CommitResult & { committed: false };
-  const limited = await client.commit(traceTableBatch(filter, true));
-  if (limited.committed) return;
-  refused = limited;
+  let result = await client.commit(traceTableBatch(filter, true));
   // ENOENT at a rule: the kernel has no such expression.
-  if (limited.failures.some(({ error, kind }) => kind === "rule" && error.code === "ENOENT")) {
-    const unlimited = await client.commit(traceTableBatch(filter, false));
-    if (unlimited.committed) return;
-    refused = unlimited;
+  if (!result.committed && result.failures.some(({ error, kind }) => kind === "rule" && error.code === "ENOENT")) {
+    result = await client.commit(traceTableBatch(filter, false));
   }
-  throw await refusal(client, filter, refused);
+  if (!result.committed) throw await refusal(client, filter, result);
 }
 
 async function refusal(
