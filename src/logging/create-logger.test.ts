@@ -31,6 +31,15 @@ test("the text look has severity, local time with microseconds, padded pid, file
   );
 });
 
+test("without a clock of its own, a line's time has microseconds", () => {
+  const log = createLogger({ write: (stream, text) => lines.push({ stream, text }) });
+  for (let line = 0; line < 20; line++) log.info("Syncing");
+  assert.ok(
+    lines.some(({ text }) => /:\d\d\.\d{3}(?!000)\d{3} /.test(text)),
+    lines[0]?.text,
+  );
+});
+
 test("the line number is that of the call, for every method and for derived loggers", () => {
   const log = logger({ verbosity: 1 }).with({ ipFamily: "IPv4" });
   log.info("a");

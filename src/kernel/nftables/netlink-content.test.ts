@@ -4,6 +4,8 @@ import { test } from "node:test";
 import { isInterrupted } from "../netlink/errors.ts";
 import { readTable, type TableReader } from "./netlink-content.ts";
 import { LAYOUTS } from "./netlink-values.ts";
+import type { NftSet } from "./ruleset.ts";
+import { NFT_TYPES } from "./wire/constants.ts";
 
 const TABLE = "kube-proxy";
 
@@ -40,4 +42,34 @@ test("what one list of chains passes over is taken from the next, and a table wi
     );
   }
   await assert.rejects(readTable(kernel(all, ["a", "b"]), TABLE, LAYOUTS.ip), isInterrupted);
+});
+
+test("a large set of which some elements are missing is not listed, one with others beside is", async () => {
+  const ports = Array.from({ length: 3000 }, (_, index) => index + 1);
+  const set: NftSet = { name: "ports", key: ["port"], isMap: false };
+  const listedOf = async (present: number): Promise<number> => {
+    let listed = 0;
+    const reader: TableReader = {
+      ...kernel([], []),
+      setHeads: async () => [
+        { name: "ports", keyType: NFT_TYPES.inet_service, keyLength: 2, elementCount: present, flags: 0 },
+      ],
+      elements: async () => {
+        listed += 1;
+        return [];
+      },
+      ask: async (query, onAnswer) => {
+        for (let index = 0; index < query.size; index++) onAnswer(index, index === 0 ? "missing" : "as expected");
+      },
+    };
+    const content = await readTable(reader, TABLE, LAYOUTS.ip, {
+      sets: new Map([["ports", set]]),
+      elements: () => ports.map((port) => ({ set: "ports", element: { key: [port] } })),
+    });
+    // One of each batch of 512 questions.
+    if (listed === 0) assert.equal(content?.sets.get("ports")?.others?.size, 6);
+    return listed;
+  };
+  assert.equal(await listedOf(ports.length - 6), 0);
+  assert.equal(await listedOf(ports.length - 5), 1);
 });

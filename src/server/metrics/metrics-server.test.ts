@@ -18,8 +18,8 @@ const levels: number[] = [];
 let fullPort = 0;
 let barePort = 0;
 
-async function start(options: Partial<MetricsServerOptions>): Promise<number> {
-  const server = startMetricsServer({
+function serve(options: Partial<MetricsServerOptions>): HttpEndpoint | undefined {
+  return startMetricsServer({
     address: "127.0.0.1:0",
     families: createMetrics().families,
     mode: "iptables",
@@ -31,6 +31,10 @@ async function start(options: Partial<MetricsServerOptions>): Promise<number> {
     onHardFail: () => {},
     ...options,
   });
+}
+
+async function start(options: Partial<MetricsServerOptions>): Promise<number> {
+  const server = serve(options);
   assert.ok(server !== undefined);
   servers.push(server);
   return (await server.listening)?.port ?? 0;
@@ -56,6 +60,8 @@ after(async () => {
 function get(path: string, options: AskOptions = {}): Promise<Answer> {
   return ask(fullPort, path, options);
 }
+
+test("an empty address serves nothing", () => assert.equal(serve({ address: "" }), undefined));
 
 test("healthz always passes, in short, in detail and with exclusions", async () => {
   const short = await get("/healthz");
