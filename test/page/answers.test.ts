@@ -112,9 +112,9 @@ test("the state: syncs since the last that is known; 304 while nothing is new", 
   journal.add(syncRecord());
   journal.add(syncRecord({ result: "refused", failures: [{ subject: "shop/web", reason: "no space" }] }));
   const first = await answerTo(`${url}api/state?after=1`);
-  const { syncs, lastSync, status } = JSON.parse(first.text) as StateAnswer;
+  const { syncs, lastSync, status, zone } = JSON.parse(first.text) as StateAnswer;
   assert.deepEqual([syncs.map(({ number, result }) => [number, result]), lastSync], [[[2, "refused"]], 2]);
-  assert.deepEqual([status.node, status.mode, status.families.length], ["node-a", "nftables", 2]);
+  assert.deepEqual([status.node, zone, status.mode, status.families.length], ["node-a", "zone-1", "nftables", 2]);
   // One who knows the syncs of another process knows none of these.
   const ofOther = await json<StateAnswer>(`${url}api/state?after=1&of=77`);
   assert.deepEqual([ofOther.syncs.length, ofOther.startedMs], [2, 1]);
