@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { kernelSkip } from "../testkit/support/topology.ts";
-import { againstTable } from "./against.ts";
-import type { ProgramFigures } from "./first-connection.ts";
+import { againstColumns } from "./against.ts";
+import { type Figures, figuresTable } from "./table.ts";
 
 const OWN = fileURLToPath(new URL("../bin/kube-proxy", import.meta.url));
 const RUN = fileURLToPath(new URL("./run.ts", import.meta.url));
@@ -30,26 +30,11 @@ function against(...words: readonly string[]) {
   return spawnSync(process.execPath, args, { encoding: "utf8", timeout: 300_000 });
 }
 
-const figures = (firstSyncMs: number): ProgramFigures => ({
-  firstSyncMs,
-  startCpuMs: 500,
-  connection: { count: 3, p50: 4, p99: 8 },
-  workMs: 2,
-  changeCpuMs: 20,
-  rssMb: 50,
-  peakMb: 80,
-  privateMb: 20,
-});
-
 test("a ratio is the other program's figure for each of ours, of single rounds", () => {
-  const rounds = [
-    [figures(100), figures(900)],
-    [figures(200), figures(400)],
-    [figures(400), figures(600)],
-  ] as const;
-  const text = againstTable({ title: "nftables Flat, 15 × 4", name: "Kubernetes v1.36.2", rounds });
-  assert.match(text, /^nftables Flat, 15 × 4 +here +Kubernetes v1\.36\.2 +ratio$/m);
-  assert.match(text, /^start to first sync, ms +200 +600 +2\.00$/m);
+  const runs = (...all: readonly number[]): readonly Figures[] => all.map((value) => ({ "first sync, ms": { value } }));
+  const text = figuresTable("Flat", againstColumns("Kubernetes v1.36.2", runs(100, 200, 400), runs(900, 400, 600)));
+  assert.match(text, /^Flat +here +Kubernetes v1\.36\.2 +ratio$/m);
+  assert.match(text, /^first sync, ms +200 +600 +2$/m);
 });
 
 test("a binary that cannot be run is refused by name", { skip: kernelSkip }, (t) => {
@@ -88,10 +73,9 @@ test("another program's version, start, change and memory stand beside ours", { 
   assert.equal(status, 0, stderr);
   assert.match(stdout, /^nftables Flat, 15 × 4 +here +Kubernetes v9\.9\.9 +ratio$/m);
   const { results } = JSON.parse(readFileSync(json, "utf8"));
-  const [rounds] = results.map((result: { readonly rounds: readonly ProgramFigures[][] }) => result.rounds);
-  assert.equal(rounds.length, 1);
-  for (const { firstSyncMs, startCpuMs, connection, workMs, rssMb } of rounds[0]) {
-    for (const value of [firstSyncMs, startCpuMs, workMs, rssMb]) assert.ok(value > 0, JSON.stringify(rounds));
-    assert.equal(connection.count, 2);
+  const { here, "Kubernetes v9.9.9": there } = results["nftables Flat, 15 × 4"];
+  for (const figures of [here, there]) {
+    assert.equal(Object.keys(figures).length, 9);
+    for (const [name, { value }] of Object.entries(figures as Figures)) assert.ok(Number(value) > 0, name);
   }
 });

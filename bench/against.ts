@@ -8,29 +8,11 @@ import { basename, resolve } from "node:path";
 import { LAYOUT_NAMES } from "../src/dataplane/nftables/layout-name.ts";
 import { PROGRAM } from "../test/apiserver/api-daemon.ts";
 import type { Bench } from "./driver.ts";
-import {
-  answerConnections,
-  measureProgram,
-  type ProgramFigures,
-  type ProgramTask,
-  runProgram,
-} from "./first-connection.ts";
-import { atMost, median, megabytes, ms, table, type Verdict } from "./table.ts";
+import { answerConnections, measureProgram, type ProgramTask, runProgram } from "./first-connection.ts";
+import { type Figures, figuresTable, judgeFigures, middleOf, ratioOf, type Verdict } from "./table.ts";
 
 const MODES = ["nftables", "iptables", "ipvs"] as const;
-type Mode = (typeof MODES)[number];
-/** What this program promises: from the API server's answer to the first connection (issue 4), p50; and its own memory in a small cluster. */
-const CONNECTION_MS: Readonly<Partial<Record<Mode, number>>> = { iptables: 200, nftables: 50 };
-const PRIVATE_MB = 20;
-const SMALL = 15;
 const VERSION_LIMIT_MS = 10_000;
-
-interface AgainstResult {
-  readonly title: string;
-  readonly name: string;
-  /** By round: this program, and the other. */
-  readonly rounds: readonly (readonly [own: ProgramFigures, other: ProgramFigures])[];
-}
 
 export const bench: Bench = {
   name: "against",
@@ -64,34 +46,26 @@ network namespaces: start to first sync, a Service that is added, processor time
       const once = { mode: modes[0] ?? "nftables", services: 1, endpointsEach: 1, limitMs, program };
       await measureProgram(once, 1, 0);
     }
-    const results: AgainstResult[] = [];
+    const results: Record<string, Readonly<Record<string, Figures>>> = {};
     const verdicts: Verdict[] = [];
     for (const mode of modes) {
       for (const size of given.sizes("sizes")) {
         const title = `${mode}${mode === "nftables" ? ` ${layout}` : ""}, ${size.services} × ${size.endpointsEach}`;
         const measure = (more: Pick<ProgramTask, "program" | "layout">) =>
           measureProgram({ ...size, mode, limitMs, ...more }, trials, settleSeconds);
-        const other = () => measure({ program: binary });
-        const rounds: (readonly [ProgramFigures, ProgramFigures])[] = [];
+        const rounds = { here: [] as Figures[], other: [] as Figures[] };
+        const measureOther = async (): Promise<void> => void rounds.other.push(await measure({ program: binary }));
         for (let round = 1; round <= given.whole("rounds"); round += 1) {
           process.stderr.write(`${title}, round ${round}…\n`);
-          const first = round % 2 === 0 ? undefined : await other();
-          const figures = await measure({ program: own, ...(mode === "nftables" && { layout }) });
-          rounds.push([figures, first ?? (await other())]);
+          const isOtherFirst = round % 2 === 1;
+          if (isOtherFirst) await measureOther();
+          rounds.here.push(await measure({ program: own, ...(mode === "nftables" && { layout }) }));
+          if (!isOtherFirst) await measureOther();
         }
-        const result = { title, name, rounds };
-        results.push(result);
-        console.log(`${againstTable(result)}\n`);
-        const middle = (of: (figures: ProgramFigures) => number) => median(rounds.map(([figures]) => of(figures)));
-        const connectionMs = CONNECTION_MS[mode];
-        if (connectionMs !== undefined) {
-          const p50 = middle(({ connection }) => connection.p50);
-          verdicts.push(atMost(`${title}, here: first connection, ms`, p50, connectionMs));
-        }
-        if (size.services <= SMALL) {
-          const privateMb = middle((figures) => figures.privateMb);
-          verdicts.push(atMost(`${title}, here: resident of its own alone, MB`, privateMb, PRIVATE_MB));
-        }
+        const columns = againstColumns(name, rounds.here, rounds.other);
+        results[title] = columns;
+        console.log(`${figuresTable(title, columns)}\n`);
+        verdicts.push(...judgeFigures({ [`${title}, here`]: columns.here }));
       }
     }
     return { verdicts, figures: { results } };
@@ -120,25 +94,8 @@ function nameOf(path: string): string {
   return (stdout ?? "").split("\n")[0] || basename(path);
 }
 
-/** Medians of the rounds; the ratio is the median of those of single rounds. */
-export function againstTable({ title, name, rounds }: AgainstResult): string {
-  const row = (what: string, of: (figures: ProgramFigures) => number, text = ms): string[] => {
-    const [own, other] = [rounds.map(([figures]) => of(figures)), rounds.map(([, figures]) => of(figures))];
-    const ratios = rounds.map(([here, there]) => of(there) / of(here));
-    return [what, text(median(own)), text(median(other)), median(ratios).toFixed(2)];
-  };
-  return table(
-    [title, "here", name, "ratio"],
-    [
-      row("start to first sync, ms", ({ firstSyncMs }) => firstSyncMs),
-      row("  processor time until then, tools included, ms", ({ startCpuMs }) => startCpuMs),
-      row("a Service more: its first connection, ms, p50", ({ connection }) => connection.p50),
-      row("  p99", ({ connection }) => connection.p99),
-      row("  work of its syncs, ms", ({ workMs }) => workMs),
-      row("  processor time, ms", ({ changeCpuMs }) => changeCpuMs),
-      row("resident at rest, MB", ({ rssMb }) => rssMb, megabytes),
-      row("  of that its own alone", ({ privateMb }) => privateMb, megabytes),
-      row("  at its peak", ({ peakMb }) => peakMb, megabytes),
-    ],
-  );
+/** Medians of the rounds; the ratio is the median of those of single rounds, which share what else the machine was doing. */
+export function againstColumns(name: string, here: readonly Figures[], other: readonly Figures[]) {
+  const ratios = here.map((own, round) => ratioOf(other[round] ?? {}, own));
+  return { here: middleOf(here), [name]: middleOf(other), ratio: middleOf(ratios) };
 }

@@ -15,14 +15,17 @@ import { apiSlice } from "./api-objects.ts";
 import { NODE_ADDRESS } from "./cluster.ts";
 import type { Bench, ClusterSize } from "./driver.ts";
 import { figuresOf, type ProcessFigures } from "./memory.ts";
-import { figuresTable, fixed, judgeFigures, megabytes, type Row, size, type Verdict } from "./table.ts";
-import { answerLines, inWorker, startWorker } from "./workers.ts";
+import { type Figures, Notes } from "./table.ts";
+import { answerLines, startWorker } from "./workers.ts";
 
 const MODES = ["nftables", "iptables"] as const;
 const FORMATS = { protobuf: "application/vnd.kubernetes.protobuf", json: "application/json" } as const;
 const FORMAT_NAMES = ["protobuf", "json"] as const;
 const LIMIT_MS = 300_000;
 const TICK_MS = 10;
+/** Issue 3. */
+const WANTED_MB = 200;
+const WANTED_US = 100;
 /** Events are still on their way when the last has been made. */
 const DELIVERED_MS = 1_000;
 
@@ -52,34 +55,6 @@ interface SourceReport {
   readonly pauseMs: number;
 }
 
-/** A stream of events, as one process took it. */
-export interface StreamFigures {
-  readonly events: number;
-  readonly bytesPerEvent: number;
-  /** Processor time of all threads per event, what of it was spent in the kernel, and beside it of tools that were run. */
-  readonly cpuUs: number;
-  readonly kernelCpuUs: number;
-  readonly childrenCpuUs: number;
-  readonly rssMb: number;
-}
-
-export interface ApiServerFigures extends Pick<ProgramTask, "mode" | "format" | keyof ClusterSize> {
-  readonly listBytes: number;
-  /** From the start of the process until everything was delivered, and until the rules were in the kernel. */
-  readonly listedMs: number;
-  readonly syncedMs: number;
-  /** Processor time until then, tools included. */
-  readonly syncedCpuMs: number;
-  readonly peakMb: number;
-  readonly settledMb: number;
-  readonly fileMb: number;
-  /** The whole program. */
-  readonly stream: StreamFigures;
-  readonly afterStreamMb: number;
-  /** Nothing but the source: requests, decoding, the minimal set of events. */
-  readonly source: StreamFigures & { readonly allocatedBytes: number; readonly pauseShare: number };
-}
-
 export const bench: Bench = {
   name: "apiserver",
   about: `Measures the whole program at an API server over TLS, in throw-away network namespaces: the initial list until the rules are
@@ -95,84 +70,45 @@ in the kernel, memory, and a stream of endpoint changes. Needs root and npm run 
     settle: { value: "SECONDS", initial: "20", quick: "1", help: "rest before the memory is read" },
     pages: { help: "lists in pages instead of streamed" },
   },
-  async run(given) {
-    const results: ApiServerFigures[] = [];
-    for (const mode of given.someOf("modes", MODES)) {
-      for (const format of given.someOf("formats", FORMAT_NAMES)) {
+  tasks(given) {
+    const all = given.someOf("modes", MODES).flatMap((mode) =>
+      given.someOf("formats", FORMAT_NAMES).map((format) => {
         const task: ProgramTask = {
           ...{ mode, format, services: given.whole("services"), endpointsEach: given.whole("endpoints") },
           ...{ eventsPerSecond: given.whole("rate"), eventSeconds: given.whole("seconds") },
           ...{ hasWatchList: !given.isOn("pages"), settleSeconds: given.whole("settle") },
         };
-        process.stderr.write(`measuring ${mode}, ${format}, ${task.services} × ${task.endpointsEach} endpoints…\n`);
-        results.push(await inWorker("apiserver", task));
-      }
-    }
-    console.log(apiServerTable(results));
-    return { verdicts: judgeApiServer(results), figures: { results } };
+        return [`${mode}, ${format}, ${task.services} × ${task.endpointsEach}`, [task]] as const;
+      }),
+    );
+    return Object.fromEntries(all);
   },
   worker: (task: ProgramTask | SourceTask) => ("url" in task ? followAlone(task) : measureProgram(task)),
 };
 
-const us = fixed(0);
-const streamRows = (
-  title: string,
-  of: (figures: ApiServerFigures) => StreamFigures,
-  wantedUs?: number,
-): readonly Row<ApiServerFigures>[] => [
-  [`${title}: processor time per event, µs`, (figures) => of(figures).cpuUs, us, () => wantedUs],
-  ["  of that in the kernel", (figures) => of(figures).kernelCpuUs, us],
-  ["  tools, beside it", (figures) => of(figures).childrenCpuUs, us],
-];
-
-/** What is wanted is of issue 3. */
-const ROWS: readonly Row<ApiServerFigures>[] = [
-  ["sent for the initial lists", ({ listBytes }) => listBytes, size],
-  ["start of the process to everything listed, ms", ({ listedMs }) => listedMs],
-  ["start of the process to rules in the kernel, ms", ({ syncedMs }) => syncedMs],
-  ["  processor time until then, tools included, ms", ({ syncedCpuMs }) => syncedCpuMs],
-  ["resident MB: peak until then", ({ peakMb }) => peakMb, megabytes],
-  ["  MB resident once settled", ({ settledMb }) => settledMb, megabytes, 200],
-  ["  of that pages of files, which processes share", ({ fileMb }) => fileMb, megabytes],
-  ["events sent", ({ stream }) => stream.events, us],
-  ["  a changed endpoint", ({ stream }) => stream.bytesPerEvent, size],
-  ...streamRows("whole program", ({ stream }) => stream),
-  ["  resident MB at their end", ({ stream }) => stream.rssMb, megabytes],
-  ["  MB after the events, settled", ({ afterStreamMb }) => afterStreamMb, megabytes, 200],
-  ...streamRows("API source alone", ({ source }) => source, 100),
-  ["  allocated per event", ({ source }) => source.allocatedBytes, size],
-  ["  standing still to collect garbage, %", ({ source }) => 100 * source.pauseShare, fixed(1)],
-];
-
-const columnsOf = (results: readonly ApiServerFigures[]) =>
-  results.map((each) => `${each.mode}, ${each.format}, ${each.services} × ${each.endpointsEach}`);
-
-export function apiServerTable(results: readonly ApiServerFigures[]): string {
-  return figuresTable("", columnsOf(results), results, ROWS);
-}
-
-export function judgeApiServer(results: readonly ApiServerFigures[]): readonly Verdict[] {
-  return judgeFigures(columnsOf(results), results, ROWS);
-}
-
 /** In this process's network namespace. */
-async function measureProgram(task: ProgramTask): Promise<ApiServerFigures> {
-  const { mode, format, services, endpointsEach } = task;
+async function measureProgram(task: ProgramTask): Promise<Figures> {
+  const notes = new Notes();
   const server = await startApiServer(task, NODE_ADDRESS);
   server.switches.hasWatchList = task.hasWatchList;
   const makeEvents = eventsOf(server, task);
   try {
-    const program = await measureDaemon(server, task, makeEvents);
-    const source = await measureSource(server, format, makeEvents);
-    return { mode, format, services, endpointsEach, ...program, source };
+    await measureDaemon(server, task, makeEvents, notes);
+    await measureSource(server, task, makeEvents, notes);
+    return notes.figures;
   } finally {
     await server.close();
   }
 }
 
-async function measureDaemon(server: TestApiServer, task: ProgramTask, makeEvents: () => Promise<Made>) {
+async function measureDaemon(
+  server: TestApiServer,
+  { mode, format, settleSeconds }: ProgramTask,
+  makeEvents: () => Promise<Made>,
+  notes: Notes,
+): Promise<void> {
   const startMs = performance.now();
-  const daemon = startDaemon(server, { mode: task.mode, contentType: FORMATS[task.format] });
+  const daemon = startDaemon(server, { mode, contentType: FORMATS[format] });
   const said = async (...patterns: readonly RegExp[]): Promise<number> => {
     while (!patterns.every((pattern) => pattern.test(daemon.log))) {
       if (hasEnded(daemon) || performance.now() - startMs > LIMIT_MS) throw new Error(`no ${patterns}:\n${daemon.log}`);
@@ -183,17 +119,19 @@ async function measureDaemon(server: TestApiServer, task: ProgramTask, makeEvent
   try {
     const listedMs = await said(/synced" controller="service config"/, /synced" controller="endpoint slice config"/);
     const families = ["IPv4", "IPv6"].map((family) => new RegExp(`"SyncProxyRules complete" ipFamily="${family}"`));
-    const syncedMs = await said(...families);
+    notes.add("start of the process to everything listed", listedMs);
+    notes.add("start of the process to rules in the kernel", await said(...families));
     const synced = figuresOf(daemon.pid);
-    await sleep(task.settleSeconds * 1000);
+    notes.add("  processor time until then, tools included", synced.cpuMs + synced.childrenCpuMs);
+    notes.add("sent for the initial lists, kB", server.sentBytes / 1000);
+    await sleep(settleSeconds * 1000);
     const settled = figuresOf(daemon.pid);
-    const listBytes = server.sentBytes;
-    const stream = await measureStream(daemon.pid, makeEvents);
-    await sleep(task.settleSeconds * 1000);
-    return {
-      ...{ listBytes, listedMs, syncedMs, syncedCpuMs: synced.cpuMs + synced.childrenCpuMs, peakMb: synced.peakMb },
-      ...{ settledMb: settled.rssMb, fileMb: settled.fileMb, stream, afterStreamMb: figuresOf(daemon.pid).rssMb },
-    };
+    notes.add("resident MB: peak until then", synced.peakMb);
+    notes.add("  MB resident once settled", settled.rssMb, WANTED_MB);
+    notes.add("  of that pages of files, which processes share", settled.fileMb);
+    await measureStream(daemon.pid, makeEvents, "the whole program", notes);
+    await sleep(settleSeconds * 1000);
+    notes.add("  MB after the events, settled", figuresOf(daemon.pid).rssMb, WANTED_MB);
   } finally {
     await daemon.dispose();
   }
@@ -228,37 +166,44 @@ function eventsOf(server: TestApiServer, task: ProgramTask): () => Promise<Made>
 }
 
 /** What a stream of events costs a process. */
-async function measureStream(pid: number, makeEvents: () => Promise<Made>): Promise<StreamFigures & { ms: number }> {
+async function measureStream(
+  pid: number,
+  makeEvents: () => Promise<Made>,
+  what: string,
+  notes: Notes,
+  wantedUs?: number,
+): Promise<Made> {
   const before = figuresOf(pid);
-  const { events, bytes, ms } = await makeEvents();
+  const made = await makeEvents();
   await sleep(DELIVERED_MS);
   const after = figuresOf(pid);
-  const us = (of: keyof ProcessFigures): number => ((after[of] - before[of]) * 1000) / events;
-  return {
-    ...{ events, bytesPerEvent: bytes / events, ms, rssMb: after.rssMb },
-    ...{ cpuUs: us("cpuMs"), kernelCpuUs: us("kernelCpuMs"), childrenCpuUs: us("childrenCpuMs") },
-  };
+  const us = (of: keyof ProcessFigures): number => ((after[of] - before[of]) * 1000) / made.events;
+  notes.add(`${what}: events`, made.events);
+  notes.add(`${what}: sent for a changed endpoint, kB`, made.bytes / made.events / 1000);
+  notes.add(`${what}: processor time of all threads for it, µs`, us("cpuMs"), wantedUs);
+  notes.add(`${what}: of that in the kernel`, us("kernelCpuMs"));
+  notes.add(`${what}: of tools, beside it`, us("childrenCpuMs"));
+  return made;
 }
 
+/** Nothing but the source: requests, decoding, the minimal set of events. */
 async function measureSource(
   { url, authority }: TestApiServer,
-  format: ProgramTask["format"],
+  { format }: ProgramTask,
   makeEvents: () => Promise<Made>,
-): Promise<ApiServerFigures["source"]> {
+  notes: Notes,
+): Promise<void> {
   const task: SourceTask = { url, ca: authority.certificate, takesProtobuf: format === "protobuf" };
   const child = startWorker("apiserver", task);
   try {
     await child.next();
     const before = await child.ask<SourceReport>({});
-    const figures = await measureStream(child.pid, makeEvents);
+    const { events, ms } = await measureStream(child.pid, makeEvents, "the source alone", notes, WANTED_US);
     const after = await child.ask<SourceReport>({});
     const delivered = after.events - before.events;
-    if (delivered < figures.events) throw new Error(`the source delivered ${delivered} of ${figures.events} events`);
-    return {
-      ...figures,
-      allocatedBytes: (after.allocatedBytes - before.allocatedBytes) / figures.events,
-      pauseShare: (after.pauseMs - before.pauseMs) / figures.ms,
-    };
+    if (delivered < events) throw new Error(`the source delivered ${delivered} of ${events} events`);
+    notes.add("  allocated for it, kB", (after.allocatedBytes - before.allocatedBytes) / events / 1000);
+    notes.add("  standing still to collect garbage, %", (100 * (after.pauseMs - before.pauseMs)) / ms);
   } finally {
     child.end();
   }

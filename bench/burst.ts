@@ -4,7 +4,7 @@ import { BoundedRunner } from "../src/async/bounded-runner.ts";
 import { systemClock } from "../src/async/clock.ts";
 import { cpuMsOf } from "./memory.ts";
 import type { Subject } from "./subject.ts";
-import { type Spread, spread, timed } from "./table.ts";
+import { spread, timed } from "./table.ts";
 
 /** `minSyncPeriod` where it is not set. */
 const LEAST_REST_MS = 1;
@@ -13,18 +13,8 @@ const TICK_MS = 1;
 /** How long the bench's own timer is measured. */
 const TIMER_MS = 2_000;
 
-export interface Burst {
-  readonly latency: Spread;
-  readonly changesInSync: number;
-  /** Processor time of all threads, without that of the bench's own timer; and of that. For a change. */
-  readonly cpuUs: number;
-  readonly timerUs: number;
-  /** Of a core. */
-  readonly cpuShare: number;
-}
-
 /** Events come when they are due, also during a sync; each is done when the sync that took it is committed. */
-export async function measureBurst(subject: Subject, rate: number, seconds: number): Promise<Burst> {
+export async function measureBurst(subject: Subject, rate: number, seconds: number) {
   const events = seconds * rate;
   const latencies: number[] = [];
   const end = new AbortController();
@@ -76,6 +66,7 @@ export async function measureBurst(subject: Subject, rate: number, seconds: numb
   if (failure !== undefined) throw failure;
   const timerMs = restCpuMs * (wallMs / restMs);
   const cpuMs = allCpuMs - timerMs;
+  // Processor time is of all threads, without that of the bench's own timer.
   return {
     latency: spread(latencies),
     changesInSync: events / syncs,

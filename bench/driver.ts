@@ -1,7 +1,8 @@
 /** One driver for all benches: the command line, its help, root, verdicts, figures as JSON. */
 import { writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import type { Verdict } from "./table.ts";
+import { type Figures, figuresTable, judgeFigures, middleOf, type Verdict } from "./table.ts";
+import { inWorker } from "./workers.ts";
 
 interface BenchOption {
   readonly help: string;
@@ -24,10 +25,19 @@ export interface Bench {
   readonly options: Readonly<Record<string, BenchOption>>;
   /** @default true */
   readonly needsRoot?: boolean;
-  /** Measures and prints. Rejects with a RangeError for options that are wrong. */
-  run(given: Given): Promise<Outcome>;
-  /** What runs in a process of its own (workers.ts). @returns its figures; undefined where it has written by itself. */
+  /**
+   * What is given to {@link Bench.worker}, by the title of its column. Of several runs of a column the middle counts. Rejects with a
+   * RangeError for options that are wrong.
+   */
+  tasks?(given: Given): Readonly<Record<string, readonly object[]>>;
+  /** Targets beside those that figures have. */
+  judge?(columns: Readonly<Record<string, Figures>>): readonly Verdict[];
+  /** In the place of tasks: measures and prints. */
+  run?(given: Given): Promise<Outcome>;
+  /** What runs in a process of its own. @returns its figures; undefined where it has written by itself. */
   worker?(task: never): Promise<unknown>;
+  /** Whether it does so without a network namespace of its own. @default false */
+  readonly isOnHost?: boolean;
 }
 
 export interface ClusterSize {
@@ -161,13 +171,29 @@ export async function runBench(bench: Bench, argv: readonly string[]): Promise<n
   if (bench.needsRoot !== false && process.getuid?.() !== 0) {
     throw new Error("network namespaces need root: run the bench as root");
   }
-  const { verdicts = [], figures = {} } = await bench.run(new Given(values, bench.options, positionals));
+  const given = new Given(values, bench.options, positionals);
+  const { verdicts = [], figures = {} } = await (bench.run?.(given) ?? runTasks(bench, given));
   if (verdicts.length > 0) console.log("");
   for (const { passed, text } of verdicts) console.log(`${passed ? "PASS" : "FAIL"}  ${text}`);
   if (values.json !== undefined) {
     writeFileSync(values.json, `${JSON.stringify({ node: process.version, ...figures, verdicts }, null, 2)}\n`);
   }
   return values.check === true && verdicts.some(({ passed }) => !passed) ? 1 : 0;
+}
+
+async function runTasks({ name, tasks, judge, isOnHost }: Bench, given: Given): Promise<Outcome> {
+  const columns: Record<string, Figures> = {};
+  const all = Object.entries(tasks?.(given) ?? {});
+  for (const [title, runs] of all) {
+    process.stderr.write(`measuring ${title}…\n`);
+    const found: Figures[] = [];
+    for (const task of runs) found.push(await inWorker(name, task, isOnHost));
+    columns[title] = middleOf(found);
+    // What takes long is told as it comes.
+    if (all.length > 1) process.stderr.write(`${figuresTable(name, { [title]: middleOf(found) })}\n`);
+  }
+  console.log(figuresTable(name, columns));
+  return { verdicts: [...judgeFigures(columns), ...(judge?.(columns) ?? [])], figures: { figures: columns } };
 }
 
 const typeOf = (value: string | undefined) => (value === undefined ? "boolean" : "string");

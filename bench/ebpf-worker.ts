@@ -11,20 +11,13 @@ import { apiSlice } from "./api-objects.ts";
 import { nftBackend } from "./backends.ts";
 import { benchService, benchSlice, makeReachable } from "./cluster.ts";
 import { answerWays, SERVER_PORT, startLoop, targetsOf } from "./connections.ts";
-import {
-  CHANGE_KINDS,
-  type ChangeFigures,
-  type ChangeKind,
-  type ChurnFigures,
-  type EbpfTask,
-  type MapsFigures,
-} from "./ebpf.ts";
+import type { ChurnFigures, EbpfTask } from "./ebpf.ts";
 import { EbpfSubject } from "./ebpf-subject.ts";
 import { cpuMsOf, settledMemory } from "./memory.ts";
 import { NftSubject } from "./nftables-subject.ts";
 import type { LoopFigures, ReachFigures } from "./socket-loop.ts";
 import type { Subject } from "./subject.ts";
-import { quantile, spread, timed } from "./table.ts";
+import { type Figures, median, Notes, spread, timed } from "./table.ts";
 
 const ENDPOINTS = 3;
 const DEAD_PORT = 8081;
@@ -92,7 +85,7 @@ function watchLine(subject: Subject, index: number, endpointsEach: number, gener
   };
 }
 
-async function measureMaps({ services, changes, cgroup }: Extract<EbpfTask, { what: "maps" }>): Promise<MapsFigures> {
+async function measureMaps({ services, changes, cgroup }: Extract<EbpfTask, { what: "maps" }>): Promise<Figures> {
   let [mapWorkMs, mapsDoneMs] = [0, 0];
   // What the backend calls for each service port that has changed: finding what differs of it, and writing that.
   const { set } = SocketMaps.prototype;
@@ -135,15 +128,22 @@ async function measureMaps({ services, changes, cgroup }: Extract<EbpfTask, { wh
     await measure(events, onLine);
     if (n === 0 && (before === undefined || leads(index) === before)) throw new Error("the maps have not changed");
   }
-  const reached = await measureReached(subject);
-  return {
-    ...{ fillCpuMs, heapMb: heapMb - modelMb, kernelMb: mapBytes() / MB },
-    ...{ mapWorkUs: spread(mapWork), effectMs: spread(effects), eventMs: spread(events), ...reached },
-  };
+  const notes = new Notes();
+  notes.add("maps filled, processor time", fillCpuMs, 2000);
+  notes.add("an endpoint replaced, from the model to the maps", spread(effects));
+  notes.add("  from the line of a watch, not yet parsed", spread(events));
+  notes.add("  its work on maps, µs", spread(mapWork), 20);
+  await measureReached(subject, notes);
+  notes.add("heap, MB", heapMb - modelMb, 15);
+  notes.add("memory of the kernel, MB", mapBytes() / MB, 45);
+  return notes.figures;
 }
 
-/** From the line of a watch to the first connection that reaches the new endpoint. Until then each is refused. */
-async function measureReached(subject: Subject) {
+/**
+ * From the line of a watch until another process, which tries all the time, has a connection to the new endpoint. Until then each is
+ * refused.
+ */
+async function measureReached(subject: Subject, notes: Notes): Promise<void> {
   await startLoop(["serve", String(SERVER_PORT)]);
   const client = await startLoop(["reach"]);
   const [times, periodsUs]: [number[], number[]] = [[], []];
@@ -163,17 +163,19 @@ async function measureReached(subject: Subject) {
     times.push(connectedMs - lineMs);
     periodsUs.push(periodUs);
   }
-  return { reachedMs: spread(times), attemptUs: quantile(periodsUs, 0.5) };
+  notes.add("from the line of a watch to the first connection", spread(times), 0.5);
+  notes.add("  of which an attempt takes, µs", median(periodsUs));
 }
 
-async function measureChanges(task: Extract<EbpfTask, { what: "changes" }>) {
+/** From the model until the sync is done: all that the mode writes, with the nftables transaction. */
+async function measureChanges(task: Extract<EbpfTask, { what: "changes" }>): Promise<Figures> {
   const subject = await clusterIn(task);
-  const makes: Readonly<Record<ChangeKind, (index: number) => void>> = {
+  const makes: Readonly<Record<string, (index: number) => void>> = {
     "an endpoint replaced": (index) => subject.replaceEndpoint(index),
     "a service removed": (index) => subject.setService(index, "delete"),
     "a service added": (index) => subject.setService(index, "add"),
   };
-  const taken = CHANGE_KINDS.map((kind) => ({ kind, times: [] as number[], cpuMs: 0 }));
+  const taken = Object.entries(makes).map(([kind, make]) => ({ kind, make, times: [] as number[], cpuMs: 0 }));
   for (let n = -UNTIMED_CHANGES; n < task.changes; n += 1) {
     const index = subject.scattered(Math.abs(n));
     for (const one of taken) {
@@ -181,7 +183,7 @@ async function measureChanges(task: Extract<EbpfTask, { what: "changes" }>) {
       let tookMs = 0;
       const cpuMs = await cpuMsOf(async () => {
         tookMs = await timed(async () => {
-          makes[one.kind](index);
+          one.make(index);
           await subject.syncChanges();
         });
       });
@@ -190,11 +192,13 @@ async function measureChanges(task: Extract<EbpfTask, { what: "changes" }>) {
       one.cpuMs += cpuMs / task.changes;
     }
   }
-  const figures = taken.map(({ kind, times, cpuMs }): [ChangeKind, ChangeFigures] => {
-    const { p50, p99 } = spread(times);
-    return [kind, { p50Ms: p50, p99Ms: p99, worstMs: Math.max(...times), cpuMs }];
-  });
-  return Object.fromEntries(figures);
+  const notes = new Notes();
+  for (const { kind, times, cpuMs } of taken) {
+    const { p50, p99, worst } = spread(times);
+    for (const [what, value] of Object.entries({ p50, p99, worst })) notes.add(`${kind}, ${what}`, value);
+    notes.add(`${kind}, processor time`, cpuMs);
+  }
+  return notes.figures;
 }
 
 async function measureChurn({ connections, cgroup }: Extract<EbpfTask, { what: "churn" }>): Promise<ChurnFigures> {

@@ -6,22 +6,8 @@ import { ComparedConnections } from "./connections.ts";
 import type { Bench, Given, Outcome } from "./driver.ts";
 import { judgeEstimate } from "./estimate.ts";
 import { withCgroup, withNamespace } from "./namespace.ts";
-import {
-  atMost,
-  figuresTable,
-  fixed,
-  judgeFigures,
-  median,
-  type Row,
-  type Spread,
-  table,
-  type Verdict,
-} from "./table.ts";
+import { atMost, type Figures, figuresTable, judgeFigures, middleOf, ratioOf, type Verdict } from "./table.ts";
 import { type LineProcess, startWorker } from "./workers.ts";
-
-/** What changes: an endpoint is replaced, or a service goes and comes back with its endpoints. */
-export const CHANGE_KINDS = ["an endpoint replaced", "a service removed", "a service added"] as const;
-export type ChangeKind = (typeof CHANGE_KINDS)[number];
 
 type Task =
   | { readonly what: "maps"; readonly services: number; readonly changes: number }
@@ -32,31 +18,6 @@ type Task =
   | { readonly what: "churn"; readonly connections: number };
 export type EbpfTask = Task & { readonly cgroup: string };
 
-/** Beside what the packet path costs. */
-export interface MapsFigures {
-  readonly fillCpuMs: number;
-  /** Of one endpoint that is replaced: its service port planned, and the maps written. No system call is needed for it. */
-  readonly mapWorkUs: Spread;
-  /** From the change of the endpoint in the model to the maps, and from the line of a watch, not yet parsed. */
-  readonly effectMs: Spread;
-  readonly eventMs: Spread;
-  /** From there until another process, which tries all the time, has a connection to the new endpoint. */
-  readonly reachedMs: Spread;
-  /** How long one of its attempts takes, p50. */
-  readonly attemptUs: number;
-  readonly heapMb: number;
-  /** Of the kernel. */
-  readonly kernelMb: number;
-}
-
-/** From the model until the sync is done: all that the mode writes, with the nftables transaction. */
-export interface ChangeFigures {
-  readonly p50Ms: number;
-  readonly p99Ms: number;
-  readonly worstMs: number;
-  readonly cpuMs: number;
-}
-
 export interface ChurnFigures {
   readonly connections: number;
   readonly failures: number;
@@ -65,23 +26,12 @@ export interface ChurnFigures {
   readonly seconds: number;
 }
 
-/** What is wanted is of issue 13. */
-const MAP_ROWS: readonly Row<MapsFigures>[] = [
-  ["maps filled, processor ms", ({ fillCpuMs }) => fillCpuMs, fixed(0), 2000],
-  ["an endpoint replaced, from model to maps, p50 / p99, ms", ({ effectMs }) => effectMs, fixed(3)],
-  ["the same from the line of a watch, p50 / p99, ms", ({ eventMs }) => eventMs, fixed(3)],
-  ["from there to the first connection to it, p50 / p99, ms", ({ reachedMs }) => reachedMs, fixed(3), 0.5],
-  ["  an attempt to connect takes, µs", ({ attemptUs }) => attemptUs, fixed(0)],
-  ["work on maps, p50 / p99, µs", ({ mapWorkUs }) => mapWorkUs, fixed(1), 20],
-  ["heap, MB", ({ heapMb }) => heapMb, fixed(1), 15],
-  ["memory of the kernel, MB", ({ kernelMb }) => kernelMb, fixed(1), 45],
-];
+/** Issue 13. */
 const RATIO = 1.02;
 const SAVED = 0.05;
 /** Pairs of namespaces, one after the other: what differs between two with the same work is up to 10 %. */
 const PAIRS = 3;
 const CHANGED_SERVICES = 10_000;
-const FIGURE_NAMES = { p50Ms: "p50, ms", p99Ms: "p99, ms", worstMs: "worst, ms", cpuMs: "processor time, ms" } as const;
 
 export const bench: Bench = {
   name: "ebpf",
@@ -124,29 +74,24 @@ async function measure(given: Given): Promise<Outcome> {
 }
 
 async function benchMaps(services: number, changes: number): Promise<readonly Verdict[]> {
-  const results = [await figuresOf<MapsFigures>({ what: "maps", services, changes })];
-  const columns = [`${services} services × 3`];
-  console.log(figuresTable("", columns, results, MAP_ROWS));
-  return judgeFigures(columns, results, MAP_ROWS);
+  const columns = { [`${services} services × 3`]: await figuresOf<Figures>({ what: "maps", services, changes }) };
+  console.log(figuresTable("maps, ms", columns));
+  return judgeFigures(columns);
 }
 
 /** In turns, because the machine is another one from minute to minute. */
 async function benchChanges(changes: number): Promise<void> {
-  const taken = { ebpf: [] as Record<ChangeKind, ChangeFigures>[], flat: [] as Record<ChangeKind, ChangeFigures>[] };
+  const taken: Record<"ebpf" | "flat", Figures[]> = { ebpf: [], flat: [] };
   for (let pair = 1; pair <= PAIRS; pair += 1) {
     process.stderr.write(`changing among ${CHANGED_SERVICES} services, ${pair} of ${PAIRS}…\n`);
     for (const mode of ["ebpf", "flat"] as const) {
       taken[mode].push(await figuresOf({ what: "changes", mode, services: CHANGED_SERVICES, changes }));
     }
   }
-  const rows = CHANGE_KINDS.flatMap((kind) =>
-    (Object.keys(FIGURE_NAMES) as (keyof ChangeFigures)[]).map((figure) => {
-      const [ebpf, flat] = [taken.ebpf, taken.flat].map((some) => median(some.map((one) => one[kind][figure])));
-      const cells = [ebpf ?? 0, flat ?? 0].map(fixed(3));
-      return [`${kind}: ${FIGURE_NAMES[figure]}`, ...cells, ((ebpf ?? 0) / (flat ?? 1)).toFixed(2)];
-    }),
+  const [ebpf, flat] = [middleOf(taken.ebpf), middleOf(taken.flat)];
+  console.log(
+    figuresTable(`${CHANGED_SERVICES} services × 3, ms`, { "maps and rules": ebpf, flat, ratio: ratioOf(ebpf, flat) }),
   );
-  console.log(table([`${CHANGED_SERVICES} services × 3`, "ebpf: maps and rules", "flat", "ratio"], rows));
 }
 
 async function benchConnections(services: number, rounds: number): Promise<readonly Verdict[]> {
@@ -174,7 +119,7 @@ async function benchChurn(wanted: number): Promise<Verdict> {
   console.log(
     `${connections} connections in ${seconds.toFixed(1)} s: ${failures} failed; ${changes} changes (${rate(changes)}/s), ${linkUpdates} programs replaced (${rate(linkUpdates)}/s)`,
   );
-  return atMost("failed connections during changes", failures, 0, fixed(0));
+  return atMost("failed connections during changes", failures, 0);
 }
 
 const figuresOf = <Figures>(task: Task): Promise<Figures> =>

@@ -7,8 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type BenchMode, openMode } from "./backends.ts";
 import { ChangeCostSubject } from "./change-cost-subject.ts";
 import type { Bench } from "./driver.ts";
-import { table } from "./table.ts";
-import { inWorker } from "./workers.ts";
+import { type Figures, Notes } from "./table.ts";
 
 const SOURCES = new URL("../src/", import.meta.url).href;
 const SERVICES = 200;
@@ -18,14 +17,6 @@ const WARM_UP = 20;
 const ANNOUNCED_MS = 200;
 const MODES = ["Flat", "Compatible", "iptables-nft", "ebpf"] as const satisfies readonly BenchMode[];
 
-interface EventFigures {
-  readonly mode: string;
-  /** `file function calls`, by file. */
-  readonly list: readonly string[];
-  readonly calls: number;
-  readonly files: number;
-}
-
 export const bench: Bench = {
   name: "functions",
   about: "Our functions and files that one EndpointSlice event runs through until the kernel has it. Needs root.",
@@ -33,18 +24,18 @@ export const bench: Bench = {
     modes: { value: "LIST", initial: MODES.join(","), help: "of the proxy" },
     list: { help: "name all functions" },
   },
-  async run(given) {
-    const figures: EventFigures[] = [];
-    for (const mode of given.someOf("modes", MODES)) figures.push(await inWorker("functions", { mode }));
-    if (given.isOn("list")) for (const { mode, list } of figures) console.log(`${mode}\n${list.join("\n")}`);
-    const rows = figures.map(({ mode, list, calls, files }) => [mode, ...[list.length, calls, files].map(String)]);
-    console.log(table(["one EndpointSlice event", "functions", "calls", "files"], rows));
-    return { figures: { figures } };
-  },
+  tasks: (given) =>
+    Object.fromEntries(given.someOf("modes", MODES).map((mode) => [mode, [{ mode, isListing: given.isOn("list") }]])),
   worker: measure,
 };
 
-async function measure({ mode }: { readonly mode: (typeof MODES)[number] }): Promise<EventFigures> {
+interface FunctionsTask {
+  readonly mode: (typeof MODES)[number];
+  /** Whether all are told: `file function calls`. */
+  readonly isListing: boolean;
+}
+
+async function measure({ mode, isListing }: FunctionsTask): Promise<Figures> {
   const newBackend = await openMode(mode);
   const subject = new ChangeCostSubject(ENDPOINTS, newBackend());
   const replace = async (index: number): Promise<void> => {
@@ -70,10 +61,16 @@ async function measure({ mode }: { readonly mode: (typeof MODES)[number] }): Pro
       }),
     )
     .filter(({ count }) => count > 0);
-  return {
-    mode,
-    list: called.map(({ file, name, count }) => `${file} ${name} ${count}`).sort(),
-    calls: called.reduce((sum, { count }) => sum + count, 0),
-    files: new Set(called.map(({ file }) => file)).size,
-  };
+  if (isListing) {
+    const lines = called.map(({ file, name, count }) => `${file} ${name} ${count}\n`).sort();
+    process.stderr.write(`${mode}\n${lines.join("")}`);
+  }
+  const notes = new Notes();
+  notes.add("functions", called.length);
+  notes.add(
+    "calls",
+    called.reduce((sum, { count }) => sum + count, 0),
+  );
+  notes.add("files", new Set(called.map(({ file }) => file)).size);
+  return notes.figures;
 }

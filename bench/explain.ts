@@ -10,16 +10,16 @@ import { parseTarget } from "../src/explain/target.ts";
 import { explanationText } from "../src/explain/text.ts";
 import { checkedSettings } from "../src/lib/plan-settings.ts";
 import { benchObjects, benchService } from "./cluster.ts";
-import type { Bench, Outcome } from "./driver.ts";
+import type { Bench } from "./driver.ts";
 import { ownCpuMs } from "./memory.ts";
-import { atMost, ms, table } from "./table.ts";
+import { type Figures, Notes } from "./table.ts";
 
 /** Wanted, beyond loading. */
 const EXPLAIN_MS = 300;
 const MODES: readonly ProxyMode[] = ["nftables", "iptables", "ipvs", "userspace"];
 
-/** A node port, an address and a name that nothing has. */
-const NOT_THERE = ["29999", "10.255.255.254:80", "no-such-chain"];
+/** What nothing has. */
+const NOT_THERE = { "a node port": "29999", "an address": "10.255.255.254:80", "a name": "no-such-chain" };
 
 export const bench: Bench = {
   name: "explain",
@@ -29,40 +29,48 @@ export const bench: Bench = {
     services: { value: "N", initial: "10000", help: "how many there are" },
     endpoints: { value: "N", initial: "5", help: "endpoints of each" },
   },
-  run: (given) => measure(given.whole("services"), given.whole("endpoints")),
+  isOnHost: true,
+  tasks: (given) =>
+    Object.fromEntries(
+      MODES.map((mode): [string, [ExplainTask]] => {
+        return [mode, [{ mode, services: given.whole("services"), endpoints: given.whole("endpoints") }]];
+      }),
+    ),
+  worker: measure,
 };
 
-async function measure(services: number, endpoints: number): Promise<Outcome> {
+interface ExplainTask {
+  readonly mode: ProxyMode;
+  readonly services: number;
+  readonly endpoints: number;
+}
+
+async function measure({ mode, services, endpoints }: ExplainTask): Promise<Figures> {
   const objects = benchObjects(services, endpoints);
-  const rows: string[][] = [];
-  let worst = 0;
-  for (const mode of MODES) {
-    const { config } = await checkedSettings({ config: { mode, clusterCIDR: "10.128.0.0/9" }, node: "node-a" });
-    const inspection = await modeNamed(mode).loadInspection();
-    const explained = async (what: string) => {
-      const target = parseTarget(what, undefined);
-      if (target === undefined) throw new Error(`${what} is nothing`);
-      const part = partOf(objects, servicesOfTarget(objects, target, inspection));
-      const cluster = await explainedCluster(part, config, ["IPv4"], () => {});
-      const search = find(cluster, target);
-      if (search.kind === "nothing") return [];
-      if (search.kind !== "ports") throw new Error(`${what} is not found`);
-      const found = await explainPorts(cluster, search.keys);
-      return found.map((one) => ({ text: explanationText(one), kernel: one.kernel }));
-    };
-    // The last one: what is looked for in turn has all others before it.
-    const last = benchService(objects.services.length - 1);
-    const service = `${last.namespace}/${last.name}`;
-    const chains = (await explained(service)).flatMap(({ kernel }) => kernel).filter(({ kind }) => kind === "chain");
-    const names = [service, last.clusterIP, chains[0]?.name ?? service, chains.at(-1)?.name ?? service];
-    for (const what of new Set([...names, ...NOT_THERE])) {
-      const before = ownCpuMs();
-      await explained(what);
-      const cpuMs = ownCpuMs() - before;
-      worst = Math.max(worst, cpuMs);
-      rows.push([mode, what, ms(cpuMs)]);
-    }
+  const notes = new Notes();
+  const { config } = await checkedSettings({ config: { mode, clusterCIDR: "10.128.0.0/9" }, node: "node-a" });
+  const inspection = await modeNamed(mode).loadInspection();
+  const explained = async (what: string) => {
+    const target = parseTarget(what, undefined);
+    if (target === undefined) throw new Error(`${what} is nothing`);
+    const part = partOf(objects, servicesOfTarget(objects, target, inspection));
+    const cluster = await explainedCluster(part, config, ["IPv4"], () => {});
+    const search = find(cluster, target);
+    if (search.kind === "nothing") return [];
+    if (search.kind !== "ports") throw new Error(`${what} is not found`);
+    const found = await explainPorts(cluster, search.keys);
+    return found.map((one) => ({ text: explanationText(one), kernel: one.kernel }));
+  };
+  // The last one: what is looked for in turn has all others before it.
+  const last = benchService(objects.services.length - 1);
+  const service = `${last.namespace}/${last.name}`;
+  const chains = (await explained(service)).flatMap(({ kernel }) => kernel).filter(({ kind }) => kind === "chain");
+  const [first, others] = [chains[0]?.name ?? service, chains.at(-1)?.name ?? service];
+  const names = { "a Service": service, "its address": last.clusterIP, "its first chain": first, "its last": others };
+  for (const [what, name] of Object.entries({ ...names, ...NOT_THERE })) {
+    const before = ownCpuMs();
+    await explained(name);
+    notes.add(what, ownCpuMs() - before, EXPLAIN_MS);
   }
-  console.log(table(["mode", "explain", "ms"], rows));
-  return { verdicts: [atMost("explain takes, ms", worst, EXPLAIN_MS)] };
+  return notes.figures;
 }

@@ -11,7 +11,7 @@ import { benchService } from "./cluster.ts";
 import type { ClusterSize } from "./driver.ts";
 import { figuresOf } from "./memory.ts";
 import { withNamespace } from "./namespace.ts";
-import { type Spread, spread } from "./table.ts";
+import { type Figures, Notes, spread } from "./table.ts";
 import { answerLines, type LineProcess, startLines, startWorker } from "./workers.ts";
 
 const NODE_IP = "10.200.0.2";
@@ -31,22 +31,10 @@ export interface ProgramTask extends ClusterSize, DaemonTask {
   readonly limitMs: number;
 }
 
-interface Memory {
-  readonly rssMb: number;
-  readonly peakMb: number;
-  /** Resident without what pages of files share with other processes. */
-  readonly privateMb: number;
-}
-
-export interface ProgramFigures extends Memory {
-  readonly firstSyncMs: number;
-  /** Processor time until then, tools included. */
-  readonly startCpuMs: number;
-  readonly connection: Spread;
-  /** Mean duration of the syncs and mean processor time for a Service that is added. */
-  readonly workMs: number;
-  readonly changeCpuMs: number;
-}
+/** What this program promises: from the API server's answer to the first connection (issue 4), p50; and its own memory in a small cluster. */
+const CONNECTION_MS: Readonly<Record<string, number>> = { iptables: 200, nftables: 50 };
+const PRIVATE_MB = 20;
+const SMALL = 15;
 
 /** What a program has needed since its start, tools included; the duration of all syncs as its own metrics have it. */
 interface Used {
@@ -54,8 +42,19 @@ interface Used {
   readonly workMs: number;
 }
 
-/** What {@link runProgram} says first. */
-type Started = Pick<ProgramFigures, "firstSyncMs" | "startCpuMs"> & { readonly failure?: string };
+/** And what it has then, in megabytes; its own is what no other process shares. */
+interface Memory {
+  readonly rssMb: number;
+  readonly peakMb: number;
+  readonly privateMb: number;
+}
+
+/** What {@link runProgram} says first. Processor time is with that of tools. */
+interface Started {
+  readonly firstSyncMs: number;
+  readonly startCpuMs: number;
+  readonly failure?: string;
+}
 
 /** What {@link runProgram} is asked: for what was used until the program has come to rest, with its memory so much later; or for a Service. */
 type Asked = { readonly settleSeconds: number } | { readonly index: number };
@@ -64,7 +63,7 @@ type Asked = { readonly settleSeconds: number } | { readonly index: number };
 const monotonicMs = (): number => Number(process.hrtime.bigint()) / 1e6;
 
 /** @param trials Services that are added, one after the other. @param settleSeconds rest before its memory is read. Rejects in words where it fails. */
-export function measureProgram(task: ProgramTask, trials: number, settleSeconds: number): Promise<ProgramFigures> {
+export function measureProgram(task: ProgramTask, trials: number, settleSeconds: number): Promise<Figures> {
   return withNamespace((node) =>
     withNamespace(async (server) => {
       connectNode(node.name, server.name);
@@ -73,7 +72,7 @@ export function measureProgram(task: ProgramTask, trials: number, settleSeconds:
       const api = startWorker("against", task, node);
       const children = [startLines([process.execPath, "-e", script], server.name), client, api];
       try {
-        const { failure, ...started }: Started = JSON.parse(await api.next());
+        const { failure, firstSyncMs, startCpuMs }: Started = JSON.parse(await api.next());
         if (failure !== undefined) throw new Error(failure);
         await api.next();
         await client.next();
@@ -82,9 +81,19 @@ export function measureProgram(task: ProgramTask, trials: number, settleSeconds:
         for (let index = task.services; index < task.services + trials; index += 1) {
           samples.push(await connectionTo(index, client, api, task.limitMs));
         }
-        const { cpuMs, workMs, ...memory } = await api.ask<Used & Memory>({ settleSeconds });
-        const [mean, meanCpu] = [(workMs - before.workMs) / trials, (cpuMs - before.cpuMs) / trials];
-        return { ...started, connection: spread(samples), ...memory, workMs: mean, changeCpuMs: meanCpu };
+        const after = await api.ask<Used & Memory>({ settleSeconds });
+        const notes = new Notes();
+        notes.add("start to first sync, ms", firstSyncMs);
+        notes.add("  processor time until then, tools included, ms", startCpuMs);
+        const { p50, p99 } = spread(samples);
+        notes.add("a Service more: its first connection, ms, p50", p50, CONNECTION_MS[task.mode]);
+        notes.add("  p99", p99);
+        notes.add("  work of its syncs, ms", (after.workMs - before.workMs) / trials);
+        notes.add("  processor time, ms", (after.cpuMs - before.cpuMs) / trials);
+        notes.add("resident at rest, MB", after.rssMb);
+        notes.add("resident of its own alone, MB", after.privateMb, task.services > SMALL ? undefined : PRIVATE_MB);
+        notes.add("  at its peak", after.peakMb);
+        return notes.figures;
       } finally {
         // It ends its daemon before itself.
         await api.finish();

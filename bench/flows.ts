@@ -13,8 +13,7 @@ import { fileURLToPath } from "node:url";
 import { openConntrack } from "../src/kernel/conntrack/netlink-conntrack.ts";
 import type { Bench } from "./driver.ts";
 import { figuresOf } from "./memory.ts";
-import { figuresTable, fixed, judgeFigures, ms, type Row } from "./table.ts";
-import { inWorker } from "./workers.ts";
+import { type Figures, Notes } from "./table.ts";
 
 const PROGRAM = fileURLToPath(new URL("../bin/kube-proxy", import.meta.url));
 /** Each sends to every Service once before any does again. */
@@ -45,45 +44,8 @@ interface Watched {
   readonly growthMb: number;
 }
 
-interface FlowsFigures extends Partial<Watched> {
-  readonly task: FlowsTask;
-  /** Connections, as the kernel counts them. */
-  readonly made?: number;
-  readonly other?: Watched | undefined;
-  /** Of a daemon, for each of the same connections, while nothing watches: more than when there are none. */
-  readonly unwatchedUs?: number;
-  readonly entries: number;
-  /** Of `flows SERVICE`, its start included. */
-  readonly answerMs: number;
-  readonly answered: number;
-}
-
-const whole = fixed(0);
-const ROWS: readonly Row<FlowsFigures>[] = [
-  ["connections", ({ made }) => made, whole],
-  [
-    "  missing of those that were to be made, %",
-    ({ made, task }) => partLess(made, task.rate * task.seconds),
-    fixed(1),
-    5,
-  ],
-  ["  not told, %", ({ told, made }) => partLess(told, made), fixed(3), 0.1],
-  ["processor time of the command, µs each", ({ cpuUs }) => cpuUs, fixed(1), 10],
-  // "Nothing", as far as a busy machine lets it be seen: other programs cost a process that rests as much.
-  ["  of a daemon without the command", ({ unwatchedUs }) => unwatchedUs, fixed(2), 0.1],
-  ["the command grew by, MB", ({ growthMb }) => growthMb, whole, 30],
-  ["the other: not told, %", ({ other, made }) => partLess(other?.told, made), fixed(3)],
-  ["  processor time, µs each", ({ other }) => other?.cpuUs, fixed(1)],
-  ["  this one's, of it", ({ cpuUs, other }) => cpuUs && other && cpuUs / other.cpuUs, fixed(2)],
-  ["  grew by, MB", ({ other }) => other?.growthMb, whole],
-  ["entries in the table", ({ entries }) => entries, whole],
-  ["  missing of those that were wanted, %", ({ entries, task }) => partLess(entries, task.entries), fixed(1), 0],
-  ["flows SERVICE, ms", ({ answerMs, answered }) => (answered > 0 ? answerMs : Number.POSITIVE_INFINITY), ms, 2_000],
-];
-
-function partLess(value: number | undefined, of: number | undefined): number | undefined {
-  return value === undefined || !of ? undefined : 100 * Math.max(0, 1 - value / of);
-}
+/** What is not there of what should be, in percent. */
+const missing = (value: number, of: number): number => 100 * Math.max(0, 1 - value / of);
 
 export const bench: Bench = {
   name: "flows",
@@ -102,15 +64,12 @@ Without seconds only the question is measured, as where the table may be larger:
     against: { value: "FILE", help: "bin/kube-proxy of another checkout, which watches the same connections" },
     quick: { help: "smaller numbers" },
   },
-  async run(given) {
+  tasks(given) {
     const task: FlowsTask = {
       ...{ rate: given.whole("rate"), seconds: given.whole("seconds", 0) },
       ...{ services: given.whole("services"), entries: given.whole("entries"), against: given.optional("against") },
     };
-    const results = [await inWorker<FlowsFigures>("flows", task)];
-    const columns = [`${task.rate} a second`];
-    console.log(figuresTable("", columns, results, ROWS));
-    return { figures: { results }, verdicts: judgeFigures(columns, results, ROWS) };
+    return { [`${task.rate} a second`]: [task] };
   },
   worker: measure,
 };
@@ -192,7 +151,7 @@ class Watcher {
   }
 }
 
-async function watched(task: FlowsTask, file: string): Promise<Partial<FlowsFigures>> {
+async function watched(task: FlowsTask, file: string, notes: Notes): Promise<void> {
   const watchers = [PROGRAM, task.against].flatMap((program) =>
     program === undefined ? [] : new Watcher(program, file),
   );
@@ -211,7 +170,17 @@ async function watched(task: FlowsTask, file: string): Promise<Partial<FlowsFigu
     return { told: told - then.told, cpuUs: ((cpuMs - then.cpuMs) * 1000) / made, growthMb: rssMb - then.rssMb };
   });
   for (const watcher of watchers) watcher.end();
-  return { ...own, made, other };
+  notes.add("connections", made);
+  if (own !== undefined) {
+    notes.add("  not told, %", missing(own.told, made), 0.1);
+    notes.add("processor time of the command, µs each", own.cpuUs, 10);
+    notes.add("the command grew by, MB", own.growthMb, 30);
+  }
+  if (own === undefined || other === undefined) return;
+  notes.add("the other: not told, %", missing(other.told, made));
+  notes.add("  processor time, µs each", other.cpuUs);
+  notes.add("  this one's, of it", own.cpuUs / other.cpuUs);
+  notes.add("  grew by, MB", other.growthMb);
 }
 
 /** Nanoseconds on a processor of all threads of a process: a tick of the clock would be more than what is looked for. */
@@ -273,22 +242,29 @@ async function fill(entries: number, folder: string): Promise<number> {
 }
 
 /** In this process's network namespace. */
-async function measure(task: FlowsTask): Promise<FlowsFigures> {
+async function measure(task: FlowsTask): Promise<Figures> {
   const folder = mkdtempSync(join(tmpdir(), "kpts-flows-"));
+  const notes = new Notes();
   try {
     const file = join(folder, "cluster.json");
     writeFileSync(file, manifests(task.services));
     prepare();
-    const isWatching = task.seconds > 0;
-    const unwatchedUs = isWatching && { unwatchedUs: await unwatched(task, folder, file) };
-    const figures = isWatching && (await watched(task, file));
+    if (task.seconds > 0) {
+      // "Nothing", as far as a busy machine lets it be seen: other programs cost a process that rests as much.
+      const unwatchedUs = await unwatched(task, folder, file);
+      notes.add("processor time of a daemon without the command, µs each", unwatchedUs, 0.1);
+      await watched(task, file, notes);
+    }
     const entries = await fill(task.entries, folder);
+    notes.add("entries in the table", entries);
+    notes.add("  missing of those that were wanted, %", missing(entries, task.entries), 0);
     writeFileSync(UDP_TIMEOUT, "600");
     await send({ ...task, rate: 100, seconds: 1, services: 1 });
     const startMs = performance.now();
     const out = execFileSync(PROGRAM, ["flows", "bench/s0", "-o", "json", "-f", file], { encoding: "utf8" });
-    const answer = { answerMs: performance.now() - startMs, answered: out.split("\n").length - 1 };
-    return { task, ...figures, ...unwatchedUs, entries, ...answer };
+    if (!out.includes("\n")) throw new Error("flows SERVICE tells of none");
+    notes.add("flows SERVICE, its start included", performance.now() - startMs, 2_000);
+    return notes.figures;
   } finally {
     rmSync(folder, { recursive: true });
   }

@@ -13,10 +13,10 @@ import { textsOf } from "../src/dataplane/shared/iptables-rules/payload.ts";
 import { binariesOf } from "../src/kernel/iptables/testing/binaries.ts";
 import { type Exec, execProcess } from "../src/kernel/process.ts";
 import { type BackEnd, benchConfig, iptablesBackend, openIptables } from "./backends.ts";
-import type { ChangeKind, IptablesFigures, IptablesTask } from "./iptables.ts";
+import { type IptablesTask, PLANNING } from "./iptables.ts";
 import { memoryNow, ownCpuMs, resetPeak, settledMemory, toolsCpuMs } from "./memory.ts";
 import { Subject } from "./subject.ts";
-import { median, timed } from "./table.ts";
+import { type Figures, median, Notes, timed } from "./table.ts";
 
 const EMPTY = "*mangle\nCOMMIT\n*nat\nCOMMIT\n*filter\nCOMMIT\n";
 
@@ -127,8 +127,17 @@ class UpstreamText {
   }
 }
 
-export async function measureIptables(task: IptablesTask): Promise<IptablesFigures> {
+/**
+ * Own work in a first sync may take this much of the time of iptables-restore alone; processor time, so that a busy machine decides nothing.
+ * Judged from so many services on: below, a first sync is mostly what does not grow, starting the other tools and an engine that has not
+ * compiled anything yet, next to an iptables-restore of a few dozen milliseconds.
+ */
+const OWN_WORK_PART = 0.25;
+const OWN_WORK_FROM = 5000;
+
+export async function measureIptables(task: IptablesTask): Promise<Figures> {
   const { backEnd, services, endpointsEach, changes, plannings, limitMs } = task;
+  const notes = new Notes();
   const exec = new MeasuredExec();
   const nftReader = async () => {
     const reader = await import("../src/kernel/iptables/nft-chains.ts");
@@ -140,21 +149,17 @@ export async function measureIptables(task: IptablesTask): Promise<IptablesFigur
   const subject = new Subject(endpointsEach, () => iptablesBackend(iptables));
   subject.load(services);
   const { rssMb: modelMb } = await settledMemory();
-  const figures: { -readonly [K in keyof IptablesFigures]: IptablesFigures[K] } = { modelMb, cutOff: [] };
+  let cutOff: string | undefined;
+  /** What takes longer than its limit is said. Then nothing more is done with tools. */
   const attempt = async (what: string, step: () => Promise<void>): Promise<void> => {
-    if (figures.cutOff.length > 0) return;
+    if (cutOff !== undefined) return;
     exec.begin(limitMs);
     try {
       await step();
     } catch (error) {
       if (!(error instanceof StepLimitError)) throw error;
-      figures.cutOff = [`${what}: ${error.message}`];
+      cutOff = `${what}: ${error.message}`;
     }
-  };
-  const fullSync = async () => {
-    const before = ownCpuMs();
-    await subject.fullSync();
-    return { ownCpuMs: ownCpuMs() - before, otherCpuMs: exec.otherCpuMs, restoreMs: exec.restoreMs };
   };
   /** @returns the ports that have changed, and milliseconds of everything but iptables-restore. */
   const change = async (make: () => void): Promise<readonly [ReadonlySet<string>, number]> => {
@@ -165,15 +170,6 @@ export async function measureIptables(task: IptablesTask): Promise<IptablesFigur
     await subject.sync(false, changedPorts);
     return [changedPorts, performance.now() - startMs - exec.restoreMs + exec.writeCpuMs];
   };
-
-  resetPeak();
-  await attempt("first sync", async () => {
-    figures.full = await fullSync();
-  });
-  const text = exec.texts.join("");
-  figures.textBytes = text.length;
-  figures.peakMb = memoryNow().peakMb;
-  figures.settledMb = (await settledMemory()).rssMb;
   const folder = mkdtempSync(join(tmpdir(), "kpts-bench-"));
   const file = join(folder, "payload");
   const alone = async (payload: string, ...options: string[]) => {
@@ -181,58 +177,79 @@ export async function measureIptables(task: IptablesTask): Promise<IptablesFigur
     return await restoreAlone(backEnd, file, limitMs, options);
   };
   try {
+    resetPeak();
+    let ownMs: number | undefined;
+    const before = ownCpuMs();
+    await attempt("first sync", async () => {
+      await subject.fullSync();
+      ownMs = ownCpuMs() - before + exec.otherCpuMs;
+      notes.add("first sync: processor time, own and of tools but iptables-restore", ownMs);
+      notes.add("  iptables-restore, by the clock", exec.restoreMs);
+    });
+    const text = exec.texts.join("");
+    notes.add("  sent, kB", text.length / 1000);
+    notes.add("resident MB: with the model", modelMb);
+    notes.add("  peak in the first sync", memoryNow().peakMb);
+    notes.add("  settled", (await settledMemory()).rssMb);
     if (changes > 0) {
       const upstream = new UpstreamText(subject.state);
-      const makes: Readonly<Record<ChangeKind, (n: number) => void>> = {
+      const makes: Readonly<Record<string, (n: number) => void>> = {
         "endpoint replaced": (n) => subject.replaceEndpoint(subject.scattered(n)),
         "service added": (n) => subject.setService(services + n, "add"),
         "service removed": (n) => subject.setService(services + n, "delete"),
       };
-      figures.changes = {};
-      for (const [kind, make] of Object.entries(makes) as [ChangeKind, (n: number) => void][]) {
-        const [ours, theirs, own, bytes]: number[][] = [[], [], [], []];
+      for (const [kind, make] of Object.entries(makes)) {
+        const [ours, theirs, own]: [number[], number[], number[]] = [[], [], []];
         await attempt(kind, async () => {
           for (let n = 0; n < changes; n += 1) {
-            const [changedPorts, ownMs] = await change(() => make(n));
-            own?.push(ownMs);
-            ours?.push(exec.restoreMs);
-            bytes?.push(exec.texts.reduce((sum, { length }) => sum + length, 0));
+            const [changedPorts, took] = await change(() => make(n));
+            own.push(took);
+            ours.push(exec.restoreMs);
             if (kind !== "endpoint replaced") continue;
             // In turns, so that a machine that gets busier shows in both.
-            const took = await alone(upstream.of(changedPorts), "--noflush", "--counters");
-            if (took !== undefined) theirs?.push(took.ms);
+            const other = await alone(upstream.of(changedPorts), "--noflush", "--counters");
+            if (other !== undefined) theirs.push(other.ms);
           }
         });
-        const [restoreMs, upstreamMs, ownMs, size] = [ours, theirs, own, bytes].map((some) => median(some ?? []));
-        if (ours?.length) figures.changes[kind] = { restoreMs, upstreamMs, ownMs, bytes: size };
+        if (ours.length > 0) notes.add(`${kind}: iptables-restore`, median(ours));
+        if (theirs.length > 0) notes.add("  with the text that kube-proxy sends", median(theirs));
+        if (own.length > 0) notes.add(`${kind}: everything but that`, median(own));
       }
       await attempt("restart", async () => {
         subject.restart();
-        figures.restartMs = await timed(() => subject.fullSync());
+        notes.add("restart with nothing changed", await timed(() => subject.fullSync()));
       });
     }
     // Into tables that are as empty as those of the first sync. What is cut off counts as long as its limit.
-    figures.alone = { ms: limitMs, cpuMs: limitMs };
-    if (figures.full !== undefined) {
+    let aloneCpuMs = limitMs;
+    if (ownMs !== undefined) {
       await alone(EMPTY);
       const took = await alone(text, "--noflush", "--counters");
-      if (took !== undefined) figures.alone = took;
+      aloneCpuMs = took?.cpuMs ?? limitMs;
+      notes.add("iptables-restore alone, by the clock", took?.ms);
+      notes.add("  processor time", took?.cpuMs);
     }
-    if (plannings === 0) return figures;
-    exec.isPretending = true;
-    subject.restart();
-    exec.begin(limitMs);
-    const pretended = await fullSync();
-    figures.full ??= pretended;
-    const samples: number[] = [];
-    // Until the engine has compiled what it will run.
-    for (let n = 0; n < plannings; n += 1) await change(() => subject.replaceEndpoint(subject.scattered(n)));
-    globalThis.gc?.();
-    for (let n = 0; n < plannings; n += 1) {
-      samples.push((await change(() => subject.replaceEndpoint(subject.scattered(n + 13))))[1]);
+    if (plannings > 0) {
+      exec.isPretending = true;
+      subject.restart();
+      exec.begin(limitMs);
+      const startMs = ownCpuMs();
+      await subject.fullSync();
+      ownMs ??= ownCpuMs() - startMs;
+      const samples: number[] = [];
+      // Until the engine has compiled what it will run.
+      for (let n = 0; n < plannings; n += 1) await change(() => subject.replaceEndpoint(subject.scattered(n)));
+      globalThis.gc?.();
+      for (let n = 0; n < plannings; n += 1) {
+        samples.push((await change(() => subject.replaceEndpoint(subject.scattered(n + 13))))[1]);
+      }
+      notes.add(PLANNING, median(samples));
     }
-    figures.planningMs = median(samples);
-    return figures;
+    const wanted = services < OWN_WORK_FROM ? undefined : OWN_WORK_PART;
+    if (ownMs !== undefined)
+      notes.add("first sync, of iptables-restore alone, processor time", ownMs / aloneCpuMs, wanted);
+    notes.add("cut off", cutOff);
+    return notes.figures;
   } finally {
     rmSync(folder, { recursive: true });
   }

@@ -13,8 +13,7 @@ import { EbpfSubject } from "./ebpf-subject.ts";
 import { cpuMsOf } from "./memory.ts";
 import { NftSubject } from "./nftables-subject.ts";
 import type { Subject } from "./subject.ts";
-import { ms, quantile, table, timed, type Verdict } from "./table.ts";
-import { inWorker } from "./workers.ts";
+import { atMost, type Figures, Notes, numberOf, spread, timed, type Verdict } from "./table.ts";
 
 /** What no change may cost more than of the same change beside the fewest Services, and what no machine can be held to. */
 const GROWTH = 2;
@@ -30,23 +29,6 @@ interface KindsTask {
   readonly rounds: number;
   /** Whether all Services are load balancers with source ranges. */
   readonly areRestricted: boolean;
-}
-
-/** Milliseconds of each of the rounds. */
-interface KindFigures {
-  readonly kind: string;
-  /** The first Service of a kind, or the last one that is so no longer. */
-  readonly edge: readonly number[];
-  /** One more or one less. */
-  readonly other: readonly number[];
-}
-
-interface SizeFigures {
-  readonly task: KindsTask;
-  readonly loadMs: number;
-  /** Of nftables. Processor time of restarts: everything compared, and everything as the process before has left it. */
-  readonly restart?: { readonly ms: number; readonly cpuMs: number; readonly asLeftCpuMs: number };
-  readonly kinds: readonly KindFigures[];
 }
 
 interface Form {
@@ -147,8 +129,9 @@ class Changed {
   }
 }
 
-async function measure(task: KindsTask): Promise<SizeFigures> {
+async function measure(task: KindsTask): Promise<Figures> {
   const { services, endpointsEach, rounds, areRestricted } = task;
+  const notes = new Notes();
   const subject = subjectOf(task);
   subject.load(services);
   if (areRestricted) {
@@ -158,11 +141,10 @@ async function measure(task: KindsTask): Promise<SizeFigures> {
     }
     subject.state.applyChanges();
   }
-  const loadMs = await timed(() => subject.fullSync());
+  notes.add("load", await timed(() => subject.fullSync()));
   const changed = new Changed(subject);
   const [first, second] = [services, services + 1];
   for (const index of [first, second]) await changed.set(index, {});
-  const kinds: KindFigures[] = [];
   for (const [kind, formOf] of Object.entries(KINDS)) {
     const edge: number[] = [];
     const other: number[] = [];
@@ -173,20 +155,18 @@ async function measure(task: KindsTask): Promise<SizeFigures> {
       other.push(await changed.set(second, formOf(second, round)), await changed.set(second, {}));
       edge.push(await changed.set(first, {}));
     }
-    kinds.push({ kind, edge, other });
+    notes.add(edgeOf(kind), spread(edge));
+    notes.add(`  one more or less of ${kind}`, spread(other));
   }
-  const restart = subject instanceof NftSubject ? await restartOf(subject) : undefined;
-  return { task, loadMs, ...(restart && { restart }), kinds };
+  if (subject instanceof NftSubject) {
+    subject.restart();
+    notes.add("restart, all compared, processor time", await cpuMsOf(() => subject.fullSync()));
+    notes.add("  where all is as it was left", await subject.restartAsLeft());
+  }
+  return notes.figures;
 }
 
-async function restartOf(subject: NftSubject): Promise<SizeFigures["restart"]> {
-  subject.restart();
-  let restartMs = 0;
-  const cpuMs = await cpuMsOf(async () => {
-    restartMs = await timed(() => subject.fullSync());
-  });
-  return { ms: restartMs, cpuMs, asLeftCpuMs: await subject.restartAsLeft() };
-}
+const edgeOf = (kind: string): string => `first or last of ${kind}`;
 
 export const bench: Bench = {
   name: "kinds",
@@ -199,62 +179,33 @@ SERVICESxENDPOINTS; with a trailing r all of these Services are load balancers w
     rounds: { value: "N", initial: "20", quick: "3", help: "repetitions" },
     layouts: { value: "NAME,…", initial: SUBJECTS.join(","), help: "which" },
   },
-  async run(given) {
-    const results: SizeFigures[] = [];
-    const layouts = given.someOf("layouts", SUBJECTS);
-    for (const state of given.list("sizes")) {
-      const [, services, endpointsEach, ranges] = /^(\d+)x(\d+)(r?)$/.exec(state) ?? [];
-      if (services === undefined) throw new RangeError(`--sizes: ${JSON.stringify(state)} is none like 1000x5`);
-      for (const layout of layouts) {
-        process.stderr.write(`measuring ${state}, ${layout}…\n`);
+  tasks(given) {
+    const all = given.someOf("layouts", SUBJECTS).flatMap((layout) =>
+      given.list("sizes").map((state) => {
+        const [, services, endpointsEach, ranges] = /^(\d+)x(\d+)(r?)$/.exec(state) ?? [];
+        if (services === undefined) throw new RangeError(`--sizes: ${JSON.stringify(state)} is none like 1000x5`);
         const task: KindsTask = {
-          services: Number(services),
-          endpointsEach: Number(endpointsEach),
-          layout,
-          rounds: given.whole("rounds"),
-          areRestricted: ranges === "r",
+          ...{ services: Number(services), endpointsEach: Number(endpointsEach), layout },
+          ...{ rounds: given.whole("rounds"), areRestricted: ranges === "r" },
         };
-        results.push(await inWorker("kinds", task));
-      }
-    }
-    console.log(kindsTable(results));
-    return { verdicts: judge(results), figures: { results } };
+        return [`${layout}, ${state}`, [task]] as const;
+      }),
+    );
+    return Object.fromEntries(all);
   },
+  judge,
   worker: measure,
 };
 
-const cell = (samples: readonly number[]): string =>
-  [0.5, 0.99, 1].map((part) => ms(quantile(samples, part))).join(" / ");
-
-function titleOf({ services, endpointsEach, areRestricted, layout }: KindsTask): string {
-  return `${services} × ${endpointsEach}${areRestricted ? " with source ranges" : ""}, ${layout}`;
-}
-
-function kindsTable(results: readonly SizeFigures[]): string {
-  const parts = results.map(({ task, loadMs, restart, kinds }) => {
-    const rows = kinds.map(({ kind, edge, other }) => [kind, cell(edge), cell(other)]);
-    const restarts =
-      restart === undefined
-        ? ""
-        : `, restart ${ms(restart.ms)} ms (processor time ${ms(restart.cpuMs)}, ${ms(restart.asLeftCpuMs)} where all is as it was left)`;
-    const title = `${titleOf(task)}: load ${ms(loadMs)} ms${restarts}`;
-    return `${title}\n${table(["ms, p50 / p99 / worst", "first or last of a kind", "one more or less"], rows)}`;
-  });
-  return parts.join("\n\n");
-}
-
 /** p50: nothing costs more in a large table than in the smallest of the run. The compatible layout grows, and is not held to it. */
-function judge(results: readonly SizeFigures[]): Verdict[] {
-  return [...Map.groupBy(results, ({ task }) => task.layout)].flatMap(([layout, [small, ...larger]]) =>
-    layout === "Compatible" ? [] : larger.flatMap((figures) => judgeSize(figures, small)),
-  );
-}
-
-function judgeSize({ task, kinds }: SizeFigures, small: SizeFigures | undefined): Verdict[] {
-  return kinds.map(({ kind, edge }, at) => {
-    const before = quantile(small?.kinds[at]?.edge ?? [], 0.5);
-    const p50 = quantile(edge, 0.5);
-    const passed = p50 <= Math.max(GROWTH * before, LEAST_MS);
-    return { passed, text: `${titleOf(task)}: ${kind}: ${ms(p50)} ms, ${ms(before)} ms beside the fewest` };
+function judge(columns: Readonly<Record<string, Figures>>): readonly Verdict[] {
+  return SUBJECTS.filter((layout) => layout !== "Compatible").flatMap((layout) => {
+    const [small, ...larger] = Object.entries(columns).filter(([title]) => title.startsWith(layout));
+    return larger.flatMap(([title, figures]) =>
+      Object.keys(KINDS).map((kind) => {
+        const [p50, before] = [figures, small?.[1]].map((some) => numberOf(some?.[edgeOf(kind)]) ?? 0);
+        return atMost(`${title}: ${kind}`, p50 ?? 0, Math.max(GROWTH * (before ?? 0), LEAST_MS));
+      }),
+    );
   });
 }

@@ -3,7 +3,7 @@ import { get } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { ownCpuMs } from "./memory.ts";
-import { quantile, type Spread } from "./table.ts";
+import { type Spread, spread } from "./table.ts";
 import { startLines } from "./workers.ts";
 
 const SELF = fileURLToPath(import.meta.url);
@@ -19,12 +19,8 @@ export interface Asked {
   readonly pauseMs: number;
 }
 
-export interface Latency extends Spread {
-  readonly maxMs: number;
-}
-
 /** Runs the work while another process asks again and again. */
-export async function withLatency<T>(asked: Asked, work: () => Promise<T>): Promise<readonly [T, Latency]> {
+export async function withLatency<T>(asked: Asked, work: () => Promise<T>): Promise<readonly [T, Spread]> {
   const poller = startLines([process.execPath, SELF, JSON.stringify(asked)]);
   try {
     await poller.next();
@@ -70,9 +66,7 @@ async function poll({ pauseMs, ...where }: Asked): Promise<void> {
     times.push(performance.now() - startMs);
     await sleep(pauseMs);
   }
-  const [p50, p99] = [quantile(times, 0.5), quantile(times, 0.99)];
-  const figures: Latency = { count: times.length, p50, p99, maxMs: Math.max(...times) };
-  process.stdout.write(`${JSON.stringify(figures)}\n`, () => process.exit());
+  process.stdout.write(`${JSON.stringify(spread(times))}\n`, () => process.exit());
 }
 
 if (process.argv[1] === SELF) await poll(JSON.parse(process.argv[2] ?? "{}"));

@@ -5,12 +5,16 @@ import { fileURLToPath } from "node:url";
 import { cgroupMount } from "../testkit/net/client-cgroup.ts";
 import { kernelSkip } from "../testkit/support/topology.ts";
 import { BENCH_MODES } from "./backends.ts";
-import { limitsTable } from "./limits.ts";
+import { ended } from "./limits.ts";
+import { figuresTable, Notes } from "./table.ts";
 
 test("what has not ended in time is said so", () => {
-  const task = { mode: "Flat", services: 1, endpointsEach: 9, ports: 2, limitMs: 5000 } as const;
-  const text = limitsTable([{ task, loadMs: 12.3, peakMb: 99.7 }]);
-  assert.match(text, /^1 × 9, 2 ports, Flat +12\.3 +not in 5 s +not in 5 s +0 +100$/m);
+  const notes = new Notes();
+  notes.add("load", 12.3);
+  const text = figuresTable("", { "1 × 9, Flat": ended(notes, 5000, 0) });
+  assert.match(text, /^load +12\.3$/m);
+  assert.match(text, /^an endpoint replaced +not in 5 s$/m);
+  assert.match(text, /^restart, all compared +not in 5 s$/m);
 });
 
 test("a Service of many ports is loaded, changed and compared in every mode that the kernel has", {

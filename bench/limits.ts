@@ -8,8 +8,7 @@ import { benchService, benchSlice } from "./cluster.ts";
 import type { Bench } from "./driver.ts";
 import { memoryNow, ownCpuMs, toolsCpuMs } from "./memory.ts";
 import { Subject } from "./subject.ts";
-import { ms, table } from "./table.ts";
-import { inWorker } from "./workers.ts";
+import { type Figures, Notes } from "./table.ts";
 
 /** By name: Services, endpoints of each, ports of each. */
 const STATES = {
@@ -27,16 +26,8 @@ interface LimitTask {
   readonly limitMs: number;
 }
 
-/** Processor time with that of tools, milliseconds; those that had not ended in time are missing. */
-interface LimitFigures {
-  readonly task: LimitTask;
-  readonly loadMs?: number;
-  readonly changeMs?: number;
-  readonly restartMs?: number;
-  /** Parts of the first load that were refused. @default none */
-  readonly refused?: number;
-  readonly peakMb: number;
-}
+/** What is measured of each. */
+const STEPS = ["load", "an endpoint replaced", "restart, all compared"] as const;
 
 export const bench: Bench = {
   name: "limits",
@@ -48,38 +39,29 @@ The kernel of ipvs, the sockets of userspace and the HNS of kernelspace are in m
     modes: { value: "NAME,…", initial: BENCH_MODES.join(","), help: "which, of nftables the layout" },
     limit: { value: "SECONDS", initial: "300", help: "for each" },
   },
-  async run(given) {
-    const results: LimitFigures[] = [];
+  tasks(given) {
     const part = given.isOn("quick") ? 100 : 1;
-    for (const name of given.someOf("states", STATE_NAMES)) {
-      const { services, endpointsEach, ports } = STATES[name];
-      const least = (value: number): number => (value < part ? value : value / part);
-      const state = { services: least(services), endpointsEach: least(endpointsEach), ports: least(ports) };
-      for (const mode of given.someOf("modes", BENCH_MODES)) {
+    const least = (value: number): number => (value < part ? value : value / part);
+    const all = given.someOf("states", STATE_NAMES).flatMap((name) =>
+      given.someOf("modes", BENCH_MODES).map((mode) => {
+        const { services, endpointsEach, ports } = STATES[name];
+        const state = { services: least(services), endpointsEach: least(endpointsEach), ports: least(ports) };
         const task: LimitTask = { ...state, mode, limitMs: 1000 * given.whole("limit") };
-        process.stderr.write(`measuring ${titleOf(task)}…\n`);
-        const result: LimitFigures = await inWorker("limits", task);
-        process.stderr.write(`${limitsTable([result]).split("\n").at(-1)}\n`);
-        results.push(result);
-      }
-    }
-    console.log(limitsTable(results));
-    return { figures: { results } };
+        const size = `${state.services} × ${state.endpointsEach}${state.ports === 1 ? "" : `, ${state.ports} ports`}`;
+        return [`${size}, ${mode}`, [task]] as const;
+      }),
+    );
+    return Object.fromEntries(all);
   },
   worker: measure,
 };
 
-function titleOf({ services, endpointsEach, ports, mode }: LimitTask): string {
-  return `${services} × ${endpointsEach}${ports === 1 ? "" : `, ${ports} ports`}, ${mode}`;
-}
-
-export function limitsTable(results: readonly LimitFigures[]): string {
-  const rows = results.map(({ task, loadMs, changeMs, restartMs, refused = 0, peakMb }) => {
-    const cell = (value: number | undefined) => (value === undefined ? `not in ${task.limitMs / 1000} s` : ms(value));
-    return [titleOf(task), cell(loadMs), cell(changeMs), cell(restartMs), String(refused), peakMb.toFixed(0)];
-  });
-  const head = ["processor time, ms", "load", "an endpoint replaced", "restart, all compared", "refused", "peak MB"];
-  return table(head, rows);
+/** With what had not ended in time, and the memory. */
+export function ended(notes: Notes, limitMs: number, refused: number): Figures {
+  for (const step of STEPS) if (!(step in notes.figures)) notes.add(step, `not in ${limitMs / 1000} s`);
+  notes.add("refused", refused);
+  notes.add("peak MB", Math.round(memoryNow().peakMb));
+  return notes.figures;
 }
 
 async function cpuOf(work: () => Promise<unknown>): Promise<number> {
@@ -88,11 +70,13 @@ async function cpuOf(work: () => Promise<unknown>): Promise<number> {
   return ownCpuMs() + toolsCpuMs() - before;
 }
 
-async function measure(task: LimitTask): Promise<LimitFigures> {
-  const figures: { -readonly [K in keyof LimitFigures]: LimitFigures[K] } = { task, peakMb: 0 };
+/** Processor time with that of tools. */
+async function measure(task: LimitTask): Promise<Figures> {
+  const notes = new Notes();
+  let refused = 0;
   // What the kernel is at goes on in a thread, or holds this one up: then it is said afterwards.
   const timer = setTimeout(() => {
-    writeSync(1, `${JSON.stringify({ ...figures, peakMb: memoryNow().peakMb })}\n`);
+    writeSync(1, `${JSON.stringify(ended(notes, task.limitMs, refused))}\n`);
     process.exit();
   }, task.limitMs);
   const subject = new Subject(task.endpointsEach, await openMode(task.mode));
@@ -103,18 +87,21 @@ async function measure(task: LimitTask): Promise<LimitFigures> {
     state.onEndpointSlice({ kind: "add", object: sliceOf(task, index) });
   }
   state.applyChanges();
-  figures.loadMs = await cpuOf(async () => {
-    figures.refused = (await subject.failuresOf(true, new Set())).length;
+  const [load, change, restart] = STEPS;
+  const loadMs = await cpuOf(async () => {
+    refused = (await subject.failuresOf(true, new Set())).length;
   });
-  figures.changeMs = await cpuOf(() => {
+  notes.add(load, loadMs);
+  const changeMs = await cpuOf(() => {
     const [old, object] = [sliceOf(task, 0), sliceOf(task, 0, 1)];
     state.onEndpointSlice({ kind: "update", old, object });
     return subject.failuresOf(false, state.applyChanges().changedPorts);
   });
+  notes.add(change, changeMs);
   subject.restart();
-  figures.restartMs = await cpuOf(() => subject.failuresOf(true, new Set()));
+  notes.add(restart, await cpuOf(() => subject.failuresOf(true, new Set())));
   clearTimeout(timer);
-  return { ...figures, peakMb: memoryNow().peakMb };
+  return ended(notes, task.limitMs, refused);
 }
 
 function portsOf(count: number) {

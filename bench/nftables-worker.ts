@@ -20,9 +20,9 @@ import { measureBurst } from "./burst.ts";
 import { longestTurn, withLatency } from "./latency.ts";
 import { cpuMsOf, memoryNow, ownCpuMs, resetPeak, settledMemory, toolsCpuMs } from "./memory.ts";
 import { flushRuleset, listRuleset, nftScript, runNft, timeUpstreamListing } from "./nft-program.ts";
-import type { ChangeFigures, LoadFigures, NftablesFigures, NftablesTask, UpstreamFigures } from "./nftables.ts";
+import { type NftablesTask, ONE, OWN } from "./nftables.ts";
 import { NftSubject } from "./nftables-subject.ts";
-import { type Spread, spread, timed } from "./table.ts";
+import { type Figures, median, Notes, type Spread, spread, timed } from "./table.ts";
 
 /** Announcements may come late. */
 const ANNOUNCED_MS = 300;
@@ -36,30 +36,50 @@ const WARM_UP = 20;
 /** A listing takes many seconds from here on. */
 const LARGE = 10_000;
 
-export async function measureNftables(task: NftablesTask): Promise<NftablesFigures> {
-  const { layout, parts, services, endpointsEach, limitMs } = task;
+/** At most so much is wanted of the flat layout (issues 12 and 31), by the number of services. */
+const FLAT = {
+  changeMs: 0.5,
+  loadMs: { 30000: 4_000, 100000: 12_000 } as Readonly<Record<number, number>>,
+  loadOfSent: 1.3,
+  residentMb: { 30000: 250 } as Readonly<Record<number, number>>,
+  burstP50Ms: 5,
+  burstP99Ms: 50,
+  burstChangeUs: 150,
+} as const;
+/** And of the compatible one (issue 4), of some things at so many services. */
+const REFERENCE = 10_000;
+const COMPATIBLE = { changeMs: 10, ofNft: 0.01, healingMs: 100, ofNftLoad: 1 } as const;
+const HEALTH_MS = 50;
+
+export async function measureNftables(task: NftablesTask): Promise<Figures> {
+  const { layout, parts, endpointsEach } = task;
+  const notes = new Notes();
   const subject = new NftSubject(endpointsEach, layout);
-  const load = await measureLoad(subject, services);
-  const watched = await measureWatched(subject, task);
-  const healing = parts.includes("healing") && { healing: await measureHealing(subject, task.trials) };
+  const load = await measureLoad(subject, task, notes);
+  const one = await measureWatched(subject, task, notes);
+  if (parts.includes("healing")) await measureHealing(subject, task.trials, notes);
   const folder = mkdtempSync(join(tmpdir(), "kpts-bench-nft-"));
   const script = join(folder, "script.nft");
   try {
-    const upstream = parts.includes("upstream") && { upstream: await measureUpstream(subject, task, script) };
+    if (parts.includes("upstream")) await measureUpstream(subject, task, script, one, notes);
     await subject.close();
-    const isLoading = parts.includes("load");
-    if (isLoading) writeFileSync(script, listRuleset());
-    const loads = isLoading && {
-      ...{ sentMs: await timeBatchesOfLoad(task), nftLoadMs: undefined },
-      ...(layout === "Compatible" && { nftLoadMs: await runNft(script, limitMs) }),
-    };
-    return { layout, services, load: { ...load, ...loads }, ...watched, ...healing, ...upstream };
+    if (!parts.includes("load")) return notes.figures;
+    writeFileSync(script, listRuleset());
+    const sentMs = await timeBatchesOfLoad(task);
+    const isLarge = layout === "Flat" && task.services >= LARGE / 2;
+    notes.add("initial load's batches only sent", sentMs);
+    notes.add("initial load, of its batches only sent", load / sentMs, isLarge ? FLAT.loadOfSent : undefined);
+    const nftMs = layout === "Flat" ? undefined : await runNft(script, task.limitMs);
+    notes.add("initial load by nft -f", nftMs);
+    if (nftMs !== undefined) notes.add("initial load, of that by nft -f", load / nftMs, COMPATIBLE.ofNftLoad);
+    return notes.figures;
   } finally {
     rmSync(folder, { recursive: true });
   }
 }
 
-async function measureLoad(subject: NftSubject, services: number): Promise<LoadFigures> {
+/** @returns milliseconds from an empty namespace to the committed table. */
+async function measureLoad(subject: NftSubject, { layout, services }: NftablesTask, notes: Notes): Promise<number> {
   subject.load(services);
   const { rssMb: modelMb } = await settledMemory();
   resetPeak();
@@ -67,23 +87,31 @@ async function measureLoad(subject: NftSubject, services: number): Promise<LoadF
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo; // listening on TCP
   const asked = { port, path: "/healthz", pauseMs: HEALTH_EVERY_MS };
-  let longestTurnMs = 0;
+  let turnMs = 0;
   const [loadMs, health] = await withLatency(asked, () =>
     timed(async () => {
-      longestTurnMs = await longestTurn(() => subject.fullSync());
+      turnMs = await longestTurn(() => subject.fullSync());
     }),
   );
   server.closeAllConnections();
   server.close();
   const { peakMb } = memoryNow();
   const { rssMb: settledMb } = await settledMemory();
+  const isFlat = layout === "Flat";
+  notes.add("initial load", loadMs, isFlat ? FLAT.loadMs[services] : undefined);
+  notes.add("  slowest health request during the load", health.worst, HEALTH_MS);
+  // Without waiting for a processor.
+  notes.add("  longest turn of the event loop, processor time", turnMs);
+  notes.add("resident MB before", modelMb);
+  notes.add("  at its peak", peakMb);
+  notes.add("resident MB afterwards", settledMb, isFlat ? FLAT.residentMb[services] : undefined);
   const { transactions } = subject;
   subject.restart();
-  const restartMs = await timed(() => subject.fullSync());
+  notes.add("restart with nothing changed", await timed(() => subject.fullSync()));
+  notes.add("restart with nothing changed: transactions", subject.transactions - transactions, 0);
   // What the backend before it leaves is no part of what follows: a daemon has but one.
   await settledMemory();
-  const restartWrites = subject.transactions - transactions;
-  return { loadMs, healthMaxMs: health.maxMs, longestTurnMs, modelMb, peakMb, settledMb, restartMs, restartWrites };
+  return loadMs;
 }
 
 /**
@@ -108,30 +136,39 @@ async function timeBatchesOfLoad({ services, endpointsEach, layout }: NftablesTa
   return sentMs;
 }
 
-/** What is measured while the table is watched, as the daemon watches it. */
-async function measureWatched(subject: NftSubject, task: NftablesTask) {
+/** What is measured while the table is watched, as the daemon watches it. @returns a one-endpoint change, if that is measured. */
+async function measureWatched(subject: NftSubject, task: NftablesTask, notes: Notes): Promise<Spread | undefined> {
   const { layout, parts, burstSeconds, burstRate } = task;
-  const isChanging = parts.includes("changes");
+  const isFlat = layout === "Flat";
   // The floor's batches are another program's to the backend. In the flat layout they touch sets that all services share, and
-  // what would be measured is the repair.
-  const isWatchedLater = layout === "Flat";
-  const unwatched = isChanging && isWatchedLater ? await measureChanges(subject, task) : undefined;
+  // what would be measured is the repair: it is watched later.
+  const measured = async (isNow: boolean) =>
+    parts.includes("changes") && isNow ? await measureChanges(subject, task, notes) : undefined;
+  const unwatched = await measured(isFlat);
   let losses = 0;
   const stopWatching = await subject.watch(() => {
     losses += 1;
   });
-  const changes = isChanging && !isWatchedLater ? await measureChanges(subject, task) : unwatched;
+  const watched = await measured(!isFlat);
   await sleep(ANNOUNCED_MS);
   // Until here some batches went another way than the subject's.
   losses = 0;
-  const burst = async (seconds: number) =>
-    parts.includes("burst") ? await measureBurst(subject, burstRate, seconds) : undefined;
-  const burstBefore = await burst(FIRST_SECONDS);
-  const later = await burst(burstSeconds);
+  if (parts.includes("burst")) {
+    const before = await measureBurst(subject, burstRate, FIRST_SECONDS);
+    const burst = await measureBurst(subject, burstRate, burstSeconds);
+    const flat = isFlat ? FLAT : undefined;
+    notes.add("changes at the rate, latency", burst.latency, flat?.burstP50Ms);
+    notes.add("changes at the rate, p99", burst.latency.p99, flat?.burstP99Ms);
+    notes.add("  changes in a sync, mean", burst.changesInSync);
+    notes.add("  processor time, part of a core", burst.cpuShare);
+    notes.add("changes at the rate, processor time of each, µs", burst.cpuUs, flat?.burstChangeUs);
+    notes.add("  and of the bench's own timer, not counted, µs", burst.timerUs);
+    notes.add("  of a change in the 10 s before, while the engine compiles, µs", before.cpuUs);
+  }
   await sleep(ANNOUNCED_MS);
   if (losses > 0) throw new Error("our own commits were taken for those of another program");
   await stopWatching();
-  return { ...(changes && { changes }), ...(later && { burst: later }), ...(burstBefore && { burstBefore }) };
+  return watched ?? unwatched;
 }
 
 /** Batches as bytes, made beforehand and sent over a plain socket in this thread, with nothing around them. */
@@ -159,7 +196,8 @@ class RawBatches {
 }
 
 /** Changes and their commits; and in turns with them, so that a machine that gets busier shows in both, what the kernel takes at least. */
-async function measureChanges(subject: NftSubject, { services, changes }: NftablesTask): Promise<ChangeFigures> {
+async function measureChanges(subject: NftSubject, task: NftablesTask, notes: Notes): Promise<Spread> {
+  const { layout, services, changes } = task;
   const whole: number[] = [];
   const own: number[] = [];
   let [cpuMs, floorCpuMs] = [0, 0];
@@ -204,11 +242,16 @@ async function measureChanges(subject: NftSubject, { services, changes }: Nftabl
   for (let n = 0; n < changes; n += 1) added.push(await changed(() => subject.setService(services + n, "add")));
   for (let n = 0; n < changes; n += 1) subject.setService(services + n, "delete");
   await subject.syncChanges();
-  return {
-    ...{ one: spread(whole), own: spread(own), cpuMs: cpuMs / changes },
-    ...{ floor: spread(floor), floorCpuMs: floorCpuMs / changes },
-    ...{ hundred: spread(hundred), added: spread(added) },
-  };
+  const [found, isFlat] = [spread(whole), layout === "Flat"];
+  const wanted = services === REFERENCE ? COMPATIBLE.changeMs : undefined;
+  notes.add(ONE, found, isFlat ? FLAT.changeMs : wanted);
+  notes.add(OWN, spread(own));
+  notes.add("  the floor: the same batch only sent", spread(floor));
+  notes.add("  processor time, mean", cpuMs / changes);
+  notes.add("  of the floor", floorCpuMs / changes);
+  notes.add("a service added", spread(added), isFlat ? FLAT.changeMs : undefined);
+  notes.add("100 services changed in one sync", spread(hundred));
+  return found;
 }
 
 const serviceIPs = SHARED_SETS.find(({ name }) => name === SETS.serviceIPs);
@@ -233,7 +276,7 @@ const DAMAGES: Readonly<Record<string, (port: ServicePort) => readonly NftOperat
 };
 
 /** From another program's commit to the commit of the repair. The subject must not be watched otherwise. */
-async function measureHealing(subject: NftSubject, trials: number): Promise<Readonly<Record<string, Spread>>> {
+async function measureHealing(subject: NftSubject, trials: number, notes: Notes): Promise<void> {
   // One that was watched before would look at everything first.
   subject.restart();
   await subject.fullSync();
@@ -245,7 +288,6 @@ async function measureHealing(subject: NftSubject, trials: number): Promise<Read
     else subject.sync(false, lost.ports).then(repair.resolve, repair.reject);
   });
   const ports = [...subject.state.services.values()];
-  const found: Record<string, Spread> = {};
   try {
     for (const [kind, of] of Object.entries(DAMAGES)) {
       const samples: number[] = [];
@@ -256,40 +298,63 @@ async function measureHealing(subject: NftSubject, trials: number): Promise<Read
         await foreign.transact(of(port));
         samples.push(await timed(() => repair.promise));
       }
-      found[kind] = spread(samples);
+      notes.add(`healing, ${kind}`, spread(samples), COMPATIBLE.healingMs);
     }
   } finally {
     await stopWatching();
     await others.close();
   }
-  return found;
 }
 
-/** Changes, each done once more by `nft -f` with what upstream would send. @param file for what nft reads. */
-async function measureUpstream(subject: NftSubject, task: NftablesTask, file: string): Promise<UpstreamFigures> {
-  const { services, nftChanges, limitMs } = task;
-  const repeated = async (rounds: number, change: (round: number) => void): Promise<Spread | undefined> => {
+/**
+ * Changes, each done once more by `nft -f` with what upstream would send, and the listing that it makes at the start of every sync.
+ *
+ * @param file for what nft reads. @param ours a one-endpoint change.
+ */
+async function measureUpstream(
+  subject: NftSubject,
+  { services, nftChanges, limitMs }: NftablesTask,
+  file: string,
+  ours: Spread | undefined,
+  notes: Notes,
+): Promise<void> {
+  const repeated = async (
+    what: string,
+    rounds: number,
+    change: (round: number) => void,
+  ): Promise<number | undefined> => {
     const samples: number[] = [];
     for (let round = 0; round < rounds; round += 1) {
       change(round);
       const transactions = await subject.operationsOf(() => subject.syncChanges(), true);
       writeFileSync(file, nftScript(TABLE, transactions.at(-1) ?? []));
       const took = await runNft(file, limitMs);
-      if (took === undefined) break;
+      if (took === undefined) {
+        notes.add(`nft -f, ${what}`, `not in ${limitMs / 1000} s`);
+        return undefined;
+      }
       samples.push(took);
     }
-    return samples.length === 0 ? undefined : spread(samples);
+    notes.add(`nft -f, ${what}`, spread(samples));
+    return median(samples);
   };
   const replaceMany = (count: number) => (round: number) => {
     for (let n = 0; n < count; n += 1) subject.replaceEndpoint(subject.scattered(round * count + n));
   };
+  const wanted = services === REFERENCE ? COMPATIBLE.ofNft : undefined;
   const startCpuMs = toolsCpuMs();
   const listings = Array.from({ length: services > LARGE ? 1 : 3 }, () => timeUpstreamListing(TABLE));
   const listedCpuMs = toolsCpuMs();
-  const one = await repeated(nftChanges, replaceMany(1));
+  const oneMs = await repeated("one endpoint changed", nftChanges, replaceMany(1));
   const oneCpuMs = (toolsCpuMs() - listedCpuMs) / nftChanges;
-  const hundred = await repeated(Math.min(2, nftChanges), replaceMany(Math.min(AT_ONCE, services)));
-  const added = await repeated(nftChanges, (round) => subject.setService(2 * services + round, "add"));
-  const listingCpuMs = (listedCpuMs - startCpuMs) / listings.length;
-  return { one, hundred, added, listing: spread(listings), oneCpuMs, listingCpuMs };
+  const listing = spread(listings);
+  if (oneMs !== undefined && ours !== undefined)
+    notes.add("one endpoint changed, of that by nft -f", ours.p50 / oneMs, wanted);
+  notes.add("  processor time of nft, mean", oneCpuMs);
+  notes.add("  the listing that upstream makes before it", listing);
+  if (oneMs !== undefined && ours !== undefined)
+    notes.add("one endpoint changed, of nft -f and the listing", ours.p50 / (oneMs + listing.p50), wanted);
+  notes.add("  processor time of the listing", (listedCpuMs - startCpuMs) / listings.length);
+  await repeated("100 services", Math.min(2, nftChanges), replaceMany(Math.min(AT_ONCE, services)));
+  await repeated("a service added", nftChanges, (round) => subject.setService(2 * services + round, "add"));
 }

@@ -8,11 +8,11 @@ import { parseIpAddress } from "../src/net/ip.ts";
 import { prove, type Side } from "../src/prove/proof.ts";
 import { planSide, specificationSide } from "../src/prove/sides.ts";
 import { benchObjects, NODE_ADDRESS } from "./cluster.ts";
-import type { Bench, Outcome } from "./driver.ts";
+import type { Bench } from "./driver.ts";
 import { memoryNow, ownCpuMs } from "./memory.ts";
-import { atMost, fixed, megabytes, table, type Verdict } from "./table.ts";
-import { inWorker } from "./workers.ts";
+import { type Figures, Notes } from "./table.ts";
 
+const SPECIFICATION = "specification";
 const PAIR = ["nftables", "flat"] as const;
 /** Of a pair of nftables layouts: seconds by how many Services there are, and megabytes. */
 const WANTED_S: Readonly<Record<number, number>> = { 100: 1, 1000: 5, 10000: 60 };
@@ -26,13 +26,7 @@ interface ProveTask {
   readonly endpoints: number;
   /** Names of variants, or `specification`, which has the documented differences of the first. */
   readonly sides: readonly string[];
-}
-
-interface ProveFigures {
-  readonly classes: number;
-  readonly planMs: number;
-  readonly proofMs: number;
-  readonly peakMb: number;
+  readonly wantedS?: number;
 }
 
 export const bench: Bench = {
@@ -42,35 +36,22 @@ export const bench: Bench = {
   options: {
     services: { value: "N", initial: "1000", help: "Services of the proofs of each mode beside the specification" },
   },
-  run: (given) => measureAll(given.whole("services")),
+  isOnHost: true,
+  tasks(given) {
+    const services = given.whole("services");
+    const all: readonly ProveTask[] = [
+      ...Object.entries(WANTED_S).map(([count, wantedS]) => {
+        return { services: Number(count), endpoints: 5, sides: PAIR, wantedS };
+      }),
+      ...MODES.map((mode) => ({ services, endpoints: 5, sides: [mode, SPECIFICATION] })),
+      ...MODES.map((mode) => ({ services: 1, endpoints: MANY_ENDPOINTS, sides: [mode, SPECIFICATION] })),
+    ];
+    return Object.fromEntries(
+      all.map((task) => [`${task.services} × ${task.endpoints}: ${task.sides.join(", ")}`, [task]]),
+    );
+  },
   worker: measure,
 };
-
-async function measureAll(services: number): Promise<Outcome> {
-  const tasks: ProveTask[] = [
-    ...Object.keys(WANTED_S).map((count) => ({ services: Number(count), endpoints: 5, sides: PAIR })),
-    ...MODES.map((mode) => ({ services, endpoints: 5, sides: [mode, "specification"] })),
-    ...MODES.map((mode) => ({ services: 1, endpoints: MANY_ENDPOINTS, sides: [mode, "specification"] })),
-  ];
-  const rows: string[][] = [];
-  const verdicts: Verdict[] = [];
-  const results: (ProveTask & ProveFigures)[] = [];
-  for (const task of tasks) {
-    const what = `${task.services} Services, ${task.endpoints} endpoints each: ${task.sides.join(", ")}`;
-    const figures: ProveFigures = await inWorker("prove", task, true);
-    const { classes, planMs, proofMs, peakMb } = figures;
-    results.push({ ...task, ...figures });
-    console.log(`${what}: ${seconds(proofMs)} s`);
-    rows.push([what, String(classes), seconds(planMs), seconds(proofMs), megabytes(peakMb)]);
-    const wanted = task.sides === PAIR ? WANTED_S[task.services] : undefined;
-    if (wanted === undefined) continue;
-    verdicts.push(atMost(`${what}: s`, proofMs / 1_000, wanted, fixed(1)), atMost(`${what}: MB`, peakMb, WANTED_MB));
-  }
-  console.log(table(["", "classes", "plans, s", "proof, s", "at most, MB"], rows));
-  return { verdicts, figures: { results } };
-}
-
-const seconds = (milliseconds: number): string => (milliseconds / 1_000).toFixed(1);
 
 const NODE = "node-a";
 const RECORD = {
@@ -78,17 +59,17 @@ const RECORD = {
   addresses: [{ type: "InternalIP", address: NODE_ADDRESS }],
 };
 
-async function measure({ services, endpoints, sides }: ProveTask): Promise<ProveFigures> {
+async function measure({ services, endpoints, sides, wantedS }: ProveTask): Promise<Figures> {
   const cluster = { ...benchObjects(services, endpoints), nodes: [RECORD], problems: [] };
   const before = ownCpuMs();
   const found: Side[] = [];
   for (const name of sides) {
-    const variant = VARIANTS.find((one) => one.name === (name === "specification" ? sides[0] : name));
+    const variant = VARIANTS.find((one) => one.name === (name === SPECIFICATION ? sides[0] : name));
     if (variant === undefined) throw new Error(`${name} cannot be proved`);
     const settings = { config: { clusterCIDR: "10.128.0.0/9" }, mode: variant.mode, node: NODE };
     const { config } = await checkedSettings({ ...settings, ...(variant.choose && { adjust: variant.choose }) });
     const node = offlineNode(cluster, config, "IPv4", () => {});
-    if (name !== "specification") found.push(await planSide(name, node, config));
+    if (name !== SPECIFICATION) found.push(await planSide(name, node, config));
     else found.push(specificationSide(cluster, node, config, variant.deviations(config), found[0]?.ownSockets));
   }
   const [one, other] = found;
@@ -97,5 +78,10 @@ async function measure({ services, endpoints, sides }: ProveTask): Promise<Prove
   const planMs = ownCpuMs() - before;
   const { classes, differing, unprovable } = prove("IPv4", own, [one, other]);
   if (differing > 0 || unprovable !== undefined) throw new Error(unprovable ?? "they differ");
-  return { classes, planMs, proofMs: ownCpuMs() - before - planMs, peakMb: memoryNow().peakMb };
+  const notes = new Notes();
+  notes.add("classes", classes);
+  notes.add("plans, s", planMs / 1000);
+  notes.add("proof, s", (ownCpuMs() - before - planMs) / 1000, wantedS);
+  notes.add("at most, MB", memoryNow().peakMb, wantedS && WANTED_MB);
+  return notes.figures;
 }

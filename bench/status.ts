@@ -15,16 +15,17 @@ import { HEALTHY } from "../src/server/testing/healthy-verdict.ts";
 import { SyncJournal } from "../src/sync/journal/sync-journal.ts";
 import { measureBurst } from "./burst.ts";
 import type { Bench } from "./driver.ts";
-import { type Latency, withLatency } from "./latency.ts";
+import { withLatency } from "./latency.ts";
 import { toolsCpuMs } from "./memory.ts";
 import { NftSubject } from "./nftables-subject.ts";
-import { figuresTable, judgeFigures, ms, type Row, timed } from "./table.ts";
-import { inWorker } from "./workers.ts";
+import { type Figures, Notes, timed } from "./table.ts";
 
 const PROGRAM = fileURLToPath(new URL("../dist/bundle/main.js", import.meta.url));
 const ENDPOINTS_EACH = 5;
 const COMMANDS = 20;
 const PAUSE_MS = 10;
+/** Wanted of an answer, while there are changes. */
+const ANSWER_MS = 50;
 
 interface StatusTask {
   readonly services: number;
@@ -32,28 +33,6 @@ interface StatusTask {
   readonly rate: number;
   readonly seconds: number;
 }
-
-interface StatusFigures extends StatusTask {
-  /** From the question to the answer, each over a connection of its own, as seen by another process. */
-  readonly answers: Latency;
-  /** Of the changes meanwhile. */
-  readonly changeP99Ms: number;
-  /** Processor time of `kube-proxy status`, and of Node.js that does nothing. */
-  readonly commandCpuMs: number;
-  readonly nodeCpuMs: number;
-  /** Until the whole service table was read, while nothing changed. */
-  readonly tableMs: number;
-}
-
-const ROWS: readonly Row<StatusFigures>[] = [
-  ["answers, ms, p50 / p99", ({ answers }) => answers],
-  ["  p99", ({ answers }) => answers.p99, ms, 50],
-  ["  at most", ({ answers }) => answers.maxMs],
-  ["changes meanwhile, p99, ms", ({ changeP99Ms }) => changeP99Ms],
-  ["the command, processor time, ms", ({ commandCpuMs }) => commandCpuMs],
-  ["  Node.js alone", ({ nodeCpuMs }) => nodeCpuMs],
-  ["the service table, ms", ({ tableMs }) => tableMs],
-];
 
 export const bench: Bench = {
   name: "status",
@@ -65,16 +44,13 @@ export const bench: Bench = {
     rate: { value: "N", initial: "1000", help: "changes a second" },
     seconds: { value: "N", initial: "10", quick: "2", help: "for each size" },
   },
-  async run(given) {
-    const results: StatusFigures[] = [];
-    for (const services of given.wholes("sizes")) {
-      const task: StatusTask = { services, rate: given.whole("rate"), seconds: given.whole("seconds") };
-      results.push(await inWorker("status", task));
-    }
-    const columns = results.map(({ services, rate }) => `${services} services, ${rate} changes/s`);
-    console.log(figuresTable("", columns, results, ROWS));
-    return { verdicts: judgeFigures(columns, results, ROWS), figures: { results } };
-  },
+  tasks: (given) =>
+    Object.fromEntries(
+      given.wholes("sizes").map((services) => {
+        const task: StatusTask = { services, rate: given.whole("rate"), seconds: given.whole("seconds") };
+        return [`${services} services, ${task.rate} changes/s`, [task]];
+      }),
+    ),
   worker: measure,
 };
 
@@ -88,7 +64,7 @@ const SYNCED = {
 };
 
 /** One size, in this process's network namespace. */
-async function measure(task: StatusTask): Promise<StatusFigures> {
+async function measure(task: StatusTask): Promise<Figures> {
   const folder = mkdtempSync(join(tmpdir(), "kpts-bench-status-"));
   const subject = new NftSubject(ENDPOINTS_EACH, "Flat");
   subject.load(task.services);
@@ -109,10 +85,15 @@ async function measure(task: StatusTask): Promise<StatusFigures> {
   try {
     const asked = { socketPath, path: "/status", pauseMs: PAUSE_MS };
     const [burst, answers] = await withLatency(asked, () => measureBurst(subject, task.rate, task.seconds));
-    const commandCpuMs = await cpuOf([PROGRAM, "status", "--socket", socketPath]);
-    const nodeCpuMs = await cpuOf(["-e", "0"]);
-    const tableMs = await timed(() => askDaemon(socketPath, "/services"));
-    return { ...task, answers, changeP99Ms: burst.latency.p99, commandCpuMs, nodeCpuMs, tableMs };
+    const notes = new Notes();
+    // From the question to the answer, as seen by another process.
+    notes.add("answers", answers);
+    notes.add("answers, p99", answers.p99, ANSWER_MS);
+    notes.add("changes meanwhile", burst.latency);
+    notes.add("the command, processor time", await cpuOf([PROGRAM, "status", "--socket", socketPath]));
+    notes.add("  Node.js alone", await cpuOf(["-e", "0"]));
+    notes.add("the whole service table, while nothing changes", await timed(() => askDaemon(socketPath, "/services")));
+    return notes.figures;
   } finally {
     stop.abort();
     await closed;

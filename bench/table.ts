@@ -5,6 +5,7 @@ export interface Spread {
   readonly count: number;
   readonly p50: number;
   readonly p99: number;
+  readonly worst: number;
 }
 
 /** Whether a target is met. */
@@ -13,50 +14,106 @@ export interface Verdict {
   readonly text: string;
 }
 
-/** A row of a table that has a column for each result. Where a value is undefined, it was not measured; `wanted` is the most that is. */
-export type Row<F> = readonly [
-  title: string,
-  of: (figures: F) => number | string | Spread | undefined,
-  text?: (value: number) => string,
-  wanted?: number | ((figures: F) => number | undefined),
-];
+/** Milliseconds, unless its name says otherwise; of samples p50 / p99 / worst. At most so much is `wanted`, of samples of their p50. */
+export interface Figure {
+  readonly value: number | Spread | string;
+  readonly wanted?: number;
+}
 
-/** Rows that no result has are left out. */
-export function figuresTable<F>(
-  head: string,
-  columns: readonly string[],
-  results: readonly F[],
-  rows: readonly Row<F>[],
-): string {
-  const cells = rows.map(([title, of, text = ms]) => {
-    const values = results.map(of);
-    const cellOf = (value: ReturnType<typeof of>): string => {
-      if (value === undefined) return "–";
-      if (typeof value === "object") return `${text(value.p50)} / ${text(value.p99)}`;
-      return typeof value === "string" ? value : text(value);
-    };
-    return values.every((value) => value === undefined) ? [] : [title, ...values.map(cellOf)];
-  });
-  return table(
-    [head, ...columns],
-    cells.filter(({ length }) => length > 0),
+/** By name, in the order in which they were measured. */
+export type Figures = Readonly<Record<string, Figure>>;
+
+/** What a worker has measured. */
+export class Notes {
+  readonly figures: Record<string, Figure> = {};
+
+  /** @param value what is undefined, or no finite number, was not measured. @param wanted at most. */
+  add(name: string, value: Figure["value"] | undefined, wanted?: number): void {
+    if (name in this.figures) throw new Error(`${name} has been measured`);
+    if (value === undefined || (typeof value === "number" && !Number.isFinite(value))) return;
+    this.figures[name] = { value, ...(wanted !== undefined && { wanted }) };
+  }
+}
+
+/** The number that stands for a figure; undefined for what is none. */
+export function numberOf(figure: Figure | undefined): number | undefined {
+  if (figure === undefined || typeof figure.value === "string") return undefined;
+  return typeof figure.value === "object" ? figure.value.p50 : figure.value;
+}
+
+const namesOf = (all: readonly Figures[]): readonly string[] => [...new Set(all.flatMap((one) => Object.keys(one)))];
+
+/** Of each figure the middle of all runs that have it. */
+export function middleOf(runs: readonly Figures[]): Figures {
+  const [only = {}, another] = runs;
+  if (another === undefined) return only;
+  return Object.fromEntries(
+    namesOf(runs).map((name) => {
+      const found = runs.flatMap((run) => run[name] ?? []);
+      const [first = { value: 0 }] = found;
+      const numbers = found.flatMap((figure) => numberOf(figure) ?? []);
+      return [name, numbers.length < 2 ? first : { ...first, value: median(numbers) }];
+    }),
   );
 }
 
-/** Of each row that something is wanted of, for each result that has it; of a spread p50. */
-export function judgeFigures<F>(
-  columns: readonly string[],
-  results: readonly F[],
-  rows: readonly Row<F>[],
-): readonly Verdict[] {
-  return results.flatMap((figures, at) =>
-    rows.flatMap(([title, of, text = ms, wanted]) => {
-      const value = of(figures);
-      const limit = typeof wanted === "function" ? wanted(figures) : wanted;
-      if (value === undefined || typeof value === "string" || limit === undefined) return [];
-      return [atMost(`${columns[at]}: ${title.trim()}`, typeof value === "object" ? value.p50 : value, limit, text)];
+/** Each figure of the one, of that of the other. */
+export function ratioOf(one: Figures, other: Figures): Figures {
+  const notes = new Notes();
+  for (const [name, figure] of Object.entries(one)) {
+    const [value, than] = [numberOf(figure), numberOf(other[name])];
+    if (value !== undefined && than !== undefined) notes.add(name, value / than);
+  }
+  return notes.figures;
+}
+
+/** More columns than a screen has are rows. */
+const MOST_COLUMNS = 6;
+
+/** A column for each result, by its title; or a row where they are many. */
+export function figuresTable(head: string, columns: Readonly<Record<string, Figures>>): string {
+  const results = Object.values(columns);
+  const textOf = (figure: Figure | undefined): string => {
+    if (figure === undefined) return "–";
+    const { value } = figure;
+    if (typeof value === "string") return value;
+    return typeof value === "object" ? [value.p50, value.p99, value.worst].map(ms).join(" / ") : ms(value);
+  };
+  const names = namesOf(results);
+  if (results.length > MOST_COLUMNS) {
+    const rows = Object.entries(columns).map(([title, figures]) => [
+      title,
+      ...names.map((name) => textOf(figures[name])),
+    ]);
+    return table([head, ...names.map((name) => name.trim())], rows);
+  }
+  const rows = names.map((name) => [name, ...results.map((figures) => textOf(figures[name]))]);
+  return table([head, ...Object.keys(columns)], rows);
+}
+
+/** One for each figure that something is wanted of. */
+export function judgeFigures(columns: Readonly<Record<string, Figures>>): readonly Verdict[] {
+  return Object.entries(columns).flatMap(([column, figures]) =>
+    Object.entries(figures).flatMap(([name, figure]) => {
+      const value = numberOf(figure);
+      return value === undefined || figure.wanted === undefined
+        ? []
+        : [atMost(`${column}: ${name.trim()}`, value, figure.wanted)];
     }),
   );
+}
+
+/** What a figure costs in the last column, of the cheapest other. */
+export function judgeGrowth(
+  name: string,
+  columns: Readonly<Record<string, Figures>>,
+  limit: number,
+): readonly Verdict[] {
+  const values = Object.values(columns).flatMap((figures) => numberOf(figures[name]) ?? []);
+  const last = values.pop();
+  if (last === undefined || values.length === 0) return [];
+  const what = `${name}: ${Object.keys(columns).at(-1)}, of the cheapest other size`;
+  return [atMost(what, last / Math.min(...values), limit)];
 }
 
 /** At most so much is wanted. */
@@ -75,9 +132,16 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
   return [line(head), line(widths.map((width) => "─".repeat(width))), ...rows.map(line)].join("\n");
 }
 
-/** Milliseconds, with as many decimals as matter. */
+/** With as many decimals as matter. */
 export function ms(value: number): string {
-  return value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2);
+  if (Number.isInteger(value)) return String(value);
+  return value < 0.1
+    ? value.toFixed(4)
+    : value >= 100
+      ? value.toFixed(0)
+      : value >= 10
+        ? value.toFixed(1)
+        : value.toFixed(2);
 }
 
 /** Bytes as `17.8 MB`, `3.1 kB`. */
@@ -106,7 +170,8 @@ export function median(samples: readonly number[]): number {
 }
 
 export function spread(samples: readonly number[]): Spread {
-  return { count: samples.length, p50: quantile(samples, 0.5), p99: quantile(samples, 0.99) };
+  const [p50, p99, worst] = [quantile(samples, 0.5), quantile(samples, 0.99), quantile(samples, 1)];
+  return { count: samples.length, p50, p99, worst };
 }
 
 /** With so many decimals. */

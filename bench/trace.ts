@@ -18,14 +18,13 @@ import { walk } from "../src/trace/netfilter/walk.ts";
 import { newPacket } from "../src/trace/packet.ts";
 import { traceText } from "../src/trace/report/text.ts";
 import { benchObjects, benchService } from "./cluster.ts";
-import type { Bench, Given, Outcome } from "./driver.ts";
+import type { Bench } from "./driver.ts";
 import { longestTurn } from "./latency.ts";
 import { ownCpuMs } from "./memory.ts";
-import { figuresTable, judgeFigures, ms, type Row, size } from "./table.ts";
+import { type Figures, Notes } from "./table.ts";
 
 const NODE = "10.64.0.1" as IpAddress; // canonical, as is the next
 const CLIENT = "10.64.0.9" as IpAddress;
-const READ_BYTES = 30_000_000;
 /** Packets after the first, and questions of the page. */
 const LATER = 100;
 const LATER_ASKED = 5;
@@ -39,6 +38,11 @@ interface Subject {
   readonly forms?: readonly string[];
 }
 
+interface TraceTask extends Subject {
+  readonly services: number;
+  readonly endpoints: number;
+}
+
 const SUBJECTS: readonly Subject[] = [
   { name: "nftables", mode: "nftables" },
   { name: "iptables", mode: "iptables" },
@@ -47,51 +51,13 @@ const SUBJECTS: readonly Subject[] = [
   { name: "userspace", mode: "userspace" },
 ];
 
-interface Figures {
-  readonly name: string;
-  readonly services: number;
-  readonly bytes: number;
-  readonly readMs: number;
-  /** Of the first packet: rules are read and sets indexed as it meets them. */
-  readonly firstMs: number;
-  readonly nextMs: number;
-  /** What `kube-proxy trace -f` takes beyond loading, all in all; undefined for dumps. */
-  readonly commandMs: number | undefined;
-  /** Of a running daemon; undefined for dumps. */
-  readonly page: PageFigures | undefined;
-}
-
-interface PageFigures {
-  /** Of the first answer, for which code is compiled, and of one after it. */
-  readonly firstMs: number;
-  readonly nextMs: number;
-  /** For how long the daemon does nothing else at a stretch, in the later answers. */
-  readonly turnMs: number;
-}
-
-/** Where it is wanted: of so many services at most. */
-const upTo10000 =
-  (limit: number) =>
-  ({ services }: Figures): number | undefined =>
-    services <= 10_000 ? limit : undefined;
-
-const ROWS: readonly Row<Figures>[] = [
-  ["trace -f, ms", ({ commandMs }) => commandMs, ms, upTo10000(300)],
-  ["text", ({ bytes }) => bytes, size],
-  ["read, ms", ({ readMs }) => readMs],
-  [
-    "  30 MB of it, ms",
-    ({ name, bytes, readMs }) =>
-      name === "iptables-save" && bytes > 1_000_000 ? (readMs / bytes) * READ_BYTES : undefined,
-    ms,
-    2_000,
-  ],
-  ["first packet, ms", ({ firstMs }) => firstMs, ms, upTo10000(300)],
-  ["each after it, ms", ({ nextMs }) => nextMs],
-  ["the page of a daemon: first answer, ms", ({ page }) => page?.firstMs, ms, upTo10000(300)],
-  ["  each after it, ms", ({ page }) => page?.nextMs],
-  ["  longest turn, ms", ({ page }) => page?.turnMs, ms, upTo10000(20)],
-];
+/** Wanted of so many services at most: of an answer, and for how long a daemon does nothing else at a stretch. */
+const JUDGED = 10_000;
+const ANSWER_MS = 300;
+const TURN_MS = 20;
+/** Wanted of 30 MB of iptables-save. */
+const READ_BYTES = 30_000_000;
+const READ_MS = 2_000;
 
 export const bench: Bench = {
   name: "trace",
@@ -102,19 +68,18 @@ export const bench: Bench = {
     sizes: { value: "N,…", initial: "1000,10000", quick: "1000", help: "services" },
     endpoints: { value: "N", initial: "5", help: "endpoints of each" },
   },
-  run: measureAll,
+  isOnHost: true,
+  tasks(given) {
+    const all = given.wholes("sizes").flatMap((services) =>
+      SUBJECTS.map((subject) => {
+        const task: TraceTask = { ...subject, services, endpoints: given.whole("endpoints") };
+        return [`${subject.name}, ${services}`, [task]] as const;
+      }),
+    );
+    return Object.fromEntries(all);
+  },
+  worker: measure,
 };
-
-async function measureAll(given: Given): Promise<Outcome> {
-  const results: Figures[] = [];
-  const endpoints = given.whole("endpoints");
-  for (const services of given.wholes("sizes")) {
-    for (const subject of SUBJECTS) results.push(await measure(subject, services, endpoints));
-  }
-  const columns = results.map(({ name, services }) => `${name}, ${services}`);
-  console.log(figuresTable("mode, services", columns, results, ROWS));
-  return { verdicts: judgeFigures(columns, results, ROWS), figures: { results } };
-}
 
 const configOf = async (mode: ProxyMode) =>
   (await checkedSettings({ config: { mode, clusterCIDR: "10.128.0.0/9" }, node: "node-a" })).config;
@@ -127,12 +92,14 @@ const packetTo = (destination: IpAddress) =>
     ...{ source: CLIENT, sourcePort: 40_000, destination, destinationPort: 80 },
   });
 
-async function measure(subject: Subject, services: number, endpoints: number): Promise<Figures> {
-  const { name, mode, forms } = subject;
+async function measure(task: TraceTask): Promise<Figures> {
+  const { name, forms, services } = task;
+  const notes = new Notes();
   const isDump = forms !== undefined;
+  const [answerMs, turnMs] = services > JUDGED ? [] : [ANSWER_MS, TURN_MS];
   // First: the code is as cold as in a command.
-  const commandMs = isDump ? undefined : await command(mode, services, endpoints);
-  const dumps = await plannedDumps(subject, services, endpoints);
+  if (!isDump) notes.add("trace -f", await command(task), answerMs);
+  const dumps = await plannedDumps(task);
   const facts = nodeFacts({ addresses: [NODE, ...deviceAddresses(dumps)] });
   const reading = timed(() => programOfDumps(dumps, { ...CHOICES, facts }));
   const ask = (index: number) => {
@@ -144,15 +111,19 @@ async function measure(subject: Subject, services: number, endpoints: number): P
     for (let index = 0; index < LATER; index += 1) ask((index * SCATTER) % services);
   });
   if (!first.result.includes("→")) throw new Error(`${name}: no rule matched`);
-  return {
-    ...{ name, services, commandMs, readMs: reading.cpuMs, firstMs: first.cpuMs, nextMs: next.cpuMs / LATER },
-    bytes: dumps.reduce((sum, dump) => sum + textLength(dump), 0),
-    page: isDump ? undefined : await measurePage(mode, services, endpoints),
-  };
+  const bytes = dumps.reduce((sum, dump) => sum + textLength(dump), 0);
+  notes.add("text, kB", bytes / 1000);
+  notes.add("  read", reading.cpuMs);
+  if (isDump) notes.add("  30 MB of it", (reading.cpuMs / bytes) * READ_BYTES, bytes > 1_000_000 ? READ_MS : undefined);
+  // Rules are read and sets indexed as it meets them.
+  notes.add("first packet", first.cpuMs, answerMs);
+  notes.add("  each after it", next.cpuMs / LATER);
+  if (!isDump) await measurePage(task, notes, answerMs, turnMs);
+  return notes.figures;
 }
 
 /** From objects to the text of one packet's way, as the command does it. */
-async function command(mode: ProxyMode, services: number, endpoints: number): Promise<number> {
+async function command({ mode, services, endpoints }: TraceTask): Promise<number> {
   const objects = benchObjects(services, endpoints);
   const config = await configOf(mode);
   await modeNamed(mode).loadRenderer();
@@ -168,8 +139,13 @@ async function command(mode: ProxyMode, services: number, endpoints: number): Pr
   return ownCpuMs() - before;
 }
 
-/** Asks for the way to the last service, as the page does. */
-async function measurePage(mode: ProxyMode, services: number, endpoints: number): Promise<PageFigures> {
+/** Asks for the way to the last service, as the page of a running daemon does. */
+async function measurePage(
+  { mode, services, endpoints }: TraceTask,
+  notes: Notes,
+  answerMs?: number,
+  wantedTurnMs?: number,
+): Promise<void> {
   const config = await configOf(mode);
   const node = offlineNode(benchObjects(services, endpoints), config, "IPv4", () => {});
   const daemon = { config, podCIDRs: [], families: [{ family: "IPv4" as const }] };
@@ -183,7 +159,9 @@ async function measurePage(mode: ProxyMode, services: number, endpoints: number)
   const firstMs = ownCpuMs() - startMs;
   let turnMs = 0;
   for (let index = 0; index < LATER_ASKED; index += 1) turnMs = Math.max(turnMs, await longestTurn(answer));
-  return { firstMs, nextMs: (ownCpuMs() - startMs - firstMs) / LATER_ASKED, turnMs };
+  notes.add("the page of a daemon: first answer", firstMs, answerMs);
+  notes.add("the page: each after it", (ownCpuMs() - startMs - firstMs) / LATER_ASKED);
+  notes.add("the page: longest turn", turnMs, wantedTurnMs);
 }
 
 /** Nothing is text where rules are spelled when a packet meets them. */
@@ -192,7 +170,7 @@ function textLength(dump: Dump): number {
   return dump.kind === "nftables" ? JSON.stringify(dump.objects).length : 0;
 }
 
-async function plannedDumps({ mode, forms }: Subject, services: number, endpoints: number): Promise<Dump[]> {
+async function plannedDumps({ mode, forms, services, endpoints }: TraceTask): Promise<Dump[]> {
   const config = await configOf(mode);
   const node = offlineNode(benchObjects(services, endpoints), config, "IPv4", () => {});
   const { traceForms = [], loadRenderer } = modeNamed(mode);

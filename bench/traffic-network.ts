@@ -1,5 +1,5 @@
 /**
- * Two nodes, each with an endpoint and a client in pods: one runs the userspace mode and the two small proxies, the other the
+ * Two nodes, each with an endpoint and a client in pods: one runs the userspace mode and the small proxy, the other the
  * iptables mode. So everything can be measured in turns.
  */
 import type { ChildProcess } from "node:child_process";
@@ -20,7 +20,6 @@ import { ProxyDaemon } from "../testkit/support/proxy-daemon.ts";
 import { figuresOf } from "./memory.ts";
 import type { ClientFigures } from "./traffic-process.ts";
 import type { Load, TrafficFigures, Way } from "./userspace.ts";
-import { engineOptions } from "./workers.ts";
 
 const PROCESS = fileURLToPath(new URL("./traffic-process.ts", import.meta.url));
 
@@ -29,7 +28,6 @@ const SERVICE_PORT = 80;
 /** That of every slice made here. */
 const SERVER_PORT = 8080;
 const PIPE_PORT = 9001;
-const RELAY_PORT = 9002;
 
 interface Target {
   readonly client: NetworkNamespace;
@@ -88,14 +86,9 @@ export class TrafficNetwork {
     const [a, b] = await Promise.all([this.#addNode(nodeA), this.#addNode(nodeB)]);
     const gateway = bareAddress(nodeA.bridge.ipv4);
     this.#targets.set("direct", a.direct);
-    for (const [way, port, options] of [
-      ["pipe", PIPE_PORT, []],
-      ["relay", RELAY_PORT, engineOptions()],
-    ] as const) {
-      const words = [...options, PROCESS, way, gateway, String(port), a.direct.address, String(SERVER_PORT)];
-      const { pid } = await started(this.#topology.namespace(nodeA.name), words);
-      this.#targets.set(way, { ...a.direct, address: gateway, port, proxyPid: pid });
-    }
+    const words = [PROCESS, "pipe", gateway, String(PIPE_PORT), a.direct.address, String(SERVER_PORT)];
+    const { pid } = await started(this.#topology.namespace(nodeA.name), words);
+    this.#targets.set("pipe", { ...a.direct, address: gateway, port: PIPE_PORT, proxyPid: pid });
     for (const [mode, node] of [
       ["userspace", a],
       ["iptables", b],

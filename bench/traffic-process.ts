@@ -1,13 +1,9 @@
 /**
  * What takes part in `npm run bench -- userspace`, by the first argument: `server ADDRESS PORT`, an endpoint that does what the first byte of
- * a connection says; `pipe ADDRESS PORT TO-ADDRESS TO-PORT`, what a proxy costs that is written in ten lines; `relay` with the same
- * arguments, the relay without a Service around it; and `client LOAD ADDRESS PORT SECONDS`, which writes {@link ClientFigures} as JSON.
+ * a connection says; `pipe ADDRESS PORT TO-ADDRESS TO-PORT`, what a proxy costs that is written in ten lines; and `client LOAD ADDRESS PORT SECONDS`, which writes {@link ClientFigures} as JSON.
  */
 import { once } from "node:events";
 import { connect, createServer, type OnReadOpts, type Server, type Socket } from "node:net";
-import { silentLogger } from "../src/logging/logger.ts";
-import { parseIpAddress } from "../src/net/ip.ts";
-import { NodeRelays } from "../src/relay/node-relays.ts";
 import { cpuMsOf } from "./memory.ts";
 import { type Spread, spread } from "./table.ts";
 import type { Load } from "./userspace.ts";
@@ -31,7 +27,6 @@ const OPENING: Readonly<Record<Load, string>> = {
   download: "D",
   upload: "U",
   answers: "E",
-  "first answers": "C",
 };
 
 function listen(server: Server, host: string, port: string): void {
@@ -68,21 +63,6 @@ function pipe(host: string, port: string, toHost: string, toPort: string): void 
     endpoint.on("error", () => client.destroy()).pipe(client);
   });
   listen(server, host, port);
-}
-
-async function relay(host: string, port: string, toHost: string, toPort: string): Promise<void> {
-  const [address, toAddress] = [parseIpAddress(host), parseIpAddress(toHost)];
-  if (address === undefined || toAddress === undefined) throw new TypeError("two addresses are needed");
-  const destination = { address: toAddress, port: Number(toPort) };
-  await new NodeRelays({ log: silentLogger, fileLimit: 64_000 }).listen({
-    protocol: "TCP",
-    address,
-    port: Number(port),
-    pick: () => destination,
-    observer: { opened() {}, closed() {}, bytes() {}, dialFailed() {}, refused() {} },
-    idleTimeoutMs: 250,
-  });
-  process.stdout.write("ready\n");
 }
 
 async function measure(load: Load, host: string, port: string, seconds: string): Promise<void> {
@@ -150,19 +130,6 @@ async function measure(load: Load, host: string, port: string, seconds: string):
         }
       },
     ],
-    "first answers": [
-      1,
-      async () => {
-        while (!isOver) {
-          const socket = open();
-          await timedAnswer(async () => {
-            socket.write(opening);
-            await once(socket, "data");
-          });
-          await once(socket, "close");
-        }
-      },
-    ],
   };
   const [lanes, lane] = work[load];
   const startMs = performance.now();
@@ -183,5 +150,4 @@ async function measure(load: Load, host: string, port: string, seconds: string):
 const [role, one = "", two = "", three = "", four = ""] = process.argv.slice(2);
 if (role === "server") serve(one, two);
 else if (role === "pipe") pipe(one, two, three, four);
-else if (role === "relay") await relay(one, two, three, four);
 else await measure(one as Load, two, three, four); // userspace.ts is what starts it
