@@ -21,19 +21,15 @@ import {
 } from "../../kernel/nftables/ruleset.ts";
 import type { SyncInput } from "../../sync/backend.ts";
 import { type ChainPresence, sameElement, TransactionDraft } from "./draft.ts";
-import { isOurChain, isOurSet, type Layout, sharedSetOfAny } from "./layouts.ts";
+import { isOurChain, isOurSet, sharedSetOfAny } from "./layouts.ts";
 import { protocolCounted } from "./localhost-node-ports.ts";
-import { isAffinitySet, isServiceChain, SETS, TABLE_COMMENT } from "./names.ts";
-import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+import { isAffinitySet, isServiceChain, TABLE_COMMENT } from "./names.ts";
 import { chainDigest, type DesiredPort, digestOf, type InstalledPort, installedPort } from "./port-objects.ts";
 import type { StaticPlan } from "./table-plan.ts";
-import { TableState } from "./table-state.ts";
+import { type TablePremises, TableState } from "./table-state.ts";
 
 /** What should be in the table. A service port is in `ports` or in `kept`. */
-export interface WantedTable {
-  readonly layout: Layout;
-  readonly config: PlanConfig;
-  readonly facts: PlanFacts;
+export interface WantedTable extends TablePremises {
   readonly ports: ReadonlyMap<string, DesiredPort>;
   /** Service ports that stay as they are in the kernel for now. */
   readonly kept: ReadonlyMap<string, InstalledPort>;
@@ -51,11 +47,11 @@ export interface ReconcileOptions extends DifferenceOptions {
 
 /** Plans all services. @returns also the state of the table once everything is in it. Rejects when the signal aborts. */
 export async function planWhole(
-  premises: Pick<WantedTable, "layout" | "config" | "facts">,
+  premises: TablePremises,
   served: Pick<SyncInput, "services" | "endpoints">,
   signal: AbortSignal,
 ): Promise<{ readonly wanted: WantedTable; readonly state: TableState }> {
-  const state = new TableState({ ...premises, fixed: fixedElements(premises.facts) });
+  const state = new TableState(premises);
   const ports = new Map<string, DesiredPort>();
   for (const key of await sortedKeys(served.services, signal)) {
     const desired = state.place(key, served);
@@ -68,16 +64,15 @@ export async function planWhole(
 
 /** The state of the table once everything wanted is in it. Rejects when the signal aborts. */
 export async function stateOf(
-  { layout, config, facts, ports, kept }: WantedTable,
+  { ports, kept, ...premises }: WantedTable,
   { signal }: DifferenceOptions,
 ): Promise<TableState> {
-  const state = new TableState({ layout, config, facts, fixed: fixedElements(facts) });
+  const state = new TableState(premises);
   for (const [owner, installed] of kept) state.put(owner, installed);
   for (const [owner, desired] of ports) {
     state.put(owner, installedPort(desired));
     if (isTurnDue()) await giveTurn(signal);
   }
-  state.settleStatic();
   return state;
 }
 
@@ -195,11 +190,6 @@ export function foreignBaseChains({ chains }: NftTableContent): string[] {
   return Array.from(chains).flatMap(([name, { hook, ruleDigests }]) =>
     hook !== undefined && !isOurChain(name) && ruleDigests.every((digest) => digest === undefined) ? [name] : [],
   );
-}
-
-function fixedElements({ nodePortIPs }: PlanFacts) {
-  if (nodePortIPs.kind === "all") return [];
-  return nodePortIPs.ips.map((ip) => ({ set: SETS.nodePortIPs, element: { key: [ip] } }));
 }
 
 /** A base chain that drops what its rules leave, or the other way round: that can be changed where it is. */

@@ -7,6 +7,7 @@ import type { SyncInput } from "../../sync/backend.ts";
 import type { TransactionDraft, WantedElement } from "./draft.ts";
 import { ElementOwners, type Wants } from "./element-owners.ts";
 import { type Layout, sharedSetOfAny } from "./layouts.ts";
+import { SETS } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import {
   type DesiredPort,
@@ -33,14 +34,14 @@ export interface TablePremises {
   readonly layout: Layout;
   readonly config: PlanConfig;
   readonly facts: PlanFacts;
-  /** Elements that belong to no service port. */
-  readonly fixed?: readonly SharedElement[];
 }
 
 export class TableState {
   readonly #ports = new Map<string, InstalledPort>();
   readonly #owners: ElementOwners;
   readonly premises: TablePremises;
+  /** Elements that belong to no service port. */
+  readonly #fixed: readonly SharedElement[];
   readonly #plan: PlanPort;
   #lacking = { internal: 0, external: 0 };
   readonly #doubtful = new Set<string>();
@@ -52,7 +53,10 @@ export class TableState {
     const { layout, config, facts } = premises;
     this.#plan = (port, endpoints, slots) => layout.planServicePort(port, endpoints, config, facts, slots);
     this.#owners = new ElementOwners(layout.isTracked);
-    this.#owners.replace(NO_OWNER, { elements: [] }, { elements: premises.fixed ?? [] });
+    const { nodePortIPs } = facts;
+    const addresses = nodePortIPs.kind === "all" ? [] : nodePortIPs.ips;
+    this.#fixed = addresses.map((ip) => ({ set: SETS.nodePortIPs, element: { key: [ip] } }));
+    this.#owners.replace(NO_OWNER, { elements: [] }, { elements: this.#fixed });
   }
 
   /** The chains and sets that should belong to no service port, in view of what the ports have now. */
@@ -132,7 +136,7 @@ export class TableState {
     owners: Iterable<string | undefined> = [undefined, ...this.#ports.keys()],
   ): Iterable<WantedElement> {
     for (const owner of owners) {
-      if (owner === undefined) yield* this.#effective(NO_OWNER, this.premises.fixed ?? [], sets);
+      if (owner === undefined) yield* this.#effective(NO_OWNER, this.#fixed, sets);
       else yield* this.#effective(owner, this.#ports.get(owner)?.elements ?? [], sets);
     }
   }

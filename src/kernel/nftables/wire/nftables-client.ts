@@ -18,17 +18,8 @@ import {
   counter,
   elements,
   generation,
-  type NftChainHeadObject,
-  type NftChainObject,
-  type NftCounterObject,
-  type NftElementObject,
   type NftElementsObject,
   type NftGeneration,
-  type NftRuleHead,
-  type NftRuleObject,
-  type NftSetHead,
-  type NftSetObject,
-  type NftTableObject,
   rule,
   ruleHead,
   set,
@@ -48,43 +39,16 @@ export type CommitResult =
       readonly isTruncated: boolean;
     };
 
-/**
- * Dumps are repeated while the ruleset changes under them, up to 5 times; then the last result counts, and for chains all results. Methods
- * throw a NetlinkError when the kernel refuses: `ENOENT` for a missing table or set.
- */
-export interface NftablesClient extends AsyncDisposable {
-  /** Applies the batch: all of it, or nothing. Finishes it if that has not been done. An empty one is not sent. */
-  commit(batch: NftBatch, options?: CallOptions): Promise<CommitResult>;
-  /** Asks whether the kernel would take the batch; nothing is applied. For probing what it can do. */
-  check(batch: NftBatch, options?: CallOptions): Promise<CommitResult>;
-  /** Counts the commits of all programs in the namespace; and those of this client until then. */
-  generation(): Promise<NftGeneration & { readonly commits: number }>;
-  tables(family: number): Promise<NftTableObject[]>;
-  chains(family: number, tableName: string): Promise<NftChainObject[]>;
-  /** All rules of the table, or of one chain, in order. */
-  rules(family: number, tableName: string, chainName?: string): Promise<NftRuleObject[]>;
-  /** {@link NftablesClient.chains}, {@link NftablesClient.rules} and {@link NftablesClient.sets} with the essential only. */
-  chainHeads(family: number, tableName: string): Promise<NftChainHeadObject[]>;
-  setHeads(family: number, tableName: string): Promise<NftSetHead[]>;
-  ruleHeads(family: number, tableName: string, chainName?: string): Promise<NftRuleHead[]>;
-  /** Named and anonymous ones; the latter have NFT_SET_ANONYMOUS among their flags. */
-  sets(family: number, tableName: string): Promise<NftSetObject[]>;
-  elements(family: number, tableName: string, setName: string): Promise<NftElementObject[]>;
-  counters(family: number, tableName: string): Promise<NftCounterObject[]>;
-  /** Asks for single elements. @param onAnswer called for each answer, in any order. */
-  ask(query: ElementQuery, onAnswer: (index: number, answer: ElementAnswer) => void): Promise<void>;
-  /** The port id in announcements of this client's commits; another one after a failure of its socket. */
-  readonly portId: number;
-  /** Whether a notification with this port id is due to a commit of this client's. */
-  hasPort(portId: number): boolean;
-  close(): Promise<void>;
-}
-
 /** Large rulesets are read in datagrams of 32 KiB, and a refused batch may have thousands of errors. */
 const RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024;
 
-/** Opens nf_tables of this process's network namespace. */
-export function openNftables(): NftablesClient {
+export type NftablesClient = ReturnType<typeof openNftables>;
+
+/**
+ * Opens nf_tables of this process's network namespace. Dumps are repeated while the ruleset changes under them, up to 5 times; then the last
+ * result counts, and for chains all results. Methods reject with a NetlinkError when the kernel refuses: `ENOENT` for a missing table or set.
+ */
+export function openNftables() {
   const socket = NetlinkSocket.open(NETLINK_NETFILTER, { receiveBufferBytes: RECEIVE_BUFFER_BYTES });
 
   /**
@@ -116,16 +80,19 @@ export function openNftables(): NftablesClient {
   }
 
   return {
-    commit(batch, options) {
+    /** Applies the batch: all of it, or nothing. Finishes it if that has not been done. An empty one is not sent. */
+    commit(batch: NftBatch, options?: CallOptions) {
       batch.finish();
       return send(batch, options);
     },
 
-    check(batch, options) {
+    /** Asks whether the kernel would take the batch; nothing is applied. For probing what it can do. */
+    check(batch: NftBatch, options?: CallOptions) {
       if (batch.isFinished) throw new Error("nf_tables: a finished batch would be applied and not only checked");
       return send(batch, options);
     },
 
+    /** Counts the commits of all programs in the namespace; and those of this client until then. */
     async generation() {
       const request = new MessageBuffer(64);
       beginNfnetlink(request, NFNL_SUBSYS_NFTABLES, nft.NFT_MSG_GETGEN, 0, NFPROTO_UNSPEC);
@@ -138,32 +105,36 @@ export function openNftables(): NftablesClient {
       return found;
     },
 
-    tables: (family) => dump(family, nft.NFT_MSG_GETTABLE, table, {}),
+    tables: (family: number) => dump(family, nft.NFT_MSG_GETTABLE, table, {}),
 
-    chains: (family, tableName) => dumpChains(family, tableName, chain),
+    chains: (family: number, tableName: string) => dumpChains(family, tableName, chain),
 
-    rules: (family, tableName, chainName) =>
+    /** All rules of the table, or of one chain, in order. */
+    rules: (family: number, tableName: string, chainName?: string) =>
       dump(family, nft.NFT_MSG_GETRULE, rule, { table: tableName, chain: chainName }),
 
-    chainHeads: (family, tableName) => dumpChains(family, tableName, chainHead),
+    /** This and the other heads: with the essential only. */
+    chainHeads: (family: number, tableName: string) => dumpChains(family, tableName, chainHead),
 
-    setHeads: (family, tableName) => dump(family, nft.NFT_MSG_GETSET, setHead, { table: tableName }),
+    setHeads: (family: number, tableName: string) => dump(family, nft.NFT_MSG_GETSET, setHead, { table: tableName }),
 
-    ruleHeads: (family, tableName, chainName) =>
+    ruleHeads: (family: number, tableName: string, chainName?: string) =>
       dump(family, nft.NFT_MSG_GETRULE, ruleHead, { table: tableName, chain: chainName }),
 
-    sets: (family, tableName) => dump(family, nft.NFT_MSG_GETSET, set, { table: tableName }),
+    /** Named and anonymous ones; the latter have NFT_SET_ANONYMOUS among their flags. */
+    sets: (family: number, tableName: string) => dump(family, nft.NFT_MSG_GETSET, set, { table: tableName }),
 
-    counters: (family, tableName) =>
+    counters: (family: number, tableName: string) =>
       dump(family, nft.NFT_MSG_GETOBJ, counter, { table: tableName, type: nft.NFT_OBJECT_COUNTER }),
 
-    async elements(family, tableName, setName) {
+    async elements(family: number, tableName: string, setName: string) {
       const filter: NftElementsObject = { table: tableName, set: setName };
       const parts = await dump(family, nft.NFT_MSG_GETSETELEM, elements, filter);
       return parts.flatMap((part) => part.elements ?? []);
     },
 
-    async ask(query, onAnswer) {
+    /** Asks for single elements. @param onAnswer called for each answer, in any order. */
+    async ask(query: ElementQuery, onAnswer: (index: number, answer: ElementAnswer) => void) {
       const onReply = (reply: Reply, index: number): void => onAnswer(index, query.answer(index, reply));
       for (const error of await socket.exchange(query.messages, onReply, { isAnsweredOnce: true })) {
         const { request } = error.facts;
@@ -172,11 +143,13 @@ export function openNftables(): NftablesClient {
       }
     },
 
+    /** The port id in announcements of this client's commits; another one after a failure of its socket. */
     get portId() {
       return socket.portId;
     },
 
-    hasPort: (portId) => socket.hasPort(portId),
+    /** Whether a notification with this port id is due to a commit of this client's. */
+    hasPort: (portId: number) => socket.hasPort(portId),
 
     close: () => socket.close(),
     [Symbol.asyncDispose]: () => socket.close(),

@@ -146,13 +146,9 @@ export const counter = attributes({
 export const generation = attributes({ id: [1, u32be], processId: [2, u32be], processName: [3, zstring] });
 
 export type NftTableObject = ValueOf<typeof table>;
-export type NftChainObject = ValueOf<typeof chain>;
-export type NftRuleObject = ValueOf<typeof rule>;
-export type NftRuleHead = ValueOf<typeof ruleHead>;
 export type NftChainHeadObject = ValueOf<typeof chainHead>;
 export type NftSetHead = ValueOf<typeof setHead>;
 export type NftSetObject = ValueOf<typeof set>;
 export type NftElementObject = ValueOf<typeof element>;
 export type NftElementsObject = ValueOf<typeof elements>;
-export type NftCounterObject = ValueOf<typeof counter>;
 export type NftGeneration = ValueOf<typeof generation>;
