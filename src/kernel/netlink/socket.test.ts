@@ -247,15 +247,6 @@ inNetns(import.meta.url, { name: "nlsocket" }, () => {
       );
     });
 
-    test("aborting the signal given at opening closes it", async () => {
-      const before = openFiles();
-      const abort = new AbortController();
-      NetlinkSocket.open(NETLINK_ROUTE, { signal: abort.signal });
-      abort.abort();
-      await new Promise((resolve) => setImmediate(resolve));
-      assert.equal(openFiles(), before);
-    });
-
     test("an unknown protocol is an error with its errno", () => {
       assert.throws(
         () => NetlinkSocket.open(31),

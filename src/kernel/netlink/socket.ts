@@ -18,14 +18,10 @@ import type { MessageBuffer } from "./message-buffer.ts";
 import { NFNL_MSG_BATCH_END } from "./nfnetlink.ts";
 
 export interface NetlinkOptions {
-  /** Initial size of the send buffer; it grows with the transactions anyway. */
-  readonly sendBufferBytes?: number;
   /** Size of the receive buffer; the system's default when absent. */
   readonly receiveBufferBytes?: number;
   /** See `DescriptorOptions`. */
   readonly filtersDumps?: boolean;
-  /** Closes the socket when aborted. */
-  readonly signal?: AbortSignal;
 }
 
 export interface CallOptions {
@@ -77,7 +73,6 @@ export class NetlinkSocket implements AsyncDisposable {
 
   /** Opens and binds. Throws a {@link NetlinkError} (`EPERM`, `EPROTONOSUPPORT`, …). */
   static open(protocol: number, options: NetlinkOptions = {}): NetlinkSocket {
-    options.signal?.throwIfAborted();
     return new NetlinkSocket(protocol, options);
   }
 
@@ -85,7 +80,6 @@ export class NetlinkSocket implements AsyncDisposable {
     this.#protocol = protocol;
     this.#options = options;
     this.#descriptor = this.#openDescriptor();
-    options.signal?.addEventListener("abort", this.#onAbort, { once: true });
   }
 
   /** The kernel's number for it now. */
@@ -102,8 +96,6 @@ export class NetlinkSocket implements AsyncDisposable {
   hasPort(portId: number): boolean {
     return this.#portIds.includes(portId);
   }
-
-  readonly #onAbort = (): void => void this.close();
 
   /**
    * Sends requests that do not depend on each other and waits for all answers.
@@ -175,7 +167,6 @@ export class NetlinkSocket implements AsyncDisposable {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    this.#options.signal?.removeEventListener("abort", this.#onAbort);
     await this.#turns.run(async () => this.#descriptor.close());
   }
 
@@ -200,12 +191,7 @@ export class NetlinkSocket implements AsyncDisposable {
   }
 
   #openDescriptor(): NetlinkDescriptor {
-    const { receiveBufferBytes, sendBufferBytes, filtersDumps = false } = this.#options;
-    const descriptor = new NetlinkDescriptor(this.#protocol, {
-      filtersDumps,
-      ...(receiveBufferBytes === undefined ? {} : { receiveBufferBytes }),
-    });
-    if (sendBufferBytes !== undefined) descriptor.reserveSend(sendBufferBytes);
+    const descriptor = new NetlinkDescriptor(this.#protocol, this.#options);
     this.#portIds.push(descriptor.portId);
     if (this.#portIds.length > REMEMBERED_PORTS) this.#portIds.shift();
     return descriptor;
