@@ -38,8 +38,8 @@ export const NLMSGERR_ATTR_MISS_TYPE = 5;
 export const AF_INET = 2;
 export const AF_INET6 = 10;
 
-/** Byte order of this machine: netlink headers and many kernel integers use it. */
-export const HOST_IS_LITTLE_ENDIAN = new Uint8Array(Uint16Array.of(1).buffer)[0] === 1;
+/** Byte order of the machines that Node.js is pinned for, x86-64 and arm64: netlink headers and many kernel integers use it. */
+export const HOST_IS_LITTLE_ENDIAN = true;
 
 /** Rounds up to the 4 bytes that messages and attributes are aligned to. */
 export function align4(length: number): number {

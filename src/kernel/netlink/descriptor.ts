@@ -5,7 +5,6 @@
 import { closeSync, readSync, write, writeSync } from "node:fs";
 import { constants } from "node:os";
 import { type ByteReader, byteReader } from "./attributes.ts";
-import { HOST_IS_LITTLE_ENDIAN } from "./constants.ts";
 import { DatagramSlots } from "./datagram-slots.ts";
 import { NetlinkError, systemError } from "./errors.ts";
 import { type Libc, libc, reliableErrno } from "./libc.ts";
@@ -72,8 +71,7 @@ export class NetlinkDescriptor {
     putPollFd(this.#pollFd, 0, this.#fd);
     try {
       const address = Buffer.alloc(SOCKADDR_BYTES); // port 0 (the kernel picks one), no groups
-      if (HOST_IS_LITTLE_ENDIAN) address.writeUInt16LE(AF_NETLINK);
-      else address.writeUInt16BE(AF_NETLINK);
+      address.writeUInt16LE(AF_NETLINK);
       const bind = (): number => this.#libc.bind(this.#fd, address, address.length);
       if (bind() < 0) throw systemError("bind", reliableErrno(this.#libc, bind));
       this.#setOption(SOL_NETLINK, NETLINK_CAP_ACK, 1);
@@ -196,7 +194,7 @@ export class NetlinkDescriptor {
     const length = new Uint8Array(Uint32Array.of(SOCKADDR_BYTES).buffer);
     const name = (): number => this.#libc.getsockname(this.#fd, address, length);
     if (name() < 0) throw systemError("getsockname", reliableErrno(this.#libc, name));
-    return HOST_IS_LITTLE_ENDIAN ? address.readUInt32LE(PORT_AT) : address.readUInt32BE(PORT_AT);
+    return address.readUInt32LE(PORT_AT);
   }
 
   #growReceiveBuffer(sizeBytes: number): void {

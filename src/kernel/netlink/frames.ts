@@ -113,6 +113,5 @@ function attributeAt(sent: MessageBuffer, index: number, offset: number | undefi
   if (offset === undefined || offset < NLMSG_HDRLEN) return undefined;
   const at = sent.startOf(index) + offset + 2;
   if (at + 2 > sent.startOf(index + 1)) return undefined;
-  const bytes = sent.bytes;
-  return (HOST_IS_LITTLE_ENDIAN ? bytes.readUInt16LE(at) : bytes.readUInt16BE(at)) & NLA_TYPE_MASK;
+  return sent.bytes.readUInt16LE(at) & NLA_TYPE_MASK;
 }

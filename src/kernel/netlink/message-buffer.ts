@@ -8,6 +8,7 @@
 import { ByteWriter } from "./byte-writer.ts";
 import { HOST_IS_LITTLE_ENDIAN, NLM_F_REQUEST } from "./constants.ts";
 
+const TYPE_AT = 4;
 const FLAGS_AT = 6;
 const SEQUENCE_AT = 8;
 
@@ -37,8 +38,7 @@ export class MessageBuffer {
   }
 
   typeOf(index: number): number {
-    const at = this.startOf(index) + 4;
-    return HOST_IS_LITTLE_ENDIAN ? this.bytes.readUInt16LE(at) : this.bytes.readUInt16BE(at);
+    return this.bytes.readUInt16LE(this.startOf(index) + TYPE_AT);
   }
 
   /** Starts a message and returns its index. NLM_F_REQUEST is set for you. */
@@ -72,15 +72,11 @@ export class MessageBuffer {
 
   /** Sets further flags on a finished message. */
   addFlags(index: number, flags: number): void {
-    const at = this.startOf(index) + FLAGS_AT;
-    const bytes = this.bytes;
-    const old = HOST_IS_LITTLE_ENDIAN ? bytes.readUInt16LE(at) : bytes.readUInt16BE(at);
-    this.out.patchHostU16(at, old | flags);
+    this.out.patchHostU16(this.startOf(index) + FLAGS_AT, this.flagsOf(index) | flags);
   }
 
   flagsOf(index: number): number {
-    const at = this.startOf(index) + FLAGS_AT;
-    return HOST_IS_LITTLE_ENDIAN ? this.bytes.readUInt16LE(at) : this.bytes.readUInt16BE(at);
+    return this.bytes.readUInt16LE(this.startOf(index) + FLAGS_AT);
   }
 
   /** Numbers the messages `first`, `first + 1`, … (modulo 2^32). */

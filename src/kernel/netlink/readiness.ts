@@ -3,7 +3,6 @@
  * names too, and each subscription to the kernel's news would keep one of them as long as it lasts.
  */
 import { closeSync, readSync, writeSync } from "node:fs";
-import { HOST_IS_LITTLE_ENDIAN } from "./constants.ts";
 import { systemError } from "./errors.ts";
 import { libc } from "./libc.ts";
 
@@ -51,10 +50,8 @@ export function endWait(fd: number): void {
 
 /** Puts a descriptor into an array of `struct pollfd`. */
 export function putPollFd(bytes: Buffer, at: number, fd: number): void {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  view.setInt32(at, fd, HOST_IS_LITTLE_ENDIAN);
-  view.setInt16(at + 4, POLLIN, HOST_IS_LITTLE_ENDIAN);
-  view.setInt16(at + 6, 0, HOST_IS_LITTLE_ENDIAN);
+  bytes.writeInt32LE(fd, at);
+  bytes.writeInt32LE(POLLIN, at + 4);
 }
 
 function wake(): void {

@@ -1,6 +1,5 @@
 /** Register contents, and the verdicts that stand in their place: reference nfnetlink.md §4–5. */
 import { attributes, binary, i32be, u32be, type ValueOf, zstring } from "../../netlink/attributes.ts";
-import { HOST_IS_LITTLE_ENDIAN } from "../../netlink/constants.ts";
 
 /** A verdict: of rules, elements, and packets that are traced. */
 export const verdict = attributes({ code: [1, i32be], chain: [2, zstring], chainId: [3, u32be] });
@@ -18,9 +17,7 @@ export function hostU32(value: number): Uint8Array {
 
 /** Writes what {@link hostU32} gives. */
 export function putHostU32(bytes: Uint8Array, at: number, value: number): void {
-  for (let index = 0; index < 4; index += 1) {
-    bytes[at + index] = value >>> (8 * (HOST_IS_LITTLE_ENDIAN ? index : 3 - index));
-  }
+  for (let index = 0; index < 4; index += 1) bytes[at + index] = value >>> (8 * index);
 }
 
 /** A port in a register: network byte order. Pure. */
