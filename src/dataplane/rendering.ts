@@ -2,7 +2,6 @@
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
-import type { TracedTables } from "../trace/iptables/rule-index.ts";
 
 /** What the node's kernel and tools may lack, which no manifest tells. */
 export const KERNEL_FEATURES = ["nfacct"] as const;
@@ -22,9 +21,7 @@ export type Rendered<Data extends object = object> =
   /** `tool` names what reads the text; undefined when texts of both families can simply follow each other. */
   | { readonly kind: "text"; readonly text: string; readonly tool: string | undefined }
   | { readonly kind: "data"; readonly data: Data }
-  /** Tables of iptables whose rules are spelled when they are looked at: for `trace` alone. */
-  | { readonly kind: "tables"; readonly tables: TracedTables }
-  /** What the mode walks itself: for `trace` alone. */
+  /** What is walked without a text: for `trace` alone. */
   | { readonly kind: "dump"; readonly dump: Dump }
   /** Items of both families make up one document; `data` is what they are made of. */
   | {
@@ -52,7 +49,6 @@ export function joinFamilies(parts: readonly Rendered[]): string {
     }
     case "text":
       return parts.length === 1 ? first.text : parts.map(titledText).join("");
-    case "tables":
     case "dump":
     case undefined:
       return "";

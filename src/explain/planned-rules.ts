@@ -57,7 +57,6 @@ export async function dumpsOf(forms: readonly string[], render: (form: string) =
   for (const form of forms) {
     const rendered = await render(form);
     if (rendered.kind === "items") dumps.push({ kind: "nftables", objects: rendered.items });
-    else if (rendered.kind === "tables") dumps.push({ kind: "iptables-tables", tables: rendered.tables });
     else if (rendered.kind === "dump") dumps.push(rendered.dump);
     else if (rendered.kind === "text" && rendered.text !== "") dumps.push(recogniseDump(rendered.text, form));
   }

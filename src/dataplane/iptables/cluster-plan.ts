@@ -102,7 +102,9 @@ export const renderIptables: ModeRenderer<IptablesPlanData> = async (node, reque
   const { config, form, missing, service } = request;
   const options = planInput(config, node, missing);
   const whole = planIptables(node.state, options.config, options.facts);
-  if (form === "tables") return { kind: "tables", tables: plannedTables(whole, node.family, node.others) };
+  if (form === "tables") {
+    return { kind: "dump", dump: { kind: "iptables-tables", tables: plannedTables(whole, node.family, node.others) } };
+  }
   const plan = service === undefined ? whole : planOfService(whole, service);
   switch (form) {
     case "json":

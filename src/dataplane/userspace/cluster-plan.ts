@@ -223,7 +223,9 @@ function portsFrom(first: number, lanes: ReadonlySet<Lane>): LanePorts {
 
 export const renderUserspace: ModeRenderer<UserspacePlanData> = async (node, request) => {
   const { config, form, service } = request;
-  if (form === "tables") return { kind: "tables", tables: plannedTables(node, config).tables };
+  if (form === "tables") {
+    return { kind: "dump", dump: { kind: "iptables-tables", tables: plannedTables(node, config).tables } };
+  }
   const whole = planUserspace(node, config);
   const plan = service === undefined ? whole : planOfService(whole, service);
   switch (form) {

@@ -6,7 +6,7 @@ import type { NodeFacts } from "../facts.ts";
 import type { TracedTables } from "../iptables/rule-index.ts";
 import { iptablesChains } from "../iptables/ruleset.ts";
 import { readIpSets } from "../iptables/saved-sets.ts";
-import { KernelLists, RememberedLists, UNKNOWN_LISTS } from "../iptables/surroundings.ts";
+import { kernelLists, RememberedLists, UNKNOWN_LISTS } from "../iptables/surroundings.ts";
 import { type BaseChain, type Entry, type Program, programOf } from "../netfilter/program.ts";
 import { type NftRuleset, readNftRuleset } from "../nftables/ruleset.ts";
 import type { Dump } from "./recognise.ts";
@@ -34,7 +34,7 @@ export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): Tr
   const { family, facts, knowsClients, knowsDynamicSets } = options;
   const lists = new RememberedLists();
   const listed = dumps.find((dump) => dump.kind === "recent");
-  const known = listed === undefined ? UNKNOWN_LISTS : new KernelLists(listed.lists, lists);
+  const known = listed === undefined ? UNKNOWN_LISTS : kernelLists(listed.lists, lists);
   const clients = knowsClients ? lists : undefined;
   const recent = clients ?? known;
   const rulesets: NftRuleset[] = [];

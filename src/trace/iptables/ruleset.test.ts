@@ -8,7 +8,8 @@ import { type Outcome, outcomesOf } from "../netfilter/tree.ts";
 import { walk } from "../netfilter/walk.ts";
 import { endText, newPacket, type PacketQuestion } from "../packet.ts";
 import { iptablesChains } from "./ruleset.ts";
-import { NO_SETS, type RecentLists, UNKNOWN_LISTS } from "./surroundings.ts";
+import { readIpSets } from "./saved-sets.ts";
+import { type RecentLists, UNKNOWN_LISTS } from "./surroundings.ts";
 
 const facts = nodeFacts({ addresses: [ip("192.0.2.10")] });
 
@@ -25,7 +26,7 @@ function saved(nat: readonly string[], filter: readonly string[] = []): string {
 const EMPTY_LISTS: RecentLists = { has: () => false };
 
 function ask(text: string, rest: Partial<PacketQuestion> = {}, recent: RecentLists = EMPTY_LISTS): Outcome[] {
-  const program = programOf(iptablesChains(readRuleset(text), "IPv4", { facts, sets: NO_SETS, recent }));
+  const program = programOf(iptablesChains(readRuleset(text), "IPv4", { facts, sets: readIpSets([]), recent }));
   const packet = newPacket({
     family: "IPv4",
     protocol: "tcp",

@@ -26,7 +26,6 @@ export interface Surroundings {
 }
 
 /** Where nothing was given. */
-export const NO_SETS: IpSets = { has: () => undefined, asks: () => undefined };
 export const UNKNOWN_LISTS: RecentLists = { has: () => undefined };
 
 /** The name under which the walk reports an entry that a packet makes in a list of `-m recent`. */
@@ -59,21 +58,15 @@ export class RememberedLists implements RecentLists {
 export type ListedClients = ReadonlyMap<string, ReadonlyMap<string, number | undefined>>;
 
 /** The lists of a kernel, and what packets have left in them since. */
-export class KernelLists implements RecentLists {
-  readonly #listed: ListedClients;
-  readonly #since: RememberedLists;
-
-  constructor(listed: ListedClients, since: RememberedLists) {
-    this.#listed = listed;
-    this.#since = since;
-  }
-
-  has(list: string, address: IpAddress, seconds: number | undefined): boolean | undefined {
-    const clients = this.#listed.get(list);
-    if (this.#since.has(list, address)) return true;
-    if (clients?.has(address) !== true) return false;
-    const age = clients.get(address);
-    if (seconds === undefined) return true;
-    return age === undefined ? undefined : age <= seconds;
-  }
+export function kernelLists(listed: ListedClients, since: RememberedLists): RecentLists {
+  return {
+    has(list, address, seconds) {
+      const clients = listed.get(list);
+      if (since.has(list, address)) return true;
+      if (clients?.has(address) !== true) return false;
+      const age = clients.get(address);
+      if (seconds === undefined) return true;
+      return age === undefined ? undefined : age <= seconds;
+    },
+  };
 }

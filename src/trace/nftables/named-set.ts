@@ -18,15 +18,14 @@ export class SetIndex {
   readonly isUnknown: boolean;
   readonly #isMap: boolean;
   readonly #names: readonly (Names | undefined)[];
-  readonly #given: readonly unknown[];
-  #keys: readonly Key[] | undefined;
+  readonly #keys: Key[] = [];
   readonly #remembered = new Set<string>();
   /** Not indexed yet: of most sets no packet asks. */
   #elements: readonly unknown[];
   readonly #exact = new Map<string, Found>();
   readonly #patterns: { readonly key: readonly Pattern[]; readonly found: Found }[] = [];
   #catchAll: Found | undefined;
-  #unclearCount = 0;
+  #isUnclear = false;
 
   /** @param elements as JSON has them. @param names of the parts of keys. */
   constructor(
@@ -40,25 +39,18 @@ export class SetIndex {
     this.isUnknown = isUnknown;
     this.#isMap = isMap;
     this.#names = names;
-    this.#given = elements;
     this.#elements = elements;
   }
 
   /** Whether it has elements that are not understood. */
   get isUnclear(): boolean {
     this.#index();
-    return this.#unclearCount > 0;
+    return this.#isUnclear;
   }
 
   /** What it was given, element by element; undefined where one is not understood. */
   get keys(): readonly Key[] | undefined {
-    if (this.isUnclear) return undefined;
-    this.#keys ??= this.#given.flatMap((element) => {
-      const [key, data] = this.#isMap && Array.isArray(element) ? element : [element, undefined];
-      const patterns = patternsOf(keyIn(key).key, this.#names);
-      return patterns === undefined ? [] : [{ patterns, outcome: data === undefined ? "" : JSON.stringify(data) }];
-    });
-    return this.#keys;
+    return this.isUnclear ? undefined : this.#keys;
   }
 
   #index(): void {
@@ -68,7 +60,7 @@ export class SetIndex {
     for (const element of elements) {
       if (!this.#isMap) this.#add(element, undefined);
       else if (Array.isArray(element)) this.#add(element[0], element[1]);
-      else this.#unclearCount += 1;
+      else this.#isUnclear = true;
     }
   }
 
@@ -81,9 +73,10 @@ export class SetIndex {
     }
     const patterns = patternsOf(key, this.#names);
     if (patterns === undefined) {
-      this.#unclearCount += 1;
+      this.#isUnclear = true;
       return;
     }
+    this.#keys.push({ patterns, outcome: data === undefined ? "" : JSON.stringify(data) });
     const exact = patterns.flatMap((pattern) => (pattern.kind === "exact" ? [pattern.value] : []));
     if (exact.length === patterns.length) this.#exact.set(keyText(exact), found);
     else this.#patterns.push({ key: patterns, found });
