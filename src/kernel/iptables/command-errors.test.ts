@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../../testkit/support/fast-check.ts";
-import { CommitLines, errorCodeOf, failedLineOf } from "./command-errors.ts";
+import { errorCodeOf, failedLineOf, watchCommits } from "./command-errors.ts";
 
 /** What the tools print for a payload whose COMMIT is line 7, and the line to blame. */
 const MESSAGES: readonly (readonly [output: string, line: number | undefined])[] = [
@@ -70,9 +70,9 @@ test("COMMIT lines are counted right however the payload is cut into chunks", ()
     fc.property(fc.array(fc.array(line, { maxLength: 6 }), { maxLength: 6 }), (chunks) => {
       const expected = chunks.flat().flatMap((text, index) => (text === "COMMIT" ? [index + 1] : []));
       const texts = chunks.map((lines) => lines.map((text) => `${text}\n`).join(""));
-      const commits = new CommitLines();
-      assert.deepEqual([...commits.watch(texts)], texts);
-      assert.deepEqual(commits.lines, expected);
+      const lines: number[] = [];
+      assert.deepEqual([...watchCommits(texts, lines)], texts);
+      assert.deepEqual(lines, expected);
     }),
   );
 });

@@ -64,26 +64,18 @@ export function restoreError(command: string, { status, stderr }: ExecResult, co
   );
 }
 
-/** Passes chunks through and notes the line numbers of `COMMIT` lines. A chunk ends at a line end. */
-export class CommitLines {
-  readonly lines: number[] = [];
-  #seen = 0;
-
-  *watch(chunks: Iterable<string>): Iterable<string> {
-    for (const chunk of chunks) {
-      this.#count(chunk);
-      yield chunk;
-    }
-  }
-
-  #count(chunk: string): void {
+/** Passes chunks through and notes the 1-based numbers of their `COMMIT` lines. A chunk ends at a line end. */
+export function* watchCommits(chunks: Iterable<string>, commitLines: number[]): Generator<string> {
+  let seen = 0;
+  for (const chunk of chunks) {
     for (let start = 0; start < chunk.length; ) {
-      this.#seen += 1;
+      seen += 1;
       const newline = chunk.indexOf("\n", start);
       const end = newline < 0 ? chunk.length : newline;
-      if (end - start === COMMIT.length && chunk.startsWith(COMMIT, start)) this.lines.push(this.#seen);
+      if (end - start === COMMIT.length && chunk.startsWith(COMMIT, start)) commitLines.push(seen);
       start = end + 1;
     }
+    yield chunk;
   }
 }
 

@@ -9,7 +9,6 @@ import type { IpFamily } from "../../net/ip.ts";
 import { type Exec, ExecError, type ExecOptions, type ExecResult } from "../process.ts";
 import {
   backEndIn,
-  CommitLines,
   commandError,
   errorCodeOf,
   type IptablesBackEnd,
@@ -17,6 +16,7 @@ import {
   restoreError,
   versionIn,
   versionProblem,
+  watchCommits,
 } from "./command-errors.ts";
 import {
   type Iptables,
@@ -295,9 +295,11 @@ class ExecIptables implements Iptables {
   async #restore(payload: Iterable<string>, table: IptablesTable | undefined): Promise<void> {
     const onlyTable = table === undefined ? [] : ["-T", table];
     const args = [...WAIT, ...onlyTable, "--noflush", "--counters"];
-    const commits = new CommitLines();
-    const [command, result] = await this.#run(this.#binaries.restore, args, { stdin: commits.watch(payload) });
-    if (result.status !== 0) throw restoreError(command, result, commits.lines);
+    const commitLines: number[] = [];
+    const [command, result] = await this.#run(this.#binaries.restore, args, {
+      stdin: watchCommits(payload, commitLines),
+    });
+    if (result.status !== 0) throw restoreError(command, result, commitLines);
   }
 
   async #mustSucceed(operation: string, table: IptablesTable, chain: string, args: readonly string[]): Promise<void> {
