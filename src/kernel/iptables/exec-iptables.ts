@@ -180,8 +180,7 @@ function toolOf({ log }: ExecIptablesOptions, command: string, output: string): 
 class ExecIptables implements Iptables {
   readonly family: IpFamily;
   readonly prefersSmallTransactions: boolean;
-  readonly #exec: Exec;
-  readonly #log: Logger;
+  readonly #options: ExecIptablesOptions;
   readonly #binaries: IptablesBinaries;
   readonly #problem: string | undefined;
   readonly #nftReader: ExecIptablesOptions["nftReader"];
@@ -192,8 +191,7 @@ class ExecIptables implements Iptables {
 
   constructor(options: ExecIptablesOptions, binaries: IptablesBinaries, { backEnd, problem, saved }: FoundIptables) {
     this.family = options.family;
-    this.#exec = options.exec;
-    this.#log = options.log;
+    this.#options = options;
     this.#binaries = binaries;
     this.#problem = problem;
     this.prefersSmallTransactions = backEnd === "nft";
@@ -316,9 +314,10 @@ class ExecIptables implements Iptables {
   async #run(file: string, args: readonly string[], options: ExecOptions): Promise<readonly [string, ExecResult]> {
     const command = `${file} ${args.join(" ")}`;
     if (this.#problem !== undefined) throw new IptablesError("missing_tool", command, -1, this.#problem);
-    if (this.#log.isVerbose(5)) this.#log.v(5, "Running", { command });
+    const { exec, log } = this.#options;
+    if (log.isVerbose(5)) log.v(5, "Running", { command });
     try {
-      return [command, await this.#exec(file, args, options)];
+      return [command, await exec(file, args, options)];
     } catch (error) {
       if (!(error instanceof ExecError)) throw error;
       throw new IptablesError(error.code, command, -1, error.message, { cause: error });

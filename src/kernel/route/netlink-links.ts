@@ -46,16 +46,14 @@ interface NetlinkLinks extends Links, AsyncDisposable {}
 
 /** Methods throw a NetlinkError when the kernel refuses (`EPERM`). */
 export function openLinks(): NetlinkLinks {
-  const options = { receiveBufferBytes: RECEIVE_BUFFER_BYTES, filtersDumps: true };
-  return new RtnetlinkLinks(NetlinkSocket.open(NETLINK_ROUTE, options));
+  return new RtnetlinkLinks();
 }
 
 class RtnetlinkLinks implements NetlinkLinks {
-  readonly #socket: NetlinkSocket;
-
-  constructor(socket: NetlinkSocket) {
-    this.#socket = socket;
-  }
+  readonly #socket = NetlinkSocket.open(NETLINK_ROUTE, {
+    receiveBufferBytes: RECEIVE_BUFFER_BYTES,
+    filtersDumps: true,
+  });
 
   async link(name: string): Promise<LinkDescription | undefined> {
     let found: LinkDescription | undefined;

@@ -172,7 +172,7 @@ function mapLookup(body: Readonly<Record<string, unknown>>, surroundings: Surrou
 }
 
 /** What all of them ask; undefined where one asks what is not known. */
-function allAsked(parts: readonly Pick<Expression, "asks">[]): readonly Question[] | undefined {
+export function allAsked(parts: readonly Pick<Expression, "asks">[]): readonly Question[] | undefined {
   const asked = parts.flatMap(({ asks }) => (asks === undefined ? [] : [asks]));
   return asked.length === parts.length ? asked.flat() : undefined;
 }

@@ -8,7 +8,15 @@ import { masquerade, redirect, translated } from "../netfilter/translations.ts";
 import { endText, type Packet, withDestination, withSource } from "../packet.ts";
 import { keyText } from "../value.ts";
 import { compileCondition } from "./condition.ts";
-import { compileExpression, drawn, keyQuestions, mapOf, type Surroundings, valueQuestions } from "./expression.ts";
+import {
+  allAsked,
+  compileExpression,
+  drawn,
+  keyQuestions,
+  mapOf,
+  type Surroundings,
+  valueQuestions,
+} from "./expression.ts";
 import type { Reading } from "./packet-fields.ts";
 
 /** Statements that neither decide nor change anything that rules look at. */
@@ -55,17 +63,17 @@ export function compileStatement(json: unknown, surroundings: Surroundings): Ste
         run: (packet) => ({ kind: "go-on", packet: { ...packet, state: "untracked" }, said: text }),
       };
     case "xt":
-      return fixed(body.type === "match" ? unknown(text) : { kind: "lost", because: `${text} is not understood` });
+      return fixed(body.type === "match" ? unknown(text) : lost(`${text} is not understood`));
     case "opaque": {
-      const lost: StepResult = { kind: "lost", because: `${text} is not understood` };
-      return fixed({ kind: "unknown", question: `${text} holds`, yes: lost, no: NO_MATCH });
+      const yes = lost(`${text} is not understood`);
+      return fixed({ kind: "unknown", question: `${text} holds`, yes, no: NO_MATCH });
     }
     case "limit":
     case "quota":
       return fixed(unknown(`${text} is not exceeded`));
     case "queue":
     case "tproxy":
-      return fixed({ kind: "lost", because: `${text} hands it to another program` });
+      return fixed(lost(`${text} hands it to another program`));
     default: {
       if (found !== undefined && WITHOUT_EFFECT.has(found.name)) return fixed(GO_ON);
       const verdict = verdictOf(json);
@@ -79,6 +87,10 @@ const HAS_LIMIT = /"(?:limit|quota|ct count)":/;
 
 function unknown(question: string): StepResult {
   return { kind: "unknown", question, yes: GO_ON, no: NO_MATCH };
+}
+
+function lost(because: string): StepResult {
+  return { kind: "lost", because };
 }
 
 /** A verdict as a statement or as the value of a map; undefined for anything else. */
@@ -113,16 +125,11 @@ function verdictMap(body: JsonObject, text: string, surroundings: Surroundings):
     run: (packet) =>
       drawn(key, packet, (reading): StepResult => {
         if (reading.kind === "none") return NO_MATCH;
-        const found = reading.kind === "value" ? map?.lookup(reading.parts) : undefined;
-        if (map === undefined || reading.kind !== "value") {
-          return {
-            kind: "lost",
-            because: `${text}: ${reading.kind === "value" ? "the map" : reading.what} is not known`,
-          };
-        }
+        if (reading.kind !== "value") return lost(`${text}: ${reading.what} is not known`);
+        if (map === undefined) return lost(`${text}: the map is not known`);
+        const found = map.lookup(reading.parts);
         if (found === undefined) {
-          const isUnclear = map.isUnclear || map.isUnknown;
-          return isUnclear ? { kind: "lost", because: `${text}: not everything in the map is known` } : NO_MATCH;
+          return map.isUnclear || map.isUnknown ? lost(`${text}: not everything in the map is known`) : NO_MATCH;
         }
         const verdict = verdictOf(found.data);
         // `continue` and what only counts.
@@ -152,7 +159,7 @@ function mangle(body: JsonObject, text: string, surroundings: Surroundings): Ste
     return {
       text,
       asks: isHarmless ? [] : undefined,
-      run: () => (isHarmless ? GO_ON : { kind: "lost", because: `${text} changes the packet` }),
+      run: () => (isHarmless ? GO_ON : lost(`${text} changes the packet`)),
     };
   }
   const value = compileExpression(body.value, surroundings);
@@ -163,7 +170,7 @@ function mangle(body: JsonObject, text: string, surroundings: Surroundings): Ste
     run: (packet) =>
       drawn(value, packet, (reading): StepResult => {
         const mark = reading.kind === "value" ? reading.parts[0] : undefined;
-        if (typeof mark !== "number") return { kind: "lost", because: `${text}: the mark is not known` };
+        if (typeof mark !== "number") return lost(`${text}: the mark is not known`);
         return { kind: "go-on", packet: { ...packet, mark }, said: `mark 0x${mark.toString(16)}` };
       }),
   };
@@ -183,14 +190,10 @@ function entryStep({ op, set, elem, data }: EntryStatement, text: string, surrou
   const keyJson = wrapped?.name === "elem" && isObject(wrapped.body) ? wrapped.body.val : elem;
   const key = compileExpression(keyJson, surroundings);
   const value = data === undefined ? undefined : compileExpression(data, surroundings);
-  // An entry is the same for all that send such a packet: what is in it is theirs.
-  const asks =
-    key.asks === undefined || (value !== undefined && value.asks === undefined)
-      ? undefined
-      : [...key.asks, ...(value?.asks ?? [])];
   return {
     text,
-    asks,
+    // An entry is the same for all that send such a packet: what is in it is theirs.
+    asks: allAsked(value === undefined ? [key] : [key, value]),
     isAction: true,
     run(packet: Packet): StepResult {
       const reading = key.read(packet, 0);
@@ -257,9 +260,7 @@ function compileTranslation(
     return drawn(port, packet, (reading): StepResult => {
       if (reading.kind === "none") return NO_MATCH;
       const [number] = reading.kind === "value" ? reading.parts : [];
-      return typeof number === "number"
-        ? translate(number)
-        : { kind: "lost", because: `${text}: the port is not known` };
+      return typeof number === "number" ? translate(number) : lost(`${text}: the port is not known`);
     });
   };
   switch (kind) {
@@ -278,12 +279,12 @@ function compileTranslation(
         (reading: Reading): StepResult => {
           if (reading.kind === "none") return NO_MATCH;
           if (reading.kind === "maybe") {
-            const yes: StepResult = { kind: "lost", because: "it goes where the client's earlier connections went" };
+            const yes = lost("it goes where the client's earlier connections went");
             return { kind: "unknown", question: `${reading.what}, which packets fill`, yes, no: NO_MATCH };
           }
           const [host, number] = reading.kind === "value" ? reading.parts : [];
           const target = typeof host === "string" ? parseIpAddress(host) : undefined;
-          if (target === undefined) return { kind: "lost", because: `${text}: the address is not known` };
+          if (target === undefined) return lost(`${text}: the address is not known`);
           const to = (targetPort: number | undefined): StepResult => {
             const changed = kind === "dnat" ? withDestination(packet, target, targetPort) : withSource(packet, target);
             return translated(changed, `${kind} to ${endText(target, targetPort)}`);
