@@ -20,7 +20,7 @@ import {
   type ServicePortPlan,
   type StaticPlan,
 } from "../shared/iptables-rules/rules-plan.ts";
-import { savedText, tableContents, tracedTables } from "../shared/iptables-rules/saved-form.ts";
+import { savedText, tableContents, tableTexts } from "../shared/iptables-rules/saved-form.ts";
 import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
 import { type PlanConfig, type PlanFacts, planInput } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
@@ -71,7 +71,7 @@ function savedInput(plan: IptablesPlan, family: IpFamily): string {
 function plannedTables({ ports, ...plan }: IptablesPlan, family: IpFamily, others: readonly OtherPort[] = []) {
   const sharedOf = new Map(ports.map((one) => [one.port.name.key, one.plan.shared]));
   const plans = ports.map((one) => one.plan);
-  return tracedTables(tableContents({ ...plan, ports: plans, shared: withCounts(sharedOf, others) }), family);
+  return tableTexts(tableContents({ ...plan, ports: plans, shared: withCounts(sharedOf, others) }), family);
 }
 
 /** The plan as plain data, for programs. Keys and lists come in a fixed order. */

@@ -1,6 +1,7 @@
 /** The sockets and rules of the userspace mode for a cluster on one node, planned without a kernel. Pure. */
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
+import type { TableTexts } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
 import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
 import type { ServicePort } from "../../model/service-port.ts";
@@ -15,7 +16,6 @@ import {
 } from "../../net/ip.ts";
 import { parsePortRange } from "../../net/port-range.ts";
 import { protocolName } from "../../net/protocol.ts";
-import type { TracedTables } from "../../trace/iptables/rule-index.ts";
 import type { PlannedRelay, PlannedRelays } from "../relay-chain.ts";
 import { type ModeRenderer, planAsData, toolName } from "../rendering.ts";
 import { withCounts } from "../shared/iptables-rules/counted-rules.ts";
@@ -28,7 +28,7 @@ import {
   type SharedRule,
   type StaticPlan,
 } from "../shared/iptables-rules/rules-plan.ts";
-import { savedText, tableContents, tracedTables } from "../shared/iptables-rules/saved-form.ts";
+import { savedText, tableContents, tableTexts } from "../shared/iptables-rules/saved-form.ts";
 import { listenAddressOf } from "./listen-address.ts";
 import {
   type LanePorts,
@@ -242,7 +242,7 @@ export const renderUserspace: ModeRenderer<UserspacePlanData> = async (node, req
 };
 
 interface PlannedTables {
-  readonly tables: TracedTables;
+  readonly tables: TableTexts;
   readonly relays: PlannedRelays;
 }
 
@@ -290,7 +290,7 @@ export function plannedTables(node: OfflineNode, config: KubeProxyConfig): Plann
     ports: [],
     shared,
   });
-  return { tables: tracedTables(contents, node.family), relays };
+  return { tables: tableTexts(contents, node.family), relays };
 }
 
 const isPod = ({ detector }: OfflineNode, address: IpAddress): boolean =>

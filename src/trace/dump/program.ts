@@ -1,9 +1,8 @@
 /** Everything that packets of one family meet on a node, from what its tools print. */
-import { readRuleset } from "../../kernel/iptables/parser/ruleset.ts";
+import { readRuleset, type TableTexts } from "../../kernel/iptables/parser/ruleset.ts";
 import { isObject, textOf } from "../../kernel/nftables/json.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
-import type { TracedTables } from "../iptables/rule-index.ts";
 import { iptablesChains } from "../iptables/ruleset.ts";
 import { readIpSets } from "../iptables/saved-sets.ts";
 import { kernelLists, RememberedLists, UNKNOWN_LISTS } from "../iptables/surroundings.ts";
@@ -39,7 +38,7 @@ export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): Tr
   const recent = clients ?? known;
   const rulesets: NftRuleset[] = [];
   const sets = readIpSets(dumps.flatMap((dump) => (dump.kind === "ipset" ? [dump.text] : [])));
-  const saved = dumps.flatMap((dump): readonly TracedTables[] => {
+  const saved = dumps.flatMap((dump): readonly TableTexts[] => {
     if (dump.kind === "iptables-tables") return [dump.tables];
     return dump.kind === "iptables" ? [readRuleset(dump.text)] : [];
   });

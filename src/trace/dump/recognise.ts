@@ -1,10 +1,9 @@
 /** What a dump is of, by its text; and whether it is whole. Pure. */
 
-import { savesIn } from "../../kernel/iptables/parser/ruleset.ts";
+import { savesIn, type TableTexts } from "../../kernel/iptables/parser/ruleset.ts";
 import { isObject, listOf } from "../../kernel/nftables/json.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
-import type { TracedTables } from "../iptables/rule-index.ts";
 import type { ListedClients, RememberedLists } from "../iptables/surroundings.ts";
 import type { BaseChain } from "../netfilter/program.ts";
 import type { TraceNode, WalkOptions } from "../netfilter/tree.ts";
@@ -16,7 +15,7 @@ export type Dump =
   /** `family` is undefined where the text does not say. */
   | { readonly kind: "iptables"; readonly family: IpFamily | undefined; readonly text: string }
   /** The same, read: its rules may be spelled when they are looked at. */
-  | { readonly kind: "iptables-tables"; readonly tables: TracedTables }
+  | { readonly kind: "iptables-tables"; readonly tables: TableTexts }
   /** What lists of `-m recent` hold. */
   | { readonly kind: "recent"; readonly lists: ListedClients }
   | { readonly kind: "nftables"; readonly objects: readonly unknown[] }

@@ -3,28 +3,9 @@
  * thousands of rules in one chain, and a packet meets a handful. Pure.
  */
 import { withoutQuoted } from "../../kernel/iptables/parser/rule-parts.ts";
+import { NOWHERE, type RuleTexts } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Packet } from "../packet.ts";
 import { type Question, whichOf } from "../question.ts";
-
-/** The rules of a chain, as texts that may be made when they are asked for. */
-export interface TracedRules {
-  readonly length: number;
-  /** Without `-A CHAIN` and counters; undefined: none is there, or none that the packets can meet. */
-  at(index: number): string | undefined;
-  /** The only address, or `:` and the only port, that packets go to that the rule is for; undefined: any. @default the text says it */
-  destinationAt?(index: number): string | undefined;
-}
-
-/** The destination of a rule that no packet meets. */
-export const NOWHERE = "";
-
-/** Chains as {@link SavedChain} has them, or of a plan. */
-export type TracedTables = ReadonlyMap<string, ReadonlyMap<string, TracedChain>>;
-
-export interface TracedChain {
-  readonly policy: string | undefined;
-  readonly rules: TracedRules;
-}
 
 /** What a rule says first: perhaps a source, then the destination. */
 const HOST = /^(?:(?:! )?-s \S+ )?-d ([0-9a-f.:]+)\/(?:32|128) /;
@@ -38,7 +19,7 @@ export class RuleIndex {
   readonly #length: number;
   #asks: readonly Question[] | undefined;
 
-  constructor(rules: TracedRules) {
+  constructor(rules: RuleTexts) {
     this.#length = rules.length;
     for (let index = 0; index < rules.length; index += 1) {
       const key = rules.destinationAt === undefined ? destinationIn(rules.at(index) ?? "") : rules.destinationAt(index);

@@ -3,6 +3,7 @@ import { RuleSyntaxError } from "../../kernel/iptables/parser/rule-options.ts";
 import { commentOf, targetOf, withoutQuoted } from "../../kernel/iptables/parser/rule-parts.ts";
 import { type KernelRule, parseRuleText } from "../../kernel/iptables/parser/rule-syntax.ts";
 import { type KernelTarget, printTarget } from "../../kernel/iptables/parser/rule-targets.ts";
+import { type ChainTexts, NOWHERE, type TableTexts } from "../../kernel/iptables/parser/ruleset.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import {
   type BaseChain,
@@ -19,7 +20,7 @@ import { masquerade, redirect, translated } from "../netfilter/translations.ts";
 import { endText, type Packet, withDestination } from "../packet.ts";
 import { basicSteps, protocolStep } from "./basic-match.ts";
 import { matchStep } from "./match.ts";
-import { NOWHERE, RuleIndex, type TracedChain, type TracedTables } from "./rule-index.ts";
+import { RuleIndex } from "./rule-index.ts";
 import type { Surroundings } from "./surroundings.ts";
 
 /** Priorities of the built-in chains (include/uapi/linux/netfilter_ipv4.h); nat differs by chain. */
@@ -43,7 +44,7 @@ const STAGES: Readonly<Record<string, Hook>> = {
 const INDEXED_LENGTH = 16;
 
 /** The built-in chains of every table. @param tables of one family, as `readRuleset` reads them. Pure. */
-export function iptablesChains(tables: TracedTables, family: IpFamily, surroundings: Surroundings): BaseChain[] {
+export function iptablesChains(tables: TableTexts, family: IpFamily, surroundings: Surroundings): BaseChain[] {
   const tool = family === "IPv4" ? "iptables" : "ip6tables";
   return [...tables].flatMap(([table, chains]) => {
     const compiled = new Map<string, Chain>();
@@ -75,7 +76,7 @@ interface RuleContext {
   readonly hasChain: (name: string) => boolean;
 }
 
-function compileChain(name: string, { rules }: TracedChain, context: RuleContext): Chain {
+function compileChain(name: string, { rules }: ChainTexts, context: RuleContext): Chain {
   const compiled: Rule[] = [];
   let index: RuleIndex | undefined;
   const isShort = rules.length < INDEXED_LENGTH;

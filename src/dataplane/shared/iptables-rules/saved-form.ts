@@ -4,10 +4,10 @@
 
 import { BUILT_IN_CHAINS, type IptablesTable } from "../../../kernel/iptables/iptables.ts";
 import { parseRule, printRule } from "../../../kernel/iptables/parser/rule-syntax.ts";
+import { type ChainTexts, NOWHERE, type RuleTexts, type TableTexts } from "../../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../../kernel/iptables/rule.ts";
 import { ruleArguments } from "../../../kernel/iptables/rule-text.ts";
 import type { IpFamily } from "../../../net/ip.ts";
-import { NOWHERE, type TracedChain, type TracedRules, type TracedTables } from "../../../trace/iptables/rule-index.ts";
 import type { JumpRule, ServicePortPlan, ServiceTable, StaticPlan } from "./rules-plan.ts";
 
 /** A rule at its place in a chain: one without a target no packet can meet that is asked about, and it is only counted. */
@@ -90,13 +90,13 @@ export function savedText(tables: TableContents, family: IpFamily, extent: "whol
 }
 
 /** The same as {@link savedText} gives for whole tables, for a walk; a rule is spelled when it is looked at. */
-export function tracedTables(tables: TableContents, family: IpFamily): TracedTables {
-  const found = new Map<string, ReadonlyMap<string, TracedChain>>();
+export function tableTexts(tables: TableContents, family: IpFamily): TableTexts {
+  const found = new Map<string, ReadonlyMap<string, ChainTexts>>();
   for (const table of TABLES) {
     const content = tables[table];
     if (content === undefined) continue;
     const byChain = Map.groupBy(content.rules, ({ chain }) => chain);
-    const chains = new Map<string, TracedChain>();
+    const chains = new Map<string, ChainTexts>();
     const put = (name: string, policy: string | undefined) =>
       chains.set(name, { policy, rules: new PlannedRuleList(byChain.get(name) ?? [], family) });
     for (const name of BUILT_IN_CHAINS[table]) put(name, "ACCEPT");
@@ -106,7 +106,7 @@ export function tracedTables(tables: TableContents, family: IpFamily): TracedTab
   return found;
 }
 
-class PlannedRuleList implements TracedRules {
+class PlannedRuleList implements RuleTexts {
   readonly #rules: readonly PlacedRule[];
   readonly #family: IpFamily;
 

@@ -14,6 +14,26 @@ export interface SavedChain {
 /** Chains by name, in the order in which they were printed. */
 export type SavedTable = ReadonlyMap<string, SavedChain>;
 
+/** The rules of a chain, as texts that may be made when they are asked for. */
+export interface RuleTexts {
+  readonly length: number;
+  /** Without `-A CHAIN` and counters; undefined: none is there, or none that the packets can meet. */
+  at(index: number): string | undefined;
+  /** The only address, or `:` and the only port, that packets go to that the rule is for; undefined: any. @default the text says it */
+  destinationAt?(index: number): string | undefined;
+}
+
+/** The destination of a rule that no packet meets. */
+export const NOWHERE = "";
+
+/** Chains as {@link SavedChain} has them, or of a plan. */
+export type TableTexts = ReadonlyMap<string, ReadonlyMap<string, ChainTexts>>;
+
+export interface ChainTexts {
+  readonly policy: string | undefined;
+  readonly rules: RuleTexts;
+}
+
 type OpenTable = Map<string, { readonly policy: string | undefined; readonly rules: string[] }>;
 
 /** Visits a dump in order. Each answers whether to go on with the rest of the table. */
