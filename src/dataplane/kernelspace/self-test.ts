@@ -4,6 +4,7 @@
  */
 import {
   type HcnEndpoint,
+  type HcnLoadBalancer,
   type HcnNetwork,
   type LoadBalancerSettings,
   loadBalancerText,
@@ -13,7 +14,7 @@ import { Hcn } from "../../kernel/hcn/hcn.ts";
 import type { HcnCalls } from "../../kernel/hcn/hcn-calls.ts";
 import { hnsFeatures, hnsVersionText } from "../../kernel/hcn/hns-version.ts";
 import { messageOf } from "../../logging/message-of.ts";
-import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
+import type { IpAddress } from "../../net/ip.ts";
 import { isOverlay, missingNetworkText } from "./host-state.ts";
 import { isAsWanted } from "./load-balancer-writer.ts";
 import { remoteMac } from "./ownership.ts";
@@ -27,8 +28,9 @@ export interface SelfTestOptions {
   print(line: string): void;
 }
 
-const POD = "192.0.2.1";
-const VIP = "192.0.2.2";
+const POD = "192.0.2.1" as IpAddress; // canonical, as the next two
+const VIP = "192.0.2.2" as IpAddress;
+const PROVIDER = "192.0.2.3" as IpAddress;
 const PORT = 32_750;
 
 /** Looks at HNS, prints what it finds, and how long calls take. @returns whether everything is as this program needs it. */
@@ -77,38 +79,29 @@ export async function testHost({ calls, networkName, writes, nowMs, print }: Sel
   return isGood;
 }
 
-interface Report {
-  print(line: string): void;
-  fault(line: string): void;
-}
+type Report = Record<"print" | "fault", (line: string) => void>;
 
-async function writeAndRead(
-  hcn: Hcn,
-  network: HcnNetwork,
-  canModify: boolean,
-  { print, fault }: Report,
-): Promise<void> {
+async function writeAndRead(hcn: Hcn, network: HcnNetwork, canModify: boolean, report: Report): Promise<void> {
+  const { print, fault } = report;
   const made: (readonly ["Endpoint" | "LoadBalancer", Guid])[] = [];
   try {
     const endpoint = await hcn.createEndpoint({
       network: network.id,
-      address: addressOf(POD),
-      mac: remoteMac(addressOf(POD)),
+      address: POD,
+      mac: remoteMac(POD),
       isRemote: true,
-      ...(isOverlay(network) && {
-        providerAddress: network.remoteSubnets[0]?.providerAddress ?? addressOf("192.0.2.3"),
-      }),
+      ...(isOverlay(network) && { providerAddress: network.remoteSubnets[0]?.providerAddress ?? PROVIDER }),
     });
     made.unshift(["Endpoint", endpoint.id]);
-    if (endpoint.isRemote && endpoint.addresses.includes(addressOf(POD))) print(`endpoint ${POD}: as it was sent`);
+    if (endpoint.isRemote && endpoint.addresses.includes(POD)) print(`endpoint ${POD}: as it was sent`);
     else fault(`endpoint ${POD}: read back as ${JSON.stringify(endpoint)}`);
     const first = settingsFor(endpoint, PORT);
     const loadBalancer = await hcn.createLoadBalancer(first);
     made.unshift(["LoadBalancer", loadBalancer.id]);
-    compare("made", loadBalancer, first, { print, fault });
+    compare("made", loadBalancer, first, report);
     if (!canModify) return;
     const second = settingsFor(endpoint, PORT + 1);
-    compare("changed", await hcn.modifyLoadBalancer(loadBalancer.id, second), second, { print, fault });
+    compare("changed", await hcn.modifyLoadBalancer(loadBalancer.id, second), second, report);
   } finally {
     for (const [kind, id] of made) {
       await hcn.delete(kind, id).catch((error: unknown) => fault(`${kind} ${id} stays: ${messageOf(error)}`));
@@ -121,25 +114,14 @@ async function writeAndRead(
   }
 }
 
-function compare(
-  what: string,
-  found: Awaited<ReturnType<Hcn["createLoadBalancer"]>>,
-  sent: LoadBalancerSettings,
-  { print, fault }: Report,
-): void {
+function compare(what: string, found: HcnLoadBalancer, sent: LoadBalancerSettings, { print, fault }: Report): void {
   if (isAsWanted(found, sent)) print(`load balancer ${what}: as it was sent`);
   else fault(`load balancer ${what}: sent ${loadBalancerText(sent)}, read back ${JSON.stringify(found)}`);
 }
 
 function settingsFor({ id }: HcnEndpoint, internalPort: number): LoadBalancerSettings {
   const mapping = { protocol: 6, internalPort, externalPort: PORT, distribution: 0, flags: 0 };
-  return { endpoints: [id], sourceVip: undefined, frontendVip: addressOf(VIP), mapping, flags: 0 };
-}
-
-function addressOf(text: string): IpAddress {
-  const address = parseIpAddress(text);
-  if (address === undefined) throw new RangeError(`${text} is no address`);
-  return address;
+  return { endpoints: [id], sourceVip: undefined, frontendVip: VIP, mapping, flags: 0 };
 }
 
 /** The same calls, with the time of each and the first document of each kind noted. */
