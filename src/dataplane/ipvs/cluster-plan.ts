@@ -19,7 +19,7 @@ import { type ModeRenderer, planAsData, toolName } from "../rendering.ts";
 import { jumpRules, savedText, type TableContent } from "../shared/iptables-rules/saved-form.ts";
 import { DUMMY_DEVICE, SET_IDS, setDefinition } from "./names.ts";
 import { planInput } from "./node-facts.ts";
-import { CHAINS_OF, JUMP_RULES, planRules, type RulesInput, type RulesPlan } from "./plan-rules.ts";
+import { CHAINS_OF, JUMP_RULES, planRules, type RulesPlan, rulesOfDenied } from "./plan-rules.ts";
 import { type PlannedVirtualServer, planServicePort } from "./plan-service-port.ts";
 import { restoreText } from "./rules.ts";
 import { WEIGHT } from "./virtual-server-step.ts";
@@ -48,10 +48,6 @@ function planIpvs(node: OfflineNode, kubeProxyConfig: KubeProxyConfig, service?:
     wanted.put(key, parts);
     if (shown !== wanted && port.name.service === service) shown.put(key, parts);
   }
-  const { filled, deniedVips } = rulesInput(wanted);
-  const rulesWith = (vips: RulesInput["deniedVips"]) =>
-    planRules(config, { filled, unusable: new Set(), deniedVips: vips });
-  const rules = rulesWith(deniedVips);
   return {
     extent: shown === wanted ? "whole" : "part",
     addresses: Array.from(shown.of.addresses.entries(), ([, { value }]) => value).sort(),
@@ -65,15 +61,11 @@ function planIpvs(node: OfflineNode, kubeProxyConfig: KubeProxyConfig, service?:
       if (winner === undefined || winner.owner !== shown.of.virtualServers.effective(key)?.owner) return [];
       return [{ ...winner.value, servicePort: state.services.get(winner.owner)?.name.text ?? winner.owner }];
     }),
-    rules: shown === wanted ? rules : without(rulesWith(rulesInput(shown).deniedVips), rulesWith([])),
+    rules:
+      shown === wanted
+        ? planRules(config, { ...rulesInput(wanted), unusable: new Set() })
+        : { nat: [], filter: rulesOfDenied(rulesInput(shown).deniedVips) },
   };
-}
-
-/** The rules that others do not have. */
-function without(rules: RulesPlan, others: RulesPlan): RulesPlan {
-  const known = new Set([...others.nat, ...others.filter].map(ruleSpec));
-  const isNew = (rule: Rule) => !known.has(ruleSpec(rule));
-  return { nat: rules.nat.filter(isNew), filter: rules.filter.filter(isNew) };
 }
 
 const line = (text: string): string => `${text}\n`;

@@ -170,8 +170,20 @@ function externalIPRules(draft: Draft): Rule[] {
   return rules;
 }
 
+/** The only rules that are for one Service. */
+export function rulesOfDenied(deniedVips: readonly DeniedVip[]): Rule[] {
+  return deniedVips.map(({ address, protocol, port }) => ({
+    chain: CHAINS.ipvsOutFilter,
+    matches: [
+      { kind: "source", address },
+      { kind: "ipvs", address, protocol, port },
+    ],
+    target: { kind: "drop" },
+  }));
+}
+
 function filterRules(draft: Draft, config: PlanConfig, deniedVips: readonly DeniedVip[]): Rule[] {
-  const { sourceRangesFirewall, ipvsOutFilter } = CHAINS;
+  const { sourceRangesFirewall } = CHAINS;
   return [
     ...commented(draft, [
       [CHAINS.proxyFirewall, "loadBalancerFirewall", BOTH, to(sourceRangesFirewall)],
@@ -179,16 +191,7 @@ function filterRules(draft: Draft, config: PlanConfig, deniedVips: readonly Deni
       [sourceRangesFirewall, "loadBalancerSourceIP", ["dst", "dst", "src"], RETURN],
     ]),
     { chain: sourceRangesFirewall, matches: [], target: { kind: "drop" } },
-    ...deniedVips.map(
-      ({ address, protocol, port }): Rule => ({
-        chain: ipvsOutFilter,
-        matches: [
-          { kind: "source", address },
-          { kind: "ipvs", address, protocol, port },
-        ],
-        target: { kind: "drop" },
-      }),
-    ),
+    ...rulesOfDenied(deniedVips),
     ...forwardRules(config.masqueradeMark),
     ...accessRules(draft),
   ];
