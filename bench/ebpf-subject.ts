@@ -15,6 +15,6 @@ export class EbpfSubject extends Subject {
   /** @throws Error when connections are not decided at the socket after it. */
   override async fullSync(): Promise<void> {
     await super.fullSync();
-    if (!this.backend.isAttached) throw new Error("nothing is decided at the socket");
+    if (!this.backend.socketPath.isAttached) throw new Error("nothing is decided at the socket");
   }
 }

@@ -119,7 +119,7 @@ async function measureMaps({ services, changes, cgroup }: Extract<EbpfTask, { wh
   };
   /** What the maps say of a service, read back. */
   const leads = (index: number): string | undefined =>
-    subject.backend.sockets.find((line) => line.startsWith(`TCP ${benchService(index).clusterIP} 80 `));
+    subject.backend.socketPath.state.find((line) => line.startsWith(`TCP ${benchService(index).clusterIP} 80 `));
   for (let n = 0; n < changes; n += 1) {
     const index = subject.scattered(n);
     await measure(effects, () => subject.replaceEndpoint(index));

@@ -70,7 +70,7 @@ describe("connected UDP", () => {
       connect(subject, 7n);
       cluster.setEndpoints(service, [remote("10.180.1.1", endpoint), remote("10.180.1.2", other)]);
       await sync();
-      assert.deepEqual(subject.backend.sockets, ["UDP 10.96.0.1 53 cluster 10.180.1.2 8080"]);
+      assert.deepEqual(subject.backend.socketPath.state, ["UDP 10.96.0.1 53 cluster 10.180.1.2 8080"]);
       await sync(true);
       assert.deepEqual(subject.disconnections, []);
     });
@@ -84,7 +84,7 @@ describe("connected UDP", () => {
     subject.faults.update = (map) => (map === "frontends4" ? "ENOMEM" : undefined);
     cluster.set(service, [remote("10.180.1.2"), remote("10.180.1.3")]);
     await sync();
-    assert.deepEqual(subject.backend.sockets, []);
+    assert.deepEqual(subject.backend.socketPath.state, []);
     await until("its end", () => subject.disconnections.length > 0);
     assert.deepEqual(
       subject.disconnections.map(({ cookie, remote: to }) => [cookie, to]),

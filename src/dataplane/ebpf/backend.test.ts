@@ -143,7 +143,7 @@ test("node ports at addresses for which the map has no room are left to the rule
   subject.faults.update = (map) => (map === "node_addrs4" ? "E2BIG" : undefined);
   cluster.set(port("web", "10.96.0.1", { nodePort: 30_080 }), [remote("10.180.1.1")]);
   await sync();
-  assert.ok(subject.backend.isAttached);
+  assert.ok(subject.backend.socketPath.isAttached);
   assert.deepEqual(
     subject.log.filter(({ level }) => level === "error"),
     [],
@@ -201,7 +201,7 @@ describe("what is decided at the socket", () => {
       const { cluster, rig: subject, sync } = rig(t);
       cluster.set(service, pods);
       await sync();
-      assert.deepEqual(subject.backend.sockets, expected);
+      assert.deepEqual(subject.backend.socketPath.state, expected);
     });
   }
 
@@ -213,7 +213,7 @@ describe("what is decided at the socket", () => {
     subject.linkQuestions = 0;
     cluster.set(port("web", "10.96.0.1"), [remote("10.180.1.1"), remote("10.180.1.3")]);
     await sync();
-    assert.deepEqual(subject.backend.sockets, ["TCP 10.96.0.1 80 cluster 10.180.1.1 8080, 10.180.1.3 8080"]);
+    assert.deepEqual(subject.backend.socketPath.state, ["TCP 10.96.0.1 80 cluster 10.180.1.1 8080, 10.180.1.3 8080"]);
     assert.deepEqual([subject.takeMapWrites(), subject.linkQuestions], [0, 0], "it is stored in mapped memory");
     await sync(true);
     assert.ok(subject.linkQuestions > 0);
@@ -224,7 +224,7 @@ describe("what is decided at the socket", () => {
     cluster.set(port("none", "10.96.0.1"), []);
     cluster.set(port("elsewhere", "10.96.0.2", { internalPolicyLocal: true }), [remote("10.180.1.11")]);
     await sync();
-    assert.deepEqual(subject.backend.sockets, ["TCP 10.96.0.1 80 refuse "]);
+    assert.deepEqual(subject.backend.socketPath.state, ["TCP 10.96.0.1 80 refuse "]);
   });
 
   test("an address that the host has is left to what listens there, from the moment it has it", async (t) => {
@@ -236,11 +236,14 @@ describe("what is decided at the socket", () => {
     subject.changeAddresses([ip("10.96.0.10"), ip("192.168.0.2")]);
     assert.equal(asked(), 1);
     await sync();
-    assert.deepEqual(subject.backend.sockets, [`TCP 10.96.0.1 80 cluster ${both}`, "TCP 10.96.0.10 80 leave "]);
+    assert.deepEqual(subject.backend.socketPath.state, [
+      `TCP 10.96.0.1 80 cluster ${both}`,
+      "TCP 10.96.0.10 80 leave ",
+    ]);
     assert.equal(subject.connect("TCP", "10.96.0.10", 80), "10.96.0.10");
     subject.changeAddresses([]);
     await sync();
-    assert.deepEqual(subject.backend.sockets, [
+    assert.deepEqual(subject.backend.socketPath.state, [
       `TCP 10.96.0.1 80 cluster ${both}`,
       `TCP 10.96.0.10 80 cluster ${both}`,
     ]);
@@ -254,10 +257,10 @@ describe("what is decided at the socket", () => {
     await sync();
     cluster.set(port("a", "10.96.0.1", shared), [remote("10.180.1.1")]);
     await sync();
-    assert.ok(subject.backend.sockets.includes("TCP 192.0.2.1 80 cluster 10.180.1.1 8080"));
+    assert.ok(subject.backend.socketPath.state.includes("TCP 192.0.2.1 80 cluster 10.180.1.1 8080"));
     cluster.delete(port("a", "10.96.0.1"));
     await sync();
-    assert.ok(subject.backend.sockets.includes("TCP 192.0.2.1 80 cluster 10.180.1.2 8080"));
+    assert.ok(subject.backend.socketPath.state.includes("TCP 192.0.2.1 80 cluster 10.180.1.2 8080"));
   });
 
   test("maps grow with the cluster, and programs go on over the new ones", async (t) => {
@@ -269,7 +272,7 @@ describe("what is decided at the socket", () => {
       cluster.set(port(`s${number}`, `10.97.${number >> 8}.${number & 255}`), [remote("10.180.1.1")]);
     }
     await sync();
-    assert.equal(subject.backend.sockets.length, 1501);
+    assert.equal(subject.backend.socketPath.state.length, 1501);
     assert.deepEqual(attached(subject), [1, 1]);
     assert.notDeepEqual(subject.bpf.attached("connect4", CGROUP), before);
   });
@@ -302,7 +305,7 @@ describe("without the kernel's eBPF, packets are led all the same", () => {
       await sync(true);
       assert.deepEqual(attached(subject), [1, 1]);
       assert.equal(subject.metrics.attached, 1);
-      assert.equal(subject.backend.sockets.length, 2);
+      assert.equal(subject.backend.socketPath.state.length, 2);
     });
   }
 
@@ -313,7 +316,7 @@ describe("without the kernel's eBPF, packets are led all the same", () => {
     subject.faults.update = (_, key) => (key[3] === 2 ? "ENOMEM" : undefined);
     cluster.set(port("bad", "10.96.0.2"), [remote("10.180.1.2")]);
     for (let round = 0; round < 2; round++) assert.deepEqual((await sync()).failures, []);
-    assert.deepEqual(subject.backend.sockets, ["TCP 10.96.0.1 80 cluster 10.180.1.1 8080"]);
+    assert.deepEqual(subject.backend.socketPath.state, ["TCP 10.96.0.1 80 cluster 10.180.1.1 8080"]);
     const lines = subject.log.filter(({ message }) => message === "Service ports that are not decided at the socket");
     assert.deepEqual(
       lines.map(({ facts }) => facts),
@@ -323,7 +326,7 @@ describe("without the kernel's eBPF, packets are led all the same", () => {
     subject.faults.update = undefined;
     await sync();
     assert.equal(subject.metrics.passedPorts, 0);
-    assert.equal(subject.backend.sockets.length, 2);
+    assert.equal(subject.backend.socketPath.state.length, 2);
   });
 
   test("without a cgroup nothing is even tried", async (t) => {
@@ -332,7 +335,7 @@ describe("without the kernel's eBPF, packets are led all the same", () => {
     t.after(() => void subject.backend.close());
     cluster.set(port("web", "10.96.0.1"), [remote("10.180.1.1")]);
     await cluster.driver.sync(subject.backend);
-    assert.deepEqual([subject.takeMapWrites(), subject.backend.sockets], [0, []]);
+    assert.deepEqual([subject.takeMapWrites(), subject.backend.socketPath.state], [0, []]);
   });
 });
 

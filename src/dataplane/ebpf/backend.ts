@@ -6,12 +6,12 @@ import type { SocketPath } from "./socket-path.ts";
 export class EbpfBackend implements Backend {
   readonly mode = "ebpf";
   readonly #packetPath: Backend;
-  readonly #socketPath: SocketPath;
+  readonly socketPath: SocketPath;
 
   /** @param packetPath leads what no program decides; whole by itself. */
   constructor(packetPath: Backend, socketPath: SocketPath) {
     this.#packetPath = packetPath;
-    this.#socketPath = socketPath;
+    this.socketPath = socketPath;
   }
 
   get family(): IpFamily {
@@ -26,19 +26,9 @@ export class EbpfBackend implements Backend {
     return this.#packetPath.restMs ?? 0;
   }
 
-  /** See {@link SocketPath.isAttached}. */
-  get isAttached(): boolean {
-    return this.#socketPath.isAttached;
-  }
-
-  /** See {@link SocketPath.state}. */
-  get sockets(): readonly string[] {
-    return this.#socketPath.state;
-  }
-
   /** Where connections are decided, or why not there, for `status`. */
   get remarks(): readonly string[] {
-    const { where } = this.#socketPath;
+    const { where } = this.socketPath;
     const lesser = this.degraded.map(({ subject, reason }) => `${subject}: ${reason}`);
     const ofRules = this.#packetPath.remarks ?? [];
     if (where !== undefined) return [where, ...lesser, ...ofRules];
@@ -46,23 +36,23 @@ export class EbpfBackend implements Backend {
   }
 
   get degraded(): readonly SyncFailure[] {
-    return [...this.#socketPath.degraded, ...(this.#packetPath.degraded ?? [])];
+    return [...this.socketPath.degraded, ...(this.#packetPath.degraded ?? [])];
   }
 
   get led(): LedConnections {
-    return this.#socketPath.led;
+    return this.socketPath.led;
   }
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     // The maps first: they take microseconds, the packet path milliseconds. Each path is right by itself.
-    await this.#socketPath.sync(input, signal);
+    await this.socketPath.sync(input, signal);
     try {
       const { written, ...outcome } = await this.#packetPath.sync(input, signal);
-      const kernelMs = this.#socketPath.kernelMs + (written?.kernelMs ?? 0);
+      const kernelMs = this.socketPath.kernelMs + (written?.kernelMs ?? 0);
       return written === undefined ? outcome : { ...outcome, written: { ...written, kernelMs } };
     } finally {
       // Ten thousands of sockets take seconds, and no other service waits for them. Nor do they wait for rules that fail: the maps lead.
-      void this.#socketPath.disconnectStale(input.isFullSync);
+      void this.socketPath.disconnectStale(input.isFullSync);
     }
   }
 
@@ -72,7 +62,7 @@ export class EbpfBackend implements Backend {
     try {
       await Promise.all([
         this.#packetPath.monitor?.(onLost, ended, requestSync),
-        this.#socketPath.watch(onLost, ended, requestSync),
+        this.socketPath.watch(onLost, ended, requestSync),
       ]);
     } finally {
       // When one of them fails, both are started again.
@@ -81,7 +71,7 @@ export class EbpfBackend implements Backend {
   }
 
   async close(): Promise<void> {
-    await this.#socketPath.close();
+    await this.socketPath.close();
     await this.#packetPath.close?.();
   }
 }

@@ -53,30 +53,17 @@ const GO_TYPE = "KubeProxyEBPFConfiguration";
 function fieldErrors({ cgroupRoot, pinFolder, validForMs, rememberedSockets }: EbpfConfig): readonly string[] {
   const isPath = (text: string): boolean => text === "" || text.startsWith("/");
   const isRoom = rememberedSockets >= LEAST_REMEMBERED && rememberedSockets <= MOST_REMEMBERED;
-  const checks: readonly (readonly [isRight: boolean, field: string, value: string | number, rule: string])[] = [
-    [isPath(cgroupRoot), "CgroupRoot", cgroupRoot, "must be an absolute path, or empty"],
-    [
-      isPath(pinFolder) || pinFolder === NO_FOLDER,
-      "PinFolder",
-      pinFolder,
-      `must be an absolute path, ${NO_FOLDER}, or empty`,
-    ],
-    [
-      validForMs >= LEAST_VALID_FOR_MS,
-      "ValidFor",
-      formatMs(validForMs),
-      `must be at least ${formatMs(LEAST_VALID_FOR_MS)}`,
-    ],
-    [
-      isRoom,
-      "RememberedSockets",
-      rememberedSockets,
-      `must be within the range [${LEAST_REMEMBERED}, ${MOST_REMEMBERED}]`,
-    ],
+  const unless = (isRight: boolean, field: string, value: string | number, rule: string): readonly string[] =>
+    isRight ? [] : [invalid(`${CONFIG_ROOT}.${GO_TYPE}.${field}`, value, rule)];
+  const range = `[${LEAST_REMEMBERED}, ${MOST_REMEMBERED}]`;
+  const leastTime = formatMs(LEAST_VALID_FOR_MS);
+  const hasPinFolder = isPath(pinFolder) || pinFolder === NO_FOLDER;
+  return [
+    ...unless(isPath(cgroupRoot), "CgroupRoot", cgroupRoot, "must be an absolute path, or empty"),
+    ...unless(hasPinFolder, "PinFolder", pinFolder, `must be an absolute path, ${NO_FOLDER}, or empty`),
+    ...unless(validForMs >= LEAST_VALID_FOR_MS, "ValidFor", formatMs(validForMs), `must be at least ${leastTime}`),
+    ...unless(isRoom, "RememberedSockets", rememberedSockets, `must be within the range ${range}`),
   ];
-  return checks.flatMap(([isRight, field, value, rule]) =>
-    isRight ? [] : [invalid(`${CONFIG_ROOT}.${GO_TYPE}.${field}`, value, rule)],
-  );
 }
 
 /** Whether the section says anything; otherwise it is left out, so that upstream can read the rest. */

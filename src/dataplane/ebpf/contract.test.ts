@@ -12,7 +12,7 @@ runDataplaneContract({
     const rig = new EbpfRig(NO_MODEL);
     return {
       backend: rig.backend,
-      state: () => [canonicalNftables(rig.packetPath.kernel.list()), ...rig.backend.sockets],
+      state: () => [canonicalNftables(rig.packetPath.kernel.list()), ...rig.backend.socketPath.state],
       takeWrites: () => rig.packetPath.kernel.takeOperations().length + rig.takeMapWrites(),
       refuse: (port) =>
         rig.packetPath.kernel.refuse((operation) =>

@@ -29,7 +29,7 @@ for (const [what, faultsOf] of Object.entries(faults)) {
     isGrowing = false;
     cluster.set(port("web", "10.96.0.1"), [remote("10.180.1.2")]);
     await sync();
-    const met = subject.backend.isAttached ? subject.connect("TCP", "10.96.0.1", 80) : "10.96.0.1";
+    const met = subject.backend.socketPath.isAttached ? subject.connect("TCP", "10.96.0.1", 80) : "10.96.0.1";
     assert.ok(["10.180.1.2", "10.96.0.1"].includes(met), `led to ${met}, which is gone`);
     await sync(true);
     assert.equal(subject.connect("TCP", "10.96.0.1", 80), "10.180.1.2", "after a full sync");

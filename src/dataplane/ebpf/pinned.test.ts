@@ -50,7 +50,7 @@ const wantedNames = (process: ProxyProcess) => {
   const leading = leadingMaps("IPv4", { frontends: 1, slots: 1, backends: 1 });
   const definitions = { ...leading, ...memoryMaps("IPv4"), ...countingMaps("IPv4", 1) };
   const maps = Object.values(definitions).map(({ name }) => name);
-  assert.ok(process.backend.isAttached);
+  assert.ok(process.backend.socketPath.isAttached);
   const own = `${PIN_FOLDER}/IPv4`;
   const folders = ["/bpf/", "/bpf/kube-proxy-ts/", `${PIN_FOLDER}/`, `${own}/`, `${own}/links/`, `${own}/v4/`];
   return [

@@ -27,20 +27,15 @@ export class AddressLedger {
 
   /** Notes addresses; before they are added, so that none is forgotten. */
   add(addresses: Iterable<IpAddress>, interfaceName: string): void {
-    let hasChanged = false;
-    for (const address of addresses) {
-      if (this.#interfaces.get(address) === interfaceName) continue;
-      this.#interfaces.set(address, interfaceName);
-      hasChanged = true;
-    }
-    if (hasChanged) this.#write();
+    const added = [...addresses].filter((address) => this.#interfaces.get(address) !== interfaceName);
+    for (const address of added) this.#interfaces.set(address, interfaceName);
+    if (added.length > 0) this.#write();
   }
 
   /** Forgets addresses that are not there any more. */
   remove(addresses: Iterable<IpAddress>): void {
-    let hasChanged = false;
-    for (const address of addresses) hasChanged = this.#interfaces.delete(address) || hasChanged;
-    if (hasChanged) this.#write();
+    const removed = [...addresses].filter((address) => this.#interfaces.delete(address));
+    if (removed.length > 0) this.#write();
   }
 
   #read(): Map<IpAddress, string> {
@@ -56,13 +51,7 @@ export class AddressLedger {
       return found;
     } catch (error) {
       if (error instanceof Error && "code" in error && error.code === "ENOENT") return new Map();
-      this.#log.error(
-        "The list of service addresses cannot be read; what an earlier run left stays on its interface",
-        error,
-        {
-          file: this.#path,
-        },
-      );
+      this.#tell("cannot be read; what an earlier run left stays on its interface", error);
       return new Map();
     }
   }
@@ -79,13 +68,11 @@ export class AddressLedger {
       writeFileSync(draft, `${JSON.stringify(Object.fromEntries(this.#interfaces), undefined, 1)}\n`);
       renameSync(draft, this.#path);
     } catch (error) {
-      this.#log.error(
-        "The list of service addresses cannot be written; a restart may leave them on their interface",
-        error,
-        {
-          file: this.#path,
-        },
-      );
+      this.#tell("cannot be written; a restart may leave them on their interface", error);
     }
+  }
+
+  #tell(what: string, error: unknown): void {
+    this.#log.error(`The list of service addresses ${what}`, error, { file: this.#path });
   }
 }

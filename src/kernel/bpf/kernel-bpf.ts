@@ -25,12 +25,12 @@ const { O_RDONLY, O_DIRECTORY } = fileConstants;
 export function kernelBpf(): Bpf {
   return {
     createMap: (definition) => new KernelMap(definition),
-    loadProgram: (program, hook, maps = []) => loadProgram(program, hook, maps),
+    loadProgram,
     canSetReturnValue,
-    attach: (program, hook, cgroup) => createLink(program, hook, cgroup),
+    attach,
     attached,
     findLinks,
-    cgroupId: (cgroup) => ofFiles(cgroup, () => statSync(cgroup, { bigint: true }).ino),
+    cgroupId,
     pins: KERNEL_PINS,
   };
 }
@@ -38,7 +38,7 @@ export function kernelBpf(): Bpf {
 /** In the second byte of an instruction: its immediate is the descriptor of a map. */
 const REFERS_TO_MAP = 0x10;
 
-function loadProgram(program: Program, hook: Hook, maps: readonly BpfMap[]): KernelProgram {
+function loadProgram(program: Program, hook: Hook, maps: readonly BpfMap[] = []): KernelProgram {
   const { name } = program;
   const instructions = fixedCopy(program.code);
   const view = new DataView(instructions.buffer);
@@ -90,7 +90,9 @@ function mapDescriptor(program: string, maps: readonly BpfMap[], wanted: MapDefi
   throw new BpfError("invalid", `bpf: program ${program}: its map ${wanted.name} is not given`);
 }
 
-function createLink(program: BpfProgram, hook: Hook, cgroup: string): KernelLink {
+const cgroupId = (cgroup: string): bigint => ofFiles(cgroup, () => statSync(cgroup, { bigint: true }).ino);
+
+function attach(program: BpfProgram, hook: Hook, cgroup: string): KernelLink {
   const what = `${hook} at ${cgroup}`;
   const { attachType } = HOOKS[hook];
   const fd = withDirectory(cgroup, (targetFd) =>
@@ -104,20 +106,15 @@ function createLink(program: BpfProgram, hook: Hook, cgroup: string): KernelLink
 }
 
 function attached(hook: Hook, cgroup: string): readonly number[] {
-  return withDirectory(cgroup, (targetFd) => queryPrograms(targetFd, HOOKS[hook].attachType, `${hook} at ${cgroup}`));
-}
-
-function queryPrograms(targetFd: number, attachType: number, what: string): readonly number[] {
   const ids = fixedBytes(MOST_ATTACHED * 4);
-  const query = encode(attributes.PROG_QUERY, {
-    targetFd,
-    attachType,
-    programIds: addressOf(ids),
-    programCount: MOST_ATTACHED,
+  return withDirectory(cgroup, (targetFd) => {
+    const { attachType } = HOOKS[hook];
+    const room = { programIds: addressOf(ids), programCount: MOST_ATTACHED };
+    const query = encode(attributes.PROG_QUERY, { targetFd, attachType, ...room });
+    bpf("PROG_QUERY", query, `${hook} at ${cgroup}`);
+    const count = takeNumber(query, attributes.PROG_QUERY.fields.programCount);
+    return [...new Uint32Array(ids.buffer, 0, count)];
   });
-  bpf("PROG_QUERY", query, what);
-  const count = takeNumber(query, attributes.PROG_QUERY.fields.programCount);
-  return [...new Uint32Array(ids.buffer, 0, count)];
 }
 
 function findLinks(cgroup: string, prefix: string): readonly KernelLink[] {
@@ -125,15 +122,16 @@ function findLinks(cgroup: string, prefix: string): readonly KernelLink[] {
   const programs = new Set(hooks.flatMap((hook) => attached(hook, cgroup)));
   const named = new Set([...programs].filter((id) => programNameOf(id)?.startsWith(prefix)));
   if (named.size === 0) return [];
-  const { ino } = ofFiles(cgroup, () => statSync(cgroup, { bigint: true }));
+  const ino = cgroupId(cgroup);
   const found: KernelLink[] = [];
   for (let id = nextLink(0); id !== undefined; id = nextLink(id)) {
     const fd = openById("LINK_GET_FD_BY_ID", id);
     if (fd === undefined) continue;
     const info = objectInfo(fd, attributes.LINK_INFO.size, `link ${id}`);
-    const { type, programId, cgroupId } = attributes.LINK_INFO.fields;
-    const isOne = takeNumber(info, type) === CGROUP_LINK && takeWide(info, cgroupId) === ino;
-    if (isOne && named.has(takeNumber(info, programId))) found.push(new KernelLink(fd, `link ${id} at ${cgroup}`));
+    const { fields } = attributes.LINK_INFO;
+    const isOne = takeNumber(info, fields.type) === CGROUP_LINK && takeWide(info, fields.cgroupId) === ino;
+    if (isOne && named.has(takeNumber(info, fields.programId)))
+      found.push(new KernelLink(fd, `link ${id} at ${cgroup}`));
     else closeSync(fd);
   }
   return found;
