@@ -1,6 +1,6 @@
 /**
  * The userspace mode for one address family: this process takes the connections and carries their bytes. Here the model's
- * changes are turned into what the balancer, and what leads clients to the proxy (`listeners.ts`), have to do. Reference
+ * changes are turned into what the balancer, and what leads clients to the proxy (`host.ts`), have to do. Reference
  * userspace.md §1.
  */
 
@@ -19,7 +19,7 @@ import type { Backend, LedConnections, LostRules, SyncFailure, SyncInput, SyncOu
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import { UNKNOWN_ADDRESSES } from "../shared/unknown-addresses.ts";
 import type { Affinity, Balancer } from "./balancer.ts";
-import type { Listeners, WantedPort } from "./listeners.ts";
+import type { Listeners, WantedPort } from "./host.ts";
 import { LANES, type Lane, laneKey, type Portal, portalsOf } from "./portals.ts";
 import { isRelayed, type ServiceRelays } from "./service-relays.ts";
 

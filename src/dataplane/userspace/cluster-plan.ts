@@ -70,7 +70,7 @@ export function planUserspace(node: OfflineNode, config: KubeProxyConfig): Users
   const { services } = node.state;
   const otherOf = new Map(node.others?.map((other) => [other.key, other]));
   const takePorts = countedPorts(config.userspace.portRange);
-  const known = new Map<string, { readonly portals: readonly Portal[]; readonly lanes: ReadonlySet<Lane> }>();
+  const known = new Map<string, readonly Portal[]>();
   const keys = [...services.keys(), ...otherOf.keys()].sort();
   const leftOut = new Map<string, string>();
   const opened = new Map<string, readonly SharedRule[]>();
@@ -84,32 +84,23 @@ export function planUserspace(node: OfflineNode, config: KubeProxyConfig): Users
       if (other === undefined) leftOut.set(port.name.text, "SCTP is not supported for user space proxy");
       continue;
     }
-    let found = known.get(port.name.key);
-    if (found === undefined) {
-      const portals = portalsOf(port, routingIn(node, port), node.nodePortIPs);
-      found = { portals, lanes: lanesOf(portals) };
-      known.set(port.name.key, found);
-    }
-    const { portals, lanes } = found;
-    const first = hasRules ? takePorts(lanes.size) : undefined;
+    const portals = known.get(port.name.key) ?? portalsOf(port, routingIn(node, port), node.nodePortIPs);
+    known.set(port.name.key, portals);
+    const proxyPorts = hasRules ? takePorts(lanesOf(portals)) : undefined;
     if (other !== undefined) {
-      if (first === undefined || port.nodePort === 0) continue;
+      if (proxyPorts === undefined || port.nodePort === 0) continue;
       const named = { ...port, name: { ...port.name, text: other.text } };
-      const proxyPorts = portsFrom(first, lanes);
       const { shared } = planPortalRules(named, portals, proxyPorts, planConfig);
       opened.set(
         key,
         shared.filter(({ rule }) => rule.chain === PORTAL_CHAINS.nodePortNonLocal),
       );
-      continue;
-    }
-    if (hasRules && first === undefined) {
+    } else if (hasRules && proxyPorts === undefined) {
       leftOut.set(port.name.text, "there are no remaining ports left to allocate in the accepted range");
-      continue;
+    } else {
+      const plan = proxyPorts && planPortalRules(port, portals, proxyPorts, planConfig);
+      ports.push({ port, portals, proxyPorts, plan });
     }
-    const proxyPorts = first === undefined ? undefined : portsFrom(first, lanes);
-    const plan = proxyPorts === undefined ? undefined : planPortalRules(port, portals, proxyPorts, planConfig);
-    ports.push({ port, portals, proxyPorts, plan });
   }
   return { node, hasRules, keys, ports, leftOut, opened, extent: "whole" };
 }
@@ -203,22 +194,17 @@ const LAST_PORT = 65_535;
 
 /**
  * The proxy's own ports of a plan. A daemon takes any that is free; here they are counted, so that plans can be compared.
- * @param portRange of the configuration. @returns takes ports that follow each other: the first, or undefined where too few are left.
+ * @param portRange of the configuration. @returns takes ports that follow each other, one for each lane; undefined where too few are left.
  */
-function countedPorts(portRange: string): (count: number) => number | undefined {
+function countedPorts(portRange: string): (lanes: ReadonlySet<Lane>) => LanePorts | undefined {
   const parsed = parsePortRange(portRange);
   const isSet = parsed.ok && parsed.range.first !== 0;
   const { first, last } = isSet ? parsed.range : { first: FIRST_PORT, last: LAST_PORT };
   let next = first;
-  return (count) => {
-    const taken = next;
-    next += count;
-    return count > 0 && next - 1 > last ? undefined : taken;
+  return (lanes) => {
+    const ports: LanePorts = Object.fromEntries(Array.from(lanes, (lane) => [lane, next++]));
+    return lanes.size > 0 && next - 1 > last ? undefined : ports;
   };
-}
-
-function portsFrom(first: number, lanes: ReadonlySet<Lane>): LanePorts {
-  return Object.fromEntries(Array.from(lanes, (lane, index) => [lane, first + index]));
 }
 
 export const renderUserspace: ModeRenderer<UserspacePlanData> = async (node, request) => {

@@ -19,7 +19,7 @@ import {
 } from "../../net/ip.ts";
 import type { Relay } from "../../relay/relay.ts";
 import type { Written } from "../../sync/backend.ts";
-import type { Listeners, ListenersRequest, WantedPort } from "./listeners.ts";
+import type { Listeners, ListenersRequest, WantedPort } from "./host.ts";
 import type { AddressAssigner, AssignmentOutcome } from "./netsh-assigner.ts";
 import { isOpen, isServed, laneOf, type Portal } from "./portals.ts";
 import type { ServiceRelays } from "./service-relays.ts";

@@ -14,10 +14,9 @@ import {
   type RuleCountMetrics,
 } from "../shared/iptables-metrics.ts";
 import { cleanUpFamilies, missingIptables, openIptables } from "../shared/iptables-tools.ts";
-import type { Front, FrontParts, UserspaceHost } from "./host.ts";
+import type { Front, FrontParts, Listeners, UserspaceHost } from "./host.ts";
 import { HostListeners } from "./host-listeners.ts";
 import { hostAddressAmong, listenAddressOf, type ProxyAddresses } from "./listen-address.ts";
-import type { Listeners } from "./listeners.ts";
 import { PORTAL_CHAINS, PORTAL_JUMPS } from "./plan-portal-rules.ts";
 import { PortAllocator } from "./port-allocator.ts";
 import { knowsBridgePorts, PortalRules } from "./portal-rules.ts";

@@ -104,7 +104,7 @@ export class NetshAssigner implements AddressAssigner {
         .filter(([address]) => present.has(address))
         .map(([address, interfaceName]) => [address, deleteAddress(interfaceName, address)]),
     );
-    const kept = await this.#run(commands, (address, now) => !now.has(address), signal);
+    const kept = await this.#run(commands, false, signal);
     for (const [address, problem] of kept) {
       log.error("A service address could not be given back", new Error(problem), { address });
     }
@@ -114,7 +114,7 @@ export class NetshAssigner implements AddressAssigner {
   async #add(missing: readonly IpAddress[], signal: AbortSignal): Promise<Map<IpAddress, string>> {
     const { interfaceName, host } = this.#options;
     const commands = new Map(missing.map((address) => [address, addAddress(interfaceName, address)]));
-    const refused = await this.#run(commands, (address, now) => now.has(address), signal);
+    const refused = await this.#run(commands, true, signal);
     const known = host.interfaces();
     if (refused.size === 0 || known[interfaceName] !== undefined) return refused;
     const advice =
@@ -124,10 +124,10 @@ export class NetshAssigner implements AddressAssigner {
     return refused;
   }
 
-  /** @returns what could not be done, and why. */
+  /** @param isThere whether the addresses are there when it is done. @returns what could not be done, and why. */
   async #run(
     commands: ReadonlyMap<IpAddress, NetshWords>,
-    isDone: (address: IpAddress, present: ReadonlySet<IpAddress>) => boolean,
+    isThere: boolean,
     signal: AbortSignal,
   ): Promise<Map<IpAddress, string>> {
     const { host } = this.#options;
@@ -138,9 +138,9 @@ export class NetshAssigner implements AddressAssigner {
     for (const [address, words] of commands) {
       signal.throwIfAborted();
       // A script does not say which line failed, and why.
-      if (afterScript !== undefined && isDone(address, afterScript)) continue;
+      if (afterScript?.has(address) === isThere) continue;
       const { status, stdout, stderr } = await host.netsh(words, signal);
-      if (status === 0 && isDone(address, this.#present())) continue;
+      if (status === 0 && this.#present().has(address) === isThere) continue;
       const said = `${stdout}${stderr}`.trim().replaceAll(/\s+/g, " ");
       const outcome = status === 0 ? "it ended well and changed nothing" : `exit status ${status}`;
       failures.set(address, `netsh ${words.join(" ")}: ${outcome}${said === "" ? "" : `: ${said}`}`);

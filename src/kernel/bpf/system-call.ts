@@ -18,8 +18,6 @@ const ERRNO_ATTEMPTS = 5;
 /** PROT_READ and PROT_WRITE; MAP_SHARED. */
 const READ_AND_WRITE = 3;
 const SHARED = 1;
-/** Commands whose attributes the kernel leaves as they are. They are the frequent ones. */
-const ONLY_READ: ReadonlySet<BpfCommand> = new Set(["MAP_LOOKUP_ELEM", "MAP_UPDATE_ELEM", "MAP_DELETE_ELEM"]);
 
 let loaded: ReturnType<typeof load> | undefined;
 
@@ -96,11 +94,11 @@ export function tryBpf(
   attributes: Uint8Array,
 ): { readonly result: number; readonly errno: number } {
   loaded ??= load();
-  const asked = ONLY_READ.has(command) ? undefined : attributes.slice();
+  const asked = attributes.slice();
   let errno = -1;
   try {
     for (let attempt = 0; attempt < ERRNO_ATTEMPTS; attempt++) {
-      if (attempt > 0 && asked !== undefined) attributes.set(asked);
+      if (attempt > 0) attributes.set(asked);
       const result = loaded.invoke(COMMANDS[command], attributes);
       if (result >= 0) return { result, errno: 0 };
       const seen = libc().errno();

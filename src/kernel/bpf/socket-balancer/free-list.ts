@@ -24,13 +24,11 @@ export class FreeList {
   readonly #resting = new Map<number, Resting[]>();
   #capacity: number;
   /** From here on nothing was ever given out. */
-  #untouched: number;
+  #untouched = 0;
 
-  /** @param untouched where the part begins that is free. */
-  constructor(capacity: number, nowMs: () => number, untouched = 0) {
+  constructor(capacity: number, nowMs: () => number) {
     this.#capacity = capacity;
     this.#nowMs = nowMs;
-    this.#untouched = untouched;
   }
 
   /** The array is longer now. */
