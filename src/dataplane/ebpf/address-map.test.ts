@@ -3,14 +3,13 @@ import { test } from "node:test";
 import { memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
 import { ip } from "../../model/testing/records.ts";
 import { ipFromBytes } from "../../net/ip.ts";
-import { AddressMap } from "./open-maps.ts";
+import { setAddresses } from "./open-maps.ts";
 
 test("an address that found no room gets it when others go", () => {
   const definition = { name: "node_addrs4", type: "hash", keySize: 4, valueSize: 4, maxEntries: 2 } as const;
   const map = memoryBpf().createMap(definition);
-  const addresses = new AddressMap(map, false);
   const set = (...texts: readonly string[]): readonly string[] => {
-    addresses.set(new Set(texts.map(ip)));
+    setAddresses(map, new Set(texts.map(ip)));
     return map
       .entries()
       .map(([key]) => ipFromBytes(key))

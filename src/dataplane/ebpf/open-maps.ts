@@ -122,31 +122,16 @@ export function grown(bpf: Bpf, family: IpFamily, old: Opened<LeadingMaps>): Ope
 /** A value that says nothing. */
 const PRESENT = new Uint8Array(4);
 
-/** A map whose keys are addresses. */
-export class AddressMap {
-  readonly #map: BpfMap;
-  /** What is in it. */
-  readonly #addresses: Set<IpAddress>;
-
-  /** @param isFound there may be some in it. */
-  constructor(map: BpfMap, isFound: boolean) {
-    this.#map = map;
-    this.#addresses = new Set(isFound ? map.entries().map(([key]) => ipFromBytes(key)) : []);
-  }
-
-  /** These and no others, as far as there is room; what found none is tried again with the next ones. @throws BpfError */
-  set(addresses: ReadonlySet<IpAddress>): void {
-    for (const gone of this.#addresses.difference(addresses)) {
-      this.#map.delete(ipBytes(gone));
-      this.#addresses.delete(gone);
-    }
-    try {
-      for (const added of addresses.difference(this.#addresses)) {
-        this.#map.update(ipBytes(added), PRESENT);
-        this.#addresses.add(added);
-      }
-    } catch (error) {
-      if (!hasBpfCode(error, "E2BIG")) throw error;
-    }
+/**
+ * Makes a map hold these addresses and no others, as far as there is room; what found none is tried again with the next ones.
+ * @throws BpfError
+ */
+export function setAddresses(map: BpfMap, addresses: ReadonlySet<IpAddress>): void {
+  const there = new Set(map.entries().map(([key]) => ipFromBytes(key)));
+  for (const gone of there.difference(addresses)) map.delete(ipBytes(gone));
+  try {
+    for (const added of addresses.difference(there)) map.update(ipBytes(added), PRESENT);
+  } catch (error) {
+    if (!hasBpfCode(error, "E2BIG")) throw error;
   }
 }

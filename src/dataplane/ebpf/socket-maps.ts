@@ -16,7 +16,6 @@ import { Connections } from "./connections.ts";
 import { FrontendTable } from "./frontend-table.ts";
 import { destinationsOf, Installed, isSame, LISTS, listFor } from "./installed.ts";
 import {
-  AddressMap,
   allMaps,
   capacityFor,
   closeAll,
@@ -27,6 +26,7 @@ import {
   memoryOf,
   type Opened,
   type OpenMaps,
+  setAddresses,
 } from "./open-maps.ts";
 import { ReleasedCounts } from "./released-counts.ts";
 import { PASS_ALL, planSocket, type SocketPlan, type SocketPlanFacts } from "./socket-plan.ts";
@@ -56,7 +56,6 @@ export class SocketMaps {
   readonly #refused = new Map<string, string>();
   /** What the maps have had from the start, until {@link settle}. */
   #adopted: AdoptedFrontends | undefined;
-  readonly #nodeAddresses: AddressMap;
   #hasLostUdp = false;
   readonly #released: ReleasedCounts;
   /** Connected UDP sockets that were led. */
@@ -85,7 +84,6 @@ export class SocketMaps {
       if (found.leading !== undefined) {
         this.#adopted = new AdoptedFrontends(this.#set.frontends.entries(), (lists) => this.#lists.adopt(lists));
       }
-      this.#nodeAddresses = new AddressMap(this.#memory.nodeAddresses, found.memory !== undefined);
     } catch (error) {
       this.close();
       throw error;
@@ -125,7 +123,7 @@ export class SocketMaps {
 
   /** Node ports are led at these addresses, and no others; at those for which there is no room, the rules lead. @throws BpfError */
   setNodeAddresses(addresses: ReadonlySet<IpAddress>): void {
-    this.#nodeAddresses.set(addresses);
+    setAddresses(this.#memory.nodeAddresses, addresses);
   }
 
   /** The rules decide at service addresses that are the host's own. */
