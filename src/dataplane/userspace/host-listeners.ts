@@ -52,9 +52,6 @@ export class HostListeners implements Listeners {
   readonly #anywhere: IpAddress;
   readonly #served = new Map<string, ServedPort>();
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
-  /** Services that want an address, counted. */
-  readonly #users = new Map<IpAddress, number>();
-
   readonly #waits = new KernelWaits();
   /** Of the last request. */
   #written = { "sockets opened": 0, "sockets closed": 0 };
@@ -75,7 +72,7 @@ export class HostListeners implements Listeners {
     this.#waits.begin();
     this.#hostAddresses = request.hostAddresses;
     for (const [key, wanted] of request.wanted) await this.#replace(key, wanted, request.hostAddresses);
-    const { refused, added } = (await assigner?.update(new Set(this.#users.keys()), signal)) ?? NOTHING_ASSIGNED;
+    const { refused, added } = (await assigner?.update(this.#serviceAddresses(), signal)) ?? NOTHING_ASSIGNED;
     // An address that came back may be that of service ports that were not asked about.
     const keys = added.size > 0 ? [...this.#served.keys()] : request.wanted.keys();
     for (const key of keys) {
@@ -109,7 +106,6 @@ export class HostListeners implements Listeners {
   async close(): Promise<void> {
     const { assigner, log } = this.#options;
     this.#served.clear();
-    this.#users.clear();
     try {
       await assigner?.update(new Set(), new AbortController().signal);
     } catch (error) {
@@ -121,8 +117,6 @@ export class HostListeners implements Listeners {
   async #replace(key: string, wanted: WantedPort | undefined, hostAddresses: ReadonlySet<IpAddress>): Promise<void> {
     const before = this.#served.get(key);
     const listeners = wanted === undefined ? new Map<string, Listener>() : this.#listenersOf(wanted, hostAddresses);
-    for (const listener of before?.listeners.values() ?? []) this.#use(listener, -1);
-    for (const listener of listeners.values()) this.#use(listener, 1);
     if (wanted === undefined) this.#served.delete(key);
     else this.#served.set(key, { name: wanted.port.name, listeners, sockets: before?.sockets ?? new Map() });
     if (before === undefined) return;
@@ -151,11 +145,9 @@ export class HostListeners implements Listeners {
   }
 
   /** Node ports are served at addresses that the host has anyway; they keep none that was given for a service. */
-  #use({ address, portal }: Listener, change: 1 | -1): void {
-    if (portal.kind === "node-port") return;
-    const users = (this.#users.get(address) ?? 0) + change;
-    if (users === 0) this.#users.delete(address);
-    else this.#users.set(address, users);
+  #serviceAddresses(): ReadonlySet<IpAddress> {
+    const listeners = [...this.#served.values()].flatMap((served) => [...served.listeners.values()]);
+    return new Set(listeners.filter(({ portal }) => portal.kind !== "node-port").map(({ address }) => address));
   }
 
   async #listen(served: ServedPort, text: string, listener: Listener, { fail }: ListenersRequest): Promise<void> {
