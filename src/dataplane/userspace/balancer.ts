@@ -42,8 +42,6 @@ export const STICKY_CLIENT_LIMIT = 65_536;
 export class Balancer {
   readonly #deps: BalancerDeps;
   readonly #ports = new Map<string, PortState>();
-  /** Those that remember a client. */
-  readonly #stickyPorts = new Set<PortState>();
 
   constructor(deps: BalancerDeps) {
     this.#deps = deps;
@@ -57,21 +55,18 @@ export class Balancer {
     const port = this.#ports.get(name) ?? { timeoutMs: undefined, endpoints: [], next: 0, sticky: new Map() };
     this.#ports.set(name, port);
     port.timeoutMs = affinity === undefined ? undefined : 1000 * (affinity.timeoutSeconds || DEFAULT_TIMEOUT_SECONDS);
-    if (port.timeoutMs === undefined) this.#forgetClients(port);
+    if (port.timeoutMs === undefined) port.sticky.clear();
     const wanted = new Map(endpoints.map((endpoint) => [textOf(endpoint), endpoint]));
     // Those that stay remain the same objects: clients refer to them.
     const kept = new Set(port.endpoints.filter((endpoint) => wanted.delete(textOf(endpoint))));
     if (kept.size === port.endpoints.length && wanted.size === 0) return;
     port.endpoints = this.#shuffled([...kept, ...wanted.values()]);
     port.next = 0;
-    this.#forgetClients(port, ({ endpoint }) => !kept.has(endpoint));
+    for (const [client, { endpoint }] of port.sticky) if (!kept.has(endpoint)) port.sticky.delete(client);
   }
 
   /** Forgets a service port and its clients. */
   delete(name: string): void {
-    const port = this.#ports.get(name);
-    if (port === undefined) return;
-    this.#forgetClients(port);
     this.#ports.delete(name);
   }
 
@@ -93,34 +88,25 @@ export class Balancer {
     sticky.delete(client);
     sticky.set(client, { endpoint, lastUsedMs: nowMs });
     if (sticky.size > STICKY_CLIENT_LIMIT) forgetOldest(sticky);
-    this.#stickyPorts.add(port);
     return endpoint;
   }
 
   /** Forgets clients that were idle for longer than their timeout. */
   purgeExpired(): void {
     const nowMs = this.#deps.nowMs();
-    for (const port of this.#stickyPorts) {
-      for (const [client, { lastUsedMs }] of port.sticky) {
-        if (port.timeoutMs !== undefined && nowMs - lastUsedMs < port.timeoutMs) break;
-        port.sticky.delete(client);
+    for (const { sticky, timeoutMs } of this.#ports.values()) {
+      for (const [client, { lastUsedMs }] of sticky) {
+        if (timeoutMs !== undefined && nowMs - lastUsedMs < timeoutMs) break;
+        sticky.delete(client);
       }
-      if (port.sticky.size === 0) this.#stickyPorts.delete(port);
     }
   }
 
   /** Clients that are remembered, of all service ports. */
   get stickyClients(): number {
     let count = 0;
-    for (const { sticky } of this.#stickyPorts) count += sticky.size;
+    for (const { sticky } of this.#ports.values()) count += sticky.size;
     return count;
-  }
-
-  #forgetClients(port: PortState, isMeant: (sticky: Sticky) => boolean = () => true): void {
-    for (const [client, sticky] of port.sticky) {
-      if (isMeant(sticky)) port.sticky.delete(client);
-    }
-    if (port.sticky.size === 0) this.#stickyPorts.delete(port);
   }
 
   /** Fisher and Yates's shuffle. */
