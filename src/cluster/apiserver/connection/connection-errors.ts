@@ -55,11 +55,6 @@ const MEANINGS: Readonly<Record<string, Meaning>> = {
   ERR_SSL_PACKET_LENGTH_TOO_LONG: NO_TLS,
 };
 
-/** HTTP answers of something that is no HTTP server, or not only one. */
-function isHttpSyntax(code: string): boolean {
-  return code.startsWith("HPE_");
-}
-
 /**
  * Makes the error of a request that got no (whole) answer. Pure.
  *
@@ -78,7 +73,7 @@ export function connectionError(request: string, server: string, error: unknown)
 
 function fallback(code: string, said: string): Meaning {
   if (code === "EPROTO" && /wrong version number|packet length too long|http request/.test(said)) return NO_TLS;
-  if (isHttpSyntax(code)) {
+  if (code.startsWith("HPE_")) {
     return { code: "garbage", hint: "that is no HTTP: check the address, and http:// against https://" };
   }
   if (/\balert\b/i.test(said) || code.includes("ALERT")) {

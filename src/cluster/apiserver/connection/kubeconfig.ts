@@ -82,33 +82,29 @@ interface Reader {
   readonly fail: (message: string) => never;
 }
 
-interface Source {
-  readonly content: JsonObject;
-  readonly reader: Reader;
-}
-
-/** What a list has under a name, and the file that has it: its paths are relative to that one's folder. */
+/** An object, and the file that has it: its paths are relative to that one's folder. */
 interface Entry {
   readonly value: JsonObject;
   readonly reader: Reader;
 }
 
-function sourceOf({ path, content }: KubeconfigFile, found: Findings): Source | undefined {
+/** The whole of a file; undefined for an empty one. */
+function sourceOf({ path, content }: KubeconfigFile, found: Findings): Entry | undefined {
   if (isAbsent(content)) return undefined;
   const reader: Reader = { found, folder: dirname(path), fail: failing(path) };
   if (!isJsonObject(content)) return reader.fail("must be a Config object, not a plain value");
-  return { content, reader };
+  return { value: content, reader };
 }
 
 /** The value in the first file that sets it; empty when none does. */
-function currentContext(sources: readonly Source[], found: Findings): string {
-  const names = sources.map(({ content }) => stringField(found, content["current-context"], "current-context"));
+function currentContext(sources: readonly Entry[], found: Findings): string {
+  const names = sources.map(({ value }) => stringField(found, value["current-context"], "current-context"));
   return names.find((name) => name !== "") ?? "";
 }
 
 /** The entry of a list of `{ name, [inner]: … }`; the first of several with the name, as upstream. */
-function named(sources: readonly Source[], list: string, inner: string, name: string): Entry | undefined {
-  for (const { content, reader } of sources) {
+function named(sources: readonly Entry[], list: string, inner: string, name: string): Entry | undefined {
+  for (const { value: content, reader } of sources) {
     const { found } = reader;
     for (const [index, item] of listField(found, content[list], list).entries()) {
       const entry = objectField(found, item, `${list}[${index}]`);
