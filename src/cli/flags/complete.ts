@@ -15,16 +15,12 @@ import { CommandError } from "../output.ts";
 import type { FlagValues, ValuesOf } from "./command-line.ts";
 import {
   ACTIONS,
-  DETECT_LOCAL_MODE,
   FLAGS,
-  HEALTHZ_BIND_ADDRESS,
   HEALTHZ_PORT_FLAG,
   HOSTNAME_OVERRIDE,
   LOGGING_FLAGS,
-  METRICS_BIND_ADDRESS,
   METRICS_PORT_FLAG,
   minSyncPeriodFlag,
-  NODEPORT_ADDRESSES,
   PROXY_MODE,
 } from "./table.ts";
 
@@ -191,11 +187,11 @@ function snapshot(flags: FlagValues, shared: DraftConfig | undefined): readonly 
     shared === undefined
       ? []
       : [
-          [PROXY_MODE.name, shared.mode],
-          [DETECT_LOCAL_MODE.name, shared.detectLocalMode],
-          [NODEPORT_ADDRESSES.name, `[${shared.nodePortAddresses.join(",")}]`],
-          [HEALTHZ_BIND_ADDRESS.name, shared.healthzBindAddress],
-          [METRICS_BIND_ADDRESS.name, shared.metricsBindAddress],
+          ["proxy-mode", shared.mode],
+          ["detect-local-mode", shared.detectLocalMode],
+          ["nodeport-addresses", `[${shared.nodePortAddresses.join(",")}]`],
+          ["healthz-bind-address", shared.healthzBindAddress],
+          ["metrics-bind-address", shared.metricsBindAddress],
         ],
   );
   return FLAGS.map((flag) => [flag.name, resolved.get(flag.name) ?? flag.shown(flags.textsOf(flag))] as const);

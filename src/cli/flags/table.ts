@@ -1,6 +1,6 @@
 /** All flags of `kube-proxy`, by topic. Reference start.md §2.2, §2.3. */
 
-import type { DraftConfig, LoggingConfig, LogOutput } from "../../config/config.ts";
+import type { LoggingConfig, LogOutput } from "../../config/config.ts";
 import { type AnyFlag, type Flag, type FlagSpec, flag, flagsIn } from "../../config/flag.ts";
 import {
   boolType,
@@ -230,32 +230,6 @@ export const PROXY_MODE = GENERAL.flag({
   help: `How services are implemented: ${modeNames()}; empty means ${DEFAULT_MODE.name}, on Windows ${defaultModeOn("win32").name}.`,
 });
 
-export const DETECT_LOCAL_MODE = GENERAL.flag({
-  name: "detect-local-mode",
-  field: "detectLocalMode",
-  help: "How traffic of local pods is recognised: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix; empty means ClusterCIDR.",
-});
-
-export const NODEPORT_ADDRESSES = GENERAL.flag({
-  name: "nodeport-addresses",
-  field: "nodePortAddresses",
-  help: 'Where node ports answer: prefixes, and the words "primary" (the node\'s own addresses), "localhost" and "all", in any mix. Loopback works for IPv4 in iptables mode, and for TCP in nftables mode if the list names it and the gate KubeProxyNFTablesLocalhostNodePorts is on. Empty: all addresses, but "primary" in nftables mode.',
-});
-
-export const HEALTHZ_BIND_ADDRESS = GENERAL.flag({
-  name: "healthz-bind-address",
-  field: "healthzBindAddress",
-  type: ipPortType,
-  help: "Where the health server listens: an address, with or without a port.",
-});
-
-export const METRICS_BIND_ADDRESS = GENERAL.flag({
-  name: "metrics-bind-address",
-  field: "metricsBindAddress",
-  type: ipPortType,
-  help: "Where the metrics server listens: an address, with or without a port.",
-});
-
 /** Acts while options are completed: 0 disables the server, any other port only fills in a missing one. */
 export const HEALTHZ_PORT_FLAG = flag({
   name: "healthz-port",
@@ -285,19 +259,35 @@ export const NETWORK_FLAGS: readonly AnyFlag[] = [
     field: "bindAddressHardFail",
     help: "End the process when the health or the metrics server cannot listen, instead of trying again.",
   }),
-  flag({
+  textFlag({
     name: "cluster-cidr",
-    type: stringType,
-    initial: "",
     help: "The prefix of all pods, or one for each IP family with a comma between; traffic from it is local in ClusterCIDR mode.",
     overlay: (config, text) => ({ ...config, detectLocal: { ...config.detectLocal, clusterCIDRs: text.split(",") } }),
   }),
-  DETECT_LOCAL_MODE,
-  HEALTHZ_BIND_ADDRESS,
+  GENERAL.flag({
+    name: "detect-local-mode",
+    field: "detectLocalMode",
+    help: "How traffic of local pods is recognised: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix; empty means ClusterCIDR.",
+  }),
+  GENERAL.flag({
+    name: "healthz-bind-address",
+    field: "healthzBindAddress",
+    type: ipPortType,
+    help: "Where the health server listens: an address, with or without a port.",
+  }),
   HEALTHZ_PORT_FLAG,
-  METRICS_BIND_ADDRESS,
+  GENERAL.flag({
+    name: "metrics-bind-address",
+    field: "metricsBindAddress",
+    type: ipPortType,
+    help: "Where the metrics server listens: an address, with or without a port.",
+  }),
   METRICS_PORT_FLAG,
-  NODEPORT_ADDRESSES,
+  GENERAL.flag({
+    name: "nodeport-addresses",
+    field: "nodePortAddresses",
+    help: 'Where node ports answer: prefixes, and the words "primary" (the node\'s own addresses), "localhost" and "all", in any mix. Loopback works for IPv4 in iptables mode, and for TCP in nftables mode if the list names it and the gate KubeProxyNFTablesLocalhostNodePorts is on. Empty: all addresses, but "primary" in nftables mode.',
+  }),
   DETECT_LOCAL.flag({
     name: "pod-bridge-interface",
     field: "bridgeInterface",
@@ -311,53 +301,40 @@ export const NETWORK_FLAGS: readonly AnyFlag[] = [
   PROXY_MODE,
 ];
 
-const SECOND = 1_000_000_000n;
-
-type Periods = Partial<Pick<DraftConfig, "syncPeriodMs" | "minSyncPeriodMs">>;
-
 /** The mode whose flags set the periods of the mode that runs. */
 const ownerOf = (mode: string): RegisteredMode => {
   const running = findMode(mode);
   return running?.config.periodFlags === undefined ? DEFAULT_MODE : running;
 };
 
-interface PeriodFlags {
-  readonly mode: RegisteredMode;
-  readonly syncPeriod: Flag<bigint>;
-  readonly minSyncPeriod: Flag<bigint>;
-}
+const PERIODS = { syncPeriod: "sync-period", minSyncPeriod: "min-sync-period" } as const;
 
-function periodFlags(mode: RegisteredMode): readonly PeriodFlags[] {
-  const { name, config } = mode;
-  if (config.periodFlags === undefined) return [];
-  const period = (what: string, initial: bigint, help: string, change: (ms: number) => Periods) =>
-    flag({
-      name: `${name}-${what}`,
+/** Of each mode with periods of its own. */
+function periodFlags(field: keyof typeof PERIODS, seconds: bigint): readonly AnyFlag[] {
+  return MODES.flatMap((mode: RegisteredMode) => {
+    const help = mode.config.periodFlags?.[field];
+    if (help === undefined) return [];
+    return flag({
+      name: `${mode.name}-${PERIODS[field]}`,
       type: durationType,
-      initial,
+      initial: seconds * 1_000_000_000n,
       help,
-      overlay: (draft, time) => (ownerOf(draft.mode) === mode ? { ...draft, ...change(durationToMs(time)) } : draft),
+      overlay: (draft, time) =>
+        ownerOf(draft.mode) === mode ? { ...draft, [`${field}Ms`]: durationToMs(time) } : draft,
     });
-  const { syncPeriod, minSyncPeriod } = config.periodFlags;
-  return [
-    {
-      mode,
-      syncPeriod: period("sync-period", 30n * SECOND, syncPeriod, (syncPeriodMs) => ({ syncPeriodMs })),
-      minSyncPeriod: period("min-sync-period", SECOND, minSyncPeriod, (minSyncPeriodMs) => ({ minSyncPeriodMs })),
-    },
-  ];
+  });
 }
-
-const PERIOD_FLAGS = MODES.flatMap(periodFlags);
 
 /** The flag that sets `minSyncPeriod` for the mode. */
-export function minSyncPeriodFlag(mode: string): Flag<bigint> | undefined {
-  return PERIOD_FLAGS.find(({ mode: owner }) => owner === ownerOf(mode))?.minSyncPeriod;
+export function minSyncPeriodFlag(mode: string): AnyFlag | undefined {
+  const name = `${ownerOf(mode).name}-${PERIODS.minSyncPeriod}`;
+  return MODE_FLAGS.find((one) => one.name === name);
 }
 
 export const MODE_FLAGS: readonly AnyFlag[] = [
   ...MODES.flatMap(({ config }) => config.flags),
-  ...PERIOD_FLAGS.flatMap(({ syncPeriod, minSyncPeriod }) => [syncPeriod, minSyncPeriod]),
+  ...periodFlags("syncPeriod", 30n),
+  ...periodFlags("minSyncPeriod", 1n),
 ];
 
 const KEEPS_KERNEL_VALUE = "0 keeps the kernel's value.";
@@ -398,10 +375,8 @@ export const KERNEL_FLAGS: readonly AnyFlag[] = [
     field: "udpStreamTimeout",
     help: `How long an answered UDP flow stays tracked. ${KEEPS_KERNEL_VALUE}`,
   }),
-  flag({
+  switchFlag({
     name: "masquerade-all",
-    type: boolType,
-    initial: false,
     help: "Masquerade all traffic to cluster IPs, also that of local pods.",
     overlay: (config, masqueradeAll) => ({ ...config, masqueradeAll }),
   }),
