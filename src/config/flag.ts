@@ -2,19 +2,23 @@
 import type { DraftConfig } from "./config.ts";
 import type { FlagType } from "./flag-types.ts";
 
-/** A flag without regard to the type of its value: what reading a command line and printing help need. */
-export interface AnyFlag {
+/** How a flag is called, and what is said of it. */
+export interface FlagFacts {
   readonly name: string;
-  readonly shorthand: string | undefined;
+  readonly help: string;
+  readonly shorthand?: string;
+  /** The notice printed when the flag is used; such a flag is not in the help. */
+  readonly deprecated?: string;
+  /** Whether the flag is ours and not upstream's. */
+  readonly isExtension?: boolean;
+}
+
+/** A flag without regard to the type of its value: what reading a command line and printing help need. */
+export interface AnyFlag extends FlagFacts {
   readonly word: string;
   /** The text that stands for the flag given without a value; `undefined` when it always takes one. */
   readonly bareText: string | undefined;
   readonly defaultText: string;
-  readonly help: string;
-  /** The notice printed when the flag is used; such a flag is not in the help. */
-  readonly deprecated: string | undefined;
-  /** Whether the flag is ours and not upstream's. */
-  readonly isExtension: boolean;
   /** @returns why a further text is refused after these, or `undefined`. */
   refusal(texts: readonly string[], text: string): string | undefined;
   /** The value after these texts, as text. */
@@ -28,20 +32,14 @@ export interface Flag<T> extends AnyFlag {
   read(texts: readonly string[]): T;
 }
 
-export interface FlagSpec<T> {
-  readonly name: string;
+export interface FlagSpec<T> extends FlagFacts {
   readonly type: FlagType<T>;
   readonly initial: T;
-  readonly help: string;
-  readonly shorthand?: string;
-  readonly deprecated?: string;
-  readonly isExtension?: boolean;
   readonly overlay?: (config: DraftConfig, value: T) => DraftConfig;
 }
 
 /** Makes a flag from its declaration. */
-export function flag<T>(spec: FlagSpec<T>): Flag<T> {
-  const { type, initial } = spec;
+export function flag<T>({ type, initial, overlay, ...facts }: FlagSpec<T>): Flag<T> {
   const read = (texts: readonly string[]): T => {
     let value = initial;
     for (const text of texts) {
@@ -51,21 +49,17 @@ export function flag<T>(spec: FlagSpec<T>): Flag<T> {
     return value;
   };
   return {
-    name: spec.name,
-    shorthand: spec.shorthand,
+    ...facts,
     word: type.word,
     bareText: type.bareText,
     defaultText: type.format(initial),
-    help: spec.help,
-    deprecated: spec.deprecated,
-    isExtension: spec.isExtension ?? false,
     read,
     refusal: (texts, text) => {
       const next = type.read(text, read(texts));
       return next.ok ? undefined : next.error;
     },
     shown: (texts) => type.format(read(texts)),
-    overlay: (config, texts) => spec.overlay?.(config, read(texts)) ?? config,
+    overlay: (config, texts) => overlay?.(config, read(texts)) ?? config,
   };
 }
 

@@ -12,7 +12,7 @@ import {
   type SectionFields,
   type SettingsOf,
 } from "./document-fields.ts";
-import { type AnyFlag, flag } from "./flag.ts";
+import { type AnyFlag, type FlagFacts, flag } from "./flag.ts";
 import {
   boolType,
   durationType,
@@ -24,13 +24,10 @@ import {
   stringType,
 } from "./flag-types.ts";
 
-interface SettingFlag<Field> {
-  readonly name: string;
+interface SettingFlag<Field> extends FlagFacts {
   readonly field: Field;
   /** @default that of the field's kind */
   readonly type?: FlagType<string>;
-  readonly help: string;
-  readonly isExtension?: boolean;
 }
 
 const FLAG_TYPES: Readonly<Record<string, FlagType<unknown>>> = {
