@@ -80,10 +80,10 @@ export class NodeManager {
     const { nodeName, needsPodCIDRs, maxWaitMs = Number.POSITIVE_INFINITY, log } = this.#options;
     await this.#until(() => this.#isSynced, Number.POSITIVE_INFINITY, signal);
     const hasIPs = (): boolean => this.#nodeIPs().length > 0;
-    await this.#announced("addresses", hasIPs, Math.min(NODE_IPS_WAIT_MS, maxWaitMs), signal);
+    await this.#until(hasIPs, Math.min(NODE_IPS_WAIT_MS, maxWaitMs), signal, "addresses");
     if (needsPodCIDRs) {
       const hasPodCIDRs = (): boolean => this.#podCIDRs().length > 0;
-      await this.#announced("pod CIDRs", hasPodCIDRs, Math.min(POD_CIDRS_WAIT_MS, maxWaitMs), signal);
+      await this.#until(hasPodCIDRs, Math.min(POD_CIDRS_WAIT_MS, maxWaitMs), signal, "pod CIDRs");
       if (this.#current === undefined) throw new Error(`timeout waiting for node "${nodeName}" to exist`);
       if (this.#podCIDRs().length === 0) {
         throw new Error(`timeout waiting for PodCIDR allocation on node "${nodeName}"`);
@@ -125,33 +125,26 @@ export class NodeManager {
     }
   }
 
-  /** As {@link NodeManager.#until}, and says that it waits, and for what: it may take minutes. */
-  async #announced(what: string, isMet: () => boolean, maxMs: number, signal: AbortSignal): Promise<void> {
-    const { nodeName, log } = this.#options;
-    if (!isMet() && maxMs > 0) {
+  /**
+   * Waits until the condition holds, looking after every event, but no longer than `maxMs`; the caller looks again.
+   *
+   * @param what is waited for, which is said: it may take minutes. @default nothing is said
+   */
+  async #until(isMet: () => boolean, maxMs: number, signal: AbortSignal, what?: string): Promise<void> {
+    const { nodeName, clock, log } = this.#options;
+    if (what !== undefined && !isMet() && maxMs > 0) {
       const state = this.#current === undefined ? "the Node object" : `the node's ${what}`;
       log.info(`Waiting for ${state}`, { node: nodeName, atMostSeconds: maxMs / 1000 });
     }
-    await this.#until(isMet, maxMs, signal);
-  }
-
-  /** Waits until the condition holds, looking after every event, but no longer than `maxMs`; the caller looks again. */
-  async #until(isMet: () => boolean, maxMs: number, signal: AbortSignal): Promise<void> {
-    const { clock } = this.#options;
     const deadlineMs = clock.monotonicMs() + maxMs;
     for (;;) {
       signal.throwIfAborted();
-      if (isMet()) return;
       const leftMs = deadlineMs - clock.monotonicMs();
-      if (leftMs <= 0) return;
-      await this.#nextEvent(leftMs, signal);
+      if (isMet() || leftMs <= 0) return;
+      const woken = new AbortController();
+      this.#wake = () => woken.abort();
+      await clock.sleep(leftMs, AbortSignal.any([signal, woken.signal]));
+      this.#wake = undefined;
     }
-  }
-
-  async #nextEvent(maxMs: number, signal: AbortSignal): Promise<void> {
-    const woken = new AbortController();
-    this.#wake = () => woken.abort();
-    await this.#options.clock.sleep(maxMs, AbortSignal.any([signal, woken.signal]));
-    this.#wake = undefined;
   }
 }
