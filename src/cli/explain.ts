@@ -200,13 +200,13 @@ async function withoutAssuming(
 
 const PING = /^[^/]+\/icmp(v6)?$/i;
 
-/** What is meant, a pod's address where that is a pod's name. @throws UsageError */
+/** What is meant, a pod's address where that is a pod's name; and what the words stand for, in sentences. @throws UsageError */
 function targetOf(
   what: string,
   namespace: string | undefined,
   choices: InspectChoices,
   whole: ReadObjects,
-): AskedTarget {
+): { readonly target: Target; readonly because: readonly string[] } {
   const target = parseTarget(what, namespace, whole.namespace);
   const podNamespace = namespace ?? whole.namespace ?? "default";
   const pod = target?.kind === "service" ? podMeant(what, target, podNamespace, whole) : undefined;
@@ -225,12 +225,6 @@ function targetOf(
     );
   if (target !== undefined) return { target, because: [] };
   throw new UsageError(`"${what}" is no Service, pod, address, port or name`, "See 'kube-proxy explain --help'.");
-}
-
-interface AskedTarget {
-  readonly target: Target;
-  /** What the words stand for, in sentences. */
-  readonly because: readonly string[];
 }
 
 /** A pod that goes by what could be the name of a Service; a Service goes before it, unless it says `pod/`. @throws UsageError */

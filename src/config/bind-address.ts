@@ -1,17 +1,12 @@
 /** `IP:port` texts of the health and metrics servers. Pure. Reference configuration.md §3.2, §3.5. */
 import { joinHostPort, parseIpAddress, toPort } from "../net/ip.ts";
 
-interface HostPort {
-  readonly host: string;
-  readonly port: string;
-}
-
 /**
  * Splits `host:port` or `[host]:port` at its last colon. Pure.
  *
  * @returns the two parts unchecked, or `undefined` when the text does not have that shape.
  */
-export function splitHostPort(text: string): HostPort | undefined {
+export function splitHostPort(text: string): { readonly host: string; readonly port: string } | undefined {
   const match = /^(?:\[([^[\]]*)\]|([^[\]:]*)):([^[\]:]*)$/.exec(text);
   return match === null ? undefined : { host: match[1] ?? match[2] ?? "", port: match[3] ?? "" };
 }

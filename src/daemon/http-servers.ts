@@ -16,13 +16,8 @@ export type ServedDaemon = Omit<Daemon, "options" | "mode" | "kernel" | "journal
   readonly options: Pick<RunOptions, "config" | "flags" | "version" | "setVerbosity">;
 };
 
-interface HttpServers {
-  /** Settled when both are closed. */
-  readonly closed: Promise<unknown>;
-}
-
-/** Starts both. The metrics port opens before `/healthz` says 200; if it cannot be bound, that is retried. */
-export async function startServers(daemon: ServedDaemon): Promise<HttpServers> {
+/** Starts both, and tells when both are closed. The metrics port opens before `/healthz` says 200; if it cannot be bound, that is retried. */
+export async function startServers(daemon: ServedDaemon): Promise<{ readonly closed: Promise<unknown> }> {
   const metricsServer = startMetrics(daemon);
   await metricsServer?.tried;
   const healthServer = startHealth(daemon);

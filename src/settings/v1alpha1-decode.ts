@@ -25,12 +25,6 @@ import {
 } from "../text/upstream-yaml.ts";
 import { CONFIGURATION } from "./defaults.ts";
 
-interface DecodedConfiguration {
-  readonly document: ConfigurationDocument;
-  /** What strict decoding refuses and lenient decoding drops; `undefined` when the file is strictly right. */
-  readonly strictError: string | undefined;
-}
-
 /** A file that cannot be used at all; the message begins with `failed to decode: `. */
 export class ConfigDecodeError extends Error {
   override readonly name = "ConfigDecodeError";
@@ -49,9 +43,10 @@ type JsonObject = { readonly [key: string]: JsonValue };
 /**
  * Decodes a configuration file: its bytes, or its text where that is known to be one. Defaults are not applied.
  *
+ * @returns the document, and what strict decoding refuses and lenient decoding drops; `undefined` when the file is strictly right.
  * @throws {@link ConfigDecodeError} for text that is no YAML or JSON, another kind or version, or a wrong type.
  */
-export function decodeConfiguration(file: string | Uint8Array): DecodedConfiguration {
+export function decodeConfiguration(file: string | Uint8Array) {
   const { text, root, duplicates } = read(file);
   const unknown: string[] = [];
   const document = readStruct(requireKind(root, text), CONFIGURATION, { holder: "", fields: "", path: "" }, unknown);

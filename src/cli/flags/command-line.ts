@@ -54,13 +54,6 @@ export interface FlagValues {
 /** The values of several flags, by the same names. */
 export type ValuesOf<F> = { readonly [Name in keyof F]: F[Name] extends Flag<infer T> ? T : never };
 
-interface ParsedFlags {
-  readonly values: FlagValues;
-  readonly positional: readonly string[];
-  /** One line for each use of a deprecated flag, for standard error. */
-  readonly deprecations: readonly string[];
-}
-
 interface Found {
   readonly flag: AnyFlag;
   /** How errors name the flag: `--name`, or `-v, --v`. */
@@ -84,7 +77,7 @@ const byShorthand: ReadonlyMap<string, Found> = new Map(
  *
  * @throws {@link UsageError} (with a hint) for an unknown flag, a missing or a wrong value.
  */
-function parseFlags(args: readonly string[]): ParsedFlags {
+function parseFlags(args: readonly string[]) {
   const texts = new Map<AnyFlag, string[]>();
   const positional: string[] = [];
   const deprecations: string[] = [];
@@ -113,11 +106,9 @@ function parseFlags(args: readonly string[]): ParsedFlags {
     else positional.push(arg);
   }
   const textsOf = (flag: AnyFlag): readonly string[] => texts.get(flag) ?? [];
-  return {
-    values: { isGiven: (flag) => texts.has(flag), textsOf, get: (flag) => flag.read(textsOf(flag)) },
-    positional,
-    deprecations,
-  };
+  const values: FlagValues = { isGiven: (flag) => texts.has(flag), textsOf, get: (flag) => flag.read(textsOf(flag)) };
+  // Deprecated flags have a line each time that they are used, for standard error.
+  return { values, positional, deprecations };
 }
 
 type Set = (found: Found, text: string) => void;
