@@ -81,13 +81,18 @@ export function observedWay(
   });
   const lastEnds = packet.visits.map(endsOf).findLast((one) => one !== undefined) ?? ends;
   const first = isFirstOfConnection(packet, program, asked.state) ? asked : ofKnownConnection(asked, lastEnds);
-  const path = new Path(program, places);
+  const events: TraceEvent[] = [];
   let last = first;
   for (const visit of packet.visits) {
     last = moved(last, first, endsOf(visit) ?? last, visit, nameOf(visit.headers.outInterface));
-    path.add(visit, last);
+    const hook = places.hookOf(visit.family, visit.table, visit.chain);
+    if (hook === undefined) continue;
+    if (hook.stage !== lastOf("stage", events)?.stage) events.push({ kind: "stage", stage: hook.stage, packet: last });
+    if (visit.table === TRACE_TABLE) continue;
+    const base = baseChain(visit, hook, program);
+    events.push({ kind: "base-chain", chain: base }, ...visit.events.flatMap((event) => stepOf(event, base, places)));
   }
-  return { first, events: path.events, fate: path.fate(packet.end, last), packet: last };
+  return { first, events, fate: fateOf(packet.end, events, last), packet: last };
 }
 
 /** The packet as a later hook sees it. */
@@ -125,93 +130,64 @@ function isFirstOfConnection({ visits }: ObservedPacket, program: Program, state
   return natChains.size === 0 || visits.some(({ chain }) => natChains.has(chain));
 }
 
-class Path {
-  readonly events: TraceEvent[] = [];
-  readonly #program: Program;
-  readonly #places: RulePlaces;
-  #stage: Stage | undefined;
-  #lastRule: { readonly text: string; readonly place: string } | undefined;
-  #policyOf: BaseChain | undefined;
-  #queued = false;
+function lastOf<K extends TraceEvent["kind"]>(kind: K, events: readonly TraceEvent[]) {
+  return events.findLast((event): event is TraceEvent & { readonly kind: K } => event.kind === kind);
+}
 
-  constructor(program: Program, places: RulePlaces) {
-    this.#program = program;
-    this.#places = places;
-  }
-
-  add(visit: ObservedVisit, packet: Packet): void {
-    const { family, table, chain } = visit;
-    const hook = this.#places.hookOf(family, table, chain);
-    if (hook === undefined) return;
-    if (hook.stage !== this.#stage) this.events.push({ kind: "stage", stage: hook.stage, packet });
-    this.#stage = hook.stage;
-    if (table === TRACE_TABLE) return;
-    const base = this.#baseChain(family, table, chain, hook);
-    this.events.push({ kind: "base-chain", chain: base });
-    for (const event of visit.events) this.#step(event, base);
-  }
-
-  fate(end: ObservedPacket["end"], packet: Packet): Fate {
-    switch (end) {
-      case "sent":
-      case "delivered":
-        return { kind: end };
-      case "dropped": {
-        if (this.#policyOf !== undefined) {
-          return { kind: "dropped", by: `the policy of ${this.#policyOf.table} ${this.#policyOf.chain.name}` };
-        }
-        const by = this.#lastRule?.place ?? "a rule that is gone";
-        const answer = refusalIn(this.#lastRule?.text ?? "", packet);
-        return answer === undefined ? { kind: "dropped", by } : { kind: "refused", answer, by };
-      }
-      case "vanished": {
-        const where = this.#stage ?? "the first hook";
-        const because = this.#queued
-          ? `a rule of ${where} hands it to another program`
-          : `after ${where} the kernel says no more of it: routing, its filter of source addresses, IPVS or another part has taken it`;
-        return { kind: "uncertain", because };
-      }
+/** What became of the packet after these. */
+function fateOf(end: ObservedPacket["end"], events: readonly TraceEvent[], packet: Packet): Fate {
+  switch (end) {
+    case "sent":
+    case "delivered":
+      return { kind: end };
+    case "dropped": {
+      const [policy, rule] = [lastOf("policy", events)?.chain, lastOf("match", events)];
+      if (policy !== undefined) return { kind: "dropped", by: `the policy of ${policy.table} ${policy.chain.name}` };
+      if (rule === undefined) return { kind: "dropped", by: "a rule that is gone" };
+      const { text } = rule.rule;
+      const table = lastOf("base-chain", events)?.chain.table;
+      const by = `${table} ${rule.chain} rule ${Math.max(rule.index, 0) + 1}: ${text}`;
+      const answer = refusalIn(text, packet);
+      return answer === undefined ? { kind: "dropped", by } : { kind: "refused", answer, by };
+    }
+    case "vanished": {
+      const where = lastOf("stage", events)?.stage ?? "the first hook";
+      const because = events.some((event) => event.kind === "match" && event.said === VERDICTS[NF_QUEUE])
+        ? `a rule of ${where} hands it to another program`
+        : `after ${where} the kernel says no more of it: routing, its filter of source addresses, IPVS or another part has taken it`;
+      return { kind: "uncertain", because };
     }
   }
+}
 
-  #step({ kind, family, table, chain, handle, verdict }: KernelEvent, base: BaseChain): void {
-    if (kind === "policy" && verdict.code === 0) {
-      this.events.push({ kind: "policy", chain: base });
-      this.#policyOf = base;
-    }
-    if (kind !== "rule" || handle === undefined) return;
-    const index = this.#places.indexOf(family, table, chain, handle);
-    const found = index === undefined ? undefined : base.chainNamed(chain)?.ruleAt(index);
-    const rule: Rule = found ?? { text: `a rule that is not known (handle ${handle})`, steps: [] };
-    const word = VERDICTS[verdict.code ?? NFT_CONTINUE] ?? `verdict ${verdict.code}`;
-    const said = verdict.chain === undefined ? word : `${word} ${verdict.chain}`;
-    if (verdict.code === NF_QUEUE) this.#queued = true;
-    this.#lastRule = { text: rule.text, place: `${base.table} ${chain} rule ${(index ?? 0) + 1}: ${rule.text}` };
-    this.events.push({ kind: "match", chain, index: index ?? -1, rule, said });
-  }
+function stepOf(
+  { kind, family, table, chain, handle, verdict }: KernelEvent,
+  base: BaseChain,
+  places: RulePlaces,
+): TraceEvent[] {
+  if (kind === "policy" && verdict.code === 0) return [{ kind, chain: base }];
+  if (kind !== "rule" || handle === undefined) return [];
+  const index = places.indexOf(family, table, chain, handle);
+  const found = index === undefined ? undefined : base.chainNamed(chain)?.ruleAt(index);
+  const rule: Rule = found ?? { text: `a rule that is not known (handle ${handle})`, steps: [] };
+  const word = VERDICTS[verdict.code ?? NFT_CONTINUE] ?? `verdict ${verdict.code}`;
+  const said = verdict.chain === undefined ? word : `${word} ${verdict.chain}`;
+  return [{ kind: "match", chain, index: index ?? -1, rule, said }];
+}
 
-  /** The one of the program, by whose name it is shown; otherwise one that only has its name. */
-  #baseChain(
-    family: number,
-    table: string,
-    name: string,
-    { stage, priority }: { stage: Stage; priority: number },
-  ): BaseChain {
-    const prefix = FAMILY_NAMES[family] ?? `family ${family}`;
-    const labels = [`${prefix} ${table}`, `${prefix === "ip6" ? "ip6tables" : "iptables"} -t ${table}`];
-    const known = this.#program[stage].find(({ table: label, chain }) => chain.name === name && labels.includes(label));
-    if (known !== undefined) return known;
-    const chain = { name, length: 0, ruleAt: () => undefined };
-    return {
-      table: labels[0] ?? "",
-      type: "filter",
-      stage,
-      priority,
-      policy: "accept",
-      chain,
-      chainNamed: () => undefined,
-    };
-  }
+/** The one of the program, by whose name it is shown; otherwise one that only has its name. */
+function baseChain(
+  { family, table, chain: name }: ObservedVisit,
+  { stage, priority }: { readonly stage: Stage; readonly priority: number },
+  program: Program,
+): BaseChain {
+  const prefix = FAMILY_NAMES[family] ?? `family ${family}`;
+  const own = `${prefix} ${table}`;
+  const labels = [own, `${prefix === "ip6" ? "ip6tables" : "iptables"} -t ${table}`];
+  const known = program[stage].find(({ table: label, chain }) => chain.name === name && labels.includes(label));
+  if (known !== undefined) return known;
+  const chain = { name, length: 0, ruleAt: () => undefined };
+  return { table: own, type: "filter", stage, priority, policy: "accept", chain, chainNamed: () => undefined };
 }
 
 /** What the sender of a packet gets from a rule that refuses; undefined for other rules. */
