@@ -12,23 +12,26 @@ interface SocketDifferences {
   readonly unread: readonly string[];
 }
 
-/** Compares with this node's kernel; empty in modes that lead no sockets. */
-export async function diffSockets({ families, config }: ExplainedCluster): Promise<SocketDifferences> {
+/** What each family's maps hold; nothing in modes that lead no sockets. @param warn told what could not be read. */
+async function* liveSockets({ families, config }: ExplainedCluster, warn: (message: string) => void) {
   const sockets = await families[0]?.inspection.loadSockets?.();
+  if (sockets === undefined) return;
+  for (const one of families) {
+    const { family } = one.node;
+    const live = await sockets.live(family, config);
+    if (live.ok) yield { ...one, family, live, wanted: () => sockets.wanted(one.node, config, live.own) };
+    else warn(`where sockets are led could not be read (${family}): ${live.reason}`);
+  }
+}
+
+/** Compares with this node's kernel; empty in modes that lead no sockets. */
+export async function diffSockets(cluster: ExplainedCluster): Promise<SocketDifferences> {
   const differences: OwnedDifference[] = [];
   const unread: string[] = [];
   // With masqueradeAll everything takes the rules, and nothing is pinned.
-  if (sockets === undefined || config.masqueradeAll) return { differences, unread };
-  for (const { node, ownerOf } of families) {
-    const { family } = node;
-    const live = await sockets.live(family, config);
-    if (!live.ok) {
-      unread.push(`where sockets are led could not be read (${family}): ${live.reason}; the rules alone are compared`);
-      continue;
-    }
-    const wanted = sockets.wanted(node, config, live.own);
-    differences.push(...compareSockets(wanted, live.sockets, { family, ownerOf }));
-  }
+  if (cluster.config.masqueradeAll) return { differences, unread };
+  const told = liveSockets(cluster, (line) => unread.push(`${line}; the rules alone are compared`));
+  for await (const one of told) differences.push(...compareSockets(one.wanted(), one.live.sockets, one));
   return { differences, unread };
 }
 
@@ -64,26 +67,20 @@ const frontendOf = (place: string): string => place.replace(/^\S+/, (protocol) =
  * @param warn told what could not be read.
  */
 export async function withSockets(
-  { families, config }: ExplainedCluster,
+  cluster: ExplainedCluster,
   explanations: readonly PortExplanation[],
   warn: (message: string) => void,
 ): Promise<readonly PortExplanation[]> {
-  const sockets = await families[0]?.inspection.loadSockets?.();
-  if (sockets === undefined) return explanations;
-  const found = new Map<string, Awaited<ReturnType<typeof sockets.live>>>();
-  for (const { node } of families) {
-    const live = await sockets.live(node.family, config);
-    found.set(node.family, live);
-    if (!live.ok) warn(`where sockets are led could not be read (${node.family}): ${live.reason}`);
-  }
+  const found = new Map<string, ReadonlyMap<string, LedSocket>>();
+  for await (const { family, live } of liveSockets(cluster, warn)) found.set(family, live.sockets);
   return explanations.map((own) => {
     const live = found.get(own.family);
-    if (live?.ok !== true) return own;
+    if (live === undefined) return own;
     const frontends = own.frontends.map((one) => {
       // Another service port has it.
       if (one.owner !== null) return one;
       const place = one.address === null ? `*:${one.port}` : joinHostPort(one.address, one.port);
-      const led = live.sockets.get(`${own.protocol} ${place}`);
+      const led = live.get(`${own.protocol} ${place}`);
       return { ...one, sockets: led === undefined ? ["takes the rules"] : socketLines(led) };
     });
     return { ...own, frontends };

@@ -5,7 +5,7 @@ import { modeNamed } from "../dataplane/registry.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import { frontendKey, ownedFrontends } from "../model/frontend.ts";
 import { nodeIPsOf } from "../model/node-identity.ts";
-import { type Cidr, familyOf, type IpAddress, type IpFamily, parseCidr } from "../net/ip.ts";
+import { familyOf, type IpAddress, type IpFamily, parseCidr } from "../net/ip.ts";
 import type { ClientFacts } from "./encounters.ts";
 import { type ExplainedNode, explainPort } from "./explain-port.ts";
 import type { PortExplanation } from "./explanation.ts";
@@ -38,13 +38,7 @@ export async function explainedCluster(
     families: families.map((family) => {
       const own = found?.filter((address) => familyOf(address) === family);
       const node = offlineNode(objects, config, family, warn, own);
-      return {
-        node,
-        config,
-        inspection,
-        clients: clientFacts(objects, node),
-        ownerOf: ownersIn(node),
-      };
+      return { node, config, inspection, clients: clientFacts(objects, node), ownerOf: ownersIn(node) };
     }),
   };
 }
@@ -63,12 +57,8 @@ export function clientFactsOf(
   podCIDRs: readonly string[],
   otherNodes: readonly IpAddress[],
 ): ClientFacts {
-  const podNetworks = podCIDRs.map(parseCidr).filter((cidr) => cidr !== undefined);
-  const ownNetworks: readonly Cidr[] = podNetworks.filter((cidr) => familyOf(cidr) === family);
-  return {
-    podNetworks: ownNetworks.length === 0 && detector.kind === "cidr" ? [detector.cidr] : ownNetworks,
-    otherNodes,
-  };
+  const own = podCIDRs.flatMap((text) => parseCidr(text) ?? []).filter((cidr) => familyOf(cidr) === family);
+  return { podNetworks: own.length === 0 && detector.kind === "cidr" ? [detector.cidr] : own, otherNodes };
 }
 
 /** The service port that has a frontend (`frontendKey`): all are listed when the first is asked for. */
@@ -87,18 +77,14 @@ export function ownersIn({ state }: OfflineNode): (frontend: string) => string |
 /** Explains the service ports with these keys, family by family; a key that a family does not have is passed over. */
 export async function explainPorts(cluster: ExplainedCluster, keys: Iterable<string>): Promise<PortExplanation[]> {
   const explanations: PortExplanation[] = [];
-  const walks = new Map(
-    await Promise.all(
-      cluster.families.map(async ({ node, config }) => [node.family, await walkOf(node, config)] as const),
-    ),
-  );
+  const walks = await Promise.all(cluster.families.map(({ node, config }) => walkOf(node, config)));
   const slices = slicesByService(cluster.objects.endpointSlices);
   const services = new Map(cluster.objects.services.map((service) => [objectKeyText(service), service]));
   const notes = new Map(cluster.objects.serviceNotes?.map((one) => [objectKeyText(one), one]));
   for (const key of keys) {
-    for (const family of cluster.families) {
+    for (const [index, family] of cluster.families.entries()) {
       const port = family.node.state.services.get(key);
-      const walk = walks.get(family.node.family);
+      const walk = walks[index];
       if (port === undefined || walk === undefined) continue;
       const { service } = port.name;
       const own = { service: services.get(service), notes: notes.get(service), slices: slices.get(service) ?? [] };
