@@ -28,8 +28,8 @@ export function diffInventories(
   });
   // The names of 10,000 services cost time, and mostly there is nothing to tell.
   if (differences.length === 0) return [];
-  const lines = new LineOwners(owners);
-  return differences.map((difference) => ({ ...difference, servicePorts: lines.ownersOf(difference) }));
+  const ownersOf = lineOwners(owners);
+  return differences.map((difference) => ({ ...difference, servicePorts: ownersOf(difference) }));
 }
 
 /** How a comparison is told: against the kernel, or between two plans. */
@@ -74,57 +74,43 @@ const OWN_NAME =
 const COMMENT = /"([a-z0-9.-]+\/[a-z0-9.-]+(?::[a-z0-9-]+)?)[" ]/;
 const BARE_COMMENT = /--comment ([a-z0-9.-]+\/[a-z0-9.-]+(?::[a-z0-9-]+)?)(?: |$)/;
 
-/** Whose a line of a dump is: by the names, the addresses and the comments in it. */
-class LineOwners {
-  readonly #names = new Map<string, string>();
+/** Tells the service ports that a difference is about (`namespace/name:port`): by the names, addresses and comments in its lines. */
+function lineOwners({ families }: ExplainedCluster): (difference: Difference) => readonly string[] {
+  const names = new Map<string, string>();
   /** By address, protocol and port, and by address alone. */
-  readonly #places = new Map<string, Set<string>>();
-
-  constructor({ families }: ExplainedCluster) {
-    for (const { inspection, node } of families) {
-      for (const [key, port] of node.state.services) {
-        const { text } = port.name;
-        const endpoints = node.state.endpoints.get(key) ?? [];
-        for (const { name } of inspection.namesOf(port, endpoints)) this.#names.set(name, text);
-        for (const { address = "", port: number } of declaredFrontends(port)) {
-          this.#note(placeText(address, port.protocol, number), text);
-          if (address !== "") this.#note(address, text);
-        }
-        for (const { ip, port: number } of endpoints) this.#note(placeText(ip, port.protocol, number), text);
+  const places = new Map<string, Set<string>>();
+  const note = (place: string, owner: string) => places.set(place, (places.get(place) ?? new Set<string>()).add(owner));
+  for (const { inspection, node } of families) {
+    for (const [key, port] of node.state.services) {
+      const { text } = port.name;
+      const endpoints = node.state.endpoints.get(key) ?? [];
+      for (const { name } of inspection.namesOf(port, endpoints)) names.set(name, text);
+      for (const { address = "", port: number } of declaredFrontends(port)) {
+        note(placeText(address, port.protocol, number), text);
+        if (address !== "") note(address, text);
       }
+      for (const { ip, port: number } of endpoints) note(placeText(ip, port.protocol, number), text);
     }
   }
-
-  #note(place: string, owner: string): void {
-    const known = this.#places.get(place);
-    if (known === undefined) this.#places.set(place, new Set([owner]));
-    else known.add(owner);
-  }
-
-  /** The service ports that a difference is about, as `namespace/name:port`. */
-  ownersOf({ name, missing, extra }: Difference): readonly string[] {
-    const own = this.#names.get(name);
-    if (own !== undefined) return [own];
-    const owners = new Set([name, ...missing, ...extra].flatMap((line) => [...this.#ownersOfLine(line)]));
-    if (owners.size === 0) {
-      // A chain of a service port that is gone: in nftables mode its name says whose it was.
-      const [, text] = /^\w+-[A-Z2-7]{8}-([^/]+\/[^/]+\/[^/]+\/[^_]*)/.exec(name) ?? [];
-      if (text !== undefined) owners.add(text);
-    }
-    return [...owners].sort();
-  }
-
-  #ownersOfLine(line: string): Iterable<string> {
+  const ownersOfLine = (line: string): Iterable<string> => {
     for (const [name] of line.matchAll(OWN_NAME)) {
-      const owner = this.#names.get(name);
+      const owner = names.get(name);
       if (owner !== undefined) return [owner];
     }
     const [, said] = COMMENT.exec(line) ?? BARE_COMMENT.exec(line) ?? [];
     if (said !== undefined) return [said];
     const place = placeOfEntry(line) ?? placeOfServer(line);
     // A virtual server at a node's address is there for a node port.
-    return this.#places.get(place ?? line) ?? this.#places.get(place?.replace(/^\S+/, "") ?? "") ?? [];
-  }
+    return places.get(place ?? line) ?? places.get(place?.replace(/^\S+/, "") ?? "") ?? [];
+  };
+  return ({ name, missing, extra }) => {
+    const own = names.get(name);
+    if (own !== undefined) return [own];
+    const owners = new Set([name, ...missing, ...extra].flatMap((line) => [...ownersOfLine(line)]));
+    // A chain of a service port that is gone: in nftables mode its name says whose it was.
+    const [, gone] = /^\w+-[A-Z2-7]{8}-([^/]+\/[^/]+\/[^/]+\/[^_]*)/.exec(name) ?? [];
+    return owners.size === 0 && gone !== undefined ? [gone] : [...owners].sort();
+  };
 }
 
 function placeText(address: string, protocol: string, port: number | string): string {

@@ -169,29 +169,21 @@ function endpointTable(
   endpoints: readonly ExplainedEndpoint[],
   width: number | undefined,
 ): string {
-  const hasLocal = endpoints.some(({ local }) => local !== null);
-  const hasCluster = endpoints.some(({ cluster }) => cluster !== null);
   const hasTraffic = endpoints.some(({ open }) => open !== undefined);
-  const hasPods = endpoints.some(({ pod }) => pod !== null);
-  const head = [
-    "ADDRESS",
-    ...(hasPods ? ["POD"] : []),
-    "NODE",
-    "STATE",
-    ...(hasCluster ? ["CLUSTER POLICY"] : []),
-    ...(hasLocal ? ["LOCAL POLICY"] : []),
-    ...(hasTraffic ? ["OPEN", "COUNTED"] : []),
+  const has = (what: "pod" | "cluster" | "local") => endpoints.some((one) => one[what] !== null);
+  const columns: readonly (readonly [string, boolean, (one: ExplainedEndpoint) => string])[] = [
+    ["ADDRESS", true, ({ address }) => address],
+    ["POD", has("pod"), ({ pod }) => podText(pod, servicePort)],
+    ["NODE", true, ({ node, isLocal }) => (node === "" ? "-" : isLocal ? `${node} (here)` : node)],
+    ["STATE", true, ({ state }) => state],
+    ["CLUSTER POLICY", has("cluster"), ({ cluster }) => useText(cluster)],
+    ["LOCAL POLICY", has("local"), ({ local }) => useText(local)],
+    ["OPEN", hasTraffic, ({ open }) => countText(open)],
+    ["COUNTED", hasTraffic, ({ counted }) => countText(counted)],
   ];
-  const rows = endpoints.map(({ address, pod, node, state, cluster, local, isLocal, open, counted }) => [
-    address,
-    ...(hasPods ? [podText(pod, servicePort)] : []),
-    node === "" ? "-" : isLocal ? `${node} (here)` : node,
-    state,
-    ...(hasCluster ? [useText(cluster)] : []),
-    ...(hasLocal ? [useText(local)] : []),
-    ...(hasTraffic ? [countText(open), countText(counted)] : []),
-  ]);
-  return tableText([head, ...rows], "  ", width);
+  const shown = columns.filter(([, isShown]) => isShown);
+  const rows = endpoints.map((one) => shown.map(([, , cellOf]) => cellOf(one)));
+  return tableText([shown.map(([name]) => name), ...rows], "  ", width);
 }
 
 /** A pod's name; with its namespace where that is not the Service's. */

@@ -106,5 +106,5 @@ function nodeOf(nodes: readonly NodeRecord[], override: string): { name: string;
 /** Without a kernel, the host's addresses are those that the Node object lists, and loopback. */
 function hostAddresses(node: NodeRecord | undefined, family: IpFamily): IpAddress[] {
   const texts = ["127.0.0.1", "::1", ...(node?.addresses.map(({ address }) => address) ?? [])];
-  return texts.map(parseIpAddress).filter((ip) => ip !== undefined && familyOf(ip) === family) as IpAddress[]; // filtered above
+  return texts.flatMap((text) => parseIpAddress(text) ?? []).filter((ip) => familyOf(ip) === family);
 }
