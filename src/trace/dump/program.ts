@@ -6,8 +6,8 @@ import type { NodeFacts } from "../facts.ts";
 import { iptablesChains } from "../iptables/ruleset.ts";
 import { readIpSets } from "../iptables/saved-sets.ts";
 import { kernelLists, RememberedLists, UNKNOWN_LISTS } from "../iptables/surroundings.ts";
-import { type BaseChain, type Entry, type Program, programOf } from "../netfilter/program.ts";
-import { type NftRuleset, readNftRuleset } from "../nftables/ruleset.ts";
+import { type Entry, type Program, programOf } from "../netfilter/program.ts";
+import { readNftRuleset } from "../nftables/ruleset.ts";
 import type { Dump } from "./recognise.ts";
 
 export interface DumpOptions {
@@ -32,36 +32,32 @@ interface TracedProgram {
 export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): TracedProgram {
   const { family, facts, knowsClients, knowsDynamicSets } = options;
   const lists = new RememberedLists();
-  const listed = dumps.find((dump) => dump.kind === "recent");
-  const known = listed === undefined ? UNKNOWN_LISTS : kernelLists(listed.lists, lists);
   const clients = knowsClients ? lists : undefined;
-  const recent = clients ?? known;
-  const rulesets: NftRuleset[] = [];
+  const listed = dumps.find((dump) => dump.kind === "recent");
+  const recent = clients ?? (listed === undefined ? UNKNOWN_LISTS : kernelLists(listed.lists, lists));
   const sets = readIpSets(dumps.flatMap((dump) => (dump.kind === "ipset" ? [dump.text] : [])));
   const saved = dumps.flatMap((dump): readonly TableTexts[] => {
     if (dump.kind === "iptables-tables") return [dump.tables];
     return dump.kind === "iptables" ? [readRuleset(dump.text)] : [];
   });
-  const chains: BaseChain[] = saved.flatMap((tables) => {
-    return iptablesChains(tables, family, { facts, sets, recent });
-  });
   const savedTables = saved.flatMap((tables) => [...tables]);
-  for (const dump of dumps) {
-    if (dump.kind !== "nftables") continue;
+  const rulesets = dumps.flatMap((dump) => {
+    if (dump.kind !== "nftables") return [];
     const without = tablesIn(savedTables, dump.objects, family);
-    rulesets.push(readNftRuleset(dump.objects, { family, facts, knowsDynamicSets, without }));
-  }
-  chains.push(...rulesets.flatMap((ruleset) => ruleset.chains));
-  for (const dump of dumps) if (dump.kind === "chains") chains.push(...dump.chains(facts, clients));
+    return [readNftRuleset(dump.objects, { family, facts, knowsDynamicSets, without })];
+  });
+  const chains = [
+    ...saved.flatMap((tables) => iptablesChains(tables, family, { facts, sets, recent })),
+    ...rulesets.flatMap((ruleset) => ruleset.chains),
+    ...dumps.flatMap((dump) => (dump.kind === "chains" ? dump.chains(facts, clients) : [])),
+  ];
   return {
     program: programOf(chains),
     remember(entry) {
-      lists.remember(entry);
-      for (const ruleset of rulesets) ruleset.remember(entry);
+      for (const memory of [lists, ...rulesets]) memory.remember(entry);
     },
     forget() {
-      lists.forget();
-      for (const ruleset of rulesets) ruleset.forget();
+      for (const memory of [lists, ...rulesets]) memory.forget();
     },
   };
 }
