@@ -58,7 +58,7 @@ export interface StormTask {
   readonly listBytes: number;
 }
 
-export interface StormFigures extends StormTask {
+interface StormFigures extends StormTask {
   /** Attempts without the server: all, and those of the busiest second. */
   readonly away: { readonly knocks: number; readonly mostKnocks: number };
   /** After its return, by second. */

@@ -19,7 +19,7 @@ export const bench: Bench = {
 };
 
 /** Calls of one step, counted. */
-export interface KernelspaceStep {
+interface KernelspaceStep {
   readonly name: string;
   readonly calls: number;
   /** Of these, those that change something. */

@@ -6,7 +6,7 @@ import type { Backend } from "../src/sync/backend.ts";
 import { benchService, benchSlice, NODE_NAME, withReplacedEndpoint } from "./cluster.ts";
 
 /** An empty model of the bench's cluster. */
-export function benchState(): ProxyState {
+function benchState(): ProxyState {
   return new ProxyState({
     family: "IPv4",
     nodeName: NODE_NAME,
