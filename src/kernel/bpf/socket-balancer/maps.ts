@@ -224,11 +224,17 @@ export function frontendKey(
   return key;
 }
 
+function putWord(bytes: Uint8Array, at: number, word: number): void {
+  for (let index = 0; index < 4; index++) bytes[at + index] = word >>> (8 * index);
+}
+
 export type FrontendWords = Readonly<Record<keyof typeof FRONTEND_VALUE.fields, number>>;
 
-/** In the order of its fields, each a word. */
 export function frontendValue({ base, count, id, flags, affinitySeconds, held }: FrontendWords): Uint8Array {
-  return new Uint8Array(Uint32Array.of(base, count, id, flags, affinitySeconds, held).buffer);
+  const value = new Uint8Array(FRONTEND_VALUE.size);
+  // In the order of its fields, each a word. A view of another kind would cost more than the rest.
+  for (const [at, word] of [base, count, id, flags, affinitySeconds, held].entries()) putWord(value, 4 * at, word);
+  return value;
 }
 
 export function frontendWords(value: Uint8Array): FrontendWords {
