@@ -19,7 +19,7 @@ import { formatMs } from "../text/duration.ts";
 import { readBounded } from "./bounded-input.ts";
 import { parseCommandLine } from "./flags/command-line.ts";
 import { type CompletedOptions, completeOptions, requireConfig, requireLogging } from "./flags/complete.ts";
-import { LOG_FILE, VERSION, WINDOWS_SERVICE } from "./flags/table.ts";
+import { LOG_FILE, VERSION, WINDOWS_SERVICE } from "./flags/process.ts";
 import { CommandError, EXIT_FAILURE, EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
 
 /** Runs the command. @returns the exit status. @throws UsageError for a command line that cannot be read. */

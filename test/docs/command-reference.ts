@@ -5,7 +5,8 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { COMMANDS } from "../../src/cli/commands.ts";
-import { KERNEL_FLAGS, LOGGING_FLAGS, MODE_FLAGS, NETWORK_FLAGS, PROCESS_FLAGS } from "../../src/cli/flags/table.ts";
+import { PROCESS_FLAGS } from "../../src/cli/flags/process.ts";
+import { KERNEL_FLAGS, LOGGING_FLAGS, MODE_FLAGS, NETWORK_FLAGS } from "../../src/cli/flags/table.ts";
 import type { AnyFlag } from "../../src/config/flag.ts";
 import { CHECKOUT } from "./markdown.ts";
 

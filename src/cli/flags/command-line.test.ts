@@ -3,7 +3,8 @@ import { describe, it } from "node:test";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../../settings/defaults.ts";
 import { UsageError } from "../output.ts";
 import { type CommandLine, parseCommandLine } from "./command-line.ts";
-import { FLAGS, VERSION } from "./table.ts";
+import { VERSION } from "./process.ts";
+import { FLAGS } from "./table.ts";
 
 function run(...args: readonly string[]): Extract<CommandLine, { kind: "run" }> {
   const line = parseCommandLine(args);

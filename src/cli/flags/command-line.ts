@@ -11,7 +11,8 @@ import { quoteGo } from "../../text/go-text.ts";
 import { UsageError } from "../output.ts";
 import { flagHint } from "../subcommand-options.ts";
 import { helpText } from "./help.ts";
-import { COMPATIBILITY, FLAGS, HELP, VERSION } from "./table.ts";
+import { COMPATIBILITY, HELP, VERSION } from "./process.ts";
+import { FLAGS } from "./table.ts";
 
 /** What a command line asks for. `stderrLines` are printed first, on standard error. */
 export type CommandLine =

@@ -13,16 +13,8 @@ import { checkConfig, loggingErrors } from "../../settings/validate.ts";
 import { joinErrors } from "../../text/go-text.ts";
 import { CommandError } from "../output.ts";
 import type { FlagValues, ValuesOf } from "./command-line.ts";
-import {
-  ACTIONS,
-  FLAGS,
-  HEALTHZ_PORT_FLAG,
-  HOSTNAME_OVERRIDE,
-  LOGGING_FLAGS,
-  METRICS_PORT_FLAG,
-  minSyncPeriodFlag,
-  PROXY_MODE,
-} from "./table.ts";
+import { ACTIONS, HOSTNAME_OVERRIDE } from "./process.ts";
+import { FLAGS, HEALTHZ_PORT_FLAG, LOGGING_FLAGS, METRICS_PORT_FLAG, minSyncPeriodFlag, PROXY_MODE } from "./table.ts";
 
 /** A line that could not be logged yet: logging is set up from the configuration that is still being made. */
 interface Notice {

@@ -1,0 +1,205 @@
+/** Flags of the process itself: what a run does, where it finds things, how it is named. Reference start.md §2.2, §2.3. */
+
+import { type AnyFlag, type Flag, type FlagSpec, flag } from "../../config/flag.ts";
+import { boolType, type FlagType, stringType } from "../../config/flag-types.ts";
+import { CURRENT_RELEASE, releaseNames } from "../../config/release.ts";
+import { CLIENT_CONNECTION, GENERAL, SELDOM } from "../../config/v1alpha1-document.ts";
+import { parsed, parseGoBool, quoteGo, refused } from "../../text/go-text.ts";
+
+type PlainSpec<T> = Omit<FlagSpec<T>, "type" | "initial">;
+
+/** A flag whose text is empty where it is not given. @param spec.word in the help in place of `string` */
+export const textFlag = ({
+  word = stringType.word,
+  ...spec
+}: PlainSpec<string> & { readonly word?: string }): Flag<string> =>
+  flag({ ...spec, type: { ...stringType, word }, initial: "" });
+
+export const switchFlag = (spec: PlainSpec<boolean>): Flag<boolean> =>
+  flag({ ...spec, type: boolType, initial: false });
+
+/** What `--version` asks for, and the version that is reported from then on. */
+interface VersionRequest {
+  readonly print: "none" | "short" | "raw";
+  /** Undefined: that of the release that is copied. */
+  readonly gitVersion: string | undefined;
+}
+
+const RELEASE = /^v(\d+\.\d+\.\d+)(?:[-+].*)?$/;
+
+const versionType: FlagType<VersionRequest> = {
+  word: "version[=true]",
+  bareText: "true",
+  read: (text, soFar) => {
+    if (text === "raw") return parsed({ ...soFar, print: "raw" });
+    if (text.startsWith("v")) {
+      return RELEASE.exec(text)?.[1] === RELEASE.exec(CURRENT_RELEASE.version)?.[1]
+        ? parsed({ ...soFar, gitVersion: text })
+        : refused(
+            `version ${quoteGo(text)} must match major/minor/patch of default version ${quoteGo(CURRENT_RELEASE.version)}`,
+          );
+    }
+    const wanted = parseGoBool(text);
+    return wanted.ok ? parsed({ ...soFar, print: wanted.value ? "short" : "none" }) : refused(wanted.error);
+  },
+  format: ({ print }) => ({ none: "false", short: "true", raw: "raw" })[print],
+};
+
+/** What a run does, and where it finds things; they count beside a configuration file, too. */
+export const ACTIONS = {
+  cleanup: switchFlag({
+    name: "cleanup",
+    help: "Remove the rules of every mode and end.",
+  }),
+  initOnly: switchFlag({
+    name: "init-only",
+    help: "Do what needs full root rights and end, so that a second start with --config can do with CAP_NET_ADMIN.",
+  }),
+  writeConfigTo: textFlag({
+    name: "write-config-to",
+    help: "Write the resolved configuration to this file and end.",
+  }),
+  configFile: textFlag({
+    name: "config",
+    help: "The configuration file. With it, only the logging flags, --hostname-override, --master, the flags that name an action and those that say so still count.",
+  }),
+  master: textFlag({
+    name: "master",
+    help: "The URL of the API server; wins over the kubeconfig, also with --config.",
+  }),
+  manifests: textFlag({
+    name: "manifests",
+    word: "directory",
+    help: "Take Services, EndpointSlices and Nodes from the manifests in this folder, and watch it, instead of asking an API server. May be used together with --config.",
+    isExtension: true,
+  }),
+  inspectSocket: textFlag({
+    name: "inspect-socket",
+    help: "A Unix socket, for the daemon's user alone, on which kube-proxy status, services and monitor are answered. Empty: none. May be used together with --config.",
+    isExtension: true,
+  }),
+  inspectBindAddress: textFlag({
+    name: "inspect-bind-address",
+    word: "IP:port",
+    help: "Serve a page here that shows services, the ways of packets, syncs and what is wrong; it only reads, and asks for no password. For example 127.0.0.1:10260. Empty: no page. May be used together with --config.",
+    isExtension: true,
+  }),
+  startupTaint: textFlag({
+    name: "startup-taint",
+    word: "key",
+    help: "Take the taint with this key from the Node once the rules of every family are in force; takes the right to patch nodes. May be used together with --config.",
+    isExtension: true,
+  }),
+  healthzService: textFlag({
+    name: "healthz-service",
+    word: "namespace/name:port",
+    help: "With each question, /healthz also connects to the cluster IP of this TCP port of a Service, and says 503 where that fails although an endpoint answers past the rules. Empty: it does not. May be used together with --config.",
+    isExtension: true,
+  }),
+};
+
+export const VERSION = flag({
+  name: "version",
+  type: versionType,
+  initial: { print: "none", gitVersion: undefined },
+  help: `--version and --version=raw print the version and end; --version=${CURRENT_RELEASE.version}-… reports this version instead.`,
+});
+
+export const HELP = switchFlag({
+  name: "help",
+  shorthand: "h",
+  help: "Print this text and end.",
+});
+
+export const COMPATIBILITY = SELDOM.flag({
+  name: "compatibility",
+  field: "compatibility",
+  type: { ...stringType, word: "release" },
+  help: `Whose rules, messages and defaults to have, where releases differ: ${releaseNames()}.`,
+  isExtension: true,
+});
+
+export const LOG_FILE = textFlag({
+  name: "log-file",
+  help: "Append log lines to this file, and write none to standard error; at 100 MB it becomes FILE.1. For Windows services, which have no standard error. May be used together with --config.",
+  isExtension: true,
+});
+
+export const WINDOWS_SERVICE = switchFlag({
+  name: "windows-service",
+  help: "On Windows, run as the service kube-proxy, which the service control manager starts. May be used together with --config.",
+  isExtension: true,
+});
+
+export const HOSTNAME_OVERRIDE = textFlag({
+  name: "hostname-override",
+  help: "The name of this node, where it is not the host name; wins over the configuration file.",
+});
+
+export const PROCESS_FLAGS: readonly AnyFlag[] = [
+  ...Object.values(ACTIONS),
+  flag({
+    name: "boot-id-file",
+    type: stringType,
+    initial: "/proc/sys/kernel/random/boot_id",
+    help: "Accepted for compatibility, without effect.",
+  }),
+  flag({
+    name: "machine-id-file",
+    type: stringType,
+    initial: "/etc/machine-id,/var/lib/dbus/machine-id",
+    help: "Accepted for compatibility, without effect.",
+  }),
+  COMPATIBILITY,
+  GENERAL.flag({
+    name: "config-sync-period",
+    field: "configSyncPeriod",
+    help: "How often all known objects are looked at again; more than 0.",
+  }),
+  GENERAL.flag({
+    name: "feature-gates",
+    field: "featureGates",
+    help: "Switches for features, as name=true or name=false, with commas between; may be repeated.",
+  }),
+  HELP,
+  HOSTNAME_OVERRIDE,
+  CLIENT_CONNECTION.flag({
+    name: "kube-api-burst",
+    field: "burst",
+    help: "How many requests to the API server may be made at once before --kube-api-qps slows them down.",
+  }),
+  CLIENT_CONNECTION.flag({
+    name: "kube-api-content-type",
+    field: "contentType",
+    help: "The content type of requests to the API server.",
+  }),
+  CLIENT_CONNECTION.flag({
+    name: "kube-api-qps",
+    field: "qps",
+    help: "Requests to the API server per second; below 0 there is no limit.",
+  }),
+  CLIENT_CONNECTION.flag({
+    name: "kubeconfig",
+    field: "kubeconfig",
+    help: "The file with the address of the API server and the credentials; ignored with --config.",
+  }),
+  LOG_FILE,
+  GENERAL.flag({
+    name: "profiling",
+    field: "enableProfiling",
+    help: "Serve /debug on the metrics server.",
+  }),
+  GENERAL.flag({
+    name: "show-hidden-metrics-for-version",
+    field: "showHiddenMetricsForVersion",
+    help: `Show metrics that this version hides: empty, or the previous minor version (${CURRENT_RELEASE.previousMinor}).`,
+  }),
+  VERSION,
+  SELDOM.flag({
+    name: "windows-priorityclass",
+    field: "windowsPriorityClass",
+    help: "On Windows, the priority class of the process: IDLE_PRIORITY_CLASS, BELOW_NORMAL_PRIORITY_CLASS, NORMAL_PRIORITY_CLASS, ABOVE_NORMAL_PRIORITY_CLASS, HIGH_PRIORITY_CLASS or REALTIME_PRIORITY_CLASS. Empty: as it was started.",
+    isExtension: true,
+  }),
+  WINDOWS_SERVICE,
+];
