@@ -30,24 +30,24 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: "explain",
-    summary: "says what a Service, an address, a port or a name in the kernel is on a node, and why",
+    summary: "explains what a Service, an address, a port or a name in the kernel is on a node, and why",
     load: () => import("./explain.ts").then((own) => ({ run: own.explain, usage: own.EXPLAIN_USAGE })),
   },
   {
     name: "trace",
-    summary: "leads a packet through the rules of a node, and says what becomes of it",
+    summary: "follows a packet through the rules of a node and says what happens to it",
     load: () => import("./trace.ts").then((own) => ({ run: own.trace, usage: own.TRACE_USAGE })),
   },
   {
     name: "diff",
     asksDaemon: true,
-    summary: "says what a change of manifests does, or what in a kernel is not as it is wanted",
+    summary: "shows what a change of manifests does, or how a kernel differs from what it should be",
     load: () => import("./diff.ts").then((own) => ({ run: own.diff, usage: own.DIFF_USAGE })),
   },
   {
     name: "prove",
     asksDaemon: true,
-    summary: "says whether rules do with every packet what the Services ask for, or what other rules do",
+    summary: "proves whether rules treat every packet as the Services ask, or as other rules do",
     load: () => import("./prove.ts").then((own) => ({ run: own.proveCommand, usage: own.PROVE_USAGE })),
   },
   {
@@ -82,7 +82,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: "hns-check",
-    summary: "says what HNS of a Windows host is and does, and how fast",
+    summary: "reports what HNS on a Windows host is and does, and how fast",
     load: () => import("./hns-check.ts").then((own) => ({ run: own.hnsCheck, usage: own.HNS_CHECK_USAGE })),
   },
   {

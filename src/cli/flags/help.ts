@@ -10,15 +10,14 @@ import { FLAGS } from "./table.ts";
 const SYNOPSIS = `kube-proxy makes the Services of a Kubernetes cluster reachable from this node and its pods. It watches Services and
 EndpointSlices and programs the node's kernel so that connections to a service address end at one of its endpoints.
 
-This is kube-proxy-ts: it takes the flags, the configuration file, and leaves the rules of upstream's kube-proxy
-${CURRENT_RELEASE.name}, or of another release that --compatibility names.`;
+This is kube-proxy-ts: it takes the flags and the configuration file of upstream's kube-proxy ${CURRENT_RELEASE.name} and writes the same
+rules, or those of another release that --compatibility names.`;
 
 const USAGE = `Usage:
-  kube-proxy [flags]                 run the proxy
+  kube-proxy [flags]                 runs the proxy
 ${COMMANDS.map(({ name, summary }) => `  kube-proxy ${`${name} …`.padEnd(24)}${summary}`).join("\n")}
 
-Commands are extensions of kube-proxy-ts. They need no root rights, but to ask this host's kernel. Each has a --help of
-its own.`;
+Commands are extensions of kube-proxy-ts. They need root only to ask this host's kernel. Each has its own --help.`;
 
 function usageText(): string {
   return `${USAGE}\n\nFlags:\n${visibleFlags().map(flagText).join("")}`;
