@@ -23,7 +23,9 @@ const ENDPOINT = "10.180.0.7" as IpAddress; // a canonical literal
 const NETNS = 5;
 
 /** Sockets by cookie were led to backend 1; what becomes of them is said one look after the other. */
-function rig(cookies: readonly number[], outcomes: readonly (Disconnection | "fails")[], clock: Clock = HURRIED) {
+type Outcome = Disconnection | "fails";
+
+function rig(cookies: readonly number[], outcomes: readonly (Outcome | Promise<Outcome>)[], clock: Clock = HURRIED) {
   const bpf = memoryBpf();
   const { connected: of, barred: none } = memoryMaps("IPv4", 8);
   const [connected, barred] = [bpf.createMap(of), bpf.createMap(none)];
@@ -47,7 +49,7 @@ function rig(cookies: readonly number[], outcomes: readonly (Disconnection | "fa
     disconnector: {
       disconnect: async (sockets) => {
         asked.push(sockets);
-        const outcome = outcomes[asked.length - 1] ?? "absent";
+        const outcome = (await outcomes[asked.length - 1]) ?? "absent";
         if (outcome === "fails") throw new Error("there is no descriptor left");
         return sockets.map(() => outcome);
       },
@@ -146,6 +148,25 @@ test("looks that come with every change of the cluster do not put the second loo
   assert.deepEqual([connections.count, barred.entries().length], [1, 1]);
   await clock.advance(1_000);
   assert.deepEqual([connections.count, clock.timerCount], [0, 0]);
+});
+
+test("a socket that a long look was the first for has a second of its own", async () => {
+  const clock = new FakeClock();
+  const long = Promise.withResolvers<Disconnection>();
+  const { stale, connections, carry, connect } = rig([71], ["absent", long.promise], clock);
+  carry(9, 2);
+  await stale.disconnect();
+  connect(72);
+  carry(9, 4);
+  const first = stale.disconnect();
+  // The second look for the other one is due meanwhile.
+  await clock.advance(1_000);
+  long.resolve("absent");
+  await first;
+  await clock.advance(0);
+  assert.equal(connections.count, 1);
+  await clock.advance(1_000);
+  assert.equal(connections.count, 0);
 });
 
 test("where no room is left for one more such namespace, its sockets are forgotten all the same", async (t) => {

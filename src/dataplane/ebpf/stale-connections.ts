@@ -25,8 +25,6 @@ export class StaleConnections {
   readonly #options: StaleConnectionsOptions;
   readonly #turns = new Mutex();
   #timer: Timer | undefined;
-  /** What is noted of those that were left when the timed look was asked for, which is the second for these. */
-  #left: ReadonlySet<string> = new Set();
   #isWaiting = false;
   #isEnded = false;
   #hasComplained = false;
@@ -36,15 +34,18 @@ export class StaleConnections {
     this.#options = options;
   }
 
-  /** To be called after an endpoint of a UDP service port went, when the maps offer it no more. @param isSecond the timed look. */
-  async disconnect(isSecond = false): Promise<void> {
+  /**
+   * To be called after an endpoint of a UDP service port went, when the maps offer it no more.
+   * @param left what is noted of those for which this is the second look, the timed one. Others may look while it waits.
+   */
+  async disconnect(left?: ReadonlySet<string>): Promise<void> {
     // A look that has not begun sees what has gone since it was asked for.
-    if (this.#isWaiting && !isSecond) return;
+    if (this.#isWaiting && left === undefined) return;
     this.#isWaiting = true;
     try {
       await this.#turns.run(() => {
         this.#isWaiting = false;
-        return this.#look(isSecond);
+        return this.#look(left);
       });
       this.#isFailing = false;
     } catch (error) {
@@ -52,7 +53,7 @@ export class StaleConnections {
       // Said once while it lasts.
       if (!this.#isFailing) this.#options.log.error("Looking for UDP sockets whose endpoint is gone failed", error);
       this.#isFailing = true;
-      this.#after(RETRY_MS, false);
+      this.#after(RETRY_MS);
     }
   }
 
@@ -75,7 +76,7 @@ export class StaleConnections {
     });
   }
 
-  async #look(isSecond: boolean): Promise<void> {
+  async #look(before: ReadonlySet<string> = new Set()): Promise<void> {
     const { connections, disconnector, onDisconnected } = this.#options;
     const lost = this.#isEnded ? [] : connections.lost();
     if (lost.length === 0) return;
@@ -88,7 +89,7 @@ export class StaleConnections {
       const record = recordOf(one);
       const outcome = outcomes[at] ?? "unreachable";
       if (outcome === "disconnected") disconnected++;
-      else if (isSecond && this.#left.has(record)) {
+      else if (before.has(record)) {
         // It is not connected any more, or can never be told.
         givenUp++;
         if (outcome === "unreachable") unreachable.add(one.netns);
@@ -103,15 +104,14 @@ export class StaleConnections {
     if (unreachable.size > 0) this.#complain(givenUp);
     // A look that is due stays so: others come with every change of the cluster.
     if (left.length === 0 || this.#timer !== undefined) return;
-    this.#left = new Set(left);
-    this.#after(SECOND_LOOK_MS, true);
+    this.#after(SECOND_LOOK_MS, new Set(left));
   }
 
-  #after(delayMs: number, isSecond: boolean): void {
+  #after(delayMs: number, left?: ReadonlySet<string>): void {
     this.#timer?.cancel();
     this.#timer = this.#options.clock.setTimer(delayMs, () => {
       this.#timer = undefined;
-      void this.disconnect(isSecond);
+      void this.disconnect(left);
     });
   }
 
