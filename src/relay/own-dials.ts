@@ -9,8 +9,11 @@ import type { Destination } from "./relay.ts";
 /** Why a client is sent away. */
 export const LOOP = "a loop: the endpoint leads back to this proxy";
 
-/** A Service may lead to another one, and that one to a third. */
-const MAX_HOPS = 8;
+/**
+ * A Service may lead to another one, and that one to a third. And a program on this host may get the port that an earlier connection has gone
+ * out from: every fifth time, when it and the proxy connect often (measured), and so six times in a row within minutes.
+ */
+const MAX_HOPS = 32;
 
 /**
  * A closed connection may still wait to be accepted, and go on as the next one. Not for long: its port may soon be that of

@@ -2,9 +2,11 @@
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
-import type { Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { silentLogger } from "../logging/logger.ts";
+import { NodeRelays } from "./node-relays.ts";
 import type { Destination } from "./relay.ts";
 import { resetSocket } from "./tcp-connection.ts";
 import {
@@ -175,6 +177,28 @@ describe("dialling", () => {
     const inner = await relayTo(t, "TCP", server);
     const outer = await relayTo(t, "TCP", inner.relay);
     assert.equal(await ask(t, outer.relay, "twice"), "twice");
+  });
+
+  it("reaches the last one of twelve services", async (t) => {
+    const relays = new NodeRelays({ log: silentLogger, fileLimit: 64_000 });
+    let to: Destination = await tcpServer(t, echo);
+    for (let number = 1; number <= 12; number++) to = (await relayTo(t, "TCP", to, { relays })).relay;
+    assert.equal(await ask(t, to, "far away"), "far away");
+  });
+
+  it("serves a program on this host that gets the port of a connection to an endpoint", async (t) => {
+    let port = 0;
+    const server = await tcpServer(t, (socket) => {
+      port = socket.remotePort ?? 0;
+      socket.end();
+    });
+    const { relay, seen } = await relayTo(t, "TCP", server);
+    for (let turn = 0; turn < 12; turn++) {
+      const client = connect({ host: relay.address, port: relay.port, localPort: port });
+      await receiveAll(client);
+      await until(() => relay.connections === 0);
+    }
+    assert.deepEqual(seen.refusals, []);
   });
 });
 
