@@ -63,6 +63,16 @@ describe("the port allocator", () => {
     assert.deepEqual(ports.map(({ port }) => port).sort(), [4000, 4001, 4002]);
   });
 
+  it("tells a user at once that all ports of a large range are in use", async () => {
+    const range = { first: 20_000, last: 65_535 };
+    const allocator = new PortAllocator({ range, random: Math.random });
+    for (let port = range.first; port <= range.last; port++) await allocator.open(opens);
+    const startedMs = performance.now();
+    for (let user = 0; user < 5000; user++) await assert.rejects(allocator.open(opens), PortsExhaustedError);
+    const tookMs = performance.now() - startedMs;
+    assert.ok(tookMs < 1000, `${tookMs} ms for users that every sync asks for`);
+  });
+
   it("ignores ports that are not in use or not in the range", async () => {
     const allocator = new PortAllocator({ range: { first: 4000, last: 4000 }, random: Math.random });
     for (const port of [4000, 3999, 4001, 0]) allocator.release(port);

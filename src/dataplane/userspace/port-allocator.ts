@@ -45,7 +45,7 @@ export class PortAllocator {
     const length = last - first + 1;
     const begin = Math.floor(random() * length);
     let cause: unknown;
-    for (let tried = 0; tried < length; tried++) {
+    for (let tried = 0; tried < length && this.#used.size < length; tried++) {
       const port = first + ((begin + tried) % length);
       if (this.#used.has(port)) continue;
       this.#used.add(port);
