@@ -217,6 +217,25 @@ inNetns(import.meta.url, { name: "nftnetlink" }, () => {
       );
     });
 
+    test("what others commit as soon as a loss was told is told, too", async (t) => {
+      const { ours } = open(t, { receiveBufferBytes: 4096 });
+      await ours.transact(EXAMPLE);
+      await watched(t, ours);
+      const stop = new AbortController();
+      const told: NftForeignChange[] = [];
+      const watching = ours.watch((change) => {
+        told.push(change);
+        if (told.length === 1) nft(`add chain ip ${TABLE} z\n`);
+      }, stop.signal);
+      await sleep(NOTICED_MS);
+      nft(Array.from({ length: 3000 }, () => `add rule ip ${TABLE} out drop\n`).join(""));
+      for (const endMs = performance.now() + PATIENCE_MS; told.length < 2; await sleep(2)) {
+        assert.ok(performance.now() < endMs, `still waiting: ${JSON.stringify(told)}`);
+      }
+      stop.abort();
+      await watching;
+    });
+
     test("lost announcements of others make everything doubtful, once", async (t) => {
       const { ours } = open(t, { receiveBufferBytes: 4096 });
       await ours.transact(EXAMPLE);

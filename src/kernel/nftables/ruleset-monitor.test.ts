@@ -69,7 +69,11 @@ async function monitored(t: TestContext) {
       const { nfproto, table } = IPV4;
       announce(NFT_MSG_NEWCHAIN, OTHER_PORT, ({ out }) => chainCodec.write(out, { table, name }), nfproto);
     },
-    lose: (): void => subscription?.onOverrun(),
+    lose(): void {
+      subscription?.onOverrun();
+      // Then all that waited has been taken.
+      void subscription?.rest?.();
+    },
   };
 }
 
@@ -151,4 +155,33 @@ test("nothing is known of a table before it was watched, although another one wa
   const later = commit();
   announceCommit(later);
   assert.equal(await monitor.isUntouched(IPV6, later, { generation: later, commits: 0 }), true);
+});
+
+test("what was announced late is not counted for what others commit after it", async (t) => {
+  const { monitor, changes, commit, announceCommit, announceRule, lose } = await monitored(t);
+  const early = commit();
+  lose();
+  await sleep(60);
+  announceCommit(early);
+  changes.length = 0;
+  // Another program's, whose announcement is still under way.
+  const other = commit();
+  const untouched = monitor.isUntouched(IPV4, early, { generation: other, commits: 0 });
+  await sleep(10);
+  announceRule("services");
+  announceCommit(other);
+  assert.equal(await untouched, false);
+});
+
+test("a commit that is never announced is not waited for again and again", async (t) => {
+  const { monitor, commit, announceCommit } = await monitored(t);
+  const lost = commit();
+  assert.equal(await monitor.isUntouched(IPV4, lost - 1, { generation: lost, commits: 0 }), false);
+  const next = commit();
+  announceCommit(next);
+  await sleep(60);
+  assert.equal(await monitor.isUntouched(IPV4, next, { generation: next, commits: 0 }), true);
+  const last = commit();
+  announceCommit(last);
+  assert.equal(await monitor.isUntouched(IPV4, next, { generation: last, commits: 0 }), true);
 });

@@ -63,6 +63,8 @@ export class RulesetMonitor {
   #base: NftMark | undefined;
   /** Generations of commits of others that were announced since then. */
   #foreign: number[] = [];
+  /** Announcements were lost, and the kernel drops more without a word until all that wait have been taken. */
+  #isLost = false;
 
   constructor(options: RulesetMonitorOptions) {
     this.#options = options;
@@ -98,13 +100,22 @@ export class RulesetMonitor {
     this.#stop = stop;
     this.#base = undefined;
     this.#foreign = [];
+    this.#isLost = false;
     const { client, receiveBufferBytes, listen = subscribe } = this.#options;
     listen({
       protocol: NETLINK_NETFILTER,
       groups: [nft.NFNLGRP_NFTABLES],
       onMessage: (reply) => this.#onMessage(reply),
       ownPort: () => client.portId,
-      onOverrun: () => this.#begin([...this.#watchers], true),
+      onOverrun: () => {
+        this.#isLost = true;
+        this.#forget(this.#watchers);
+      },
+      rest: () => {
+        if (this.#isLost) this.#begin([...this.#watchers], true);
+        this.#isLost = false;
+        return undefined;
+      },
       signal: stop.signal,
       ...(receiveBufferBytes === undefined ? {} : { receiveBufferBytes }),
     }).catch((error: unknown) => this.#fail(stop.signal, error));
@@ -119,9 +130,9 @@ export class RulesetMonitor {
     const signal = this.#stop?.signal;
     if (signal === undefined) return;
     for (const watcher of watchers) watcher.since = undefined;
-    if (isLost) this.#base = undefined;
     this.#options.client.generation().then(
       ({ id: generation = 0, commits }) => {
+        if (signal.aborted) return;
         if (isLost || this.#base === undefined) this.#settle({ generation, commits });
         for (const watcher of watchers) {
           watcher.since = generation;
@@ -132,6 +143,12 @@ export class RulesetMonitor {
       },
       (error: unknown) => this.#fail(signal, error),
     );
+  }
+
+  /** Notes that nothing is known until now. */
+  #forget(watchers: Iterable<Watcher>): void {
+    this.#base = undefined;
+    for (const watcher of watchers) watcher.since = undefined;
   }
 
   /** Notes that everything until then is known. */
@@ -145,7 +162,8 @@ export class RulesetMonitor {
     if ((reply.type & 0xff) === nft.NFT_MSG_NEWGEN) {
       const { input, start, end } = nfnetlinkPayload(reply);
       const { id = 0, processId: pid, processName: name } = generationCodec.read(input, start, end);
-      this.#foreign.push(id);
+      // What is announced late is in what was read already.
+      if (this.#base === undefined || distance(id, this.#base.generation) > 0) this.#foreign.push(id);
       const by = pid === undefined || name === undefined ? undefined : { pid, name };
       for (const watcher of this.#watchers) report(watcher, id, by);
     } else {
@@ -164,7 +182,12 @@ export class RulesetMonitor {
       if (commits <= 0) return true;
       const announced = this.#foreign.filter((id) => distance(id, until.generation) <= 0).length;
       if (commits <= until.commits - this.#base.commits + announced) break;
-      if (performance.now() > endMs) return false;
+      if (performance.now() > endMs) {
+        // It may never be: what is known begins here.
+        this.#forget(this.#watchers);
+        this.#begin([...this.#watchers], false);
+        return false;
+      }
       await new Promise((resolve) => setTimeout(resolve, CATCH_UP_STEP_MS));
     }
     this.#settle(until);
