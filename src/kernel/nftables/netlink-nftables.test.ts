@@ -236,6 +236,42 @@ inNetns(import.meta.url, { name: "nftnetlink" }, () => {
       await watching;
     });
 
+    test("what follows from a reading is not committed after a later transaction", async (t) => {
+      const { ours } = open(t);
+      await ours.transact(EXAMPLE);
+      await watched(t, ours);
+      const added = (comment: string): NftOperation[] => [
+        { kind: "add-rule", chain: "out", rule: { comment, statements: [{ kind: "ct-new" }] } },
+      ];
+      const generation = (await ours.read())?.generation ?? 0;
+      nft("add table ip theirs\n");
+      await sleep(NOTICED_MS);
+      await Promise.allSettled([ours.transact(added("first"), { generation }), ours.transact(added("second"))]);
+      const order = [...list().matchAll(/comment "(first|second)"/g)].map(([, comment]) => comment);
+      assert.ok(order.at(-1) === "second", order.join());
+    });
+
+    test("a stream of commits to one table of a ruleset does not keep another one from being written", async (t) => {
+      const { ruleset, ours } = open(t);
+      await ours.transact(EXAMPLE);
+      await watched(t, ours);
+      const six = ruleset.open({ family: "ip6", table: TABLE });
+      await six.transact([{ kind: "add-table", comment: "" }]);
+      let isOver = false;
+      const streams = [0, 1].map(async (stream) => {
+        for (let n = 0; !isOver; n += 1) {
+          await six.transact([{ kind: "add-chain", chain: { name: `c${stream}-${n}` } }]);
+        }
+      });
+      for (let n = 0; n < 20; n += 1) {
+        const generation = (await ours.read())?.generation ?? 0;
+        await sleep(1);
+        await ours.transact([{ kind: "add-chain", chain: { name: `c${n}` } }], { generation });
+      }
+      isOver = true;
+      await Promise.all(streams);
+    });
+
     test("lost announcements of others make everything doubtful, once", async (t) => {
       const { ours } = open(t, { receiveBufferBytes: 4096 });
       await ours.transact(EXAMPLE);

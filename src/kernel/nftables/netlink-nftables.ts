@@ -3,6 +3,7 @@
  * tables, which share one socket and one subscription.
  */
 
+import { Mutex } from "../../async/mutex.ts";
 import { isInterrupted, isNotFound, undefinedIf } from "../netlink/errors.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
 import { readCounters, readElements, readTable } from "./netlink-content.ts";
@@ -92,6 +93,8 @@ export interface NetlinkNote {
 /** Opens the namespace's nf_tables. @throws NetlinkError when the kernel has none. */
 export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptions = {}): NetlinkRuleset {
   const client = openNftables();
+  /** Held from a transaction's first attempt to its last: nothing of ours comes between, and the next one is not before it. */
+  const turns = new Mutex();
   let last = { milliseconds: 0, messages: 1 };
   const monitor = new RulesetMonitor({ client, ...options });
 
@@ -124,6 +127,23 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
     /** The buffer of an earlier transaction that was small, as nearly all are. */
     let spare: MessageBuffer | undefined;
 
+    async function send(transaction: EncodedTransaction, generation: number | undefined): Promise<void> {
+      for (let rebases = 0; ; rebases++) {
+        const result = await commit(transaction, generation !== undefined);
+        if (result.committed) {
+          transactions += 1;
+          return;
+        }
+        const refusal = fromRefusal(result, transaction);
+        isNew = false;
+        if (refusal.code !== "conflict" || generation === undefined || rebases >= MAX_REBASES) throw refusal;
+        const isLastRead = lastRead.generation === generation && lastRead.transactions === transactions;
+        const current = await currentMark();
+        if (!isLastRead || !(await monitor.isUntouched(target, generation, current))) throw refusal;
+        transaction.batch.setGeneration(current.generation);
+      }
+    }
+
     async function transact(operations: Iterable<NftOperation>, { generation }: NftTransactOptions): Promise<void> {
       const messages = spare;
       spare = undefined;
@@ -131,20 +151,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
       const transaction = await encodeTransaction({ layout, table, isNew }, operations, generation, messages);
       const { batch } = transaction;
       try {
-        for (let rebases = 0; batch.size > 0; rebases++) {
-          const result = await commit(transaction, generation !== undefined);
-          if (result.committed) {
-            transactions += 1;
-            return;
-          }
-          const refusal = fromRefusal(result, transaction);
-          isNew = false;
-          if (refusal.code !== "conflict" || generation === undefined || rebases >= MAX_REBASES) throw refusal;
-          const isLastRead = lastRead.generation === generation && lastRead.transactions === transactions;
-          const current = await currentMark();
-          if (!isLastRead || !(await monitor.isUntouched(target, generation, current))) throw refusal;
-          batch.setGeneration(current.generation);
-        }
+        if (batch.size > 0) await turns.run(() => send(transaction, generation));
       } finally {
         if (batch.messages.out.capacity <= SPARE_BYTES) {
           batch.messages.reset();
@@ -184,9 +191,10 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
       mark: currentMark,
       async generationIfUntouched(mark) {
         const now = await currentMark();
+        const last = { generation: now.generation, transactions };
         const isAlone = now.generation - mark.generation === now.commits - mark.commits;
         if (!isAlone && !(await monitor.isUntouched(target, mark.generation, now))) return undefined;
-        lastRead = { generation: now.generation, transactions };
+        lastRead = last;
         return now.generation;
       },
       readElements: ({ name, key }) =>
@@ -220,7 +228,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
         { kind: "add-rule", chain, rule, note },
       ];
       const transaction = await encodeTransaction({ layout: LAYOUTS[family], table }, operations, generation);
-      const result = await withNftErrors(commit(transaction, true));
+      const result = await withNftErrors(turns.run(() => commit(transaction, true)));
       if (!result.committed) throw fromRefusal(result, transaction);
     },
     close: () => client.close(),
