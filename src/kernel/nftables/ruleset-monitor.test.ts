@@ -185,3 +185,19 @@ test("a commit that is never announced is not waited for again and again", async
   announceCommit(last);
   assert.equal(await monitor.isUntouched(IPV4, next, { generation: last, commits: 0 }), true);
 });
+
+test("what is asked before it is known where watching began waits for that", async () => {
+  const stop = new AbortController();
+  const generation = async () => {
+    await sleep(5);
+    return { id: 10, commits: 0 };
+  };
+  const monitor = new RulesetMonitor({
+    client: { portId: OWN_PORT, hasPort: () => false, generation },
+    async listen() {},
+  });
+  const watching = monitor.watch(IPV4, () => assert.fail(), stop.signal);
+  assert.equal(await monitor.isUntouched(IPV4, 10, { generation: 10, commits: 0 }), true);
+  stop.abort();
+  await watching;
+});

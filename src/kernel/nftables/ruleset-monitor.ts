@@ -177,15 +177,17 @@ export class RulesetMonitor {
   /** Waits a little until what others have committed until then, which did happen, has been announced. */
   async #isAnnounced(until: NftMark): Promise<boolean> {
     for (const endMs = performance.now() + CATCH_UP_MS; ; ) {
-      if (this.#base === undefined) return false;
-      const commits = distance(until.generation, this.#base.generation);
-      if (commits <= 0) return true;
-      const announced = this.#foreign.filter((id) => distance(id, until.generation) <= 0).length;
-      if (commits <= until.commits - this.#base.commits + announced) break;
+      const base = this.#base;
+      if (base !== undefined) {
+        const commits = distance(until.generation, base.generation);
+        if (commits <= 0) return true;
+        const announced = this.#foreign.filter((id) => distance(id, until.generation) <= 0).length;
+        if (commits <= until.commits - base.commits + announced) break;
+      }
       if (performance.now() > endMs) {
-        // It may never be: what is known begins here.
+        // It may never be: what is known begins here, unless that is under way.
         this.#forget(this.#watchers);
-        this.#begin([...this.#watchers], false);
+        if (base !== undefined) this.#begin([...this.#watchers], false);
         return false;
       }
       await new Promise((resolve) => setTimeout(resolve, CATCH_UP_STEP_MS));
