@@ -1,11 +1,15 @@
 /** The kernel's nf_tables keeps the contract, with the `nft` program as the other hand; and what only a real kernel does. */
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
+import fs from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import { describe, type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
 import type { IpAddress } from "../../net/ip.ts";
+import { NETLINK_NETFILTER } from "../netlink/constants.ts";
 import { libc } from "../netlink/libc.ts";
+import { NetlinkSocket } from "../netlink/socket.ts";
 import { openNetlinkRuleset } from "./netlink-nftables.ts";
 import type { NftForeignChange, NftOperation } from "./nftables.ts";
 import type { NftHook, NftSet } from "./ruleset.ts";
@@ -270,6 +274,26 @@ inNetns(import.meta.url, { name: "nftnetlink" }, () => {
       }
       isOver = true;
       await Promise.all(streams);
+    });
+
+    test("announcements of our own that are lost because the socket was opened again are no foreign change either", async (t) => {
+      const { ours } = open(t, { receiveBufferBytes: 4096 });
+      await ours.transact(EXAMPLE);
+      const { changes, until } = await watched(t, ours);
+      const failing = t.mock.method(fs, "writeSync", () => {
+        throw Object.assign(new Error("EIO"), { errno: -5 });
+      });
+      syncBuiltinESMExports();
+      await assert.rejects(ours.mark());
+      failing.mock.restore();
+      syncBuiltinESMExports();
+      // The number that the socket had is taken.
+      await using _other = NetlinkSocket.open(NETLINK_NETFILTER);
+      await ours.transact(large(1));
+      await sleep(NOTICED_MS);
+      assert.equal(changes.length, 0);
+      nft(`add chain ip ${TABLE} z\n`);
+      await until(() => changes.some(({ chains }) => chains.has("z")));
     });
 
     test("lost announcements of others make everything doubtful, once", async (t) => {

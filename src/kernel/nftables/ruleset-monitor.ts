@@ -63,8 +63,8 @@ export class RulesetMonitor {
   #base: NftMark | undefined;
   /** Generations of commits of others that were announced since then. */
   #foreign: number[] = [];
-  /** Announcements were lost, and the kernel drops more without a word until all that wait have been taken. */
-  #isLost = false;
+  /** How many those were when announcements were lost; the kernel drops more without a word until all that wait have been taken. */
+  #lostAfter: number | undefined;
 
   constructor(options: RulesetMonitorOptions) {
     this.#options = options;
@@ -80,7 +80,7 @@ export class RulesetMonitor {
     if (signal.aborted) return watching;
     if (this.#stop?.signal.aborted !== false) this.#start();
     // A commit may be half announced.
-    this.#begin([watcher], false);
+    this.#begin([watcher]);
     return watching;
   }
 
@@ -100,7 +100,7 @@ export class RulesetMonitor {
     this.#stop = stop;
     this.#base = undefined;
     this.#foreign = [];
-    this.#isLost = false;
+    this.#lostAfter = undefined;
     const { client, receiveBufferBytes, listen = subscribe } = this.#options;
     listen({
       protocol: NETLINK_NETFILTER,
@@ -108,12 +108,10 @@ export class RulesetMonitor {
       onMessage: (reply) => this.#onMessage(reply),
       ownPort: () => client.portId,
       onOverrun: () => {
-        this.#isLost = true;
-        this.#forget(this.#watchers);
+        this.#lostAfter ??= this.#foreign.length;
       },
       rest: () => {
-        if (this.#isLost) this.#begin([...this.#watchers], true);
-        this.#isLost = false;
+        if (this.#lostAfter !== undefined) this.#recover(this.#lostAfter);
         return undefined;
       },
       signal: stop.signal,
@@ -125,30 +123,42 @@ export class RulesetMonitor {
     if (!aborted) this.#watchers.fail(error);
   }
 
-  /** From now on nothing is missed. @param isLost announcements were lost: anything may have changed until now. */
-  #begin(watchers: readonly Watcher[], isLost: boolean): void {
-    const signal = this.#stop?.signal;
-    if (signal === undefined) return;
+  /** From now on nothing is missed. */
+  #begin(watchers: readonly Watcher[]): void {
     for (const watcher of watchers) watcher.since = undefined;
-    this.#options.client.generation().then(
-      ({ id: generation = 0, commits }) => {
-        if (signal.aborted) return;
-        if (isLost || this.#base === undefined) this.#settle({ generation, commits });
-        for (const watcher of watchers) {
-          watcher.since = generation;
-          if (!isLost) continue;
-          touchedIn(watcher).isTotal = true;
-          report(watcher, generation, undefined);
-        }
-      },
-      (error: unknown) => this.#fail(signal, error),
-    );
+    this.#look((now) => {
+      if (this.#base === undefined) this.#settle(now);
+      for (const watcher of watchers) watcher.since = now.generation;
+    });
   }
 
-  /** Notes that nothing is known until now. */
-  #forget(watchers: Iterable<Watcher>): void {
+  /** After a loss: either all that is missing were commits of ours, or anything may have changed until now. */
+  #recover(lostAfter: number): void {
+    const base = this.#base;
+    this.#lostAfter = undefined;
     this.#base = undefined;
-    for (const watcher of watchers) watcher.since = undefined;
+    this.#look((now) => {
+      // Those of others that were announced since may have been announced in part.
+      const isHarmless =
+        base !== undefined &&
+        this.#foreign.length === lostAfter &&
+        distance(now.generation, base.generation) === now.commits - base.commits + lostAfter;
+      this.#settle(now);
+      for (const watcher of isHarmless ? [] : this.#watchers) {
+        watcher.since = now.generation;
+        touchedIn(watcher).isTotal = true;
+        report(watcher, now.generation, undefined);
+      }
+    });
+  }
+
+  #look(onMark: (now: NftMark) => void): void {
+    const signal = this.#stop?.signal;
+    if (signal === undefined) return;
+    this.#options.client
+      .generation()
+      .then(({ id: generation = 0, commits }) => signal.aborted || onMark({ generation, commits }))
+      .catch((error: unknown) => this.#fail(signal, error));
   }
 
   /** Notes that everything until then is known. */
@@ -177,7 +187,7 @@ export class RulesetMonitor {
   /** Waits a little until what others have committed until then, which did happen, has been announced. */
   async #isAnnounced(until: NftMark): Promise<boolean> {
     for (const endMs = performance.now() + CATCH_UP_MS; ; ) {
-      const base = this.#base;
+      const base = this.#lostAfter === undefined ? this.#base : undefined;
       if (base !== undefined) {
         const commits = distance(until.generation, base.generation);
         if (commits <= 0) return true;
@@ -185,9 +195,10 @@ export class RulesetMonitor {
         if (commits <= until.commits - base.commits + announced) break;
       }
       if (performance.now() > endMs) {
-        // It may never be: what is known begins here, unless that is under way.
-        this.#forget(this.#watchers);
-        if (base !== undefined) this.#begin([...this.#watchers], false);
+        if (base === undefined) return false;
+        // It may never be: what is known begins here.
+        this.#base = undefined;
+        this.#begin([...this.#watchers]);
         return false;
       }
       await new Promise((resolve) => setTimeout(resolve, CATCH_UP_STEP_MS));
