@@ -190,11 +190,10 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
       read: (expected) => withNftErrors(readConsistently(expected)),
       mark: currentMark,
       async generationIfUntouched(mark) {
-        const now = await currentMark();
-        const last = { generation: now.generation, transactions };
+        const now = await turns.run(async () => ({ ...(await currentMark()), transactions }));
         const isAlone = now.generation - mark.generation === now.commits - mark.commits;
         if (!isAlone && !(await monitor.isUntouched(target, mark.generation, now))) return undefined;
-        lastRead = last;
+        lastRead = now;
         return now.generation;
       },
       readElements: ({ name, key }) =>
