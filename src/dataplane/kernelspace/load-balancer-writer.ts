@@ -2,7 +2,6 @@
  * Brings load balancers from what HNS has to what is wanted, one frontend at a time: changed in place where HNS can do that, otherwise
  * deleted and made again back to back. What was written is read back, because some versions of HNS say yes and do nothing.
  */
-import { isDeepStrictEqual } from "node:util";
 import {
   type HcnLoadBalancer,
   LB_DSR,
@@ -13,6 +12,7 @@ import {
 } from "../../kernel/hcn/documents.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import { hcnErrorClass } from "../../kernel/hcn/hcn-error.ts";
+import { isDeepStrictEqual } from "../../kernel/node-util.ts";
 import { equalLists } from "../../model/equal-lists.ts";
 import type { SyncNotes } from "../shared/reconciler.ts";
 import type { HostState } from "./host-state.ts";
