@@ -115,7 +115,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
     for (const key of loadBalancers.touched.keys()) doubt.frontends.add(key);
     for (const [key, before] of endpoints.touched) {
       const touched = before ?? endpoints.get(key);
-      if (touched !== undefined) doubt.addresses.add(touched.address);
+      if (touched !== undefined) doubt.endpointsAt.add(touched.address);
     }
     if (!isWhole && doubt.isNothing && input.changedPorts.size === 0) return;
     const turn = { host, wanted, notes, signal };
@@ -128,10 +128,10 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
   #doubtAll(host: HostState, wanted: KernelspaceWanted, serviceCIDRs: readonly string[]): void {
     const { doubt } = host;
     for (const key of wanted.of.loadBalancers.keys()) doubt.frontends.add(key);
-    for (const [, { value }] of wanted.of.endpoints.entries()) doubt.addresses.add(value.address);
+    for (const [, { value }] of wanted.of.endpoints.entries()) doubt.endpointsAt.add(value.address);
     for (const endpoint of host.endpoints.all()) {
       if (!this.#writer.endpoints.isOurs(host, endpoint)) continue;
-      for (const address of endpoint.addresses) doubt.addresses.add(address);
+      for (const address of endpoint.addresses) doubt.endpointsAt.add(address);
     }
     this.#writer.endpoints.findAstray(host, wanted);
     this.#findLeftovers(host, wanted, serviceCIDRs);

@@ -31,17 +31,19 @@ interface HostNews {
 }
 
 /** What a sync must look at besides what changed: what an earlier one did not do, and what others have changed. */
-export class HostDoubt {
+class HostDoubt {
   readonly frontends = new Set<string>();
-  /** Of endpoints; what names them is looked at, too. */
+  /** Whose endpoint has come or gone, or could not be made: what names it is looked at, too. */
   readonly addresses = new Set<IpAddress>();
+  /** Addresses of which only the endpoints are looked at: of many Services that lead to one pod, others need not change. */
+  readonly endpointsAt = new Set<IpAddress>();
   /** Load balancers that are to go. */
   readonly leftovers = new Set<Guid>();
   /** Addresses with an endpoint that is to go, and that a load balancer still names: for the next sync that does anything. */
   readonly stillNamed = new Set<IpAddress>();
 
   get isNothing(): boolean {
-    return this.frontends.size + this.addresses.size + this.leftovers.size === 0;
+    return this.frontends.size + this.addresses.size + this.endpointsAt.size + this.leftovers.size === 0;
   }
 }
 

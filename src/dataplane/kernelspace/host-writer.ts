@@ -11,7 +11,7 @@ import type { IpAddress } from "../../net/ip.ts";
 import type { PortWarnings } from "../shared/port-warnings.ts";
 import type { SyncNotes } from "../shared/reconciler.ts";
 import { EndpointWriter, type MakeEndpoint } from "./endpoint-writer.ts";
-import { type HostDoubt, type HostState, isOverlay } from "./host-state.ts";
+import { type HostState, isOverlay } from "./host-state.ts";
 import { type LoadBalancerToPut, LoadBalancerWriter } from "./load-balancer-writer.ts";
 import type { KernelspaceOptions } from "./options.ts";
 import type { PlannedLoadBalancer } from "./plan-service-port.ts";
@@ -62,13 +62,14 @@ export class HostWriter {
   async carryOut(turn: Turn): Promise<void> {
     const { host, wanted, notes, signal } = turn;
     const doubt = host.takeDoubt();
-    for (const address of doubt.stillNamed) doubt.addresses.add(address);
+    const addresses = doubt.addresses.union(doubt.endpointsAt).union(doubt.stillNamed);
+    const frontends = new Set<string>();
     for (const address of doubt.addresses) {
       for (const owner of wanted.of.endpoints.ownersOf(address)) {
-        for (const [key] of wanted.by(owner).loadBalancers ?? []) doubt.frontends.add(key);
+        for (const [key] of wanted.by(owner).loadBalancers ?? []) frontends.add(key);
       }
     }
-    const gone = await this.#serve(turn, doubt);
+    const gone = await this.#serve(turn, addresses, frontends.union(doubt.frontends));
     for (const id of new Set([...doubt.leftovers, ...gone])) {
       // It could not be deleted before, and is wanted again.
       if (host.frontendsOf(id).some((key) => wanted.of.loadBalancers.has(key))) continue;
@@ -81,11 +82,15 @@ export class HostWriter {
         },
       );
     }
-    await this.#deleteEndpoints(turn, doubt.addresses);
+    await this.#deleteEndpoints(turn, addresses);
   }
 
   /** @returns load balancers that nothing wants any more. */
-  async #serve(turn: Turn, { addresses, frontends }: HostDoubt): Promise<readonly Guid[]> {
+  async #serve(
+    turn: Turn,
+    addresses: ReadonlySet<IpAddress>,
+    frontends: ReadonlySet<string>,
+  ): Promise<readonly Guid[]> {
     const { host, wanted, notes, signal } = turn;
     const { endpoints, loadBalancers } = this;
     const gone: Guid[] = [];
