@@ -58,3 +58,17 @@ for (const [what, refuse] of [
     assert.deepEqual(await rig.node.state(), await rig.fromNothing());
   });
 }
+
+test("of addresses that wait the kernel is asked once in a sync, and not at all in the first one", async () => {
+  const model = newModel();
+  const { rig } = model;
+  await rig.sync();
+  lock(rig);
+  const vips = Array.from({ length: 50 }, (_, index) => ip(`203.0.113.${index + 1}`));
+  model.set(port("limited", "10.96.0.2", { ...LIMITED, loadBalancerVIPs: vips }), [remote("10.1.1.6")]);
+  rig.node.takeCosts();
+  await rig.sync();
+  const first = rig.node.takeCosts().ipvs;
+  await rig.sync();
+  assert.deepEqual([first < vips.length, rig.node.takeCosts().ipvs < 2 * vips.length], [true, true]);
+});

@@ -29,6 +29,8 @@ export interface VirtualServerDifference {
 
 type Wanted = KeyOwners<PlannedVirtualServer>;
 
+const WAITS = "it waits for its source ranges, which are not in force yet";
+
 export class VirtualServers {
   readonly #options: IpvsOptions;
   readonly #graceful: GracefulTermination;
@@ -84,10 +86,12 @@ export class VirtualServers {
     isOpen: (virtualServer: VirtualServer) => boolean,
   ): Promise<readonly PartFailure[]> {
     const refused = await this.#carryOut(changes, signal, isOpen);
+    const waiting = [...refused].filter(([, { reason }]) => reason === WAITS);
+    for (const [key] of waiting) refused.delete(key);
     const again = new Difference();
     await this.#compareDoubtful(refused, wanted, again, signal);
     const failures = await this.#carryOut(again.changes, signal, isOpen);
-    return this.#doubted(failures);
+    return this.#doubted(new Map([...waiting, ...failures]));
   }
 
   /** Deletes what is not wanted. Comes after {@link VirtualServers.change}. */
@@ -152,7 +156,7 @@ export class VirtualServers {
     const failures = new Map<string, VirtualServerKey & { readonly reason: string }>();
     for (const [key, { virtualServer, operations: own }] of steps) {
       if (own[0]?.kind === "add-virtual-server" && isOpen?.(virtualServer)) {
-        failures.set(key, { ...virtualServer, reason: "it waits for its source ranges, which are not in force yet" });
+        failures.set(key, { ...virtualServer, reason: WAITS });
         continue;
       }
       for (const operation of own) operations.push(operation);
