@@ -55,9 +55,9 @@ export function recordsOf(objects: Iterable<ManifestObject>): RecordMaps {
   const mirrored: KindRecord[] = [];
   const servicesWithSlices = new Set<string>();
   for (const { records, isMirrored } of objects) {
-    if (isMirrored) mirrored.push(...records);
-    else {
-      for (const one of records) {
+    for (const one of records) {
+      if (isMirrored) mirrored.push(one);
+      else {
         put(maps, one);
         if (one.kind === "endpointSlices") servicesWithSlices.add(serviceOf(one.record));
       }
@@ -116,11 +116,16 @@ function deliverKind<K extends ObjectKind>(
   for (const [key, object] of now) {
     const old = before.get(key);
     if (old === undefined) sink.onEvent(kind, { kind: "add", object });
-    else if (isDeepStrictEqual(old, object)) known.set(key, old);
+    else if (isOfSameDigest(old, object) || isDeepStrictEqual(old, object)) known.set(key, old);
     else sink.onEvent(kind, { kind: "update", old, object });
   }
   for (const [key, object] of before) {
     if (!now.has(key)) sink.onEvent(kind, { kind: "delete", object });
   }
   return known;
+}
+
+/** Slices have a digest, and hundreds of endpoints each. */
+function isOfSameDigest(old: object, now: object): boolean {
+  return "resourceVersion" in old && "resourceVersion" in now && old.resourceVersion === now.resourceVersion;
 }
