@@ -67,6 +67,23 @@ test("relative paths are meant from the kubeconfig's folder", () => {
   assert.deepEqual(config.authentication, { kind: "tokenFile", path: "/etc/token" });
 });
 
+test("an absolute path is not shortened, for a folder before .. may be a link", () => {
+  const exec = { apiVersion: "client.authentication.k8s.io/v1beta1", command: "/opt/current/../plugin" };
+  const ca = "/etc/pki/current/../ca.pem";
+  const config = resolve(kubeadm({ "certificate-authority": ca }, { tokenFile: undefined, exec }));
+  assert.deepEqual(config.ca, { kind: "file", path: ca });
+  assert.ok(config.authentication.kind === "exec");
+  assert.equal(config.authentication.plugin.command, exec.command);
+});
+
+test("a list item without a value is an empty text, as in upstream's client", () => {
+  const exec = { apiVersion: "client.authentication.k8s.io/v1beta1", command: "plugin", args: ["--token", null] };
+  const config = resolve(kubeadm({}, { tokenFile: undefined, exec, as: "jane", "as-groups": [null, "a"] }));
+  assert.ok(config.authentication.kind === "exec");
+  assert.deepEqual(config.authentication.plugin.args, ["--token", ""]);
+  assert.deepEqual(config.impersonation, { "Impersonate-User": "jane", "Impersonate-Group": ["", "a"] });
+});
+
 test("embedded certificates, TLS server name, proxy and impersonation are taken over", () => {
   const config = resolve(
     kubeadm(

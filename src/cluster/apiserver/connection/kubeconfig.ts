@@ -2,7 +2,7 @@
  * Kubeconfig files → {@link ClientConfig}: the current context only, relative paths taken from the file's folder, data
  * and file of the same thing refused together, as upstream's client does.
  */
-import { dirname, resolve } from "node:path";
+import { dirname, isAbsolute, resolve } from "node:path";
 import {
   isAbsent,
   isJsonObject,
@@ -10,7 +10,6 @@ import {
   listField,
   objectField,
   stringField,
-  stringListField,
 } from "../../projection/fields.ts";
 import { type Findings, formatProblem, newFindings, refuse } from "../../projection/findings.ts";
 import {
@@ -204,7 +203,7 @@ function readImpersonation(reader: Reader, user: JsonObject, where: string): Cli
   const headers: Record<string, string | readonly string[]> = {};
   const name = stringField(found, user.as, `${where}: as`);
   const uid = stringField(found, user["as-uid"], `${where}: as-uid`);
-  const groups = stringListField(found, user["as-groups"], `${where}: as-groups`);
+  const groups = texts(found, user["as-groups"], `${where}: as-groups`);
   const extra = objectField(found, user["as-user-extra"], `${where}: as-user-extra`);
   if (name === "" && (groups.length > 0 || uid !== "" || Object.keys(extra).length > 0)) {
     fail(`${where}: as-uid, as-groups and as-user-extra need "as", the user to impersonate`);
@@ -213,11 +212,7 @@ function readImpersonation(reader: Reader, user: JsonObject, where: string): Cli
   if (uid !== "") headers["Impersonate-Uid"] = uid;
   if (groups.length > 0) headers["Impersonate-Group"] = groups;
   for (const [key, value] of Object.entries(extra)) {
-    headers[`Impersonate-Extra-${encodeURIComponent(key)}`] = stringListField(
-      found,
-      value,
-      `${where}: as-user-extra.${key}`,
-    );
+    headers[`Impersonate-Extra-${encodeURIComponent(key)}`] = texts(found, value, `${where}: as-user-extra.${key}`);
   }
   return headers;
 }
@@ -237,7 +232,17 @@ function material(
     if (!text.includes("-----BEGIN ")) fail(`${where}: ${key}-data must be the base64 text of a PEM file`);
     return { kind: "data", text };
   }
-  return path === "" ? undefined : { kind: "file", path: resolve(folder, path) };
+  return path === "" ? undefined : { kind: "file", path: from(folder, path) };
+}
+
+/** An absolute path stays as it is: `..` after a symbolic link is not what the text says. */
+function from(folder: string, path: string): string {
+  return isAbsolute(path) ? path : resolve(folder, path);
+}
+
+/** As upstream, an item without a value is an empty text. */
+function texts(found: Findings, value: unknown, field: string): readonly string[] {
+  return listField(found, value, field).map((item, index) => stringField(found, item, `${field}[${index}]`));
 }
 
 function booleanField(found: Findings, value: unknown, field: string): boolean {
@@ -268,8 +273,8 @@ function readExecPlugin(found: Findings, folder: string, exec: JsonObject, where
   }
   return {
     apiVersion: apiVersion ?? API_VERSIONS[0],
-    command: command.includes("/") ? resolve(folder, command) : command,
-    args: stringListField(found, exec.args, field("args")),
+    command: command.includes("/") ? from(folder, command) : command,
+    args: texts(found, exec.args, field("args")),
     env: readEnv(found, exec.env, field("env")),
     installHint: stringField(found, exec.installHint, field("installHint")),
     provideClusterInfo: exec.provideClusterInfo === true,
