@@ -96,6 +96,18 @@ test("a service that stays keeps its listener and count; one that goes frees its
   agent.destroy();
 });
 
+test("counts of changed services alone are taken, and no others are gone through", async () => {
+  const [one, other] = [await freePort(), await freePort()];
+  const health = manager();
+  await health.syncServices(ports({ "ns/one": one, "ns/other": other }));
+  health.syncEndpoints(ports({ "ns/one": 1, "ns/other": 1 }));
+  const changed = new Set(["ns/one"]);
+  changed.has = () => assert.fail("of thousands of services one has changed");
+  health.syncEndpoints(ports({ "ns/one": 2, "ns/other": 2 }), changed);
+  const counts = [await ask(one, "/"), await ask(other, "/")].map(({ text }) => JSON.parse(text).localEndpoints);
+  assert.deepEqual(counts, [2, 1]);
+});
+
 test("two services can swap their ports in one sync, and start again from no endpoints", async () => {
   const [first, second] = [await freePort(), await freePort()];
   const health = manager();

@@ -240,7 +240,10 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
     },
     syncEndpoints(counts, changed) {
       known = counts;
-      for (const entry of entries.values()) if (changed?.has(entry.service) !== false) note(entry);
+      for (const service of changed ?? entries.keys()) {
+        const entry = entries.get(service);
+        if (entry !== undefined) note(entry);
+      }
     },
     close() {
       isClosed = true;
