@@ -214,7 +214,7 @@ function countLocalReady(lists: Iterable<readonly Endpoint[]>): number {
   return addresses.size;
 }
 
-const RFC3339 = /^(\d{4}-\d{2}-(\d{2})T\d{2}:\d{2}:\d{2})(\.\d+)?(Z|[+-]\d{2}:\d{2})$/;
+const RFC3339 = /^(\d{4}-\d{2}-(\d{2})T\d{2}:\d{2}:\d{2})(\.\d+)?(?:Z|([+-])(\d{2}):(\d{2}))$/;
 
 /**
  * Parses an RFC 3339 time with up to nanoseconds, as the last-change-trigger-time annotation has it (reference endpoints.md §6.2). Pure.
@@ -223,9 +223,12 @@ const RFC3339 = /^(\d{4}-\d{2}-(\d{2})T\d{2}:\d{2}:\d{2})(\.\d+)?(Z|[+-]\d{2}:\d
  * text is not a time.
  */
 export function parseRfc3339Ms(text: string): number | undefined {
-  const [, whole, day, fraction = "", zone] = RFC3339.exec(text) ?? [];
+  const [, whole, day, fraction = "", sign, hours = "0", minutes = "0"] = RFC3339.exec(text) ?? [];
+  const timeMs = Date.parse(`${whole}Z`);
   // Date.parse rolls the 31st of February over and knows 24:00; both are refused here.
-  if (whole === undefined || new Date(`${whole}Z`).getUTCDate() !== Number(day)) return undefined;
-  const timeMs = Date.parse(`${whole}${zone}`) + Number(`0${fraction}`) * 1000;
-  return Number.isNaN(timeMs) ? undefined : timeMs;
+  if (new Date(timeMs).getUTCDate() !== Number(day)) return undefined;
+  // As upstream, an offset of 24 hours is one, which Date.parse refuses.
+  if (Number(hours) > 24 || Number(minutes) > 59) return undefined;
+  const offsetMs = (Number(hours) * 60 + Number(minutes)) * 60_000;
+  return timeMs + Number(`0${fraction}`) * 1000 - (sign === "-" ? -offsetMs : offsetMs);
 }
