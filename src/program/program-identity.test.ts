@@ -35,6 +35,18 @@ test("a checkout says its commit: on a branch, with packed references, detached,
   assert.equal(readIdentity(root).commit, commit);
 });
 
+test("a checkout without a log of HEAD says its commit, too", (t) => {
+  const root = folder(t);
+  git(root, "init");
+  git(root, "config", "core.logAllRefUpdates", "false");
+  git(root, "add", ".");
+  git(root, "commit", "-m", "one");
+  const commit = git(root, "rev-parse", "HEAD").trim();
+  assert.equal(readIdentity(root).commit, commit);
+  git(root, "checkout", "--detach");
+  assert.equal(readIdentity(root).commit, commit);
+});
+
 test("a build says what it was made from; nothing, or nonsense, is unknown", (t) => {
   const root = folder(t);
   assert.equal(readIdentity(root).commit, "unknown");

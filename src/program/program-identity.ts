@@ -2,7 +2,7 @@
  * This program's identity, beside the kube-proxy release that it replaces: its own version, and the commit it was built
  * from.
  */
-import { readFileSync, statSync } from "node:fs";
+import { existsSync, readFileSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -61,23 +61,24 @@ function textField(path: string, name: string): string | undefined {
   }
 }
 
-/** The last commit in the log of HEAD of a checkout (or of a linked worktree), without the program git. */
+/**
+ * The commit of a checkout (or of a linked worktree), without the program git: what HEAD or its branch says, or else, where that is
+ * packed or shared, the last one in the log of HEAD. Builds from a git URL have no such log.
+ */
 function checkedOutCommit(root: string): string | undefined {
   try {
     const marker = join(root, ".git");
-    const isFolder = statSync(marker).isDirectory();
-    const folder = isFolder
-      ? marker
-      : resolve(
-          root,
-          readFileSync(marker, "utf8")
-            .trim()
-            .replace(/^gitdir: /, ""),
-        );
-    const [, commit] =
-      readFileSync(join(folder, "logs/HEAD"), "utf8").trimEnd().split("\n").at(-1)?.split(" ", 2) ?? [];
-    return commit;
+    const folder = statSync(marker).isDirectory() ? marker : resolve(root, textOf(marker).replace(/^gitdir: /, ""));
+    const head = textOf(join(folder, "HEAD"));
+    const branch = /^ref: (.*)/.exec(head)?.[1];
+    if (branch === undefined) return head;
+    const own = join(folder, branch);
+    return existsSync(own) ? textOf(own) : textOf(join(folder, "logs/HEAD")).split("\n").at(-1)?.split(" ")[1];
   } catch {
     return undefined;
   }
+}
+
+function textOf(path: string): string {
+  return readFileSync(path, "utf8").trim();
 }
