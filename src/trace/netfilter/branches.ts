@@ -1,5 +1,6 @@
 /** How a walk goes on where chance, or something that is not known, decides. Pure. */
-import type { StepResult } from "./program.ts";
+import type { Packet } from "../packet.ts";
+import { GO_ON, type Rule, type StepResult } from "./program.ts";
 
 interface OpenBranch {
   /** Undefined where an answer decides. */
@@ -69,4 +70,14 @@ function labelOf(result: StepResult): string {
     default:
       return result.kind;
   }
+}
+
+/** Whether a later condition of the rule fails for certain, before anything is done: then a question needs no answer. */
+export function failsLater(rule: Rule, at: number, packet: Packet): boolean {
+  for (const step of rule.steps.slice(at + 1)) {
+    const result = step.run(packet);
+    if (result.kind === "no-match") return true;
+    if (result !== GO_ON && result.kind !== "unknown") return false;
+  }
+  return false;
 }

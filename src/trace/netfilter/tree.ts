@@ -1,6 +1,6 @@
 /** What a walk gives: a line of events that forks where chance, or something unknown, decides. */
 import type { Packet } from "../packet.ts";
-import type { Question } from "../question.ts";
+import type { WalkObserver } from "./observer.ts";
 import type { BaseChain, Entry, Rule, Stage } from "./program.ts";
 
 /** What becomes of a packet. */
@@ -100,13 +100,6 @@ export function* outcomesOf(root: TraceNode): Generator<Outcome> {
 /** `KUBE-SERVICES 7`; the chain alone where rules have no places. */
 export function ruleName({ chain, index }: { readonly chain: string; readonly index: number }): string {
   return index < 0 ? chain : `${chain} ${index + 1}`;
-}
-
-/** Told what the way of a packet depends on, for those that ask which other packets take the same way. */
-interface WalkObserver {
-  asked(question: Question, packet: Packet): void;
-  /** Something decides that is no question. @param what it is, in words. */
-  unclear(what: string): void;
 }
 
 export interface WalkOptions {

@@ -4,21 +4,19 @@
  */
 import { isLocalQuestion, type NodeFacts } from "../facts.ts";
 import type { Packet } from "../packet.ts";
-import { fieldsQuestion, type Question, whichOf } from "../question.ts";
-import type { Pattern } from "../value.ts";
-import { branchesOf } from "./branches.ts";
+import { whichOf } from "../question.ts";
+import { branchesOf, failsLater } from "./branches.ts";
+import { tellOfChain, tellOfChange, tellOfStep } from "./observer.ts";
 import {
   type BaseChain,
   type Chain,
   type Entry,
-  GO_ON,
   type Hook,
   NO_MATCH,
   type Program,
   placeIn,
   type Rule,
   type Stage,
-  type Step,
   type StepResult,
   usualRefusal,
   type Verdict,
@@ -90,16 +88,6 @@ export function walk(program: Program, packet: Packet, facts: NodeFacts, options
   return root;
 }
 
-/** Whether a later condition of the rule fails for certain, before anything is done: then a question needs no answer. */
-function failsLater(rule: Rule, at: number, packet: Packet): boolean {
-  for (const step of rule.steps.slice(at + 1)) {
-    const result = step.run(packet);
-    if (result.kind === "no-match") return true;
-    if (result !== GO_ON && result.kind !== "unknown") return false;
-  }
-  return false;
-}
-
 const firstHook = ({ inInterface }: Packet): Hook => (inInterface === "" ? "output" : "prerouting");
 
 class Machine {
@@ -142,9 +130,7 @@ class Machine {
   }
 
   #candidate(walk: Walk, { chain, index }: Frame): number {
-    if (this.#options.observer !== undefined && chain.firstCandidate !== undefined) {
-      this.#tell(walk.packet, chain.asks?.(), () => `how ${chain.name} finds its rules`);
-    }
+    if (this.#options.observer !== undefined) tellOfChain(this.#options.observer, chain, walk.packet);
     const next = chain.firstCandidate?.(index, walk.packet) ?? index;
     if (this.#options.record === "all" && chain.isNumbered !== false && next > index) {
       this.#note(walk, { kind: "skipped", chain: chain.name, count: next - index });
@@ -153,17 +139,20 @@ class Machine {
   }
 
   #runRule(walk: Walk, rule: Rule): boolean {
+    const { observer } = this.#options;
     for (let at = walk.step; at < rule.steps.length; at += 1) {
       const step = rule.steps[at];
       if (step === undefined) break;
-      if (walk.decided === undefined) this.#tellOfStep(walk, step, rule);
+      if (observer !== undefined && walk.decided === undefined) tellOfStep(observer, step, rule, walk.packet);
       const result: StepResult = walk.decided ?? step.run(walk.packet);
       walk.decided = undefined;
-      if ("packet" in result) this.#tellOfChange(walk.packet, result.packet);
+      if (result.kind === "go-on" || result.kind === "verdict") {
+        if (observer !== undefined) tellOfChange(observer, walk.packet, result.packet);
+        if (result.packet !== undefined) walk.packet = result.packet;
+        if (result.entry !== undefined) walk.entries = [...walk.entries, result.entry];
+      }
       switch (result.kind) {
         case "go-on":
-          if (result.packet !== undefined) walk.packet = result.packet;
-          if (result.entry !== undefined) walk.entries = [...walk.entries, result.entry];
           if (result.said !== undefined) this.#noteMatch(walk, rule, result.said);
           continue;
         case "no-match":
@@ -171,8 +160,6 @@ class Machine {
           this.#nextRule(walk);
           return false;
         case "verdict":
-          if (result.packet !== undefined) walk.packet = result.packet;
-          if (result.entry !== undefined) walk.entries = [...walk.entries, result.entry];
           this.#noteMatch(walk, rule, result.said ?? verdictText(result.verdict));
           return this.#obey(walk, result.verdict, rule);
         case "lost":
@@ -189,12 +176,16 @@ class Machine {
 
   /** Goes on where a choice or an answer is already made, and forks otherwise. */
   #decide(walk: Walk, rule: Rule, at: number, result: StepResult & { kind: "choice" | "unknown" }): boolean {
+    const { observer } = this.#options;
     walk.step = at;
-    // What does not hold in any case needs no answer.
-    if (result.kind === "unknown") for (const step of rule.steps.slice(at + 1)) this.#tellOfStep(walk, step, rule);
-    if (result.kind === "unknown" && failsLater(rule, at, walk.packet)) {
-      walk.decided = NO_MATCH;
-      return false;
+    if (result.kind === "unknown") {
+      if (observer !== undefined)
+        for (const step of rule.steps.slice(at + 1)) tellOfStep(observer, step, rule, walk.packet);
+      // What does not hold in any case needs no answer.
+      if (failsLater(rule, at, walk.packet)) {
+        walk.decided = NO_MATCH;
+        return false;
+      }
     }
     const branches = branchesOf(result, walk.answers, this.#options.random);
     if (branches.length === 1) {
@@ -222,27 +213,6 @@ class Machine {
     });
     end.end = { kind: "fork", question, branches: ends };
     return true;
-  }
-
-  #tellOfStep({ packet }: Walk, { asks, text }: Step, rule: Rule): void {
-    this.#tell(packet, asks, () => `"${text}" in the rule "${rule.text}"`);
-  }
-
-  /** What the way depends on. @param what it is that decides where that is no question, in words. */
-  #tell(packet: Packet, asks: readonly Question[] | undefined, what: () => string): void {
-    const { observer } = this.#options;
-    if (asks === undefined) observer?.unclear(what());
-    for (const question of asks ?? []) observer?.asked(question, packet);
-  }
-
-  /** A translation to what the packet has already is none. */
-  #tellOfChange(before: Packet, after: Packet | undefined): void {
-    if (this.#options.observer === undefined || after === undefined) return;
-    const { destination, destinationPort, isDestinationDecided } = after;
-    if (before.destination === destination && before.isDestinationDecided === isDestinationDecided) return;
-    const patterns = [destination, destinationPort ?? 0].map((value): Pattern => ({ kind: "exact", value }));
-    const key = { patterns, outcome: "" };
-    this.#options.observer.asked(fieldsQuestion(["destination", "destinationPort"], [key]), before);
   }
 
   #noteMatch(walk: Walk, rule: Rule, said: string): void {

@@ -1,0 +1,34 @@
+/** What the way of a packet depends on, for those that ask which other packets take the same way. */
+import type { Packet } from "../packet.ts";
+import { fieldsQuestion, type Question } from "../question.ts";
+import type { Pattern } from "../value.ts";
+import type { Chain, Rule, Step } from "./program.ts";
+
+/** Gets everything that a walk depends on, before the walk looks at it. */
+export interface WalkObserver {
+  asked(question: Question, packet: Packet): void;
+  /** Something decides that is no question. @param what it is, in words. */
+  unclear(what: string): void;
+}
+
+/** Reports how a chain finds the rules that may match. */
+export function tellOfChain(observer: WalkObserver, { name, asks, firstCandidate }: Chain, packet: Packet): void {
+  if (firstCandidate === undefined) return;
+  if (asks === undefined) observer.unclear(`how ${name} finds its rules`);
+  for (const question of asks?.() ?? []) observer.asked(question, packet);
+}
+
+/** Reports what a step of a rule looks at. */
+export function tellOfStep(observer: WalkObserver, { asks, text }: Step, rule: Rule, packet: Packet): void {
+  if (asks === undefined) observer.unclear(`"${text}" in the rule "${rule.text}"`);
+  for (const question of asks ?? []) observer.asked(question, packet);
+}
+
+/** Reports a translation, which is none where the packet has that destination already. */
+export function tellOfChange(observer: WalkObserver, before: Packet, after: Packet | undefined): void {
+  if (after === undefined) return;
+  const { destination, destinationPort, isDestinationDecided } = after;
+  if (before.destination === destination && before.isDestinationDecided === isDestinationDecided) return;
+  const patterns = [destination, destinationPort ?? 0].map((value): Pattern => ({ kind: "exact", value }));
+  observer.asked(fieldsQuestion(["destination", "destinationPort"], [{ patterns, outcome: "" }]), before);
+}
