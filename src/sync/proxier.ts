@@ -18,7 +18,6 @@ import { messageOf } from "../logging/message-of.ts";
 import { equalLists } from "../model/equal-lists.ts";
 import { logConflicts } from "../model/owned-services.ts";
 import { type AppliedChanges, ProxyState } from "../model/proxy-state.ts";
-import { serviceOfKey } from "../model/service-port-name.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { formatMs } from "../text/duration.ts";
 import type { OnLostRules, SyncFailure, SyncOutcome } from "./backend.ts";
@@ -37,6 +36,7 @@ import {
   union,
 } from "./pending-work.ts";
 import { Portions, type PortPortion } from "./portions.ts";
+import { ProgrammingLatencies } from "./programming-latencies.ts";
 import type { ProxierOptions, ProxierStatus } from "./proxier-options.ts";
 import { StaleFlows } from "./stale-flows.ts";
 
@@ -72,8 +72,7 @@ export class Proxier {
   #failures: readonly SyncFailure[] = [];
   /** Keys of those that the kernel refused last, and whose old rules are there. */
   #refusedPorts: ReadonlySet<string> = new Set();
-  /** Trigger times of changes of which a part is still to be programmed. */
-  #unobserved: AppliedChanges["triggerTimesMs"] = [];
+  readonly #latencies: ProgrammingLatencies;
   readonly #portions = new Portions();
 
   /** @throws RangeError when `minSyncPeriod` is longer than the time between full syncs. */
@@ -99,6 +98,7 @@ export class Proxier {
     });
     const own = { log: this.#log, state: this.state, family: this.family, turns: this.#turns };
     const ofFamily = { ...options, ...own, signal: this.#stop.signal };
+    this.#latencies = new ProgrammingLatencies({ ...options, log: this.#log });
     this.#staleFlows = new StaleFlows(ofFamily);
     const { ending } = options;
     // A mode whose flows end at this process knows itself what becomes of them.
@@ -345,7 +345,7 @@ export class Proxier {
       this.#wasQueuedWhileSyncing = true;
       this.#runner.runNow();
     }
-    this.#observeProgramming(applied.triggerTimesMs, failures, later);
+    this.#latencies.observe(applied.triggerTimesMs, failures, later);
     metrics.setNoLocalEndpoints(noLocalEndpoints.internal, noLocalEndpoints.external);
     if (isComplete) this.#isFailing = false;
     if (isServing(failures, this.state.services)) {
@@ -363,33 +363,6 @@ export class Proxier {
     if ((staleFlows || gone.size > 0) && later.size === 0) this.#staleFlows.look(gone);
     this.#goneConnections?.note(this.#takeInForce(work.ports.difference(later), failures));
     if (!isComplete) throw new IncompleteSyncError(failures);
-  }
-
-  /**
-   * Latencies from cause to kernel. Those of services with a refused part would be untrue; they are left out.
-   *
-   * @param later keys of service ports that the next sync programs: the causes of their changes wait for it.
-   */
-  #observeProgramming(
-    triggerTimesMs: AppliedChanges["triggerTimesMs"],
-    failures: readonly SyncFailure[],
-    later: ReadonlySet<string>,
-  ): void {
-    // A subject is `namespace/name:port` or `namespace/name`.
-    const refused = new Set(failures.map(({ subject }) => subject.split(":", 1)[0]));
-    const unfinished = new Set(Array.from(later, serviceOfKey));
-    const causes = [...this.#unobserved, ...triggerTimesMs];
-    this.#unobserved = causes.filter(({ service }) => unfinished.has(service));
-    const nowMs = this.#options.clock.now();
-    for (const { service, timesMs } of causes) {
-      if (unfinished.has(service) || refused.has(service)) continue;
-      for (const timeMs of timesMs) {
-        // Less than 0 when a clock is wrong or was set meanwhile: a histogram's sum must not go down.
-        const elapsed = Math.max(0, nowMs - timeMs) / 1000;
-        this.#options.metrics.observeNetworkProgramming(elapsed);
-        this.#log.v(4, "Network programming", { endpoint: service, elapsed });
-      }
-    }
   }
 
   /** @param changed services, `namespace/name`. */
