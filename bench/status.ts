@@ -13,6 +13,7 @@ import { serveInspectSocket } from "../src/daemon/inspect-socket.ts";
 import { silentLogger } from "../src/logging/logger.ts";
 import { HEALTHY } from "../src/server/testing/healthy-verdict.ts";
 import { SyncJournal } from "../src/sync/journal/sync-journal.ts";
+import { SYNCED } from "../src/sync/testing/synced-status.ts";
 import { measureBurst } from "./burst.ts";
 import type { Bench } from "./driver.ts";
 import { withLatency } from "./latency.ts";
@@ -52,15 +53,6 @@ export const bench: Bench = {
       }),
     ),
   worker: measure,
-};
-
-const SYNCED = {
-  isInitialised: true,
-  isSyncing: false,
-  needsFullSync: false,
-  isFailing: false,
-  failures: [],
-  remarks: [],
 };
 
 /** One size, in this process's network namespace. */

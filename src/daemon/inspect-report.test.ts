@@ -6,6 +6,7 @@ import { silentLogger } from "../logging/logger.ts";
 import { ProxyHealth } from "../server/health/proxy-health.ts";
 import { SyncJournal } from "../sync/journal/sync-journal.ts";
 import { FakeClock } from "../sync/testing/fake-clock.ts";
+import { SYNCED } from "../sync/testing/synced-status.ts";
 import { type InspectedDaemon, statusReport } from "./inspect-report.ts";
 
 /** A daemon of one family, and a machine whose clock can be set. */
@@ -21,12 +22,9 @@ function setUp() {
   const health = new ProxyHealth({ clock, syncPeriodMs: 30_000 });
   const options = { family: "IPv4", nodeName: "node-a", allowExternalIPs: true, log: silentLogger } as const;
   const { state } = offlineState({ services: [], endpointSlices: [] }, options);
-  const status = {
-    ...{ isInitialised: true, isSyncing: false, needsFullSync: false, isFailing: false, failures: [], remarks: [] },
-  };
   const daemon: InspectedDaemon = {
     ...{ program: "kube-proxy-ts", mode: "nftables", node: "node-a", zone: () => undefined },
-    families: [{ family: "IPv4", state, status }],
+    families: [{ family: "IPv4", state, status: SYNCED }],
     verdict: () => health.verdict(),
     journal: new SyncJournal(),
     limits: () => [],

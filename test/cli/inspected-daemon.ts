@@ -8,16 +8,10 @@ import { silentLogger } from "../../src/logging/logger.ts";
 import type { NodeLimit } from "../../src/logging/problem-memory.ts";
 import type { LedConnections } from "../../src/sync/backend.ts";
 import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
+import { SYNCED } from "../../src/sync/testing/synced-status.ts";
 import { examplesAsJson } from "./run-command.ts";
 
-const SYNCED = {
-  isInitialised: true,
-  isSyncing: false,
-  needsFullSync: false,
-  isFailing: false,
-  failures: [],
-  remarks: ["the mode says this of itself"],
-};
+const STATUS = { ...SYNCED, remarks: ["the mode says this of itself"] };
 
 /** It answers at this path until the test ends, or until `end` is called. */
 export function daemonAt(
@@ -38,7 +32,7 @@ export function daemonAt(
     mode: "nftables",
     node: "node-a",
     zone: () => "zone-1",
-    families: [{ family: "IPv4", state, status: SYNCED, openConnections, led }],
+    families: [{ family: "IPv4", state, status: STATUS, openConnections, led }],
     verdict: () => ({
       nowMs: 5_000,
       isHealthy: true,

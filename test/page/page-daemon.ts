@@ -19,6 +19,7 @@ import { startHttpEndpoint } from "../../src/server/http/http-endpoint.ts";
 import { HEALTHY } from "../../src/server/testing/healthy-verdict.ts";
 import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
 import type { SyncRecord } from "../../src/sync/journal/sync-record.ts";
+import { SYNCED } from "../../src/sync/testing/synced-status.ts";
 
 export interface PageOptions {
   /** Objects as the API writes them. */
@@ -82,14 +83,7 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
       node: { ...node, state },
       live: {
         ...{ family, state, nodeIP, detector, nodePortAddresses, serviceCIDRs: () => serviceCIDRs },
-        status: {
-          isInitialised: true,
-          isSyncing: false,
-          needsFullSync: false,
-          isFailing: false,
-          failures: [],
-          remarks: [],
-        },
+        status: SYNCED,
       },
     };
   });
