@@ -173,7 +173,7 @@ export function defaultKubeconfigs(env: NodeJS.ProcessEnv, separator: string = d
 const STANDARD_INPUT = "-";
 
 /**
- * Reads everything. Problems are told one by one; what is good of the rest is used.
+ * Reads everything. Reports each problem by itself, and uses everything else.
  *
  * @throws UsageError when something cannot be read, or nothing of it can be used.
  */

@@ -319,7 +319,7 @@ export class SocketPath {
   async #readAddresses(maps: SocketMaps, signal: AbortSignal): Promise<void> {
     if (this.#areAddressesKnown) return;
     const { family, localAddresses, nodePortAddresses, log } = this.#options;
-    // From now on a change is told of.
+    // From now on the watch reports changes.
     this.#areAddressesKnown = true;
     let addresses: readonly IpAddress[];
     try {
