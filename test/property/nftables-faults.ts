@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { isServiceChain, portTextOf } from "../../src/dataplane/nftables/names.ts";
-import type { NftErrorCode, NftOperation, NftSetContent } from "../../src/kernel/nftables/nftables.ts";
+import type { NftChainContent, NftErrorCode, NftOperation, NftSetContent } from "../../src/kernel/nftables/nftables.ts";
 import type { NftElement, NftSet } from "../../src/kernel/nftables/ruleset.ts";
 import { foreignInMemory } from "../../src/kernel/nftables/testing/foreign-hand.ts";
 import fc from "../../testkit/support/fast-check.ts";
@@ -103,6 +103,11 @@ function kindOf({ isMap, hasTargets }: NftSetContent): Pick<NftSet, "isMap" | "h
   return { isMap, ...(hasTargets && { hasTargets }) };
 }
 
+/** Of a chain that is there, and rules of others only. */
+function hasNoneOfOurs(chain: NftChainContent | undefined): boolean {
+  return chain?.ruleDigests.every((digest) => digest === undefined) === true;
+}
+
 export class FaultyNode {
   readonly refusals: Refusal[] = [];
   readonly #history: NftablesHistory;
@@ -153,6 +158,8 @@ export class FaultyNode {
       await this.#do({ kind: "flush-chain", chain: FOREIGN });
       await this.#do({ kind: "delete-chain", chain: FOREIGN });
     }
+    // It may be their chain that has been renamed, and it must not hold ours for longer than they do.
+    if (hasNoneOfOurs(content?.chains.get(RENAMED))) await this.#do({ kind: "flush-chain", chain: RENAMED });
   }
 
   /** A chain without rules of ours does not show who made it: under another name it stays, and nothing may go to it. */
@@ -160,10 +167,7 @@ export class FaultyNode {
     const content = await this.#foreign.read();
     const renamed = content?.chains.get(RENAMED);
     if (renamed === undefined) return;
-    assert.ok(
-      renamed.ruleDigests.every((digest) => digest === undefined),
-      "rules of ours are left",
-    );
+    assert.ok(hasNoneOfOurs(renamed), "rules of ours are left");
     // Kernels before 6.2 release what deleted elements went to by and by; until then they answer EBUSY.
     this.#history.rig.kernel.passTime();
     await this.#do({ kind: "flush-chain", chain: RENAMED });
