@@ -28,6 +28,7 @@ class Bench {
   readonly state: ProxyState;
   readonly gone: GoneConnections;
   readonly sockets: Flow[] = [];
+  readonly errors: unknown[] = [];
 
   constructor(endTCP: EndTcp) {
     const { clock } = this;
@@ -39,7 +40,8 @@ class Bench {
     };
     this.gone = new GoneConnections({
       ...{ ending: { endTCP, afterMs: 5000, endSockets }, conntrack: this.conntrack, metrics: this.metrics, clock },
-      ...{ log: silentLogger, family: "IPv4", state: this.state, turns: new Mutex() },
+      ...{ log: { ...silentLogger, error: (_message, error) => this.errors.push(error) }, family: "IPv4" },
+      ...{ state: this.state, turns: new Mutex() },
       signal: new AbortController().signal,
     });
   }
@@ -261,4 +263,19 @@ test("the annotation goes before the setting; the table is not read where nothin
     await bench.clock.advance(60_000);
     assert.deepEqual([bench.conntrack.dumps, bench.conntrack.flows.length], [dumps, 1 - dumps], `${setting} ${endTCP}`);
   }
+});
+
+test("a pod that goes with hundreds of thousands of connections, before it is gone for long enough", async () => {
+  const bench = new Bench("Gone");
+  bench.add("a");
+  bench.add("b");
+  bench.set("a", ["10.1.0.1"]);
+  bench.set("b", ["10.1.0.2"]);
+  const one = flow(A, "10.1.0.1", 1);
+  bench.conntrack.flows = Array.from({ length: 200_000 }, (_, sourcePort) => ({ ...one, sourcePort }));
+  bench.set("b", []);
+  await bench.clock.advance(4000);
+  bench.set("a", []);
+  await bench.clock.advance(4000);
+  assert.deepEqual([bench.conntrack.flows.length, bench.errors], [200_000, []]);
 });

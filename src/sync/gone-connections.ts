@@ -136,7 +136,7 @@ export class GoneConnections {
     for (const leftMs of this.#forgetOld()) waitingMs.push(leftMs);
     // What a part of the table does not have may be in the rest.
     if (!isWhole) waitingMs.push(RETRY_MS);
-    if (waitingMs.length > 0) this.#schedule(Math.min(...waitingMs));
+    if (waitingMs.length > 0) this.#schedule(waitingMs.reduce((least, leftMs) => Math.min(least, leftMs)));
     if (gone.length === 0 || signal.aborted) return;
     const sockets = await (led?.end ?? ending.endSockets)(gone);
     const errors: unknown[] = [];
