@@ -37,6 +37,18 @@ const rows: readonly [string, Partial<LocalTrafficSettings>, unknown, unknown][]
     { kind: "interface", name: "cbr0" },
   ],
   [
+    "a wildcard behind BridgeInterface is one in every mode: iptables writes +, nft *",
+    { mode: "BridgeInterface", bridgeInterface: "cali+" },
+    { kind: "interface-prefix", prefix: "cali" },
+    { kind: "interface-prefix", prefix: "cali" },
+  ],
+  [
+    "a wildcard of nft behind BridgeInterface",
+    { mode: "BridgeInterface", bridgeInterface: "cali*" },
+    { kind: "interface-prefix", prefix: "cali" },
+    { kind: "interface-prefix", prefix: "cali" },
+  ],
+  [
     "InterfaceNamePrefix is the same in both families",
     { mode: "InterfaceNamePrefix", interfaceNamePrefix: "veth" },
     { kind: "interface-prefix", prefix: "veth" },

@@ -46,7 +46,7 @@ export function detectorFor(family: IpFamily, settings: LocalTrafficSettings): D
         facts: { ipFamily: family, podCIDRs: settings.podCIDRs },
       });
     case "BridgeInterface":
-      return { detector: { kind: "interface", name: settings.bridgeInterface }, reason: undefined };
+      return { detector: bridge(settings.bridgeInterface), reason: undefined };
     case "InterfaceNamePrefix":
       return { detector: beginningWith(settings.interfaceNamePrefix), reason: undefined };
     default:
@@ -55,6 +55,11 @@ export function detectorFor(family: IpFamily, settings: LocalTrafficSettings): D
         reason: { message: "Defaulting to no-op detect-local", facts: { detectLocalMode: settings.mode } },
       };
   }
+}
+
+/** A trailing `+` (iptables) or `*` (nft) is a wildcard in every mode; upstream passes the text to the tool of its mode. */
+function bridge(name: string): LocalTrafficDetector {
+  return /.[+*]$/.test(name) ? beginningWith(name.slice(0, -1)) : { kind: "interface", name };
 }
 
 /** No name is longer than a whole one, and iptables takes nothing behind it. */
