@@ -1,8 +1,8 @@
-/** How many files and sockets this process may have open (RLIMIT_NOFILE): reference userspace.md §1.1. */
+/** The limit on this process's open files and sockets (RLIMIT_NOFILE): reference userspace.md §1.1. */
 import { errnoName } from "./netlink/errors.ts";
 import { libc, reliableErrno } from "./netlink/libc.ts";
 
-/** What upstream sets, and what we want at least. */
+/** Upstream's value, and our minimum. */
 const WANTED_OPEN_FILES = 64_000;
 
 const RLIMIT_NOFILE = 7;
@@ -10,25 +10,25 @@ const RLIMIT_NOFILE = 7;
 export interface FileLimits {
   /** The limit in force; `Infinity` when there is none. */
   readonly soft: number;
-  /** How far the soft one may be raised without privilege. */
+  /** How far the soft limit may be raised without privilege. */
   readonly hard: number;
 }
 
 /** The calls that {@link raiseFileLimit} needs. */
 export interface FileLimitCalls {
   read(): FileLimits;
-  /** @returns why it could not be set, or `undefined` when it is. */
+  /** @returns why it could not be set; `undefined` on success. */
   write(limits: FileLimits): string | undefined;
 }
 
 interface RaisedFileLimit {
   /** The limit now in force. */
   readonly limit: number;
-  /** Why it is lower than wanted, and what to do; `undefined` when it is not. */
+  /** Why it is lower than wanted, and what to do about it; otherwise `undefined`. */
   readonly problem: string | undefined;
 }
 
-/** Raises the limit to `wanted`, or as far as possible; never lowers it. Throws only when there is no C library. */
+/** Raises the limit to `wanted`, or as far as possible; never lowers it. @throws Error when the limit cannot be read. */
 export function raiseFileLimit(
   wanted = WANTED_OPEN_FILES,
   calls: FileLimitCalls = process.platform === "win32" ? unlimitedCalls : systemCalls,
@@ -47,7 +47,7 @@ export function raiseFileLimit(
 }
 
 /**
- * Raises the soft limit as far as the hard one allows, up to what is wanted at least; the hard one is the operator's to set.
+ * Raises the soft limit to `wanted`, or as far as the hard limit allows. The hard limit is the operator's to set.
  *
  * @returns the limit now in force.
  */
@@ -61,7 +61,7 @@ export function raiseSoftFileLimit(
   return calls.write({ soft: aim, hard }) === undefined ? aim : calls.read().soft;
 }
 
-/** Windows has no such limit, and no such calls. */
+/** For Windows, which has neither the limit nor the calls. */
 const unlimitedCalls: FileLimitCalls = {
   read: () => ({ soft: Number.POSITIVE_INFINITY, hard: Number.POSITIVE_INFINITY }),
   write: () => undefined,

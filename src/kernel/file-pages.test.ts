@@ -33,14 +33,14 @@ test("a process goes on with less of its files mapped", () => {
   releaseFilePages();
   const after = fileMb();
   assert.ok(after < before / 2, `${before} MB before, ${after} MB after`);
-  // Code that ran before, and code that did not.
+  // Code that already ran, and code that did not.
   assert.equal(
     JSON.stringify([new Date(0), /(?<year>\d+)/u.exec("in 1970")?.groups?.year]),
     '["1970-01-01T00:00:00.000Z","1970"]',
   );
 });
 
-/** Frees small pieces of memory of which a few in between stay, and says how much of the pool is there before and after. */
+/** Frees many small pieces of memory but keeps a few in between, and prints the pool's size before and after the release. */
 const FREEING = `
 const { releaseFilePages } = require(${JSON.stringify(fileURLToPath(new URL("./file-pages.ts", import.meta.url)))});
 const poolKb = () => {

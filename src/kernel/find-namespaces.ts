@@ -1,4 +1,4 @@
-/** Finds network namespaces by the cookies under which the kernel knows them: among those of processes, and those that have a name. */
+/** Finds network namespaces by cookie or address, among named namespaces and those of processes. */
 import { closeSync, openSync, readdirSync, readlinkSync, statSync } from "node:fs";
 import { networkInterfaces } from "node:os";
 import { giveTurn, isTurnDue } from "../async/turns.ts";
@@ -12,12 +12,12 @@ import { readNamespaceId, writeNamespaceIdGet } from "./route/rtnetlink.ts";
 
 const OWN = "/proc/self/ns/net";
 
-/** Where `ip netns`, CNI and Docker name them. */
+/** Where `ip netns`, CNI and Docker keep named namespaces. */
 const NAMED = ["/run/netns", "/run/docker/netns"];
-/** The process namespace that holds all processes of the machine. */
+/** The initial PID namespace, which sees all processes of the machine. */
 const INITIAL_PROCESSES = "pid:[4026531836]";
 
-/** The files of namespaces, by cookie; of what is not found there is none. Each file may stand for another by the time it is used. */
+/** Namespace files by cookie, without those not found. By the time it is used, a file may stand for another namespace. */
 export async function findNamespaces(cookies: ReadonlySet<bigint>): Promise<ReadonlyMap<bigint, string>> {
   const found = new Map<bigint, string>();
   for await (const path of namespaces()) {
@@ -29,13 +29,13 @@ export async function findNamespaces(cookies: ReadonlySet<bigint>): Promise<Read
 }
 
 /**
- * The files of namespaces in which these addresses are, of this process's own and those that a link of its leads to: elsewhere, in the
- * containers of another cluster on this machine, the same address is another's. As {@link findNamespaces}.
+ * The files of namespaces that have one of these addresses: this process's own, and those that one of its links leads to. Other namespaces
+ * are skipped: in containers of another cluster on this machine, the same address belongs to something else. See {@link findNamespaces}.
  */
 export async function namespacesWith(addresses: ReadonlySet<string>): Promise<readonly string[]> {
   const found: string[] = [];
   await using socket = NetlinkSocket.open(NETLINK_ROUTE);
-  // The own one comes first: listing its links has the kernel number the namespaces that they lead to, if it has not yet.
+  // Our own comes first: listing its links makes the kernel assign ids to the namespaces at their other ends.
   for await (const path of namespaces()) {
     try {
       if (path !== OWN && !(await isLinked(socket, path))) continue;
@@ -43,7 +43,7 @@ export async function namespacesWith(addresses: ReadonlySet<string>): Promise<re
       const isThere = Object.values(interfaces).some((list) => list?.some(({ address }) => addresses.has(address)));
       if (isThere) found.push(path);
     } catch {
-      // It has gone, or cannot be entered.
+      // The namespace is gone, or cannot be entered.
     }
   }
   return found;
@@ -76,7 +76,7 @@ export async function* namespaces(): AsyncGenerator<string> {
   }
 }
 
-/** Whether namespaces of other processes of the machine can be seen from here at all. */
+/** Whether this process can see any namespace but its own. */
 export function seesOtherNamespaces(): boolean {
   if (attempt(() => readlinkSync("/proc/self/ns/pid")) === INITIAL_PROCESSES) return true;
   const own = inodeOf(OWN);
@@ -87,7 +87,7 @@ export function seesOtherNamespaces(): boolean {
   return false;
 }
 
-/** The cookie of the namespace that a file stands for, or undefined when it cannot be entered. */
+/** The cookie of the namespace behind a file; undefined if it cannot be entered. */
 export function cookieOf(path: string): bigint | undefined {
   return attempt(() => inNetworkNamespace(path, ownNetnsCookie));
 }
@@ -102,7 +102,7 @@ function namesIn(folder: string): readonly string[] {
   return attempt(() => readdirSync(folder)) ?? [];
 }
 
-/** Undefined when the process is gone, or another's. */
+/** Undefined if the process is gone or belongs to another user. */
 function inodeOf(path: string): number | undefined {
   return attempt(() => statSync(path).ino);
 }

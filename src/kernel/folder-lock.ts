@@ -1,4 +1,4 @@
-/** A folder that one process at a time uses. The lock ends with the process, however it ends. */
+/** A lock that lets one process at a time use a folder. It ends with the process, however that ends. */
 import { closeSync, constants as fileConstants, fstatSync, openSync, statSync } from "node:fs";
 import { constants } from "node:os";
 import { errnoName } from "./netlink/errors.ts";
@@ -8,7 +8,7 @@ const EXCLUSIVE_NOW = 2 | 4;
 const { O_RDONLY, O_DIRECTORY } = fileConstants;
 const { EWOULDBLOCK } = constants.errno;
 
-/** Thrown where another process uses the folder. */
+/** Another process uses the folder. */
 export class FolderInUse extends Error {
   override readonly name = "FolderInUse";
 }
@@ -22,8 +22,8 @@ export class FolderLock {
   }
 
   /**
-   * Takes the folder, or goes on with it. A folder that was made again since then is taken again.
-   * @param make the folder, where there is none. @throws FolderInUse; Error of node:fs
+   * Locks the folder, or keeps the lock. Locks it again if the folder was replaced in the meantime.
+   * @param make creates the folder if it is missing. @throws FolderInUse; Error of node:fs
    */
   hold(make: (path: string) => void): void {
     while (!this.#isHeld()) {
@@ -44,7 +44,7 @@ export class FolderLock {
     this.#fd = undefined;
   }
 
-  /** Whether what is locked is what the path names now. */
+  /** Whether the path still names the locked folder. */
   #isHeld(): boolean {
     if (this.#fd === undefined) return false;
     const now = statSync(this.#path, { throwIfNoEntry: false });

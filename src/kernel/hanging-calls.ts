@@ -1,20 +1,19 @@
 /**
- * Calls to the system that may never return, such as a read from a file server that is gone. Node waits for the threads
- * they are made on when it ends; a process that is told to end must not. While such a call is under way, the process
- * ends without waiting.
+ * System calls that may never return, such as a read from a file server that is gone. At exit, Node.js waits for the
+ * threads that make such calls, but a process that is told to stop must not hang. While such a call is under way, the
+ * process exits without waiting.
  */
 import { createRequire } from "node:module";
 
-/** A call under way. */
 interface MayHang {
-  /** The call has returned. */
+  /** To be called when the call has returned. */
   end(): void;
 }
 
 let underWay = 0;
 let isPrepared = false;
 
-/** Announces a call. */
+/** Announces a call that may hang. */
 export function mayHang(): MayHang {
   if (!isPrepared) process.on("exit", endWithoutWaiting);
   isPrepared = true;
@@ -28,7 +27,7 @@ export function mayHang(): MayHang {
   };
 }
 
-/** The last to be called when the process ends: all other listeners have been registered before, or say nothing more. */
+/** The last exit listener that matters: the others were registered earlier, or have nothing left to say. */
 function endWithoutWaiting(status: number): void {
   if (underWay === 0) return;
   try {

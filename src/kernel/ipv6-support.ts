@@ -1,4 +1,4 @@
-/** Whether this network namespace has IPv6 at all: reference node.md §11. */
+/** Whether this network namespace has IPv6: reference node.md §11. */
 import { access } from "node:fs/promises";
 import type { Sysctls } from "./sysctl.ts";
 
@@ -9,7 +9,7 @@ interface Ipv6SupportDeps {
   readonly interfacesFile?: string;
 }
 
-/** Never throws; a `disable_ipv6` that cannot be read does not count as set. */
+/** Never throws; an unreadable `disable_ipv6` counts as not set. */
 export async function isIpv6Supported(deps: Ipv6SupportDeps = {}): Promise<boolean> {
   // Windows always has it.
   if (process.platform === "win32") return true;

@@ -32,7 +32,7 @@ function subject() {
     end: async (promise: Promise<unknown>) => {
       ends.shift()?.();
       await promise;
-      // The end is noted in the turn after.
+      // The wait ends one microtask later.
       await Promise.resolve();
     },
   };

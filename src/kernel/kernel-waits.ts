@@ -1,4 +1,4 @@
-/** How long a sync has waited for the kernel and its tools. Waits that overlap count once, so the sum is never more than the time. */
+/** How long a sync has waited for the kernel and its tools. Overlapping waits count once, so the sum never exceeds the elapsed time. */
 
 export class KernelWaits {
   readonly #nowMs: () => number;
@@ -11,21 +11,21 @@ export class KernelWaits {
     this.#nowMs = nowMs;
   }
 
-  /** Begins to count: what is waited for already counts from here. */
+  /** Starts counting. Waits already under way count from here. */
   begin(): void {
     this.#sumMs = 0;
     this.#sinceMs = this.#nowMs();
   }
 
-  /** Milliseconds since {@link begin} in which something was waited for. */
+  /** Milliseconds spent waiting since {@link begin}. */
   get ms(): number {
     return this.#sumMs + (this.#open > 0 ? this.#nowMs() - this.#sinceMs : 0);
   }
 
   /**
-   * The same object, whose waits are counted. Its other members are as they are.
+   * A proxy of the object that times its methods; other members stay as they are.
    *
-   * @param untimed methods that do something else for long, such as watching.
+   * @param untimed long-running methods that are not waits of a sync, such as watches.
    */
   timed<T extends object>(target: T, ...untimed: readonly (keyof T)[]): T {
     const others = new Set<string | symbol | number>(untimed);

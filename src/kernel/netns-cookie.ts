@@ -1,4 +1,4 @@
-/** The number by which the kernel knows this process's network namespace; never used twice until the machine restarts. Linux 5.14. */
+/** The kernel's number (cookie) of this process's network namespace; not reused until the machine restarts. Linux 5.14. */
 import { closeSync } from "node:fs";
 import { libc } from "./netlink/libc.ts";
 
@@ -7,10 +7,10 @@ const SOCK_DGRAM = 2;
 const SOL_SOCKET = 1;
 const SO_NETNS_COOKIE = 71;
 
-/** @throws Error when the kernel does not tell. */
+/** @throws Error when the kernel does not tell the cookie. */
 export function ownNetnsCookie(): bigint {
   const calls = libc();
-  // Any socket knows it.
+  // A socket of any kind knows the cookie.
   const fd = calls.socket(AF_UNIX, SOCK_DGRAM, 0);
   if (fd < 0) throw new Error(`no socket to ask for the network namespace: errno ${calls.errno()}`);
   try {

@@ -12,10 +12,10 @@ type Enter = (fd: number, kind: number) => number;
 let enter: Enter | undefined;
 
 /**
- * Runs `work` in the network namespace that a file stands for (`/proc/PID/ns/net`, `/run/netns/NAME`). What it opens stays there. The
- * work is synchronous: everything else of this thread would be there, too. Other threads are where they were.
+ * Runs `work` in the network namespace of a file (`/proc/PID/ns/net`, `/run/netns/NAME`). Sockets that it opens stay there. The work must
+ * be synchronous, since the whole thread is in that namespace meanwhile. Other threads are not affected.
  *
- * @throws Error with the errno's name when the file cannot be opened or the namespace not be entered (CAP_SYS_ADMIN).
+ * @throws Error with the errno's name when the file cannot be opened or the namespace cannot be entered (CAP_SYS_ADMIN).
  */
 export function inNetworkNamespace<T>(path: string, work: () => T): T {
   enter ??= load();
@@ -30,7 +30,7 @@ export function inNetworkNamespace<T>(path: string, work: () => T): T {
     try {
       return work();
     } finally {
-      // A proxy in another's namespace would write its rules there.
+      // A proxy stuck in another namespace would write its rules there.
       if (enter(own, CLONE_NEWNET) < 0) process.abort();
     }
   } finally {

@@ -7,8 +7,8 @@ import { signalChild } from "./child-process.ts";
 const SUBJECT = fileURLToPath(new URL("testing/start-without-descriptors.ts", import.meta.url));
 
 /**
- * A bystander of the same process group, then the subject, then a look at the bystander. In a session and a PID namespace of
- * its own: were a signal sent to the group or to any other number, it would go nowhere else.
+ * Starts a bystander in the subject's process group, runs the subject, and checks that the bystander lives. It has its own
+ * session and PID namespace, so that a stray signal to the group or to any other number hits nothing else.
  */
 const SCENE = `sleep 300 & bystander=$!
 ulimit -n "$1"

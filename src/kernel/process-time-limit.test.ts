@@ -1,4 +1,4 @@
-/** The limit of time holds for what a tool has started, too. */
+/** The time limit also covers processes that a tool has started. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { execProcess } from "./process.ts";

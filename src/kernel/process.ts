@@ -15,7 +15,7 @@ export interface ExecOptions {
   readonly signal?: AbortSignal;
   /** Kills the tool after this long. @default no limit */
   readonly timeoutMs?: number;
-  /** Added to, and stronger than, this process's environment. */
+  /** Added to this process's environment, and overrides it. */
   readonly env?: Readonly<Record<string, string>>;
 }
 
@@ -26,7 +26,7 @@ export interface ExecResult {
   readonly stderr: string;
 }
 
-/** Starts one tool and waits for its end. Rejects only when it could not run at all ({@link ExecError}) or on abort. */
+/** Runs one tool to its end. Rejects if it could not start ({@link ExecError}), on abort, or with what `stdin` throws. */
 export type Exec = (file: string, args: readonly string[], options?: ExecOptions) => Promise<ExecResult>;
 
 /** A tool could not be started. */
@@ -40,10 +40,10 @@ export class ExecError extends Error {
   }
 }
 
-/** Where system tools live that a service manager or container may leave out of PATH. */
+/** Directories of system tools that a service manager or container may leave out of PATH. */
 const SYSTEM_DIRECTORIES = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/** A PATH that has the directories of system tools, at its end where they were missing. Pure. */
+/** A PATH with the missing directories of system tools appended. */
 export function withSystemDirectories(path: string | undefined): string {
   const given = path === undefined || path === "" ? ["/usr/local/bin", "/usr/bin", "/bin"] : path.split(":");
   return [...given, ...SYSTEM_DIRECTORIES.filter((directory) => !given.includes(directory))].join(":");
@@ -68,11 +68,11 @@ function missingToolMessage(file: string): string {
   return `${file}: no such program in the PATH${advice}`;
 }
 
-/** {@link Exec} on this machine. */
+/** {@link Exec} with this machine's tools. */
 export const execProcess: Exec = async (file, args, options = {}) => {
   options.signal?.throwIfAborted();
   const env: NodeJS.ProcessEnv = { ...process.env, ...options.env };
-  // There the variable has another form, and perhaps another spelling.
+  // On Windows, PATH has another syntax, and perhaps another spelling.
   if (process.platform !== "win32") env.PATH = withSystemDirectories(env.PATH);
   const child = start(file, args, env);
   ignorePipeErrors(child);
@@ -82,12 +82,12 @@ export const execProcess: Exec = async (file, args, options = {}) => {
     child.once("error", (error) => reject(startError(file, error)));
     child.once("close", (status, signal) => resolve([status, signal]));
   });
-  // Its error is on the way; there is nothing to feed, to kill or to wait for.
+  // It did not start: its error event is on the way, and there is nothing to feed or kill.
   if (child.pid === undefined) await ended;
   let timedOut = false;
   const kill = (): void => {
     signalChild(child, "SIGKILL");
-    // A process that it has started may hold these, and goes on.
+    // A process that the tool has started may still hold the other ends.
     child.stdout?.destroy();
     child.stderr?.destroy();
   };
@@ -118,10 +118,10 @@ export const execProcess: Exec = async (file, args, options = {}) => {
   }
 };
 
-/** Most reasons not to start come as an event of the child; a few, such as a lack of memory, are thrown. */
+/** Most start errors come as an event of the child; a few, such as a lack of memory, are thrown. */
 function start(file: string, args: readonly string[], env: NodeJS.ProcessEnv): ChildProcess {
   try {
-    // Loaded with the first tool: most nodes never need one.
+    // Loaded lazily: most nodes never start a tool.
     const { spawn } = process.getBuiltinModule("node:child_process");
     return spawn(file, args, { env, stdio: "pipe", windowsHide: true });
   } catch (error) {
@@ -136,7 +136,7 @@ function startError(file: string, error: Error): ExecError {
     : new ExecError("not_started", `${file}: could not be started: ${error.message}`, { cause: error });
 }
 
-/** Keeps the raw pieces and decodes once: cheap for the tens of megabytes of a large `iptables-save`. */
+/** Collects the raw pieces and decodes them once, which is cheap even for the tens of megabytes of a large `iptables-save`. */
 function collect(child: ChildProcess, name: "stdout" | "stderr"): () => string {
   const pieces: Buffer[] = [];
   child[name]?.on("data", (piece: Buffer) => void pieces.push(piece));
@@ -147,10 +147,10 @@ function collect(child: ChildProcess, name: "stdout" | "stderr"): () => string {
 const WRITE_SIZE = 64 * 1024;
 
 /**
- * Writes the chunks, with a turn of the event loop after every write. When the tool stops reading, its exit status tells why.
+ * Writes the chunks and yields to the event loop after each write. If the tool stops reading, its exit status tells why.
  *
- * @returns what the iterable has thrown: a payload that cannot be produced must not be taken for a short one, so the tool dies before it
- * sees end of file.
+ * @returns what the iterable threw. The tool is killed before it sees end of file, so that it does not take a broken payload for a
+ * complete one.
  */
 async function feed(
   pipe: Writable | null,

@@ -1,4 +1,4 @@
-/** Addresses as socket calls take them (struct sockaddr_in and sockaddr_in6, linux/in.h and linux/in6.h). */
+/** Socket addresses as system calls expect them (struct sockaddr_in and sockaddr_in6, linux/in.h and linux/in6.h). */
 import { familyOf, type IpAddress, ipBytes } from "../net/ip.ts";
 import { AF_INET, AF_INET6, HOST_IS_LITTLE_ENDIAN } from "./netlink/constants.ts";
 

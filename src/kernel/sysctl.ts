@@ -1,10 +1,10 @@
-/** Kernel parameters: the integers under /proc/sys, and files elsewhere that look like them. */
+/** Kernel parameters: the integers under /proc/sys, or under another folder of the same shape. */
 import { constants } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
 type SysctlErrorCode =
-  /** This kernel, or this namespace, does not have the parameter (a module may be missing). */
+  /** This kernel or namespace does not have the parameter (a module may be missing). */
   | "missing"
   /** Read-only file system, or too few privileges. */
   | "denied"
@@ -15,7 +15,7 @@ type SysctlErrorCode =
 export class SysctlError extends Error {
   override readonly name = "SysctlError";
   readonly code: SysctlErrorCode;
-  /** As given: `net/ipv4/ip_forward`. */
+  /** The name as given: `net/ipv4/ip_forward`. */
   readonly parameter: string;
   constructor(code: SysctlErrorCode, parameter: string, message: string, options?: ErrorOptions) {
     super(message, options);
@@ -34,7 +34,7 @@ export interface Sysctls {
 /** A missing parameter must be an error, not a new file. */
 const WRITE_EXISTING = constants.O_WRONLY | constants.O_TRUNC;
 
-/** The parameters of the network namespace and kernel that this process runs in. `root` is for other folders of that shape. */
+/** The parameters of this process's kernel and network namespace, or those under another `root`. */
 export function fileSysctls(root = "/proc/sys"): Sysctls {
   return {
     async read(name) {

@@ -1,6 +1,6 @@
 /**
- * Lets the kernel find out that the other end of a TCP connection is gone, with or without data on the way. A firewall that
- * forgot the connection and a machine that lost its power say nothing, and a reader could wait without end.
+ * Makes the kernel detect a dead peer of a TCP connection, with or without data in flight. A firewall that forgot the
+ * connection, or a machine that lost power, sends nothing, and a reader could wait forever.
  */
 
 import type { Socket } from "node:net";
@@ -9,11 +9,11 @@ import { libc } from "./netlink/libc.ts";
 
 /** Silence after which the kernel sends the first keep-alive probe. */
 const PROBE_AFTER_MS = 30_000;
-/** Time between two probes. */
+/** Interval between probes. */
 const PROBE_EVERY_MS = 2_000;
-/** Probes without an answer that end the connection: after 40 s in all. */
+/** This many unanswered probes end the connection, after 40 s in all. */
 const PROBES = 5;
-/** Unacknowledged data ends the connection after this long, too; the kernel's own default is a quarter of an hour. */
+/** Unacknowledged data ends the connection after this long; the kernel's default is a quarter of an hour. */
 const UNACKNOWLEDGED_MS = 40_000;
 
 const TCP_USER_TIMEOUT = 18;
@@ -21,16 +21,16 @@ const TCP_USER_TIMEOUT = 18;
 /** Ends the connected socket with ETIMEDOUT within 40 s after its peer has become unreachable. */
 export function detectDeadPeer(socket: Socket): void {
   socket.setKeepAlive(true, PROBE_AFTER_MS, PROBE_EVERY_MS, PROBES);
-  // Elsewhere the probes must do.
+  // Other systems rely on the probes alone.
   if (process.platform !== "linux") return;
   const fd = descriptorOf(socket);
   if (fd === undefined) return;
   const value = new Uint8Array(new Uint32Array([UNACKNOWLEDGED_MS]).buffer);
-  // A kernel that refuses leaves what the probes find, which is nearly everything.
+  // If the kernel rejects it, the probes still find nearly everything.
   libc().setsockopt(fd, PROTOCOL_NUMBERS.TCP, TCP_USER_TIMEOUT, value, value.length);
 }
 
-/** Node has no way to ask for it. */
+/** Node.js has no public way to get it. */
 function descriptorOf(socket: object): number | undefined {
   const handle: unknown = "_handle" in socket ? socket._handle : undefined;
   if (typeof handle !== "object" || handle === null || !("fd" in handle)) return undefined;

@@ -1,12 +1,12 @@
 /**
- * Starts tools while fewer and fewer descriptors are left, down to none, by every way the program has, and tells on
- * standard output how often that failed. Run it with a low `ulimit -n` and in a process group of its own.
+ * Starts tools in every way the program has while fewer and fewer descriptors are left, down to none, and prints how
+ * often that failed. Run it with a low `ulimit -n` and in its own process group.
  */
 import { closeSync, openSync } from "node:fs";
 import { runCommand } from "../../../testkit/net/run-command.ts";
 import { ExecError, execProcess } from "../process.ts";
 
-/** Sockets, pipes and the loop's own descriptors of one start fit into so many. */
+/** Enough for one start: its sockets, its pipes and the event loop's own descriptors. */
 const MOST_LEFT = 12;
 
 async function notStarted(start: () => Promise<unknown>): Promise<number> {
@@ -19,13 +19,13 @@ async function notStarted(start: () => Promise<unknown>): Promise<number> {
   }
 }
 
-/** @returns how many starts failed while so many descriptors were left. */
+/** @returns how many starts failed while `left` descriptors were free. */
 async function startWith(left: number): Promise<number> {
   const taken: number[] = [];
   try {
     for (;;) taken.push(openSync("/dev/null", "r"));
   } catch {
-    // That was the last one.
+    // No descriptors are left.
   }
   for (const descriptor of taken.splice(0, left)) closeSync(descriptor);
   const abort = new AbortController();
@@ -36,13 +36,13 @@ async function startWith(left: number): Promise<number> {
   abort.abort();
   failed += await aborted;
   failed += await notStarted(() => runCommand(["cat"], { input: "text", timeoutMs: 50 }));
-  // Long enough for a time limit that was forgotten.
+  // Long enough for a time limit that was not cleared.
   await new Promise((resolve) => setTimeout(resolve, 100));
   for (const descriptor of taken) closeSync(descriptor);
   return failed;
 }
 
-// Everything has been used once, so that nothing is loaded while there are no descriptors.
+// Load everything once, so that nothing must be loaded while there are no descriptors.
 await execProcess("true", []);
 await runCommand(["true"]);
 let failed = 0;
