@@ -1,13 +1,13 @@
 /**
- * Attribute codecs: one table per kind of object drives encoding and decoding.
+ * Attribute codecs: one table per object type drives encoding and decoding.
  *
  *     const counter = attributes({ bytes: [1, u64be], packets: [2, u64be] });
  *     counter.write(out, { bytes: 0, packets: 0 });
  *     counter.read(input, start, end); // { bytes, packets }
  *
- * Every field is optional, as it is for the kernel. Fields are written in the order of the table. Attributes that a
- * table does not know are skipped (newer kernels send more); anything that breaks the framing throws a `malformed`
- * {@link NetlinkError}, so garbage can neither crash nor loop.
+ * Every field is optional, as in the kernel. Fields are written in table order. Unknown attributes are skipped (newer
+ * kernels send more); broken framing throws a `malformed` {@link NetlinkError}, so garbage causes neither a crash nor an
+ * endless loop.
  */
 import type { ByteWriter } from "./byte-writer.ts";
 import {
@@ -20,13 +20,13 @@ import {
 } from "./constants.ts";
 import { malformed } from "./errors.ts";
 
-/** Received bytes, as the two views that codecs use. Valid only while the receiver says so: codecs copy what they keep. */
+/** Two views of received bytes. The next receive may overwrite them, so codecs copy what they keep. */
 export interface ByteReader {
   readonly bytes: Buffer;
   readonly view: DataView;
 }
 
-/** Views over existing bytes. */
+/** Views of existing bytes, without a copy. */
 export function byteReader(data: Uint8Array): ByteReader {
   return {
     bytes: Buffer.from(data.buffer, data.byteOffset, data.length),
@@ -34,11 +34,11 @@ export function byteReader(data: Uint8Array): ByteReader {
   };
 }
 
-/** Both directions of one attribute payload. */
+/** Writes and reads one attribute payload. */
 export interface Codec<T> {
-  /** Whether the payload is itself attributes (sets the NESTED bit). */
+  /** Whether the payload consists of attributes (sets the NESTED bit). */
   readonly nested: boolean;
-  /** Whether the receiver wants to be told that the payload is big-endian (sets the NET_BYTEORDER bit). */
+  /** Whether to mark the payload as big-endian (sets the NET_BYTEORDER bit). */
   readonly netByteOrder?: boolean;
   write(out: ByteWriter, value: T): void;
   /** Reads the payload `[start, end)`. Throws `malformed`. */
@@ -56,8 +56,8 @@ export type Attributes<F extends Fields> = {
 export type ValueOf<C> = C extends Codec<infer T> ? T : never;
 
 /**
- * Calls `visit` with type, start and end of the payload of each attribute in `[start, end)`. Throws `malformed` on a
- * length that is impossible.
+ * Calls `visit` with the type, payload start and payload end of each attribute in `[start, end)`. Throws `malformed` on
+ * impossible lengths.
  */
 export function forEachAttribute(
   input: ByteReader,
@@ -80,15 +80,15 @@ export function forEachAttribute(
 }
 
 /**
- * Notes by type where the payload of each attribute begins; 0: there is none. For messages that come by the thousand, where the objects of a
- * codec would cost more than all else. Throws `malformed` as {@link forEachAttribute} does.
+ * Stores at `places[type]` where the payload of each attribute begins; 0 if there is none. For messages that come by the thousand, where
+ * the objects of a codec would cost more than everything else. Throws `malformed` on impossible lengths.
  *
- * @param places as many as there are types to be noted.
+ * @param places one entry for each type of interest; higher types are skipped.
  */
 export function placeAttributes(input: ByteReader, start: number, end: number, places: Int32Array): void {
   const { view } = input;
   if (end > view.byteLength) throw malformed("attributes end outside the message", input.bytes, end);
-  // A call of `fill` costs more than these few.
+  // Cheaper than `fill` for so few entries.
   for (let type = 0; type < places.length; type += 1) places[type] = 0;
   for (let at = start; at + NLA_HDRLEN <= end; ) {
     const length = view.getUint16(at, HOST_IS_LITTLE_ENDIAN);
@@ -101,12 +101,12 @@ export function placeAttributes(input: ByteReader, start: number, end: number, p
   }
 }
 
-/** Where the payload ends that begins here. */
+/** The end of the payload that begins at `at`. */
 export function endOfAttribute(input: ByteReader, at: number): number {
   return at - NLA_HDRLEN + input.view.getUint16(at - NLA_HDRLEN, HOST_IS_LITTLE_ENDIAN);
 }
 
-/** The unsigned number in network order that begins here, as {@link placeAttributes} notes it. Throws `malformed`. */
+/** The unsigned big-endian number at a place from {@link placeAttributes}; undefined for 0. Throws `malformed`. */
 export function numberAt(input: ByteReader, at: number | undefined): number | undefined {
   if (at === undefined || at === 0) return undefined;
   const size = endOfAttribute(input, at) - at;
@@ -118,8 +118,8 @@ export function numberAt(input: ByteReader, at: number | undefined): number | un
 }
 
 /**
- * Whether two runs of attributes say the same, in the same order. The marks of types count only as far as the first run says
- * where attributes are nested: the kernel sets none in much of what it lists. Pure.
+ * Whether two runs of attributes are equal, in the same order. Type flags are not compared, since the kernel omits NESTED in many
+ * of its listings; only the first run tells which attributes are nested.
  */
 export function sameAttributes(
   a: ByteReader,
@@ -153,7 +153,7 @@ function sameBytes(a: ByteReader, start: number, end: number, b: ByteReader, shi
   return true;
 }
 
-/** A table of attributes as a codec. */
+/** A codec from a table of attributes. */
 export function attributes<const F extends Fields>(fields: F): Codec<Attributes<F>> {
   const entries = Object.entries(fields).map(([key, [type, codec]]) => ({ key, type, codec }));
   const byType: ((typeof entries)[number] | undefined)[] = [];
@@ -179,7 +179,6 @@ export function attributes<const F extends Fields>(fields: F): Codec<Attributes<
   };
 }
 
-/** Writes one attribute. */
 export function writeAttribute<T>(out: ByteWriter, type: number, codec: Codec<T>, value: T): void {
   const marks = (codec.nested ? NLA_F_NESTED : 0) | (codec.netByteOrder === true ? NLA_F_NET_BYTEORDER : 0);
   const start = out.openAttribute(type | marks);
@@ -187,7 +186,7 @@ export function writeAttribute<T>(out: ByteWriter, type: number, codec: Codec<T>
   out.closeAttribute(start);
 }
 
-/** A nest that holds any number of values, each as one attribute of this type (any type is accepted when reading). */
+/** A nest with one attribute of `elementType` per value; when reading, any type is accepted. */
 export function list<T>(elementType: number, element: Codec<T>): Codec<readonly T[]> {
   return {
     nested: true,
@@ -262,7 +261,7 @@ export const i32be: Codec<number> = fixed(
   (out, value) => out.u32(value),
   (view, at) => view.getInt32(at),
 );
-/** Handles, timeouts, counters. From 2^53 on the value is rounded. */
+/** Handles, timeouts, counters. Values from 2^53 on are rounded. */
 export const u64be: Codec<number> = fixed(
   8,
   (out, value) => out.u64(value),
@@ -274,12 +273,12 @@ export const u64host: Codec<number> = fixed(
   (view, at) => readU64(view, at, LE),
 );
 
-/** A big-endian payload that is marked as such when written: ipset insists on the mark, and sends it sometimes only. */
+/** Marks a payload as big-endian when writing. ipset requires the mark, but does not always send it. */
 export function marked<T>(codec: Codec<T>): Codec<T> {
   return { ...codec, netByteOrder: true };
 }
 
-/** Text with a terminating zero. Writing refuses text that holds one; reading stops at the first. */
+/** Zero-terminated text. Writing throws if the text contains a zero; reading stops at the first. */
 export const zstring: Codec<string> = {
   nested: false,
   write(out, value) {
@@ -300,7 +299,7 @@ export const binary: Codec<Uint8Array> = {
   read: (input, start, end) => new Uint8Array(input.bytes.subarray(start, end)),
 };
 
-/** An attribute whose presence is the message. */
+/** An attribute without a payload: its presence means true. */
 export const flag: Codec<boolean> = {
   nested: false,
   write() {},

@@ -1,4 +1,4 @@
-/** A growing run of bytes with netlink's attribute framing. Reused between messages: nothing is allocated once it is large enough. */
+/** A growing byte buffer with netlink's attribute framing. It is reused between messages, and allocates only when it must grow. */
 import { align4, HOST_IS_LITTLE_ENDIAN, NLA_HDRLEN, NLA_MAX_LENGTH } from "./constants.ts";
 
 const TWO_TO_32 = 0x1_0000_0000;
@@ -15,17 +15,17 @@ export class ByteWriter {
     this.#view = new DataView(this.#memory);
   }
 
-  /** Bytes written. */
+  /** The number of bytes written. */
   get length(): number {
     return this.#length;
   }
 
-  /** Bytes that there is room for without growing. */
+  /** The size up to which it need not grow. */
   get capacity(): number {
     return this.#bytes.length;
   }
 
-  /** What was written; a view, valid until the next write. */
+  /** The written bytes; a view, valid until the next write. */
   get bytes(): Buffer {
     return this.#bytes.subarray(0, this.#length);
   }
@@ -35,7 +35,7 @@ export class ByteWriter {
     this.#length = length;
   }
 
-  /** Drops everything and gives the memory back; views are empty from now on. */
+  /** Drops everything and frees the memory; existing views become empty. */
   release(): void {
     this.#length = 0;
     this.#takeOver(this.#memory.transfer(0));
@@ -56,7 +56,7 @@ export class ByteWriter {
     this.#view.setUint32(at, value, littleEndian);
   }
 
-  /** A 64-bit integer from a safe integer; numbers from 2^53 on are not exact, and are written as they are. */
+  /** A 64-bit integer. Numbers from 2^53 on are already inexact. */
   u64(value: number, littleEndian = false): void {
     const at = this.#advance(8);
     const high = Math.floor(value / TWO_TO_32);
@@ -64,16 +64,16 @@ export class ByteWriter {
     this.#view.setUint32(at + 4, littleEndian ? high : value, littleEndian);
   }
 
-  /** Appends zeros, to be overwritten in {@link memory}. @returns where they begin. */
+  /** Appends zeros, to be overwritten through {@link memory}. @returns their offset. */
   zeros(count: number): number {
     const at = this.#advance(count);
     const bytes = this.#bytes;
-    // Dropped bytes may still be there. For so few a loop is faster than a call.
+    // Dropped bytes may still be there. For so few, a loop is faster than `fill`.
     for (let index = at; index < at + count; index += 1) bytes[index] = 0;
     return at;
   }
 
-  /** All of the memory, also what is not written yet; valid until the next write. */
+  /** The whole memory, including unwritten bytes; valid until the next write. */
   get memory(): Uint8Array {
     return this.#bytes;
   }
@@ -100,13 +100,13 @@ export class ByteWriter {
     this.#view.setUint16(at, value, HOST_IS_LITTLE_ENDIAN);
   }
 
-  /** Zero bytes up to the next multiple of four. */
+  /** Appends zeros up to the next multiple of four. */
   pad(): void {
     const missing = align4(this.#length) - this.#length;
     if (missing > 0) this.zeros(missing);
   }
 
-  /** Starts an attribute; give the result to {@link closeAttribute} after writing its payload. */
+  /** Starts an attribute; pass the result to {@link closeAttribute} after writing the payload. */
   openAttribute(type: number): number {
     const start = this.#advance(NLA_HDRLEN);
     this.#view.setUint16(start, 0, HOST_IS_LITTLE_ENDIAN);
@@ -114,7 +114,7 @@ export class ByteWriter {
     return start;
   }
 
-  /** Ends an attribute: sets its length and pads. Throws a `RangeError` when the payload exceeds 65,531 bytes. */
+  /** Ends an attribute: sets its length and pads. @throws RangeError when the payload exceeds 65,531 bytes. */
   closeAttribute(start: number): void {
     const length = this.#length - start;
     if (length > NLA_MAX_LENGTH) {
@@ -136,7 +136,7 @@ export class ByteWriter {
     this.#takeOver(this.#memory.transfer(Math.max(needed, this.#memory.byteLength * 2)));
   }
 
-  /** A transfer gives the old memory back at once: tens of megabytes would otherwise wait for a collection. */
+  /** `transfer` frees the old memory at once: tens of megabytes would otherwise wait for a garbage collection. */
   #takeOver(memory: ArrayBuffer): void {
     this.#memory = memory;
     this.#bytes = Buffer.from(memory);

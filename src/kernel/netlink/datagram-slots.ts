@@ -1,21 +1,21 @@
-/** Room for many datagrams that one system call takes: a call for each costs more than reading what it says. */
+/** Buffers for receiving many datagrams with one system call: a call for each costs more than reading its contents. */
 import { type ByteReader, byteReader } from "./attributes.ts";
 import { systemError } from "./errors.ts";
 import type { Libc } from "./libc.ts";
 
 /**
- * Notifications of many set elements need as much. Memory that nothing was written to is not resident. No power of two: the
- * datagrams would take each other's places in the processor's caches.
+ * Notifications of many set elements can be this large. Memory that was never written is not resident. Not a power of two, so
+ * that datagrams do not evict each other from the processor's caches.
  */
 const SLOT_BYTES = 65_536 + 576;
 const SLOTS = 64;
-/** `struct mmsghdr` of 64-bit Linux: name · its length · iovec · their number · control · its length · u32 flags · u32 received. */
+/** `struct mmsghdr` of 64-bit Linux: name · name length · iovec · iovec count · control · control length · u32 flags · u32 received. */
 const HEADER_BYTES = 64;
 const [VECTOR_AT, VECTORS_AT, FLAGS_AT, RECEIVED_AT] = [16, 24, 48, 56] as const;
-/** Address and length. */
+/** `struct iovec`: address · length. */
 const VECTOR_BYTES = 16;
 const MSG_TRUNC = 0x20;
-/** In a row. */
+/** The most failures in a row. */
 const MOST_FAILURES = 8;
 
 export class DatagramSlots {
@@ -41,15 +41,15 @@ export class DatagramSlots {
   }
 
   /**
-   * Takes what waits, as far as there is room; something must wait.
+   * Receives queued datagrams, as many as there are slots for; at least one must be queued.
    *
-   * @param visit sees each datagram; the bytes are overwritten by the next call.
-   * @returns whether something was lost. Throws when the system refuses the call.
+   * @param visit called for each datagram; the next call overwrites the bytes.
+   * @returns whether something was lost. @throws NetlinkError when the call keeps failing.
    */
   receive(fd: number, visit: (input: ByteReader, length: number) => void): boolean {
     const count = this.#libc.recvmmsg(fd, this.#headers, SLOTS, 0, null);
     this.#failures = count < 0 ? this.#failures + 1 : 0;
-    // One failure is the news of an overrun, which takes the news away.
+    // A single failure reports an overrun; reporting it clears it.
     if (this.#failures > MOST_FAILURES) throw systemError("recvmmsg", this.#libc.errno());
     let isLost = count < 0;
     for (let slot = 0; slot < count; slot += 1) {

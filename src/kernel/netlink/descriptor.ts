@@ -1,6 +1,6 @@
 /**
- * One open netlink file descriptor: the system calls, their errors as exceptions, and nothing else.
- * `socket.ts` builds requests and answers on top.
+ * One open netlink file descriptor: system calls with errors as exceptions, and nothing else.
+ * `socket.ts` implements requests and answers on top.
  */
 import { closeSync, readSync, write, writeSync } from "node:fs";
 import { constants } from "node:os";
@@ -12,7 +12,7 @@ import { filterReference } from "./notification-filter.ts";
 import { endWait, POLLFD_BYTES, putPollFd, untilReadable } from "./readiness.ts";
 
 const AF_NETLINK = 16;
-/** SOCK_RAW, close-on-exec, and non-blocking: reading must never hold the event loop. */
+/** SOCK_RAW, close-on-exec and non-blocking: a read must never block the event loop. */
 const SOCKET_TYPE = 3 | 0o2000000 | 0o4000;
 const SOL_SOCKET = 1;
 const SO_SNDBUF = 7;
@@ -28,32 +28,32 @@ const NETLINK_GET_STRICT_CHK = 12;
 /** u16 family · u16 padding · u32 port · u32 groups */
 const SOCKADDR_BYTES = 12;
 const PORT_AT = 4;
-/** The kernel needs this much of the send buffer for itself (reference nfnetlink.md §3). */
+/** The kernel's own share of the send buffer (reference nfnetlink.md §3). */
 const SEND_OVERHEAD_BYTES = 32;
 const { EAGAIN, EBADF, ENOBUFS } = constants.errno;
 
-/** Dump datagrams have up to 32 KiB; notifications of many set elements may be larger. */
+/** Dump datagrams have up to 32 KiB; notifications of many set elements can be larger. */
 const RECEIVE_CAPACITY = 65536;
 
 export interface DescriptorOptions {
   /** Multicast groups by number. */
   readonly groups?: readonly number[];
-  /** Size of the receive buffer in bytes; the system's default when absent. */
+  /** Size of the receive buffer in bytes. @default the system's */
   readonly receiveBufferBytes?: number;
-  /** Dumps of rtnetlink leave out what their request does not ask for (from Linux 4.20 on). @default false */
+  /** Whether rtnetlink filters dumps by the fields of the request (Linux 4.20 and later). @default false */
   readonly filtersDumps?: boolean;
 }
 
 export class NetlinkDescriptor {
   readonly #libc: Libc;
   #fd: number;
-  /** For looking whether something waits. */
+  /** A `struct pollfd` for checking whether a datagram is queued. */
   readonly #pollFd: Buffer;
   readonly #buffer: Buffer;
   #slots: DatagramSlots | undefined;
   #closed = false;
   #sendLimit: number;
-  /** The number under which the kernel knows this socket: it stands in what the socket causes others to be told. */
+  /** The kernel's number for this socket, which notifications of its changes carry. */
   readonly portId: number;
   /** The last received datagram's bytes; overwritten by the next `receive`. */
   readonly input: ByteReader;
@@ -94,10 +94,10 @@ export class NetlinkDescriptor {
     return this.#closed;
   }
 
-  /** Makes room for one datagram of this size. Throws `too_large` when the system does not allow it. */
+  /** Grows the send buffer to fit one datagram of this size. Throws `too_large` if the system does not allow it. */
   reserveSend(sizeBytes: number): void {
     if (sizeBytes <= this.#sendLimit) return;
-    // The kernel doubles what it is given, so the wanted size itself leaves room for its overhead.
+    // The kernel doubles this value, so it also leaves room for the overhead.
     const wanted = sizeBytes + SEND_OVERHEAD_BYTES;
     if (!this.#setOption(SOL_SOCKET, SO_SNDBUFFORCE, wanted)) this.#setOption(SOL_SOCKET, SO_SNDBUF, wanted);
     this.#sendLimit = this.#getOption(SO_SNDBUF) - SEND_OVERHEAD_BYTES;
@@ -110,15 +110,15 @@ export class NetlinkDescriptor {
     }
   }
 
-  /** Puts a filter in place of the one before. @returns whether the system took it. */
+  /** Attaches a filter, replacing the previous one. @returns whether the kernel accepted it. */
   attachFilter(instructions: Uint8Array): boolean {
     const reference = filterReference(instructions, this.#libc.addressOf(instructions));
     const isTaken = this.#setBytes(SOL_SOCKET, SO_ATTACH_FILTER, reference);
-    // The engine does not follow addresses: what is used after the call is still there during it.
+    // The garbage collector does not see the raw address: this use after the call keeps the instructions alive during it.
     return isTaken && instructions.length > 0;
   }
 
-  /** Sends one datagram on this thread: the kernel handles it before this returns. */
+  /** Sends one datagram on this thread; the kernel handles it before this returns. */
   sendNow(data: Uint8Array): void {
     try {
       writeSync(this.#fd, data);
@@ -127,7 +127,7 @@ export class NetlinkDescriptor {
     }
   }
 
-  /** Sends one datagram on a worker thread. `data` must stay untouched until it settles. */
+  /** Sends one datagram on a worker thread. `data` must stay untouched until the promise settles. */
   send(data: Uint8Array): Promise<void> {
     return new Promise((resolve, reject) => {
       write(this.#fd, data, 0, data.length, null, (error) => {
@@ -138,14 +138,14 @@ export class NetlinkDescriptor {
   }
 
   /**
-   * Takes the next datagram into `input` without waiting.
+   * Receives the next datagram into `input` without waiting.
    *
-   * @param isExpected there will be one: that is not looked at first.
-   * @returns its length, or -1 when there is none. Throws `overrun` when the kernel had to drop something, `malformed`
-   * when the datagram exceeds the buffer.
+   * @param isExpected skips the check for a queued datagram.
+   * @returns its length, or -1 if there is none. Throws `overrun` if the kernel had to drop something, `malformed` if
+   * the datagram exceeds the buffer.
    */
   receive(isExpected = false): number {
-    // Cheaper than an exception for "nothing there". Negative: a signal came (a child process ended) while looking.
+    // Cheaper than an exception for "nothing there". Negative: a signal (such as SIGCHLD) interrupted the poll.
     if (!isExpected && this.#libc.pollNow(this.#pollFd, 1) <= 0) return -1;
     let length: number;
     try {
@@ -162,29 +162,29 @@ export class NetlinkDescriptor {
     return length;
   }
 
-  /** Takes many datagrams with one call, without waiting; see {@link DatagramSlots.receive}. */
+  /** Receives many datagrams with one call, without waiting; see {@link DatagramSlots.receive}. */
   receiveMany(visit: (input: ByteReader, length: number) => void): "nothing" | "some" | "lost" {
     if (this.#libc.pollNow(this.#pollFd, 1) <= 0) return "nothing";
     this.#slots ??= new DatagramSlots(this.#libc);
     return this.#slots.receive(this.#fd, visit) ? "lost" : "some";
   }
 
-  /** Waits until something can be received, {@link wake} is called or the time is over (-1: no limit). */
+  /** Waits for a datagram (true), {@link wake} or the timeout (false; -1: no limit). */
   readable(timeoutMs: number): Promise<boolean> {
     return untilReadable(this.#fd, timeoutMs);
   }
 
-  /** Ends a {@link readable} that waits. */
+  /** Ends a pending {@link readable}. */
   wake(): void {
     endWait(this.#fd);
   }
 
-  /** Closes; call only when nothing is being sent or awaited. */
+  /** Closes the descriptor; call only when nothing is being sent or awaited. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
     closeSync(this.#fd);
-    // The number may be given to another file at once: never use it again.
+    // The system may reuse the number at once: forget it.
     this.#fd = -1;
     putPollFd(this.#pollFd, 0, -1);
   }

@@ -4,13 +4,13 @@ import type { Reply } from "./frames.ts";
 import type { MessageBuffer } from "./message-buffer.ts";
 import type { CallOptions, NetlinkSocket } from "./socket.ts";
 
-/** Attempts in total, as upstream makes for conntrack (reference sync.md §13.2). */
+/** Total attempts: as many as upstream makes for conntrack (reference sync.md §13.2). */
 const ATTEMPTS = 5;
 
 /**
- * Runs `dumpOnce`, which must begin with an empty result, until it is not interrupted, at most 5 times without delay.
+ * Runs `dumpOnce` until it is not interrupted, at most 5 times, without delay. Each run must start from an empty result.
  *
- * @returns whether the last attempt was complete; otherwise its partial result is what there is. Other errors are thrown.
+ * @returns whether the last attempt was complete; otherwise the caller has its partial result. Other errors are thrown.
  */
 export async function dumpWithRetry(dumpOnce: () => Promise<void>): Promise<boolean> {
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
@@ -24,7 +24,7 @@ export async function dumpWithRetry(dumpOnce: () => Promise<void>): Promise<bool
   return false;
 }
 
-/** What a dump lists, as {@link dumpWithRetry} repeats it. @param read undefined: left out. */
+/** Collects the objects of a dump, with {@link dumpWithRetry}. @param read returns undefined to skip an object. */
 export async function collectDump<T>(
   socket: Pick<NetlinkSocket, "dump">,
   request: MessageBuffer,

@@ -1,19 +1,18 @@
-/** Failures of netlink, in one class with a stable `code`. */
+/** Netlink errors: one class with a stable `code`. */
 import { constants } from "node:os";
 
-/** The kernel's errno name (`ENOENT`), or one of ours for what has no errno. */
+/** The kernel's errno name (`ENOENT`), or a name of our own for failures without an errno. */
 export type NetlinkErrorCode =
-  /** A dump ran while its subject changed: what was visited may be incomplete or inconsistent. */
+  /** The table changed during a dump: the visited objects may be incomplete or inconsistent. */
   | "interrupted"
   /** The receive buffer overflowed: answers or notifications were lost. */
   | "overrun"
-  /** Bytes that are not a netlink message, or not the expected one. */
+  /** The bytes are not a netlink message, or not the expected one. */
   | "malformed"
-  /** The batch does not fit into a send buffer that we are allowed to ask for. */
+  /** The batch does not fit into the largest send buffer that we may request. */
   | "too_large"
-  /** The kernel said nothing in time. */
+  /** The kernel did not answer in time. */
   | "timeout"
-  /** The socket was closed. */
   | "closed"
   | `E${string}`;
 
@@ -30,10 +29,10 @@ export interface NetlinkErrorFacts {
   readonly request?: FailedRequest | undefined;
   /** The kernel's own explanation (extended ACK). */
   readonly kernelMessage?: string | undefined;
-  /** Offset of the refused attribute from the start of the request, and its type. */
+  /** Offset of the rejected attribute from the start of the request, and its type. */
   readonly offset?: number | undefined;
   readonly attribute?: number | undefined;
-  /** Type of an attribute that the kernel missed. */
+  /** Type of a required attribute that the request lacks. */
   readonly missingAttribute?: number | undefined;
 }
 
@@ -54,10 +53,10 @@ const EXTRA_ERRNO = new Map([
   [524, "ENOTSUPP"],
 ]);
 
-/** The name of a positive errno: 2 → `ENOENT`; `E<number>` when it has none. Pure. */
+/** The name of a positive errno: 2 → `ENOENT`; `E<number>` if it has none. */
 export function errnoName(errno: number): `E${string}` {
   for (const [name, value] of Object.entries(constants.errno)) {
-    // Two names of one number exist (EAGAIN and EWOULDBLOCK, EOPNOTSUPP and ENOTSUP): the kernel's spelling wins.
+    // Some numbers have two names (EAGAIN and EWOULDBLOCK, EOPNOTSUPP and ENOTSUP): the kernel's spelling wins.
     if (value === errno && name !== "EWOULDBLOCK" && name !== "ENOTSUP") return toErrnoName(name);
   }
   return toErrnoName(EXTRA_ERRNO.get(errno) ?? `E${errno}`);
@@ -73,37 +72,37 @@ export function systemError(call: string, errno: number): NetlinkError {
   return new NetlinkError(name, `netlink: ${call}: ${name}`, { errno });
 }
 
-/** An error for bytes that cannot be read, with a dump of them. `offset` counts from the start of `bytes`. */
+/** An error for bytes that cannot be parsed, with a hex dump. `offset` counts from the start of `bytes`. */
 export function malformed(what: string, bytes: Uint8Array, offset: number): NetlinkError {
   return new NetlinkError("malformed", `netlink: ${what} at byte ${offset} of ${bytes.length}\n${hexDump(bytes)}`, {
     offset,
   });
 }
 
-/** Whether the kernel refused with this code. */
+/** Whether it is a {@link NetlinkError} with this code. */
 export function hasCode(error: unknown, code: NetlinkErrorCode): boolean {
   return error instanceof NetlinkError && error.code === code;
 }
 
-/** For `catch`: undefined for a refusal with this code; everything else is thrown again. */
+/** For `catch`: turns an error with this code into undefined and rethrows all others. */
 export function undefinedIf(code: NetlinkErrorCode): (error: unknown) => undefined {
   return (error) => {
     if (!hasCode(error, code)) throw error;
   };
 }
 
-/** The object is not there. */
+/** Whether the object does not exist. */
 export const isNotFound = (error: unknown): boolean => hasCode(error, "ENOENT");
 
-/** A dump was disturbed and should be repeated. */
+/** Whether a dump was interrupted and should be repeated. */
 export const isInterrupted = (error: unknown): boolean => hasCode(error, "interrupted");
 
 const ROW = 16;
 
 /**
- * Bytes as people read them, in lines of 16: offset, the bytes in groups of four, and the printable characters. Pure.
+ * A hex dump in lines of 16 bytes: offset, the bytes in groups of four, and the printable characters.
  *
- * @param maxBytes what lies beyond is only counted.
+ * @param maxBytes bytes beyond this limit are only counted.
  */
 export function hexDump(bytes: Uint8Array, maxBytes = 512): string {
   const shown = Math.min(bytes.length, maxBytes);

@@ -1,4 +1,4 @@
-/** Reading received datagrams: their messages, and what NLMSG_ERROR says (reference nfnetlink.md §2, §11). */
+/** Parses received datagrams: their messages, and the contents of NLMSG_ERROR (reference nfnetlink.md §2, §11). */
 import { attributes, type ByteReader, u32host, zstring } from "./attributes.ts";
 import {
   align4,
@@ -15,12 +15,12 @@ import {
 import { errnoName, malformed, NetlinkError } from "./errors.ts";
 import type { MessageBuffer } from "./message-buffer.ts";
 
-/** One received message. The object and its bytes are reused: valid only during the call that hands it over. */
+/** One received message. The object and its bytes are reused: valid only during the visitor's call. */
 export interface Reply {
   readonly type: number;
   readonly flags: number;
   readonly sequence: number;
-  /** The socket that a notification is due to; in answers, the one that asked. */
+  /** In notifications, the socket that made the change; in answers, the one that asked. */
   readonly portId: number;
   /** The datagram that holds the message. */
   readonly input: ByteReader;
@@ -31,7 +31,7 @@ export interface Reply {
 
 export type ReplyVisitor = (reply: Reply) => void;
 
-/** A visitor's return value `false` stops the walk. */
+/** Returning `false` stops the walk. */
 type FrameVisitor = (reply: Reply) => boolean | undefined;
 
 /** Visits each message of the first `length` bytes. Throws `malformed`. */
@@ -71,9 +71,9 @@ const extendedAck = attributes({
 });
 
 /**
- * The error that an NLMSG_ERROR or NLMSG_DONE with a negative status reports.
+ * The error in an NLMSG_ERROR or NLMSG_DONE with a negative status.
  *
- * @param sent the requests, and `index`, which of them this answers.
+ * @param index the position in `sent` of the request that this answers.
  */
 export function errorFromReply(reply: Reply, sent: MessageBuffer, index: number): NetlinkError {
   const errno = -statusOf(reply);

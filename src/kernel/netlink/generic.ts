@@ -1,4 +1,4 @@
-/** Generic netlink: its message header, and the numbers that the kernel gives to families (linux/genetlink.h). */
+/** Generic netlink: its message header, and the ids that the kernel assigns to families (linux/genetlink.h). */
 import { attributes, type ByteReader, u16host, zstring } from "./attributes.ts";
 import { malformed, undefinedIf } from "./errors.ts";
 import type { Reply } from "./frames.ts";
@@ -43,7 +43,7 @@ export function genericPayload({ input, start, end }: Reply): GenericPayload {
   return { command: input.view.getUint8(start), input, start: start + GENLMSGHDR_BYTES, end };
 }
 
-/** The number by which the kernel knows a family now; `undefined` when it has no such family (any more). */
+/** The kernel's current id of a family; `undefined` if the kernel does not have the family (any more). */
 export async function familyId(socket: NetlinkSocket, name: string): Promise<number | undefined> {
   const request = new MessageBuffer(64);
   beginGeneric(request, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_VERSION, 0);

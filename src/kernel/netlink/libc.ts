@@ -1,7 +1,7 @@
 /**
- * The handful of libc calls that Node lacks. Reading, writing and closing go through `node:fs`, which also
- * reports their errors reliably: between a call here and `errno()` the JavaScript engine may make calls of its own.
- * The FFI package is loaded on the first use, so that a program that never opens a netlink socket does not pay for it
+ * The few libc calls that Node.js lacks. Reading, writing and closing go through `node:fs`, which also reports their
+ * errors reliably: between a call here and `errno()` the JavaScript engine may make system calls of its own.
+ * The FFI package is loaded on first use, so that a program that never opens a netlink socket does not pay for it
  * (about 1.5 MB of private memory, 6 MB of resident file pages).
  */
 import { createRequire } from "node:module";
@@ -16,13 +16,12 @@ export interface Libc {
   getsockname(fd: number, address: Uint8Array, length: Uint8Array): number;
   flock(fd: number, operation: number): number;
   eventfd(initial: number, flags: number): number;
-  /** Both limits are u64 soft · u64 hard; `null` sets or reads nothing. Process 0 is this one. */
+  /** Both arguments are u64 soft · u64 hard; `null` skips the write or the read. Process 0 is this one. */
   prlimit(process: number, resource: number, wanted: Uint8Array | null, before: Uint8Array | null): number;
-  /** Where the bytes are, for a call that takes a structure which names them. They must not be dropped before the call is over. */
+  /** The address of the bytes, for structures that point to them. The caller must keep them alive until the system call returns. */
   addressOf(bytes: Uint8Array): bigint;
-  /** Says what a range of addresses will be needed for. */
   madvise(address: bigint, length: bigint, advice: number): number;
-  /** Takes many datagrams; the headers are `struct mmsghdr`. */
+  /** Receives many datagrams; the headers are `struct mmsghdr`. */
   recvmmsg(fd: number, headers: Uint8Array, count: number, flags: number, timeout: null): number;
   /** Gives free pages of the C library's pools back to the system. */
   mallocTrim(pad: number): number;
@@ -30,16 +29,16 @@ export interface Libc {
   pollNow(fds: Uint8Array, count: number): number;
   /** `poll` on a worker thread; resolves to its result. The bytes must stay untouched until then. */
   poll(fds: Uint8Array, count: number, timeoutMs: number): Promise<number>;
-  /** The cause of the last failure, most of the time: see {@link reliableErrno}. */
+  /** The errno of the last failed call, most of the time: see {@link reliableErrno}. */
   errno(): number;
 }
 
 type Koffi = typeof import("koffi");
 
-/** The engine rarely gets between twice in a row. */
+/** The engine rarely overwrites errno twice in a row. */
 const ERRNO_ATTEMPTS = 5;
 
-/** The cause for which `call` fails, by repeating it until the same is seen twice running. It must be safe to repeat. */
+/** The errno of a failing `call`: repeats it until the same errno comes twice in a row. -1 if it succeeds at once. */
 export function reliableErrno(calls: Libc, call: () => number): number {
   let errno = -1;
   for (let attempt = 0; attempt < ERRNO_ATTEMPTS; attempt++) {
@@ -53,14 +52,14 @@ export function reliableErrno(calls: Libc, call: () => number): number {
 
 let loaded: Libc | undefined;
 
-/** The C library of this process. Throws when it is not glibc. */
+/** The C library of this process. @throws Error when it is not glibc. */
 export function libc(): Libc {
   loaded ??= load();
   return loaded;
 }
 
 function load(): Libc {
-  // `require` and not `import`: koffi's ES module face resolves far more of Node at start (3 MB more).
+  // `require` and not `import`: koffi's ES module loads far more of Node.js at start (3 MB more).
   const koffi: Koffi = createRequire(import.meta.url)("koffi");
   const library = openLibrary(koffi);
   const poll = library.func("int poll(uint8_t *fds, unsigned long count, int timeout)");
@@ -91,8 +90,8 @@ function load(): Libc {
 }
 
 /**
- * The C library, for calls that have a file of their own. Only glibc's name: the pinned Node.js is linked to it, and npm refuses the
- * package elsewhere (package.json, `libc`).
+ * Opens the C library, for calls that are declared in other files. Only glibc: the pinned Node.js is linked to it, and npm refuses to
+ * install the package elsewhere (package.json, `libc`).
  *
  * @throws Error when it cannot be opened.
  */

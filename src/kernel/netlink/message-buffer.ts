@@ -1,9 +1,9 @@
 /**
- * Netlink requests under construction: one after the other in one run of bytes, ready for one `send`.
+ * A buffer of consecutive netlink requests, ready for one `send`.
  *
  *     u32 length · u16 type · u16 flags · u32 sequence · u32 port (0)    host byte order (reference nfnetlink.md §2)
  *
- * The socket fills in the sequence numbers, so a message is known by its position here (`index`), and an error names it.
+ * The socket fills in the sequence numbers, so messages and errors refer to a message by its position here (`index`).
  */
 import { ByteWriter } from "./byte-writer.ts";
 import { HOST_IS_LITTLE_ENDIAN, NLM_F_REQUEST } from "./constants.ts";
@@ -13,7 +13,7 @@ const FLAGS_AT = 6;
 const SEQUENCE_AT = 8;
 
 export class MessageBuffer {
-  /** Where headers of families and attributes are written, between `begin` and `end`. */
+  /** Write family headers and attributes here, between `begin` and `end`. */
   readonly out: ByteWriter;
   #starts: number[] = [];
   #open = false;
@@ -22,7 +22,7 @@ export class MessageBuffer {
     this.out = new ByteWriter(initialCapacity);
   }
 
-  /** Number of finished messages. */
+  /** The number of finished messages. */
   get count(): number {
     return this.#starts.length - (this.#open ? 1 : 0);
   }
@@ -32,7 +32,7 @@ export class MessageBuffer {
     return this.out.bytes;
   }
 
-  /** Offset of a message; that of the next one for `index` = count. */
+  /** The offset of a message; for `index` = count, that of the next one. */
   startOf(index: number): number {
     return this.#starts[index] ?? this.out.length;
   }
@@ -41,7 +41,7 @@ export class MessageBuffer {
     return this.bytes.readUInt16LE(this.startOf(index) + TYPE_AT);
   }
 
-  /** Starts a message and returns its index. NLM_F_REQUEST is set for you. */
+  /** Starts a message, with NLM_F_REQUEST set. @returns its index. */
   begin(type: number, flags: number): number {
     if (this.#open) throw new Error("netlink: begin() before end() of the previous message");
     this.#open = true;
@@ -54,7 +54,6 @@ export class MessageBuffer {
     return this.#starts.length - 1;
   }
 
-  /** Finishes the message that `begin` started. */
   end(): void {
     const start = this.#starts.at(-1);
     if (!this.#open || start === undefined) throw new Error("netlink: end() without begin()");
@@ -63,14 +62,14 @@ export class MessageBuffer {
     this.out.pad();
   }
 
-  /** Drops the message under construction, after a failure between `begin` and `end`. */
+  /** Drops the unfinished message, after a failure between `begin` and `end`. */
   discard(): void {
     if (!this.#open) return;
     this.out.truncate(this.#starts.pop() ?? 0);
     this.#open = false;
   }
 
-  /** Sets further flags on a finished message. */
+  /** Sets more flags on a finished message. */
   addFlags(index: number, flags: number): void {
     this.out.patchHostU16(this.startOf(index) + FLAGS_AT, this.flagsOf(index) | flags);
   }
@@ -86,14 +85,14 @@ export class MessageBuffer {
     }
   }
 
-  /** Forgets all messages and gives the memory back at once: it need not wait for a collection. */
+  /** Drops all messages and frees the memory at once, without waiting for a garbage collection. */
   release(): void {
     this.out.release();
     this.#starts = [];
     this.#open = false;
   }
 
-  /** Forgets all messages and keeps the memory. */
+  /** Drops all messages and keeps the memory. */
   reset(): void {
     this.out.truncate(0);
     this.#starts = [];

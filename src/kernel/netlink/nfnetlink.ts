@@ -20,10 +20,10 @@ export const NFPROTO_IPV4 = 2;
 export const NFPROTO_IPV6 = 10;
 
 const NFGENMSG_BYTES = 4;
-/** What stands before the attributes of a message. */
+/** The size of the headers before the attributes of a message. */
 export const NFNL_HEADERS_BYTES = NLMSG_HDRLEN + NFGENMSG_BYTES;
 
-/** The family in nfnetlink's header. Pure. */
+/** The family for nfnetlink's header. */
 export function nfprotoOf(family: IpFamily): number {
   return family === "IPv4" ? NFPROTO_IPV4 : NFPROTO_IPV6;
 }
@@ -44,20 +44,20 @@ export function beginNfnetlink(
   return index;
 }
 
-/** The marker that opens a batch of nf_tables messages; with `generation` the batch fails unless it is the current one. */
+/** The marker that opens a batch of nf_tables messages. With `generation`, the batch fails if the ruleset has another generation. */
 export function beginBatch(messages: MessageBuffer, generation?: number): void {
   beginNfnetlink(messages, 0, NFNL_MSG_BATCH_BEGIN, 0, NFPROTO_UNSPEC, NFNL_SUBSYS_NFTABLES);
   if (generation !== undefined) writeAttribute(messages.out, NFNL_BATCH_GENID, u32be, generation);
   messages.end();
 }
 
-/** The marker that commits a batch. Without it the kernel only checks the batch. */
+/** The marker that commits a batch. Without it, the kernel only checks the batch. */
 export function endBatch(messages: MessageBuffer): void {
   beginNfnetlink(messages, 0, NFNL_MSG_BATCH_END, 0, NFPROTO_UNSPEC, NFNL_SUBSYS_NFTABLES);
   messages.end();
 }
 
-/** Family, generation (low 16 bits) and attributes of a received message. */
+/** A received message: family, generation (low 16 bits) and attributes. */
 export interface NfnetlinkPayload {
   readonly family: number;
   readonly resourceId: number;

@@ -1,22 +1,22 @@
 /**
- * A filter for a subscription, which the kernel asks before it queues a notification: what the process is told of its own doings is much, is
- * copied, looked at and thrown away, and crowds out what others do.
+ * A filter for a subscription, which the kernel runs before it queues a notification. Without it, the many notifications of this process's own
+ * changes are copied, looked at and discarded, and crowd out those of other programs.
  *
- * Classic BPF, as `SO_ATTACH_FILTER` takes it (`linux/filter.h`). It reads numbers in network order, which netlink does not use: those that are
- * compared are turned round.
+ * Classic BPF for `SO_ATTACH_FILTER` (`linux/filter.h`). BPF loads numbers in network order but netlink uses host order, so constants to compare
+ * with are byte-swapped.
  */
 
 const LOAD_WORD = 0x20;
 const JUMP_IF_EQUAL = 0x15;
 const RETURN = 0x06;
-/** In the header of the first message; all of a datagram are due to one sender. */
+/** Offset in the header of the first message; all messages of a datagram have one sender. */
 const PORT_AT = 12;
 const WHOLE = 0xffff_ffff;
 const NOTHING = 0;
-/** Of each instruction: u16 code · u8 where to when equal · u8 where to otherwise · u32 value */
+/** u16 code · u8 jump if equal · u8 jump otherwise · u32 value */
 const INSTRUCTION_BYTES = 8;
 
-/** Instructions that let everything through but what a sender caused. Pure. */
+/** A program that drops the notifications caused by one sender and passes all others. */
 export function filterOf(portId: number): Uint8Array {
   const program = [
     [LOAD_WORD, 0, PORT_AT],
@@ -35,14 +35,14 @@ export function filterOf(portId: number): Uint8Array {
   return bytes;
 }
 
-/** The number of instructions, and where they are, as `struct sock_fprog` of a 64-bit system has them. Pure. */
+/** `struct sock_fprog` on 64-bit systems: the number of instructions and their address. */
 export function filterReference(instructions: Uint8Array, address: bigint): Uint8Array {
   const words = new BigUint64Array([0n, address]);
   new Uint16Array(words.buffer)[0] = instructions.length / INSTRUCTION_BYTES;
   return new Uint8Array(words.buffer);
 }
 
-/** What the filter reads where a number stands in the host's order. */
+/** The value that BPF loads for a number in host order. */
 function inNetworkOrder(value: number): number {
   return new DataView(Uint32Array.of(value).buffer).getUint32(0);
 }

@@ -1,6 +1,6 @@
 /**
- * Waits until descriptors can be read: one worker thread for all of them, while any is waited for. The runtime has four threads, for files and
- * names too, and each subscription to the kernel's news would keep one of them as long as it lasts.
+ * Waits until descriptors are readable: one worker thread polls all of them, as long as there are waits. Node.js has four worker threads,
+ * also for files and DNS, and otherwise each subscription to kernel notifications would occupy one for its whole life.
  */
 import { closeSync, readSync, writeSync } from "node:fs";
 import { systemError } from "./errors.ts";
@@ -18,13 +18,13 @@ interface Wait {
 
 /** By descriptor. */
 const waits = new Map<number, Wait>();
-/** Over, while a poll still has their descriptors. */
+/** Waits that are over, but whose descriptors a running poll still uses. */
 const ended: Wait[] = [];
 let isPolling = false;
-/** While a poll is under way: written to, it ends one that does not know of all, or knows of too many. */
+/** An eventfd that interrupts the running poll when the set of waits has changed; undefined when none is running. */
 let wakeFd: number | undefined;
 
-/** Resolves to true when it can be read, to false when the time is over (-1: no limit) or the wait is ended. One wait at a time. */
+/** Resolves to true when the descriptor is readable, to false on timeout (-1: none) or {@link endWait}. One wait per descriptor. */
 export async function untilReadable(fd: number, timeoutMs: number): Promise<boolean> {
   const { promise, resolve, reject } = Promise.withResolvers<boolean>();
   const timer = timeoutMs < 0 ? undefined : setTimeout(() => endWait(fd), timeoutMs);
@@ -48,7 +48,7 @@ export function endWait(fd: number): void {
   wake();
 }
 
-/** Puts a descriptor into an array of `struct pollfd`. */
+/** Writes one `struct pollfd` that waits for input. */
 export function putPollFd(bytes: Buffer, at: number, fd: number): void {
   bytes.writeInt32LE(fd, at);
   bytes.writeInt32LE(POLLIN, at + 4);
@@ -62,7 +62,7 @@ async function pollAll(): Promise<void> {
   const calls = libc();
   const own = calls.eventfd(0, EFD_FLAGS);
   isPolling = true;
-  // A worker thread in poll() would hold up the end of the process.
+  // A worker thread in poll() would keep the process from exiting.
   process.once("exit", wake);
   try {
     if (own < 0) throw systemError("eventfd", calls.errno());
@@ -77,7 +77,7 @@ async function pollAll(): Promise<void> {
       if (hasHappened(0)) readSync(own, Buffer.alloc(8));
       for (const wait of ended.splice(0)) wait.end(false);
       for (const [at, [fd, wait]] of asked.entries()) {
-        // It may be that of another wait by now.
+        // The descriptor may belong to another wait by now.
         if (!hasHappened(at + 1) || waits.get(fd) !== wait) continue;
         waits.delete(fd);
         wait.end(true);

@@ -5,8 +5,8 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { signalChild } from "../child-process.ts";
 
-// Every iptables process that ends is a SIGCHLD. A poll that a signal cuts short must not be taken for "there is
-// something to read": the read would then never return, and the whole program with it.
+// Every iptables process that ends raises SIGCHLD. A poll that a signal interrupts must not be taken for "readable":
+// the read would never return, and the whole program would hang.
 test("signals while looking for an answer do not block the process", async () => {
   const subject = fileURLToPath(new URL("testing/dump-under-signals.ts", import.meta.url));
   const child = spawn(process.execPath, [subject], {

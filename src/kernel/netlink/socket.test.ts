@@ -311,7 +311,7 @@ inNetns(import.meta.url, { name: "nlsocket" }, () => {
       await commit(first, "filtered2");
       await told(second, "filtered3");
       own = second;
-      // Seen when something has come.
+      // The subscription notices the new port id after the next notification.
       await told(second, "filtered4");
       await told(first, "filtered5");
       await commit(second, "filtered6");

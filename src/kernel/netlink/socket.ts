@@ -1,11 +1,11 @@
 /**
- * A netlink socket: requests with answers, dumps, and atomic nfnetlink batches. One operation at a time; further ones
- * wait their turn. Speaks any netlink family; what the messages mean is the caller's business (reference nfnetlink.md
- * §1, §3, §10, §11).
+ * A netlink socket: requests with answers, dumps, and atomic nfnetlink batches. It runs one operation at a time and
+ * queues the others. It supports any netlink family and leaves the meaning of messages to the caller (reference
+ * nfnetlink.md §1, §3, §10, §11).
  *
- * The kernel handles a request inside `send`, so answers are read without waiting; a worker thread waits only when an
- * answer is late. Large transactions are sent from a worker thread; long dumps, and many requests, let the event loop turn in
- * between.
+ * The kernel handles a request inside `send`, so answers are read without waiting; a worker thread waits only for late
+ * answers. Large transactions are sent from a worker thread; long dumps and long series of requests yield to the event
+ * loop.
  */
 
 import { Mutex } from "../../async/mutex.ts";
@@ -18,40 +18,40 @@ import type { MessageBuffer } from "./message-buffer.ts";
 import { NFNL_MSG_BATCH_END } from "./nfnetlink.ts";
 
 export interface NetlinkOptions {
-  /** Size of the receive buffer; the system's default when absent. */
+  /** Size of the receive buffer. @default the system's */
   readonly receiveBufferBytes?: number;
   /** See `DescriptorOptions`. */
   readonly filtersDumps?: boolean;
 }
 
 export interface CallOptions {
-  /** Rejects with the signal's reason. Before the request is sent nothing happens; later the kernel has already acted. */
+  /** Rejects with the signal's reason. Once the request is sent, the kernel has already acted. */
   readonly signal?: AbortSignal | undefined;
-  /** The kernel is known to work long on the request (walking a large table): send it from a worker thread. */
+  /** Sends from a worker thread, for requests on which the kernel works long (such as walking a large table). @default false */
   readonly isSlow?: boolean;
-  /** Each request is answered by one message, or refused: no acknowledgements are asked for. @default false */
+  /** Requests no acknowledgements: each request is answered by exactly one message or an error. @default false */
   readonly isAnsweredOnce?: boolean;
 }
 
-/** Sees an answer, and the index of the request that it is for. */
+/** Receives an answer and the index of its request. */
 type AnswerVisitor = (reply: Reply, request: number) => void;
 
-/** What became of an atomic batch. */
+/** The outcome of an atomic batch. */
 export type BatchResult =
   | { readonly committed: true }
   | {
       readonly committed: false;
-      /** One error per refused message, in the order the kernel met them. */
+      /** One error per rejected message, in the kernel's order. */
       readonly errors: readonly NetlinkError[];
       /** Further errors were lost because the receive buffer was full. */
       readonly isTruncated: boolean;
     };
 
-/** Datagrams of acknowledged requests stay below what the default receive buffer holds as answers. */
+/** So few that the default receive buffer holds all acknowledgements. */
 const REQUESTS_PER_SEND = 64;
-/** From here on a transaction is sent off the main thread: about 3 ms of kernel work. */
+/** Larger transactions are sent from a worker thread: this is about 3 ms of kernel work. */
 const SEND_ELSEWHERE_BYTES = 32 * 1024;
-/** Notifications of closed descriptors may still be under way. */
+/** Notifications of changes by closed descriptors may still be under way. */
 const REMEMBERED_PORTS = 8;
 const ANSWER_TIMEOUT_MS = 5000;
 const WAIT_SLICE_MS = 250;
@@ -63,12 +63,12 @@ export class NetlinkSocket implements AsyncDisposable {
   #descriptor: NetlinkDescriptor;
   #isClosed = false;
   #sequence = 1;
-  /** No answer to an earlier operation can be waiting: the last one read all there was. */
+  /** Whether the last operation read all its answers, so that no stale one can be queued. */
   #isDrained = true;
-  /** The kernel acknowledges the end of a batch, as was seen; older ones do not. */
+  /** Whether this kernel was seen to acknowledge the end of a batch; older kernels do not. */
   #acknowledgesEnd = false;
   #commits = 0;
-  /** Port ids that this socket has had, newest last: failures make it open a new descriptor. */
+  /** This socket's port ids, newest last: it opens a new descriptor after a failure. */
   readonly #portIds: number[] = [];
 
   /** Opens and binds. Throws a {@link NetlinkError} (`EPERM`, `EPROTONOSUPPORT`, …). */
@@ -82,26 +82,26 @@ export class NetlinkSocket implements AsyncDisposable {
     this.#descriptor = this.#openDescriptor();
   }
 
-  /** The kernel's number for it now. */
+  /** The current port id; see {@link NetlinkDescriptor.portId}. */
   get portId(): number {
     return this.#descriptor.portId;
   }
 
-  /** Batches that the kernel has applied. */
+  /** The number of batches that the kernel has applied. */
   get commits(): number {
     return this.#commits;
   }
 
-  /** Whether a notification with this port id is due to this socket. */
+  /** Whether this socket caused a notification with this port id. */
   hasPort(portId: number): boolean {
     return this.#portIds.includes(portId);
   }
 
   /**
-   * Sends requests that do not depend on each other and waits for all answers.
+   * Sends independent requests and waits for all answers.
    *
-   * @param onReply sees what the kernel sends besides acknowledgements, with the index of its request.
-   * @returns the errors of the refused requests; empty when all succeeded. Throws when the socket itself fails.
+   * @param onReply called for each message other than acknowledgements, with the index of its request.
+   * @returns the errors of rejected requests; empty if all succeeded. @throws NetlinkError when the socket itself fails.
    */
   exchange(
     messages: MessageBuffer,
@@ -127,24 +127,24 @@ export class NetlinkSocket implements AsyncDisposable {
     });
   }
 
-  /** {@link exchange} for requests of which none may fail: throws the first error. */
+  /** {@link exchange} that throws the first error. */
   async request(messages: MessageBuffer, onReply?: ReplyVisitor, options?: CallOptions): Promise<void> {
     const [error] = await this.exchange(messages, onReply, options);
     if (error !== undefined) throw error;
   }
 
   /**
-   * Sends one dump request (with NLM_F_DUMP) and visits every object. Throws `interrupted` at the end when the kernel's
-   * tables changed meanwhile: what was visited may then be incomplete; `overrun` likewise.
+   * Sends one dump request (with NLM_F_DUMP) and visits every object. Throws `interrupted` at the end if the kernel's
+   * tables changed during the dump, or `overrun` if messages were lost: the visited objects may then be incomplete.
    */
   dump(message: MessageBuffer, onReply: ReplyVisitor, options: CallOptions = {}): Promise<void> {
     return this.request(message, onReply, options);
   }
 
   /**
-   * Sends an nfnetlink batch (from BATCH_BEGIN to BATCH_END) as the one datagram that the kernel requires: all of it is
-   * applied, or nothing. An acknowledgement is asked for the end marker, and for the last message as long as the kernel is not
-   * known to acknowledge the other, as proof that the batch was understood at all. Without the end marker the kernel only checks it.
+   * Sends an nfnetlink batch (from BATCH_BEGIN to BATCH_END) as the one datagram that the kernel requires: it applies all of it
+   * or nothing. As proof that the kernel understood the batch, this requests an acknowledgement of the end marker, and of the last
+   * message until the kernel is known to acknowledge the marker. Without the end marker the kernel only checks the batch.
    */
   transact(batch: MessageBuffer, options: CallOptions = {}): Promise<BatchResult> {
     return this.#run(options, async () => {
@@ -163,7 +163,7 @@ export class NetlinkSocket implements AsyncDisposable {
     });
   }
 
-  /** Closes once the operation under way is over; those that wait are rejected with `closed`. Idempotent. */
+  /** Closes after the current operation; queued ones reject with `closed`. Idempotent. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -183,7 +183,7 @@ export class NetlinkSocket implements AsyncDisposable {
       try {
         return await operation();
       } catch (error) {
-        // Answers of the abandoned operation may still come, and a running dump refuses the next: that has another descriptor.
+        // Answers to this operation may still come, and a running dump blocks the next: continue on a new descriptor.
         this.#descriptor.close();
         throw error;
       }
@@ -204,7 +204,7 @@ export class NetlinkSocket implements AsyncDisposable {
     return base;
   }
 
-  /** Errors that came after an earlier operation had ended belong to none (reference nfnetlink.md §11). */
+  /** Drops messages that arrived after their operation had ended (reference nfnetlink.md §11). */
   #discardStale(): void {
     try {
       while (this.#descriptor.receive() >= 0);
@@ -213,7 +213,7 @@ export class NetlinkSocket implements AsyncDisposable {
     }
   }
 
-  /** Reads until each of `expected` requests has been acknowledged, refused or has ended its dump. */
+  /** Reads until each of `expected` requests was acknowledged or rejected, or has ended its dump. */
   async #readAnswers(
     sent: MessageBuffer,
     base: number,
@@ -263,7 +263,6 @@ export class NetlinkSocket implements AsyncDisposable {
   #readBatchResult(batch: MessageBuffer, base: number): BatchResult {
     const errors: NetlinkError[] = [];
     let isAcknowledged = false;
-    /** What comes last. */
     let isEndAcknowledged = false;
     let isTruncated = false;
     const visit = (reply: Reply): undefined => {
@@ -287,7 +286,7 @@ export class NetlinkSocket implements AsyncDisposable {
     }
     this.#isDrained = true;
     if (isEndAcknowledged) this.#acknowledgesEnd = true;
-    // The end is acknowledged after the commit alone: other answers may have been lost.
+    // The kernel acknowledges the end only after the commit, even if other answers were lost.
     if (errors.length === 0 && isTruncated && !isEndAcknowledged) {
       errors.push(new NetlinkError("overrun", "netlink: the batch was refused, but the kernel's answers were lost"));
     } else if (errors.length === 0 && !isAcknowledged) {

@@ -1,4 +1,4 @@
-/** Notifications of the kernel: a socket that joined multicast groups. */
+/** Kernel notifications, from a socket that joins multicast groups. */
 import type { ByteReader } from "./attributes.ts";
 import { NetlinkDescriptor } from "./descriptor.ts";
 import { forEachMessage, type Reply, type ReplyVisitor } from "./frames.ts";
@@ -10,18 +10,18 @@ export interface SubscriptionOptions {
   /** Multicast groups by number. */
   readonly groups: readonly number[];
   readonly onMessage: ReplyVisitor;
-  /** Messages were lost because they were not taken fast enough: look at the real state. */
+  /** Called when notifications were lost because they were not read fast enough: read the real state. */
   readonly onOverrun: () => void;
   /** Ends the subscription. */
   readonly signal: AbortSignal;
   /**
-   * The sender whose notifications are left out; another one when its socket is opened again. Some still come: just after that, and
-   * where the system takes no filter.
+   * The port id of the sender whose notifications are filtered out; it changes when that socket is reopened. Some still arrive: just
+   * after a reopen, and where the kernel rejects the filter.
    */
   readonly ownPort?: () => number;
   /**
-   * Asked whenever all that was waiting has been taken: what to wait for before anything is looked at again, while messages gather
-   * without waking a thread for each. Undefined: the next message is waited for. @default never anything
+   * Called when the queue is empty. Returns what to wait for before the next read, so that messages gather and do not wake a thread
+   * each; undefined waits for the next message. @default always undefined
    */
   readonly rest?: () => Promise<void> | undefined;
   /** @default 4 MiB */
@@ -31,8 +31,8 @@ export interface SubscriptionOptions {
 const DEFAULT_RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024;
 
 /**
- * Calls `onMessage` for each notification until the signal is aborted, and then resolves. Joined when it returns, so
- * nothing that happens afterwards is missed. Rejects when the socket cannot be opened or fails, or when a visitor throws.
+ * Calls `onMessage` for each notification until the signal aborts, and then resolves. The groups are joined when the call
+ * returns its promise: no later change is missed. Rejects if the socket cannot be opened or fails, or if a visitor throws.
  */
 export async function subscribe(options: SubscriptionOptions): Promise<void> {
   const { signal } = options;
@@ -60,7 +60,7 @@ export async function subscribe(options: SubscriptionOptions): Promise<void> {
       const taken = descriptor.receiveMany(take);
       if (taken === "lost") options.onOverrun();
       if (taken === "nothing") await (options.rest?.() ?? descriptor.readable(-1));
-      // What comes together is taken in turns with other work.
+      // Let other work run between bursts.
       else await new Promise((resolve) => setImmediate(resolve));
     }
   } finally {
@@ -69,12 +69,12 @@ export async function subscribe(options: SubscriptionOptions): Promise<void> {
   }
 }
 
-/** Those who share a subscription, each until its own signal aborts. */
+/** The listeners that share a subscription, each until its own signal aborts. */
 export class Listeners<T extends object> implements Iterable<T> {
   readonly #leaving = new Map<T, (error: unknown) => void>();
   readonly #onNone: () => void;
 
-  /** @param onNone the last has left. */
+  /** @param onNone called when the last listener has left. */
   constructor(onNone: () => void) {
     this.#onNone = onNone;
   }
@@ -83,12 +83,12 @@ export class Listeners<T extends object> implements Iterable<T> {
     return this.#leaving.size;
   }
 
-  /** Those of this moment: one may leave while it is told. */
+  /** Iterates over a snapshot: a listener may leave while it is called. */
   [Symbol.iterator](): Iterator<T> {
     return [...this.#leaving.keys()][Symbol.iterator]();
   }
 
-  /** Adds a listener, unless the signal has aborted; resolves when it does. Rejects with what all are failed with. */
+  /** Adds a listener, unless the signal has aborted; resolves when it aborts. Rejects with the error given to {@link fail}. */
   join(listener: T, signal: AbortSignal): Promise<void> {
     const left = Promise.withResolvers<void>();
     if (signal.aborted) return Promise.resolve();

@@ -1,4 +1,4 @@
-/** For signals.test.ts: asks the kernel again and again while the parent showers this process with signals. */
+/** For signals.test.ts: keeps querying the kernel while the parent floods this process with signals. */
 import { localAddresses } from "../../route/addresses.ts";
 
 const DURATION_MS = 1_500;
