@@ -44,7 +44,7 @@ const ENDS = [
   ...["replySourceIP", "replySourcePort", "replyDestinationIP", "replyDestinationPort"],
 ];
 
-/** The UDP flows, without what else the kernel says of them. */
+/** The UDP flows, without the kernel's other facts. */
 async function all(table: ConntrackTable, family: IpFamily, filter: FlowFilter = { protocol: "UDP" }): Promise<Flow[]> {
   let seen: Flow[] = [];
   await table.readFlows(family, filter, () => {
@@ -57,7 +57,7 @@ async function all(table: ConntrackTable, family: IpFamily, filter: FlowFilter =
 
 interface Harness {
   readonly table: () => ConntrackTable;
-  /** Creates the entry by other means than the table. */
+  /** Creates the entry without the table's own methods. */
   readonly create: (entry: Flow, protocol?: "udp" | "tcp") => void;
 }
 

@@ -3,70 +3,70 @@ import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import type { Protocol } from "../../net/protocol.ts";
 import type { ConntrackStatistics } from "./statistics.ts";
 
-/** Which entries are asked for: all that are not ruled out. The kernel leaves the others out; one that cannot sends them, and they are left out here. */
+/** Selects entries; an absent field matches all. Kernels that cannot filter send all entries, and we filter them here. */
 export interface FlowFilter {
   readonly protocol?: Protocol;
-  /** Where the first packet went. */
+  /** The destination of the first packet. */
   readonly address?: IpAddress;
-  /** Likewise; needs a protocol. */
+  /** The destination port of the first packet; requires a protocol. */
   readonly port?: number;
   /** Only those whose destination was translated. @default false */
   readonly isTranslated?: boolean;
 }
 
-/** What went one way, with `nf_conntrack_acct`. */
+/** Traffic in one direction; counted only with `nf_conntrack_acct`. */
 export interface Carried {
   readonly packets: number;
   readonly bytes: number;
 }
 
-/** An entry of the table. What the kernel does not say is undefined. */
+/** An entry of the table. A field that the kernel does not send is undefined. */
 export interface TrackedFlow extends Flow {
-  /** Tells it from later flows between the same ends. */
+  /** Distinguishes it from later flows with the same tuple. */
   readonly id?: number | undefined;
   readonly isAnswered?: boolean | undefined;
-  /** UDP: several packets went both ways; TCP: it was established. */
+  /** UDP: several packets in both directions; TCP: it was established. */
   readonly isAssured?: boolean | undefined;
-  /** Of TCP and SCTP, in the kernel's words: `ESTABLISHED`. */
+  /** For TCP and SCTP, the kernel's name of the state: `ESTABLISHED`. */
   readonly state?: string | undefined;
-  /** Until it is forgotten if nothing comes. */
+  /** The kernel drops the entry after this long without packets. */
   readonly timeoutSeconds?: number | undefined;
-  /** To the endpoint. */
+  /** Traffic to the endpoint. */
   readonly sent?: Carried | undefined;
   readonly received?: Carried | undefined;
-  /** Unix time, with `nf_conntrack_timestamp`. */
+  /** Unix time; only with `nf_conntrack_timestamp`. */
   readonly startMs?: number | undefined;
-  /** Of sockets of TCP: smoothed. */
+  /** Smoothed round-trip time; only for TCP sockets. */
   readonly rttMs?: number | undefined;
-  /** Segments sent again since it began. */
+  /** Retransmitted segments since the start; only for TCP sockets. */
   readonly retransmits?: number | undefined;
 }
 
-/** A connection that connection tracking does not know, or not whole. */
+/** A connection that connection tracking does not know, or knows only in part. */
 export interface LedFlow extends TrackedFlow {
-  /** Tells it from all others. */
+  /** The unique id of its socket. */
   readonly socket: string;
-  /** Whose it is, where this process carries it: what it goes to is a socket of this process. */
+  /** For a connection that this process relays: the key of its service port. Its destination is a socket of this process. */
   readonly carriedFor?: string;
 }
 
 /** The kernel's connection tracking table (reference sync.md §13.2). */
 export interface ConntrackTable {
   /**
-   * Dumps the flows of a family, in portions between which other work has its turn; keeps none of them. Those in a conntrack zone are
-   * left out: service traffic is tracked in the default zone.
+   * Dumps the flows of a family without storing them, and yields to the event loop between portions. Skips those in a conntrack zone:
+   * Service traffic is tracked in the default zone.
    *
-   * @param begin called when the dump begins, and again when the kernel says that it was interrupted; gives what is told each flow.
+   * @param begin called at the start of the dump, and again if the kernel interrupts it; returns the visitor of flows.
    * @returns whether the last dump was complete.
    */
   readFlows(family: IpFamily, filter: FlowFilter, begin: () => (flow: TrackedFlow) => void): Promise<boolean>;
-  /** Deletes the flow if it is still answered by the same; resolves to false when it is not there any more. */
+  /** Deletes the flow if it still has the same reply tuple. @returns false if there is no such flow any more. */
   deleteFlow(family: IpFamily, flow: Flow): Promise<boolean>;
-  /** How full it is; absent where there is no table. */
+  /** Absent if there is no table. */
   readonly statistics?: () => Promise<ConntrackStatistics>;
 }
 
-/** For nodes without netfilter: there is no flow to find or delete. */
+/** An empty table, for nodes without netfilter. */
 export const NO_CONNTRACK: ConntrackTable = {
   readFlows: async () => true,
   deleteFlow: async () => false,

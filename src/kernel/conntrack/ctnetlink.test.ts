@@ -1,11 +1,11 @@
-/** Reading entries of conntrack: the order of a tuple's attributes does not matter, nor what stands between them. */
+/** Reading conntrack entries: neither the order of a tuple's attributes nor unknown ones in between matter. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { byteReader } from "../netlink/attributes.ts";
 import { HOST_IS_LITTLE_ENDIAN, NLA_F_NESTED } from "../netlink/constants.ts";
 import { readFlow } from "./ctnetlink.ts";
 
-/** linux/netlink.h: length and type in the host's order, a payload, and zeros up to four bytes. */
+/** linux/netlink.h: length and type in host order, the payload, and zeros up to a multiple of four bytes. */
 function attribute(type: number, payload: readonly number[]): number[] {
   const head = [4 + payload.length, type].flatMap((half) => {
     const bytes = [half & 255, half >> 8];
@@ -16,7 +16,7 @@ function attribute(type: number, payload: readonly number[]): number[] {
 
 type Order = (attributes: number[][]) => number[][];
 
-/** linux/netfilter/nfnetlink_conntrack.h, `enum ctattr_tuple` and the two in it. */
+/** linux/netfilter/nfnetlink_conntrack.h, `enum ctattr_tuple` and its two nests. */
 function tuple(type: number, ends: readonly [string, number, string, number], order: Order): number[] {
   const nest = (own: number, parts: number[][]) => attribute(own | NLA_F_NESTED, order(parts).flat());
   const [source, sourcePort, destination, destinationPort] = ends;
@@ -31,7 +31,7 @@ function tuple(type: number, ends: readonly [string, number, string, number], or
 function flowOf(order: Order) {
   const original = tuple(1, ["10.180.0.9", 40_001, "10.96.0.10", 53], order);
   const reply = tuple(2, ["10.180.1.11", 5353, "10.180.0.9", 40_001], order);
-  // A header of netlink, and one of nfnetlink.
+  // A netlink header and an nfnetlink header.
   const bytes = [...Array<number>(16).fill(0), 2, 0, 0, 0, ...original, ...reply, ...attribute(12, [0, 0, 4, 210])];
   const input = byteReader(Buffer.from(bytes));
   return readFlow({ type: 0, flags: 0, sequence: 0, portId: 0, input, start: 16, end: bytes.length });

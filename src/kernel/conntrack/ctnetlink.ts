@@ -1,4 +1,4 @@
-/** Conntrack messages: the attributes of a flow, in the kernel's numbers (linux/netfilter/nfnetlink_conntrack.h). */
+/** Conntrack messages and the attributes of a flow (linux/netfilter/nfnetlink_conntrack.h). */
 
 import type { Flow } from "../../net/flow.ts";
 import { familyOf, type IpAddress, ipBytes, ipFromBytes } from "../../net/ip.ts";
@@ -23,16 +23,16 @@ import { beginNfnetlink, NFNL_SUBSYS_CTNETLINK, nfnetlinkPayload } from "../netl
 import type { Carried, FlowFilter, TrackedFlow } from "./conntrack.ts";
 
 const IPCTNL_MSG_CT_GET = 1;
-/** The low byte of the message's type. */
+/** The low byte of the message type. */
 export const IPCTNL_MSG_CT_DELETE = 2;
-/** CTA_FILTER_ORIG_FLAGS: what of the original direction is compared. */
+/** CTA_FILTER_ORIG_FLAGS: which fields of the original direction the kernel compares. */
 const COMPARED = { address: 1 << 1, protocol: 1 << 3, port: 1 << 5 } as const;
 /** IPS_* of linux/netfilter/nf_conntrack_common.h. */
 const SEEN_REPLY = 1 << 1;
 const ASSURED = 1 << 2;
 const DST_NAT = 1 << 5;
 
-/** Names of `enum tcp_conntrack` and `enum sctp_conntrack`, as /proc/net/nf_conntrack has them. */
+/** Names of `enum tcp_conntrack` and `enum sctp_conntrack`, as in /proc/net/nf_conntrack. */
 const TCP_STATES = "NONE SYN_SENT SYN_RECV ESTABLISHED FIN_WAIT CLOSE_WAIT LAST_ACK TIME_WAIT CLOSE SYN_SENT2".split(
   " ",
 );
@@ -40,7 +40,7 @@ const SCTP_STATES =
   "NONE CLOSED COOKIE_WAIT COOKIE_ECHOED ESTABLISHED SHUTDOWN_SENT SHUTDOWN_RECD SHUTDOWN_ACK_SENT HEARTBEAT_SENT".split(
     " ",
   );
-/** All that a flow may be in. */
+/** All possible states of a flow. */
 export const FLOW_STATES: readonly string[] = [...TCP_STATES, ...SCTP_STATES];
 
 const address: Codec<IpAddress> = {
@@ -48,7 +48,7 @@ const address: Codec<IpAddress> = {
   write: (out, value) => out.raw(ipBytes(value)),
   read: ({ bytes }, start, end) => ipFromBytes(bytes.subarray(start, end)),
 };
-/** Attributes of an entry (`enum ctattr_type`), and those in the nests of a tuple. */
+/** Attributes of an entry (`enum ctattr_type`), and those in its nests. */
 const [ORIGINAL, REPLY, STATUS, STATES, TIMEOUT, SENT, RECEIVED, ID, ZONE, TIMESTAMP] = [
   1, 2, 3, 4, 7, 9, 10, 12, 18, 20,
 ] as const;
@@ -66,10 +66,10 @@ const ip = attributes({
 });
 const ports = { sourcePort: [SOURCE_PORT, u16be], destinationPort: [DESTINATION_PORT, u16be] } as const;
 const tuple = attributes({ ip: [IP, ip], protocol: [PROTOCOL, attributes({ number: [NUMBER, u8], ...ports })] });
-/** Unlike everything else here these are in host order. */
+/** These are in host order, unlike everything else here. */
 const filter = attributes({ originalFlags: [1, u32host], replyFlags: [2, u32host] });
 
-/** What is asked of an entry. */
+/** The attributes of a request. */
 const conntrackEntry = attributes({
   original: [ORIGINAL, tuple],
   status: [STATUS, u32be],
@@ -80,12 +80,12 @@ const conntrackEntry = attributes({
 type Tuple = ValueOf<typeof tuple>;
 
 /**
- * Asks for the entries of a family. By protocol, address and port kernels filter since 5.8, by status since 5.18; older ones send
- * every entry.
+ * Requests the entries of a family. Kernels filter by protocol, address and port since 5.8, and by status since 5.18; older ones
+ * send every entry.
  */
 export function writeDump(messages: MessageBuffer, family: number, wanted: FlowFilter): void {
   const { port, isTranslated = false } = wanted;
-  // For IPv6 the kernel compares the wrong way round and leaves out what fits (ctnetlink_filter_match_tuple; seen with 6.18).
+  // For IPv6 addresses, the kernel's comparison is inverted and drops the matches (ctnetlink_filter_match_tuple; seen with 6.18).
   const address = wanted.address !== undefined && familyOf(wanted.address) === "IPv4" ? wanted.address : undefined;
   const flags =
     (address === undefined ? 0 : COMPARED.address) |
@@ -107,14 +107,14 @@ export function writeDump(messages: MessageBuffer, family: number, wanted: FlowF
   messages.end();
 }
 
-/** Asks for the one entry with the flow's original tuple. */
+/** Requests the one entry with the flow's original tuple. */
 export function writeGet(messages: MessageBuffer, family: number, flow: Flow): void {
   beginNfnetlink(messages, NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET, 0, family);
   conntrackEntry.write(messages.out, { original: originalTuple(flow) });
   messages.end();
 }
 
-/** Deletes the entry with the flow's original tuple if it is still the one with this id. */
+/** Deletes the entry with the flow's original tuple if it still has this id. */
 export function writeDelete(messages: MessageBuffer, family: number, flow: Flow, id: number): void {
   beginNfnetlink(messages, NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE, 0, family);
   conntrackEntry.write(messages.out, { original: originalTuple(flow), id });
@@ -133,7 +133,7 @@ function destinationOf(address: IpAddress) {
   return familyOf(address) === "IPv4" ? { destinationV4: address } : { destinationV6: address };
 }
 
-/** Where what is asked for begins in the message that is read now, and in a nest of it: {@link placeAttributes}. */
+/** Scratch tables for {@link placeAttributes}: where attributes begin in the current message, and in a nest of it. */
 const entry = new Int32Array(TIMESTAMP + 1);
 const nest = new Int32Array(DESTINATION_V6 + 1);
 const NOWHERE = new Int32Array(nest.length);
@@ -145,10 +145,10 @@ function openNest(input: ByteReader, at: number | undefined, places = nest): Int
 }
 
 /**
- * The flow that a message of conntrack is about, read in place: a busy node has tens of thousands a second. Throws `malformed`.
+ * Reads the flow of a conntrack message in place: a busy node sends tens of thousands per second. Throws `malformed`.
  *
- * @returns `undefined` for protocols that no Service has, for entries in a conntrack zone (other programs' business: service traffic
- * is tracked in the default zone), and for entries that lack an address.
+ * @returns `undefined` for protocols that no Service has, for entries in a conntrack zone (Service traffic is tracked in the default
+ * zone; others belong to other programs), and for entries that lack an address.
  */
 export function readFlow(reply: Reply): TrackedFlow | undefined {
   const { input, start, end } = nfnetlinkPayload(reply);
@@ -191,7 +191,7 @@ interface Ends {
 
 const tupleParts = new Int32Array(PROTOCOL + 1);
 
-/** Length and type of an attribute, as one word of the host. */
+/** Length and type of an attribute as one host-order word. */
 function head(type: number, length: number): number {
   return HOST_IS_LITTLE_ENDIAN ? ((type << 16) | length) >>> 0 : (length << 16) | type;
 }
@@ -204,7 +204,7 @@ const [SOURCE_HEAD, DESTINATION_HEAD] = [head(SOURCE_V4, 8), head(DESTINATION_V4
 const [SOURCE_PORT_HEAD, DESTINATION_PORT_HEAD] = [head(SOURCE_PORT, 6), head(DESTINATION_PORT, 6)];
 const PLAIN_TUPLE_BYTES = 48;
 
-/** Whether a tuple of IPv4 with ports begins here, in the order in which kernels write it: its values stand where {@link readTuple} reads them. */
+/** Whether an IPv4 tuple with ports begins here, in the kernel's usual order: then {@link readTuple} can read its values at fixed offsets. */
 function isPlainTuple({ view }: ByteReader, at: number): boolean {
   return (
     at + PLAIN_TUPLE_BYTES <= view.byteLength &&
@@ -240,7 +240,7 @@ function readTuple(input: ByteReader, at: number | undefined): Ends | undefined 
   return { number: numberAt(input, ports[NUMBER]), source, sourcePort, destination, destinationPort };
 }
 
-/** Texts of addresses of IPv4 by their 32 bits: few ends have many connections. */
+/** Caches the text of IPv4 addresses by their 32 bits: a few hosts have most connections. */
 const known4 = new Map<number, IpAddress>();
 const MOST_KNOWN = 10_000;
 
@@ -250,7 +250,7 @@ function addressAt(input: ByteReader, at: number | undefined): IpAddress | undef
   return until - at === 4 ? knownAddress(input, at) : ipFromBytes(input.bytes.subarray(at, until));
 }
 
-/** Of IPv4. */
+/** The text of an IPv4 address, from the cache if possible. */
 function knownAddress(input: ByteReader, at: number): IpAddress {
   const word = input.view.getInt32(at);
   let text = known4.get(word);
@@ -262,7 +262,7 @@ function knownAddress(input: ByteReader, at: number): IpAddress {
   return text;
 }
 
-/** In the kernel's words. */
+/** The kernel's name of the state. */
 function stateIn(input: ByteReader, at: number | undefined): string | undefined {
   if (!at) return undefined;
   const states = openNest(input, at);

@@ -14,7 +14,7 @@ import type { ConntrackTable, FlowFilter, TrackedFlow } from "./conntrack.ts";
 import { IPCTNL_MSG_CT_DELETE, readFlow, writeDelete, writeDump, writeGet } from "./ctnetlink.ts";
 import { readStatistics } from "./statistics.ts";
 
-/** A table with many flows comes in large datagrams. */
+/** The kernel dumps a table with many flows in large datagrams. */
 const RECEIVE_BUFFER_BYTES = 1024 * 1024;
 
 /** The table of the network namespace in which the socket was opened. */
@@ -23,13 +23,13 @@ export interface NetlinkConntrack extends Required<ConntrackTable>, AsyncDisposa
 }
 
 /**
- * Opens the table of this process's network namespace; the kernel loads its conntrack module when it is first asked.
- * Methods throw a NetlinkError when the kernel refuses (`EPERM`, or `EINVAL`/`EOPNOTSUPP` without ctnetlink).
+ * Opens the table of this process's network namespace; the kernel loads its conntrack module on the first request.
+ * Methods throw a NetlinkError if the kernel rejects a request (`EPERM`, or `EINVAL`/`EOPNOTSUPP` without ctnetlink).
  */
 export function openConntrack(): NetlinkConntrack {
   const open = () => NetlinkSocket.open(NETLINK_NETFILTER, { receiveBufferBytes: RECEIVE_BUFFER_BYTES });
   const socket = open();
-  // A dump takes seconds where there are many flows: nothing waits for it.
+  // A separate socket: with many flows a dump takes seconds, and nothing else should wait for it.
   let dumping: NetlinkSocket | undefined;
   return {
     async readFlows(family, filter, begin) {
@@ -46,7 +46,7 @@ export function openConntrack(): NetlinkConntrack {
           const found = readFlow(reply);
           if (found !== undefined && isSameFlow(found, flow)) id = found.id;
         });
-        // The same original tuple with another reply is a new flow, which may well be right.
+        // The same original tuple with another reply tuple is a new flow, which may be correct.
         if (id === undefined) return false;
         request.reset();
         writeDelete(request, nfprotoOf(family), flow, id);
@@ -79,7 +79,7 @@ async function readFrom(
   writeDump(request, nfprotoOf(family), filter);
   return await dumpWithRetry(() => {
     const visit = begin();
-    // Even an empty table takes the kernel 10 ms here: it walks a quarter of a million hash buckets.
+    // Even for an empty table the kernel needs 10 ms: it walks a quarter of a million hash buckets.
     return socket.dump(
       request,
       (reply) => {
@@ -91,7 +91,7 @@ async function readFrom(
   });
 }
 
-/** What a kernel that filters has left out already. */
+/** The filter again, for kernels that do not apply it. */
 function passes(flow: TrackedFlow, { protocol, address, port, isTranslated: wantsTranslated }: FlowFilter): boolean {
   return (
     (protocol === undefined || flow.protocol === protocol) &&
@@ -101,27 +101,26 @@ function passes(flow: TrackedFlow, { protocol, address, port, isTranslated: want
   );
 }
 
-/** Of linux/netfilter/nfnetlink.h. */
+/** Multicast groups of linux/netfilter/nfnetlink.h. */
 const NFNLGRP_CONNTRACK_NEW = 1;
 const NFNLGRP_CONNTRACK_DESTROY = 3;
-/** About 100,000 messages: what comes while another program has the processor. */
+/** Room for about 100,000 messages, which may come while another program has the processor. */
 const EVENTS_BUFFER_BYTES = 32 * 1024 * 1024;
-/** Messages gather so long: a thread that is woken for each would cost more than what it is told. */
+/** Messages gather this long: waking a thread for each would cost more than reading it. */
 const GATHER_MS = 300;
 
 export interface FlowEvents {
   readonly onBegin: (flow: TrackedFlow) => void;
-  /** With what it carried, and how it ended. */
+  /** Gets the flow with its final counters and state. */
   readonly onEnd: (flow: TrackedFlow) => void;
-  /** Some were lost, because they were not taken fast enough: look at the table. */
+  /** Events were lost because they were not read fast enough: read the table. */
   readonly onLost: () => void;
-  /** Ends it. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Tells of the connections of this process's network namespace until the signal aborts. What happens after the call is told.
- * Rejects with a NetlinkError when the kernel refuses (`EPERM`, no ctnetlink).
+ * Reports the connections of this process's network namespace until the signal aborts, from the time of the call on.
+ * Rejects with a NetlinkError if the kernel rejects the subscription (`EPERM`, no ctnetlink).
  */
 export async function followFlows({ onBegin, onEnd, onLost, signal }: FlowEvents): Promise<void> {
   let hasTaken = false;
@@ -147,7 +146,7 @@ export async function followFlows({ onBegin, onEnd, onLost, signal }: FlowEvents
     signal: AbortSignal.any([signal, refused.signal]),
   });
   try {
-    // A kernel without ctnetlink lets everyone listen, and tells nothing.
+    // A kernel without ctnetlink accepts the subscription but sends nothing: ask for something that fails there.
     await Promise.race([following, askOnce()]);
     await following;
   } finally {

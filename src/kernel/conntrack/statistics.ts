@@ -1,4 +1,4 @@
-/** What connection tracking counts of itself: how full it is, and what it lost. */
+/** The statistics of connection tracking: how full the table is, and what was lost. */
 import { attributes, u32be } from "../netlink/attributes.ts";
 import { NLM_F_DUMP } from "../netlink/constants.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
@@ -10,22 +10,22 @@ const IPCTNL_MSG_CT_GET_STATS = 5;
 const total = attributes({ entries: [1, u32be], max: [2, u32be] });
 const perCpu = attributes({ invalid: [4, u32be], insertFailed: [9, u32be], dropped: [10, u32be], early: [11, u32be] });
 
-/** Counters begin with the network namespace. */
+/** The counters start when the network namespace is created. */
 export interface ConntrackStatistics {
   readonly entries: number;
-  /** The limit; 0: not known. */
+  /** The limit; 0 if unknown. */
   readonly max: number;
-  /** Packets that belong to no connection, or break its rules. */
+  /** Packets that belong to no connection, or violate its protocol. */
   readonly invalid: number;
-  /** Connections that could not be entered: two packets at once, or one source port too many. Their packet is lost. */
+  /** Connections that could not be inserted: two packets raced, or source ports ran out. Their packet is lost. */
   readonly insertFailed: number;
   /** Packets lost because the table was full. */
   readonly dropped: number;
-  /** Entries that had to make room. */
+  /** Entries that were evicted to make room. */
   readonly earlyDropped: number;
 }
 
-/** Of the socket's network namespace. @throws NetlinkError when the kernel refuses. */
+/** Reads the statistics of the socket's network namespace. @throws NetlinkError when the kernel rejects the request. */
 export async function readStatistics(socket: NetlinkSocket): Promise<ConntrackStatistics> {
   const sum = { entries: 0, max: 0, invalid: 0, insertFailed: 0, dropped: 0, earlyDropped: 0 };
   const request = new MessageBuffer(64);
@@ -50,7 +50,7 @@ export async function readStatistics(socket: NetlinkSocket): Promise<ConntrackSt
   return sum;
 }
 
-/** What people should know of it, in sentences. Pure. */
+/** Warnings for people, in sentences. */
 export function statisticsNotes(statistics: ConntrackStatistics): readonly string[] {
   const { entries, max, insertFailed, dropped, earlyDropped } = statistics;
   const notes: string[] = [];

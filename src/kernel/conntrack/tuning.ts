@@ -1,4 +1,4 @@
-/** Conntrack's kernel parameters, set once at start: reference operation.md §10.1, sync.md §13.1. */
+/** Sets conntrack's kernel parameters, once at start: reference operation.md §10.1, sync.md §13.1. */
 
 import { existsSync, readdirSync } from "node:fs";
 import { availableParallelism } from "node:os";
@@ -9,7 +9,7 @@ import { messageOf } from "../../logging/message-of.ts";
 import { fileSysctls, SysctlError, type Sysctls } from "../sysctl.ts";
 import { openConntrack } from "./netlink-conntrack.ts";
 
-/** Values of 0 or less leave the parameter alone. Times are milliseconds; the kernel gets whole seconds. */
+/** Values of 0 or less leave the parameter alone. Times are in milliseconds; the kernel gets whole seconds. */
 export interface ConntrackSettings {
   readonly maxPerCore: number;
   readonly min: number;
@@ -20,13 +20,13 @@ export interface ConntrackSettings {
   readonly udpStreamTimeoutMs: number;
 }
 
-/** A limit above which a node's memory would suffer, even if `min` asks for more. */
+/** Caps what `maxPerCore` asks for, even if `min` is greater, to protect the node's memory. */
 const GREATEST_MAX = 1_048_576;
 
 /**
- * The size of the connection table for this many CPUs. Pure.
+ * The size of the connection table for this many CPUs.
  *
- * @returns `undefined` when the table's size is to be left alone.
+ * @returns `undefined` to leave the table's size alone.
  */
 export function conntrackMax(
   settings: Pick<ConntrackSettings, "maxPerCore" | "min">,
@@ -46,21 +46,20 @@ interface ConntrackTuningDeps {
   readonly moduleParameters?: Sysctls;
   /** @default from sysfs */
   readonly cpus?: number;
-  /** Has the kernel load its module. @default asks for its table */
+  /** Makes the kernel load the conntrack module. @default requests its table */
   readonly loadModule?: () => Promise<void>;
 }
 
 const ENTRY = "net/netfilter/nf_conntrack_";
 
 /**
- * Applies the settings, each only where it differs from the kernel's value, after loading the kernel's module where it is not
- * there yet, and stops at the first failure: throws an
- * Error that begins `could not set conntrack parameters from kube-proxy configuration:`.
+ * Loads the kernel module if necessary and applies each setting that differs from the kernel's value. Stops at the first
+ * failure and throws an Error that begins `could not set conntrack parameters from kube-proxy configuration:`.
  */
 export async function tuneConntrack(settings: ConntrackSettings, deps: ConntrackTuningDeps): Promise<void> {
   try {
     const { log, sysctls = fileSysctls(), loadModule = askForTable } = deps;
-    // A node on which nothing has used conntrack since it booted. What does not help shows in what is set next.
+    // Nothing has used conntrack since the node booted. If loading fails, the next write reports it.
     if (await isMissing(sysctls, `${ENTRY}max`)) await loadModule().catch(() => {});
     await setMax(settings, deps, sysctls);
     const parameters: readonly (readonly [name: string, isWanted: boolean, value: number])[] = [
@@ -88,7 +87,7 @@ async function isMissing(sysctls: Sysctls, entry: string): Promise<boolean> {
   }
 }
 
-/** The first request for conntrack's table loads the module that has it (`request_module` in the kernel's nfnetlink.c). */
+/** The first request for conntrack's table loads its module (`request_module` in the kernel's nfnetlink.c). */
 async function askForTable(): Promise<void> {
   await using table = openConntrack();
   await table.readFlows("IPv4", {}, () => () => {});
@@ -98,7 +97,7 @@ async function setMax(settings: ConntrackSettings, deps: ConntrackTuningDeps, sy
   const max = conntrackMax(settings, deps.cpus ?? cpuCount());
   if (max === undefined || max <= 0) return;
   const entry = `${ENTRY}max`;
-  // A greater table is the wish of the node, and no reason to fail where parameters cannot be written.
+  // A larger table is the administrator's choice, and no reason to fail where parameters cannot be written.
   if (!((await sysctls.read(entry).catch(() => 0)) >= max)) {
     deps.log.info("Setting nf_conntrack_max", { nfConntrackMax: max });
     await setIfDifferent(sysctls, deps.log, entry, max);
@@ -111,7 +110,7 @@ async function setMax(settings: ConntrackSettings, deps: ConntrackTuningDeps, sy
 }
 
 async function setIfDifferent(sysctls: Sysctls, log: Logger, entry: string, value: number): Promise<void> {
-  // An unreadable parameter is written: the write then says what is wrong.
+  // An unreadable parameter is written, so that the write reports what is wrong.
   const current = await sysctls.read(entry).catch(() => undefined);
   if (current === value) return;
   log.info("Set sysctl", { entry, value });
@@ -123,9 +122,9 @@ function seconds(milliseconds: number): number {
 }
 
 /**
- * CPUs of all NUMA nodes that have a topology; without NUMA folders all of `cpu/`; else those that this process may run on.
- *
- * @param root folder of the machine's devices.
+ * The number of CPUs with a topology in all NUMA nodes; without NUMA folders, of those in `cpu/`; without either, of those that this
+ * process may run on.
+ * @param root the sysfs folder of the machine's devices.
  */
 export function cpuCount(root = "/sys/devices/system"): number {
   const counted = countNumaCpus(join(root, "node")) ?? list(join(root, "cpu"), /^cpu\d+$/)?.length ?? 0;

@@ -30,7 +30,7 @@ inNetns(import.meta.url, { name: "nfacct" }, () => {
       };
       const counters = await openNfacct(log);
       if (counters === undefined) {
-        // A kernel without accounting is no error, and the log has its reason.
+        // A kernel without accounting is no error; the log names the reason.
         assert.match(String(reasons[0]), /netlink/);
         t.skip("this kernel has no accounting");
         return;

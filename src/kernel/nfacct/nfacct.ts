@@ -8,16 +8,16 @@ import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { beginNfnetlink, NFNL_SUBSYS_ACCT, NFPROTO_UNSPEC, nfnetlinkPayload } from "../netlink/nfnetlink.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
 
-/** The counters of one network namespace. Names have at most 31 characters. */
+/** The accounting counters of one network namespace. Names have at most 31 characters. */
 export interface Nfacct {
-  /** Creates the counter unless it exists; resolves to whether it exists now. Failures are logged. */
+  /** Creates the counter unless it exists. Failures are logged. @returns whether it exists now. */
   ensure(name: string): Promise<boolean>;
-  /** Packets since the counter was created; `undefined` when there is none. Rejects when the kernel refuses. */
+  /** Packets since the counter was created; `undefined` if it does not exist. @throws NetlinkError */
   packets(name: string): Promise<number | undefined>;
   close(): Promise<void>;
 }
 
-/** A counter that hardly exists: reading it shows whether the kernel has any. */
+/** A counter that is unlikely to exist: the error of reading it shows whether the kernel supports counters. */
 const PROBE_NAME = "IMayExist";
 
 const NFNL_MSG_ACCT_NEW = 0;
@@ -25,7 +25,7 @@ const NFNL_MSG_ACCT_GET = 1;
 
 const counter = attributes({ name: [1, zstring], packets: [2, u64be] });
 
-/** Opens the counters of this process's network namespace; `undefined`, with a log line, when the kernel has none. */
+/** Opens the counters of this process's network namespace; `undefined`, with a log line, if the kernel does not support them. */
 export async function openNfacct(log: Logger): Promise<Nfacct | undefined> {
   const socket = NetlinkSocket.open(NETLINK_NETFILTER);
 

@@ -1,14 +1,14 @@
-/** Tells when an address of this network namespace comes or goes. One subscription, however many want to know. */
+/** Watches the addresses of this network namespace. All listeners share one subscription. */
 import { NETLINK_ROUTE } from "../netlink/constants.ts";
 import { Listeners, subscribe } from "../netlink/subscription.ts";
 import { RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR } from "./rtnetlink.ts";
 
-/** Of either family; a change is told once or more often, never too seldom. */
+/** Watches both families. A change is reported at least once. */
 export class AddressWatch {
   readonly #listeners = new Listeners<{ readonly onChange: () => void }>(() => this.#stop.abort());
   #stop = new AbortController();
 
-  /** Calls back until the signal aborts, and then resolves. Rejects when the kernel does not let us listen (any more). */
+  /** Calls `onChange` until the signal aborts, and then resolves. Rejects if the subscription fails. */
   watch(onChange: () => void, signal: AbortSignal): Promise<void> {
     const watching = this.#listeners.join({ onChange }, signal);
     if (!signal.aborted && this.#listeners.size === 1) this.#start();

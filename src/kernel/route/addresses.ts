@@ -1,6 +1,6 @@
 /**
- * The addresses of this network namespace, asked of rtnetlink: all of all interfaces, loopback and interfaces that are
- * down included, as node-port addresses need them (reference node.md §9).
+ * The addresses of this network namespace, from rtnetlink: those of all interfaces, including loopback and interfaces that
+ * are down, as node-port addresses require (reference node.md §9).
  */
 import { familyOf, type IpAddress, type IpFamily } from "../../net/ip.ts";
 import { NETLINK_ROUTE } from "../netlink/constants.ts";
@@ -9,19 +9,19 @@ import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
 import { readAddress, writeAddressDump } from "./rtnetlink.ts";
 
-/** Reads addresses; also implemented by tests as a plain function. */
+/** Reads the node's addresses; tests pass a fake. */
 export type LocalAddresses = (family: IpFamily, signal?: AbortSignal) => Promise<readonly IpAddress[]>;
 
 /**
- * Every address of the family in the caller's network namespace, each once, in the kernel's order. Opens a socket and
- * closes it again. Throws a NetlinkError when the kernel cannot be asked; an interrupted dump is repeated up to 5 times
- * and then believed.
+ * All addresses of the family in the caller's network namespace, without duplicates, in the kernel's order. Opens a socket
+ * and closes it again. Throws a NetlinkError if the kernel cannot be asked; an interrupted dump is repeated up to 5 times,
+ * and then its last result is used.
  */
 export const localAddresses: LocalAddresses = async (family, signal) => {
   await using socket = NetlinkSocket.open(NETLINK_ROUTE);
   const request = new MessageBuffer(64);
   writeAddressDump(request, family);
   const all = await collectDump(socket, request, (reply) => readAddress(reply)?.address, { signal });
-  // A kernel that was started without a family (ipv6.disable=1) answers with all that it has.
+  // A kernel that was booted without a family (ipv6.disable=1) answers with the addresses of the other.
   return [...new Set(all.filter((address) => familyOf(address) === family))];
 };

@@ -114,7 +114,7 @@ inNetns(import.meta.url, { name: "links", timeoutMs: 180_000 }, () => {
     await using links = openLinks();
     await links.ensureDummy("kube-ipvs0");
     const shown = execFileSync("ip", ["link", "show", "kube-ipvs0"], { encoding: "utf8" });
-    // Upstream's library sets a queue length of 0, which `ip` leaves out.
+    // Like upstream's library, we set a queue length of 0, which `ip` does not print.
     assert.match(shown, /<BROADCAST,NOARP> mtu 1500 qdisc noop state DOWN mode DEFAULT group default *\n/);
     await links.deleteDummy("kube-ipvs0");
   });

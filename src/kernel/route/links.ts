@@ -1,6 +1,6 @@
 /**
  * Network devices and their addresses in one network namespace. Two implementations, rtnetlink (`netlink-links.ts`) and
- * memory (`memory-links.ts`), pass one contract test. Knows nothing of Services.
+ * memory (`memory-links.ts`), pass the same contract test. This layer knows nothing about Services.
  */
 import { familyOf, type IpAddress, type IpFamily } from "../../net/ip.ts";
 
@@ -12,7 +12,7 @@ export interface LinkAddress {
   readonly link: string;
 }
 
-/** An address that was added with another prefix length can only be removed with that. */
+/** The kernel removes an address only with the prefix length that it was added with. @default the full length */
 export type AddressToRemove = IpAddress | Pick<LinkAddress, "address" | "prefixLength">;
 
 export interface LinkDescription {
@@ -23,46 +23,45 @@ export interface LinkDescription {
   readonly isUp: boolean;
 }
 
-/** An address that could not be added or removed. */
 export interface LinkAddressFailure {
   readonly address: IpAddress;
   /** The errno's name. */
   readonly code: string;
-  /** Names the address, the device and the cause, in words. */
+  /** A sentence that names the address, the device and the cause. */
   readonly message: string;
 }
 
 export interface Links {
-  /** `undefined` when there is no such device. */
+  /** `undefined` if there is no such device. */
   link(name: string): Promise<LinkDescription | undefined>;
   /**
-   * Creates a dummy device, down, unless a device of that name exists. Throws an Error that names the kernel module when the
-   * kernel has no dummy devices, and one that names the kind when the device is something else.
+   * Creates a dummy device, down, unless it exists. Throws an Error that names the kernel module if the kernel has no
+   * dummy devices, and one that names the kind if a device of that name is not a dummy.
    */
   ensureDummy(name: string): Promise<void>;
-  /** Deletes the device if it is a dummy; a missing one is no error, one of another kind is. */
+  /** Deletes a dummy device, if it exists. Throws if the device is of another kind. */
   deleteDummy(name: string): Promise<void>;
-  /** Every address of the family, on all devices, up or down. */
+  /** All addresses of the family, on all devices, up or down. */
   addresses(family: IpFamily, signal?: AbortSignal): Promise<readonly LinkAddress[]>;
   /**
-   * Routes to the node itself (type `local`, table `local`): destinations and the devices that they lead to. The kernel makes
-   * one for each address that a device gets; an address whose route another program has removed is not the node's own any more.
+   * Routes to the node itself (type `local`, table `local`): destinations and their devices. The kernel adds one for each
+   * address of a device. If another program removes the route, the node no longer accepts packets to the address.
    */
   localRoutes(family: IpFamily, signal?: AbortSignal): Promise<readonly LinkAddress[]>;
-  /** Adds them as /32 or /128, many to a system call; an address that the device has is no failure. */
+  /** Adds the addresses as /32 or /128, many per system call; an address that the device already has is no failure. */
   addAddresses(link: string, addresses: readonly IpAddress[]): Promise<readonly LinkAddressFailure[]>;
-  /** Removes them, as /32 or /128 unless a prefix length is given; an address that the device lacks is no failure. */
+  /** Removes the addresses; one that the device does not have is no failure. */
   removeAddresses(link: string, addresses: readonly AddressToRemove[]): Promise<readonly LinkAddressFailure[]>;
   /**
-   * Watches devices and addresses of the namespace until the signal aborts; `onChange` gets the name of the device that was
-   * changed or deleted, or `undefined` when announcements were lost and anything may have changed. What this object itself
-   * does is announced as well, but for IPv4 addresses: the kernel does not say who changed an IPv6 address.
+   * Watches devices and addresses of the namespace until the signal aborts. `onChange` gets the name of the changed or
+   * deleted device, or `undefined` if notifications were lost and anything may have changed. This object's own changes are
+   * reported too, except those of IPv4 addresses: the kernel does not tell who changed an IPv6 address.
    */
   watch(onChange: (link: string | undefined) => void, signal: AbortSignal): Promise<void>;
   close(): Promise<void>;
 }
 
-/** With the length of a whole address where none is given. Pure. */
+/** Fills in the full prefix length where none is given. */
 export function withPrefixLength(asked: AddressToRemove): Pick<LinkAddress, "address" | "prefixLength"> {
   return typeof asked === "string" ? { address: asked, prefixLength: fullLength(asked) } : asked;
 }
@@ -77,7 +76,6 @@ const CAUSES: Readonly<Record<string, string>> = {
   EPERM: "not permitted, this needs CAP_NET_ADMIN",
 };
 
-/** @param what as in "cannot what". */
 export function linkFailure(
   what: "add" | "remove",
   link: string,
@@ -93,7 +91,7 @@ export function linkFailure(
   };
 }
 
-/** The kernel has no dummy devices. */
+/** The error if the kernel has no dummy devices. */
 export function noDummyDevices(name: string, options?: ErrorOptions): Error {
   return new Error(
     `cannot create the device ${name}: the kernel has no dummy devices: load the module "dummy" (modprobe dummy)`,
@@ -101,7 +99,7 @@ export function noDummyDevices(name: string, options?: ErrorOptions): Error {
   );
 }
 
-/** The name belongs to a device of another kind. */
+/** The error if the device is of another kind. */
 export function notADummy(name: string, kind: string | undefined): Error {
   const what = kind === undefined ? "no virtual device" : `a ${kind} device`;
   return new Error(`the device ${name} is ${what}, a dummy device is needed: delete or rename it`);

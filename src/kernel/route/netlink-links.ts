@@ -35,16 +35,16 @@ import {
   writeLocalRouteDump,
 } from "./rtnetlink.ts";
 
-/** A node with many pods and addresses answers in large datagrams. */
+/** On a node with many pods and addresses, the kernel answers in large datagrams. */
 const RECEIVE_BUFFER_BYTES = 1024 * 1024;
 
-/** The errno that means that nothing was left to do. */
+/** The errno that means that there was nothing to do. */
 const DONE_ALREADY = { add: "EEXIST", remove: "EADDRNOTAVAIL" } as const;
 
 /** Devices of this process's network namespace. */
 interface NetlinkLinks extends Links, AsyncDisposable {}
 
-/** Methods throw a NetlinkError when the kernel refuses (`EPERM`). */
+/** Methods throw a NetlinkError if the kernel rejects a request (`EPERM`). */
 export function openLinks(): NetlinkLinks {
   return new RtnetlinkLinks();
 }
@@ -114,7 +114,7 @@ class RtnetlinkLinks implements NetlinkLinks {
       onOverrun: () => onChange(undefined),
       signal: AbortSignal.any([signal, stop.signal]),
     });
-    // Devices that change meanwhile are announced: what the list says of them is the same or older.
+    // Names from notifications win: the list has the same names or older ones.
     const listed = this.#linkNames(signal).then((all) => {
       for (const [index, name] of all) if (!names.has(index)) names.set(index, name);
     });
@@ -143,13 +143,13 @@ class RtnetlinkLinks implements NetlinkLinks {
       onChange(link.name);
       return;
     }
-    // What this socket did to addresses is no news; of IPv6 addresses the kernel does not say whose doing it was.
+    // Skip this socket's own changes of addresses; the kernel does not tell who changed an IPv6 address.
     if (this.#socket.hasPort(reply.portId)) return;
     const address = readAddress(reply);
     if (address !== undefined) onChange(names.get(address.index));
   }
 
-  /** What a dump lists, with the names of devices. */
+  /** The results of a dump, with the names of devices. */
   async #listed(
     write: (messages: MessageBuffer) => void,
     read: (reply: Reply) => AddressMessage | undefined,
@@ -162,7 +162,7 @@ class RtnetlinkLinks implements NetlinkLinks {
     });
   }
 
-  /** Throws when the device is something else. */
+  /** Throws if the device is not a dummy. */
   async #findDummy(name: string): Promise<LinkDescription | undefined> {
     const found = await this.link(name);
     if (found !== undefined && found.kind !== "dummy") throw notADummy(name, found.kind);

@@ -9,7 +9,7 @@ import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { readAddress, readLink, writeAddress, writeDummyCreate } from "./rtnetlink.ts";
 
 // Payloads as Linux 6.1 (x86-64) sent them.
-/** A dummy device that is down; most of its attributes are left out. */
+/** A dummy device that is down, without most of its attributes. */
 const LINK =
   "000001000300000082000000000000000f0003006b7562652d6970767330000008000d00e80300000500100002000000" +
   "08000400dc05000009000600" +

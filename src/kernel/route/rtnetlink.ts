@@ -1,4 +1,4 @@
-/** rtnetlink messages: devices, addresses and routes, in the kernel's numbers (linux/rtnetlink.h, if_link.h, if_addr.h). */
+/** rtnetlink messages for devices, addresses and routes (linux/rtnetlink.h, if_link.h, if_addr.h). */
 import { familyOf, type IpAddress, type IpFamily, ipBytes, ipFromBytes } from "../../net/ip.ts";
 import { attributes, binary, u32host, zstring } from "../netlink/attributes.ts";
 import { HOST_IS_LITTLE_ENDIAN, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL } from "../netlink/constants.ts";
@@ -25,13 +25,13 @@ export const RTNLGRP_IPV4_IFADDR = 5;
 export const RTNLGRP_IPV6_IFADDR = 9;
 
 const IFF_UP = 1;
-/** Leave counters out of what is said about devices. */
+/** Omits counters from answers about devices. */
 const RTEXT_FILTER_SKIP_STATS = 8;
-/** u8 family · u8 padding · u16 type · i32 index · u32 flags · u32 mask of flags to change */
+/** u8 family · u8 padding · u16 type · i32 index · u32 flags · u32 mask of changed flags */
 const IFINFOMSG_BYTES = 16;
 /** u8 family · u8 prefix length · u8 flags · u8 scope · u32 interface index */
 const IFADDRMSG_BYTES = 8;
-/** u8 family · u8 destination's length · u8 source's length · u8 tos · u8 table · u8 protocol · u8 scope · u8 type · u32 flags */
+/** u8 family · u8 destination length · u8 source length · u8 tos · u8 table · u8 protocol · u8 scope · u8 type · u32 flags */
 const RTMSG_BYTES = 12;
 const RT_TABLE_LOCAL = 255;
 const RTN_LOCAL = 2;
@@ -52,7 +52,7 @@ const RTGENMSG_BYTES = 4;
 const namespaceAttributes = attributes({ id: [1, u32host], descriptor: [3, u32host] });
 const NETNSA_NSID_NOT_ASSIGNED = 0xffff_ffff;
 
-/** Asks for the number that a network namespace has where this is asked: it gets one when a link leads there. */
+/** Requests the id of a network namespace as seen from the socket's own; the kernel assigns one when a link leads there. */
 export function writeNamespaceIdGet(messages: MessageBuffer, descriptor: number): void {
   messages.begin(RTM_GETNSID, 0);
   messages.out.u32(0);
@@ -60,28 +60,28 @@ export function writeNamespaceIdGet(messages: MessageBuffer, descriptor: number)
   messages.end();
 }
 
-/** Undefined where it has none. */
+/** Undefined if the namespace has no id. */
 export function readNamespaceId({ type, input, start, end }: Reply): number | undefined {
   if (type !== RTM_NEWNSID || end - start < RTGENMSG_BYTES) return undefined;
   const { id } = namespaceAttributes.read(input, start + RTGENMSG_BYTES, end);
   return id === NETNSA_NSID_NOT_ASSIGNED ? undefined : id;
 }
 
-/** Asks for one device by its name (ENODEV: there is none). */
+/** Requests one device by name (ENODEV if there is none). */
 export function writeLinkGet(messages: MessageBuffer, name: string): void {
   beginLink(messages, RTM_GETLINK, 0, 0);
   linkAttributes.write(messages.out, { name, extendedMask: RTEXT_FILTER_SKIP_STATS });
   messages.end();
 }
 
-/** Asks for all devices. */
+/** Requests all devices. */
 export function writeLinkDump(messages: MessageBuffer): void {
   beginLink(messages, RTM_GETLINK, NLM_F_DUMP, 0);
   linkAttributes.write(messages.out, { extendedMask: RTEXT_FILTER_SKIP_STATS });
   messages.end();
 }
 
-/** Creates a dummy device, down. Upstream's library sets the queue length, to 0, where `ip link add` leaves it alone. */
+/** Creates a dummy device, down. Like upstream's library, and unlike `ip link add`, it sets the queue length to 0. */
 export function writeDummyCreate(messages: MessageBuffer, name: string): void {
   beginLink(messages, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, 0);
   linkAttributes.write(messages.out, { name, queueLength: 0, info: { kind: "dummy" } });
@@ -93,13 +93,13 @@ export function writeLinkDelete(messages: MessageBuffer, index: number): void {
   messages.end();
 }
 
-/** Asks for all addresses of a family. */
+/** Requests all addresses of a family. */
 export function writeAddressDump(messages: MessageBuffer, family: IpFamily): void {
   beginAddress(messages, RTM_GETADDR, NLM_F_DUMP, family, 0, 0);
   messages.end();
 }
 
-/** Asks for all routes to the node itself. Without `filtersDumps` the kernel answers with routes to elsewhere, too. */
+/** Requests all routes to the node itself. Without `filtersDumps`, the kernel also sends other routes. */
 export function writeLocalRouteDump(messages: MessageBuffer, family: IpFamily): void {
   messages.begin(RTM_GETROUTE, NLM_F_DUMP);
   const { out } = messages;
@@ -115,7 +115,7 @@ export function writeLocalRouteDump(messages: MessageBuffer, family: IpFamily): 
   messages.end();
 }
 
-/** Adds or removes an address, with a prefix of full length unless another is given. */
+/** Adds or removes an address. @param prefixLength @default the full length */
 export function writeAddress(
   messages: MessageBuffer,
   verb: "add" | "remove",
@@ -155,12 +155,11 @@ function beginAddress(
   out.u32(index, HOST_IS_LITTLE_ENDIAN);
 }
 
-/** What a message says about a device. */
 interface LinkMessage extends LinkDescription {
   readonly isDeleted: boolean;
 }
 
-/** `undefined` for messages about other things. Throws `malformed`. */
+/** `undefined` for messages of other types. Throws `malformed`. */
 export function readLink({ type, input, start, end }: Reply): LinkMessage | undefined {
   if (type !== RTM_NEWLINK && type !== RTM_DELLINK) return undefined;
   if (end - start < IFINFOMSG_BYTES) throw malformed("no ifinfomsg", input.bytes, start);
@@ -170,15 +169,15 @@ export function readLink({ type, input, start, end }: Reply): LinkMessage | unde
   return { name, index, kind: info?.kind, isUp: (flags & IFF_UP) !== 0, isDeleted: type === RTM_DELLINK };
 }
 
-/** What a message says about an address, or about the destination of a route. */
+/** An address on a device, or the destination of a route. */
 export interface AddressMessage {
   readonly address: IpAddress;
   readonly prefixLength: number;
-  /** The device. */
+  /** The index of the device. */
   readonly index: number;
 }
 
-/** `undefined` for messages about other things, and for addresses that are not IP addresses. Throws `malformed`. */
+/** `undefined` for messages of other types and for addresses that are not IP addresses. Throws `malformed`. */
 export function readAddress({ type, input, start, end }: Reply): AddressMessage | undefined {
   if (type !== RTM_NEWADDR && type !== RTM_DELADDR) return undefined;
   if (end - start < IFADDRMSG_BYTES) throw malformed("no ifaddrmsg", input.bytes, start);
@@ -193,7 +192,7 @@ export function readAddress({ type, input, start, end }: Reply): AddressMessage 
   };
 }
 
-/** What a message says about a route to the node itself; `undefined` for other routes and other things. Throws `malformed`. */
+/** Reads a route to the node itself; `undefined` for other routes and messages of other types. Throws `malformed`. */
 export function readLocalRoute({ type, input, start, end }: Reply): AddressMessage | undefined {
   if (type !== RTM_NEWROUTE) return undefined;
   if (end - start < RTMSG_BYTES) throw malformed("no rtmsg", input.bytes, start);

@@ -1,4 +1,4 @@
-/** Sockets of clients, in each network namespace of this machine that can be seen. */
+/** Clients' sockets in all network namespaces of this machine that this process can see. */
 import { networkInterfaces } from "node:os";
 import { attempt } from "../../logging/attempt.ts";
 import { familyOf, type IpAddress, type IpFamily, isUnspecified, parseIpAddress } from "../../net/ip.ts";
@@ -18,14 +18,14 @@ import {
   writeClientDump,
 } from "./sock-diag.ts";
 
-/** A socket that is known, of TCP with what it has carried. */
+/** A socket with what the caller knows about it; TCP sockets also with statistics. */
 export interface KnownSocket<T> extends Omit<DiagSocket, "id">, Partial<TcpInfo> {
   readonly known: T;
 }
 
 /**
- * Those of which something is known; one that is not bound has the address with which it most likely sends.
- * @param knownOf cheap: called for each socket.
+ * Finds the sockets that `knownOf` knows. An unbound socket gets the address from which it most likely sends.
+ * @param knownOf must be cheap: it is called for each socket.
  */
 export async function* clientSockets<T>(
   protocol: "TCP" | "UDP",
@@ -35,7 +35,7 @@ export async function* clientSockets<T>(
   for await (const path of namespaces()) {
     await using socket = openIn(path);
     if (socket === undefined) continue;
-    // Sockets of IPv6 have peers of IPv4, too.
+    // IPv6 sockets can have IPv4 peers.
     const kinds: readonly SocketFamily[] = family === "IPv4" ? [AF_INET, AF_INET6] : [AF_INET6];
     for (const kind of kinds) {
       for (const one of await dumped(socket, kind, protocol, knownOf)) {

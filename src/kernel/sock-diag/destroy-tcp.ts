@@ -1,4 +1,4 @@
-/** Ends TCP connections of processes of this machine, in whichever network namespace they are (reference ebpf.md §1.8). */
+/** Ends TCP connections of processes on this machine, in any network namespace (reference ebpf.md §1.8). */
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import { attempt } from "../../logging/attempt.ts";
 import type { Flow } from "../../net/flow.ts";
@@ -8,14 +8,14 @@ import { NetlinkSocket } from "../netlink/socket.ts";
 import { inNetworkNamespace } from "../network-namespace.ts";
 import { type DiagSocket, NETLINK_SOCK_DIAG, readSocket, writeDestroy, writeTcpQuestion } from "./sock-diag.ts";
 
-/** A connection, and the cookie of its client's socket where that is known. */
+/** A connection, and the cookie of its client's socket if known. */
 export type ClientFlow = Flow & { readonly socket?: string };
 
 /**
- * Ends the client's sockets of these connections: their owners get ECONNABORTED. A socket that listens, or has another peer or another
- * cookie, is left.
+ * Closes the client's sockets of these connections: their owners get ECONNABORTED. Leaves listening sockets and those with another
+ * peer or another cookie alone.
  *
- * @returns those whose socket was here.
+ * @returns the connections whose sockets were on this machine.
  */
 export async function destroyTcpClients<T extends ClientFlow>(flows: readonly T[]): Promise<ReadonlySet<T>> {
   const ended = new Set<T>();
@@ -31,12 +31,12 @@ export async function destroyTcpClients<T extends ClientFlow>(flows: readonly T[
   return ended;
 }
 
-/** Asks about the sockets of a namespace; undefined where it cannot be entered. */
+/** Opens a sock_diag socket in a namespace; undefined if the namespace cannot be entered. */
 export function openIn(path: string): NetlinkSocket | undefined {
   return attempt(() => inNetworkNamespace(path, () => NetlinkSocket.open(NETLINK_SOCK_DIAG)));
 }
 
-/** The cookie makes sure that it is this socket: by its ports alone the kernel may find one that listens. */
+/** Looks the socket up first and destroys it by its cookie: by ports alone, the kernel may find a listening socket. */
 async function destroyIn(socket: NetlinkSocket, flow: ClientFlow): Promise<boolean> {
   const request = new MessageBuffer(128);
   writeTcpQuestion(request, flow);

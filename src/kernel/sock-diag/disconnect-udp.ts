@@ -1,4 +1,4 @@
-/** Disconnects UDP sockets whose peer is gone, in whichever network namespace they are (reference ebpf.md §1.8). */
+/** Disconnects UDP sockets whose peer is gone, in any network namespace (reference ebpf.md §1.8). */
 
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { attempt } from "../../logging/attempt.ts";
@@ -24,39 +24,39 @@ import {
 /** A socket, and the peer that it must still have. */
 export interface StaleSocket {
   readonly cookie: bigint;
-  /** Cookie of its network namespace. */
+  /** The cookie of the socket's network namespace. */
   readonly netns: bigint;
   readonly remote: IpAddress;
   readonly remotePort: number;
 }
 
 /**
- * `absent`: no socket with this cookie is connected to this peer. `unreachable`: its namespace is not found, or the kernel does not let
- * us.
+ * `absent`: no socket with this cookie is connected to this peer. `unreachable`: its namespace was not found, or the kernel rejected
+ * the request.
  */
 export type Disconnection = "disconnected" | "absent" | "unreachable";
 
-/** Sockets of which namespaces can be disconnected, and what keeps others from it, in words. */
+/** In which namespaces sockets can be disconnected, and a sentence that says why not in the others. */
 export type DisconnectReach =
   | { readonly of: "all" }
   | { readonly of: "host"; readonly why: string }
   | { readonly of: "none"; readonly why: string };
 
 export interface UdpDisconnector {
-  /** Asks the kernel; nothing is changed. */
+  /** Asks the kernel, without changing anything. */
   reach(): Promise<DisconnectReach>;
-  /** @returns what became of each, in their order. */
+  /** @returns the outcome of each socket, in order. */
   disconnect(sockets: readonly StaleSocket[]): Promise<readonly Disconnection[]>;
 }
 
-/** Sockets that are disconnected before other work of this thread has its turn. */
+/** After so many sockets, the event loop gets a turn. */
 const PORTION = 512;
 
 const FAMILIES: readonly SocketFamily[] = [AF_INET, AF_INET6];
 
-/** Of the running kernel. Nothing is opened yet. */
+/** The running kernel's {@link UdpDisconnector}. Opens nothing yet. */
 export function udpDisconnector(): UdpDisconnector {
-  // Where namespaces were found last.
+  // Where each namespace was found last, by cookie.
   const paths = new Map<bigint, string>();
   return {
     reach,
@@ -70,7 +70,7 @@ export function udpDisconnector(): UdpDisconnector {
         try {
           await disconnectIn(socket, group, outcomes);
         } catch {
-          // They count as unreachable.
+          // The rest of the group counts as unreachable.
         } finally {
           await socket.close();
         }
@@ -99,7 +99,7 @@ async function reach(): Promise<DisconnectReach> {
   return { of: "host", why: "pods' network namespaces are not seen: set hostPID, or mount /run/netns of the host" };
 }
 
-/** Keeps what still holds, and looks for the others. */
+/** Updates the paths of these namespaces: keeps those that are still right, and searches for the others. */
 async function locate(paths: Map<bigint, string>, cookies: ReadonlySet<bigint>): Promise<void> {
   const own = ownNetnsCookie();
   const missing = new Set<bigint>();
@@ -138,7 +138,7 @@ async function disconnectIn(
     for (const [one] of portion) outcomes.set(one, "disconnected");
     for (const error of errors) {
       const [one] = portion[error.facts.request?.index ?? -1] ?? [];
-      // It has closed meanwhile, or connected to something else.
+      // ENOENT: the socket was closed meanwhile, or connected to something else.
       if (one !== undefined) outcomes.set(one, isNotFound(error) ? "absent" : "unreachable");
     }
     await nextTurn();

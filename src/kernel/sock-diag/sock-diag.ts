@@ -1,4 +1,4 @@
-/** Messages of sock_diag about UDP and TCP sockets (reference ebpf.md §1.8). The kernel loads udp_diag and tcp_diag when first asked. */
+/** sock_diag messages for UDP and TCP sockets (reference ebpf.md §1.8). The kernel loads udp_diag and tcp_diag on the first request. */
 import type { Flow } from "../../net/flow.ts";
 import { type IpAddress, ipBytes, ipFromBytes } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../net/protocol.ts";
@@ -18,20 +18,20 @@ export const SOCKET_STATES: readonly string[] =
     " ",
   );
 const TCP_LISTEN = SOCKET_STATES.indexOf("LISTEN");
-/** Of UDP: connected. */
+/** For UDP this means connected. */
 const ESTABLISHED = 1 << SOCKET_STATES.indexOf("ESTABLISHED");
 const CLIENT_STATES = ALL_STATES & ~(1 << TCP_LISTEN) & ~(1 << SOCKET_STATES.indexOf("CLOSE"));
 
-/** `inet_diag_sockid`: both ends, the interface, and the cookie. */
+/** `inet_diag_sockid`: ports and addresses of both ends, the interface, and the cookie. */
 const ID_BYTES = 48;
 const LOCAL_AT = 4;
 const REMOTE_PORT_AT = 2;
 const REMOTE_AT = 20;
 const COOKIE_AT = 40;
-/** In `inet_diag_msg`. */
+/** Offset of the id in `inet_diag_msg`. */
 const ID_AT = 4;
 const MESSAGE_BYTES = 72;
-/** The extension, and the type of its attribute: `tcp_info`, of which this much is looked at. */
+/** The extension, and the type of its attribute, which holds `tcp_info`; we read this much of it. */
 const INET_DIAG_INFO = 2;
 const TCP_INFO_BYTES = 144;
 /** `::ffff:0:0/96` */
@@ -39,28 +39,28 @@ const MAPPED_PREFIX = Buffer.from("00000000000000000000ffff", "hex");
 
 export type SocketFamily = typeof AF_INET | typeof AF_INET6;
 
-/** A socket of UDP or TCP. */
+/** A UDP or TCP socket. */
 export interface DiagSocket {
   readonly family: SocketFamily;
   /** Unique since the machine started. */
   readonly cookie: bigint;
-  /** As `ss` names it: `ESTABLISHED`, `SYN_SENT`; of UDP that is not connected `CLOSE`. */
+  /** The name of the TCP state: `ESTABLISHED`, `SYN_SENT`, …; `CLOSE` for unconnected UDP. */
   readonly state: string;
   readonly local: IpAddress;
   readonly localPort: number;
-  /** Its peer; an IPv4 address also where an IPv6 socket has it as `::ffff:a.b.c.d`. */
+  /** The peer; the IPv4 address if an IPv6 socket has it as `::ffff:a.b.c.d`. */
   readonly remote: IpAddress;
   readonly remotePort: number;
-  /** What the kernel knows it by, as it said it. */
+  /** The kernel's `inet_diag_sockid`, unchanged. */
   readonly id: Uint8Array;
 }
 
-/** Asks for the connected UDP sockets of one family of sockets. */
+/** Requests the connected UDP sockets of one socket family. */
 export function writeConnectedDump(request: MessageBuffer, family: SocketFamily): void {
   writeRequest(request, { type: SOCK_DIAG_BY_FAMILY, flags: NLM_F_DUMP, family, states: ESTABLISHED });
 }
 
-/** Asks for the sockets of one family that may be those of clients, of TCP with what {@link readTcpInfo} reads. */
+/** Requests the sockets of one family that may belong to clients; for TCP, with the data for {@link readTcpInfo}. */
 export function writeClientDump(request: MessageBuffer, family: SocketFamily, protocol: "TCP" | "UDP"): void {
   writeRequest(request, {
     ...{ type: SOCK_DIAG_BY_FAMILY, flags: NLM_F_DUMP, family, protocol: PROTOCOL_NUMBERS[protocol] },
@@ -69,10 +69,10 @@ export function writeClientDump(request: MessageBuffer, family: SocketFamily, pr
 }
 
 /**
- * Disconnects a socket: its owner gets ECONNABORTED, and may connect again. Refused with ENOENT when it is gone, EPERM without
- * CAP_NET_ADMIN, EOPNOTSUPP when the kernel was built without INET_DIAG_DESTROY. A TCP connection ends.
+ * Disconnects a UDP socket (its owner gets ECONNABORTED, and may connect again) or ends a TCP connection. Errors: ENOENT if it is
+ * gone, EPERM without CAP_NET_ADMIN, EOPNOTSUPP if the kernel was built without INET_DIAG_DESTROY.
  *
- * @param id of no socket: asks only.
+ * @param id omitted: names no socket, and so only tests whether the kernel would do it.
  */
 export function writeDestroy(
   request: MessageBuffer,
@@ -85,7 +85,7 @@ export function writeDestroy(
   });
 }
 
-/** Asks for the socket of a connection's client. */
+/** Requests the client's socket of a connection. */
 export function writeTcpQuestion(request: MessageBuffer, flow: Flow): void {
   const source = ipBytes(flow.sourceIP);
   const id = new Uint8Array(ID_BYTES);
@@ -107,7 +107,7 @@ interface Request {
   readonly flags: number;
   readonly family: SocketFamily;
   readonly states: number;
-  /** @default that of UDP */
+  /** @default UDP */
   readonly protocol?: number;
   /** @default none */
   readonly extensions?: number;
@@ -130,7 +130,7 @@ function writeRequest(
   request.end();
 }
 
-/** Undefined for what is none: another message, or one of another length. */
+/** Undefined for messages of another type, family or length. */
 export function readSocket(reply: Reply): DiagSocket | undefined {
   if (reply.type !== SOCK_DIAG_BY_FAMILY || reply.end - reply.start < MESSAGE_BYTES) return undefined;
   const { bytes, view } = reply.input;
@@ -151,16 +151,16 @@ export function readSocket(reply: Reply): DiagSocket | undefined {
   };
 }
 
-/** What the kernel keeps of a TCP socket's traffic. */
+/** The kernel's statistics of a TCP socket. */
 export interface TcpInfo {
   readonly rttMs: number;
   readonly retransmits: number;
-  /** Segments, and bytes that were acknowledged. */
+  /** Segments, and acknowledged bytes. */
   readonly sent: Carried;
   readonly received: Carried;
 }
 
-/** Undefined where the kernel says nothing of it, as of a socket in TIME_WAIT. */
+/** Undefined if the kernel sends none, as for a socket in TIME_WAIT. */
 export function readTcpInfo({ input, start, end }: Reply): TcpInfo | undefined {
   let info: TcpInfo | undefined;
   forEachAttribute(input, start + MESSAGE_BYTES, end, (type, at, to) => {

@@ -1,18 +1,18 @@
-/** What every {@link Links} does: the kernel's, in a namespace of the test's own, and the one in memory. */
+/** The contract of {@link Links}, for the kernel's (in the test's own namespace) and the one in memory. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { until } from "../../../../testkit/support/patience.ts";
 import type { IpAddress, IpFamily } from "../../../net/ip.ts";
 import type { Links } from "../links.ts";
 
-/** What another program does in the namespace. */
+/** Changes that another program makes in the namespace. */
 export interface ForeignLinks {
-  /** Adds a device that is no dummy, up. */
+  /** Adds a device that is not a dummy, up. */
   readonly addLink: (name: string) => Promise<void>;
   readonly deleteLink: (name: string) => Promise<void>;
   readonly addAddress: (link: string, address: IpAddress, prefixLength: number) => Promise<void>;
   readonly removeAddress: (link: string, address: IpAddress) => Promise<void>;
-  /** Removes the route of an address to the node itself. */
+  /** Removes the local route to an address. */
   readonly removeRoute: (link: string, address: IpAddress) => Promise<void>;
 }
 
@@ -25,7 +25,7 @@ export interface LinksRig {
 export interface LinksSubject {
   readonly name: string;
   readonly open: (t: TestContext) => Promise<LinksRig>;
-  /** Why it cannot be tested here, or `false`. */
+  /** Why it cannot be tested here; `false` if it can. */
   readonly skip: string | false;
 }
 
@@ -40,7 +40,6 @@ async function on(links: Links, link: string, family: IpFamily = "IPv4"): Promis
   return all.flatMap((found) => (found.link === link ? [found.address] : [])).sort();
 }
 
-/** Registers the contract's tests. */
 export function linksContract({ name, open, skip }: LinksSubject): void {
   describe(`devices: ${name}`, { skip }, () => {
     deviceTests(open);
@@ -190,7 +189,7 @@ function addressTests(open: Open): void {
         .filter(({ link }) => link === DEVICE)
         .sort((a, b) => (a.address < b.address ? -1 : 1));
     const routeTo = (address: IpAddress, prefixLength: number) => ({ address, prefixLength, link: DEVICE });
-    // The kernel adds routes of IPv6 addresses in a work queue of its own (addrconf_dad_work), after it has answered.
+    // The kernel adds routes of IPv6 addresses from a work queue (addrconf_dad_work), after it has answered.
     const routeOfA6 = async () => {
       await until("the route of an IPv6 address", async () => (await routes("IPv6")).length > 0);
       assert.deepEqual(await routes("IPv6"), [routeTo(A6, 128)]);
