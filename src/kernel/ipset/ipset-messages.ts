@@ -1,6 +1,6 @@
 /**
- * IP set messages over nfnetlink, in the kernel's numbers (uapi/linux/netfilter/ipset/ip_set.h). Integers and addresses are
- * big-endian and carry the mark that says so.
+ * IP set messages over nfnetlink (uapi/linux/netfilter/ipset/ip_set.h). Integers and addresses are big-endian, and marked
+ * as such.
  */
 
 import { familyOf, type IpAddress, type IpFamily, ipBytes, ipFromBytes, parseCidr, splitCidr } from "../../net/ip.ts";
@@ -30,11 +30,11 @@ const COMMANDS = {
 } as const;
 type IpsetCommand = keyof typeof COMMANDS;
 
-/** In IPSET_ATTR_FLAGS: definitions without members. */
+/** In IPSET_ATTR_FLAGS: list definitions without members. */
 const IPSET_FLAG_LIST_HEADER = 4;
-/** In IPSET_ATTR_CADT_FLAGS of an entry: it is an exception, and not a member. */
+/** In IPSET_ATTR_CADT_FLAGS of an entry: it is an exception, not a member. */
 const IPSET_FLAG_NOMATCH = 4;
-/** What upstream's `ipset create` says: reference ipvs.md §6. */
+/** The values of upstream's `ipset create`: reference ipvs.md §6. */
 const HASH_SIZE = 1024;
 const MAX_ELEMENTS = 65_536;
 const LAST_PORT = 65_535;
@@ -58,7 +58,7 @@ const element = attributes({
 type Element = ValueOf<typeof element>;
 
 const DATA = 7;
-/** Elements in one message. */
+/** Several elements in one message. */
 const elements = list(DATA, element);
 
 const common = {
@@ -74,23 +74,23 @@ const message = attributes(common);
 type Message = ValueOf<typeof message>;
 const creationMessage = attributes({ ...common, data: [DATA, creation] });
 const elementMessage = attributes({ ...common, data: [DATA, element] });
-/** `line` asks the kernel to say which element it refused; without it, it takes no message of several. */
+/** `line` makes the kernel name the rejected element; without it, the kernel rejects messages with several elements. */
 const elementsMessage = attributes({ ...common, line: [9, marked(u32be)], elements: [8, elements] });
 
-/** What the kernel says about a set, or about itself. */
+/** The kernel's answer about a set, a type or the protocol. */
 export interface IpsetReply {
   readonly name: string | undefined;
   readonly type: string | undefined;
   readonly family: IpFamily | undefined;
   readonly revision: number | undefined;
-  /** Of the interface, not of the family. */
+  /** The version of the netlink interface. */
   readonly protocol: number | undefined;
   readonly entries: readonly IpsetEntry[];
 }
 
 const replyMessage = attributes({ ...common, elements: [8, elements] });
 
-/** Reads any answer. Members that are not of our types' form are left out. Throws `malformed`. */
+/** Reads any answer, without members that do not fit our set types. Throws `malformed`. */
 export function readReply(input: Parameters<typeof replyMessage.read>[0], start: number, end: number): IpsetReply {
   const { name, type, family, revision, protocol, elements = [] } = replyMessage.read(input, start, end);
   const entries: IpsetEntry[] = [];
@@ -101,7 +101,7 @@ export function readReply(input: Parameters<typeof replyMessage.read>[0], start:
   return { name, type, family: toFamily(family), revision, protocol, entries };
 }
 
-/** Appends the messages of one protocol version. */
+/** Appends messages in one protocol version. */
 export class IpsetWriter {
   readonly messages: MessageBuffer;
   readonly #protocol: number;
@@ -111,17 +111,17 @@ export class IpsetWriter {
     this.#protocol = protocol;
   }
 
-  /** Asks which versions the kernel speaks. */
+  /** Requests the protocol versions that the kernel supports. */
   askProtocol(): void {
     this.#write("protocol", {});
   }
 
-  /** Asks for the highest revision of a type. */
+  /** Requests the highest revision of a type. */
   askType(type: IpsetType, family: IpFamily | undefined): void {
     this.#write("type", { type, family: familyNumber(family) });
   }
 
-  /** Creates a set; one that the kernel takes for the same is no error. */
+  /** Creates a set; no error if a set exists that the kernel considers equal. */
   create({ name, type, family }: IpsetDefinition, revision: number): void {
     const data =
       type === "bitmap:port" ? { port: 0, portTo: LAST_PORT } : { hashSize: HASH_SIZE, maxElements: MAX_ELEMENTS };
@@ -141,12 +141,12 @@ export class IpsetWriter {
     this.#write("header", { name: checked(name) });
   }
 
-  /** Asks for the definitions of all sets. */
+  /** Requests the definitions of all sets. */
   listHeaders(): void {
     this.#write("list", { flags: IPSET_FLAG_LIST_HEADER }, NLM_F_DUMP);
   }
 
-  /** Asks for a set with its members. */
+  /** Requests a set with its members. */
   list(name: string): void {
     this.#write("list", { name: checked(name) }, NLM_F_DUMP);
   }
@@ -155,14 +155,14 @@ export class IpsetWriter {
     this.#write("destroy", { name: checked(name) });
   }
 
-  /** One operation as a message of its own. Adding what is there and deleting what is not succeed: no NLM_F_EXCL. */
+  /** One operation as one message. Without NLM_F_EXCL, adding an existing entry and deleting a missing one succeed. */
   operation({ kind, set, entry }: IpsetOperation): void {
     this.#begin(kind);
     elementMessage.write(this.messages.out, { protocol: this.#protocol, name: checked(set), data: toElement(entry) });
     this.messages.end();
   }
 
-  /** Operations of one kind on one set as one message. The first that is refused ends it; those before it are done. */
+  /** Operations of one kind on one set as one message. The kernel stops at the first error; those before it are done. */
   operations(kind: IpsetOperation["kind"], set: string, entries: readonly IpsetEntry[]): void {
     this.#begin(kind);
     elementsMessage.write(this.messages.out, {
@@ -185,7 +185,7 @@ export class IpsetWriter {
   }
 }
 
-/** Without a name, "destroy" means every set there is. */
+/** Rejects empty names: without a name, "destroy" means all sets. */
 function checked(name: string): string {
   if (name === "") throw new RangeError("ipset: a set needs a name");
   return name;
@@ -212,7 +212,7 @@ function addressAndPort(entry: Extract<IpsetEntry, { readonly protocol: Protocol
   return { ip: toAddressAttribute(entry.address), port: entry.port, protocol: PROTOCOL_NUMBERS[entry.protocol] };
 }
 
-/** `undefined` for an exception and for what is not of our five types' form. */
+/** `undefined` for an exception and for members that do not fit our five types. */
 function toEntry({ ip, port, protocol, flags = 0, ip2, cidr2 }: Element): IpsetEntry | undefined {
   if (flags & IPSET_FLAG_NOMATCH) return undefined;
   const address = toAddress(ip);

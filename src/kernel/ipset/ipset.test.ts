@@ -96,7 +96,7 @@ inNetns(import.meta.url, { name: "ipset", timeoutMs: 180_000 }, () => {
         await ipset.ensure(definition);
         const described = (set: string): string[] => tool("list", set).split("\n").slice(1).map(withoutSeed);
         assert.deepEqual(described(name), described(`tool-${name}`));
-        // And each takes the other's set for its own.
+        // Each accepts the other's set as its own.
         tool("create", name, type, ...words, "-exist");
         await ipset.ensure({ ...definition, name: `tool-${name}` });
       }

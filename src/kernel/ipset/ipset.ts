@@ -1,15 +1,15 @@
 /**
  * The kernel's IP sets of one network namespace. Two implementations, nfnetlink (`netlink-ipset.ts`) and memory
- * (`memory-ipset.ts`), pass one contract test. Knows nothing of Services.
+ * (`memory-ipset.ts`), pass the same contract test. This layer knows nothing about Services.
  */
 
 import type { Cidr, IpAddress, IpFamily } from "../../net/ip.ts";
 import type { ProtocolName } from "../../net/protocol.ts";
 
-/** The types that are spoken here. */
+/** The supported set types. */
 export type IpsetType = "hash:ip" | "hash:ip,port" | "hash:ip,port,ip" | "hash:ip,port,net" | "bitmap:port";
 
-/** What a set is; two sets of one name and different definitions cannot replace each other by `create`. */
+/** The definition of a set. `create` cannot replace a set by one with another definition. */
 export interface IpsetDefinition<Type extends string = IpsetType> {
   /** At most 31 characters (IPSET_MAXNAMELEN). */
   readonly name: string;
@@ -18,7 +18,7 @@ export interface IpsetDefinition<Type extends string = IpsetType> {
   readonly family: IpFamily | undefined;
 }
 
-/** A member; which fields it has follows from the set's type, in the order of the type's name. */
+/** A member. Its fields follow from the set's type, in the order of the type's name. */
 export type IpsetEntry =
   | { readonly kind: "ip"; readonly address: IpAddress }
   | { readonly kind: "ip-port"; readonly address: IpAddress; readonly protocol: ProtocolName; readonly port: number }
@@ -38,7 +38,7 @@ export type IpsetEntry =
     }
   | { readonly kind: "port"; readonly port: number };
 
-/** The entry as `ipset list` prints it: `10.0.0.1,tcp:80,10.0.0.1`; networks of full length without theirs. Pure. */
+/** The entry as `ipset list` prints it: `10.0.0.1,tcp:80,10.0.0.1`; a network of full length without its length. */
 export function ipsetEntryText(entry: IpsetEntry): string {
   switch (entry.kind) {
     case "ip":
@@ -64,36 +64,36 @@ export interface IpsetOperation {
   readonly entry: IpsetEntry;
 }
 
-/** An operation that the kernel refused. */
+/** An operation that the kernel rejected. */
 export interface IpsetFailure {
   readonly operation: IpsetOperation;
   /** The errno's name, or ipset's own (`IPSET_ERR_HASH_FULL`, `IPSET_ERR_TYPE_MISMATCH`, …). */
   readonly code: string;
-  /** Names the set, the entry and the cause, in words. */
+  /** A sentence that names the set, the entry and the cause. */
   readonly message: string;
 }
 
 export interface Ipset {
-  /** Every set of the namespace, of any type. */
+  /** All sets of the namespace, of any type. */
   sets(): Promise<readonly IpsetDefinition<string>[]>;
   /**
-   * Creates the set unless an equal one exists (hashsize 1024, maxelem 65536; ports 0-65535): reference ipvs.md
-   * §6. Throws an IpsetError with code `EEXIST` when the name belongs to a set of another type or family.
+   * Creates the set (hashsize 1024, maxelem 65536; ports 0-65535: reference ipvs.md §6) unless an equal one exists.
+   * Throws an IpsetError with code `EEXIST` if the name belongs to a set of another type or family.
    */
   ensure(definition: IpsetDefinition): Promise<void>;
-  /** The members, in no particular order; `undefined` when there is no such set. */
+  /** The members, in no particular order; `undefined` if there is no such set. */
   members(name: string, signal?: AbortSignal): Promise<readonly IpsetEntry[] | undefined>;
-  /** Adds and deletes, many to a system call. Adding what is there and deleting what is not are no failures. */
+  /** Adds and deletes entries, many per system call. Adding an existing entry or deleting a missing one is no failure. */
   apply(operations: readonly IpsetOperation[], signal?: AbortSignal): Promise<readonly IpsetFailure[]>;
-  /** Destroys the set; a missing one is no error. Throws with code `IPSET_ERR_BUSY` while a rule refers to it. */
+  /** Destroys the set, if it exists. Throws an IpsetError with code `IPSET_ERR_BUSY` while a rule refers to it. */
   destroy(name: string): Promise<void>;
   close(): Promise<void>;
 }
 
-/** The kernel refused to create or destroy a set, or to list one. */
+/** The kernel failed to create, destroy or list a set. */
 export class IpsetError extends Error {
   override readonly name = "IpsetError";
-  /** As {@link IpsetFailure.code}. */
+  /** See {@link IpsetFailure.code}. */
   readonly code: string;
   constructor(code: string, message: string, options?: ErrorOptions) {
     super(message, options);

@@ -19,18 +19,18 @@ import {
 } from "./ipset.ts";
 import { type IpsetReply, IpsetWriter, readReply } from "./ipset-messages.ts";
 
-/** The newest version of the interface known here; kernels speak 6 (before 4.20) or 6 and 7. */
+/** The newest protocol version that we support; kernels support 6 (before 4.20) or 6 and 7. */
 const NEWEST_PROTOCOL = 7;
-/** Operations that are sent in one go, about 50 bytes each. */
+/** Operations per batch of messages, about 50 bytes each. */
 const OPERATIONS_PER_WINDOW = 500;
-/** Where the buffer begins. */
+/** The initial buffer size. */
 const SMALL_REQUEST_BYTES = 256;
 const RECEIVE_BUFFER_BYTES = 1024 * 1024;
 
 /** The sets of this process's network namespace. */
 interface NetlinkIpset extends Ipset, AsyncDisposable {}
 
-/** Opens the sets; the kernel is first spoken to by the first call. */
+/** Opens the sets; the first method call is the first request to the kernel. */
 export function openIpset(): NetlinkIpset {
   return new NfnetlinkIpset(NetlinkSocket.open(NETLINK_NETFILTER, { receiveBufferBytes: RECEIVE_BUFFER_BYTES }));
 }
@@ -38,7 +38,7 @@ export function openIpset(): NetlinkIpset {
 class NfnetlinkIpset implements NetlinkIpset {
   readonly #socket: NetlinkSocket;
   #protocol: number | undefined;
-  /** By type and family: asked once. */
+  /** Caches revisions by type and family. */
   readonly #revisions = new Map<string, number>();
 
   constructor(socket: NetlinkSocket) {
@@ -72,7 +72,7 @@ class NfnetlinkIpset implements NetlinkIpset {
         found = reply;
       },
     );
-    // The kernel takes sets of one type and two families for the same.
+    // The kernel does not compare the families of sets of one type.
     if (found?.family !== family) throw ipsetError(what, "EEXIST");
   }
 
@@ -93,7 +93,7 @@ class NfnetlinkIpset implements NetlinkIpset {
       if (isTurnDue()) await giveTurn();
       const window = operations.slice(first, first + OPERATIONS_PER_WINDOW);
       const errors = await this.#exchange((writer) => writeTogether(writer, window), undefined, { signal });
-      // A message of several operations stops at the first refusal. Repeating those that were done changes nothing.
+      // A message of several operations stops at the first error. Repeating those already done changes nothing.
       if (errors.length > 0) failures.push(...(await this.#applyOneByOne(window, signal)));
     }
     return failures;
@@ -133,7 +133,7 @@ class NfnetlinkIpset implements NetlinkIpset {
     return failures;
   }
 
-  /** The revision that the `ipset` tool would choose: the kernel's highest. */
+  /** The kernel's highest revision, which the `ipset` tool would choose too. */
   async #revision(type: IpsetType, family: IpFamily | undefined): Promise<number> {
     const key = `${type} ${family}`;
     const known = this.#revisions.get(key);
@@ -150,13 +150,13 @@ class NfnetlinkIpset implements NetlinkIpset {
     return revision;
   }
 
-  /** @param what as in "cannot what". */
+  /** @param what completes the sentence "cannot …". */
   async #request(what: string, ...request: RequestArguments): Promise<void> {
     const [error] = await this.#exchange(...request);
     if (error !== undefined) throw ipsetError(what, codeOf(error, "hash:ip"), { cause: error });
   }
 
-  /** The same for what need not be there. @returns whether it was. */
+  /** {@link #request} for a set that may be missing. @returns whether it exists. */
   async #requestUnlessMissing(what: string, ...request: RequestArguments): Promise<boolean> {
     try {
       await this.#request(what, ...request);
@@ -182,7 +182,7 @@ class NfnetlinkIpset implements NetlinkIpset {
     return this.#socket.exchange(messages, visit, options);
   }
 
-  /** The newest version that both sides speak. */
+  /** The newest protocol version that both sides support. */
   async #negotiate(): Promise<number> {
     let kernels = NEWEST_PROTOCOL;
     const [error] = await this.#send(
@@ -208,7 +208,7 @@ type RequestArguments = [
   options?: CallOptions | undefined,
 ];
 
-/** Neighbours of one kind and one set go into one message: one parse and one lock for hundreds of members. */
+/** Joins consecutive operations of one kind on one set into one message: one parse and one lock for hundreds of members. */
 function writeTogether(writer: IpsetWriter, window: readonly IpsetOperation[]): void {
   for (let first = 0; first < window.length; ) {
     const operation = window[first];
@@ -227,7 +227,7 @@ function writeTogether(writer: IpsetWriter, window: readonly IpsetOperation[]): 
   }
 }
 
-/** @param type for the error numbers of entries, which mean different things. */
+/** @param type the set's type: error numbers of entries depend on it. */
 function codeOf({ code, facts }: NetlinkError, type: IpsetType): string {
   return facts.errno === undefined ? code : ipsetErrorName(facts.errno, type);
 }
@@ -235,7 +235,7 @@ function codeOf({ code, facts }: NetlinkError, type: IpsetType): string {
 /** IPSET_MAXNAMELEN without the terminator. */
 const NAME_LIMIT = 31;
 
-/** What the code means, where the name does not say it (uapi/linux/netfilter/ipset/ip_set.h). */
+/** Explanations of error codes (uapi/linux/netfilter/ipset/ip_set.h). */
 const CAUSES: Readonly<Record<string, string>> = {
   ENOENT: "there is no such set",
   EEXIST: "the name belongs to a set of another type, family or definition: destroy that one or rename it",
@@ -250,19 +250,19 @@ const CAUSES: Readonly<Record<string, string>> = {
   IPSET_ERR_TYPE_MISMATCH: "the sets differ in type or family",
 };
 
-/** `ipset: cannot add 10.0.0.1 to KUBE-…: the set is full (IPSET_ERR_HASH_FULL)` as a failed operation. */
+/** A failed operation: `ipset: cannot add 10.0.0.1 to KUBE-…: the set is full (IPSET_ERR_HASH_FULL)`. */
 export function ipsetFailure(operation: IpsetOperation, code: string): IpsetFailure {
   const { kind, set, entry } = operation;
   const preposition = kind === "add" ? "to" : "from";
   return { operation, code, message: message(`${kind} ${ipsetEntryText(entry)} ${preposition} ${set}`, code) };
 }
 
-/** The same for anything else. @param what as in "cannot what". */
+/** The error of a failed request. @param what completes the sentence "cannot …". */
 export function ipsetError(what: string, code: string, options?: ErrorOptions): IpsetError {
   return new IpsetError(code, message(what, code), options);
 }
 
-/** As in "cannot …"; throws an IpsetError for a name that the kernel would call invalid without saying why. */
+/** Completes the sentence "cannot …". Throws an IpsetError for a name that is too long: the kernel would only say "invalid". */
 export function creationOf({ name, type }: IpsetDefinition): string {
   const what = `create the ${type} set ${name}`;
   if (Buffer.byteLength(name) > NAME_LIMIT) throw ipsetError(what, "ENAMETOOLONG");
@@ -274,7 +274,7 @@ function message(what: string, code: string): string {
   return `ipset: cannot ${what}: ${cause === undefined ? code : `${cause} (${code})`}`;
 }
 
-/** From IPSET_ERR_PRIVATE + 1. */
+/** IPSET_ERR_PRIVATE; {@link COMMON_NAMES} start one above. */
 const PRIVATE = 4096;
 const COMMON_NAMES = [
   "PROTOCOL",
@@ -297,12 +297,12 @@ const COMMON_NAMES = [
   "SKBINFO",
   "BITMASK_NETMASK_EXCL",
 ];
-/** From IPSET_ERR_TYPE_SPECIFIC: the same numbers mean other things for other types. */
+/** IPSET_ERR_TYPE_SPECIFIC: from here on, the meaning of a number depends on the set's type. */
 const TYPE_SPECIFIC = 4352;
 const HASH_NAMES = ["HASH_FULL", "HASH_ELEM", "INVALID_PROTO", "MISSING_PROTO", "HASH_RANGE_UNSUPPORTED", "HASH_RANGE"];
 const BITMAP_NAMES = ["BITMAP_RANGE", "BITMAP_RANGE_SIZE"];
 
-/** The name of a positive errno: 4352 is `IPSET_ERR_HASH_FULL` for sets of hash types, 17 is `EEXIST`. */
+/** The name of a positive errno: 4352 is `IPSET_ERR_HASH_FULL` for hash types, 17 is `EEXIST`. */
 export function ipsetErrorName(errno: number, type: IpsetType): string {
   const specific = type === "bitmap:port" ? BITMAP_NAMES : HASH_NAMES;
   const name = COMMON_NAMES[errno - PRIVATE - 1] ?? specific[errno - TYPE_SPECIFIC];

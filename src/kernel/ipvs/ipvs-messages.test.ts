@@ -35,7 +35,7 @@ function read(payload: string | Uint8Array): Message {
   return ipvsMessage.read(byteReader(bytes), GENERIC_HEADER, bytes.length);
 }
 
-/** The payload of the message that carries an operation out, from the generic header on. */
+/** The payload of an operation's message, from the generic header on. */
 function written(write: (messages: MessageBuffer) => void): Buffer {
   const messages = new MessageBuffer();
   write(messages);
@@ -100,7 +100,7 @@ describe("IPVS messages of a kernel", () => {
   });
 });
 
-/** Plain objects. */
+/** An arbitrary that makes plain objects. */
 const record = <T>(model: { [K in keyof T]: fc.Arbitrary<T[K]> }): fc.Arbitrary<T> =>
   fc.record(model, { noNullPrototype: true });
 const anyProtocol = fc.constantFrom(...PROTOCOLS);

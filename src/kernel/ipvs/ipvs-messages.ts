@@ -1,4 +1,4 @@
-/** IPVS messages: virtual and real servers in the kernel's numbers (linux/ip_vs.h, net/netfilter/ipvs/ip_vs_ctl.c). */
+/** IPVS messages for virtual and real servers (linux/ip_vs.h, net/netfilter/ipvs/ip_vs_ctl.c). */
 
 import { familyOf, type IpAddress, type IpFamily, ipBytes, ipFromBytes } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS, protocolOfNumber } from "../../net/protocol.ts";
@@ -34,14 +34,14 @@ const IPVS_VERSION = 1;
 
 /** IP_VS_CONN_F_MASQ */
 const FORWARD_MASQUERADE = 0;
-/** One client is one address: the mask of IPv4 (of one byte repeated, so its byte order does not matter), … */
+/** The full IPv4 mask: each client address is a client of its own. All bytes are equal, so the byte order does not matter. */
 const NETMASK_IPV4 = 0xffff_ffff;
-/** … and the prefix length of IPv6. */
+/** For IPv6 the kernel expects a prefix length. */
 const NETMASK_IPV6 = 128;
 /** union nf_inet_addr: an IPv4 address fills the first four bytes. */
 const ADDRESS_BYTES = 16;
 
-/** struct ip_vs_flags: u32 flags · u32 mask, of which bits are meant. */
+/** struct ip_vs_flags: u32 flags · u32 mask of the bits to set. */
 const flags: Codec<{ readonly flags: number; readonly mask: number }> = {
   nested: false,
   write(out, value) {
@@ -93,14 +93,14 @@ export const ipvsMessage = attributes({
 });
 type IpvsMessage = ValueOf<typeof ipvsMessage>;
 
-/** What the kernel is asked for, besides operations. */
+/** Requests to the kernel besides operations. */
 type IpvsQuestion =
-  /** All virtual servers, of both families and those of firewall marks too. */
+  /** All virtual servers, of both families, including those of firewall marks. */
   | { readonly kind: "list-virtual-servers" }
   | { readonly kind: "get-virtual-server"; readonly virtualServer: VirtualServerKey }
-  /** Of a virtual server; without one the kernel answers with none. */
+  /** The real servers of a virtual server; if that does not exist, the kernel sends none. */
   | { readonly kind: "list-real-servers"; readonly virtualServer: VirtualServerKey }
-  /** 0 is left to the kernel, which keeps what it has. */
+  /** The kernel leaves a timeout of 0 unchanged. */
   | { readonly kind: "set-timeouts"; readonly timeouts: IpvsTimeouts }
   | { readonly kind: "get-timeouts" }
   | { readonly kind: "flush" };
@@ -165,7 +165,7 @@ export function toTimeouts({ timeoutTcp = 0, timeoutTcpFin = 0, timeoutUdp = 0 }
   return { tcp: timeoutTcp, tcpFin: timeoutTcpFin, udp: timeoutUdp };
 }
 
-/** `undefined` for a virtual server of a firewall mark, or of a protocol that is not ours. */
+/** `undefined` for a virtual server of a firewall mark or of a protocol that no Service has. */
 export function toVirtualServer({ service }: IpvsMessage): VirtualServer | undefined {
   if (service === undefined) return undefined;
   const { address, port, scheduler, timeout = 0 } = service;
@@ -180,7 +180,7 @@ export function toConnections({ service }: IpvsMessage): number | undefined {
   return service && (service.statistics64?.connections ?? 0);
 }
 
-/** @param family that of the virtual server, for kernels that do not say it (before 3.18). */
+/** @param family the virtual server's, for kernels that do not send the real server's (before 3.18). */
 export function toRealServer({ destination }: IpvsMessage, family: IpFamily): RealServerState | undefined {
   if (destination?.address === undefined || destination.port === undefined) return undefined;
   const address = toAddress(destination.address, destination.family ?? ADDRESS_FAMILIES[family]);

@@ -1,14 +1,14 @@
 /**
  * The kernel's IP Virtual Server of one network namespace: virtual servers (an address, a protocol and a port) that
- * spread connections over real servers. Two implementations, generic netlink (`netlink-ipvs.ts`) and memory
- * (`memory-ipvs.ts`), pass one contract test. Knows nothing of Services.
+ * balance connections across real servers. Two implementations, generic netlink (`netlink-ipvs.ts`) and memory
+ * (`memory-ipvs.ts`), pass the same contract test. This layer knows nothing about Services.
  */
 import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
 import type { Protocol } from "../../net/protocol.ts";
 
-/** IP_VS_SVC_F_PERSISTENT: connections of one client go to one real server, for `timeoutSeconds` after the last. */
+/** IP_VS_SVC_F_PERSISTENT: all connections of a client go to one real server, until `timeoutSeconds` after the last. */
 export const IPVS_SERVICE_PERSISTENT = 0x1;
-/** IP_VS_SVC_F_HASHED: the kernel's own mark; never in a {@link VirtualServer}. */
+/** IP_VS_SVC_F_HASHED: internal to the kernel; never in a {@link VirtualServer}. */
 export const IPVS_SERVICE_HASHED = 0x2;
 /** IP_VS_SVC_F_SCHED2: scheduler-specific (`sh-port`, `mh-port`); reference ipvs.md §3 sets it for `mh`. */
 export const IPVS_SERVICE_SCHEDULER_FLAG_2 = 0x10;
@@ -28,23 +28,23 @@ export interface VirtualServer extends VirtualServerKey {
   readonly timeoutSeconds: number;
 }
 
-/** What identifies a real server within its virtual server. */
+/** Identifies a real server within its virtual server. */
 export interface RealServerKey {
   readonly address: IpAddress;
   readonly port: number;
 }
 
-/** A real server; forwarding is always masquerading (NAT), thresholds are 0. */
+/** A real server. Forwarding is always masquerading (NAT), and thresholds are 0. */
 export interface RealServer extends RealServerKey {
-  /** 0 takes no new connections. */
+  /** With 0 it gets no new connections. */
   readonly weight: number;
 }
 
-/** A real server as the kernel has it. */
+/** A real server in the kernel, with its connections. */
 export interface RealServerState extends RealServer {
   readonly activeConnections: number;
   readonly inactiveConnections: number;
-  /** Since it was added. @default the kernel does not say (before 4.1) */
+  /** Connections since it was added. Absent before Linux 4.1. */
   readonly connections?: number;
 }
 
@@ -52,7 +52,7 @@ export interface RealServerState extends RealServer {
 export type IpvsOperation =
   | { readonly kind: "add-virtual-server"; readonly virtualServer: VirtualServer }
   | { readonly kind: "update-virtual-server"; readonly virtualServer: VirtualServer }
-  /** Its real servers go with it. */
+  /** Also deletes its real servers. */
   | { readonly kind: "delete-virtual-server"; readonly virtualServer: VirtualServerKey }
   | { readonly kind: "add-real-server"; readonly virtualServer: VirtualServerKey; readonly realServer: RealServer }
   | { readonly kind: "update-real-server"; readonly virtualServer: VirtualServerKey; readonly realServer: RealServer }
@@ -62,21 +62,21 @@ export type IpvsOperation =
       readonly realServer: RealServerKey;
     };
 
-/** An operation that the kernel refused. */
+/** An operation that the kernel rejected. */
 export interface IpvsFailure {
   readonly operation: IpvsOperation;
   /** The errno's name: `EEXIST`, `ESRCH`, `ENOENT` (unknown scheduler), `EPERM`, … */
   readonly code: string;
-  /** Names the operation, the virtual server and the cause, in words. */
+  /** A sentence that names the operation, the virtual server and the cause. */
   readonly message: string;
 }
 
-/** Every message fails: the kernel has no IPVS, or has it no longer. */
+/** The kernel has no IPVS (any more), so that every request fails. */
 export class IpvsUnavailableError extends Error {
   override readonly name = "IpvsUnavailableError";
 }
 
-/** Seconds; 0 keeps what the kernel has. */
+/** In seconds; 0 keeps the kernel's value. */
 export interface IpvsTimeouts {
   readonly tcp: number;
   readonly tcpFin: number;
@@ -84,33 +84,33 @@ export interface IpvsTimeouts {
 }
 
 export interface Ipvs {
-  /** All virtual servers of the family that are identified by an address (not by a firewall mark). */
+  /** All virtual servers of the family, except those of firewall marks. */
   virtualServers(family: IpFamily, signal?: AbortSignal): Promise<readonly VirtualServer[]>;
-  /** One virtual server; `undefined` when there is none. */
+  /** One virtual server; `undefined` if it does not exist. */
   virtualServer(key: VirtualServerKey): Promise<VirtualServer | undefined>;
-  /** Connections since it was added; `undefined` when there is none. The kernel brings its totals up to date every two seconds. */
+  /** Connections since it was added; `undefined` if it does not exist. The kernel updates its totals every two seconds. */
   connections(key: VirtualServerKey): Promise<number | undefined>;
-  /** Its real servers in the kernel's order; `undefined` when there is no such virtual server. */
+  /** Its real servers in the kernel's order; `undefined` if there is no such virtual server. */
   realServers(key: VirtualServerKey, signal?: AbortSignal): Promise<readonly RealServerState[] | undefined>;
   /**
-   * Carries the operations out in order, many to a system call; each stands alone (IPVS has no transactions).
-   * Resolves to those that were refused. Throws only when the kernel cannot be spoken to, as every method does: an
-   * {@link IpvsUnavailableError} when IPVS is missing, a NetlinkError otherwise.
+   * Carries out the operations in order, many per system call; each succeeds or fails alone (IPVS has no transactions).
+   * Resolves to the rejected ones. Like every method, it throws if the kernel cannot be reached: an
+   * {@link IpvsUnavailableError} if IPVS is missing, a NetlinkError otherwise.
    */
   apply(operations: readonly IpvsOperation[], signal?: AbortSignal): Promise<readonly IpvsFailure[]>;
-  /** Removes every virtual server of both families. */
+  /** Removes all virtual servers, of both families. */
   flush(): Promise<void>;
   timeouts(): Promise<IpvsTimeouts>;
   setTimeouts(timeouts: IpvsTimeouts): Promise<void>;
   close(): Promise<void>;
 }
 
-/** `10.0.0.1:80/TCP`, `[fd00::1]:80/TCP`: reference ipvs.md §3. Pure. */
+/** `10.0.0.1:80/TCP`, `[fd00::1]:80/TCP`: reference ipvs.md §3. */
 export function virtualServerText({ address, port, protocol }: VirtualServerKey): string {
   return `${joinHostPort(address, port)}/${protocol}`;
 }
 
-/** What the errno means for this operation (net/netfilter/ipvs/ip_vs_ctl.c). */
+/** Explains the errno of a failed operation (net/netfilter/ipvs/ip_vs_ctl.c). */
 export function ipvsFailure(operation: IpvsOperation, code: string): IpvsFailure {
   const verb = operation.kind.replaceAll("-", " ");
   const server = virtualServerText(operation.virtualServer);

@@ -1,4 +1,4 @@
-/** The kernel's IPVS keeps the contract; and what only a real kernel does. */
+/** The kernel's IPVS passes the contract; and tests of what only a real kernel does. */
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -26,7 +26,7 @@ const SERVER: VirtualServer = {
 };
 
 const ADD = { kind: "add-virtual-server", virtualServer: SERVER } as const;
-/** The program that the kernel calls for modules. */
+/** Names the program with which the kernel loads modules. */
 const KERNELS_LOADER = "/proc/sys/kernel/modprobe";
 
 const ip = (...words: string[]): void => void execFileSync("ip", words);
@@ -42,7 +42,7 @@ async function open(t: TestContext): Promise<NetlinkIpvs> {
   return ipvs;
 }
 
-/** Removes IPVS with all that needs it; what was flushed holds on to it for a moment. */
+/** Unloads IPVS and all modules that depend on it; flushed objects hold references for a moment. */
 async function removeModules(): Promise<void> {
   await until("the modules to be let go", async () => {
     const [, users] = /^ip_vs \d+ \d+ (\S+)/m.exec(readFileSync("/proc/modules", "utf8")) ?? [];
@@ -141,13 +141,13 @@ inNetns(import.meta.url, { name: "ipvs", timeoutMs: 240_000 }, () => {
       );
     });
 
-    // It takes IPVS away from the whole machine, and from the kernel the means to bring it back by itself.
+    // This unloads IPVS for the whole machine, and keeps the kernel from loading it again by itself.
     const isVm = process.env.KPTS_VM !== undefined;
     test("a module that was removed is loaded again, under a new number", {
       skip: !isVm && "for the virtual machine only",
     }, async (t) => {
       const loader = readFileSync(KERNELS_LOADER, "utf8");
-      // Before other hooks, of which a failing one keeps those after it from running.
+      // Registered before other hooks: if one fails, later ones do not run.
       t.after(() => {
         writeFileSync(KERNELS_LOADER, loader);
         execFileSync("modprobe", ["-a", "ip_vs", "ip_vs_rr"]);

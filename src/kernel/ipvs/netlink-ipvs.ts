@@ -30,24 +30,24 @@ import {
   writeRequest,
 } from "./ipvs-messages.ts";
 
-/** Operations whose messages are made and sent in one go, about 200 bytes each. */
+/** Operations per batch of messages, about 200 bytes each. */
 const OPERATIONS_PER_WINDOW = 256;
-/** Where the buffer begins: a restart makes one request for each virtual server. */
+/** The initial buffer size, small because a restart sends one request per virtual server. */
 const SMALL_REQUEST_BYTES = 256;
-/** A large table comes in large datagrams. */
+/** The kernel dumps a large table in large datagrams. */
 const RECEIVE_BUFFER_BYTES = 1024 * 1024;
 
 /** IPVS of this process's network namespace. */
 export interface NetlinkIpvs extends Ipvs, AsyncDisposable {}
 
 interface NetlinkIpvsOptions {
-  /** Called when the kernel has no IPVS, before it is asked once more. */
+  /** Called when the kernel has no IPVS, before the second lookup. */
   readonly loadModule: () => Promise<void>;
 }
 
 /**
- * Finds the kernel's IPVS. Throws an {@link IpvsUnavailableError} when there is none even after `loadModule`; so does every
- * method once the module has been removed, until it is there again.
+ * Opens the kernel's IPVS. Throws an {@link IpvsUnavailableError} if there is none even after `loadModule`; so does every
+ * method while the module is unloaded.
  */
 export async function openNetlinkIpvs(options: NetlinkIpvsOptions): Promise<NetlinkIpvs> {
   const socket = NetlinkSocket.open(NETLINK_GENERIC, { receiveBufferBytes: RECEIVE_BUFFER_BYTES });
@@ -71,7 +71,7 @@ class GenericNetlinkIpvs implements NetlinkIpvs {
     this.#options = options;
   }
 
-  /** Asks for the family's number. @returns whether it is another one than before. */
+  /** Looks up the id of the netlink family. @returns whether it has changed. */
   async findFamily(): Promise<boolean> {
     let id = await familyId(this.#socket, IPVS_FAMILY_NAME);
     if (id === undefined) {
@@ -111,7 +111,7 @@ class GenericNetlinkIpvs implements NetlinkIpvs {
   }
 
   async realServers(key: VirtualServerKey, signal?: AbortSignal): Promise<readonly RealServerState[] | undefined> {
-    // Thousands of these in a row are answered without the event loop ever turning.
+    // The kernel answers at once: without this, thousands of calls in a row would block the event loop.
     if (isTurnDue()) await giveTurn();
     const family = familyOf(key.address);
     const found: RealServerState[] = [];
@@ -179,8 +179,8 @@ class GenericNetlinkIpvs implements NetlinkIpvs {
   }
 
   /**
-   * Sends messages; `onMessage` sees what comes back. ENOENT may mean that the family has gone, or come back under another
-   * number: then nothing was carried out, and the messages are sent again.
+   * Sends requests; `onMessage` gets the answers. ENOENT may mean that the family is gone or was reloaded with another id: then
+   * nothing was carried out, and the requests are sent again.
    */
   async #exchange(
     requests: readonly IpvsRequest[],

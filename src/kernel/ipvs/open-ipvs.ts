@@ -1,9 +1,9 @@
-/** Opens the kernel's IPVS and loads its module with upstream's command (reference ipvs.md §1). */
+/** Opens the kernel's IPVS, and loads its module with upstream's command (reference ipvs.md §1). */
 import type { Logger } from "../../logging/logger.ts";
 import { type Exec, execProcess } from "../process.ts";
 import { type NetlinkIpvs, openNetlinkIpvs } from "./netlink-ipvs.ts";
 
-/** Loading a module takes milliseconds; a stuck `modprobe` must not stop the program. */
+/** Loading a module takes milliseconds; a stuck `modprobe` must not block the program. */
 const MODPROBE_TIMEOUT_MS = 10_000;
 
 interface OpenIpvsOptions {
@@ -13,8 +13,8 @@ interface OpenIpvsOptions {
 }
 
 /**
- * IPVS of this process's network namespace. Runs `modprobe -va ip_vs` when the kernel has none, now or later; its failure is
- * only logged, for what counts is whether IPVS is there afterwards. Throws an IpvsUnavailableError when it is not.
+ * Opens IPVS of this process's network namespace. Runs `modprobe -va ip_vs` if the kernel has no IPVS, now or later. A failure
+ * of modprobe is only logged; if IPVS is still missing afterwards, throws an IpvsUnavailableError.
  */
 export function openIpvs({ log, exec = execProcess }: OpenIpvsOptions): Promise<NetlinkIpvs> {
   return openNetlinkIpvs({ loadModule: () => loadIpvsModule(exec, log) });

@@ -1,4 +1,4 @@
-/** What every {@link Ipset} does: the kernel's, in a namespace of the test's own, and the one in memory. */
+/** The contract of {@link Ipset}, for the kernel's (in the test's own namespace) and the one in memory. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import type { Cidr, IpAddress, IpFamily } from "../../../net/ip.ts";
@@ -14,7 +14,7 @@ import {
 /** A namespace without sets. */
 export interface IpsetRig {
   readonly ipset: Ipset;
-  /** Another program makes a rule that refers to the set. @returns how to end that. */
+  /** Another program adds a rule that refers to the set. @returns a function that removes the rule. */
   readonly refer: (name: string) => Promise<() => Promise<void>>;
   /** Another program creates a set. */
   readonly createForeign: (name: string, type: string, family: IpFamily | undefined) => Promise<void>;
@@ -116,7 +116,6 @@ const hasCode =
   (error: unknown): boolean =>
     error instanceof IpsetError && error.code === code && error.message.includes(code);
 
-/** Registers the contract's tests. */
 export function ipsetContract({ name, open }: IpsetSubject): void {
   describe(`IP sets: ${name}`, () => {
     describe("sets", () => definitionTests(open));
@@ -302,7 +301,7 @@ function refusalTests(open: Open): void {
     await ipset.ensure(IPS);
     const entries = Array.from({ length: 70_000 }, (_, n) => address(n));
     const failures = await ipset.apply(add(IPS.name, ...entries));
-    // The kernel shares the limit out among parts of its hash table, so it is not exact.
+    // The kernel divides the limit among regions of its hash table, so it is not exact.
     assert.ok(failures.length > 0);
     assert.deepEqual([...new Set(failures.map(({ code }) => code))], ["IPSET_ERR_HASH_FULL"]);
     const members = new Set(await texts(ipset, IPS.name));

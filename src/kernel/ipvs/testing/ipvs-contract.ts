@@ -1,4 +1,4 @@
-/** What every {@link Ipvs} does: the kernel's, in a namespace of the test's own, and the one in memory. */
+/** The contract of {@link Ipvs}, for the kernel's (in the test's own namespace) and the one in memory. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import type { IpAddress } from "../../../net/ip.ts";
@@ -21,8 +21,8 @@ const IPVS_SERVICE_SCHEDULER_FLAG_1 = 0x8;
 export interface IpvsRig {
   readonly ipvs: Ipvs;
   /**
-   * A client opens a TCP connection through the virtual server, which leads to the real server.
-   * @returns how to close it.
+   * Opens a client's TCP connection to the virtual server, which leads to the real server.
+   * @returns a function that closes it.
    */
   readonly connect: (virtualServer: VirtualServerKey, realServer: RealServerKey) => Promise<() => Promise<void>>;
 }
@@ -30,7 +30,7 @@ export interface IpvsRig {
 export interface IpvsSubject {
   readonly name: string;
   readonly open: (t: TestContext) => Promise<IpvsRig>;
-  /** Why it cannot be tested here, or `false`. */
+  /** Why it cannot be tested here; `false` if it can. */
   readonly skip: string | false;
 }
 
@@ -49,7 +49,7 @@ const GONE: VirtualServer = { ...SERVER, port: 81 };
 const real = (n: number, weight = 1): RealServer => ({ address: ip(`10.180.0.${n}`), port: 8080, weight });
 const real6 = (n: number, weight = 1): RealServer => ({ address: ip(`fd00:10:180::${n}`), port: 8080, weight });
 
-/** One of everything that a virtual server can be. */
+/** Virtual servers of all kinds. */
 const VARIETY: readonly VirtualServer[] = [
   SERVER,
   { ...SERVER, protocol: "UDP", scheduler: "wrr" },
@@ -94,7 +94,6 @@ function sorted(servers: readonly VirtualServer[]): VirtualServer[] {
 const weights = async (ipvs: Ipvs, key: VirtualServerKey): Promise<[string, number][] | undefined> =>
   (await ipvs.realServers(key))?.map(({ address, weight }) => [address, weight]);
 
-/** Registers the contract's tests. */
 export function ipvsContract({ name, open, skip }: IpvsSubject): void {
   describe(`IPVS: ${name}`, { skip }, () => {
     describe("virtual servers", () => virtualServerTests(open));
@@ -239,7 +238,7 @@ function realServerTests(open: Open): void {
     await ipvs.apply([...addVirtual(SERVER), ...addReal(SERVER, real(1))]);
     const close = await connect(SERVER, real(1));
     await ipvs.apply([updateReal(SERVER, real(1, 0))]);
-    // What was counted since the beginning comes up to two seconds later.
+    // The kernel updates the total of connections up to two seconds later.
     const found = await ipvs.realServers(SERVER);
     const active = found?.map(({ connections: _, ...now }) => now);
     assert.deepEqual(active, [{ ...real(1, 0), activeConnections: 1, inactiveConnections: 0 }]);
@@ -248,7 +247,7 @@ function realServerTests(open: Open): void {
   });
 }
 
-/** Operations that are refused where only {@link SERVER} with one real server exists. */
+/** Operations that fail if only {@link SERVER} with one real server exists. */
 const REFUSED: readonly (readonly [what: string, code: string, cause: RegExp, operation: IpvsOperation])[] = [
   [
     "a virtual server that is there",

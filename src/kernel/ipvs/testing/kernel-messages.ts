@@ -1,6 +1,6 @@
 /** Payloads of generic netlink messages as Linux 6.1 (x86-64) sent them, in hexadecimal. */
 
-/** STATS and STATS64 of something that nothing has gone through. */
+/** STATS and STATS64 without any traffic. */
 const STATISTICS =
   "5c000a00080001000000000008000200000000000800030000000000" +
   "0c00040000000000000000000c000500000000000000000008000600000000000800070000000000" +
@@ -49,7 +49,7 @@ export const DESTINATION_IPV6 =
   "06000b000a000000" +
   STATISTICS;
 
-/** The timeouts that the kernel begins with. */
+/** The kernel's default timeouts. */
 export const TIMEOUTS = "0c01000008000400840300000800050078000000080006002c010000";
 
 /** What ipvsadm 1.31 sends for `-A -t 10.96.0.2:80 -s rr`. */
