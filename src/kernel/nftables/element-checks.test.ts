@@ -1,4 +1,4 @@
-/** What a refused check says of the elements in it. */
+/** What a rejected check tells about its elements. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { IpAddress } from "../../net/ip.ts";
@@ -11,7 +11,7 @@ import type { NftablesClient } from "./wire/nftables-client.ts";
 
 const SET: NftSet = { name: "targets", key: ["address", "port"], isMap: false, hasTargets: true };
 
-/** Numbers of the groups in doubt when the kernel refuses this message of each batch. */
+/** The numbers of the groups in doubt when the kernel rejects this message of each batch. */
 async function inDoubt(index: number): Promise<number[]> {
   const client: Pick<NftablesClient, "check"> = {
     check: async ({ messages }) => {

@@ -1,7 +1,7 @@
 /**
- * Whether maps have elements, without asking for each. The kernel checks, and does not apply, that it would delete all of them, and that it
- * would add them: it deletes none that is not there, and adds none to a map that has another value at its key (reference nfnetlink.md §11).
- * Of 250,000 elements that takes a third of the processor time. Comments are not looked at.
+ * Checks whether maps have elements, without reading each. A batch that deletes the elements, and one that adds them, are sent for checking
+ * only: the kernel rejects deleting a missing element, and adding one whose key has another value (reference nfnetlink.md §11). For 250,000
+ * elements this takes a third of the processor time of reading them. Comments are not compared.
  */
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
@@ -12,17 +12,17 @@ import type { NftElement, NftSet } from "./ruleset.ts";
 import { NftBatch } from "./wire/batch.ts";
 import type { NftablesClient } from "./wire/nftables-client.ts";
 
-/** Elements in a message, which is refused for any of them. */
+/** Elements per message; the kernel rejects the whole message for any of them. */
 const GROUP_SIZE = 256;
 /**
- * Groups in a batch, which holds a processor for about 25 ms. Before the kernel answers, it waits until nothing can look at what it takes
- * back, 5 to 15 ms.
+ * Groups per batch, which keeps a processor busy for about 25 ms. Before it answers, the kernel waits 5 to 15 ms until no reader can still
+ * see what it rolls back.
  */
 const GROUPS_AT_ONCE = 128;
-/** The most that an element takes, except with long names. */
+/** The most bytes per element, except with long names. */
 const ELEMENT_BYTES = 160;
 
-/** Numbers groups of elements: those that follow each other and are of one set, as many as are checked together. Pure. */
+/** Assigns group numbers: consecutive elements of one set form a group, up to {@link GROUP_SIZE}, and are checked together. */
 export function groupNumbers(): (set: NftSet) => number {
   let number = -1;
   let last: NftSet | undefined;
@@ -45,7 +45,7 @@ export class ElementChecks {
   readonly #refused = new Set<number>();
   #group: { readonly number: number; readonly set: NftSet; readonly elements: NftElement[] } | undefined;
   #portion: Portion | undefined;
-  /** While the kernel has a portion, the next is encoded. */
+  /** The check that is running: meanwhile the next portion is encoded. */
   #underWay = Promise.resolve();
 
   constructor(client: Pick<NftablesClient, "check">, table: string, layout: FamilyLayout) {
@@ -54,7 +54,7 @@ export class ElementChecks {
     this.#layout = layout;
   }
 
-  /** @param number of the element's group. @returns what to wait for before the next, if anything. */
+  /** @param number the element's group number. @returns what to await before the next call, if anything. */
   add(number: number, set: NftSet, element: NftElement): Promise<void> | undefined {
     if (this.#group?.number === number) {
       this.#group.elements.push(element);
@@ -66,7 +66,7 @@ export class ElementChecks {
     return isTurnDue() ? giveTurn() : undefined;
   }
 
-  /** Numbers of the groups in which there is something else than was added, or may be. Rejects when the kernel cannot say. */
+  /** The numbers of groups that differ, or may differ, from what the kernel has. Rejects if the kernel cannot be asked. */
   async refused(): Promise<ReadonlySet<number>> {
     this.#encode();
     await this.#send();
@@ -95,7 +95,7 @@ export class ElementChecks {
     this.#portion = undefined;
     if (portion === undefined) return;
     this.#underWay = this.#check(portion);
-    // Told to the next who waits.
+    // The next call that awaits it gets the error.
     this.#underWay.catch(() => {});
   }
 
@@ -106,7 +106,7 @@ export class ElementChecks {
       if (result.committed) continue;
       for (const { error, kind } of result.failures) {
         const group = groups[lastNotAbove(firsts, error.facts.request?.index ?? -1)];
-        // A kernel that is out of memory says so at the beginning of the batch, which is of no kind: nothing was looked at.
+        // A kernel that is out of memory reports that at the batch marker, which has no kind: then nothing was checked.
         const isOfOne = kind !== undefined && !result.isTruncated;
         for (const refused of isOfOne && group !== undefined ? [group] : groups) this.#refused.add(refused);
       }
@@ -116,7 +116,7 @@ export class ElementChecks {
 
 class Portion {
   readonly groups: number[] = [];
-  /** `firsts`: the first messages of the groups. */
+  /** `firsts`: the index of each group's first message. */
   readonly batches;
 
   constructor(nfproto: number) {

@@ -1,4 +1,4 @@
-/** libnftables' JSON as nft prints it. What is not known is shown as JSON. Pure. */
+/** Prints libnftables' JSON as text, as nft does. Unknown parts are printed as JSON. */
 import { urlHost } from "../../net/ip.ts";
 import { isObject, type JsonObject, listOf, named, numberOf, textOf } from "./json.ts";
 
@@ -60,7 +60,7 @@ function verdictText(name: string, body: JsonObject): string {
 }
 
 const SHOWN_IN_HEX = /^(?:meta|ct) mark/;
-/** Names that nft quotes. */
+/** Keys whose values nft quotes. */
 const SHOWN_IN_QUOTES = /^(?:iif|oif)(?:name)?$/;
 
 function matchText({ op, left, right }: JsonObject): string {
@@ -68,7 +68,7 @@ function matchText({ op, left, right }: JsonObject): string {
   const isMark = SHOWN_IN_HEX.test(leftText);
   const rightText = SHOWN_IN_QUOTES.test(leftText) ? quotedNames(right) : expressionText(right, isMark);
   const operator = op === "==" || op === "in" ? "" : ` ${textOf(op) ?? ""}`;
-  // nft leaves the sign out except where the left is calculated.
+  // nft omits `==` unless the left side is a computation.
   const sign = op === "==" && named(left)?.name === "&" ? " ==" : operator;
   return `${leftText}${sign} ${rightText}`;
 }
@@ -96,7 +96,7 @@ function translationText(name: string, { addr, port, family, flags }: JsonObject
   return `${kind} to ${hostText}${port === undefined ? "" : `:${expressionText(port)}`}${flagText.join("")}`;
 }
 
-/** One expression. @param isHex numbers are marks. */
+/** The text of an expression. @param isHex prints numbers in hexadecimal, as marks. */
 export function expressionText(json: unknown, isHex = false): string {
   if (typeof json === "number" && isHex) return `0x${json.toString(16).padStart(8, "0")}`;
   if (typeof json === "string" || typeof json === "number") return String(json);
@@ -160,7 +160,7 @@ function metaText(key: string): string {
   return BARE_META.has(key) ? key : `meta ${key}`;
 }
 
-/** The names that nft prints for priorities (nft(8), "Standard priority names"); that of `dstnat` at one hook alone. */
+/** nft's names for priorities (nft(8), "Standard priority names"); `dstnat` applies to the prerouting hook only. */
 const PRIORITIES: readonly (readonly [priority: number, name: string])[] = [
   [-300, "raw"],
   [-150, "mangle"],
@@ -170,14 +170,14 @@ const PRIORITIES: readonly (readonly [priority: number, name: string])[] = [
   [100, "srcnat"],
 ];
 
-/** Where a base chain hooks in; undefined for another chain. @param chain its body */
+/** The hook of a base chain; undefined for a regular chain. */
 export function hookText({ type, hook, prio, policy }: JsonObject): string | undefined {
   if (hook === undefined) return undefined;
   const priority = priorityText(numberOf(prio) ?? 0, textOf(hook));
   return `type ${textOf(type)} hook ${textOf(hook)} priority ${priority}; policy ${textOf(policy)};`;
 }
 
-/** A number up to ten beside a name is printed as a sum (libnftables, prio2str). */
+/** A priority within ten of a named one is printed as name plus offset (libnftables, prio2str). */
 function priorityText(priority: number, hook: string | undefined): string {
   const near = PRIORITIES.find(
     ([value, name]) => Math.abs(priority - value) <= 10 && (name !== "dstnat" || hook === "prerouting"),
@@ -198,7 +198,7 @@ export function durationText(seconds: number): string {
   return parts.map((part, index) => (part === 0 ? "" : `${part}${"dhms"[index]}`)).join("");
 }
 
-/** An element of a set or map as it is listed: `10.96.0.10 . tcp . 80 : goto service-…`. */
+/** An element of a set or map as nft lists it: `10.96.0.10 . tcp . 80 : goto service-…`. */
 export function elementLine(element: unknown): string {
   const [key, data] = Array.isArray(element) ? element : [element];
   const inner = named(key);

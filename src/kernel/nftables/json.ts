@@ -1,4 +1,4 @@
-/** Reading libnftables' JSON, of which any part may be something else than expected. Pure. */
+/** Helpers for reading libnftables' JSON, any part of which may have an unexpected type. */
 
 export type JsonObject = Readonly<Record<string, unknown>>;
 
@@ -19,7 +19,7 @@ export function numberOf(value: unknown): number | undefined {
   return typeof value === "number" ? value : undefined;
 }
 
-/** `{"payload": {…}}` as its name and its content; undefined for anything with more or fewer names. */
+/** The name and body of `{"payload": {…}}`; undefined for anything that is not an object with exactly one key. */
 export function named(value: unknown): { readonly name: string; readonly body: unknown } | undefined {
   if (!isObject(value)) return undefined;
   const [entry, ...rest] = Object.entries(value);

@@ -11,7 +11,7 @@ import { NftError, type NftOperation } from "./nftables.ts";
 import type { NftStatement } from "./ruleset.ts";
 import { openNftables } from "./wire/nftables-client.ts";
 
-/** A kernel that refuses the first operation for which `isMissing` holds. */
+/** A kernel that rejects the first operation for which `isMissing` holds. */
 function lacking(code: NftError["code"], isMissing: (operation: NftOperation) => boolean) {
   return {
     check: async (_name: unknown, operations: Iterable<NftOperation>) => {
@@ -53,9 +53,9 @@ test("a refusal as a whole is passed on as it is", async () => {
   await assert.rejects(probeKernel({ check: () => Promise.reject(denied) }, "ip"), denied);
 });
 
-/** Changes the name of an expression wherever it stands in a batch, keeping its length. */
+/** Changes the name of an expression everywhere in a batch, without changing its length. */
 function misspell(bytes: Buffer, name: string): void {
-  // After the type of the attribute, NFTA_EXPR_NAME on a little-endian machine.
+  // The name follows the attribute type NFTA_EXPR_NAME (little-endian).
   const text = `\x01\0${name}\0`;
   for (let at = bytes.indexOf(text); at >= 0; at = bytes.indexOf(text, at + 1)) bytes[at + 2] = 0x7e;
 }
@@ -68,7 +68,7 @@ inNetns(import.meta.url, { name: "nftprobe" }, () => {
     assert.equal(execFileSync("nft", ["list", "ruleset"], { encoding: "utf8" }), "");
   });
 
-  // This kernel has every expression: it is asked for one by a name that it does not know.
+  // This kernel has every expression, so ask for one under a name that it does not know.
   for (const [name, what] of [
     ["numgen", "random choice (numgen)"],
     ["fib", "address types (fib)"],

@@ -1,13 +1,13 @@
 /**
- * Asks the kernel, before anything is programmed, for everything that the rules of a service proxy are made of: a kernel
- * that lacks a part is named as such at the start, and not with the first service that needs it.
+ * Checks at start that the kernel supports everything that the rules of a service proxy need. A missing part is then
+ * reported at once, and not with the first Service that needs it.
  */
 import { type IpAddress, parseCidr } from "../../net/ip.ts";
 import type { NetlinkRuleset } from "./netlink-nftables.ts";
 import { NftError, type NftOperation } from "./nftables.ts";
 import type { NftFamily, NftHook, NftSet, NftStatement } from "./ruleset.ts";
 
-/** A part of nf_tables and the kernel module that brings it. */
+/** A feature of nf_tables and the kernel module that provides it. */
 interface Part {
   readonly what: string;
   readonly module: string;
@@ -96,7 +96,7 @@ function parts(family: NftFamily): Part[] {
   ];
 }
 
-/** Parts that rules of the flat layout need beyond {@link parts} (docs/reference/flat-nftables.md). */
+/** Features that the flat layout needs beyond {@link parts} (docs/reference/flat-nftables.md). */
 function mapParts(): Part[] {
   return [
     core({ kind: "add-table", comment: "a comment" }),
@@ -124,12 +124,12 @@ function mapParts(): Part[] {
   ];
 }
 
-/** Rejects with an {@link NftError} that names what is missing when the kernel cannot do what is needed for a family. */
+/** Rejects with an {@link NftError} that names the missing feature if the kernel does not support all that a family needs. */
 export function probeKernel(ruleset: Pick<NetlinkRuleset, "check">, family: NftFamily): Promise<void> {
   return probe(ruleset, family, parts(family));
 }
 
-/** As {@link probeKernel}, for what the flat layout needs beyond that. */
+/** {@link probeKernel} for the additional features of the flat layout. */
 export function probeFlatLayout(ruleset: Pick<NetlinkRuleset, "check">, family: NftFamily): Promise<void> {
   return probe(ruleset, family, mapParts());
 }

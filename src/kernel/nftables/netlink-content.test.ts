@@ -1,4 +1,4 @@
-/** Reading a table while others change theirs, without a kernel. */
+/** Reading a table while other programs change theirs, without a kernel. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isInterrupted } from "../netlink/errors.ts";
@@ -9,7 +9,7 @@ import { NFT_TYPES } from "./wire/constants.ts";
 
 const TABLE = "kube-proxy";
 
-/** A kernel whose table has these chains, each with one rule, and of which the n-th list has these. */
+/** A fake kernel whose table has these chains, each with one rule. Its n-th listing of chains returns the n-th of `lists`. */
 function kernel(chains: readonly string[], ...lists: readonly (readonly string[])[]): TableReader {
   let listed = 0;
   return {
@@ -66,7 +66,7 @@ test("a large set of which some elements are missing is not listed, one with oth
       sets: new Map([["ports", set]]),
       elements: () => ports.map((port) => ({ set: "ports", element: { key: [port] } })),
     });
-    // One of each batch of 512 questions.
+    // One for each batch of 512 queries.
     if (listed === 0) assert.equal(content?.sets.get("ports")?.others?.size, 6);
     return listed;
   };

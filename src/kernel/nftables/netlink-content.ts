@@ -1,4 +1,4 @@
-/** A table read from the kernel, as the contract of `nftables.ts` has it. */
+/** Reads a table from the kernel, in the form of the contract in `nftables.ts`. */
 
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type { IpAddress } from "../../net/ip.ts";
@@ -42,25 +42,24 @@ type TableObjects = Omit<NftTableContent, "generation">;
 
 const OBJECTS_PER_LOOK = 128;
 /**
- * The kernel lists the chains of all tables by their place in it: where other programs delete some of theirs meanwhile, it passes over
- * some of ours, whose rules it lists all the same. Lists have their gaps at different places.
+ * How often chains are listed until none is missing. The kernel lists the chains of all tables by position: if other programs delete
+ * theirs meanwhile, it skips some of ours, but still lists the rules of those. Each list has its gaps at other places.
  */
 const CHAIN_LISTS = 8;
-/** Smaller sets are listed faster than they are compared. */
+/** Listing smaller sets is faster than comparing them. */
 const LEAST_COMPARED = 2_000;
 const QUESTIONS_AT_ONCE = 512;
 
-/** The calls that read a table. */
 export type TableReader = Pick<
   NftablesClient,
   "tables" | "chainHeads" | "ruleHeads" | "setHeads" | "elements" | "counters" | "ask" | "check"
 >;
 
 /**
- * Reads a table piece by piece; undefined when there is none. It may have changed meanwhile: compare generations.
+ * Reads a table piece by piece; undefined if there is none. It may change meanwhile: compare generations.
  *
- * @param expected large sets are compared with it, where the kernel says how many elements they have.
- * @throws NetlinkError, `ENOENT` when the table goes while it is read; `interrupted` when chains are not listed that have rules.
+ * @param expected large sets are compared with this and not listed, if the kernel tells how many elements they have.
+ * @throws NetlinkError `ENOENT` if the table is deleted meanwhile; `interrupted` if chains with rules are missing from all lists.
  */
 export async function readTable(
   client: TableReader,
@@ -128,7 +127,7 @@ export async function readTable(
       const content = sets.get(name);
       const key = content?.key;
       if (content === undefined || key === undefined) continue;
-      // Elements that should not be there cannot be asked for.
+      // Unexpected elements cannot be queried by key: list the set.
       if (others === "more")
         sets.set(name, { ...content, elements: await readElements(client, { table, name, key }, layout) });
       else sets.set(name, { ...content, others });
@@ -143,7 +142,7 @@ export async function readTable(
   };
 }
 
-/** Reads the packets of each counter that rules can name. */
+/** Reads the packets of each named counter. */
 export async function readCounters(
   client: Pick<TableReader, "counters">,
   table: string,
@@ -153,7 +152,7 @@ export async function readCounters(
   return new Map(counters.map(({ name = "", data }) => [name, data?.packets ?? 0]));
 }
 
-/** While it is read. */
+/** A chain under construction. */
 interface ChainContent extends NftChainContent {
   readonly ruleDigests: (string | undefined)[];
   targets?: string[];
@@ -165,11 +164,11 @@ interface ComparedSet {
 }
 
 /**
- * Asks for each expected element. Of a map with targets, only for the first of those that follow each other with the same comment, and
- * for those that are refused when they are checked.
+ * Queries each expected element. In maps with targets, consecutive elements with the same comment are only checked
+ * ({@link ElementChecks}), except for the first of them; groups that fail the check are queried too.
  *
- * @returns for each set what it has at keys at which it has not what is expected; or "more" when it has elements that are
- * not expected.
+ * @returns for each set, what it has at the keys where it differs from what is expected; or "more" if it has unexpected
+ * elements.
  */
 async function compareElements(
   client: TableReader,
@@ -236,14 +235,14 @@ async function compareElements(
   return new Map(Array.from(states, ([name, { unseen, others }]) => [name, unseen === 0 ? others : "more"]));
 }
 
-/** Names a set with keys of these types. */
+/** The name of a set and the types of its keys. */
 interface SetToRead {
   readonly table: string;
   readonly name: string;
   readonly key: readonly NftKeyType[];
 }
 
-/** Reads all elements of a set. @throws NetlinkError, `ENOENT` when there is no such set. */
+/** Reads all elements of a set. @throws NetlinkError `ENOENT` if there is no such set. */
 export async function readElements(
   client: TableReader,
   { table, name, key }: SetToRead,
@@ -272,8 +271,8 @@ function hookOf({ type, hook, policy }: NftChainHeadObject): NftChainContent["ho
 }
 
 /**
- * Undefined for sets of other types, and for those of other kinds: intervals, values that are neither verdicts nor
- * targets, a size at which elements are refused, elements that expire or that limit.
+ * Undefined for sets with other key types, and for sets of other kinds: with intervals, with values that are neither
+ * verdicts nor targets, with a limited size, or with elements that expire or limit.
  */
 function keyOf(set: NftSetHead, layout: FamilyLayout): NftKeyType[] | undefined {
   const { flags = 0, keyType = 0, dataType, timeout, policy = 0, description, expression, expressions } = set;
@@ -283,14 +282,14 @@ function keyOf(set: NftSetHead, layout: FamilyLayout): NftKeyType[] | undefined 
   if (kind !== 0 && !isDynamic) return undefined;
   if (isMap && dataType !== targetTypeId(layout) && (isDynamic || dataType !== NFT_TYPES.verdict)) return undefined;
   const { size = 0 } = description ?? {};
-  // A set that packets fill has room for at least as many as the kernel's default.
+  // Sets that packets fill have the kernel's default size, or more.
   if (size !== 0 && !(isDynamic && (isMap ? size > DYNAMIC_SET_SIZE : size === DYNAMIC_SET_SIZE))) return undefined;
   if (policy !== 0 || (expression !== undefined && expression.kind !== "counter") || expressions !== undefined)
     return undefined;
   return keyTypesOf(keyType, layout);
 }
 
-/** Undefined for what is no such element at all. */
+/** Undefined if the key has other types. */
 function elementOf(
   { key: data, data: value, flags = 0, userdata, expression }: NftElementObject,
   key: readonly NftKeyType[],
@@ -318,7 +317,7 @@ function targetOf(bytes: Uint8Array, layout: FamilyLayout): NftTarget | undefine
   return ip === undefined ? undefined : { ip: ip as IpAddress, port: Number(port) }; // decoded as TARGET says
 }
 
-/** Undefined for verdicts that this program never gives. */
+/** Undefined for verdicts that this program never uses. */
 function verdictOf({ code, chain = "" }: NftVerdictData): NftVerdict | undefined {
   switch (code) {
     case NF_DROP:

@@ -1,4 +1,4 @@
-/** The netlink messages of a transaction, made readable: what is sent to the kernel, attribute by attribute. Pure. */
+/** Prints the netlink messages of a transaction in readable form, attribute by attribute. */
 import { byteReader } from "../netlink/attributes.ts";
 import { HOST_IS_LITTLE_ENDIAN, NLMSG_HDRLEN } from "../netlink/constants.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
@@ -10,7 +10,7 @@ const MARKERS: ReadonlyMap<number, string> = new Map([
   [NFNL_MSG_BATCH_END, "end batch"],
 ]);
 
-/** Each message as a headline and its attributes in indented lines. */
+/** Each message as a headline and its attributes as indented lines. */
 export function* messageLines(messages: MessageBuffer): Iterable<string> {
   const input = byteReader(messages.bytes);
   for (let index = 0; index < messages.count; index++) {

@@ -34,7 +34,7 @@ async function refusal(message: number, errno: `E${string}`, expression?: NftExp
 }
 
 test("a refused message is traced to its operation", async () => {
-  // The batch begins with a marker.
+  // The batch starts with a marker.
   const operations = await Promise.all(
     [0, 1, 2, 3, 4, 5, 6, 7].map(async (n) => (await refusal(n, "EBUSY")).operation),
   );

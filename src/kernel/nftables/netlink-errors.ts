@@ -1,4 +1,4 @@
-/** The kernel's refusals as errors of the contract: reference nfnetlink.md §11. */
+/** Turns the kernel's errors into errors of the contract: reference nfnetlink.md §11. */
 import { NetlinkError } from "../netlink/errors.ts";
 import type { EncodedTransaction } from "./netlink-transaction.ts";
 import { NftError, type NftErrorCode } from "./nftables.ts";
@@ -25,16 +25,16 @@ const ADVICE: Partial<Readonly<Record<NftErrorCode, string>>> = {
   unsupported: "the kernel lacks it: a module or a newer kernel is needed",
 };
 
-/** For refusals of a whole batch, which name no operation. */
+/** Messages for errors of a whole batch, which name no operation. */
 const SAID: Partial<Readonly<Record<NftErrorCode, string>>> = {
   denied: "nftables: the kernel does not permit it (EPERM)",
   conflict: "nftables: another program has changed the ruleset since it was read (ERESTART)",
 };
 
-/** Expressions that name something which may not exist; all others can only be missing themselves. */
+/** Expressions that refer to objects by name. ENOENT for any other means that the kernel lacks the expression itself. */
 const REFERRING: ReadonlySet<NftExpression["kind"]> = new Set(["lookup", "dynset", "objref", "immediate"]);
 
-/** A failure of the socket, or of a request outside of transactions. Pure. */
+/** Converts an error of the socket, or of a request outside of transactions. */
 export function fromNetlinkError(error: unknown): NftError {
   if (error instanceof NftError) return error;
   if (!(error instanceof NetlinkError)) {
@@ -44,7 +44,7 @@ export function fromNetlinkError(error: unknown): NftError {
   return new NftError(code, withAdvice(error.message, code), undefined, { cause: error });
 }
 
-/** What a refused batch means. The first refusal counts: the others mostly follow from it. */
+/** Converts the errors of a rejected batch. The first one counts: the others mostly follow from it. */
 export function fromRefusal(
   result: Extract<CommitResult, { committed: false }>,
   transaction: EncodedTransaction,
@@ -64,7 +64,7 @@ export function fromRefusal(
 }
 
 function codeOf({ error, expression }: NftFailure): NftErrorCode {
-  // A type of expression that the kernel does not have is "not found" to it, too.
+  // The kernel also returns ENOENT for an expression type that it does not have.
   if (error.code === "ENOENT" && expression !== undefined && !REFERRING.has(expression.kind)) return "unsupported";
   return CODES[error.code] ?? "failed";
 }

@@ -1,4 +1,4 @@
-/** Rules and sets that no conformance case has: the kernel holds the same bytes as after `nft` was told the same. */
+/** Rules and sets that no conformance case has: the kernel gets the same bytes as from `nft`. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, before, beforeEach, describe, test } from "node:test";
@@ -23,7 +23,7 @@ const to = (...texts: string[]): NftStatement => ({
 });
 const goto = (chain: string): NftStatement => ({ kind: "verdict", verdict: { kind: "goto", chain } });
 
-/** Each the same twice: as data, and as what upstream would write to `nft`. */
+/** Each rule twice: as data, and as the text that upstream would write to `nft`. */
 const RULES: Readonly<Record<NftFamily, readonly (readonly [statements: readonly NftStatement[], text: string])[]>> = {
   ip: [
     [[from("0.0.0.0/0")], "ip saddr 0.0.0.0/0"],

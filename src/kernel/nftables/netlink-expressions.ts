@@ -1,7 +1,7 @@
 /**
- * Rules as the kernel's expressions, compiled as `nft` 1.0.6 compiles the same rules, so that it lists them the same
+ * Compiles rules to kernel expressions in the same way as `nft` 1.0.6, so that nft lists them the same
  * (reference nfnetlink.md §5, §7). The kernel evaluates a rule's expressions in order, on registers: 16 words of four
- * bytes, named singly or in groups of four. Pure.
+ * bytes, addressed one by one or in groups of four.
  */
 
 import { type Cidr, prefixMask, splitCidr } from "../../net/ip.ts";
@@ -13,7 +13,7 @@ import * as nft from "./wire/constants.ts";
 import { hostU32, netU16 } from "./wire/data.ts";
 import type { NftExpression } from "./wire/expressions.ts";
 
-/** Takes a set that the rule brings along, to be created before it; gives the name to look it up by. */
+/** Adds an anonymous set of the rule, to be created before the rule. @returns its name, for lookups. */
 type AddAnonymousSet = (set: AnonymousSet) => string;
 
 const WORD = 4;
@@ -22,12 +22,12 @@ const INTERFACE_NAME_BYTES = 16;
 const CT_STATE_NEW = 8;
 const CT_STATUS_DNAT = 0x20;
 
-/** Names the register that starts at a word: whole groups have names of their own. */
+/** The number of the register that starts at a word; groups of four words have their own numbers. */
 function register(word: number): number {
   return word % 4 === 0 ? nft.NFT_REG_1 + word / 4 : nft.NFT_REG32_00 + word;
 }
 
-/** The expressions of a rule. @throws RangeError for values that cannot be in packets of the family. */
+/** The expressions of a rule. @throws RangeError for addresses of the other family. */
 export function ruleExpressions(
   rule: NftRule,
   layout: FamilyLayout,
@@ -67,7 +67,7 @@ function compile(
       return;
     case "in-interface": {
       const name = Buffer.from(statement.name);
-      // A name is compared with its padding; without, it is the beginning of a name.
+      // A full name is compared including its padding, a prefix without.
       const value = statement.isPrefix ? name : Buffer.concat([name], INTERFACE_NAME_BYTES);
       out.push({ kind: "meta", key: nft.NFT_META_IIFNAME, dreg: nft.NFT_REG_1 }, compare(value, statement.negate));
       return;
@@ -118,7 +118,7 @@ function compile(
       return;
     case "update-map": {
       const words = loadFields(out, statement.key, layout);
-      // Behind the key, from a whole register on where there is room for that: so nft lists it, and reads it back.
+      // The data follows the key, starting at a whole register if there is room: nft lists this form and reads it back.
       const whole = Math.ceil(words / 4) * 4;
       const dataWord = whole + layout.addressBytes / WORD < REGISTER_WORDS ? whole : words;
       loadFields(out, statement.target, layout, dataWord);
@@ -166,7 +166,7 @@ function compile(
 
 const LOAD_MARK: NftExpression = { kind: "meta", key: nft.NFT_META_MARK, dreg: nft.NFT_REG_1 };
 
-/** The address is in the first register. */
+/** Expects the address in the first register. */
 function destinationNat(nfproto: number, portRegister: number): NftExpression & { readonly kind: "nat" } {
   return {
     kind: "nat",
@@ -177,17 +177,17 @@ function destinationNat(nfproto: number, portRegister: number): NftExpression & 
   };
 }
 
-/** A map has left the address in the first register, and the port in the word after it. */
+/** Expects a map's result: the address in the first register, and the port in the word after it. */
 function natToTarget({ nfproto, addressBytes: bytes }: FamilyLayout): NftExpression {
   return destinationNat(nfproto, register(bytes / WORD));
 }
 
-/** Whether the first register has this value, or with `negate` another one. */
+/** Matches if the first register has this value, or with `negate` if it has another. */
 export function compare(value: Uint8Array, negate = false): NftExpression {
   return { kind: "cmp", sreg: nft.NFT_REG_1, op: negate ? nft.NFT_CMP_NEQ : nft.NFT_CMP_EQ, data: { value } };
 }
 
-/** A register, masked and flipped. */
+/** ANDs a register with `mask` and XORs it with `xor`. */
 export function bitwise(
   mask: Uint8Array,
   xor: Uint8Array = new Uint8Array(mask.length),
@@ -204,7 +204,7 @@ export function bitwise(
   };
 }
 
-/** Whether the first register has any of these bits. */
+/** Matches if the first register has any of these bits. */
 function anyBit(bits: number): NftExpression[] {
   return [bitwise(hostU32(bits)), compare(hostU32(0), true)];
 }
@@ -217,17 +217,17 @@ function lookupMap(set: string, dreg: number): NftExpression {
   return { kind: "lookup", set, sreg: nft.NFT_REG_1, dreg };
 }
 
-/** What is read of a connection: its direction, and the kernel's key by family. */
+/** Fields of the connection: the direction, and the kernel's key by family. */
 const CONNECTION_FIELDS = {
   "original-daddr": { direction: nft.IP_CT_DIR_ORIGINAL, ip: nft.NFT_CT_DST_IP, ip6: nft.NFT_CT_DST_IP6 },
   "original-dport": { direction: nft.IP_CT_DIR_ORIGINAL, ip: nft.NFT_CT_PROTO_DST, ip6: nft.NFT_CT_PROTO_DST },
   "reply-saddr": { direction: nft.IP_CT_DIR_REPLY, ip: nft.NFT_CT_SRC_IP, ip6: nft.NFT_CT_SRC_IP6 },
   "reply-sport": { direction: nft.IP_CT_DIR_REPLY, ip: nft.NFT_CT_PROTO_SRC, ip6: nft.NFT_CT_PROTO_SRC },
 } as const;
-/** All others are addresses. */
+/** All other fields are addresses. */
 const OF_ONE_WORD: ReadonlySet<NftField> = new Set(["l4proto", "dport", "original-dport", "reply-sport"]);
 
-/** Loads fields side by side, each from the next free word on, as keys of sets have them. @returns the next free word. */
+/** Loads fields one after the other, each at the next free word, in the layout of set keys. @returns the next free word. */
 function loadFields(out: NftExpression[], fields: readonly NftField[], layout: FamilyLayout, from = 0): number {
   let word = from;
   for (const field of fields) {
@@ -296,7 +296,7 @@ function matchAddresses(
   });
 }
 
-/** A prefix of whole bytes is compared with the first bytes of the address, another with all of it after masking. */
+/** Compares a prefix of whole bytes with the first bytes of the address; for other lengths, masks the whole address first. */
 function matchPrefix(
   out: NftExpression[],
   cidr: Cidr,

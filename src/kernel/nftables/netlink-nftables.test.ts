@@ -1,4 +1,4 @@
-/** The kernel's nf_tables keeps the contract, with the `nft` program as the other hand; and what only a real kernel does. */
+/** The kernel's nf_tables passes the contract, with `nft` as the other program; and tests of what only a real kernel does. */
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import fs from "node:fs";
@@ -46,7 +46,7 @@ const EXAMPLE: readonly NftOperation[] = [
   { kind: "add-chain", chain: { name: "out", hook: OUTPUT } },
 ];
 
-/** So many rules and elements that what the kernel announces of them exceeds a small receive buffer. */
+/** So many rules and elements that their notifications exceed a small receive buffer. */
 function large(round: number): NftOperation[] {
   const elements = Array.from({ length: 2000 }, (_, n) => ({
     key: [`10.${round}.${n >> 8}.${n & 255}` as IpAddress], // canonical
@@ -72,7 +72,7 @@ async function watched(t: TestContext, ours: ReturnType<typeof open>["ours"]) {
       assert.ok(performance.now() < endMs, `still waiting: ${JSON.stringify(changes)}`);
     }
   };
-  // Watching begins when what others do is told.
+  // Watching has begun when a change by another program is reported.
   for (let n = 0; changes.length === 0; n += 1) {
     nft(`add chain ip ${TABLE} begin${n}\n`);
     await sleep(5);
@@ -81,7 +81,7 @@ async function watched(t: TestContext, ours: ReturnType<typeof open>["ours"]) {
   return { changes, until };
 }
 
-/** Announcements that were lost have been noticed after this long, on a busy machine too. */
+/** After this long, lost notifications have been noticed, even on a busy machine. */
 const NOTICED_MS = 250;
 
 inNetns(import.meta.url, { name: "nftnetlink" }, () => {
@@ -138,7 +138,7 @@ inNetns(import.meta.url, { name: "nftnetlink" }, () => {
         await ours.transact([{ kind: "add-chain", chain: { name: `own${n}` } }]);
         await sleep(1);
       }
-      // Each wait takes a thread; at least 50 ms lie between two.
+      // Each wait uses a thread; waits are at least 50 ms apart.
       const most = 2 + (performance.now() - startMs) / 50;
       assert.ok(poll.mock.callCount() <= most, `${poll.mock.callCount()} waits, ${most} expected`);
       nft(`add chain ip ${TABLE} theirs\n`);
@@ -202,13 +202,13 @@ inNetns(import.meta.url, { name: "nftnetlink" }, () => {
       const { ours } = open(t, { receiveBufferBytes: 4096 });
       await ours.transact(EXAMPLE);
       const { changes, until } = await watched(t, ours);
-      // That there were commits is announced of ours, too, and more of it at once than the buffer takes.
+      // Without the filter, the notifications of so many commits would not fit the buffer.
       for (let round = 1; round <= 3; round += 1) {
         const chains = Array.from({ length: 60 }, (_, n) => ({ name: `own${round}-${n}` }));
         await Promise.all(chains.map((chain) => ours.transact([{ kind: "add-chain", chain }])));
       }
-      // A foreign commit in the middle of the recovery would rightly make everything doubtful. The recovery excludes
-      // commits of ours, so once the losses have been noticed, one more of ours comes after it.
+      // A commit by another program during the recovery would rightly put everything in doubt. The recovery excludes our
+      // own commits, so once the losses have been noticed, one more of ours comes after it.
       await sleep(NOTICED_MS);
       await ours.transact([{ kind: "add-chain", chain: { name: "after" } }]);
       await sleep(NOTICED_MS);
@@ -287,7 +287,7 @@ inNetns(import.meta.url, { name: "nftnetlink" }, () => {
       await assert.rejects(ours.mark());
       failing.mock.restore();
       syncBuiltinESMExports();
-      // The number that the socket had is taken.
+      // Another socket takes the former port id.
       await using _other = NetlinkSocket.open(NETLINK_NETFILTER);
       await ours.transact(large(1));
       await sleep(NOTICED_MS);

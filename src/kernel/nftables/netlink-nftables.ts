@@ -1,6 +1,6 @@
 /**
- * nf_tables of this process's network namespace over netlink, without the `nft` program: {@link Nftables} for any number of
- * tables, which share one socket and one subscription.
+ * nf_tables of this process's network namespace over netlink, without the `nft` program. Implements {@link Nftables} for any number
+ * of tables, which share one socket and one subscription.
  */
 
 import { Mutex } from "../../async/mutex.ts";
@@ -24,83 +24,82 @@ import { RulesetMonitor } from "./ruleset-monitor.ts";
 import { type CommitResult, openNftables } from "./wire/nftables-client.ts";
 import { noteOf } from "./wire/userdata.ts";
 
-/** How often a table is read again because it changed meanwhile. */
+/** How often a table is read if it keeps changing. */
 const READ_ATTEMPTS = 8;
-/** How often a batch is sent again because others, who did not touch the table, moved the generation on. */
+/** How often a batch is resent because other programs, without touching the table, changed the generation. */
 const MAX_REBASES = 50;
 
 /**
- * A commit that will probably take longer is sent off the main thread. The kernel checks the whole table for each batch:
- * with 10,000 services that is 4 milliseconds, however small the batch is. Below, the way to another thread and back would
- * cost more than it is worth.
+ * Commits that will probably take longer are sent from a worker thread. The kernel checks the whole table for each batch:
+ * with 10,000 Services this takes 4 ms, however small the batch is. Below this limit, switching threads costs more than it
+ * gains.
  */
 const SLOW_COMMIT_MS = 8;
 
-/** A buffer of more bytes is not kept. */
+/** Larger buffers are not kept. */
 const SPARE_BYTES = 64 * 1024;
 
-/** Names a table. */
 export interface NetlinkTableName {
   readonly family: NftFamily;
   readonly table: string;
 }
 
-/** What a batch cost. */
+/** The cost of a batch. */
 export interface NetlinkCommit {
-  /** In the kernel, and on the way to it and back. */
+  /** Time in the kernel, and on the way there and back. */
   readonly milliseconds: number;
   readonly messages: number;
   readonly bytes: number;
 }
 
 export interface NetlinkRulesetOptions {
-  /** For what the kernel announces while tables are watched. @default that of subscriptions */
+  /** For notifications while tables are watched. @default that of subscriptions */
   readonly receiveBufferBytes?: number;
-  /** Called for each batch that the kernel accepted. */
+  /** Called for each committed batch. */
   readonly onCommit?: (commit: NetlinkCommit) => void;
 }
 
 /** The tables of the network namespace. */
 export interface NetlinkRuleset {
-  /** One table; it need not exist. Meant to be its only writer in this process. */
+  /** Opens a table, which need not exist. The handle must be the table's only writer in this process. */
   open(name: NetlinkTableName): Nftables;
-  /** Whether the kernel would accept the transaction; nothing is applied. @throws NftError as `transact` does. */
+  /** Checks whether the kernel would accept the transaction, without applying it. @throws NftError as `transact` does. */
   check(name: NetlinkTableName, operations: Iterable<NftOperation>): Promise<void>;
   /**
-   * The note that {@link leaveNote} left with a rule of a chain, if nothing at all has been committed in the namespace since, and the moment
-   * of that; otherwise undefined.
+   * The note that {@link leaveNote} stored with a rule of a chain, and the current mark. Undefined if anything at all has been committed in
+   * the namespace since.
    */
   note(
     name: NetlinkTableName,
     chain: string,
   ): Promise<{ readonly content: string; readonly mark: NftMark } | undefined>;
-  /** Writes the only rule of a chain again, with a note. @throws NftError `conflict` when the ruleset is not in the generation any more. */
+  /** Rewrites the only rule of a chain, with a note. @throws NftError `conflict` if the ruleset is no longer in the note's generation. */
   leaveNote(name: NetlinkTableName, note: NetlinkNote): Promise<void>;
-  /** Watching must have ended. */
+  /** Closes the socket. All watches must have ended. */
   close(): Promise<void>;
 }
 
-/** What is left with a rule. */
+/** A note to store with a rule. */
 export interface NetlinkNote {
   readonly chain: string;
   readonly rule: NftRule;
   /** Short, ASCII. */
   readonly content: string;
-  /** In which the content is true. */
+  /** The generation for which the content is valid. */
   readonly generation: number;
 }
 
-/** Opens the namespace's nf_tables. @throws NetlinkError when the kernel has none. */
+/** Opens the namespace's nf_tables. @throws NetlinkError if the kernel has none. */
 export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptions = {}): NetlinkRuleset {
   const client = openNftables();
-  /** Held from a transaction's first attempt to its last: nothing of ours comes between, and the next one is not before it. */
+  /** Held for all attempts of a transaction, so that none of ours can come between or overtake it. */
   const turns = new Mutex();
   let last = { milliseconds: 0, messages: 1 };
   const monitor = new RulesetMonitor({ client, ...options });
 
   /**
-   * @param isOfWhole the batch follows from a comparison of the whole table. Its rules may bind large maps, and then the kernel looks at each
-   * of their elements: 35 ms at 30,000 services, in a few messages.
+   * @param isOfWhole the batch results from a comparison of the whole table. Its rules may bind large maps, and then the kernel visits all
+   * their elements: 35 ms with 30,000 Services, for a few messages.
    */
   async function commit({ batch }: EncodedTransaction, isOfWhole: boolean): Promise<CommitResult> {
     const expectedMs = last.milliseconds * Math.max(1, batch.size / last.messages);
@@ -119,12 +118,12 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
   function open({ family, table }: NetlinkTableName): Nftables {
     const layout = LAYOUTS[family];
     const target = { nfproto: layout.nfproto, table };
-    /** Transactions of this handle, and how many there had been when the table was last read. */
+    /** The number of this handle's transactions, and its value when the table was last read. */
     let transactions = 0;
     let lastRead = { generation: -1, transactions: -1 };
-    /** There was no table when it was read, and the kernel has accepted everything since: all in it is ours. */
+    /** The table did not exist when it was read, and the kernel has accepted everything since: all its contents are ours. */
     let isNew = false;
-    /** The buffer of an earlier transaction that was small, as nearly all are. */
+    /** A reusable buffer from an earlier transaction; nearly all are small. */
     let spare: MessageBuffer | undefined;
 
     async function send(transaction: EncodedTransaction, generation: number | undefined): Promise<void> {
@@ -147,7 +146,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
     async function transact(operations: Iterable<NftOperation>, { generation }: NftTransactOptions): Promise<void> {
       const messages = spare;
       spare = undefined;
-      // While the kernel works on one transaction, the next is encoded.
+      // Encode outside of the turn: the kernel may still be working on the previous transaction.
       const transaction = await encodeTransaction({ layout, table, isNew }, operations, generation, messages);
       const { batch } = transaction;
       try {
@@ -164,7 +163,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
       let before = await currentMark();
       for (let attempt = 1; ; attempt++) {
         const objects = await readTable(client, table, layout, expected).catch((error: unknown) => {
-          // Deleted while it was being read: the generation has changed, and it is read again.
+          // The table was deleted meanwhile: the generation has changed, so this reads again.
           if (isNotFound(error)) return undefined;
           if (isInterrupted(error)) return "torn";
           throw error;
@@ -209,7 +208,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
     open,
     async check({ family, table }, operations) {
       const transaction = await encodeTransaction({ layout: LAYOUTS[family], table }, operations);
-      // Before it answers, the kernel waits until nothing can look at what it takes back: 5 to 15 ms.
+      // Before it answers, the kernel waits 5 to 15 ms until no reader can still see what it rolls back.
       const result = await withNftErrors(client.check(transaction.batch, { isSlow: true }));
       if (!result.committed) throw fromRefusal(result, transaction);
     },
@@ -220,7 +219,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
       return content === undefined || Number(generation) !== mark.generation ? undefined : { content, mark };
     },
     async leaveNote({ family, table }, { chain, rule, content, generation }) {
-      // The commit itself is counted, too; the kernel leaves 0 out.
+      // This commit advances the generation too; the kernel skips 0.
       const note = `${(generation + 1) % 2 ** 32 || 1} ${content}`;
       const operations: NftOperation[] = [
         { kind: "flush-chain", chain },

@@ -29,7 +29,7 @@ const EXAMPLES: readonly (readonly [family: NftFamily, set: NftSet, one: NftElem
   ["ip", TARGETS, { key: [] }],
 ];
 
-/** The slow way. */
+/** The element as an object, for comparison with what `writeElement` writes. */
 function elementObject(set: NftSet, { key, verdict, target, comment }: NftElement, layout: FamilyLayout) {
   const named = new Uint8Array(keyBytes(set.key, layout));
   if (key.length > 0) putKey(named, 0, set.key, key, layout);
@@ -48,7 +48,7 @@ for (const [family, set, one] of EXAMPLES) {
   test(`an element is written as its object is: ${family} ${set.name} ${one.key.join(" ")}`, () => {
     const layout = LAYOUTS[family];
     const [direct, expected] = [new ByteWriter(), new ByteWriter()];
-    // What was written before must not show.
+    // Earlier contents must not show through.
     writeElement(new ByteWriter(), TARGETS, { key: [ip("255.255.255.255"), "tcp", 65535, 2 ** 32 - 1] }, LAYOUTS.ip);
     writeElement(direct, set, one, layout);
     element.write(expected, elementObject(set, one, layout));

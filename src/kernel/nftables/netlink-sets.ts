@@ -1,6 +1,6 @@
 /**
- * Sets and maps as netlink objects, made as `nft` 1.0.6 makes them: the types and user data decide how they are listed
- * (reference nfnetlink.md §4, §7, §8). Pure.
+ * Sets and maps as netlink objects, built in the same way as by `nft` 1.0.6: types and user data decide how nft lists them
+ * (reference nfnetlink.md §4, §7, §8).
  */
 import { mergedIntervals, nextAddress } from "../../net/intervals.ts";
 import type { Cidr } from "../../net/ip.ts";
@@ -50,7 +50,7 @@ export function verdictData(verdict: NftVerdict): NftVerdictData {
   }
 }
 
-/** A named set, without table. */
+/** A named set or map, without its table. */
 export function setObject(set: NftSet, layout: FamilyLayout): NftSetObject {
   const isConcat = set.key.length > 1;
   const isMap = set.isMap || set.hasTargets === true;
@@ -64,7 +64,7 @@ export function setObject(set: NftSet, layout: FamilyLayout): NftSetObject {
   const isDynamic = set.timeoutSeconds !== undefined;
   return {
     name: set.name,
-    // "Dynamic" from the start: a rule that fills the set would make it so, and adding it again would then be refused.
+    // Dynamic from the start: otherwise the first rule that fills the set makes it so, and adding the set again fails.
     flags: (isMap ? NFT_SET_MAP : 0) | (isDynamic ? NFT_SET_TIMEOUT | NFT_SET_EVAL : 0),
     keyType: keyTypeId(set.key, layout),
     keyLength: keyBytes(set.key, layout),
@@ -73,17 +73,17 @@ export function setObject(set: NftSet, layout: FamilyLayout): NftSetObject {
     ...(set.size === undefined ? {} : { description: { size: set.size } }),
     ...(set.timeoutSeconds === undefined ? {} : { timeout: set.timeoutSeconds * 1000 }),
     userdata: setUserdata(userdata),
-    // The kernel gives each element one of its own.
+    // The kernel gives each element its own counter.
     ...(set.hasCounters === true ? { expression: { kind: "counter" } as const } : {}),
   };
 }
 
-/** The kernel's number for the values of a map to targets. Pure. */
+/** nft's type number for the values of a map with targets. */
 export function targetTypeId(layout: FamilyLayout): number {
   return keyTypeId(["address", "port"], layout);
 }
 
-/** A slot has no name among the types of nft: such sets are declared by what is looked up in them. */
+/** nft has no named type for a slot: sets with slots are declared by the expressions that look them up. */
 function keyTypeOf({ key, slots }: NftSet, layout: FamilyLayout): TypeOf {
   if (slots === undefined) return { kind: "concat" };
   const partOf = (type: NftKeyType): TypeOf => {
@@ -122,7 +122,7 @@ const FLAGS = 3;
 const USERDATA = 6;
 const VALUE = 1;
 
-/** Writes the attributes of an element of a named set, in the order in which the kernel lists them. @throws RangeError when the key does not fit. */
+/** Writes the attributes of an element of a named set, in the kernel's order. @throws RangeError when the key does not fit. */
 export function writeElement(out: ByteWriter, set: NftSet, one: NftElement, layout: FamilyLayout): void {
   const { key, target, verdict, comment } = one;
   writeKey(out, set, key, layout);
@@ -134,7 +134,7 @@ export function writeElement(out: ByteWriter, set: NftSet, one: NftElement, layo
   if (comment !== undefined) writeAttribute(out, USERDATA, binary, commentUserdata(comment));
 }
 
-/** Writes what names an element of a set. @throws RangeError when the key does not fit. */
+/** Writes the key of an element. @throws RangeError when the key does not fit. */
 export function writeKey(out: ByteWriter, set: NftSet, key: readonly NftValue[], layout: FamilyLayout): void {
   if (key.length === 0) {
     writeAttribute(out, FLAGS, u32be, NFT_SET_ELEM_CATCHALL);
@@ -144,7 +144,7 @@ export function writeKey(out: ByteWriter, set: NftSet, key: readonly NftValue[],
   putKey(out.memory, at, set.key, key, layout);
 }
 
-/** An attribute with a value of zeros so far. @returns where that begins. */
+/** Writes an attribute with a value of zeros. @returns the offset of the value. */
 function placeValue(out: ByteWriter, type: number, length: number): number {
   const padded = align4(length);
   const at = out.zeros(2 * NLA_HDRLEN + padded);
@@ -167,7 +167,7 @@ function putTarget(bytes: Uint8Array, at: number, { ip, port }: NftTarget, layou
   bytes[at + layout.addressBytes + 1] = port;
 }
 
-/** A set that belongs to the rule that looks into it, and that is shown there only. */
+/** A set that belongs to the rule that uses it; nft prints it inside that rule. */
 export interface AnonymousSet {
   /** Without table, name and id. */
   readonly object: NftSetObject;
@@ -211,7 +211,7 @@ function* indexed<T>(items: readonly T[], data: (item: T) => NftElementObject["d
   for (const item of items) yield { key: { value: hostU32(index++) }, data: data(item) };
 }
 
-/** `{ 10.0.0.0/8, 192.0.2.1 }`: what overlaps or touches is merged, since the kernel refuses overlaps. */
+/** `{ 10.0.0.0/8, 192.0.2.1 }`. Overlapping and adjacent prefixes are merged, since the kernel rejects overlaps. */
 export function addressSet(cidrs: readonly Cidr[], side: "saddr" | "daddr", layout: FamilyLayout): AnonymousSet {
   const { protocol, [side]: field } = NFT_PAYLOADS[layout.family];
   const { elements, size } = intervalElements(cidrs, layout);
@@ -231,14 +231,14 @@ export function addressSet(cidrs: readonly Cidr[], side: "saddr" | "daddr", layo
   };
 }
 
-/** Each interval as the element that starts it and the one that is the first beyond it. `size` is as nft counts them. */
+/** Each interval as two elements: its start, and the first address after its end. `size` is counted as in nft. */
 function intervalElements(cidrs: readonly Cidr[], layout: FamilyLayout) {
   const elements: NftElementObject[] = [];
   const end = (value: Uint8Array): NftElementObject => ({ key: { value }, flags: NFT_SET_ELEM_INTERVAL_END });
   let isLastOpen = false;
   for (const { first, last } of mergedIntervals(cidrs)) {
     const start = addressBytes(first, layout);
-    // What lies before the first interval ends where that begins; nft says so, though the kernel does not need it.
+    // nft also writes an end element at address 0, before the first interval; the kernel does not need it.
     if (elements.length === 0 && start.some((byte) => byte !== 0)) elements.push(end(new Uint8Array(start.length)));
     const beyond = nextAddress(last);
     isLastOpen = beyond === undefined;

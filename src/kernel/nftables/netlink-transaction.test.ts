@@ -16,7 +16,7 @@ test("operations are taken one by one, and the event loop gets a turn whenever a
     if (!isOver) setImmediate(count);
   };
   setImmediate(count);
-  /** By operation, the turns there had been when it was asked for. */
+  /** For each operation, how many turns of the event loop came before it was taken. */
   const turnsBefore: number[] = [];
   function* operations(): Iterable<NftOperation> {
     for (let index = 0; index < 200; index += 1) {

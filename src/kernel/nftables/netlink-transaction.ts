@@ -1,6 +1,6 @@
 /**
- * Operations as one netlink batch, and the way back from a refused message to its operation. Encoding gives the event loop
- * turns: a first batch can have a hundred thousand messages.
+ * Encodes operations as one netlink batch, and maps a rejected message back to its operation. Encoding yields to the event
+ * loop: a first batch can have a hundred thousand messages.
  */
 
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
@@ -19,14 +19,14 @@ import { commentUserdata, ruleUserdata } from "./wire/userdata.ts";
 const OPERATIONS_PER_LOOK = 16;
 const ELEMENTS_PER_LOOK = 1024;
 
-/** Distinguishes this process's names from those of an earlier one, and from `__map17`, as the kernel numbers them. */
+/** Distinguishes this process's names from those of an earlier process, and from the kernel's own such as `__map17`. */
 const NAME_STAMP = Math.floor(Math.random() * 36 ** 5).toString(36);
 let lastName = 0;
 
 /**
- * A name for an anonymous set. The kernel would number `__map%d` itself, but for that it reads the names of all sets of the
- * table, each time: with 10,000 services that was half of the time that it spends on a full batch. It still looks along them three
- * times for each such set, so short names make a first load cheaper.
+ * A name for an anonymous set. The kernel could number `__map%d` itself, but then it scans the names of all sets of the table
+ * each time: with 10,000 Services that took half of its time for a full batch. It still walks along all sets three times for each
+ * anonymous set, so short names make a first load cheaper.
  */
 function anonymousSetName(isShort: boolean): string {
   lastName += 1;
@@ -36,20 +36,20 @@ function anonymousSetName(isShort: boolean): string {
 interface TransactionTarget {
   readonly layout: FamilyLayout;
   readonly table: string;
-  /** Nothing in the table was made by an earlier process, whose names could be the same. @default false */
+  /** Whether nothing in the table is from an earlier process, whose names could collide. @default false */
   readonly isNew?: boolean;
 }
 
 export interface EncodedTransaction {
   readonly batch: NftBatch;
-  /** The operation that a message belongs to; undefined for the markers around them. */
+  /** The index of the operation that a message belongs to; undefined for the batch markers. */
   operationOf(message: number): number | undefined;
 }
 
 /**
- * Encodes operations in order. @throws NftError `failed` naming the operation whose values cannot be said to the kernel.
+ * Encodes operations in order. @throws NftError `failed`, with the index of an operation whose values cannot be encoded.
  *
- * @param generation the kernel is to refuse the batch when the ruleset is in another one.
+ * @param generation makes the kernel reject the batch if the ruleset is in another one.
  * @param messages an empty buffer to write to.
  */
 export async function encodeTransaction(
@@ -62,7 +62,7 @@ export async function encodeTransaction(
     ...(generation !== undefined && { generation }),
     ...(messages && { messages }),
   });
-  /** By operation. */
+  /** The index of each operation's first message. */
   const firstMessages: number[] = [];
   for (const operation of operations) {
     const index = firstMessages.push(batch.messages.count) - 1;
@@ -81,7 +81,7 @@ export async function encodeTransaction(
   };
 }
 
-/** Index of the last entry of an ascending list that is not above a value. Pure. */
+/** The index of the last entry of an ascending list that is not above `value`; 0 if all are above. */
 export function lastNotAbove(ascending: readonly number[], value: number): number {
   let low = 0;
   let high = ascending.length - 1;
@@ -96,7 +96,7 @@ export function lastNotAbove(ascending: readonly number[], value: number): numbe
 /** Writes the attributes of an element of a set. */
 type Write<T> = (out: ByteWriter, set: NftSet, item: T, layout: FamilyLayout) => void;
 
-/** Encodes one operation. @returns that of elements in steps, between which others may run. */
+/** Encodes one operation. @returns steps to iterate for elements, so that the caller can yield in between. */
 function encode(batch: NftBatch, target: TransactionTarget, operation: NftOperation): Iterable<void> | undefined {
   const { table, layout } = target;
   switch (operation.kind) {

@@ -17,7 +17,7 @@ import type { NftKeyType, NftValue } from "./ruleset.ts";
 
 const octets = (length: number) =>
   fc.uint8Array({ minLength: length, maxLength: length }).chain((bytes) =>
-    // Runs of zero are what is written short.
+    // Runs of zeros are abbreviated in text.
     fc.tuple(fc.nat(length), fc.nat(length)).map(([a, b]) => bytes.map((byte, n) => (n >= a && n < b ? 0 : byte))),
   );
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex");
@@ -60,7 +60,7 @@ test("fields of a key are padded with zeroes, a lone one is not", () => {
 test("keys are read back as they were written", () => {
   const types: readonly NftKeyType[] = ["address", "address", "protocol", "port"];
   const port = fc.integer({ min: 1, max: 65535 });
-  // Protocols without a name of ours occur in elements of others.
+  // Elements of other programs may have protocols that we have no name for.
   const protocol = fc.oneof(fc.constantFrom("tcp", "udp", "sctp"), fc.constant(47));
   for (const [layout, length] of [
     [LAYOUTS.ip, 4],

@@ -1,6 +1,6 @@
 /**
- * Values of set keys as the kernel holds them: bytes in network order, each padded to four bytes where several make a key
- * (reference nfnetlink.md §5). Written for tens of thousands of elements: canonical text is read digit by digit.
+ * Values of set keys in the kernel's form: bytes in network order, each padded to four bytes in concatenations
+ * (reference nfnetlink.md §5). Optimized for tens of thousands of elements: canonical text is parsed digit by digit.
  */
 
 import { ipFromBytes, putIpBytes } from "../../net/ip.ts";
@@ -11,16 +11,16 @@ import type { NftFamily, NftKeyType, NftValue } from "./ruleset.ts";
 import { concatType, NFT_TYPES } from "./wire/constants.ts";
 import { putHostU32 } from "./wire/data.ts";
 
-/** What differs between the families in packets and keys. */
+/** The differences between the families in packets and keys. */
 export interface FamilyLayout {
   readonly family: NftFamily;
   readonly nfproto: number;
   readonly addressBytes: number;
-  /** Values of keys: their bytes, and their types as `nft` numbers them. */
+  /** Values of keys: their size in bytes, and nft's type numbers. */
   readonly types: Readonly<Record<NftKeyType, { readonly bytes: number; readonly id: number }>>;
   /** Offsets in the network header. */
   readonly addressAt: Readonly<Record<"saddr" | "daddr", number>>;
-  /** ICMP code for "port unreachable". */
+  /** The ICMP code for "port unreachable". */
   readonly portUnreachable: number;
 }
 
@@ -49,7 +49,7 @@ export const LAYOUTS: Readonly<Record<NftFamily, FamilyLayout>> = {
   },
 };
 
-/** Bytes of a key: a lone value as it is, several padded. Pure. */
+/** The size of a key in bytes: a single value as it is, several with padding. */
 export function keyBytes(types: readonly NftKeyType[], layout: FamilyLayout): number {
   const [only, ...more] = types;
   if (only !== undefined && more.length === 0) return layout.types[only].bytes;
@@ -58,12 +58,12 @@ export function keyBytes(types: readonly NftKeyType[], layout: FamilyLayout): nu
   return sum;
 }
 
-/** The kernel's number for a key of these types. Pure. */
+/** nft's type number for a key of these types. */
 export function keyTypeId(types: readonly NftKeyType[], layout: FamilyLayout): number {
   return concatType(types.map((type) => layout.types[type].id));
 }
 
-/** The inverse of {@link keyTypeId}; undefined when a part is of another type. Pure. */
+/** The inverse of {@link keyTypeId}; undefined if a part has another type. */
 export function keyTypesOf(id: number, layout: FamilyLayout): NftKeyType[] | undefined {
   const types: NftKeyType[] = [];
   for (let rest = id; rest !== 0; rest >>>= 6) {
@@ -75,7 +75,7 @@ export function keyTypesOf(id: number, layout: FamilyLayout): NftKeyType[] | und
   return types.length === 0 ? undefined : types;
 }
 
-/** Writes a key in register layout to bytes that are zero so far. @throws RangeError when the values do not fit the types. */
+/** Writes a key in register layout to zeroed bytes. @throws RangeError when the values do not fit the types. */
 export function putKey(
   bytes: Uint8Array,
   start: number,
@@ -102,7 +102,7 @@ function putValue(bytes: Uint8Array, at: number, type: NftKeyType, value: NftVal
       putAddress(bytes, at, String(value), layout);
       return;
     case "protocol":
-      // A protocol without a name here comes from elements that others have added: its number.
+      // Elements of other programs may have protocols without a name here: those are numbers.
       bytes[at] = typeof value === "number" ? value : (PROTOCOL_NUMBERS[value as ProtocolName] ?? 0); // or an address: 0
       return;
     case "port": {
@@ -116,7 +116,7 @@ function putValue(bytes: Uint8Array, at: number, type: NftKeyType, value: NftVal
   }
 }
 
-/** The values of a key; undefined when it has another length. Pure. */
+/** The values of a key; undefined if it has another length. */
 export function decodeKey(
   types: readonly NftKeyType[],
   bytes: Uint8Array,
@@ -146,14 +146,14 @@ function getValue(bytes: Uint8Array, at: number, type: NftKeyType, layout: Famil
   }
 }
 
-/** Network-order bytes of a canonical address. @throws RangeError for one of the other family. */
+/** The bytes of a canonical address in network order. @throws RangeError for an IPv6 address in family ip. */
 export function addressBytes(address: string, layout: FamilyLayout): Uint8Array {
   const bytes = new Uint8Array(layout.addressBytes);
   putAddress(bytes, 0, address, layout);
   return bytes;
 }
 
-/** Writes a canonical address. An IPv4 one among IPv6 ones is mapped, as it was before it became canonical. */
+/** Writes a canonical address. In family ip6, an IPv4 address is written as IPv4-mapped, the form from which it was canonicalised. */
 export function putAddress(bytes: Uint8Array, at: number, address: string, layout: FamilyLayout): void {
   const isIPv4 = !address.includes(":");
   if (layout.addressBytes === 4 && !isIPv4) throw new RangeError(`nftables: ${address} is no address of family ip`);

@@ -1,121 +1,120 @@
 /**
- * One nf_tables table of one family as the program sees it. Two implementations, the kernel over netlink and an in-memory
- * one, pass one contract test. Knows chains, rules, sets and elements; knows nothing of Services.
+ * One nf_tables table of one family. Two implementations, the kernel over netlink and an in-memory one, pass the same
+ * contract test. This layer knows chains, rules, sets and elements, but nothing about Services.
  */
 import type { NftChain, NftElement, NftFamily, NftHook, NftKeyType, NftRule, NftSet, NftValue } from "./ruleset.ts";
 
 /** A chain without its rules. */
 export type NftChainHead = Omit<NftChain, "rules">;
 
-/** One step of a transaction. Adding what exists is no error, as long as it is the same kind of thing. */
+/** One step of a transaction. Adding an object that exists is no error if it is of the same kind. */
 export type NftOperation =
-  /** A table that is there and dormant works from then on, unless the operation is to make it dormant. */
+  /** Also wakes an existing dormant table, unless `isDormant` is set. */
   | { readonly kind: "add-table"; readonly comment: string; readonly isDormant?: boolean }
   | { readonly kind: "delete-table" }
-  /** A base chain that is there gets the policy. */
+  /** An existing base chain gets the policy. */
   | { readonly kind: "add-chain"; readonly chain: NftChainHead }
   | { readonly kind: "flush-chain"; readonly chain: string }
-  /** The chain must be empty and nothing may refer to it any more. */
+  /** The chain must be empty, and nothing may refer to it. */
   | { readonly kind: "delete-chain"; readonly chain: string }
-  /** Appends. Chains and sets that the rule names must exist. */
+  /** Appends the rule. Chains and sets that it names must exist. */
   | {
       readonly kind: "add-rule";
       readonly chain: string;
       readonly rule: NftRule;
-      /** The rule's `ruleDigest`, where it is known already. */
+      /** The rule's `ruleDigest`, if already computed. */
       readonly digest?: string;
-      /** A text that no listing shows, at most 200 bytes. */
+      /** A text that nft does not list, at most 200 bytes. */
       readonly note?: string;
     }
-  /** That it counts already is no error: it goes on. */
+  /** An existing counter keeps counting. */
   | { readonly kind: "add-counter"; readonly counter: string }
-  /** No rule may name it any more. */
+  /** No rule may refer to it. */
   | { readonly kind: "delete-counter"; readonly counter: string }
   | { readonly kind: "add-set"; readonly set: NftSet }
   | { readonly kind: "flush-set"; readonly set: NftSet }
   | { readonly kind: "delete-set"; readonly set: string }
-  /** A key that is there with another verdict is an error: delete it first. */
+  /** A key that exists with another verdict or target is an error: delete it first. */
   | { readonly kind: "add-elements"; readonly set: NftSet; readonly elements: readonly NftElement[] }
   | { readonly kind: "delete-elements"; readonly set: NftSet; readonly keys: readonly (readonly NftValue[])[] };
 
-/** What the kernel holds of a chain. A rule that this program wrote is known by its digest; a foreign one has none. */
+/** A chain's content in the kernel. Rules of this program are identified by their digests; rules of other programs have none. */
 export interface NftChainContent {
-  /** Undefined for a regular chain; "other" for a base chain of a kind that this program never makes. */
+  /** Undefined for a regular chain; "other" for a base chain of a kind that this program never creates. */
   readonly hook: NftHook | "other" | undefined;
   readonly ruleDigests: readonly (string | undefined)[];
-  /** The chains that rules go to in the end, in the order of the rules, by the names that they have now. @default none */
+  /** The chains to which the rules' last verdicts lead, in rule order, by their current names. @default none */
   readonly targets?: readonly string[];
 }
 
-/** What the kernel holds of a set. Elements that packets made are left out (`timeoutSeconds` sets). */
+/** A set's content in the kernel, without elements that packets added (sets with `timeoutSeconds`). */
 export interface NftSetContent {
-  /** Undefined when it is not made of types that this program uses, or has properties that it never gives. */
+  /** Undefined if the set has key types or properties that this program never uses. */
   readonly key: readonly NftKeyType[] | undefined;
   readonly isMap: boolean;
-  /** As {@link NftSet} has them. */
+  /** See {@link NftSet}. */
   readonly hasTargets?: true;
   readonly hasCounters?: true;
   readonly timeoutSeconds: number | undefined;
   readonly elements: readonly NftElement[];
   /**
-   * Instead of `elements`, which is empty then, where the set was compared ({@link NftExpectation}): what it has at the keys at
-   * which it has something else than what is expected, or nothing. By {@link elementKey}.
+   * Only for a set that was compared ({@link NftExpectation}), with empty `elements`: what it has, if anything, at the keys where
+   * it differs from what is expected. By {@link elementKey}.
    */
   readonly others?: ReadonlyMap<string, NftElement | undefined>;
 }
 
 /**
- * What the sets of a table should have. The kernel lists a large set from its start again and again; to ask for each element that
- * should be there is quicker where it says how many there are. Of elements of a map with targets that follow each other with the same
- * comment, it may be that only the first one's comment is looked at: they belong together.
+ * The expected contents of a table's sets. To list a large set, the kernel walks it from the start for each message; querying each
+ * expected element is faster, if the kernel tells how many there are. In maps with targets, only the first comment of consecutive
+ * elements with the same comment may be compared: they belong together.
  */
 export interface NftExpectation {
-  /** Sets that may be compared and need not be listed, by name. None has ranges or is filled by packets. */
+  /** Sets that may be compared instead of listed, by name. None has ranges or is filled by packets. */
   readonly sets: ReadonlyMap<string, NftSet>;
-  /** All elements that some of the sets should have; no key of a set twice. */
+  /** All expected elements of the given sets; no key of a set twice. */
   elements(sets: { has(set: string): boolean }): Iterable<{ readonly set: string; readonly element: NftElement }>;
 }
 
 /** A whole table, read in one consistent generation. */
 export interface NftTableContent {
-  /** Generation of the ruleset that this was read in. */
+  /** The ruleset's generation when this was read. */
   readonly generation: number;
-  /** Whether it is switched off: nothing in it is in force. */
+  /** Whether the table is switched off: none of its rules apply. */
   readonly isDormant: boolean;
-  /** Whether it has flags that this program never gives, such as those of a table that belongs to one process. */
+  /** Whether it has flags that this program never sets, such as that of a table owned by a process. */
   readonly hasOtherFlags: boolean;
   readonly chains: ReadonlyMap<string, NftChainContent>;
   readonly sets: ReadonlyMap<string, NftSetContent>;
-  /** Packets by the name of the counter. */
+  /** Packets by counter name. */
   readonly counters: ReadonlyMap<string, number>;
 }
 
-/** A moment of the ruleset. */
+/** A point in the ruleset's history. */
 export interface NftMark {
   readonly generation: number;
-  /** Commits of this process until then. */
+  /** The number of this process's commits so far. */
   readonly commits: number;
 }
 
-/** A change that another program made to the table. */
+/** Another program's change to the table. */
 export interface NftForeignChange {
-  /** The ruleset's, which the change made. */
+  /** The ruleset's generation after the change. */
   readonly generation: number;
-  /** Chains whose rules were touched, or that were deleted. */
+  /** Chains that were added, changed or deleted, or whose rules were. */
   readonly chains: ReadonlySet<string>;
-  /** Sets that were touched; elements are not listed. */
+  /** Sets that were added, changed or deleted, or whose elements were; elements are not listed. */
   readonly sets: ReadonlySet<string>;
-  /** Those among the chains and sets that were made or defined again: they may be of another kind now. */
+  /** The chains and sets among them that were added or redefined: they may be of another kind now. */
   readonly defined: ReadonlySet<string>;
   /** The table itself was changed or deleted, or notifications were lost: anything may have changed. */
   readonly isTotal: boolean;
-  /** The process that did it, where the kernel says so. */
+  /** The process that made the change, if the kernel tells it. */
   readonly by: { readonly pid: number; readonly name: string } | undefined;
 }
 
-/** How a transaction is carried out. */
 export interface NftTransactOptions {
-  /** Refuse with `conflict` when the ruleset is not in this generation any more. */
+  /** Rejects with `conflict` if the ruleset is no longer in this generation. */
   readonly generation?: number | undefined;
 }
 
@@ -124,34 +123,34 @@ export interface Nftables {
   /**
    * Carries out the operations in order, all or none. Throws {@link NftError}.
    *
-   * @param operations taken one by one, with turns of the event loop in between: they must not change meanwhile. Of transactions that
-   * overlap, the one that is encoded first is carried out first.
+   * @param operations iterated with turns of the event loop in between: they must not change meanwhile. Overlapping transactions are
+   * carried out in the order in which their encoding finishes.
    */
   transact(operations: Iterable<NftOperation>, options?: NftTransactOptions): Promise<void>;
-  /** Reads the table; undefined when there is none. @param expected sets that may be compared. @default none */
+  /** Reads the table; undefined if there is none. @param expected sets that may be compared. @default none */
   read(expected?: NftExpectation): Promise<NftTableContent | undefined>;
-  /** Notes the moment, for {@link Nftables.generationIfUntouched}. */
+  /** The current mark, for {@link Nftables.generationIfUntouched}. */
   mark(): Promise<NftMark>;
   /**
-   * The generation now, if no other program has touched the table since the mark: then what this process has done since is
-   * all that has changed in it. Undefined otherwise, or when that is not certain.
+   * The current generation, if no other program has touched the table since the mark, so that all its changes since are this
+   * process's own. Undefined otherwise, or if that is not certain.
    */
   generationIfUntouched(mark: NftMark): Promise<number | undefined>;
-  /** Reads the elements of one set, whether packets fill it or not; undefined when there is no set of this name. */
+  /** Reads the elements of one set, including those that packets added; undefined if there is no such set. */
   readElements(set: NftSet): Promise<readonly NftElement[] | undefined>;
-  /** The packets of each counter that rules can name; none where there is no table. */
+  /** The packets of each named counter; empty if there is no table. */
   readCounters(): Promise<ReadonlyMap<string, number>>;
-  /** Calls `onChange` for changes that others commit, until the signal aborts. Rejects when it cannot watch (any more). */
+  /** Calls `onChange` for other programs' changes until the signal aborts. Rejects if watching fails. */
   watch(onChange: (change: NftForeignChange) => void, signal: AbortSignal): Promise<void>;
 }
 
 export type NftErrorCode =
-  /** Something that the operation names does not exist. */
+  /** The operation names something that does not exist. */
   | "not_found"
   | "exists"
-  /** Still referred to. */
+  /** Something still refers to it. */
   | "busy"
-  /** The generation has moved on. */
+  /** The generation has changed. */
   | "conflict"
   /** No CAP_NET_ADMIN. */
   | "denied"
@@ -160,11 +159,11 @@ export type NftErrorCode =
   | "too_large"
   | "failed";
 
-/** A transaction was refused; nothing of it is in the kernel. */
+/** The kernel rejected a transaction and applied nothing of it. */
 export class NftError extends Error {
   override readonly name = "NftError";
   readonly code: NftErrorCode;
-  /** Index of the operation that was refused, where the kernel named one. */
+  /** The index of the rejected operation, if the kernel named one. */
   readonly operation: number | undefined;
   constructor(code: NftErrorCode, message: string, operation: number | undefined, options?: ErrorOptions) {
     super(message, options);

@@ -1,5 +1,5 @@
 /**
- * A ruleset in libnftables' JSON schema, as `nft -j list ruleset` prints it (handles left out). Pure.
+ * A ruleset in libnftables' JSON schema, as `nft -j list ruleset` prints it, without handles.
  */
 import { type IpInterval, intervalAsPrefix, mergedIntervals } from "../../net/intervals.ts";
 import { type Cidr, ipFromBytes, prefixMask, splitCidr } from "../../net/ip.ts";
@@ -28,23 +28,22 @@ const KEY_TYPES = {
   slot: { ip: "integer", ip6: "integer" },
 } as const satisfies Record<NftKeyType, Record<NftFamily, string>>;
 
-/** The name that nft has for a key type of a family. Pure. */
+/** nft's name for a key type. */
 export function keyTypeName(type: NftKeyType, family: NftFamily): string {
   return KEY_TYPES[type][family];
 }
 
-/** The name that nft has for the values of a map to targets. Pure. */
+/** nft's name for the value type of a map with targets. */
 export function targetTypeName(family: NftFamily): string {
   return `${keyTypeName("address", family)} . ${keyTypeName("port", family)}`;
 }
 
-/** Names a table in the objects of this module. */
 interface TableName {
   readonly family: NftFamily;
   readonly table: string;
 }
 
-/** A counter that has counted nothing. Pure. */
+/** A counter at zero. */
 export function counterJson({ family, table }: TableName, name: string): Json {
   return { counter: { family, name, table, packets: 0, bytes: 0 } };
 }
@@ -79,7 +78,7 @@ function verdictJson(verdict: NftVerdict): Json {
   return { [verdict.kind]: "chain" in verdict ? { target: verdict.chain } : null };
 }
 
-/** A chain without its rules. Pure. */
+/** A chain without its rules. */
 export function chainJson({ family, table }: TableName, chain: NftChain): Json {
   return { chain: { family, table, name: chain.name, ...(chain.hook && hookJson(chain.hook)) } };
 }
@@ -93,7 +92,7 @@ export function ruleJson({ family, table }: TableName, chain: string, rule: NftR
   return { rule: { family, table, chain, ...comment, expr: rule.statements.map((s) => statementJson(s, family)) } };
 }
 
-/** What is read of a packet. Pure. */
+/** The expression that reads a field of the packet. */
 export function fieldJson(field: NftField, family: NftFamily): Json {
   switch (field) {
     case "saddr":
@@ -116,12 +115,12 @@ export function fieldJson(field: NftField, family: NftFamily): Json {
   }
 }
 
-/** The mask of a source of which not all bits are read. */
+/** The mask for reading only the first bits of the source. */
 function sourceMask(field: NftField, family: NftFamily): string {
   return ipFromBytes(prefixMask(sourceBits(field) ?? 0, family === "ip" ? 4 : 16));
 }
 
-/** Several of these together. Pure. */
+/** The expression that reads several fields as one key. */
 export function keyJson(fields: readonly NftField[], family: NftFamily): Json {
   const parts = fields.map((field) => fieldJson(field, family));
   return parts.length === 1 ? (parts[0] ?? null) : { concat: parts };
@@ -198,7 +197,7 @@ export function statementJson(statement: NftStatement, family: NftFamily): Json 
   }
 }
 
-/** A number that is drawn for each packet. Pure. */
+/** The expression that draws a random number for each packet. */
 export function numgen(mod: number): Json {
   return { numgen: { mode: "random", mod, offset: 0 } };
 }

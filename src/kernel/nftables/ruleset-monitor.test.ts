@@ -16,7 +16,7 @@ const OTHER_PORT = 99;
 const IPV4 = { nfproto: NFPROTO_IPV4, table: "kube-proxy" };
 const IPV6 = { nfproto: NFPROTO_IPV6, table: "kube-proxy" };
 
-/** A monitor of a kernel that announces what the test says. The ruleset is in generation 10. */
+/** A monitor of a fake kernel, which sends the test's notifications. The ruleset starts in generation 10. */
 async function monitored(t: TestContext) {
   let generation = 10;
   let committed = 0;
@@ -54,7 +54,7 @@ async function monitored(t: TestContext) {
     monitor,
     watch,
     changes,
-    /** What others commit, or we. @returns its generation */
+    /** A commit by another program, or with `isOwn` by us. @returns its generation */
     commit(isOwn = false): number {
       if (isOwn) committed += 1;
       return ++generation;
@@ -71,7 +71,7 @@ async function monitored(t: TestContext) {
     },
     lose(): void {
       subscription?.onOverrun();
-      // Then all that waited has been taken.
+      // The queue is empty now.
       void subscription?.rest?.();
     },
   };
@@ -92,7 +92,7 @@ test("what others commit is told by chain; our own commits, of which nothing is 
   assert.equal(await monitor.isUntouched(IPV4, since, { generation: own, commits: 2 }), true);
   announceCommit(commit(true), OWN_PORT);
   assert.equal(changes.length, 1);
-  // Another program's, which is announced later.
+  // Another program's commit, whose notification comes later.
   const other = commit();
   const untouched = monitor.isUntouched(IPV4, since, { generation: other, commits: 3 });
   announceRule("services");
@@ -164,7 +164,7 @@ test("what was announced late is not counted for what others commit after it", a
   await sleep(60);
   announceCommit(early);
   changes.length = 0;
-  // Another program's, whose announcement is still under way.
+  // Another program's commit, whose notification is still under way.
   const other = commit();
   const untouched = monitor.isUntouched(IPV4, early, { generation: other, commits: 0 });
   await sleep(10);

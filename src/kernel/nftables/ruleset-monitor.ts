@@ -1,9 +1,9 @@
 /**
- * Sees what other programs change in the rulesets of the network namespace, and reports to the owners of tables what was theirs.
+ * Watches other programs' changes to the rulesets of the network namespace, and reports to each table's owner those of its table.
  *
- * The kernel announces each object of a commit, and then the commit itself with its generation and the process behind it; what we have
- * committed ourselves it keeps to itself (`notification-filter.ts`). Generations are counted against our commits and those that were
- * announced: where the sums agree, nothing of others is under way.
+ * The kernel sends a notification for each object of a commit, and then one for the commit itself with its generation and process; a filter
+ * drops those of our own commits (`notification-filter.ts`). If the generation equals the number of our commits plus that of announced ones,
+ * no notification of another program's commit is still under way.
  */
 
 import { forEachAttribute, zstring } from "../netlink/attributes.ts";
@@ -16,20 +16,19 @@ import * as nft from "./wire/constants.ts";
 import type { NftablesClient } from "./wire/nftables-client.ts";
 import { generation as generationCodec } from "./wire/objects.ts";
 
-/** How long announcements may lag behind a generation that was read. */
+/** How long notifications may lag behind a generation that was read. */
 const CATCH_UP_MS = 250;
 const CATCH_UP_STEP_MS = 2;
-/** Sets of these names come and go with the rules that use them; none of ours that has a name of its own begins so, but a renamed chain may. */
+/** The first letter of anonymous sets, which come and go with their rules. None of our named sets starts with it, but a renamed chain may. */
 const ANONYMOUS = "_";
 const NOTHING: ReadonlySet<string> = new Set();
 
-/** A table of a family. */
 interface WatchedTable {
   readonly nfproto: number;
   readonly table: string;
 }
 
-/** What others have changed in a table since the last commit. */
+/** Other programs' changes to a table in the commit whose notifications are arriving. */
 interface Touched {
   readonly chains: Set<string>;
   readonly sets: Set<string>;
@@ -39,19 +38,19 @@ interface Touched {
 
 interface Watcher extends WatchedTable {
   readonly onChange: (change: NftForeignChange) => void;
-  /** From this generation on nothing of others was missed. Undefined: that is not known yet. */
+  /** Since this generation, no change of other programs was missed. Undefined: not known yet. */
   since: number | undefined;
-  /** Undefined: nothing. */
+  /** Undefined if nothing was touched. */
   touched: Touched | undefined;
-  /** Generation of the last foreign change. */
+  /** The generation of the last change by another program. */
   touchedAt: number | undefined;
 }
 
 interface RulesetMonitorOptions {
   readonly client: Pick<NftablesClient, "generation" | "portId" | "hasPort">;
-  /** For announcements. @default that of subscriptions */
+  /** For notifications. @default that of subscriptions */
   readonly receiveBufferBytes?: number;
-  /** @default the kernel's announcements */
+  /** @default the kernel's notifications */
   readonly listen?: typeof subscribe;
 }
 
@@ -59,11 +58,11 @@ export class RulesetMonitor {
   readonly #options: RulesetMonitorOptions;
   readonly #watchers = new Listeners<Watcher>(() => this.#stop?.abort());
   #stop: AbortController | undefined;
-  /** Up to then all is known. */
+  /** Everything up to this mark is known. */
   #base: NftMark | undefined;
-  /** Generations of commits of others that were announced since then. */
+  /** The generations of other programs' commits that were announced since then. */
   #foreign: number[] = [];
-  /** How many those were when announcements were lost; the kernel drops more without a word until all that wait have been taken. */
+  /** Their number when notifications were lost. The kernel silently drops more until the queue has been emptied. */
   #lostAfter: number | undefined;
 
   constructor(options: RulesetMonitorOptions) {
@@ -71,22 +70,22 @@ export class RulesetMonitor {
   }
 
   /**
-   * Tells of foreign changes to the table until the signal aborts, and then resolves. Rejects when notifications cannot be
-   * received (any more).
+   * Reports other programs' changes to the table until the signal aborts, and then resolves. Rejects if notifications cannot
+   * be received (any more).
    */
   watch(target: WatchedTable, onChange: Watcher["onChange"], signal: AbortSignal): Promise<void> {
     const watcher: Watcher = { ...target, onChange, since: undefined, touched: undefined, touchedAt: undefined };
     const watching = this.#watchers.join(watcher, signal);
     if (signal.aborted) return watching;
     if (this.#stop?.signal.aborted !== false) this.#start();
-    // A commit may be half announced.
+    // Notifications of a commit may have begun to arrive: what counts starts after a look at the generation.
     this.#begin([watcher]);
     return watching;
   }
 
   /**
-   * Whether no other program has touched the table after generation `since`, up to `until`. False when that is not known,
-   * because the table is not watched or announcements were lost.
+   * Whether no other program has touched the table after generation `since`, up to `until`. False if that is not known,
+   * because the table is not watched or notifications were lost.
    */
   async isUntouched({ nfproto, table }: WatchedTable, since: number, until: NftMark): Promise<boolean> {
     const watcher = [...this.#watchers].find((one) => one.nfproto === nfproto && one.table === table);
@@ -123,7 +122,7 @@ export class RulesetMonitor {
     if (!aborted) this.#watchers.fail(error);
   }
 
-  /** From now on nothing is missed. */
+  /** From the current generation on, these watchers miss nothing. */
   #begin(watchers: readonly Watcher[]): void {
     for (const watcher of watchers) watcher.since = undefined;
     this.#look((now) => {
@@ -132,13 +131,13 @@ export class RulesetMonitor {
     });
   }
 
-  /** After a loss: either all that is missing were commits of ours, or anything may have changed until now. */
+  /** After a loss: either all missing notifications were of our commits, or anything may have changed until now. */
   #recover(lostAfter: number): void {
     const base = this.#base;
     this.#lostAfter = undefined;
     this.#base = undefined;
     this.#look((now) => {
-      // Those of others that were announced since may have been announced in part.
+      // Commits of other programs that were announced since the loss may have been announced only in part.
       const isHarmless =
         base !== undefined &&
         this.#foreign.length === lostAfter &&
@@ -161,7 +160,7 @@ export class RulesetMonitor {
       .catch((error: unknown) => this.#fail(signal, error));
   }
 
-  /** Notes that everything until then is known. */
+  /** Records that everything up to this mark is known. */
   #settle(base: NftMark): void {
     this.#base = base;
     this.#foreign = this.#foreign.filter((id) => distance(id, base.generation) > 0);
@@ -172,7 +171,7 @@ export class RulesetMonitor {
     if ((reply.type & 0xff) === nft.NFT_MSG_NEWGEN) {
       const { input, start, end } = nfnetlinkPayload(reply);
       const { id = 0, processId: pid, processName: name } = generationCodec.read(input, start, end);
-      // What is announced late is in what was read already.
+      // An earlier generation is already covered by the mark.
       if (this.#base === undefined || distance(id, this.#base.generation) > 0) this.#foreign.push(id);
       const by = pid === undefined || name === undefined ? undefined : { pid, name };
       for (const watcher of this.#watchers) report(watcher, id, by);
@@ -184,7 +183,7 @@ export class RulesetMonitor {
     }
   }
 
-  /** Waits a little until what others have committed until then, which did happen, has been announced. */
+  /** Waits briefly until all other programs' commits up to the mark have been announced. @returns whether they have. */
   async #isAnnounced(until: NftMark): Promise<boolean> {
     for (const endMs = performance.now() + CATCH_UP_MS; ; ) {
       const base = this.#lostAfter === undefined ? this.#base : undefined;
@@ -196,7 +195,7 @@ export class RulesetMonitor {
       }
       if (performance.now() > endMs) {
         if (base === undefined) return false;
-        // It may never be: what is known begins here.
+        // The notification may never come: start over from here.
         this.#base = undefined;
         this.#begin([...this.#watchers]);
         return false;
@@ -208,7 +207,7 @@ export class RulesetMonitor {
   }
 }
 
-/** Generations from `b` to `a`; they wrap at 2^32. */
+/** The number of generations from `b` to `a`; they wrap at 2^32. */
 function distance(a: number, b: number): number {
   return (a - b) | 0;
 }
@@ -227,32 +226,32 @@ function note(watcher: Watcher, { kind, name, isDefinition }: Announcement): voi
   if (isDefinition) defined.add(name);
 }
 
-/** Passes on what a commit has changed, if anything: others commit to tables of their own all the time. */
+/** Reports what a commit has changed in the table, if anything: other programs often commit to their own tables. */
 function report(watcher: Watcher, generation: number, by: NftForeignChange["by"]): void {
   const { touched } = watcher;
   if (touched === undefined) return;
   watcher.touched = undefined;
   watcher.touchedAt = generation;
-  // With the table goes everything in it: too much to name.
+  // Everything in the table may have changed: too much to list.
   const all = { chains: NOTHING, sets: NOTHING, defined: NOTHING, isTotal: true };
   watcher.onChange({ ...(touched.isTotal ? all : touched), generation, by });
 }
 
-/** What the kernel announces of each object that a commit added or deleted. */
+/** The notification of one object that a commit added or deleted. */
 interface Announcement {
   readonly family: number;
   readonly table: string | undefined;
-  /** A rule counts as a change of its chain, an element as one of its set. */
+  /** A rule counts as a change of its chain, and an element as a change of its set. */
   readonly kind: "table" | "chain" | "set" | "other";
-  /** Of the chain or set. */
+  /** The name of the chain or set. */
   readonly name: string | undefined;
-  /** Whether the chain or set itself was made or defined again. */
+  /** Whether the chain or set itself was added or redefined. */
   readonly isDefinition: boolean;
 }
 
-/** NFTA_TABLE_NAME, NFTA_CHAIN_TABLE, …: the same number in all messages. */
+/** NFTA_TABLE_NAME, NFTA_CHAIN_TABLE, …: all have the same number. */
 const TABLE = 1;
-/** Per message: what changes, and the attribute that names it. */
+/** By message type: what changes, and the attribute with its name. */
 const SUBJECTS: ReadonlyMap<number, readonly [kind: Announcement["kind"], nameAttribute: number]> = new Map([
   [nft.NFT_MSG_NEWTABLE, ["table", TABLE]],
   [nft.NFT_MSG_DELTABLE, ["table", TABLE]],
@@ -266,7 +265,7 @@ const SUBJECTS: ReadonlyMap<number, readonly [kind: Announcement["kind"], nameAt
   [nft.NFT_MSG_DELSETELEM, ["set", 2]],
 ]);
 
-/** Reads no more than where the change was. Throws `malformed`. */
+/** Reads only what identifies the changed object. Throws `malformed`. */
 function announcedObject(reply: Reply): Announcement {
   const [kind, nameAttribute] = SUBJECTS.get(reply.type & 0xff) ?? (["other", 0] as const);
   const { family, input, start, end } = nfnetlinkPayload(reply);

@@ -1,4 +1,4 @@
-/** A whole table as data, and the table that operations make out of nothing. Pure. */
+/** A whole table as data, built from operations. */
 import type { NftOperation } from "./nftables.ts";
 import type { NftChain, NftElement, NftFamily, NftRule, NftSet } from "./ruleset.ts";
 import { chainJson, counterJson, type Json, ruleJson, setJson } from "./ruleset-json.ts";
@@ -7,16 +7,16 @@ export interface NftTable {
   readonly family: NftFamily;
   readonly name: string;
   readonly comment: string;
-  /** Names of those that rules name. */
+  /** The names of named counters. */
   readonly counters: readonly string[];
   readonly sets: readonly { readonly set: NftSet; readonly elements: readonly NftElement[] }[];
   readonly chains: readonly NftChain[];
 }
 
 /**
- * The table that these operations make where there is none, its objects in the order in which they are added; adding one again changes
- * nothing, as in the kernel. Operations that delete are no part of such a beginning, and what is not there can get neither rules nor
- * elements: they throw a RangeError.
+ * The table that these operations create, its objects in the order in which they are added. As in the kernel, adding an object again
+ * changes nothing.
+ * @throws RangeError for operations that delete, and for rules and elements of chains and sets that do not exist.
  */
 export function tableOf(family: NftFamily, name: string, operations: readonly NftOperation[]): NftTable {
   let comment = "";
@@ -57,8 +57,8 @@ function known<T>(objects: ReadonlyMap<string, T>, name: string, { kind }: NftOp
 }
 
 /**
- * The table in libnftables' JSON schema, as `nft -j list ruleset` prints it, without handles and in an order in which
- * `nft -j -f` can read it back: what is gone to comes first.
+ * The table in libnftables' JSON schema, as `nft -j list ruleset` prints it, but without handles, and in an order that
+ * `nft -j -f` can read back: chains come before the rules and elements that go to them.
  */
 export function tableJson({ family, name, counters, sets, chains }: NftTable): Json[] {
   const table = { family, table: name };
@@ -71,7 +71,7 @@ export function tableJson({ family, name, counters, sets, chains }: NftTable): J
   ];
 }
 
-/** The document that `nft -j -f` reads. Pure. @param objects of one table or several */
+/** The document that `nft -j -f` reads. @param objects those of one or more tables. */
 export function libnftablesJson(objects: readonly unknown[]): unknown {
   return { nftables: [{ metainfo: { json_schema_version: 1 } }, ...objects] };
 }

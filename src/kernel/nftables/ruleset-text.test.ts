@@ -101,7 +101,7 @@ inNetns(import.meta.url, { name: "nfttext" }, () => {
     t.after(() => rmSync(folder, { recursive: true }));
     writeFileSync(join(folder, "t.json"), JSON.stringify({ nftables: tableJson(TABLE) }));
     execFileSync("nft", ["-j", "-f", join(folder, "t.json")]);
-    // nft 1.0.6 leaves the comments of sets out when it reads JSON.
+    // nft 1.0.6 drops the comments of sets when it reads JSON.
     const expected = listed.replace('"comment":"of the map",', "");
     assert.equal(canonicalNftables(JSON.parse(list("-j")).nftables), expected);
   });

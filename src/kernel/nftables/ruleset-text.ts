@@ -1,5 +1,5 @@
 /**
- * A ruleset as text, as `nft list ruleset` (1.0.6) prints it: `nft -f` reads it back. Pure.
+ * A ruleset as text, as `nft list ruleset` (1.0.6) prints it; `nft -f` reads it back.
  */
 import { durationText, elementLine, expressionText, hookText, ruleText as ruleLine } from "./json-text.ts";
 import {
@@ -54,7 +54,7 @@ function setText(set: NftSet, elements: readonly NftElement[], family: NftFamily
   ]);
 }
 
-/** By names of types, or by what is looked up where a part has no name. */
+/** The types by name, or by the expressions that are looked up if a part has no named type. */
 function typesText({ key, isMap, hasTargets, slots }: NftSet, family: NftFamily): string {
   const names = key.map((type) => keyTypeName(type, family)).join(" . ");
   if (hasTargets !== true) return `type ${names}${isMap ? " : verdict" : ""}`;
@@ -64,7 +64,7 @@ function typesText({ key, isMap, hasTargets, slots }: NftSet, family: NftFamily)
   return `typeof ${expressionText({ concat: parts })} : ${expressionText(keyJson(["daddr", "dport"], family))}`;
 }
 
-/** One element per line, below the first. */
+/** Puts one element on each line, aligned with the first. */
 const ELEMENT_SEPARATOR = `,\n\t\t${" ".repeat("elements = { ".length)}`;
 
 /** An element as `nft` lists it: `10.96.0.10 . tcp . 80 : goto service-…`. */

@@ -1,6 +1,6 @@
 /**
- * An nftables ruleset as data, as far as a service proxy needs one: what the planners make, what is printed as nft text or
- * libnftables JSON, encoded to netlink messages and interpreted by the tracer. Knows nothing of Services.
+ * An nftables ruleset as data, as far as a service proxy needs one. Planners create it; it is printed as nft text or libnftables
+ * JSON, encoded to netlink messages, and interpreted by the tracer. It knows nothing about Services.
  */
 
 import type { Cidr, IpAddress } from "../../net/ip.ts";
@@ -8,16 +8,16 @@ import type { ProtocolName } from "../../net/protocol.ts";
 
 export type NftFamily = "ip" | "ip6";
 
-/** Fields that keys of sets and maps are made of; a slot is a number that `numgen` draws. */
+/** The types of which keys of sets and maps consist; a slot is a number that `numgen` draws. */
 export type NftKeyType = "address" | "protocol" | "port" | "slot";
 
 /**
- * Fields that lookups read, in the order of the key: of the packet, or of its connection as it was begun (`ct original ip
- * daddr`, `ct original proto-dst`) and as it is answered (`ct reply ip saddr`, `ct reply proto-src`).
+ * The fields that lookups read: of the packet, or of its connection in the original direction (`ct original ip daddr`, `ct
+ * original proto-dst`) or the reply direction (`ct reply ip saddr`, `ct reply proto-src`).
  */
 export type NftField =
   | "saddr"
-  /** The first bits of the source, the others 0: `ip saddr & 255.255.255.0` for `saddr/24`. */
+  /** The first bits of the source, with all others 0: `ip saddr & 255.255.255.0` for `saddr/24`. */
   | `saddr/${number}`
   | "daddr"
   | "l4proto"
@@ -27,12 +27,12 @@ export type NftField =
   | "reply-saddr"
   | "reply-sport";
 
-/** Where control goes: to a chain, back to the one that jumped here, or nowhere. */
+/** The end of a rule: continue in a chain, return to the one that jumped here, or drop the packet. */
 export type NftVerdict =
   | { readonly kind: "jump" | "goto"; readonly chain: string }
   | { readonly kind: "return" | "drop" };
 
-/** How many bits of the source {@link NftField} reads; undefined for other fields. */
+/** How many bits of the source a field reads; undefined for fields other than `saddr/…`. */
 export function sourceBits(field: NftField): number | undefined {
   return field.startsWith("saddr/") ? Number(field.slice("saddr/".length)) : undefined;
 }
@@ -43,13 +43,13 @@ export interface NftTarget {
   readonly port: number;
 }
 
-/** One expression of a rule, at the level at which nft prints it. Absent `negate` means not negated. */
+/** One statement of a rule, at the level at which nft prints it. @default `negate` is false. */
 export type NftStatement =
   /** `ct state new` */
   | { readonly kind: "ct-new" }
   /** `ct status dnat` */
   | { readonly kind: "ct-dnat" }
-  /** `ip saddr 10.0.0.0/8`; several prefixes make an anonymous set. A whole address has a prefix of full length. */
+  /** `ip saddr 10.0.0.0/8`; several prefixes become an anonymous set. A single address is a prefix of full length. */
   | {
       readonly kind: "address";
       readonly side: "saddr" | "daddr";
@@ -101,7 +101,7 @@ export type NftStatement =
   | { readonly kind: "masquerade" }
   /** `counter name "…"` */
   | { readonly kind: "counter"; readonly name: string }
-  /** `reject`, with an ICMP port-unreachable of the family; or `reject with tcp reset` */
+  /** `reject`, with the family's ICMP port-unreachable; or `reject with tcp reset` */
   | { readonly kind: "reject"; readonly withReset?: true }
   | { readonly kind: "verdict"; readonly verdict: NftVerdict };
 
@@ -115,7 +115,7 @@ export interface NftHook {
   readonly type: "filter" | "nat";
   readonly hook: "prerouting" | "input" | "forward" | "output" | "postrouting";
   readonly priority: number;
-  /** What becomes of packets that the rules leave. @default "accept" */
+  /** The verdict for packets that no rule decides. @default "accept" */
   readonly policy?: "drop";
 }
 
@@ -126,7 +126,7 @@ export interface NftChain {
   readonly rules: readonly NftRule[];
 }
 
-/** The chains that rules go to in the end, in their order. Pure. */
+/** The chains to which the rules' last verdicts lead, in rule order. */
 export function targetsOf({ rules }: Pick<NftChain, "rules">): string[] {
   return rules.flatMap(({ statements }) => {
     const last = statements.at(-1);
@@ -138,48 +138,48 @@ export function targetsOf({ rules }: Pick<NftChain, "rules">): string[] {
 export type NftValue = IpAddress | ProtocolName | number;
 
 export interface NftElement {
-  /** Empty: the element that catches all keys that are not in the set. */
+  /** Empty for the catch-all element, which matches all keys that are not in the set. */
   readonly key: readonly NftValue[];
   /** Verdict maps only. */
   readonly verdict?: NftVerdict;
   /** Maps with targets only. */
   readonly target?: NftTarget;
   readonly comment?: string;
-  /** Read only: packets that it has counted, in sets that count. */
+  /** Read only, in sets with counters: the packets that matched it. */
   readonly packets?: number;
 }
 
-/** A set, or with `isMap` a verdict map, or with `hasTargets` a map to targets of destination NAT. */
+/** A set; with `isMap` a verdict map; with `hasTargets` a map to targets of destination NAT. */
 export interface NftSet {
   readonly name: string;
   readonly key: readonly NftKeyType[];
   readonly isMap: boolean;
   readonly hasTargets?: true;
-  /** What {@link NftKeyType} slots of the key are drawn from: `numgen random mod 3` for 3. */
+  /** The number of slots from which the key's slot is drawn: `numgen random mod 3` for 3. */
   readonly slots?: number;
   readonly comment?: string;
-  /** Entries are made by packets and expire after this long. */
+  /** For sets that packets fill: elements expire after this long. */
   readonly timeoutSeconds?: number;
-  /** Most entries that packets can make. @default {@link DYNAMIC_SET_SIZE} */
+  /** The most elements that packets can add. @default {@link DYNAMIC_SET_SIZE} */
   readonly size?: number;
-  /** Each element counts the packets that find it. */
+  /** Each element counts the packets that match it. */
   readonly hasCounters?: true;
 }
 
-/** The kernel's limit for a set that packets fill, where none is given. */
+/** The kernel's default limit for a set that packets fill. */
 export const DYNAMIC_SET_SIZE = 65_535;
 
-/** The identity of an element within its set: its key as text. Pure. */
+/** The identity of an element within its set: its key as text. */
 export function elementKey(key: readonly NftValue[]): string {
   return key.join(" . ");
 }
 
-/** Whether two targets are the same. Pure. */
+/** Whether two targets are the same. */
 export function equalTargets(a: NftTarget | undefined, b: NftTarget | undefined): boolean {
   return a === b || (a?.ip === b?.ip && a?.port === b?.port);
 }
 
-/** Whether two verdicts do the same. Pure. */
+/** Whether two verdicts are the same. */
 export function equalVerdicts(a: NftVerdict | undefined, b: NftVerdict | undefined): boolean {
   if (a?.kind !== b?.kind) return false;
   return a === undefined || b === undefined || !("chain" in a) || !("chain" in b) || a.chain === b.chain;

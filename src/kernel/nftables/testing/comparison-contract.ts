@@ -1,4 +1,4 @@
-/** Large sets are compared with what is expected of them: the same outcome as listing them, whichever the implementation does. */
+/** Comparing large sets with an expectation gives the same result as listing them, whichever of the two an implementation does. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { IpAddress } from "../../../net/ip.ts";
@@ -6,9 +6,9 @@ import type { Nftables, NftExpectation, NftSetContent } from "../nftables.ts";
 import { elementKey, type NftElement, type NftFamily, type NftSet } from "../ruleset.ts";
 import type { NftablesSubject } from "./nftables-subject.ts";
 
-/** So many that the kernel's set is compared. */
+/** Enough that the kernel's set is compared and not listed. */
 const MANY = 2_100;
-/** Elements of one service. */
+/** Elements per service. */
 const EACH = 700;
 
 const KEY = ["address", "protocol", "port", "slot"] as const;
@@ -45,7 +45,7 @@ function expecting(wanted: Content): NftExpectation {
   };
 }
 
-/** All that a set has, however that was found out. */
+/** All elements of a set, whether it was listed or compared. */
 function elementsOf({ elements, others }: NftSetContent, wanted: readonly NftElement[]): Map<string, NftElement> {
   const all = new Map(elements.map((element) => [elementKey(element.key), element]));
   for (const element of others === undefined ? [] : wanted) {
@@ -69,7 +69,6 @@ async function check(nft: Nftables, wanted: Content): Promise<void> {
   }
 }
 
-/** Registers the tests. */
 export function comparisonContract({ name, open, skip }: NftablesSubject): void {
   const fill = async (nft: Nftables, having: Content): Promise<void> => {
     await nft.transact([
@@ -97,7 +96,7 @@ export function comparisonContract({ name, open, skip }: NftablesSubject): void 
       const sets = (await nft.read(expecting(having)))?.sets;
       for (const set of SETS) {
         const { elements, others } = sets?.get(set.name) ?? assert.fail();
-        // A kernel that does not count the elements of a set has it listed.
+        // If the kernel does not tell the number of elements, the set is listed.
         if (others === undefined) assert.equal(elements.length, MANY, set.name);
         else assert.deepEqual([elements.length, others.size], [0, 0], set.name);
       }
@@ -108,7 +107,7 @@ export function comparisonContract({ name, open, skip }: NftablesSubject): void 
       const having = content(nft.family);
       await fill(nft, having);
       const endpoints = having[ENDPOINTS.name] ?? assert.fail();
-      // The first of a service, the last of another, and one in the middle.
+      // The first element of one service, the last of another, and one in the middle.
       const atEndpoint = [EACH, MANY - 1, EACH + 400].flatMap((at) => {
         const one = endpoints[at] ?? assert.fail();
         const target = { ...(one.target ?? assert.fail()), port: 9090 };

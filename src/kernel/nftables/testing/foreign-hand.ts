@@ -1,4 +1,4 @@
-/** What another program does to the table in tests: on a kernel in memory, or on a real one with the `nft` program. */
+/** Changes by another program in tests: on the in-memory kernel, or on a real one with the `nft` program. */
 
 import type { IpAddress } from "../../../net/ip.ts";
 import type { Nftables, NftOperation } from "../nftables.ts";
@@ -9,23 +9,23 @@ export type ForeignCommand =
   | { readonly kind: "flush-chain"; readonly chain: string }
   | { readonly kind: "delete-chain"; readonly chain: string }
   | { readonly kind: "rename-chain"; readonly chain: string; readonly to: string }
-  /** A rule `drop`; the chain is made if need be. */
+  /** Adds a `drop` rule, and the chain if it is missing. */
   | { readonly kind: "add-rule"; readonly chain: string }
-  /** A rule that jumps to another chain; the chain is made if need be. */
+  /** Adds a rule that jumps to another chain, and its own chain if it is missing. */
   | { readonly kind: "add-jump"; readonly chain: string; readonly to: string }
-  /** Makes the table if need be. */
+  /** Makes the table dormant, and adds it if it is missing. */
   | { readonly kind: "switch-off" }
-  /** The policy of a base chain, which is made if need be. */
+  /** Sets the policy of a base chain to drop, and adds the chain if it is missing. */
   | { readonly kind: "drop-policy"; readonly chain: string; readonly hook: NftHook }
   | { readonly kind: "delete-set"; readonly set: NftSet }
   | { readonly kind: "delete-element"; readonly set: NftSet; readonly key: readonly NftValue[] }
-  /** That drops, or leads to a target of its own. An empty key: the element that catches all. */
+  /** Adds an element that drops, or that leads to {@link THEIRS}. An empty key means the catch-all element. */
   | { readonly kind: "add-element"; readonly set: NftSet; readonly key: readonly NftValue[] };
 
-/** Where an element that another program made leads to. */
+/** The target of an element that another program adds. */
 const THEIRS = { ip: "192.0.2.99" as IpAddress, port: 99 }; // canonical
 
-/** Does it with a handle of another program's on a kernel in memory: all but renaming, which this project has no operation for. */
+/** Carries out a command with another program's handle on the in-memory kernel, which has no operation for renaming. */
 export async function foreignInMemory(
   nft: Nftables,
   command: Exclude<ForeignCommand, { kind: "rename-chain" }>,
@@ -70,7 +70,7 @@ function ruleIn(chain: string, rule: NftRule): NftOperation[] {
   ];
 }
 
-/** The same as text for `nft -f -`. Pure. */
+/** The same command as text for `nft -f -`. */
 export function foreignNftText(family: NftFamily, table: string, command: ForeignCommand): string {
   const at = (name: string) => `${family} ${table} ${name}`;
   switch (command.kind) {

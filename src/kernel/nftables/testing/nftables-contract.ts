@@ -1,4 +1,4 @@
-/** What every {@link Nftables} does: the kernel over netlink, in a namespace of the test's own, and the one in memory. */
+/** The contract of {@link Nftables}, for the kernel's (in the test's own namespace) and the one in memory. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ruleDigest } from "../rule-digest.ts";
@@ -37,7 +37,6 @@ import { nftablesRefusals } from "./nftables-refusals-contract.ts";
 import type { NftablesSubject } from "./nftables-subject.ts";
 import { nftablesWatch } from "./nftables-watch-contract.ts";
 
-/** Registers all tests. */
 export function nftablesContract(subject: NftablesSubject): void {
   describe(`nftables: ${subject.name}`, { skip: subject.skip }, () => {
     nftablesContent(subject);
@@ -46,7 +45,7 @@ export function nftablesContract(subject: NftablesSubject): void {
   });
 }
 
-/** Reading, and what transactions make of the content. */
+/** Reading, and how transactions change the content. */
 function nftablesContent(subject: NftablesSubject): void {
   test("there is nothing to read before there is a table", async (t) => {
     const { nft } = await subject.open(t);

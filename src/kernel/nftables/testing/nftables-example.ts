@@ -1,4 +1,4 @@
-/** A table that tests of the contract begin with, the operations that make and change it, and its content as plain values. */
+/** The initial table of contract tests, the operations that create and change it, and its content as plain values. */
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import type { IpAddress } from "../../../net/ip.ts";
@@ -26,7 +26,7 @@ export const AFFINITY: NftSet = {
   isMap: false,
   timeoutSeconds: 10,
 };
-/** Of a kind from which everything else here may be reached: addresses are not translated in filter chains. */
+/** A NAT hook, because rules here translate addresses, which filter chains cannot do. */
 export const PREROUTING: NftHook = { type: "nat", hook: "prerouting", priority: -100 };
 export const ip = (text: string): IpAddress => text as IpAddress; // canonical literals below
 export const A = "service-A-ns/a/tcp/p";
@@ -75,7 +75,7 @@ export const deleteElements = (set: NftSet, ...elements: NftElement[]): NftOpera
 export const flushChain = (chain: string): NftOperation => ({ kind: "flush-chain", chain });
 export const deleteChain = (chain: string): NftOperation => ({ kind: "delete-chain", chain });
 
-/** A table with two chains, every kind of set, and a rule and an element between them. */
+/** A table with a base chain, two regular chains, every kind of set, and rules and elements that refer to them. */
 export const EXAMPLE: readonly NftOperation[] = [
   addTable,
   addSet(CLUSTER_IPS),
@@ -93,14 +93,14 @@ export const EXAMPLE: readonly NftOperation[] = [
   addElements(SERVICE_IPS, frontend(goto(A))),
 ];
 
-/** Opens a kernel that has the table of {@link EXAMPLE}. */
+/** Opens a kernel with the table of {@link EXAMPLE}. */
 export async function openExample(subject: NftablesSubject, t: TestContext): Promise<NftablesRig> {
   const rig = await subject.open(t);
   await rig.nft.transact(EXAMPLE);
   return rig;
 }
 
-/** What a transaction was refused with; fails when it was accepted. */
+/** The error of a rejected transaction; fails the test if it was accepted. */
 export async function refusal(work: Promise<unknown>): Promise<NftError> {
   try {
     await work;

@@ -1,4 +1,4 @@
-/** Which transactions every {@link Nftables} refuses, with which code, and that nothing of them stays; and generations. */
+/** Which transactions {@link Nftables} rejects, with which code, and that nothing of them stays; and generations. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { NftErrorCode, NftOperation } from "../nftables.ts";
@@ -30,7 +30,7 @@ import {
 } from "./nftables-example.ts";
 import type { NftablesSubject } from "./nftables-subject.ts";
 
-/** Operations that are refused on {@link EXAMPLE}; the last of each is the one at fault. */
+/** Operations that fail on {@link EXAMPLE}; the last one of each causes the error. */
 const REFUSED: readonly (readonly [
   what: string,
   codes: readonly NftErrorCode[],
@@ -102,7 +102,6 @@ function remember(set: string): NftRule {
   return { statements: [{ kind: "update", set, field: "saddr" }] };
 }
 
-/** Registers the tests. */
 export function nftablesRefusals(subject: NftablesSubject): void {
   for (const [what, codes, operations] of REFUSED) {
     test(`refuses ${what}, and nothing of the transaction stays`, async (t) => {

@@ -1,4 +1,4 @@
-/** What every {@link Nftables} tells of what other programs change. */
+/** What {@link Nftables} reports about other programs' changes. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -24,7 +24,7 @@ import type { NftablesRig, NftablesSubject } from "./nftables-subject.ts";
 /** How long a notification may take. */
 const NOTICE_MS = 2000;
 
-/** A chain whose changes show that watching has begun. */
+/** Changes to this chain show that watching has begun. */
 const PROBE = "probe";
 
 const NODE_PORT_DROP: NftElement = { key: ["tcp", 1], verdict: { kind: "drop" } };
@@ -33,7 +33,7 @@ function plain({ chains, sets, isTotal, by }: NftForeignChange): unknown {
   return { chains: [...chains], sets: [...sets], isTotal, by };
 }
 
-/** Starts watching; notifications arrive from when this resolves. */
+/** Starts watching; once this resolves, all changes are reported. */
 async function watched(t: TestContext, { nft, foreign }: NftablesRig) {
   const stop = new AbortController();
   const changes: NftForeignChange[] = [];
@@ -60,7 +60,6 @@ async function watched(t: TestContext, { nft, foreign }: NftablesRig) {
   return { changes, stop, watching, until };
 }
 
-/** Registers the tests. */
 export function nftablesWatch(subject: NftablesSubject): void {
   test("tells what others change, and who", async (t) => {
     const rig = await openExample(subject, t);

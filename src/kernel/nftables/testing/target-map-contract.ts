@@ -1,4 +1,4 @@
-/** What every {@link Nftables} does with maps to targets of destination NAT, with slots, and with parts of addresses. */
+/** What {@link Nftables} does with maps to targets of destination NAT, with slots, and with parts of addresses. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { IpAddress } from "../../../net/ip.ts";
@@ -32,7 +32,7 @@ const ALLOWED: NftSet = {
 const PLAIN: NftSet = { name: "plain", key: ["address", "protocol", "port"], isMap: false };
 const PREROUTING: NftHook = { type: "nat", hook: "prerouting", priority: -100 };
 
-/** Rules of every kind that uses such sets. */
+/** One rule of each kind that uses such sets. */
 const RULES: readonly NftRule[] = [
   {
     statements: [
@@ -82,7 +82,7 @@ const EXAMPLE: readonly NftOperation[] = [
   add(ALLOWED, { key: [ip("10.96.0.1"), "tcp", 80, ip("10.0.0.128")], comment: "ns/web:http" }),
 ];
 
-/** The operations that make a table with everything here, in either family. */
+/** The operations that create a table with all of these, in either family. */
 export function targetMapExample(family: NftFamily): readonly NftOperation[] {
   if (family === "ip") return EXAMPLE;
   return [
@@ -95,7 +95,6 @@ export function targetMapExample(family: NftFamily): readonly NftOperation[] {
 const text = ({ key, target, comment }: NftElement): string =>
   `${elementKey(key)} : ${target?.ip ?? ""}.${target?.port ?? ""} ${comment ?? ""}`;
 
-/** Registers the tests. */
 export function targetMapContract({ name, open, skip }: NftablesSubject): void {
   describe(`maps to targets: ${name}`, { skip }, () => {
     test("are read back as they were written", async (t) => {

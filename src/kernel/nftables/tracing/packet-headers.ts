@@ -1,9 +1,9 @@
-/** Addresses and ports in the headers that trace messages carry. Pure. */
+/** Addresses and ports from the headers in trace messages. */
 import { type IpAddress, ipFromBytes } from "../../../net/ip.ts";
 import { LAYOUTS } from "../netlink-values.ts";
 import type { TracedHeaders } from "./trace-event.ts";
 
-/** Ends of a packet. Ports are undefined where the protocol has none, or where the header was not sent. */
+/** The ends of a packet. Ports are undefined if the protocol has none or the kernel did not send the header. */
 export interface PacketEnds {
   readonly source: IpAddress;
   readonly sourcePort: number | undefined;
@@ -11,7 +11,7 @@ export interface PacketEnds {
   readonly destinationPort: number | undefined;
 }
 
-/** @param hasPorts whether the transport header begins with two ports: tcp, udp, sctp. Undefined when the header is cut. */
+/** Undefined if the network header is truncated. @param hasPorts whether the transport header begins with two ports: tcp, udp, sctp. */
 export function packetEnds({ network, transport }: TracedHeaders, hasPorts: boolean): PacketEnds | undefined {
   const version = (network[0] ?? 0) >> 4;
   if (version !== 4 && version !== 6) return undefined;

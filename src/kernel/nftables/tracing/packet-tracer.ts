@@ -1,4 +1,4 @@
-/** Has the kernel trace packets of one flow, and tells what it says of them. */
+/** Makes the kernel trace packets of one flow, and reports its trace messages. */
 import { NETLINK_NETFILTER } from "../../netlink/constants.ts";
 import { NetlinkError } from "../../netlink/errors.ts";
 import { subscribe } from "../../netlink/subscription.ts";
@@ -10,32 +10,32 @@ import { type CommitResult, type NftablesClient, openNftables } from "../wire/nf
 import { readTraceEvent, type TraceEvent } from "./trace-event.ts";
 import { TRACE_TABLE, type TraceFilter, traceTableBatch } from "./trace-table.ts";
 
-/** A hook with its priority, by the numbers of NF_INET_*. */
+/** A hook (NF_INET_*) and a priority. */
 export interface ChainHook {
   readonly hook: number;
   readonly priority: number;
 }
 
-/** Disposing removes the table. */
+/** A running trace. Disposing it removes the table. */
 export interface PacketTracer extends AsyncDisposable {
-  /** Resolves when the signal ends it. Rejects when the kernel's messages cannot be received any more. */
+  /** Resolves when the signal aborts. Rejects if the kernel's messages cannot be received any more. */
   readonly ended: Promise<void>;
-  /** Number of the ruleset's last change. */
+  /** The ruleset's current generation. */
   generation(): Promise<number>;
-  /** Base chains of a table, by name. Rejects with `not_found` when it is gone. */
+  /** The base chains of a table, by name. */
   baseChains(family: number, table: string): Promise<ReadonlyMap<string, ChainHook>>;
-  /** Handles of a chain's rules, in order. */
+  /** The handles of a chain's rules, in order. */
   handles(family: number, table: string, chain: string): Promise<readonly number[]>;
 }
 
 interface PacketTracerOptions {
   readonly onEvent: (event: TraceEvent) => void;
-  /** Messages were lost: the kernel had more to tell than was taken. */
+  /** Messages were lost because they were not read fast enough. */
   readonly onLost: () => void;
   readonly signal: AbortSignal;
 }
 
-/** Installs the table and listens. @throws NftError */
+/** Installs the table and starts listening. @throws NftError */
 export async function openPacketTracer(
   filter: TraceFilter,
   { onEvent, onLost, signal }: PacketTracerOptions,
@@ -51,7 +51,7 @@ export async function openPacketTracer(
     onOverrun: onLost,
     signal: AbortSignal.any([signal, stop.signal]),
   });
-  // Callers learn of it by the promise; a failure before that is thrown below.
+  // Callers see a failure in the promise; one during installation is thrown below.
   ended.catch(() => {});
   let client: NftablesClient | undefined;
   const close = async (): Promise<void> => {
@@ -91,7 +91,7 @@ function reader(client: NftablesClient): Pick<PacketTracer, "generation" | "base
 
 async function install(client: NftablesClient, filter: TraceFilter): Promise<void> {
   let result = await client.commit(traceTableBatch(filter, true));
-  // ENOENT at a rule: the kernel has no such expression.
+  // ENOENT for a rule: the kernel lacks the limit expression.
   if (!result.committed && result.failures.some(({ error, kind }) => kind === "rule" && error.code === "ENOENT")) {
     result = await client.commit(traceTableBatch(filter, false));
   }

@@ -1,4 +1,4 @@
-/** Messages of a kernel (Linux 6.18), as they came. */
+/** Messages as a kernel (Linux 6.18) sent them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { IpAddress } from "../../../net/ip.ts";
@@ -54,7 +54,7 @@ test("a policy, and what connection tracking knows", () => {
 
 test("other messages are passed over, broken ones refused", () => {
   assert.equal(read(RULE.replace("110a", "060a")), undefined);
-  // Of an unknown type.
+  // An unknown type.
   assert.throws(() => read(POLICY.replace("0800040000000001", "0800040000000009")), NetlinkError);
 });
 

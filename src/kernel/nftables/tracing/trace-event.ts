@@ -1,6 +1,6 @@
 /**
- * What the kernel tells of a packet whose trace bit is set: one message for each rule that matched, for each chain that ended, and
- * for each policy (reference nfnetlink.md §14).
+ * The kernel's messages about packets whose trace bit is set: one for each rule that matched, for each chain that ended, and for
+ * each policy (reference nfnetlink.md §14).
  */
 import { attributes, binary, u32be, u64be, zstring } from "../../netlink/attributes.ts";
 import { malformed } from "../../netlink/errors.ts";
@@ -9,36 +9,36 @@ import { NFNL_SUBSYS_NFTABLES, nfnetlinkPayload } from "../../netlink/nfnetlink.
 import { NFT_MSG_TRACE, NFT_TRACETYPE_POLICY, NFT_TRACETYPE_RETURN, NFT_TRACETYPE_RULE } from "../wire/constants.ts";
 import { type NftVerdictData, verdict } from "../wire/data.ts";
 
-/** Headers as they are when the packet enters a base chain. */
+/** The headers of the packet as it enters a base chain. */
 export interface TracedHeaders {
-  /** The first 40 bytes at most. */
+  /** At most the first 40 bytes. */
   readonly network: Uint8Array;
-  /** The first 20 bytes at most; empty for fragments. */
+  /** At most the first 20 bytes; empty for fragments. */
   readonly transport: Uint8Array;
-  /** Numbers of the interfaces; undefined where there is none. */
+  /** The index of the interface; undefined if there is none. */
   readonly inInterface: number | undefined;
   readonly outInterface: number | undefined;
 }
 
-/** What connection tracking knows of the packet (from Linux 6.16 on). */
+/** The packet's state in connection tracking (Linux 6.16 and later). */
 export interface TracedConnection {
   /** Bits of NF_CT_STATE_*. */
   readonly state: number;
-  /** Bits of IPS_*; undefined before the connection has any. */
+  /** Bits of IPS_*; undefined before the connection has a status. */
   readonly status: number | undefined;
 }
 
 export interface TraceEvent {
-  /** The same for all hooks that a packet passes before it is routed back to the node itself. */
+  /** The same at all hooks that a packet passes before it is routed back to the node itself. */
   readonly id: number;
-  /** NFPROTO_* of the table. */
+  /** The table's NFPROTO_*. */
   readonly family: number;
   readonly table: string;
   readonly chain: string;
   readonly kind: "rule" | "return" | "policy";
-  /** Of a rule. */
+  /** Set for rules only. */
   readonly handle: number | undefined;
-  /** Of rules; a policy has its code. */
+  /** For a policy, its verdict code. */
   readonly verdict: NftVerdictData;
   readonly mark: number;
   /** Set on the first message of each base chain. */
@@ -69,7 +69,7 @@ const KINDS: Readonly<Record<number, TraceEvent["kind"]>> = {
   [NFT_TRACETYPE_RULE]: "rule",
 };
 
-/** Decodes a notification; undefined for others of nf_tables. @throws NetlinkError `malformed` */
+/** Decodes a trace message; undefined for other notifications. @throws NetlinkError `malformed` */
 export function readTraceEvent(reply: Reply): TraceEvent | undefined {
   if (reply.type !== ((NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_TRACE)) return undefined;
   const { family, input, start, end } = nfnetlinkPayload(reply);

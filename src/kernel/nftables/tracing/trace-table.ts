@@ -1,6 +1,6 @@
 /**
- * The table that marks packets of one flow for tracing, and that sees them where they leave the hooks. It belongs to the socket that
- * makes it: the kernel removes it with that socket, however the process ends (reference nfnetlink.md §14).
+ * The table that marks packets of one flow for tracing, and shows where they leave the hooks. It is owned by the socket that creates
+ * it: the kernel removes it with that socket, however the process ends (reference nfnetlink.md §14).
  */
 import { type IpAddress, ipBytes } from "../../../net/ip.ts";
 import { bitwise, compare } from "../netlink-expressions.ts";
@@ -11,17 +11,17 @@ import * as nft from "../wire/constants.ts";
 import { hostU32, netU16 } from "../wire/data.ts";
 import type { NftExpression } from "../wire/expressions.ts";
 
-/** One name for all: the kernel lets no other process touch the table, so two of these commands cannot disturb each other. */
+/** One name for all processes: only the owner can change the table, so two of these commands cannot disturb each other. */
 export const TRACE_TABLE = "kube-proxy-trace";
 
-/** Where a packet begins its way: what comes in, and what the node itself sends. */
+/** The first hook of a packet: prerouting for incoming packets, output for those that the node itself sends. */
 export type FirstHook = "prerouting" | "output";
 
-/** Which packets are traced. What is undefined may be anything. */
+/** Which packets are traced. An undefined field matches anything. */
 export interface TraceFilter {
   readonly family: NftFamily;
   readonly hooks: ReadonlySet<FirstHook>;
-  /** Number of the IP protocol. */
+  /** The IP protocol number. */
   readonly protocol: number;
   readonly source: IpAddress | undefined;
   readonly sourcePort: number | undefined;
@@ -35,7 +35,7 @@ export interface TraceFilter {
 
 type Hook = keyof typeof nft.NF_INET_HOOKS;
 
-/** Chains of the table and their priorities: before all others where a packet enters, behind all others where it leaves. */
+/** The table's chains and their priorities: before all others where a packet enters, after all others where it leaves. */
 const CHAINS: Readonly<Record<Hook, number>> = {
   prerouting: -1000,
   output: -1000,
@@ -48,10 +48,10 @@ const INTERFACE_NAME_BYTES = 16;
 const TCP_FLAGS_AT = 13;
 const SYN = 0x02;
 const SYN_AND_ACK = 0x12;
-/** No more than so many packets a second, that a busy flow costs the node little. */
+/** Traces at most this many packets per second, so that a busy flow costs the node little. */
 const PACKETS_A_SECOND = 20;
 
-/** The transaction that makes the table. @param isLimited whether the number of packets in a second is limited, for which not every kernel has the module. */
+/** The transaction that creates the table. @param isLimited limits the rate of traced packets, which not every kernel supports. */
 export function traceTableBatch(filter: TraceFilter, isLimited: boolean): NftBatch {
   const batch = new NftBatch(LAYOUTS[filter.family].nfproto);
   batch.create("table", { name: TRACE_TABLE, flags: nft.NFT_TABLE_F_OWNER });

@@ -1,4 +1,4 @@
-/** Messages about elements begin with the names of the table and the set. */
+/** Element messages start with the names of the table and the set. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { NFPROTO_IPV4 } from "../../netlink/nfnetlink.ts";

@@ -1,7 +1,7 @@
 /**
- * A transaction of nf_tables under construction: `add`, `create` and `delete` of typed objects, in order, for one atomic
- * batch (reference nfnetlink.md §3, §13). Nothing is kept beside the bytes that will be sent; an error is explained by
- * decoding the message it names.
+ * Builds an nf_tables transaction: `add`, `create` and `delete` of typed objects, in order, for one atomic batch
+ * (reference nfnetlink.md §3, §13). Only the bytes to send are kept; to explain an error, the message that it names is
+ * decoded.
  *
  *     batch.add("table", { name: "kube-proxy" });
  *     batch.delete("rule", { table, chain });          // flush a chain
@@ -22,7 +22,7 @@ interface Kind {
   readonly codec: Codec<unknown>;
 }
 
-/** Per kind: the messages that add and delete it, the flags for adding, and its attributes. */
+/** For each kind: the messages that add and delete it, the flags for adding, and its attributes. */
 export const KINDS = {
   table: { add: nft.NFT_MSG_NEWTABLE, delete: nft.NFT_MSG_DELTABLE, flags: NLM_F_CREATE, codec: table },
   chain: { add: nft.NFT_MSG_NEWCHAIN, delete: nft.NFT_MSG_DELCHAIN, flags: NLM_F_CREATE, codec: chain },
@@ -35,7 +35,7 @@ export const KINDS = {
 export type NftKind = keyof typeof KINDS;
 const KIND_NAMES = Object.keys(KINDS) as NftKind[]; // the table's own keys
 
-/** What a message of a batch does; undefined for its markers. @param type with the subsystem. Pure. */
+/** The operation of a message; undefined for batch markers. @param type includes the subsystem. */
 export function operationOfType(type: number): { readonly verb: "add" | "delete"; readonly kind: NftKind } | undefined {
   if (type >> 8 !== NFNL_SUBSYS_NFTABLES) return undefined;
   for (const kind of KIND_NAMES) {
@@ -46,9 +46,9 @@ export function operationOfType(type: number): { readonly verb: "add" | "delete"
 }
 type NftObject<K extends NftKind> = ValueOf<(typeof KINDS)[K]["codec"]>;
 
-/** Leaves room below the 65,535 bytes that one attribute can have for an element of any size. */
+/** Leaves room for one more element of any size below an attribute's limit of 65,535 bytes. */
 const ELEMENTS_BYTES_LIMIT = 60_000;
-/** Offset of the value of NFNL_BATCH_GENID in the message that begins a batch: after both headers and the attribute's. */
+/** Offset of the NFNL_BATCH_GENID value in the begin marker: after the two message headers and the attribute's header. */
 const GENERATION_AT = 24;
 
 export class NftBatch {
@@ -59,7 +59,7 @@ export class NftBatch {
 
   /**
    * @param family NFPROTO_IPV4 or NFPROTO_IPV6, for all messages.
-   * @param options `generation`: refuse unless the ruleset's generation is this one; `messages`: an empty buffer to write to.
+   * @param options `generation`: fail unless the ruleset is in this generation; `messages`: an empty buffer to write to.
    */
   constructor(family: number, options: { readonly generation?: number; readonly messages?: MessageBuffer } = {}) {
     this.#family = family;
@@ -67,56 +67,55 @@ export class NftBatch {
     beginBatch(this.messages, options.generation);
   }
 
-  /** Makes the batch one for another generation, to send it again. Only for batches that were made for one. */
+  /** Replaces the generation, to send the batch again. Only for batches that have one. */
   setGeneration(generation: number): void {
     const at = this.messages.startOf(0) + GENERATION_AT;
     if (this.messages.startOf(1) !== at + 4) throw new Error("nf_tables: the batch was made for any generation");
     this.messages.bytes.writeUInt32BE(generation >>> 0, at);
   }
 
-  /** Number of operations. */
+  /** The number of messages without markers. */
   get size(): number {
     return this.messages.count - (this.#isFinished ? 2 : 1);
   }
 
-  /** Whether {@link finish} was called. */
   get isFinished(): boolean {
     return this.#isFinished;
   }
 
-  /** A number that is unique in this batch: binds an anonymous set, its elements and the rule that looks into it. */
+  /** A number that is unique in this batch: it links an anonymous set, its elements and the rule that uses it. */
   takeSetId(): number {
     return this.#nextSetId++;
   }
 
-  /** Adds the object; that it exists already is no error. A set without an id gets one. */
+  /** Adds the object, unless it exists. A set without an id gets one. */
   add<K extends NftKind>(kind: K, object: NftObject<K>): void {
     this.#put(KINDS[kind].add, KINDS[kind].flags, kind, object);
   }
 
-  /** Adds the object; refused if it exists. */
+  /** Adds the object; fails if it exists. */
   create<K extends NftKind>(kind: K, object: NftObject<K>): void {
     this.#put(KINDS[kind].add, KINDS[kind].flags | NLM_F_EXCL, kind, object);
   }
 
-  /** Deletes the chain; refused if it still has rules. */
+  /** Deletes the chain; fails if it still has rules. */
   deleteEmptyChain(object: NftObject<"chain">): void {
     this.#put(KINDS.chain.delete, NLM_F_NONREC, "chain", object);
   }
 
   /**
-   * Deletes the object named, with what it holds; refused if it does not exist. Rules without a handle: all of the chain.
-   * Elements without a list: all of the set.
+   * Deletes the named object with its contents; fails if it does not exist. Without a handle, deletes all rules of the
+   * chain; without a list of elements, all elements of the set.
    */
   delete<K extends NftKind>(kind: K, object: NftObject<K>): void {
     this.#put(KINDS[kind].delete, 0, kind, object);
   }
 
   /**
-   * Adds elements to a set, in as many messages as their size demands.
+   * Adds elements to a set, in as many messages as their size requires.
    *
-   * @param target the set by name, or by the id of a set of this batch: with only that, the kernel finds it without
-   * walking along all sets of the table.
+   * @param target the set by name, or by the id of a set of this batch. With an id alone, the kernel finds the set
+   * without walking all sets of the table.
    */
   addElements(
     tableName: string,
@@ -130,9 +129,9 @@ export class NftBatch {
   }
 
   /**
-   * Adds or deletes elements of any form. Without any, nothing is sent (and nothing flushed).
+   * Adds or deletes elements in the caller's own form. Without elements, nothing is sent (and nothing is flushed).
    *
-   * @param write writes the attributes of one (`element` in objects.ts).
+   * @param write writes the attributes of one element (`element` in objects.ts).
    */
   changeElements<T>(
     kind: "add" | "delete",
@@ -145,7 +144,7 @@ export class NftBatch {
     this.#putElements(message, flags, { table: tableName, set: setName }, items, write);
   }
 
-  /** Ends the batch; it can then be sent. Without this the kernel only checks it. */
+  /** Adds the end marker. Without it, the kernel only checks the batch. */
   finish(): void {
     if (this.#isFinished) return;
     this.#isFinished = true;

@@ -16,7 +16,7 @@ import { commentOf, commentUserdata, parseUserdata, setUserdata } from "./userda
 
 const TABLE = "kube-proxy";
 
-/** The bytes of one operation, its sequence number set. */
+/** The bytes of one operation, with its sequence number set. */
 function message(sequence: number, fill: (batch: NftBatch) => void): string {
   const batch = new NftBatch(NFPROTO_IPV4);
   fill(batch);

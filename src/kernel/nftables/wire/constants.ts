@@ -1,4 +1,4 @@
-/** nf_tables numbers under the kernel's names (linux/netfilter/nf_tables.h; reference nfnetlink.md §2, §4–6). */
+/** nf_tables constants under the kernel's names (linux/netfilter/nf_tables.h; reference nfnetlink.md §2, §4–6). */
 
 export const NFT_MSG_NEWTABLE = 0;
 export const NFT_MSG_GETTABLE = 1;
@@ -25,17 +25,16 @@ export const NFT_MSG_DELOBJ = 20;
 export const NFTA_SET_ELEM_LIST_ELEMENTS = 3;
 export const NFTA_LIST_ELEM = 1;
 
-/** The type of objects that rules name. */
 export const NFT_OBJECT_COUNTER = 1;
 
-/** A table that is switched off. */
+/** The table is switched off. */
 export const NFT_TABLE_F_DORMANT = 0x1;
-/** A table that goes with the socket that made it, and that no other may change. From Linux 5.12 on. */
+/** The table is owned by the socket that created it: no other may change it, and it is removed with that socket. Linux 5.12. */
 export const NFT_TABLE_F_OWNER = 0x2;
 
-/** Multicast group of changes to the ruleset. */
+/** The multicast group for changes to the ruleset. */
 export const NFNLGRP_NFTABLES = 7;
-/** Multicast group of what happens to packets that are traced. */
+/** The multicast group for trace messages. */
 export const NFNLGRP_NFTRACE = 9;
 
 export const NFT_TRACETYPE_POLICY = 1;
@@ -50,7 +49,7 @@ export const NFT_JUMP = -3;
 export const NFT_GOTO = -4;
 export const NFT_RETURN = -5;
 
-/** Four registers of 16 bytes; a verdict has its own. `NFT_REG32_00` + n are the same bytes by words of four. */
+/** The verdict register, and four registers of 16 bytes; `NFT_REG32_00` + n addresses the same bytes in words of four. */
 export const NFT_REG_VERDICT = 0;
 export const NFT_REG_1 = 1;
 export const NFT_REG_2 = 2;
@@ -64,7 +63,7 @@ export const NFT_SET_TIMEOUT = 0x10;
 export const NFT_SET_EVAL = 0x20;
 
 export const NFT_SET_ELEM_INTERVAL_END = 0x1;
-/** Stands for all keys that are not in the set; has no key itself. */
+/** The catch-all element, without a key: matches all keys that are not in the set. */
 export const NFT_SET_ELEM_CATCHALL = 0x2;
 
 export const NFT_META_MARK = 3;
@@ -105,7 +104,7 @@ export const NFT_REJECT_ICMP_UNREACH = 0;
 export const NFT_REJECT_TCP_RST = 1;
 export const NFT_DYNSET_OP_UPDATE = 1;
 
-/** Data types as `nft` numbers them: they only matter for how a set is listed. */
+/** nft's type numbers: they only affect how nft lists a set. */
 export const NFT_TYPES = {
   verdict: 0xffff_ff00,
   integer: 4,
@@ -115,7 +114,7 @@ export const NFT_TYPES = {
   inet_service: 13,
 } as const;
 
-/** The data type of a concatenation, first field most significant. Pure. */
+/** The type number of a concatenation, with the first field most significant. */
 export function concatType(types: readonly number[]): number {
   return types.reduce((id, type) => ((id << 6) | type) >>> 0, 0);
 }

@@ -1,26 +1,26 @@
-/** Register contents, and the verdicts that stand in their place: reference nfnetlink.md §4–5. */
+/** Register contents: values and verdicts (reference nfnetlink.md §4–5). */
 import { attributes, binary, i32be, u32be, type ValueOf, zstring } from "../../netlink/attributes.ts";
 
-/** A verdict: of rules, elements, and packets that are traced. */
+/** A verdict of a rule, an element, or a traced packet. */
 export const verdict = attributes({ code: [1, i32be], chain: [2, zstring], chainId: [3, u32be] });
 
-/** Either bytes as they lie in registers, or a verdict. */
+/** Either bytes in register layout, or a verdict. */
 export const data = attributes({ value: [1, binary], verdict: [2, verdict] });
 export type NftVerdictData = ValueOf<typeof verdict>;
 
-/** A kernel integer in a register (mark, ct state, numgen): host byte order. Pure. */
+/** A kernel integer in a register (mark, ct state, numgen), in host byte order. */
 export function hostU32(value: number): Uint8Array {
   const bytes = new Uint8Array(4);
   putHostU32(bytes, 0, value);
   return bytes;
 }
 
-/** Writes what {@link hostU32} gives. */
+/** {@link hostU32}, written to existing bytes. */
 export function putHostU32(bytes: Uint8Array, at: number, value: number): void {
   for (let index = 0; index < 4; index += 1) bytes[at + index] = value >>> (8 * index);
 }
 
-/** A port in a register: network byte order. Pure. */
+/** A port in a register, in network byte order. */
 export function netU16(value: number): Uint8Array {
   return Uint8Array.of(value >> 8, value & 0xff);
 }

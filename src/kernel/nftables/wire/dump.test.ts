@@ -8,7 +8,7 @@ import { NFT_MSG_GETTABLE } from "./constants.ts";
 import { dumpObjects } from "./nftables-client.ts";
 import { type NftTableObject, table } from "./objects.ts";
 
-/** A kernel whose n-th dump has tables of these generations. */
+/** A fake kernel whose n-th dump returns messages of the n-th list of generations. */
 function kernel(dumps: readonly (readonly number[])[]): {
   dump: (request: MessageBuffer, visit: ReplyVisitor) => Promise<void>;
   count: () => number;

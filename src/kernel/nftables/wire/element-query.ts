@@ -1,4 +1,4 @@
-/** Asking the kernel for single elements, each with all that it should be, so that an answer that says the same need not be read. */
+/** Queries single elements. Each request holds the full expected element, so that an equal answer need not be decoded. */
 import { type ByteReader, byteReader, sameAttributes } from "../../netlink/attributes.ts";
 import type { ByteWriter } from "../../netlink/byte-writer.ts";
 import { NLA_F_NESTED } from "../../netlink/constants.ts";
@@ -10,9 +10,9 @@ import { elements, type NftElementObject } from "./objects.ts";
 
 export type ElementAnswer = "missing" | "as expected" | NftElementObject;
 
-/** Questions for elements of one table. */
+/** A series of queries for elements of one table. */
 export class ElementQuery {
-  /** One for each question. */
+  /** One message per query. */
   readonly messages = new MessageBuffer();
   readonly #family: number;
   readonly #table: string;
@@ -27,7 +27,7 @@ export class ElementQuery {
     return this.messages.count;
   }
 
-  /** Asks for the element at the key of this one. The kernel looks at nothing but the key. @param write writes its attributes. */
+  /** Queries the element at a key; the kernel ignores all but the key. @param write writes all expected attributes. */
   add(set: string, write: (out: ByteWriter) => void): void {
     beginNfnetlink(this.messages, NFNL_SUBSYS_NFTABLES, NFT_MSG_GETSETELEM, 0, this.#family);
     const { out } = this.messages;
@@ -41,7 +41,7 @@ export class ElementQuery {
     this.#sent = undefined;
   }
 
-  /** What the kernel says to a question. Throws `malformed`. */
+  /** Reads the kernel's answer to a query. Throws `malformed`. */
   answer(index: number, reply: Reply): ElementAnswer {
     const { input, start, end } = nfnetlinkPayload(reply);
     this.#sent ??= byteReader(this.messages.bytes);
@@ -51,7 +51,7 @@ export class ElementQuery {
     return elements.read(input, start, end).elements?.[0] ?? "missing";
   }
 
-  /** Forgets all questions. */
+  /** Drops all queries. */
   reset(): void {
     this.messages.reset();
     this.#sent = undefined;

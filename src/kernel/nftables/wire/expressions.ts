@@ -1,7 +1,7 @@
 /**
- * The expressions that rules consist of: reference nfnetlink.md §6. A value is flat, `{ kind: "cmp", sreg: 1, … }`, with
- * the kernel's attribute names. Attributes stand in the order in which the kernel lists them, so that listings can be
- * compared byte by byte. An expression that is not known here keeps its bytes.
+ * The expressions of rules: reference nfnetlink.md §6. A value is a flat object, `{ kind: "cmp", sreg: 1, … }`, with the
+ * kernel's attribute names. Attributes are in the kernel's order, so that listings can be compared byte by byte. An
+ * unknown expression keeps its bytes.
  */
 import {
   attributes,
@@ -18,17 +18,16 @@ import {
 } from "../../netlink/attributes.ts";
 import { data } from "./data.ts";
 
-/** Expressions that count or limit: they can also stand inside a set or its elements. */
+/** Expressions that count or limit; sets and their elements can also contain them. */
 const STATEFUL = {
   counter: attributes({ bytes: [1, u64be], packets: [2, u64be] }),
   limit: attributes({ rate: [1, u64be], unit: [2, u64be], burst: [3, u32be], type: [4, u32be], flags: [5, u32be] }),
 } as const;
 
-/** An expression that is not known here. */
 export interface UnknownExpression {
   readonly kind: "unknown";
   readonly name: string;
-  /** Its attributes as they came. */
+  /** The undecoded attributes. */
   readonly data: Uint8Array;
 }
 
@@ -40,7 +39,7 @@ type ExpressionOf<T extends Tables> =
 const NAME = 1;
 const DATA = 2;
 
-/** The codec of expressions whose attributes are in these tables. */
+/** A codec for the expressions in these tables. */
 function expressionCodec<T extends Tables>(tables: T): Codec<ExpressionOf<T>> {
   const byName: ReadonlyMap<string, Codec<unknown>> = new Map(Object.entries(tables));
   return {
@@ -67,7 +66,7 @@ function expressionCodec<T extends Tables>(tables: T): Codec<ExpressionOf<T>> {
       });
       const table = byName.get(name);
       if (table === undefined) return { kind: "unknown", name, data: binary.read(input, from, to) };
-      // The table of this name gives the attributes of this kind.
+      // The table under this name reads the attributes of this kind.
       return Object.assign({ kind: name }, table.read(input, from, to)) as ExpressionOf<T>;
     },
   };
@@ -77,7 +76,7 @@ function isUnknown(value: { readonly kind: PropertyKey }): value is UnknownExpre
   return value.kind === "unknown";
 }
 
-/** Expressions inside sets, elements and dynset. */
+/** The expressions inside sets, elements and dynset. */
 export const statefulExpression = expressionCodec(STATEFUL);
 
 const TABLES = {
@@ -145,8 +144,8 @@ export const expression = expressionCodec(TABLES);
 export type NftExpression = ValueOf<typeof expression>;
 
 /**
- * The chain that the last of a rule's expressions goes to; undefined when it goes to none. For reading rules by the ten thousand:
- * the other expressions are not decoded.
+ * The chain to which the last expression of a rule jumps or goes; undefined if none. The other expressions are not decoded, so that
+ * tens of thousands of rules can be read quickly.
  */
 export const jumpTarget: Codec<string | undefined> = {
   nested: true,

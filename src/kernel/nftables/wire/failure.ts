@@ -1,4 +1,4 @@
-/** Why a batch was refused, in terms of the objects that were sent: found by decoding the message that the kernel names. */
+/** Explains why a batch was rejected, in terms of the objects that were sent, by decoding the message that the kernel names. */
 import { byteReader, type Codec, forEachAttribute } from "../../netlink/attributes.ts";
 import { align4, HOST_IS_LITTLE_ENDIAN } from "../../netlink/constants.ts";
 import type { NetlinkError } from "../../netlink/errors.ts";
@@ -11,25 +11,25 @@ import { element, type NftElementObject } from "./objects.ts";
 
 const NFTA_RULE_EXPRESSIONS = 4;
 
-/** One refused operation. */
+/** One rejected operation. */
 export interface NftFailure {
-  /** The kernel's answer: errno, text, offset. */
+  /** The kernel's error: errno, text, offset. */
   readonly error: NetlinkError;
   readonly verb: "add" | "delete" | undefined;
   readonly kind: NftKind | undefined;
-  /** Names as far as the operation has them. `chain` is the rule's or the chain's own name, `set` likewise. */
+  /** The names in the operation, as far as it has them: `chain` is the chain itself or that of the rule, and `set` likewise. */
   readonly table?: string | undefined;
   readonly chain?: string | undefined;
   readonly set?: string | undefined;
-  /** The element, where the kernel says which one it refused. */
+  /** The rejected element, if the kernel names it. */
   readonly element?: NftElementObject | undefined;
-  /** The expression of a rule, likewise. */
+  /** The rejected expression of a rule, if the kernel names it. */
   readonly expression?: NftExpression | undefined;
-  /** For people: `add rule to chain service-… : ENOENT`. */
+  /** For people: `nf_tables: add rule to chain service-…: chain filter, table kube-proxy: ENOENT`. */
   readonly message: string;
 }
 
-/** Explains an error of a batch. An error that names no operation (batch markers, lost answers) has no kind. Pure. */
+/** Explains an error of a batch. An error that names no operation (batch markers, lost answers) has no kind. */
 export function explainFailure(messages: MessageBuffer, error: NetlinkError): NftFailure {
   const index = error.facts.request?.index;
   const found = index === undefined ? undefined : operationOfType(messages.typeOf(index));
@@ -54,7 +54,7 @@ type Names = Pick<NftFailure, "table" | "chain" | "set">;
 
 function readNames(messages: MessageBuffer, index: number, kind: NftKind): Names {
   const { input, start, end } = payload(messages, index);
-  // All objects call what they are in by these words, and themselves by their names.
+  // Every object has these fields for what contains it, and `name` for itself.
   const object = KINDS[kind].codec.read(input, start, end) as Names & { readonly name?: string };
   const { name, table = name, chain = name, set = name } = object;
   return {
@@ -64,7 +64,7 @@ function readNames(messages: MessageBuffer, index: number, kind: NftKind): Names
   };
 }
 
-/** The member of a list attribute whose bytes include the offset that the kernel complains about. */
+/** The member of a list attribute at the offset that the kernel's error names. */
 function memberAt<T>(
   messages: MessageBuffer,
   index: number,

@@ -24,7 +24,7 @@ function verdict(code: number, chain?: string): NftExpression {
   return { kind: "immediate", dreg: nft.NFT_REG_VERDICT, data: { verdict: { code, chain } } };
 }
 
-/** A table with a hooked chain, a verdict map with an element, and a rule that balances between two endpoints. */
+/** A table with a base chain, a verdict map with an element, and a rule that balances between two endpoints. */
 function fillExample(batch: NftBatch): void {
   batch.add("table", { name: TABLE, userdata: commentUserdata("rules for kube-proxy") });
   batch.add("chain", { table: TABLE, name: "service" });

@@ -1,4 +1,4 @@
-/** nf_tables of one network namespace: commits batches, and reads back what the kernel holds (reference nfnetlink.md §10). */
+/** nf_tables of one network namespace: commits batches, and reads back objects (reference nfnetlink.md §10). */
 
 import type { Codec } from "../../netlink/attributes.ts";
 import { NETLINK_NETFILTER, NLM_F_DUMP } from "../../netlink/constants.ts";
@@ -27,7 +27,7 @@ import {
   table,
 } from "./objects.ts";
 
-/** What became of a batch. */
+/** The outcome of a batch. */
 export type CommitResult =
   | { readonly committed: true }
   | {
@@ -35,25 +35,25 @@ export type CommitResult =
       readonly failures: readonly NftFailure[];
       /** The ruleset's generation was not the one that the batch was made for. */
       readonly isStale: boolean;
-      /** There are more failures than the kernel could report. */
+      /** Some failures were lost because the receive buffer was full. */
       readonly isTruncated: boolean;
     };
 
-/** Large rulesets are read in datagrams of 32 KiB, and a refused batch may have thousands of errors. */
+/** The kernel dumps large rulesets in datagrams of 32 KiB, and a rejected batch can have thousands of errors. */
 const RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024;
 
 export type NftablesClient = ReturnType<typeof openNftables>;
 
 /**
- * Opens nf_tables of this process's network namespace. Dumps are repeated while the ruleset changes under them, up to 5 times; then the last
- * result counts, and for chains all results. Methods reject with a NetlinkError when the kernel refuses: `ENOENT` for a missing table or set.
+ * Opens nf_tables of this process's network namespace. A dump during which the ruleset changes is repeated, up to 5 times; then the last
+ * result counts, or for chains the union of all. Methods reject with a NetlinkError: `ENOENT` for a missing table or set.
  */
 export function openNftables() {
   const socket = NetlinkSocket.open(NETLINK_NETFILTER, { receiveBufferBytes: RECEIVE_BUFFER_BYTES });
 
   /**
-   * The kernel lists chains by their place among those of all tables: it passes over some of one when chains of another go. Rules, sets
-   * and elements it lists by table.
+   * The kernel lists the chains of all tables by position: when other tables' chains are deleted meanwhile, it skips some. It lists
+   * rules, sets and elements by table.
    */
   async function dumpChains<T extends { readonly table?: string | undefined; readonly name?: string | undefined }>(
     family: number,
@@ -80,19 +80,19 @@ export function openNftables() {
   }
 
   return {
-    /** Applies the batch: all of it, or nothing. Finishes it if that has not been done. An empty one is not sent. */
+    /** Applies all of the batch, or nothing. Finishes it if necessary. An empty batch is not sent. */
     commit(batch: NftBatch, options?: CallOptions) {
       batch.finish();
       return send(batch, options);
     },
 
-    /** Asks whether the kernel would take the batch; nothing is applied. For probing what it can do. */
+    /** Asks whether the kernel would accept the batch, without applying it. */
     check(batch: NftBatch, options?: CallOptions) {
       if (batch.isFinished) throw new Error("nf_tables: a finished batch would be applied and not only checked");
       return send(batch, options);
     },
 
-    /** Counts the commits of all programs in the namespace; and those of this client until then. */
+    /** The generation, which counts the commits of all programs in the namespace, and the number of this client's commits. */
     async generation() {
       const request = new MessageBuffer(64);
       beginNfnetlink(request, NFNL_SUBSYS_NFTABLES, nft.NFT_MSG_GETGEN, 0, NFPROTO_UNSPEC);
@@ -113,7 +113,7 @@ export function openNftables() {
     rules: (family: number, tableName: string, chainName?: string) =>
       dump(family, nft.NFT_MSG_GETRULE, rule, { table: tableName, chain: chainName }),
 
-    /** This and the other heads: with the essential only. */
+    /** The heads have only the essential attributes. */
     chainHeads: (family: number, tableName: string) => dumpChains(family, tableName, chainHead),
 
     setHeads: (family: number, tableName: string) => dump(family, nft.NFT_MSG_GETSET, setHead, { table: tableName }),
@@ -121,7 +121,7 @@ export function openNftables() {
     ruleHeads: (family: number, tableName: string, chainName?: string) =>
       dump(family, nft.NFT_MSG_GETRULE, ruleHead, { table: tableName, chain: chainName }),
 
-    /** Named and anonymous ones; the latter have NFT_SET_ANONYMOUS among their flags. */
+    /** Named and anonymous sets; the latter have the flag NFT_SET_ANONYMOUS. */
     sets: (family: number, tableName: string) => dump(family, nft.NFT_MSG_GETSET, set, { table: tableName }),
 
     counters: (family: number, tableName: string) =>
@@ -133,7 +133,7 @@ export function openNftables() {
       return parts.flatMap((part) => part.elements ?? []);
     },
 
-    /** Asks for single elements. @param onAnswer called for each answer, in any order. */
+    /** Queries single elements. @param onAnswer called for each answer, in any order. */
     async ask(query: ElementQuery, onAnswer: (index: number, answer: ElementAnswer) => void) {
       const onReply = (reply: Reply, index: number): void => onAnswer(index, query.answer(index, reply));
       for (const error of await socket.exchange(query.messages, onReply, { isAnsweredOnce: true })) {
@@ -143,12 +143,12 @@ export function openNftables() {
       }
     },
 
-    /** The port id in announcements of this client's commits; another one after a failure of its socket. */
+    /** The port id in notifications of this client's commits; it changes after a failure of the socket. */
     get portId() {
       return socket.portId;
     },
 
-    /** Whether a notification with this port id is due to a commit of this client's. */
+    /** Whether one of this client's commits caused a notification with this port id. */
     hasPort: (portId: number) => socket.hasPort(portId),
 
     close: () => socket.close(),
@@ -164,14 +164,14 @@ interface DumpRequest<T> {
   /** Attributes that restrict the dump. */
   readonly filter: T;
   /**
-   * Tells the objects apart, where a dump may pass over some when others change: then everything seen in any of five dumps counts.
+   * Identifies the objects of a dump that may skip some when others change: if all five dumps are interrupted, the union counts.
    *
    * @default the last dump counts
    */
   readonly keyOf?: (object: T) => string | undefined;
 }
 
-/** All objects of a kind: the dump is repeated while the ruleset changes under it, up to 5 times (reference nfnetlink.md §10). */
+/** All objects of a kind. The dump is repeated if the ruleset changes meanwhile, up to 5 times (reference nfnetlink.md §10). */
 export async function dumpObjects<T>(
   socket: Pick<NetlinkSocket, "dump">,
   { family, message, codec, filter, keyOf }: DumpRequest<T>,
@@ -189,7 +189,7 @@ export async function dumpObjects<T>(
     let isMixed = false;
     await socket.dump(request, (reply) => {
       const { input, start, end, resourceId } = nfnetlinkPayload(reply);
-      // Element dumps are never marked as interrupted; the generation in each message tells as much.
+      // The kernel never marks element dumps as interrupted, but each message has the generation.
       generation ??= resourceId;
       if (resourceId !== generation) isMixed = true;
       objects.push(codec.read(input, start, end));

@@ -1,6 +1,6 @@
 /**
- * Tables, chains, rules, sets and elements as messages carry them: reference nfnetlink.md §4. Attributes stand in the
- * order in which the kernel lists them. Numbers and bytes are the kernel's; what they mean is decided above.
+ * Attributes of tables, chains, rules, sets and elements in messages: reference nfnetlink.md §4. They are in the order in
+ * which the kernel lists them. Numbers and bytes are the kernel's; the layers above interpret them.
  */
 import { attributes, binary, i32be, list, u32be, u64be, type ValueOf, zstring } from "../../netlink/attributes.ts";
 import { data } from "./data.ts";
@@ -29,7 +29,7 @@ export const chainHead = attributes({
   hook: [4, hook],
   policy: [5, u32be],
   type: [7, zstring],
-  /** Rules in it, and rules and elements that go to it. */
+  /** The number of its rules, plus that of rules and elements that go to it. */
   use: [6, u32be],
 });
 
@@ -59,7 +59,7 @@ export const rule = attributes({
   chainId: [11, u32be],
 });
 
-/** What a set is, without what `nft` needs to print it. Heads are cheap to read by the ten thousand. */
+/** A set's definition, without what `nft` needs to print it. Heads make it cheap to read tens of thousands of objects. */
 export const setHead = attributes({
   table: [1, zstring],
   name: [2, zstring],
@@ -71,12 +71,12 @@ export const setHead = attributes({
   description: [9, attributes({ size: [1, u32be] })],
   /** Newer kernels only. */
   elementCount: [20, u32be],
-  /** What each element gets; several, undecoded. */
+  /** The expression that each element gets; several are kept undecoded. */
   expression: [17, statefulExpression],
   expressions: [18, binary],
 });
 
-/** A rule without what it does, but for where it goes in the end. */
+/** A rule without its expressions, except for the chain to which it finally goes. */
 export const ruleHead = attributes({
   table: [1, zstring],
   chain: [2, zstring],
@@ -106,7 +106,7 @@ export const set = attributes({
   policy: [8, u32be],
   userdata: [13, binary],
   description: [9, description],
-  /** The kernel's set implementation, and number of elements: newer kernels only. */
+  /** The kernel's set implementation and the number of elements; newer kernels only. */
   implementation: [19, zstring],
   elementCount: [20, u32be],
   expression: [17, statefulExpression],
@@ -135,7 +135,7 @@ export const elements = attributes({
   elements: [3, list(1, element)],
 });
 
-/** A counter that rules name. */
+/** A named counter. */
 export const counter = attributes({
   table: [1, zstring],
   name: [2, zstring],

@@ -1,4 +1,4 @@
-/** The codecs against bytes that the kernel itself produced, for every captured ruleset of upstream's. */
+/** The codecs against bytes from the kernel, for every captured ruleset of upstream. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
@@ -25,7 +25,7 @@ import { chain, elements, rule, set, table } from "./objects.ts";
 const CASES = join(import.meta.dirname, "../../../../test/conformance/cases/v1.37");
 const TABLE = "kube-proxy";
 
-/** The kernel does not mark nests in what it sends: takes the marks out of what we wrote. */
+/** Clears the NESTED bits that we wrote: the kernel does not set them in what it sends. */
 function withoutNestedBits(bytes: Buffer): Buffer {
   for (let at = 0; at + 4 <= bytes.length; ) {
     const length = bytes.readUInt16LE(at);

@@ -1,5 +1,5 @@
 /**
- * What `nft` stores beside objects to print them: comments, and how keys are to be read. Type, length, value; no padding
+ * The data that `nft` stores with objects to print them: comments, and how to interpret keys. Type, length, value; no padding
  * (reference nfnetlink.md §8). Unknown entries are kept as bytes.
  */
 import { hostU32 } from "./data.ts";
@@ -15,30 +15,30 @@ const SET_DATA_TYPEOF = 4;
 const SET_DATA_INTERVAL = 6;
 const SET_COMMENT = 7;
 const NUMGEN_RANDOM = 1;
-/** An element: the interval that it starts has no end. */
+/** For elements: the interval that the element starts has no end. */
 const ELEMENT_FLAGS = 1;
 const ELEMENT_OPEN_INTERVAL = 1;
-/** Ours, out of the way of those that nft has taken: programs skip what they do not know. */
+/** Our own types, far from those that nft uses; programs skip unknown types. */
 const ORIGIN = 0xb7;
 const NOTE = 0xb8;
 
-/** How `nft` shows a key or value: as it lies in memory, or swapped. Concatenations and single bytes have none. */
+/** The byte order in which `nft` reads a key or value. Concatenations and single bytes have none. */
 type ByteOrder = "none" | "host" | "big";
 const BYTE_ORDERS: Readonly<Record<ByteOrder, number>> = { none: 0, host: 1, big: 2 };
 
-/** The expression whose type a key or value has, as `nft` says it: `typeof`. */
+/** The expression that declares the type of a key or value: nft's `typeof`. */
 export type TypeOf =
-  /** Without parts the types of the set say them. */
+  /** Without parts, the set's type number tells them. */
   | { readonly kind: "concat"; readonly parts?: readonly TypeOf[] }
   | { readonly kind: "verdict" }
-  /** `protocol` and `field` as nft numbers them. */
+  /** `protocol` and `field` are nft's numbers. */
   | { readonly kind: "payload"; readonly protocol: number; readonly field: number }
-  /** `meta l4proto`, by the kernel's number. */
+  /** `meta l4proto`; `key` is the kernel's number. */
   | { readonly kind: "meta"; readonly key: number }
   /** `numgen random mod` */
   | { readonly kind: "random"; readonly modulus: number };
 
-/** `nft` numbers protocols and their fields for {@link TypeOf} (nft 1.0.6). */
+/** nft's numbers of protocols and their fields, for {@link TypeOf} (nft 1.0.6). */
 export const NFT_PAYLOADS = {
   ip: { protocol: 12, saddr: 11, daddr: 12 },
   ip6: { protocol: 13, saddr: 8, daddr: 9 },
@@ -48,7 +48,7 @@ export const NFT_PAYLOADS = {
 export interface SetUserdata {
   readonly keyByteOrder?: ByteOrder;
   readonly dataByteOrder?: ByteOrder;
-  /** Intervals that touch are to be shown as one. */
+  /** Makes nft merge adjacent intervals when listing. */
   readonly mergeElements?: boolean;
   readonly keyTypeOf?: TypeOf;
   readonly dataTypeOf?: TypeOf;
@@ -56,20 +56,20 @@ export interface SetUserdata {
   readonly comment?: string | undefined;
 }
 
-/** User data of a table, chain, rule or element with this comment. Text that exceeds the limit is cut. Pure. */
+/** User data of a table, chain, rule or element with this comment, which is cut at the limit. */
 export function commentUserdata(comment: string): Uint8Array {
   if (comment !== last.comment) last = { comment, userdata: entry(COMMENT, text(comment, USERDATA_LIMIT - 2)) };
   return last.userdata;
 }
 
-/** The elements of a service have one comment, and come one after the other. */
+/** Caches the last comment: consecutive elements of a service share one. */
 let last = { comment: "", userdata: entry(COMMENT, text("", USERDATA_LIMIT - 2)) };
 
 /**
- * User data of a rule: its comment, if any, and a mark of the program that made it. Programs that do not know the mark
- * ignore it. A comment that exceeds the limit is cut. Pure.
+ * User data of a rule: its comment, if any, which is cut at the limit, and a mark of its origin, which other programs
+ * ignore.
  *
- * @param note a short text that no listing shows.
+ * @param note a short text that nft does not list.
  */
 export function ruleUserdata(comment: string | undefined, origin: Uint8Array, note?: string): Uint8Array {
   const own = entry(ORIGIN, origin);
@@ -78,7 +78,7 @@ export function ruleUserdata(comment: string | undefined, origin: Uint8Array, no
   return Buffer.concat([entry(COMMENT, text(comment, USERDATA_LIMIT - mark.length - 2)), mark]);
 }
 
-/** The mark of the program that made a rule; undefined when it left none. Pure. */
+/** The origin mark of a rule; undefined if it has none. */
 export function originOf(userdata: Uint8Array | undefined): Uint8Array | undefined {
   return userdata && parseUserdata(userdata).get(ORIGIN);
 }
@@ -88,7 +88,7 @@ export function noteOf(userdata: Uint8Array | undefined): string | undefined {
   return note && Buffer.from(note).toString();
 }
 
-/** User data of the element that starts an interval up to the last value there is. Pure. */
+/** User data of an element that starts an interval up to the last possible value. */
 export function openIntervalUserdata(): Uint8Array {
   return entry(ELEMENT_FLAGS, hostU32(ELEMENT_OPEN_INTERVAL));
 }
@@ -118,7 +118,7 @@ function concatParts(parts: readonly TypeOf[]): Uint8Array {
   return Buffer.concat(parts.map((part, index) => entry(index, typeOf(part))));
 }
 
-/** User data of a set or map. Pure. */
+/** User data of a set or map. */
 export function setUserdata(options: SetUserdata): Uint8Array {
   const parts: Uint8Array[] = [];
   if (options.keyByteOrder !== undefined) {
@@ -138,7 +138,7 @@ export function setUserdata(options: SetUserdata): Uint8Array {
   return Buffer.concat(parts);
 }
 
-/** The entries by type; what is cut short is left out. Pure. */
+/** The entries by type, without a truncated one at the end. */
 export function parseUserdata(bytes: Uint8Array): ReadonlyMap<number, Uint8Array> {
   const entries = new Map<number, Uint8Array>();
   let at = 0;
@@ -151,7 +151,7 @@ export function parseUserdata(bytes: Uint8Array): ReadonlyMap<number, Uint8Array
   return entries;
 }
 
-/** The comment of a table, chain, rule or element. Pure. */
+/** The comment of a table, chain, rule or element. */
 export function commentOf(userdata: Uint8Array | undefined): string | undefined {
   const value = userdata && parseUserdata(userdata).get(COMMENT);
   // nft ignores a comment without its terminator.
@@ -159,7 +159,7 @@ export function commentOf(userdata: Uint8Array | undefined): string | undefined 
   return Buffer.from(value.subarray(0, -1)).toString("utf8");
 }
 
-/** Text with its terminator in at most `room` bytes (and what the length byte can say), cut between characters. */
+/** Text with its terminator in at most `room` bytes (or the 255 that a length byte allows), cut between characters. */
 function text(value: string, room: number): Uint8Array {
   const limit = Math.min(room, 255) - 1;
   let bytes: Buffer = Buffer.from(value, "utf8");
