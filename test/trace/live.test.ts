@@ -183,7 +183,7 @@ inNetns(import.meta.url, { name: "live", timeoutMs: 180_000 }, () => {
       assert.equal(second.status, 2);
       assert.match(
         second.err,
-        /the table ip kube-proxy-trace is there already \(of process \d+\)\nAnother trace --live/,
+        /the table ip kube-proxy-trace already exists \(owned by process \d+\)\nAnother trace --live/,
       );
       other.kill(signal);
       const [status] = await once(other, "close");

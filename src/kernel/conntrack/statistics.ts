@@ -57,7 +57,7 @@ export function statisticsNotes(statistics: ConntrackStatistics): readonly strin
   const share = max === 0 ? 0 : entries / max;
   if (share >= 0.9) {
     notes.push(
-      `Connection tracking is ${Math.floor(share * 100)} % full (${entries} of ${max}): beyond it new connections are dropped.`,
+      `Connection tracking is ${Math.floor(share * 100)} % full (${entries} of ${max}): when it is full, new connections are dropped.`,
     );
   }
   if (dropped + earlyDropped > 0) {
@@ -65,6 +65,6 @@ export function statisticsNotes(statistics: ConntrackStatistics): readonly strin
     notes.push(`Connection tracking has been full: ${lost} since the node started (nf_conntrack_max).`);
   }
   if (insertFailed > 0)
-    notes.push(`Connection tracking could not enter ${insertFailed} connections; their first packet was lost.`);
+    notes.push(`Connection tracking could not insert ${insertFailed} connections; their first packets were lost.`);
   return notes;
 }

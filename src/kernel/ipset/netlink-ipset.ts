@@ -245,7 +245,7 @@ const CAUSES: Readonly<Record<string, string>> = {
   IPSET_ERR_EXIST_SETNAME2: "there is no second set of that name",
   IPSET_ERR_FIND_TYPE: "the kernel has no such set type: load its module (ip_set_hash_*, ip_set_bitmap_port)",
   IPSET_ERR_HASH_FULL: "the set is full",
-  IPSET_ERR_INVALID_CIDR: "the kernel takes no network of length 0: add its two halves",
+  IPSET_ERR_INVALID_CIDR: "the kernel accepts no network of length 0: add its two halves",
   IPSET_ERR_PROTOCOL: "the entry does not fit the set's type or family",
   IPSET_ERR_TYPE_MISMATCH: "the sets differ in type or family",
 };

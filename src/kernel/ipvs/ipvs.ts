@@ -137,7 +137,7 @@ function causeOf(operation: IpvsOperation, code: string): string {
       return "the kernel's IPVS has no IPv6 (EAFNOSUPPORT)";
     case "EINVAL":
       return "realServer" in operation
-        ? "the kernel takes local and unicast addresses of the virtual server's family only (EINVAL)"
+        ? "the kernel accepts only local and unicast addresses of the virtual server's family (EINVAL)"
         : "the kernel calls it invalid (EINVAL)";
     default:
       return code;

@@ -34,7 +34,7 @@ test("what is missing is named with the module that brings it, for everything th
       assert.equal(error.code, "unsupported");
       assert.match(
         error.message,
-        /^the kernel refuses .* for family ip6 \(is the module nf\S* there\?\): what the kernel/,
+        /^the kernel refuses .* for family ip6 \(is the module nf\S* loaded\?\): what the kernel/,
       );
       return true;
     });
@@ -43,7 +43,7 @@ test("what is missing is named with the module that brings it, for everything th
     operation.kind === "add-chain" && operation.chain.hook?.type === "nat";
   await assert.rejects(
     probeKernel(lacking("not_found", isNatChain), "ip"),
-    /chains of type nat .* nft_chain_nat there/,
+    /chains of type nat .* nft_chain_nat loaded/,
   );
   await assert.rejects(probeKernel(lacking("unsupported", has("fib-local")), "ip"), /nft_fib_ipv4/);
 });

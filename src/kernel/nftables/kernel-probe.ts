@@ -143,7 +143,7 @@ async function probe(ruleset: Pick<NetlinkRuleset, "check">, family: NftFamily, 
   } catch (error) {
     const part = error instanceof NftError && error.operation !== undefined ? all[error.operation] : undefined;
     if (part === undefined || !(error instanceof NftError)) throw error;
-    const message = `the kernel refuses ${part.what} for family ${family} (is the module ${part.module} there?): ${error.message}`;
+    const message = `the kernel refuses ${part.what} for family ${family} (is the module ${part.module} loaded?): ${error.message}`;
     throw new NftError(error.code, message, undefined, { cause: error });
   }
 }

@@ -86,7 +86,7 @@ export async function readTable(
   const rules = await client.ruleHeads(nfproto, table);
   for (let lists = 1; rules.some(({ chain = "" }) => !chains.has(chain)); lists += 1) {
     if (lists === CHAIN_LISTS) {
-      throw new NetlinkError("interrupted", `netlink: chains of table ${table} have rules and are not listed`);
+      throw new NetlinkError("interrupted", `netlink: table ${table} has rules in chains that the kernel did not list`);
     }
     await listChains();
   }

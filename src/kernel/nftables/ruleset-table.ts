@@ -52,7 +52,7 @@ export function tableOf(family: NftFamily, name: string, operations: readonly Nf
 
 function known<T>(objects: ReadonlyMap<string, T>, name: string, { kind }: NftOperation): T {
   const found = objects.get(name);
-  if (found === undefined) throw new RangeError(`nftables: ${kind} to ${JSON.stringify(name)}, which is not there`);
+  if (found === undefined) throw new RangeError(`nftables: ${kind} to ${JSON.stringify(name)}, which does not exist`);
   return found;
 }
 

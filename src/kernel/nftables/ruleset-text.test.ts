@@ -137,6 +137,6 @@ test("what is added again keeps its rules and elements, and what is not there ca
   const [addSet, addChain] = [{ kind: "add-set", set } as const, { kind: "add-chain", chain: { name: "c" } } as const];
   const once = tableOf("ip", "t", [addSet, addChain, addRule, addElements]);
   assert.deepEqual(tableOf("ip", "t", [addSet, addChain, addRule, addElements, addSet, addChain]), once);
-  assert.throws(() => tableOf("ip", "t", [addSet, addRule]), /add-rule to "c", which is not there/);
-  assert.throws(() => tableOf("ip", "t", [addChain, addElements]), /add-elements to "s", which is not there/);
+  assert.throws(() => tableOf("ip", "t", [addSet, addRule]), /add-rule to "c", which does not exist/);
+  assert.throws(() => tableOf("ip", "t", [addChain, addElements]), /add-elements to "s", which does not exist/);
 });

@@ -96,7 +96,7 @@ async function reach(): Promise<DisconnectReach> {
     return { of: "host", why: `${messageOf(error)}: the process needs CAP_SYS_ADMIN` };
   }
   if (seesOtherNamespaces()) return { of: "all" };
-  return { of: "host", why: "pods' network namespaces are not seen: set hostPID, or mount /run/netns of the host" };
+  return { of: "host", why: "pods' network namespaces are not visible: set hostPID, or mount /run/netns of the host" };
 }
 
 /** Updates the paths of these namespaces: keeps those that are still right, and searches for the others. */

@@ -112,11 +112,11 @@ async function refusal(
   });
   const other = tables.find(({ name }) => name === TRACE_TABLE);
   if (other !== undefined) {
-    const owner = other.owner === undefined ? "" : ` (of process ${other.owner})`;
-    return new NftError("exists", `the table ${family} ${TRACE_TABLE} is there already${owner}`, undefined);
+    const owner = other.owner === undefined ? "" : ` (owned by process ${other.owner})`;
+    return new NftError("exists", `the table ${family} ${TRACE_TABLE} already exists${owner}`, undefined);
   }
   if (first.kind === "table" && (first.error.code === "EOPNOTSUPP" || first.error.code === "EINVAL")) {
-    const message = "this kernel has no tables that go with their process: Linux 5.12 has";
+    const message = "this kernel has no tables that are owned by a process: Linux 5.12 or later is needed";
     return new NftError("unsupported", message, undefined, { cause: first.error });
   }
   return fromNetlinkError(first.error);

@@ -70,7 +70,7 @@ export class NftBatch {
   /** Replaces the generation, to send the batch again. Only for batches that have one. */
   setGeneration(generation: number): void {
     const at = this.messages.startOf(0) + GENERATION_AT;
-    if (this.messages.startOf(1) !== at + 4) throw new Error("nf_tables: the batch was made for any generation");
+    if (this.messages.startOf(1) !== at + 4) throw new Error("nf_tables: the batch has no generation to replace");
     this.messages.bytes.writeUInt32BE(generation >>> 0, at);
   }
 

@@ -150,7 +150,7 @@ export type NftExpression = ValueOf<typeof expression>;
 export const jumpTarget: Codec<string | undefined> = {
   nested: true,
   write: () => {
-    throw new TypeError("nf_tables: where a rule goes is read only");
+    throw new TypeError("nf_tables: the target of a rule is read-only");
   },
   read(input, start, end) {
     let from = end;
