@@ -1,6 +1,6 @@
 /**
- * Safe signals to child processes. A child that failed to start still has a handle, and after EMFILE its `kill` signals any
- * number that the handle's memory holds; 0 is this process's whole group.
+ * Safe signals to child processes. A child that failed to start still has a handle, and after EMFILE its `kill` signals
+ * any number that the handle's memory holds; 0 is this process's whole group.
  */
 import type { ChildProcess } from "node:child_process";
 

@@ -28,7 +28,7 @@ interface RaisedFileLimit {
   readonly problem: string | undefined;
 }
 
-/** Raises the limit to `wanted`, or as far as possible; never lowers it. @throws Error when the limit cannot be read. */
+/** Raises the limit to `wanted`, or as far as possible; never lowers it. @throws Error if the limit cannot be read. */
 export function raiseFileLimit(
   wanted = WANTED_OPEN_FILES,
   calls: FileLimitCalls = process.platform === "win32" ? unlimitedCalls : systemCalls,

@@ -15,7 +15,7 @@ let enter: Enter | undefined;
  * Runs `work` in the network namespace of a file (`/proc/PID/ns/net`, `/run/netns/NAME`). Sockets that it opens stay there. The work must
  * be synchronous, since the whole thread is in that namespace meanwhile. Other threads are not affected.
  *
- * @throws Error with the errno's name when the file cannot be opened or the namespace cannot be entered (CAP_SYS_ADMIN).
+ * @throws Error with the errno's name if the file cannot be opened or the namespace cannot be entered (CAP_SYS_ADMIN).
  */
 export function inNetworkNamespace<T>(path: string, work: () => T): T {
   enter ??= load();

@@ -26,7 +26,7 @@ export interface ExecResult {
   readonly stderr: string;
 }
 
-/** Runs one tool to its end. Rejects if it could not start ({@link ExecError}), on abort, or with what `stdin` throws. */
+/** Runs one tool to its end. Rejects if it cannot start ({@link ExecError}), on abort, or with what `stdin` throws. */
 export type Exec = (file: string, args: readonly string[], options?: ExecOptions) => Promise<ExecResult>;
 
 /** A tool could not be started. */
@@ -136,7 +136,7 @@ function startError(file: string, error: Error): ExecError {
     : new ExecError("not_started", `${file}: could not be started: ${error.message}`, { cause: error });
 }
 
-/** Collects the raw pieces and decodes them once, which is cheap even for the tens of megabytes of a large `iptables-save`. */
+/** Collects raw pieces and decodes them once: cheap even for the tens of megabytes of a large `iptables-save`. */
 function collect(child: ChildProcess, name: "stdout" | "stderr"): () => string {
   const pieces: Buffer[] = [];
   child[name]?.on("data", (piece: Buffer) => void pieces.push(piece));

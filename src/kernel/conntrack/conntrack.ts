@@ -46,7 +46,7 @@ export interface TrackedFlow extends Flow {
 export interface LedFlow extends TrackedFlow {
   /** The unique id of its socket. */
   readonly socket: string;
-  /** For a connection that this process relays: the key of its service port. Its destination is a socket of this process. */
+  /** The key of the service port, if this process relays the connection: then its destination is this process's socket. */
   readonly carriedFor?: string;
 }
 

@@ -162,7 +162,7 @@ export class IpsetWriter {
     this.messages.end();
   }
 
-  /** Operations of one kind on one set as one message. The kernel stops at the first error; those before it are done. */
+  /** Operations of one kind on one set as one message. The kernel stops at the first error; earlier ones are done. */
   operations(kind: IpsetOperation["kind"], set: string, entries: readonly IpsetEntry[]): void {
     this.#begin(kind);
     elementsMessage.write(this.messages.out, {

@@ -83,7 +83,7 @@ export interface Ipset {
   ensure(definition: IpsetDefinition): Promise<void>;
   /** The members, in no particular order; `undefined` if there is no such set. */
   members(name: string, signal?: AbortSignal): Promise<readonly IpsetEntry[] | undefined>;
-  /** Adds and deletes entries, many per system call. Adding an existing entry or deleting a missing one is no failure. */
+  /** Adds and deletes, many entries per system call. Adding an existing entry or deleting a missing one is no failure. */
   apply(operations: readonly IpsetOperation[], signal?: AbortSignal): Promise<readonly IpsetFailure[]>;
   /** Destroys the set, if it exists. Throws an IpsetError with code `IPSET_ERR_BUSY` while a rule refers to it. */
   destroy(name: string): Promise<void>;

@@ -208,7 +208,7 @@ type RequestArguments = [
   options?: CallOptions | undefined,
 ];
 
-/** Joins consecutive operations of one kind on one set into one message: one parse and one lock for hundreds of members. */
+/** Joins adjacent operations of one kind on one set into one message: one parse and one lock for hundreds of members. */
 function writeTogether(writer: IpsetWriter, window: readonly IpsetOperation[]): void {
   for (let first = 0; first < window.length; ) {
     const operation = window[first];
@@ -262,7 +262,7 @@ export function ipsetError(what: string, code: string, options?: ErrorOptions): 
   return new IpsetError(code, message(what, code), options);
 }
 
-/** Completes the sentence "cannot …". Throws an IpsetError for a name that is too long: the kernel would only say "invalid". */
+/** Completes "cannot …". Throws an IpsetError for a name that is too long: the kernel would only say "invalid". */
 export function creationOf({ name, type }: IpsetDefinition): string {
   const what = `create the ${type} set ${name}`;
   if (Buffer.byteLength(name) > NAME_LIMIT) throw ipsetError(what, "ENAMETOOLONG");

@@ -34,7 +34,7 @@ const IPVS_VERSION = 1;
 
 /** IP_VS_CONN_F_MASQ */
 const FORWARD_MASQUERADE = 0;
-/** The full IPv4 mask: each client address is a client of its own. All bytes are equal, so the byte order does not matter. */
+/** The full IPv4 mask: each address is one client. All bytes are equal, so the byte order does not matter. */
 const NETMASK_IPV4 = 0xffff_ffff;
 /** For IPv6 the kernel expects a prefix length. */
 const NETMASK_IPV6 = 128;

@@ -6,8 +6,8 @@
  *     counter.read(input, start, end); // { bytes, packets }
  *
  * Every field is optional, as in the kernel. Fields are written in table order. Unknown attributes are skipped (newer
- * kernels send more); broken framing throws a `malformed` {@link NetlinkError}, so garbage causes neither a crash nor an
- * endless loop.
+ * kernels send more); broken framing throws a `malformed` {@link NetlinkError}, so garbage causes neither a crash nor
+ * an endless loop.
  */
 import type { ByteWriter } from "./byte-writer.ts";
 import {

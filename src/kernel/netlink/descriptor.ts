@@ -114,7 +114,7 @@ export class NetlinkDescriptor {
   attachFilter(instructions: Uint8Array): boolean {
     const reference = filterReference(instructions, this.#libc.addressOf(instructions));
     const isTaken = this.#setBytes(SOL_SOCKET, SO_ATTACH_FILTER, reference);
-    // The garbage collector does not see the raw address: this use after the call keeps the instructions alive during it.
+    // The garbage collector does not see the raw address: this use after the call keeps the instructions alive.
     return isTaken && instructions.length > 0;
   }
 

@@ -8,7 +8,7 @@ import type { CallOptions, NetlinkSocket } from "./socket.ts";
 const ATTEMPTS = 5;
 
 /**
- * Runs `dumpOnce` until it is not interrupted, at most 5 times, without delay. Each run must start from an empty result.
+ * Runs `dumpOnce` until it is not interrupted, at most 5 times, without delay. Each run must start with an empty result.
  *
  * @returns whether the last attempt was complete; otherwise the caller has its partial result. Other errors are thrown.
  */

@@ -27,7 +27,7 @@ export interface NetlinkOptions {
 export interface CallOptions {
   /** Rejects with the signal's reason. Once the request is sent, the kernel has already acted. */
   readonly signal?: AbortSignal | undefined;
-  /** Sends from a worker thread, for requests on which the kernel works long (such as walking a large table). @default false */
+  /** Sends from a worker thread, for requests that take the kernel long (walking a large table). @default false */
   readonly isSlow?: boolean;
   /** Requests no acknowledgements: each request is answered by exactly one message or an error. @default false */
   readonly isAnsweredOnce?: boolean;
@@ -101,7 +101,7 @@ export class NetlinkSocket implements AsyncDisposable {
    * Sends independent requests and waits for all answers.
    *
    * @param onReply called for each message other than acknowledgements, with the index of its request.
-   * @returns the errors of rejected requests; empty if all succeeded. @throws NetlinkError when the socket itself fails.
+   * @returns the errors of rejected requests; empty if all succeeded. @throws NetlinkError if the socket itself fails.
    */
   exchange(
     messages: MessageBuffer,

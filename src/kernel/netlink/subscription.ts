@@ -88,7 +88,7 @@ export class Listeners<T extends object> implements Iterable<T> {
     return [...this.#leaving.keys()][Symbol.iterator]();
   }
 
-  /** Adds a listener, unless the signal has aborted; resolves when it aborts. Rejects with the error given to {@link fail}. */
+  /** Adds a listener, unless the signal has aborted; resolves when it aborts. Rejects with the error of {@link fail}. */
   join(listener: T, signal: AbortSignal): Promise<void> {
     const left = Promise.withResolvers<void>();
     if (signal.aborted) return Promise.resolve();

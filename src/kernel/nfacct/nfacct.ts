@@ -25,7 +25,7 @@ const NFNL_MSG_ACCT_GET = 1;
 
 const counter = attributes({ name: [1, zstring], packets: [2, u64be] });
 
-/** Opens the counters of this process's network namespace; `undefined`, with a log line, if the kernel does not support them. */
+/** Opens the counters of this process's network namespace; `undefined`, with a log line, if the kernel has none. */
 export async function openNfacct(log: Logger): Promise<Nfacct | undefined> {
   const socket = NetlinkSocket.open(NETLINK_NETFILTER);
 

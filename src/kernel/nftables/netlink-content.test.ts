@@ -9,7 +9,7 @@ import { NFT_TYPES } from "./wire/constants.ts";
 
 const TABLE = "kube-proxy";
 
-/** A fake kernel whose table has these chains, each with one rule. Its n-th listing of chains returns the n-th of `lists`. */
+/** A fake kernel whose table has these chains, each with one rule. Its n-th list of chains is the n-th of `lists`. */
 function kernel(chains: readonly string[], ...lists: readonly (readonly string[])[]): TableReader {
   let listed = 0;
   return {

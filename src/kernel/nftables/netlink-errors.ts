@@ -31,7 +31,7 @@ const SAID: Partial<Readonly<Record<NftErrorCode, string>>> = {
   conflict: "nftables: another program has changed the ruleset since it was read (ERESTART)",
 };
 
-/** Expressions that refer to objects by name. ENOENT for any other means that the kernel lacks the expression itself. */
+/** Expressions that refer to objects by name. ENOENT for any other means that the kernel lacks the expression. */
 const REFERRING: ReadonlySet<NftExpression["kind"]> = new Set(["lookup", "dynset", "objref", "immediate"]);
 
 /** Converts an error of the socket, or of a request outside of transactions. */

@@ -296,7 +296,7 @@ function matchAddresses(
   });
 }
 
-/** Compares a prefix of whole bytes with the first bytes of the address; for other lengths, masks the whole address first. */
+/** Compares a prefix of whole bytes with the address's first bytes; for other lengths, masks the whole address. */
 function matchPrefix(
   out: NftExpression[],
   cidr: Cidr,

@@ -207,8 +207,8 @@ inNetns(import.meta.url, { name: "nftnetlink" }, () => {
         const chains = Array.from({ length: 60 }, (_, n) => ({ name: `own${round}-${n}` }));
         await Promise.all(chains.map((chain) => ours.transact([{ kind: "add-chain", chain }])));
       }
-      // A commit by another program during the recovery would rightly put everything in doubt. The recovery excludes our
-      // own commits, so once the losses have been noticed, one more of ours comes after it.
+      // A commit by another program during the recovery would rightly put everything in doubt. The recovery excludes
+      // our own commits, so once the losses have been noticed, one more of ours comes after it.
       await sleep(NOTICED_MS);
       await ours.transact([{ kind: "add-chain", chain: { name: "after" } }]);
       await sleep(NOTICED_MS);

@@ -63,7 +63,7 @@ export interface NetlinkRulesetOptions {
 export interface NetlinkRuleset {
   /** Opens a table, which need not exist. The handle must be the table's only writer in this process. */
   open(name: NetlinkTableName): Nftables;
-  /** Checks whether the kernel would accept the transaction, without applying it. @throws NftError as `transact` does. */
+  /** Checks whether the kernel accepts the transaction, without applying it. @throws NftError as `transact` does. */
   check(name: NetlinkTableName, operations: Iterable<NftOperation>): Promise<void>;
   /**
    * The note that {@link leaveNote} stored with a rule of a chain, and the current mark. Undefined if anything at all has been committed in
@@ -121,7 +121,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
     /** The number of this handle's transactions, and its value when the table was last read. */
     let transactions = 0;
     let lastRead = { generation: -1, transactions: -1 };
-    /** The table did not exist when it was read, and the kernel has accepted everything since: all its contents are ours. */
+    /** The table did not exist when read, and the kernel has accepted everything since: all its contents are ours. */
     let isNew = false;
     /** A reusable buffer from an earlier transaction; nearly all are small. */
     let spare: MessageBuffer | undefined;

@@ -1,5 +1,5 @@
 /**
- * Sets and maps as netlink objects, built in the same way as by `nft` 1.0.6: types and user data decide how nft lists them
+ * Sets and maps as netlink objects, built as by `nft` 1.0.6: types and user data decide how nft lists them
  * (reference nfnetlink.md §4, §7, §8).
  */
 import { mergedIntervals, nextAddress } from "../../net/intervals.ts";

@@ -153,7 +153,7 @@ export function addressBytes(address: string, layout: FamilyLayout): Uint8Array 
   return bytes;
 }
 
-/** Writes a canonical address. In family ip6, an IPv4 address is written as IPv4-mapped, the form from which it was canonicalised. */
+/** Writes a canonical address. In family ip6, an IPv4 address was IPv4-mapped before it became canonical: maps it again. */
 export function putAddress(bytes: Uint8Array, at: number, address: string, layout: FamilyLayout): void {
   const isIPv4 = !address.includes(":");
   if (layout.addressBytes === 4 && !isIPv4) throw new RangeError(`nftables: ${address} is no address of family ip`);

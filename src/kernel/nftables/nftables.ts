@@ -38,7 +38,7 @@ export type NftOperation =
   | { readonly kind: "add-elements"; readonly set: NftSet; readonly elements: readonly NftElement[] }
   | { readonly kind: "delete-elements"; readonly set: NftSet; readonly keys: readonly (readonly NftValue[])[] };
 
-/** A chain's content in the kernel. Rules of this program are identified by their digests; rules of other programs have none. */
+/** A chain's content in the kernel. This program's rules are identified by digests; other programs' rules have none. */
 export interface NftChainContent {
   /** Undefined for a regular chain; "other" for a base chain of a kind that this program never creates. */
   readonly hook: NftHook | "other" | undefined;

@@ -1,6 +1,6 @@
 /**
- * The addresses of this network namespace, from rtnetlink: those of all interfaces, including loopback and interfaces that
- * are down, as node-port addresses require (reference node.md §9).
+ * The addresses of this network namespace, from rtnetlink: those of all interfaces, including loopback and those that are
+ * down, as node-port addresses require (reference node.md §9).
  */
 import { familyOf, type IpAddress, type IpFamily } from "../../net/ip.ts";
 import { NETLINK_ROUTE } from "../netlink/constants.ts";
@@ -13,9 +13,9 @@ import { readAddress, writeAddressDump } from "./rtnetlink.ts";
 export type LocalAddresses = (family: IpFamily, signal?: AbortSignal) => Promise<readonly IpAddress[]>;
 
 /**
- * All addresses of the family in the caller's network namespace, without duplicates, in the kernel's order. Opens a socket
- * and closes it again. Throws a NetlinkError if the kernel cannot be asked; an interrupted dump is repeated up to 5 times,
- * and then its last result is used.
+ * All addresses of the family in the caller's network namespace, without duplicates, in the kernel's order. Opens a
+ * socket and closes it again. Throws a NetlinkError if the kernel cannot be asked; an interrupted dump is repeated up to
+ * 5 times, and then its last result is used.
  */
 export const localAddresses: LocalAddresses = async (family, signal) => {
   await using socket = NetlinkSocket.open(NETLINK_ROUTE);

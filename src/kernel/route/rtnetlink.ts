@@ -52,7 +52,7 @@ const RTGENMSG_BYTES = 4;
 const namespaceAttributes = attributes({ id: [1, u32host], descriptor: [3, u32host] });
 const NETNSA_NSID_NOT_ASSIGNED = 0xffff_ffff;
 
-/** Requests the id of a network namespace as seen from the socket's own; the kernel assigns one when a link leads there. */
+/** Requests the id of a network namespace within the socket's own; the kernel assigns one when a link leads there. */
 export function writeNamespaceIdGet(messages: MessageBuffer, descriptor: number): void {
   messages.begin(RTM_GETNSID, 0);
   messages.out.u32(0);

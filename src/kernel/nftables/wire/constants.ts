@@ -29,7 +29,7 @@ export const NFT_OBJECT_COUNTER = 1;
 
 /** The table is switched off. */
 export const NFT_TABLE_F_DORMANT = 0x1;
-/** The table is owned by the socket that created it: no other may change it, and it is removed with that socket. Linux 5.12. */
+/** The table is owned by the socket that created it: no other can change it, and it goes with that socket. Linux 5.12. */
 export const NFT_TABLE_F_OWNER = 0x2;
 
 /** The multicast group for changes to the ruleset. */
@@ -49,7 +49,7 @@ export const NFT_JUMP = -3;
 export const NFT_GOTO = -4;
 export const NFT_RETURN = -5;
 
-/** The verdict register, and four registers of 16 bytes; `NFT_REG32_00` + n addresses the same bytes in words of four. */
+/** The verdict register, and four of 16 bytes; `NFT_REG32_00` + n addresses the same bytes in words of four. */
 export const NFT_REG_VERDICT = 0;
 export const NFT_REG_1 = 1;
 export const NFT_REG_2 = 2;

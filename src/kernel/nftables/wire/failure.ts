@@ -17,7 +17,7 @@ export interface NftFailure {
   readonly error: NetlinkError;
   readonly verb: "add" | "delete" | undefined;
   readonly kind: NftKind | undefined;
-  /** The names in the operation, as far as it has them: `chain` is the chain itself or that of the rule, and `set` likewise. */
+  /** The operation's names, as far as it has them: `chain` is the chain itself or that of the rule, `set` likewise. */
   readonly table?: string | undefined;
   readonly chain?: string | undefined;
   readonly set?: string | undefined;

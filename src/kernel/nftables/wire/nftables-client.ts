@@ -92,7 +92,7 @@ export function openNftables() {
       return send(batch, options);
     },
 
-    /** The generation, which counts the commits of all programs in the namespace, and the number of this client's commits. */
+    /** The generation, which counts all commits in the namespace, and the number of this client's commits. */
     async generation() {
       const request = new MessageBuffer(64);
       beginNfnetlink(request, NFNL_SUBSYS_NFTABLES, nft.NFT_MSG_GETGEN, 0, NFPROTO_UNSPEC);

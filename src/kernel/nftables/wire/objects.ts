@@ -1,6 +1,6 @@
 /**
- * Attributes of tables, chains, rules, sets and elements in messages: reference nfnetlink.md §4. They are in the order in
- * which the kernel lists them. Numbers and bytes are the kernel's; the layers above interpret them.
+ * Attributes of tables, chains, rules, sets and elements in messages: reference nfnetlink.md §4. They are in the kernel's
+ * order. Numbers and bytes are the kernel's; the layers above interpret them.
  */
 import { attributes, binary, i32be, list, u32be, u64be, type ValueOf, zstring } from "../../netlink/attributes.ts";
 import { data } from "./data.ts";
@@ -59,7 +59,7 @@ export const rule = attributes({
   chainId: [11, u32be],
 });
 
-/** A set's definition, without what `nft` needs to print it. Heads make it cheap to read tens of thousands of objects. */
+/** A set's definition, without what `nft` needs to print it. Tens of thousands of heads are cheap to read. */
 export const setHead = attributes({
   table: [1, zstring],
   name: [2, zstring],
