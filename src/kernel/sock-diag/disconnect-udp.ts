@@ -126,10 +126,12 @@ async function disconnectIn(
   outcomes: Map<StaleSocket, Disconnection>,
 ): Promise<void> {
   const byCookie = new Map(stale.map((one) => [one.cookie, one]));
-  const found: (readonly [StaleSocket, DiagSocket])[] = [];
-  for (const family of FAMILIES) found.push(...(await connectedOf(socket, family, byCookie)));
-  for (const one of stale) outcomes.set(one, "absent");
-  if (found.length === 0) return;
+  const connected = new Map<StaleSocket, DiagSocket>();
+  for (const family of FAMILIES) {
+    for (const [one, found] of await connectedOf(socket, family, byCookie)) connected.set(one, found);
+  }
+  for (const one of stale) if (!connected.has(one)) outcomes.set(one, "absent");
+  const found = [...connected];
   for (let start = 0; start < found.length; start += PORTION) {
     const portion = found.slice(start, start + PORTION);
     const request = new MessageBuffer(128 * portion.length);
