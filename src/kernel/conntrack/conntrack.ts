@@ -56,7 +56,7 @@ export interface ConntrackTable {
    * Dumps the flows of a family without storing them, and yields to the event loop between portions. Skips those in a conntrack zone:
    * Service traffic is tracked in the default zone.
    *
-   * @param begin called at the start of the dump, and again if the kernel interrupts it; returns the visitor of flows.
+   * @param begin called at the start of the dump, and again if it was interrupted; returns the visitor of flows.
    * @returns whether the last dump was complete.
    */
   readFlows(family: IpFamily, filter: FlowFilter, begin: () => (flow: TrackedFlow) => void): Promise<boolean>;

@@ -59,7 +59,7 @@ const ENTRY = "net/netfilter/nf_conntrack_";
 export async function tuneConntrack(settings: ConntrackSettings, deps: ConntrackTuningDeps): Promise<void> {
   try {
     const { log, sysctls = fileSysctls(), loadModule = askForTable } = deps;
-    // Nothing has used conntrack since the node booted. If loading fails, the next write reports it.
+    // It is missing if nothing has used conntrack since the node booted. If loading fails, the next write reports it.
     if (await isMissing(sysctls, `${ENTRY}max`)) await loadModule().catch(() => {});
     await setMax(settings, deps, sysctls);
     const parameters: readonly (readonly [name: string, isWanted: boolean, value: number])[] = [
@@ -122,8 +122,8 @@ function seconds(milliseconds: number): number {
 }
 
 /**
- * The number of CPUs with a topology in all NUMA nodes; without NUMA folders, of those in `cpu/`; without either, of those that this
- * process may run on.
+ * The number of CPUs with a topology in all NUMA nodes; without NUMA folders, of all in `cpu/`; if that is 0, of those that this process
+ * may run on.
  * @param root the sysfs folder of the machine's devices.
  */
 export function cpuCount(root = "/sys/devices/system"): number {

@@ -94,7 +94,7 @@ export interface Ipvs {
   realServers(key: VirtualServerKey, signal?: AbortSignal): Promise<readonly RealServerState[] | undefined>;
   /**
    * Carries out the operations in order, many per system call; each succeeds or fails alone (IPVS has no transactions).
-   * Resolves to the rejected ones. Like every method, it throws if the kernel cannot be reached: an
+   * Resolves to the rejected ones. Like every method, it throws only if the kernel cannot be reached: an
    * {@link IpvsUnavailableError} if IPVS is missing, a NetlinkError otherwise.
    */
   apply(operations: readonly IpvsOperation[], signal?: AbortSignal): Promise<readonly IpvsFailure[]>;

@@ -38,7 +38,7 @@ type Koffi = typeof import("koffi");
 /** The engine rarely overwrites errno twice in a row. */
 const ERRNO_ATTEMPTS = 5;
 
-/** The errno of a failing `call`: repeats it until the same errno comes twice in a row. -1 if it succeeds at once. */
+/** The errno of a failing `call`, repeated until the same comes twice in a row: it must be safe to repeat. -1 if it succeeds at once. */
 export function reliableErrno(calls: Libc, call: () => number): number {
   let errno = -1;
   for (let attempt = 0; attempt < ERRNO_ATTEMPTS; attempt++) {

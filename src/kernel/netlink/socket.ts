@@ -25,7 +25,7 @@ export interface NetlinkOptions {
 }
 
 export interface CallOptions {
-  /** Rejects with the signal's reason. Once the request is sent, the kernel has already acted. */
+  /** Rejects with the signal's reason. Before the request is sent, nothing happens; after that, the kernel has already acted. */
   readonly signal?: AbortSignal | undefined;
   /** Sends from a worker thread, for requests that take the kernel long (walking a large table). @default false */
   readonly isSlow?: boolean;
@@ -286,7 +286,7 @@ export class NetlinkSocket implements AsyncDisposable {
     }
     this.#isDrained = true;
     if (isEndAcknowledged) this.#acknowledgesEnd = true;
-    // The kernel acknowledges the end only after the commit, even if other answers were lost.
+    // The kernel acknowledges the end only after the commit: then it does not matter that other answers were lost.
     if (errors.length === 0 && isTruncated && !isEndAcknowledged) {
       errors.push(new NetlinkError("overrun", "netlink: the batch was refused, but the kernel's answers were lost"));
     } else if (errors.length === 0 && !isAcknowledged) {

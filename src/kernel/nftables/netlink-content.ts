@@ -289,7 +289,7 @@ function keyOf(set: NftSetHead, layout: FamilyLayout): NftKeyType[] | undefined 
   return keyTypesOf(keyType, layout);
 }
 
-/** Undefined if the key has other types. */
+/** Undefined if the key does not have the length of these types. */
 function elementOf(
   { key: data, data: value, flags = 0, userdata, expression }: NftElementObject,
   key: readonly NftKeyType[],

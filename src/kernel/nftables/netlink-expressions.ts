@@ -27,7 +27,7 @@ function register(word: number): number {
   return word % 4 === 0 ? nft.NFT_REG_1 + word / 4 : nft.NFT_REG32_00 + word;
 }
 
-/** The expressions of a rule. @throws RangeError for addresses of the other family. */
+/** The expressions of a rule. @throws RangeError for an IPv6 address in family ip. */
 export function ruleExpressions(
   rule: NftRule,
   layout: FamilyLayout,

@@ -66,8 +66,8 @@ export interface NetlinkRuleset {
   /** Checks whether the kernel accepts the transaction, without applying it. @throws NftError as `transact` does. */
   check(name: NetlinkTableName, operations: Iterable<NftOperation>): Promise<void>;
   /**
-   * The note that {@link leaveNote} stored with a rule of a chain, and the current mark. Undefined if anything at all has been committed in
-   * the namespace since.
+   * The note that {@link leaveNote} stored with a rule of a chain, and the current mark. Undefined if there is none, or if anything at all
+   * has been committed in the namespace since.
    */
   note(
     name: NetlinkTableName,

@@ -114,7 +114,7 @@ export interface NftForeignChange {
 }
 
 export interface NftTransactOptions {
-  /** Rejects with `conflict` if the ruleset is no longer in this generation. */
+  /** Rejects with `conflict` if the table may have changed since this generation. */
   readonly generation?: number | undefined;
 }
 

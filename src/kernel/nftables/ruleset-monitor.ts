@@ -2,8 +2,8 @@
  * Watches other programs' changes to the rulesets of the network namespace, and reports to each table's owner those of its table.
  *
  * The kernel sends a notification for each object of a commit, and then one for the commit itself with its generation and process; a filter
- * drops those of our own commits (`notification-filter.ts`). If the generation equals the number of our commits plus that of announced ones,
- * no notification of another program's commit is still under way.
+ * drops those of our own commits (`notification-filter.ts`). If the generation has advanced by our commits plus the announced ones, no
+ * notification of another program's commit is still under way.
  */
 
 import { forEachAttribute, zstring } from "../netlink/attributes.ts";
@@ -19,7 +19,7 @@ import { generation as generationCodec } from "./wire/objects.ts";
 /** How long notifications may lag behind a generation that was read. */
 const CATCH_UP_MS = 250;
 const CATCH_UP_STEP_MS = 2;
-/** The first letter of anonymous sets, which come and go with their rules. None of our named sets starts with it, but a renamed chain may. */
+/** Anonymous sets, which come and go with their rules, start with it. None of our named sets does, but a renamed chain may. */
 const ANONYMOUS = "_";
 const NOTHING: ReadonlySet<string> = new Set();
 
@@ -78,7 +78,7 @@ export class RulesetMonitor {
     const watching = this.#watchers.join(watcher, signal);
     if (signal.aborted) return watching;
     if (this.#stop?.signal.aborted !== false) this.#start();
-    // Notifications of a commit may have begun to arrive: what counts starts after a look at the generation.
+    // The first commit may be announced only in part: what is known starts at the generation that is read now.
     this.#begin([watcher]);
     return watching;
   }

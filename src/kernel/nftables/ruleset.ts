@@ -12,8 +12,8 @@ export type NftFamily = "ip" | "ip6";
 export type NftKeyType = "address" | "protocol" | "port" | "slot";
 
 /**
- * The fields that lookups read: of the packet, or of its connection in the original direction (`ct original ip daddr`, `ct
- * original proto-dst`) or the reply direction (`ct reply ip saddr`, `ct reply proto-src`).
+ * The fields that lookups read, in the order of the key: of the packet, or of its connection in the original direction (`ct
+ * original ip daddr`, `ct original proto-dst`) or the reply direction (`ct reply ip saddr`, `ct reply proto-src`).
  */
 export type NftField =
   | "saddr"

@@ -88,7 +88,7 @@ export class NftBatch {
     return this.#nextSetId++;
   }
 
-  /** Adds the object, unless it exists. A set without an id gets one. */
+  /** Adds the object; no error if it exists. A set without an id gets one. */
   add<K extends NftKind>(kind: K, object: NftObject<K>): void {
     this.#put(KINDS[kind].add, KINDS[kind].flags, kind, object);
   }
