@@ -44,6 +44,10 @@ export class DescriptorBudget {
     return this.#used;
   }
 
+  get free(): number {
+    return this.#options.limit - this.#used;
+  }
+
   /** Takes descriptors if there are so many, and if nothing waits for them. */
   take(count: number): boolean {
     if (this.#waiting.size === 0 && this.#tryTake(count)) return true;

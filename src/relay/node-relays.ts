@@ -38,7 +38,7 @@ export class NodeRelays implements Relays {
       onShortage: () => log.warn("Too many UDP sessions: datagrams of new clients are dropped", { sessionLimit }),
     });
     this.#tcp = { buffers: new ReadBuffers(), turns: new FairTurns(), budget, ownDials: new OwnDials(), log };
-    this.#udp = { budget, sessionBudget, ownDials: new OwnDials(), log };
+    this.#udp = { budget, sessionBudget, sessionsOf: new Map(), ownDials: new OwnDials(), log };
   }
 
   listen(options: RelayOptions): Promise<Relay> {

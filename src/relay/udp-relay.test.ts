@@ -193,7 +193,8 @@ describe("a UDP session", () => {
     // Of 72 files 20 are for relays, and of those half for sessions.
     const relays = new NodeRelays({ log, fileLimit: 72 });
     const { relay, seen } = await relayTo(t, "UDP", await udpEcho(t), { relays });
-    const clients = await Promise.all(Array.from({ length: 15 }, () => udpSocket(t)));
+    const addresses = Array.from({ length: 15 }, (_, index) => `127.0.0.${index + 2}` as IpAddress);
+    const clients = await Promise.all(addresses.map((address) => udpSocket(t, address)));
     const served: typeof clients = [];
     for (const client of clients) {
       client.once("message", () => served.push(client));
@@ -206,6 +207,22 @@ describe("a UDP session", () => {
     const [first] = served;
     assert.ok(first);
     assert.equal(String(await exchange(first, relay, "still served")), "still served");
+  });
+
+  it("is left to others by a client with many source ports", async (t) => {
+    // Room for 10 sessions.
+    const relays = new NodeRelays({ log: silentLogger, fileLimit: 72 });
+    const { relay, seen } = await relayTo(t, "UDP", await udpEcho(t), { relays, idleTimeoutMs: 300 });
+    const greedy = await Promise.all(Array.from({ length: 15 }, () => udpSocket(t)));
+    for (const client of greedy) client.send("x", relay.port, relay.address);
+    await until(() => seen.opened + seen.refusals.length === 15);
+    assert.deepEqual(seen.refusals, Array(10).fill("too many UDP sessions from its address"));
+    const other = await udpSocket(t, "127.0.0.2" as IpAddress);
+    assert.equal(String(await exchange(other, relay, "I am another")), "I am another");
+    await until(() => relay.connections === 0);
+    const [first] = greedy;
+    assert.ok(first);
+    assert.equal(String(await exchange(first, relay, "again")), "again");
   });
 
   it("ends when the relay closes", async (t) => {

@@ -22,6 +22,8 @@ export interface UdpShared {
   readonly budget: DescriptorBudget;
   /** A part of {@link budget}: one who forges addresses must not take all of it. */
   readonly sessionBudget: DescriptorBudget;
+  /** Sessions of all relays, by the client's address. */
+  readonly sessionsOf: Map<IpAddress, number>;
   readonly ownDials: OwnDials;
   readonly log: Logger;
 }
@@ -96,17 +98,25 @@ export class UdpRelay implements Relay {
 
   #newSession(key: string, remote: RemoteInfo): UdpSession | undefined {
     const client = clientAt(remote.address, remote.port);
-    const { sessionBudget, ownDials } = this.#shared;
+    const { sessionBudget, sessionsOf, ownDials } = this.#shared;
+    const held = sessionsOf.get(client.address) ?? 0;
+    // One address may hold half of the limit; of several that take all they can, each holds as many sessions as stay free.
+    const isGreedy = held > 0 && held >= sessionBudget.free;
     const isLoop = ownDials.isLoop(client);
-    if (isLoop || !sessionBudget.take(1)) {
-      this.#options.observer.refused(client, isLoop ? LOOP : "out of file descriptors");
+    if (isLoop || isGreedy || !sessionBudget.take(1)) {
+      const reason = isGreedy ? "too many UDP sessions from its address" : "out of file descriptors";
+      this.#options.observer.refused(client, isLoop ? LOOP : reason);
       return undefined;
     }
+    sessionsOf.set(client.address, held + 1);
     const session = new UdpSession(client, this.#options, {
       from: (local) => ownDials.add(local, client),
       reply: (datagram) => this.#reply(datagram, remote),
       ended: () => {
         this.#sessions.delete(key);
+        const left = (sessionsOf.get(client.address) ?? 0) - 1;
+        if (left > 0) sessionsOf.set(client.address, left);
+        else sessionsOf.delete(client.address);
         sessionBudget.giveBack(1);
       },
     });
