@@ -1,9 +1,9 @@
 /** What is there when the program starts, and what others do meanwhile: kept, adopted, repaired or left alone. Reference windows-practice.md §8, §9. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { type LogLine, recordingLogger } from "../../../testkit/dataplane/recording-logger.ts";
 import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 import { HR } from "../../../testkit/fakes/hcn/memory-hcn.ts";
-import { Hcn } from "../../kernel/hcn/hcn.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import { ip } from "../../model/testing/records.ts";
 import { cleanUpHost } from "./runtime.ts";
@@ -239,7 +239,7 @@ describe("--cleanup", () => {
       const mapping = { Protocol: 6, InternalPort: 80, ExternalPort: 8080 };
       host.addLoadBalancer({ HostComputeEndpoints: [theirs], PortMappings: [mapping] });
       const cleanUp = () =>
-        cleanUpHost(new Hcn(host), {
+        cleanUpHost(host, {
           networkName: NETWORK,
           hostMacs: new Set([HOST_MAC]),
           sourceVip: ip(SOURCE_VIPS.IPv4),
@@ -264,18 +264,32 @@ describe("--cleanup", () => {
     model.set(WEB, PODS);
     await model.rig.sync();
     const options = { networkName: NETWORK, hostMacs: new Set([HOST_MAC]), sourceVip: ip(SOURCE_VIPS.IPv4) };
-    assert.equal(await cleanUpHost(new Hcn(host), { ...options, log: silentLogger }), true);
+    assert.equal(await cleanUpHost(host, { ...options, log: silentLogger }), true);
     assert.deepEqual([...host.documents("Endpoint").keys()], [reserved]);
   });
 
   test("without the network does nothing, and fails where HNS does not answer", async () => {
     const { host } = (await served()).rig;
     const options = { networkName: "other", hostMacs: new Set([HOST_MAC]), sourceVip: undefined, log: silentLogger };
-    assert.equal(await cleanUpHost(new Hcn(host), options), true);
+    assert.equal(await cleanUpHost(host, options), true);
     assert.deepEqual(host.takeWrites(), []);
     host.stop();
-    await assert.rejects(cleanUpHost(new Hcn(host), options), /The HNS service is stopping/);
+    await assert.rejects(cleanUpHost(host, options), /The HNS service is stopping/);
   });
+
+  for (const kind of ["LoadBalancer", "Endpoint"] as const) {
+    test(`removes the rest although one ${kind} cannot be read, and fails`, async () => {
+      const { host } = (await served()).rig;
+      const [broken] = host.documents(kind).keys();
+      host.refuse((call) => (call.verb === "Open" && call.about === broken ? HR.outOfMemory : undefined));
+      const lines: LogLine[] = [];
+      const options = { networkName: NETWORK, hostMacs: new Set([HOST_MAC]), sourceVip: undefined };
+      assert.equal(await cleanUpHost(host, { ...options, log: recordingLogger(lines) }), false);
+      assert.equal(host.documents("LoadBalancer").size, kind === "LoadBalancer" ? 1 : 0);
+      assert.equal([...host.documents("Endpoint").values()].filter(({ Flags }) => Flags === 1).length, 0);
+      assert.match(String(lines[0]?.message), /left alone/);
+    });
+  }
 
   test("says when HNS keeps something", async () => {
     const { rig } = await served();
@@ -286,6 +300,6 @@ describe("--cleanup", () => {
       sourceVip: ip(SOURCE_VIPS.IPv4),
       log: silentLogger,
     };
-    assert.equal(await cleanUpHost(new Hcn(rig.host), options), false);
+    assert.equal(await cleanUpHost(rig.host, options), false);
   });
 });

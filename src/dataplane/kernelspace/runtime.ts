@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import type { KubeProxyConfig } from "../../config/config.ts";
 import { openHcn } from "../../kernel/hcn/computenetwork.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
+import type { HcnCalls } from "../../kernel/hcn/hcn-calls.ts";
 import { hcnErrorClass } from "../../kernel/hcn/hcn-error.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
@@ -100,7 +101,7 @@ async function cleanUp(log: Logger, config?: KubeProxyConfig): Promise<boolean> 
     if (config !== undefined && config.mode !== "kernelspace" && networkNameOf(config) === "") return true;
     const networkName = requiredNetworkName(config);
     const sourceVip = parseIpAddress(config?.winkernel.sourceVip ?? "");
-    return await cleanUpHost(hcnOf(log), { networkName, hostMacs: hostInterfaces().macs, sourceVip, log });
+    return await cleanUpHost(openHcn(), { networkName, hostMacs: hostInterfaces().macs, sourceVip, log });
   } catch (error) {
     log.error("Error cleaning up the kernelspace mode", error);
     return false;
@@ -141,9 +142,11 @@ interface CleanUpOptions {
  * (reference windows-hcn.md §5.1). @returns whether everything worked.
  */
 export async function cleanUpHost(
-  hcn: Hcn,
+  calls: HcnCalls,
   { networkName, hostMacs, sourceVip, log }: CleanUpOptions,
 ): Promise<boolean> {
+  // There is no later look: an object that cannot be read stays, and the others go.
+  const hcn = hcnWith(calls, log, 1);
   // Without the network there is nothing to tell ours by, and kube-proxy has made nothing.
   if ((await hcn.named("Network", networkName)) === undefined) {
     log.info("There is no HNS network of this name, so nothing is cleaned up", { network: networkName });
@@ -178,5 +181,5 @@ export async function cleanUpHost(
     if (await attempt(`endpoint ${endpoint.id}`, () => hcn.delete("Endpoint", endpoint.id))) endpoints++;
   }
   log.info("Cleaned up HNS", { network: networkName, loadBalancers, endpoints });
-  return succeeded;
+  return succeeded && !hcn.hasFailures;
 }

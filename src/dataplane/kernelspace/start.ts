@@ -34,17 +34,18 @@ const SOURCE_VIP_NAMES: ReadonlySet<string> = new Set(["sourcevip", "calico_ep"]
 export const SOURCE_VIP_FILE = "c:\\sourcevip\\sourceVip.json";
 
 /** HNS, with a warning for every object whose document is not as it should be. */
-export function hcnWith(calls: HcnCalls, log: Logger): Hcn {
-  return new Hcn(calls, {
-    unread: (kind, id, problem) =>
+export function hcnWith(calls: HcnCalls, log: Logger, brokenAfter?: number): Hcn {
+  const onOdd = {
+    unread: (kind: string, id: string, problem: string) =>
       log.warn(`An HNS object is left alone because its document ${problem}`, { kind, id }),
-    otherSchema: (kind, id, version) =>
+    otherSchema: (kind: string, id: string, version: number) =>
       log.warn("An HNS object has a document of another schema than the one asked for; it is read as that", {
         kind,
         id,
         version,
       }),
-  });
+  };
+  return new Hcn(calls, onOdd, brokenAfter);
 }
 
 /** Asks HNS what it is. @throws Error when it cannot be worked with; an HcnError when it does not answer now. */

@@ -58,6 +58,7 @@ const READERS: {
 export class Hcn {
   readonly #calls: HcnCalls;
   readonly #onOdd: OddDocuments;
+  readonly #brokenAfter: number;
   readonly #otherSchema = new Set<Guid>();
   /** What is wrong with documents, by ID of the object. */
   readonly #unread = new Map<Guid, string>();
@@ -70,9 +71,15 @@ export class Hcn {
     LoadBalancer: new Map(),
   };
 
-  constructor(calls: HcnCalls, onOdd: OddDocuments = { unread() {}, otherSchema() {} }) {
+  /** @param brokenAfter looks in a row without an object, after which it is left out. */
+  constructor(
+    calls: HcnCalls,
+    onOdd: OddDocuments = { unread() {}, otherSchema() {} },
+    brokenAfter: number = BROKEN_AFTER,
+  ) {
     this.#calls = calls;
     this.#onOdd = onOdd;
+    this.#brokenAfter = brokenAfter;
   }
 
   /** @throws Error when HNS does not say. */
@@ -197,6 +204,11 @@ export class Hcn {
     return this.#unread.has(id);
   }
 
+  /** Whether HNS failed to return an object at the last look at it. */
+  get hasFailures(): boolean {
+    return this.#failures.size > 0;
+  }
+
   /**
    * Tells what HNS says on its own until the returned function is called, which must be.
    *
@@ -240,8 +252,8 @@ export class Hcn {
     if (kind === "Network" || !isOfOneObject(error)) throw error;
     const failures = (this.#failures.get(id) ?? 0) + 1;
     this.#failures.set(id, failures);
-    if (failures < BROKEN_AFTER) throw error;
-    if (failures === BROKEN_AFTER) this.#onOdd.unread(kind, id, `cannot be had: ${messageOf(error)}`);
+    if (failures < this.#brokenAfter) throw error;
+    if (failures === this.#brokenAfter) this.#onOdd.unread(kind, id, `cannot be had: ${messageOf(error)}`);
   }
 
   /** Reads a created or changed object, and closes it. */
