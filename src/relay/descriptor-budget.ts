@@ -1,30 +1,30 @@
 /**
- * The descriptors of relays. When a process has none left, the kernel refuses the next that asks, and Node.js drops waiting
- * connections without a word: so the relays stop before that, and say so.
+ * The file descriptors of the relays. Once a process has none left, the kernel refuses the next request and Node.js drops
+ * pending connections silently; so the relays stop before that, and report it.
  */
 import { ListenError, type ListenFacts } from "./listen-error.ts";
 
 interface DescriptorBudgetOptions {
   readonly limit: number;
-  /** Clients that may wait for descriptors; each has one already that is not counted. @default 0 */
+  /** Clients that may wait for descriptors; each already has one, which is not counted. @default 0 */
   readonly waitingLimit?: number;
   /** Called when there are too few, at most once every {@link SHORTAGE_REPORT_MS}. */
   readonly onShortage?: (limit: number) => void;
-  /** Also taken from there. */
+  /** Descriptors are taken from this budget, too. */
   readonly parent?: DescriptorBudget;
 }
 
 const SHORTAGE_REPORT_MS = 10_000;
 
-/** Kept for everything else that the process does: one in this many of all, within bounds. */
+/** Reserved for the rest of the process: one in this many descriptors, within the bounds below. */
 const RESERVED_PART = 8;
-/** For the program itself while tools run, and for clients that wait; the HTTP servers have a share of their own. */
+/** For the program itself while it runs tools, and for waiting clients; the HTTP servers have their own share. */
 const MIN_RESERVED = 52;
 const MAX_RESERVED = 1024;
-/** One in this many of those may be clients that wait. */
+/** One in this many of those is for waiting clients. */
 const WAITING_PART = 4;
 
-/** The relays' share of a limit of open files. Pure. */
+/** The relays' share of the open-file limit. */
 export function shareOfRelays(fileLimit: number): Pick<DescriptorBudgetOptions, "limit" | "waitingLimit"> {
   const reserved = Math.min(MAX_RESERVED, Math.max(MIN_RESERVED, Math.floor(fileLimit / RESERVED_PART)));
   return { limit: Math.max(0, fileLimit - reserved), waitingLimit: Math.floor(reserved / WAITING_PART) };
@@ -48,18 +48,18 @@ export class DescriptorBudget {
     return this.#options.limit - this.#used;
   }
 
-  /** Takes descriptors if there are so many, and if nothing waits for them. */
+  /** Takes descriptors if enough are free and nothing is waiting for them. */
   take(count: number): boolean {
     if (this.#waiting.size === 0 && this.#tryTake(count)) return true;
-    // What its parent lacks, that one says.
+    // The parent reports its own shortage.
     if (this.#waiting.size > 0 || !this.#hasRoom(count)) this.#reportShortage();
     return false;
   }
 
   /**
-   * Calls `start` once these descriptors are taken; in the order of asking.
+   * Calls `start` once these descriptors are taken; first come, first served.
    *
-   * @returns what takes the wish back, or `undefined` when too many wait already.
+   * @returns a function that withdraws the request, or `undefined` if too many are waiting already.
    */
   wait(count: number, start: () => void): (() => void) | undefined {
     if (this.#waiting.size >= (this.#options.waitingLimit ?? 0)) return undefined;

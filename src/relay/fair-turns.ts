@@ -1,12 +1,12 @@
 /**
- * A share of the event loop for all: connections at full speed would otherwise take all of their bytes in one turn, and
- * with hundreds of them nothing else (new connections, datagrams, syncs, health) would be looked at for half a second.
+ * Shares the event loop: connections at full speed would otherwise move all of their bytes in one turn, and with
+ * hundreds of them nothing else (new connections, datagrams, syncs, health checks) would run for half a second.
  */
 
-/** How long connections may carry bytes in one turn; after that each still carries what it has read. */
+/** How long connections may read in one turn; after that each still forwards what it has read. */
 const TURN_MS = 8;
 
-/** Connections that had to wait and go on in the next turn: all of them, with a read each, might make it too long again. */
+/** Waiting connections that resume in the next turn: all of them, with a read each, might make it too long again. */
 const GO_ON_AT_ONCE = 32;
 
 export class FairTurns {
@@ -22,8 +22,8 @@ export class FairTurns {
   /**
    * Ask after every large read.
    *
-   * @returns whether to read on in this turn of the event loop; otherwise `goOn` is called in a later one, in the order of
-   * asking.
+   * @returns whether to keep reading in this turn of the event loop; if not, `goOn` is called in a later one, first come,
+   * first served.
    */
   mayGoOn(goOn: () => void): boolean {
     if (!this.#isTurnKnown) {
@@ -38,14 +38,14 @@ export class FairTurns {
   #beginTurn(): void {
     this.#isTurnKnown = true;
     this.#startMs = this.#nowMs();
-    // Comes when all sockets of this turn have been looked at.
+    // Runs after all socket events of this turn.
     setImmediate(this.#endTurn);
   }
 
   readonly #endTurn = (): void => {
     this.#isTurnKnown = false;
     for (const goOn of this.#waiting.splice(0, GO_ON_AT_ONCE)) goOn();
-    // It may be that none asks in the next turn, while some wait for its end.
+    // Possibly no connection asks in the next turn, while some wait for its end.
     if (this.#waiting.length > 0) this.#beginTurn();
   };
 }

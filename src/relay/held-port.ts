@@ -1,6 +1,6 @@
 /**
- * A port that is taken without being served. The socket is bound and nothing more: for TCP that keeps others from listening,
- * and the kernel refuses connections (reference userspace.md §1.4: with a listening socket they would hang).
+ * A port that is reserved but not served. The socket is only bound: for TCP that keeps other programs from listening, and
+ * the kernel refuses connections (reference userspace.md §1.4: with a listening socket they would hang).
  */
 import { closeSync } from "node:fs";
 import { errnoName } from "../kernel/netlink/errors.ts";
@@ -18,7 +18,7 @@ const SO_RCVBUF = 8;
 const IPPROTO_IPV6 = 41;
 const IPV6_V6ONLY = 26;
 
-/** Takes a port until disposed. Throws `ListenError`. */
+/** Reserves a port until disposed. Throws `ListenError`. */
 export function holdPort(facts: ListenFacts, budget: DescriptorBudget): AsyncDisposable {
   takeForListening(budget, facts);
   let fd: number | undefined;
@@ -45,7 +45,7 @@ function bindTo(facts: ListenFacts): number {
   if (fd < 0) throw failure(calls, open, facts);
   try {
     if (family === "IPv6") setOption(calls, fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-    // For the moment of binding only: what is left of old connections is no obstacle, but no other socket gets in beside us.
+    // Set only while binding: remains of old connections do not block the port, and still no other socket can share it.
     if (facts.protocol === "TCP") setOption(calls, fd, SOL_SOCKET, SO_REUSEADDR, 1);
     else setOption(calls, fd, SOL_SOCKET, SO_RCVBUF, 0); // as small as the kernel allows: nothing is read
     const address = socketAddress(facts);

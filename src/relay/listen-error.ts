@@ -1,8 +1,8 @@
-/** Why a port could not be had, in words and in a code to act upon. */
+/** Why a port could not be opened: a message, and a code for the caller to act upon. */
 import { type IpAddress, joinHostPort } from "../net/ip.ts";
 import type { RelayProtocol } from "./relay.ts";
 
-/** Each has a remedy of its own: another port, another address, more rights, fewer descriptors. */
+/** Each has its own remedy: another port, another address, more rights, fewer descriptors. */
 export type ListenErrorCode =
   | "port_in_use"
   | "address_not_local"
@@ -36,7 +36,7 @@ export interface ListenFacts {
   readonly port: number;
 }
 
-/** `127.0.0.1:80/TCP`. Pure. */
+/** `127.0.0.1:80/TCP`. */
 export function listenText({ protocol, address, port }: ListenFacts): string {
   return `${joinHostPort(address, port)}/${protocol}`;
 }
@@ -54,7 +54,7 @@ export class ListenError extends Error {
   }
 }
 
-/** Wraps what a system call failed with. @param errno its name, such as `EADDRINUSE`. */
+/** Wraps the error of a system call. @param errno its name, such as `EADDRINUSE`. */
 export function listenError(errno: string | undefined, facts: ListenFacts, cause: unknown): ListenError {
   return new ListenError(CODES[errno ?? ""] ?? "unknown", facts, { cause });
 }

@@ -12,11 +12,11 @@ import { UdpRelay, type UdpShared } from "./udp-relay.ts";
 
 interface NodeRelaysOptions {
   readonly log: Logger;
-  /** Of open files; relays leave some of them to the rest of the program. */
+  /** The open-file limit; the relays leave a part of it to the rest of the program. */
   readonly fileLimit: number;
 }
 
-/** UDP sessions may have one in this many of the relays' descriptors: forged senders must not shut out connections. */
+/** UDP sessions get one in this many of the relays' descriptors: forged senders must not shut out connections. */
 const UDP_PART = 2;
 
 export class NodeRelays implements Relays {
@@ -46,7 +46,7 @@ export class NodeRelays implements Relays {
   }
 
   async hold(protocol: RelayProtocol, address: IpAddress, port: number): Promise<AsyncDisposable> {
-    // It calls the C library of Linux.
+    // Imported late because it calls the C library of Linux.
     const { holdPort } = await import("./held-port.ts");
     return holdPort({ protocol, address, port }, this.#tcp.budget);
   }

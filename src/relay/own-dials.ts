@@ -1,31 +1,31 @@
 /**
- * Connections and UDP sessions that this process makes, so that it knows them when they come back: an endpoint may be an address that
- * leads to the proxy again, and then each connection would make the next one until no descriptor is left, and one datagram would go
- * round without end.
+ * The outgoing connections and UDP sessions of this process, so that it recognises them when they come back: an endpoint
+ * may be an address that leads to the proxy again. Each connection would then cause the next until no descriptor is left,
+ * and a datagram would circulate forever.
  */
 import { joinHostPort } from "../net/ip.ts";
 import type { Destination } from "./relay.ts";
 
-/** Why a client is sent away. */
+/** Why a client is refused. */
 export const LOOP = "a loop: the endpoint leads back to this proxy";
 
 /**
- * A Service may lead to another one, and that one to a third. And a program on this host may get the port that an earlier connection has gone
- * out from: every fifth time, when it and the proxy connect often (measured), and so six times in a row within minutes.
+ * A Service may lead to another one, and that one to a third. A program on this host may also get the source port of an
+ * earlier connection of ours: every fifth time if both connect often (measured), and so six times in a row within minutes.
  */
 const MAX_HOPS = 32;
 
 /**
- * A closed connection may still wait to be accepted, and go on as the next one. Not for long: its port may soon be that of
- * another program's connection from this host.
+ * A closed connection may still be waiting to be accepted, and cause the next one. It is not remembered for longer, since
+ * another program on this host may soon get its port.
  */
 const REMEMBERED_MS = 200;
 
 export class OwnDials {
   readonly #nowMs: () => number;
-  /** By local address and port of an outgoing connection: how often it has passed through here, this time included. */
+  /** How often a connection has passed through here, this time included; by its local address and port. */
   readonly #hops = new Map<string, number>();
-  /** Closed ones, the first first, and when that was. */
+  /** When connections were closed, the oldest first. */
   readonly #closed = new Map<string, number>();
 
   constructor(nowMs: () => number = () => performance.now()) {
@@ -36,15 +36,15 @@ export class OwnDials {
     return this.#hops.size;
   }
 
-  /** @returns whether `client` is a connection that passed through here too often. */
+  /** Whether `client` is a connection that has passed through here too often. */
   isLoop(client: Destination): boolean {
     return this.#hopsOf(client) >= MAX_HOPS;
   }
 
   /**
-   * A connection from `local` goes out for `client`.
+   * Notes a connection that is made from `local` for `client`.
    *
-   * @returns to be called when it is closed.
+   * @returns a function to call when it is closed.
    */
   add(local: Destination, client: Destination): () => void {
     this.#forgetOld();

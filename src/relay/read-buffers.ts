@@ -1,28 +1,28 @@
 /**
- * Memory that sockets read into. A large read costs a fraction of many small ones, but every connection needs memory of its
- * own for as long as it lives: so each has little to begin with, and those that carry much borrow more, out of a bounded
- * amount. Measured in docs/performance.md.
+ * Memory that sockets read into. A large read costs a fraction of many small ones, but every connection needs its own
+ * buffer for as long as it lives: so each starts with a small one, and busy ones borrow a larger one from a bounded
+ * pool. Measured in docs/performance.md.
  */
 
 interface Tier {
   readonly sizeBytes: number;
-  /** Lent at a time. */
+  /** How many may be lent at a time. */
   readonly limit: number;
 }
 
-/** The least that a connection has, per direction. */
+/** What a connection has at least, per direction. */
 export const SMALL_READ_BYTES = 4096;
 
-/** From the best to what is left when that is lent: at most 32 MB, then 64 MB. */
+/** In order of preference: at most 32 MB, then 64 MB. */
 const TIERS: readonly Tier[] = [
   { sizeBytes: 262_144, limit: 128 },
   { sizeBytes: 32_768, limit: 2048 },
 ];
 
-/** Small buffers made at once, and kept unused. */
+/** Small buffers allocated at once, and kept spare. */
 const SLAB_BUFFERS = 16;
 const SPARE_SMALL_BUFFERS = 1024;
-/** Larger ones of a tier, kept unused. */
+/** Larger buffers kept spare, per tier. */
 const SPARE_LARGE_BUFFERS = 8;
 
 export class ReadBuffers {
@@ -40,7 +40,7 @@ export class ReadBuffers {
     return slab.subarray(0, SMALL_READ_BYTES);
   }
 
-  /** The largest buffer that is to be had, or `undefined` when all are lent. */
+  /** The largest buffer available, or `undefined` if all are lent. */
   takeLarge(): Buffer | undefined {
     const tier = this.#tiers.find(({ lent, limit }) => lent < limit);
     if (tier === undefined) return undefined;
@@ -48,7 +48,7 @@ export class ReadBuffers {
     return tier.spare.pop() ?? Buffer.allocUnsafeSlow(tier.sizeBytes);
   }
 
-  /** Takes back what was lent. It must not be read into or written from any more. */
+  /** Takes back a buffer, which must no longer be read into or written from. */
   giveBack(buffer: Buffer): void {
     if (buffer.length === SMALL_READ_BYTES) {
       if (this.#small.length < SPARE_SMALL_BUFFERS) this.#small.push(buffer);
@@ -60,7 +60,7 @@ export class ReadBuffers {
     if (tier.spare.length < SPARE_LARGE_BUFFERS) tier.spare.push(buffer);
   }
 
-  /** Buffers lent beyond the small ones. */
+  /** How many buffers are lent, small ones not counted. */
   get lentLarge(): number {
     return this.#tiers.reduce((sum, { lent }) => sum + lent, 0);
   }

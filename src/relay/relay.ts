@@ -1,12 +1,12 @@
 /**
- * Sockets that take connections or datagrams and carry their bytes to a destination which the owner picks. Nothing here
- * knows of Services. Behaviour: reference userspace.md §1.8 and §1.9, but half-closed connections stay, and a dead backend
- * stops no others.
+ * Sockets that accept connections or datagrams and carry their bytes to a destination that the owner picks. Nothing here
+ * knows about Services. Behaviour: reference userspace.md §1.8 and §1.9, except that half-closed connections stay open and
+ * a dead backend does not hold up others.
  */
 import { type IpAddress, parseIpAddress } from "../net/ip.ts";
 import type { Protocol } from "../net/protocol.ts";
 
-/** SCTP needs a socket that Node.js does not have. */
+/** Node.js has no SCTP sockets. */
 export type RelayProtocol = Exclude<Protocol, "SCTP">;
 
 export interface Destination {
@@ -14,14 +14,13 @@ export interface Destination {
   readonly port: number;
 }
 
-/** Pure. */
 export function isSame(one: Destination, other: Destination): boolean {
   return one.port === other.port && one.address === other.address;
 }
 
 /**
- * Whom to dial for a client. Asked per attempt: 0 is the first, later ones follow failed dials. `undefined`: no one to
- * send to. Must not throw.
+ * The destination to dial for a client; `undefined` if there is none. Called for each attempt: 0 is the first, later
+ * ones follow failed dials. Must not throw.
  */
 export type PickDestination = (client: Destination, attempt: number) => Destination | undefined;
 
@@ -31,40 +30,40 @@ export interface RelayObserver {
   opened(destination: Destination): void;
   /** One that was opened has ended. */
   closed(destination: Destination): void;
-  /** Bytes were handed on: `in` from the client to the destination, `out` back. */
+  /** Bytes were forwarded: `in` from the client to the destination, `out` back. */
   bytes(direction: "in" | "out", count: number): void;
   /** One attempt failed; the next one may follow. */
   dialFailed(destination: Destination, reason: string): void;
-  /** A client was sent away: no one to send to, all attempts failed, or no descriptors left. */
+  /** A client was refused: there is no destination, all attempts failed, it came in a loop, or a limit was reached. */
   refused(client: Destination, reason: string): void;
 }
 
-/** A socket that listens. */
+/** A listening socket. */
 export interface Relay {
   readonly protocol: RelayProtocol;
   readonly address: IpAddress;
-  /** Where it really listens, also when any port was asked for. */
+  /** The actual port, also if any free port was requested. */
   readonly port: number;
-  /** TCP connections or UDP sessions that are alive, those still dialling included. */
+  /** How many TCP connections or UDP sessions are alive, those still dialling included. */
   readonly connections: number;
-  /** Accepts no more and gives the port back. TCP connections go on; UDP sessions end. May be called again. */
+  /** Stops accepting and releases the port. TCP connections go on; UDP sessions end. May be called again. */
   close(): Promise<void>;
-  /** Closes, then resolves when the last TCP connection has ended; cuts the rest after `timeoutMs`. */
+  /** Closes, and resolves when the last TCP connection has ended; cuts the remaining ones after `timeoutMs`. */
   drain(timeoutMs: number): Promise<void>;
-  /** TCP connections and UDP sessions that are alive; they may end while they are gone through. */
+  /** The TCP connections or UDP sessions that are alive; they may end during the iteration. */
   sessions(): Iterable<RelaySession>;
 }
 
 /** One client's TCP connection or UDP session. */
 export interface RelaySession {
   readonly client: Destination;
-  /** Undefined while it is looked for. */
+  /** Undefined while there is none. */
   readonly destination: Destination | undefined;
-  /** Ends it, a connection abruptly. */
+  /** Ends it; a connection is reset. */
   cut(): void;
 }
 
-/** Ends the UDP sessions of a destination that is gone; their clients' next datagrams are picked for again. */
+/** Ends the UDP sessions to a destination that is gone; their clients' next datagrams get another destination. */
 export function endSessionsTo(relay: Relay, gone: Destination): void {
   if (relay.protocol !== "UDP") return;
   for (const session of relay.sessions()) {
@@ -80,11 +79,11 @@ export interface RelayOptions {
   readonly port: number;
   readonly pick: PickDestination;
   readonly observer: RelayObserver;
-  /** A UDP session ends when it was silent in both directions for so long; more than 0. */
+  /** A UDP session ends after so long a silence in both directions; more than 0. */
   readonly idleTimeoutMs: number;
-  /** The limit of each attempt to dial. @default 250, 500, 1000 and 2000 */
+  /** The timeout of each dial attempt. @default 250, 500, 1000 and 2000 */
   readonly dialTimeoutsMs?: readonly number[];
-  /** Whether a TCP client that is sent away or cut meets the end of what it reads, and no reset. @default false */
+  /** Whether a TCP client that is refused or cut sees the end of the stream instead of a reset. @default false */
   readonly endsQuietly?: boolean;
 }
 
@@ -93,7 +92,7 @@ export interface Relays {
   /** Rejects with a `ListenError`. */
   listen(options: RelayOptions): Promise<Relay>;
   /**
-   * Takes the port so that no other process listens there, until disposed; who connects is refused. Rejects with a
+   * Reserves the port until disposed, so that no other process listens there; clients are refused. Rejects with a
    * `ListenError`.
    */
   hold(protocol: RelayProtocol, address: IpAddress, port: number): Promise<AsyncDisposable>;
@@ -102,10 +101,10 @@ export interface Relays {
 /** Reference userspace.md §1.8. */
 export const DIAL_TIMEOUTS_MS: readonly number[] = [250, 500, 1000, 2000];
 
-/** @param address as Node spells it: canonical, but with the zone of a link-local one. */
+/** @param address as Node.js writes it: canonical, but with the zone of a link-local one. */
 export function clientAt(address: string, port: number): Destination {
   const zoneAt = address.indexOf("%");
   const bare = zoneAt < 0 ? address : address.slice(0, zoneAt);
-  // The kernel's text of an address of one family is canonical already, but for what parsing canonicalises.
+  // The kernel's text of an address is canonical, except for what parsing normalises.
   return { address: parseIpAddress(bare) ?? (bare as IpAddress), port };
 }

@@ -93,7 +93,7 @@ function memorySubject(): Subject {
 const failsWith = (code: ListenErrorCode, words: RegExp) => (error: unknown) =>
   error instanceof ListenError && error.code === code && words.test(error.message);
 
-// Ports that are asked for by number must be free: in a namespace of its own, where there can be one.
+// Ports that are requested by number must be free: the test runs in its own network namespace where it can.
 if (process.getuid?.() === 0) inNetns(import.meta.url, { name: "relays" }, contract);
 else contract();
 

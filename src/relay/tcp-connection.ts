@@ -1,6 +1,6 @@
 /**
  * One client's TCP connection: dials destinations until one answers (reference userspace.md §1.8), then carries bytes both
- * ways. Each direction ends by itself (userspace.md §1.8); a reset of one side becomes a reset of the other.
+ * ways. Each direction ends on its own (userspace.md §1.8); a reset of one side resets the other.
  */
 import type { Socket } from "node:net";
 import type { Logger } from "../logging/logger.ts";
@@ -20,11 +20,10 @@ export interface TcpShared extends FlowShared {
 /** The client's socket and the destination's. */
 const DESCRIPTORS = 2;
 
-/** Causes on this side: the next attempt would fail for them as well, so it is made when this one's time is over. */
+/** Local causes: the next attempt would fail for the same reason, so it waits until this one's timeout is over. */
 const LOCAL_CAUSES = new Set(["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EADDRNOTAVAIL", "EAGAIN"]);
 
 export class TcpConnection implements RelaySession {
-  /** Its other end. */
   readonly client: Destination;
   readonly #options: RelayOptions;
   readonly #shared: TcpShared;
@@ -37,12 +36,12 @@ export class TcpConnection implements RelaySession {
   #stopWaiting: (() => void) | undefined;
   #forgetDial: (() => void) | undefined;
   #hasDescriptors = false;
-  /** Where it leads, once it does. */
+  /** Set once connected. */
   #destination: Destination | undefined;
   #isEnded = false;
 
   /**
-   * @param accepted a paused socket, half-open allowed.
+   * @param accepted a paused socket that allows half-open connections.
    * @param client its other end.
    * @param onEnd called once, when both sockets are closed.
    */
@@ -59,7 +58,7 @@ export class TcpConnection implements RelaySession {
     return this.#destination;
   }
 
-  /** Begins to dial, as soon as there are descriptors. */
+  /** Starts to dial as soon as there are descriptors. */
   start(): void {
     if (this.#shared.ownDials.isLoop(this.client)) {
       this.#refuse(LOOP);
@@ -73,7 +72,7 @@ export class TcpConnection implements RelaySession {
     if (this.#stopWaiting === undefined) this.#refuse("out of file descriptors");
   }
 
-  /** Ends the connection abruptly on both sides. @param isQuiet without a reset, but for what was not read. */
+  /** Ends the connection abruptly on both sides. @param isQuiet without a reset, unless unread data causes one. */
   cut(isQuiet = false): void {
     const end = isQuiet ? (socket: Socket) => void socket.destroy() : resetSocket;
     end(this.#clientSocket);
@@ -140,7 +139,7 @@ export class TcpConnection implements RelaySession {
     }
   }
 
-  /** All is over, and no socket is left. */
+  /** Releases everything once both sockets are closed. */
   #end(): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
@@ -155,11 +154,11 @@ export class TcpConnection implements RelaySession {
 }
 
 /**
- * Closes with a reset, at once. Node's `resetAndDestroy` first waits for everything to be written and then sends an end of
- * stream before the reset: what it does next to that is asked for alone.
+ * Closes with a reset, at once. Node's `resetAndDestroy` first waits for everything to be written and then ends the stream
+ * before the reset; this only sets the flag that it sets to make the close a reset.
  */
 export function resetSocket(socket: Socket): void {
-  // The kernel interface refuses while an end of stream is on its way, and would leave the socket open.
+  // libuv refuses to reset while it shuts the stream down, and would leave the socket open.
   const isShuttingDown = socket.writableEnded && !socket.writableFinished && socket.writableLength === 0;
   if (!isShuttingDown) Reflect.set(socket, "resetAndClosing", true);
   socket.destroy();

@@ -3,22 +3,22 @@ import { connect, type Socket } from "node:net";
 import type { ByteFlow } from "./byte-flow.ts";
 import { clientAt, type Destination, isSame } from "./relay.ts";
 
-/** The kernel asks a silent peer whether it is still there: otherwise one that vanished would keep its sockets. */
+/** The kernel probes a silent peer: otherwise one that vanished would keep its sockets. */
 export const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelay: 60_000 };
 
 interface DialOutcome {
-  /** The attempt goes out from this address and port; not told when it failed at once. */
+  /** The local address and port of the attempt; not called if it failed at once. */
   from(local: Destination): void;
-  /** The socket has read nothing yet; its taker listens for its errors from now on. */
+  /** The socket has read nothing yet; its new owner handles its errors from now on. */
   connected(socket: Socket): void;
-  /** @param reason the name of a system error, or words. */
+  /** @param reason the name of a system error, or a message. */
   failed(reason: string): void;
 }
 
 /**
- * Begins at once; calls exactly one of the outcomes, later, unless it is given up before.
- * @param flow what the socket will read through; given back when nothing comes of it.
- * @returns gives up. Does nothing once there was an outcome.
+ * Starts at once, and later calls either `connected` or `failed`, unless it is cancelled before.
+ * @param flow what the socket will read through; released if the dial fails.
+ * @returns a function that cancels the dial. It does nothing after an outcome.
  */
 export function dialTcp(destination: Destination, timeoutMs: number, flow: ByteFlow, outcome: DialOutcome): () => void {
   const { address: host, port } = destination;
@@ -40,14 +40,14 @@ export function dialTcp(destination: Destination, timeoutMs: number, flow: ByteF
     outcome.failed(reason);
   };
   let local: Destination | undefined;
-  // The socket begins to connect in a tick of its own; after it, and before the other end can be accepted here.
+  // The socket starts to connect in its own tick; this runs after it, and before this process can accept the other end.
   process.nextTick(() => {
     const { localAddress, localPort } = socket;
     if (localAddress === undefined || localPort === undefined) return;
     local = clientAt(localAddress, localPort);
     outcome.from(local);
   });
-  // Timers come before sockets: an answer that arrived while the process was busy is heard first.
+  // Node.js runs timers before socket events: an answer that arrived while the process was busy must count.
   const timer = setTimeout(() => setImmediate(fail, `no answer within ${timeoutMs} ms`), timeoutMs);
   socket.on("error", (error: NodeJS.ErrnoException) => fail(error.code ?? error.message));
   socket.once("connect", () => {
@@ -59,5 +59,5 @@ export function dialTcp(destination: Destination, timeoutMs: number, flow: ByteF
   return giveUp;
 }
 
-/** Why a dial failed: the kernel connects a socket to itself when its own port happens to be the one that it asks for. */
+/** Why a dial failed: the kernel connects a socket to itself if its own port happens to be the destination's. */
 export const MET_ITSELF = "the connection met itself: nothing listens there";

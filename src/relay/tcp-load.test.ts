@@ -1,4 +1,4 @@
-/** Many connections, and endpoints that say nothing: in a network namespace, for ports and addresses of their own. */
+/** Many connections, and silent endpoints: in a network namespace, which has its own ports and addresses. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -27,7 +27,7 @@ import {
 const SHORT_CONNECTIONS = 10_000;
 const AT_A_TIME = 64;
 const CONCURRENT = 2_000;
-/** Of client, relay (two) and server, which are all in this process. */
+/** One of the client, two of the relay and one of the server, which are all in this process. */
 const DESCRIPTORS_EACH = 4;
 
 inNetns(import.meta.url, { name: "relayload", timeoutMs: 120_000 }, () => {
@@ -159,7 +159,7 @@ inNetns(import.meta.url, { name: "relayload", timeoutMs: 120_000 }, () => {
   });
 });
 
-/** From now on the kernel chooses this port for all that goes out. */
+/** From now on the kernel chooses this source port for every outgoing connection. */
 function comeFrom(t: TestContext, port: number): void {
   const range = "/proc/sys/net/ipv4/ip_local_port_range";
   const before = readFileSync(range, "utf8");
@@ -167,7 +167,7 @@ function comeFrom(t: TestContext, port: number): void {
   writeFileSync(range, `${port} ${port}`);
 }
 
-/** An address at the far end of a wire, where nothing takes what is sent to it. */
+/** An address at the far end of a link, where nothing answers. */
 function silentEndpoint(): Destination {
   const address = "198.51.100.2" as IpAddress;
   const ip = (...args: string[]) => execFileSync("ip", args);
@@ -185,7 +185,7 @@ function descriptors(): number {
   return readdirSync("/proc/self/fd").length;
 }
 
-/** What is in use after everything unused was collected. */
+/** Memory in use after a garbage collection. */
 function memoryMb(): number {
   setFlagsFromString("--expose-gc");
   const collect: () => void = runInNewContext("gc");

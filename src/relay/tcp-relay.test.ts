@@ -106,7 +106,7 @@ describe("bytes through a TCP relay", () => {
       return hasStalled;
     });
     await sleep(100);
-    // What the kernel's buffers of the two sockets took, and one of ours.
+    // The kernel's buffers of both sockets were filled, and one of ours.
     assert.ok(seen.bytes.out < total / 4, `${seen.bytes.out} bytes were read`);
     client.resetAndDestroy();
     await until(() => relay.connections === 0 && server.sockets.size === 0);

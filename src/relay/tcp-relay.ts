@@ -8,7 +8,7 @@ import { clientAt, type Relay, type RelayOptions, type RelaySession } from "./re
 import { TcpConnection, type TcpShared } from "./tcp-connection.ts";
 import { KEEP_ALIVE } from "./tcp-dial.ts";
 
-/** Connections that the kernel keeps until they are accepted; it has a limit of its own (net.core.somaxconn). */
+/** Connections that the kernel queues until they are accepted, up to its own limit (net.core.somaxconn). */
 const BACKLOG = 4096;
 
 export class TcpRelay implements Relay {
@@ -27,9 +27,9 @@ export class TcpRelay implements Relay {
     this.#shared = shared;
     this.address = options.address;
     this.#options = options;
-    this.port = (server.address() as AddressInfo).port; // always one for a TCP server that listens
+    this.port = (server.address() as AddressInfo).port; // a listening TCP server always has one
     server.on("connection", (accepted: Socket) => this.#accept(accepted));
-    // It goes on listening, no matter what happened to one connection.
+    // The server keeps listening after an error of one connection.
     server.on("error", (error) =>
       shared.log.v(2, "Failed to accept a connection", { at: listenText(this), err: error }),
     );
@@ -60,7 +60,7 @@ export class TcpRelay implements Relay {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    // The port is free as soon as this returns; its callback would wait for the connections.
+    // The port is free as soon as this returns; the callback would wait for all connections.
     this.#server.close();
     this.#shared.budget.giveBack(1);
   }
@@ -85,7 +85,7 @@ export class TcpRelay implements Relay {
   #accept(accepted: Socket): void {
     const { remoteAddress, remotePort } = accepted;
     if (remoteAddress === undefined || remotePort === undefined) {
-      accepted.destroy(); // the client has gone again
+      accepted.destroy(); // the client is gone already
       return;
     }
     const client = clientAt(remoteAddress, remotePort);

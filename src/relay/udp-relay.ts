@@ -1,4 +1,4 @@
-/** A UDP socket that clients send to, and a session for each of them. */
+/** A UDP socket that clients send to, with a session for each client. */
 import { createSocket, type RemoteInfo, type Socket, type SocketOptions } from "node:dgram";
 import { LONGEST_TIMEOUT_MS } from "../async/clock.ts";
 import type { Logger } from "../logging/logger.ts";
@@ -20,7 +20,7 @@ import { MET_ITSELF } from "./tcp-dial.ts";
 /** Shared by all UDP relays of a process. */
 export interface UdpShared {
   readonly budget: DescriptorBudget;
-  /** A part of {@link budget}: one who forges addresses must not take all of it. */
+  /** A part of {@link budget}, so that forged source addresses cannot exhaust all of it. */
   readonly sessionBudget: DescriptorBudget;
   /** Sessions of all relays, by the client's address. */
   readonly sessionsOf: Map<IpAddress, number>;
@@ -46,7 +46,7 @@ export class UdpRelay implements Relay {
     this.address = options.address;
     this.port = socket.address().port;
     socket.on("message", (datagram, client) => this.#receive(datagram, client));
-    // An error of one datagram: the socket goes on.
+    // The error concerns one datagram; the socket keeps working.
     socket.on("error", (error) =>
       shared.log.v(2, "Failed to receive a datagram", { at: listenText(this), err: error }),
     );
@@ -127,28 +127,28 @@ export class UdpRelay implements Relay {
   #reply(datagram: Buffer, { address, port }: RemoteInfo): void {
     // Source port 0 asks for no answer (RFC 768).
     if (port === 0) return;
-    // With the zone of a link-local client, which the kernel needs.
+    // The address has the zone of a link-local client, which the kernel needs.
     if (!this.#isClosed && !isCongested(this.#socket)) this.#socket.send(datagram, port, address, ignore);
   }
 }
 
 function ignore(): void {}
 
-/** Datagrams kept while the socket is being connected, which takes no longer than a turn of the event loop. */
+/** Datagrams queued at most while the socket connects, which takes no longer than a turn of the event loop. */
 const PENDING_LIMIT = 256;
 
 interface UdpSessionEvents {
-  /** Its datagrams go out from this address and port. @returns to be called when they do not any more. */
+  /** The session sends from this address and port. @returns a function to call when it no longer does. */
   from(local: Destination): () => void;
-  /** Something for the client. */
+  /** Sends a datagram to the client. */
   reply(datagram: Buffer): void;
   /** Called once. */
   ended(): void;
 }
 
 /**
- * One client's datagrams (reference userspace.md §1.9): a socket of its own, connected to the destination, so that replies
- * find the way back. Ends when neither side has said anything for the idle timeout.
+ * One client's session (reference userspace.md §1.9): its own socket, connected to the destination, so that replies reach
+ * the right client. Ends when neither side has sent anything for the idle timeout.
  */
 class UdpSession implements RelaySession {
   readonly client: Destination;
@@ -156,12 +156,12 @@ class UdpSession implements RelaySession {
   readonly #events: UdpSessionEvents;
   readonly #idle: NodeJS.Timeout;
   #attempt = -1;
-  /** Datagrams of both sides. */
+  /** Datagrams received from both sides. */
   #heard = 0;
   #destination: Destination | undefined;
   /** `undefined` until the first datagram, and after a destination failed. */
   #socket: Socket | undefined;
-  /** While it is being connected: what to send then. */
+  /** Datagrams to send once the socket is connected; undefined when it is not connecting. */
   #pending: Buffer[] | undefined;
   /** The destination that the observer counts as open. */
   #opened: Destination | undefined;
@@ -179,7 +179,7 @@ class UdpSession implements RelaySession {
     return this.#destination;
   }
 
-  /** Hands on a datagram of the client; looks for a destination first when there is none. */
+  /** Forwards a datagram of the client, and picks a destination first if there is none. */
   forward(datagram: Buffer): void {
     this.#stayAlive();
     if (this.#pending !== undefined) {
@@ -201,7 +201,7 @@ class UdpSession implements RelaySession {
     this.#idle.refresh();
   }
 
-  /** Timers come before sockets: what arrived while the process was busy counts as well. */
+  /** Node.js runs timers before socket events: datagrams that arrived while the process was busy must count, too. */
   #endUnlessHeard(): void {
     const heard = this.#heard;
     setImmediate(() => {
@@ -211,7 +211,7 @@ class UdpSession implements RelaySession {
 
   #connect(pending: Buffer[]): void {
     const { pick, observer, dialTimeoutsMs = DIAL_TIMEOUTS_MS } = this.#options;
-    // A client that goes on after failures stays with the last kind of attempt: its destination is picked again each time.
+    // After the last attempt the number stays the same: every further datagram picks a destination again.
     this.#attempt = Math.min(this.#attempt + 1, dialTimeoutsMs.length - 1);
     const destination = pick(this.client, this.#attempt);
     if (destination === undefined) {
@@ -226,7 +226,7 @@ class UdpSession implements RelaySession {
     socket.on("error", (error: NodeJS.ErrnoException) => this.#fail(socket, error));
     socket.on("connect", () => this.#open(socket));
     socket.on("message", (datagram, remote) => {
-      if (remote.port !== destination.port) return; // another sender was quicker than the connecting
+      if (remote.port !== destination.port) return; // another sender's, queued before the socket was connected
       this.#stayAlive();
       observer.bytes("out", datagram.length);
       this.#events.reply(datagram);
@@ -239,7 +239,7 @@ class UdpSession implements RelaySession {
     if (this.#socket !== socket || destination === undefined) return;
     const own = socket.address();
     const local = clientAt(own.address, own.port);
-    // Where nothing listens on this host, the socket may have got the very port.
+    // Where nothing listens at a port of this host, the kernel may have assigned that very port to this socket.
     if (isSame(local, destination)) {
       this.#fail(socket, new Error(MET_ITSELF));
       return;
@@ -262,10 +262,10 @@ class UdpSession implements RelaySession {
     if (error !== null && this.#socket !== undefined && !this.#isEnded) this.#fail(this.#socket, error);
   };
 
-  /** Nothing listens there, or there is no way: the client's next datagram goes elsewhere. */
+  /** Nothing listens there, or there is no route: the client's next datagram goes to another destination. */
   #fail(socket: Socket, error: NodeJS.ErrnoException): void {
     if (this.#socket !== socket || this.#destination === undefined) return;
-    // The kernel refused this datagram and will take the next one.
+    // The kernel rejected this datagram only.
     if (error.code === "EMSGSIZE" || error.code === "ENOBUFS") return;
     const { observer, dialTimeoutsMs = DIAL_TIMEOUTS_MS } = this.#options;
     observer.dialFailed(this.#destination, error.code ?? error.message);
@@ -291,13 +291,13 @@ class UdpSession implements RelaySession {
   }
 }
 
-/** Kept by the kernel while the process is busy; it has a limit of its own (net.core.rmem_max). */
+/** What the kernel queues while the process is busy, up to its own limit (net.core.rmem_max). */
 const RECEIVE_BUFFER_BYTES = 1 << 20;
 
-/** May wait for room in the kernel; datagrams beyond that are dropped, as the network would. */
+/** What may wait for room in the kernel; datagrams beyond that are dropped, as a network would. */
 const SEND_QUEUE_LIMIT_BYTES = 1 << 20;
 
-/** Everything that comes here is an address. Answering at once spares every datagram a turn. */
+/** Only addresses are looked up here. Answering synchronously saves each datagram a turn of the event loop. */
 function lookupFor(family: IpFamily): NonNullable<SocketOptions["lookup"]> {
   const number = family === "IPv6" ? 6 : 4;
   return (address, _options, callback) => callback(null, address, number);
@@ -313,7 +313,7 @@ function udpSocketFor(address: IpAddress): Socket {
   return createSocket(OPTIONS[familyOf(address)]);
 }
 
-/** Whether so much waits to be sent that another datagram had better be dropped. */
+/** Whether so much is waiting to be sent that the next datagram should be dropped. */
 function isCongested(socket: Socket): boolean {
   return socket.getSendQueueSize() > SEND_QUEUE_LIMIT_BYTES;
 }

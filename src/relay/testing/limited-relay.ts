@@ -1,6 +1,6 @@
 /**
- * A program that relays within the limit of open files with which it was started: `node limited-relay.ts PORT`, where PORT is
- * that of a server on the loopback device. Talks with its parent over Node's channel.
+ * A program that relays within the open-file limit that it was started with: `node limited-relay.ts PORT`, where PORT is that
+ * of a server on the loopback device. Talks to its parent over Node's IPC channel.
  */
 import { closeSync, openSync, readFileSync } from "node:fs";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
@@ -41,7 +41,7 @@ const commands: Record<Command, () => void> = {
     try {
       for (;;) taken.push(openSync("/dev/null", "r"));
     } catch {
-      const last = taken.pop(); // one is left, to accept with
+      const last = taken.pop(); // leaves one to accept with
       if (last !== undefined) closeSync(last);
     }
   },

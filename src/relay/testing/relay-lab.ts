@@ -1,4 +1,4 @@
-/** What tests of relays need around them: a relay whose doings are counted, servers, and clients. All end with the test. */
+/** A relay with counters, servers and clients for the tests of relays. All end with the test. */
 import { createSocket, type Socket as UdpSocket } from "node:dgram";
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
@@ -103,7 +103,7 @@ export async function tcpClient(t: Scope, { address, port }: Destination): Promi
   return socket;
 }
 
-/** All that comes until the end, or the code of the error that came instead of it. */
+/** Everything received until the end, or the code of the error that came instead. */
 export async function receiveAll(socket: Socket): Promise<{ readonly data: Buffer; readonly error?: string }> {
   const chunks: Buffer[] = [];
   socket.on("data", (chunk) => chunks.push(chunk)).resume();
@@ -163,7 +163,7 @@ export async function exchange(socket: UdpSocket, to: Destination, text: string 
   return message as Buffer;
 }
 
-/** Waits until the claim holds; the claim itself says what is waited for. */
+/** Waits until the claim holds; its source text names what is waited for. */
 export async function until(claim: () => boolean, what = claim.toString()): Promise<void> {
   await untilTrue(what, claim);
 }
