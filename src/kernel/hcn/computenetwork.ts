@@ -1,7 +1,7 @@
 /**
  * {@link HcnCalls} with the libraries of Windows. Calls are RPC to the HNS service, which take milliseconds to seconds; they run
- * on a worker thread, one at a time. Texts that HCN gives are ours to free, also those of errors. Run under Wine with a library
- * of this repository (`testkit/wine`), and not on Windows. Reference windows-hcn.md §4.1, §4.7.
+ * on a worker thread, one at a time. The caller must free strings that HCN returns, error records included. Tested under Wine
+ * with a library of this repository (`testkit/wine`), not on Windows. Reference windows-hcn.md §4.1, §4.7.
  */
 import { Mutex } from "../../async/mutex.ts";
 import { type Koffi, type Library, systemLibrary, windowsKoffi } from "../windows/system-library.ts";
@@ -9,11 +9,11 @@ import { type Guid, guidBytes, ZERO_GUID } from "./guid.ts";
 import type { HcnCalls, HcnHandle, HcnKind } from "./hcn-calls.ts";
 import { GENERAL_FAILURE, HcnError } from "./hcn-error.ts";
 
-/** The address of a text that HCN has made, or of an object; null for none. */
+/** The address of a string or an object that HCN allocated, or null. */
 type Pointer = bigint | null;
 type Out = [Pointer];
 
-/** The prototypes of each function whose name begins so, after the query's or object's kind. */
+/** The prototypes of the functions whose names begin like this, by kind of object. */
 const PROTOTYPES = {
   Enumerate: (kind: HcnKind) =>
     `int32_t __stdcall HcnEnumerate${kind}s(const char16_t *, _Out_ void **, _Out_ void **)`,
@@ -33,10 +33,10 @@ const REGISTER = "int32_t __stdcall HcnRegisterServiceCallback(void *, void *, _
 const UNREGISTER = "int32_t __stdcall HcnUnregisterServiceCallback(void *)";
 const HNS_CALL = "int32_t __stdcall HNSCall(const char16_t *, const char16_t *, const char16_t *, _Out_ void **)";
 
-/** koffi knows each prototype by name, and a name once. */
+/** koffi registers prototypes by name, and each name only once. */
 let notification: ReturnType<Koffi["pointer"]> | undefined;
 
-/** Opens the libraries. Nothing is loaded before. @throws Error that says what Windows lacks. */
+/** Loads the libraries. @throws Error that says what Windows lacks. */
 export function openHcn(): HcnCalls {
   const hcn = load("computenetwork.dll");
   const hns = load("vmcompute.dll");
@@ -54,7 +54,7 @@ function load(name: string): Library {
   }
 }
 
-/** A function of C that is called on a worker thread. */
+/** A C function that is called on a worker thread. */
 interface Callable {
   // koffi checks arguments against the prototype.
   async(...args: readonly unknown[]): void;
@@ -123,7 +123,7 @@ class ComputeNetwork implements HcnCalls {
     return this.#text(response);
   }
 
-  /** HNS calls back on a thread of its own, which waits until the event loop has run the function. */
+  /** HNS calls back on its own thread, which waits until the event loop has run the function. */
   async watch(onNotice: (type: number) => void): Promise<() => Promise<void>> {
     const koffi = this.#koffi;
     notification ??= koffi.pointer(koffi.proto(NOTIFICATION));
@@ -136,13 +136,13 @@ class ComputeNetwork implements HcnCalls {
       throw error;
     }
     return async () => {
-      // After HNS's end it may not know the registration any more.
+      // After a restart HNS may no longer know the registration.
       await this.#call("hcn", UNREGISTER, [handleOf(handle)], none()).catch(() => {});
       koffi.unregister(callback);
     };
   }
 
-  /** @param made the text that the call makes when it works; freed when it does not. */
+  /** @param made the string that the call returns if it succeeds; freed if it fails. */
   async #call(
     library: "hcn" | "hns",
     prototype: string,
@@ -180,7 +180,7 @@ class ComputeNetwork implements HcnCalls {
     return known;
   }
 
-  /** Reads a text that HCN has made, and frees it. */
+  /** Reads and frees a string that HCN allocated. */
   #text(out: Out): string {
     const [pointer] = out;
     if (pointer === null) return "";

@@ -1,4 +1,4 @@
-/** The bytes of reference windows-hcn.md §4.5. */
+/** The documents of reference windows-hcn.md §4.5, byte for byte. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { IpAddress } from "../../net/ip.ts";

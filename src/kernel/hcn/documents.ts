@@ -1,6 +1,6 @@
 /**
- * The JSON documents of HCN as types: what is sent, byte for byte as upstream sends it, and what is read, tolerantly: enums as
- * numbers or words, absent fields as zero, unknown fields ignored. Reference windows-hcn.md §4.5, §4.6.
+ * The JSON documents of HCN as types. They are written byte for byte as upstream does, and read tolerantly: enums may be
+ * numbers or names, absent fields are zero, unknown fields are ignored. Reference windows-hcn.md §4.5, §4.6.
  */
 import { jsonIn } from "../../logging/attempt.ts";
 import { type Cidr, type IpAddress, parseCidr, parseIpAddress } from "../../net/ip.ts";
@@ -9,20 +9,20 @@ import { isJsonObject, type JsonObject, listOf, numberOf, objectOf, textOf } fro
 
 const SCHEMA = { Major: 2, Minor: 0 } as const;
 
-/** Bits of a load balancer. */
+/** Flags of a load balancer. */
 export const LB_DSR = 1;
 export const LB_IPV6 = 2;
 
-/** Bits of a port mapping. */
+/** Flags of a port mapping. */
 export const MAP_LOCAL_ROUTED_VIP = 2;
 export const MAP_USE_MUX = 4;
 export const MAP_PRESERVE_DIP = 8;
 export const MAP_EXTERNAL_IP = 16;
 
-/** All traffic of a client address goes to one endpoint; 0 is by connection. */
+/** All traffic of a client address goes to one endpoint; 0 distributes connections. */
 export const DISTRIBUTE_BY_SOURCE = 2;
 
-/** Bit of an endpoint: it stands for an address elsewhere. */
+/** Flag of an endpoint: its address is on another node. */
 const EP_REMOTE = 1;
 
 const PROTOCOL_WORDS = { Unknown: 0, ICMPv4: 1, IGMP: 2, TCP: 6, UDP: 17, ICMPv6: 58, SCTP: 132 };
@@ -38,12 +38,12 @@ const MAP_WORDS = {
 const DISTRIBUTION_WORDS = { None: 0, SourceIPProtocol: 1, SourceIP: DISTRIBUTE_BY_SOURCE };
 const EP_WORDS = { None: 0, RemoteEndpoint: EP_REMOTE };
 
-/** Set where HNS answers in another version of the schema than it was asked in: what is read may lack something. */
+/** Set if HNS answers in another version of the schema than requested: fields may be missing. */
 export interface ReadDocument {
   readonly otherSchema?: number;
 }
 
-/** Addresses that another node carries. */
+/** Addresses that are on another node. */
 export interface RemoteSubnet {
   readonly prefix: Cidr;
   readonly providerAddress: IpAddress;
@@ -52,7 +52,7 @@ export interface RemoteSubnet {
 export interface HcnNetwork extends ReadDocument {
   readonly id: Guid;
   readonly name: string;
-  /** `Overlay`, `L2Bridge`, …; `NAT` where it says nothing. */
+  /** `Overlay`, `L2Bridge`, …; `NAT` if the document does not say. */
   readonly type: string;
   readonly remoteSubnets: readonly RemoteSubnet[];
 }
@@ -60,18 +60,18 @@ export interface HcnNetwork extends ReadDocument {
 export interface HcnEndpoint extends ReadDocument {
   readonly id: Guid;
   readonly name: string;
-  /** Undefined where HNS does not say. */
+  /** Undefined if HNS does not say. */
   readonly network: Guid | undefined;
   readonly addresses: readonly IpAddress[];
-  /** In lower case with colons; empty where HNS does not say. */
+  /** In lower case with colons; empty if HNS does not say. */
   readonly mac: string;
   readonly isRemote: boolean;
-  /** Of the node that has the address, on an overlay; undefined where HNS does not say. */
+  /** On an overlay, that of the node that has the address; undefined if HNS does not say. */
   readonly providerAddress: IpAddress | undefined;
 }
 
 export interface PortMapping {
-  /** IANA's number. */
+  /** The IANA number. */
   readonly protocol: number;
   readonly internalPort: number;
   readonly externalPort: number;
@@ -79,7 +79,7 @@ export interface PortMapping {
   readonly flags: number;
 }
 
-/** What a load balancer does, apart from the endpoints that it has. */
+/** The settings of a load balancer other than its endpoints. */
 export interface LoadBalancerBehaviour {
   readonly sourceVip: IpAddress | undefined;
   readonly frontendVips: readonly IpAddress[];
@@ -95,27 +95,27 @@ export interface HcnLoadBalancer extends LoadBalancerBehaviour, ReadDocument {
 export interface EndpointSettings {
   readonly network: Guid;
   readonly address: IpAddress;
-  /** As it is to be sent. */
+  /** As it is sent. */
   readonly mac: string;
   readonly isRemote: boolean;
-  /** Of the node that has the address, on an overlay. */
+  /** On an overlay, that of the node that has the address. */
   readonly providerAddress?: IpAddress;
 }
 
 export interface LoadBalancerSettings {
   readonly endpoints: readonly Guid[];
   readonly sourceVip: IpAddress | undefined;
-  /** Undefined: at the node's own address. */
+  /** Undefined: the node's own address. */
   readonly frontendVip: IpAddress | undefined;
   readonly mapping: PortMapping;
   readonly flags: number;
 }
 
-/** What is looked for; of no filter, everything. */
+/** The conditions of a query. */
 export interface HcnFilter {
   readonly Name?: string;
   readonly ID?: Guid;
-  /** Of endpoints: those of one network. */
+  /** For endpoints: those of one network. */
   readonly VirtualNetwork?: Guid;
 }
 
@@ -137,7 +137,7 @@ export function endpointText({ network, address, mac, isRemote, providerAddress 
   });
 }
 
-/** The settings of a load balancer, for its creation and for every change. Pure. */
+/** The document of a load balancer, for its creation and for every change. */
 export function loadBalancerText(settings: LoadBalancerSettings): string {
   const { endpoints, sourceVip, frontendVip, mapping, flags } = settings;
   return JSON.stringify({
@@ -158,26 +158,26 @@ export function loadBalancerText(settings: LoadBalancerSettings): string {
   });
 }
 
-/** Why a document was not read. */
+/** Why a document could not be read. */
 export interface UnreadDocument {
   readonly problem: string;
 }
 
-/** The IDs of an enumeration. @throws Error when it is none: it must not pass for one without objects. */
+/** The IDs of an enumeration. @throws Error if it is malformed: it must not pass for an empty one. */
 export function readIds(text: string): Guid[] {
   if (text === "") return [];
   const what = "HNS lists its objects";
   return listIn(answerIn(text, what), text, what).flatMap((item) => parseGuid(textOf(item)) ?? []);
 }
 
-/** What HNS's first version answers to a question. @throws Error with what it says where it does not answer. */
+/** The output of a query of the first API version. @throws Error with HNS's reason if the query failed. */
 export function readHnsOutput(text: string, path: string): unknown {
   const { Success, Error: reason, Output } = objectOf(answerIn(text, `HNS answers GET ${path}`));
   if (Success === true) return Output;
   throw new Error(`HNS does not answer GET ${path}: ${textOf(reason) || "no reason given"}`);
 }
 
-/** What HNS's first version lists. @throws Error as {@link readHnsOutput}, and when it is no list. */
+/** A list from the first API version. @throws Error as {@link readHnsOutput}, and if it is not a list. */
 export function readHnsList(text: string, path: string): readonly unknown[] {
   return listIn(readHnsOutput(text, path), text, `HNS answers GET ${path}`);
 }
@@ -192,7 +192,7 @@ function answerIn(text: string, what: string): unknown {
   }
 }
 
-/** Nothing at all is an empty list, as it is to Go. */
+/** A missing value is an empty list, as in Go. */
 function listIn(value: unknown, text: string, what: string): readonly unknown[] {
   if (value === undefined || value === null) return [];
   if (!Array.isArray(value)) throw new Error(`${what} with what is no list: ${JSON.stringify(text.slice(0, SHOWN))}`);
@@ -208,7 +208,7 @@ export function readNetwork(text: string): HcnNetwork | UnreadDocument {
   }));
 }
 
-/** A prefix or an address that cannot be read leaves the one subnet out, where upstream's program ends (§4.5). */
+/** Leaves out a subnet whose prefix or address is invalid; upstream panics on it (§4.5). */
 function remoteSubnet(policy: unknown): RemoteSubnet[] {
   const { Type, Settings } = objectOf(policy);
   if (Type !== "RemoteSubnetRoute") return [];
@@ -239,7 +239,7 @@ function providerAddressIn(policies: readonly unknown[]): IpAddress | undefined 
   return undefined;
 }
 
-/** Reads the properties of a load balancer; one without port mappings is possible (kubernetes #141488). Pure. */
+/** Reads the properties of a load balancer, which may have no port mappings (kubernetes #141488). */
 export function readLoadBalancer(text: string): HcnLoadBalancer | UnreadDocument {
   return readObject(text, (id, document) => ({
     id,
@@ -248,7 +248,7 @@ export function readLoadBalancer(text: string): HcnLoadBalancer | UnreadDocument
   }));
 }
 
-/** The settings of a load balancer in which anything may stand for the IDs of its endpoints. @throws SyntaxError when it is no JSON. */
+/** The settings of a load balancer; the IDs of its endpoints may be any strings. @throws SyntaxError if it is not JSON. */
 export function readLoadBalancerSettings(
   text: string,
 ): LoadBalancerBehaviour & { readonly endpoints: readonly string[] } {
@@ -285,12 +285,12 @@ function readObject<T extends { readonly id: Guid } & ReadDocument>(
   if (!isJsonObject(document)) return { problem: "is no JSON object" };
   const id = parseGuid(textOf(document.ID));
   if (id === undefined) return { problem: "has no ID" };
-  // HNS has objects of versions 0 and 1 (calico #8465), whose fields are the same; upstream never looks.
+  // HNS has objects of schema versions 0 and 1 (calico #8465), with the same fields; upstream never checks.
   const { Major: major = SCHEMA.Major } = objectOf(document.SchemaVersion);
   return { ...read(id, document), ...(major !== SCHEMA.Major && { otherSchema: numberOf(major) }) };
 }
 
-/** A MAC address in one form: HNS writes dashes, Node colons. Pure. */
+/** A MAC address in one format: HNS writes dashes, Node.js colons. */
 export function plainMac(text: string): string {
   return text.toLowerCase().replaceAll("-", ":");
 }

@@ -1,28 +1,28 @@
 /**
- * The functions of `computenetwork.dll` that a proxy needs, and `HNSCall` of `vmcompute.dll`: texts in, texts out. Two
- * implementations, the libraries (`computenetwork.ts`) and memory (`testkit/fakes/hcn`), pass one contract test; under Wine the
- * libraries are ours, too. Reference windows-hcn.md §4.1.
+ * The functions of `computenetwork.dll` that a proxy needs, and `HNSCall` of `vmcompute.dll`: strings in, strings out. Two
+ * implementations, the libraries (`computenetwork.ts`) and an in-memory fake (`testkit/fakes/hcn`), pass one contract test;
+ * under Wine the libraries are fakes, too. Reference windows-hcn.md §4.1.
  */
 import type { Guid } from "./guid.ts";
 
 /** As in the names of the functions. */
 export type HcnKind = "Network" | "Endpoint" | "LoadBalancer";
 
-/** What HNS tells on its own (`HCN_NOTIFICATIONS`); of other numbers nothing is known here. */
+/** Notifications of HNS (`HCN_NOTIFICATIONS`); the meaning of other numbers is unknown. */
 export const HNS_NOTICES = {
   networkCreated: 0x02,
   networkDeleted: 0x04,
-  /** A pod gets its endpoint, or loses it. */
+  /** The endpoint of a pod was attached or detached. */
   endpointAttached: 0x09,
   endpointDetached: 0x10,
-  /** HNS stops or is restarted: nothing else is told after that, and who wants to hear more must register again. */
+  /** HNS stops or restarts: no notification follows until the program registers again. */
   serviceGone: 0x0100_0000,
 } as const;
 
 /** An open object; must be closed. */
 export type HcnHandle = bigint;
 
-/** Every method rejects with an {@link HcnError} when HCN does not do it. No two calls may be under way at once. */
+/** Every method rejects with an {@link HcnError} if the call fails. Only one call may be in progress at a time. */
 export interface HcnCalls {
   /** @param query a JSON document. @returns a JSON array of IDs. */
   enumerate(kind: HcnKind, query: string): Promise<string>;
@@ -37,11 +37,11 @@ export interface HcnCalls {
   /** @param settings the whole document. */
   modifyLoadBalancer(handle: HcnHandle, settings: string): Promise<void>;
   delete(kind: HcnKind, id: Guid): Promise<void>;
-  /** The first version of the interface, for what HCN cannot be asked. @returns a JSON document. */
+  /** The first version of the API, for what HCN does not offer. @returns a JSON document. */
   hnsCall(method: string, path: string, body: string): Promise<string>;
   /**
-   * Calls `onNotice` with what HNS tells on its own, a number of `HCN_NOTIFICATIONS`, until the returned function is called, which must
-   * be; after HNS's end nothing comes.
+   * Calls `onNotice` with each notification of HNS, a number of `HCN_NOTIFICATIONS`, until the returned function is called. It must be
+   * called in every case. No notification comes after HNS has stopped.
    */
   watch(onNotice: (type: number) => void): Promise<() => Promise<void>>;
 }

@@ -1,9 +1,9 @@
-/** What HCN answers when it does not do something: codes, words and what they mean for the caller. Reference windows-hcn.md §4.3. */
+/** The errors of HCN: codes, messages and what they mean for the caller. Reference windows-hcn.md §4.3. */
 
 /**
- * What to make of a refusal: `absent`: there is no such object; `taken`: something else is there; `unsupported`: this Windows does
- * not have the call; `denied`: this process may not; `refused`: the document is wrong, and will be again; `down`: HNS itself does not
- * answer, or was restarted; `transient`: later it may work.
+ * How to handle an error: `absent`: there is no such object; `taken`: another object is in the way; `unsupported`: this Windows
+ * lacks the call; `denied`: this process has no permission; `refused`: the document is wrong, and a retry does not help; `down`:
+ * HNS does not answer or was restarted; `transient`: a retry may help.
  */
 export type HcnErrorClass = "absent" | "taken" | "unsupported" | "denied" | "refused" | "down" | "transient";
 
@@ -12,7 +12,7 @@ interface Meaning {
   readonly class: HcnErrorClass;
 }
 
-/** Codes as {@link HcnError.code} has them. */
+/** By {@link HcnError.code}. */
 const MEANINGS: ReadonlyMap<number, Meaning> = new Map([
   [0x5, { words: "Access is denied: run as Administrator or as a HostProcess container", class: "denied" }],
   [0xe, { words: "Not enough memory, or no free port in the dynamic port range", class: "transient" }],
@@ -47,19 +47,19 @@ const MEANINGS: ReadonlyMap<number, Meaning> = new Map([
   [0x803b_0031, { words: "The HNS service was restarted meanwhile", class: "down" }],
 ]);
 
-/** ERROR_GEN_FAILURE: the call succeeded, and yet there is an error record. */
+/** ERROR_GEN_FAILURE: the call succeeded, but returned an error record. */
 export const GENERAL_FAILURE = 0x1f;
 
-/** A call that did not do what it was asked for. */
+/** A failed call. */
 export class HcnError extends Error {
   override readonly name = "HcnError";
-  /** The Win32 code where there is one, otherwise the whole HRESULT, without sign. */
+  /** The Win32 code if there is one, otherwise the whole HRESULT, unsigned. */
   readonly code: number;
 
   /**
-   * @param call as exported: `HcnCreateLoadBalancer`.
-   * @param hresult as returned, with or without sign.
-   * @param record the JSON that HCN gave; empty when none.
+   * @param call the exported name: `HcnCreateLoadBalancer`.
+   * @param hresult as returned, signed or unsigned.
+   * @param record the JSON that HCN returned, or an empty string.
    */
   constructor(call: string, hresult: number, record: string) {
     const code = win32Code(hresult);
@@ -74,7 +74,7 @@ export class HcnError extends Error {
   }
 }
 
-/** The class of anything that was thrown; what is no answer of HCN is none. Pure. */
+/** The class of an error; undefined if it is not an HcnError. */
 export function hcnErrorClass(error: unknown): HcnErrorClass | undefined {
   return error instanceof HcnError ? error.class : undefined;
 }

@@ -1,7 +1,7 @@
 /**
- * Networks, endpoints and load balancers of the Windows host, as types. Knows nothing of Services. An object that vanishes
- * between being listed and being looked at is left out; one whose document cannot be read is told, and left out as well.
- * Handles are closed in every case. Reference windows-hcn.md §4.4.
+ * Networks, endpoints and load balancers of the Windows host, as types. Knows nothing about Services. An object that
+ * vanishes after it was listed is left out; one whose document cannot be read is reported and left out. Handles are closed
+ * in every case. Reference windows-hcn.md §4.4.
  */
 import { messageOf } from "../../logging/message-of.ts";
 import {
@@ -28,15 +28,15 @@ import { hcnErrorClass } from "./hcn-error.ts";
 import type { HnsVersion } from "./hns-version.ts";
 import { numberOf, objectOf, textOf } from "./json-fields.ts";
 
-/** Told once of each document that is not as it should be. */
+/** Called once for each unusual document. */
 interface OddDocuments {
-  /** It cannot be read: the object stays as it is. */
+  /** It cannot be read: the object is left alone. */
   unread(kind: HcnKind, id: Guid, problem: string): void;
-  /** It is read, though it is of another version of the schema. */
+  /** It has another version of the schema, and is read nevertheless. */
   otherSchema(kind: HcnKind, id: Guid, version: number): void;
 }
 
-/** HNS has objects that it lists and cannot open. One that so many looks in a row have not got must not keep all others from being served. */
+/** HNS lists objects that it cannot open. One that fails so many times in a row must not keep the others from being served. */
 const BROKEN_AFTER = 5;
 
 type CreateEndpoint = (settings: EndpointSettings) => Promise<HcnEndpoint>;
@@ -60,18 +60,18 @@ export class Hcn {
   readonly #onOdd: OddDocuments;
   readonly #brokenAfter: number;
   readonly #otherSchema = new Set<Guid>();
-  /** What is wrong with documents, by ID of the object. */
+  /** Problems of documents, by ID of the object. */
   readonly #unread = new Map<Guid, string>();
-  /** How often in a row HNS did not give an object, by ID. */
+  /** Consecutive failures to read an object, by ID. */
   readonly #failures = new Map<Guid, number>();
-  /** Objects as they were read last, so that one address family need not read what the other has made. */
+  /** The last read version of each object, so that one address family need not read what the other created. */
   readonly #read: { readonly [K in HcnKind]: Map<Guid, ObjectOf[K]> } = {
     Network: new Map(),
     Endpoint: new Map(),
     LoadBalancer: new Map(),
   };
 
-  /** @param brokenAfter looks in a row without an object, after which it is left out. */
+  /** @param brokenAfter an object is left out after so many consecutive failures to read it. */
   constructor(
     calls: HcnCalls,
     onOdd: OddDocuments = { unread() {}, otherSchema() {} },
@@ -82,16 +82,16 @@ export class Hcn {
     this.#brokenAfter = brokenAfter;
   }
 
-  /** @throws Error when HNS does not say. */
+  /** @throws Error if HNS does not tell. */
   async version(): Promise<HnsVersion> {
     const { Major, Minor } = objectOf(await this.#hns("/globals/version"));
     return { major: numberOf(Major), minor: numberOf(Minor) };
   }
 
   /**
-   * The first version's view of all load balancers of the host, by ID, as JSON texts of which only their change says something: one call.
+   * All load balancers of the host as the first version of the API lists them: JSON by ID, useful only to detect changes. One call.
    *
-   * @throws Error when HNS does not answer.
+   * @throws Error if HNS does not answer.
    */
   async policyLists(): Promise<ReadonlyMap<Guid, string>> {
     const found = new Map<Guid, string>();
@@ -103,12 +103,12 @@ export class Hcn {
     return found;
   }
 
-  /** Those that a filter lets through, or all of the host, in HNS's order: one call. */
+  /** The objects that match the filter, or all of the host, in HNS's order: one call. */
   async ids(kind: HcnKind, filter?: HcnFilter): Promise<readonly Guid[]> {
     return readIds(await this.#calls.enumerate(kind, queryText(filter)));
   }
 
-  /** The same as objects: one call, and three for each. */
+  /** The same as objects: one call, and three for each object. */
   async all<K extends HcnKind>(kind: K, filter?: HcnFilter, signal?: AbortSignal): Promise<ObjectOf[K][]> {
     const query = queryText(filter);
     signal?.throwIfAborted();
@@ -131,32 +131,32 @@ export class Hcn {
     return found;
   }
 
-  /** The first of this name; undefined when there is none. */
+  /** The first object of this name, if any. */
   async named<K extends HcnKind>(kind: K, name: string, signal?: AbortSignal): Promise<ObjectOf[K] | undefined> {
     return (await this.all(kind, { Name: name }, signal))[0];
   }
 
-  /** An object as it is now; undefined when it is gone. */
+  /** The current state of an object; undefined if it is gone. */
   get<K extends HcnKind>(kind: K, id: Guid): Promise<ObjectOf[K] | undefined> {
     return this.#look(kind, id, queryText());
   }
 
-  /** An object as anyone has read it last; otherwise as {@link get}. */
+  /** The last state read by either address family; {@link get} if there is none. */
   async known<K extends HcnKind>(kind: K, id: Guid): Promise<ObjectOf[K] | undefined> {
     return this.#read[kind].get(id) ?? (await this.get(kind, id));
   }
 
-  /** It has gone: should its ID come back, it is read. */
+  /** The object is gone: if its ID comes back, it is read again. */
   forget(id: Guid): void {
     for (const read of Object.values(this.#read)) read.delete(id);
   }
 
-  /** @returns the endpoint as HNS has it now. */
+  /** @returns the endpoint as HNS describes it. */
   createEndpoint(settings: EndpointSettings): Promise<HcnEndpoint> {
     return this.makeEndpoints(settings.network, (create) => create(settings));
   }
 
-  /** Makes many endpoints on a network, which is opened once: three calls for each, and two if there are any. */
+  /** Creates many endpoints on a network, which is opened once: three calls for each, and two if there are any. */
   async makeEndpoints<T>(network: Guid, run: (create: CreateEndpoint) => Promise<T>): Promise<T> {
     const calls = this.#calls;
     let opened: HcnHandle | undefined;
@@ -176,7 +176,7 @@ export class Hcn {
     return await this.#describe("LoadBalancer", handle);
   }
 
-  /** @returns the load balancer as HNS has it now, which some versions of HNS leave as it was. */
+  /** @returns the load balancer as HNS describes it: some versions of HNS do not change it. */
   async modifyLoadBalancer(id: Guid, settings: LoadBalancerSettings): Promise<HcnLoadBalancer> {
     const calls = this.#calls;
     const handle = await calls.open("LoadBalancer", id);
@@ -189,7 +189,7 @@ export class Hcn {
     return await this.#describe("LoadBalancer", handle);
   }
 
-  /** What is gone already is deleted. */
+  /** Succeeds if the object is gone already. */
   async delete(kind: HcnKind, id: Guid): Promise<void> {
     this.forget(id);
     try {
@@ -199,20 +199,20 @@ export class Hcn {
     }
   }
 
-  /** Whether the last look at an object found a document that cannot be read. */
+  /** Whether the document of an object could not be read the last time. */
   isUnread(id: Guid): boolean {
     return this.#unread.has(id);
   }
 
-  /** Whether HNS failed to return an object at the last look at it. */
+  /** Whether reading some object failed the last time. */
   get hasFailures(): boolean {
     return this.#failures.size > 0;
   }
 
   /**
-   * Tells what HNS says on its own until the returned function is called, which must be.
+   * Reports notifications of HNS until the returned function is called, which must be called in every case.
    *
-   * @throws HcnError when HNS does not take it.
+   * @throws HcnError if HNS rejects the registration.
    */
   watch(onNotice: (type: number) => void): Promise<() => Promise<void>> {
     return this.#calls.watch((type) => onNotice(type >>> 0));
@@ -247,7 +247,7 @@ export class Hcn {
     return undefined;
   }
 
-  /** @throws the error, until it is sure that only this object is broken; what it is of is asked for again with each look. */
+  /** @throws the error, until it is certain that only this object is broken. It is tried again with every read. */
   #noteFailure(kind: HcnKind, id: Guid, error: unknown): void {
     if (kind === "Network" || !isOfOneObject(error)) throw error;
     const failures = (this.#failures.get(id) ?? 0) + 1;
@@ -256,7 +256,7 @@ export class Hcn {
     if (failures === this.#brokenAfter) this.#onOdd.unread(kind, id, `cannot be had: ${messageOf(error)}`);
   }
 
-  /** Reads a created or changed object, and closes it. */
+  /** Reads a created or modified object, and closes it. */
   async #describe<K extends HcnKind>(kind: K, handle: HcnHandle): Promise<ObjectOf[K]> {
     const object = READERS[kind](await this.#propertiesOf(kind, handle, queryText()));
     if ("problem" in object) throw new Error(`HNS describes a new ${kind} in a document that ${object.problem}`);
@@ -277,7 +277,7 @@ export class Hcn {
   }
 }
 
-/** Whether HNS works, as far as the error tells, and has trouble with what it was asked for. */
+/** Whether the error concerns the requested object rather than HNS as a whole. */
 function isOfOneObject(error: unknown): boolean {
   const kind = hcnErrorClass(error);
   return kind !== undefined && kind !== "down" && kind !== "denied";

@@ -1,6 +1,6 @@
-/** What a version of HNS can do. Reference windows.md §1.5. */
+/** The features of a version of HNS. Reference windows.md §1.5. */
 
-/** Of the HNS service, not of Windows. */
+/** The version of the HNS service, not of Windows. */
 export interface HnsVersion {
   readonly major: number;
   readonly minor: number;
@@ -13,7 +13,7 @@ const since =
   (first: number, least: number): Test =>
   ({ major, minor }) =>
     major > first || (major === first && minor >= least);
-/** The same, to the end of its major. */
+/** From this version on, within its major version. */
 const within =
   (only: number, least: number): Test =>
   ({ major, minor }) =>
@@ -25,7 +25,7 @@ const FEATURES = {
   dsr: [within(9, 3), since(10, 2)],
   ipv6DualStack: [since(11, 10)],
   sessionAffinity: [since(12, 0)],
-  /** Version 15.4 says that it has modified, and has not (kubernetes #131466). */
+  /** Version 15.4 reports success and modifies nothing (kubernetes #131466). */
   modifyLoadBalancer: [within(15, 5), since(16, 0)],
 } as const satisfies Readonly<Record<string, readonly Test[]>>;
 
@@ -36,7 +36,7 @@ export function hnsFeatures(version: HnsVersion): HnsFeatures {
   return Object.fromEntries(features) as HnsFeatures; // of each
 }
 
-/** `15.5`. Pure. */
+/** `15.5`. */
 export function hnsVersionText({ major, minor }: HnsVersion): string {
   return `${major}.${minor}`;
 }

@@ -1,4 +1,4 @@
-/** Reading JSON of which little is certain: what is not as it should be counts as absent. Pure. */
+/** Reads untrusted JSON: a value of an unexpected type counts as absent. */
 
 export type JsonObject = Readonly<Record<string, unknown>>;
 
@@ -16,15 +16,15 @@ export function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** The text, or an empty one. */
+/** The string, or an empty one. */
 export function textOf(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
 /**
- * A number that may be written as a text, or in words with commas between; 0 when it is nothing of this.
+ * A number, which may also be written as a string or as a comma-separated list of names; otherwise 0.
  *
- * @param words what stands for which bits, in any case of letters.
+ * @param words the bits of each name; case does not matter.
  */
 export function numberOf(value: unknown, words: Readonly<Record<string, number>> = {}): number {
   if (typeof value === "number") return Number.isInteger(value) && value >= 0 ? value : 0;

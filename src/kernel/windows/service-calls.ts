@@ -1,29 +1,29 @@
 /**
- * The boundary to the service control manager of Windows (advapi32): the process tells it how it is, and is told what to do. Run under
- * Wine, not on Windows. Reference windows-hcn.md §5.3.
+ * The boundary to the service control manager of Windows (advapi32): the process reports its state and receives control codes. Tested
+ * under Wine, not on Windows. Reference windows-hcn.md §5.3.
  */
 import { systemLibrary, windowsKoffi } from "./system-library.ts";
 
-/** What a service says of itself (winsvc.h). */
+/** States that a service reports (winsvc.h). */
 const SERVICE_STATES = { stopped: 1, startPending: 2, stopPending: 3, running: 4 } as const;
 export type ServiceState = keyof typeof SERVICE_STATES;
 
-/** What a service is told (winsvc.h). */
+/** Control codes that a service receives (winsvc.h). */
 export const SERVICE_CONTROLS = { stop: 1, interrogate: 4, shutdown: 5, paramChange: 6 } as const;
 
-/** Which of these it wants to be told: stop, shutdown, changed parameters. */
+/** The control codes that it accepts: stop, shutdown, changed parameters. */
 const ACCEPTS_WHILE_RUNNING = 0x1 | 0x4 | 0x8;
 const OWN_PROCESS = 0x10;
 
 /** The service control manager, as a service sees it. */
 export interface ServiceCalls {
   /**
-   * Connects the process, which the manager must have started.
+   * Connects the process to the manager, which must have started it.
    *
-   * @returns when the service has stopped: true; false when there is no manager that waits for this process.
+   * @returns true once the service has stopped; false if no manager is waiting for this process.
    */
   dispatch(service: { main(): void; control(code: number): void }): Promise<boolean>;
-  /** Says how the service is; from the call of `main` on. @param waitHintMs how long a pending state may take. */
+  /** Reports the state of the service, once `main` was called. @param waitHintMs how long a pending state may take. */
   report(state: ServiceState, waitHintMs?: number): void;
 }
 
@@ -41,7 +41,7 @@ export function openServiceCalls(name: string): ServiceCalls {
   const setStatus = library.func("int32_t __stdcall SetServiceStatus(void *service, const uint8_t *status)");
   let handle: unknown = null;
   return {
-    // The call lasts as long as the service, on a thread of its own; its callbacks come to this one.
+    // The call lasts as long as the service, on its own thread; its callbacks run on this one.
     dispatch: ({ main, control }) =>
       new Promise((resolve, reject) => {
         const handler = koffi.register((code: number) => {
@@ -69,7 +69,7 @@ export function openServiceCalls(name: string): ServiceCalls {
 
 const NO_ERROR = 0;
 
-/** SERVICE_STATUS: seven numbers of 32 bits. */
+/** SERVICE_STATUS: seven 32-bit numbers. */
 function statusBytes(state: ServiceState, waitHintMs: number): Buffer {
   const isPending = state === "startPending" || state === "stopPending";
   const accepts = state === "running" ? ACCEPTS_WHILE_RUNNING : 0;

@@ -1,15 +1,15 @@
 /**
- * The end of a HostProcess container, and of Windows: console programs get CTRL_SHUTDOWN_EVENT, which Node.js does not hand on. Windows
- * ends the process when the handler returns, and koffi runs a handler on the thread of JavaScript that has registered it, so a thread of
- * its own waits there while the program stops. Run under Wine, not on Windows. Reference windows-practice.md §12.
+ * The end of a HostProcess container, or of Windows: console programs get CTRL_SHUTDOWN_EVENT, which Node.js does not pass on. Windows
+ * ends the process when the handler returns, and koffi runs a handler on the JavaScript thread that registered it, so a separate thread
+ * waits in the handler while the program stops. Tested under Wine, not on Windows. Reference windows-practice.md §12.
  */
 import { createRequire } from "node:module";
 import { Worker } from "node:worker_threads";
 
-/** Kubernetes ends a container after so long, unless its pod says something else. */
+/** Kubernetes kills a container after this long, unless its pod sets another period. */
 const LONGEST_STOP_MS = 30_000;
 
-/** Of CommonJS, as threads that are made from a text are. Other events are those of Node.js. */
+/** CommonJS, as a worker made from a string is. Node.js handles the other events. */
 const THREAD = `
 const { parentPort, workerData: { koffiPath, library, limitMs } } = require("node:worker_threads");
 const koffi = require(koffiPath);
@@ -28,13 +28,13 @@ parentPort.on("message", () => {});
 `;
 
 interface ShutdownListener {
-  /** The process has half a minute to end by itself. */
+  /** The process has half a minute to exit. */
   readonly onShutdown: () => void;
-  /** There will be no such event: why. */
+  /** The event will not come, for this reason. */
   readonly onError: (error: unknown) => void;
 }
 
-/** Listens until the process ends, which it does not hold up. */
+/** Listens until the process ends, without keeping it alive. */
 export function onShutdownEvent({ onShutdown, onError }: ShutdownListener): void {
   const workerData = {
     koffiPath: createRequire(import.meta.url).resolve("koffi"),

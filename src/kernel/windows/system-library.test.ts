@@ -3,7 +3,7 @@ import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 
 test("calls on worker threads have the stack that threads of Windows have", () => {
-  // In a process of its own: koffi refuses to be configured once any library is open.
+  // In a separate process: koffi refuses to be configured once any library is open.
   const module = JSON.stringify(new URL("./system-library.ts", import.meta.url).href);
   const program = `const { windowsKoffi } = await import(${module});
     if (windowsKoffi() !== windowsKoffi()) throw new Error("configured twice");

@@ -1,15 +1,15 @@
-/** The libraries of Windows, which koffi opens. Nothing is loaded before. */
+/** The libraries of Windows, opened by koffi, which is loaded on first use. */
 import { createRequire } from "node:module";
 
 export type Koffi = typeof import("koffi");
 export type Library = ReturnType<Koffi["load"]>;
 
-/** Of a call on a worker thread, as threads of Windows have it: RPC clients need more than the 128 KiB that koffi gives. */
+/** The stack of a call on a worker thread. It is that of a Windows thread: RPC clients need more than koffi's 128 KiB. */
 const STACK_BYTES = 1 << 20;
 
 let configured: Koffi | undefined;
 
-/** koffi, with what can be set before it opens the first library only. */
+/** koffi, with the settings that it accepts only before it opens the first library. */
 export function windowsKoffi(): Koffi {
   if (configured !== undefined) return configured;
   // `require` and not `import`: see netlink/libc.ts.
@@ -19,7 +19,7 @@ export function windowsKoffi(): Koffi {
   return koffi;
 }
 
-/** From the system's folder only: what lies in the program's or the working folder must not be taken for it. @throws Error where it lacks. */
+/** Loads from the system folder only, never from the program's or the working folder. @throws Error if the library is missing. */
 export function systemLibrary(name: string): Library {
   return windowsKoffi().load(`${process.env.SystemRoot ?? "C:\\Windows"}\\System32\\${name}`);
 }

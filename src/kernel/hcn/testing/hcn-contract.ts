@@ -1,4 +1,4 @@
-/** What every {@link HcnCalls} does, as {@link Hcn} sees it: the one in memory, and under Wine the library in C behind the real boundary. */
+/** The contract of every {@link HcnCalls}, seen through {@link Hcn}: the in-memory fake, and under Wine the C library behind koffi. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -10,14 +10,14 @@ import { type HcnCalls, HNS_NOTICES } from "../hcn-calls.ts";
 import { HcnError, type HcnErrorClass } from "../hcn-error.ts";
 
 /**
- * A host with the network `cbr0`, of type L2Bridge and with the subnet 10.180.0.0/16, one endpoint `pod-1` of 10.180.0.10, and no
+ * A host with the L2Bridge network `cbr0` of the subnet 10.180.0.0/16, one endpoint `pod-1` with the address 10.180.0.10, and no
  * load balancers. The version of HNS is 15.5.
  */
 export interface HcnRig {
   readonly calls: HcnCalls;
-  /** From now on HNS says that it is this version. */
+  /** Sets the version that HNS reports from now on. */
   setVersion(major: number, minor: number): Promise<void>;
-  /** HNS tells a number of `HCN_NOTIFICATIONS` on its own. */
+  /** Makes HNS send a notification, a number of `HCN_NOTIFICATIONS`. */
   notify(type: number): Promise<void>;
 }
 
