@@ -1,4 +1,4 @@
-/** What is there when the program starts, and what others do meanwhile: kept, adopted, repaired or left alone. Reference windows-practice.md §8, §9. */
+/** State from before the start and changes by other programs: kept, adopted, repaired or left alone. Reference windows-practice.md §8, §9. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type LogLine, recordingLogger } from "../../../testkit/dataplane/recording-logger.ts";

@@ -1,6 +1,6 @@
 /**
- * The kernelspace mode for one address family: load balancers of HNS, and endpoints for them to name. A full sync, the first one
- * included, asks HNS what is there and writes only what differs; any other sync writes what changed. Reference windows.md §3.
+ * The kernelspace mode for one address family: HNS load balancers, and the endpoints that they name. A full sync, such as the
+ * first one, reads HNS's state and writes only the differences; any other sync writes what changed. Reference windows.md §3.
  */
 import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { ServicePort } from "../../model/service-port.ts";
@@ -16,7 +16,7 @@ import type { KernelspaceOptions } from "./options.ts";
 import { planServicePort } from "./plan-service-port.ts";
 import { type KernelspaceKinds, type KernelspaceWanted, newWanted, partsOf } from "./wanted.ts";
 
-/** Nearly all blocks of 64 of the 16,384 dynamic ports that Windows comes with. */
+/** Close to the 256 blocks of 64 ports that Windows' default range of 16,384 dynamic ports has. */
 const MANY_INDIRECT = 200;
 const PORTS_TEXT =
   "Every load balancer without direct server return takes a block of 64 dynamic ports, and Windows comes with 256 blocks: set winkernel.enableDSR, or widen the range (netsh int ipv4 set dynamicport tcp start=33000 num=32536)";
@@ -24,14 +24,14 @@ const PORTS_TEXT =
 export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, HostState> {
   readonly mode = "kernelspace";
   readonly family;
-  /** Load balancers whose endpoints are gone are recognised by it. */
+  /** They identify load balancers of ours whose endpoints are gone. */
   readonly usesServiceCIDRs = true;
   readonly newWanted = newWanted;
   readonly #options: KernelspaceOptions;
   readonly #reconciler: Reconciler<KernelspaceKinds, HostState>;
   readonly #watch: HostWatch;
   readonly #writer: HostWriter;
-  /** When what load balancers do is looked at, too. */
+  /** When the next verification also compares the settings of load balancers. */
   #nextThoroughMs: number;
 
   constructor(given: KernelspaceOptions) {
@@ -53,7 +53,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
     return this.#reconciler.sync(input, signal);
   }
 
-  /** Looks between syncs whether others have changed something. */
+  /** Detects changes by other programs between syncs. */
   monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
     const reconciler = this.#reconciler;
     reconciler.retryBy(requestSync, signal);
@@ -83,7 +83,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
       const network = await hcn.get("Network", host.network.id);
       if (network === undefined) return undefined;
       if (JSON.stringify(network) !== JSON.stringify(host.network)) {
-        // Nodes have come or gone. What there is of HNS is known; where it leads to must be looked at.
+        // Nodes have come or gone. The objects of HNS are known, but where they lead must be checked again.
         host.network = network;
         this.#writer.endpoints.findAstray(host, this.#reconciler.wanted);
         ports = new Set([...services.keys(), ...changedPorts]);
@@ -120,7 +120,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
     if (!isWhole && doubt.isNothing && input.changedPorts.size === 0) return;
     const turn = { host, wanted, notes, signal };
     await this.#writer.carryOut(turn);
-    // What turns out to have gone while it writes.
+    // Repairs what turned out to be gone while writing.
     if (!this.#follow(host, wanted).isNothing) await this.#writer.carryOut(turn);
     this.#warnOfPorts(wanted.of.indirect.size);
   }
@@ -137,13 +137,13 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
     this.#findLeftovers(host, wanted, serviceCIDRs);
   }
 
-  /** Where they are used up, name resolution and new pods fail, and nothing points here (reference windows-practice.md §8). */
+  /** When they run out, name resolution and new pods fail without any hint at the cause (reference windows-practice.md §8). */
   #warnOfPorts(loadBalancers: number): void {
     if (loadBalancers >= MANY_INDIRECT)
       this.#reconciler.warnings.tellOnce("dynamic ports", PORTS_TEXT, { loadBalancers });
   }
 
-  /** What no Service wants, and what shows that it is ours. */
+  /** Finds load balancers that no Service wants and that are recognisably ours. */
   #findLeftovers(host: HostState, { of }: KernelspaceWanted, serviceCIDRs: readonly string[]): void {
     const cidrs: readonly Cidr[] = serviceCIDRs.map((text) => parseCidr(text)).filter((cidr) => cidr !== undefined);
     const wanted = new Set(Array.from(of.loadBalancers.keys(), (key) => host.loadBalancers.at(key)?.id));
@@ -166,7 +166,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
     try {
       isSame = await host.verify(hcn, this.#isThoroughDue(), signal);
     } finally {
-      // Also what was seen before HNS failed.
+      // Includes what was seen before HNS failed.
       if (isSame) this.#tell(host, this.#follow(host, wanted), onLost, requestSync);
     }
     if (isSame) return;
@@ -175,7 +175,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
     onLost();
   }
 
-  /** What looks have found is in doubt. */
+  /** Marks what the latest reads of HNS found as to be checked by the next write. */
   #follow(host: HostState, wanted: KernelspaceWanted): FollowedNews {
     const { lost, changed, hasNewRoot, hasEndpoints } = host.takeNews();
     const { doubt } = host;
@@ -185,7 +185,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
     for (const key of lost) doubt.frontends.add(key);
     const isWanted = (key: string): boolean => wanted.of.loadBalancers.has(key);
     for (const key of keys) if (isWanted(key)) doubt.frontends.add(key);
-    // One of ours that is at another frontend now is in the way there, unless it is wanted, which is looked at when it is to go.
+    // One of ours that is now at another frontend is in the way there, unless it is wanted there; the removal checks that.
     for (const { before, now } of changed) {
       const wasOurs = this.#writer.loadBalancers.isOwn(now.id) || keysOf(before, this.family).some(isWanted);
       if (wasOurs && !host.isForeign(now)) doubt.leftovers.add(now.id);
@@ -219,7 +219,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
     else if (!isNothing || host.hasChangedNetwork) requestSync();
   }
 
-  /** Once in a sync period; for the first time after one. */
+  /** Once per sync period, first after one period. */
   #isThoroughDue(): boolean {
     const { clock, syncPeriodMs } = this.#options;
     const nowMs = clock.monotonicMs();
@@ -229,7 +229,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
   }
 }
 
-/** What looks have found: frontends. */
+/** Frontends that other programs changed. */
 interface FollowedNews {
   readonly isNothing: boolean;
   readonly lost: ReadonlySet<string>;

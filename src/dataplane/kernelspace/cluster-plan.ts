@@ -1,6 +1,6 @@
 /**
- * What the kernelspace mode would ask HNS for, without Windows: the documents, with names in place of the IDs that only HNS knows. An
- * overlay is assumed where a source VIP is configured, with every pod on it. Pure.
+ * The documents that the kernelspace mode would send to HNS, planned without Windows: with names in place of the IDs,
+ * which only HNS knows. If a source VIP is configured, an overlay with all pods on it is assumed.
  */
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
@@ -15,20 +15,20 @@ import { type PlanConfig, type PlanFacts, type PlannedLoadBalancer, planServiceP
 import { hostDump } from "./walk-host-plan.ts";
 import { type KernelspaceWanted, newWanted, partsOf } from "./wanted.ts";
 
-/** A document, and what it is for. */
+/** A document and its purpose. */
 interface PlannedDocument {
   readonly call: "HcnCreateEndpoint" | "HcnCreateLoadBalancer";
   readonly purpose: string;
-  /** As it is sent. */
+  /** As sent. */
   readonly text: string;
 }
 
-/** The same for programs: the text of each document as data. */
+/** The same as data for programs: each document is parsed. */
 export interface KernelspacePlanData {
   readonly documents: readonly (Omit<PlannedDocument, "text"> & { readonly settings: unknown })[];
 }
 
-/** With an HNS that has everything. */
+/** For an HNS with all features. */
 export function planInput(
   config: KubeProxyConfig,
   node: OfflineNode,
@@ -45,11 +45,11 @@ export function planInput(
 interface KernelspacePlan {
   /** Endpoints before the load balancers that name them, each in a fixed order. */
   readonly documents: readonly PlannedDocument[];
-  /** Frontends for which there is no load balancer, because no endpoint could be led to: `tcp 10.96.0.1:80`, and why. */
+  /** Frontends without a load balancer, because they have no usable endpoint: `tcp 10.96.0.1:80`, and the reason. */
   readonly unserved: ReadonlyMap<string, string>;
 }
 
-/** Everything, or of the documents the part of one Service (`namespace/name`). */
+/** Plans everything, or only the documents of one Service (`namespace/name`). */
 function planKernelspace(node: OfflineNode, config: KubeProxyConfig, service?: string): KernelspacePlan {
   const options = planInput(config, node);
   const wanted = newWanted();
@@ -88,7 +88,7 @@ function endpointDocument(
   config: KubeProxyConfig,
 ): PlannedDocument[] {
   const reason = wanted.of.endpoints.get(address)?.reason;
-  // Those of this node's pods are the CNI plugin's.
+  // The CNI plugin creates those of this node's pods.
   if (reason === undefined || reason === "local") return [];
   const isOverlay = config.winkernel.sourceVip !== "";
   const settings: EndpointSettings = {
@@ -115,7 +115,7 @@ function loadBalancerDocument(name: string, planned: PlannedLoadBalancer, config
   };
 }
 
-/** Stands where HNS's own ID does. */
+/** Stands for an ID of HNS. */
 const placeholder = (name: string): Guid => `<${name}>` as Guid;
 
 export const renderKernelspace: ModeRenderer<KernelspacePlanData> = async (node, request) => {

@@ -8,7 +8,7 @@ import type { ModeConfig } from "../dataplane.ts";
 const FIELDS = {
   /** Empty: the environment variable `KUBE_NETWORK`. */
   networkName: "text",
-  /** Empty: on an overlay, the one that the CNI plugin has reserved on this node. */
+  /** Empty: on an overlay, the one that the CNI plugin reserved on this node. */
   sourceVip: "text",
   enableDSR: "bool",
   /** Empty: {@link ROOT_ENDPOINT_NAME}. */
@@ -29,7 +29,7 @@ export const winkernelConfig: ModeConfig<typeof FIELDS, WinkernelConfig> = {
   fields: FIELDS,
   minSyncPeriodMs: 1_000,
   resolve: ({ winkernel }) => section.resolve(winkernel),
-  // Upstream finds out when HNS refuses it.
+  // Upstream notices only when HNS rejects it.
   errors({ mode, winkernel: { sourceVip } }) {
     if (mode !== "kernelspace" || sourceVip === "" || parseIpAddress(sourceVip) !== undefined) return [];
     return [

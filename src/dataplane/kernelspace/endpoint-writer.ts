@@ -1,4 +1,4 @@
-/** Makes and deletes the endpoints that load balancers name for addresses elsewhere. Reference windows.md §3.6. */
+/** Creates and deletes the remote endpoints that load balancers name. Reference windows.md §3.6. */
 import type { HcnEndpoint } from "../../kernel/hcn/documents.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import type { IpAddress } from "../../net/ip.ts";
@@ -9,23 +9,23 @@ import { isOurRemoteEndpoint, remoteMac } from "./ownership.ts";
 import { providerOf } from "./plan-service-port.ts";
 import type { KernelspaceWanted } from "./wanted.ts";
 
-/** What for: an address of another node, or outside of the network; on an overlay a cluster IP, or the source VIP that the CNI plugin has not made. */
+/** The purpose: an address on another node or outside the network; on an overlay a cluster IP, or a source VIP that the CNI plugin did not create. */
 type MadeFor = "remote" | "vip" | "source-vip";
 
-/** Makes an endpoint, and notes it. */
+/** Creates an endpoint and records it. */
 export type MakeEndpoint = (address: IpAddress, reason: MadeFor) => Promise<void>;
 
 export class EndpointWriter {
   readonly #options: KernelspaceOptions;
 
-  /** HNS says of an endpoint what it was sent, so that what it says of others can be believed. */
+  /** HNS returns the provider address that it was sent, so what it says about other endpoints can be trusted. */
   #tellsProviders = true;
 
   constructor(options: KernelspaceOptions) {
     this.#options = options;
   }
 
-  /** Makes endpoints on the cluster's network, which is opened once for all of them. */
+  /** Creates endpoints on the cluster's network, which is opened once for all of them. */
   async making(host: HostState, notes: SyncNotes, run: (make: MakeEndpoint) => Promise<void>): Promise<void> {
     const { hcn, hostMac } = this.#options;
     const network = host.network.id;
@@ -42,20 +42,20 @@ export class EndpointWriter {
     );
   }
 
-  /** On an overlay, the node to which an endpoint leads. */
+  /** On an overlay, the node that an endpoint leads to. */
   #carrierOf(address: IpAddress, reason: MadeFor, { network }: HostState): IpAddress | undefined {
     if (!isOverlay(network) || reason === "source-vip") return undefined;
     return (reason === "remote" ? providerOf(address, network) : undefined) ?? this.#options.config.nodeIP;
   }
 
-  /** Those at an address that are ours to delete. */
+  /** The endpoints at an address that we may delete. */
   ownAt(host: HostState, address: IpAddress): readonly HcnEndpoint[] {
     return host.endpoints.allAt(address).filter((endpoint) => this.isOurs(host, endpoint));
   }
 
   /**
-   * Finds those of ours on an overlay that lead to another node than the one which has the address: they were made before the CNI
-   * plugin said which one that is. Their addresses are in doubt then.
+   * Finds our endpoints on an overlay that lead to the wrong node: they were created before the CNI plugin said which
+   * node has the address. Marks their addresses as to be checked.
    */
   findAstray(host: HostState, { of }: KernelspaceWanted): void {
     const astray = new Set<Guid>();

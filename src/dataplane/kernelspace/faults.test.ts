@@ -1,4 +1,4 @@
-/** What HNS does wrong, and what it refuses: clear words, nothing lost, tried again soon. Reference windows-practice.md §8, §9. */
+/** Failures of HNS: clear messages, nothing lost, and quick retries. Reference windows-practice.md §8, §9. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
@@ -103,7 +103,7 @@ describe("HNS as a whole", () => {
     const back = [...host.documents("LoadBalancer")];
     await model.rig.restart();
     for (const [id] of back) host.loseLoadBalancer(id);
-    // They are there again after they were looked for.
+    // They come back after they were read.
     const heal = host.refuse(({ verb, kind }) => {
       if (verb === "Create" && kind === "LoadBalancer")
         for (const [, document] of back.splice(0)) host.addLoadBalancer(document);

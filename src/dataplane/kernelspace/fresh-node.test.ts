@@ -1,4 +1,4 @@
-/** A node that has just come up: what is served first, and what that costs in calls of HNS. */
+/** A freshly booted node: what is served first, and how many HNS calls that takes. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
@@ -17,7 +17,7 @@ function fill(model: TestModel): void {
   }
 }
 
-/** Calls until the load balancer of each number is made. */
+/** For each load balancer in order, the number of calls until it is created. */
 function callsUntilMade(model: TestModel): readonly (readonly [calls: number, frontend: string])[] {
   return model.rig.host.takeCalls().flatMap(({ verb, kind, about }, index) => {
     if (verb !== "Create" || kind !== "LoadBalancer") return [];
@@ -32,7 +32,7 @@ describe("a fresh node", () => {
     fill(model);
     await model.rig.sync();
     const made = callsUntilMade(model);
-    // What is there is looked at, the network is opened, and each endpoint takes three calls.
+    // HNS is read, the network is opened, and each endpoint takes three calls.
     assert.ok((made[0]?.[0] ?? 0) <= 10 + 3 * ENDPOINTS + 1, `first load balancer at call ${made[0]?.[0]}`);
     const clusterIPs = made.slice(0, SERVICES);
     assert.ok(clusterIPs.every(([, vip]) => vip !== "*"));

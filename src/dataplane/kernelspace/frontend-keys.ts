@@ -1,10 +1,10 @@
-/** Where a load balancer answers, in one text: HNS refuses a second one there. */
+/** The frontend of a load balancer as a key: HNS rejects a second one there. */
 import { type HcnLoadBalancer, LB_IPV6, type LoadBalancerBehaviour } from "../../kernel/hcn/documents.ts";
 import { frontendKey } from "../../model/frontend.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../../net/ip.ts";
 import { protocolOfNumber } from "../../net/protocol.ts";
 
-/** Every frontend that a load balancer has in the family (`tcp 10.96.0.1:80`, or `tcp *:30080` at the node's own address); those of protocols that no Service has are left out. Pure. */
+/** The frontends of a load balancer in a family: `tcp 10.96.0.1:80`, or `tcp *:30080` at the node's own address. Protocols that no Service can have are left out. */
 export function keysOf({ frontendVips, mappings, flags }: HcnLoadBalancer, family: IpFamily): string[] {
   const atNode = frontendVips.length === 0 && ((flags & LB_IPV6) !== 0) === (family === "IPv6");
   const places: readonly (IpAddress | undefined)[] = atNode
@@ -18,7 +18,7 @@ export function keysOf({ frontendVips, mappings, flags }: HcnLoadBalancer, famil
   );
 }
 
-/** The family of a load balancer, by its VIP or by its flag. Pure. */
+/** The family of a load balancer, by its VIP or its flag. */
 export function familyOfLoadBalancer({ frontendVips: [vip], flags }: LoadBalancerBehaviour): IpFamily {
   if (vip !== undefined) return familyOf(vip);
   return (flags & LB_IPV6) === 0 ? "IPv4" : "IPv6";

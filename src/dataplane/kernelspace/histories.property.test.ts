@@ -1,4 +1,4 @@
-/** After any history, what HNS has in the end is what one full sync makes on a fresh host; what is foreign stays as it was. */
+/** After any history, HNS has what one full sync creates on a fresh host, and foreign objects are unchanged. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port as makePort, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
@@ -41,11 +41,11 @@ const endpoint = fc.record({
   isMistakenForRemote: fc.boolean(),
 });
 
-/** Which calls of a sync HNS refuses: from the `first` one on, `count` of those that write or of all. */
+/** Which calls of a sync HNS rejects: from the `first` one on, `count` of all calls or of those that write. */
 const fault = fc.record({
   first: fc.nat(12),
   count: fc.integer({ min: 1, max: 4 }),
-  /** Only these, where it is given. */
+  /** If set, only calls with this verb. */
   verb: fc.constantFrom(undefined, "Delete" as const, "Create" as const),
   hresult: fc.constantFrom(
     HR.outOfMemory,
@@ -84,7 +84,7 @@ const step = fc.oneof(
     }),
   },
   { weight: 3, arbitrary: fc.record({ kind: fc.constant("refuse" as const), fault }) },
-  // It goes, which HNS carries out in part, and is wanted again.
+  // A Service is deleted, HNS carries that out in part, and then it is wanted again.
   {
     weight: 2,
     arbitrary: fc.record({
@@ -96,7 +96,7 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.constant({ kind: "restart" as const }) },
   { weight: 1, arbitrary: fc.constant({ kind: "full" as const }) },
   { weight: 1, arbitrary: fc.constant({ kind: "verify" as const }) },
-  // Something is gone, and HNS fails in the middle of the look that would see it.
+  // Something is gone, and HNS fails in the middle of the read that would notice.
   {
     weight: 2,
     arbitrary: fc.record({
@@ -126,7 +126,7 @@ const SUBJECTS: readonly (readonly [name: string, options: RigOptions])[] = [
   ["overlay", { type: "Overlay", config: { enableDsr: true } }],
 ];
 
-/** Objects that are not ours, on a host of their own. @returns their IDs. */
+/** Adds objects of another program to a host. @returns their IDs. */
 function addForeign(host: MemoryHcn): readonly Guid[] {
   const theirs = host.addEndpoint({ network: host.addNetwork("docker", "NAT"), addresses: ["172.17.0.2"] });
   const root = host.addEndpoint({ name: "root", addresses: ["10.180.0.254"] });
@@ -143,7 +143,7 @@ function addForeign(host: MemoryHcn): readonly Guid[] {
   ];
 }
 
-/** What another program might make of a load balancer. */
+/** A load balancer as another program might change it. */
 function tampered(what: "endpoints" | "address" | "port", document: JsonObject): JsonObject {
   const [mapping] = listOf(document.PortMappings).map(objectOf);
   switch (what) {
@@ -156,7 +156,7 @@ function tampered(what: "endpoints" | "address" | "port", document: JsonObject):
   }
 }
 
-/** Which node of the overlay has the first two pods, as the CNI plugin tells HNS; where none has them, they are outside. */
+/** Adds or removes the overlay subnet of the first two pods, as the CNI plugin does; without it they are outside. */
 function setNode(host: MemoryHcn, isThere: boolean): void {
   const [id, document] = [...host.documents("Network")].find(([, { Name }]) => Name === "cbr0") ?? [];
   if (id === undefined) return;
@@ -225,7 +225,7 @@ for (const [name, options] of SUBJECTS) {
               end();
             }
           } else if (one.kind === "tamper") {
-            // What was there before is seen, and what is there then.
+            // Both the state before and the state after are seen.
             await rig.clock.advance(SYNC_PERIOD_MS + LOOK_MS);
             const ours = [...host.documents("LoadBalancer")].filter(([id]) => !foreign.includes(id));
             const [id, document] = ours[one.which % Math.max(1, ours.length)] ?? [];
@@ -234,7 +234,7 @@ for (const [name, options] of SUBJECTS) {
           } else if (one.kind === "refuse") {
             const { hresult } = one.fault;
             let [skip, left] = [one.fault.first, one.fault.count];
-            // No program can tell that from the truth: an object that HNS has is not there.
+            // No program could detect this lie: HNS denies an object that it has.
             const isLie = (verb: HcnVerb) => hresult === HR.elementNotFound && (verb === "Open" || verb === "Query");
             const isMeant = (verb: HcnVerb) => one.fault.verb === undefined || one.fault.verb === verb;
             heal = host.refuse(({ verb }) =>
@@ -256,7 +256,7 @@ for (const [name, options] of SUBJECTS) {
           } else if (one.kind === "hns-restart") {
             let left = one.after;
             let start = (): void => {};
-            // In the middle of the sync: handles and registrations are void, everything else is there again.
+            // HNS restarts in the middle of the sync: handles and registrations are void, everything else is back.
             const ends = host.refuse(() => {
               if (left-- === 0) start = host.stop();
               return undefined;
@@ -283,7 +283,7 @@ for (const [name, options] of SUBJECTS) {
           heal();
           assert.equal(host.openHandles, 0, "every handle is closed");
         }
-        // Every pod has its endpoint in the end, and what was lost has been seen.
+        // In the end every pod has its endpoint, and losses have been noticed.
         for (const address of OWN_PODS)
           if (!pods.has(address)) pods.set(address, host.addEndpoint({ addresses: [address] }));
         await rig.clock.advance(2 * LOOK_MS);

@@ -1,4 +1,4 @@
-/** What the configuration says of the host, with the environment and upstream's defaults. Reference windows.md §1.1, §1.3. */
+/** Settings of the host, from the configuration, the environment and upstream's defaults. Reference windows.md §1.1, §1.3. */
 
 import { networkInterfaces } from "node:os";
 import { splitHostPort } from "../../config/bind-address.ts";
@@ -8,23 +8,23 @@ import { type IpAddress, isUnspecified, parseIpAddress } from "../../net/ip.ts";
 import { ROOT_ENDPOINT_NAME } from "./config.ts";
 import type { PlanConfig } from "./plan-service-port.ts";
 
-/** The HNS network of the pods; empty when neither the configuration nor the environment names one. */
+/** The HNS network of the pods; empty if neither the configuration nor the environment names one. */
 export function networkNameOf(config: KubeProxyConfig | undefined, env: NodeJS.ProcessEnv = process.env): string {
   return config?.winkernel.networkName || (env.KUBE_NETWORK ?? "");
 }
 
-/** The HNS endpoint of the node itself. Pure. */
+/** The HNS endpoint of the node itself. */
 export function rootEndpointNameOf({ winkernel }: KubeProxyConfig): string {
   return winkernel.rootHnsEndpointName || ROOT_ENDPOINT_NAME;
 }
 
-/** The port of the proxy's own health server; 0 when there is none. Pure. */
+/** The port of the proxy's own health server; 0 if there is none. */
 function healthPortOf({ healthzBindAddress }: KubeProxyConfig): number {
   const port = Number(splitHostPort(healthzBindAddress)?.port ?? 0);
   return Number.isInteger(port) ? port : 0;
 }
 
-/** @param features what HNS has; @param sourceVip of an overlay. */
+/** @param features of HNS; @param sourceVip of an overlay. */
 export function planConfigOf(
   config: KubeProxyConfig,
   { family, name, nodeIP }: PlannedNode,
@@ -47,11 +47,11 @@ export function planConfigOf(
 interface HostInterfaces {
   /** In lower case with colons. */
   readonly macs: ReadonlySet<string>;
-  /** Of the interface with the address, the last one that has it; undefined when none has. */
+  /** The MAC address of the last interface with the address; undefined if there is none. */
   macOf(address: IpAddress): string | undefined;
 }
 
-/** Reads them now. */
+/** Reads the current interfaces. */
 export function hostInterfaces(read: typeof networkInterfaces = networkInterfaces): HostInterfaces {
   const byAddress = new Map<IpAddress, string>();
   const macs = new Set<string>();
@@ -65,7 +65,7 @@ export function hostInterfaces(read: typeof networkInterfaces = networkInterface
   return { macs, macOf: (address) => byAddress.get(address) };
 }
 
-/** The MAC address of the interface with the node's address, which an overlay needs. @throws Error that says what to set. */
+/** The MAC address of the interface with the node's address, which overlays need. @throws Error that says what to set. */
 export function hostMacOf(nodeIP: IpAddress, interfaces: HostInterfaces): string {
   const mac = interfaces.macOf(nodeIP);
   if (mac !== undefined) return mac;

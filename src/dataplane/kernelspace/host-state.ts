@@ -1,4 +1,4 @@
-/** What HNS has, as the last look and our own writes left it. Reference windows.md §3.1, §3.2, windows-practice.md §8. */
+/** The state of HNS after the last read and our own writes. Reference windows.md §3.1, §3.2, windows-practice.md §8. */
 import { hash } from "node:crypto";
 import {
   type HcnEndpoint,
@@ -12,34 +12,34 @@ import { type Cidr, cidrContains, type IpAddress, type IpFamily } from "../../ne
 import { keysOf } from "./frontend-keys.ts";
 import type { KernelspaceOptions } from "./options.ts";
 
-/** A load balancer that is not what it was. */
+/** A load balancer that another program changed. */
 interface ChangedLoadBalancer {
   readonly before: HcnLoadBalancer;
   readonly now: HcnLoadBalancer;
 }
 
-/** What looks have found to be other than it was known to be, besides what is in doubt for it. */
+/** Changes by other programs that the reads of HNS found, besides what they put in doubt. */
 interface HostNews {
   /** Frontends whose load balancer is gone. */
   readonly lost: Set<string>;
-  /** Load balancers that are not what they were. */
+  /** Load balancers that were changed. */
   readonly changed: ChangedLoadBalancer[];
-  /** The endpoint that health checks are led to is there now, or is another one. */
+  /** The endpoint that gets health checks has appeared or is another one. */
   hasNewRoot: boolean;
-  /** Endpoints have come or gone. */
+  /** Endpoints were added or removed. */
   hasEndpoints: boolean;
 }
 
-/** What a sync must look at besides what changed: what an earlier one did not do, and what others have changed. */
+/** What a sync must check besides what changed: what an earlier one failed to do, and what other programs changed. */
 class HostDoubt {
   readonly frontends = new Set<string>();
-  /** Whose endpoint has come or gone, or could not be made: what names it is looked at, too. */
+  /** Addresses whose endpoint was added, removed or could not be created: their load balancers are checked, too. */
   readonly addresses = new Set<IpAddress>();
-  /** Addresses of which only the endpoints are looked at: of many Services that lead to one pod, others need not change. */
+  /** Addresses of which only the endpoints are checked: a change of one Service is no work for others with the same pod. */
   readonly endpointsAt = new Set<IpAddress>();
-  /** Load balancers that are to go. */
+  /** Load balancers to delete. */
   readonly leftovers = new Set<Guid>();
-  /** Addresses with an endpoint that is to go, and that a load balancer still names: for the next sync that does anything. */
+  /** Addresses with an endpoint to delete that a load balancer still names: left to the next sync that does anything. */
   readonly stillNamed = new Set<IpAddress>();
 
   get isNothing(): boolean {
@@ -51,29 +51,29 @@ interface HostNames extends Pick<KernelspaceOptions, "networkName" | "rootName">
   readonly config: Pick<KernelspaceOptions["config"], "family">;
 }
 
-/** Port-mapping flags that kube-proxy and this program write (windows.md §2.6). */
+/** Port-mapping flags that kube-proxy or this program writes (windows.md §2.6). */
 const WRITTEN_FLAGS: ReadonlySet<number> = new Set([0, 12, 16, 18, 28]);
 const WRITTEN_DISTRIBUTIONS: ReadonlySet<number> = new Set([0, 2]);
 
 export class HostState {
   readonly family: IpFamily;
   network: HcnNetwork;
-  /** Of the cluster's network, by address. */
+  /** Endpoints of the cluster's network, by address. */
   readonly endpoints = new HostIndex<HcnEndpoint>(({ addresses }) => new Set(addresses));
   /** By frontend, and by the endpoints that they name. */
   readonly loadBalancers: HostIndex<HcnLoadBalancer>;
-  /** Endpoints that lead to another node than the one that has the address now: others must be made before these go. */
+  /** Endpoints that lead to the wrong node: replacements must be created before these are deleted. */
   astray: ReadonlySet<Guid> = new Set();
-  /** On an overlay, nodes have come or gone since {@link network} was read. */
+  /** On an overlay, nodes were added or removed since {@link network} was read. */
   hasChangedNetwork = false;
-  /** What the next writing does. May be added to. */
+  /** What the next write must check. May be added to. */
   doubt = new HostDoubt();
   /** The endpoint of the node itself, for health checks. */
   root: Guid | undefined;
   readonly #names: HostNames;
-  /** Endpoints of other networks, also those that could not be read: what leads there is not ours. */
+  /** Endpoints of other networks, unreadable ones included: load balancers that lead there are not ours. */
   #elsewhere: ReadonlySet<Guid>;
-  /** Digests of what load balancers do, as it was seen when they were last known to be so. */
+  /** Digests of the first API version's view of load balancers, taken when their settings were last known. */
   readonly #seen = new WeakMap<HcnLoadBalancer, string>();
   #news: HostNews = noNews();
 
@@ -85,7 +85,7 @@ export class HostState {
     this.#elsewhere = elsewhere;
   }
 
-  /** Looks at everything: three calls for each object of the host, and one for each kind. @throws Error when there is no such network. */
+  /** Reads everything: three calls for each object of the host, and one for each kind. @throws Error if there is no such network. */
   static async read(hcn: Hcn, names: HostNames, signal?: AbortSignal): Promise<HostState> {
     const { networkName, rootName } = names;
     const network = await hcn.named("Network", networkName, signal);
@@ -93,7 +93,7 @@ export class HostState {
     const ours = new Set(await hcn.ids("Endpoint", { VirtualNetwork: network.id }));
     const elsewhere = new Set(await idsElsewhere(hcn, ours));
     const endpoints = await hcn.all("Endpoint", undefined, signal);
-    // A network that was made again leaves endpoints of the old one behind: they are nowhere, and what names them may be ours.
+    // A recreated network leaves orphaned endpoints of the old one behind. Load balancers that name them may be ours.
     const networks = new Set(await hcn.ids("Network"));
     const host = new HostState(names, network, elsewhere);
     for (const one of endpoints) {
@@ -105,13 +105,13 @@ export class HostState {
     return host;
   }
 
-  /** The endpoint that load balancers are to name: a local one before remote ones, a right one before one that leads astray. */
+  /** The endpoint that load balancers should name: a local one first, and one that leads to the wrong node last. */
   endpointAt(address: IpAddress): HcnEndpoint | undefined {
     const all = this.endpoints.allAt(address);
     return all.find(({ isRemote }) => !isRemote) ?? all.find(({ id }) => !this.astray.has(id)) ?? all[0];
   }
 
-  /** Whether an address has an endpoint, one that leads astray not counted. */
+  /** Whether an address has an endpoint, not counting those that lead to the wrong node. */
   isServed(address: IpAddress): boolean {
     return this.endpoints.allAt(address).some(({ id }) => !this.astray.has(id));
   }
@@ -121,7 +121,7 @@ export class HostState {
     return this.loadBalancers.allAt(endpoint).length > 0;
   }
 
-  /** The frontends at which a load balancer answers. */
+  /** The frontends that a load balancer serves. */
   frontendsOf(id: Guid): readonly string[] {
     const known = this.loadBalancers.get(id);
     if (known === undefined) return [];
@@ -129,16 +129,16 @@ export class HostState {
   }
 
   /**
-   * Whether a load balancer is another program's for sure, so that it is not touched at a frontend of a Service either: it leads to
-   * another network, has several addresses or ports, or is of another schema than ours.
+   * Whether a load balancer certainly belongs to another program, so that it is left alone even at a frontend of a
+   * Service: it leads to another network, has several addresses or ports, or has another schema version than ours.
    */
   isForeign({ endpoints, frontendVips, mappings, otherSchema }: HcnLoadBalancer): boolean {
     if (otherSchema !== undefined || frontendVips.length > 1 || mappings.length > 1) return true;
-    // One that was made between the two lists of a look is in both.
+    // An endpoint created between the two listings of one read is in both.
     return endpoints.some((id) => this.#elsewhere.has(id) && !this.#isOurs(id));
   }
 
-  /** Whether a load balancer that no Service wants is left by kube-proxy or by an earlier run, so that it may go. */
+  /** Whether a load balancer that no Service wants may be deleted, because kube-proxy or an earlier run left it. */
   isLeftover(one: HcnLoadBalancer, serviceCidrs: readonly Cidr[]): boolean {
     const { endpoints, frontendVips, mappings } = one;
     if (this.isForeign(one)) return false;
@@ -148,7 +148,7 @@ export class HostState {
     if (mapping === undefined) return endpoints.length === 0 ? frontendVips.length === 0 : hasOurs;
     if (!WRITTEN_FLAGS.has(mapping.flags) || !WRITTEN_DISTRIBUTIONS.has(mapping.distribution)) return false;
     if (hasOurs) return true;
-    // Its endpoints are all gone: where it answers, or how, must tell.
+    // Its endpoints are all gone: its address or its flags must tell.
     const [vip] = frontendVips;
     if (vip !== undefined && serviceCidrs.some((cidr) => cidrContains(cidr, vip))) return true;
     return (mapping.flags & MAP_EXTERNAL_IP) !== 0;
@@ -158,7 +158,7 @@ export class HostState {
     return this.endpoints.has(id) || id === this.root;
   }
 
-  /** What was in doubt until now; what is not settled must be added again. */
+  /** Takes what is in doubt; the caller must add again what it does not settle. */
   takeDoubt(): HostDoubt {
     const doubt = this.doubt;
     this.doubt = new HostDoubt();
@@ -166,8 +166,8 @@ export class HostState {
   }
 
   /**
-   * What looks have found since this was asked last. It is kept here, and not given by the looks, because HNS may fail in the middle of one:
-   * what was seen until then is known, and will not be seen again.
+   * Takes the changes found since the last call. They are kept here instead of being returned, because HNS may fail in
+   * the middle of a read: what it saw until then is already recorded, and no later read would report it.
    */
   takeNews(): HostNews {
     const news = this.#news;
@@ -176,10 +176,10 @@ export class HostState {
   }
 
   /**
-   * Looks whether others have changed what HNS has, in three calls where they have not; what it finds is in the news.
+   * Checks whether other programs changed the state of HNS: three calls if not. The findings are in {@link takeNews}.
    *
-   * @param isThorough also at what load balancers do, which is one call more. @param signal ends it between two calls.
-   * @returns whether the host's network is the one that is known.
+   * @param isThorough also compares settings of load balancers, with one more call. @param signal ends it between two calls.
+   * @returns whether the network is still the known one.
    */
   async verify(hcn: Hcn, isThorough: boolean, signal: AbortSignal): Promise<boolean> {
     const { id } = this.network;
@@ -194,7 +194,7 @@ export class HostState {
     return true;
   }
 
-  /** Looks which endpoints have come and gone: one call, and three for each that is new to both families. */
+  /** Finds added and removed endpoints: one call, and three for each that is new to both families. */
   async refreshEndpoints(hcn: Hcn, signal?: AbortSignal): Promise<void> {
     const found = await hcn.ids("Endpoint", { VirtualNetwork: this.network.id });
     const read = (id: Guid) => hcn.known("Endpoint", id);
@@ -204,7 +204,7 @@ export class HostState {
     });
   }
 
-  /** Looks for the endpoint of the node itself: no call where it is on the cluster's network, and there. */
+  /** Finds the endpoint of the node itself: no call if it is a known one of the cluster's network. */
   async #refreshRoot(hcn: Hcn): Promise<void> {
     const { rootName } = this.#names;
     if (rootName === undefined || (this.root !== undefined && this.endpoints.has(this.root))) return;
@@ -214,7 +214,7 @@ export class HostState {
     this.#news.hasNewRoot = found !== undefined;
   }
 
-  /** Looks which load balancers have come and gone: one call, and three for each that is new to both families. */
+  /** Finds added and removed load balancers: one call, and three for each that is new to both families. */
   async refreshLoadBalancers(hcn: Hcn, signal?: AbortSignal): Promise<void> {
     let isElsewhereKnown = true;
     const found = await hcn.ids("LoadBalancer");
@@ -224,7 +224,7 @@ export class HostState {
       else if (!one.endpoints.every((endpoint) => this.#isOurs(endpoint))) isElsewhereKnown = false;
     });
     if (isElsewhereKnown) return;
-    // Other programs make endpoints on their networks, too.
+    // Other programs may have created endpoints on their networks, too.
     this.#elsewhere = await idsElsewhere(hcn, new Set(await hcn.ids("Endpoint", { VirtualNetwork: this.network.id })));
   }
 
@@ -245,7 +245,7 @@ export class HostState {
       if (gone !== undefined) onNews(gone, true);
     }
     for (const id of found) {
-      // What cannot be read now cannot be read later.
+      // An unreadable document is not read again.
       if (index.has(id) || hcn.isUnread(id)) continue;
       signal?.throwIfAborted();
       const object = await read(id);
@@ -256,9 +256,9 @@ export class HostState {
   }
 
   /**
-   * Looks which load balancers others have changed under the same ID. The first version of HNS's interface lists all of them with what they
-   * do, in one call, where HCN takes three for each. Its view lacks some fields and has others, so it is only compared with itself: what
-   * says something else than the last time is read again. Reference windows-hcn.md §4.5.
+   * Finds load balancers that other programs changed under the same ID. The first version of the HNS API lists all of them with their
+   * settings in one call, where HCN needs three for each. Its view lacks some fields and has others, so it is only compared with itself:
+   * a load balancer whose view differs from the last one is read again. Reference windows-hcn.md §4.5.
    */
   async #refreshBehaviour(hcn: Hcn): Promise<void> {
     for (const [id, text] of await hcn.policyLists()) {
@@ -266,7 +266,7 @@ export class HostState {
       if (known === undefined) continue;
       const digest = hash("sha1", text, "base64");
       const before = this.#seen.get(known);
-      // Where HNS does not answer, it is suspect the next time as well. What is gone is seen by its ID.
+      // If HNS does not answer, the digest stays and the next time differs, too. A deleted one is noticed by its ID.
       const now = before === undefined || before === digest ? known : ((await hcn.get("LoadBalancer", id)) ?? known);
       const hasChanged = JSON.stringify(now) !== JSON.stringify(known);
       if (hasChanged) {
@@ -280,26 +280,26 @@ export class HostState {
 
 const noNews = (): HostNews => ({ lost: new Set(), changed: [], hasNewRoot: false, hasEndpoints: false });
 
-/** The endpoints of the host without ours. */
+/** The endpoints of the host except ours. */
 async function idsElsewhere(hcn: Hcn, ours: ReadonlySet<Guid>): Promise<ReadonlySet<Guid>> {
   return new Set((await hcn.ids("Endpoint")).filter((id) => !ours.has(id)));
 }
 
-/** Says what to look at when the network of the cluster is not there. Pure. */
+/** Says what to check if the network of the cluster is missing. */
 export function missingNetworkText(name: string): string {
   return `HNS has no network "${name}": check winkernel.networkName (--network-name, KUBE_NETWORK), and whether the CNI plugin has made it`;
 }
 
-/** Whether addresses of pods are carried between nodes by the network itself. Pure. */
+/** Whether the network itself carries addresses of pods between nodes. */
 export function isOverlay({ type }: HcnNetwork): boolean {
   return type.toLowerCase() === "overlay";
 }
 
-/** Objects of HNS by ID, and by what they are looked up by: the frontends of a load balancer, the addresses of an endpoint. */
+/** Objects of HNS by ID and by lookup keys, such as the frontends of a load balancer or the addresses of an endpoint. */
 class HostIndex<T extends { readonly id: Guid }> {
   readonly #keysOf: (object: T) => Iterable<string>;
   readonly #byId = new Map<Guid, T>();
-  /** Almost every key has one object. Several are in the order in which they were noted. */
+  /** Almost every key has one object. Several are in the order of {@link note}. */
   readonly #byKey = new Map<string, readonly T[]>();
 
   /** @param keysOf the keys of an object, each once. */

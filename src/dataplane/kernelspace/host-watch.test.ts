@@ -1,4 +1,4 @@
-/** What others do in HNS is seen soon, whether HNS tells of it or not, and at a cost that has a bound. */
+/** Changes in HNS by other programs are noticed soon, with or without a notification, at a bounded cost. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
@@ -241,7 +241,7 @@ describe("a look that HNS interrupts", () => {
         await rig.clock.advance(SYNC_PERIOD_MS);
         lose(model);
         let asked = 0;
-        // The second question about endpoints is for the root endpoint, after all that has gone is known.
+        // The second query of endpoints is for the root endpoint, after all losses are known.
         const heal = rig.host.refuse(({ verb, kind }) => {
           const isIt = call === "Call" ? verb === "Call" : verb === "Enumerate" && kind === call;
           if (!isIt) return undefined;

@@ -1,7 +1,7 @@
 /**
- * When HNS is looked at between syncs. It tells on its own of networks, of pods that get their endpoint and of its end, but not of
- * load balancers and endpoints that are deleted: so it is asked every few seconds as well, which costs three calls. Reference
- * windows-hcn.md §4.1, windows-practice.md §8.
+ * Decides when to check HNS between syncs. It sends notifications about networks, attached endpoints of pods and its
+ * own end, but not about deleted load balancers and endpoints: so it is also polled every few seconds, which costs
+ * three calls. Reference windows-hcn.md §4.1, windows-practice.md §8.
  */
 import type { Mutex } from "../../async/mutex.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
@@ -11,27 +11,27 @@ import type { KernelspaceOptions } from "./options.ts";
 
 interface HostWatchOptions extends Pick<KernelspaceOptions, "syncPeriodMs" | "clock" | "log"> {
   readonly hcn: Pick<Hcn, "watch">;
-  /** Held while HNS is called: no two calls may be under way at once. */
+  /** Held while HNS is called: only one call may be in progress at a time. */
   readonly turns: Mutex;
 }
 
 const NOTICES: ReadonlySet<number> = new Set(Object.values(HNS_NOTICES));
-/** Looks come so often where nothing is told. */
+/** The polling period without notifications. */
 const LOOK_MS = 5_000;
-/** What is told within this time is looked at together. */
+/** Notifications within this time cause one check. */
 const GATHER_MS = 500;
 
 export class HostWatch {
   readonly #options: HostWatchOptions;
   #wake: (() => void) | undefined;
   #hasNotice = false;
-  /** Ends the registration; undefined while there is none. */
+  /** Ends the registration; undefined if there is none. */
   #end: (() => Promise<void>) | undefined;
-  /** HNS has gone, so that its return is news. */
+  /** HNS has stopped, so its return is to be reported. */
   #isGone = false;
-  /** Said last, and not said again. */
+  /** The last logged error of a check, which is not repeated. */
   #told = "";
-  /** Why HNS tells nothing, as it was said last. */
+  /** The last logged reason why HNS sends no notifications. */
   #deaf = "";
 
   constructor(options: HostWatchOptions) {
@@ -39,10 +39,10 @@ export class HostWatch {
   }
 
   /**
-   * Looks until the signal aborts.
+   * Runs until the signal aborts.
    *
-   * @param look finds out whether others have changed something.
-   * @param onBack HNS answers again: what failed meanwhile need not wait for its turn.
+   * @param look checks whether other programs changed something.
+   * @param onBack HNS answers again: what failed in the meantime need not wait for its retry.
    */
   async run(look: () => Promise<void>, signal: AbortSignal, onBack: () => void): Promise<void> {
     try {
@@ -78,7 +78,7 @@ export class HostWatch {
     return clock.monotonicMs() - beganMs;
   }
 
-  /** Asks HNS to tell; without that, looks come all the same. */
+  /** Registers for notifications; without them, polling goes on. */
   async #listen(onBack: () => void): Promise<void> {
     const { hcn, turns, log } = this.#options;
     if (this.#isGone) await this.#stopListening();
@@ -115,7 +115,7 @@ export class HostWatch {
     this.#wake?.();
   }
 
-  /** Ends early when HNS tells something, or has told it already. */
+  /** Ends early on a notification, even one from before. */
   async #pause(leastMs: number, signal: AbortSignal): Promise<void> {
     const { clock, syncPeriodMs } = this.#options;
     const within = (ms: number): number => Math.min(Math.max(ms, leastMs), syncPeriodMs);

@@ -1,6 +1,6 @@
 /**
- * Brings what is in doubt to what is wanted, in an order in which nothing is named before it is there or after it has gone. What HNS
- * refuses of one object is noted, stays in doubt, and stops nothing else. Reference windows.md §3, windows-practice.md §8.1.
+ * Reconciles what is in doubt, in an order in which no object is named before it is created or after it is deleted. If HNS rejects
+ * one object, that is noted, stays in doubt, and does not affect the others. Reference windows.md §3, windows-practice.md §8.1.
  */
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type { HcnLoadBalancer, LoadBalancerSettings } from "../../kernel/hcn/documents.ts";
@@ -22,15 +22,15 @@ interface Wanted {
   readonly value: PlannedLoadBalancer;
 }
 
-/** A frontend to be looked at; lower ranks come first. */
+/** A frontend to reconcile; lower ranks come first. */
 interface Work extends Wanted {
   readonly key: string;
   readonly rank: number;
 }
 
-/** Nothing on the node works without names. */
+/** Nothing on the node works without name resolution. */
 const DNS_PORT = 53;
-/** Begins the keys of its service ports. */
+/** The prefix of the keys of its service ports. */
 const API_SERVER = "default/kubernetes:";
 
 /** One call of {@link HostWriter.carryOut}. */
@@ -55,9 +55,9 @@ export class HostWriter {
   }
 
   /**
-   * By frontend, name resolution and the API server before all else, then cluster IPs: each is served as soon as the endpoints that it
-   * names are there, and does not wait for those of others. What is not wanted goes last, endpoints after the load balancers that named
-   * them. @throws what stops everything; all must be looked at then.
+   * Works by frontend: DNS and the API server first, then the others in the order of their ranks. Each is written as soon as its own
+   * endpoints exist, without waiting for those of others. Deletions come last, endpoints after the load balancers that named them.
+   * @throws an error that affects everything, after which a full sync is needed.
    */
   async carryOut(turn: Turn): Promise<void> {
     const { host, wanted, notes, signal } = turn;
@@ -71,7 +71,7 @@ export class HostWriter {
     }
     const gone = await this.#serve(turn, addresses, frontends.union(doubt.frontends));
     for (const id of new Set([...doubt.leftovers, ...gone])) {
-      // It could not be deleted before, and is wanted again.
+      // It could not be deleted before, and now it is wanted again.
       if (host.frontendsOf(id).some((key) => wanted.of.loadBalancers.has(key))) continue;
       signal.throwIfAborted();
       await this.#attempt(
@@ -85,7 +85,7 @@ export class HostWriter {
     await this.#deleteEndpoints(turn, addresses);
   }
 
-  /** @returns load balancers that nothing wants any more. */
+  /** @returns load balancers that are no longer wanted. */
   async #serve(
     turn: Turn,
     addresses: ReadonlySet<IpAddress>,
@@ -110,7 +110,7 @@ export class HostWriter {
         }
         const settings = resolve(host, value);
         const found = host.loadBalancers.at(key);
-        // While nothing of it is there, what it had stays, as far as it still leads anywhere.
+        // While none of its endpoints exists, the present load balancer stays.
         const isDone =
           settings.endpoints.length === 0 || (found !== undefined && loadBalancers.isSettled(found, settings));
         signal.throwIfAborted();
@@ -122,7 +122,7 @@ export class HostWriter {
     return gone;
   }
 
-  /** What is changed comes before what is made, which may take its place, and the node's own address last. */
+  /** Changes come before creations, which may take their place; the node's own address comes last within each. */
   #rankOf({ owner, value }: Wanted, found: HcnLoadBalancer | undefined): number {
     const isVital = value.mapping.externalPort === DNS_PORT || owner.startsWith(API_SERVER);
     if (isVital && value.kind === "cluster-ip") return 0;
@@ -146,11 +146,11 @@ export class HostWriter {
         },
       );
     } else if (this.#options.isHostAddress(address)) {
-      // No pod has it to itself, so no endpoint will come, and no other pod is worse served.
+      // It is no pod's own address, so no endpoint will come.
       const message = "HNS has no endpoint for an address of the node itself, so a Service cannot lead to it";
       this.#warnings.tellOnce(`own ${address}`, message, { address, servicePortName: notes.nameOf(owner) });
     } else {
-      // The CNI plugin makes it; a remote one in its place would keep it from doing so (kubernetes #130963).
+      // The CNI plugin creates it; a remote one in its place would prevent that (kubernetes #130963).
       const words = `HNS has no endpoint for the pod ${address} of this node; the CNI plugin makes it`;
       for (const each of owners) notes.refuse(each, each, words);
       host.doubt.addresses.add(address);
@@ -180,7 +180,7 @@ export class HostWriter {
           notes.refuse(owner, key, `${error}; frontend ${key}`);
           return;
         }
-        // On some versions of HNS the health server's own socket is in the way (community #8883): that must not fail the Service.
+        // In some versions of HNS our health server's socket is in the way (community #8883): that must not fail the Service.
         const message =
           "Health checks cannot be forwarded at an address; its load balancer will find this node unhealthy";
         this.#warnings.tellOnce(`health ${key}`, message, { frontend: key, error });
@@ -210,7 +210,7 @@ export class HostWriter {
     }
   }
 
-  /** Does one thing. @param onRefused told why HNS does not do it, and whether something else is there. @throws what stops everything. */
+  /** @param onRefused gets the reason, and whether something else holds the frontend. @throws an error that affects everything. */
   async #attempt(work: () => Promise<void>, onRefused: (reason: string, isTaken: boolean) => void): Promise<void> {
     try {
       await work();
@@ -221,12 +221,12 @@ export class HostWriter {
   }
 }
 
-/** What must have an endpoint before a load balancer is of use. */
+/** The addresses that need an endpoint before a load balancer can work. */
 function addressesOf({ endpoints, frontendVip }: PlannedLoadBalancer): readonly IpAddress[] {
   return [...(endpoints === "root" ? [] : endpoints), ...(frontendVip === undefined ? [] : [frontendVip])];
 }
 
-/** Only HNS knows the IDs of endpoints. Those that are not there yet are left out. */
+/** Looks up the IDs of endpoints, leaving out those that do not exist yet. */
 function resolve(
   host: HostState,
   { endpoints, sourceVip, frontendVip, mapping, flags }: PlannedLoadBalancer,
@@ -235,7 +235,7 @@ function resolve(
   return { endpoints: ids.filter((id) => id !== undefined), sourceVip, frontendVip, mapping, flags };
 }
 
-/** What no single object is to blame for, so that trying the next is of no use. */
+/** Whether the error is not about one object, so that trying the next is useless. */
 function isFatal(error: unknown): boolean {
   const kind = hcnErrorClass(error);
   if (kind !== undefined) return kind === "down" || kind === "denied";

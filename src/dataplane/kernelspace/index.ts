@@ -1,4 +1,4 @@
-/** The kernelspace mode of Windows: load balancers of HNS. Reference windows.md. */
+/** The kernelspace mode of Windows: HNS load balancers. Reference windows.md. */
 
 import type { ModeDescriptor } from "../dataplane.ts";
 import type { KernelspacePlanData } from "./cluster-plan.ts";

@@ -1,11 +1,11 @@
-/** What a service port owns in kernelspace mode: load balancers of HNS. Reference windows.md §2.6. */
+/** What a service port owns in kernelspace mode: HNS load balancers. Reference windows.md §2.6. */
 import type { KernelPart, ModeInspection } from "../inspection.ts";
 import type { ModeWords } from "../mode-words.ts";
 import { planInput } from "./cluster-plan.ts";
 import { rootEndpointNameOf } from "./host-config.ts";
 import { type PlannedLoadBalancer, planServicePort } from "./plan-service-port.ts";
 
-/** The kernelspace mode, seen by people who look at HNS. */
+/** Descriptions for people who inspect HNS. */
 const WORDS: ModeWords = {
   unserved: "there is no load balancer for it",
   localPolicy: "",
@@ -31,7 +31,7 @@ export const inspectKernelspace: ModeInspection = {
   words: WORDS,
   choice: () => "by HNS, for each connection",
   sharedPurpose: () => undefined,
-  // HNS names nothing but by IDs of its own.
+  // HNS names objects only by its own IDs.
   namesOf: () => [],
   ownerTest: () => undefined,
   loadCounters: async () => ({

@@ -1,6 +1,6 @@
 /**
- * Brings load balancers from what HNS has to what is wanted, one frontend at a time: changed in place where HNS can do that, otherwise
- * deleted and made again back to back. What was written is read back, because some versions of HNS say yes and do nothing.
+ * Reconciles load balancers, one frontend at a time: modifies them in place where HNS can do that, otherwise deletes and recreates
+ * them back to back. Reads back what was written, because some versions of HNS report success and do nothing.
  */
 import {
   type HcnLoadBalancer,
@@ -20,12 +20,12 @@ import type { LoadBalancerVerb } from "./metrics.ts";
 import type { KernelspaceOptions } from "./options.ts";
 import type { LoadBalancerKind } from "./plan-service-port.ts";
 
-/** The frontend cannot be had. The message is for people. */
+/** Something else holds the frontend. The message is for people. */
 export class FrontendHeldError extends Error {
   override readonly name = "FrontendHeldError";
 }
 
-/** Every attempt cuts the connections of what serves, and what is wrong with a document is seldom over by itself. */
+/** Every attempt breaks the connections of the present load balancer, and a rejected document is rarely accepted later. */
 const AGAIN_AFTER_MS = 600_000;
 
 /** A load balancer to be written. */
@@ -42,9 +42,9 @@ export class LoadBalancerWriter {
   readonly #options: KernelspaceOptions;
   #canModify: boolean;
   readonly #own = new Set<Guid>();
-  /** What was sent, where HNS has something else than that to say of it: it is not sent again for this reason. */
+  /** Load balancers that HNS describes differently from what was sent: that alone is no reason to send them again. */
   readonly #reworded = new Map<Guid, { readonly sent: string; readonly readBack: string }>();
-  /** By frontend, what HNS has refused in the place of one that serves, which is not taken away for the same again so soon. */
+  /** By frontend, settings that HNS rejected as a replacement for a load balancer; they are not retried before `untilMs`. */
   readonly #refused = new Map<string, { readonly sent: string; readonly error: unknown; readonly untilMs: number }>();
 
   constructor(options: KernelspaceOptions) {
@@ -56,12 +56,12 @@ export class LoadBalancerWriter {
     return this.#canModify;
   }
 
-  /** Whether this process has made it, or has found it as it was wanted. */
+  /** Whether this process created it, or found it as wanted. */
   isOwn(id: Guid): boolean {
     return this.#own.has(id);
   }
 
-  /** Forgets what HNS does not have any more, and refusals of long ago. */
+  /** Forgets deleted load balancers and old refusals. */
   keepOnly(host: HostState): void {
     for (const id of this.#own) if (!host.loadBalancers.has(id)) this.#own.delete(id);
     for (const id of this.#reworded.keys()) if (!host.loadBalancers.has(id)) this.#reworded.delete(id);
@@ -79,7 +79,7 @@ export class LoadBalancerWriter {
     return isSettled;
   }
 
-  /** @throws HcnError, or FrontendHeldError when something else answers there. */
+  /** @throws HcnError, or FrontendHeldError if something else holds the frontend. */
   async put(one: LoadBalancerToPut): Promise<void> {
     const { host, key, wanted } = one;
     const found = host.loadBalancers.at(key);
@@ -96,14 +96,14 @@ export class LoadBalancerWriter {
     this.#refused.delete(key);
   }
 
-  /** What served serves on with the endpoints that are still wanted, where HNS will not have the wanted one in its place. */
+  /** Recreates the former load balancer with its endpoints that are still wanted, after HNS rejected its replacement. */
   async #putBack(one: LoadBalancerToPut, found: HcnLoadBalancer): Promise<void> {
     const { sourceVip, frontendVips, mappings, flags } = found;
     const [frontendVip, mapping] = [frontendVips[0], mappings[0]];
     const endpoints = found.endpoints.filter((id) => one.wanted.endpoints.includes(id));
     if (mapping === undefined || endpoints.length === 0) return;
     const wanted = { endpoints, sourceVip, frontendVip, mapping, flags: flags & KNOWN_FLAGS };
-    // Where that is refused, too, the first refusal says more.
+    // If this fails, too, the first error says more.
     await this.#create({ ...one, wanted }).catch(() => {});
   }
 
@@ -116,7 +116,7 @@ export class LoadBalancerWriter {
     this.#own.delete(id);
   }
 
-  /** Changes what is at the frontend, or takes it away. @returns whether it is as wanted. */
+  /** Modifies or removes the load balancer at the frontend. @returns whether it is as wanted. */
   async #settle(one: LoadBalancerToPut, found: HcnLoadBalancer): Promise<boolean> {
     const { host, notes, key, kind, wanted } = one;
     if (this.isSettled(found, wanted)) return true;
@@ -143,7 +143,7 @@ export class LoadBalancerWriter {
         this.#giveUpModifying("HNS says that it cannot");
         return false;
       }
-      // It may have gone, or what it is to name, and then it stays as it is; or it was changed and only the answer is lost.
+      // It or an endpoint may be gone, or it was modified and only the answer was lost.
       const now = await this.#options.hcn.get("LoadBalancer", found.id).catch(() => found);
       if (now === undefined) {
         host.loadBalancers.forget(found.id);
@@ -176,14 +176,14 @@ export class LoadBalancerWriter {
     notes.count("load balancers made");
   }
 
-  /** Whether it was made after all, and only the answer is lost. */
+  /** Whether it was created after all, and only the answer was lost. */
   async #isThere({ host, key, wanted }: LoadBalancerToPut): Promise<boolean> {
     await host.refreshLoadBalancers(this.#options.hcn).catch(() => {});
     const found = host.loadBalancers.at(key);
     return found !== undefined && this.isSettled(found, wanted);
   }
 
-  /** Something answers at the frontend that was not there before: after a restart of HNS, load balancers come back late (kubernetes #139519). */
+  /** Finds an unknown holder of the frontend: after a restart of HNS, load balancers come back late (kubernetes #139519). */
   async #holderOf(host: HostState, key: string, cause: unknown): Promise<HcnLoadBalancer> {
     await host.refreshLoadBalancers(this.#options.hcn);
     const found = host.loadBalancers.at(key);
@@ -220,7 +220,7 @@ export class LoadBalancerWriter {
   }
 }
 
-/** What a load balancer that no Service wants any more was for, as far as it shows. */
+/** A guess at the purpose of a load balancer that no Service wants any more. */
 function kindOf(found: HcnLoadBalancer | undefined): LoadBalancerKind {
   if (found?.frontendVips.length === 0) return "node-port";
   return found?.mappings.some(({ flags }) => (flags & MAP_EXTERNAL_IP) !== 0) ? "external-ip" : "cluster-ip";
@@ -229,8 +229,8 @@ function kindOf(found: HcnLoadBalancer | undefined): LoadBalancerKind {
 const KNOWN_FLAGS = LB_DSR | LB_IPV6;
 
 /**
- * Whether a load balancer is what is wanted (windows.md §3.3, windows-practice.md §9.3). Everything counts, unlike upstream: also the source VIP, flags and distribution. The order of endpoints does not; a source VIP
- * that was left to HNS is HNS's affair.
+ * Whether a load balancer is as wanted (windows.md §3.3, windows-practice.md §9.3). Unlike upstream, this compares everything,
+ * including source VIP, flags and distribution; not the order of endpoints, nor a source VIP that was left to HNS.
  */
 export function isAsWanted(found: HcnLoadBalancer, wanted: LoadBalancerSettings): boolean {
   const { sourceVip, frontendVip, mapping, flags } = wanted;

@@ -1,4 +1,4 @@
-/** Failing calls of HNS: how they are counted, and that they tell nothing of what is there. */
+/** Failed HNS calls: how they are counted, and that they do not change what is known of HNS. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
@@ -42,7 +42,7 @@ test("failing calls for load balancers are counted by family, type and error, un
     [
       ...[...types, "healthcheck"].map((type) => series("create", type, "port_already_exists")),
       ...types.map((type) => series("update", type, "invalid_ip")),
-      // A load-balancer address that is not preserved looks like an external one; so does a health check like a cluster IP.
+      // Without preserve-destination, a load-balancer address looks like an external IP, and a health check like a cluster IP.
       ...[series("delete", "clusterip", "other", 2), series("delete", "externalip", "other", 2)],
       series("delete", "nodeport", "other"),
     ].sort(),

@@ -1,4 +1,4 @@
-/** Calls of HNS for load balancers that failed, under upstream's names (Kubernetes 1.37, kubernetes #137767). */
+/** Failed HNS calls for load balancers, under upstream's names (Kubernetes 1.37, kubernetes #137767). */
 import { HcnError } from "../../kernel/hcn/hcn-error.ts";
 import type { MetricFamilies } from "../../metrics/metric-families.ts";
 import type { IpFamily } from "../../net/ip.ts";
@@ -7,7 +7,7 @@ import type { LoadBalancerKind } from "./plan-service-port.ts";
 const VERBS = ["create", "update", "delete"] as const;
 export type LoadBalancerVerb = (typeof VERBS)[number];
 
-/** The measurements of this mode, one family. */
+/** The metrics of this mode, for one family. */
 export interface KernelspaceMetrics {
   countFailure(verb: LoadBalancerVerb, kind: LoadBalancerKind, error: unknown): void;
 }
@@ -27,7 +27,7 @@ const ERRORS: ReadonlyMap<number, string> = new Map([
   [0x803b_001e, "invalid_ip"],
 ]);
 
-/** Defines the families and gives the function that makes the object of one IP family. */
+/** Defines the metrics. @returns a function that makes those of one IP family. */
 export function defineKernelspaceMetrics(families: MetricFamilies): (family: IpFamily) => KernelspaceMetrics {
   const counters = Object.fromEntries(
     VERBS.map((verb) => {

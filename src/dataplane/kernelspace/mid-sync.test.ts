@@ -1,4 +1,4 @@
-/** What happens to HNS while a sync looks at it and writes. */
+/** Changes in HNS while a sync reads and writes it. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
@@ -13,7 +13,7 @@ for (const then of ["loses the pod", "is deleted"] as const) {
     const { host } = model.rig;
     const web = port("web", "10.96.0.1");
     model.set(web, [remote("10.180.1.1")]);
-    // The CNI plugin makes it between "which endpoints has the network" and "which endpoints has the host".
+    // The CNI plugin creates it between the listing of the network's endpoints and that of the host's.
     let isMade = false;
     host.refuse(({ verb, kind, about }) => {
       if (isMade || verb !== "Enumerate" || kind !== "Endpoint" || about.includes("Filter")) return undefined;
@@ -40,7 +40,7 @@ test("a pod that goes while its load balancer is changed does not cost the load 
   model.set(web, [local("10.180.0.1"), remote("10.180.1.1")]);
   await model.rig.sync();
   const [before] = host.documents("LoadBalancer").keys();
-  // A second pod elsewhere joins; the CNI plugin takes the local pod's endpoint away before its slice says so.
+  // A second pod on another node joins; the CNI plugin removes the local pod's endpoint before the slice says so.
   host.refuse(({ verb, kind }) => {
     if (verb === "Modify" && kind === "LoadBalancer") host.removeEndpoint(pod);
     return undefined;

@@ -1,4 +1,4 @@
-/** What the parts of the kernelspace mode work with, one family. */
+/** Dependencies of the kernelspace mode, for one family. */
 import type { Clock } from "../../async/clock.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import type { Logger } from "../../logging/logger.ts";
@@ -9,19 +9,19 @@ import type { PlanConfig } from "./plan-service-port.ts";
 export interface KernelspaceOptions {
   readonly config: PlanConfig;
   readonly hcn: Hcn;
-  /** HNS changes load balancers in place. */
+  /** HNS can modify load balancers in place. */
   readonly canModify: boolean;
   readonly networkName: string;
-  /** `winkernel.rootHnsEndpointName`; undefined where health checks are not forwarded. */
+  /** `winkernel.rootHnsEndpointName`; undefined if health checks are not forwarded. */
   readonly rootName: string | undefined;
-  /** Of the interface with the node's address; empty where no overlay needs it. */
+  /** The MAC address of the interface with the node's address; empty without an overlay. */
   readonly hostMac: string;
-  /** Of every interface, in lower case with colons. */
+  /** The MAC addresses of all interfaces, in lower case with colons. */
   readonly hostMacs: ReadonlySet<string>;
   /** Whether an interface of the host has an address. */
   isHostAddress(address: IpAddress): boolean;
   readonly metrics: KernelspaceMetrics;
-  /** `syncPeriod`: the longest pause between two looks at HNS, and between two attempts. */
+  /** `syncPeriod`: the longest pause between two checks of HNS, and between two attempts. */
   readonly syncPeriodMs: number;
   readonly clock: Clock;
   readonly log: Logger;

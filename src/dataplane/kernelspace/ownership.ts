@@ -1,13 +1,13 @@
 /**
- * Whose an endpoint is. HNS keeps no owner that kube-proxy sets, so this goes by what is seen, and what shows no sign of ours is never
- * touched; of load balancers `host-state.ts` tells. Pure. Reference windows-practice.md §8.1.
+ * The ownership of endpoints. HNS stores no owner for kube-proxy, so this judges by visible properties, and endpoints that do not look
+ * like ours are never touched; for load balancers see `host-state.ts`. Reference windows-practice.md §8.1.
  */
 import { type HcnEndpoint, plainMac } from "../../kernel/hcn/documents.ts";
 import { familyOf, type IpAddress, type IpFamily, ipBytes } from "../../net/ip.ts";
 
 /**
- * Whether an endpoint is the source VIP that kube-proxy, of either version, has made because the CNI plugin had not: that one has the
- * host's MAC address, and the name that HNS gives.
+ * Whether an endpoint is the source VIP that upstream's or this kube-proxy created because the CNI plugin had not: it
+ * has the host's MAC address and the name that HNS gives.
  */
 export function isOurSourceVip(
   { isRemote, addresses, mac, name }: HcnEndpoint,
@@ -19,8 +19,8 @@ export function isOurSourceVip(
 }
 
 /**
- * Whether an endpoint of our network stands for an address elsewhere and was made by kube-proxy, of either version: it has the MAC
- * address that is made from its address, or as that of a cluster IP the host's.
+ * Whether an endpoint of our network is a remote one that upstream's or this kube-proxy created: it has the MAC address
+ * derived from its IP address or, for a cluster IP, the host's.
  */
 export function isOurRemoteEndpoint(endpoint: HcnEndpoint, family: IpFamily, hostMacs: ReadonlySet<string>): boolean {
   const { isRemote, addresses, mac } = endpoint;
@@ -29,7 +29,7 @@ export function isOurRemoteEndpoint(endpoint: HcnEndpoint, family: IpFamily, hos
   return mac === plainMac(remoteMac(address)) || hostMacs.has(mac);
 }
 
-/** The MAC address of an endpoint that stands for an address elsewhere (windows.md §2.4), as it is sent: `02-11-c0-a8-02-03`. Of IPv6 addresses only the last 32 bits count, in reverse. Pure. */
+/** The MAC address of a remote endpoint (windows.md §2.4), as sent: `02-11-c0-a8-02-03`. Of IPv6 addresses only the last 32 bits count, in reverse. */
 export function remoteMac(address: IpAddress): string {
   const bytes = ipBytes(address);
   const counted = familyOf(address) === "IPv4" ? bytes : bytes.slice(-4).reverse();

@@ -1,6 +1,6 @@
 /**
- * What one service port wants of HNS: load balancers, and endpoints for them to name. Endpoints are named by address; only HNS
- * knows their IDs. Pure. Reference windows.md §2.6, §3.5.
+ * Plans one service port: HNS load balancers, and the endpoints that they name. Endpoints are named by address, because
+ * only HNS knows their IDs. Reference windows.md §2.6, §3.5.
  */
 import {
   DISTRIBUTE_BY_SOURCE,
@@ -21,16 +21,16 @@ import { routeServicePort } from "../../model/service-port-routing.ts";
 import { cidrContains, type IpAddress, type IpFamily } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS, type Protocol } from "../../net/protocol.ts";
 
-/** Stays the same while the process runs. */
+/** Constant while the process runs. */
 export interface PlanConfig {
   readonly family: IpFamily;
   readonly nodeName: string;
   readonly nodeIP: IpAddress;
   /** `winkernel.enableDSR`: cluster IPs answer clients directly. */
   readonly enableDsr: boolean;
-  /** HNS has direct server return; without it there is no Local policy for the outside, and no preserve-destination. */
+  /** HNS supports direct server return, which the external Local policy and preserve-destination need. */
   readonly hasDsr: boolean;
-  /** HNS keeps clients at an endpoint. */
+  /** HNS supports session affinity. */
   readonly hasAffinity: boolean;
   /** `winkernel.sourceVip`. */
   readonly sourceVip: IpAddress | undefined;
@@ -38,7 +38,7 @@ export interface PlanConfig {
   readonly healthPort: number | undefined;
 }
 
-/** As the last look at the host found it. */
+/** As the last read of the host found it. */
 export interface PlanFacts {
   readonly zone: string | undefined;
   readonly isOverlay: boolean;
@@ -51,27 +51,27 @@ export type LoadBalancerKind = FrontendKind | "health-check";
 export interface PlannedLoadBalancer {
   readonly key: string;
   readonly kind: LoadBalancerKind;
-  /** Undefined: at the node's own address. */
+  /** Undefined: the node's own address. */
   readonly frontendVip: IpAddress | undefined;
   readonly mapping: PortMapping;
   readonly sourceVip: IpAddress | undefined;
   readonly flags: number;
-  /** Each once, in the model's order; `root`: the endpoint of the node itself. Never empty. */
+  /** Without duplicates, in the model's order; `root`: the endpoint of the node itself. Never empty. */
   readonly endpoints: readonly IpAddress[] | "root";
 }
 
 export interface ServicePortPlan {
   readonly loadBalancers: readonly PlannedLoadBalancer[];
-  /** Addresses that load balancers name, and whether a pod of this node has them. */
+  /** The addresses that load balancers name, and whether they are pods of this node. */
   readonly endpoints: ReadonlyMap<IpAddress, boolean>;
   /** On an overlay, the cluster IP has an endpoint, too. */
   readonly vip: IpAddress | undefined;
   readonly lacksLocal: { readonly internal: boolean; readonly external: boolean };
-  /** What HNS cannot do, and the service port asks for. */
+  /** Features that the service port asks for and HNS lacks. */
   readonly warnings: readonly string[];
 }
 
-/** Mapping flags by kind; with preserve-destination where that counts. */
+/** Mapping flags by kind, without and with preserve-destination. */
 const MAPPING_FLAGS: Readonly<Record<LoadBalancerKind, readonly [plain: number, preserving: number]>> = {
   "cluster-ip": [0, 0],
   "node-port": [MAP_EXTERNAL_IP | MAP_LOCAL_ROUTED_VIP, MAP_EXTERNAL_IP | MAP_LOCAL_ROUTED_VIP],
@@ -80,14 +80,14 @@ const MAPPING_FLAGS: Readonly<Record<LoadBalancerKind, readonly [plain: number, 
   "health-check": [0, MAP_USE_MUX | MAP_PRESERVE_DIP],
 };
 
-/** @param endpoints all of the port's, sorted by text. */
+/** @param endpoints all of the port, sorted by text. */
 export function planServicePort(
   declared: ServicePort,
   endpoints: readonly Endpoint[],
   config: PlanConfig,
   facts: PlanFacts,
 ): ServicePortPlan {
-  // Local traffic is kept local by answering clients directly, which not every HNS can (kubernetes #62046).
+  // The Local policy needs direct server return, which not every HNS supports (kubernetes #62046).
   const port = config.hasDsr ? declared : { ...declared, externalPolicyLocal: false };
   const routing = routeServicePort(port, endpoints, { nodeName: config.nodeName, zone: facts.zone });
   const preserves = port.preservesDestination === true && config.hasDsr;
@@ -150,12 +150,12 @@ export function planServicePort(
   };
 }
 
-/** Node ports and load-balancer addresses keep the destination, external IPs do not (windows.md §2.6). */
+/** Node ports and load-balancer addresses preserve the destination, external IPs do not (windows.md §2.6). */
 function isPreserving({ kind }: Frontend): boolean {
   return kind === "node-port" || kind === "load-balancer";
 }
 
-/** Answering directly switches off forwarding to other nodes, so the outside has it with local endpoints only (kubernetes #103138). */
+/** Direct server return turns off forwarding to other nodes: for external traffic it needs local endpoints (kubernetes #103138). */
 function answersDirectly(
   { kind }: Frontend,
   port: ServicePort,
@@ -169,8 +169,8 @@ function answersDirectly(
 const familyFlag = ({ family }: PlanConfig): number => (family === "IPv6" ? LB_IPV6 : 0);
 
 /**
- * A load balancer knows one target port: the most frequent of its endpoints, the lowest of equals. The others are left out, as
- * they would be asked at a port that is not theirs (kubernetes #132646).
+ * A load balancer has one target port: the most frequent of its endpoints, or the lowest among equals. Endpoints with
+ * another one are left out, since they would get traffic at the wrong port (kubernetes #132646).
  */
 function onePort(endpoints: readonly Endpoint[]) {
   const counts = new Map<number, number>();
@@ -184,7 +184,7 @@ function onePort(endpoints: readonly Endpoint[]) {
   };
 }
 
-/** Addresses that no subnet of the overlay has are reached from the node's own address, as nodes are. */
+/** Addresses outside all subnets of the overlay are reached from the node's own address, as nodes are. */
 function sourceVipOf(
   reachable: readonly Endpoint[],
   { sourceVip, nodeIP }: PlanConfig,
@@ -199,7 +199,7 @@ function sourceVipOf(
   return isOutside ? nodeIP : sourceVip;
 }
 
-/** The node that carries an address on the overlay, by the last subnet that has it; undefined for an address outside. Pure. */
+/** The node that carries an address on the overlay, by the last subnet that contains it; undefined if none does. */
 export function providerOf(address: IpAddress, { remoteSubnets }: Pick<PlanFacts, "remoteSubnets">) {
   return remoteSubnets.findLast(
     ({ prefix, providerAddress }) => providerAddress === address || cidrContains(prefix, address),
@@ -208,7 +208,7 @@ export function providerOf(address: IpAddress, { remoteSubnets }: Pick<PlanFacts
 
 const HEALTH_PROTOCOL: Protocol = "TCP";
 
-/** Health servers speak HTTP, also for Services of other protocols (windows-practice.md §9.6). */
+/** Health servers use TCP, even for Services of other protocols (windows-practice.md §9.6). */
 function healthCheckOf(
   { kind, address }: Frontend,
   { healthCheckNodePort }: ServicePort,

@@ -1,4 +1,4 @@
-/** What operators report of upstream and no other file has a test for (reference windows-practice.md §8); numbers are kubernetes issues. */
+/** Operators' reports about upstream that no other file tests (reference windows-practice.md §8); numbers are kubernetes issues. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
@@ -11,7 +11,7 @@ import { LOOK_MS, newModel, type TestModel } from "./testing/kernelspace-rig.ts"
 const WEB = port("web", "10.96.0.1", { nodePort: 30080 });
 const [A, B] = ["10.180.1.1", "10.180.1.2"] as const;
 
-/** What every load balancer leads to, in the order of HNS. */
+/** The endpoints of every load balancer, in HNS's order. */
 function led({ rig: { host } }: TestModel): readonly (readonly string[])[] {
   const addresses = new Map<string, string>(
     [...host.documents("Endpoint")].map(([id, { IpConfigurations }]) => [

@@ -1,4 +1,4 @@
-/** The kernelspace mode, put together: HNS's libraries, its version, the network of the cluster. Reference windows.md §1. */
+/** Assembles the kernelspace mode: HNS's libraries, its version, the network of the cluster. Reference windows.md §1. */
 import { readFileSync } from "node:fs";
 import type { KubeProxyConfig } from "../../config/config.ts";
 import { openHcn } from "../../kernel/hcn/computenetwork.ts";
@@ -29,7 +29,7 @@ const ONLY_WINDOWS =
   "kernelspace mode runs on Windows only; 'kube-proxy render --mode kernelspace' shows here what it would ask HNS for";
 
 let opened: Hcn | undefined;
-/** As the wait before the start has found it. */
+/** What the wait before the start found. */
 let known: FoundHost | undefined;
 
 function hcnOf(log: Logger): Hcn {
@@ -51,7 +51,7 @@ async function hostOf(config: KubeProxyConfig, log: Logger): Promise<FoundHost> 
 
 const sourcesOf = ({ winkernel }: KubeProxyConfig) => ({ config: winkernel, readFile: readSourceVipFile });
 
-/** PowerShell writes UTF-16 with a mark, others UTF-8. */
+/** PowerShell writes UTF-16 with a byte order mark, other tools UTF-8. */
 function readSourceVipFile(): string | undefined {
   try {
     const bytes = readFileSync(SOURCE_VIP_FILE);
@@ -89,7 +89,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
         log: context.log,
       });
     },
-    // Load balancers stay and work.
+    // Load balancers stay in force.
     async close() {},
   };
 }
@@ -97,7 +97,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
 async function cleanUp(log: Logger, config?: KubeProxyConfig): Promise<boolean> {
   if (process.platform !== "win32") return true;
   try {
-    // Where another mode runs, there need not be a network.
+    // In another mode there need not be a network.
     if (config !== undefined && config.mode !== "kernelspace" && networkNameOf(config) === "") return true;
     const networkName = requiredNetworkName(config);
     const sourceVip = parseIpAddress(config?.winkernel.sourceVip ?? "");
@@ -130,7 +130,7 @@ export const kernelspaceRuntime: ModeRuntime = {
 
 interface CleanUpOptions {
   readonly networkName: string;
-  /** Of every interface, in lower case with colons. */
+  /** The MAC addresses of all interfaces, in lower case with colons. */
   readonly hostMacs: ReadonlySet<string>;
   /** `winkernel.sourceVip`. */
   readonly sourceVip: IpAddress | undefined;
@@ -138,16 +138,16 @@ interface CleanUpOptions {
 }
 
 /**
- * Removes what kube-proxy has left in HNS: load balancers first, then endpoints of ours that nothing names. Upstream refuses it
- * (reference windows-hcn.md §5.1). @returns whether everything worked.
+ * Removes what kube-proxy left in HNS: load balancers first, then our endpoints that are no longer named. Upstream does
+ * not support it (reference windows-hcn.md §5.1). @returns whether everything worked.
  */
 export async function cleanUpHost(
   calls: HcnCalls,
   { networkName, hostMacs, sourceVip, log }: CleanUpOptions,
 ): Promise<boolean> {
-  // There is no later look: an object that cannot be read stays, and the others go.
+  // HNS is read only once: an object that cannot be read stays, and the others are removed.
   const hcn = hcnWith(calls, log, 1);
-  // Without the network there is nothing to tell ours by, and kube-proxy has made nothing.
+  // Without the network, ours cannot be recognised, and kube-proxy created nothing.
   if ((await hcn.named("Network", networkName)) === undefined) {
     log.info("There is no HNS network of this name, so nothing is cleaned up", { network: networkName });
     return true;

@@ -1,4 +1,4 @@
-/** The self-test on an HNS in memory: what it says of a good one, of bad ones, and that nothing of it stays. */
+/** The self-test on an in-memory HNS: its report on a good one and on bad ones, and that it leaves nothing behind. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { HR, MemoryHcn, type MemoryHcnOptions } from "../../../testkit/fakes/hcn/memory-hcn.ts";

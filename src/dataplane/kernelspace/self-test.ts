@@ -1,6 +1,6 @@
 /**
- * What HNS of this host is and does: facts for people who have a Windows node, since this program has none. With writes it makes one
- * endpoint and one load balancer at addresses of documentation (RFC 5737), compares what is sent with what is read back, and removes them.
+ * Tests HNS on this host, for people with a Windows node, since the project has none. With writes, it creates one endpoint and one load
+ * balancer at documentation addresses (RFC 5737), compares what it sent with what it reads back, and removes them.
  */
 import {
   type HcnEndpoint,
@@ -28,12 +28,12 @@ export interface SelfTestOptions {
   print(line: string): void;
 }
 
-const POD = "192.0.2.1" as IpAddress; // canonical, as the next two
+const POD = "192.0.2.1" as IpAddress; // canonical, like the next two
 const VIP = "192.0.2.2" as IpAddress;
 const PROVIDER = "192.0.2.3" as IpAddress;
 const PORT = 32_750;
 
-/** Looks at HNS, prints what it finds, and how long calls take. @returns whether everything is as this program needs it. */
+/** Reads HNS, and prints what it finds and how long calls take. @returns whether everything is as this program needs it. */
 export async function testHost({ calls, networkName, writes, nowMs, print }: SelfTestOptions): Promise<boolean> {
   const times = new Map<string, number[]>();
   const raw = new Map<string, string>();
@@ -124,7 +124,7 @@ function settingsFor({ id }: HcnEndpoint, internalPort: number): LoadBalancerSet
   return { endpoints: [id], sourceVip: undefined, frontendVip: VIP, mapping, flags: 0 };
 }
 
-/** The same calls, with the time of each and the first document of each kind noted. */
+/** The same calls, but records their times and the first document of each kind. */
 function watched(
   calls: HcnCalls,
   nowMs: () => number,

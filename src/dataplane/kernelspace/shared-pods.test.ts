@@ -1,4 +1,4 @@
-/** Services that lead to the same pods: a change of one is no work for the others. */
+/** Services with the same pods: a change of one causes no calls for the others. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
@@ -12,7 +12,7 @@ test("a change of one Service asks nothing of HNS for another one of the same po
   const model = newModel({ config: { healthPort: 10256 }, rootName: "root" });
   const { host } = model.rig;
   host.addEndpoint({ name: "root", addresses: ["10.180.0.1"] });
-  // Its health check cannot be had, which fails no Service.
+  // Its health check cannot be created, which must not fail the Service.
   host.holdPort(6, 10256);
   model.set(port("web", "10.96.0.1", { loadBalancerVIPs: [ip("192.0.2.9")] }), PODS);
   await model.rig.sync();

@@ -1,4 +1,4 @@
-/** What the start waits for, and what it refuses: clear words, shown where people look. */
+/** What the start waits for and what it rejects, with clear messages where people look. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type LogLine, recordingLogger } from "../../../testkit/dataplane/recording-logger.ts";

@@ -1,6 +1,6 @@
 /**
- * What must be there before anything is programmed: an HNS that answers and is new enough, the network of the pods, and on an overlay
- * the source VIP. Reference windows.md §1.2, §1.3.
+ * The prerequisites of the mode: an HNS that answers and is new enough, the network of the pods, and on an overlay the
+ * source VIP. Reference windows.md §1.2, §1.3.
  */
 import type { HcnNetwork } from "../../kernel/hcn/documents.ts";
 import { Hcn } from "../../kernel/hcn/hcn.ts";
@@ -16,24 +16,24 @@ import type { HostWait } from "../dataplane.ts";
 import type { WinkernelConfig } from "./config.ts";
 import { isOverlay, missingNetworkText } from "./host-state.ts";
 
-/** The host as it was found. */
+/** The prerequisites that were found. */
 export interface FoundHost {
   readonly features: HnsFeatures;
   readonly network: HcnNetwork;
-  /** On an overlay. */
+  /** Set on an overlay. */
   readonly sourceVip: IpAddress | undefined;
 }
 
-/** What is not there, and may come yet. The message is for people. */
+/** A prerequisite is missing that may still come. The message is for people. */
 class NotThereError extends Error {}
 
 const RETRY_MS = 1_000;
-/** Endpoints that CNI plugins reserve as source VIP, in lower case; Calico's node agent makes its own with its first start. */
+/** Names of endpoints that CNI plugins reserve as source VIP, in lower case; Calico's node agent creates one on its first start. */
 const SOURCE_VIP_NAMES: ReadonlySet<string> = new Set(["sourcevip", "calico_ep"]);
-/** Where sig-windows-tools' script for flannel leaves what the IPAM plugin has answered. */
+/** Where sig-windows-tools' script for flannel stores the answer of the IPAM plugin. */
 export const SOURCE_VIP_FILE = "c:\\sourcevip\\sourceVip.json";
 
-/** HNS, with a warning for every object whose document is not as it should be. */
+/** A client of HNS that logs a warning for every object with an unusual document. */
 export function hcnWith(calls: HcnCalls, log: Logger, brokenAfter?: number): Hcn {
   const onOdd = {
     unread: (kind: string, id: string, problem: string) =>
@@ -48,7 +48,7 @@ export function hcnWith(calls: HcnCalls, log: Logger, brokenAfter?: number): Hcn
   return new Hcn(calls, onOdd, brokenAfter);
 }
 
-/** Asks HNS what it is. @throws Error when it cannot be worked with; an HcnError when it does not answer now. */
+/** Asks HNS for its features. @throws Error if it cannot be used; an HcnError if it does not answer now. */
 export async function probe(hcn: Hcn): Promise<HnsFeatures> {
   try {
     await hcn.policyLists();
@@ -68,7 +68,7 @@ export async function probe(hcn: Hcn): Promise<HnsFeatures> {
   return features;
 }
 
-/** @throws Error where this Windows lacks what the settings and the network ask for. */
+/** @throws Error if this Windows lacks what the settings and the network need. */
 export function requireFeatures(
   features: HnsFeatures,
   network: HcnNetwork,
@@ -81,9 +81,9 @@ export function requireFeatures(
 }
 
 /**
- * Waits until HNS answers and has the network, and on an overlay for the source VIP.
+ * Waits until HNS answers and has the network and, on an overlay, until there is a source VIP.
  *
- * @throws Error when waiting is of no use, and the signal's reason.
+ * @throws Error if waiting cannot help, or the signal's reason.
  */
 export async function awaitHost(
   hcn: Hcn,
@@ -112,7 +112,7 @@ export async function awaitHost(
   }
 }
 
-/** @throws Error when the host cannot be worked with, or not yet. */
+/** @throws Error if the host cannot be used, or not yet. */
 export async function findHost(hcn: Hcn, networkName: string, sources: SourceVipSources): Promise<FoundHost> {
   const features = await probe(hcn);
   const network = await hcn.named("Network", networkName);
@@ -125,7 +125,7 @@ export async function findHost(hcn: Hcn, networkName: string, sources: SourceVip
   );
 }
 
-/** Why two families do not run beside each other here; undefined where they do. Reference windows.md §1.2. */
+/** Why dual-stack is not possible here; undefined if it is. Reference windows.md §1.2. */
 export function singleFamilyReason({ features, network }: Omit<FoundHost, "sourceVip">): string | undefined {
   if (!features.ipv6DualStack) {
     return "This version of Windows does not support dual-stack, falling back to single-stack";
@@ -133,14 +133,14 @@ export function singleFamilyReason({ features, network }: Omit<FoundHost, "sourc
   return isOverlay(network) ? "Winoverlay does not support dual-stack, falling back to single-stack" : undefined;
 }
 
-/** Where a source VIP may come from. */
+/** The sources of a source VIP. */
 export interface SourceVipSources {
   readonly config: Pick<WinkernelConfig, "sourceVip">;
-  /** The text of {@link SOURCE_VIP_FILE}; undefined where there is none. */
+  /** The text of {@link SOURCE_VIP_FILE}; undefined if there is no such file. */
   readFile(): string | undefined;
 }
 
-/** The source VIP: the configured one, otherwise that of flannel's file or of Calico's endpoint, which differ from node to node; undefined: none yet. */
+/** The source VIP: the configured one, else that of flannel's file or of Calico's endpoint, which differ between nodes; undefined if there is none yet. */
 export async function findSourceVip(
   hcn: Hcn,
   network: HcnNetwork,
@@ -152,16 +152,16 @@ export async function findSourceVip(
   if (reserved !== undefined) return reserved;
   for (const { name, isRemote, addresses } of await hcn.all("Endpoint", { VirtualNetwork: network.id })) {
     if (isRemote || !SOURCE_VIP_NAMES.has(name.toLowerCase())) continue;
-    // Overlays are of IPv4 alone.
+    // Overlays are IPv4 only.
     const found = addresses.find((address) => familyOf(address) === "IPv4");
     if (found !== undefined) return found;
   }
   return undefined;
 }
 
-/** The address in what an IPAM plugin answers, of either version of its format. */
+/** The address in the answer of an IPAM plugin, in either version of its format. */
 function sourceVipIn(text: string): IpAddress | undefined {
-  // Where it is no JSON, the script is writing it.
+  // If it is not JSON, the script is still writing it.
   const { ip4, ips } = objectOf(jsonIn(text));
   const address = textOf(objectOf(ip4).ip) || textOf(objectOf(listOf(ips)[0]).address);
   return parseIpAddress(address.split("/")[0] ?? "");

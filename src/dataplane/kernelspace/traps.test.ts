@@ -1,4 +1,4 @@
-/** Upstream's faults that no other file has a test for (reference windows-practice.md §9), and what operators report (§8). */
+/** Upstream's faults that no other file tests (reference windows-practice.md §9), and operators' reports (§8). */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
@@ -11,7 +11,7 @@ const WEB = port("web", "10.96.0.1", { nodePort: 30080 });
 const PODS = [remote("10.180.1.1"), remote("10.180.1.2")];
 const INGRESS = { loadBalancerVIPs: [ip("192.0.2.9")] } as const;
 
-/** As a build of Windows that takes 64 endpoints in a load balancer. */
+/** Like a build of Windows that accepts at most 64 endpoints per load balancer. */
 function refuseOver64Endpoints({ rig: { host } }: TestModel): void {
   host.refuse(({ verb, kind, about }) =>
     verb === "Create" && kind === "LoadBalancer" && listOf(objectOf(JSON.parse(about)).HostComputeEndpoints).length > 64
@@ -20,7 +20,7 @@ function refuseOver64Endpoints({ rig: { host } }: TestModel): void {
   );
 }
 
-/** Load balancers by VIP and port, with the addresses that they name. */
+/** Load balancers by VIP and port, with the addresses of their endpoints. */
 function named({ rig: { host } }: TestModel): Readonly<Record<string, readonly string[]>> {
   const addressOf = (id: unknown) =>
     String(objectOf(listOf(host.documents("Endpoint").get(id as never)?.IpConfigurations)[0]).IpAddress);
@@ -153,7 +153,7 @@ describe("upstream's faults", () => {
   test("§9.17, §9.22: what never existed is not looked for, and a sync never runs beside another", async () => {
     const model = newModel({ canModify: false });
     model.set(WEB, PODS);
-    // The HNS in memory fails a call that comes while another one is under way.
+    // The in-memory HNS fails a call while another one is in progress.
     await Promise.all([model.rig.sync(), model.rig.sync()]);
     model.setEndpoints(WEB, []);
     await model.rig.sync();
@@ -349,7 +349,7 @@ describe("what operators report", () => {
     const served = () => named(model)["10.96.0.2:80"]?.length;
     model.set(huge, many.slice(0, 64));
     await model.rig.sync();
-    // One of those that are served goes.
+    // One of the served endpoints is removed.
     model.setEndpoints(huge, many.slice(1));
     assert.match((await model.rig.sync()).failures[0]?.reason ?? "", /perhaps too many endpoints for this Windows/);
     assert.equal(served(), 63);

@@ -1,6 +1,6 @@
 /**
- * Upstream's own tests of winkernel (reference windows-practice.md §6.1) as states and what HNS has in the end. Where this program does
- * something else on purpose, the case says so.
+ * Upstream's own winkernel tests (reference windows-practice.md §6.1) as cluster states and the resulting state of HNS.
+ * Where this program differs on purpose, the case says so.
  */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -155,7 +155,7 @@ describe("upstream's cases: endpoints", () => {
     const svc3 = port("svc3", "10.20.30.43");
     model.set(svc3, [local(REMOTE)]);
     await model.rig.sync();
-    // Unlike upstream, the others are led to the pod's own endpoint at once, and the remote one goes after that.
+    // Unlike upstream, the load balancers move to the pod's own endpoint at once; then the remote one is deleted.
     assert.deepEqual(endpoints(model), { "192.168.4.4": "local", [REMOTE]: "local" });
     model.delete(SVC1());
     model.delete(svc2);
@@ -266,7 +266,7 @@ describe("upstream's cases: load balancers", () => {
       model.setEndpoints(service, [local("192.168.4.4"), local("192.168.4.5"), remote(REMOTE)]);
       await model.rig.sync();
       assert.equal(loadBalancers(model).get("10.20.30.41:80")?.id, two?.id);
-      // Upstream makes an endpoint for the remote pod, which nothing names.
+      // Upstream creates an endpoint for the remote pod that no load balancer names.
       assert.deepEqual(host.takeWrites(), []);
     });
   }
@@ -282,7 +282,7 @@ describe("upstream's cases: load balancers", () => {
       const after = loadBalancers(model).get("10.20.30.41:80");
       assert.equal(after?.id === before, canModify);
       assert.deepEqual(after?.endpoints, ["10.0.0.3"]);
-      // A node's own address is reached from the node's.
+      // An address of another node is reached from this node's address.
       assert.equal(after?.document.SourceVIP, "10.0.0.1");
       assert.equal(endpoints(model)[REMOTE], undefined);
     });
@@ -358,7 +358,7 @@ describe("upstream's cases: load balancers", () => {
       ]);
       await four.rig.sync();
       await six.rig.sync();
-      // A full sync of one family does not touch what is the other's.
+      // A full sync of one family does not touch objects of the other.
       await four.rig.sync({ full: true });
       const found = [...host.documents("LoadBalancer").values()];
       assert.equal(found.length, 8, policy);

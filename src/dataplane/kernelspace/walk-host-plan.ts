@@ -1,6 +1,6 @@
 /**
- * Leads a packet through the load balancers of Windows' HNS, as far as is documented or reported (reference windows.md §2.6,
- * windows-practice.md §8). There are no hooks and no order of rules: a frontend has one load balancer, or none. Pure.
+ * Traces a packet through the load balancers of Windows' HNS, as far as their behaviour is documented or reported (reference
+ * windows.md §2.6, windows-practice.md §8). There are no hooks and no rule order: a frontend has one load balancer or none.
  */
 import {
   DISTRIBUTE_BY_SOURCE,
@@ -26,19 +26,19 @@ import { familyOfLoadBalancer } from "./frontend-keys.ts";
 
 type HostWalkOptions = Pick<WalkOptions, "record" | "random">;
 
-/** A load balancer with the port of it that a packet is for. */
+/** A load balancer with its port mapping that matches a packet. */
 interface Found {
   readonly loadBalancer: PlannedLoadBalancer;
   readonly mapping: PortMapping;
 }
 
-/** Whether the packet is for an address of the node, once that is known. */
+/** Whether the packet is for an address of the node. */
 type Place = "node" | "elsewhere";
 
 /**
- * What `render` prints in this mode, for `trace`. @throws DumpError
+ * Reads the output of `render` in this mode for `trace`. @throws DumpError
  *
- * @param unserved frontends that have no load balancer, and why: `tcp 10.96.0.10:80`.
+ * @param unserved frontends without a load balancer (`tcp 10.96.0.10:80`), and the reason.
  */
 export function hostDump(text: string, name: string, unserved: ReadonlyMap<string, string> = new Map()): Dump {
   const plan = { ...readHostPlan(text, name), unserved };
@@ -113,7 +113,7 @@ function foundIn(loadBalancer: PlannedLoadBalancer, packet: Packet, place: Place
   return mapping && { loadBalancer, mapping };
 }
 
-/** At the packet's address, or at a port of the node that has its number: of others there may be 10,000, and none is asked. */
+/** Whether it has the packet's address, or the same port at the node: a trace leaves out the others, perhaps 10,000. */
 function isNear({ family, frontendVips, mappings }: PlannedLoadBalancer, packet: Packet, place: Place): boolean {
   if (family !== packet.family) return false;
   if (frontendVips.length > 0) return frontendVips.includes(packet.destination);
@@ -143,7 +143,7 @@ function namedRule(loadBalancer: PlannedLoadBalancer) {
   return { chain, index: -1, rule: { text, comment: purpose, steps: [] } };
 }
 
-/** Why a frontend has none, where the plan says so. */
+/** Why a frontend has no load balancer, if the plan says so. */
 function reasonsOf({ unserved }: HostPlan, { protocol, destination, destinationPort = 0 }: Packet, place: Place) {
   const keys = [
     `${protocol} ${joinHostPort(destination, destinationPort)}`,
@@ -169,7 +169,7 @@ function chosen({ loadBalancer, mapping }: Found, plan: HostPlan, packet: Packet
   if (only === undefined) return ended({ kind: "uncertain", because: "the load balancer has no endpoint" }, packet);
   const { random } = options;
   const one = branches.length === 1 ? only : random && (branches[Math.floor(random() * branches.length)] ?? only);
-  // Nothing happens on the way to an endpoint.
+  // There are no events on the way to an endpoint.
   return one === undefined ? { kind: "fork", question: undefined, branches } : one.node.end;
 }
 
@@ -192,7 +192,7 @@ function atEndpoint(
 
 const ended = (fate: Fate, packet: Packet): TraceEnd => ({ kind: "end", fate, packet, entries: [] });
 
-// What the bits of a document mean for clients: reference windows.md §2.6.
+// The meaning of flags for clients: reference windows.md §2.6.
 
 const LOAD_BALANCER_BITS: readonly (readonly [bit: number, meaning: string])[] = [
   [LB_DSR, "direct server return, so the endpoint sees the client and answers it directly"],
@@ -207,7 +207,7 @@ const MAPPING_BITS: readonly (readonly [bit: number, meaning: string])[] = [
   [MAP_EXTERNAL_IP, "for clients outside of the cluster"],
 ];
 
-/** A sentence for each number of a document that says something. */
+/** A sentence for each number of a document that has an effect. */
 function behaviourWords(
   { flags, sourceVip }: LoadBalancerBehaviour,
   { distribution, flags: mappingFlags }: PortMapping,
@@ -234,7 +234,7 @@ function bitWords(
   return [`${name} ${value}: ${[...words, ...(rest === 0 ? [] : [`${rest} not known`])].join("; ")}`];
 }
 
-/** An endpoint by what is known of it: an address, or where the node itself is meant, its name. */
+/** An endpoint by its address or, for the node itself, by its name. */
 interface PlannedEndpoint {
   readonly name: string;
   /** Undefined: the node. */
@@ -252,7 +252,7 @@ interface PlannedLoadBalancer extends LoadBalancerBehaviour {
 
 interface HostPlan {
   readonly loadBalancers: readonly PlannedLoadBalancer[];
-  /** Addresses for which an endpoint is made: those of pods of other nodes, and on an overlay cluster IPs. */
+  /** Addresses for which an endpoint is created: pods of other nodes and, on an overlay, cluster IPs. */
   readonly remote: ReadonlySet<IpAddress>;
   readonly unserved: ReadonlyMap<string, string>;
 }
@@ -262,7 +262,7 @@ const PLACEHOLDER = /^<ID of (.*)>$/;
 
 const PLAN = /^(?:#.*\n)*HcnCreate(?:Endpoint|LoadBalancer) \{/;
 
-/** @param name of the text, for errors. @throws DumpError */
+/** @param name of the dump, for errors. @throws DumpError */
 function readHostPlan(text: string, name: string): Omit<HostPlan, "unserved"> {
   const loadBalancers: PlannedLoadBalancer[] = [];
   const remote = new Set<IpAddress>();

@@ -1,4 +1,4 @@
-/** The parts of the kernelspace mode: what service ports want of HNS, by kind and key. */
+/** The wanted state of the kernelspace mode: what service ports need in HNS, by kind and key. */
 import { LB_DSR } from "../../kernel/hcn/documents.ts";
 import { comparePrecedence } from "../../model/frontend-ownership.ts";
 import type { IpAddress } from "../../net/ip.ts";
@@ -6,7 +6,7 @@ import { KeyOwners } from "../shared/key-owners.ts";
 import { type LocalKinds, type Parts, WantedParts } from "../shared/wanted-parts.ts";
 import type { LoadBalancerKind, PlannedLoadBalancer, ServicePortPlan } from "./plan-service-port.ts";
 
-/** What an address is to have an endpoint for; the first of several reasons counts. */
+/** Why an address needs an endpoint; the first of several reasons counts. */
 const REASONS = ["local", "remote", "vip"] as const;
 export type EndpointReason = (typeof REASONS)[number];
 
@@ -17,17 +17,17 @@ export interface WantedEndpoint {
 
 /** A Local policy without local endpoints is counted by service port. */
 export interface KernelspaceKinds extends LocalKinds {
-  /** By frontend. Health checks of two ports of a Service are one. */
+  /** By frontend. Two ports of a Service share one health check. */
   readonly loadBalancers: PlannedLoadBalancer;
   /** By address. */
   readonly endpoints: WantedEndpoint;
-  /** Load balancers whose endpoints do not answer clients directly: HNS takes a block of dynamic ports for each. */
+  /** Load balancers without direct server return: HNS takes a block of dynamic ports for each. */
   readonly indirect: true;
 }
 
 export type KernelspaceWanted = WantedParts<KernelspaceKinds>;
 
-/** Nothing is wanted yet. */
+/** An empty wanted state. */
 export function newWanted(): KernelspaceWanted {
   return new WantedParts<KernelspaceKinds>({
     loadBalancers: new KeyOwners<PlannedLoadBalancer>((a, b) => compareKinds(a.kind, b.kind)),
@@ -36,7 +36,7 @@ export function newWanted(): KernelspaceWanted {
   });
 }
 
-/** The parts of a plan. @param owner the service port. Pure. */
+/** The parts of a plan. @param owner the service port. */
 export function partsOf(owner: string, plan: ServicePortPlan): Parts<KernelspaceKinds> {
   const { loadBalancers, endpoints, vip, lacksLocal } = plan;
   const endpoint = (address: IpAddress, reason: EndpointReason) => [address, { address, reason }] as const;

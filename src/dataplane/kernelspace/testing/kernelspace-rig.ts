@@ -1,4 +1,4 @@
-/** The kernelspace backend on an HNS in memory, driven as the proxier drives it. */
+/** The kernelspace backend on an in-memory HNS, driven as the proxier drives it. */
 import { type LogLine, recordingLogger } from "../../../../testkit/dataplane/recording-logger.ts";
 import type { SyncDriver } from "../../../../testkit/dataplane/sync-driver.ts";
 import { TestCluster } from "../../../../testkit/dataplane/test-cluster.ts";
@@ -17,11 +17,11 @@ import { hcnWith } from "../start.ts";
 
 export interface RigOptions {
   readonly family?: IpFamily;
-  /** A host that exists already. */
+  /** An existing host. */
   readonly host?: MemoryHcn;
   /** @default {@link KernelspaceRig.failedCalls} */
   readonly metrics?: KernelspaceMetrics;
-  /** Through which it is asked. @default one of the backend's own */
+  /** The client of HNS. @default one of the backend's own */
   readonly client?: Hcn;
   readonly hcn?: MemoryHcnOptions;
   readonly type?: "Overlay" | "L2Bridge";
@@ -35,7 +35,7 @@ export const NODE_IPS: Readonly<Record<IpFamily, string>> = { IPv4: "10.0.0.1", 
 export const SOURCE_VIPS: Readonly<Record<IpFamily, string>> = { IPv4: "192.168.1.2", IPv6: "192::1:2" };
 export const HOST_MAC = "00:11:22:33:44:55";
 export const SYNC_PERIOD_MS = 30_000;
-/** HNS is looked at so often. */
+/** The polling period of HNS. */
 export const LOOK_MS = 5_000;
 
 /** Addresses of 192.168.2.0/24 are on the node 10.0.0.3: upstream's fixture (windows-practice.md §6). */
@@ -44,7 +44,7 @@ const REMOTE_SUBNET = {
   Settings: { DestinationPrefix: "192.168.2.0/24", IsolationId: 4096, ProviderAddress: "10.0.0.3" },
 };
 
-/** A host with the cluster's network and nothing on it. */
+/** A host with an empty cluster network. */
 export function newHost(type: "Overlay" | "L2Bridge" = "L2Bridge", options: MemoryHcnOptions = {}): MemoryHcn {
   const host = new MemoryHcn({ takesAnyAddress: true, ...options });
   host.addNetwork(NETWORK, type, type === "Overlay" ? [REMOTE_SUBNET] : []);
@@ -55,7 +55,7 @@ export class KernelspaceRig {
   readonly host: MemoryHcn;
   readonly clock = new FakeClock();
   readonly log: LogLine[] = [];
-  /** Of load balancers: verb, kind and error. */
+  /** Failed calls for load balancers: verb, kind and error. */
   readonly failedCalls: string[] = [];
   readonly asked: (LostRules | "full" | "sync")[] = [];
   backend: KernelspaceBackend;
@@ -105,7 +105,7 @@ export class KernelspaceRig {
     return this.driver.sync(this.backend, { ...options, signal: this.#stop.signal });
   }
 
-  /** Starts what goes on between syncs; time is {@link KernelspaceRig.clock}'s. */
+  /** Starts the monitoring between syncs, on {@link KernelspaceRig.clock}. */
   watch(): void {
     const onLost = (lost?: LostRules): void => {
       this.asked.push(lost ?? "full");
@@ -114,7 +114,7 @@ export class KernelspaceRig {
     this.#monitoring = this.backend.monitor(onLost, this.#stop.signal, () => void this.asked.push("sync"));
   }
 
-  /** The process is killed and another one begins: memory is gone, HNS stays. */
+  /** Simulates a kill and a new process: memory is gone, HNS stays. */
   async restart(): Promise<void> {
     await this.close();
     this.#stop = new AbortController();
@@ -123,13 +123,13 @@ export class KernelspaceRig {
   }
 
   async close(): Promise<void> {
-    // A reason: without one this makes an error with its stack.
+    // Without a reason, abort would create an error with a stack.
     this.#stop.abort("the rig has ended");
     await this.#monitoring;
     this.#monitoring = undefined;
   }
 
-  /** Everything on the host but networks, with addresses in place of IDs, in a fixed order. */
+  /** All objects of the host except networks, with addresses in place of IDs, in a fixed order. */
   state(): readonly string[] {
     return hostState(this.host);
   }
@@ -139,7 +139,7 @@ export class KernelspaceRig {
   }
 }
 
-/** What is on a host, independent of IDs and of the order of time. */
+/** The state of a host, independent of IDs and of the order of creation. */
 export function hostState(host: {
   documents(kind: "Endpoint" | "LoadBalancer"): ReadonlyMap<string, JsonObject>;
 }): readonly string[] {
@@ -160,7 +160,7 @@ export function hostState(host: {
   return [made, loadBalancers].flatMap((objects) => objects.map((one) => JSON.stringify(one)).sort());
 }
 
-/** A cluster of the test's own, and the rig that syncs it. */
+/** A test cluster and the rig that syncs it. */
 export type TestModel = TestCluster & { readonly rig: KernelspaceRig };
 
 export function newModel(options?: RigOptions): TestModel {
