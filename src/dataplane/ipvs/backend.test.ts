@@ -13,7 +13,7 @@ import { type BackendRig, newModel, type TestModel, VERIFY_PERIOD_MS } from "./t
 const NOTHING_REFUSED = { failures: [], noLocalEndpoints: { internal: 0, external: 0 } };
 const withoutCounts = ({ failures, noLocalEndpoints }: SyncOutcome) => ({ failures, noLocalEndpoints });
 
-/** Two services, one of them with everything. */
+/** Two Services, one of them with every kind of frontend. */
 function smallCluster(): TestModel {
   const model = newModel();
   model.set(port("plain", "10.96.0.1"), [local("10.1.0.5"), remote("10.1.1.5")]);
@@ -31,7 +31,7 @@ function smallCluster(): TestModel {
   return model;
 }
 
-/** What the rest of the node sees of a sync: operations by kind, and restores. */
+/** The effects of a sync on the node: operations by kind, and restores. */
 async function effectOf(rig: BackendRig, work: () => Promise<unknown>) {
   const { ipvs, ipset, iptables } = rig.node;
   ipvs.takeOperations();
@@ -178,7 +178,7 @@ test("one added endpoint costs one message", async () => {
 for (const [protocol, messages] of [
   ["UDP", 1],
   ["SCTP", 1],
-  // Its connections must be asked for.
+  // Its connections must be read.
   ["TCP", 2],
 ] as const) {
   test(`one removed ${protocol} endpoint costs ${messages} message(s)`, async () => {

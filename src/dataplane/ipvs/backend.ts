@@ -1,7 +1,7 @@
 /**
- * The ipvs mode for one address family: virtual servers, IP sets, addresses of kube-ipvs0 and a constant number of iptables
- * rules. A full sync, the first one included, asks the kernel what is there and writes only what differs; any other sync
- * writes what changed. Reference ipvs.md.
+ * The ipvs mode for one address family: virtual servers, IP sets, addresses of kube-ipvs0 and a constant number of
+ * iptables rules. A full sync, such as the first one, reads the kernel's state and writes only the differences; any
+ * other sync writes what changed. Reference ipvs.md.
  */
 
 import { ipsetEntryText } from "../../kernel/ipset/ipset.ts";
@@ -28,14 +28,14 @@ import { type VirtualServerDifference, VirtualServers } from "./virtual-servers.
 import { type IpvsKinds, type IpvsWanted, newWanted, type PartFailure, partsOf, rulesInput } from "./wanted.ts";
 import { Watch } from "./watch.ts";
 
-/** Where the kernel differs from what is wanted, rules excepted. */
+/** Differences between the kernel and the wanted state, except rules. */
 interface Difference {
   readonly sets: SetDifference;
   readonly virtualServers: VirtualServerDifference;
   readonly addresses: AddressDifference;
 }
 
-/** How often rules are compared and repaired at once while others change them meanwhile. */
+/** How often rules are compared and repaired in a row if other programs change them in the meantime. */
 const REPAIR_ATTEMPTS = 3;
 const RULES = "iptables rules of the ipvs mode";
 const LEFTOVERS = "rules that the iptables mode left behind";
@@ -84,7 +84,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
     return this.#reconciler.sync(input, signal);
   }
 
-  /** Sees what others do to devices and addresses at once, and to all else with the next verification. */
+  /** Notices changes of devices and addresses at once, and all others with the next verification. */
   async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
     this.#reconciler.retryBy(requestSync, signal);
     await this.#watch.run(onLost, requestSync, signal);
@@ -120,7 +120,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
   async apply(work: Work<IpvsKinds, IpvsFacts>, signal: AbortSignal): Promise<void> {
     const { notes } = work;
     await this.#carryOut(await this.#compare(work, signal), work, signal);
-    // Nothing of the iptables mode serves once these rules are in force, even where something else was refused.
+    // Once these rules are in force, those of the iptables mode are unused, even if something else was rejected.
     if (this.#hasReplacedIptables || !this.#rules.isKnown) return;
     this.#hasReplacedIptables = await this.#rules.removeLeftovers(this.#options.log);
     if (!this.#hasReplacedIptables) notes.refuse(undefined, LEFTOVERS, "they could not all be removed, see the log");
@@ -154,8 +154,8 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
   }
 
   /**
-   * What is wanted comes first and what is not goes last. Rules come before virtual servers, so that nothing is served
-   * before its source ranges are; what is new waits where these are refused.
+   * Additions come first and deletions last. Rules come before virtual servers, so that source ranges are in force
+   * before anything is served; if the kernel rejects them, new virtual servers wait.
    */
   async #carryOut(
     { sets, virtualServers, addresses }: Difference,
@@ -197,7 +197,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
     return kind === "addresses" ? `address ${key}` : `IP set ${setName(kind, this.family)}`;
   }
 
-  /** Tells virtual servers of which the kernel does not know that they have source ranges. */
+  /** Selects the virtual servers whose source ranges are not in force in the kernel. */
   #openServers(wanted: IpvsWanted, notAdded: readonly PartFailure[]): (server: VirtualServerKey) => boolean {
     const id = "loadBalancerFirewall";
     const isNoneKnown = !this.#rules.isKnown || this.#sets.unusable.has(id);
@@ -219,13 +219,13 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
         await this.#rules.repair(plan, await this.#rules.compare(plan));
         return;
       } catch (error) {
-        // Another program may have flushed the tables between the look and the repair: what a jump needs is gone then.
+        // Another program may have flushed the tables after the comparison: then the target of a jump is missing.
         if (!(error instanceof IptablesError) || error.code === "lock_held" || attempt === REPAIR_ATTEMPTS) throw error;
       }
     }
   }
 
-  /** Most changes of services are changes of sets, and leave the rules as they are. */
+  /** Most changes of Services change only sets, not rules. */
   async #updateRules(wanted: IpvsWanted): Promise<void> {
     const plan = this.#planRules(wanted);
     if (this.#rules.isInstalled(plan)) return;
@@ -233,7 +233,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
     else await this.#repairRules(wanted);
   }
 
-  /** What another program has done to the kernel; undefined when all is as it was left, or when nothing is known to be. */
+  /** Counts changes by other programs in the kernel; undefined if there are none or if no state is known. */
   async #damage(signal: AbortSignal): Promise<Readonly<Record<string, number>> | undefined> {
     const { known, wanted } = this.#reconciler;
     if (known === undefined) return undefined;

@@ -1,4 +1,4 @@
-/** What the mode cannot do as asked: each is said in words, and all else goes on. */
+/** Input that the mode cannot handle as requested: each case is reported, and everything else works. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";

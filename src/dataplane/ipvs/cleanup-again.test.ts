@@ -1,4 +1,4 @@
-/** Something that the ipvs mode left cannot be removed, and iptables mode starts again and again beside it. */
+/** A leftover of the ipvs mode cannot be removed, and the iptables mode starts repeatedly beside it. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { local, port } from "../../../testkit/dataplane/test-cluster.ts";
@@ -18,7 +18,7 @@ test("a set that a foreign rule holds: a restart of iptables mode leaves its own
     ...{ openIpvs: async () => node.ipvs, ipset: node.ipset, links: node.links },
     ...{ iptables: async () => [node.iptables], log: silentLogger },
   };
-  // The change of mode: what ipvs mode left goes, but for the set, and iptables mode writes its rules.
+  // The change of mode: leftovers of the ipvs mode are removed, except the set, and the iptables mode writes its rules.
   assert.equal(await cleanUpIpvs(options), false);
   const nothing = { inc: () => {} };
   const backend = new IptablesBackend({

@@ -9,7 +9,7 @@ import { type CleanUpOptions, cleanUpIpvs } from "./cleanup.ts";
 import { newModel } from "./testing/backend-rig.ts";
 import { MemoryHost, MemoryNode } from "./testing/memory-node.ts";
 
-/** A node that both families have been synced to. */
+/** A node after syncs of both families. */
 async function dualStackNode() {
   const host = new MemoryHost();
   const ipv4 = newModel({ node: new MemoryNode("IPv4", host) });
@@ -46,7 +46,7 @@ test("virtual servers, sets and rules of others stay", async () => {
   const { node, tables } = await dualStackNode();
   const scheduler = { scheduler: "rr", flags: 0, timeoutSeconds: 0 } as const;
   const foreign = { address: ip("192.168.0.2"), protocol: "TCP", port: 443, ...scheduler } as const;
-  // A port that is one of our node ports, at an address that is not the node's.
+  // One of our node ports, but at an address that is not the node's.
   const elsewhere = { ...foreign, address: ip("203.0.113.9"), port: 30080 };
   for (const virtualServer of [foreign, elsewhere]) {
     await node.ipvs.apply([{ kind: "add-virtual-server", virtualServer }]);

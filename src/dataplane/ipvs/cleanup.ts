@@ -1,6 +1,6 @@
 /**
- * Removes what the ipvs mode leaves in the kernel: reference ipvs.md §10. Unlike upstream it takes only virtual
- * servers that the mode's own sets or kube-ipvs0 show to be the mode's; those of others stay, and the IPv6 sets go.
+ * Removes what the ipvs mode left in the kernel: reference ipvs.md §10. Unlike upstream, it keeps virtual servers that
+ * neither the mode's sets nor kube-ipvs0 identify as the mode's own, and it deletes the IPv6 sets.
  */
 import type { Ipset } from "../../kernel/ipset/ipset.ts";
 import { type Iptables, IptablesError } from "../../kernel/iptables/iptables.ts";
@@ -15,18 +15,18 @@ import { DUMMY_DEVICE, SET_IDS, type SetId, setDefinition } from "./names.ts";
 import { CHAINS_OF, JUMP_RULES } from "./plan-rules.ts";
 
 export interface CleanUpOptions {
-  /** Opened only when something of the mode is there; undefined where the kernel has no IPVS. */
+  /** Called only if something of the mode is left; undefined if the kernel has no IPVS. */
   readonly openIpvs: () => Promise<Ipvs | undefined>;
   readonly ipset: Ipset;
   readonly links: Links;
-  /** Of the families that the host has tools for. Asked only when something of the mode is there. */
+  /** For the families that the host has tools for. Called only if something of the mode is left. */
   readonly iptables: () => Promise<readonly Iptables[]>;
   readonly log: Logger;
 }
 
 /**
- * Step by step; a step that fails is logged and the rest goes on. Where neither kube-ipvs0 nor a set of the mode's exists,
- * nothing of the mode does, and nothing is touched.
+ * Logs a step that fails and goes on with the next. If neither kube-ipvs0 nor a set of the mode exists, nothing of the
+ * mode does, and nothing is touched.
  *
  * @returns whether everything worked.
  */
@@ -52,13 +52,13 @@ export async function cleanUpIpvs(options: CleanUpOptions): Promise<boolean> {
   return succeeded;
 }
 
-/** Does one step; what it throws is logged. */
+/** Runs one step and logs its error. */
 type Attempt = (what: string, work: () => Promise<void>) => Promise<void>;
 
-/** Sets of the mode's, by name. */
+/** The sets of the mode, by name. */
 type OwnSets = ReadonlyMap<string, { readonly id: SetId; readonly family: IpFamily }>;
 
-/** Those that exist; a kernel without IP sets has none. A set of another type is foreign. */
+/** The existing ones; none in a kernel without IP sets. A set of another type is foreign. */
 async function ownSets(ipset: Ipset): Promise<OwnSets> {
   const present = new Map((await ipset.sets().catch(() => [])).map((set) => [set.name, set]));
   const all = IP_FAMILIES.flatMap((family) => SET_IDS.map((id) => ({ ...setDefinition(id, family), id, family })));
@@ -81,9 +81,9 @@ async function deleteVirtualServers({ openIpvs, ipset, links }: CleanUpOptions, 
   }
 }
 
-/** Which virtual servers are the mode's, as its sets and its device tell. */
+/** Identifies the mode's own virtual servers by its sets and its device. */
 async function ownership(ipset: Ipset, links: Links, sets: OwnSets, family: IpFamily) {
-  /** As virtual servers are written. */
+  /** Texts of virtual servers. */
   const servers = new Set<string>();
   /** `TCP 30080`. */
   const nodePorts = new Set<string>();
@@ -107,13 +107,13 @@ async function ownership(ipset: Ipset, links: Links, sets: OwnSets, family: IpFa
     (nodeAddresses.has(server.address) && nodePorts.has(`${server.protocol} ${server.port}`));
 }
 
-/** Chains that the iptables mode has not: where there are none, its rules must stay. */
+/** Whether a chain exists that the iptables mode lacks; if none does, the rules are its own and must stay. */
 function hasOwnChain(table: "nat" | "filter", present: ReadonlySet<string>): boolean {
   const shared: readonly string[] = TOP_LEVEL_CHAINS[table];
   return CHAINS_OF[table].some((chain) => present.has(chain) && !shared.includes(chain));
 }
 
-/** Chains are emptied all at once, so that none refers to another; one that a foreign rule leads to then stays by itself. */
+/** Flushes all chains at once, so that none refers to another; then only a chain that a foreign rule jumps to is kept. */
 async function deleteRules(iptables: Iptables, attempt: Attempt): Promise<void> {
   const { family } = iptables;
   for (const table of ["nat", "filter"] as const) {
@@ -134,7 +134,7 @@ async function deleteRules(iptables: Iptables, attempt: Attempt): Promise<void> 
   }
 }
 
-/** A chain that the iptables mode has, too, may be held by its rules, and goes with them; empty, it does no harm. */
+/** A chain that the iptables mode shares may be in use by its rules and is deleted with them; empty, it does no harm. */
 async function deleteChain(iptables: Iptables, table: "nat" | "filter", chain: ChainName): Promise<void> {
   try {
     await iptables.deleteChain(table, chain);

@@ -1,6 +1,6 @@
 /**
- * What the ipvs mode would program for a cluster on one node, without a kernel: as the input of the tools that could do it
- * (`ip -batch`, `ipset restore`, `ipvsadm -R`, `iptables-restore`), or as data. Pure.
+ * Plans what the ipvs mode would program for a cluster on one node, without a kernel: as input of the tools that could
+ * do it (`ip -batch`, `ipset restore`, `ipvsadm -R`, `iptables-restore`), or as data.
  */
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
@@ -35,12 +35,12 @@ interface IpvsPlan {
   readonly extent: "whole" | "part";
 }
 
-/** Plans a whole cluster, and shows all of it, or the part of one Service (`namespace/name`). */
+/** Plans a whole cluster. @returns all of it, or the part of one Service (`namespace/name`) */
 function planIpvs(node: OfflineNode, kubeProxyConfig: KubeProxyConfig, service?: string): IpvsPlan {
   const { family, state } = node;
   const { config, facts } = planInput(kubeProxyConfig, node);
   const wanted = newWanted();
-  /** What is asked for: all of it, or what one Service claims. */
+  /** What to return: everything, or what one Service claims. */
   const shown = service === undefined ? wanted : newWanted();
   for (const [key, port] of state.services) {
     const plan = planServicePort(port, state.endpoints.get(key) ?? [], config, facts);
@@ -56,7 +56,7 @@ function planIpvs(node: OfflineNode, kubeProxyConfig: KubeProxyConfig, service?:
       entries: [...shown.of[id].keys()].sort(),
     })).filter(({ entries }) => shown === wanted || entries.length > 0),
     virtualServers: [...shown.of.virtualServers.keys()].sort().flatMap((key) => {
-      // A frontend that another Service owns is not this one's.
+      // Another Service owns this frontend.
       const winner = wanted.of.virtualServers.effective(key);
       if (winner === undefined || winner.owner !== shown.of.virtualServers.effective(key)?.owner) return [];
       return [{ ...winner.value, servicePort: state.services.get(winner.owner)?.name.text ?? winner.owner }];
@@ -122,7 +122,7 @@ function iptablesInput({ rules, extent }: IpvsPlan): string {
     .join("");
 }
 
-/** What `iptables-save` prints when a full sync is over. */
+/** The output of `iptables-save` after a full sync. */
 function savedInput({ rules, extent }: IpvsPlan, family: IpFamily): string {
   const jumps = extent === "whole" ? JUMP_RULES : [];
   const content = (table: "nat" | "filter"): TableContent => ({
@@ -132,7 +132,7 @@ function savedInput({ rules, extent }: IpvsPlan, family: IpFamily): string {
   return savedText({ filter: content("filter"), nat: content("nat") }, family, extent);
 }
 
-/** All four, in the order in which they would be used. */
+/** All four inputs, in the order of use. */
 function allInputs(plan: IpvsPlan, iptablesRestore: string): string {
   return [
     ["ip -batch -", ipInput(plan)],
@@ -145,7 +145,7 @@ function allInputs(plan: IpvsPlan, iptablesRestore: string): string {
     .join("\n");
 }
 
-/** The plan as plain data, for programs. Keys and lists come in a fixed order. */
+/** The plan as plain data, for programs. Keys and lists have a fixed order. */
 function planData({ addresses, sets, virtualServers, rules, extent }: IpvsPlan) {
   const data = (table: "nat" | "filter", rule: Rule) => ({ table, ...rule, text: ruleSpec(rule) });
   return {

@@ -25,12 +25,12 @@ const section = new Section("ipvs", FIELDS, {
   ...{ tcpTimeoutMs: 0, tcpFinTimeoutMs: 0, udpTimeoutMs: 0 },
 });
 
-/** The scheduler of virtual servers: the one that was set, or round robin. Pure. */
+/** The configured scheduler, or round robin. */
 export function schedulerOf({ scheduler }: IpvsConfig): string {
   return scheduler === "" ? "rr" : scheduler;
 }
 
-/** The prefixes whose virtual servers are left alone; validation has refused what is none. Pure. */
+/** The prefixes whose virtual servers are left alone; validation has rejected invalid ones. */
 export function excludedPrefixes({ excludeCIDRs }: IpvsConfig): Cidr[] {
   return excludeCIDRs.map((text) => parseCidr(text)).filter((cidr) => cidr !== undefined);
 }

@@ -1,4 +1,4 @@
-/** What the kernel's IPVS counts: connections of each virtual server, and those that each real server has now. */
+/** The counters of IPVS: total connections of each virtual server, and current ones of each real server. */
 import type { Ipvs, VirtualServerKey } from "../../kernel/ipvs/ipvs.ts";
 import { openNetlinkIpvs } from "../../kernel/ipvs/netlink-ipvs.ts";
 import type { Links } from "../../kernel/route/links.ts";
@@ -17,7 +17,7 @@ export const ipvsCounters: ModeCounters = {
   },
 };
 
-/** The same for any {@link Ipvs}. @param links tells which addresses are those of services, and have no node ports. @default none */
+/** The same for any {@link Ipvs}. @param links tells which addresses belong to Services and so have no node ports. @default none */
 export async function fillFromIpvs(
   ipvs: Pick<Ipvs, "virtualServers" | "connections" | "realServers">,
   ports: readonly CountedPort[],
@@ -59,7 +59,7 @@ export async function fillFromIpvs(
   return ["IPVS counts connections since the address, or its endpoint, was added."];
 }
 
-/** The server is another frontend of the service port, whose port happens to be the node port. */
+/** Whether the server is another frontend of the service port, whose port happens to equal the node port. */
 function isOther({ address, port }: VirtualServerKey, frontends: CountedPort["frontends"]): boolean {
   return frontends.some((one) => one.address === address && one.port === port);
 }

@@ -1,4 +1,4 @@
-/** Something of one service stays refused, and another program does something to all the others. */
+/** A part of one Service stays rejected while another program damages all others. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
@@ -8,7 +8,7 @@ import { newModel, type TestModel, VERIFY_PERIOD_MS } from "./testing/backend-ri
 const PLAIN = port("plain", "10.96.0.1");
 const BAD = port("bad", "10.96.0.2", { externalIPs: [ip("198.51.100.1")] });
 
-/** One thing cannot be had; all else is as it should be. */
+/** One part is rejected; everything else is in order. */
 async function refusing(prepare: (model: TestModel) => void): Promise<TestModel> {
   const model = newModel();
   model.set(PLAIN, [remote("10.1.1.5")]);
@@ -22,7 +22,7 @@ async function refusing(prepare: (model: TestModel) => void): Promise<TestModel>
   return model;
 }
 
-/** A virtual server that the kernel does not take. */
+/** A virtual server that the kernel rejects. */
 const withoutServer = (model: TestModel) =>
   void model.rig.node.ipvs.refuse(({ virtualServer }) =>
     virtualServer.address === "198.51.100.1" ? "EPERM" : undefined,
@@ -34,7 +34,7 @@ const withFullSet = (model: TestModel) =>
     set === "KUBE-EXTERNAL-IP" && kind === "add" ? "IPSET_ERR_HASH_FULL" : undefined,
   );
 
-// The proxier's full syncs are up to an hour apart while anything is refused (proxier.ts, incompleteRestMs).
+// The proxier's full syncs are up to an hour apart while anything is rejected (proxier.ts, incompleteRestMs).
 for (const [what, refuse] of [
   ["virtual server", withoutServer],
   ["set entry", withFullSet],
@@ -45,7 +45,7 @@ for (const [what, refuse] of [
     await rig.node.ipvs.flush();
     for (let n = 0; n < 10; n += 1) {
       await rig.clock.advance(VERIFY_PERIOD_MS);
-      await rig.sync(); // as the retries ask for it
+      await rig.sync(); // as a retry does
     }
     assert.deepEqual(await rig.node.realServers("10.96.0.1:80/TCP"), ["10.1.1.5:8080 weight 1"]);
   });

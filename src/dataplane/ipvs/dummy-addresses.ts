@@ -1,4 +1,4 @@
-/** The addresses of one family on kube-ipvs0: where they differ from what is wanted, and the changes that end it. */
+/** Compares and reconciles the addresses of one family on kube-ipvs0. */
 import type { LinkAddress, LinkAddressFailure, Links } from "../../kernel/route/links.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { type Cidr, cidrContains, familyOf, type IpAddress } from "../../net/ip.ts";
@@ -11,30 +11,30 @@ import type { PartFailure } from "./wanted.ts";
 
 export interface AddressDifference {
   readonly bind: readonly IpAddress[];
-  /** On the device, but not the node's: their routes have been removed, and come back only with the address. */
+  /** On the device, but not local: their routes were removed, and only a new binding restores them. */
   readonly rebind: readonly IpAddress[];
   readonly unbind: readonly IpAddress[];
-  /** Not as whole addresses (/32, /128), which nothing of ours is: foreign, even where the address is wanted. */
+  /** With a prefix length other than /32 or /128, so not ours, even if the address is wanted. */
   readonly foreign: readonly LinkAddress[];
 }
 
 export class DummyAddresses {
   readonly #links: Links;
-  /** Bound again and still without a route. Binding does not help there, so it is not repeated. */
+  /** Still without a route after a new binding, which is therefore not repeated. */
   readonly #unroutable = new Set<IpAddress>();
-  /** Those that the kernel has refused. */
+  /** Addresses for which the kernel rejected a change. */
   #doubt = new Set<IpAddress>();
 
   constructor({ links }: IpvsOptions) {
     this.#links = links;
   }
 
-  /** Whether the kernel has refused it. */
+  /** Whether the kernel rejected a change of the address. */
   isInDoubt(address: IpAddress): boolean {
     return this.#doubt.has(address);
   }
 
-  /** Compares with what the node has now. */
+  /** Compares with the current state of the node. */
   compareAll(wanted: KeyOwners<IpAddress>, { bound, routed, foreign }: NodeState): AddressDifference {
     this.#doubt = new Set();
     const all = Array.from(wanted.entries(), ([, { value }]) => value);
@@ -47,7 +47,7 @@ export class DummyAddresses {
     };
   }
 
-  /** Adding what is there and removing what is not are no failures, so that nothing needs to be asked. */
+  /** Works without reading the kernel: adding a present address or removing a missing one is not an error. */
   compareTouched(wanted: KeyOwners<IpAddress>): AddressDifference {
     const bind: IpAddress[] = [];
     const unbind: IpAddress[] = [];
@@ -62,11 +62,11 @@ export class DummyAddresses {
     return { bind, rebind: [], unbind, foreign: [] };
   }
 
-  /** Adds addresses, and the device should it be gone. */
+  /** Adds addresses, and the device if it is gone. */
   async bind({ bind, rebind, foreign }: AddressDifference): Promise<readonly PartFailure[]> {
     const add = [...rebind, ...bind];
     const wanted = new Set(foreign.length > 0 ? bind : []);
-    // An IPv6 address is on a device once: as a whole address only when it has gone with another prefix length.
+    // A device has an IPv6 address only once: one with another prefix length must be removed before the /128.
     const inTheWay = foreign.filter(({ address }) => familyOf(address) === "IPv6" && wanted.has(address));
     const first = [...rebind, ...inTheWay];
     if (first.length > 0) await this.#links.removeAddresses(DUMMY_DEVICE, first);
@@ -100,7 +100,7 @@ export class DummyAddresses {
   }
 }
 
-/** What an operator should know of addresses that a service port shares with the node or with others. Pure. */
+/** Warnings about addresses of a service port that the node also has, or that excludeCIDRs contains. */
 export function addressWarnings(
   { name, clusterIP, externalIPs, loadBalancerVIPs }: ServicePort,
   excludeCIDRs: readonly Cidr[],

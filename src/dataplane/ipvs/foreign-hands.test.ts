@@ -1,4 +1,4 @@
-/** What others do to the kernel: left alone, taken over, or noticed and mended. */
+/** Changes by other programs in the kernel: left alone, adopted, or noticed and repaired. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
@@ -23,7 +23,7 @@ function twoServices(options: BackendRigOptions = {}): TestModel {
   return model;
 }
 
-/** Runs until what was lost has been asked for, and syncs; expects the state that a full sync from nothing leaves. */
+/** Requires that the damage was noticed, and that a sync leaves the same state as a full sync on a fresh node. */
 async function healed(rig: BackendRig): Promise<void> {
   assert.ok(rig.asked.repairs > 0, "the damage was not noticed");
   assert.deepEqual((await rig.sync()).failures, []);

@@ -1,4 +1,4 @@
-/** An endpoint that comes back while it drains, in a change of which another part is refused. */
+/** An endpoint that comes back while it drains, in a change that the kernel rejects in part. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
@@ -8,7 +8,7 @@ import { newModel } from "./testing/backend-rig.ts";
 const MINUTE_MS = 60_000;
 const FIRST = remote("10.1.1.5");
 const SECOND = remote("10.1.1.6");
-/** The kernel takes no broadcast address of a subnet of the node's (EINVAL). */
+/** The broadcast address of a subnet of the node, which the kernel rejects (EINVAL). */
 const REFUSED = remote("192.168.0.255");
 
 test("an endpoint that came back is not removed, though another one of its service was refused", async (t) => {

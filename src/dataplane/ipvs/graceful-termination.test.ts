@@ -10,7 +10,7 @@ const FIRST = remote("10.1.1.5");
 const SECOND = remote("10.1.1.6");
 const AFFINE = { address: ip("10.1.1.6"), port: 8080 };
 
-/** A service with two endpoints, one of which has connections; watched. */
+/** A watched Service with two endpoints, one of which has connections. */
 async function withConnections(protocol: Protocol = "TCP", active = 1, inactive = 0) {
   const model = newModel();
   const service = port("a", "10.96.0.1", { protocol });

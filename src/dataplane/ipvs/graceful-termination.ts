@@ -1,6 +1,6 @@
 /**
- * Real servers that are no longer wanted but still have connections: they take no new ones (weight 0) and go when the
- * last has ended. Kept in memory only: after a restart they are found again as unwanted real servers. Reference
+ * Real servers that are no longer wanted but still have connections: they get no new ones (weight 0) and are removed
+ * when the last one has ended. Kept in memory only: after a restart they are found as unwanted real servers. Reference
  * ipvs.md §5.
  */
 import {
@@ -14,12 +14,12 @@ import { joinHostPort } from "../../net/ip.ts";
 import type { IpvsOptions } from "./options.ts";
 import { mustDrain, realServerText } from "./virtual-server-step.ts";
 
-/** How often real servers are looked at. There is no limit to how long one may stay. */
+/** How often draining real servers are checked. There is no limit to how long one may stay. */
 export const GRACE_PERIOD_MS = 60_000;
 
 interface Draining {
   readonly virtualServer: VirtualServerKey;
-  /** By their text. */
+  /** By {@link realServerText}. */
   readonly realServers: Map<string, RealServerKey>;
 }
 
@@ -33,19 +33,19 @@ export class GracefulTermination {
     this.#options = options;
   }
 
-  /** Those of a virtual server, by its text. */
+  /** The draining real servers of a virtual server. @param key its text. */
   of(key: string): Iterable<RealServerKey> {
     return this.#draining.get(key)?.realServers.values() ?? [];
   }
 
-  /** Whether the operation only anticipates what {@link GracefulTermination.removeIdle} will do. */
+  /** Whether {@link GracefulTermination.removeIdle} will perform the operation. */
   anticipates(operation: IpvsOperation): boolean {
     if (operation.kind !== "delete-real-server") return false;
     const draining = this.#draining.get(virtualServerText(operation.virtualServer));
     return draining?.realServers.has(realServerText(operation.realServer)) === true;
   }
 
-  /** Replaces those of a virtual server. */
+  /** Replaces the draining real servers of a virtual server. */
   set(virtualServer: VirtualServerKey, realServers: readonly RealServerKey[]): void {
     const key = virtualServerText(virtualServer);
     if (realServers.length === 0) this.#draining.delete(key);
@@ -55,12 +55,12 @@ export class GracefulTermination {
     }
   }
 
-  /** The virtual server is gone, and all with it. */
+  /** Forgets a virtual server that is gone. */
   forget(key: string): void {
     this.#draining.delete(key);
   }
 
-  /** Removes those without connections. Throws when the kernel cannot be spoken to. */
+  /** Removes real servers without connections. Throws if the kernel does not answer. */
   async removeIdle(signal: AbortSignal): Promise<void> {
     const { ipvs, log } = this.#options;
     const deletions: Deletion[] = [];
@@ -81,7 +81,7 @@ export class GracefulTermination {
     await this.#delete(deletions, signal);
   }
 
-  /** Removes those to which these flows of TCP lead, with their connections: the kernel ends them with their next packet. */
+  /** Removes the draining real servers of these TCP flows; the kernel ends their connections with the next packet. */
   async removeNow(flows: readonly Flow[]): Promise<void> {
     const deletions = new Map<RealServerKey, Deletion>();
     for (const { protocol, destinationIP, destinationPort, replySourceIP, replySourcePort } of flows) {

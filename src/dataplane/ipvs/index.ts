@@ -1,4 +1,4 @@
-/** The ipvs mode: virtual servers of the kernel, IP sets, a constant few iptables rules. Reference ipvs.md. */
+/** The ipvs mode: virtual servers of the kernel, IP sets, and a constant few iptables rules. Reference ipvs.md. */
 
 import type { ModeDescriptor } from "../dataplane.ts";
 import type { IpvsPlanData } from "./cluster-plan.ts";
@@ -24,7 +24,7 @@ export const ipvs: ModeDescriptor<"ipvs", typeof ipvsConfig, IpvsPlanData> = {
     reason: "IPVSDeprecation",
   },
   replacesInPlace: ["iptables"],
-  // Its rules refer to chains that the iptables mode has, too.
+  // Its rules refer to chains that the iptables mode also uses.
   cleanUpBefore: ["iptables"],
   ownDevice: DUMMY_DEVICE,
   renderForms: ["text", "json", "iptables-save", "ip", "ipset", "ipvsadm", "iptables"],

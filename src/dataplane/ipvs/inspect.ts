@@ -1,4 +1,4 @@
-/** What a service port owns in ipvs mode, and what the shared sets and chains are for: reference ipvs.md §2, §3, §6. */
+/** What a service port owns in ipvs mode, and the purpose of the shared sets and chains: reference ipvs.md §2, §3, §6. */
 import { ipsetEntryText } from "../../kernel/ipset/ipset.ts";
 import { virtualServerText } from "../../kernel/ipvs/ipvs.ts";
 import { cidrContains, familyOf, parseHostPort } from "../../net/ip.ts";
@@ -23,9 +23,9 @@ const SHARED_CHAINS: ReadonlyMap<string, string> = new Map([
   [DUMMY_DEVICE, "the device that has the service addresses, so that the kernel takes packets to them for its own"],
 ]);
 
-/** The ipvs mode, seen by people who look at the kernel. */
+/** Descriptions for people who inspect the kernel. */
 export const inspectIpvs: ModeInspection = {
-  // A Local policy binds the node and its pods, too.
+  // A Local policy also applies to the node and its pods.
   words: {
     ...TRANSLATING,
     localPolicy: "",
@@ -37,7 +37,7 @@ export const inspectIpvs: ModeInspection = {
     return id === undefined ? SHARED_CHAINS.get(name) : SETS[id].comment;
   },
   ownerTest: () => undefined,
-  // Names are shared; a service port has entries and virtual servers, which are found by their address.
+  // Names are shared; the entries and virtual servers of a service port are found by their addresses.
   namesOf: () => [],
   partsOf(node, kubeProxyConfig, port, endpoints) {
     const { config, facts } = planInput(kubeProxyConfig, node);

@@ -1,4 +1,4 @@
-/** The IP sets of one family in the kernel: where they differ from what is wanted, and the changes that end it. */
+/** Compares and reconciles the IP sets of one family in the kernel. */
 
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import {
@@ -14,7 +14,7 @@ import { SET_IDS, type SetId, setDefinition, setName } from "./names.ts";
 import type { IpvsOptions } from "./options.ts";
 import type { IpvsWanted, PartFailure } from "./wanted.ts";
 
-/** Operations in the order in which they are to be carried out. */
+/** Operations in the order of execution. */
 export interface SetDifference {
   readonly additions: readonly IpsetOperation[];
   readonly deletions: readonly IpsetOperation[];
@@ -24,7 +24,7 @@ export class IpSets {
   readonly #ipset: Ipset;
   readonly #family: IpFamily;
   #unusable: ReadonlyMap<SetId, string> = new Map();
-  /** Sets that may not have the members that were last wanted. */
+  /** Sets that may lack wanted members or have unwanted ones. */
   #doubt = new Set<SetId>();
 
   constructor({ ipset, config }: IpvsOptions) {
@@ -32,12 +32,12 @@ export class IpSets {
     this.#family = config.family;
   }
 
-  /** Sets that cannot be had, and why. */
+  /** Sets that cannot be created, and why. */
   get unusable(): ReadonlyMap<SetId, string> {
     return this.#unusable;
   }
 
-  /** Creates what is missing. Throws when the kernel has no IP sets at all. */
+  /** Creates missing sets. Throws if the kernel has no IP sets at all. */
   async ensure(): Promise<void> {
     const present = new Map((await this.#ipset.sets()).map((set) => [set.name, set]));
     const unusable = new Map<SetId, string>();
@@ -51,7 +51,7 @@ export class IpSets {
     this.#unusable = unusable;
   }
 
-  /** Whether a set that could not be had has been put right. */
+  /** Tries to create the unusable sets. @returns whether one of them is usable now. */
   async isAnyUsableAgain(): Promise<boolean> {
     for (const id of this.#unusable.keys()) {
       if ((await this.#create(setDefinition(id, this.#family))) === undefined) return true;
@@ -59,13 +59,13 @@ export class IpSets {
     return false;
   }
 
-  /** Asks the kernel for all members. */
+  /** Reads the members of all sets. */
   async compareAll(wanted: IpvsWanted, signal: AbortSignal): Promise<SetDifference> {
     this.#doubt = new Set();
     return await this.#compare(SET_IDS, wanted, signal);
   }
 
-  /** Asks the kernel only for the members of sets that are in doubt. */
+  /** Reads only the members of sets in doubt. */
   async compareTouched(wanted: IpvsWanted, signal: AbortSignal): Promise<SetDifference> {
     const additions: IpsetOperation[] = [];
     const deletions: IpsetOperation[] = [];
@@ -87,7 +87,7 @@ export class IpSets {
     };
   }
 
-  /** Adds entries. What the kernel refuses is looked up and tried once more. */
+  /** Adds entries. If the kernel rejects some, compares their sets and tries once more. */
   async add({ additions }: SetDifference, wanted: IpvsWanted, signal: AbortSignal): Promise<readonly PartFailure[]> {
     const refused = await this.#apply(additions, signal);
     if (refused.length === 0) return [];
@@ -138,7 +138,7 @@ export class IpSets {
     return { additions, deletions: deletions.reverse() };
   }
 
-  /** @returns why the set cannot be had; undefined when it is there. */
+  /** @returns why the set cannot be created; undefined if it exists. */
   async #create(definition: IpsetDefinition, there?: IpsetDefinition<string>): Promise<string | undefined> {
     const { name } = definition;
     try {

@@ -1,4 +1,4 @@
-/** What the iptables mode has left goes, also where that does not work at the first attempt. */
+/** Leftovers of the iptables mode are removed, even if the first attempt fails. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
@@ -10,7 +10,7 @@ import { newModel, VERIFY_PERIOD_MS } from "./testing/backend-rig.ts";
 
 const LATE = port("late", "10.96.0.2");
 
-/** A node on which the iptables mode refuses a service that has no endpoints. */
+/** A node where the iptables mode rejects traffic to a Service without endpoints. */
 async function afterIptablesMode() {
   const model = newModel();
   const { rig } = model;
@@ -37,7 +37,7 @@ test("the lock is held while leftovers are removed: the refusals of the iptables
   t.after(() => rig.close());
   const { iptables } = rig.node;
   const deleteRule = iptables.deleteRule.bind(iptables);
-  // From the first deletion on, as removing leftovers begins, and until the sync has ended.
+  // Locked from the first deletion of leftovers until the sync has ended.
   iptables.deleteRule = async (...args) => {
     iptables.isLocked = true;
     await deleteRule(...args);

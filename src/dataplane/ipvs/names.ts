@@ -1,9 +1,9 @@
-/** Names that the ipvs mode has in the kernel, upstream's own: reference ipvs.md §2, §6, §7. */
+/** Names that the ipvs mode uses in the kernel, the same as upstream's: reference ipvs.md §2, §6, §7. */
 import type { IpsetDefinition, IpsetType } from "../../kernel/ipset/ipset.ts";
 import type { ChainName } from "../../kernel/iptables/rule.ts";
 import type { IpFamily } from "../../net/ip.ts";
 
-/** The device that service addresses are bound to; both families share it. It stays down. */
+/** The device that Service addresses are bound to; both families share it. It stays down. */
 export const DUMMY_DEVICE = "kube-ipvs0";
 
 export const CHAINS = {
@@ -23,13 +23,13 @@ interface SetFacts {
   /** The IPv4 name. */
   readonly name: string;
   readonly type: IpsetType;
-  /** The comment of rules that match it. */
+  /** The comment of rules that match the set. */
   readonly comment: string;
 }
 
 /**
- * The sets, in the order in which entries are added, which is backwards for deleting: admitted sources come before the
- * restriction, and what serves an address comes before what keeps others off it.
+ * The sets, in the order in which entries are added, and the reverse for deletions: admitted sources come before the
+ * restriction, and entries that serve an address come before those that reject its other ports.
  */
 export const SETS = {
   loopBack: {
@@ -116,16 +116,15 @@ export type SetId = keyof typeof SETS;
 /** In the order of {@link SETS}. */
 export const SET_IDS = Object.keys(SETS) as readonly SetId[]; // the keys of a constant
 
-/** IPSET_MAXNAMELEN without the terminator: two IPv6 names are longer, and cut. */
+/** IPSET_MAXNAMELEN without the terminator: two IPv6 names are longer and are truncated. */
 const NAME_LIMIT = 31;
 
-/** The set of one family: `KUBE-…`, or `KUBE-6-…` cut to 31 characters. Pure. */
+/** The name for a family: `KUBE-…`, or `KUBE-6-…` truncated to 31 characters. */
 export function setName(id: SetId, family: IpFamily): string {
   const { name } = SETS[id];
   return family === "IPv4" ? name : name.replace(/^KUBE-/, "KUBE-6-").slice(0, NAME_LIMIT);
 }
 
-/** Pure. */
 export function setDefinition(id: SetId, family: IpFamily): IpsetDefinition {
   const { type } = SETS[id];
   return { name: setName(id, family), type, family: type === "bitmap:port" ? undefined : family };

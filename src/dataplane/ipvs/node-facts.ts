@@ -1,4 +1,4 @@
-/** What the addresses of the node's devices mean for the ipvs mode: reference ipvs.md §2, §3. Pure. */
+/** Interprets the addresses of the node's devices for the ipvs mode: reference ipvs.md §2, §3. */
 
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
@@ -11,26 +11,26 @@ import { schedulerOf } from "./config.ts";
 import { DUMMY_DEVICE } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-service-port.ts";
 
-/** The addresses of one family, seen by who has them. */
+/** The addresses of one family, by device. */
 export interface NodeAddressFacts extends Omit<PlanFacts, "zone"> {
   /** On kube-ipvs0. */
   readonly bound: ReadonlySet<IpAddress>;
-  /** On kube-ipvs0, with the prefix length of a network: nothing of ours. */
+  /** On kube-ipvs0 with the prefix length of a network: not ours. */
   readonly foreign: readonly LinkAddress[];
-  /** The device of each of `nodeAddresses`; one of them if several have it. */
+  /** The device of each of `nodeAddresses`; any one if several have it. */
   readonly devices: ReadonlyMap<IpAddress, string>;
 }
 
-/** The node's addresses, as a sync finds them. */
+/** The node's addresses, as a sync reads them. */
 export interface NodeState extends NodeAddressFacts {
-  /** Destinations of the routes to the node itself. */
+  /** Destinations of local routes. */
   readonly routed: ReadonlySet<IpAddress>;
 }
 
-/** What the last full sync has found. */
+/** The findings of the last full sync. */
 export interface IpvsFacts extends NodeState, PlanFacts {}
 
-/** Pure. @param addresses of the family, of all devices. */
+/** @param addresses of the family, of all devices. */
 export function nodeAddressFacts(
   addresses: readonly LinkAddress[],
   nodePortAddresses: NodePortAddresses,
@@ -54,7 +54,7 @@ export function nodeAddressFacts(
   return { bound, foreign, nodeAddresses, nodePortIPs: ips, devices };
 }
 
-/** Whether nothing that plans depend on differs. Pure. */
+/** Whether two facts lead to the same plans. */
 export function equalAddressFacts(a: Omit<PlanFacts, "zone">, b: Omit<PlanFacts, "zone">): boolean {
   return (
     a.nodeAddresses.size === b.nodeAddresses.size &&
@@ -67,7 +67,7 @@ export function planConfigOf(config: KubeProxyConfig, node: PlannedNode): PlanCo
   return { ...nodePlanConfig(node, config, config.iptables), scheduler: schedulerOf(config.ipvs) };
 }
 
-/** Without a kernel, the node's addresses are those that its object lists. */
+/** Without a kernel, the node's addresses are those of its Node object. */
 export function planInput(
   config: KubeProxyConfig,
   node: OfflineNode,

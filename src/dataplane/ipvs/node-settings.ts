@@ -7,12 +7,12 @@ import { messageOf } from "../../logging/message-of.ts";
 import type { IpAddress } from "../../net/ip.ts";
 
 const CONN_REUSE_MODE = "net/ipv4/vs/conn_reuse_mode";
-/** From here on the parameter exists, and from there on its default is right. */
+/** The first kernel with the parameter, and the first one whose default is right. */
 const CONN_REUSE_KERNELS = { first: { major: 4, minor: 1 }, fixed: { major: 5, minor: 9 } } as const;
 
 interface NodeSettings {
   readonly strictARP: boolean;
-  /** Undefined when it cannot be told. */
+  /** Undefined if unknown. */
   readonly kernelVersion: KernelVersion | undefined;
 }
 
@@ -30,7 +30,7 @@ const STRICT_ARP: readonly WantedSysctl[] = [
   ["net/ipv4/conf/all/arp_announce", 2],
 ];
 
-/** The part that is lost with the module. */
+/** The parameters that are lost when the module is unloaded. */
 export async function setIpvsSysctls(
   sysctls: Sysctls,
   { kernelVersion }: Pick<NodeSettings, "kernelVersion">,
@@ -61,7 +61,7 @@ async function write(sysctls: Sysctls, wanted: readonly WantedSysctl[], log: Log
   }
 }
 
-/** Sets the timeouts that are given (0 keeps what there is) and not in force already. A failure is logged only. */
+/** Sets the given timeouts if they differ; 0 keeps the kernel's value. Only logs failures. */
 export async function setTimeouts(ipvs: Ipvs, wanted: IpvsTimeouts, log: Logger): Promise<void> {
   try {
     const present = await ipvs.timeouts();
@@ -72,13 +72,13 @@ export async function setTimeouts(ipvs: Ipvs, wanted: IpvsTimeouts, log: Logger)
   }
 }
 
-/** An address of TEST-NET-2 (RFC 5737) that no host has, with upstream's port. */
+/** An address of TEST-NET-2 (RFC 5737), which no host has, with upstream's port. */
 const PROBE_ADDRESS = "198.51.100.0" as IpAddress; // canonical
 const PROBE_PORT = 20_000;
 
 /**
- * Adds a virtual server with the scheduler, which makes the kernel load the scheduler's module, and deletes it again;
- * neither, when some virtual server has the scheduler already. Throws an Error that says what is missing.
+ * Adds a virtual server with the scheduler, so that the kernel loads the scheduler's module, and deletes it again; does
+ * neither if a virtual server with the scheduler exists. Throws an Error that says what is missing.
  */
 export async function probeScheduler(ipvs: Ipvs, scheduler: string): Promise<void> {
   for (const family of ["IPv4", "IPv6"] as const) {
@@ -93,7 +93,7 @@ export async function probeScheduler(ipvs: Ipvs, scheduler: string): Promise<voi
     timeoutSeconds: 0,
   };
   const [refused] = await ipvs.apply([{ kind: "add-virtual-server", virtualServer }]);
-  // Left behind by a run that was killed: what it had is replaced.
+  // A killed run left it behind: replace it.
   const isLeftOver = refused?.code === "EEXIST";
   const [failure] = isLeftOver
     ? await ipvs.apply([{ kind: "update-virtual-server", virtualServer }])

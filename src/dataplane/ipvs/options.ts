@@ -1,4 +1,4 @@
-/** What the parts of the ipvs mode work with, one family. */
+/** Dependencies of the ipvs mode, for one family. */
 import type { Clock } from "../../async/clock.ts";
 import type { Ipset } from "../../kernel/ipset/ipset.ts";
 import type { Iptables } from "../../kernel/iptables/iptables.ts";
@@ -19,10 +19,10 @@ export interface IpvsOptions {
   readonly nodePortAddresses: NodePortAddresses;
   /** `ipvs.excludeCIDRs`: virtual servers there are never deleted. */
   readonly excludeCIDRs: readonly Cidr[];
-  /** Sets again what is lost with the module of IPVS: its parameters and timeouts. Asked with every full sync. */
+  /** Restores the parameters and timeouts that are lost when the IPVS module is unloaded. Called with every full sync. */
   readonly restoreSettings: () => Promise<void>;
   readonly metrics: RestoreMetrics;
-  /** `syncPeriod`: how often the kernel is compared with what is wanted. */
+  /** `syncPeriod`: how often the kernel is compared with the wanted state. */
   readonly verifyPeriodMs: number;
   readonly clock: Clock;
   readonly log: Logger;

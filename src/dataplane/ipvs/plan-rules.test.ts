@@ -88,7 +88,7 @@ test("with every set filled", () => {
   assert.equal(text({}, { filled: ALL, deniedVips }), NAT_ALL + FILTER_ALL);
 });
 
-/** Rules that do not depend on the sets, as upstream's table leaves them without its ◦ lines. */
+/** Rules that do not depend on the sets: upstream's table without its ◦ lines. */
 const UNCONDITIONAL =
   /-s 127|dst-type LOCAL -j KUBE-NODE-PORT|KUBE-LOAD-BALANCER -j|-A KUBE-POSTROUTING -(?:m mark|j MARK)|SNAT|-A KUBE-MARK|FIREWALL -j DROP|KUBE-FORWARD|health check|KUBE-IPVS-FILTER/;
 

@@ -1,6 +1,5 @@
 /**
- * The iptables rules around the sets: a constant number of them for any number of services. Reference
- * ipvs.md §7. Pure.
+ * The iptables rules around the sets: their number does not depend on the number of Services. Reference ipvs.md §7.
  */
 import type { IptablesTable } from "../../kernel/iptables/iptables.ts";
 import type { ChainName, Rule, RuleMatch, RuleTarget, SetDirection } from "../../kernel/iptables/rule.ts";
@@ -20,7 +19,7 @@ import type { DeniedVip, PlanConfig } from "./plan-service-port.ts";
 const FIREWALL = "kube-proxy firewall rules";
 const ACCESS_FILTER = "kubernetes ipvs access filter";
 
-/** In the order in which they are ensured: each goes to the head, so the last ends up first. */
+/** In the order of insertion: each is inserted at the head, so the last one ends up first. */
 export const JUMP_RULES: readonly JumpRule[] = [
   jump("nat", "OUTPUT", CHAINS.services, SERVICE_PORTALS),
   jump("nat", "PREROUTING", CHAINS.services, SERVICE_PORTALS),
@@ -33,7 +32,7 @@ export const JUMP_RULES: readonly JumpRule[] = [
   jump("filter", "OUTPUT", CHAINS.ipvsOutFilter, ACCESS_FILTER),
 ];
 
-/** The mode's chains, in the order in which a payload declares them. */
+/** The mode's chains, in the order of their declaration. */
 export const CHAINS_OF = {
   nat: [CHAINS.services, CHAINS.postrouting, CHAINS.nodePort, CHAINS.loadBalancer, CHAINS.markMasquerade],
   filter: [
@@ -46,11 +45,11 @@ export const CHAINS_OF = {
   ],
 } as const satisfies Partial<Record<IptablesTable, readonly ChainName[]>>;
 
-/** What the rules depend on, besides the configuration. */
+/** What the rules depend on besides the configuration. */
 export interface RulesInput {
-  /** Sets that are to have entries: rules that are of use only then are left out for the others. */
+  /** Sets with wanted entries: rules that need entries are left out for the others. */
   readonly filled: ReadonlySet<SetId>;
-  /** Sets that cannot be had: no rule may name them. */
+  /** Sets that cannot be created: no rule may name them. */
   readonly unusable: ReadonlySet<SetId>;
   /** In the order of their rules. */
   readonly deniedVips: readonly DeniedVip[];
@@ -62,13 +61,12 @@ export interface RulesPlan {
   readonly filter: readonly Rule[];
 }
 
-/** Pure. */
 export function planRules(config: PlanConfig, input: RulesInput): RulesPlan {
   const draft = new Draft(config.family, input);
   return { nat: natRules(draft, config), filter: filterRules(draft, config, input.deniedVips) };
 }
 
-/** Makes rules that name sets, or leaves them out. */
+/** Decides which sets rules may name. */
 class Draft {
   readonly #family: IpFamily;
   readonly #input: RulesInput;
@@ -100,7 +98,7 @@ const TO_LOCAL: RuleMatch = { kind: "address-type", side: "destination", type: "
 
 type Row = readonly [chain: ChainName, set: SetId, directions: readonly SetDirection[], target: RuleTarget];
 
-/** Rules of the form `comment, set → target`, each while its set is filled. */
+/** Rules of the form `comment, set → target`, for sets that are filled. */
 function commented(draft: Draft, rows: readonly Row[], first: readonly RuleMatch[] = []): Rule[] {
   const filled = rows.filter(([, set]) => draft.isFilled(set));
   return filled.map(([chain, set, directions, target]) => ({
@@ -146,7 +144,7 @@ function nodePortRules(draft: Draft): Rule[] {
   return rows.flatMap(([protocol, row]) => commented(draft, [row], [{ kind: "bare-protocol", protocol }]));
 }
 
-/** Who reaches a cluster IP and must be masqueraded: every client, every client but pods, or a client that has one as its own address. */
+/** Masquerades clients of cluster IPs: all clients, all but local pods, or only those whose source is a cluster IP itself. */
 function clusterIPRule(draft: Draft, { masqueradeAll, detector }: PlanConfig): Rule[] {
   const others = masqueradeAll ? undefined : localPods(detector, true);
   const directions: readonly SetDirection[] = masqueradeAll || others !== undefined ? BOTH : ["src", "dst"];
@@ -154,7 +152,7 @@ function clusterIPRule(draft: Draft, { masqueradeAll, detector }: PlanConfig): R
   return others === undefined ? rules : rules.map((rule) => ({ ...rule, matches: [...rule.matches, others] }));
 }
 
-/** Packets from elsewhere and to the node itself go on to IPVS; others may be meant for a router of that address. */
+/** Accepts packets from elsewhere or to the node itself for IPVS; others may be meant for a router with that address. */
 function externalIPRules(draft: Draft): Rule[] {
   const fromElsewhere: RuleMatch[] = [
     { kind: "bridge-port-in", negate: true },
@@ -170,7 +168,7 @@ function externalIPRules(draft: Draft): Rule[] {
   return rules;
 }
 
-/** The only rules that are for one Service. */
+/** The only rules for a single Service. */
 export function rulesOfDenied(deniedVips: readonly DeniedVip[]): Rule[] {
   return deniedVips.map(({ address, protocol, port }) => ({
     chain: CHAINS.ipvsOutFilter,
@@ -199,7 +197,7 @@ function filterRules(draft: Draft, config: PlanConfig, deniedVips: readonly Deni
 
 const FRONT_END_SETS = ["loadBalancer", "clusterIP", "externalIP", "externalIPLocal"] as const satisfies SetId[];
 
-/** Ports of the host must not answer at service addresses, which are local because of kube-ipvs0. */
+/** Ports of the host must not answer at Service addresses, which are local because of kube-ipvs0. */
 function accessRules(draft: Draft): Rule[] {
   const chain = CHAINS.ipvsFilter;
   const rules: Rule[] = [];
@@ -210,7 +208,7 @@ function accessRules(draft: Draft): Rule[] {
   add(health, { chain: CHAINS.nodePort, target: ACCEPT }, [commentOf(health)], "dst");
   for (const id of FRONT_END_SETS) add(id, { chain, target: RETURN }, [], ...BOTH);
   add(health, { chain, target: RETURN }, [], "dst");
-  // Where a set with frontends cannot be had, this would reject what they serve.
+  // If a set of frontends is unusable, this would reject its traffic.
   if (FRONT_END_SETS.every((id) => draft.isUsable(id))) {
     add("ipvsIPs", { chain, target: { kind: "reject" } }, [{ kind: "conntrack-state", states: ["NEW"] }], "dst");
   }

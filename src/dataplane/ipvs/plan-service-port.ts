@@ -1,7 +1,7 @@
 /**
- * All that one service port wants of the kernel: virtual servers with their real servers, entries of the IP sets, addresses
- * on kube-ipvs0, and load-balancer addresses that the node itself may not use. Reference ipvs.md §3–7.
- * Pure: the same input gives the same plan, in the same order.
+ * Plans one service port: virtual servers with their real servers, entries of IP sets, addresses on kube-ipvs0, and
+ * load-balancer addresses that the node itself may not use. The same input gives the same plan in the same order.
+ * Reference ipvs.md §3–7.
  */
 import type { IpsetEntry } from "../../kernel/ipset/ipset.ts";
 import { IPVS_SERVICE_PERSISTENT, IPVS_SERVICE_SCHEDULER_FLAG_2, type VirtualServer } from "../../kernel/ipvs/ipvs.ts";
@@ -14,12 +14,12 @@ import { cidrContains, type IpAddress } from "../../net/ip.ts";
 import { type ProtocolName, protocolName } from "../../net/protocol.ts";
 import type { SetId } from "./names.ts";
 
-/** A virtual server, and the endpoints that are its real servers: masquerading, weight 1. */
+/** A virtual server and its real servers, which masquerade and have weight 1. */
 export interface PlannedVirtualServer {
   readonly virtualServer: VirtualServer;
-  /** The kind of frontend: decides when a node port has the same address and port. */
+  /** The kind of frontend: decides which one wins if a node port has the same address and port. */
   readonly kind: FrontendKind;
-  /** Sorted by text, which is also how a real server is named: `ip:port`. */
+  /** Sorted by text, which also names a real server: `ip:port`. */
   readonly endpoints: readonly Endpoint[];
 }
 
@@ -28,7 +28,7 @@ interface PlannedEntry {
   readonly entry: IpsetEntry;
 }
 
-/** A load-balancer address with source ranges that leave the node out: its answers to itself are dropped. */
+/** A load-balancer address whose source ranges exclude the node: its answers to itself are dropped. */
 export interface DeniedVip {
   readonly address: IpAddress;
   readonly protocol: ProtocolName;
@@ -37,13 +37,13 @@ export interface DeniedVip {
 
 /** What one service port needs in the kernel. */
 export interface ServicePortPlan {
-  /** Of several with one address and port, the last counts: an external address that is also the cluster IP. */
+  /** Of several with the same address and port, the last wins: an external address that is also the cluster IP. */
   readonly virtualServers: readonly PlannedVirtualServer[];
   readonly entries: readonly PlannedEntry[];
-  /** To be on kube-ipvs0; each is in `entries` for KUBE-IPVS-IPS, too. */
+  /** Addresses for kube-ipvs0; each is also in `entries`, for KUBE-IPVS-IPS. */
   readonly addresses: readonly IpAddress[];
   readonly deniedVips: readonly DeniedVip[];
-  /** A Local policy with endpoints somewhere and none here. */
+  /** A Local policy has endpoints on other nodes only. */
   readonly lacksLocal: { readonly internal: boolean; readonly external: boolean };
 }
 
@@ -55,7 +55,7 @@ const NODE_PORT_SETS = {
   sctp: { all: "nodePortSCTP", local: "nodePortLocalSCTP" },
 } as const satisfies Record<ProtocolName, Record<"all" | "local", SetId>>;
 
-/** Plans one service port. @param endpoints all its endpoints, sorted by text; empty when it has none. Pure. */
+/** Plans one service port. @param endpoints all its endpoints, sorted by text; empty if it has none. */
 export function planServicePort(
   port: ServicePort,
   endpoints: readonly Endpoint[],
@@ -71,7 +71,7 @@ export function planServicePort(
   const entries: PlannedEntry[] = [];
   const addresses: IpAddress[] = [];
   const deniedVips: DeniedVip[] = [];
-  /** A frontend with a Local policy has no local endpoint. */
+  /** Whether a frontend with a Local policy has no local endpoint. */
   let hasFallenBack = false;
 
   const enter = (set: SetId, entry: IpsetEntry): void => void entries.push({ set, entry });
@@ -83,7 +83,7 @@ export function planServicePort(
     return { kind: "ip-port", address, protocol, port: number };
   };
   const serve = (kind: FrontendKind, address: IpAddress, number: number, isLocal: boolean): void => {
-    // Without local endpoints, local clients still get an answer from others: ipvs.md §4.
+    // Without local endpoints, local clients are still answered by others: ipvs.md §4.
     if (isLocal && local.length === 0) hasFallenBack = true;
     const virtualServer = { address, protocol: port.protocol, port: number, ...scheduling };
     virtualServers.push({ virtualServer, kind, endpoints: isLocal && local.length > 0 ? local : cluster });
@@ -104,7 +104,7 @@ export function planServicePort(
       enter("loadBalancerSourceCIDR", { kind: "ip-port-net", ...place, network });
     }
     enter("loadBalancerFirewall", entryOf(vip));
-    // What the node sends to the address comes from the address, which is one of its own.
+    // Packets of the node to this address also come from it, since it is one of the node's own.
     if (loadBalancerSourceRanges.some((range) => cidrContains(range, config.nodeIP))) {
       enter("loadBalancerSourceIP", { kind: "ip-port-ip", ...place, second: vip });
     } else {
@@ -112,7 +112,7 @@ export function planServicePort(
     }
   };
 
-  // Any local endpoint, ready or not: an endpoint that reaches itself must be masqueraded.
+  // For every local endpoint, ready or not: connections to itself must be masqueraded.
   for (const { ip, port: number, isLocal } of endpoints) {
     if (isLocal) enter("loopBack", { kind: "ip-port-ip", address: ip, protocol, port: number, second: ip });
   }
@@ -148,13 +148,13 @@ function portEntry(port: number): IpsetEntry {
   return { kind: "port", port };
 }
 
-/** Constant for the life of the process. */
+/** Constant while the process runs. */
 export interface PlanConfig extends NodePlanConfig {
-  /** A scheduler's name in the kernel: `rr`, `mh`, … */
+  /** The kernel's name of a scheduler: `rr`, `mh`, … */
   readonly scheduler: string;
 }
 
-/** May differ from sync to sync; a difference makes the sync full. */
+/** May change between syncs; a change makes the sync full. */
 export interface PlanFacts {
   readonly zone: string | undefined;
   /** Addresses of devices other than kube-ipvs0, without loopback and link-local ones: never bound to kube-ipvs0. */

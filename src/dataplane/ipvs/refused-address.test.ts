@@ -1,4 +1,4 @@
-/** An address that the kernel does not take (`disable_ipv6`, another program's policy), on a node where pods come and go. */
+/** An address that the kernel rejects (`disable_ipv6`, another program's policy), on a node where pods come and go. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";

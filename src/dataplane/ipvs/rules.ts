@@ -1,4 +1,4 @@
-/** The iptables rules of one family in the kernel: jumps, chains, and the few rules in them. */
+/** Compares and reconciles the iptables rules of one family: jumps, chains and the few rules in them. */
 import { type Iptables, isUnreadable } from "../../kernel/iptables/iptables.ts";
 import { readRuleset, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import { chainLines, ruleLines, ruleSpec, transactionText } from "../../kernel/iptables/rule-text.ts";
@@ -15,15 +15,15 @@ type Table = (typeof TABLES)[number];
 
 type Saved = Readonly<Record<Table, SavedTable>>;
 
-/** Where the rules differ from what is wanted. */
+/** Differences between the rules in the kernel and the wanted ones. */
 interface RulesDifference {
-  /** Undefined where the tool cannot print them: what was sent is believed to be there. */
+  /** Undefined if the tool cannot print the rules: then the last sent ones are assumed to be present. */
   readonly saved: Saved | undefined;
   readonly missingJumps: readonly JumpRule[];
   readonly differs: boolean;
 }
 
-/** The input of iptables-restore that leaves exactly these rules in the mode's chains, and adds jumps to them. Pure. */
+/** The input of iptables-restore that leaves exactly these rules in the mode's chains, and adds jumps to them. */
 export function restoreText(plan: RulesPlan, jumps: readonly JumpRule[] = []): string {
   return TABLES.map((table) => {
     const added = jumpLines(jumps.filter((jump) => jump.table === table));
@@ -33,9 +33,9 @@ export function restoreText(plan: RulesPlan, jumps: readonly JumpRule[] = []): s
 
 export class IptablesRules {
   readonly #iptables: Iptables;
-  /** What was last sent and accepted, and not found changed since. */
+  /** The last plan that was accepted, unless a later read found the rules changed or failed. */
   #installed: RulesPlan | undefined;
-  /** Whether this iptables prints rules in words that are not expected here; then only their number is compared. Unknown at first. */
+  /** Whether this iptables prints rules in an unexpected form, so that only their number can be compared. Unknown at first. */
   #printsOtherwise: boolean | undefined;
   #hasLeftovers = false;
 
@@ -43,17 +43,17 @@ export class IptablesRules {
     this.#iptables = iptables;
   }
 
-  /** Whether these rules were the last to be sent, and were accepted. */
+  /** Whether these are the rules that were last accepted. */
   isInstalled(plan: RulesPlan): boolean {
     return this.#installed !== undefined && restoreText(this.#installed) === restoreText(plan);
   }
 
-  /** Whether the kernel is known to have what was sent last. */
+  /** Whether the kernel is known to have the rules that were sent last. */
   get isKnown(): boolean {
     return this.#installed !== undefined;
   }
 
-  /** Asks the kernel. */
+  /** Compares with the kernel. */
   async compare(plan: RulesPlan): Promise<RulesDifference> {
     const saved = await this.#save();
     this.#hasLeftovers ||= saved === undefined || hasLeftovers(saved);
@@ -67,10 +67,10 @@ export class IptablesRules {
     return { saved, missingJumps: missingJumps(saved), differs: !this.#isEqual(saved, plan) };
   }
 
-  /** Ends the difference. Throws an IptablesError when the tools or the kernel refuse. */
+  /** Repairs the difference. Throws an IptablesError if the tools or the kernel reject it. */
   async repair(plan: RulesPlan, { saved, missingJumps: missing, differs }: RulesDifference): Promise<void> {
     this.#installed = undefined;
-    // Nothing can lead to a chain that does not exist. Jumps to others may only be printed otherwise.
+    // No rule can jump to a chain that does not exist. Jumps to existing chains may only be printed in another form.
     const areNew =
       saved !== undefined && missing.every(({ table, target }) => table !== "mangle" && !saved[table].has(target));
     const known = { filter: saved?.filter, natChains: saved?.nat.keys() };
@@ -81,14 +81,14 @@ export class IptablesRules {
     this.#installed = plan;
   }
 
-  /** Sends the rules without looking at what is there. Throws as {@link IptablesRules.repair}. */
+  /** Sends the rules without reading the present ones. Throws as {@link IptablesRules.repair}. */
   async replace(plan: RulesPlan): Promise<void> {
     this.#installed = undefined;
     await this.#iptables.restore([restoreText(plan)]);
     this.#installed = plan;
   }
 
-  /** Removes what the iptables mode was seen to have. Never rejects: what cannot be removed is logged. @returns whether all is gone. */
+  /** Removes rules of the iptables mode if any were seen. Never rejects: failures are logged. @returns whether all are gone. */
   async removeLeftovers(log: Logger): Promise<boolean> {
     if (!this.#hasLeftovers) return true;
     log.info("Removing what the iptables mode left behind", { ipFamily: this.#iptables.family });
@@ -98,7 +98,7 @@ export class IptablesRules {
   async #save(): Promise<Saved | undefined> {
     const text = await this.#iptables.save().catch((error: unknown) => {
       if (isUnreadable(error)) return undefined;
-      // What was to be looked at may be gone by now.
+      // The rules may be gone by now.
       this.#installed = undefined;
       throw error;
     });
@@ -108,7 +108,7 @@ export class IptablesRules {
   }
 
   #isEqual(saved: Saved, plan: RulesPlan): boolean {
-    // As many rules may be others.
+    // An equal number of rules proves nothing if these were never sent.
     if (this.#printsOtherwise === true && !this.isInstalled(plan)) return false;
     return TABLES.every((table) => {
       const wanted = new Map<string, string[]>(CHAINS_OF[table].map((chain) => [chain, []]));

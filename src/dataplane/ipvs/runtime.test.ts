@@ -1,4 +1,4 @@
-/** The ipvs mode where it cannot work, and where it never was; its work is tested in the virtual machine (`*.vm.test.ts`). */
+/** The ipvs mode where it cannot work or never ran; tests of its work run in the virtual machine (`*.vm.test.ts`). */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";

@@ -1,6 +1,6 @@
 /**
- * The ipvs mode, put together from the kernel's netlink interfaces and the host's iptables tools; no `ipvsadm`, `ipset` or
- * `ip` program is needed. Reference ipvs.md §1, §10.
+ * Assembles the ipvs mode from the kernel's netlink interfaces and the host's iptables tools; the programs `ipvsadm`,
+ * `ipset` and `ip` are not needed. Reference ipvs.md §1, §10.
  */
 
 import type { Ipset } from "../../kernel/ipset/ipset.ts";
@@ -28,7 +28,7 @@ import { planConfigOf } from "./node-facts.ts";
 import { probeScheduler, setIpvsSysctls, setSysctls, setTimeouts } from "./node-settings.ts";
 import { CHAINS_OF } from "./plan-rules.ts";
 
-/** Both families share the sockets, the device and the node's parameters. */
+/** What both families share: sockets, the device and the node's parameters. */
 interface Shared {
   readonly ipvs: Ipvs;
   readonly ipset: Ipset;
@@ -36,7 +36,7 @@ interface Shared {
   readonly restoreSettings: () => Promise<void>;
 }
 
-/** Checks that the kernel can do it, and prepares the node. Throws an Error that says what is missing. */
+/** Checks the kernel and prepares the node. Throws an Error that says what is missing. */
 async function prepareNode({ config, log }: NodeContext): Promise<Shared> {
   const { scheduler, strictARP, tcpTimeoutMs, tcpFinTimeoutMs, udpTimeoutMs } = config.ipvs;
   if (scheduler === "") log.info("IPVS scheduler not specified, use rr by default");
@@ -52,7 +52,7 @@ async function prepareNode({ config, log }: NodeContext): Promise<Shared> {
   return {
     ...kernel,
     async restoreSettings() {
-      // Any request to IPVS loads its module, if need be.
+      // Any request to IPVS loads its module if needed.
       await kernel.ipvs.timeouts();
       await setIpvsSysctls(sysctls, settings, silentLogger);
       await timeouts();
@@ -111,7 +111,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
   };
 }
 
-/** What is compared with the plan, and what the iptables mode may have left. */
+/** Chains that are compared with the plan, and those that the iptables mode may have left. */
 function isOwnChain(table: IptablesTable, chain: string): boolean {
   const own: readonly string[] = table === "mangle" ? [] : CHAINS_OF[table];
   return own.includes(chain) || isIptablesChain(table, chain);
@@ -143,7 +143,7 @@ async function cleanUp(log: Logger): Promise<boolean> {
     const openAny = () => openIpvsIfAny(log);
     return await cleanUpIpvs({ openIpvs: openAny, ipset, links, iptables: () => presentIptables(log), log });
   } catch (error) {
-    // A kernel without netfilter's netlink has no IP sets.
+    // A kernel without nfnetlink has no IP sets.
     if (error instanceof NetlinkError && error.code === "EPROTONOSUPPORT") return true;
     log.error("Error cleaning up the ipvs mode", error);
     return false;

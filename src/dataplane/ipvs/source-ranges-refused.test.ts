@@ -1,4 +1,4 @@
-/** A load balancer with source ranges is not served to everyone where the kernel does not take these. */
+/** If the kernel rejects source ranges, the load balancer is not served to everyone. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";

@@ -1,4 +1,4 @@
-/** What takes one virtual server from what the kernel has to what is wanted: reference ipvs.md §3, §4. Pure. */
+/** The operations that reconcile one virtual server: reference ipvs.md §3, §4. */
 import type { IpvsOperation, RealServerState, VirtualServer } from "../../kernel/ipvs/ipvs.ts";
 import { joinHostPort } from "../../net/ip.ts";
 import type { PlannedVirtualServer } from "./plan-service-port.ts";
@@ -11,22 +11,22 @@ export interface PresentVirtualServer {
 
 export interface VirtualServerStep {
   readonly virtualServer: VirtualServer;
-  /** In the order in which they are to be carried out; none when only `draining` is to be noted. */
+  /** In the order of execution; empty if only `draining` changes. */
   readonly operations: readonly IpvsOperation[];
   /**
-   * Real servers that are not wanted but still have connections; their weight will be 0. Undefined when the virtual server
-   * goes.
+   * Real servers that are not wanted but still have connections; their weight will be 0. Undefined if the virtual
+   * server is deleted.
    */
   readonly draining: readonly RealServerState[] | undefined;
 }
 
-/** Weight of every real server that takes connections. */
+/** The weight of every real server that takes new connections. */
 export const WEIGHT = 1;
 
 /**
- * @param wanted undefined deletes the virtual server; its real servers go with it, at once.
- * @param present undefined when there is none.
- * @returns undefined when there is nothing to do.
+ * @param wanted undefined: delete the virtual server, at once and with its real servers.
+ * @param present undefined if it does not exist.
+ * @returns undefined if there is nothing to do.
  */
 export function virtualServerStep(
   wanted: PlannedVirtualServer | undefined,
@@ -48,7 +48,7 @@ export function virtualServerStep(
     const there = left.get(text);
     left.delete(text);
     if (there?.weight === WEIGHT) continue;
-    // A new weight takes back a removal that was waiting for connections to end, and cuts none of them.
+    // A new weight cancels a pending removal and breaks no connections.
     const kind = there === undefined ? "add-real-server" : "update-real-server";
     operations.push({ kind, virtualServer, realServer: { address, port, weight: WEIGHT } });
   }
@@ -67,14 +67,14 @@ export function virtualServerStep(
 }
 
 /**
- * Whether a real server must stay until its connections have ended: ipvs.md §5. Those of UDP and SCTP do not
- * count: the kernel ends them with the next packet (sysctl `expire_nodest_conn`).
+ * Whether a real server must stay until its connections have ended: ipvs.md §5. UDP and SCTP do not count: the kernel
+ * ends their connections with the next packet (sysctl `expire_nodest_conn`).
  */
 export function mustDrain({ protocol }: Pick<VirtualServer, "protocol">, server: RealServerState): boolean {
   return protocol === "TCP" && server.activeConnections + server.inactiveConnections > 0;
 }
 
-/** `10.0.0.1:80`: the same as the text of the endpoint. */
+/** `10.0.0.1:80`, like the text of an endpoint. */
 export function realServerText({ address, port }: Pick<RealServerState, "address" | "port">): string {
   return joinHostPort(address, port);
 }

@@ -1,4 +1,4 @@
-/** The virtual servers of one family in the kernel: where they differ from what is wanted, and the changes that end it. */
+/** Compares and reconciles the virtual servers of one family in the kernel. */
 
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import {
@@ -21,9 +21,9 @@ type Steps = ReadonlyMap<string, VirtualServerStep>;
 
 /** Steps by the text of the virtual server. */
 export interface VirtualServerDifference {
-  /** For virtual servers that are wanted. */
+  /** For wanted virtual servers. */
   readonly changes: Steps;
-  /** For those that are not. */
+  /** For unwanted ones. */
   readonly deletions: Steps;
 }
 
@@ -34,7 +34,7 @@ const WAITS = "it waits for its source ranges, which are not in force yet";
 export class VirtualServers {
   readonly #options: IpvsOptions;
   readonly #graceful: GracefulTermination;
-  /** Those that may not be as they were last wanted, by text. */
+  /** Virtual servers that may differ from what was last wanted, by text. */
   #doubt = new Map<string, VirtualServerKey>();
 
   constructor(options: IpvsOptions, graceful: GracefulTermination) {
@@ -42,7 +42,7 @@ export class VirtualServers {
     this.#graceful = graceful;
   }
 
-  /** Asks the kernel for everything. */
+  /** Reads everything from the kernel. */
   async compareAll(wanted: Wanted, signal: AbortSignal): Promise<VirtualServerDifference> {
     const { config, ipvs } = this.#options;
     this.#doubt = new Map();
@@ -59,7 +59,7 @@ export class VirtualServers {
     return difference;
   }
 
-  /** Asks the kernel only for what cannot be known: connections of real servers that go, and what is in doubt. */
+  /** Reads only what is unknown: connections of real servers to be removed, and virtual servers in doubt. */
   async compareTouched(wanted: Wanted, signal: AbortSignal): Promise<VirtualServerDifference> {
     const difference = new Difference();
     const doubtful = this.#doubt;
@@ -75,9 +75,9 @@ export class VirtualServers {
   }
 
   /**
-   * Adds and updates. What the kernel refuses is looked up and tried once more.
+   * Adds and updates. What the kernel rejects is read from the kernel and tried once more.
    *
-   * @param isOpen whether clients would reach the virtual server that must not: one that is not there yet waits for the next sync.
+   * @param isOpen whether forbidden clients could reach the virtual server: if it does not exist yet, it waits for the next sync.
    */
   async change(
     { changes }: VirtualServerDifference,
@@ -94,7 +94,7 @@ export class VirtualServers {
     return this.#doubted(new Map([...waiting, ...failures]));
   }
 
-  /** Deletes what is not wanted. Comes after {@link VirtualServers.change}. */
+  /** Deletes unwanted virtual servers. Comes after {@link VirtualServers.change}. */
   async delete({ deletions }: VirtualServerDifference, signal: AbortSignal): Promise<readonly PartFailure[]> {
     return this.#doubted(await this.#carryOut(deletions, signal));
   }
@@ -108,7 +108,7 @@ export class VirtualServers {
     return this.#options.excludeCIDRs.some((cidr) => cidrContains(cidr, address));
   }
 
-  /** What the kernel has if no other program has changed it. */
+  /** The state in the kernel, provided that no other program changed it. */
   async #presumed(
     before: PlannedVirtualServer | undefined,
     after: PlannedVirtualServer | undefined,
@@ -134,7 +134,7 @@ export class VirtualServers {
     return realServers === undefined ? undefined : { virtualServer, realServers };
   }
 
-  /** Asks the kernel for those of which nothing is known. */
+  /** Reads and compares virtual servers in doubt. */
   async #compareDoubtful(
     doubtful: ReadonlyMap<string, VirtualServerKey>,
     wanted: Wanted,
@@ -149,7 +149,7 @@ export class VirtualServers {
     }
   }
 
-  /** @param isOpen a virtual server for which this is true is not added. */
+  /** @param isOpen virtual servers for which this is true are not added. */
   async #carryOut(steps: Steps, signal: AbortSignal, isOpen?: (virtualServer: VirtualServer) => boolean) {
     const { ipvs } = this.#options;
     const operations: IpvsOperation[] = [];
@@ -168,7 +168,7 @@ export class VirtualServers {
       if (!isDone(failure) && !failures.has(key)) failures.set(key, { ...virtualServer, reason: failure.message });
     }
     for (const [key, { virtualServer, draining }] of steps) {
-      // What is wanted again must not go when it is idle, even where something else of its virtual server was refused.
+      // A real server that is wanted again must not be removed once idle, even if its virtual server was rejected in part.
       if (draining !== undefined) this.#graceful.set(virtualServer, draining);
       else if (!failures.has(key)) this.#graceful.forget(key);
     }
@@ -176,7 +176,7 @@ export class VirtualServers {
   }
 }
 
-/** Whether what could not be deleted is not there anyway. */
+/** Whether a deletion failed because the object does not exist. */
 function isDone({ operation, code }: IpvsFailure): boolean {
   if (operation.kind === "delete-virtual-server") return code === "ESRCH";
   return operation.kind === "delete-real-server" && code === "ENOENT";

@@ -1,6 +1,6 @@
 /**
- * The virtual servers of IPVS as base chains: where a packet for one of them reaches the node, or leaves it, IPVS chooses a real
- * server and sends the packet on itself (reference ipvs.md §2). Read from what `ipvsadm -S -n` prints.
+ * IPVS virtual servers as base chains: when a packet for one of them enters or leaves the node, IPVS picks a real
+ * server and forwards the packet itself (reference ipvs.md §2). Read from the output of `ipvsadm -S -n`.
  */
 import { type IpAddress, parseHostPort } from "../../net/ip.ts";
 
@@ -15,7 +15,7 @@ interface RealServer {
   readonly address: IpAddress;
   readonly port: number;
   readonly weight: number;
-  /** Whether its packets are translated: others keep their destination, and are not followed. */
+  /** Whether its packets are translated: others keep their destination and are not traced further. */
   readonly isTranslated: boolean;
 }
 
@@ -34,10 +34,10 @@ const HOOKS: readonly (readonly [Stage, number])[] = [
 
 const PROTOCOLS: Readonly<Record<string, string>> = { "-t": "tcp", "-u": "udp", "--sctp-service": "sctp" };
 
-/** What `ipvsadm -S -n` prints, for `trace`. Its addresses are on a device: a packet that is not for the node meets no virtual server. */
+/** Reads the output of `ipvsadm -S -n` for `trace`. Its addresses are the node's: other packets never reach a virtual server. */
 export function virtualServerDump(text: string): Dump {
   const servers = readServers(text);
-  // A mark may stand for any packet.
+  // Any packet may carry the mark.
   const hasMarks = /^-A -f /m.test(text);
   return {
     ...{
@@ -55,7 +55,7 @@ export const virtualServerReader: DumpReader = {
   read: (text) => (/^-A (?:-[tuf]|--sctp-service) /m.test(text) ? virtualServerDump(text) : undefined),
 };
 
-/** One rule for each virtual server; a packet meets its own. @param clients that were here before; undefined where that is not known. */
+/** One rule for each virtual server; a packet meets only its own. @param clients known from before; undefined if unknown. */
 function ipvsChains(
   servers: ReadonlyMap<string, VirtualServer>,
   hasMarks: boolean,
@@ -69,7 +69,7 @@ function ipvsChains(
       name: hasMarks ? "virtual servers, some of them by marks," : "virtual servers",
       asks: hasMarks ? undefined : () => [asked],
       placeOf({ virtualServer, protocol, destination: address, destinationPort: port }) {
-        // What IPVS has sent on does not come to it again.
+        // Packets that IPVS has forwarded do not enter it again.
         return virtualServer !== undefined || port === undefined ? undefined : keyOf({ protocol, address, port });
       },
       ruleOf: (_place, server) => serverRule(server, facts, clients),
@@ -134,7 +134,7 @@ function choice(
 
 type SentTo = StepResult & { kind: "verdict" | "lost" };
 
-/** A real server on this node gets the packet at once; others by way of the node's own output. */
+/** A real server on this node gets the packet directly; others get it through the node's output hook. */
 function sentTo(
   { address, port, isTranslated }: RealServer,
   server: VirtualServer,

@@ -1,4 +1,4 @@
-/** The parts of the ipvs mode: what service ports want of the kernel, by kind and key. */
+/** The wanted state of the ipvs mode: what service ports need in the kernel, by kind and key. */
 import { type IpsetEntry, ipsetEntryText } from "../../kernel/ipset/ipset.ts";
 import { virtualServerText } from "../../kernel/ipvs/ipvs.ts";
 import { comparePrecedence } from "../../model/frontend-ownership.ts";
@@ -8,7 +8,7 @@ import { type LocalKinds, type Parts, WantedParts } from "../shared/wanted-parts
 import { SET_IDS, type SetId } from "./names.ts";
 import type { DeniedVip, PlannedVirtualServer, ServicePortPlan } from "./plan-service-port.ts";
 
-/** Keys are the texts of the things. A Local policy without local endpoints is counted by Service, unlike in other modes. */
+/** Keys are the texts of the objects. Unlike in other modes, a Local policy without local endpoints is counted by Service. */
 export interface IpvsKinds extends LocalKinds, Record<SetId, IpsetEntry> {
   readonly virtualServers: PlannedVirtualServer;
   /** On kube-ipvs0. */
@@ -18,7 +18,7 @@ export interface IpvsKinds extends LocalKinds, Record<SetId, IpsetEntry> {
 
 type RefusedKind = SetId | "virtualServers" | "addresses";
 
-/** A part that the kernel does not have, or still has, against what is wanted. */
+/** A part that the kernel failed to add or delete. */
 export interface PartFailure<Kind extends RefusedKind = RefusedKind> {
   readonly kind: Kind;
   readonly key: string;
@@ -27,7 +27,7 @@ export interface PartFailure<Kind extends RefusedKind = RefusedKind> {
 
 export type IpvsWanted = WantedParts<IpvsKinds>;
 
-/** Nothing is wanted yet. */
+/** An empty wanted state. */
 export function newWanted(): IpvsWanted {
   const sets = SET_IDS.map((id) => [id, new KeyOwners<IpsetEntry>()] as const);
   return new WantedParts<IpvsKinds>({
@@ -38,7 +38,7 @@ export function newWanted(): IpvsWanted {
   });
 }
 
-/** The parts of a plan. @param service `namespace/name`. Pure. */
+/** The parts of a plan. @param service `namespace/name`. */
 export function partsOf(service: string, plan: ServicePortPlan): Parts<IpvsKinds> {
   const entries: { [K in SetId]?: [string, IpsetEntry][] } = {};
   for (const { set, entry } of plan.entries) {

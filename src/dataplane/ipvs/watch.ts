@@ -1,6 +1,6 @@
 /**
- * What goes on between syncs: devices and addresses are watched, the kernel is compared with what is wanted now and then,
- * and real servers that were waiting for their connections to end are removed.
+ * The work between syncs: watches devices and addresses, periodically compares the kernel with the wanted state, and
+ * removes draining real servers whose connections have ended.
  */
 
 import type { IpAddress } from "../../net/ip.ts";
@@ -12,39 +12,39 @@ import { equalAddressFacts, type IpvsFacts, nodeAddressFacts } from "./node-fact
 import type { IpvsOptions } from "./options.ts";
 import type { IpvsKinds } from "./wanted.ts";
 
-/** A pod that starts or ends makes several announcements in a row, and our own changes of IPv6 addresses are announced, too. */
+/** The debounce period: a pod that starts or ends causes several notifications; our changes of IPv6 addresses cause some, too. */
 const SETTLE_MS = 1000;
-/** So many verifications in a row may give way; then a sync looks at everything instead. */
+/** After so many verifications in a row that gave way to syncs, a full sync replaces the next one. */
 const PATIENCE = 5;
 
 interface WatchOptions extends IpvsOptions {
   readonly reconciler: Reconciler<IpvsKinds, IpvsFacts>;
   readonly graceful: GracefulTermination;
-  /** Whether the kernel has refused to bind the address. */
+  /** Whether the kernel rejected the binding of the address. */
   isInDoubt(address: IpAddress): boolean;
-  /** Compares the kernel with what is wanted: how many things are wrong, by kind; undefined for none. */
+  /** Compares the kernel with the wanted state. @returns the number of differences by kind; undefined if there are none. */
   damage(signal: AbortSignal): Promise<Readonly<Record<string, number>> | undefined>;
 }
 
 export class Watch {
   readonly #options: WatchOptions;
   #verification: AbortController | undefined;
-  /** Verifications that gave way since one was completed. */
+  /** Verifications that gave way since the last completed one. */
   #gaveWay = 0;
 
   constructor(options: WatchOptions) {
     this.#options = options;
   }
 
-  /** A sync is waiting: a verification under way ends, and is taken up again another time. */
+  /** Aborts a running verification, because a sync is waiting. It is repeated later. */
   giveWay(): void {
     this.#verification?.abort();
   }
 
   /**
-   * Runs until the signal aborts. Rejects when devices cannot be watched.
+   * Runs until the signal aborts. Rejects if devices cannot be watched.
    *
-   * @param onLost another program destroyed something: all must be looked at. @param requestSync the node has other addresses.
+   * @param onLost another program destroyed something: a full sync is needed. @param requestSync the node's addresses changed.
    */
   async run(onLost: () => void, requestSync: () => void, signal: AbortSignal): Promise<void> {
     const { verifyPeriodMs, graceful } = this.#options;
@@ -82,7 +82,7 @@ export class Watch {
       isChecking = true;
       checks = checks.then(check);
     };
-    // What happened before the watch began was not seen.
+    // Changes from before the watch were not seen.
     isChecking = true;
     let checks = check();
     try {
@@ -113,7 +113,7 @@ export class Watch {
   async #verify(onLost: () => void, requestSync: () => void, signal: AbortSignal): Promise<void> {
     const { reconciler } = this.#options;
     if (reconciler.hasRefused && reconciler.known !== undefined) {
-      // What was refused cannot be told from damage: the next sync, which tries it again, looks at everything.
+      // Rejected parts cannot be told from damage: the next sync, which retries them, is a full one instead.
       reconciler.forget();
       requestSync();
       return;
@@ -132,11 +132,11 @@ export class Watch {
         this.#gaveWay += 1;
         if (this.#gaveWay < PATIENCE) return;
         this.#gaveWay = 0;
-        // The one that waits for its turn.
+        // The waiting sync becomes a full one.
         reconciler.forget();
         return;
       }
-      // What cannot be compared is unverified: a sync will succeed, or say what is wrong.
+      // The state is unverified: a sync will succeed, or report what is wrong.
       onLost();
       throw error;
     } finally {
@@ -144,7 +144,7 @@ export class Watch {
     }
   }
 
-  /** Whichever look comes first says that the device is gone. */
+  /** Logs damage, or that the device is gone. */
   async #tell(what: string, damage: Readonly<Record<string, number>>): Promise<void> {
     const isGone = (await this.#options.links.link(DUMMY_DEVICE)) === undefined;
     const done = isGone ? `removed the device ${DUMMY_DEVICE}` : what;
@@ -161,7 +161,7 @@ export class Watch {
     }
   }
 
-  /** Tries again with the next turn; what is wrong with the kernel, a sync will say, too. @returns how long it took. */
+  /** Only logs errors; the next turn tries again. @returns how long it took. */
   #inTurn(what: string, work: () => Promise<void>): Promise<number> {
     const { clock, reconciler, log } = this.#options;
     return reconciler.turns.run(async () => {

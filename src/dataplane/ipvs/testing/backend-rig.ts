@@ -1,5 +1,5 @@
 /**
- * The ipvs backend on a kernel in memory, driven as the proxier drives it.
+ * The ipvs backend on an in-memory kernel, driven as the proxier drives it.
  */
 import { type LogLine, recordingLogger } from "../../../../testkit/dataplane/recording-logger.ts";
 import type { SyncDriver } from "../../../../testkit/dataplane/sync-driver.ts";
@@ -18,14 +18,14 @@ import type { IpvsKernel, NodeState } from "./node-state.ts";
 export interface BackendRigOptions {
   readonly family?: IpFamily;
   readonly node?: MemoryNode;
-  /** A kernel to work on instead of the node's. */
+  /** A kernel to use instead of the node's. */
   readonly kernel?: IpvsKernel;
   readonly config?: Partial<PlanConfig>;
   readonly excludeCIDRs?: readonly string[];
   readonly nodePortAddresses?: readonly string[];
 }
 
-/** How often the backend verifies in tests. */
+/** The verification period of the backend in tests. */
 export const VERIFY_PERIOD_MS = 30_000;
 
 export class BackendRig {
@@ -33,9 +33,9 @@ export class BackendRig {
   readonly clock = new FakeClock();
   readonly log: LogLine[] = [];
   readonly metrics = { restoreFailures: 0 };
-  /** How often the node's parameters were set again. */
+  /** How often the node's parameters were restored. */
   settingsRestored = 0;
-  /** How often the backend said that something was lost, and that the node has changed. */
+  /** How often the backend requested a repair, and a sync for changed addresses. */
   readonly asked = { repairs: 0, syncs: 0 };
   backend: IpvsBackend;
   readonly driver: SyncDriver;
@@ -84,7 +84,7 @@ export class BackendRig {
     });
   }
 
-  /** Starts what goes on between syncs; time is {@link BackendRig.clock}'s. */
+  /** Starts the work between syncs, on {@link BackendRig.clock}. */
   watch(): void {
     const onLost = (): void => {
       this.asked.repairs++;
@@ -96,7 +96,7 @@ export class BackendRig {
     this.#monitoring = this.backend.monitor(onLost, this.#stop.signal, requestSync);
   }
 
-  /** The process is killed and another one begins: memory is gone, the kernel stays. */
+  /** Simulates a kill and a new process: memory is gone, the kernel stays. */
   async restart(): Promise<void> {
     await this.close();
     this.#stop = new AbortController();
@@ -108,7 +108,7 @@ export class BackendRig {
     return this.driver.sync(this.backend, { ...options, signal: this.#stop.signal });
   }
 
-  /** What one full sync leaves on a node of the same addresses. */
+  /** The state after one full sync on a fresh node with the same addresses. */
   async fromNothing(prepare: (node: MemoryNode) => void = () => {}): Promise<NodeState> {
     const node = new MemoryNode(this.#family);
     prepare(node);
@@ -117,21 +117,21 @@ export class BackendRig {
     return await node.state();
   }
 
-  /** Messages of what was logged, by level. */
+  /** The logged messages of a level. */
   logged(level: LogLine["level"]): string[] {
     return this.log.filter((line) => line.level === level).map(({ message }) => message);
   }
 
   /** Ends watching. */
   async close(): Promise<void> {
-    // A reason: without one this makes an error with its stack.
+    // Without a reason, abort would create an error with a stack.
     this.#stop.abort("the rig has ended");
     await this.#monitoring;
     this.#monitoring = undefined;
   }
 }
 
-/** A cluster of the test's own, and the rig that syncs it. */
+/** A test cluster and the rig that syncs it. */
 export type TestModel = TestCluster & { readonly rig: BackendRig };
 
 export function newModel(options?: BackendRigOptions): TestModel {

@@ -1,4 +1,4 @@
-/** The parts of a kernel that the ipvs mode uses, in memory, for one family, and what is in them in comparable form. */
+/** In-memory fakes of the kernel interfaces that the ipvs mode uses, for one family, with their state in comparable form. */
 
 import { MemoryIpset } from "../../../../testkit/fakes/ipset/memory-ipset.ts";
 import { MemoryIptables } from "../../../../testkit/fakes/iptables/memory-iptables.ts";
@@ -12,7 +12,7 @@ import { type NodeState, readNodeState } from "./node-state.ts";
 /** The node's own address, on `eth0`. */
 export const NODE_IPS: Readonly<Record<IpFamily, string>> = { IPv4: "192.168.0.2", IPv6: "fd00:200::2" };
 
-/** What both families of a node share: all but iptables. */
+/** What both families of a node share: everything but iptables. */
 export class MemoryHost {
   readonly ipvs = new MemoryIpvs();
   readonly links = new MemoryLinks();
@@ -46,7 +46,7 @@ export class MemoryNode {
     this.ipset = ipset;
   }
 
-  /** Requests that changed or read something, and restores, since the last call. */
+  /** The number of requests and restores since the last call. */
   takeCosts(): { readonly ipvs: number; readonly ipset: number; readonly links: number; readonly restores: number } {
     const total = {
       ipvs: this.ipvs.messages,
@@ -71,12 +71,12 @@ export class MemoryNode {
     return state;
   }
 
-  /** Members of a set, sorted; undefined when there is no such set. */
+  /** Members of a set, sorted; undefined if there is no such set. */
   async members(name: string): Promise<readonly string[] | undefined> {
     return (await this.ipset.members(name))?.map(ipsetEntryText).sort();
   }
 
-  /** `10.1.0.1:80 weight 1` of each real server, sorted; undefined when there is no such virtual server. */
+  /** `10.1.0.1:80 weight 1` of each real server, sorted; undefined if there is no such virtual server. */
   async realServers(text: string): Promise<readonly string[] | undefined> {
     const { virtualServers } = await this.state();
     const title = Object.keys(virtualServers).find((key) => key.startsWith(`${text} `));

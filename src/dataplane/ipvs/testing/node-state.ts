@@ -1,4 +1,4 @@
-/** Everything that the ipvs mode has in a kernel, real or in memory, in comparable form. */
+/** The state of the ipvs mode in a kernel, real or in memory, in comparable form. */
 import { type Ipset, ipsetEntryText } from "../../../kernel/ipset/ipset.ts";
 import type { Iptables } from "../../../kernel/iptables/iptables.ts";
 import { type Ipvs, virtualServerText } from "../../../kernel/ipvs/ipvs.ts";
@@ -7,7 +7,7 @@ import type { IpFamily } from "../../../net/ip.ts";
 import { DUMMY_DEVICE } from "../names.ts";
 import { realServerText } from "../virtual-server-step.ts";
 
-/** The parts of a kernel that the mode uses. */
+/** The kernel interfaces that the mode uses. */
 export interface IpvsKernel {
   readonly ipvs: Ipvs;
   readonly ipset: Ipset;
@@ -21,16 +21,16 @@ export interface NodeState {
   readonly virtualServers: Readonly<Record<string, readonly string[]>>;
   /** `NAME type family` → members, sorted. */
   readonly sets: Readonly<Record<string, readonly string[]>>;
-  /** On kube-ipvs0, sorted; undefined without the device. */
+  /** Addresses on kube-ipvs0, sorted; undefined without the device. */
   readonly addresses: readonly string[] | undefined;
-  /** Destinations of the routes to the node itself that lead to kube-ipvs0, sorted. */
+  /** Destinations of local routes through kube-ipvs0, sorted. */
   readonly routes: readonly string[];
   /** Text of iptables-save. */
   readonly nat: string;
   readonly filter: string;
 }
 
-/** Asks the kernel for everything. */
+/** Reads everything from the kernel. */
 export async function readNodeState(kernel: IpvsKernel, family: IpFamily): Promise<NodeState> {
   const { ipvs, ipset, links, iptables } = kernel;
   const virtualServers: Record<string, readonly string[]> = {};
