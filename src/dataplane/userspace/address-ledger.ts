@@ -1,6 +1,6 @@
 /**
- * Which addresses of this host are its services', in a file: an end that gives nothing back (a power cut, a kill) leaves them on the
- * interface, and only their list tells the next run that they may be taken from it.
+ * A file that lists the Service addresses that this host was given: after a power cut or a kill they stay on the
+ * interface, and only this list tells the next run that it may remove them.
  */
 import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
@@ -10,29 +10,29 @@ import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
 export class AddressLedger {
   readonly #path: string;
   readonly #log: Logger;
-  /** The interface of each. */
+  /** The interface of each address. */
   readonly #interfaces: Map<IpAddress, string>;
 
-  /** @param path of the file, whose folder is made with the first address. */
+  /** @param path of the file, whose folder is created with the first address. */
   constructor(path: string, log: Logger) {
     this.#path = path;
     this.#log = log;
     this.#interfaces = this.#read();
   }
 
-  /** By address, the name of the interface that has it. */
+  /** The name of the interface, by address. */
   get entries(): ReadonlyMap<IpAddress, string> {
     return this.#interfaces;
   }
 
-  /** Notes addresses; before they are added, so that none is forgotten. */
+  /** Records addresses. Called before they are added, so that none is forgotten. */
   add(addresses: Iterable<IpAddress>, interfaceName: string): void {
     const added = [...addresses].filter((address) => this.#interfaces.get(address) !== interfaceName);
     for (const address of added) this.#interfaces.set(address, interfaceName);
     if (added.length > 0) this.#write();
   }
 
-  /** Forgets addresses that are not there any more. */
+  /** Forgets addresses that were removed. */
   remove(addresses: Iterable<IpAddress>): void {
     const removed = [...addresses].filter((address) => this.#interfaces.delete(address));
     if (removed.length > 0) this.#write();
@@ -56,7 +56,7 @@ export class AddressLedger {
     }
   }
 
-  /** The file is whole at every moment, and there is none for no addresses. */
+  /** Writes the file atomically, or deletes it if there are no addresses. */
   #write(): void {
     try {
       if (this.#interfaces.size === 0) {

@@ -1,4 +1,4 @@
-/** The userspace mode with its rules: what is opened, what leads there, and what is left alone. */
+/** The userspace mode with rules: what it opens, what leads there, and what it leaves alone. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
@@ -7,7 +7,7 @@ import { BackendRig, proxyPortOf } from "./testing/backend-rig.ts";
 
 const NOTHING = { failures: [], noLocalEndpoints: { internal: 0, external: 0 } };
 
-/** Without what was written, which the contract of all modes is about. */
+/** The outcome without `written`, which the contract of all modes tests. */
 async function outcomeOf(rig: BackendRig, ...options: Parameters<BackendRig["sync"]>): Promise<object> {
   const { written: _written, ...outcome } = await rig.sync(...options);
   return outcome;

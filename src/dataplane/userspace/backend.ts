@@ -1,7 +1,7 @@
 /**
- * The userspace mode for one address family: this process takes the connections and carries their bytes. Here the model's
- * changes are turned into what the balancer, and what leads clients to the proxy (`host.ts`), have to do. Reference
- * userspace.md §1.
+ * The userspace mode for one address family: this process accepts the connections and carries their bytes. This file
+ * applies changes of the model to the balancer and to the listeners (`host.ts`), which lead clients to the proxy.
+ * Reference userspace.md §1.
  */
 
 import type { Clock } from "../../async/clock.ts";
@@ -23,22 +23,22 @@ import type { Listeners, WantedPort } from "./host.ts";
 import { LANES, type Lane, laneKey, type Portal, portalsOf } from "./portals.ts";
 import { isRelayed, type ServiceRelays } from "./service-relays.ts";
 
-/** Upstream's words. */
+/** Upstream's message. */
 const SCTP_REFUSED = "SCTP is not supported for user space proxy";
 
 interface UserspaceBackendOptions {
   readonly family: IpFamily;
-  /** Empty when unknown: no endpoint is local then. */
+  /** Empty if unknown: then no endpoint is local. */
   readonly nodeName: string;
   readonly balancer: Balancer;
   readonly sockets: ServiceRelays;
   readonly listeners: Listeners;
   readonly nodePortAddresses: NodePortAddresses;
-  /** The addresses of this host, of this family. Asked on every sync. */
+  /** The addresses of this host, of this family. Called on every sync. */
   readonly hostAddresses: () => Promise<readonly IpAddress[]>;
-  /** Calls back when they change, until the signal aborts. Rejects when that cannot be watched. */
+  /** Calls back when they change, until the signal aborts. Rejects if they cannot be watched. */
   readonly watchHostAddresses: (onChange: () => void, signal: AbortSignal) => Promise<void>;
-  /** Between two checks of the rules. */
+  /** The time between two checks of the rules. */
   readonly checkIntervalMs: number;
   /** How long connections may go on after a stop. */
   readonly drainTimeoutMs: number;
@@ -51,15 +51,15 @@ export class UserspaceBackend implements Backend {
   readonly endsFlows = true;
   readonly family: IpFamily;
   readonly #options: UserspaceBackendOptions;
-  /** The portals that the listeners were last asked for, by key of the service port; none for one that cannot be served. */
+  /** The portals last requested from the listeners, by key of the service port; empty for one that cannot be served. */
   readonly #asked = new Map<string, readonly Portal[]>();
-  /** Service ports with a Local policy that no endpoint here serves. */
+  /** Service ports with a Local policy and no local endpoint. */
   readonly #lacking = { internal: new Set<string>(), external: new Set<string>() };
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
-  /** Whether they could be read last. */
+  /** Whether the last read succeeded. */
   #knowsAddresses = true;
   readonly #refused = new RefusedPorts();
-  /** Whether the listeners are as they were asked for, but for what is refused. */
+  /** Whether the listeners are as requested, except for what was rejected. */
   #isKnown = false;
   #requestSync: () => void = () => {};
 
@@ -73,7 +73,7 @@ export class UserspaceBackend implements Backend {
     const isSameHost = await this.#readHostAddresses();
     const isFull = input.isFullSync || !isSameHost || !this.#isKnown;
     const keys = isFull ? [...input.services.keys(), ...this.#asked.keys()] : input.changedPorts;
-    // An early end of this sync leaves changes that are noted here and not yet made.
+    // If this sync ends early, some changes are recorded here but not applied.
     this.#isKnown = false;
     const onNode = nodePortIPs(this.#options.nodePortAddresses, this.#hostAddresses);
     const wanted = new Map<string, WantedPort | undefined>();
@@ -87,7 +87,7 @@ export class UserspaceBackend implements Backend {
         if (routing === undefined && before === undefined) this.#tellUnserved(port);
         this.#asked.set(key, portals ?? []);
       }
-      // Everything else concerns the balancer only.
+      // All other changes concern only the balancer.
       if (isFull || this.#refused.has(key) || !isDeepStrictEqual(portals, before)) {
         wanted.set(key, port === undefined || portals === undefined ? undefined : { port, portals });
       }
@@ -144,7 +144,7 @@ export class UserspaceBackend implements Backend {
     },
   };
 
-  /** Asks for a sync before the next one is due. */
+  /** Requests a sync before the next one is due. */
   retry(): void {
     this.#requestSync();
   }
@@ -170,7 +170,7 @@ export class UserspaceBackend implements Backend {
     }
   }
 
-  /** @returns whether they are what they were; also when they could not be read. */
+  /** @returns whether they are unchanged, or could not be read. */
   async #readHostAddresses(): Promise<boolean> {
     const known = this.#hostAddresses;
     try {
@@ -183,7 +183,7 @@ export class UserspaceBackend implements Backend {
     return known.size === this.#hostAddresses.size && [...known].every((ip) => this.#hostAddresses.has(ip));
   }
 
-  /** Undefined for service ports that are not served at all. */
+  /** Undefined for service ports that are not served. */
   #routingOf(port: ServicePort | undefined, { endpoints, zone }: SyncInput): ServicePortRouting | undefined {
     if (port === undefined || !isRelayed(port.name)) return undefined;
     return routeServicePort(port, endpoints.get(port.name.key) ?? [], { nodeName: this.#options.nodeName, zone });
@@ -202,7 +202,7 @@ export class UserspaceBackend implements Backend {
       if (isUsed) balancer.set(name, destinationsOf(endpointsIn(lane, port, routing)), affinityOf(port));
       else balancer.delete(name);
     }
-    // What only new clients are not led to any more keeps those that it has.
+    // Endpoints that only get no new clients keep their present ones.
     sockets.endSessionsBut(key, new Set(endpoints.filter(keepsFlows).map(({ text }) => text)));
     for (const policy of ["internal", "external"] as const) {
       if (routing?.lacksLocal[policy] === true) this.#lacking[policy].add(key);
@@ -210,7 +210,7 @@ export class UserspaceBackend implements Backend {
     }
   }
 
-  /** Also by rules from before a change of policy, which stay in force when the new ones are refused. */
+  /** Includes rules from before a change of policy, which stay in force if the kernel rejects the new ones. */
   #leadsLocally(port: ServicePort): boolean {
     const { key } = port.name;
     const hasLocal = (portals: readonly Portal[] = []): boolean => portals.some(({ policy }) => policy === "Local");
@@ -225,7 +225,7 @@ export class UserspaceBackend implements Backend {
   }
 }
 
-/** Where the policies do not ask for this lane any more, who still gets there is led by those that hold now. */
+/** If the policies no longer use this lane, clients that still reach it get the endpoints of the other one. */
 function endpointsIn(lane: Lane, port: ServicePort, { cluster, local }: ServicePortRouting): readonly Endpoint[] {
   if (lane === "local") return usesLocalEndpoints(port) ? local : cluster;
   return usesClusterEndpoints(port) ? cluster : local;

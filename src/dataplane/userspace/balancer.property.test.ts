@@ -1,4 +1,4 @@
-/** Fairness and affinity hold over any history of services, endpoints, connections and time. */
+/** Fairness and affinity hold over any history of Services, endpoints, connections and time. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../../testkit/support/fast-check.ts";
@@ -39,11 +39,11 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   fc.record({ kind: fc.constant("purge" as const) }),
 );
 
-/** What is expected of one service port, in the plainest form. */
+/** A simple model of one service port. */
 class ExpectedPort {
   timeoutMs: number | undefined;
   endpoints: readonly string[] = [];
-  /** How often each endpoint's turn came since the endpoints changed. */
+  /** How often each endpoint was picked in turn since the endpoints changed. */
   turns = new Map<string, number>();
   clients = new Map<string, { readonly endpoint: string; readonly lastUsedMs: number }>();
 
@@ -54,7 +54,7 @@ class ExpectedPort {
     this.endpoints = endpoints;
   }
 
-  /** Checks a pick and takes it in. */
+  /** Checks a pick and records it. */
   picked(client: string, isRetry: boolean, endpoint: string | undefined, nowMs: number): void {
     assert.equal(endpoint !== undefined, this.endpoints.length > 0);
     if (endpoint === undefined) return;

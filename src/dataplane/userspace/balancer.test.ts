@@ -125,7 +125,7 @@ describe("ClientIP affinity", () => {
     for (let index = 0; index < STICKY_CLIENT_LIMIT - 1; index++) pick(`client ${index}`);
     assert.equal(balancer.stickyClients, STICKY_CLIENT_LIMIT);
     assert.equal(pick(), first);
-    // A client that is remembered would not move.
+    // A remembered client would not move.
     assert.notEqual(pick("192.0.2.2"), second);
   });
 });

@@ -1,7 +1,7 @@
 /**
- * Chooses endpoints: round robin per service port, and with ClientIP affinity the one that the client had last. Pure but for
- * its own state. Behaviour: reference userspace.md §1.7, except its two faults: a Service's own timeout always
- * applies, and a Service that is deleted and made again finds its endpoints, because it comes with them.
+ * Picks endpoints: round robin per service port, and with ClientIP affinity the one that the client had last.
+ * Behaviour: reference userspace.md §1.7 without its two faults: a Service's own timeout always applies, and a Service
+ * that is deleted and recreated has its endpoints at once.
  */
 
 import { type IpAddress, joinHostPort } from "../../net/ip.ts";
@@ -10,11 +10,11 @@ import type { Destination } from "../../relay/relay.ts";
 interface BalancerDeps {
   /** At least 0 and below 1. */
   readonly random: () => number;
-  /** Milliseconds that never go back. */
+  /** Monotonic. */
   readonly nowMs: () => number;
 }
 
-/** ClientIP affinity; `undefined` means none. */
+/** ClientIP affinity; `undefined`: none. */
 export type Affinity = { readonly timeoutSeconds: number } | undefined;
 
 interface Sticky {
@@ -25,20 +25,20 @@ interface Sticky {
 interface PortState {
   /** `undefined` without affinity. */
   timeoutMs: number | undefined;
-  /** In the order in which they are used; `next` is an index into it. */
+  /** In the order of use; `next` is an index into it. */
   endpoints: readonly Destination[];
   next: number;
-  /** By client, the one that was idle longest first. */
+  /** By client, the longest idle one first. */
   readonly sticky: Map<IpAddress, Sticky>;
 }
 
 /** The API server's default for a Service with affinity: three hours. */
 const DEFAULT_TIMEOUT_SECONDS = 10_800;
 
-/** Beyond it, the client that was idle longest is forgotten: clients cost memory for hours. */
+/** Beyond it, the longest idle client is forgotten: clients would take memory for hours. */
 export const STICKY_CLIENT_LIMIT = 65_536;
 
-/** Service ports are named by any unique text. */
+/** Service ports are identified by any unique text. */
 export class Balancer {
   readonly #deps: BalancerDeps;
   readonly #ports = new Map<string, PortState>();
@@ -48,8 +48,8 @@ export class Balancer {
   }
 
   /**
-   * Adds a service port or changes it. The same endpoints in any order change nothing; others come into a random order. Clients stay
-   * where they are as long as there is affinity, and their endpoint.
+   * Adds or changes a service port. The same endpoints in another order change nothing; others are shuffled. Clients
+   * keep their endpoint as long as it exists and the service port has affinity.
    */
   set(name: string, endpoints: readonly Destination[], affinity: Affinity): void {
     const port = this.#ports.get(name) ?? { timeoutMs: undefined, endpoints: [], next: 0, sticky: new Map() };
@@ -57,7 +57,7 @@ export class Balancer {
     port.timeoutMs = affinity === undefined ? undefined : 1000 * (affinity.timeoutSeconds || DEFAULT_TIMEOUT_SECONDS);
     if (port.timeoutMs === undefined) port.sticky.clear();
     const wanted = new Map(endpoints.map((endpoint) => [textOf(endpoint), endpoint]));
-    // Those that stay remain the same objects: clients refer to them.
+    // Remaining endpoints stay the same objects, because clients refer to them.
     const kept = new Set(port.endpoints.filter((endpoint) => wanted.delete(textOf(endpoint))));
     if (kept.size === port.endpoints.length && wanted.size === 0) return;
     port.endpoints = this.#shuffled([...kept, ...wanted.values()]);
@@ -71,9 +71,9 @@ export class Balancer {
   }
 
   /**
-   * The endpoint for a client's new connection; `undefined` when there is none.
+   * Picks the endpoint for a client's new connection; `undefined` if there is none.
    *
-   * @param isRetry the client's endpoint could not be reached: give it the next one for good.
+   * @param isRetry the client's endpoint could not be reached: assign it the next one.
    */
   pick(name: string, client: IpAddress, isRetry: boolean): Destination | undefined {
     const port = this.#ports.get(name);
@@ -91,7 +91,7 @@ export class Balancer {
     return endpoint;
   }
 
-  /** Forgets clients that were idle for longer than their timeout. */
+  /** Forgets clients that were idle for longer than the timeout. */
   purgeExpired(): void {
     const nowMs = this.#deps.nowMs();
     for (const { sticky, timeoutMs } of this.#ports.values()) {
@@ -102,14 +102,14 @@ export class Balancer {
     }
   }
 
-  /** Clients that are remembered, of all service ports. */
+  /** The number of remembered clients of all service ports. */
   get stickyClients(): number {
     let count = 0;
     for (const { sticky } of this.#ports.values()) count += sticky.size;
     return count;
   }
 
-  /** Fisher and Yates's shuffle. */
+  /** The Fisher–Yates shuffle. */
   #shuffled(endpoints: Destination[]): readonly Destination[] {
     for (let last = endpoints.length - 1; last > 0; last--) {
       const other = Math.floor(this.#deps.random() * (last + 1));

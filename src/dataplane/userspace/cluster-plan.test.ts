@@ -1,4 +1,4 @@
-/** What `trace` is told of the sockets. */
+/** What `trace` learns about the sockets. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { KubeProxyConfig } from "../../config/config.ts";
@@ -7,7 +7,7 @@ import { ip, makeEndpoint, makeServicePort } from "../../model/testing/records.t
 import type { Packet } from "../../trace/packet.ts";
 import { plannedTables } from "./cluster-plan.ts";
 
-/** The parts that are looked at. */
+/** The settings that matter. */
 const CONFIG = { bindAddress: "0.0.0.0", userspace: { rules: "none", portRange: "" } } as KubeProxyConfig;
 const CLIENT = { source: ip("172.16.9.9"), inInterface: "eth0" } as Packet;
 

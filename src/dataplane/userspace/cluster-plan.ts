@@ -1,4 +1,4 @@
-/** The sockets and rules of the userspace mode for a cluster on one node, planned without a kernel. Pure. */
+/** The sockets and rules of the userspace mode for a cluster on one node, planned without a kernel. */
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import type { TableTexts } from "../../kernel/iptables/parser/ruleset.ts";
@@ -53,17 +53,17 @@ interface PlannedPort {
 interface UserspacePlan {
   readonly node: OfflineNode;
   readonly hasRules: boolean;
-  /** Of all service ports of the node, in order. */
+  /** Keys of all service ports of the node, in order. */
   readonly keys: readonly string[];
   readonly ports: readonly PlannedPort[];
-  /** Names of service ports that are left out, and why. */
+  /** Why service ports are left out, by name. */
   readonly leftOut: ReadonlyMap<string, string>;
-  /** By key of the node's other service ports: rules that let packets in to the proxy's own ports, which name no Service. */
+  /** Rules that admit packets to the proxy's own ports and name no Service; by key of the node's other service ports. */
   readonly opened: ReadonlyMap<string, readonly SharedRule[]>;
   readonly extent: "whole" | "part";
 }
 
-/** Plans a whole cluster. @throws Error when the configuration does not let the proxy listen. */
+/** Plans a whole cluster. @throws Error if the configuration does not allow the proxy to listen. */
 export function planUserspace(node: OfflineNode, config: KubeProxyConfig): UserspacePlan {
   const hasRules = config.userspace.rules === "iptables";
   const planConfig = planConfigOf(node, config);
@@ -75,7 +75,7 @@ export function planUserspace(node: OfflineNode, config: KubeProxyConfig): Users
   const leftOut = new Map<string, string>();
   const opened = new Map<string, readonly SharedRule[]>();
   const ports: PlannedPort[] = [];
-  // Others have ports of the proxy as well, counted in the order of the keys.
+  // Other service ports use ports of the proxy, too, counted in the order of the keys.
   for (const key of keys) {
     const other = otherOf.get(key);
     const port = services.get(other?.like ?? key);
@@ -114,7 +114,7 @@ export function planOfService(plan: UserspacePlan, service: string): UserspacePl
   return { ...plan, ports, leftOut: new Map([...plan.leftOut].filter(([name]) => names.has(name))), extent: "part" };
 }
 
-/** What the rules follow from besides service ports. @throws Error when the configuration does not let the proxy listen. */
+/** What the rules depend on besides service ports. @throws Error if the configuration does not allow the proxy to listen. */
 export function planConfigOf(
   { family, nodeIP, detector }: OfflineNode,
   { bindAddress }: KubeProxyConfig,
@@ -127,7 +127,7 @@ function routingIn({ name, zone, state }: OfflineNode, port: ServicePort): Servi
   return routeServicePort(port, state.endpoints.get(port.name.key) ?? [], { nodeName: name, zone });
 }
 
-/** Where a service port is listened on when there are no rules: at what this host has. */
+/** Where the proxy listens for a service port without rules: at the addresses that this host has. */
 export function listenersOf({ node }: UserspacePlan, { port, portals }: PlannedPort): string[] {
   const here = new Set(node.hostAddresses);
   const places = portals
@@ -141,7 +141,7 @@ function fixedOf({ extent }: UserspacePlan): StaticPlan {
   return extent === "whole" ? PORTAL_STATIC_PLAN : NOTHING_STATIC;
 }
 
-/** The output of `iptables-save` after a full sync; undefined where there are no rules. */
+/** The output of `iptables-save` after a full sync; undefined without rules. */
 function savedInput(plan: UserspacePlan): string | undefined {
   if (!plan.hasRules) return undefined;
   const jumps = plan.extent === "whole" ? PORTAL_JUMPS : [];
@@ -149,7 +149,7 @@ function savedInput(plan: UserspacePlan): string | undefined {
   return savedText(tableContents({ jumps, fixed: fixedOf(plan), ports }), plan.node.family, plan.extent);
 }
 
-/** The input of `iptables-restore` that a full sync sends, or the sockets as comments where there are no rules. */
+/** The input of `iptables-restore` that a full sync sends; without rules, the sockets as comments. */
 function restoreInput(plan: UserspacePlan): string {
   const notes = [...plan.leftOut].map(([name, reason]) => `# ${name}: ${reason}\n`);
   if (!plan.hasRules) {
@@ -165,7 +165,7 @@ function restoreInput(plan: UserspacePlan): string {
   return [...notes, ...textsOf(transactions)].join("");
 }
 
-/** The plan as plain data, for programs. Keys and lists come in a fixed order. */
+/** The plan as plain data, for programs. Keys and lists have a fixed order. */
 function planData(plan: UserspacePlan) {
   const data = (rule: Rule) => ({ ...rule, text: ruleSpec(rule) });
   return {
@@ -188,13 +188,13 @@ function planData(plan: UserspacePlan) {
 
 export type UserspacePlanData = ReturnType<typeof planData>;
 
-/** Without a port range the counted ports begin here. */
+/** The first counted port without a port range. */
 const FIRST_PORT = 20_000;
 const LAST_PORT = 65_535;
 
 /**
- * The proxy's own ports of a plan. A daemon takes any that is free; here they are counted, so that plans can be compared.
- * @param portRange of the configuration. @returns takes ports that follow each other, one for each lane; undefined where too few are left.
+ * The proxy's own ports of a plan. A daemon takes any free port; here they are counted, so that plans can be compared.
+ * @param portRange of the configuration. @returns takes the next port for each lane; undefined if too few are left.
  */
 function countedPorts(portRange: string): (lanes: ReadonlySet<Lane>) => LanePorts | undefined {
   const parsed = parsePortRange(portRange);
@@ -232,7 +232,7 @@ interface PlannedTables {
   readonly relays: PlannedRelays;
 }
 
-/** No rule where there are to be none. @throws Error when the configuration does not let the proxy listen. */
+/** Without rules, the tables are empty. @throws Error if the configuration does not allow the proxy to listen. */
 export function plannedTables(node: OfflineNode, config: KubeProxyConfig): PlannedTables {
   const { hasRules, keys, ports, opened } = planUserspace(node, config);
   const { listenAddress } = planConfigOf(node, config);
@@ -247,7 +247,7 @@ export function plannedTables(node: OfflineNode, config: KubeProxyConfig): Plann
       relays.set(`${protocol} ${place}`, { port, looksAtClient: false, endpointsFor: () => routing[lane] });
     }
     if (hasRules) continue;
-    // The proxy listens at the addresses themselves, and looks at its clients; where a Service has one twice, the first that is open counts.
+    // The proxy listens at the addresses themselves and checks its clients. Of two portals at one place, an open one counts.
     for (const portal of portals.toSorted((a, b) => Number(isOpen(b)) - Number(isOpen(a)))) {
       const { address, port: number, sources } = portal;
       const place = `${protocol} ${address === undefined ? number : joinHostPort(address, number)}`;

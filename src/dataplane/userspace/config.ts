@@ -1,6 +1,6 @@
 /**
- * The settings of the userspace mode. Of the file, `portRange` and `udpIdleTimeout` stand at the top, where releases up to
- * v1.25 had them; the section is ours.
+ * The settings of the userspace mode. `portRange` and `udpIdleTimeout` are at the top level of the file, as in releases
+ * up to v1.25; the section `userspace` is not upstream's.
  */
 import type { DraftConfig } from "../../config/config.ts";
 import type { SettingsOf } from "../../config/document-fields.ts";
@@ -16,9 +16,9 @@ import type { ModeConfig } from "../dataplane.ts";
 const USERSPACE_RULES = ["iptables", "none"] as const;
 
 const FIELDS = {
-  /** One of {@link USERSPACE_RULES}, once checked. */
+  /** One of {@link USERSPACE_RULES}, after validation. */
   rules: "text",
-  /** After a stop, connections may go on for so long; then they are cut. */
+  /** After a stop, connections may go on for this long; then they are cut. */
   drainTimeout: "optionalDuration",
 } as const;
 
@@ -30,12 +30,12 @@ export interface UserspaceConfig extends SettingsOf<typeof FIELDS> {
 
 const section = new Section("userspace", FIELDS, { rules: "iptables", drainTimeoutMs: 10_000 });
 
-/** As v1.25 had it. */
+/** The default of v1.25. */
 const UDP_IDLE_TIMEOUT_MS = 250;
 
 const userspaceFlag = flagsIn("userspace");
 
-/** Whether fields that upstream does not have say anything; otherwise they are left out, so that upstream can read the rest. */
+/** Whether fields that upstream lacks have an effect; otherwise they are left out, so that upstream can read the rest. */
 function saysSomething({ mode, userspace }: DraftConfig): boolean {
   const isSet = userspace.udpIdleTimeoutMs !== UDP_IDLE_TIMEOUT_MS;
   return mode === "userspace" || isSet || Object.keys(section.encodeSet(userspace)).length > 0;
@@ -50,8 +50,8 @@ export const userspaceConfig: ModeConfig<typeof FIELDS, UserspaceConfig> = {
     udpIdleTimeoutMs: durationToMs(udpIdleTimeout) || UDP_IDLE_TIMEOUT_MS,
     ...section.resolve(userspace),
   }),
-  // The words are those of v1.25, which checked these fields in every mode; here only those that have an effect are
-  // checked, as a port range has had none since.
+  // The messages are those of v1.25, which checked these fields in every mode. Here they are checked only in this mode,
+  // because a port range has had no effect in others since.
   errors({ mode, userspace }) {
     const path = `${CONFIG_ROOT}.KubeProxyUserspaceConfiguration`;
     const isKnown = USERSPACE_RULES.some((known) => known === userspace.rules);

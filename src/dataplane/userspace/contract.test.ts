@@ -18,7 +18,7 @@ for (const rules of ["iptables", "none"] as const) {
           seen = { restores: rig.iptables.restoreCount, sockets: rig.openSockets.join() };
           return seen.restores - before.restores + Number(seen.sockets !== before.sockets);
         },
-        // Another program has its node port.
+        // Another program holds its node port.
         refuse({ nodePort }) {
           const taken = rig.relays.takePort("TCP", ip(HOST[1] ?? ""), nodePort);
           return () => taken[Symbol.dispose]();

@@ -1,4 +1,4 @@
-/** Ports that are held, where one is wanted both at every address and at single ones. */
+/** Held ports that are wanted both at all addresses and at single ones. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryRelays } from "../../../testkit/fakes/relay/memory-relays.ts";

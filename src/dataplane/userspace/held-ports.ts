@@ -1,6 +1,6 @@
 /**
- * Ports of this host that belong to a service though the proxy does not serve there: held, so that no other process takes
- * them and waits for clients who never come. Reference userspace.md §1.4.
+ * Ports of this host that belong to a Service although the proxy does not listen there. They are reserved, so that no
+ * other process takes them and waits for clients that never come. Reference userspace.md §1.4.
  */
 
 import { familyOf, type IpAddress, joinHostPort, unspecifiedAddress } from "../../net/ip.ts";
@@ -12,28 +12,28 @@ export interface HeldPort {
   readonly port: number;
 }
 
-/** One port of a protocol, at all its addresses. */
+/** A port of a protocol, at all its addresses. */
 interface Place {
   readonly owners: Map<IpAddress, string>;
-  /** One at every address where an owner wants that, else one for each address. */
+  /** One socket for all addresses if an owner wants that, else one for each address. */
   readonly sockets: Map<IpAddress, AsyncDisposable>;
 }
 
 /**
- * Each port has one owner; who may own it is decided elsewhere. The kernel lets a port be bound either at every address or at
+ * Each port has one owner; the caller decides which. The kernel allows a port to be bound either at all addresses or at
  * single ones, so an external IP of this host whose port is also a node port has no socket of its own.
  */
 export class HeldPorts {
   readonly #relays: Relays;
   readonly #places = new Map<string, Place>();
-  /** By owner, its ports by text. */
+  /** The ports of each owner, by text. */
   readonly #owned = new Map<string, Map<string, HeldPort>>();
 
   constructor(relays: Relays) {
     this.#relays = relays;
   }
 
-  /** Takes the port for the owner, or hands it over from another. Rejects with a `ListenError`. */
+  /** Reserves the port for the owner, or transfers it from another one. Rejects with a `ListenError`. */
   async hold(owner: string, port: HeldPort): Promise<void> {
     const { protocol, address } = port;
     const key = `${protocol} ${port.port}`;
@@ -54,7 +54,7 @@ export class HeldPorts {
     this.#owned.set(owner, owned.set(textOf(port), port));
   }
 
-  /** Gives back what the owner holds, but for these. */
+  /** Releases the owner's ports except these. */
   async keepOnly(owner: string, kept: Iterable<HeldPort>): Promise<void> {
     const owned = this.#owned.get(owner);
     if (owned === undefined) return;
@@ -69,7 +69,7 @@ export class HeldPorts {
     if (owned.size === 0) this.#owned.delete(owner);
   }
 
-  /** Gives everything back. */
+  /** Releases everything. */
   async close(): Promise<void> {
     this.#owned.clear();
     const sockets = [...this.#places.values()].flatMap((place) => [...place.sockets.values()]);
@@ -77,7 +77,7 @@ export class HeldPorts {
     await Promise.all(sockets.map((socket) => socket[Symbol.asyncDispose]()));
   }
 
-  /** Opens and closes sockets as the owners want. @returns why addresses could not be bound; they are tried again each time. */
+  /** Opens and closes sockets as the owners need. @returns why addresses could not be bound; each call tries them again. */
   async #settle(place: Place, { protocol, address: some, port }: HeldPort): Promise<Map<IpAddress, unknown>> {
     const { owners, sockets } = place;
     const anywhere = unspecifiedAddress(familyOf(some));

@@ -1,4 +1,4 @@
-/** After any history, what is there in the end is what one full sync from nothing makes; proxy ports apart. */
+/** After any history, the state is that of one full sync from nothing, except for the proxy ports. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../../testkit/support/fast-check.ts";
@@ -61,7 +61,7 @@ for (const rules of ["iptables", "none"] as const) {
         for (const one of steps) {
           let isLocked = false;
           if (one.kind === "set") {
-            // Another protocol makes another key.
+            // Another protocol means another key.
             const before = keys.get(one.name);
             if (before !== undefined) rig.remove(before);
             keys.set(one.name, rig.set(one.name, one.port, one.endpoints));

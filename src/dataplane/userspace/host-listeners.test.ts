@@ -1,4 +1,4 @@
-/** The userspace mode without rules: what it listens on, and what it does not. */
+/** The userspace mode without rules: where it listens and where it does not. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ip, makeEndpoint } from "../../model/testing/records.ts";
@@ -95,11 +95,11 @@ test("a port that another process has is named and tried again, and keeps no oth
   assert.deepEqual((await rig.sync()).failures, []);
 });
 
-/** Gives all that is wanted, but for refused addresses. */
+/** Adds all wanted addresses except refused ones. */
 class FakeAssigner implements AddressAssigner {
   assigned: readonly string[] = [];
   refused = new Set<string>();
-  /** Another program took them away. */
+  /** Addresses that another program removed. */
   readonly lost = new Set<IpAddress>();
 
   async update(wanted: ReadonlySet<IpAddress>): Promise<AssignmentOutcome> {

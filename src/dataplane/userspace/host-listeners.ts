@@ -1,6 +1,6 @@
 /**
- * Service ports without any rules: sockets at the service addresses that this host has, or is given, and at the node ports.
- * The form for hosts without netfilter, and, with an {@link AddressAssigner}, for Windows. Reference userspace.md §2.
+ * Serves without rules: sockets at the Service addresses that this host has or is given, and at node ports. Used on
+ * hosts without netfilter and, with an {@link AddressAssigner}, on Windows. Reference userspace.md §2.
  */
 
 import { KernelWaits } from "../../kernel/kernel-waits.ts";
@@ -29,9 +29,9 @@ const NOTHING_ASSIGNED: AssignmentOutcome = { refused: new Map(), added: new Set
 interface HostListenersOptions {
   readonly family: IpFamily;
   readonly sockets: ServiceRelays;
-  /** Absent: addresses that the host does not have are not served. */
+  /** If absent, addresses that the host does not have are not served. */
   readonly assigner?: AddressAssigner;
-  /** Tells the cluster's pods from clients outside; only addresses can be told apart here, not interfaces. */
+  /** Distinguishes the cluster's pods from clients outside; here only by address, not by interface. */
   readonly detector: LocalTrafficDetector;
   readonly log: Logger;
 }
@@ -73,7 +73,7 @@ export class HostListeners implements Listeners {
     this.#hostAddresses = request.hostAddresses;
     for (const [key, wanted] of request.wanted) await this.#replace(key, wanted, request.hostAddresses);
     const { refused, added } = (await assigner?.update(this.#serviceAddresses(), signal)) ?? NOTHING_ASSIGNED;
-    // An address that came back may be that of service ports that were not asked about.
+    // An address that came back may belong to service ports that are not in the request.
     const keys = added.size > 0 ? [...this.#served.keys()] : request.wanted.keys();
     for (const key of keys) {
       const served = this.#served.get(key);
@@ -113,7 +113,7 @@ export class HostListeners implements Listeners {
     }
   }
 
-  /** Notes where to listen, and closes the other listeners. */
+  /** Records where to listen, and closes other listeners. */
   async #replace(key: string, wanted: WantedPort | undefined, hostAddresses: ReadonlySet<IpAddress>): Promise<void> {
     const before = this.#served.get(key);
     const listeners = wanted === undefined ? new Map<string, Listener>() : this.#listenersOf(wanted, hostAddresses);
@@ -123,18 +123,18 @@ export class HostListeners implements Listeners {
     for (const text of before.sockets.keys()) if (!listeners.has(text)) await this.#stop(before, text);
   }
 
-  /** By what makes them different, sources included. */
+  /** Listeners by a key of all that distinguishes them, including sources. */
   #listenersOf({ port: servicePort, portals }: WantedPort, hostAddresses: ReadonlySet<IpAddress>) {
     const listeners = new Map<string, Listener>();
     const taken = new Set<string>();
     const everywhere = servicePort.protocol === "UDP" ? answeringAddresses(hostAddresses) : [this.#anywhere];
     for (const portal of portals) {
       const { kind, address: own, port, sources } = portal;
-      // Where nothing listens, clients are refused.
+      // Without a listener, clients are refused.
       if (!isOpen(portal)) continue;
       for (const address of own === undefined ? everywhere : [own]) {
         const place = joinHostPort(address, port);
-        // An external IP may be a load balancer's as well.
+        // An external IP may also be a load-balancer IP.
         if (taken.has(place)) continue;
         taken.add(place);
         const access = [portal.policy, portal.fate, kind === "cluster-ip"];
@@ -144,7 +144,7 @@ export class HostListeners implements Listeners {
     return listeners;
   }
 
-  /** Node ports are served at addresses that the host has anyway; they keep none that was given for a service. */
+  /** Node ports are served at the host's own addresses; they are no reason to keep one that was given for a Service. */
   #serviceAddresses(): ReadonlySet<IpAddress> {
     const listeners = [...this.#served.values()].flatMap((served) => [...served.listeners.values()]);
     return new Set(listeners.filter(({ portal }) => portal.kind !== "node-port").map(({ address }) => address));
@@ -187,8 +187,8 @@ export class HostListeners implements Listeners {
 }
 
 /**
- * Where a UDP node port listens: one socket for all addresses would answer from the address that the route prefers, and the
- * client would not know the answer for one.
+ * Where a UDP node port listens: one socket for all addresses would answer from the address that the route prefers, and
+ * the client would not recognise the answer.
  */
 function answeringAddresses(hostAddresses: ReadonlySet<IpAddress>): IpAddress[] {
   return [...hostAddresses].filter((address) => !isLinkLocalV6(address));

@@ -1,4 +1,4 @@
-/** The userspace mode: the proxy carries the bytes itself. Upstream lost it with v1.26. Reference userspace.md §1. */
+/** The userspace mode: the proxy carries the bytes itself. Upstream removed it in v1.26. Reference userspace.md §1. */
 
 import { LONGEST_TIMEOUT_MS } from "../../async/clock.ts";
 import type { ModeDescriptor } from "../dataplane.ts";

@@ -15,26 +15,26 @@ const CHAIN_PURPOSES: ReadonlyMap<string, string> = new Map([
   [PORTAL_CHAINS.unserved, "refuses or drops packets to service addresses without endpoints"],
 ]);
 
-/** Where connections of frontends are led to the proxy, by address or node port. */
+/** The chains that lead connections to the proxy, for addresses and for node ports. */
 const PORTAL_RULES = {
   addresses: [PORTAL_CHAINS.container, PORTAL_CHAINS.host],
   nodePorts: [PORTAL_CHAINS.nodePortContainer, PORTAL_CHAINS.nodePortHost],
 };
 
-/** The userspace mode, seen by people who look at the kernel. */
+/** Descriptions for people who inspect the kernel. */
 export const inspectUserspace: ModeInspection = {
   words: {
     ...TRANSLATING,
     sources: () => ["The proxy carries the bytes itself, so endpoints always see this node's address."],
-    // Packets from elsewhere are refused where there are no endpoints.
+    // Without endpoints, packets from elsewhere are refused.
     notTaken: (_position, isBarred) => (isBarred ? "source-ranges" : "only-from-elsewhere"),
   },
   choice: () => "in turn, by the proxy's own process",
   sharedPurpose: (name) => CHAIN_PURPOSES.get(name),
   ownerTest: () => undefined,
-  // Service ports own no chain: only rules in shared ones.
+  // Service ports own no chains, only rules in shared ones.
   namesOf: () => [],
-  // Conntrack sees connections to the proxy's sockets; only the daemon knows where it carries them.
+  // Conntrack sees connections to the proxy's sockets; only the daemon knows their endpoints.
   loadCounters: async () => ({
     isEndpointTracked: false,
     fill: async (ports) => [

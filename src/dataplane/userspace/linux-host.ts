@@ -1,4 +1,4 @@
-/** Linux: iptables rules lead clients to the proxy's sockets, or no rules at all. Reference userspace.md §1.1, §1.10. */
+/** Linux: with or without iptables rules that lead clients to the proxy's sockets. Reference userspace.md §1.1, §1.10. */
 import { raiseFileLimit } from "../../kernel/file-limit.ts";
 import type { Iptables } from "../../kernel/iptables/iptables.ts";
 import { chainLines, deletionLines, ruleArguments, transactionText } from "../../kernel/iptables/rule-text.ts";
@@ -39,7 +39,7 @@ async function redirectListeners(context: FamilyContext, parts: RuleParts): Prom
   const addresses = addressesAmong(new Set(await localAddresses(family)));
   const range = parsePortRange(config.userspace.portRange);
   const ports = new PortAllocator({
-    range: range.ok ? range.range : ANY_PORT, // validation has refused others
+    range: range.ok ? range.range : ANY_PORT, // validation has rejected others
     random: Math.random,
     onPortFree: retry,
   });
@@ -67,7 +67,7 @@ async function redirectListeners(context: FamilyContext, parts: RuleParts): Prom
 
 async function open(node: NodeContext) {
   const { rules } = node.config.userspace;
-  // Rules of an earlier run would lead to nothing.
+  // Rules of an earlier run would lead nowhere.
   if (rules === "none") await cleanUp(node.log);
   const restoreMetricsOf = defineRestoreMetrics(node.metrics);
   const ruleCountMetricsOf = defineRuleCountMetrics(node.metrics);
@@ -109,14 +109,14 @@ export const linuxHost: UserspaceHost = {
 
 const CHAINS: ReadonlySet<string> = new Set(Object.values(PORTAL_CHAINS));
 
-/** Whether {@link cleanUpPortals} removes a chain of this name. Pure. */
+/** Whether {@link cleanUpPortals} removes a chain of this name. */
 function isPortalChain(table: string, chain: string): boolean {
   return (table === "nat" || table === "filter") && CHAINS.has(chain);
 }
 
 /**
- * Deletes the jumps and chains of one family; a step that fails is logged and the rest goes on. Costs little where the mode
- * never ran.
+ * Deletes the jumps and chains of one family; logs a step that fails and goes on with the next. Costs little if the
+ * mode never ran.
  *
  * @returns whether everything worked.
  */

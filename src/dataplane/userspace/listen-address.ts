@@ -1,4 +1,4 @@
-/** Where the proxy listens. Reference userspace.md §1.1. Pure. */
+/** Where the proxy listens. Reference userspace.md §1.1. */
 import {
   familyOf,
   type IpAddress,
@@ -12,16 +12,16 @@ import {
 
 /** Where the sockets listen, and the address of the host that rules lead to. */
 export interface ProxyAddresses {
-  /** Unspecified only while the host has no address of its own. */
+  /** Unspecified only while the host has no usable address. */
   readonly listenAddress: IpAddress;
   readonly hostAddress: IpAddress;
 }
 
 /**
- * Where the proxy's own sockets listen. Without a `bindAddress` that is one address of the host, not all of them: the rules
- * translate to it whichever interface a packet came in at, and a UDP socket answers from the address it is bound to.
+ * Where the proxy's own sockets listen. Without a `bindAddress` that is one address of the host, not all of them: the
+ * rules translate to it for every incoming interface, and a UDP socket answers from the address that it is bound to.
  *
- * @param hostAddress undefined while the host has none but loopback.
+ * @param hostAddress undefined while the host has no address but loopback.
  * @throws Error for loopback, which only this host could reach.
  */
 export function listenAddressOf(bindAddress: string, family: IpFamily, hostAddress: IpAddress | undefined): IpAddress {
@@ -32,7 +32,7 @@ export function listenAddressOf(bindAddress: string, family: IpFamily, hostAddre
   return bound;
 }
 
-/** The address of this host for its services: the last one while it is there, else the node's, else any that a pod reaches. Pure. */
+/** The address of this host for its Services: the previous one if still present, else the node's, else any that pods can reach. */
 export function hostAddressAmong(
   addresses: ReadonlySet<IpAddress>,
   nodeIP: IpAddress,

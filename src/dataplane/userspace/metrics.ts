@@ -1,9 +1,9 @@
-/** The measurements that only the userspace mode makes; upstream's had none. */
+/** Metrics of the userspace mode; upstream's had none. */
 
 import type { MetricFamilies } from "../../metrics/metric-families.ts";
 import type { IpFamily } from "../../net/ip.ts";
 
-/** The measurements of one family. */
+/** The metrics of one family. */
 export interface UserspaceMetrics {
   opened(protocol: string): void;
   closed(protocol: string): void;
@@ -15,7 +15,7 @@ export interface UserspaceMetrics {
 
 const LABELS = ["ip_family", "protocol"] as const;
 
-/** Defines the families and gives the function that makes the object of one IP family. */
+/** Defines the metrics. @returns a function that makes those of one IP family. */
 export function defineUserspaceMetrics(families: MetricFamilies): (family: IpFamily) => UserspaceMetrics {
   const counter = (name: string, help: string, labels: readonly string[] = LABELS) =>
     families.counter({ name: `kubeproxy_userspace_${name}_total`, help, labels });

@@ -1,10 +1,10 @@
 /**
- * Gives a Windows host service addresses by running `netsh`. What is there is asked of the system itself, because the words that
- * `netsh` prints depend on its language. Run under Wine, whose own `netsh` does nothing, with one of this repository; not on Windows.
- * Reference userspace.md §2.
+ * Gives a Windows host Service addresses by running `netsh`. Present addresses are read from the system itself, because
+ * the output of `netsh` depends on its language. Tested under Wine with a `netsh` of this repository, since Wine's own
+ * does nothing; not on Windows. Reference userspace.md §2.
  *
- * Unlike upstream, an address is one host and not a network of its class, the host starts no connection from it, and a restart of
- * Windows removes it; it is given back only when no portal of any service port wants it, and never when the host had it before; IPv6.
+ * Unlike upstream: an address is added for one host, not for the network of its class; the host starts no connections from it; a
+ * restart of Windows removes it; it is removed only when no service port uses it, and never if the host had it before; IPv6 works.
  */
 import type { networkInterfaces } from "node:os";
 import type { Clock } from "../../async/clock.ts";
@@ -14,20 +14,20 @@ import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../n
 import type { AddressLedger } from "./address-ledger.ts";
 
 export interface AssignmentOutcome {
-  /** Those that could not be had, and why. */
+  /** Addresses that could not be added, and why. */
   readonly refused: ReadonlyMap<IpAddress, string>;
-  /** Those that the host did not have before: a socket that was there does not work any more. */
+  /** Addresses that the host did not have before: sockets from an earlier time no longer work. */
   readonly added: ReadonlySet<IpAddress>;
 }
 
-/** Gives this host addresses, where the mode listens on service addresses itself. */
+/** Gives this host addresses if the mode listens at Service addresses itself. */
 export interface AddressAssigner {
   /**
-   * Takes on those of the addresses that the host does not have, and gives back those that it took on before, also in an earlier
-   * run, and that are not among them any more.
+   * Adds the wanted addresses that the host lacks, and removes those that were added before, even by an earlier run,
+   * and are no longer wanted.
    */
   update(wanted: ReadonlySet<IpAddress>, signal: AbortSignal): Promise<AssignmentOutcome>;
-  /** Whether the host has all that it was given. */
+  /** Whether the host still has all addresses that were added. */
   isIntact(): boolean;
 }
 
@@ -36,9 +36,9 @@ export interface NetshHost {
   readonly interfaces: typeof networkInterfaces;
   /** Runs one command. */
   netsh(words: NetshWords, signal: AbortSignal): Promise<ExecResult>;
-  /** Runs the lines of a script, one after the other, also after failures. */
+  /** Runs the lines of a script one after the other, even after failures. */
   netshScript(text: string, signal: AbortSignal): Promise<void>;
-  /** Whether a socket may be bound to the address: a new one is looked for on the network first, for seconds. */
+  /** Whether a socket can be bound to the address: duplicate address detection may take seconds for a new one. */
   canBind(address: IpAddress): Promise<boolean>;
 }
 
@@ -46,21 +46,21 @@ interface NetshAssignerOptions {
   readonly family: IpFamily;
   readonly interfaceName: string;
   readonly host: NetshHost;
-  /** Shared by the families. */
+  /** Shared by both families. */
   readonly ledger: AddressLedger;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 const POLL_MS = 100;
-/** Upstream waits without end, and with it every other service. */
+/** Upstream waits forever and holds up every other Service. */
 const USABLE_LIMIT_MS = 10_000;
-/** From so many on, starting one process for each costs more than reading back what one for all has done. */
+/** From this number on, one process for each address costs more than one script and a look at its result. */
 const SCRIPT_FROM = 3;
 
 export class NetshAssigner implements AddressAssigner {
   readonly #options: NetshAssignerOptions;
-  /** Addresses that the host was given. */
+  /** Wanted addresses that were added to the host. */
   #confirmed: readonly IpAddress[] = [];
 
   constructor(options: NetshAssignerOptions) {
@@ -69,7 +69,7 @@ export class NetshAssigner implements AddressAssigner {
 
   async update(wanted: ReadonlySet<IpAddress>, signal: AbortSignal): Promise<AssignmentOutcome> {
     const { ledger, interfaceName } = this.#options;
-    // Meanwhile addresses come and go.
+    // Addresses come and go during the update.
     this.#confirmed = [];
     await this.#giveBack(wanted, signal);
     const present = this.#present();
@@ -82,7 +82,7 @@ export class NetshAssigner implements AddressAssigner {
       const limit = USABLE_LIMIT_MS / 1000;
       refused.set(address, `could not be used within ${limit} s of being added to interface "${interfaceName}"`);
     }
-    // Not what is there now: another program may have taken something away meanwhile.
+    // Not the present addresses: another program may have removed some in the meantime.
     this.#confirmed = this.#ours()
       .map(([address]) => address)
       .filter((address) => wanted.has(address) && !refused.has(address));
@@ -94,7 +94,7 @@ export class NetshAssigner implements AddressAssigner {
     return this.#confirmed.every((address) => present.has(address));
   }
 
-  /** Takes addresses that are no longer wanted off their interface, and forgets those that are gone already. */
+  /** Removes unwanted addresses from their interface, and forgets those that are gone already. */
   async #giveBack(wanted: ReadonlySet<IpAddress>, signal: AbortSignal): Promise<void> {
     const { ledger, log } = this.#options;
     const present = this.#present();
@@ -124,7 +124,7 @@ export class NetshAssigner implements AddressAssigner {
     return refused;
   }
 
-  /** @param isThere whether the addresses are there when it is done. @returns what could not be done, and why. */
+  /** @param isThere whether the commands add the addresses, or delete them. @returns why commands failed. */
   async #run(
     commands: ReadonlyMap<IpAddress, NetshWords>,
     isThere: boolean,
@@ -137,7 +137,7 @@ export class NetshAssigner implements AddressAssigner {
     const failures = new Map<IpAddress, string>();
     for (const [address, words] of commands) {
       signal.throwIfAborted();
-      // A script does not say which line failed, and why.
+      // A script does not say which line failed or why.
       if (afterScript?.has(address) === isThere) continue;
       const { status, stdout, stderr } = await host.netsh(words, signal);
       if (status === 0 && this.#present().has(address) === isThere) continue;
@@ -148,7 +148,7 @@ export class NetshAssigner implements AddressAssigner {
     return failures;
   }
 
-  /** Waits until sockets can be bound to the addresses. @returns those to which none can in time. */
+  /** Waits until sockets can be bound to the addresses. @returns those that are unusable at the end of the wait. */
   async #unusableAfterWait(added: readonly IpAddress[], signal: AbortSignal): Promise<readonly IpAddress[]> {
     const { clock, host } = this.#options;
     const endMs = clock.monotonicMs() + USABLE_LIMIT_MS;
@@ -166,7 +166,7 @@ export class NetshAssigner implements AddressAssigner {
     return hostAddressesOf(this.#options.host.interfaces());
   }
 
-  /** Addresses of this family that the host was given. */
+  /** Addresses of this family that were added to the host. */
   #ours(): readonly (readonly [IpAddress, string])[] {
     const { ledger, family } = this.#options;
     return [...ledger.entries].filter(([address]) => familyOf(address) === family);
@@ -179,13 +179,13 @@ export function hostAddressesOf(interfaces: ReturnType<typeof networkInterfaces>
   return new Set(entries.map(({ address }) => parseIpAddress(address)).filter((address) => address !== undefined));
 }
 
-/** The words after `netsh`. */
+/** The arguments of `netsh`. */
 export type NetshWords = readonly string[];
 
-/** The interface that takes the addresses, unless INTERFACE_TO_ADD_SERVICE_IP names another. */
+/** The interface for the addresses, unless INTERFACE_TO_ADD_SERVICE_IP names another. */
 export const DEFAULT_INTERFACE = "vEthernet (HNS Internal NIC)";
 
-/** Gives the interface an address. */
+/** The command that adds an address to the interface. */
 export function addAddress(interfaceName: string, address: IpAddress): NetshWords {
   const rest = ["store=active", "skipassource=true"];
   return familyOf(address) === "IPv4"
@@ -193,7 +193,7 @@ export function addAddress(interfaceName: string, address: IpAddress): NetshWord
     : [...words("ipv6", "add", interfaceName), `address=${address}/128`, ...rest];
 }
 
-/** Takes it back. */
+/** The command that deletes it. */
 export function deleteAddress(interfaceName: string, address: IpAddress): NetshWords {
   return [...words(familyOf(address) === "IPv4" ? "ipv4" : "ipv6", "delete", interfaceName), `address=${address}`];
 }
@@ -204,9 +204,9 @@ const words = (family: "ipv4" | "ipv6", verb: string, interfaceName: string): Ne
 ];
 
 /**
- * Commands as the lines of a script for `netsh -f`, which does them all in one process.
+ * Writes commands as a script for `netsh -f`, which runs them all in one process.
  *
- * @returns undefined for words that such a file cannot hold without doubt: it has no encoding of its own.
+ * @returns undefined if an argument is not plain ASCII or has a quote, since the encoding of such a file is unspecified.
  */
 export function netshScript(commands: Iterable<NetshWords>): string | undefined {
   const lines: string[] = [];

@@ -1,4 +1,4 @@
-/** The Windows shape: the commands as data, what is done with their outcome, and what is remembered of it. */
+/** The Windows variant: the commands as data, the handling of their results, and what is remembered. */
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -46,7 +46,7 @@ interface Rig {
   readonly clock: FakeClock;
   readonly errors: string[];
   readonly file: string;
-  /** As after a start of the program. */
+  /** Like a start of the program. */
   start(family?: IpFamily, ledger?: AddressLedger): NetshAssigner;
   readonly ledger: () => AddressLedger;
 }

@@ -1,4 +1,4 @@
-/** The portal rules, next to the tables of reference userspace.md §1.2 and §1.3. */
+/** The portal rules, compared with the tables of reference userspace.md §1.2 and §1.3. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
@@ -22,7 +22,7 @@ const PROXY_PORTS = { cluster: 40001, local: 40002 };
 const HERE = makeEndpoint("10.1.0.1", 80, { isLocal: true });
 const ELSEWHERE = makeEndpoint("10.1.1.1", 80);
 
-/** `table chain …rest` without the words that are the same in all rules of the port. */
+/** `table chain …rest` without the words that all rules of the port share. */
 function rulesOf(
   port: ServicePort,
   options: Partial<PortalPlanConfig> = {},

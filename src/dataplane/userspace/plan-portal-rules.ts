@@ -1,6 +1,5 @@
 /**
- * The portal rules: what leads a packet for a service address to the socket of the proxy. Reference userspace.md §1.2,
- * §1.3. Pure.
+ * The portal rules, which lead packets for Service addresses to the proxy's sockets. Reference userspace.md §1.2, §1.3.
  */
 
 import type { ChainName, Rule, RuleMatch, RuleTarget } from "../../kernel/iptables/rule.ts";
@@ -21,15 +20,15 @@ import { localPods } from "../shared/iptables-rules/top-level-rules.ts";
 import type { ProxyAddresses } from "./listen-address.ts";
 import { isServed, type Lane, laneOf, type Portal } from "./portals.ts";
 
-/** Packets that come in from elsewhere pass the `container` chains, those of the host itself the `host` ones. */
+/** Incoming packets pass the `container` chains, those of the host itself the `host` ones. */
 export const PORTAL_CHAINS = {
   container: "KUBE-PORTALS-CONTAINER" as ChainName,
   host: "KUBE-PORTALS-HOST" as ChainName,
   nodePortContainer: "KUBE-NODEPORT-CONTAINER" as ChainName,
   nodePortHost: "KUBE-NODEPORT-HOST" as ChainName,
-  /** In filter, as the next one; the others are in nat. */
+  /** In table filter, like the next one; the others are in nat. */
   nodePortNonLocal: "KUBE-NODEPORT-NON-LOCAL" as ChainName,
-  /** Refuses packets to Services without endpoints, whose clients would wait otherwise. Not upstream's. */
+  /** Rejects packets to Services without endpoints, whose clients would otherwise wait. Not upstream's. */
   unserved: "KUBE-PORTALS-UNSERVED" as ChainName,
 } as const;
 
@@ -52,11 +51,11 @@ function jump(
     matches: [...matches, { kind: "comment", text: comment }],
     target: { kind: "jump", chain: target },
   };
-  // Node ports come last: their match takes every local address.
+  // Node ports come last, because they match every local address.
   return { table, rule, target, isShared: false, position: matches.includes(LOCAL) ? "end" : "head" };
 }
 
-/** In the order in which they are ensured. */
+/** In the order of insertion. */
 export const PORTAL_JUMPS: readonly JumpRule[] = [
   jump("nat", "PREROUTING", PORTAL_CHAINS.container, PORTALS),
   jump("nat", "OUTPUT", PORTAL_CHAINS.host, PORTALS),
@@ -68,7 +67,7 @@ export const PORTAL_JUMPS: readonly JumpRule[] = [
   ),
 ];
 
-/** What a full payload declares: chains that do not depend on services, and no rule of their own. */
+/** The static part of a full payload: only chains that do not depend on Services. */
 export const PORTAL_STATIC_PLAN: StaticPlan = {
   filterChains: [PORTAL_CHAINS.nodePortNonLocal, PORTAL_CHAINS.unserved],
   natChains: [PORTAL_CHAINS.container, PORTAL_CHAINS.host, PORTAL_CHAINS.nodePortContainer, PORTAL_CHAINS.nodePortHost],
@@ -80,16 +79,16 @@ export const PORTAL_STATIC_PLAN: StaticPlan = {
 
 /** Constant while the host keeps its address. */
 export interface PortalPlanConfig extends ProxyAddresses {
-  /** Whether rules may ask if a packet came in by a bridge port (xt_physdev). Without it, none does. */
+  /** Whether rules may match packets by bridge port (xt_physdev). */
   readonly knowsBridgePorts: boolean;
-  /** Tells the cluster's pods from clients outside. */
+  /** Distinguishes the cluster's pods from clients outside. */
   readonly detector: LocalTrafficDetector;
 }
 
 /** The proxy's own port for each lane that is open. */
 export type LanePorts = Readonly<Partial<Record<Lane, number>>>;
 
-/** Plans the rules that lead to the lanes. @param portals those of the service port that are its own. */
+/** Plans the rules that lead to the lanes. @param portals those that the service port owns. */
 export function planPortalRules(
   port: ServicePort,
   portals: readonly Portal[],
@@ -117,9 +116,9 @@ interface LaneTarget {
   readonly fromHost: RuleTarget;
 }
 
-/** Clients in the container chain: the cluster's pods, or all that no earlier rule has taken. */
+/** Clients in the container chain: the cluster's pods, or all that no earlier rule matched. */
 interface Arrival {
-  /** Undefined: from everywhere. A rule of iptables takes one source. */
+  /** Undefined: any source. An iptables rule can match one source only. */
   readonly source: Cidr | undefined;
   readonly matches: readonly RuleMatch[];
   readonly target: LaneTarget;
@@ -133,7 +132,7 @@ function rulesOf(facts: PlanFacts, portal: Portal): SharedRule[] {
   return portal.kind === "node-port" ? [...rules, ...openings(facts, arrivals, host)] : rules;
 }
 
-/** Packets that no rule of nat has taken: they still have the service's address. */
+/** Rules for packets that no nat rule matched, so that they still have the Service's address. */
 function refusalsOf(facts: PlanFacts, { address, port, fate }: Portal): SharedRule[] {
   if (fate === "serve") return [];
   const matches = matchesFor(facts, address, port);
@@ -142,7 +141,7 @@ function refusalsOf(facts: PlanFacts, { address, port, fate }: Portal): SharedRu
   return [{ table: "filter", rule: { chain: PORTAL_CHAINS.unserved, matches, target } }];
 }
 
-/** Undefined when a lane is not open, or when its clients are not served. */
+/** Undefined if the lane is not open or its clients are not served. */
 function targetOf(facts: PlanFacts, portal: Portal, lane: Lane): LaneTarget | undefined {
   const { listenAddress, hostAddress } = facts;
   const proxyPort = facts.proxyPorts[lane];
@@ -171,7 +170,7 @@ function arrivalsAt(facts: PlanFacts, portal: Portal): Arrival[] {
   return arrivals;
 }
 
-/** Where the node has the address itself, that is the source of what the node sends there. */
+/** If the node itself has the address, its own packets to the address also come from it. */
 function sourcesOf({ hostAddress }: PlanFacts, { address, sources }: Portal): readonly Cidr[] {
   const letsNodeIn = sources.some((range) => cidrContains(range, hostAddress));
   return letsNodeIn && address !== undefined ? [...sources, hostCidr(address)] : sources;
@@ -194,7 +193,7 @@ function natRules(
       : [PORTAL_CHAINS.container, PORTAL_CHAINS.host];
   const rules = arrivalsWithin(range, arrivals).flatMap((arrival) => {
     const arriving = [...matches, ...matchesOf(arrival)];
-    // Pods reach an external IP through its holder, unless that is this node.
+    // Pods reach an external IP through its holder, unless this node is the holder.
     const ways = isExternal
       ? [
           [...arriving, ...bridgeMatches],
@@ -211,7 +210,7 @@ function natRules(
   return rules;
 }
 
-/** INPUT comes after the redirection, so these are for the proxy's ports and not for the node port (userspace.md §1.3). */
+/** INPUT comes after the redirection, so these rules match the proxy's ports, not the node port (userspace.md §1.3). */
 function openings(facts: PlanFacts, arrivals: readonly Arrival[], host: LaneTarget | undefined): SharedRule[] {
   const targets = [...arrivals.map(({ target }) => target), ...(host === undefined ? [] : [host])];
   return [...new Set(targets.map(({ proxyPort }) => proxyPort))].map((proxyPort) => {
@@ -232,7 +231,7 @@ function matchesFor({ owner }: PlanFacts, address: IpAddress | undefined, port: 
   return matches;
 }
 
-/** Those that come from the range: of pods, what lies in both. */
+/** Restricts arrivals to a range; for pods, to the intersection. */
 function arrivalsWithin(range: Cidr | undefined, arrivals: readonly Arrival[]): readonly Arrival[] {
   if (range === undefined) return arrivals;
   return arrivals.flatMap((arrival) => {

@@ -7,11 +7,11 @@ interface PortAllocatorOptions {
   readonly range: PortRange;
   /** At least 0 and below 1. */
   readonly random: () => number;
-  /** Called when a port comes back after a request had to go without: time to try again. */
+  /** Called when a port is released after a request found none: it can be tried again. */
   readonly onPortFree?: () => void;
 }
 
-/** Every port of the range is in use. The first words are upstream's. */
+/** All ports of the range are in use. The message begins as upstream's. */
 export class PortsExhaustedError extends Error {
   override readonly name = "PortsExhaustedError";
 
@@ -27,7 +27,7 @@ export class PortsExhaustedError extends Error {
 export class PortAllocator {
   readonly #options: PortAllocatorOptions;
   readonly #used = new Set<number>();
-  /** Whether a request has had to go without. */
+  /** Whether a request found no free port. */
   #isShort = false;
 
   constructor(options: PortAllocatorOptions) {
@@ -35,8 +35,8 @@ export class PortAllocator {
   }
 
   /**
-   * Opens something on a free port, 0 where the system is to choose. A port that another process has, or that we may not use, is left
-   * for the next free one. Rejects with what `open` rejected with for any other reason, or with {@link PortsExhaustedError}.
+   * Calls `open` with a free port, or with 0 to let the system choose. Skips ports that another process holds or that
+   * we may not use. Rejects with any other error of `open`, or with {@link PortsExhaustedError}.
    */
   async open<T>(open: (port: number) => Promise<T>): Promise<T> {
     const { range, random } = this.#options;
@@ -61,7 +61,7 @@ export class PortAllocator {
     throw new PortsExhaustedError(range, { cause });
   }
 
-  /** Gives a port back. One that is not in use, or outside of the range, is ignored. */
+  /** Releases a port. Ignores ports that are not in use or outside of the range. */
   release(port: number): void {
     if (!this.#used.delete(port) || !this.#isShort) return;
     this.#isShort = false;

@@ -1,4 +1,4 @@
-/** The portal rules where the kernel says no. */
+/** The portal rules if the kernel rejects them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
@@ -7,7 +7,7 @@ import { ip } from "../../model/testing/records.ts";
 import { knowsBridgePorts } from "./portal-rules.ts";
 import { BackendRig, proxyPortOf } from "./testing/backend-rig.ts";
 
-/** A kernel that refuses every payload with this text, as the tools of the legacy back end do: without a line. */
+/** A kernel that rejects every payload with this text without naming a line, as the tools of the legacy back end do. */
 class RefusingIptables extends MemoryIptables {
   refused: string | undefined;
   override async restore(payload: Iterable<string>): Promise<void> {

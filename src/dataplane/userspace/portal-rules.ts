@@ -1,6 +1,6 @@
 /**
- * The portal rules in the kernel, as restore payloads: everything at once, or the difference for some service ports.
- * Upstream adds one rule with each process; what is left behind is the same. Reference userspace.md §1.2, §1.6.
+ * Writes the portal rules to the kernel in restore payloads: all rules, or the difference for some service ports.
+ * Upstream starts a process for each rule; the resulting rules are the same. Reference userspace.md §1.2, §1.6.
  */
 
 import { hash } from "node:crypto";
@@ -31,13 +31,13 @@ export class PortalRules {
   readonly #options: PortalRulesOptions;
   readonly #wanted = new Map<string, DesiredPort>();
   readonly #rules: OwnedRules;
-  /** Changes with every write, so that a check knows whether one came between. */
+  /** Changes with every write, so that a check can detect a concurrent one. */
   #writes = 0;
-  /** The rules at the first check after the last write. */
+  /** The digest of the rules at the first check after the last write. */
   #digest: string | undefined;
 
   readonly #waits = new KernelWaits();
-  /** Of the last write. */
+  /** The counts of the last write. */
   #written: WrittenRules = { filter: 0, nat: 0 };
 
   constructor(options: PortalRulesOptions) {
@@ -52,24 +52,24 @@ export class PortalRules {
   }
 
   /**
-   * Makes the chains and the jumps, and empties the chains: rules of an earlier run lead to ports that another process may
-   * have by now.
+   * Creates the chains and jumps, and flushes the chains: rules of an earlier run lead to ports that another process
+   * may hold by now.
    */
   async start(): Promise<void> {
     await this.#ensureJumps();
     await this.#empty();
   }
 
-  /** Sets what an owner is to have; takes effect with the next write. */
+  /** Sets the wanted rules of an owner, which the next write applies. */
   want(key: string, wanted: DesiredPort | undefined): void {
     if (wanted === undefined) this.#wanted.delete(key);
     else this.#wanted.set(key, wanted);
   }
 
   /**
-   * Writes what is wanted: all of it, or for these owners.
+   * Writes the wanted rules: all of them, or those of these owners.
    *
-   * @returns what the kernel refused, by owner or by name. Rejects when nothing could be written.
+   * @returns what the kernel rejected, by owner or by name. Rejects if nothing could be written.
    */
   async write(changed: Iterable<string> | "all"): Promise<ReadonlyMap<string, string>> {
     this.#writes += 1;
@@ -112,7 +112,7 @@ export class PortalRules {
     return digest === this.#digest ? "present" : "absent";
   }
 
-  /** Empties the chains, so that nothing leads to ports that are given up. */
+  /** Flushes the chains, so that nothing leads to released ports. */
   async clear(): Promise<void> {
     this.#wanted.clear();
     this.#rules.forget();
@@ -145,7 +145,7 @@ export class PortalRules {
 
 const byOwner = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]) => (a < b ? -1 : a > b ? 1 : 0);
 
-/** Whether rules may ask by which port of a bridge a packet came in; not every kernel has xt_physdev. */
+/** Whether rules may match packets by bridge port; not every kernel has xt_physdev. */
 export async function knowsBridgePorts(iptables: Iptables): Promise<boolean> {
   const chain = "KUBE-PORTALS-PROBE";
   const question: Rule = { chain, matches: [{ kind: "bridge-port-in", negate: true }], target: { kind: "return" } };
@@ -164,7 +164,7 @@ const CHAINS: ReadonlySet<string> = new Set(Object.values(PORTAL_CHAINS));
 
 type SavedTables = Readonly<Record<Exclude<IptablesTable, "mangle">, SavedTable>>;
 
-/** The rules in the portal chains, chains named; undefined when a jump to one of these is missing. */
+/** The rules in the portal chains, with the names of the chains; undefined if a jump to one of them is missing. */
 function savedRules(saved: SavedTables): readonly string[] | undefined {
   const hasJumps = PORTAL_JUMPS.every(({ table, rule, target }) => {
     const rules = table === "mangle" ? undefined : saved[table].get(rule.chain)?.rules;
@@ -178,7 +178,7 @@ function savedRules(saved: SavedTables): readonly string[] | undefined {
   );
 }
 
-/** A short text that is the same for the same rules in the same order. */
+/** A digest of rules and their order. */
 function digestOf(rules: readonly string[]): string {
   return hash("sha256", rules.join("\n"));
 }

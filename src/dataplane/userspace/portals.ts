@@ -1,6 +1,5 @@
 /**
- * The addresses at which clients ask for a service port, in the order in which they are opened: reference userspace.md
- * §1.3. Pure.
+ * The addresses at which clients reach a service port, in the order of opening: reference userspace.md §1.3.
  */
 import { type Frontend, frontendKey, frontendsOf } from "../../model/frontend.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
@@ -10,20 +9,20 @@ import type { Cidr, IpAddress } from "../../net/ip.ts";
 
 export interface Portal {
   readonly kind: Frontend["kind"];
-  /** Undefined for a node port that answers on every address of the node. */
+  /** Undefined for a node port at all addresses of the node. */
   readonly address: IpAddress | undefined;
   readonly port: number;
   /** Clients that may connect; empty: all. */
   readonly sources: readonly Cidr[];
   readonly policy: Frontend["policy"];
   readonly fate: Frontend["fate"];
-  /** As {@link frontendKey} writes it. */
+  /** Its {@link frontendKey}. */
   readonly frontend: string;
 }
 
 /**
- * The portals of a service port, at the frontends that it owns. Upstream's userspace mode knew neither `nodePortAddresses` nor source
- * ranges; here both narrow what is opened.
+ * The portals of a service port, at the frontends that it owns. They respect `nodePortAddresses` and source ranges,
+ * which upstream's userspace mode ignored.
  */
 export function portalsOf(port: ServicePort, routing: ServicePortRouting, nodePortIPs: NodePortIPs): Portal[] {
   return frontendsOf(port, routing).flatMap((frontend): Portal[] => {
@@ -33,7 +32,7 @@ export function portalsOf(port: ServicePort, routing: ServicePortRouting, nodePo
   });
 }
 
-/** The endpoints of one traffic policy: which ones a client gets depends on the frontend and on where the client is. */
+/** The endpoints of one traffic policy: the frontend and the client's place decide which ones a client gets. */
 export type Lane = "cluster" | "local";
 export const LANES: readonly Lane[] = ["cluster", "local"];
 
@@ -45,7 +44,7 @@ export function laneKey(key: string, lane: Lane): string {
 type Access = Pick<Portal, "kind" | "policy">;
 
 /**
- * The lane of a client. A Local policy of the outside does not bind the node and its pods: they reach all endpoints.
+ * The lane of a client. An external Local policy does not apply to the node and its pods, which reach all endpoints.
  *
  * @param isInside whether the client is the node itself or one of the cluster's pods.
  */
@@ -54,18 +53,18 @@ export function laneOf({ kind, policy }: Access, isInside: boolean): Lane {
   return kind === "cluster-ip" || !isInside ? "local" : "cluster";
 }
 
-/** All lanes that clients of these portals may get, with any endpoints. */
+/** All lanes that clients of these portals may get, with or without endpoints. */
 export function lanesOf(portals: readonly Access[]): ReadonlySet<Lane> {
   return new Set(portals.flatMap((portal) => [laneOf(portal, true), laneOf(portal, false)]));
 }
 
-/** Whether a client who gets this lane is served; the others are refused, or dropped when others are served. */
+/** Whether clients of this lane are served; the others are refused, or dropped if some clients are served. */
 export function isServed({ fate, policy, kind }: Pick<Portal, "kind" | "policy" | "fate">, lane: Lane): boolean {
   if (fate === "serve") return true;
   return fate === "drop" && lane === "cluster" && policy === "Local" && kind !== "cluster-ip";
 }
 
-/** Whether anyone is served there. Pure. */
+/** Whether any client is served there. */
 export function isOpen(portal: Pick<Portal, "kind" | "policy" | "fate">): boolean {
   return LANES.some((lane) => isServed(portal, lane));
 }

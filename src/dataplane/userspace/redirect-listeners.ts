@@ -1,7 +1,7 @@
 /**
- * Service ports with one socket for each lane, on ports of the proxy's own, and rules that lead every service address there.
- * Reference userspace.md §1.3–1.6. Unlike upstream's, a socket stays as long as its service port does, also when the
- * addresses change: no client is cut off, and no UDP flow leads to a port that is gone (userspace.md §1.6).
+ * Serves with rules: one socket for each lane of a service port, on the proxy's own ports, and rules that lead every
+ * Service address there. Reference userspace.md §1.3–1.6. Unlike upstream, a socket stays as long as its service port,
+ * even if the addresses change: no client is cut off, and no UDP flow leads to a port that is gone (userspace.md §1.6).
  */
 
 import type { Logger } from "../../logging/logger.ts";
@@ -23,7 +23,7 @@ import { type DeleteStaleFlows, UdpPortals } from "./stale-flows.ts";
 
 interface RedirectListenersOptions {
   readonly family: IpFamily;
-  /** At the start; its addresses follow the host's. */
+  /** The initial settings; the addresses follow the host's. */
   readonly plan: PortalPlanConfig;
   readonly addressesAmong: (hostAddresses: ReadonlySet<IpAddress>, before: IpAddress) => ProxyAddresses;
   readonly rules: PortalRules;
@@ -40,7 +40,7 @@ interface ServedPort {
   portals: readonly Portal[];
 }
 
-/** A socket to which nothing may lead any more. */
+/** A socket to close once no rule leads to it. */
 interface Leaving {
   readonly name: ServicePortName;
   readonly socket: Relay;
@@ -52,7 +52,7 @@ export class RedirectListeners implements Listeners {
   readonly #held: HeldPorts;
   #plan: PortalPlanConfig;
   readonly #served = new Map<string, ServedPort>();
-  /** Sockets to be closed once no rule leads there, and UDP portals that changed: kept when the rules cannot be written. */
+  /** Sockets to close, and below UDP portals that changed: both are kept if the rules cannot be written. */
   #leaving: Leaving[] = [];
   #udp = new UdpPortals();
 
@@ -99,8 +99,8 @@ export class RedirectListeners implements Listeners {
   }
 
   /**
-   * The rules stay meanwhile: with the last rule that translates, the kernel stops translating connections that are
-   * established. So the ports are held, and no other process gets the clients.
+   * The rules stay until {@link close}: with the last translating rule, the kernel would stop translating established
+   * connections. The ports are held so that no other process gets their clients.
    */
   async stopAccepting(): Promise<void> {
     const { sockets } = this.#options;
@@ -125,7 +125,7 @@ export class RedirectListeners implements Listeners {
     await this.#held.close();
   }
 
-  /** Where the host's address is another, every socket moves there; the rules that lead to it are written with this request. */
+  /** If the host's address changed, moves every socket there; the same request writes the rules that lead to it. */
   #followAddresses(hostAddresses: ReadonlySet<IpAddress>): void {
     const { addressesAmong, log, family } = this.#options;
     const { listenAddress: before, hostAddress } = this.#plan;
@@ -140,7 +140,7 @@ export class RedirectListeners implements Listeners {
     }
   }
 
-  /** Opens what is missing and says which rules are wanted; what cannot be opened gets no rules. */
+  /** Opens missing sockets and sets the wanted rules; portals that cannot be opened get none. */
   async #open(key: string, { port, portals }: WantedPort, request: ListenersRequest): Promise<ServedPort> {
     const { rules } = this.#options;
     const served = this.#served.get(key) ?? { name: port.name, sockets: new Map(), portals: [] };
@@ -155,7 +155,7 @@ export class RedirectListeners implements Listeners {
       const plan = planPortalRules(port, usable, portsOf(served), this.#plan);
       rules.want(key, { name: port.name, rules: spell(plan) });
     } catch (error) {
-      // No rule can carry a name.
+      // The name cannot be written in a rule.
       if (!(error instanceof RangeError)) throw error;
       rules.want(key, undefined);
       request.fail(key, error.message);
@@ -201,12 +201,12 @@ export class RedirectListeners implements Listeners {
     }
   }
 
-  /** Only ports at addresses of this host need holding. */
+  /** Only ports at addresses of this host need to be held. */
   #heldPortOf(name: ServicePortName, portal: Portal, hostAddresses: ReadonlySet<IpAddress>): HeldPort | undefined {
     const { kind, port } = portal;
     const address = portal.address ?? this.#anywhere;
     if (kind !== "node-port" && !hostAddresses.has(address)) return undefined;
-    return { protocol: name.protocol as RelayProtocol, address, port }; // others are not wanted: see backend.ts
+    return { protocol: name.protocol as RelayProtocol, address, port }; // backend.ts requests no others
   }
 
   async #releaseUnused(key: string, hostAddresses: ReadonlySet<IpAddress>): Promise<void> {
@@ -215,7 +215,7 @@ export class RedirectListeners implements Listeners {
     await this.#held.keepOnly(key, kept);
   }
 
-  /** @param refused service ports whose old rules are in force: they lead there. */
+  /** @param refused service ports whose old rules are still in force and lead to these sockets. */
   async #closeLeaving(refused: ReadonlyMap<string, string>): Promise<void> {
     const { sockets, ports } = this.#options;
     const leaving = this.#leaving.filter(({ name }) => !refused.has(name.key));

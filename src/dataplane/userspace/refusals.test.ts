@@ -1,4 +1,4 @@
-/** The userspace mode when ports, descriptors or addresses are taken, and when rules cannot be written. */
+/** The userspace mode when ports, descriptors or addresses are unavailable, or rules cannot be written. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ip } from "../../model/testing/records.ts";
@@ -6,7 +6,7 @@ import { BackendRig, proxyPortOf } from "./testing/backend-rig.ts";
 
 const NOTHING = { failures: [], noLocalEndpoints: { internal: 0, external: 0 } };
 
-/** Without what was written, which the contract of all modes is about. */
+/** The outcome without `written`, which the contract of all modes tests. */
 async function outcomeOf(rig: BackendRig, ...options: Parameters<BackendRig["sync"]>): Promise<object> {
   const { written: _written, ...outcome } = await rig.sync(...options);
   return outcome;

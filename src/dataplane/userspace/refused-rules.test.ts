@@ -1,4 +1,4 @@
-/** The userspace mode with a kernel that refuses the rules of one service port, which then keeps its last good ones. */
+/** The userspace mode with a kernel that rejects the rules of one service port, which keeps its last good ones. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
@@ -6,7 +6,7 @@ import { IptablesRestoreError } from "../../kernel/iptables/iptables.ts";
 import { ip, makeEndpoint } from "../../model/testing/records.ts";
 import { BackendRig } from "./testing/backend-rig.ts";
 
-/** Refuses new rules with this text, and names their lines. */
+/** Rejects new rules with this text, and names their lines. */
 function kernelRefusing(text: string): MemoryIptables {
   const kernel = new MemoryIptables("IPv4");
   const restore = kernel.restore.bind(kernel);
@@ -19,7 +19,7 @@ function kernelRefusing(text: string): MemoryIptables {
   return kernel;
 }
 
-/** The proxy port to which the last of the rules with this text leads. */
+/** The proxy port that the last rule with this text leads to. */
 function leadsTo(rig: BackendRig, chain: string, text: string): number {
   const rule = rig.portalRules.findLast((one) => one.startsWith(`${chain} `) && one.includes(text));
   return Number(/--to-(?:ports |destination \S+:)(\d+)/.exec(rule ?? "")?.[1] ?? 0);
@@ -40,7 +40,7 @@ test("where they lead, no other Service listens", async () => {
   const web = { clusterIP: ip("172.16.0.1"), nodePort: 30080, isExternallyAccessible: true };
   rig.set("web", { ...web, externalPolicyLocal: true }, endpoints);
   assert.deepEqual((await rig.sync()).failures, []);
-  // With the policy, the lane of clients outside goes.
+  // The lane of clients outside goes with the policy.
   rig.set("web", { ...web, externalIPs: [ip("192.0.2.66")] }, endpoints);
   assert.equal((await rig.sync()).failures.length, 1);
   for (let n = 2; n < 5; n++) rig.set(`s${n}`, { clusterIP: ip(`172.16.0.${n}`) }, ["10.0.0.9"]);
@@ -49,7 +49,7 @@ test("where they lead, no other Service listens", async () => {
   const proxyPorts = rules.map((rule) => Number(/--to-(?:ports |destination \S+:)(\d+)/.exec(rule)?.[1] ?? 0));
   assert.ok(proxyPorts.length > 0, "its rules have gone");
   for (const proxyPort of proxyPorts) {
-    // A lane that is not wanted has no endpoints.
+    // An unwanted lane has no endpoints.
     assert.notEqual(rig.connect("TCP", "0.0.0.0", proxyPort), "10.0.0.9", `${rules.join("\n")}`);
   }
 });

@@ -1,5 +1,5 @@
 /**
- * The userspace mode, put together: sockets, a balancer for each family, and what leads clients to them on this system.
+ * Assembles the userspace mode: sockets, a balancer for each family, and what leads clients to them on this system.
  * Reference userspace.md §1.1, §1.10, §2.
  */
 import { shareOfServers } from "../../kernel/share-of-servers.ts";
@@ -21,7 +21,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
   const host = await userspaceHost();
   const clientMetricsOf = defineUserspaceMetrics(node.metrics);
   const openFiles = host.openFiles(node.log);
-  // Both families share the process's descriptors.
+  // Both families share the descriptors of the process.
   const relays = new NodeRelays({ log: node.log, fileLimit: openFiles - shareOfServers(openFiles) });
   const { frontFor } = await host.open(node);
   return {
@@ -73,7 +73,7 @@ interface ClientObserverOptions {
   readonly log: Logger;
 }
 
-/** One refused client of a service port is logged in this time. */
+/** At most one refused client of a service port is logged per interval. */
 const LOG_INTERVAL_MS = 10_000;
 
 export function observeClients(name: ServicePortName, options: ClientObserverOptions): RelayObserver {

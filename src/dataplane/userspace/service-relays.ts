@@ -1,6 +1,6 @@
 /**
- * The sockets of service ports: each carries its clients to the endpoint that the balancer picks, and is remembered until its last
- * connection has ended, so that a stop can cut what is left.
+ * The sockets of service ports: each carries its clients to the endpoint that the balancer picks, and is remembered
+ * until its last connection has ended, so that a stop can cut the remaining ones.
  */
 
 import type { LedFlow } from "../../kernel/conntrack/conntrack.ts";
@@ -32,7 +32,7 @@ interface ListenRequest {
   readonly port: number;
   /** Clients that may connect; empty: all. */
   readonly sources: readonly Cidr[];
-  /** The client's lane; undefined: it is sent away. */
+  /** The client's lane; undefined: it is refused. */
   readonly laneOf: (client: IpAddress) => Lane | undefined;
 }
 
@@ -40,14 +40,14 @@ export class ServiceRelays {
   readonly #options: ServiceRelaysOptions;
   /** By key of the service port. */
   readonly #relays = new Map<string, Set<Relay>>();
-  /** Those of them that are closed, and whose they are: they stay while connections go on. */
+  /** Closed ones, with the key of their service port: they stay while connections go on. */
   readonly #closed = new Map<Relay, string>();
 
   constructor(options: ServiceRelaysOptions) {
     this.#options = options;
   }
 
-  /** Rejects with a `ListenError`. The protocol must be one that {@link isRelayed}. */
+  /** Rejects with a `ListenError`. The protocol must be {@link isRelayed}. */
   async listen({ name, address, port, sources, laneOf }: ListenRequest): Promise<Relay> {
     const { relays, balancer, udpIdleTimeoutMs, observe } = this.#options;
     const pickAny: PickDestination = (client, attempt) => {
@@ -56,7 +56,7 @@ export class ServiceRelays {
     };
     const isAllowed = (client: Destination) => sources.some((source) => cidrContains(source, client.address));
     const relay = await relays.listen({
-      protocol: name.protocol as RelayProtocol, // the caller has asked
+      protocol: name.protocol as RelayProtocol, // the caller has checked
       address,
       port,
       pick:
@@ -71,14 +71,14 @@ export class ServiceRelays {
     return relay;
   }
 
-  /** Gives the port back; TCP connections go on. */
+  /** Releases the port; TCP connections go on. */
   async close(name: ServicePortName, relay: Relay): Promise<void> {
     this.#forgetEnded();
     this.#closed.set(relay, name.key);
     await relay.close();
   }
 
-  /** Ends the UDP sessions of a service port but those with these endpoints (`ip:port`). */
+  /** Ends the UDP sessions of a service port except those with these endpoints (`ip:port`). */
   endSessionsBut(key: string, serving: ReadonlySet<string>): void {
     for (const relay of this.#relays.get(key) ?? []) {
       if (relay.protocol !== "UDP") continue;
@@ -90,7 +90,7 @@ export class ServiceRelays {
     }
   }
 
-  /** How many are open to each endpoint (its `ip:port`) of a service port; endpoints without any are not in it. */
+  /** Connections and sessions by endpoint (`ip:port`) of a service port; endpoints without any are left out. */
   openOf(key: string): ReadonlyMap<string, number> {
     const counts = new Map<string, number>();
     for (const relay of this.#relays.get(key) ?? []) {
@@ -102,7 +102,7 @@ export class ServiceRelays {
     return counts;
   }
 
-  /** Connections and sessions that have their destination. */
+  /** Connections and sessions that have a destination. */
   *carried(): Iterable<{ readonly flow: LedFlow; readonly session: RelaySession }> {
     const all = [...this.#relays].flatMap(([key, relays]) => [...relays].map((relay) => [relay, key] as const));
     for (const [relay, carriedFor] of all) {
@@ -121,7 +121,7 @@ export class ServiceRelays {
     }
   }
 
-  /** Connections and sessions that are alive. */
+  /** The number of connections and sessions that are alive. */
   get connections(): number {
     let count = 0;
     for (const relay of this.#all()) count += relay.connections;
@@ -133,7 +133,7 @@ export class ServiceRelays {
     await Promise.all([...this.#all()].map((relay) => relay.close()));
   }
 
-  /** Closes everything and waits for the last connection; what is left after `timeoutMs` is cut. */
+  /** Closes everything and waits for the last connection; cuts the remaining ones after `timeoutMs`. */
   async drain(timeoutMs: number): Promise<void> {
     await Promise.all([...this.#all()].map((relay) => relay.drain(timeoutMs)));
     this.#relays.clear();
@@ -155,7 +155,7 @@ export class ServiceRelays {
   }
 }
 
-/** Whether the proxy can carry the protocol: all but SCTP. */
+/** Whether the proxy can carry the protocol, which is not SCTP. */
 export function isRelayed({ protocol }: ServicePortName): boolean {
   return protocol === "TCP" || protocol === "UDP";
 }

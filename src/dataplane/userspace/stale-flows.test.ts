@@ -14,7 +14,7 @@ import { staleFlowsOf, UdpPortals } from "./stale-flows.ts";
 const HOST = new Set([ip("192.168.1.5")]);
 const { signal } = new AbortController();
 
-/** A flow from a client, which the kernel sends to `reply`. */
+/** A flow from a client that the kernel sends to `reply`. */
 function flow(to: string, port: number, reply: string, replyPort: number): Flow {
   return {
     protocol: "UDP",
@@ -49,7 +49,7 @@ test("a flow of a served portal is stale unless it leads to the proxy's port", (
   assert.equal(isStale("172.16.0.1", 53, "172.16.0.1", 53), true);
   assert.equal(isStale("192.168.1.5", 30053, "192.168.1.5", 40001), false);
   assert.equal(isStale("192.168.1.5", 30053, "192.168.1.5", 30053), true);
-  // Another machine's node port, and another service's address.
+  // Another node's node port, and another Service's address.
   assert.equal(isStale("192.168.1.6", 30053, "192.168.1.6", 30053), false);
   assert.equal(isStale("172.16.0.2", 53, "10.0.0.1", 53), false);
 });
@@ -121,7 +121,7 @@ test("a flow that an endpoint has not answered yet has a second for it", async (
   const led = { ...flow("172.16.0.1", 53, "10.1.0.1", 53), isAnswered: false };
   const others = [
     { ...led, sourcePort: 1001, replyDestinationPort: 1001, isAnswered: true },
-    // To a proxy port of an earlier run, where nothing answers any more.
+    // To a proxy port of an earlier run, where nothing answers.
     { ...led, sourcePort: 1002, replyDestinationPort: 1002, replySourceIP: ip("192.168.1.5"), replySourcePort: 40002 },
   ];
   const table = memoryConntrack([led, ...others]);

@@ -1,6 +1,6 @@
 /**
- * UDP flows that connection tracking leads astray: to a proxy port of an earlier run, to a service that is gone, or past the
- * proxy because they are older than the service. Reference userspace.md §1.6.
+ * Stale conntrack entries of UDP: they lead to a proxy port of an earlier run, to a Service that is gone, or past the
+ * proxy because they are older than the Service. Reference userspace.md §1.6.
  */
 
 import type { Clock } from "../../async/clock.ts";
@@ -12,18 +12,18 @@ import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
 import type { LanePorts } from "./plan-portal-rules.ts";
 import { isServed, LANES, lanesOf, type Portal } from "./portals.ts";
 
-/** Where UDP clients ask, and which proxy port serves them now. */
+/** The changed UDP portals, and the proxy ports that serve them. */
 export class UdpPortals {
-  /** By `ip:port`, or `*:port` for a node port; none: no endpoint is left. */
+  /** By `ip:port`, or `*:port` for a node port; empty: no endpoint is left. */
   readonly #proxyPorts = new Map<string, readonly number[]>();
-  /** Of all that are served. */
+  /** The proxy ports of all served ones. */
   readonly #inUse = new Set<number>();
 
   get isEmpty(): boolean {
     return this.#proxyPorts.size === 0;
   }
 
-  /** Notes what a service port had, until {@link UdpPortals.served} says more. */
+  /** Records the former portals of a service port; {@link UdpPortals.served} overrides this. */
   lost({ protocol }: ServicePortName, portals: readonly Portal[]): void {
     if (protocol !== "UDP") return;
     for (const portal of portals) {
@@ -35,7 +35,7 @@ export class UdpPortals {
   served({ protocol }: ServicePortName, portals: readonly Portal[], proxyPorts: LanePorts): void {
     if (protocol !== "UDP") return;
     for (const port of Object.values(proxyPorts)) this.#inUse.add(port);
-    // An external IP may be the cluster IP as well, with another policy.
+    // An external IP may also be the cluster IP, with another policy.
     for (const [text, same] of Map.groupBy(portals, textOf)) {
       const lanes = LANES.filter((lane) => same.some((one) => lanesOf([one]).has(lane) && isServed(one, lane)));
       this.#proxyPorts.set(
@@ -46,8 +46,8 @@ export class UdpPortals {
   }
 
   /**
-   * Whether the flow goes to one of the portals and does not reach who serves it, or reaches who serves another one: the process before
-   * may have had the proxy port for a service that is gone.
+   * Whether the flow goes to a portal and not to its proxy port, or reaches a proxy port through none of the portals:
+   * the previous process may have used the proxy port for a Service that is gone.
    */
   isStale(flow: Flow, hostAddresses: ReadonlySet<IpAddress>): boolean {
     const { destinationIP, destinationPort, replySourceIP, replySourcePort } = flow;
@@ -67,17 +67,17 @@ function textOf({ address, port }: Portal): string {
   return address === undefined ? `*:${port}` : joinHostPort(address, port);
 }
 
-/** Deletes flows of portals that changed. Never rejects: a flow that stays delays one client until it times out. */
+/** Deletes stale flows of changed portals. Never rejects: a remaining flow only delays one client until it times out. */
 export type DeleteStaleFlows = (
   portals: UdpPortals,
   hostAddresses: ReadonlySet<IpAddress>,
   signal: AbortSignal,
 ) => Promise<void>;
 
-/** An endpoint that the rules of another mode have led to may be about to answer: without its flow, the client would not see that. */
+/** An endpoint that rules of another mode led to may be about to answer: without the flow, the answer would be lost. */
 const ANSWER_MS = 1000;
 
-/** @param conntrack asked only when UDP portals changed. */
+/** @param conntrack read only if UDP portals changed. */
 export function staleFlowsOf(conntrack: ConntrackTable, family: IpFamily, clock: Clock, log: Logger): DeleteStaleFlows {
   return async (portals, hostAddresses, signal) => {
     if (portals.isEmpty) return;
@@ -89,7 +89,7 @@ export function staleFlowsOf(conntrack: ConntrackTable, family: IpFamily, clock:
     }
   };
 
-  /** @returns whether stale ones are left that were to be. */
+  /** @returns whether `isLeft` kept stale flows. */
   async function deleteBut(
     isLeft: (flow: TrackedFlow) => boolean,
     isStale: (flow: Flow) => boolean,

@@ -1,4 +1,4 @@
-/** The userspace mode with Local policies: who meets which endpoints. */
+/** The userspace mode with Local policies: which clients get which endpoints. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { makeEndpoint } from "../../model/testing/records.ts";

@@ -1,4 +1,4 @@
-/** Windows: the proxy's sockets are at the service addresses. Reference userspace.md §2. */
+/** Windows: the proxy's sockets have the Service addresses. Reference userspace.md §2. */
 
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
@@ -14,7 +14,7 @@ import type { Front, FrontParts, UserspaceHost } from "./host.ts";
 import { HostListeners } from "./host-listeners.ts";
 import { DEFAULT_INTERFACE, hostAddressesOf, NetshAssigner, type NetshHost } from "./netsh-assigner.ts";
 
-/** As on Linux. Windows has no limit of its own, and senders of datagrams may be forged. */
+/** As on Linux. Windows has no limit of its own, and the senders of datagrams may be forged. */
 const OPEN_SOCKETS = 64_000;
 
 const ledgerOf = (log: Logger): AddressLedger =>
@@ -31,14 +31,14 @@ async function open({ clock, log }: NodeContext) {
       return {
         listeners: new HostListeners({ family, sockets, assigner, detector, log: familyLog }),
         hostAddresses: async () => [...hostAddressesOf(networkInterfaces())].filter(isOwn),
-        // They are read with every sync.
+        // Every sync reads them.
         async watchHostAddresses() {},
       };
     },
   };
 }
 
-/** Gives back what is left of an earlier run. */
+/** Removes what an earlier run left. */
 async function cleanUp(log: Logger): Promise<boolean> {
   const ledger = ledgerOf(log);
   if (ledger.entries.size === 0) return true;
@@ -64,7 +64,7 @@ export const windowsHost: UserspaceHost = {
 const COMMAND_LIMIT_MS = 30_000;
 const SCRIPT_LIMIT_MS = 600_000;
 
-/** From the system's folder: what lies in the working folder must not be taken for it. */
+/** Runs `netsh` from the system folder, never from the working folder. */
 const run = (words: readonly string[], timeoutMs: number, signal: AbortSignal): Promise<ExecResult> =>
   execProcess(join(process.env.SystemRoot ?? "C:\\Windows", "System32", "netsh.exe"), words, { signal, timeoutMs });
 

@@ -1,4 +1,4 @@
-/** A userspace backend over sockets, rules and connection tracking in memory, and a cluster that tests change. */
+/** A userspace backend on in-memory sockets, rules and connection tracking, and a cluster that tests change. */
 
 import { TestCluster } from "../../../../testkit/dataplane/test-cluster.ts";
 import { memoryConntrack } from "../../../../testkit/fakes/conntrack/memory-conntrack.ts";
@@ -49,13 +49,13 @@ export class BackendRig {
   readonly rules: PortalRules;
   readonly listeners: Listeners;
   readonly backend: UserspaceBackend;
-  /** What the backend serves. */
+  /** The cluster that the backend serves. */
   readonly cluster = new TestCluster();
   readonly errors: string[] = [];
   readonly counts: Record<string, number> = {};
   readonly totals = { filter: 0, nat: 0 };
   hostAddresses: readonly string[] = HOST;
-  /** Called by the test when the host's addresses changed. */
+  /** To be called by a test after it changed the host's addresses. */
   tellHostChanged: () => void = () => {};
 
   constructor(options: RigOptions = {}) {
@@ -166,7 +166,7 @@ export class BackendRig {
       .sort();
   }
 
-  /** The rules of the portal chains, without comments and match words, sorted. */
+  /** The rules of the portal chains, sorted, without comments and match names. */
   get portalRules(): string[] {
     const lines = `${this.iptables.dump("filter")}${this.iptables.dump("nat")}`.split("\n");
     return lines
@@ -182,7 +182,7 @@ export class BackendRig {
   }
 }
 
-/** The proxy port that the rules lead an address to. */
+/** The proxy port that rules lead an address to. */
 export function proxyPortOf(rig: BackendRig, address: IpAddress | string, port: number): number | undefined {
   const wanted = `KUBE-PORTALS-CONTAINER -d ${address}/32 -p `;
   const line = rig.portalRules.find((rule) => rule.startsWith(wanted) && rule.includes(` --dport ${port} `));

@@ -1,21 +1,21 @@
-/** {@link NetshHost} in memory, which passes the contract of the real one. */
+/** An in-memory {@link NetshHost} that passes the contract of the real one. */
 import type { NetworkInterfaceInfo } from "node:os";
 import type { ExecResult } from "../../../kernel/process.ts";
 import { familyOf, type IpAddress, parseIpAddress } from "../../../net/ip.ts";
 import type { NetshHost, NetshWords } from "../netsh-assigner.ts";
 
-/** What Windows says in English. */
+/** The messages of an English Windows. */
 const EXISTS = "The object already exists.";
 const NO_ELEMENT = "Element not found.";
 const NO_INTERFACE = "The filename, directory name, or volume label syntax is incorrect.";
 
 export class MemoryNetsh implements NetshHost {
   readonly #addresses = new Map<string, Set<IpAddress>>();
-  /** `add 10.96.0.1`, and `script` for one with lines. */
+  /** `add 10.96.0.1`, or `script` for a script. */
   readonly commands: string[] = [];
-  /** Answers of `netsh` that are not what should be, by command as above. */
+  /** Wrong results of `netsh`, by command as above. */
   readonly answers = new Map<string, ExecResult>();
-  /** Addresses to which nothing can be bound, and until when; in milliseconds. */
+  /** Until when nothing can be bound to an address, in milliseconds. */
   readonly unusableUntilMs = new Map<string, number>();
   readonly #nowMs: () => number;
 
@@ -25,23 +25,23 @@ export class MemoryNetsh implements NetshHost {
       this.#addresses.set(name, new Set(addresses.map(known)));
   }
 
-  /** What an interface has. */
+  /** The addresses of an interface. */
   on(interfaceName: string): readonly string[] {
     return [...(this.#addresses.get(interfaceName) ?? [])];
   }
 
-  /** Takes an address away, as another program does. */
+  /** Removes an address, as another program would. */
   lose(interfaceName: string, address: string): void {
     this.#addresses.get(interfaceName)?.delete(known(address));
   }
 
-  /** Puts an address on an interface, as another program does. */
+  /** Adds an address to an interface, as another program would. */
   gain(interfaceName: string, address: string): void {
     this.#addresses.get(interfaceName)?.add(known(address));
   }
 
   readonly interfaces = (): NodeJS.Dict<NetworkInterfaceInfo[]> => {
-    // As the system's own list: interfaces without addresses are not in it.
+    // Like the system's own list, this omits interfaces without addresses.
     const listed = [...this.#addresses].filter(([, addresses]) => addresses.size > 0);
     return Object.fromEntries(listed.map(([name, addresses]) => [name, [...addresses].map(infoOf)]));
   };

@@ -1,4 +1,4 @@
-/** What every {@link NetshHost} does: the one in memory, and the system's, which runs under Wine. */
+/** The contract of every {@link NetshHost}: the in-memory one, and the system's, which is tested under Wine. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { until } from "../../../../testkit/support/patience.ts";
@@ -8,7 +8,7 @@ import { addAddress, deleteAddress, hostAddressesOf, type NetshHost, netshScript
 export interface NetshContractHost {
   readonly name: string;
   readonly host: NetshHost;
-  /** An interface that is there, without the addresses 10.96.7.x and fd00:10:96::7xx. */
+  /** An existing interface without the addresses 10.96.7.x and fd00:10:96::7xx. */
   readonly interfaceName: string;
 }
 
@@ -23,7 +23,7 @@ export function runNetshContract({ name, host, interfaceName }: NetshContractHos
       assert.equal(await host.canBind(address), false);
       assert.equal((await host.netsh(addAddress(interfaceName, address), signal)).status, 0);
       assert.ok(present().has(address));
-      // The system may look for it on the network first.
+      // The system may first check for duplicates on the network.
       await until("the address to be usable", () => host.canBind(address));
       assert.equal((await host.netsh(deleteAddress(interfaceName, address), signal)).status, 0);
       assert.equal(present().has(address), false);

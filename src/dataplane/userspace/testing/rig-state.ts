@@ -1,7 +1,7 @@
-/** What a userspace rig has, in a form that is equal for equal services: proxy ports are other ones in each run. */
+/** The state of a userspace rig in a form that is equal for equal Services, although proxy ports differ in each run. */
 import type { BackendRig } from "./backend-rig.ts";
 
-/** Rules and sockets with each proxy port replaced by the service port that it belongs to. */
+/** Rules and sockets, with each proxy port replaced by its service port. */
 export function rigState(rig: BackendRig): unknown {
   const owners = new Map<string, string>();
   for (const line of `${rig.iptables.dump("nat")}${rig.iptables.dump("filter")}`.split("\n")) {
