@@ -1,4 +1,4 @@
-/** What holds for the relays in memory holds for the real ones. */
+/** The contract of the in-memory relays and the real ones. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer } from "node:net";

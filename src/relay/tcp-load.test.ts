@@ -128,7 +128,7 @@ inNetns(import.meta.url, { name: "relayload", timeoutMs: 120_000 }, () => {
 
   test("a connection that the kernel makes to itself counts as an address where nothing listens", async (t) => {
     const server = await tcpServer(t, echo);
-    // One to the port from which all come meets itself.
+    // The source port of every connection is this one, so a connection to it meets itself.
     const itself = { address: LOOPBACK, port: 40_001 };
     const { relay, seen } = await relayTo(t, "TCP", (_client, attempt) => (attempt === 0 ? itself : server));
     comeFrom(t, itself.port);
@@ -180,7 +180,7 @@ function silentEndpoint(): Destination {
   return { address, port: 80 };
 }
 
-/** How many this process has open. */
+/** How many descriptors this process has open. */
 function descriptors(): number {
   return readdirSync("/proc/self/fd").length;
 }

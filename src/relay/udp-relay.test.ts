@@ -190,7 +190,7 @@ describe("a UDP session", () => {
   it("is not begun beyond the limit, which is logged once", async (t) => {
     const warnings: string[] = [];
     const log = { ...silentLogger, warn: (message: string) => void warnings.push(message) };
-    // Of 72 files 20 are for relays, and of those half for sessions.
+    // Of 72 descriptors, relays get 20, and sessions half of those.
     const relays = new NodeRelays({ log, fileLimit: 72 });
     const { relay, seen } = await relayTo(t, "UDP", await udpEcho(t), { relays });
     const addresses = Array.from({ length: 15 }, (_, index) => `127.0.0.${index + 2}` as IpAddress);

@@ -1,4 +1,4 @@
-/** Kernel parameters and timeouts that the ipvs mode sets once: reference operation.md §10.2, ipvs.md §1. */
+/** Kernel parameters and timeouts that the ipvs mode sets: reference operation.md §10.2, ipvs.md §1. */
 import type { Ipvs, IpvsTimeouts, VirtualServer } from "../../kernel/ipvs/ipvs.ts";
 import { isAtLeast, type KernelVersion } from "../../kernel/kernel-version.ts";
 import type { Sysctls } from "../../kernel/sysctl.ts";

@@ -53,7 +53,7 @@ export class HostListeners implements Listeners {
   readonly #served = new Map<string, ServedPort>();
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
   readonly #waits = new KernelWaits();
-  /** Of the last request. */
+  /** Counts of the last request. */
   #written = { "sockets opened": 0, "sockets closed": 0 };
 
   constructor(options: HostListenersOptions) {

@@ -107,7 +107,7 @@ export class RedirectListeners implements Listeners {
     const { listenAddress: address } = this.#plan;
     await sockets.closeAll();
     for (const [key, { name, sockets: lanes }] of this.#served) {
-      const protocol = name.protocol as RelayProtocol; // it was listened with
+      const protocol = name.protocol as RelayProtocol; // the relay was opened with it
       for (const { port } of lanes.values()) {
         await this.#held.hold(key, { protocol, address, port }).catch(() => {});
       }

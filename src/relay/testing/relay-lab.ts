@@ -91,7 +91,7 @@ export async function tcpServer(
   return { server, sockets, address, port: (server.address() as AddressInfo).port };
 }
 
-/** Sends back what comes, and ends when the client does. */
+/** Echoes what it receives, and ends when the client does. */
 export const echo = (socket: Socket): void => void socket.pipe(socket);
 
 /** A connected client; half-open connections are left to the test. */
@@ -148,14 +148,14 @@ export async function udpSocket(t: Scope, address: IpAddress = LOOPBACK): Promis
   return socket;
 }
 
-/** A UDP server that sends back what comes. */
+/** A UDP echo server. */
 export async function udpEcho(t: Scope, address: IpAddress = LOOPBACK): Promise<Destination & { socket: UdpSocket }> {
   const socket = await udpSocket(t, address);
   socket.on("message", (message, client) => socket.send(message, client.port, client.address));
   return { address, port: socket.address().port, socket };
 }
 
-/** Sends a datagram and waits for the next that comes. */
+/** Sends a datagram and waits for the next one to arrive. */
 export async function exchange(socket: UdpSocket, to: Destination, text: string | Buffer): Promise<Buffer> {
   const answer = once(socket, "message");
   socket.send(text, to.port, to.address);

@@ -12,7 +12,6 @@ export interface NetshContractHost {
   readonly interfaceName: string;
 }
 
-/** Defines the tests. */
 export function runNetshContract({ name, host, interfaceName }: NetshContractHost): void {
   const { signal } = new AbortController();
   const present = () => hostAddressesOf(host.interfaces());

@@ -50,7 +50,6 @@ const answers =
     return true;
   };
 
-/** Registers the tests. */
 export function runHcnContract({ name, open }: HcnSubject): void {
   async function host() {
     const rig = await open();
