@@ -60,4 +60,4 @@ export function dialTcp(destination: Destination, timeoutMs: number, flow: ByteF
 }
 
 /** Why a dial failed: the kernel connects a socket to itself if its own port happens to be the destination's. */
-export const MET_ITSELF = "the connection met itself: nothing listens there";
+export const MET_ITSELF = "the socket connected to itself: nothing listens there";

@@ -133,7 +133,7 @@ inNetns(import.meta.url, { name: "relayload", timeoutMs: 120_000 }, () => {
     const { relay, seen } = await relayTo(t, "TCP", (_client, attempt) => (attempt === 0 ? itself : server));
     comeFrom(t, itself.port);
     assert.equal(await ask(t, relay, "hello"), "hello");
-    assert.deepEqual(seen.dialFailures, ["the connection met itself: nothing listens there"]);
+    assert.deepEqual(seen.dialFailures, ["the socket connected to itself: nothing listens there"]);
   });
 
   test("a UDP session does not answer itself where it comes from the port that it asks, and nothing listens there", async (t) => {
@@ -143,7 +143,7 @@ inNetns(import.meta.url, { name: "relayload", timeoutMs: 120_000 }, () => {
     const { relay, seen } = await relayTo(t, "UDP", (_client, attempt) => (attempt === 0 ? itself : server));
     comeFrom(t, itself.port);
     assert.equal(String(await exchange(client, relay, "hello")), "hello");
-    assert.deepEqual(seen.dialFailures, ["the connection met itself: nothing listens there"]);
+    assert.deepEqual(seen.dialFailures, ["the socket connected to itself: nothing listens there"]);
     assert.deepEqual([seen.opened, relay.connections], [1, 1]);
   });
 

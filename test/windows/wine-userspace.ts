@@ -178,7 +178,7 @@ export async function userspaceFollowsApiServer(t: TestContext, folder: string):
   await run.shutDown();
   await assertEnded(run);
   assert.deepEqual([given(), existsSync(LEDGER)], [[], false], "all is given back");
-  assert.match(run.log, /Stopping; no new connections are taken.*CTRL_SHUTDOWN_EVENT/);
+  assert.match(run.log, /Stopping; accepting no new connections.*CTRL_SHUTDOWN_EVENT/);
 
   // As after a power cut: the program is gone, its addresses are there.
   await ip("address", "add", "10.96.0.9/32", "dev", SERVICE_INTERFACE);

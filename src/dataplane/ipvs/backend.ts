@@ -123,14 +123,14 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
     // Once these rules are in force, those of the iptables mode are unused, even if something else was rejected.
     if (this.#hasReplacedIptables || !this.#rules.isKnown) return;
     this.#hasReplacedIptables = await this.#rules.removeLeftovers(this.#options.log);
-    if (!this.#hasReplacedIptables) notes.refuse(undefined, LEFTOVERS, "they could not all be removed, see the log");
+    if (!this.#hasReplacedIptables) notes.refuse(undefined, LEFTOVERS, "not all of them could be removed, see the log");
   }
 
   async #restoreSettings(): Promise<void> {
     try {
       await this.#options.restoreSettings();
     } catch (error) {
-      this.#options.log.error("The parameters of IPVS may not be what they were set to at the start", error);
+      this.#options.log.error("Failed to restore the parameters and timeouts of IPVS", error);
     }
   }
 

@@ -49,7 +49,9 @@ test("excludeCIDRs that have a live service: it is served, its virtual servers s
   const model = twoServices({ excludeCIDRs: ["10.96.0.0/31"] });
   await model.rig.sync();
   assert.deepEqual(await model.rig.node.realServers("10.96.0.1:80/TCP"), ["10.1.1.5:8080 weight 1"]);
-  const said = model.rig.log.filter(({ message }) => message.startsWith("excludeCIDRs has addresses of a service"));
+  const said = model.rig.log.filter(({ message }) =>
+    message.startsWith("excludeCIDRs contains addresses of a service"),
+  );
   assert.deepEqual(
     said.map(({ level, facts }) => [level, facts]),
     [["warn", { servicePort: "ns/plain:p", addresses: "10.96.0.1" }]],
@@ -83,7 +85,7 @@ test("an external address of another device is served there and not bound; a clu
       ],
       [
         "warn",
-        "The cluster IP of a service is on another device, too, besides kube-ipvs0",
+        "The cluster IP of a service is on another device in addition to kube-ipvs0",
         { servicePort: "ns/dns:p", clusterIP: "10.96.0.1", device: "nodelocaldns" },
       ],
     ],

@@ -114,7 +114,7 @@ export function addressWarnings(
   const warnings: PortWarning[] = [];
   if (excluded.length > 0) {
     const message =
-      "excludeCIDRs has addresses of a service: they are served, but their virtual servers will stay when the service is gone";
+      "excludeCIDRs contains addresses of a service: they are served, but their virtual servers will remain after the service is deleted";
     warnings.push({ message, facts: { servicePort, addresses: excluded.join(", ") } });
   }
   if (held.length > 0) {
@@ -123,7 +123,7 @@ export function addressWarnings(
     warnings.push({ message, facts: { servicePort, addresses }, isInfo: true });
   }
   if (device !== undefined) {
-    const message = `The cluster IP of a service is on another device, too, besides ${DUMMY_DEVICE}`;
+    const message = `The cluster IP of a service is on another device in addition to ${DUMMY_DEVICE}`;
     warnings.push({ message, facts: { servicePort, clusterIP, device } });
   }
   return warnings;

@@ -294,7 +294,7 @@ for (const [what, damage] of [
     await damage(model.rig.node);
     await model.rig.clock.advance(VERIFY_PERIOD_MS);
     assert.deepEqual(model.rig.logged("warn"), [
-      "Another program changed what the ipvs mode has in the kernel; repairing it",
+      "Another program changed state of the ipvs mode in the kernel; repairing it",
     ]);
     await healed(model.rig);
   });

@@ -150,9 +150,7 @@ test("one that another program removes is said, and forgotten", async (t) => {
   const virtualServer = { address: ip("10.96.0.1"), protocol: "TCP", port: 80 } as const;
   await rig.node.ipvs.apply([{ kind: "delete-real-server", virtualServer, realServer: AFFINE }]);
   await rig.clock.advance(2 * MINUTE_MS);
-  assert.deepEqual(rig.logged("error"), [
-    "A real server went before its connections ended: another program removed it",
-  ]);
+  assert.deepEqual(rig.logged("error"), ["Another program removed a real server before its connections ended"]);
 });
 
 test("one that cannot be removed is tried again", async (t) => {
@@ -163,7 +161,7 @@ test("one that cannot be removed is tried again", async (t) => {
   setConnections(0);
   const heal = rig.node.ipvs.refuse(({ kind }) => (kind === "delete-real-server" ? "EBUSY" : undefined));
   await rig.clock.advance(MINUTE_MS);
-  assert.deepEqual(rig.logged("error"), ["A real server without connections stays for now"]);
+  assert.deepEqual(rig.logged("error"), ["Failed to remove a real server without connections; will try again"]);
   heal();
   await rig.clock.advance(MINUTE_MS);
   assert.deepEqual(await realServers(), ["10.1.1.5:8080 weight 1"]);

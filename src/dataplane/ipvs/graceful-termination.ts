@@ -71,7 +71,7 @@ export class GracefulTermination {
         const there = byText.get(text);
         if (there === undefined) {
           const gone = new Error(`no real server ${text} of ${key}`);
-          log.error("A real server went before its connections ended: another program removed it", gone);
+          log.error("Another program removed a real server before its connections ended", gone);
           this.#remove(key, text);
         } else if (!mustDrain(virtualServer, there)) {
           deletions.push({ kind: "delete-real-server", virtualServer, realServer });
@@ -104,7 +104,7 @@ export class GracefulTermination {
       this.#remove(virtualServerText(operation.virtualServer), realServerText(operation.realServer));
     }
     for (const { message } of failures) {
-      log.error("A real server without connections stays for now", new Error(message));
+      log.error("Failed to remove a real server without connections; will try again", new Error(message));
     }
   }
 

@@ -52,7 +52,7 @@ export class Watch {
     const ended = AbortSignal.any([signal, stop.signal]);
     const loops = [
       this.#watchLinks(() => this.#checkLinks(onLost, requestSync), ended),
-      this.#repeat(verifyPeriodMs, "comparing the kernel with what is wanted", ended, () =>
+      this.#repeat(verifyPeriodMs, "comparing the kernel with the wanted state", ended, () =>
         this.#verify(onLost, requestSync, ended),
       ),
       this.#repeat(GRACE_PERIOD_MS, "removing real servers without connections", ended, () =>
@@ -72,7 +72,7 @@ export class Watch {
     let isChecking = false;
     const check = async (): Promise<void> => {
       await clock.sleep(SETTLE_MS, signal);
-      await this.#inTurn("looking at devices and addresses", async () => {
+      await this.#inTurn("checking devices and addresses", async () => {
         isChecking = false;
         if (!signal.aborted) await look();
       });
@@ -124,7 +124,7 @@ export class Watch {
       const damage = await this.#options.damage(AbortSignal.any([signal, verification.signal]));
       this.#gaveWay = 0;
       if (damage === undefined) return;
-      await this.#tell("changed what the ipvs mode has in the kernel", damage);
+      await this.#tell("changed state of the ipvs mode in the kernel", damage);
       onLost();
     } catch (error) {
       if (signal.aborted) return;
@@ -169,7 +169,7 @@ export class Watch {
       try {
         await work();
       } catch (error) {
-        log.error(`The ipvs mode could not go on ${what}, and will try again`, error);
+        log.error(`The ipvs mode failed while ${what}, and will try again`, error);
       }
       return clock.monotonicMs() - startMs;
     });

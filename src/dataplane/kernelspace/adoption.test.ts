@@ -174,7 +174,7 @@ describe("other programs", () => {
     model.rig.host.holdPort(6, 30080);
     model.set(WEB, PODS);
     const { failures } = await model.rig.sync();
-    assert.match(failures[0]?.reason ?? "", /a socket of the host or a reserved range of ports has it/);
+    assert.match(failures[0]?.reason ?? "", /a socket of the host or a reserved port range holds it/);
   });
 
   test("load balancers that vanish are found with three calls, and made again alone (kubernetes #110849)", async () => {

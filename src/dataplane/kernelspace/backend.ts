@@ -153,7 +153,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
         host.doubt.leftovers.add(one.id);
         continue;
       }
-      const message = "A load balancer that no Service wants shows no sign of being kube-proxy's; it stays";
+      const message = "A load balancer without a Service does not look like kube-proxy's; it is left alone";
       this.#reconciler.warnings.tellOnce(`foreign ${one.id}`, message, one);
     }
   }
@@ -170,7 +170,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
       if (isSame) this.#tell(host, this.#follow(host, wanted), onLost, requestSync);
     }
     if (isSame) return;
-    log.warn("The HNS network is not present or has changed; all is looked at again", { network: networkName });
+    log.warn("The HNS network is missing or has changed; everything is read again", { network: networkName });
     this.#reconciler.forget();
     onLost();
   }
@@ -210,10 +210,10 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
       new Set([...keys].flatMap((key) => loadBalancers.effective(key)?.owner ?? []));
     const [lost, changed] = [ownersAt(found.lost), ownersAt(found.changed)];
     if (lost.size > 0) {
-      log.warn("Load balancers were deleted by another program; making them again", { servicePorts: lost.size });
+      log.warn("Another program deleted load balancers; recreating them", { servicePorts: lost.size });
     }
     if (changed.size > 0) {
-      log.warn("Load balancers were changed by another program; changing them back", { servicePorts: changed.size });
+      log.warn("Another program changed load balancers; changing them back", { servicePorts: changed.size });
     }
     if (lost.size + changed.size > 0) onLost({ ports: lost.union(changed) });
     else if (!isNothing || host.hasChangedNetwork) requestSync();

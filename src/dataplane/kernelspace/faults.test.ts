@@ -124,7 +124,7 @@ describe("HNS as a whole", () => {
       model.set(WEB, PODS);
       for (const full of [true, true]) assert.deepEqual((await model.rig.sync({ full })).failures, []);
       assert.deepEqual(model.rig.logged("warn"), [
-        "An HNS object has a document of another schema than the one asked for; it is read as that",
+        "An HNS object has another schema version than requested; it is read nevertheless",
       ]);
     });
   }
@@ -165,7 +165,7 @@ describe("HNS as a whole", () => {
     );
     assert.equal(rig.host.documents("LoadBalancer").size, 2);
     assert.equal(rig.logged("warn").length, 1);
-    assert.match(rig.logged("warn")[0] ?? "", /left alone because its document cannot be had: HcnOpenEndpoint failed/);
+    assert.match(rig.logged("warn")[0] ?? "", /left alone because its document cannot be read: HcnOpenEndpoint failed/);
     rig.watch();
     heal();
     await rig.clock.advance(LOOK_MS);
@@ -253,7 +253,7 @@ describe("single objects", () => {
     );
     assert.match(
       failures[0]?.reason ?? "",
-      /no endpoint for the pod 10\.180\.0\.10 of this node; the CNI plugin makes it/,
+      /no endpoint for the pod 10\.180\.0\.10 of this node; the CNI plugin has to create it/,
     );
     assert.equal(rig.host.documents("LoadBalancer").size, 3);
     rig.watch();

@@ -61,7 +61,7 @@ describe("what HNS tells", () => {
     rig.host.notify(NETWORK_DELETED);
     await rig.clock.advance(500);
     assert.deepEqual(rig.asked, ["full"]);
-    assert.deepEqual(rig.logged("warn"), ["The HNS network is not present or has changed; all is looked at again"]);
+    assert.deepEqual(rig.logged("warn"), ["The HNS network is missing or has changed; everything is read again"]);
     assert.deepEqual((await rig.sync({ full: true })).failures, []);
     await rig.close();
   });
@@ -86,7 +86,7 @@ describe("an HNS that is restarted", () => {
       await assert.rejects(rig.sync(), /The HNS service is stopping/);
       await rig.clock.advance(SYNC_PERIOD_MS);
     }
-    assert.deepEqual(rig.logged("warn"), ["HNS stops or is restarted; everything is looked at when it is back"]);
+    assert.deepEqual(rig.logged("warn"), ["HNS stops or restarts; everything is read again when it is back"]);
     model.setEndpoints(WEB, PODS);
     start();
     rig.asked.splice(0);
@@ -154,7 +154,7 @@ describe("an HNS that tells nothing", () => {
     await clock.advance(10 * LOOK_MS);
     stop.abort();
     await running;
-    assert.deepEqual(lines, ["HNS does not tell of changes; it is asked for them"]);
+    assert.deepEqual(lines, ["HNS sends no notifications of changes; it is polled only"]);
   });
 
   test("and says the same fault once", async () => {
@@ -295,7 +295,7 @@ describe("a load balancer that another program changes", () => {
         rig.asked.splice(0);
         await rig.clock.advance(SYNC_PERIOD_MS + LOOK_MS);
         assert.deepEqual(rig.asked, [{ ports: new Set([WEB.name.key]) }]);
-        assert.deepEqual(rig.logged("warn"), ["Load balancers were changed by another program; changing them back"]);
+        assert.deepEqual(rig.logged("warn"), ["Another program changed load balancers; changing them back"]);
         assert.deepEqual((await rig.sync()).failures, []);
         assert.deepEqual(rig.state(), before);
         await rig.close();

@@ -72,7 +72,7 @@ export class HostWatch {
     } catch (error) {
       if (signal.aborted) return 0;
       const text = String(error);
-      if (text !== this.#told) log.error("HNS could not be asked whether everything is still there", error);
+      if (text !== this.#told) log.error("Failed to check HNS for changes", error);
       this.#told = text;
     }
     return clock.monotonicMs() - beganMs;
@@ -87,7 +87,7 @@ export class HostWatch {
       this.#end = await turns.run(() => hcn.watch((notice) => this.#onNotice(notice)));
     } catch (error) {
       const text = String(error);
-      if (text !== this.#deaf) log.v(2, "HNS does not tell of changes; it is asked for them", { error: text });
+      if (text !== this.#deaf) log.v(2, "HNS sends no notifications of changes; it is polled only", { error: text });
       this.#deaf = text;
       return;
     }
@@ -109,7 +109,7 @@ export class HostWatch {
     if (!NOTICES.has(notice)) return;
     if (notice === HNS_NOTICES.serviceGone && !this.#isGone) {
       this.#isGone = true;
-      this.#options.log.warn("HNS stops or is restarted; everything is looked at when it is back");
+      this.#options.log.warn("HNS stops or restarts; everything is read again when it is back");
     }
     this.#hasNotice = true;
     this.#wake?.();

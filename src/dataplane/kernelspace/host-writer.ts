@@ -151,7 +151,7 @@ export class HostWriter {
       this.#warnings.tellOnce(`own ${address}`, message, { address, servicePortName: notes.nameOf(owner) });
     } else {
       // The CNI plugin creates it; a remote one in its place would prevent that (kubernetes #130963).
-      const words = `HNS has no endpoint for the pod ${address} of this node; the CNI plugin makes it`;
+      const words = `HNS has no endpoint for the pod ${address} of this node; the CNI plugin has to create it`;
       for (const each of owners) notes.refuse(each, each, words);
       host.doubt.addresses.add(address);
     }

@@ -140,7 +140,7 @@ export class LoadBalancerWriter {
       changed = await this.#counted("update", kind, this.#options.hcn.modifyLoadBalancer(found.id, wanted));
     } catch (error) {
       if (hcnErrorClass(error) === "unsupported") {
-        this.#giveUpModifying("HNS says that it cannot");
+        this.#giveUpModifying("HNS does not support it");
         return false;
       }
       // It or an endpoint may be gone, or it was modified and only the answer was lost.
@@ -153,7 +153,7 @@ export class LoadBalancerWriter {
       throw error;
     }
     const hasNotChanged = JSON.stringify(changed) === JSON.stringify(found) && !isAsWanted(changed, wanted);
-    if (hasNotChanged) this.#giveUpModifying("HNS says that it did, and did not");
+    if (hasNotChanged) this.#giveUpModifying("HNS reported success, but changed nothing");
     else this.#noteWritten(host, changed, wanted);
     notes.count("load balancers changed");
     return !hasNotChanged;
@@ -191,7 +191,7 @@ export class LoadBalancerWriter {
     const unread = (await this.#options.hcn.ids("LoadBalancer")).find((id) => !host.loadBalancers.has(id));
     const advice =
       unread === undefined
-        ? "no load balancer is there: a socket of the host or a reserved range of ports has it (netsh int ipv4 show excludedportrange)"
+        ? "no load balancer is there: a socket of the host or a reserved port range holds it (netsh int ipv4 show excludedportrange)"
         : `perhaps the load balancer ${unread} has it, whose document cannot be read (hnsdiag list loadbalancers)`;
     throw new FrontendHeldError(`${String(cause instanceof Error ? cause.message : cause)}; ${advice}`, { cause });
   }
@@ -207,7 +207,7 @@ export class LoadBalancerWriter {
 
   #giveUpModifying(reason: string): void {
     this.#canModify = false;
-    this.#options.log.warn("Load balancers are deleted and made again from now on, instead of changed in place", {
+    this.#options.log.warn("From now on load balancers are deleted and recreated instead of being changed in place", {
       reason,
     });
   }

@@ -160,7 +160,7 @@ export async function cleanUpHost(
       return true;
     } catch (error) {
       if (hcnErrorClass(error) === undefined) throw error;
-      log.error("HNS keeps what should go", error, { what });
+      log.error("Failed to delete an HNS object", error, { what });
       succeeded = false;
       return false;
     }

@@ -82,7 +82,7 @@ describe("the start ends", () => {
     const host = newHost();
     host.refuse(() => HR.accessDenied);
     const { shown, found } = waiting(host);
-    await assert.rejects(found, /HNS does not serve this process: .*Access is denied: run as Administrator/);
+    await assert.rejects(found, /HNS denies access to this process: .*Access is denied: run as Administrator/);
     assert.deepEqual(shown, []);
   });
 

@@ -39,7 +39,7 @@ export function hcnWith(calls: HcnCalls, log: Logger, brokenAfter?: number): Hcn
     unread: (kind: string, id: string, problem: string) =>
       log.warn(`An HNS object is left alone because its document ${problem}`, { kind, id }),
     otherSchema: (kind: string, id: string, version: number) =>
-      log.warn("An HNS object has a document of another schema than the one asked for; it is read as that", {
+      log.warn("An HNS object has another schema version than requested; it is read nevertheless", {
         kind,
         id,
         version,
@@ -55,7 +55,7 @@ export async function probe(hcn: Hcn): Promise<HnsFeatures> {
   } catch (error) {
     const kind = hcnErrorClass(error);
     if (kind === "down") throw error;
-    if (kind === "denied") throw new Error(`HNS does not serve this process: ${messageOf(error)}`, { cause: error });
+    if (kind === "denied") throw new Error(`HNS denies access to this process: ${messageOf(error)}`, { cause: error });
     throw new Error(`Windows kernel is not compatible for Kernel mode: ${messageOf(error)}`, { cause: error });
   }
   const version = await hcn.version();

@@ -51,7 +51,7 @@ export class AddressLedger {
       return found;
     } catch (error) {
       if (error instanceof Error && "code" in error && error.code === "ENOENT") return new Map();
-      this.#tell("cannot be read; what an earlier run left stays on its interface", error);
+      this.#tell("cannot be read; addresses of an earlier run stay on their interface", error);
       return new Map();
     }
   }

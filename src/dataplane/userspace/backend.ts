@@ -165,7 +165,7 @@ export class UserspaceBackend implements Backend {
       if (signal.aborted) return;
       balancer.purgeExpired();
       if ((await listeners.isIntact?.()) !== "absent") continue;
-      log.info("Another program changed what leads clients to the proxy; making it again");
+      log.info("Another program changed the rules or addresses that lead clients to the proxy; restoring them");
       onLost();
     }
   }
@@ -178,7 +178,7 @@ export class UserspaceBackend implements Backend {
       this.#knowsAddresses = true;
     } catch (error) {
       this.#knowsAddresses = false;
-      this.#options.log.error("Failed to get the addresses of this host, going on with those known", error);
+      this.#options.log.error("Failed to read the addresses of this host; using the last known ones", error);
     }
     return known.size === this.#hostAddresses.size && [...known].every((ip) => this.#hostAddresses.has(ip));
   }

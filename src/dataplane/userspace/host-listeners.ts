@@ -109,7 +109,7 @@ export class HostListeners implements Listeners {
     try {
       await assigner?.update(new Set(), new AbortController().signal);
     } catch (error) {
-      log.error("Service addresses could not be given back", error);
+      log.error("Failed to remove service addresses", error);
     }
   }
 

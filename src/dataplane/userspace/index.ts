@@ -22,7 +22,7 @@ export const userspace: ModeDescriptor<"userspace", typeof userspaceConfig, User
   hasOwnNames: true,
   usesNetfilter: ({ userspace: { rules } }) => rules !== "none",
   stopPolicy: ({ userspace: { drainTimeoutMs } }) => ({
-    message: "Stopping; no new connections are taken, and those there are may end",
+    message: "Stopping; accepting no new connections, and waiting for open ones to end",
     limitMs: Math.min(KEEPS_RULES.limitMs + drainTimeoutMs, LONGEST_TIMEOUT_MS),
   }),
   renderForms: ["text", "json", "iptables-save"],

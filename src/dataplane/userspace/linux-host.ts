@@ -48,8 +48,8 @@ async function redirectListeners(context: FamilyContext, parts: RuleParts): Prom
   const rules = new PortalRules({ iptables, metrics, log });
   await rules.start();
   if (!hasBridgePorts)
-    log.info("The kernel has no xt_physdev: external IPs are served to pods as to everybody", {
-      cannot: "telling pods behind a bridge at external IPs",
+    log.info("The kernel has no xt_physdev: external IPs are served to pods as to all other clients", {
+      cannot: "recognising pods behind a bridge at external IPs",
       why: "the kernel has no xt_physdev",
     });
   return new RedirectListeners({
@@ -98,7 +98,7 @@ export const linuxHost: UserspaceHost = {
     const { limit, problem } = raiseFileLimit();
     if (problem !== undefined)
       log.error("The number of connections is limited", new Error(problem), {
-        cannot: "as many connections as were asked for",
+        cannot: "as many connections as requested",
       });
     log.v(2, "Raised the limit of open files", { limit });
     return limit;

@@ -106,7 +106,7 @@ export class NetshAssigner implements AddressAssigner {
     );
     const kept = await this.#run(commands, false, signal);
     for (const [address, problem] of kept) {
-      log.error("A service address could not be given back", new Error(problem), { address });
+      log.error("Failed to remove a service address", new Error(problem), { address });
     }
     ledger.remove(unused.map(([address]) => address).filter((address) => !kept.has(address)));
   }
@@ -142,7 +142,7 @@ export class NetshAssigner implements AddressAssigner {
       const { status, stdout, stderr } = await host.netsh(words, signal);
       if (status === 0 && this.#present().has(address) === isThere) continue;
       const said = `${stdout}${stderr}`.trim().replaceAll(/\s+/g, " ");
-      const outcome = status === 0 ? "it ended well and changed nothing" : `exit status ${status}`;
+      const outcome = status === 0 ? "it succeeded but changed nothing" : `exit status ${status}`;
       failures.set(address, `netsh ${words.join(" ")}: ${outcome}${said === "" ? "" : `: ${said}`}`);
     }
     return failures;

@@ -111,7 +111,7 @@ test("a command that ends well and does nothing is a failure", async (t) => {
   const { host, start } = rigFor(t);
   host.answers.set("add 10.96.0.1", { status: 0, stdout: "", stderr: "" });
   const { refused, added } = await start().update(ips("10.96.0.1"), signal);
-  assert.match(refused.get(ip("10.96.0.1")) ?? "", /it ended well and changed nothing$/);
+  assert.match(refused.get(ip("10.96.0.1")) ?? "", /it succeeded but changed nothing$/);
   assert.equal(added.size, 0);
 });
 
@@ -186,7 +186,7 @@ test("what cannot be given back is told, stays in the list, and is tried again",
   await assigner.update(ips("10.96.0.1"), signal);
   host.answers.set("delete 10.96.0.1", { status: 1, stdout: "Access is denied.", stderr: "" });
   await assigner.update(ips(), signal);
-  assert.match(errors.join(), /could not be given back: .*Access is denied/);
+  assert.match(errors.join(), /Failed to remove a service address: .*Access is denied/);
   host.answers.clear();
   await assigner.update(ips(), signal);
   assert.deepEqual(host.on(NIC), ["169.254.1.1"]);

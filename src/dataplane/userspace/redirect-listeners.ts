@@ -119,7 +119,7 @@ export class RedirectListeners implements Listeners {
     try {
       await rules.clear();
     } catch (error) {
-      log.error("Portal rules could not be taken back: they lead to ports that others may use", error);
+      log.error("Failed to remove portal rules: they lead to ports that other programs may use", error);
     }
     this.#served.clear();
     await this.#held.close();

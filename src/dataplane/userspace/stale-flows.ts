@@ -112,7 +112,7 @@ export function staleFlowsOf(conntrack: ConntrackTable, family: IpFamily, clock:
       if (ended.length > 0) log.v(2, "Deleted stale UDP flows", { deleted: ended.length });
       return ended.length < stale.length;
     } catch (error) {
-      log.error("Stale UDP flows may be left: connection tracking refused", error);
+      log.error("Failed to delete stale UDP flows from connection tracking; some may remain", error);
       return false;
     }
   }

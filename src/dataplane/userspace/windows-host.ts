@@ -23,7 +23,7 @@ const ledgerOf = (log: Logger): AddressLedger =>
 async function open({ clock, log }: NodeContext) {
   const interfaceName = process.env.INTERFACE_TO_ADD_SERVICE_IP ?? DEFAULT_INTERFACE;
   const ledger = ledgerOf(log);
-  log.info("Service addresses are put on an interface", { interface: interfaceName, fromEarlier: ledger.entries.size });
+  log.info("Adding service addresses to an interface", { interface: interfaceName, fromEarlier: ledger.entries.size });
   return {
     async frontFor({ family, detector, log: familyLog }: FamilyContext, { sockets }: FrontParts): Promise<Front> {
       const assigner = new NetshAssigner({ family, interfaceName, host: windowsNetsh, ledger, clock, log: familyLog });

@@ -50,7 +50,7 @@ function load(name: string): Library {
   } catch (error) {
     const advice =
       "it needs Windows Server 2019 or newer with the feature Containers (Install-WindowsFeature Containers)";
-    throw new Error(`cannot open ${name}, with which kernelspace mode speaks to HNS; ${advice}`, { cause: error });
+    throw new Error(`cannot open ${name}, which kernelspace mode needs to access HNS; ${advice}`, { cause: error });
   }
 }
 
@@ -202,6 +202,6 @@ function nameOf(prototype: string): string {
 }
 
 function handleOf([pointer]: Out): HcnHandle {
-  if (pointer === null) throw new Error("HCN gave no handle");
+  if (pointer === null) throw new Error("HCN returned no handle");
   return pointer;
 }

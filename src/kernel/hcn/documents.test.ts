@@ -143,8 +143,8 @@ test("remote subnets of a network; one that cannot be read is left out", () => {
 });
 
 test("what cannot be read says why", () => {
-  assert.deepEqual(readEndpoint("{"), { problem: "is no JSON" });
-  assert.deepEqual(readEndpoint("[]"), { problem: "is no JSON object" });
+  assert.deepEqual(readEndpoint("{"), { problem: "is not JSON" });
+  assert.deepEqual(readEndpoint("[]"), { problem: "is not a JSON object" });
   assert.deepEqual(readEndpoint("{}"), { problem: "has no ID" });
 });
 
@@ -165,20 +165,17 @@ test("an answer that is no list does not pass for one without objects", () => {
   assert.deepEqual(readIds(`["${ID.toUpperCase()}"]`), [ID]);
   for (const nothing of ["", "null", "[]"]) assert.deepEqual(readIds(nothing), []);
   for (const text of ["{}", '{"Success":false}', '"x"']) {
-    assert.throws(
-      () => readIds(text),
-      new Error(`HNS lists its objects with what is no list: ${JSON.stringify(text)}`),
-    );
+    assert.throws(() => readIds(text), new Error(`the list of HNS objects is not a list: ${JSON.stringify(text)}`));
   }
-  assert.throws(() => readIds("<html>"), { message: 'HNS lists its objects with what is no JSON: "<html>"' });
+  assert.throws(() => readIds("<html>"), { message: 'the list of HNS objects is not JSON: "<html>"' });
 
   const list = (text: string) => readHnsList(text, "/policylists/");
   assert.deepEqual(list('{"Success":true}'), []);
   assert.deepEqual(list('{"Success":true,"Output":[1]}'), [1]);
-  assert.throws(() => list(""), { message: 'HNS answers GET /policylists/ with what is no JSON: ""' });
+  assert.throws(() => list(""), { message: 'the answer of HNS to GET /policylists/ is not JSON: ""' });
   assert.throws(
     () => list('{"Success":true,"Output":{}}'),
-    /^Error: HNS answers GET \/policylists\/ with what is no list: /,
+    /^Error: the answer of HNS to GET \/policylists\/ is not a list: /,
   );
   assert.throws(() => list('{"Success":false,"Error":"stopping"}'), {
     message: "HNS does not answer GET /policylists/: stopping",

@@ -166,20 +166,20 @@ export interface UnreadDocument {
 /** The IDs of an enumeration. @throws Error if it is malformed: it must not pass for an empty one. */
 export function readIds(text: string): Guid[] {
   if (text === "") return [];
-  const what = "HNS lists its objects";
+  const what = "the list of HNS objects";
   return listIn(answerIn(text, what), text, what).flatMap((item) => parseGuid(textOf(item)) ?? []);
 }
 
 /** The output of a query of the first API version. @throws Error with HNS's reason if the query failed. */
 export function readHnsOutput(text: string, path: string): unknown {
-  const { Success, Error: reason, Output } = objectOf(answerIn(text, `HNS answers GET ${path}`));
+  const { Success, Error: reason, Output } = objectOf(answerIn(text, `the answer of HNS to GET ${path}`));
   if (Success === true) return Output;
   throw new Error(`HNS does not answer GET ${path}: ${textOf(reason) || "no reason given"}`);
 }
 
 /** A list from the first API version. @throws Error as {@link readHnsOutput}, and if it is not a list. */
 export function readHnsList(text: string, path: string): readonly unknown[] {
-  return listIn(readHnsOutput(text, path), text, `HNS answers GET ${path}`);
+  return listIn(readHnsOutput(text, path), text, `the answer of HNS to GET ${path}`);
 }
 
 const SHOWN = 100;
@@ -188,14 +188,14 @@ function answerIn(text: string, what: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new Error(`${what} with what is no JSON: ${JSON.stringify(text.slice(0, SHOWN))}`, { cause: error });
+    throw new Error(`${what} is not JSON: ${JSON.stringify(text.slice(0, SHOWN))}`, { cause: error });
   }
 }
 
 /** A missing value is an empty list, as in Go. */
 function listIn(value: unknown, text: string, what: string): readonly unknown[] {
   if (value === undefined || value === null) return [];
-  if (!Array.isArray(value)) throw new Error(`${what} with what is no list: ${JSON.stringify(text.slice(0, SHOWN))}`);
+  if (!Array.isArray(value)) throw new Error(`${what} is not a list: ${JSON.stringify(text.slice(0, SHOWN))}`);
   return value;
 }
 
@@ -281,8 +281,8 @@ function readObject<T extends { readonly id: Guid } & ReadDocument>(
   read: (id: Guid, document: JsonObject) => T,
 ): T | UnreadDocument {
   const document = jsonIn(text);
-  if (document === undefined) return { problem: "is no JSON" };
-  if (!isJsonObject(document)) return { problem: "is no JSON object" };
+  if (document === undefined) return { problem: "is not JSON" };
+  if (!isJsonObject(document)) return { problem: "is not a JSON object" };
   const id = parseGuid(textOf(document.ID));
   if (id === undefined) return { problem: "has no ID" };
   // HNS has objects of schema versions 0 and 1 (calico #8465), with the same fields; upstream never checks.

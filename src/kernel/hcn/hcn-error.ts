@@ -36,7 +36,7 @@ const MEANINGS: ReadonlyMap<number, Meaning> = new Map([
   [0x803b_0012, { words: "The policy already exists", class: "taken" }],
   [0x803b_0013, { words: "The specified port already exists", class: "taken" }],
   [0x803b_0015, { words: "The request is not supported", class: "unsupported" }],
-  [0x803b_0019, { words: "The text is no GUID", class: "refused" }],
+  [0x803b_0019, { words: "The text is not a GUID", class: "refused" }],
   [0x803b_001b, { words: "The JSON document is invalid", class: "refused" }],
   [0x803b_001c, { words: "The JSON document lacks a reference", class: "refused" }],
   [0x803b_001e, { words: "The IP address is invalid", class: "refused" }],
@@ -44,7 +44,7 @@ const MEANINGS: ReadonlyMap<number, Meaning> = new Map([
   [0x803b_002c, { words: "The object is still in use", class: "transient" }],
   [0x803b_002d, { words: "The internal port is invalid", class: "refused" }],
   [0x803b_002f, { words: "The address is invalid or reserved on the network", class: "refused" }],
-  [0x803b_0031, { words: "The HNS service was restarted meanwhile", class: "down" }],
+  [0x803b_0031, { words: "The HNS service was restarted in the meantime", class: "down" }],
 ]);
 
 /** ERROR_GEN_FAILURE: the call succeeded, but returned an error record. */

@@ -253,7 +253,7 @@ export class Hcn {
     const failures = (this.#failures.get(id) ?? 0) + 1;
     this.#failures.set(id, failures);
     if (failures < this.#brokenAfter) throw error;
-    if (failures === this.#brokenAfter) this.#onOdd.unread(kind, id, `cannot be had: ${messageOf(error)}`);
+    if (failures === this.#brokenAfter) this.#onOdd.unread(kind, id, `cannot be read: ${messageOf(error)}`);
   }
 
   /** Reads a created or modified object, and closes it. */

@@ -100,7 +100,7 @@ describe("addresses", () => {
     await daemon.synced();
     assert.match(
       daemon.log,
-      /"excludeCIDRs has addresses of a service:.*servicePort="ns\/web:http" addresses="10.96.0.1"/,
+      /"excludeCIDRs contains addresses of a service:.*servicePort="ns\/web:http" addresses="10.96.0.1"/,
     );
     const after = (await virtualServers(node)).map((line) => line.split(" ")[1]);
     assert.deepEqual(after, ["10.200.0.2:30080", "10.96.0.1:80", "198.51.100.7:80", "203.0.113.1:443"]);

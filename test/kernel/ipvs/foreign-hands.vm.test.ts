@@ -52,7 +52,7 @@ test("addresses with another prefix length are removed once, and what is ours un
     await healed(daemon, before);
     assert.match(
       daemon.log.slice(length),
-      /"Another program changed what the ipvs mode has in the kernel; repairing it"/,
+      /"Another program changed state of the ipvs mode in the kernel; repairing it"/,
     );
     assert.match(await listed(), /inet 10\.96\.0\.1\/32/);
   }
@@ -87,7 +87,7 @@ test("what others take away comes back, and is said", async (t) => {
 
   await flushIpvs(node);
   await healed(daemon, before);
-  await daemon.logged(/"Another program changed what the ipvs mode has in the kernel; repairing it"/);
+  await daemon.logged(/"Another program changed state of the ipvs mode in the kernel; repairing it"/);
 
   await addVirtualServer(node, "10.9.9.9", 99);
   await healed(daemon, before);
