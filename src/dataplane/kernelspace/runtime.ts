@@ -172,7 +172,9 @@ export async function cleanUpHost(
     host.loadBalancers.forget(one.id);
     loadBalancers++;
   }
-  for (const endpoint of [...host.endpoints.all()]) {
+  // A load balancer that could not be read may name any endpoint, and without it the next run would not recognise it.
+  const isSure = (await hcn.ids("LoadBalancer")).every((id) => host.loadBalancers.has(id) || hcn.isUnread(id));
+  for (const endpoint of isSure ? [...host.endpoints.all()] : []) {
     const isOurs =
       isOurRemoteEndpoint(endpoint, "IPv4", hostMacs) ||
       isOurRemoteEndpoint(endpoint, "IPv6", hostMacs) ||
@@ -181,5 +183,5 @@ export async function cleanUpHost(
     if (await attempt(`endpoint ${endpoint.id}`, () => hcn.delete("Endpoint", endpoint.id))) endpoints++;
   }
   log.info("Cleaned up HNS", { network: networkName, loadBalancers, endpoints });
-  return succeeded && !hcn.hasFailures;
+  return succeeded && isSure && !hcn.hasFailures;
 }
