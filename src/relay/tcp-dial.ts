@@ -17,7 +17,7 @@ interface DialOutcome {
 
 /**
  * Starts at once, and later calls either `connected` or `failed`, unless it is cancelled before.
- * @param flow what the socket will read through; released if the dial fails.
+ * @param flow what the socket will read through; released if the dial fails or is cancelled.
  * @returns a function that cancels the dial. It does nothing after an outcome.
  */
 export function dialTcp(destination: Destination, timeoutMs: number, flow: ByteFlow, outcome: DialOutcome): () => void {

@@ -56,7 +56,7 @@ function planIpvs(node: OfflineNode, kubeProxyConfig: KubeProxyConfig, service?:
       entries: [...shown.of[id].keys()].sort(),
     })).filter(({ entries }) => shown === wanted || entries.length > 0),
     virtualServers: [...shown.of.virtualServers.keys()].sort().flatMap((key) => {
-      // Another Service owns this frontend.
+      // Another Service may own this frontend.
       const winner = wanted.of.virtualServers.effective(key);
       if (winner === undefined || winner.owner !== shown.of.virtualServers.effective(key)?.owner) return [];
       return [{ ...winner.value, servicePort: state.services.get(winner.owner)?.name.text ?? winner.owner }];

@@ -18,7 +18,7 @@ export interface IpvsKinds extends LocalKinds, Record<SetId, IpsetEntry> {
 
 type RefusedKind = SetId | "virtualServers" | "addresses";
 
-/** A part that the kernel failed to add or delete. */
+/** A part that could not be added or deleted. */
 export interface PartFailure<Kind extends RefusedKind = RefusedKind> {
   readonly kind: Kind;
   readonly key: string;

@@ -14,7 +14,7 @@ import type { IpvsKinds } from "./wanted.ts";
 
 /** The debounce period: a pod that starts or ends causes several notifications; our changes of IPv6 addresses cause some, too. */
 const SETTLE_MS = 1000;
-/** After so many verifications in a row that gave way to syncs, a full sync replaces the next one. */
+/** Once so many verifications in a row have given way to syncs, the waiting sync becomes a full one. */
 const PATIENCE = 5;
 
 interface WatchOptions extends IpvsOptions {

@@ -266,7 +266,7 @@ export class HostState {
       if (known === undefined) continue;
       const digest = hash("sha1", text, "base64");
       const before = this.#seen.get(known);
-      // If HNS does not answer, the digest stays and the next time differs, too. A deleted one is noticed by its ID.
+      // If HNS does not answer, the old digest stays, so the next check reads it again. A deleted one is noticed by its ID.
       const now = before === undefined || before === digest ? known : ((await hcn.get("LoadBalancer", id)) ?? known);
       const hasChanged = JSON.stringify(now) !== JSON.stringify(known);
       if (hasChanged) {

@@ -42,7 +42,7 @@ test("failing calls for load balancers are counted by family, type and error, un
     [
       ...[...types, "healthcheck"].map((type) => series("create", type, "port_already_exists")),
       ...types.map((type) => series("update", type, "invalid_ip")),
-      // Without preserve-destination, a load-balancer address looks like an external IP, and a health check like a cluster IP.
+      // A load-balancer address without preserve-destination looks like an external IP; a health check looks like a cluster IP.
       ...[series("delete", "clusterip", "other", 2), series("delete", "externalip", "other", 2)],
       series("delete", "nodeport", "other"),
     ].sort(),

@@ -155,7 +155,7 @@ function isPreserving({ kind }: Frontend): boolean {
   return kind === "node-port" || kind === "load-balancer";
 }
 
-/** Direct server return turns off forwarding to other nodes: for external traffic it needs local endpoints (kubernetes #103138). */
+/** Direct server return ends forwarding to other nodes: external traffic gets it with local endpoints only (kubernetes #103138). */
 function answersDirectly(
   { kind }: Frontend,
   port: ServicePort,

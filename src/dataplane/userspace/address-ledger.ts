@@ -1,6 +1,6 @@
 /**
- * A file that lists the Service addresses that this host was given: after a power cut or a kill they stay on the
- * interface, and only this list tells the next run that it may remove them.
+ * A file that lists the Service addresses that this host was given: after a kill they stay on the interface, and only
+ * this list tells the next run that it may remove them.
  */
 import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";

@@ -48,7 +48,7 @@ export class Balancer {
   }
 
   /**
-   * Adds or changes a service port. The same endpoints in another order change nothing; others are shuffled. Clients
+   * Adds or changes a service port. The same endpoints in any order change nothing; otherwise all are shuffled. Clients
    * keep their endpoint as long as it exists and the service port has affinity.
    */
   set(name: string, endpoints: readonly Destination[], affinity: Affinity): void {

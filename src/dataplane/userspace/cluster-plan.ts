@@ -194,7 +194,7 @@ const LAST_PORT = 65_535;
 
 /**
  * The proxy's own ports of a plan. A daemon takes any free port; here they are counted, so that plans can be compared.
- * @param portRange of the configuration. @returns takes the next port for each lane; undefined if too few are left.
+ * @param portRange of the configuration. @returns a function that takes the next port for each lane; undefined: too few are left.
  */
 function countedPorts(portRange: string): (lanes: ReadonlySet<Lane>) => LanePorts | undefined {
   const parsed = parsePortRange(portRange);

@@ -35,7 +35,7 @@ export interface Listeners {
   apply(request: ListenersRequest, signal: AbortSignal): Promise<void>;
   /** Counts of the last {@link apply}. */
   readonly written: Written;
-  /** Whether the rules are unchanged; `unknown` also during a write. Not implemented without rules. */
+  /** Whether the rules, or the addresses given to the host, are unchanged; `unknown` also during a write. */
   isIntact?(): Promise<"present" | "absent" | "unknown">;
   /** Stops accepting: new clients are refused, connections go on. Never rejects. */
   stopAccepting(): Promise<void>;

@@ -21,7 +21,7 @@ export interface ProxyAddresses {
  * Where the proxy's own sockets listen. Without a `bindAddress` that is one address of the host, not all of them: the
  * rules translate to it for every incoming interface, and a UDP socket answers from the address that it is bound to.
  *
- * @param hostAddress undefined while the host has no address but loopback.
+ * @param hostAddress undefined while the host has only loopback and link-local addresses.
  * @throws Error for loopback, which only this host could reach.
  */
 export function listenAddressOf(bindAddress: string, family: IpFamily, hostAddress: IpAddress | undefined): IpAddress {

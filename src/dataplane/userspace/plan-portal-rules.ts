@@ -67,7 +67,7 @@ export const PORTAL_JUMPS: readonly JumpRule[] = [
   ),
 ];
 
-/** The static part of a full payload: only chains that do not depend on Services. */
+/** The static part of a full payload: chains, which do not depend on Services, and no rules. */
 export const PORTAL_STATIC_PLAN: StaticPlan = {
   filterChains: [PORTAL_CHAINS.nodePortNonLocal, PORTAL_CHAINS.unserved],
   natChains: [PORTAL_CHAINS.container, PORTAL_CHAINS.host, PORTAL_CHAINS.nodePortContainer, PORTAL_CHAINS.nodePortHost],

@@ -1,4 +1,4 @@
-/** Windows: the proxy's sockets have the Service addresses. Reference userspace.md §2. */
+/** Windows: the proxy's sockets listen at the Service addresses. Reference userspace.md §2. */
 
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";

@@ -1,6 +1,6 @@
 /**
  * {@link HcnCalls} with the libraries of Windows. Calls are RPC to the HNS service, which take milliseconds to seconds; they run
- * on a worker thread, one at a time. The caller must free strings that HCN returns, error records included. Tested under Wine
+ * on a worker thread, one at a time. This module frees the strings that HCN returns, error records included. Tested under Wine
  * with a library of this repository (`testkit/wine`), not on Windows. Reference windows-hcn.md §4.1, §4.7.
  */
 import { Mutex } from "../../async/mutex.ts";

@@ -22,7 +22,7 @@ export const MAP_EXTERNAL_IP = 16;
 /** All traffic of a client address goes to one endpoint; 0 distributes connections. */
 export const DISTRIBUTE_BY_SOURCE = 2;
 
-/** Flag of an endpoint: its address is on another node. */
+/** Flag of an endpoint that stands for an address elsewhere: on another node or outside the cluster. */
 const EP_REMOTE = 1;
 
 const PROTOCOL_WORDS = { Unknown: 0, ICMPv4: 1, IGMP: 2, TCP: 6, UDP: 17, ICMPv6: 58, SCTP: 132 };
@@ -111,7 +111,7 @@ export interface LoadBalancerSettings {
   readonly flags: number;
 }
 
-/** The conditions of a query. */
+/** The conditions of a query; without a filter it lists everything. */
 export interface HcnFilter {
   readonly Name?: string;
   readonly ID?: Guid;
