@@ -170,7 +170,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
       if (isSame) this.#tell(host, this.#follow(host, wanted), onLost, requestSync);
     }
     if (isSame) return;
-    log.warn("The HNS network is missing or has changed; everything is read again", { network: networkName });
+    log.warn("The HNS network is not present or has changed; everything is read again", { network: networkName });
     this.#reconciler.forget();
     onLost();
   }

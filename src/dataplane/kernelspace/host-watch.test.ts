@@ -61,7 +61,7 @@ describe("what HNS tells", () => {
     rig.host.notify(NETWORK_DELETED);
     await rig.clock.advance(500);
     assert.deepEqual(rig.asked, ["full"]);
-    assert.deepEqual(rig.logged("warn"), ["The HNS network is missing or has changed; everything is read again"]);
+    assert.deepEqual(rig.logged("warn"), ["The HNS network is not present or has changed; everything is read again"]);
     assert.deepEqual((await rig.sync({ full: true })).failures, []);
     await rig.close();
   });
