@@ -161,7 +161,7 @@ test("one that cannot be removed is tried again", async (t) => {
   setConnections(0);
   const heal = rig.node.ipvs.refuse(({ kind }) => (kind === "delete-real-server" ? "EBUSY" : undefined));
   await rig.clock.advance(MINUTE_MS);
-  assert.deepEqual(rig.logged("error"), ["Failed to remove a real server without connections; will try again"]);
+  assert.deepEqual(rig.logged("error"), ["Failed to remove a draining real server; will try again"]);
   heal();
   await rig.clock.advance(MINUTE_MS);
   assert.deepEqual(await realServers(), ["10.1.1.5:8080 weight 1"]);

@@ -104,7 +104,7 @@ export class GracefulTermination {
       this.#remove(virtualServerText(operation.virtualServer), realServerText(operation.realServer));
     }
     for (const { message } of failures) {
-      log.error("Failed to remove a real server without connections; will try again", new Error(message));
+      log.error("Failed to remove a draining real server; will try again", new Error(message));
     }
   }
 
