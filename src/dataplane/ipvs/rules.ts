@@ -33,7 +33,7 @@ export function restoreText(plan: RulesPlan, jumps: readonly JumpRule[] = []): s
 
 export class IptablesRules {
   readonly #iptables: Iptables;
-  /** The last plan that was accepted, unless a later read found the rules changed or failed. */
+  /** The last accepted plan; undefined after a failed write or read. */
   #installed: RulesPlan | undefined;
   /** Whether this iptables prints rules in an unexpected form, so that only their number can be compared. Unknown at first. */
   #printsOtherwise: boolean | undefined;

@@ -145,7 +145,7 @@ export async function cleanUpHost(
   calls: HcnCalls,
   { networkName, hostMacs, sourceVip, log }: CleanUpOptions,
 ): Promise<boolean> {
-  // HNS is read only once: an object that cannot be read stays, and the others are removed.
+  // HNS is read only once: an object that cannot be read is left out at once.
   const hcn = hcnWith(calls, log, 1);
   // Without the network, ours cannot be recognised, and kube-proxy created nothing.
   if ((await hcn.named("Network", networkName)) === undefined) {
