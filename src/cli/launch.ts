@@ -9,6 +9,8 @@ import { compileProgram, runProgram } from "./program-script.ts";
 takeBackEngineOptions();
 const [word = "-"] = process.argv.slice(2);
 if (word.startsWith("-")) {
+  // Keeps a signal until its handler is there (proxy-command.ts), in this same turn of the loop: PID 1 has no default actions.
+  for (const name of ["SIGTERM", "SIGINT"] as const) process.on(name, () => {});
   const file = fileURLToPath(new URL("./kube-proxy.cjs", import.meta.url));
   runProgram(compileProgram(file), file);
 } else {

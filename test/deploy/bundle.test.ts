@@ -78,6 +78,26 @@ describe("the bundled program", { skip: isCurrent ? false : "not built: npm run 
     assert.deepEqual(JSON.parse(stdout), [true, false]);
   });
 
+  test("ends in good order on a signal that arrives while it is loaded", async () => {
+    const hook = join(folder, "signal-itself.cjs");
+    // The constructor that compiles the script.
+    writeFileSync(
+      hook,
+      `const vm = require("node:vm");
+      vm.Script = class extends vm.Script {
+        constructor(...args) {
+          super(...args);
+          process.kill(process.pid, "SIGTERM");
+        }
+      };`,
+    );
+    const args = ["--require", hook, MAIN, "--manifests", folder, "--hostname-override", "node-a"];
+    const { status, stderr } = await runCommand([process.execPath, ...args], { timeoutMs: 60_000, allowFailure: true });
+    assert.equal(status, 0, stderr);
+    assert.match(stderr, / signal="SIGTERM"$/m);
+    assert.doesNotMatch(stderr, /"Version info"/);
+  });
+
   test("runs the commands, and refuses other words as kube-proxy does", async () => {
     const limits = { timeoutMs: 60_000, allowFailure: true };
     const { stdout } = await runCommand([process.execPath, MAIN, "help"], limits);
