@@ -15,6 +15,7 @@ import { ProblemMemory } from "../logging/problem-memory.ts";
 import { isLoopback } from "../net/ip.ts";
 import { programIdentity } from "../program/program-identity.ts";
 import { parseListenAddress } from "../server/http/listen-address.ts";
+import { configFileState } from "../settings/watch-config-file.ts";
 import { formatMs } from "../text/duration.ts";
 import { readBounded } from "./bounded-input.ts";
 import { parseCommandLine } from "./flags/command-line.ts";
@@ -46,7 +47,12 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
   try {
     // Before anything that may fail: the manager waits for it.
     if (command.flags.get(WINDOWS_SERVICE)) await runAsService();
-    const options = await completeOptions(command.flags, { readFile: (path) => readBounded(path) });
+    let fileState: ActContext["configFileState"];
+    const readFile = (path: string): Promise<Buffer> => {
+      fileState = configFileState(path);
+      return readBounded(path);
+    };
+    const options = await completeOptions(command.flags, { readFile });
     // Notices about the configuration come before there is a configured logger; the program's name comes before all.
     if (options.notices.length > 0) introduce(log);
     for (const { level, message, facts } of options.notices) {
@@ -77,6 +83,7 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
         problems,
         stop,
         onFatal: limitEnd,
+        configFileState: fileState,
       }),
     );
   } catch (error) {
@@ -153,12 +160,13 @@ interface ActContext {
   readonly problems: ProblemMemory | undefined;
   readonly stop: AbortSignal;
   readonly onFatal: () => void;
+  readonly configFileState: ReturnType<typeof configFileState>;
 }
 
 async function act(
   config: KubeProxyConfig,
   { actions, flagSnapshot, isMinSyncPeriodSet, isModeSet }: CompletedOptions,
-  { version, log, problems, stop, onFatal }: ActContext,
+  { version, log, problems, stop, onFatal, configFileState }: ActContext,
 ): Promise<number> {
   if (actions.writeConfigTo !== "") {
     const { encodeYaml } = await import("../settings/v1alpha1-encode.ts");
@@ -176,6 +184,7 @@ async function act(
         isMinSyncPeriodSet,
         isModeSet,
         ...actions,
+        configFileState,
         servePage: pageServer(actions.inspectBindAddress, log),
         problems,
         flags: new Map(flagSnapshot),

@@ -1,4 +1,5 @@
 /** What the steps of the daemon share. */
+import type { BigIntStats } from "node:fs";
 import type { Clock } from "../async/clock.ts";
 import type { EventRecorder } from "../cluster/apiserver/events/events.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
@@ -34,6 +35,8 @@ export interface RunOptions {
   readonly master: string;
   /** Watched for changes, which end the process. */
   readonly configFile: string;
+  /** Before it was read; undefined: writes count from the start of the watch. */
+  readonly configFileState: BigIntStats | undefined;
   readonly initOnly: boolean;
   /** Every flag and its value, for /flagz. */
   readonly flags: ReadonlyMap<string, string>;

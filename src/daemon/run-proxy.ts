@@ -52,7 +52,8 @@ import { type NodeSetup, setUpNode } from "./node-setup.ts";
  */
 export async function runProxy(options: RunOptions, signal: AbortSignal): Promise<void> {
   const { config, log } = options;
-  const watch = options.configFile === "" ? undefined : watchConfigFile(options.configFile);
+  const { configFile, configFileState } = options;
+  const watch = configFile === "" ? undefined : watchConfigFile(configFile, configFileState);
   const stop = new AbortController();
   const fatal = (error: Error): void => {
     stop.abort(error);

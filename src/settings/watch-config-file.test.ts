@@ -4,7 +4,7 @@ import { chmodSync, linkSync, mkdtempSync, renameSync, rmSync, symlinkSync, watc
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
-import { CONFIG_UPDATED_MESSAGE, watchConfigFile } from "./watch-config-file.ts";
+import { CONFIG_UPDATED_MESSAGE, configFileState, watchConfigFile } from "./watch-config-file.ts";
 
 describe("watchConfigFile", () => {
   let dir = "";
@@ -44,6 +44,19 @@ describe("watchConfigFile", () => {
     writeFileSync(file, "mode: ipvs\n");
     assert.equal(await watched.updated, CONFIG_UPDATED_MESSAGE);
     watched.close();
+  });
+
+  it("reports a write between the reading and the start of the watch, but no replacement", async () => {
+    const read = configFileState(file);
+    writeFileSync(file, "mode: ipvs\n");
+    const watched = watchConfigFile(file, read);
+    assert.equal(await Promise.race([watched.updated, "nothing"]), CONFIG_UPDATED_MESSAGE);
+    watched.close();
+    writeFileSync(join(dir, "new"), "mode: nftables\n");
+    renameSync(join(dir, "new"), file);
+    const replaced = watchConfigFile(file, read);
+    assert.equal(await Promise.race([replaced.updated, "nothing"]), "nothing");
+    replaced.close();
   });
 
   it("reports a file that is moved away", async () => {

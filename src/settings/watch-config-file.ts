@@ -3,7 +3,7 @@
  * so that its supervisor starts it with the new content. A file that is deleted or replaced (as ConfigMap volumes do it)
  * is not noticed, exactly as upstream. Reference configuration.md §4.
  */
-import { type BigIntStats, closeSync, type FSWatcher, fstatSync, openSync, watch } from "node:fs";
+import { type BigIntStats, closeSync, type FSWatcher, fstatSync, openSync, statSync, watch } from "node:fs";
 
 /** Files are watched by path there: one that is moved away while it is open keeps its content, and ends nothing. */
 const IS_WINDOWS = process.platform === "win32";
@@ -17,16 +17,23 @@ interface ConfigFileWatch {
   close(): void;
 }
 
+/** The state of a file that is about to be read; undefined if it is missing or is not a regular file. */
+export function configFileState(path: string): BigIntStats | undefined {
+  const state = statSync(path, { bigint: true, throwIfNoEntry: false });
+  return state?.isFile() === true ? state : undefined;
+}
+
 /**
  * Watches the file that `path` leads to now; symbolic links are followed once. Changes count from this call on, however
- * late `updated` is looked at. The watch does not keep the process alive.
+ * late `updated` is looked at, and from `read` on if that is given. The watch does not keep the process alive.
  *
  * Writing the same content again counts as an update; so does setting the modification time, which upstream does not
  * notice.
  *
+ * @param read the file's state before it was read.
  * @throws when the file cannot be opened or watched.
  */
-export function watchConfigFile(path: string): ConfigFileWatch {
+export function watchConfigFile(path: string, read?: BigIntStats): ConfigFileWatch {
   // The open file keeps the inode when the path changes, so that a write can be told from a change of links or mode.
   const file = openSync(path, "r");
   let watcher: FSWatcher | undefined;
@@ -42,6 +49,7 @@ export function watchConfigFile(path: string): ConfigFileWatch {
     const started = watch(IS_WINDOWS ? path : `/proc/self/fd/${file}`, { persistent: false });
     watcher = started;
     const updated = new Promise<string>((resolve, reject) => {
+      if (read?.ino === before.ino && wasWritten(read, before)) resolve(CONFIG_UPDATED_MESSAGE);
       started.on("change", (event) => {
         if (!isOpen) return;
         const now = fstatSync(file, { bigint: true });

@@ -50,6 +50,25 @@ describe("start-up", { concurrency: 2, skip: kernelSkip, timeout: stretched(90_0
     assert.equal(canonicalIptables(await daemon.saved("iptables-save")), before);
   });
 
+  test("so does one that changes after it was read and before it is watched", async (t) => {
+    const node = await faultNode(t);
+    const hook = join(scratch(t), "write-first.cjs");
+    writeFileSync(
+      hook,
+      `const fs = require("node:fs");
+      const { openSync } = fs;
+      fs.openSync = (path, ...rest) => {
+        if (String(path).endsWith("config.json")) fs.appendFileSync(path, " ");
+        return openSync(path, ...rest);
+      };
+      require("node:module").syncBuiltinESMExports();`,
+    );
+    const daemon = prepareDaemon(t, node, { objects, wrapper: ["env", `NODE_OPTIONS=--require=${hook}`] });
+    daemon.spawn();
+    assert.equal(await daemon.ended(), 1, daemon.log);
+    assert.match(daemon.log, /content of the proxy server's configuration file was updated/);
+  });
+
   test("a folder of manifests that is not there ends it with status 1 and its name", async (t) => {
     const node = await faultNode(t);
     const daemon = prepareDaemon(t, node, { objects });
