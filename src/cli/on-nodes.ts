@@ -4,6 +4,7 @@
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { appendFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
@@ -81,6 +82,8 @@ export async function onNodes(command: string, argv: readonly string[], output: 
     const pods = await podsOf(asked);
     const [first] = pods;
     if (command === "sysdump") return await fetchArchives(asked, pods, output);
+    const exported = command === "flows" ? await exportFlows(asked, pods, output) : undefined;
+    if (exported !== undefined) return exported;
     if (asked.node !== undefined && first !== undefined) return await inPod(command, asked, first, output, "");
     if (command === "monitor" || asked.rest.includes("--watch")) {
       const width = Math.max(...pods.map(({ node }) => node.length));
@@ -196,6 +199,26 @@ async function fetchArchive(
   } finally {
     if (!isWhole && file !== undefined) await rm(path, { force: true });
   }
+}
+
+/** `flows --export FILE`: adds the lines of all nodes to a file here. @returns undefined if no file was named. */
+async function exportFlows(asked: NodesAsked, pods: readonly NodePod[], output: Output): Promise<number | undefined> {
+  const { values, rest } = takeOptions(asked.rest, { export: { type: "string" } });
+  const { export: path = "-" } = values;
+  if (path === "-" || path === "otlp-http") return undefined;
+  const out = (lines: string): void => {
+    try {
+      appendFileSync(path, lines, { mode: 0o600 });
+    } catch (error) {
+      throw new UsageError(`cannot write to ${path}: ${messageOf(error)}`);
+    }
+  };
+  out("");
+  const ends = pods.map((pod) => {
+    const err = (said: string): void => output.err(asked.node === undefined ? `${pod.node}: ${said}` : said);
+    return inPod("flows", { ...asked, rest: ["--export=-", ...rest] }, pod, { out, err }, "");
+  });
+  return Math.max(...(await Promise.all(ends)));
 }
 
 /** Runs the command and passes on what it prints, as it comes. @param mark before each line. @returns its exit status. */
@@ -317,6 +340,10 @@ async function runKubectl<Out, Err>(
   const ended = once(child, "close").catch((error: unknown) => {
     throw new UsageError(`kubectl cannot be started: ${messageOf(error)}`);
   });
-  const [[status], out, err] = await Promise.all([ended, readOut(child.stdout), readErr(child.stderr)]);
+  const reading = Promise.all([ended, readOut(child.stdout), readErr(child.stderr)]);
+  const [[status], out, err] = await reading.catch((error: unknown) => {
+    child.kill();
+    throw error;
+  });
   return [typeof status === "number" ? status : EXIT_FAILURE, out, err];
 }

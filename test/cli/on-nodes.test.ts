@@ -30,6 +30,11 @@ while [ "$1" != -- ]; do shift; done
 shift 2
 if [ "$pod" = kp-c ]; then echo 'unknown command "status" for "kube-proxy"' >&2; exit 1; fi
 command=$1; shift
+mkdir -p "$FOLDER/in-$pod" && cd "$FOLDER/in-$pod"
+case "$command $*" in
+  *--export=-*) printf '{"flow of":"%s"}\\n' "$pod"; echo "note: lost" >&2; exit 0 ;;
+  *--export*) : > written-in-the-pod; exit 0 ;;
+esac
 if [ "$command" = sysdump ]; then printf 'an archive of %s' "$*"; exit 0; fi
 unset KUBE_PROXY_TS_PLUGIN
 exec "$BIN/kube-proxy" "$command" --socket "$FOLDER/$pod.sock" "$@"
@@ -154,6 +159,22 @@ test("archives of all nodes become files; elsewhere --node stays the node that i
   assert.equal(status, 1);
   assert.ok(existsSync(join(folder, "kube-proxy-sysdump-node-a.tar.gz")));
   assert.equal(existsSync(join(folder, "kube-proxy-sysdump-node-c.tar.gz")), false, "it has not been fetched");
+});
+
+test("flows --export adds lines to the file here, of one node or of all, not in the pods", async (t) => {
+  const { folder, run } = cluster(t);
+  const [a, b] = ["kp-a", "kp-b"].map((pod) => `{"flow of":"${pod}"}\n`);
+  const read = () => readFileSync(join(folder, "flows.jsonl"), "utf8");
+  const one = await run("flows", "shop/web", "--node", "node-a", "--export", "flows.jsonl");
+  assert.deepEqual([one, read()], [{ status: 0, stdout: "", stderr: "note: lost\n" }, a]);
+  const all = await run("flows", "--all-nodes", "--export=flows.jsonl", "--watch");
+  assert.deepEqual([all.status, all.stdout], [1, ""], "kp-c is another program's");
+  assert.match(all.stderr, /^node-b: note: lost$/m);
+  assert.ok([`${a}${a}${b}`, `${a}${b}${a}`].includes(read()), read());
+  const refused = await run("flows", "--node", "node-a", "--export", "none/flows.jsonl");
+  assert.deepEqual([refused.status, refused.stdout], [2, ""]);
+  assert.match(refused.stderr, /^Error: cannot write to none\/flows\.jsonl: ENOENT/);
+  assert.equal(existsSync(join(folder, "in-kp-a", "written-in-the-pod")), false);
 });
 
 test("an archive of a node is written where -o says, here, and over no file that is there without --force", async (t) => {
