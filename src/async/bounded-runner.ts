@@ -1,24 +1,24 @@
 /**
- * Runs one piece of work on request, but not too often, and now and then without a request: reference sync.md §12.1.
+ * Runs one piece of work on request, with a minimum interval, retries and a periodic run: reference sync.md §12.1.
  * Requests coalesce; all periods are measured from the end of a run.
  */
 import type { Clock, Timer } from "./clock.ts";
 
 export interface RunnerPeriods {
-  /** Least time from the end of a run to the start of the next. */
+  /** Minimum time from the end of a run to the start of the next. */
   readonly minMs: number;
   /** Time from the end of a failed run to its retry; never more than `maxMs`. */
   readonly retryMs: number;
-  /** Time from the end of a run to the next when none is asked for. */
+  /** Time from the end of a run to the next if none is requested. */
   readonly maxMs: number;
 }
 
 interface BoundedRunnerOptions {
   readonly periods: RunnerPeriods;
   readonly clock: Clock;
-  /** Asked after each run: the least time to the next one when it is longer than `minMs`. @default 0 */
+  /** Called after each run: the minimum time to the next one, if longer than `minMs`. @default 0 */
   readonly restMs?: () => number;
-  /** The work; never overlaps itself. Throwing or rejecting means failed; the error itself is the work's own to report. */
+  /** The work; runs never overlap. Throwing or rejecting means failure; the work itself reports the error. */
   readonly work: () => Promise<void> | void;
 }
 
@@ -30,11 +30,11 @@ export class BoundedRunner {
   readonly #turns: SharedTurns;
   #isStarted = false;
   #isRequested = false;
-  /** Monotonic time of the next run that needs no request. */
+  /** Monotonic time of the next run without a request. */
   #nextMs = Number.POSITIVE_INFINITY;
-  /** Ends what the loop waits for. */
+  /** Ends the loop's current wait. */
   #endWait: (() => void) | undefined;
-  /** Requests end it, too: it is no pause after a run. */
+  /** Whether requests end that wait, too: not in the pause after a run. */
   #isWakeable = false;
 
   /** @throws RangeError when `maxMs` is below `minMs` or a period is negative or not a number. */
@@ -57,16 +57,15 @@ export class BoundedRunner {
     return this.#turns.isRunning;
   }
 
-  /** Asks for a run: at once, after the cooldown, or when the loop starts. Never blocks; any number count as one. */
+  /** Requests a run: at once, after the cooldown, or when the loop starts. Never blocks; requests coalesce. */
   request(): void {
     this.#isRequested = true;
     this.#wake();
   }
 
   /**
-   * Runs without waiting for a period or for the loop to start; after the run under way, if there is one. What was asked for
-   * before is part of it. When it fails, that is asked for again, and the loop tries again after `retryMs`, unless a run of its own
-   * ends before.
+   * Runs without waiting for a period or for the loop to start, but after a run in progress. It covers earlier requests; if it
+   * fails, they are made again, and the loop retries after `retryMs` unless a run of the loop ends before that.
    */
   runNow(): void {
     const wasRequested = this.#isRequested;
@@ -79,7 +78,7 @@ export class BoundedRunner {
   }
 
   /**
-   * Runs the loop until the signal aborts; a run that is under way is waited for, also one that the loop did not begin. Rejects only when
+   * Runs the loop until the signal aborts, then waits for a run in progress, even one that the loop did not start. Rejects only if
    * called a second time.
    */
   async run(signal: AbortSignal): Promise<void> {
@@ -112,7 +111,7 @@ export class BoundedRunner {
     }
   }
 
-  /** @param isWakeable whether requests end it. */
+  /** @param isWakeable whether requests end the wait. */
   #wait(delayMs: number, isWakeable: boolean): Promise<void> {
     this.#isWakeable = isWakeable;
     return new Promise((resolve) => {
@@ -133,8 +132,8 @@ export class BoundedRunner {
 }
 
 /**
- * One piece of work that several callers ask for and that never overlaps itself. A caller that asks while it runs waits for
- * one further turn, shared with all who ask until that turn begins: what they want done is then part of it.
+ * One piece of work that several callers request; its turns never overlap. A caller that asks during a turn waits for the
+ * next one, which it shares with all callers that ask before that turn begins.
  */
 export class SharedTurns {
   readonly #work: () => Promise<void>;
@@ -145,7 +144,7 @@ export class SharedTurns {
     this.#work = work;
   }
 
-  /** A turn that begins now or when the present one is over; settles as that turn does. */
+  /** Takes a turn that begins now, or when the current one ends; settles as that turn does. */
   take(): Promise<void> {
     if (this.#waiting !== undefined) return this.#waiting;
     if (this.#running === undefined) return this.#begin();
@@ -170,7 +169,7 @@ export class SharedTurns {
   }
 
   #begin(): Promise<void> {
-    // Marked as running before the work starts, so that even work that asks for a turn at once waits for its own end.
+    // Set before the work starts: if the work asks for a turn at once, that turn waits for the work to end.
     this.#running = Promise.resolve()
       .then(this.#work)
       .finally(() => {

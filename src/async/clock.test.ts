@@ -41,7 +41,7 @@ describe("system clock", () => {
       const begin = process.hrtime.bigint();
       await systemClock.sleep(delayMs, new AbortController().signal);
       const tookMs = Number(process.hrtime.bigint() - begin) / 1e6;
-      // Node.js counts whole milliseconds, from the beginning of the one that is under way.
+      // Node.js counts whole milliseconds, from the start of the current one.
       assert.ok(tookMs >= delayMs - 1, `${tookMs.toFixed(2)} ms instead of ${delayMs}`);
     }
   });

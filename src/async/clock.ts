@@ -1,4 +1,4 @@
-/** Time as a dependency: what the scheduling code may ask of a clock, and the machine's own one. */
+/** Time as a dependency: the clock that scheduling code uses, and the system's. */
 
 /** A timer that has been set and not fired; cancelling a fired or cancelled timer does nothing. */
 export interface Timer {
@@ -16,7 +16,7 @@ export interface Clock {
   sleep(delayMs: number, signal: AbortSignal): Promise<void>;
 }
 
-/** Node fires a longer timeout at once instead of late, so long waits are made of several. */
+/** Node.js fires a longer timeout at once, so a long wait is split into several. */
 export const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
 
 function setSystemTimer(delayMs: number, callback: () => void): Timer {
@@ -33,8 +33,7 @@ function setSystemTimer(delayMs: number, callback: () => void): Timer {
 }
 
 /**
- * Builds {@link Clock.sleep} out of a timer function. Pure but for the timer it sets; leaves neither timer nor abort
- * listener behind.
+ * Builds {@link Clock.sleep} from a timer function; leaves neither timer nor abort listener behind.
  */
 export function sleepWith(setTimer: Clock["setTimer"], delayMs: number, signal: AbortSignal): Promise<void> {
   if (signal.aborted) return Promise.resolve();

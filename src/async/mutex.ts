@@ -1,11 +1,11 @@
-/** Lets one operation at a time use something, in the order of asking. */
+/** Runs operations one at a time, in the order of the calls. */
 export class Mutex {
   #tail: Promise<unknown> = Promise.resolve();
 
   /**
    * Runs `operation` when all earlier ones have settled.
    *
-   * @param signal an abort before its turn comes rejects without running it; later it is the operation's affair.
+   * @param signal an abort before the operation's turn rejects without running it; a later one is up to the operation.
    */
   run<T>(operation: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     const turn = this.#tail.then(() => {

@@ -1,13 +1,13 @@
 /**
- * A long computation in steps, between which others may run: written once as a generator, carried out at once or in turns. What
- * it changes must hold together after every step.
+ * A long computation in steps, between which other work may run: written once as a generator, run at once or in turns. Its state
+ * must be consistent after every step.
  */
 import { giveTurn, isTurnDue } from "./turns.ts";
 
 /** Yields after each step; returns the outcome. */
 export type Steps<T> = Generator<undefined, T, undefined>;
 
-/** Carries out all steps without a pause. */
+/** Runs all steps without a pause. */
 export function runAtOnce<T>(steps: Steps<T>): T {
   for (;;) {
     const step = steps.next();
@@ -15,7 +15,7 @@ export function runAtOnce<T>(steps: Steps<T>): T {
   }
 }
 
-/** Carries out the steps, and gives way between them when that is due. Rejects with the signal's reason when it has aborted. */
+/** Runs the steps, yielding to the event loop between them when due. Rejects with the signal's reason once it has aborted. */
 export async function runInTurns<T>(steps: Steps<T>, signal?: AbortSignal): Promise<T> {
   for (;;) {
     const step = steps.next();

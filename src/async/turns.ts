@@ -1,18 +1,18 @@
 /**
- * Long computations give way to what else the process has to do, health and metrics requests above all
+ * Long computations yield to the rest of the process, above all to health and metrics requests
  * (docs/architecture.md: never block the loop for long): `if (isTurnDue()) await giveTurn(signal);` in the loop.
  */
 
 /**
- * How long computations may hold the event loop at a stretch, all of them together. A collection of the old generation may come on top, which
- * with more turns is made in more steps: with 10 ms the longest turn of a first load of 30,000 services was 40 to 80 ms, with 5 ms it is 18.
+ * How long all computations together may block the event loop. A garbage collection of the old generation may add to that, in smaller
+ * steps if there are more turns: at 10 ms the longest turn of a first load of 30,000 Services was 40 to 80 ms, at 5 ms it is 18.
  */
 const SLICE_MS = 5;
 
-/** When a turn is due, and what it is; tests set both. */
+/** When to yield, and how; tests replace both. */
 export const turnPolicy = { isDue: isSliceOver, turn: eventLoopTurn };
 
-/** Whether computations have held the event loop for long enough. */
+/** Whether computations have used up their slice of the event loop. */
 export function isTurnDue(): boolean {
   return turnPolicy.isDue();
 }
@@ -24,7 +24,7 @@ export async function giveTurn(signal?: AbortSignal): Promise<void> {
   beginSlice();
 }
 
-/** Of this turn of the event loop, from the first look on, or from where a computation goes on. */
+/** In this turn of the event loop; the slice begins at the first check, or when a computation resumes. */
 let sliceEndMs: number | undefined;
 
 function isSliceOver(): boolean {
@@ -47,8 +47,8 @@ function endSlice(): void {
 const waiting: (() => void)[] = [];
 
 /**
- * One at a time goes on in each turn: if all did, what happened meanwhile (a request, the kernel done with a batch) would wait for the
- * slices of all.
+ * Each turn resumes one computation: if it resumed all, an event (a request, the kernel's answer to a batch) would wait for all
+ * their slices.
  */
 function eventLoopTurn(): Promise<void> {
   return new Promise((resolve) => {

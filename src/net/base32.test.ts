@@ -5,7 +5,7 @@ import { base32FromHex, hexFromBase32 } from "./base32.ts";
 
 const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/** As RFC 4648 has it: five bits a character; a last group is filled with zero bits. */
+/** RFC 4648: five bits per character; the last group is padded with zero bits. */
 function base32(bytes: Uint8Array): string {
   let text = "";
   let bits = 0;

@@ -3,9 +3,9 @@
 const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
 /**
- * Encodes bytes that come as hexadecimal text: digests are had as text for a fraction of what a buffer costs. Pure.
+ * Encodes bytes given as hexadecimal text: a digest as text costs a fraction of a buffer.
  *
- * @param hex its length must be a multiple of five digits, which are four characters of base32.
+ * @param hex a multiple of five digits: five of them give four characters of base32.
  */
 export function base32FromHex(hex: string): string {
   let text = "";
@@ -16,7 +16,7 @@ export function base32FromHex(hex: string): string {
   return text;
 }
 
-/** The inverse of {@link base32FromHex}, in lower case. Pure. @returns undefined for text that is none. */
+/** The inverse of {@link base32FromHex}, in lower case. @returns undefined for text that is not base32. */
 export function hexFromBase32(text: string): string | undefined {
   if (text.length % 4 !== 0) return undefined;
   let hex = "";

@@ -1,6 +1,6 @@
 /**
- * Lists that are kept by the ten thousand. The engine gives a list that grows room for sixteen more, 130 bytes that most
- * of them never use; a copy has exactly the room that it needs.
+ * For lists kept by the tens of thousands. The engine gives a growing list room for sixteen more items, 130 bytes that most
+ * never use; a copy has exactly the room it needs.
  */
 
 /** A copy without spare room. */

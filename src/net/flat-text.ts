@@ -1,8 +1,8 @@
-/** Texts that are kept by the ten thousand. */
+/** For strings kept by the tens of thousands. */
 
 /**
- * The parts as one piece of text. Of what `+` and templates make, the engine keeps a tree, and once it is the key of a map both the
- * tree and the text: 32 bytes and more for each. Pure.
+ * Joins the parts into one flat string. The engine keeps the result of `+` and templates as a tree and, once it is a map key, both
+ * the tree and the flat string: 32 bytes or more for each.
  */
 export function flatText(...parts: readonly string[]): string {
   return parts.join("");

@@ -1,7 +1,7 @@
 import type { IpAddress } from "./ip.ts";
 import type { Protocol } from "./protocol.ts";
 
-/** A flow as conntrack knows it, in the original direction, with who answers it. */
+/** A flow as conntrack knows it, in the original direction, with the source of its replies. */
 export interface Flow {
   readonly protocol: Protocol;
   readonly sourceIP: IpAddress;
@@ -14,7 +14,7 @@ export interface Flow {
   readonly replyDestinationPort: number;
 }
 
-/** Whether two flows agree in both directions. Pure. */
+/** Whether two flows are equal in both directions. */
 export function isSameFlow(a: Flow, b: Flow): boolean {
   return (
     a.protocol === b.protocol &&
@@ -29,12 +29,12 @@ export function isSameFlow(a: Flow, b: Flow): boolean {
   );
 }
 
-/** Whether another address answers than the one that was asked. Pure. */
+/** Whether replies come from another address or port than the flow's destination. */
 export function isTranslated(flow: Flow): boolean {
   return flow.replySourceIP !== flow.destinationIP || flow.replySourcePort !== flow.destinationPort;
 }
 
-/** What becomes of connections of TCP to endpoints that are gone: `connections.endTCP`, and the annotation of a Service. */
+/** What to do with TCP connections to endpoints that are gone: `connections.endTCP`, and the annotation of a Service. */
 export const END_TCP = ["Gone", "Never"] as const;
 export type EndTcp = (typeof END_TCP)[number];
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isInterfaceName, isInterfaceNamePrefix } from "./interface-name.ts";
 
-// Each was asked of Linux 6.18 by SIOCSIFNAME.
+// Tried on Linux 6.18 with SIOCSIFNAME.
 const TAKEN = ["eth0", "...", ".a", "a*", "*", "ä", "a\u2003b", "a\x1fb", "a\x7fb", "fifteen-letters"];
 const REFUSED = ["", "a:b", "a/b", "a b", "a\tb", "a\vb", "a\u00a0b", "à", "a\0b", "sixteen-letters0", "éééééééé"];
 

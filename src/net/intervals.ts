@@ -1,7 +1,7 @@
 /** Prefixes as merged address intervals: how the kernel keeps a list of prefixes, and how nft prints it back. */
 import { type Cidr, familyOf, type IpAddress, type IpFamily, ipBytes, ipFromBytes, splitCidr } from "./ip.ts";
 
-/** Both ends belong to it. */
+/** Both ends are included. */
 export interface IpInterval {
   readonly first: IpAddress;
   readonly last: IpAddress;
@@ -14,7 +14,7 @@ interface Span {
 
 const BITS = { IPv4: 32, IPv6: 128 } as const;
 
-/** Sorts prefixes of one family and merges those that overlap or touch. Pure. */
+/** Sorts prefixes of one family and merges those that overlap or touch. */
 export function mergedIntervals(cidrs: readonly Cidr[]): IpInterval[] {
   const [some] = cidrs;
   if (some === undefined) return [];
@@ -30,7 +30,7 @@ export function mergedIntervals(cidrs: readonly Cidr[]): IpInterval[] {
   return merged.map(({ first, last }) => ({ first: toAddress(first, family), last: toAddress(last, family) }));
 }
 
-/** The prefix that is exactly this interval, if there is one. Pure. */
+/** The prefix that is exactly this interval, if there is one. */
 export function intervalAsPrefix({ first, last }: IpInterval): { address: IpAddress; length: number } | undefined {
   const family = familyOf(first);
   const size = toNumber(last) - toNumber(first) + 1n;
@@ -40,7 +40,7 @@ export function intervalAsPrefix({ first, last }: IpInterval): { address: IpAddr
   return { address: first, length: BITS[family] - hostBits };
 }
 
-/** The address after this one; undefined after the last. Pure. */
+/** The address after this one; undefined after the last. */
 export function nextAddress(address: IpAddress): IpAddress | undefined {
   const family = familyOf(address);
   const next = toNumber(address) + 1n;

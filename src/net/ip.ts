@@ -31,12 +31,12 @@ const WITH_IPV4 = /^([0-9a-fA-F:]+:)(\d+\.\d+\.\d+\.\d+)$/;
 
 /**
  * Parses an address the way Kubernetes does for existing objects: decimal IPv4 octets may carry leading zeroes,
- * IPv6 zones are refused, and an IPv4-mapped IPv6 address is IPv4. Pure.
+ * IPv6 zones are refused, and an IPv4-mapped IPv6 address is IPv4.
  *
  * @returns the canonical address, or `undefined` when the text is not an address.
  */
 export function parseIpAddress(text: string): IpAddress | undefined {
-  // Nearly all are; then the value is the text itself and not one more copy of it.
+  // Nearly all are canonical; then the value is the text itself, not a copy.
   if (CANONICAL_IPV4.test(text)) return text as IpAddress;
   const octets = IPV4_OCTETS.exec(text);
   if (octets !== null) {
@@ -46,17 +46,17 @@ export function parseIpAddress(text: string): IpAddress | undefined {
   }
   const groups = inGroups(text);
   if (!groups.includes(":") || !IPV6_SHAPE.test(groups)) return undefined;
-  // The URL standard writes IPv6 addresses as RFC 5952 does, but for those that are IPv4.
+  // The URL standard writes IPv6 addresses as RFC 5952 does, except IPv4-mapped ones.
   const canonical = URL.parse(`http://[${groups}]`)?.hostname.slice(1, -1);
   if (canonical === undefined) return undefined;
   const [, high, low] = IPV4_MAPPED.exec(canonical) ?? [];
-  // In one piece: it would keep the whole URL, and there are tens of thousands.
+  // A flat copy: the slice would keep the whole URL in memory, and there are tens of thousands.
   if (high === undefined || low === undefined) return canonical.split(":").join(":") as IpAddress;
   const [first, last] = [Number.parseInt(high, 16), Number.parseInt(low, 16)];
   return `${first >> 8}.${first & 255}.${last >> 8}.${last & 255}` as IpAddress;
 }
 
-/** An IPv6 address that ends like an IPv4 one, in groups alone: octets may have leading zeroes there, too. */
+/** Rewrites an IPv6 address that ends in an IPv4 one as groups alone; those octets may have leading zeroes, too. */
 function inGroups(text: string): string {
   const [, head, tail] = WITH_IPV4.exec(text) ?? [];
   const last = tail === undefined ? undefined : parseIpAddress(tail);
@@ -67,7 +67,7 @@ function inGroups(text: string): string {
 
 /**
  * Parses a prefix; surrounding text is not trimmed, a prefix length may have leading zeroes, host bits are cleared.
- * `::ffff:10.0.0.0/104` is `10.0.0.0/8`. Pure.
+ * `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
  *
  * @returns the canonical prefix, or `undefined` when the text is not one.
  */
@@ -90,32 +90,32 @@ function formatCidr(bytes: Uint8Array, length: number): Cidr {
   return `${ipFromBytes(bytes.map((byte, index) => byte & (mask[index] ?? 0)))}/${length}` as Cidr;
 }
 
-/** The bytes of `255.255.255.0` for a length of 24. Pure. */
+/** The bytes of `255.255.255.0` for a length of 24. */
 export function prefixMask(length: number, bytes: number): Uint8Array<ArrayBuffer> {
   return Uint8Array.from({ length: bytes }, (_, index) => 0xff << (8 - Math.min(8, Math.max(0, length - index * 8))));
 }
 
-/** Checks a port number. Pure. @returns the port, or `undefined` outside 1–65535. */
+/** Checks a port number. @returns the port, or `undefined` outside 1–65535. */
 export function toPort(value: number): Port | undefined {
   return Number.isInteger(value) && value >= 1 && value <= 65535 ? (value as Port) : undefined;
 }
 
-/** The family of a canonical address or prefix. Pure. */
+/** The family of a canonical address or prefix. */
 export function familyOf(value: IpAddress | Cidr): IpFamily {
   return value.includes(":") ? "IPv6" : "IPv4";
 }
 
-/** Whether a prefix has length 0 and so matches every address of its family. Pure. */
+/** Whether a prefix has length 0 and so matches every address of its family. */
 export function isZeroCidr(cidr: Cidr): boolean {
   return cidr.endsWith("/0");
 }
 
-/** The prefix that matches every address of a family. Pure. */
+/** The prefix that matches every address of a family. */
 export function zeroCidr(family: IpFamily): Cidr {
   return (family === "IPv4" ? "0.0.0.0/0" : "::/0") as Cidr;
 }
 
-/** The prefix that matches this address alone (`/32` or `/128`). Pure. */
+/** The prefix that matches this address alone (`/32` or `/128`). */
 export function hostCidr(address: IpAddress): Cidr {
   return `${address}/${familyOf(address) === "IPv4" ? 32 : 128}` as Cidr;
 }
@@ -125,7 +125,7 @@ export function splitCidr(cidr: Cidr): { readonly address: IpAddress; readonly l
   return { address: cidr.slice(0, slash) as IpAddress, length: Number(cidr.slice(slash + 1)) };
 }
 
-/** Whether the address lies in the prefix; false across families. Pure. */
+/** Whether the address lies in the prefix; false across families. */
 export function cidrContains(cidr: Cidr, address: IpAddress): boolean {
   if (familyOf(cidr) !== familyOf(address)) return false;
   const { length } = splitCidr(cidr);
@@ -139,7 +139,7 @@ export function narrowerCidr(one: Cidr, other: Cidr): Cidr | undefined {
   return cidrContains(wide, splitCidr(narrow).address) ? narrow : undefined;
 }
 
-/** An address of a prefix, by its distance from the first; what lies behind the last begins at the first again. */
+/** The address at an offset from the first one of a prefix; offsets past the last address wrap around. */
 export function addressAt(cidr: Cidr, offset: number): IpAddress {
   const { address, length } = splitCidr(cidr);
   const bytes = ipBytes(address);
@@ -152,14 +152,14 @@ export function addressAt(cidr: Cidr, offset: number): IpAddress {
   return ipFromBytes(bytes);
 }
 
-/** Network-order bytes of an address: 4 or 16 of them. Pure. */
+/** Network-order bytes of an address: 4 or 16 of them. */
 export function ipBytes(address: IpAddress): Uint8Array {
   const bytes = new Uint8Array(familyOf(address) === "IPv4" ? 4 : 16);
   putIpBytes(bytes, 0, address);
   return bytes;
 }
 
-/** Writes what {@link ipBytes} gives to bytes that are zero so far. @param address canonical, and read by character: {@link ipv4Word}. */
+/** Writes what {@link ipBytes} returns into zeroed bytes. @param address canonical, read by character: {@link ipv4Word}. */
 export function putIpBytes(bytes: Uint8Array, at: number, address: string): void {
   if (address.includes(":")) {
     putIPv6(bytes, at, address);
@@ -174,8 +174,8 @@ const COLON = 0x3a;
 const ZERO = 0x30;
 
 /**
- * The bytes of an IPv4 address as a number of 32 bits, the first one lowest: as a little-endian host reads them in memory. By
- * character, because hundreds of thousands of endpoints come by here, and the text is canonical: digits and dots. Pure.
+ * The bytes of an IPv4 address as a 32-bit number, the first byte lowest: as a little-endian host reads them in memory. Parsed by
+ * character, because hundreds of thousands of endpoints pass here, and the text is canonical: digits and dots.
  */
 export function ipv4Word(address: string): number {
   let word = 0;
@@ -235,14 +235,14 @@ export function ipFromBytes(bytes: Uint8Array): IpAddress {
 /** All loopback addresses of a family. */
 export const LOOPBACK = { IPv4: "127.0.0.0/8" as Cidr, IPv6: "::1/128" as Cidr } as const; // canonical
 
-/** Whether an address is a loopback one (127.0.0.0/8 or ::1). Pure. */
+/** Whether an address is a loopback one (127.0.0.0/8 or ::1). */
 export function isLoopback(address: IpAddress): boolean {
   return address === "::1" || address.startsWith("127.");
 }
 
 /**
  * Whether an address is an IPv6 link-local one (fe80::/10), which means nothing without its interface. IPv4's link-local
- * addresses are addresses like others. Pure.
+ * addresses need none.
  */
 export function isLinkLocalV6(address: IpAddress): boolean {
   return address.startsWith("fe") && cidrContains(LINK_LOCAL_V6, address);
@@ -253,7 +253,7 @@ const SPECIAL =
 
 export type SpecialAddress = "loopback" | "unspecified" | "link-local" | "multicast" | "broadcast";
 
-/** Why no connection in a network can go to or from an address; undefined for ordinary ones. Pure. */
+/** Why no connection over a network can use an address; undefined for ordinary ones. */
 export function specialAddress(address: IpAddress): SpecialAddress | undefined {
   const match = SPECIAL.exec(address);
   if (match === null) return undefined;
@@ -264,7 +264,7 @@ export function specialAddress(address: IpAddress): SpecialAddress | undefined {
   return multicast === undefined ? "broadcast" : "multicast";
 }
 
-/** Whether an address is the unspecified one (0.0.0.0 or ::). Pure. */
+/** Whether an address is the unspecified one (0.0.0.0 or ::). */
 export function isUnspecified(address: IpAddress): boolean {
   return address === "::" || address === "0.0.0.0";
 }
@@ -281,12 +281,12 @@ export function parseHostPort(text: string): { readonly address: IpAddress; read
   return address === undefined || !Number.isInteger(port) ? undefined : { address, port };
 }
 
-/** `10.0.0.1:80` or `[fd00::1]:80`: the text form of an endpoint, also the input of chain-name hashes. Pure. */
+/** `10.0.0.1:80` or `[fd00::1]:80`: the text form of an endpoint, also the input of chain-name hashes. */
 export function joinHostPort(address: string, port: number | string): string {
   return `${urlHost(address)}:${port}`;
 }
 
-/** An address as it stands before a port: `10.0.0.1`, `[fd00::1]`. Pure. */
+/** An address as written before a port: `10.0.0.1`, `[fd00::1]`. */
 export function urlHost(address: string): string {
   return address.includes(":") ? `[${address}]` : address;
 }

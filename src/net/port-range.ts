@@ -1,6 +1,6 @@
-/** A range of ports as a text says it (`--proxy-port-range`): reference userspace.md §1.1. Pure. */
+/** Port ranges as text (`--proxy-port-range`): reference userspace.md §1.1. */
 
-/** Both ends included. A range that begins at 0 means any port that the system gives. */
+/** Both ends are included. A range that begins at 0 means any port that the system assigns. */
 export interface PortRange {
   readonly first: number;
   readonly last: number;
@@ -15,7 +15,7 @@ type PortRangeResult =
 const HIGHEST_PORT = 65_535;
 const FORMS = /^(\d{1,5})(?:([-+])(\d{1,5}))?$/;
 
-/** Reads nothing, `N`, `A-B` or `A+LENGTH` (LENGTH ports after A). */
+/** Reads an empty text, `N`, `A-B` or `A+LENGTH` (LENGTH ports after A). */
 export function parsePortRange(text: string): PortRangeResult {
   const trimmed = text.trim();
   if (trimmed === "") return { ok: true, range: ANY_PORT };

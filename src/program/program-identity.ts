@@ -10,7 +10,7 @@ interface ProgramIdentity {
   readonly name: "kube-proxy-ts";
   /** The version in package.json. */
   readonly version: string;
-  /** 40 hexadecimal digits, with `-dirty` after them when sources had been changed; `unknown` when nothing tells. */
+  /** 40 hexadecimal digits, followed by `-dirty` if sources had changed; `unknown` if it cannot be found out. */
   readonly commit: string;
   /** The version of Node.js that runs it, `v24.21.0`. */
   readonly node: string;
@@ -32,7 +32,7 @@ export function programIdentity(): ProgramIdentity {
 }
 
 /**
- * Reads the identity of the program in a folder: a git checkout says its commit itself, anything else has it from the
+ * Reads the identity of the program in a folder. The commit comes from git's files in a checkout, and otherwise from the
  * build (scripts/build.mjs).
  */
 export function readIdentity(root: string): ProgramIdentity {
@@ -41,12 +41,12 @@ export function readIdentity(root: string): ProgramIdentity {
   return { name: "kube-proxy-ts", version, commit: COMMIT.test(commit) ? commit : UNKNOWN, node: process.version };
 }
 
-/** `kube-proxy-ts 0.1.0 (commit 0123…, Node.js v24.21.0)`. Pure. */
+/** `kube-proxy-ts 0.1.0 (commit 0123…, Node.js v24.21.0)`. */
 export function identityLine({ name, version, commit, node }: ProgramIdentity): string {
   return `${name} ${version} (commit ${commit}, Node.js ${node})`;
 }
 
-/** What follows upstream's words in the User-Agent: `kube-proxy-ts/0.1.0 (0123…)`. Pure. */
+/** What follows upstream's part of the User-Agent: `kube-proxy-ts/0.1.0 (0123…)`. */
 export function userAgentProduct({ name, version, commit }: ProgramIdentity): string {
   return `${name}/${version} (${commit})`;
 }
@@ -62,8 +62,8 @@ function textField(path: string, name: string): string | undefined {
 }
 
 /**
- * The commit of a checkout (or of a linked worktree), without the program git: what HEAD or its branch says, or else, where that is
- * packed or shared, the last one in the log of HEAD. Builds from a git URL have no such log.
+ * Reads the commit of a checkout or linked worktree without git itself: from HEAD or its branch or, where that is packed or shared,
+ * from the last line of HEAD's reflog. Builds from a git URL have no reflog.
  */
 function checkedOutCommit(root: string): string | undefined {
   try {

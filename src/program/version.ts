@@ -1,6 +1,6 @@
 /**
- * The version that this program reports. It takes the place of kube-proxy, so it names the Kubernetes version whose
- * behaviour it has; build facts that only upstream's binary has are filled with those of this runtime.
+ * The version that this program reports. It replaces kube-proxy, so it names the Kubernetes version whose behaviour it
+ * copies; build facts that only upstream's binary has are filled with those of this runtime.
  * Reference start.md §2.6, operation.md §12.4.
  */
 
@@ -31,7 +31,7 @@ export function buildInfo(gitVersion: string = CURRENT_RELEASE.version): BuildIn
   };
 }
 
-/** What `--version` prints: upstream's line first, for scripts that read it, then who this really is, and what it can be. */
+/** What `--version` prints: upstream's line first, for scripts that read it, then this program's identity and the releases it copies. */
 export function versionText(gitVersion: string = CURRENT_RELEASE.version): string {
   return `Kubernetes ${gitVersion}\n${identityLine(programIdentity())}\ncompatibility: ${releaseNames()}\n`;
 }

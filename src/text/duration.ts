@@ -1,5 +1,5 @@
 /**
- * Durations in Go's syntax (`300ms`, `1.5h`, `2h45m`, bare `0`), held as whole nanoseconds in a bigint. Pure.
+ * Durations in Go's syntax (`300ms`, `1.5h`, `2h45m`, bare `0`), held as whole nanoseconds in a bigint.
  * Reference start.md §2.1, configuration.md §3.1.
  */
 import { type Parsed, parsed, quoteGo, refused } from "./go-text.ts";

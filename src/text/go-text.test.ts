@@ -69,7 +69,7 @@ describe("Go's texts", () => {
     });
     fc.assert(
       fc.property(fc.float({ noNaN: true, noDefaultInfinity: true }), (value) => {
-        // Adding 0 makes a negative zero the ordinary one, which is how it is read.
+        // Adding 0 turns a negative zero into zero, as the reader does.
         assert.equal(Math.fround(toFloat32(value)), value + 0);
       }),
     );

@@ -1,6 +1,6 @@
 /**
- * The textual forms of Go that users of kube-proxy meet in flags and in error messages: quoted strings, booleans,
- * integers, floats, lists of errors. Pure.
+ * Go's text forms that users of kube-proxy see in flags and error messages: quoted strings, booleans,
+ * integers, floats, lists of errors.
  */
 import { quoteText as quoteGo } from "../logging/escape.ts";
 
@@ -31,7 +31,7 @@ export function parseGoBool(text: string): Parsed<boolean> {
 
 const INTEGER = /^[+-]?(?:0[xX](?:_?[0-9a-fA-F])+|0[bB](?:_?[01])+|0[oO]?(?:_?[0-7])+|0|[1-9](?:_?[0-9])*)$/;
 
-/** What integers a flag takes: which Go function reads it, its least and greatest value, and whether `0x…` is read. */
+/** Which integers a flag takes: the Go function that reads them, the limits, and whether prefixes such as `0x` count. */
 interface IntegerKind {
   readonly reader: "ParseInt" | "ParseUint";
   readonly least: bigint;
@@ -70,7 +70,7 @@ const HEX_FLOAT = new RegExp(
   `^([+-]?)0[xX]_?(?:(${HEX_DIGITS})\\.?(${HEX_DIGITS})?|\\.(${HEX_DIGITS}))[pP]([+-]?${DIGITS})$`,
 );
 
-/** Reads a 32-bit float: decimal or hexadecimal, digits parted by underscores where one likes. */
+/** Reads a 32-bit float: decimal or hexadecimal, with optional underscores between digits. */
 export function parseGoFloat32(text: string): Parsed<number> {
   const hex = HEX_FLOAT.exec(text);
   if (hex === null && !DECIMAL_FLOAT.test(text)) {
@@ -92,8 +92,8 @@ function hexValue([, sign, whole = "", fraction = "", onlyFraction = "", exponen
 }
 
 /**
- * The value that a 32-bit float keeps, as the shortest decimal that names it: 0.1 stays 0.1 and does not become
- * 0.10000000149011612 on the way back to text.
+ * The value of a 32-bit float as the shortest decimal that identifies it: 0.1 stays 0.1 and does not become
+ * 0.10000000149011612 when it is printed.
  */
 export function toFloat32(value: number): number {
   const single = Math.fround(value);
@@ -104,7 +104,7 @@ export function toFloat32(value: number): number {
   return single;
 }
 
-/** Several errors as upstream prints them: one bare, several as `[a, b]`, a repeated text once. */
+/** Joins errors as upstream prints them: one bare, several as `[a, b]`, duplicates once. */
 export function joinErrors(errors: readonly string[]): string {
   const distinct = [...new Set(errors)];
   return distinct.length === 1 ? `${distinct[0]}` : `[${distinct.join(", ")}]`;

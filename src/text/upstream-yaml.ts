@@ -1,7 +1,7 @@
 /**
  * From a configuration file or kubeconfig to plain JSON values, as upstream's YAML reader sees them: YAML 1.1 booleans,
- * no base-60 numbers and no dates, the first document only, the last of two equal keys. Octets that are no UTF-8 and control
- * characters are refused; UTF-16 is known by its byte order mark. Pure. Reference configuration.md §3.1.
+ * no base-60 numbers and no dates, the first document only, the last of duplicate keys. Bytes that are not UTF-8 and control
+ * characters are rejected; UTF-16 is recognised by its byte order mark. Reference configuration.md §3.1.
  */
 import {
   type Document,
@@ -21,7 +21,7 @@ import { quoteGo } from "./go-text.ts";
 
 export type JsonValue = null | boolean | number | string | readonly JsonValue[] | { readonly [key: string]: JsonValue };
 
-/** The values of a text, and what the strict reader has to say about equal keys. */
+/** The values of a text, and the strict reader's errors about duplicate keys. */
 export interface ConfigText {
   readonly root: JsonValue;
   readonly duplicates: readonly string[];
@@ -36,13 +36,13 @@ const UNREAD_TAGS: ReadonlySet<string> = new Set([
   "tag:yaml.org,2002:set",
 ]);
 
-/** What upstream's reader takes for other values than texts. */
+/** The tags of what upstream's reader takes for something other than text. */
 export const upstreamTags = (tags: Tags): Tags => [
   ...SCALAR_TAGS,
   ...tags.filter((tag) => typeof tag === "string" || !(UNREAD_TAGS.has(tag.tag) || isNumberTag(tag))),
 ];
 
-/** Whether upstream reads these numbers in its own way; only infinities and `.nan` are read as in YAML 1.1. */
+/** Whether upstream reads these numbers in its own way; it reads only infinities and `.nan` as in YAML 1.1. */
 function isNumberTag(tag: Exclude<Tags[number], string>): boolean {
   if (tag.format === "TIME" || tag.tag === "tag:yaml.org,2002:int") return true;
   return tag.tag === "tag:yaml.org,2002:float" && "test" in tag && tag.test?.test(".inf") === false;
@@ -57,7 +57,7 @@ export function readConfigText(text: string): ConfigText {
   const isJson = text.trimStart().startsWith("{");
   if (isJson) requireJson(text);
   const lines = new LineCounter();
-  // A tab is only white space in JSON (strings cannot hold a raw one), but YAML does not take it for indentation.
+  // A tab is only white space in JSON (strings cannot hold a raw one), but YAML does not accept it as indentation.
   const documents = parseAllDocuments(isJson ? text.replaceAll("\t", " ") : text.replaceAll(/\r\n?|\u0085/g, "\n"), {
     version: "1.1",
     schema: "yaml-1.1",
@@ -71,7 +71,7 @@ export function readConfigText(text: string): ConfigText {
   if (document === undefined) return { root: null, duplicates: [] };
   const problem = document.errors[0];
   if (problem !== undefined) {
-    // Ours, of a value: upstream names no line for those.
+    // Our own error about a value: upstream names no line for those.
     if (problem.message.startsWith("yaml: ")) throw new TextSyntaxError(problem.message);
     throw new TextSyntaxError(`yaml: line ${lines.linePos(problem.pos[0]).line}: ${problem.message}`);
   }
@@ -87,8 +87,8 @@ export function readConfigText(text: string): ConfigText {
 type Report = (key: string, value: unknown) => void;
 
 /**
- * Refuses what has no counterpart in JSON: keys that are no plain values, and values that contain themselves. Reports each repeated key,
- * after what is repeated inside its value: the order of upstream's reader.
+ * Rejects what has no counterpart in JSON: keys that are not scalars, and values that contain themselves. Reports each duplicate key
+ * after the duplicates inside its value: the order of upstream's reader.
  */
 function checkNodes(node: unknown, open: ReadonlySet<string>, report: Report): void {
   if (isAlias(node) && open.has(node.source)) {
@@ -145,7 +145,7 @@ function isParsedNode(node: unknown): node is ParsedNode {
   return (isScalar(node) || isCollection(node)) && Array.isArray(node.range);
 }
 
-/** Where the first thing inside a node stands: a block map begins at its first key. */
+/** The position of the first content of a node: a block map begins at its first key. */
 function startOf(node: ParsedNode): number {
   const first = isMap(node) ? node.items[0]?.key : undefined;
   return isParsedNode(first) ? first.range[0] : node.range[0];
@@ -171,12 +171,12 @@ function toJsonValue(value: unknown, sorted: boolean): JsonValue {
   return Object.fromEntries(entries.map(([key, item]) => [key, toJsonValue(item, sorted)]));
 }
 
-/** A text that is no YAML or no JSON; the message is the reader's. */
+/** A text that is not YAML or JSON; the message is the parser's. */
 export class TextSyntaxError extends Error {
   override readonly name = "TextSyntaxError";
 }
 
-/** What YAML may contain unescaped. */
+/** A character that YAML may not contain unescaped. */
 const NOT_PRINTABLE = /[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/u;
 
 /**
@@ -212,7 +212,7 @@ function checked(text: string): string {
   return text;
 }
 
-/** Why octets are no UTF-8, in upstream's words. */
+/** Why bytes are not UTF-8, in upstream's words. */
 function utf8Problem(bytes: Uint8Array): string {
   for (let at = 0; at < bytes.length; ) {
     const width = utf8Width(bytes[at] ?? 0);
@@ -238,7 +238,7 @@ function isOverlong([lead = 0, next = 0, ...more]: Uint8Array): boolean {
   return more.length === 1 ? lead === 0xe0 && next < 0xa0 : lead === 0xf0 && next < 0x90;
 }
 
-/** Go's integers in any base, with `_` anywhere behind the first character. */
+/** Go's integers in any base, with `_` anywhere after the first character. */
 const INTEGER =
   /^(?:[-+]_*)?(?:0_*[xX]_*[0-9a-fA-F][0-9a-fA-F_]*|0_*[bB]_*[01][01_]*|0_*[oO]_*[0-7][0-7_]*|0[0-7_]*|[1-9][0-9_]*)$/;
 const FLOAT = /^[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?$/;
@@ -246,14 +246,14 @@ const INT64_END = 2n ** 63n;
 /** The greatest double that is an int64. */
 const GREATEST = 2 ** 63 - 1024;
 
-/** Numbers and binary values. Infinities are upstream's as YAML 1.1 has them. */
+/** Numbers and binary values. Upstream reads infinities as YAML 1.1 does. */
 const SCALAR_TAGS: readonly ScalarTag[] = [
   { tag: "tag:yaml.org,2002:int", default: true, test: INTEGER, resolve: integerOf },
   { tag: "tag:yaml.org,2002:float", default: true, test: FLOAT, resolve: (text) => Number(text.replaceAll("_", "")) },
   { tag: "tag:yaml.org,2002:binary", resolve: textOfBase64 },
 ];
 
-/** Nanoseconds are all that is ever so large; that the last digits of 292 years are lost does not matter, their limit does. */
+/** Only nanoseconds are ever that large; the lost last digits of 292 years do not matter, the limit does. */
 function integerOf(text: string): number {
   const digits = text.replaceAll("_", "");
   const size = digits.replace(/^[-+]/, "");
@@ -263,7 +263,7 @@ function integerOf(text: string): number {
   return isNegative ? -number : number;
 }
 
-/** What the octets mean in UTF-8, as they come through upstream's JSON. */
+/** The bytes as UTF-8 text, as upstream's JSON passes them on. */
 function textOfBase64(text: string): string {
   const digits = text.replaceAll(/[\r\n]/g, "");
   const isBase64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(digits);

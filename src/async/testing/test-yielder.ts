@@ -1,6 +1,6 @@
 /**
- * Counts the turns that the computations of a test give, so that a fake clock knows when nothing goes on any more. With
- * `KPTS_YIELD=always` they give one whenever they look; the backend tests run with that, too, in `npm test`.
+ * Counts how often computations yield in a test, so that a fake clock knows when all of them are done. With
+ * `KPTS_YIELD=always` they yield at every check; `npm test` runs the backend tests that way, too.
  */
 import { turnPolicy } from "../turns.ts";
 
@@ -10,7 +10,7 @@ if (chosen === "always") turnPolicy.isDue = () => true;
 
 let turns = 0;
 
-/** How many turns computations have asked for so far in this process. */
+/** How often computations have yielded so far in this process. */
 export function turnsTaken(): number {
   return turns;
 }
