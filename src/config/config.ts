@@ -1,11 +1,11 @@
 /**
- * The configuration that the rest of the program uses. One sync period, one masquerade setting: what the active mode's
- * section of the file said (reference configuration.md §3.3). Times are milliseconds.
+ * The configuration that the rest of the program uses. It has one sync period and one masquerade setting, from the active
+ * mode's section of the file (reference configuration.md §3.3). Times are milliseconds.
  *
  * `DraftConfig` is resolved but unchecked, `KubeProxyConfig` has passed `checkConfig` (`validate.ts`). Addresses and
- * prefixes stay the texts of the user, because they are written back as they were; `net/ip.ts` reads them.
+ * prefixes stay as the user wrote them, because they are written back that way; `net/ip.ts` parses them.
  *
- * Fields that are used as the file has them are in tables, from which types, reading and writing are made (`section.ts`).
+ * Fields that are used as they are in the file stand in tables, which define types, reading and writing (`section.ts`).
  */
 
 import type { DocumentOf, SectionFields, SettingsOf } from "./document-fields.ts";
@@ -18,7 +18,7 @@ export const KIND = "KubeProxyConfiguration";
 export const DETECT_LOCAL_MODES = ["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"] as const;
 export type DetectLocalMode = (typeof DETECT_LOCAL_MODES)[number];
 
-/** At the top of the document. */
+/** Fields at the top level of the document. */
 export const GENERAL_FIELDS = {
   /** The gates that were set, not the effective ones: see `feature-gates.ts`. */
   featureGates: "gates",
@@ -33,18 +33,18 @@ export const GENERAL_FIELDS = {
   showHiddenMetricsForVersion: "text",
   mode: "proxyMode",
   detectLocalMode: "localMode",
-  /** Prefixes, and words that stand for some: `node-port-words.ts`. */
+  /** Prefixes, and the words that stand for prefixes: `node-port-words.ts`. */
   nodePortAddresses: "texts",
   oomScoreAdj: "optionalInt32",
   configSyncPeriod: "duration",
 } as const satisfies SectionFields;
 
-/** At the top as well, and written back only where they are set; upstream knows the first alone. */
+/** More top-level fields, written back only if set; upstream knows only the first. */
 export const SELDOM_FIELDS = {
   windowsRunAsService: "bool",
-  /** Empty: as the process was started. See `PRIORITY_CLASSES`. */
+  /** Empty: unchanged since the start of the process. See `PRIORITY_CLASSES`. */
   windowsPriorityClass: "text",
-  /** The name of the release that is copied: see `release.ts`. */
+  /** The name of the release to copy: see `release.ts`. */
   compatibility: "text",
 } as const satisfies SectionFields;
 
@@ -68,17 +68,17 @@ export const CONNTRACK_FIELDS = {
   udpStreamTimeout: "duration",
 } as const satisfies SectionFields;
 
-/** What becomes of connections of TCP to endpoints that are gone, where a Service's annotation does not say; and what is counted. */
+/** What to do with TCP connections to endpoints that are gone, unless the Service's annotation says; and what to count. */
 export const CONNECTIONS_FIELDS = {
   /** `Gone` or `Never`. */
   endTCP: "text",
-  /** How long an endpoint must be gone. */
+  /** How long an endpoint must have been gone. */
   endTCPAfter: "optionalDuration",
-  /** What the kernel is to count that does not count by itself: a {@link Counted}; another text does not pass the checks. */
+  /** What the kernel counts beyond its own counters: a {@link Counted}; the checks reject any other text. */
   count: "text",
-  /** How many Services have metrics of their own, those with most connections; 0: there are no such metrics. */
+  /** How many Services, those with the most connections, have metrics of their own; 0: none. */
   countedServices: "int32",
-  /** How often it is looked for endpoints that never answer; 0: never. */
+  /** How often to look for endpoints that never answer; 0: never. */
   answerCheckPeriod: "duration",
 } as const satisfies SectionFields;
 
@@ -104,13 +104,13 @@ export interface LoggingConfig {
 }
 
 /**
- * What each mode adds to the configuration, by the name of the mode. A mode declares it itself, in its `index.ts` (`declare module`),
- * so that settings are typed without an import of any mode.
+ * What each mode adds to the configuration, by mode name. Each mode declares its own part in its `index.ts` (`declare module`), so that
+ * settings are typed without importing any mode.
  */
 // biome-ignore lint/suspicious/noEmptyInterface: modes fill it
 export interface DeclaredModes {}
 
-/** A mode's section: its name, what it is resolved to, and its fields in the file. */
+/** A mode's section: its name, its resolved form, and its fields in the file. */
 export interface DeclaredSection<
   Name extends string,
   Config extends { readonly fields: SectionFields; resolve(document: never): unknown },
@@ -120,7 +120,7 @@ export interface DeclaredSection<
   readonly document: DocumentOf<Config["fields"]>;
 }
 
-/** The section of every mode, by its name: resolved, or as the file has it. */
+/** The sections of all modes by name: resolved, or as in the file. */
 export type ModeSections<Form extends "resolved" | "document"> = {
   readonly [M in keyof DeclaredModes as DeclaredModes[M]["name"]]: DeclaredModes[M][Form];
 };
@@ -128,7 +128,7 @@ export type ModeSections<Form extends "resolved" | "document"> = {
 export const COUNTED = ["None", "Frontends", "Endpoints"] as const;
 export type Counted = (typeof COUNTED)[number];
 
-/** Of settings that have passed the checks. Pure. */
+/** What settings count that have passed the checks. */
 export function countedOf({ count }: DraftConfig["connections"]): Counted {
   return COUNTED.find((one) => one === count) ?? "None";
 }
@@ -152,6 +152,6 @@ export interface DraftConfig
 /** A configuration that has passed every check. */
 export interface KubeProxyConfig extends DraftConfig {
   readonly mode: keyof DeclaredModes;
-  /** Empty on Windows, where nothing asks for it. */
+  /** Empty on Windows, where nothing reads it. */
   readonly detectLocalMode: DetectLocalMode | "";
 }

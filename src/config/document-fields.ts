@@ -1,6 +1,6 @@
 /**
- * The fields of a configuration document as tables. The type of the document, the document in which nothing is set, and the
- * reader (`v1alpha1-decode.ts`) are all made from them. Pure. Reference configuration.md §3.1, §3.2.
+ * The fields of a configuration document as tables, which define the document's type, the empty document and the
+ * decoder (`v1alpha1-decode.ts`). Reference configuration.md §3.1, §3.2.
  */
 import { type Quantity, ZERO_QUANTITY } from "./quantity.ts";
 
@@ -10,10 +10,10 @@ export interface FlushFrequency {
   readonly asText: boolean;
 }
 
-/** What a field of each kind holds. Upstream keeps those called "optional" as pointers: they are absent where nothing is set. */
+/** What a field of each kind holds. The "optional" kinds are pointers upstream: they are absent if not set. */
 export interface FieldTypes {
   readonly text: string;
-  /** A text of Go's type ProxyMode; the next one, of LocalMode. */
+  /** A text of Go's type ProxyMode; the next is of type LocalMode. */
   readonly proxyMode: string;
   readonly localMode: string;
   readonly texts: readonly string[];
@@ -29,7 +29,7 @@ export interface FieldTypes {
   readonly optionalDuration: bigint;
   readonly flushFrequency: FlushFrequency;
   readonly quantity: Quantity;
-  /** Name → whether it is on. */
+  /** Whether each gate is on, by name. */
   readonly gates: Readonly<Record<string, boolean>>;
 }
 
@@ -58,7 +58,7 @@ export type SectionFields = Readonly<Record<string, FieldKind>>;
 
 type TimeKind = "duration" | "optionalDuration";
 
-/** Of these the program has one for all modes. */
+/** The program has only one of each of these, for all modes. */
 type SharedField = "syncPeriod" | "minSyncPeriod" | "masqueradeAll";
 
 /** The fields of a section as the program uses them: times are milliseconds, and say so in their names. */
@@ -83,7 +83,7 @@ type ValueOf<F> = F extends FieldKind
       ? DocumentOf<Inner>
       : never;
 
-/** A decoded object: what is not set is the zero value of its Go type, or absent where the kind is optional. */
+/** A decoded object: a field that is not set has the zero value of its Go type, or is absent if its kind is optional. */
 export type DocumentOf<F> = {
   readonly [N in keyof F as F[N] extends OptionalKind ? never : N]: ValueOf<F[N]>;
 } & { readonly [N in keyof F as F[N] extends OptionalKind ? N : never]?: ValueOf<F[N]> | undefined };
@@ -106,7 +106,7 @@ const ZEROES: { readonly [K in FieldKind]: K extends OptionalKind ? undefined : 
   gates: {},
 };
 
-/** A field that is not set. */
+/** The value of a field that is not set. */
 export function zeroOf(field: Field): unknown {
   if (typeof field === "string") return ZEROES[field];
   return "each" in field ? [] : emptyObject(field.fields);
@@ -118,7 +118,7 @@ export function emptyObject(fields: Fields): Record<string, unknown> {
   return Object.fromEntries(zeroes.filter(([, zero]) => zero !== undefined));
 }
 
-/** Upstream does not tell an empty list from an absent one in what it writes, and writes the latter. Pure. */
+/** Upstream writes an empty list as an absent one. */
 export function listOrNull(list: readonly string[]): readonly string[] | null {
   return list.length === 0 ? null : list;
 }

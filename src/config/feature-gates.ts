@@ -1,12 +1,12 @@
-/** The known feature gates, and which of them are on. Pure. Reference start.md §2.8. */
+/** The known feature gates, and which of them are on. Reference start.md §2.8. */
 import { type GateStage, KNOWN_GATES } from "./known-feature-gates.ts";
 import { CURRENT_RELEASE, type Release, releaseOf } from "./release.ts";
 
-/** A gate before anything is set. */
+/** A gate before the user sets anything. */
 interface GateSpec {
   readonly stage: GateStage;
   readonly default: boolean;
-  /** A locked gate cannot be set to anything but its default. */
+  /** A locked gate can only be set to its default. */
   readonly locked: boolean;
 }
 
@@ -20,11 +20,11 @@ export interface GateState {
 export interface FeatureGates {
   /** Whether a gate is on; an unknown name is off. */
   isEnabled(name: string): boolean;
-  /** Every known gate, sorted by name; the two bulk switches are among them, as upstream. */
+  /** Every known gate, sorted by name, including the two bulk switches, as upstream. */
   list(): readonly GateState[];
 }
 
-/** A line to log for a gate that was set although it is no longer a choice. */
+/** A line to log for a gate that was set although users can no longer choose. */
 interface GateNotice {
   readonly message: string;
   readonly facts: { readonly featureGate: string; readonly value: boolean };
@@ -37,7 +37,7 @@ type GatesResult =
 /** Whether node ports answer on loopback addresses in nftables mode (KEP-6032). */
 export const LOCALHOST_NODE_PORTS_GATE = "KubeProxyNFTablesLocalhostNodePorts";
 
-/** The switches of whole stages, which are gates of these stages as well. */
+/** The switches of whole stages; they are gates of these stages themselves. */
 const BULK: Partial<Readonly<Record<GateStage, string>>> = { Alpha: "AllAlpha", Beta: "AllBeta" };
 
 const SPECS: ReadonlyMap<string, GateSpec> = new Map(
@@ -49,18 +49,14 @@ const SPECS: ReadonlyMap<string, GateSpec> = new Map(
   ),
 );
 
-/** A gate that was alpha and off until a release turned it on, as that release has it. */
+/** A gate in the release that turned it on; it was alpha and off before. */
 const TURNED_ON: GateSpec = { stage: "Beta", default: true, locked: false };
 
 function specsOf(release: Release): ReadonlyMap<string, GateSpec> {
   return release.localhostNodePorts ? new Map([...SPECS, [LOCALHOST_NODE_PORTS_GATE, TURNED_ON]]) : SPECS;
 }
 
-/**
- * Looks a gate up.
- *
- * @returns its stage, default and lock, or `undefined` for an unknown name.
- */
+/** @returns the stage, default and lock of a gate, or `undefined` for an unknown name. */
 export function findGate(name: string, release: Release = CURRENT_RELEASE): GateSpec | undefined {
   return specsOf(release).get(name);
 }
@@ -98,7 +94,7 @@ export function setFeatureGates(
   return { ok: true, gates: makeGates(wanted, specs), notices };
 }
 
-/** The gates of settings that have passed the checks. @throws Error for others. */
+/** The gates of settings that have passed the checks. @throws Error for settings that have not. */
 export function gatesOf(config: {
   readonly featureGates: Readonly<Record<string, boolean>>;
   readonly compatibility: string;

@@ -1,4 +1,4 @@
-/** The texts of validation errors, in the shape that Kubernetes gives them. Pure. Reference configuration.md §3.5. */
+/** The texts of validation errors, in the shape that Kubernetes gives them. Reference configuration.md §3.5. */
 import { formatMs } from "../text/duration.ts";
 import { quoteGo } from "../text/go-text.ts";
 
@@ -39,17 +39,17 @@ export const CONFIG_ROOT = "KubeProxyConfiguration";
 
 const NOT_NEGATIVE = "must be greater than or equal to 0";
 
-/** The error of a number that must not be negative, if it is. */
+/** The error of a number that is negative, if it is. */
 export function negative(path: string, value: number): readonly string[] {
   return value < 0 ? [invalid(path, value, NOT_NEGATIVE)] : [];
 }
 
-/** The error of a time in milliseconds that must not be negative, if it is. */
+/** The error of a time in milliseconds that is negative, if it is. */
 export function negativeMs(path: string, ms: number): readonly string[] {
   return ms < 0 ? [invalid(path, formatMs(ms), NOT_NEGATIVE)] : [];
 }
 
-/** The error of a time in milliseconds that must be more than nothing, if it is not. */
+/** The error of a time in milliseconds that is not positive, if it is not. */
 export function notPositive(path: string, ms: number): readonly string[] {
   return ms <= 0 ? [invalid(path, formatMs(ms), "must be greater than 0")] : [];
 }

@@ -1,6 +1,6 @@
 /**
- * The types of flag values: how a text becomes a value, how a value is shown, and with which words a wrong text is
- * refused. A flag may be given several times; each text meets the value so far. Pure. Reference start.md §2.1, §2.2.
+ * The types of flag values: how a text is parsed, how a value is shown, and the error for an invalid text.
+ * A flag may be given several times; each text is applied to the value so far. Reference start.md §2.1, §2.2.
  */
 
 import { parseIpAddress } from "../net/ip.ts";
@@ -24,7 +24,7 @@ import { parseQuantity, type Quantity } from "./quantity.ts";
 export interface FlagType<T> {
   /** The word in the help text; empty for booleans. */
   readonly word: string;
-  /** What the flag means without a value; only flags that have this take their value with `=` alone. */
+  /** What the flag means without a value; a flag that has this takes a value only after `=`. */
   readonly bareText?: string;
   read(text: string, soFar: T): Parsed<T>;
   format(value: T): string;
@@ -132,7 +132,7 @@ function quoteCsv(value: string): string {
 export const gatesType: FlagType<Readonly<Record<string, boolean>>> = {
   word: "mapStringBool",
   read: (text, soFar) => {
-    // A map, because an assignment to `__proto__` makes no field.
+    // A map, because assigning to `__proto__` creates no field.
     const gates = new Map(Object.entries(soFar));
     for (const pair of text.split(",")) {
       if (pair === "") continue;

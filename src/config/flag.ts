@@ -1,29 +1,29 @@
-/** What one command-line flag is. Its value is a function of the texts it was given, so nothing here has state. Pure. */
+/** Command-line flags. A flag's value is a function of the texts it was given, so nothing here has state. */
 import type { DraftConfig } from "./config.ts";
 import type { FlagType } from "./flag-types.ts";
 
-/** How a flag is called, and what is said of it. */
+/** The name of a flag and its documentation. */
 export interface FlagFacts {
   readonly name: string;
   readonly help: string;
   readonly shorthand?: string;
-  /** The notice printed when the flag is used; such a flag is not in the help. */
+  /** The notice printed when the flag is used; the help omits such a flag. */
   readonly deprecated?: string;
   /** Whether the flag is ours and not upstream's. */
   readonly isExtension?: boolean;
 }
 
-/** A flag without regard to the type of its value: what reading a command line and printing help need. */
+/** A flag regardless of the type of its value: what parsing a command line and printing help need. */
 export interface AnyFlag extends FlagFacts {
   readonly word: string;
-  /** The text that stands for the flag given without a value; `undefined` when it always takes one. */
+  /** The text that the flag stands for without a value; `undefined` if it requires one. */
   readonly bareText: string | undefined;
   readonly defaultText: string;
-  /** @returns why a further text is refused after these, or `undefined`. */
+  /** @returns why another text after these is rejected, or `undefined`. */
   refusal(texts: readonly string[], text: string): string | undefined;
   /** The value after these texts, as text. */
   shown(texts: readonly string[]): string;
-  /** The configuration with the value of these texts in the field that the flag stands for, if it has one. */
+  /** The configuration with the value of these texts in the flag's field, if it has one. */
   overlay(config: DraftConfig, texts: readonly string[]): DraftConfig;
 }
 
@@ -63,7 +63,7 @@ export function flag<T>({ type, initial, overlay, ...facts }: FlagSpec<T>): Flag
   };
 }
 
-/** Makes flags that stand for fields of one section of the configuration. @returns as {@link flag}; `sets` gives the fields of a value, from what the section was. */
+/** Makes flags for fields of one section of the configuration. @returns as {@link flag}; `sets` returns the fields of a value, given the section so far. */
 export function flagsIn<Section extends keyof DraftConfig>(section: Section) {
   return <T>({
     sets,

@@ -1,7 +1,7 @@
 /**
- * The feature gates that Kubernetes v1.37 knows, and those of v1.36 that it has dropped. Every component takes the whole
- * list, so a node whose operator passes one set of gates to all components must find them all known here; only the few
- * in reference start.md §2.8 change what a service proxy does. Names, stages and defaults are those of v1.37.
+ * The feature gates of Kubernetes v1.37, and those of v1.36 that it has dropped. Every component accepts the whole list,
+ * since operators pass one set of gates to all components; only the few in reference start.md §2.8 change what a service
+ * proxy does. Names, stages and defaults are those of v1.37.
  */
 
 /** The maturity of a gate; `GA` gates may be locked to their default. */

@@ -1,4 +1,4 @@
-/** The words of `nodePortAddresses` beside prefixes. Pure. */
+/** The words that `nodePortAddresses` takes besides prefixes. */
 
 /** Stands for the node's own primary addresses. */
 export const NODE_PORT_ADDRESSES_PRIMARY = "primary";
@@ -9,11 +9,11 @@ const PREFIXES: Readonly<Record<string, readonly string[]>> = {
   all: ["0.0.0.0/0", "::/0"],
 };
 
-/** In the order in which upstream names them. */
+/** In upstream's order. */
 export const NODE_PORT_WORDS: readonly string[] = [NODE_PORT_ADDRESSES_PRIMARY, ...Object.keys(PREFIXES)];
 
 /**
- * The list with every word replaced, in place; prefixes pass as they are (reference node.md §9).
+ * The list with every word replaced where it stands; prefixes stay as they are (reference node.md §9).
  *
  * @param primary the node's own addresses as prefixes.
  */

@@ -1,6 +1,6 @@
 /**
- * Kubernetes quantities (`512`, `1K`, `2Ki`), as far as the log buffer sizes need them: read, made canonical, and
- * turned into whole bytes. Pure. Reference configuration.md §3.2 (`logging.options.*.infoBufferSize`).
+ * Kubernetes quantities (`512`, `1K`, `2Ki`), as far as the log buffer sizes need them: parsed, made canonical, and
+ * converted to whole bytes. Reference configuration.md §3.2 (`logging.options.*.infoBufferSize`).
  */
 import { type Parsed, parsed, refused } from "../text/go-text.ts";
 
@@ -62,7 +62,7 @@ function canonical(nano: bigint, format: Format): string {
   if (nano === 0n) return "0";
   const size = nano < 0n ? -nano : nano;
   const isWhole = size % NANO === 0n;
-  // Below 1024 a binary suffix cannot say anything, so upstream falls back to the decimal form.
+  // No binary suffix fits below 1024, so upstream falls back to the decimal form.
   if (format === "binary" && isWhole && size >= 1024n * NANO) {
     let value = nano / NANO;
     let step = 0;

@@ -1,25 +1,25 @@
 /**
- * The Kubernetes releases whose kube-proxy this program can be, and all that differs between them in rules, messages and
- * defaults. Other code asks for a fact by its name and never compares versions. Pure. Reference releases.md.
+ * The Kubernetes releases whose kube-proxy this program can copy, and all differences between them in rules, messages and
+ * defaults. Other code asks for a fact by name and never compares versions. Reference releases.md.
  */
 
 /** One release of upstream's kube-proxy. */
 export interface Release {
-  /** As the setting `compatibility` has it: `v1.37`. */
+  /** The value of the setting `compatibility`: `v1.37`. */
   readonly name: string;
-  /** The version that is reported: `v1.37.0`. */
+  /** The version to report: `v1.37.0`. */
   readonly version: string;
   /** The release before: `1.36`. */
   readonly previousMinor: string;
-  /** Not out yet: what is known of it may change. */
+  /** Not released yet: it may still change. */
   readonly isPreview: boolean;
-  /** `nodePortAddresses` takes `localhost` and `all`, and words beside prefixes. */
+  /** `nodePortAddresses` takes `localhost` and `all`, and mixes words with prefixes. */
   readonly mixesNodePortWords: boolean;
-  /** Whether a mode that is not set is warned of: the default of Linux is to change in v1.40 (KEP-5343). */
+  /** Warns if no mode is set: the default on Linux will change in v1.40 (KEP-5343). */
   readonly warnsOfDefaultMode: boolean;
-  /** nftables mode: one endpoint without affinity is a plain `dnat to`, and no draw from a map of one. */
+  /** nftables mode: a single endpoint without affinity gets a plain `dnat to` instead of a choice from a map of one. */
   readonly plainSingleDnat: boolean;
-  /** nftables mode: where comments on elements for what has no endpoints end, bytes. */
+  /** nftables mode: the length limit of comments on elements for frontends without endpoints, in bytes. */
   readonly elementCommentBytes: number;
   /** The default of the gate `KubeProxyNFTablesLocalhostNodePorts`. */
   readonly localhostNodePorts: boolean;
@@ -33,7 +33,7 @@ const V1_36: Release = {
   mixesNodePortWords: false,
   warnsOfDefaultMode: false,
   plainSingleDnat: false,
-  // What netlink takes: upstream's own limit is 128, and one longer name fails every sync of its table.
+  // The limit of netlink. Upstream's own is 128, with which one longer name fails every sync of its table.
   elementCommentBytes: 254,
   localhostNodePorts: false,
 };
@@ -58,13 +58,13 @@ const V1_38: Release = {
   localhostNodePorts: true,
 };
 
-/** In order, the oldest first. */
+/** Oldest first. */
 export const RELEASES: readonly Release[] = [V1_36, V1_37, V1_38];
 
-/** The release that is copied where nothing is set. */
+/** The release to copy if none is set. */
 export const CURRENT_RELEASE = V1_37;
 
-/** The release that a configuration asks for; a name that the checks refuse stands for the current one. */
+/** The release that a configuration asks for; the current one if the checks reject the name. */
 export function releaseOf({ compatibility }: { readonly compatibility: string }): Release {
   return RELEASES.find(({ name }) => name === compatibility) ?? CURRENT_RELEASE;
 }

@@ -1,6 +1,6 @@
 /**
- * A section of the configuration of which each setting is declared once: its kind, its default and its flag. How the file is read to
- * what the program uses, and how that is written back, is the same for all. Pure. Reference configuration.md §3.2–3.4.
+ * A section of the configuration, in which each setting is declared once: kind, default and flag. Resolving a document and
+ * writing settings back work the same way for all settings. Reference configuration.md §3.2–3.4.
  */
 import { durationFromMs, durationToMs, formatMs } from "../text/duration.ts";
 import type { DraftConfig } from "./config.ts";
@@ -45,7 +45,7 @@ const FLAG_TYPES: Readonly<Record<string, FlagType<unknown>>> = {
   optionalDuration: durationType,
 };
 
-/** What several sections have, and the program once. */
+/** Settings that several sections of the file have, and the program only once. */
 interface SharedSettings {
   readonly periods: PlainObject;
   readonly masqueradeAll: boolean;
@@ -57,7 +57,7 @@ export class Section<F extends SectionFields> {
   readonly #fields: F;
   readonly #initial: ReadonlyMap<string, unknown>;
 
-  /** @param name of what the program has of it; undefined: its fields stand at the top. */
+  /** @param name of the section in the program's configuration; undefined: its fields stand at the top level. */
   constructor(name: keyof DraftConfig | undefined, fields: F, defaults: SettingsOf<F>) {
     this.#name = name;
     this.#fields = fields;
@@ -65,7 +65,7 @@ export class Section<F extends SectionFields> {
     this.#initial = new Map(Object.entries(defaults));
   }
 
-  /** Where upstream keeps no pointer, the zero value of a field is "not set". */
+  /** The zero value of a field that is not a pointer upstream means "not set". */
   resolve(document: DocumentOf<F>): SettingsOf<F> {
     const given = new Map<string, unknown>(Object.entries(document));
     const settings = Object.entries(this.#fields).flatMap(([field, kind]) => {
@@ -78,7 +78,7 @@ export class Section<F extends SectionFields> {
     return Object.fromEntries(settings);
   }
 
-  /** In the order of the fields. @param shared where fields of the section are in it. */
+  /** Encodes the settings in field order. @param shared for fields of the section that the program has only once. */
   encode(settings: SettingsOf<F>, shared?: SharedSettings): { readonly [N in keyof F & string]: PlainValue } {
     const known = new Map<string, unknown>(Object.entries(settings));
     const others: PlainObject = { ...shared?.periods, masqueradeAll: shared?.masqueradeAll ?? false };
@@ -91,13 +91,13 @@ export class Section<F extends SectionFields> {
     return Object.fromEntries(encoded);
   }
 
-  /** What differs from the defaults: upstream's readers do not know it. */
+  /** Encodes what differs from the defaults: upstream's decoder does not know these fields. */
   encodeSet(settings: SettingsOf<F>): PlainObject {
     const unset = this.encode(this.defaults);
     return Object.fromEntries(Object.entries(this.encode(settings)).filter(([field, value]) => value !== unset[field]));
   }
 
-  /** The flags that stand for settings, in this order. */
+  /** Makes flags for settings, in this order. */
   flags(
     flags: { readonly [Field in keyof F & string]?: readonly [name: string, help: string] },
     more: { readonly isExtension?: boolean } = {},

@@ -1,4 +1,4 @@
-/** The fields of a `KubeProxyConfiguration` beside the sections of the modes, which declare theirs. Reference configuration.md §3.2. */
+/** The fields of a `KubeProxyConfiguration`, except the modes' sections, which the modes declare. Reference configuration.md §3.2. */
 import {
   CLIENT_FIELDS,
   CONNECTIONS_FIELDS,
@@ -24,7 +24,7 @@ export const GENERAL = new Section(undefined, GENERAL_FIELDS, {
     nodePortAddresses: [],
     oomScoreAdj: -999,
   },
-  // Of IPv4: where the node's address is another, these are as well.
+  // For IPv4: `resolveDocument` adapts them to the family of `bindAddress`.
   ...{ bindAddress: "0.0.0.0", healthzBindAddress: "0.0.0.0:10256", metricsBindAddress: "127.0.0.1:10249" },
   ...{ bindAddressHardFail: false, enableProfiling: false, showHiddenMetricsForVersion: "" },
   configSyncPeriodMs: 15 * 60 * SECOND_MS,
@@ -80,7 +80,7 @@ export const DOCUMENT_FIELDS = {
   detectLocal: { goType: "v1alpha1.DetectLocalConfiguration", fields: DETECT_LOCAL_FIELDS },
   clusterCIDR: "text",
   conntrack: { goType: "v1alpha1.KubeProxyConntrackConfiguration", fields: CONNTRACK_FIELDS },
-  // For userspace mode, in the place where releases up to v1.25 had them.
+  // For userspace mode, where releases up to v1.25 had them.
   portRange: "text",
   udpIdleTimeout: "duration",
   ...SELDOM_FIELDS,

@@ -97,7 +97,7 @@ describe("defaults", () => {
   });
 });
 
-/** Without the members that are undefined or null, and with durations as text, so that documents can be compared. */
+/** Drops undefined and null members and writes durations as text, so that documents can be compared. */
 function stable(value: unknown): string {
   return JSON.stringify(value, (_, member) => (typeof member === "bigint" ? `${member}ns` : (member ?? undefined)));
 }

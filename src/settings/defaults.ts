@@ -1,6 +1,6 @@
 /**
- * Defaults: from a decoded document to a resolved configuration. The zero value counts as "not set" for every field
- * that has a default; only the fields that upstream keeps as pointers can be set to zero. Pure.
+ * Defaults: from a decoded document to a resolved configuration. For every field with a default, the zero value counts as
+ * "not set"; only fields that are pointers upstream can be set to zero.
  * Reference configuration.md §3.1–3.3, health.md §17.
  */
 
@@ -47,14 +47,14 @@ export const CONFIGURATION: Struct = {
   fields: { ...DOCUMENT_FIELDS, ...Object.fromEntries(MODES.map((mode) => [sectionNameOf(mode), mode.config])) },
 };
 
-/** The document in which nothing is set, as decoding one with only kind and version gives it. */
+/** The document in which nothing is set, as decoded from one with only kind and version. */
 export const EMPTY_DOCUMENT: ConfigurationDocument = {
   ...emptyObject(CONFIGURATION.fields),
   kind: KIND,
   apiVersion: API_VERSION,
 } as unknown as ConfigurationDocument; // its fields are those of the table
 
-/** Applies the defaults to a document and merges its mode sections into one set of values. Pure. */
+/** Applies the defaults to a document and merges its mode sections into one set of values. */
 export function resolveDocument(document: ConfigurationDocument): DraftConfig {
   const { clientConnection, conntrack, detectLocal } = document;
   const general = GENERAL.resolve(document);
@@ -75,7 +75,7 @@ export function resolveDocument(document: ConfigurationDocument): DraftConfig {
   };
 }
 
-/** The unspecified and the loopback address of the family of `bindAddress`; a text that is no IPv4 counts as IPv6. */
+/** The unspecified and the loopback address of the family of `bindAddress`; any text that is not IPv4 counts as IPv6. */
 function wildcardsFor(bindAddress: string): { readonly healthz: string; readonly metrics: string } {
   const address = parseIpAddress(bindAddress);
   return address !== undefined && familyOf(address) === "IPv4"
@@ -83,7 +83,7 @@ function wildcardsFor(bindAddress: string): { readonly healthz: string; readonly
     : { healthz: "::", metrics: "::1" };
 }
 
-/** The mode whose section has a field that the program has once: the one that runs, or iptables where its section has none. */
+/** The mode whose section provides a field that the program has only once: the running one, or else iptables. */
 export function ownerOf(field: string, mode: string): RegisteredMode {
   const running = findMode(mode) ?? DEFAULT_MODE;
   return Object.hasOwn(running.config.fields, field) ? running : DEFAULT_MODE;
@@ -94,7 +94,7 @@ function sharedField(document: ConfigurationDocument, field: string): unknown {
   return new Map<string, unknown>(Object.entries(section)).get(field);
 }
 
-/** The periods that the document's mode uses, nanoseconds; 0 is "not set". Pure. */
+/** The periods that the document's mode uses, in nanoseconds; 0 means "not set". */
 export function periodsOf(document: ConfigurationDocument) {
   const period = (field: string): bigint => {
     const value = sharedField(document, field);
@@ -112,7 +112,7 @@ function periods(document: ConfigurationDocument): Pick<DraftConfig, "syncPeriod
   };
 }
 
-/** Which fields belong to which mode is in the descriptors' types, which a loop cannot show TypeScript. */
+/** The descriptors' types say which fields belong to which mode; TypeScript cannot follow that through a loop. */
 function resolveSections(document: ConfigurationDocument): ModeSections<"resolved"> {
   return Object.fromEntries(
     MODES.map((mode) => [sectionNameOf(mode), mode.config.resolve(document)]),
@@ -133,8 +133,8 @@ function resolveLogging(logging: ConfigurationDocument["logging"]): LoggingConfi
 }
 
 /**
- * What the platform adds after file and flags are merged: the mode, the local-traffic detection, and the node's primary
- * addresses for node ports in nftables mode. Pure.
+ * Adds the platform's defaults after file and flags are merged: the mode, the local-traffic detection, and the node's
+ * primary addresses for node ports in nftables mode.
  */
 export function applyPlatformDefaults(draft: DraftConfig, platform: NodeJS.Platform = process.platform): DraftConfig {
   const mode = draft.mode || defaultModeOn(platform).name;
@@ -142,13 +142,13 @@ export function applyPlatformDefaults(draft: DraftConfig, platform: NodeJS.Platf
   return {
     ...draft,
     mode,
-    // Nothing asks for it on Windows.
+    // Nothing reads it on Windows.
     detectLocalMode: draft.detectLocalMode || (platform === "win32" ? "" : "ClusterCIDR"),
     nodePortAddresses: draft.nodePortAddresses.length === 0 ? nodePortAddresses : draft.nodePortAddresses,
   };
 }
 
-/** The time to keep between two syncs: what the user chose, else the active mode's own default. Pure. */
+/** The minimum time between two syncs: the user's choice, or else the active mode's own default. */
 export function shortestSyncPeriodMs(config: KubeProxyConfig, isMinSyncPeriodSet: boolean): number {
   const { restWhenUnsetMs } = modeNamed(config.mode).config;
   return isMinSyncPeriodSet ? config.minSyncPeriodMs : (restWhenUnsetMs ?? config.minSyncPeriodMs);

@@ -1,6 +1,6 @@
 /**
- * Start-up checks of a configuration against the node: what is legal but probably not meant, and what cannot work with
- * the node's IP families. Pure: the caller logs or ends the process. Reference configuration.md §6.
+ * Start-up checks of a configuration against the node: what is legal but probably not intended, and what cannot work with
+ * the node's IP families. The caller logs or ends the process. Reference configuration.md §6.
  */
 
 import { splitHostPort } from "../config/bind-address.ts";
@@ -8,7 +8,7 @@ import type { DraftConfig } from "../config/config.ts";
 import { familyOf, type IpFamily, isUnspecified, parseCidr, parseIpAddress } from "../net/ip.ts";
 import { joinErrors } from "../text/go-text.ts";
 
-/** The message under which the outcome of both checks is logged when it is not fatal. */
+/** The log message for the result of either check if it is not fatal. */
 export const INCOMPLETE_CONFIG_MESSAGE = "Kube-proxy configuration may be incomplete or incorrect";
 
 /** What the node adds to the configuration. */
@@ -17,7 +17,7 @@ export interface NodeFacts {
   readonly podCIDRs: readonly string[];
 }
 
-/** The outcome of the family check; a fatal one ends the process with {@link fatalFamilyText}. */
+/** The result of the family check; a fatal one ends the process with {@link fatalFamilyText}. */
 interface FamilyProblem {
   readonly message: string;
   readonly fatal: boolean;
@@ -38,7 +38,7 @@ function isDualStack(cidrs: readonly string[]): boolean {
 }
 
 /**
- * Looks for node ports that are open wider than was probably meant.
+ * Looks for node ports that are more widely open than probably intended.
  *
  * @param config after the word `primary` has been replaced by the node's addresses.
  * @returns the text to log as the error, or `undefined`.
@@ -67,7 +67,7 @@ export function softCheck(config: DraftConfig, node: NodeFacts): string | undefi
 }
 
 /**
- * Looks for settings whose addresses are all of a family that the proxy will not serve first, or not at all.
+ * Looks for settings with addresses only of a family that is not the proxy's primary one, or that it does not serve.
  *
  * @param isDualStackProxy whether the proxy runs both families.
  */

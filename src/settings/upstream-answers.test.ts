@@ -1,4 +1,4 @@
-/** What upstream's reader (sigs.k8s.io/yaml over YAML 1.1, then Go's JSON) takes and refuses beyond plain YAML. */
+/** What upstream's reader (sigs.k8s.io/yaml over YAML 1.1, then Go's JSON) accepts and rejects beyond plain YAML. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setFeatureGates } from "../config/feature-gates.ts";

@@ -1,5 +1,5 @@
 /**
- * Decoding a configuration file: kind and version, types, unknown and repeated fields. Pure.
+ * Decoding a configuration file: kind and version, types, unknown and duplicate fields.
  * Reference configuration.md §3.1.
  */
 
@@ -33,7 +33,7 @@ export class ConfigDecodeError extends Error {
   }
 }
 
-/** Where upstream registers its kinds; part of its error text. */
+/** Where upstream registers its kinds: part of its error text. */
 const SCHEME = "pkg/proxy/apis/config/scheme/scheme.go:30";
 const TYPE_META =
   'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }';
@@ -41,10 +41,10 @@ const TYPE_META =
 type JsonObject = { readonly [key: string]: JsonValue };
 
 /**
- * Decodes a configuration file: its bytes, or its text where that is known to be one. Defaults are not applied.
+ * Decodes a configuration file, given as bytes or as text. Does not apply defaults.
  *
- * @returns the document, and what strict decoding refuses and lenient decoding drops; `undefined` when the file is strictly right.
- * @throws {@link ConfigDecodeError} for text that is no YAML or JSON, another kind or version, or a wrong type.
+ * @returns the document, and what strict decoding rejects and lenient decoding drops; `undefined` if strict decoding succeeds.
+ * @throws {@link ConfigDecodeError} for text that is not YAML or JSON, another kind or version, or a wrong type.
  */
 export function decodeConfiguration(file: string | Uint8Array) {
   const { text, root, duplicates } = read(file);
@@ -52,7 +52,7 @@ export function decodeConfiguration(file: string | Uint8Array) {
   const document = readStruct(requireKind(root, text), CONFIGURATION, { holder: "", fields: "", path: "" }, unknown);
   const problems = [...duplicates, ...unknown.map((path) => `unknown field ${quoteGo(path)}`)];
   return {
-    // Its fields are those of the table, which TypeScript cannot follow through the loop over them.
+    // The fields are those of the table, which TypeScript cannot follow through a loop.
     document: document as unknown as ConfigurationDocument,
     strictError: problems.length === 0 ? undefined : `strict decoding error: ${problems.join(", ")}`,
   };
@@ -68,7 +68,7 @@ function read(file: string | Uint8Array): ConfigText & { readonly text: string }
   }
 }
 
-/** What to do where upstream only says what is missing. */
+/** Tells the user what to do where upstream only says what is missing. */
 const HEAD = `it must have apiVersion: ${API_VERSION} and kind: ${KIND}`;
 
 function requireKind(root: JsonValue, text: string): JsonObject {
@@ -105,7 +105,7 @@ function isObject(value: JsonValue): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** The JSON word for the kind of a value, as Go's decoder names it. */
+/** The kind of a JSON value, as Go's decoder names it. */
 function jsonKind(value: JsonValue): string {
   if (Array.isArray(value)) return "array";
   if (typeof value === "boolean") return "bool";
@@ -113,15 +113,15 @@ function jsonKind(value: JsonValue): string {
 }
 
 interface Place {
-  /** Go's name of the innermost object. */
+  /** Go's name for the innermost object. */
   readonly holder: string;
-  /** From the root, without positions in lists. */
+  /** The path from the root, without list indices. */
   readonly fields: string;
-  /** The same with them. */
+  /** The same with list indices. */
   readonly path: string;
 }
 
-/** Reads an object key by key, as upstream does: of several problems it reports the first in the document. */
+/** Reads an object key by key, as upstream does: of several errors, the first in the document is reported. */
 function readStruct(value: JsonValue, struct: Struct, at: Place, unknown: string[]): Record<string, unknown> {
   if (value !== null && !isObject(value)) return mismatch(value, struct.goType, at);
   const holder = struct.goType.slice(struct.goType.indexOf(".") + 1);
@@ -139,7 +139,7 @@ function readStruct(value: JsonValue, struct: Struct, at: Place, unknown: string
 function readField(value: JsonValue, field: Field, at: Place, unknown: string[]): unknown {
   if (typeof field === "string") {
     const readValue: Reader<unknown> = READERS[field];
-    // An explicit null is an unset field, but that a plain duration is read as an empty text.
+    // An explicit null leaves a field unset, except that a plain duration reads it as an empty text.
     return value === null && field !== "duration" ? zeroOf(field) : readValue(value, at);
   }
   if ("fields" in field) return readStruct(value, field, at, unknown);
@@ -202,7 +202,7 @@ const READERS: { readonly [K in FieldKind]: Reader<FieldTypes[K]> } = {
   },
 };
 
-/** A number with its value, which may be of the wrong size or shape; anything else by its kind. */
+/** A number with its value, which may have the wrong size or form; the kind of anything else. */
 function numberKind(value: JsonValue): string {
   return typeof value === "number" ? `number ${JSON.stringify(value)}` : jsonKind(value);
 }
@@ -214,7 +214,7 @@ function mismatch(value: JsonValue, goType: string, { holder, fields }: Place, k
   );
 }
 
-/** The value of a text. Upstream's words about one that cannot be read do not name the field. */
+/** The parsed value. Adds the field to upstream's error text, which does not name it. */
 function readable<T>(result: Parsed<T>, { path }: Place): T {
   if (result.ok) return result.value;
   throw new ConfigDecodeError(`${result.error} (field ${path})`);

@@ -313,7 +313,7 @@ describe("encoding and decoding", () => {
   it("gives every configuration back, through YAML and through JSON", async () => {
     await fc.assert(
       fc.asyncProperty(anyConfig, async (config) => {
-        // The generator makes objects without a prototype.
+        // The generator may make objects without a prototype.
         const expected = structuredClone(config);
         const fromYaml = decodeConfiguration(await encodeYaml(config));
         assert.equal(fromYaml.strictError, undefined);

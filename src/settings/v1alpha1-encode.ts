@@ -1,8 +1,8 @@
 /**
- * A resolved configuration back as v1alpha1: for `--write-config-to` (YAML, sorted keys) and `/configz` (JSON in the
- * order of the API type). Pure. Reference configuration.md §3.2–3.4, operation.md §9.2.
+ * Encodes a resolved configuration as v1alpha1: for `--write-config-to` (YAML, sorted keys) and `/configz` (JSON in the
+ * order of the API type). Reference configuration.md §3.2–3.4, operation.md §9.2.
  *
- * The resolved configuration has no periods of inactive modes: their sections get `0s`.
+ * The resolved configuration has no periods for inactive modes: their sections get `0s`.
  */
 
 import { API_VERSION, type DraftConfig, KIND, type LoggingConfig, type LogOutput } from "../config/config.ts";
@@ -22,7 +22,7 @@ import { ownerOf } from "./defaults.ts";
 
 const NO_PERIODS: WrittenPeriods = { syncPeriod: "0s", minSyncPeriod: "0s" };
 
-/** The configuration as a v1alpha1 object whose members stand in the order of the API type. Pure. */
+/** The configuration as a v1alpha1 object with its members in the order of the API type. */
 export function toV1Alpha1(config: DraftConfig): PlainObject {
   const { featureGates, detectLocalMode, nodePortAddresses, oomScoreAdj, configSyncPeriod, ...general } =
     GENERAL.encode(config);
@@ -43,13 +43,13 @@ export function toV1Alpha1(config: DraftConfig): PlainObject {
     conntrack: CONNTRACK.encode(config.conntrack),
     configSyncPeriod,
     ...Object.assign({}, ...MODES.map((mode) => mode.config.encodeAtTop?.(config) ?? {})),
-    // Upstream does not know most of these, and reads the rest when they are not there.
+    // Upstream does not know most of these, and does not need the others to be present.
     ...SELDOM.encodeSet(config),
     ...(Object.keys(connections).length > 0 && { connections }),
   };
 }
 
-/** The sections of all modes. Periods and `masqueradeAll` stand in the section that they were read from. */
+/** The sections of all modes. Periods and `masqueradeAll` go into the section from which they were read. */
 function modeSections(config: DraftConfig): PlainObject {
   const periods = { syncPeriod: formatMs(config.syncPeriodMs), minSyncPeriod: formatMs(config.minSyncPeriodMs) };
   const sections = MODES.map((mode) => {
@@ -88,7 +88,7 @@ export async function encodeYaml(config: DraftConfig): Promise<string> {
     import("../text/upstream-yaml.ts"),
   ]);
   const plain = { version: "1.1", logLevel: "silent" } as const;
-  // Go reads some numbers that YAML 1.1 does not know, and leaves others of it as text.
+  // Go parses some numbers that YAML 1.1 does not know, and leaves some YAML 1.1 numbers as text.
   const readings = [plain, { ...plain, customTags: upstreamTags }];
   const document = new Document(toV1Alpha1(config), {
     version: "1.1",
@@ -104,7 +104,7 @@ export async function encodeYaml(config: DraftConfig): Promise<string> {
       }
     },
   });
-  // Text that cannot stand plain gets single quotes, text that would be read as another type double ones.
+  // Text that cannot be plain gets single quotes, text that would be read as another type double ones.
   return document.toString({ indentSeq: false, lineWidth: 0, singleQuote: true, directives: false });
 }
 

@@ -7,7 +7,7 @@ import { checkConfig, configErrors } from "./validate.ts";
 const HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
 const config = (body: string) => applyPlatformDefaults(resolveDocument(decodeConfiguration(HEAD + body).document));
 
-/** The common text of the errors of a file, without the prefix that all paths share. */
+/** The joined errors of a file, without the prefix that all paths share. */
 const errors = (body: string): string => {
   const checked = checkConfig(config(body));
   return checked.ok ? "" : checked.message.replaceAll("KubeProxyConfiguration.", "");

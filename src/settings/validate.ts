@@ -1,5 +1,5 @@
 /**
- * The checks of a resolved configuration: upstream's paths, order and words. Pure. Reference configuration.md §3.5.
+ * Validates a resolved configuration with upstream's paths, order and words. Reference configuration.md §3.5.
  */
 import { constants } from "node:os";
 import { splitHostPort } from "../config/bind-address.ts";
@@ -31,7 +31,7 @@ import { type Cidr, familyOf, parseCidr, parseIpAddress, toPort } from "../net/i
 import { formatMs } from "../text/duration.ts";
 import { joinErrors } from "../text/go-text.ts";
 
-/** The outcome of checking: the configuration with its modes narrowed, or every error in upstream's order. */
+/** The result of the checks: the configuration with its modes narrowed, or all errors in upstream's order. */
 type CheckResult =
   | { readonly ok: true; readonly config: KubeProxyConfig }
   | { readonly ok: false; readonly errors: readonly string[]; readonly message: string };
@@ -39,7 +39,7 @@ type CheckResult =
 /**
  * Checks a resolved configuration (after `applyPlatformDefaults`).
  *
- * @returns the checked configuration, or the errors; `message` is their common text, one bare, several as `[a, b]`.
+ * @returns the checked configuration, or the errors; `message` joins them, one bare, several as `[a, b]`.
  */
 export function checkConfig(draft: DraftConfig): CheckResult {
   const errors = configErrors(draft);
@@ -51,7 +51,7 @@ export function checkConfig(draft: DraftConfig): CheckResult {
   return { ok: true, config: { ...draft, mode, detectLocalMode } };
 }
 
-/** The errors of a configuration; an empty mode or local-traffic mode is allowed here, as it is upstream. */
+/** The errors of a configuration; an empty mode or local-traffic mode is allowed here, as upstream. */
 export function configErrors(draft: DraftConfig): readonly string[] {
   const release = releaseOf(draft);
   const result = setFeatureGates(draft.featureGates, release);
@@ -132,7 +132,7 @@ function periodErrors({ syncPeriodMs, minSyncPeriodMs }: DraftConfig): readonly 
   return [
     ...notPositive(path, syncPeriodMs),
     ...negativeMs(`${ROOT}.MinSyncPeriod`, minSyncPeriodMs),
-    // The value shown is the shorter period: upstream's users know the text with it.
+    // The message shows the shorter period, as upstream's does.
     ...(minSyncPeriodMs > syncPeriodMs
       ? [invalid(path, formatMs(minSyncPeriodMs), `must be greater than or equal to ${ROOT}.MinSyncPeriod`)]
       : []),
@@ -172,7 +172,7 @@ function nodePortAddressErrors(addresses: readonly string[], release: Release): 
   });
 }
 
-/** Up to v1.36. */
+/** The rule up to v1.36. */
 function primaryOrCidrErrors(addresses: readonly string[]): readonly string[] {
   const errors: string[] = [];
   for (const [index, address] of addresses.entries()) {
@@ -207,7 +207,7 @@ const NOT_A_PAIR =
 const NO_INTERFACE = `must be a name that an interface can have: ${INTERFACE_NAME_RULE}`;
 const NOT_A_CIDR = "must be a valid CIDR block (e.g. 10.100.0.0/16 or fde4:8dba:82e1::/48)";
 
-/** The errors of the section that `detectLocalMode` selects. Pure. */
+/** The errors of the section that `detectLocalMode` selects. */
 function detectLocalErrors(draft: DraftConfig, path: string): readonly string[] {
   const { bridgeInterface, clusterCIDRs, interfaceNamePrefix } = draft.detectLocal;
   switch (draft.detectLocalMode) {
@@ -222,7 +222,7 @@ function detectLocalErrors(draft: DraftConfig, path: string): readonly string[] 
   }
 }
 
-/** Upstream looks for an empty one alone. With any other that no interface can have, the kernel refuses all rules of the node. */
+/** Upstream only rejects an empty name. With any other impossible name, the kernel rejects all rules of the node. */
 function interfaceErrors(name: string, isPossible: (name: string) => boolean, path: string): readonly string[] {
   if (name === "") return [invalid(path, "", "must not be empty")];
   return isPossible(name) ? [] : [invalid(path, name, NO_INTERFACE)];

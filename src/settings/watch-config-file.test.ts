@@ -16,7 +16,7 @@ describe("watchConfigFile", () => {
   });
   afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
-  /** Kernel events are in order: once a later one has arrived, the watch under test has seen the earlier ones. */
+  /** Kernel events arrive in order: once a later one has arrived, the watch under test has seen the earlier ones. */
   async function laterEventSeen(): Promise<void> {
     const marker = join(dir, "marker");
     writeFileSync(marker, "1");

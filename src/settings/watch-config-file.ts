@@ -1,18 +1,18 @@
 /**
- * Watching the configuration file. There is no reload: a file that is written in place or moved away ends the process,
- * so that its supervisor starts it with the new content. A file that is deleted or replaced (as ConfigMap volumes do it)
- * is not noticed, exactly as upstream. Reference configuration.md §4.
+ * Watches the configuration file. There is no reload: writing the file in place or moving it away ends the process, so
+ * that its supervisor starts it with the new content. Deleting or replacing the file (as ConfigMap volumes do) goes
+ * unnoticed, exactly as upstream. Reference configuration.md §4.
  */
 import { type BigIntStats, closeSync, type FSWatcher, fstatSync, openSync, statSync, watch } from "node:fs";
 
-/** Files are watched by path there: one that is moved away while it is open keeps its content, and ends nothing. */
+/** Windows watches files by path: moving the open file away keeps its content and does not end the process. */
 const IS_WINDOWS = process.platform === "win32";
 
-/** The error with which the run loop ends when the file changed. */
+/** The error that ends the run loop when the file has changed. */
 export const CONFIG_UPDATED_MESSAGE = "content of the proxy server's configuration file was updated";
 
 interface ConfigFileWatch {
-  /** Resolves with the message once the file has been written or moved; rejects when watching fails; else waits. */
+  /** Resolves with the message once the file has been written or moved; rejects if watching fails. */
   readonly updated: Promise<string>;
   close(): void;
 }
@@ -24,8 +24,8 @@ export function configFileState(path: string): BigIntStats | undefined {
 }
 
 /**
- * Watches the file that `path` leads to now; symbolic links are followed once. Changes count from this call on, however
- * late `updated` is looked at, and from `read` on if that is given. The watch does not keep the process alive.
+ * Watches the file that `path` leads to now; symbolic links are followed once. Changes count from this call on, or from
+ * `read` on, however late `updated` is awaited. The watch does not keep the process alive.
  *
  * Writing the same content again counts as an update; so does setting the modification time, which upstream does not
  * notice.
@@ -34,7 +34,7 @@ export function configFileState(path: string): BigIntStats | undefined {
  * @throws when the file cannot be opened or watched.
  */
 export function watchConfigFile(path: string, read?: BigIntStats): ConfigFileWatch {
-  // The open file keeps the inode when the path changes, so that a write can be told from a change of links or mode.
+  // The open file keeps the inode when the path changes, which distinguishes a write from a change of links or mode.
   const file = openSync(path, "r");
   let watcher: FSWatcher | undefined;
   let isOpen = true;
@@ -63,7 +63,7 @@ export function watchConfigFile(path: string, read?: BigIntStats): ConfigFileWat
         close();
       });
     });
-    // There may be no waiter yet when watching fails.
+    // There may be no handler yet when watching fails.
     updated.catch(() => {});
     return { updated, close };
   } catch (error) {
