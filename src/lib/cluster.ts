@@ -1,15 +1,15 @@
-/** From Kubernetes objects to the records that model and plans are made of. Problems with objects are data, not errors. */
+/** From Kubernetes objects to the records behind models and plans. Problems with objects are data, not errors. */
 import { formatManifestProblem, type ManifestProblem } from "../cluster/manifests/problem.ts";
 import { type ClusterRecords, projectObjects, readManifests } from "../cluster/manifests/read-manifests.ts";
 import { PlanError } from "./plan-error.ts";
 
 /**
- * What a node's service proxy needs of a cluster. `problems` names every object that could not be used (`error`) and every
- * part that was left out of a good one (`warning`); the rest is in the other lists.
+ * What a node's service proxy needs to know of a cluster. `problems` names every object that could not be used (`error`) and
+ * every part left out of a usable one (`warning`); the rest is in the other lists.
  */
 export type Cluster = ClusterRecords;
 
-/** One thing that is wrong with one object: which object, which field, and the whole sentence. */
+/** One problem with one object: the object, the field, and a complete sentence. */
 export type ObjectProblem = ManifestProblem;
 
 /** A file or folder could not be read at all. */
@@ -24,18 +24,18 @@ export class ClusterReadError extends Error {
 }
 
 /**
- * Takes Services, EndpointSlices (or old Endpoints), Nodes and ServiceCIDRs as plain objects, as an API server or a parser
- * of YAML gives them, lists of them included. Objects of other kinds are passed over. Does not throw for any object: what
- * cannot be used is in `problems`, where `document` is its position in the list, counted from 1.
+ * Takes Services, EndpointSlices (or old Endpoints), Nodes and ServiceCIDRs as plain objects from an API server or a YAML
+ * parser, including Kubernetes lists of them. Ignores objects of other kinds. Never throws because of an object: unusable
+ * ones are in `problems`, where `document` is the position in the list, counted from 1.
  *
- * @throws PlanError `input-invalid` for what is no list
+ * @throws PlanError `input-invalid` if `objects` is not a list
  */
 export function clusterFrom(objects: readonly unknown[]): Cluster {
   if (!Array.isArray(objects)) throw invalidInput("objects", objects, "a list of objects");
   try {
     return projectObjects(objects);
   } catch {
-    // An object that no JSON could be made of, such as one that contains itself. It is found, and the others are used.
+    // An object has no JSON form, for example because it contains itself. Find it, and use the others.
     const unusable = objects.map((object) => reasonAgainst(object));
     const usable = objects.filter((_object, index) => unusable[index] === undefined);
     const positions = objects.flatMap((_object, index) => (unusable[index] === undefined ? [index + 1] : []));
@@ -58,7 +58,7 @@ export async function readCluster(path: string): Promise<Cluster> {
   }
 }
 
-/** A problem as one line: `objects: document 2: Service shop/web: spec.ports[0].port must be …`. Pure. */
+/** A problem as one line: `objects: document 2: Service shop/web: spec.ports[0].port must be …`. */
 export function formatProblem(problem: ObjectProblem): string {
   return formatManifestProblem(problem);
 }
@@ -80,7 +80,7 @@ function notPlain(document: number, reason: string): ObjectProblem {
 
 const LISTS = ["services", "endpointSlices", "nodes", "serviceCIDRs"] as const satisfies readonly (keyof Cluster)[];
 
-/** @throws PlanError `input-invalid` for what neither {@link clusterFrom} nor {@link readCluster} has made. */
+/** @throws PlanError `input-invalid` for a value that neither {@link clusterFrom} nor {@link readCluster} returned. */
 export function requireCluster(cluster: Cluster): void {
   requireObject("cluster", cluster, "what clusterFrom() or readCluster() gives");
   for (const name of LISTS) {
@@ -89,30 +89,30 @@ export function requireCluster(cluster: Cluster): void {
   }
 }
 
-/** @param wanted what it must be, in words. @throws PlanError `input-invalid` for what is no object. */
+/** @param wanted what the value must be, in words. @throws PlanError `input-invalid` if it is not an object. */
 export function requireObject(name: string, value: unknown, wanted: string): void {
   if (typeof value !== "object" || value === null) throw invalidInput(name, value, wanted);
 }
 
-/** @throws PlanError `input-invalid` for what is no list of values that are known. */
+/** @throws PlanError `input-invalid` unless `list` is a list of known values. */
 export function requireListOf(name: string, list: readonly unknown[], known: readonly unknown[]): void {
   if (!Array.isArray(list)) throw invalidInput(name, list, "a list");
   for (const [index, one] of list.entries()) requireKnown(`${name}[${index}]`, one, known);
 }
 
-/** @throws PlanError `input-invalid` for a value that is not among those known. */
+/** @throws PlanError `input-invalid` for an unknown value. */
 export function requireKnown(name: string, value: unknown, known: readonly unknown[]): void {
   if (!known.includes(value)) throw invalidInput(name, value, known.map((one) => `"${one}"`).join(" or "));
 }
 
-/** The error of an argument. @param wanted what it must be, in words. */
+/** The error about an argument. @param wanted what it must be, in words. */
 export function invalidInput(name: string, value: unknown, wanted: string): PlanError {
   const got =
     typeof value === "string" ? JSON.stringify(value) : Array.isArray(value) ? "a list" : String(typeof value);
   return new PlanError("input-invalid", `${name} must be ${wanted}, got ${value === null ? "null" : got}`);
 }
 
-/** A thrown value as text. Pure. */
+/** A thrown value as text. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

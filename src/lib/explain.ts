@@ -1,6 +1,6 @@
 /**
- * `kube-proxy-ts/explain`: what `kube-proxy explain`, `trace` and `diff` say, as data: what clients meet at a Service and why, what
- * becomes of a packet, and what a change of a cluster changes. Without root and without a kernel.
+ * `kube-proxy-ts/explain`: the answers of `kube-proxy explain`, `trace` and `diff` as data: how a Service treats its clients and why,
+ * what happens to a packet, and what a change of a cluster changes. Needs neither root nor a kernel.
  *
  * @experimental Names and shapes may change with any version before 1.0.
  *
@@ -51,7 +51,7 @@ export type ExplainRequest = Omit<PlanRequest, "without">;
 
 /** What `explain` found. */
 export interface Explanation {
-  /** How what was asked for belongs to the service ports; empty for a Service's own name. */
+  /** How the target belongs to the service ports; empty for a Service's own name. */
   readonly because: readonly string[];
   readonly servicePorts: readonly PortExplanation[];
   /** Oddities of configuration and cluster, for people. */
@@ -60,7 +60,7 @@ export interface Explanation {
 
 /** A client's first packet. */
 export interface PacketRequest {
-  /** A client that has a name, or an address. */
+  /** A kind of client, or an address. */
   readonly from: "pod" | "node" | "outside" | (string & {});
   /** An address. */
   readonly to: string;
@@ -69,14 +69,14 @@ export interface PacketRequest {
   readonly protocol?: ProtocolName;
 }
 
-/** One thing that may become of a packet. */
+/** One possible outcome for a packet. */
 export interface TracedOutcome {
-  /** From 0 to 1: of the random choices on the way. */
+  /** The probability, from 0 to 1, given the random choices on the way. */
   readonly odds: number;
   readonly fate: Fate["kind"];
-  /** As `kube-proxy trace` says it. */
+  /** In the words of `kube-proxy trace`. */
   readonly text: string;
-  /** Null: an address of the node that the request does not have. */
+  /** Null: an address of the node that the request does not name. */
   readonly source: string | null;
   readonly destination: string;
   readonly destinationPort: number | undefined;
@@ -91,9 +91,9 @@ async function settingsOf(request: Omit<ExplainRequest, "cluster">) {
 }
 
 /**
- * Explains what `kube-proxy explain` explains: `ns/name`, an address with or without a port, a node port, a chain's or a set's name.
+ * Explains a target as `kube-proxy explain` does: `ns/name`, an address with or without a port, a node port, a chain's or a set's name.
  *
- * @throws PlanError `target-unknown` where there is no such thing, and those of `plan`
+ * @throws PlanError `target-unknown` if there is no such target, and the errors of `plan`
  * @experimental
  */
 export async function explain(request: ExplainRequest, what: string): Promise<Explanation> {
@@ -112,9 +112,9 @@ export async function explain(request: ExplainRequest, what: string): Promise<Ex
 }
 
 /**
- * Leads a packet through the rules that the mode plans, as `kube-proxy trace` does.
+ * Traces a packet through the rules that the mode plans, as `kube-proxy trace` does.
  *
- * @throws PlanError `input-invalid`, and those of `plan`
+ * @throws PlanError `input-invalid`, and the errors of `plan`
  * @experimental
  */
 export async function trace(
@@ -150,7 +150,7 @@ export async function trace(
   };
 }
 
-/** Callers in plain JavaScript may give anything. */
+/** Callers in plain JavaScript may pass anything. */
 const addressIn = (text: unknown): IpAddress | undefined =>
   typeof text === "string" ? parseIpAddress(text) : undefined;
 
@@ -171,10 +171,10 @@ function clientAt(from: string, node: OfflineNode, { nodes }: Cluster): ClientPl
 }
 
 /**
- * What a change of a cluster changes for clients and in the rules, as `kube-proxy diff` says it.
+ * What a change of a cluster changes for clients and in the rules, in the words of `kube-proxy diff`.
  *
- * @param request `node`: this one alone. @default every Node that both have
- * @throws PlanError those of `plan`
+ * @param request `node`: only this node. @default every Node that is in both clusters
+ * @throws PlanError the errors of `plan`
  * @experimental
  */
 export async function diff(

@@ -1,4 +1,4 @@
-/** What the library's entries promise about bad input: problems and typed errors, nothing else thrown. */
+/** What the library's entry points promise about bad input: problems and typed errors, and no other exceptions. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { diff, explain, trace } from "./explain.ts";
@@ -205,7 +205,7 @@ test("a plan as data has the types of its mode", async () => {
   assert.deepEqual([nft6?.family, nft6?.table.family, more], ["IPv6", "ip6", []]);
   const [ebpf] = await (await plan({ cluster, mode: "ebpf", families: ["IPv4"] })).data();
   assert.deepEqual([ebpf?.mode, ebpf?.table.name], ["ebpf", "kube-proxy"]);
-  // The configuration may name the mode, too: then the plan tells.
+  // The configuration may name the mode, too; the plan then says which it is.
   const [ipvs] = await (await plan({ cluster, config: { mode: "ipvs" }, families: ["IPv4"] })).data();
   assert.ok(ipvs?.mode === "ipvs");
   assert.deepEqual(

@@ -57,41 +57,41 @@ export {
 } from "./cluster.ts";
 export { PlanError, type PlanErrorCode } from "./plan-error.ts";
 
-/** Whose view of the cluster is asked for. */
+/** From which node, and for which family, to view the cluster. */
 export interface ModelOptions {
   readonly family: IpFamily;
-  /** Decides which endpoints are local, and with its Node object which zone's they are. @default no endpoint is local */
+  /** Determines which endpoints are local and, through its Node object, the zone. @default no endpoint is local */
   readonly node?: string;
   /** Feature gate AllowServiceExternalIPs. @default true */
   readonly allowExternalIPs?: boolean;
 }
 
-/** A service port with everything that rules for it are made of. */
+/** A service port with everything that its rules depend on. */
 export interface ModelledPort {
   readonly port: ServicePort;
-  /** All its endpoints of the family, sorted by text. */
+  /** All its endpoints of the family, sorted as text. */
   readonly endpoints: readonly Endpoint[];
   /** Which of them this node uses, by traffic policy, readiness and topology. */
   readonly routing: ServicePortRouting;
-  /** Each destination at which clients ask for it, and what becomes of their packets. */
+  /** Each destination at which clients reach it, and what happens to their packets. */
   readonly frontends: readonly Frontend[];
 }
 
 /** One family of a cluster as one node must serve it. */
 export interface NodeModel {
   readonly family: IpFamily;
-  /** Empty when none was named. */
+  /** Empty if none was named. */
   readonly node: string;
   readonly zone: string | undefined;
   /** Sorted by key. */
   readonly servicePorts: readonly ModelledPort[];
-  /** Frontends that a service port declares and another one has. */
+  /** Frontends that a service port declares but another one holds. */
   readonly conflicts: readonly FrontendConflict[];
-  /** Oddities of the cluster, for people: conflicts, unusable values, a node that is not there. */
+  /** Oddities of the cluster, for people: conflicts, unusable values, a missing node. */
   readonly warnings: readonly string[];
 }
 
-/** Makes the model of one family. Pure. @throws PlanError `input-invalid`, and nothing else. @experimental */
+/** Makes the model of one family. @throws PlanError `input-invalid`, and nothing else. @experimental */
 export function modelOf(cluster: Cluster, options: ModelOptions): NodeModel {
   requireCluster(cluster);
   requireObject("options", options, "an object with a family");

@@ -1,19 +1,19 @@
-/** What keeps a plan or a model from being made, or printed. */
+/** Why a plan or a model could not be made or printed. */
 export type PlanErrorCode =
-  /** An argument that is not what its type says; the message names it. */
+  /** An argument does not have its declared type; the message names it. */
   | "input-invalid"
-  /** The KubeProxyConfiguration is no YAML or JSON, of another kind, or has a value of a wrong type. */
+  /** The KubeProxyConfiguration is not YAML or JSON, is of another kind, or has a value of a wrong type. */
   | "config-decode"
-  /** The configuration can be read, and has a value that is not allowed; a mode that does not exist, or a blank name of the node. */
+  /** The configuration can be read but has a value that is not allowed, an unknown mode, or a blank node name. */
   | "config-invalid"
-  /** There is nothing of what is to be explained. */
+  /** The target to explain does not exist. */
   | "target-unknown"
-  /** The mode has no such form, or not with these options. */
+  /** The mode does not have this form, or not with these options. */
   | "form-unavailable"
-  /** No Service of this name is in the cluster, or it is headless or another proxy's. */
+  /** The cluster has no Service of this name, or it is headless or belongs to another proxy. */
   | "service-unknown";
 
-/** A plan could not be made, or not printed in the form asked for; `message` says what to change. */
+/** A plan could not be made, or not printed in the requested form; `message` says what to change. */
 export class PlanError extends Error {
   override readonly name = "PlanError";
   readonly code: PlanErrorCode;

@@ -1,4 +1,4 @@
-/** How a plan is made: a checked configuration, out of a file's content and what goes over it. */
+/** The settings of a plan: a checked configuration, made from a file's content and its overrides. */
 import { API_VERSION, type DraftConfig, KIND, type KubeProxyConfig } from "../config/config.ts";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../settings/defaults.ts";
 import { checkConfig } from "../settings/validate.ts";
@@ -8,17 +8,17 @@ import { PlanError } from "./plan-error.ts";
 export interface PlanSettings {
   /** A KubeProxyConfiguration: a file's text or bytes, or an object, in which `apiVersion` and `kind` may be left out. */
   readonly config?: string | Uint8Array | object | undefined;
-  /** Goes over the configuration's. */
+  /** Overrides the configuration's. */
   readonly mode?: string | undefined;
-  /** Goes over the configuration's `hostnameOverride`. */
+  /** Overrides the configuration's `hostnameOverride`. */
   readonly node?: string | undefined;
-  /** What a command's flags change, before the configuration is checked. */
+  /** Applies a command's flags before the configuration is checked. */
   readonly adjust?: ((draft: DraftConfig) => DraftConfig) | undefined;
 }
 
 export interface CheckedSettings {
   readonly config: KubeProxyConfig;
-  /** Fields that do not exist or stand twice, as kube-proxy says it; they are passed over. */
+  /** Unknown and duplicate fields, which are ignored, in kube-proxy's words. */
   readonly warnings: readonly string[];
 }
 
@@ -48,14 +48,14 @@ export async function checkedSettings({
   return { config: checked.config, warnings: strictError === undefined ? [] : [strictError] };
 }
 
-/** A promise that was not waited for would be taken for an object in which nothing is set. */
+/** A promise that was not awaited would count as an object in which nothing is set. */
 function isConfiguration(config: unknown): boolean {
   if (typeof config === "string") return true;
   return typeof config === "object" && config !== null && !Array.isArray(config) && !("then" in config);
 }
 
 async function decoded(config: string | Uint8Array | object) {
-  // The parser of YAML costs memory: it is loaded for those who have a configuration.
+  // The YAML parser costs memory: load it only if there is a configuration.
   const { decodeConfiguration } = await import("../settings/v1alpha1-decode.ts");
   const isText = typeof config === "string" || config instanceof Uint8Array;
   try {

@@ -1,6 +1,6 @@
 /**
- * `kube-proxy-ts/plan`: what a mode would program for a cluster on one node, without root and without a kernel. One call for
- * all modes; it depends on its input alone, so that it can be compared in CI.
+ * `kube-proxy-ts/plan`: what a mode would program for a cluster on one node, without root and without a kernel. One call serves
+ * all modes; the result depends only on the input, so that CI can compare it.
  *
  * @experimental Names and shapes may change with any version before 1.0. The rules themselves are kube-proxy's.
  *
@@ -52,16 +52,16 @@ export interface PlanRequest<M extends ProxyMode = ProxyMode> {
   readonly config?: string | Uint8Array | object;
   /** @default both */
   readonly families?: readonly IpFamily[];
-  /** What the node's kernel and tools lack. @default nothing */
+  /** Features that the node's kernel and tools lack. @default none */
   readonly without?: readonly KernelFeature[];
 }
 
 export interface RenderOptions {
-  /** `namespace/name`: only what is there for this Service. */
+  /** `namespace/name`: only what serves this Service. */
   readonly service?: string | undefined;
 }
 
-/** The plan of one family as data, as its mode has it, with whose it is. */
+/** The plan of one family as the mode's own data, with mode, family and node. */
 export type PlanData<M extends ProxyMode> = {
   readonly [N in M]: { readonly mode: N; readonly family: IpFamily; readonly node: string } & DataOf<N>;
 }[M];
@@ -76,17 +76,17 @@ export interface Plan<M extends ProxyMode = ProxyMode> {
   readonly mode: M;
   readonly node: string;
   readonly families: readonly IpFamily[];
-  /** Forms that {@link render} knows, the default first. */
+  /** The forms that {@link render} supports, the default first. */
   readonly forms: readonly string[];
   /** Oddities of configuration and cluster, for people. Problems with objects are in `cluster.problems`. */
   readonly warnings: readonly string[];
   /**
-   * Prints the plan. @param form one of {@link forms}; the first when it is left out.
+   * Prints the plan. @param form one of {@link forms}. @default the first
    * @throws PlanError `form-unavailable`, `service-unknown`
    */
   render(form?: string, options?: RenderOptions): Promise<string>;
   /**
-   * The plan as data, one for each family: rules, tables, virtual servers, documents, as the mode has them.
+   * The plan as data, one item per family: rules, tables, virtual servers or documents, depending on the mode.
    * @throws PlanError `service-unknown`
    */
   data(options?: RenderOptions): Promise<readonly PlanData<M>[]>;
@@ -116,12 +116,12 @@ export async function plan<M extends ProxyMode = ProxyMode>(request: PlanRequest
     try {
       return await Promise.all(nodes.map((node) => renderer(node, { config, form, service, missing })));
     } catch (error) {
-      // What a configuration does not allow is the caller's to mend.
+      // The configuration does not allow it: the caller must change it.
       throw new PlanError("form-unavailable", messageOf(error), { cause: error });
     }
   };
   return {
-    // The mode of the request, if it names one.
+    // It is the request's mode, if that names one.
     mode: config.mode as M,
     node: nodes[0]?.name ?? config.hostnameOverride,
     families,
@@ -133,7 +133,7 @@ export async function plan<M extends ProxyMode = ProxyMode>(request: PlanRequest
       return nodes.flatMap(({ family, name }, index) => {
         const part = found[index];
         if (part?.kind !== "data" && part?.kind !== "items") return [];
-        // The renderer is that of the mode, which the caller asked for.
+        // The renderer belongs to the mode that the caller asked for.
         return [{ ...part.data, mode: config.mode, family, node: name } as unknown as PlanData<M>];
       });
     },

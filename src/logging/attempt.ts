@@ -1,4 +1,4 @@
-/** What work gives, or undefined when it throws: for work of which it does not matter why it fails. */
+/** The result of `work`, or undefined if it throws: for work whose reason to fail does not matter. */
 export function attempt<T>(work: () => T): T | undefined {
   try {
     return work();
@@ -7,7 +7,7 @@ export function attempt<T>(work: () => T): T | undefined {
   }
 }
 
-/** What a text holds as JSON; undefined when it is none. Pure. */
+/** Parses JSON; undefined if the text is not JSON. */
 export function jsonIn(text: string): unknown {
   return attempt((): unknown => JSON.parse(text));
 }

@@ -1,20 +1,20 @@
-/** Where in our source a log line was written. Only lines that are printed pay for it. */
+/** Finds the place in our source that logs a line. Only printed lines pay for it. */
 import { readFileSync } from "node:fs";
 
-// An import would read every export of the module, which costs a start 15 ms.
+// An import would read every export of the module, which costs 15 ms at the start.
 const { getCallSites } = process.getBuiltinModule("node:util");
 
 export interface SourceLocation {
-  /** As the runtime names it: path or URL. */
+  /** A path or URL, as the runtime gives it. */
   readonly file: string;
   readonly line: number;
   readonly column: number;
 }
 
 /**
- * The caller of the function that asks this, which must do so itself.
+ * The caller of the function that calls this one; it must call directly.
  *
- * @returns `undefined` when the runtime does not tell.
+ * @returns `undefined` if the runtime does not know.
  */
 export function callerPlace(): SourceLocation | undefined {
   const [, , frame] = getCallSites(3);
@@ -39,10 +39,10 @@ function read(): Places {
 }
 
 /**
- * The place in the sources of a call in a bundle.
+ * The place in the sources of a call in the bundle.
  *
  * @param file path or URL. @param column of the called function's name, counted from 1.
- * @returns undefined when the table does not have it.
+ * @returns undefined if it is not in the table.
  */
 function bundledPlace(
   file: string,

@@ -1,8 +1,8 @@
 /**
- * The program's logger, with klog's levels and look: a record goes to its formatter, the line to its stream.
+ * The program's logger, with klog's levels and format: a formatter makes a line of a record, a stream takes the line.
  *
- * Printed lines name the file and line of the call. Finding it costs a few microseconds, so it is done only for lines
- * that are printed and, while `vmodule` patterns are set, for verbose lines that might be.
+ * Printed lines name the file and line of the call. Finding these costs a few microseconds, so that happens only for
+ * printed lines and, while `vmodule` patterns are set, for verbose lines that may be printed.
  */
 import { callerPlace, type SourceLocation } from "./caller.ts";
 import { jsonFormatter, type LogFormat, type LogRecord, type Severity, textFormatter } from "./log-format.ts";
@@ -16,7 +16,7 @@ export interface LoggerOptions {
   readonly verbosity?: number;
   /** File patterns with a level of their own; the first match decides. @default none */
   readonly vmodule?: readonly ModuleVerbosity[];
-  /** Errors go to standard error and everything else to standard output; otherwise all go to standard error. @default false */
+  /** Sends errors to standard error and everything else to standard output, instead of all to standard error. @default false */
   readonly splitStream?: boolean;
   /** Takes the lines; must write before it returns. @default the process's own streams */
   readonly write?: WriteLog;
@@ -28,7 +28,7 @@ export interface LoggerOptions {
   readonly onRecord?: (record: LogRecord) => void;
 }
 
-/** The root of all loggers: also the place where the verbosity changes while the program runs. */
+/** The root of all loggers, where the verbosity can change while the program runs. */
 export interface RootLogger extends Logger {
   readonly verbosity: number;
   /** Takes effect at once for every logger made from this one. Patterns of `vmodule` stay. */
@@ -87,7 +87,7 @@ class StructuredLogger implements RootLogger {
     return level <= this.#core.verbosity || (this.#mayPrint(level) && this.#prints(level, callerPlace()));
   }
 
-  /** Only then the caller is looked up: its file's pattern may allow what the general level does not. */
+  /** Whether to look up the caller: a pattern for its file may allow more than the general level. */
   #mayPrint(level: number): boolean {
     return level <= this.#core.verbosity || this.#core.modules.length > 0;
   }
@@ -146,8 +146,8 @@ export function createLogger(options: LoggerOptions = {}): RootLogger {
 }
 
 /**
- * Makes a clock that gives milliseconds since the epoch with a fraction. It counts on the monotonic clock and is set
- * again whenever it is more than a millisecond away from the system's, so that it follows clock steps.
+ * Makes a clock that returns milliseconds since the epoch with a fraction. It runs on the monotonic clock and is reset
+ * when it is more than a millisecond off the system's, so that it follows clock steps.
  */
 function createWallClock(): () => number {
   let offset = Date.now() - performance.now();

@@ -1,6 +1,6 @@
 /**
- * Makes text safe for a terminal and for one log line. Object names, error texts of tools and the like come from others:
- * a control character, a line separator or a direction override in them must not change what the reader sees.
+ * Makes text safe for a terminal and for one log line. Object names, error texts of tools and the like are not our own: a
+ * control character, a line separator or a direction override in them must not change what the reader sees.
  */
 
 // Everything that Go's strconv.Quote calls non-printable: controls, formats, surrogates, private use, unassigned, separators.
@@ -26,23 +26,23 @@ function escapeCodePoint(character: string): string {
   return `\\U${code.toString(16).padStart(8, "0")}`;
 }
 
-/** Text in double quotes on one line, spelled as Go's `%q` spells it (reference start.md §2.9). Pure. */
+/** Text in double quotes on one line, spelled as Go's `%q` spells it (reference start.md §2.9). */
 export function quoteText(text: string): string {
   if (!NEEDS_QUOTING.test(text)) return `"${text}"`;
   return `"${text.replace(QUOTE_OR_BACKSLASH, "\\$&").replace(NON_PRINTABLE, escapeCodePoint)}"`;
 }
 
-/** Printable ASCII alone. */
+/** Only printable ASCII. */
 const PLAIN = /^[\x20-\x7e]*$/;
 
-/** One line of a multi-line value: everything non-printable but tabs is escaped; quotes stay as they are. Pure. */
+/** One line of a multi-line value: everything non-printable but tabs is escaped; quotes stay as they are. */
 export function escapeLine(text: string): string {
   return text.replace(NON_PRINTABLE, (character) => (character === "\t" ? character : escapeCodePoint(character)));
 }
 
-/** JSON text whose string contents hold no non-printable character; parses to the same value. Pure. */
+/** JSON text whose string contents hold no non-printable character; parses to the same value. */
 export function escapeJson(json: string): string {
-  // The other expression costs a microsecond for a line.
+  // The other expression costs a microsecond per line.
   if (PLAIN.test(json)) return json;
   return json.replace(NON_PRINTABLE, (character) => {
     let escaped = "";

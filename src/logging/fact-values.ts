@@ -1,11 +1,11 @@
-/** How the value of a fact prints, in the text look of klog and as a JSON member (reference start.md §2.9). */
+/** How the value of a fact prints: in klog's text format, and as a JSON member (reference start.md §2.9). */
 import { escapeJson, escapeLine, quoteText } from "./escape.ts";
 
 const MAX_CAUSES = 8;
 
 /**
- * The text of anything that was thrown: its message, then those of its causes unless a message already has them.
- * Never throws. Pure.
+ * The text of any thrown value: its message, then those of its causes unless a message already contains them.
+ * Never throws.
  */
 export function errorText(error: unknown): string {
   return describeError(error, MAX_CAUSES);
@@ -24,7 +24,7 @@ function describeError(error: unknown, depth: number): string {
 
 const causeOf = (error: unknown): unknown => (error instanceof Error ? error.cause : undefined);
 
-/** Without causes. */
+/** The text of an error without its causes. */
 function ownText(error: unknown, depth: number): string {
   if (!(error instanceof Error)) return typeof error === "string" ? error : plainText(error);
   const text = error.message === "" ? error.name : error.message;
@@ -33,7 +33,7 @@ function ownText(error: unknown, depth: number): string {
   return error.message === "" ? `[${parts}]` : `${text}: [${parts}]`;
 }
 
-/** A value as JSON can hold it: errors, maps, sets and big integers become texts, objects, lists and numbers. */
+/** A value in a form that JSON can hold: errors and big integers become text, maps objects, and sets lists. */
 function jsonMember(_key: string, value: unknown): unknown {
   if (typeof value === "bigint") return value.toString();
   if (value instanceof Error) return errorText(value);
@@ -50,14 +50,14 @@ function plainText(value: unknown): string {
   }
 }
 
-/** `key="one line"`, or the indented `key=<` … ` >` block when the text has more lines. Pure. */
+/** `key="one line"`, or the indented `key=<` … ` >` block when the text has more lines. */
 function textPair(key: string, text: string): string {
   if (!text.includes("\n")) return `${key}=${quoteText(text)}`;
   const lines = text.endsWith("\n") ? text.slice(0, -1).split("\n") : text.split("\n");
   return `${key}=<\n${lines.map((line) => `\t${escapeLine(line)}\n`).join("")} >`;
 }
 
-/** A fact in the text format, without the leading blank. Never throws. Pure. */
+/** A fact in the text format, without the leading space. Never throws. */
 export function formatFact(key: string, value: unknown): string {
   switch (typeof value) {
     case "string":
@@ -76,7 +76,7 @@ export function formatFact(key: string, value: unknown): string {
   }
 }
 
-/** The JSON text of an object of facts; a value that cannot be written is replaced by a remark. Never throws. Pure. */
+/** The JSON text of an object of facts; a note replaces a value that has no JSON form. Never throws. */
 export function formatJsonFacts(facts: Readonly<Record<string, unknown>>): string {
   try {
     return escapeJson(JSON.stringify(facts, jsonMember));

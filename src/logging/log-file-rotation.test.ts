@@ -15,7 +15,7 @@ describe("a log file whose folder has been removed when it is full", () => {
       rmSync(folder, { recursive: true });
       write("stderr", "more than ten bytes\n"); // full
       write("stderr", "it cannot be begun again\n");
-      // The next thing that the daemon opens: a socket of netlink, a connection to the API server, a file.
+      // Stands for the next file that the daemon opens: a netlink socket, a connection to the API server, a file.
       const path = join(root, "of-someone-else");
       const other = openSync(path, "w+");
       write("stderr", "a line of the log\n");

@@ -1,18 +1,18 @@
-/** Log lines in a file, for processes without standard error: a Windows service has none. */
+/** Writes log lines to a file, for processes without standard error, such as a Windows service. */
 import { closeSync, fstatSync, openSync, renameSync, writeSync } from "node:fs";
 import type { WriteLog } from "./standard-streams.ts";
 
-/** A file of this size becomes `FILE.1`, in the place of the one before. */
+/** A file of this size becomes `FILE.1`, replacing the previous one. */
 const LIMIT_BYTES = 100 * 2 ** 20;
 
 /**
- * Appends to a file, which is never larger than the limit by more than a line, and keeps the one before beside it. What cannot be
+ * Appends to a file that exceeds the limit by at most one write, and keeps one older file beside it. What cannot be
  * written (a full disk) is lost.
  *
  * @throws the error of `node:fs` when the file cannot be opened.
  */
 export function logFile(path: string, limitBytes = LIMIT_BYTES): WriteLog {
-  // Undefined while it cannot be opened: its number may be another file's by now.
+  // Undefined while the file cannot be opened: its descriptor may belong to another file by now.
   let file: number | undefined = openSync(path, "a");
   let size = fstatSync(file).size;
   const startAgain = (): void => {
@@ -29,13 +29,13 @@ export function logFile(path: string, limitBytes = LIMIT_BYTES): WriteLog {
     try {
       if (file === undefined || size >= limitBytes) startAgain();
     } catch {
-      // Another program holds the one before: this one grows on, and it is tried again with the next line.
+      // Another program holds the older file: this one keeps growing, and the next line tries again.
     }
     if (file === undefined) return;
     try {
       size += writeSync(file, lines);
     } catch {
-      // There is nowhere to report it.
+      // There is nowhere to report the error.
     }
   };
 }

@@ -1,5 +1,5 @@
 /**
- * The two looks of a log line. The text look is klog's, the JSON look is that of upstream's zap encoder (reference
+ * The two formats of a log line: text as klog writes it, and JSON as upstream's zap encoder writes it (reference
  * start.md §2.9). A line always ends with a newline.
  */
 import type { SourceLocation } from "./caller.ts";
@@ -11,7 +11,7 @@ export type LogFormat = "text" | "json";
 
 export type Severity = "info" | "warning" | "error";
 
-/** What a line says, before it has a look. */
+/** The content of a line before it is formatted. */
 export interface LogRecord {
   readonly severity: Severity;
   /** The `-v` level; 0 for lines that are always printed. */
@@ -20,9 +20,9 @@ export interface LogRecord {
   /** Milliseconds since the epoch, fractions allowed. */
   readonly timestampMs: number;
   readonly facts: Facts;
-  /** Where the line was written, as far as the stack tells. */
+  /** The call that logged the line, if the stack shows it. */
   readonly location: SourceLocation | undefined;
-  /** What was thrown, on error lines that name a cause. */
+  /** The thrown value, on error lines that have a cause. */
   readonly error: unknown;
 }
 
@@ -34,7 +34,7 @@ function digits(value: number, width: number): string {
   return value.toString().padStart(width, "0");
 }
 
-/** `mmdd hh:mm:ss.uuuuuu` in the zone of the process; `timestamp` is milliseconds since the epoch, fractions kept. */
+/** `mmdd hh:mm:ss.uuuuuu` in the time zone of the process; `timestamp` is milliseconds since the epoch, with a fraction. */
 function klogTime(timestamp: number): string {
   const date = new Date(timestamp);
   const micros = Math.floor((timestamp - Math.floor(timestamp / 1000) * 1000) * 1000);
@@ -51,12 +51,12 @@ function causeOf({ error }: LogRecord): string | undefined {
   return error === undefined ? undefined : errorText(error);
 }
 
-/** `file:line`, with this many segments of the path. */
+/** `file:line`, with the last `segments` segments of the path. */
 function callerText(location: SourceLocation | undefined, segments: number): string {
   return location === undefined ? "?:0" : `${pathTail(location.file, segments)}:${location.line}`;
 }
 
-/** Makes the formatter of the text look for a process id. */
+/** Makes the text formatter for a process ID. */
 export function textFormatter(pid: number): LogFormatter {
   const thread = pid.toString().padStart(7);
   return (record) => {
@@ -72,7 +72,7 @@ export function textFormatter(pid: number): LogFormatter {
   };
 }
 
-/** The formatter of the JSON look: error lines carry `err` and no `v`. */
+/** The JSON formatter: error lines have `err` and no `v`. */
 export const jsonFormatter: LogFormatter = (record) => {
   const { severity, verbosity, timestampMs, message, location, facts } = record;
   const cause = causeOf(record);

@@ -1,11 +1,11 @@
 /**
- * The warnings and errors that the log has had, for people who look at a running process: each text once, the newest first. And what
- * the node cannot do: a line says so with the fact `cannot`, information or error, and a later one with the fact `can` takes it back.
+ * The warnings and errors of the log, for people who look at a running process: each text once, newest first. Also what the node
+ * cannot do: a line of any severity reports it with the fact `cannot`, and a later one withdraws it with the fact `can`.
  */
 import type { LogRecord } from "./log-format.ts";
 import { messageOf } from "./message-of.ts";
 
-/** Texts beyond these push out the oldest. */
+/** Beyond these, a new text pushes out the oldest. */
 const KEPT = 50;
 const MAX_TEXT = 500;
 
@@ -25,21 +25,21 @@ export interface NodeLimit {
   readonly why: string;
 }
 
-/** More would be a fault of ours. */
+/** Only a bug of ours could cause more. */
 const KEPT_LIMITS = 50;
 
 export class ProblemMemory {
-  /** By severity and text; the one that was seen last is the last. */
+  /** By severity and text; the most recent comes last. */
   readonly #problems = new Map<string, LoggedProblem>();
 
   readonly #limits = new Map<string, NodeLimit>();
 
-  /** What the node cannot do now, in the order in which that was found out. */
+  /** What the node cannot do now, in the order of discovery. */
   get limits(): readonly NodeLimit[] {
     return [...this.#limits.values()];
   }
 
-  /** The newest first. */
+  /** Newest first. */
   get problems(): readonly LoggedProblem[] {
     return [...this.#problems.values()].reverse();
   }

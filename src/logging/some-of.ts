@@ -1,7 +1,7 @@
 /**
- * The first of what may be thousands, and how many more there are: enough for people to see what is meant. Pure.
+ * Names the first of what may be thousands of items, and how many more there are.
  *
- * @param most that are named.
+ * @param most how many to name.
  */
 export function someOf(items: Iterable<string>, most = 10): string {
   const all = [...items];

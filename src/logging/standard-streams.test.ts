@@ -68,7 +68,7 @@ test("a pipe that nothing reads does not stop the program", { skip: process.plat
     const log = createLogger();
     for (let i = 0; i < 2000; i++) log.info("line", { i, filler: "x".repeat(200) });
     process.stdout.write("done");`;
-  // A pipe of the shell, as containers have: those that Node.js makes are sockets.
+  // A pipe made by the shell, as containers have: those that Node.js makes are sockets.
   const command = '{ "$0" --input-type=module -e "$1" 2>&1 >&3 | sleep 120; } 3>&1';
   const child = spawn("sh", ["-c", command, process.execPath, script], {
     stdio: ["ignore", "pipe", "ignore"],

@@ -1,6 +1,6 @@
 /**
- * Writes log lines to standard output and error, at once: a line is with the kernel when the call returns, so nothing is
- * lost at process.exit and nothing piles up in memory. A reader that is too slow costs a bounded wait, then lines until it reads again.
+ * Writes log lines to standard output and error synchronously: the kernel has a line when the call returns, so process.exit loses
+ * nothing and nothing piles up in memory. A slow reader costs a bounded wait, and then lines are lost until it reads again.
  */
 import { constants, fstatSync, openSync, writeSync } from "node:fs";
 import { attempt } from "./attempt.ts";
@@ -10,9 +10,9 @@ export type LogStream = "stdout" | "stderr";
 /** Takes one or more whole lines, newline included. Must not throw and must have written when it returns. */
 export type WriteLog = (stream: LogStream, lines: string) => void;
 
-/** The calls of the operating system that are needed. */
+/** The system calls that the writer needs. */
 export interface StreamIo {
-  /** Writes some of the bytes to the file descriptor and tells how many; throws `EAGAIN` when it would block. */
+  /** Writes some of the bytes to the file descriptor. @returns how many. @throws `EAGAIN` if it would block. */
   writeSome(fd: number, bytes: Uint8Array): number;
   /** Blocks the thread. */
   pause(milliseconds: number): void;
@@ -24,10 +24,10 @@ const MAX_PAUSES = 50;
 
 const pauseCell = new Int32Array(new SharedArrayBuffer(4));
 
-/** By descriptor: what does not block on the same pipe. */
+/** By descriptor: a non-blocking one for the same pipe. */
 const unblocked = new Map<number, number>();
 
-/** Another descriptor of a pipe, so that what other processes have of it goes on to block; of anything else the given one. */
+/** A second, non-blocking descriptor of a pipe, so that other processes' descriptors still block; otherwise `fd` itself. */
 function unblockedOf(fd: number): number {
   const known = unblocked.get(fd);
   if (known !== undefined) return known;
@@ -51,7 +51,7 @@ function isWouldBlock(error: unknown): boolean {
 /**
  * Makes the writer of a process's own standard streams.
  *
- * @param lostLine the line that says that `count` writes were lost; written as soon as the stream takes data again.
+ * @param lostLine the line that reports `count` lost writes; written as soon as the stream accepts data again.
  */
 export function standardStreams(lostLine: (count: number) => string, io: StreamIo = hostIo): WriteLog {
   const states = {
@@ -59,7 +59,7 @@ export function standardStreams(lostLine: (count: number) => string, io: StreamI
     stderr: { lost: 0, isMidLine: false },
   };
 
-  /** @returns how many bytes the stream took. */
+  /** @returns how many bytes the stream accepted. */
   function writeAll(fd: number, bytes: Uint8Array, mostPauses: number): number {
     let written = 0;
     let pauses = 0;
@@ -67,7 +67,7 @@ export function standardStreams(lostLine: (count: number) => string, io: StreamI
       try {
         written += io.writeSome(fd, bytes.subarray(written));
       } catch (error) {
-        // Anything but a full pipe (closed, disk full) will not heal by waiting, and there is nowhere to report it.
+        // Waiting helps only with a full pipe; there is nowhere to report other errors (a closed pipe, a full disk).
         if (!isWouldBlock(error) || pauses === mostPauses) return written;
         pauses += 1;
         io.pause(PAUSE_MS);
@@ -81,7 +81,7 @@ export function standardStreams(lostLine: (count: number) => string, io: StreamI
     const repair = state.isMidLine ? "\n" : "";
     const notice = state.lost > 0 ? lostLine(state.lost) : "";
     const bytes = Buffer.from(repair + notice + lines);
-    // One that has taken nothing for so long may be gone: each line would cost the wait again, and hold up the program.
+    // A reader that was too slow before may be gone: waiting again with every line would stall the program.
     const written = writeAll(FILE_DESCRIPTOR[stream], bytes, state.lost > 0 ? 0 : MAX_PAUSES);
     if (written === bytes.length) {
       state.lost = 0;

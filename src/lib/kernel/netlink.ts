@@ -1,6 +1,6 @@
 /**
- * `kube-proxy-ts/kernel/netlink`: netlink sockets of any family, and codecs for what goes through them. Linux only. A socket
- * is of the network namespace of the process; most requests that change something need CAP_NET_ADMIN.
+ * `kube-proxy-ts/kernel/netlink`: netlink sockets of any family, and codecs for their messages. Linux only. A socket
+ * belongs to the network namespace of the process; most requests that change something need CAP_NET_ADMIN.
  *
  * @experimental Names and shapes may change with any version before 1.0.
  *

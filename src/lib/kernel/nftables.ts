@@ -1,7 +1,7 @@
 /**
  * `kube-proxy-ts/kernel/nftables`: a typed nftables ruleset, printed as nft text or as libnftables' JSON, or programmed over
- * netlink without the `nft` program. It has the statements that a service proxy needs, and no others. Programming is of the
- * network namespace of the process and needs CAP_NET_ADMIN; printing needs nothing.
+ * netlink without the `nft` program. It supports the statements that a service proxy needs, and no others. Programming acts on
+ * the network namespace of the process and needs CAP_NET_ADMIN; printing needs nothing.
  *
  * @experimental Names and shapes may change with any version before 1.0.
  *
