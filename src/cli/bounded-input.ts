@@ -1,13 +1,13 @@
-/** What a user names as input: a file, a pipe or standard input, up to a size that no cluster's dump reaches. */
+/** Reads the user's input: a file, a pipe or standard input, up to a size that no cluster's dump reaches. */
 import { createReadStream } from "node:fs";
 
 /** Three times the rules of 10,000 Services as nft prints them in JSON. A device may never end. */
 const MAX_BYTES = 128 * 2 ** 20;
 
 /**
- * Reads all of it. A stream is not text of its own: `-` is for the caller to know.
+ * Reads all of a file or stream. The caller must handle `-`.
  *
- * @throws Error in words when it is larger than 128 MiB; what the file system says.
+ * @throws Error with a message for people if the input is larger than 128 MiB, and the errors of the file system.
  */
 export async function readBounded(source: string | NodeJS.ReadableStream, mostBytes = MAX_BYTES): Promise<Buffer> {
   const portions: Buffer[] = [];
@@ -21,7 +21,7 @@ export async function readBounded(source: string | NodeJS.ReadableStream, mostBy
   return Buffer.concat(portions);
 }
 
-/** As text; `-` is standard input. @throws as {@link readBounded} */
+/** Reads text; `-` is standard input. @throws as {@link readBounded} */
 export async function readInputText(path: string, standardInput: NodeJS.ReadableStream): Promise<string> {
   return (await readBounded(path === "-" ? standardInput : path)).toString("utf8");
 }

@@ -1,4 +1,4 @@
-/** Which node a command looks from: one that is among the objects, wherever there are Nodes. Pure. */
+/** Chooses the node that a command looks from: one of the Nodes among the objects, if there are any. */
 import type { NodeRecord } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { nodeNameIn } from "../inspect/offline-node.ts";
@@ -7,19 +7,19 @@ import { UsageError } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
 
 interface ChosenNode<Config> {
-  /** With the node's name. */
+  /** The configuration with the node's name. */
   readonly config: Config;
-  /** Which node was taken where none was named, in a sentence; undefined where there was no choice. */
+  /** A sentence that says which node was chosen if none was named; undefined if there was no choice. */
   readonly note: string | undefined;
 }
 
-/** Names that are told of many. */
+/** How many names an error lists. */
 const SHOWN = 4;
 
 /**
- * The node that is named; else the only one, this host, or the first by name that takes any pod.
+ * The named node; otherwise the only one, this host, or the first by name without taints.
  *
- * @param isThisHost what is looked at belongs to this host, so that no other node will do.
+ * @param isThisHost the command looks at this host, so that no other node will do.
  * @throws UsageError for a node that is not among the objects
  */
 export function chosenNode<Config extends Pick<KubeProxyConfig, "hostnameOverride">>(

@@ -1,10 +1,10 @@
 /**
- * The commands beside kube-proxy's own command line: `main.ts` runs them, `--help`, the shell completion and docs/commands.md list
- * them. Each is loaded only when it is asked for.
+ * The commands besides kube-proxy's own command line: `main.ts` runs them, and `--help`, the shell completion and docs/commands.md list
+ * them. Each is loaded on demand.
  */
 import { EXIT_FAILURE, type Output } from "./output.ts";
 
-/** What a command is when it is asked for. */
+/** A command once it is loaded. */
 interface LoadedCommand {
   /** @param argv the arguments after its name. @returns the exit status. @throws UsageError */
   run(argv: readonly string[], output: Output): Promise<number>;
@@ -14,9 +14,9 @@ interface LoadedCommand {
 export interface Command {
   readonly name: string;
   readonly summary: string;
-  /** Whether it asks a running daemon, and so takes `--node` and `--all-nodes` (on-nodes.ts). @default false */
+  /** Whether it queries a running daemon, and so takes `--node` and `--all-nodes` (on-nodes.ts). @default false */
   readonly asksDaemon?: boolean;
-  /** The exit status of a command line that cannot be used, where 1 is no answer. @default EXIT_BAD_INPUT */
+  /** The exit status for an unusable command line, if 1 is not an answer. @default EXIT_BAD_INPUT */
   readonly badInput?: typeof EXIT_FAILURE;
   load(): Promise<LoadedCommand>;
 }
@@ -99,7 +99,7 @@ export const COMMANDS: readonly Command[] = [
   },
 ];
 
-/** The command of a name; undefined for other words. */
+/** The command with this name; undefined for other words. */
 export function findCommand(name: string): Command | undefined {
   return COMMANDS.find((command) => command.name === name);
 }

@@ -1,4 +1,4 @@
-/** `kube-proxy completion bash|zsh|fish`: a script for the shell, made of the commands, their help texts and the flags. */
+/** `kube-proxy completion bash|zsh|fish`: a shell script, made from the commands, their help texts and the flags. */
 import { MODES } from "../dataplane/registry.ts";
 import { COMMANDS } from "./commands.ts";
 import { FLAGS } from "./flags/table.ts";
@@ -17,7 +17,7 @@ Examples:
 Exit status: 0; 1 for a shell that is not known.
 `;
 
-/** Values of flags, where they are few. */
+/** Values of flags that take only a few. */
 const VALUES: Readonly<Record<string, readonly string[]>> = {
   "--mode": MODES.map(({ name }) => name),
   "--proxy-mode": MODES.map(({ name }) => name),
@@ -26,9 +26,9 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
 };
 
 interface Words {
-  /** Values of `-o` and `--output`, by command; none where it takes a file. */
+  /** Values of `-o` and `--output`, by command; none if it takes a file. */
   readonly forms: ReadonlyMap<string, readonly string[]>;
-  /** By command; the empty word stands for kube-proxy itself. */
+  /** Flags by command; the empty name stands for kube-proxy itself. */
   readonly flags: ReadonlyMap<string, readonly string[]>;
   readonly commands: readonly { readonly name: string; readonly summary: string }[];
 }
@@ -60,14 +60,14 @@ async function wordsOf(): Promise<Words> {
   return { flags: new Map([["", own.sort()], ...flags]), forms: new Map(forms), commands: COMMANDS };
 }
 
-/** What `--output FORM` takes: the names before a colon or a bracket, in its lines of a help text. Pure. */
+/** The values of `--output FORM`: the names before a colon or a bracket in its lines of a help text. */
 function formsIn(usage: string): readonly string[] {
   const [, lines = ""] = /^ +-o, --output FORM +(.*(?:\n {12,}.*)*)/m.exec(usage) ?? [];
   const lists = lines.matchAll(/(?:^|; ) *([a-z-]+(?:, [a-z-]+)*)(?=: | \(default|$)/gm);
   return Array.from(lists, ([, list = ""]) => list.split(", ")).flat();
 }
 
-/** The flags that a help text explains: those at the beginning of a line. Pure. */
+/** The flags that a help text explains: those at the start of a line. */
 function flagsIn(usage: string): readonly string[] {
   return Array.from(usage.matchAll(/^ +(?:-\w, )?(--[a-z-]+)/gm), ([, flag = ""]) => flag).sort();
 }
@@ -161,7 +161,7 @@ function fishScript({ flags, forms, commands }: Words): string {
   return `${lines.join("\n")}\n`;
 }
 
-/** Within single quotes of a shell. */
+/** Makes a text safe within the single quotes of a shell. */
 function quoted(text: string): string {
   return text.replaceAll("'", "");
 }

@@ -1,6 +1,6 @@
 /**
- * `kube-proxy diff`: what a change of manifests does to clients and rules, or what of that which is wanted a kernel, or a dump of
- * one, has not got.
+ * `kube-proxy diff`: what a change of manifests changes for clients and in the rules, or how a kernel, or a dump of one, differs
+ * from the wanted rules.
  */
 import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -39,7 +39,7 @@ import { runCommand, TEXT_OR_JSON, wordReader } from "./subcommand-options.ts";
 const BARE =
   "No configuration of the node is known (--config): what clusterCIDR and other settings change is among these.\n";
 
-/** What rules say of clients of a cluster IP that are no pods. */
+/** The pod network in rules for clients of a cluster IP that are not pods. */
 const POD_NETWORK = /(?:! -s|saddr !=) ([\da-f.:]+\/\d+)/;
 
 /** @param input what `-` reads. @param signal ends `--watch`. @returns the exit status. */
@@ -68,7 +68,7 @@ export async function diff(
 
 async function betweenObjects(before: Objects, after: Objects, options: DiffOptions, output: Output): Promise<number> {
   const { choices, isNodeGiven, form, showsRules } = options;
-  // One that comes or goes is among the Nodes of one side.
+  // A Node that comes or goes is only on one side.
   const chosen = () => chosenNode([...before.nodes, ...after.nodes], choices.config).config.hostnameOverride;
   const nodes = isNodeGiven ? [chosen()] : undefined;
   const result = await diffObjects(before, after, { ...choices, nodes, warn: warner(output) });
@@ -133,7 +133,7 @@ async function againstKernel(
   return EXIT_FAILURE;
 }
 
-/** This host's, which are more than its Node object has, or others; undefined where they cannot be read. */
+/** This host's addresses, which are more than its Node object has; undefined if they cannot be read. */
 async function ownAddresses(families: readonly IpFamily[]): Promise<readonly IpAddress[] | undefined> {
   try {
     return (await Promise.all(families.map(hostAddresses))).flat();
@@ -142,7 +142,7 @@ async function ownAddresses(families: readonly IpFamily[]): Promise<readonly IpA
   }
 }
 
-/** Those in a sysdump; undefined where there is none. */
+/** The addresses in a sysdump; undefined if there is no sysdump. */
 async function sysdumpAddresses(paths: readonly string[]): Promise<readonly IpAddress[] | undefined> {
   const files = await dumpFiles(paths, () => false);
   const found = files.find(({ path, isOfFolder }) => isOfFolder && basename(path) === "addresses.txt");
@@ -150,7 +150,7 @@ async function sysdumpAddresses(paths: readonly string[]): Promise<readonly IpAd
   return dumpedAddresses([{ kind: "addresses", text: await readInputText(found.path, process.stdin) }]);
 }
 
-/** Looks again and again, and prints when something is different from the last look; ends with the signal. */
+/** Compares periodically and prints what has changed since the last comparison; ends with the signal. */
 async function watch(
   first: readonly OwnedDifference[],
   look: () => Promise<readonly OwnedDifference[]>,
@@ -170,7 +170,7 @@ async function watch(
     try {
       differences = await look();
     } catch (error) {
-      // A tool may be refused while the rules change: the next look tells.
+      // A tool may fail while the rules change: the next comparison tells.
       if (!(error instanceof UsageError)) throw error;
       if (error.message !== complaint) output.err(safe(`${new Date().toISOString()} ${error.message}\n`));
       complaint = error.message;
@@ -229,7 +229,7 @@ async function inventoriesOfDumps(
 ): Promise<ReadonlyMap<DumpKind, Inventory>> {
   const found = new Map<DumpKind, Inventory>();
   const family = isFamilyGiven && choices.families.length === 1 ? choices.families[0] : undefined;
-  // Of a folder, what is of another tool than the mode's is no mistake.
+  // In a folder, files of other tools than the mode's are not a mistake.
   for (const { path: file, isOfFolder } of await dumpFiles(
     dumps,
     (name) => name === "nft.txt" || name === "addresses.txt",
@@ -262,7 +262,7 @@ async function readText(file: string, input: NodeJS.ReadableStream): Promise<str
   }
 }
 
-/** Between two looks of `--watch`, unless `--interval` says otherwise. */
+/** Between two comparisons of `--watch`, unless `--interval` says otherwise. */
 const WATCH_SECONDS = 10;
 
 export const DIFF_USAGE = `Usage: kube-proxy diff OLD NEW [options]
@@ -341,11 +341,11 @@ async function readDiffOptions({ values, positionals }: ReturnType<typeof diffFl
     await readChoices({ ...values, node }, undefined, found);
   return {
     mode,
-    /** Of a sysdump. */
+    /** From a sysdump. */
     found: sysdump?.configuration,
-    /** Reads the configuration again, with what there is of it beside the objects. */
+    /** Reads the configuration again, with the one found beside the objects. */
     read,
-    /** Two of manifests, or one. */
+    /** Two sets of manifests, or one. */
     sides: mode === "objects" ? positionals.map((path) => ({ filename: [path] })) : [own],
     dumps: dump,
     choices: await read(undefined),
@@ -353,7 +353,7 @@ async function readDiffOptions({ values, positionals }: ReturnType<typeof diffFl
     isFamilyGiven: values.family !== "both",
     missing: readMissing(values.without),
     showsRules: values.rules ?? false,
-    /** Between two looks; undefined: one look is all. */
+    /** Between two comparisons; undefined: compare once. */
     watchSeconds: watches ? Number(interval ?? WATCH_SECONDS) : undefined,
     form: values.output,
   };

@@ -1,4 +1,4 @@
-/** `--dump FOLDER`: what was unpacked of an archive of `kube-proxy sysdump`: files that hold rules, objects, node and configuration. */
+/** `--dump FOLDER`: an unpacked archive of `kube-proxy sysdump`, with files for rules, objects, node and configuration. */
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { API_VERSION, KIND } from "../config/config.ts";
@@ -15,8 +15,8 @@ import { UsageError } from "./output.ts";
 const RULES = "rules";
 
 /**
- * @param leftOut names of files that another form of the same rules is in.
- * @returns the paths, in place of a folder those of the files in its `rules`, or in itself. @throws UsageError for an empty folder
+ * @param leftOut whether a file of this name is left out, because another file has the same rules in another form.
+ * @returns the paths; a folder is replaced by the files in its `rules` folder, or in itself. @throws UsageError for an empty folder
  */
 export async function dumpFiles(
   paths: readonly string[],
@@ -38,7 +38,7 @@ export async function dumpFiles(
   return files;
 }
 
-/** What a sysdump says of its node beside the rules. */
+/** What a sysdump says about its node besides the rules. */
 export interface SysdumpContext {
   /** A folder of manifests. */
   readonly objects: string;
@@ -46,7 +46,7 @@ export interface SysdumpContext {
   readonly configuration: FoundConfiguration | undefined;
 }
 
-/** @param paths of which the first sysdump counts. @returns undefined where none is one. */
+/** @param paths the first sysdump among them counts. @returns undefined if there is none. */
 export async function contextOf(paths: readonly string[]): Promise<SysdumpContext | undefined> {
   for (const path of paths) {
     const objects = join(path, "objects");
@@ -83,32 +83,32 @@ async function isFolder(path: string): Promise<boolean> {
 }
 
 interface DumpSource {
-  /** What was asked, where that is known: then nothing at all is an answer. */
+  /** The kind of tool, if known: then an empty output is valid. */
   readonly kind: DumpKind | undefined;
-  /** Of iptables where the text does not tell. */
+  /** The family of iptables rules if the text does not tell. */
   readonly family: IpFamily | undefined;
   /** The name of this program's nftables tables. */
   readonly table: string;
 }
 
-/** What a text of a tool is of. */
+/** The kind of tool that printed a text. */
 export const kindOfDump = (text: string): DumpKind | undefined => (isNftJson(text) ? "nft" : dumpKind(text));
 
-/** A dump of which nothing is known but its text; tables of any kube-proxy. @throws UsageError */
+/** Reads a dump of which only the text is known; takes the tables of any kube-proxy. @throws UsageError */
 export function inventoryIn(text: string, name: string): Inventory {
   return inventoryOf(name, text, { kind: kindOfDump(text), family: "IPv4", table: "kube-proxy" });
 }
 
 /** @param name of the dump, for errors. @throws UsageError */
 export function inventoryOf(name: string, text: string, { kind, family, table }: DumpSource): Inventory {
-  // Nothing at all is an answer of a tool that was asked, and none in a file.
+  // An empty output is valid from a tool that was run, but not in a file.
   if (text.trim() === "" && kind !== undefined) return emptyInventory(kind, family, table);
   try {
     if (isNftJson(text)) return readNftJson(text, table);
     const parts: Inventory[] = [];
     let linesBefore = 0;
     for (const part of kind === "iptables-save" ? savesIn(text) : [text]) {
-      // Lines keep their numbers.
+      // Keeps the line numbers.
       const inventory = readDump("\n".repeat(linesBefore) + part, { family, table });
       linesBefore += part.split("\n").length - 1;
       const place = [...inventory.places].find((one) => parts.some(({ places }) => places.has(one)));

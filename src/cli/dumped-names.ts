@@ -1,17 +1,17 @@
-/** `explain NAME --dump FILE`: what rules alone say of a name, by the names and comments in them. */
+/** `explain NAME --dump FILE`: what rules alone say about a name, from the names and comments in them. */
 import { safe } from "../explain/safe-text.ts";
 import type { Holder } from "../inspect/dumps/inventory.ts";
 import { readInputText } from "./bounded-input.ts";
 import { dumpFiles, inventoryIn } from "./dump-folder.ts";
 import { UsageError } from "./output.ts";
 
-/** More lines would not be read. */
+/** People would not read more lines. */
 const SHOWN_LINES = 40;
 /** `shop/web:http` in a comment, or `shop/web/tcp/http` in the name of a chain of nftables mode. */
 const OWNER =
   /(?:"|--comment )([a-z0-9-]+\/[a-z0-9-]+(?::[a-z0-9-]+)?)(?=["\s])|-([a-z0-9-]+\/[a-z0-9-]+)\/(?:tcp|udp|sctp)\/([a-z0-9-]*)/;
 
-/** @returns the answer. @throws UsageError where nothing has the name, or a dump cannot be read */
+/** @returns the answer. @throws UsageError if nothing has the name or a dump cannot be read */
 export async function namedInDumps(
   what: string,
   paths: readonly string[],

@@ -1,6 +1,6 @@
 /**
- * `kube-proxy explain WHAT`: what a Service, an address, a port or a name in the kernel is on a node: how it is reached, which
- * endpoints are used and why, and what is in the kernel for it. Without root and without a kernel.
+ * `kube-proxy explain WHAT`: what a Service, an address, a port or a name in the kernel is on a node: how clients reach it, which
+ * endpoints are used and why, and what the kernel has for it. Needs neither root nor a kernel.
  */
 import { modeNamed } from "../dataplane/registry.ts";
 import { explainOnAllNodes, nodeGroupsText } from "../explain/all-nodes.ts";
@@ -122,7 +122,7 @@ export async function explain(
     const objects = partOf(whole, servicesOfTarget(whole, target, inspection));
     const [firstNode] = whole.nodes;
     if (onAllNodes && firstNode === undefined) throw new UsageError("--all-nodes needs Nodes, and there are none");
-    // What is asked for is found on any of them.
+    // Any node can find the target.
     const finder = onAllNodes ? { ...choices.config, hostnameOverride: firstNode?.name ?? "" } : choices.config;
     const cluster = await explainedCluster(objects, finder, choices.families, warn);
     const search = searched(cluster, target, whole);
@@ -164,14 +164,14 @@ export async function explain(
   });
 }
 
-/** The namespace of a Service or pod that is named with it. */
+/** The namespace in the name of a Service or pod. */
 function namespaceIn(what: string): string | undefined {
   const [, namespace] =
     /^(?!(?:svc|services?|po|pods?)\/)([a-z0-9-]+)\/[^/]+(?:\/(?:tcp|udp|sctp))?$/i.exec(withoutDomain(what)) ?? [];
   return namespace;
 }
 
-/** Where no configuration is known, what a client meets does not hang on it in silence: a cause says what pod networks would change. */
+/** If no configuration is known, adds causes that say what pod networks would change, since answers may depend on them. */
 async function withoutAssuming(
   cluster: ExplainedCluster,
   keys: Iterable<string>,
@@ -200,7 +200,7 @@ async function withoutAssuming(
 
 const PING = /^[^/]+\/icmp(v6)?$/i;
 
-/** What is meant, a pod's address where that is a pod's name; and what the words stand for, in sentences. @throws UsageError */
+/** The target that the words name, for a pod's name its address; and sentences that say what they stand for. @throws UsageError */
 function targetOf(
   what: string,
   namespace: string | undefined,
@@ -227,7 +227,7 @@ function targetOf(
   throw new UsageError(`"${what}" is no Service, pod, address, port or name`, "See 'kube-proxy explain --help'.");
 }
 
-/** A pod that goes by what could be the name of a Service; a Service goes before it, unless it says `pod/`. @throws UsageError */
+/** The pod of a name that could also be a Service's; a Service takes precedence, unless the name begins with `pod/`. @throws UsageError */
 function podMeant(
   what: string,
   target: Extract<Target, { kind: "service" }>,
@@ -253,30 +253,30 @@ function podMeant(
 const OTHER_KIND =
   /^(?:deploy(?:ment)?s?|daemonsets?|ds|statefulsets?|sts|jobs?|ing(?:ress(?:es)?)?|nodes?|no|ep|endpoints)\//;
 
-/** @param whole for words that were perhaps meant. @throws UsageError where nothing is found. */
+/** @param whole for suggestions. @throws UsageError if nothing is found. */
 function searched(cluster: ExplainedCluster, target: Target, whole: Objects): Exclude<Search, { kind: "nothing" }> {
   const part = find(cluster, target);
   if (part.kind !== "nothing") return part;
   const meant = [...part.meant];
   if (target.kind === "service") {
     const { service } = target;
-    // What is said of it is the answer.
+    // The Service exists, and the reason why it has no ports is the answer.
     if (meant.length === 0 && isKnownService(whole, service)) throw new UsageError(part.why);
     const elsewhere = namesakes(service, servicesLike(target, whole));
     if (elsewhere.length > 0 && !elsewhere.includes(service)) {
       throw new UsageError(part.why, `Did you mean ${elsewhere.join(" or ")}?`);
     }
-    // As kubectl names other kinds.
+    // kubectl's names for other kinds.
     if (OTHER_KIND.test(service))
       throw new UsageError(`${service} is neither a Service nor a pod`, "Name the Service, or one of its pods.");
   }
   const nearest = nearestWord(part.wanted, meant.length > 0 ? meant : servicesLike(target, whole));
-  // The word itself is there more than once.
+  // The word itself occurs more than once.
   const isOther = nearest !== undefined && nearest !== part.wanted;
   throw new UsageError(part.why, isOther ? `Did you mean ${nearest}?` : undefined);
 }
 
-/** What a word for a Service was perhaps meant to be. */
+/** Names that a word for a Service may be a misspelling of. */
 function* servicesLike(target: Target, { services }: Objects): Generator<string, void> {
   if (target.kind !== "service" && target.kind !== "name") return;
   for (const { namespace, name, clusterIP } of services) {
@@ -286,14 +286,14 @@ function* servicesLike(target: Target, { services }: Objects): Generator<string,
   }
 }
 
-/** Whether a node port answers at the loopback address that was asked for. */
+/** Whether node ports answer at the loopback address that the user asked about. */
 function loopbackWords(target: Target, servicePorts: readonly PortExplanation[]): string[] {
   if (target.kind !== "address" || !isLoopback(target.address)) return [];
   const own = servicePorts.filter(({ family }) => family === familyOf(target.address));
   return own.flatMap(({ frontends }) => frontends.flatMap(({ atLoopback }) => atLoopback ?? []));
 }
 
-/** The cluster with the wish fulfilled. @throws UsageError */
+/** The cluster with the change of `--what-if`. @throws UsageError */
 async function explainedWith(
   wish: string,
   objects: Objects,
@@ -338,18 +338,18 @@ async function readOptions({ values, positionals }: ReturnType<typeof parsed>) {
   const node = values.node ?? values["hostname-override"] ?? sysdump?.node;
   const read = async (found: FoundConfiguration | undefined, mode = values.mode) =>
     await readChoices({ ...values, node, mode }, undefined, found);
-  // What is wrong with flags is said before anything is read.
+  // Reports errors in flags before anything is read.
   await read(undefined);
   return {
     what,
     values,
     form,
     from: sysdump === undefined || isElsewhere ? values : { filename: [sysdump.objects] },
-    /** Of a sysdump. */
+    /** From a sysdump. */
     found: sysdump?.configuration,
-    /** Rules alone, of which nothing else is known. */
+    /** Rules alone, about which nothing else is known. */
     dumps: sysdump === undefined ? (values.dump ?? []) : [],
-    /** Reads the configuration, with what there is of it beside the objects. */
+    /** Reads the configuration, with the one found beside the objects. */
     read,
   };
 }

@@ -1,6 +1,6 @@
 /**
  * Flows for other programs: JSON lines in a file, or logs of OTLP over HTTP in JSON (opentelemetry.io/docs/specs/otlp) with the attributes
- * of the semantic conventions. Nothing waits for a reader that does not keep up: what it loses is counted.
+ * of the semantic conventions. Nothing waits for a slow reader: its losses are counted.
  */
 import { createWriteStream } from "node:fs";
 import { hostname } from "node:os";
@@ -11,7 +11,7 @@ import { programIdentity } from "../program/program-identity.ts";
 import { countingLosses, jsonLine, type Note } from "./flow-sinks.ts";
 import type { FlowTaker } from "./flows-watch.ts";
 
-/** May wait for a reader. */
+/** Limits of what may wait for a reader. */
 const MOST_BYTES = 16 * 1024 * 1024;
 const MOST_RECORDS = 20_000;
 const BATCH = 1_000;
@@ -20,10 +20,10 @@ const REQUEST_LIMIT_MS = 5_000;
 const TOTALS_EVERY_MS = 10_000;
 /** AGGREGATION_TEMPORALITY_CUMULATIVE */
 const CUMULATIVE = 2;
-/** Answers after which the same is sent again. */
+/** Answers after which the same batch is sent again. */
 const RETRIED = new Set([429, 502, 503, 504]);
 
-/** Adds a line for each to a file. Rejects with the error of the system when it cannot be opened. */
+/** Appends a line per flow to a file. Rejects with the system's error if the file cannot be opened. */
 export async function fileSink(path: string, note: Note): Promise<FlowTaker> {
   const stream = createWriteStream(path, { flags: "a", mode: 0o600 });
   await new Promise((resolve, reject) => stream.once("open", resolve).once("error", reject));
@@ -55,7 +55,7 @@ class Receiver {
     this.#note = note;
   }
 
-  /** @returns the status; undefined without an answer. */
+  /** @returns the HTTP status; undefined without an answer. */
   async post(body: object): Promise<number | undefined> {
     try {
       const response = await fetch(this.#target, {
@@ -81,9 +81,9 @@ class Receiver {
 }
 
 /**
- * Sends them to a collector, and what they amount to as metrics.
+ * Sends flows to a collector as logs, and their sums as metrics.
  *
- * @param url its address; `/v1/logs` is added where it has no path. Metrics go to the same path with `metrics` in place of `logs`.
+ * @param url its address; `/v1/logs` is added if it has no path. Metrics go to the same path with `metrics` in place of `logs`.
  */
 export function otlpSink(url: URL, note: Note): FlowTaker {
   const target = url.pathname === "/" ? new URL("/v1/logs", url) : url;
@@ -110,7 +110,7 @@ export function otlpSink(url: URL, note: Note): FlowTaker {
     });
     return sending;
   };
-  // They are sums: the next say what those that were lost have said.
+  // No retries: these are sums, so the next ones include what a lost message said.
   const sendTotals = async () => await metrics?.post(metricsOf(totals, startMs));
   const timers = [
     setInterval(() => void trySend(), SEND_EVERY_MS),
@@ -160,7 +160,7 @@ function logsOf(logRecords: readonly object[]): object {
   return { resourceLogs: [{ resource: resource(), scopeLogs: [{ scope: scope(), logRecords }] }] };
 }
 
-/** @param totals by service port, protocol and end: sums since the beginning. */
+/** @param totals by service port, protocol and end: sums since the start. */
 function metricsOf(totals: ReadonlyMap<string, number>, startMs: number): object {
   const times = { startTimeUnixNano: `${startMs}000000`, timeUnixNano: `${Date.now()}000000` };
   const dataPoints = [...totals].map(([key, count]) => {
@@ -181,7 +181,7 @@ function serviceAttributes(servicePort: string) {
   return { "k8s.namespace.name": namespace, "k8s.service.name": service, "kube_proxy.service_port": servicePort };
 }
 
-/** What the conventions have no name for begins with `kube_proxy.`. */
+/** Attributes without a name in the conventions begin with `kube_proxy.`. */
 function recordOf(flow: NamedFlow, nowMs: number): object {
   const { servicePort, protocol, client, endpoint, frontend, ended, sent, received } = flow;
   const [source, destination, server] = [client, endpoint, frontend].map((place) => parseHostPort(place ?? ""));

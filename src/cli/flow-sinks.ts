@@ -1,4 +1,4 @@
-/** Where `kube-proxy flows` writes what it tells. */
+/** Where `kube-proxy flows` writes flows. */
 import { FLOW_HEAD, flowCells, type NamedFlow } from "../explain/flows.ts";
 import { safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
@@ -6,27 +6,27 @@ import { escapeJson } from "../logging/escape.ts";
 import type { FlowSink, FlowTaker } from "./flows-watch.ts";
 import { type Output, painted } from "./output.ts";
 
-/** Lines of a table, which is made as a whole. */
+/** The most lines of a table, which is laid out as a whole. */
 const MOST_ROWS = 10_000;
-/** Lines that come within this time are written together: a line at a time costs more than all else. */
+/** Lines that arrive within this time are written together: writing single lines costs more than everything else. */
 const GATHER_MS = 20;
-/** More are not kept waiting: what is large is not collected as garbage soon. */
+/** The most lines to gather: large buffers are garbage-collected late. */
 const GATHERED = 200;
 
-/** What a reader of lines that come without an end may leave: more is lost, rather than kept for it. */
+/** The most characters to keep for a slow reader of an endless stream of lines; more are lost. */
 const MOST_WAITING = 4 * 1024 * 1024;
 
-/** Tells the user what goes wrong. */
+/** Tells the user what went wrong. */
 export type Note = (text: string) => void;
 
 interface Carrier {
-  /** @returns false: there is no room. */
+  /** @returns false if there is no room. */
   take(flow: NamedFlow): boolean;
-  /** @returns how many were lost besides. */
+  /** @returns how many more were lost. */
   close(): Promise<number>;
 }
 
-/** Nothing waits for a reader that does not keep up: what it loses is counted, and told, each time that it is ten times as much. */
+/** Nothing waits for a slow reader: its losses are counted, and reported each time they have grown tenfold. */
 export function countingLosses({ take, close }: Carrier, note: Note): FlowTaker {
   let [told, lost, nextNote] = [0, 0, 1];
   return {
@@ -45,7 +45,7 @@ export function countingLosses({ take, close }: Carrier, note: Note): FlowTaker 
   };
 }
 
-/** Takes so many flows and is full then. @param count Infinity: no end. */
+/** Takes `count` flows and is full then. @param count Infinity: no limit. */
 export function upTo(count: number, { tell, close }: FlowTaker): FlowSink {
   let left = count;
   return {
@@ -77,7 +77,7 @@ export function tableSink(output: Output): FlowTaker {
   };
 }
 
-/** A line for each. @param note tells what a slow reader has lost; without it, all is kept for the reader. */
+/** Prints a line per flow. @param note reports what a slow reader has lost; without it, all lines are kept for the reader. */
 export function lineSink({ out, waiting }: Pick<Output, "out" | "waiting">, isJson: boolean, note?: Note): FlowTaker {
   let gathered: string[] = [];
   let flushing: NodeJS.Timeout | undefined;

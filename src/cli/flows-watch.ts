@@ -1,45 +1,45 @@
-/** Connections of this node as they are, and as they begin and end. */
+/** Lists the connections of this node, and watches them begin and end. */
 import type { AnsweringPlace, FlowNamer, NamedFlow, NamedPort } from "../explain/flows.ts";
 import type { ConntrackTable, FlowFilter, LedFlow, TrackedFlow } from "../kernel/conntrack/conntrack.ts";
 import type { followFlows } from "../kernel/conntrack/netlink-conntrack.ts";
 import { messageOf } from "../logging/message-of.ts";
 import { familyOf, IP_FAMILIES, type IpAddress } from "../net/ip.ts";
 
-/** Where flows come from; tests give others. */
+/** Where flows come from; tests replace it. */
 export interface FlowSource {
   readonly open: () => Pick<ConntrackTable, "readFlows"> & AsyncDisposable;
   readonly follow: typeof followFlows;
   readonly ownAddresses: () => Promise<ReadonlySet<IpAddress>>;
 }
 
-/** What is known of the cluster and the mode, now. */
+/** The current knowledge of the cluster and the mode. */
 export interface Asked {
   readonly namer: () => Promise<FlowNamer>;
-  /** What connection tracking does not know, or not whole. */
+  /** Flows that connection tracking does not know, or only in part. */
   readonly led: () => Promise<readonly LedFlow[]>;
 }
 
-/** Prints flows, or carries them away. */
+/** Prints or exports flows. */
 export interface FlowTaker {
   readonly tell: (flow: NamedFlow) => void;
   readonly close: () => Promise<void>;
 }
 
-/** One that may have had enough. */
+/** A taker that may be full. */
 export interface FlowSink extends FlowTaker {
   readonly isFull: boolean;
 }
 
-/** More frontends are not asked for one by one: the table is read once. */
+/** Up to this many frontends are queried one by one; for more, the table is read once. */
 const SINGLE_DUMPS = 8;
-/** How often a daemon is asked which Services there are now, and how often it is looked for what no message tells of. */
+/** How often to ask the daemon for the current Services, and for connections that no kernel message reports. */
 const TIMES = { refreshMs: 5_000, lookMs: 1_000 };
-/** A process may take up a connection after the kernel has told of it: its endpoint is looked for this often. */
+/** How often to look for the endpoint of a connection: a process may accept it after the kernel has reported it. */
 const LOOKS_FOR_ENDPOINT = 10;
-/** Beginnings that are remembered, for ages. */
+/** How many beginnings to remember, for ages. */
 const MOST_REMEMBERED = 1_000_000;
 
-/** What there is now. */
+/** Lists the current connections. */
 export async function listFlows(namer: FlowNamer, asked: Asked, source: FlowSource, sink: FlowSink): Promise<void> {
   const tell = (flow: TrackedFlow): void => {
     const named = sink.isFull ? undefined : namer.name(flow, { nowMs: Date.now() });
@@ -50,13 +50,13 @@ export async function listFlows(namer: FlowNamer, asked: Asked, source: FlowSour
   await readAll(table, namer, tell);
 }
 
-/** Each once, also where the kernel says that its table changed meanwhile. */
+/** Visits each flow once, even if the kernel says that its table has changed meanwhile. */
 async function readAll(
   table: Pick<ConntrackTable, "readFlows">,
   namer: FlowNamer,
   visit: (flow: TrackedFlow) => void,
 ): Promise<void> {
-  // A port of the node may have the number of a Service's port: one filter lets through what another has.
+  // A node port may have the number of a Service's port: then two filters let the same flow through.
   const seen = new Set<number>();
   for (const filter of filtersFor(namer)) {
     for (const family of filter.address === undefined ? IP_FAMILIES : [familyOf(filter.address)]) {
@@ -69,7 +69,7 @@ async function readAll(
   }
 }
 
-/** The kernel looks through its table once for each, and gives what fits. */
+/** The kernel searches its table once per filter, and returns the matches. */
 function filtersFor(namer: FlowNamer): readonly FlowFilter[] {
   const filters = namer.frontends.map(({ protocol, address, port }) => ({
     ...{ protocol, port },
@@ -78,7 +78,7 @@ function filtersFor(namer: FlowNamer): readonly FlowFilter[] {
   return filters.length <= SINGLE_DUMPS ? filters : [{}];
 }
 
-/** A connection that is looked for, as it was seen last. */
+/** A connection that no message reports, as last seen. */
 interface Seen {
   readonly flow: LedFlow;
   readonly startMs: number | undefined;
@@ -89,7 +89,7 @@ interface Begun {
   readonly port: NamedPort;
 }
 
-/** Tells beginnings and ends until the sink is full, or its signal aborts. */
+/** Reports beginnings and ends until the sink is full or the signal aborts. */
 export class FlowWatch {
   readonly #asked: Asked;
   readonly #source: FlowSource;
@@ -98,17 +98,17 @@ export class FlowWatch {
   readonly #times: typeof TIMES;
   readonly #stop = new AbortController();
   #namer: FlowNamer;
-  /** When connections of conntrack's began, and of which service port, which may be gone when they end; by id. */
+  /** By id: when conntrack entries began, and for which service port, which may be gone when they end. */
   readonly #begun = new Map<number, Begun>();
-  /** What was in the table when the watch began has not begun since, by id. */
+  /** Ids of entries that were in the table before the watch began. */
   readonly #old = new Set<number>();
-  /** Endpoints of those that a process carries, by id: when they end, it has forgotten them. */
+  /** By id: endpoints of connections that a process carries, which it has forgotten when they end. */
   readonly #carried = new Map<number, AnsweringPlace>();
-  /** Those that have begun, and whose endpoint is looked for, by id. */
+  /** By id: new connections whose endpoint is not known yet. */
   readonly #waiting = new Map<number, { readonly flow: TrackedFlow; looks: number }>();
-  /** Undefined before the first look: what is there already has not begun now. */
+  /** Undefined before the first look: connections that exist already have not begun now. */
   #seen: Map<string, Seen> | undefined;
-  /** Told from the table, after messages were lost: their own messages may come yet. */
+  /** Ids reported from the table after messages were lost; their own messages may still come. */
   readonly #told = new Set<number>();
   #oldRead: Promise<void> | undefined;
   #lost = 0;
@@ -170,7 +170,7 @@ export class FlowWatch {
         (namer) => {
           this.#namer = namer;
         },
-        // The daemon is starting again, perhaps: what was known stays true until it answers.
+        // The daemon may be restarting: what was known stays valid until it answers.
         () => {},
       );
     }, this.#times.refreshMs);
@@ -213,7 +213,7 @@ export class FlowWatch {
     if (this.#sink.isFull) this.#stop.abort();
   }
 
-  /** @param isLast whether it is not looked for again. */
+  /** @param isLast whether this is the last look for its endpoint. */
   #tellWaiting(id: number, isLast: boolean): void {
     const one = this.#waiting.get(id);
     if (one === undefined) return;
@@ -225,13 +225,13 @@ export class FlowWatch {
     this.#tell(one.flow);
   }
 
-  /** What is at the socket, and what a process carries, no message tells of. */
+  /** Looks for connections led at the socket or carried by a process, which no message reports. */
   async #look(): Promise<void> {
-    // The answer knows those that had begun when it was asked for; later ones wait for the next.
+    // The answer covers connections that began before the question; later ones wait for the next.
     const waiting = [...this.#waiting.keys()];
     try {
       const led = await this.#asked.led();
-      // Asked for the namer afterwards: it may be another one meanwhile.
+      // Uses the namer only now: it may have been replaced meanwhile.
       const flows = this.#namer.takeLed(led);
       this.#hasComplained = false;
       for (const id of waiting) this.#tellWaiting(id, false);
@@ -252,7 +252,7 @@ export class FlowWatch {
     }
   }
 
-  /** Tells of beginnings that were missed. Ends that were missed are lost. */
+  /** Reports beginnings that were missed. Missed ends are lost. */
   async #rebuild(): Promise<void> {
     const live = new Set<number>();
     let missed = 0;

@@ -99,14 +99,14 @@ export async function flows(
     }
     const note = (text: string): void => output.err(safe(`note: ${text}\n`));
     if (source === KERNEL) for (const text of kernelNotes(isWatching)) note(text);
-    // It may run for days beside the daemon.
+    // The watch may run for days beside the daemon.
     if (isWatching) applyEngineOptions();
     const sink = upTo(options.count, await sinkFor(options, output, note));
     try {
       await (isWatching
         ? untilInterrupted((ended) => new FlowWatch(namer, asked, source, sink, note).run(ended))
         : listFlows(namer, asked, source, sink));
-      // After SIGTERM and Ctrl-C, too: this writes what is buffered.
+      // Also after SIGTERM and Ctrl-C: this writes what is buffered.
       await sink.close();
     } catch (error) {
       if (error instanceof UsageError) throw error;
@@ -131,7 +131,7 @@ async function sinkFor(options: FlowsOptions, output: Output, note: (text: strin
   }
 }
 
-/** What is asked of a daemon, or of objects. */
+/** Asks a daemon or objects for names and connections. */
 function askedOf(
   { socket, filename, choice }: FlowsOptions,
   output: Output,
@@ -141,7 +141,7 @@ function askedOf(
   const path = socket ?? DEFAULT_INSPECT_SOCKET;
   const led = async (): Promise<readonly LedFlow[]> => {
     const answer = await askDaemon(path, "/connections");
-    if (Array.isArray(answer)) return answer; // of a daemon of this version
+    if (Array.isArray(answer)) return answer; // from a daemon of this version
     throw new UsageError("the daemon's answer is no list of connections: it is of another version");
   };
   if (filename !== undefined) {
@@ -184,13 +184,13 @@ async function modeOfDaemon(socket: string, source: FlowSource): Promise<Pick<Fl
     : { isEndpointTracked: true };
 }
 
-/** What the kernel does not keep, or tell. */
+/** Notes about what the kernel does not count or report. */
 function kernelNotes(isWatching: boolean): readonly string[] {
   const isOff = (name: string): boolean => {
     try {
       return readFileSync(`/proc/sys/net/netfilter/${name}`, "utf8").trim() === "0";
     } catch {
-      // The module is not loaded yet; asking for the table loads it.
+      // The module is not loaded yet; reading the table loads it.
       return false;
     }
   };
@@ -208,7 +208,7 @@ function kernelNotes(isWatching: boolean): readonly string[] {
   return notes;
 }
 
-/** What a kernel without ctnetlink answers, or without any netfilter. */
+/** Errors of a kernel without ctnetlink, or without any netfilter. */
 const MISSING: ReadonlySet<string> = new Set(["EINVAL", "EOPNOTSUPP", "EPROTONOSUPPORT", "EAFNOSUPPORT"]);
 
 function refusalHint(error: unknown): string {
@@ -220,7 +220,7 @@ function refusalHint(error: unknown): string {
 const ENDS: readonly FlowEnd[] = ["answered", "refused", "never answered", "closed"];
 const STATES: readonly string[] = [...new Set([...FLOW_STATES, ...SOCKET_STATES, ...ENDS])];
 
-/** In the kernel's letters. @throws UsageError for a word that no connection can have */
+/** The state in the kernel's spelling. @throws UsageError for a word that is not a state */
 function stateNamed(text: string, { watch }: { readonly watch: boolean }): string {
   const plain = (word: string) => word.toLowerCase().replaceAll(/[ -]/g, "_");
   const state = STATES.find((known) => plain(known) === plain(text));
@@ -259,10 +259,10 @@ function readOptions({ values, positionals: words }: ReturnType<typeof parsed>) 
       state: state && stateNamed(state, values),
       isStale: values.stale,
     },
-    /** Infinity: no end. */
+    /** Infinity: no limit. */
     count: count === undefined ? Number.POSITIVE_INFINITY : Number(count),
     isJson: output === "json",
-    /** A file, `-`, or a collector of OTLP. */
+    /** A file, `-`, or an OTLP collector. */
     exportTo: collector === undefined ? values.export : new URL(collector),
   };
 }

@@ -1,4 +1,4 @@
-/** `kube-proxy hns-check`: what HNS of this Windows host is and does, for a report about a node. */
+/** `kube-proxy hns-check`: what HNS on this Windows host is and does, for a report about a node. */
 import { modeNamed } from "../dataplane/registry.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
 import { flagReader, runCommand } from "./subcommand-options.ts";

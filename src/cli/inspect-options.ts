@@ -1,4 +1,4 @@
-/** What the commands that look at a node have in common: flags, and reading of the configuration. */
+/** What the commands that look at a node have in common: flags, and reading the configuration. */
 import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
 import { releaseNames } from "../config/release.ts";
 import { isProxyMode, MODES, type ProxyMode } from "../dataplane/registry.ts";
@@ -12,7 +12,7 @@ import type { FoundConfiguration } from "./objects-input.ts";
 import { type Output, UsageError } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
 
-/** Flags of every command that has a node and its configuration. */
+/** Flags of every command that looks at a node and its configuration. */
 export const NODE_FLAGS = {
   mode: { type: "string" },
   config: { type: "string" },
@@ -22,7 +22,7 @@ export const NODE_FLAGS = {
   help: { type: "boolean", short: "h" },
 } as const;
 
-/** Those of commands that look at both families. */
+/** Flags of commands that look at both families. */
 export const INSPECT_FLAGS = { ...NODE_FLAGS, family: { type: "string", default: "both" } } as const;
 
 /** Their lines in a command's help. */
@@ -59,8 +59,8 @@ interface InspectValues {
 }
 
 /**
- * @param adjust what further flags change in the configuration.
- * @param found stands for `--config` where that is not given.
+ * @param adjust applies further flags to the configuration.
+ * @param found replaces `--config` if that is not given.
  * @throws UsageError
  */
 export async function readChoices(
@@ -78,7 +78,7 @@ export async function readChoices(
   return { families, config, origin: originOf(values, found), isBare: (file ?? found) === undefined };
 }
 
-/** Where mode and configuration are from, behind the mode's name; undefined: both are as they were given. */
+/** Where mode and configuration come from, as shown after the mode's name; undefined: both were given. */
 export function originOf(
   { config, mode }: Pick<InspectValues, "config" | "mode">,
   found: FoundConfiguration | undefined,
@@ -88,15 +88,15 @@ export function originOf(
   return mode === undefined ? ASSUMED : undefined;
 }
 
-/** Without a configuration anywhere. */
+/** The origin if there is no configuration anywhere. */
 const ASSUMED = "assumed";
 
-/** What `--compatibility` changes, where it is given. */
+/** Applies `--compatibility` if it is given. */
 export function asRelease(compatibility: string | undefined): Adjust {
   return (draft) => (compatibility === undefined ? draft : { ...draft, compatibility });
 }
 
-/** The configuration in a file, with mode and node of the command line over it. @throws UsageError */
+/** The configuration in a file, overridden by mode and node of the command line. @throws UsageError */
 export async function readSettings(
   file: string | FoundConfiguration | undefined,
   mode: string | undefined,
@@ -121,9 +121,9 @@ export async function readSettings(
 }
 
 /**
- * The check of a configuration names upstream's modes of this platform, as upstream does; these commands take all, on any.
+ * The check of a configuration names upstream's modes for this platform, as upstream does; these commands take all modes anywhere.
  *
- * @throws UsageError for a text that names no mode.
+ * @throws UsageError for a text that is not a mode.
  */
 export function requireMode(flag: string, mode: string): asserts mode is ProxyMode {
   if (isProxyMode(mode)) return;
@@ -139,7 +139,7 @@ async function readConfig(file: string): Promise<Uint8Array> {
   }
 }
 
-/** Tells each warning once. */
+/** Prints each warning once. */
 export function warner(output: Output): (message: string) => void {
   const told = new Set<string>();
   return (message) => {
@@ -148,7 +148,7 @@ export function warner(output: Output): (message: string) => void {
   };
 }
 
-/** Reads a list with commas; empty words do not count. @throws UsageError for a word that names no feature. */
+/** Reads a comma-separated list; empty words do not count. @throws UsageError for a word that is not a feature. */
 export function readMissing(list: string): ReadonlySet<KernelFeature> {
   const words = list.split(",").filter((word) => word !== "");
   return new Set(

@@ -4,14 +4,14 @@ import { messageOf } from "../logging/message-of.ts";
 import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { UsageError } from "./output.ts";
 
-/** The flags of a command that asks a daemon and prints its answer. */
+/** The flags of a command that queries a daemon and prints its answer. */
 export const DAEMON_FLAGS = {
   socket: { type: "string", default: DEFAULT_INSPECT_SOCKET },
   output: { type: "string", short: "o", default: "text" },
   help: { type: "boolean", short: "h" },
 } as const;
 
-/** The flag in the help of every command that asks a daemon. */
+/** The flag in the help of every command that queries a daemon. */
 export const SOCKET_FLAG_HELP = `      --socket FILE    the daemon's --inspect-socket (default ${DEFAULT_INSPECT_SOCKET})`;
 
 /** The flags of on-nodes.ts in their help. That module loads more than a single answer needs. */
@@ -26,7 +26,7 @@ export function silentDaemonHint(socketPath: string): string {
   return socketPath === DEFAULT_INSPECT_SOCKET ? `${start} --socket names another.` : start;
 }
 
-/** How long an answer may be silent: daemons of nodes that are in trouble are asked most, and have to wait for a processor. */
+/** How long an answer may pause: most queries go to nodes in trouble, whose daemons have to wait for a processor. */
 const LIMIT_MS = 15_000;
 
 interface Answer {
@@ -34,7 +34,7 @@ interface Answer {
   readonly body: string;
 }
 
-/** The answer to GET `path`, parsed. @throws UsageError when nothing answers, or something else than a daemon of this program that knows. */
+/** The parsed answer to GET `path`. @throws UsageError if nothing answers, or anything but a daemon of this program that knows the path. */
 export async function askDaemon(socketPath: string, path: string): Promise<unknown> {
   let answer: Answer;
   try {
@@ -61,8 +61,8 @@ export async function askDaemon(socketPath: string, path: string): Promise<unkno
 }
 
 /**
- * One question and its answer, in HTTP/1.0: it has no chunks, and ends with the connection. The HTTP client of the runtime would take
- * longer to load than the daemon takes to answer.
+ * One request and its response in HTTP/1.0, which has no chunks and ends with the connection. Node.js' HTTP client would take longer
+ * to load than the daemon takes to answer.
  */
 function answerOf(socketPath: string, path: string): Promise<Answer> {
   return new Promise((resolve, reject) => {

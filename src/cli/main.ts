@@ -1,6 +1,5 @@
 /**
- * The program. Without a subcommand it is kube-proxy: same flags, same exit statuses. Each command is loaded only when
- * it is asked for.
+ * The program. Without a subcommand it is kube-proxy: same flags, same exit statuses. Each command is loaded on demand.
  */
 
 import { escapeLine } from "../logging/escape.ts";
@@ -31,7 +30,7 @@ async function main(argv: readonly string[]): Promise<number> {
   return await (await import("./proxy-command.ts")).proxyCommand(argv, output);
 }
 
-/** Without arguments when they are wrong, which has been said. */
+/** Returns no arguments after reporting that they are wrong. */
 function colourOf(words: readonly string[]): Partial<ReturnType<typeof takeColour>> {
   try {
     return takeColour(words);
@@ -47,7 +46,7 @@ function tell({ message, hint }: UsageError): void {
   output.err(said.split("\n").map(escapeLine).join("\n"));
 }
 
-/** @throws UsageError for a word that is nearly a command. Others are refused as kube-proxy refuses them. */
+/** @throws UsageError for a word that resembles a command. kube-proxy's own command line rejects other words. */
 async function suggestCommand(word: string): Promise<void> {
   const { didYouMean } = await import("./suggestion.ts");
   const names = COMMANDS.map(({ name }) => name);
@@ -55,15 +54,15 @@ async function suggestCommand(word: string): Promise<void> {
   if (hint !== undefined) throw new UsageError(`unknown command "${word}" for "kube-proxy"`, hint);
 }
 
-// It would start a debugger that anything on the node can talk to; bin/kube-proxy switches that off as well.
+// SIGUSR1 would start a debugger that anything on the node can talk to; bin/kube-proxy switches that off as well.
 process.on("SIGUSR1", () => {});
 
-// The reader of our output may stop reading (`| head`): that is no failure of ours.
+// The reader of our output may stop reading (`| head`): that is not a failure.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   process.exit(error.code === "EPIPE" ? 0 : EXIT_FAILURE);
 });
 
-// No `await`: the bundle has this module in a script (launch.ts).
+// No top-level `await`: in the bundle this module is part of a script (launch.ts).
 main(process.argv.slice(2)).then(
   (status) => {
     process.exitCode = status;

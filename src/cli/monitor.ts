@@ -62,7 +62,7 @@ function lineText(line: JournalLine): string {
   return "missed" in line ? `… ${line.missed} syncs were missed: this reader is too slow\n` : recordText(line);
 }
 
-/** Until the connection ends, however it does. A last line that is not whole is left out. */
+/** Yields lines until the connection ends, for any reason. Drops an incomplete last line. */
 async function* linesOf(response: IncomingMessage): AsyncGenerator<JournalLine> {
   response.setEncoding("utf8");
   let rest = "";
@@ -76,21 +76,21 @@ async function* linesOf(response: IncomingMessage): AsyncGenerator<JournalLine> 
       }
     }
   } catch (error) {
-    // The daemon was killed: that is an end as well.
+    // A killed daemon ends the connection, too.
     if (!(error instanceof Error && "code" in error)) throw error;
   } finally {
     response.destroy();
   }
 }
 
-/** What a daemon of another version says is left out where it is nothing that can be shown. */
+/** A daemon of another version may send lines that cannot be shown. */
 function isLine(line: unknown): line is JournalLine {
   if (typeof line !== "object" || line === null) return false;
   const { missed, causes, stages, failures } = line as Partial<SyncRecord> & { missed?: unknown };
   return typeof missed === "number" || (Array.isArray(causes) && typeof stages === "object" && Array.isArray(failures));
 }
 
-/** @throws UsageError when no daemon answers, or one without a journal. */
+/** @throws UsageError if no daemon answers, or one without a journal. */
 export async function openJournal(socket: string, last: number): Promise<IncomingMessage> {
   const asked = request({ socketPath: socket, path: `/journal?last=${last}` });
   const limit = AbortSignal.timeout(ANSWER_LIMIT_MS);
@@ -113,7 +113,7 @@ function numberOf(flag: string, text: string): number {
   throw new UsageError(`${flag} must be a number, got "${text}"`);
 }
 
-/** One record: a line for each cause, and one with what was written and how long that took. */
+/** One record: a line for each cause, and one that says what was written and how long that took. */
 function recordText(record: SyncRecord): string {
   const { family, endedMs, isFullSync, causes, furtherCauses, result, failures, furtherFailures } = record;
   const time = new Date(endedMs).toISOString().slice(11, 23);
@@ -135,7 +135,7 @@ function stagesText({ stages: { waiting, model, rules, kernel, after } }: SyncRe
   return `${total} ms: waited ${ms(waiting)}, model ${ms(model)}, rules ${ms(rules)}${inKernel}, after ${ms(after)}`;
 }
 
-/** With the digits that say something: `0.04`, `1.2`, `250`. */
+/** Significant digits only: `0.04`, `1.2`, `250`. */
 function ms(value: number): string {
   return value >= 100 ? value.toFixed(0) : value >= 1 ? value.toFixed(1) : value.toFixed(2);
 }

@@ -1,4 +1,4 @@
-/** Which kubeconfigs are read when none is named. */
+/** Which kubeconfigs are read if none is named. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

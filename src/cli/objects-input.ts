@@ -1,4 +1,4 @@
-/** Where the commands that look at a node get their objects from: manifests, or a cluster with the reader's own permissions. */
+/** Where the commands that look at a node get objects: from manifests, or from a cluster with the user's own permissions. */
 import { existsSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import { homedir } from "node:os";
@@ -34,7 +34,7 @@ export interface ObjectsChoice {
   readonly filename?: readonly string[] | undefined;
   readonly kubeconfig?: string | undefined;
   readonly context?: string | undefined;
-  /** Where it is given, no other configuration counts. */
+  /** Overrides any other configuration. */
   readonly config?: string | undefined;
   readonly node?: string | undefined;
   readonly "hostname-override"?: string | undefined;
@@ -42,9 +42,9 @@ export interface ObjectsChoice {
 }
 
 export interface ReadObjects extends ClusterRecords {
-  /** The context's, where that is a cluster and it names one. */
+  /** The namespace of the kubeconfig's context, if a cluster was read and the context has one. */
   readonly namespace?: string | undefined;
-  /** What is there of kube-proxy's configuration; missing where nothing is. */
+  /** kube-proxy's configuration, if one was found. */
   readonly configuration?: FoundConfiguration | undefined;
 }
 
@@ -55,19 +55,19 @@ export interface FoundConfiguration {
   readonly where: string;
 }
 
-/** What a cluster is asked for in particular. */
+/** What a command needs from a cluster in particular. */
 interface ClusterInterest {
-  /** Names of pods, `namespace/name`, beside those that are endpoints. */
+  /** Names of pods, `namespace/name`, besides those that are endpoints. */
   readonly pods?: readonly string[];
-  /** That is enough where the whole cluster may not be read. */
+  /** Suffices if the user may not read the whole cluster. */
   readonly namespace?: string | undefined;
-  /** No plan is made of what is read. @default false */
+  /** Whether the objects serve only to find pods, not to plan rules. @default false */
   readonly isForPods?: boolean;
-  /** Of a daemon on this host. @default the usual one */
+  /** The socket of a daemon on this host. @default the usual one */
   readonly socket?: string;
 }
 
-/** Reports each problem. @throws UsageError when nothing can be read. */
+/** Reads objects and reports each problem. @throws UsageError if nothing can be read. */
 export async function readObjects(
   choice: ObjectsChoice,
   output: Output,
@@ -92,7 +92,7 @@ export async function readObjects(
   return own === undefined ? cluster : { ...cluster, configuration: own };
 }
 
-/** What a daemon on this host says of itself, where it is that of the cluster's node that is meant. */
+/** The configuration of the daemon on this host, if it serves the chosen node of the cluster. */
 async function configurationHere(
   node: string | undefined,
   nodes: readonly NodeRecord[],
@@ -105,13 +105,13 @@ async function configurationHere(
     const isMeant = (node ?? name) === name && nodes.some((one) => one.name === name);
     return isMeant ? { content: JSON.stringify(found), where: "the daemon here" } : undefined;
   } catch (error) {
-    // Another's socket, or an older daemon's: what the cluster says stands.
+    // Another program's socket, or an older daemon's: use the cluster's configuration.
     if (error instanceof UsageError) return undefined;
     throw error;
   }
 }
 
-/** What is advised to a daemon is too much for a person. */
+/** Drops advice that suits a daemon's permissions, but is too much for a person's. */
 const forReaders = (message: string): string =>
   message.replace(": bind the ClusterRole system:node-proxier to this user", "");
 
@@ -153,14 +153,14 @@ async function readFromCluster(
   }
 }
 
-/** @throws UsageError for a node that is not among them */
+/** The name of the node to look from. @throws UsageError for a node that is not among the Nodes */
 function nodeSeenFrom(nodes: readonly NodeRecord[], node: string = ""): string | undefined {
   const isKnown = nodes.length > 0 || node !== "";
   return isKnown ? nodeNameIn(nodes, chosenNode(nodes, { hostnameOverride: node }).config) : undefined;
 }
 
 /**
- * The kubeconfigs that kubectl would read, without those that are not there.
+ * The kubeconfigs that kubectl would read, without missing ones.
  *
  * @param separator between paths in `KUBECONFIG`. @default the platform's: `;` on Windows
  */
@@ -173,9 +173,9 @@ export function defaultKubeconfigs(env: NodeJS.ProcessEnv, separator: string = d
 const STANDARD_INPUT = "-";
 
 /**
- * Reads everything. Reports each problem by itself, and uses everything else.
+ * Reads all inputs. Reports each problem separately, and uses everything else.
  *
- * @throws UsageError when something cannot be read, or nothing of it can be used.
+ * @throws UsageError if an input cannot be read, or no object in them can be used.
  */
 async function readInput(
   paths: readonly string[],
@@ -213,7 +213,7 @@ async function readOne(path: string, input: NodeJS.ReadableStream): Promise<Clus
     if (path === STANDARD_INPUT)
       return await readManifestText(await readInputText(path, input), "standard input", { keepsPods: true });
     const found = await stat(path);
-    // A pipe, as the shell makes one of `<(kubectl get …)`.
+    // A pipe, as the shell makes for `<(kubectl get …)`.
     if (!found.isFile() && !found.isDirectory()) {
       return await readManifestText(await readInputText(path, input), path, { keepsPods: true });
     }

@@ -1,6 +1,6 @@
 /**
- * `--node NAME` and `--all-nodes` of the commands that ask a running daemon: each is run in the pod of the node, by `kubectl exec`, so
- * that it has the rights, the context and the plugins of the user's own kubectl. The daemon's socket stays closed to others.
+ * `--node NAME` and `--all-nodes` of the commands that query a running daemon: `kubectl exec` runs the command in the node's pod, with
+ * the rights, the context and the plugins of the user's own kubectl. The daemon's socket stays closed to others.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -21,18 +21,18 @@ import { didYouMean } from "./suggestion.ts";
 import { openNew } from "./sysdump/archive.ts";
 
 const NAMESPACE = "kube-system";
-/** kubeadm's label, and that of deploy/trial. */
+/** The labels of kubeadm and of deploy/trial. */
 const SELECTOR = "k8s-app in (kube-proxy,kube-proxy-ts)";
 const PROGRAM = "/usr/local/bin/kube-proxy";
-/** How many nodes are asked at the same time: each is a connection through the API server. */
+/** How many nodes to query at a time: each takes a connection through the API server. */
 const AT_ONCE = 16;
-/** A kubelet that is gone must not hold up the answers of the others. */
+/** A dead kubelet must not delay the answers of other nodes. */
 const LIMIT_MS = 30_000;
-/** What was killed then has said nothing. */
+/** The reason if kubectl was killed at the limit, since it has printed none. */
 const SILENT = `no answer within ${LIMIT_MS / 1_000} s`;
 const RIGHTS = `It takes the rights to list pods and to create pods/exec in the namespace ${NAMESPACE}.`;
 
-/** Which daemons a command line asks, and the rest of it, which goes to them. */
+/** Which daemons a command line queries, and the words that go to them. */
 interface NodesAsked {
   /** Undefined: all. */
   readonly node: string | undefined;
@@ -48,8 +48,8 @@ interface NodePod {
 }
 
 /**
- * Whether a command line with `--node` or `--all-nodes` goes to the daemons. `sysdump`, `prove` and `diff` have a node to look from: they go
- * there when kubectl started the program and no objects or rules are given.
+ * Whether a command line with `--node` or `--all-nodes` goes to the daemons. For `sysdump`, `prove` and `diff` the node may also be the one
+ * to look from: these go to the daemons if kubectl started the program and no objects or rules are given.
  */
 export function isForNodes(command: string, argv: readonly string[], env: NodeJS.ProcessEnv): boolean {
   if (WITH_CONTEXT[command] === undefined) return true;
@@ -57,7 +57,7 @@ export function isForNodes(command: string, argv: readonly string[], env: NodeJS
   return env.KUBE_PROXY_TS_PLUGIN === "1" && !argv.some((word) => /^-f|^--(?:filename|dump|modes)(?:=|$)/.test(word));
 }
 
-/** Takes `--node`, `--all-nodes` and what kubectl needs out of a command line. @throws UsageError */
+/** Takes `--node`, `--all-nodes` and kubectl's flags out of a command line. @throws UsageError */
 function takeNodes(argv: readonly string[]): NodesAsked {
   const { values, rest } = takeOptions(argv, {
     node: { type: "string" },
@@ -71,10 +71,10 @@ function takeNodes(argv: readonly string[]): NodesAsked {
 }
 
 /**
- * Runs a command where the daemons are.
+ * Runs a command in the pods of the daemons.
  *
- * @param command `status`, `services`, … @returns of one node the command's own exit status; of all 0 when each answered 0, 1 when any did
- * not, and 2 when none could be asked.
+ * @param command `status`, `services`, … @returns for one node the command's own exit status; for all nodes 0 if each returned 0, 1 if
+ * any did not, and 2 if none could be queried.
  */
 export async function onNodes(command: string, argv: readonly string[], output: Output): Promise<number> {
   return await inspecting(output, async () => {
@@ -94,7 +94,7 @@ export async function onNodes(command: string, argv: readonly string[], output: 
   });
 }
 
-/** @throws UsageError when there is none, with the nearest name, or kubectl cannot be asked. */
+/** @throws UsageError if there is no such pod, with the nearest node name, or if kubectl fails. */
 async function podsOf({ node, kubectl }: NodesAsked): Promise<readonly NodePod[]> {
   const args = [...kubectl, "get", "pods", "--namespace", NAMESPACE, "--selector", SELECTOR, "--output", "json"];
   const [status, stdout, stderr] = await runKubectl(args, text, text, LIMIT_MS);
@@ -136,7 +136,7 @@ function readPods(json: string): readonly NodePod[] {
     .sort((a, b) => (a.node < b.node ? -1 : 1));
 }
 
-/** Commands that look at the node from its pod, and what each is given for that. */
+/** Commands that look at the node from its pod, and the flags that each needs there. */
 const WITH_CONTEXT: Readonly<Record<string, readonly string[]>> = {
   diff: [],
   prove: ["--kernel"],
@@ -157,7 +157,7 @@ function podCommand(
   return [...kubectl, "exec", "--namespace", NAMESPACE, pod, "--container", container, "--", ...words];
 }
 
-/** The archives of the nodes become files here, as `sysdump` writes one. @returns the greatest of the exit statuses. */
+/** Writes the nodes' archives to local files, as `sysdump` does. @returns the highest exit status. */
 async function fetchArchives(asked: NodesAsked, pods: readonly NodePod[], output: Output): Promise<number> {
   const { values, rest } = takeOptions(asked.rest, {
     output: { type: "string", short: "o" },
@@ -174,7 +174,7 @@ async function fetchArchives(asked: NodesAsked, pods: readonly NodePod[], output
   return Math.max(...ends);
 }
 
-/** One that was not fetched whole leaves no file. @throws UsageError when the file cannot be had or written */
+/** Leaves no file for an incomplete archive. @throws UsageError if the file cannot be created or written */
 async function fetchArchive(
   asked: NodesAsked,
   pod: NodePod,
@@ -201,7 +201,7 @@ async function fetchArchive(
   }
 }
 
-/** `flows --export FILE`: adds the lines of all nodes to a file here. @returns undefined if no file was named. */
+/** `flows --export FILE`: appends the lines of all nodes to a local file. @returns undefined if no file was named. */
 async function exportFlows(asked: NodesAsked, pods: readonly NodePod[], output: Output): Promise<number | undefined> {
   const { values, rest } = takeOptions(asked.rest, { export: { type: "string" } });
   const { export: path = "-" } = values;
@@ -221,7 +221,7 @@ async function exportFlows(asked: NodesAsked, pods: readonly NodePod[], output: 
   return Math.max(...(await Promise.all(ends)));
 }
 
-/** Runs the command and passes on what it prints, as it comes. @param mark before each line. @returns its exit status. */
+/** Runs the command and passes on its output as it arrives. @param mark precedes each line. @returns its exit status. */
 async function inPod(command: string, asked: NodesAsked, pod: NodePod, output: Output, mark: string): Promise<number> {
   const lines = (print: (said: string) => void) => async (stream: Readable) => {
     for await (const line of createInterface({ input: stream })) print(safe(`${mark}${line}\n`));
@@ -238,7 +238,7 @@ interface NodeAnswer {
   readonly refusal: string | undefined;
 }
 
-/** Asks many, some at a time. In the order of the pods. */
+/** Queries many pods, some at a time. @returns the answers in the order of the pods. */
 async function answers(
   command: string,
   asked: NodesAsked,
@@ -251,7 +251,7 @@ async function answers(
     for (let next = left.shift(); next !== undefined; next = left.shift()) {
       const [at, pod] = next;
       const [status, stdout, stderr] = await runKubectl(podCommand(command, asked, pod, rest), text, text, LIMIT_MS);
-      // What kubectl prints of its own, and a command that could not answer, leave standard output empty.
+      // Errors of kubectl, and of a command that could not answer, leave standard output empty.
       const reason = stderr.trim().split("\n")[0] || SILENT;
       const refusal = stdout === "" && status !== 0 ? reason : undefined;
       found[at] = { pod, status, text: stdout, refusal };
@@ -275,7 +275,7 @@ async function allAnswers(
   return statusOf(all, output);
 }
 
-/** One line for each node, those with something wrong first. */
+/** One line per node, those with problems first. */
 async function allStates(asked: NodesAsked, pods: readonly NodePod[], output: Output): Promise<number> {
   const all = await answers("status", asked, pods, ["-o", "json"]);
   const rows = all.map((answer) => ({ answer, report: reportOf(answer) }));
@@ -326,8 +326,8 @@ function statusOf(all: readonly NodeAnswer[], output: Output): number {
 const isForbidden = (said = ""): boolean => /forbidden/i.test(said);
 
 /**
- * @param readOut, readErr read its two outputs to their ends. @param limitMs kills it after this long.
- * @returns its exit status, and what was read. @throws UsageError where there is no kubectl.
+ * @param readOut, readErr read kubectl's two outputs to their ends. @param limitMs kills kubectl after this long.
+ * @returns its exit status, and what was read. @throws UsageError if there is no kubectl.
  */
 async function runKubectl<Out, Err>(
   args: readonly string[],

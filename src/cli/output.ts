@@ -1,17 +1,17 @@
-/** How a command answers and ends: statuses and errors (reference start.md §1, §2.1), where it writes, and what is in colour there. */
+/** How a command answers and ends: exit statuses and errors (reference start.md §1, §2.1), output, and colours. */
 import { styleText } from "../kernel/node-util.ts";
 import { escapeLine } from "../logging/escape.ts";
 
 export const EXIT_SUCCESS = 0;
-/** The only failure status that kube-proxy chooses itself. */
+/** The only failure status of kube-proxy's own. */
 export const EXIT_FAILURE = 1;
 
-/** A command line or input that cannot be used, where {@link EXIT_FAILURE} is an answer. */
+/** For an unusable command line or input, if {@link EXIT_FAILURE} is an answer. */
 export const EXIT_BAD_INPUT = 2;
 
 /**
- * A command line that cannot be used. It is printed as `Error: …` on standard error, with the hint, if there is one, in a
- * line after it; nothing is logged, because logging is not set up yet.
+ * A command line that cannot be used. It is printed as `Error: …` on standard error, followed by a line with the hint if
+ * there is one; nothing is logged, because logging is not set up yet.
  */
 export class UsageError extends Error {
   override readonly name = "UsageError";
@@ -30,7 +30,7 @@ export class CommandError extends Error {
 
 export interface Terminal {
   readonly hasColour: boolean;
-  /** In characters; undefined: no terminal, so no line is broken. */
+  /** In characters; undefined: not a terminal, so lines are not wrapped. */
   readonly width: number | undefined;
 }
 
@@ -43,7 +43,7 @@ interface Stream {
   readonly columns?: number;
 }
 
-/** @param env NO_COLOR is as https://no-color.org has it: set and not empty. Pure. */
+/** @param env NO_COLOR counts as https://no-color.org defines: if set and not empty. */
 export function terminalOf({ isTTY = false, columns }: Stream, choice: ColourChoice, env: NodeJS.ProcessEnv): Terminal {
   const isWanted = isTTY && (env.NO_COLOR ?? "") === "" && env.TERM !== "dumb";
   return {
@@ -54,16 +54,16 @@ export function terminalOf({ isTTY = false, columns }: Stream, choice: ColourCho
 
 type Style = Parameters<typeof styleText>[0];
 
-/** Lines as a whole. */
+/** Styles of whole lines. */
 const LINES: readonly (readonly [line: RegExp, style: Style])[] = [
   [/^(?:Addresses|Endpoints|Why|Passed over|In the kernel|Counted|What becomes of it:|Packet: .*)$/, "bold"],
   [/^\s*[A-Z]{3}[A-Z ]*(?: {2,}[A-Z][A-Z ]+)+$/, "dim"],
-  // Differences, and the lines of a live trace that only one side has.
+  // Differences, and the lines that only one side of a live trace has.
   [/^(?: {2})?\+ /, "green"],
   [/^(?: {2})?- /, "red"],
 ];
 
-/** In the order in which they are looked for at one place. */
+/** Styles of words; if several match at one place, the first counts. */
 const WORDS: readonly (readonly [words: string, style: Style])[] = [
   [
     "NOT healthy|not ready|no longer answers|refused|dropped|is missing|missing:|is gone|the last sync failed|REFUSED|FAILED|The simulation differs",
@@ -77,7 +77,7 @@ const WORDS: readonly (readonly [words: string, style: Style])[] = [
 ];
 const WORD = new RegExp(`\\b(?:${WORDS.map(([words]) => `(${words})`).join("|")})(?![\\w-])`, "g");
 
-/** A text of a command in colour, where the terminal has colour; its escapes must have been taken out of it before. */
+/** Colours the text of a command if the terminal has colour; the text's own escapes must have been removed. */
 export function painted(text: string, terminal: Terminal | undefined): string {
   return terminal?.hasColour === true ? text.split("\n").map(paintedLine).join("\n") : text;
 }
@@ -98,13 +98,13 @@ function styled(style: Style, text: string): string {
 export interface Output {
   out(text: string): void;
   err(text: string): void;
-  /** How many characters the reader of `out` has not taken yet. @default it takes all at once */
+  /** How many characters the reader of `out` has not read yet. @default it reads all at once */
   readonly waiting?: () => number;
-  /** What the reader of `out` can show. @default neither colour nor a width */
+  /** The terminal that `out` writes to. @default neither colour nor a width */
   readonly terminal?: Terminal;
 }
 
-/** Runs a command whose exit status 1 is an answer: what the user must mend is said, and ends it with status 2. */
+/** Runs a command whose exit status 1 is an answer: a usage error is printed, and the status is 2. */
 export async function inspecting(output: Output, run: () => Promise<number>): Promise<number> {
   try {
     return await run();

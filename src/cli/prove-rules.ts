@@ -1,4 +1,4 @@
-/** Where `kube-proxy prove` has rules from that are not planned: dumps, read once for both families, and this node's kernel. */
+/** The sources of rules that `kube-proxy prove` does not plan itself: dumps, read once for both families, and this node's kernel. */
 import type { ProvedVariant } from "../dataplane/dataplane.ts";
 import { MODES, modeNamed } from "../dataplane/registry.ts";
 import { dumpedAddresses, hostAddresses } from "../explain/host-addresses.ts";
@@ -13,7 +13,7 @@ import { UsageError } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
 import { readDumps } from "./trace-rules.ts";
 
-/** A mode, or a layout of one, that can be proved. */
+/** A mode, or a layout of a mode, that can be proved. */
 export interface Variant extends ProvedVariant {
   readonly mode: string;
 }
@@ -34,13 +34,13 @@ export function variantNamed(word: string): Variant {
   );
 }
 
-/** Rules of a node that are there already. */
+/** Existing rules of a node. */
 export interface FoundRules {
-  /** Of which there are rules; the others say nothing. */
+  /** The families that have rules; nothing is known about others. */
   readonly families: ReadonlySet<IpFamily>;
-  /** The mode that the rules show to be their own; undefined where they show none. */
+  /** The mode that the rules identify themselves with; undefined if they do not. */
   readonly shown: Variant | undefined;
-  /** Addresses of the machine that the rules were read from, where they are known. */
+  /** Addresses of the machine that the rules come from, if known. */
   readonly addresses?: (family: IpFamily) => readonly IpAddress[];
   /** @param own addresses of the node. */
   side(family: IpFamily, own: readonly IpAddress[]): Side;
@@ -97,7 +97,7 @@ function rulesOf(
   return rulesSide(name, ofFamily, family, addresses, routes);
 }
 
-/** Whether it has rules of the family. */
+/** Whether the dump has rules of the family. */
 function isOf(dump: Dump, family: IpFamily): boolean {
   switch (dump.kind) {
     case "iptables":
@@ -119,7 +119,7 @@ function tablesIn(objects: readonly unknown[]): string[] {
   });
 }
 
-/** What {@link ProvedVariant.sign} looks at: lines of tools; of nft, a line for each chain. */
+/** The text that {@link ProvedVariant.sign} tests: lines of tools; for nft, a line per chain. */
 function signsOf(dump: Dump): string {
   if ("text" in dump) return dump.text ?? "";
   if (dump.kind !== "nftables") return "";
@@ -129,7 +129,7 @@ function signsOf(dump: Dump): string {
   return chains.join("\n");
 }
 
-/** @returns the mode that rules are taken to be of where neither the user nor they themselves say. */
+/** @returns the mode to assume for rules if neither the user nor the rules name one. */
 export function usualVariant(mode: string | undefined): Variant {
   return variantNamed(mode ?? modeNamed("iptables").name);
 }

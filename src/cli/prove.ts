@@ -1,6 +1,6 @@
 /**
- * `kube-proxy prove`: whether rules do with every packet what the objects of a cluster ask for, or what other rules do. Packets
- * fall into finitely many classes, and one of each is led through both.
+ * `kube-proxy prove`: whether rules treat every packet as the objects of a cluster require, or as other rules do. Packets
+ * fall into finitely many classes, and one packet of each class is walked through both.
  */
 import { DEVIATIONS } from "../dataplane/deviations.ts";
 import { NoRulesError } from "../explain/planned-rules.ts";
@@ -92,7 +92,7 @@ export async function proveCommand(
         for (const variant of options.variants) output.out(await differencesText(variant, options));
         return EXIT_SUCCESS;
       }
-      // Of an answer only its data is kept: its sides hold whole rule sets, and there is one for each mode and node.
+      // Keeps only the data of each answer: its sides hold whole rule sets, and there is one answer per mode and node.
       const answers: ReturnType<typeof answerData>[] = [];
       for await (const answer of answersTo(options, output, input)) {
         answers.push(answerData(answer));
@@ -133,7 +133,7 @@ async function* answersTo(options: Options, output: Output, input: NodeJS.Readab
   }
 }
 
-/** One dump beside another, of the families that either has. */
+/** Compares two dumps, for the families that either has. */
 function* answersBetween(
   one: FoundRules,
   other: FoundRules,
@@ -248,7 +248,7 @@ function answerText({ node, family, sides, proof }: Answer): string {
   const { classes, differing, examples, unprovable } = proof;
   const time = `${proof.seconds.toFixed(1)} s`;
   const head = `${other.name} and ${one.name} (${where})`;
-  // What is found until then stays true.
+  // Differences found until then stay true.
   if (differing === 0)
     return unprovable === undefined
       ? `${head}: equal for all packets: ${classes} classes, ${time}\n`

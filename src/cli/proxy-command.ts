@@ -1,6 +1,6 @@
 /**
- * kube-proxy's own command: flags and configuration file to a running daemon, or to one of the actions `--version`,
- * `--write-config-to`, `--cleanup`, `--init-only`. The order of the steps is upstream's (reference start.md §1).
+ * kube-proxy's own command: from flags and configuration file to a running daemon, or to one of the actions `--version`,
+ * `--write-config-to`, `--cleanup`, `--init-only`. The steps are in upstream's order (reference start.md §1).
  */
 import { writeFile } from "node:fs/promises";
 import type { KubeProxyConfig } from "../config/config.ts";
@@ -53,7 +53,7 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
       return readBounded(path);
     };
     const options = await completeOptions(command.flags, { readFile });
-    // Notices about the configuration come before there is a configured logger; the program's name comes before all.
+    // Notices about the configuration come before the logger is configured; the program's name comes first of all.
     if (options.notices.length > 0) introduce(log);
     for (const { level, message, facts } of options.notices) {
       if (level === "warning") log.warn(message, facts);
@@ -69,7 +69,7 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
     policy = isDaemon(options) ? (modeNamed(config.mode).stopPolicy?.(config) ?? KEEPS_RULES) : FINISHES;
     if (process.platform === "win32" && isDaemon(options)) {
       if (config.windowsRunAsService) await runAsService();
-      // A service gets its end from the service control manager.
+      // The service control manager tells a service to stop.
       if (service === undefined) await listenForShutdown(log, request);
       if (config.windowsPriorityClass !== "") {
         const { applyPriorityClass } = await import("../daemon/windows-priority.ts");
@@ -97,7 +97,7 @@ function isDaemon({ actions }: CompletedOptions): boolean {
   return actions.writeConfigTo === "" && !actions.cleanup && !actions.initOnly;
 }
 
-/** @throws CommandError where there is no service control manager, or none that started this process. */
+/** @throws CommandError if there is no service control manager, or if it did not start this process. */
 async function startService(options: Omit<WindowsServiceOptions, "calls">): Promise<WindowsService> {
   try {
     if (process.platform !== "win32")
@@ -112,7 +112,7 @@ async function startService(options: Omit<WindowsServiceOptions, "calls">): Prom
   }
 }
 
-/** Stops also at the end of a HostProcess container. */
+/** Also stops when a HostProcess container ends. */
 async function listenForShutdown(log: RootLogger, request: (reason: string) => void): Promise<void> {
   const { onShutdownEvent } = await import("../kernel/windows/shutdown-event.ts");
   onShutdownEvent({
@@ -197,14 +197,14 @@ async function act(
     );
     return EXIT_SUCCESS;
   } catch (error) {
-    // What --init-only was to do is not done.
+    // A stop before --init-only has done its work is a failure.
     if (stop.aborted && !actions.initOnly) return EXIT_SUCCESS;
     log.error("Error running ProxyServer", error);
     throw error;
   }
 }
 
-/** @throws CommandError for an address that cannot be listened on. */
+/** @throws CommandError for an invalid address. */
 function pageServer(address: string, log: RootLogger): ServePage | undefined {
   if (address === "") return undefined;
   const parsed = parseListenAddress(address);
@@ -230,14 +230,14 @@ interface StopState {
 }
 
 /**
- * Aborts on SIGTERM and SIGINT, from the first moment on, so that the process ends cleanly also as PID 1, which has no
- * default actions. A second signal, or a stop that takes too long, ends it at once.
+ * Aborts on SIGTERM and SIGINT, from the first moment on, so that the process also ends cleanly as PID 1, which has no
+ * default actions. A second signal, or a stop that takes too long, ends the process at once.
  */
 function stopSignal(current: () => StopState): {
   readonly signal: AbortSignal;
-  /** Asks for the same end for another reason. */
+  /** Requests the same end for another reason. */
   readonly request: (reason: string) => void;
-  /** The program ends by itself, and has failed: that may take no longer than a stop. */
+  /** For an end after a failure: it may take no longer than a stop. */
   readonly limitEnd: () => void;
 } {
   const stop = new AbortController();
@@ -261,12 +261,12 @@ function stopSignal(current: () => StopState): {
   };
   process.on("SIGTERM", onSignal);
   process.on("SIGINT", onSignal);
-  // Ctrl-Break, and the end of the console.
+  // Ctrl-Break, and closing the console.
   if (process.platform === "win32") for (const name of ["SIGBREAK", "SIGHUP"] as const) process.on(name, onSignal);
   return { signal: stop.signal, request: onSignal, limitEnd: () => limit(true) };
 }
 
-/** After a failure: the thread that waits for the service control manager lets the process end in no other way. Its status is 1 then. */
+/** After a failure: the thread that waits for the service control manager allows no other end of the process. The status is then 1. */
 function endService(service: WindowsService | undefined): void {
   if (service !== undefined) process.kill(process.pid, "SIGKILL");
 }

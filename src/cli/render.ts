@@ -1,6 +1,6 @@
 /**
  * `kube-proxy render`: prints what would be programmed for a folder of manifests, without root and without a kernel. The
- * output depends on the input alone, so it can be compared in CI.
+ * output depends only on the input, so CI can compare it.
  */
 import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
 import { objectKeyText } from "../cluster/objects.ts";
@@ -120,7 +120,7 @@ async function rendered(
   try {
     return joinFamilies(await Promise.all(nodes.map((node) => renderer(node, { config, form, service, missing }))));
   } catch (error) {
-    // What a configuration does not allow is the user's to mend.
+    // The configuration does not allow it: the user must change it.
     throw new UsageError(messageOf(error));
   }
 }
@@ -131,7 +131,7 @@ function requireForm({ mode }: KubeProxyConfig, form: string): void {
   throw new UsageError(`mode ${mode} has no output "${form}": use --output ${renderForms.join(", ")}`);
 }
 
-/** @param service as people name it. @returns `namespace/name`. @throws UsageError */
+/** @param service in any form that people use. @returns `namespace/name`. @throws UsageError */
 function knownService(service: string, cluster: ReadObjects): string {
   const known = cluster.services.map(objectKeyText);
   const typed = serviceTyped(service);
@@ -158,7 +158,7 @@ async function readOptions(argv: readonly string[]) {
   const given = new Map<string, unknown>(Object.entries(values));
   const read = (found: FoundConfiguration | undefined) =>
     readChoices(values, (draft) => withModeFlags(draft, given), found);
-  // What is wrong with flags is said before anything is read.
+  // Reports errors in flags before anything is read.
   const { config } = await read(undefined);
   if (values.filename !== undefined) requireForm(config, form);
   return { from: values, service: values.service, missing: readMissing(values.without), form, read };

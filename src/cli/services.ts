@@ -1,4 +1,4 @@
-/** `kube-proxy services`: the service table of a running daemon, and what this host's kernel has counted for it. */
+/** `kube-proxy services`: the service table of a running daemon, with the counts of this host's kernel. */
 import { readlinkSync } from "node:fs";
 import type { ServiceLine, StatusReport } from "../daemon/inspect-report.ts";
 import { isProxyMode, modeNamed } from "../dataplane/registry.ts";
@@ -34,13 +34,13 @@ Examples:
 Exit status: 0; 2 when the daemon does not answer, or has no such Service.
 `;
 
-/** One line with its traffic; -o json. */
+/** One line with its traffic, as `-o json` prints it. */
 type CountedLine = Omit<ServiceLine, "frontends" | "endpoints"> & {
   readonly frontends: readonly (ServiceLine["frontends"][number] & Counted)[];
   readonly endpoints: readonly (Omit<ServiceLine["endpoints"][number], "open"> & Counted)[];
 };
 
-/** Null is not known; without both, nothing was read. */
+/** Null: not known. Without `open` and `counted`, nothing was read. */
 interface Counted {
   readonly open?: number | null;
   readonly counted?: number | null;
@@ -83,7 +83,7 @@ export async function services(
   );
 }
 
-/** @param given a Service, as people name it. @throws UsageError where there is none */
+/** @param given a Service in any form that people use. @throws UsageError if it does not exist */
 async function linesOf(socket: string, given: string | undefined, namespace: string | undefined) {
   const name = given && serviceTyped(given);
   const service =
@@ -110,7 +110,7 @@ async function tableOf(socket: string, query: string): Promise<readonly ServiceL
   throw new UsageError("the daemon's answer is no list of services: it is of another version");
 }
 
-/** What a daemon of another version says may be anything. */
+/** A daemon of another version may answer anything. */
 function isServiceTable(lines: unknown): lines is readonly ServiceLine[] {
   return (
     Array.isArray(lines) &&
@@ -120,7 +120,7 @@ function isServiceTable(lines: unknown): lines is readonly ServiceLine[] {
   );
 }
 
-/** Where the daemon's programs keep their maps: where it does not say, in their usual place. */
+/** Where the daemon's programs keep their maps; the usual place if it does not say. */
 async function placesOf(socket: string) {
   const answer = await askDaemon(socket, "/configuration").catch((error: unknown) => {
     if (!(error instanceof UsageError)) throw error;
@@ -152,7 +152,7 @@ async function withTraffic(
   return { counted, notes };
 }
 
-/** What the daemon carries itself, it knows better than the kernel. */
+/** For connections that the daemon carries itself, its own number is better than the kernel's. */
 function withCount(
   one: ServiceLine["endpoints"][number],
   count: Counted | undefined,
@@ -178,7 +178,7 @@ function servicesText(lines: readonly CountedLine[], width: number | undefined):
   return tableText([head, ...lines.flatMap((line) => rowsOf(line, hasTraffic))], "", width);
 }
 
-/** Addresses and endpoints stand side by side. */
+/** Puts addresses and endpoints side by side. */
 function rowsOf({ servicePort, protocol, frontends, endpoints }: CountedLine, hasTraffic: boolean): string[][] {
   const counts = (one: Counted | undefined) => {
     if (!hasTraffic) return [];

@@ -1,4 +1,4 @@
-/** `kube-proxy status`: the state of a running daemon at a glance, asked over its inspect socket. */
+/** `kube-proxy status`: the state of a running daemon at a glance, from its inspect socket. */
 import type { StatusReport } from "../daemon/inspect-report.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { askDaemon, DAEMON_FLAGS, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
@@ -26,7 +26,7 @@ Exit status: 0 when the daemon is healthy and nothing was refused, 1 otherwise, 
 export async function status(argv: readonly string[], output: Output): Promise<number> {
   const read = flagReader("kube-proxy status", DAEMON_FLAGS);
   return await runCommand({ argv, output, usage: STATUS_USAGE, forms: TEXT_OR_JSON, read }, async ({ values }) => {
-    // The daemon's own answer; one of another version may lack fields, which is said as "not known".
+    // A daemon of another version may lack fields, which print as "?".
     const report = await askDaemon(values.socket, "/status");
     if (!isReport(report))
       throw new UsageError("the daemon's answer is no state of a daemon: it is of another version");
@@ -41,7 +41,7 @@ function isReport(report: unknown): report is Partial<StatusReport> {
   return [failures, families, limits].every((list) => Array.isArray(list));
 }
 
-/** What another version does not say. */
+/** `?` for a field that another version does not have. */
 function known(value: unknown): string {
   return value === undefined || value === null ? "?" : String(value);
 }

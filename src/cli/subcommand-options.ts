@@ -1,10 +1,10 @@
-/** The commands beside kube-proxy's own command line: their options, with errors that say what to type, and how they run and end. */
+/** The commands besides kube-proxy's own command line: their options, with errors that say what to type, and how they run and end. */
 import type { ParseArgsOptionsConfig } from "node:util";
 import { parseArgs } from "../kernel/node-util.ts";
 import { COLOURS, EXIT_SUCCESS, inspecting, type Output, UsageError } from "./output.ts";
 import { nearestWord } from "./suggestion.ts";
 
-/** Forms of `--output` that most commands have, the default first. */
+/** The values of `--output` in most commands, the default first. */
 export const TEXT_OR_JSON = ["text", "json"];
 
 type Read = { readonly values: { readonly help?: boolean | undefined; readonly output?: string } };
@@ -13,12 +13,12 @@ interface Call<R extends Read> {
   readonly argv: readonly string[];
   readonly output: Output;
   readonly usage: string;
-  /** Of `--output`. @default any */
+  /** The values of `--output`. @default any */
   readonly forms?: readonly string[];
   readonly read: (argv: readonly string[]) => R;
 }
 
-/** Runs a command whose exit status 1 is an answer: prints its help, and ends with status 2 where its flags must be mended. */
+/** Runs a command whose exit status 1 is an answer: prints its help, and returns status 2 if its flags are wrong. */
 export async function runCommand<R extends Read>(
   { argv, output, usage, forms, read }: Call<R>,
   run: (options: R) => Promise<number>,
@@ -37,7 +37,7 @@ export async function runCommand<R extends Read>(
   });
 }
 
-/** Runs something that Ctrl-C, or a request to end, ends in good order. */
+/** Runs something that Ctrl-C or SIGTERM ends cleanly. */
 export async function untilInterrupted<T>(run: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const stop = new AbortController();
   const end = (): void => stop.abort();
@@ -50,12 +50,12 @@ export async function untilInterrupted<T>(run: (signal: AbortSignal) => Promise<
   }
 }
 
-/** Reads the arguments of a command that takes flags. @param command as typed, for hints. The result throws UsageError. */
+/** Makes a parser for a command that takes only flags; it throws UsageError. @param command as typed, for hints. */
 export function flagReader<const T extends ParseArgsOptionsConfig>(command: string, options: T) {
   return (argv: readonly string[]) => readWords(command, argv, options, false);
 }
 
-/** The same of one that takes words between its flags. */
+/** The same for a command that also takes words. */
 export function wordReader<const T extends ParseArgsOptionsConfig>(command: string, options: T) {
   return (argv: readonly string[]) => readWords(command, argv, options, true);
 }
@@ -74,9 +74,9 @@ function readWords<const T extends ParseArgsOptionsConfig>(
 }
 
 /**
- * Takes some flags out of a command line that another program reads.
+ * Takes some flags out of a command line whose rest another parser reads.
  *
- * @returns the flags' values, and the words that are left for that program. @throws UsageError for a flag without its value.
+ * @returns the flags' values, and the remaining words. @throws UsageError for a flag without its value.
  */
 export function takeOptions<const T extends ParseArgsOptionsConfig>(argv: readonly string[], options: T) {
   const args = [...argv];
@@ -117,7 +117,7 @@ function refusal(command: string, error: unknown, names: readonly string[]): unk
   }
 }
 
-/** The line after an error about a flag: what was probably meant, and where all flags are explained. */
+/** The hint after an error about a flag: what was probably meant, and where all flags are explained. */
 export function flagHint(command: string, given: string, names: Iterable<string>): string {
   const nearest = given.startsWith("--") ? nearestWord(given.slice(2), names) : undefined;
   const help = `see '${command} --help'`;

@@ -1,10 +1,10 @@
-/** What a word was probably meant to be: a mistyped one, and a name without its namespace. Pure. */
+/** Suggests what a word was probably meant to be, if it is mistyped or a name without its namespace. */
 import { UsageError } from "./output.ts";
 
-/** A word that is this far away, in edits per letter, is another word. */
+/** A word that is this far away, in edits per letter, is a different word. */
 const LIMIT = 0.4;
 
-/** The known word that is nearest to a given one, if any is near. Upper and lower case, `_` and `-` do not matter. */
+/** The known word nearest to a given one, if any is near. Case does not matter, nor does `_` instead of `-`. */
 export function nearestWord(word: string, known: Iterable<string>): string | undefined {
   const given = plain(word);
   let best: { readonly name: string; readonly distance: number } | undefined;
@@ -17,21 +17,21 @@ export function nearestWord(word: string, known: Iterable<string>): string | und
   return best?.name;
 }
 
-/** The hint after an error about a word. @param before each known word, as it is typed. @returns undefined where none is near */
+/** The hint after an error about a word. @param before precedes the suggestion. @returns undefined if none is near */
 export function didYouMean(word: string, known: Iterable<string>, before = ""): string | undefined {
   const nearest = nearestWord(word, known);
   return nearest === undefined ? undefined : `Did you mean ${before}${nearest}?`;
 }
 
-/** Those of the same name in other namespaces, which people mean most, or in its own. @param name `namespace/name`, as the known ones */
+/** Known names that are the same but for the namespace, the usual mistake. @param name `namespace/name`, like the known ones */
 export function namesakes(name: string, known: Iterable<string>): readonly string[] {
   return [...new Set(known)].filter((one) => one.endsWith(name.slice(name.indexOf("/"))));
 }
 
 /**
- * The only one of these `namespace/name` that has the name, or is it; undefined where none is.
+ * The only one of the known `namespace/name` that equals `name` or has it as its name; undefined if there is none.
  *
- * @param namespace that is meant before others. @throws UsageError for several
+ * @param namespace takes precedence over others. @throws UsageError if there are several
  */
 export function onlyNamed(
   flag: string,
@@ -49,7 +49,7 @@ function plain(word: string): string {
   return word.toLowerCase().replaceAll("_", "-");
 }
 
-/** Levenshtein's: letters added, left out or replaced; words that begin alike are nearer. */
+/** Levenshtein distance: letters added, left out or replaced; a prefix counts as near. */
 function distanceOf(a: string, b: string): number {
   if (a.length > 2 && b.startsWith(a)) return 1;
   let row = Array.from({ length: b.length + 1 }, (_, index) => index);

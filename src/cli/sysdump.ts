@@ -64,7 +64,7 @@ const parsed = flagReader("kube-proxy sysdump", {
 });
 type SysdumpValues = ReturnType<typeof parsed>["values"];
 
-/** @param stream what `-o -` writes to. @returns the exit status. */
+/** @param stream the target of `-o -`. @returns the exit status. */
 export async function sysdump(
   argv: readonly string[],
   output: Output,
@@ -127,7 +127,7 @@ function partsOf(
   ];
 }
 
-/** What the daemon says first; undefined without one, for which a part of the archive says why. */
+/** The daemon's status; undefined if no daemon answers, for which a part of the archive gives the reason. */
 async function reportOf(socket: string): Promise<Partial<StatusReport> | undefined> {
   try {
     const report = await askDaemon(socket, "/status");

@@ -1,4 +1,4 @@
-/** The rules in this node's kernel, and its addresses and routes, as the system's tools print them. */
+/** The rules in this node's kernel, and its addresses and routes, as printed by the system's tools. */
 
 import { existsSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
@@ -21,7 +21,7 @@ const LIMIT_MS = 60_000;
 interface Tool {
   readonly file: string;
   readonly args: readonly string[];
-  /** Where it is not there, this kernel has nothing that the tool could show. */
+  /** A file without which this kernel has nothing that the tool could print. */
   readonly of?: string;
 }
 
@@ -35,7 +35,7 @@ const SHARED_TOOLS: readonly Tool[] = [
   { file: "ipvsadm", args: ["-S", "-n"], of: "/proc/net/ip_vs" },
 ];
 
-/** Reads the kernel. @param local addresses that are given beside those that the node has. @throws UsageError */
+/** Reads the kernel. @param local addresses given in addition to the node's own. @throws UsageError */
 export async function kernelRules(family: IpFamily, local: readonly IpAddress[]): Promise<TracedRules> {
   needRoot("reading the rules of this node's kernel");
   const notes: string[] = [];
@@ -65,7 +65,7 @@ export async function kernelRules(family: IpFamily, local: readonly IpAddress[])
   };
 }
 
-/** Rules of this kernel with the step of sockets before them, where maps are pinned. */
+/** Adds the socket step before this kernel's rules if maps are pinned. */
 export async function withLiveSockets(
   rules: TracedRules,
   family: IpFamily,
@@ -81,7 +81,7 @@ export async function withLiveSockets(
         podNode === ownName ? { inInterface: undefined } : undefined;
       return { ...rules, dumps: [...rules.dumps, sockets.chain(live)], podAt };
     }
-    // Of a mode that was not asked for, nothing is missed.
+    // A failure matters only in the configured mode.
     if (live?.ok === false && config.mode === name) {
       notes = [...notes, `where sockets are led could not be read: ${live.reason}`];
     }
@@ -89,7 +89,7 @@ export async function withLiveSockets(
   return { ...rules, notes };
 }
 
-/** @param what is to be done. @throws UsageError when this is not root. */
+/** @param what needs root, in words. @throws UsageError unless the user is root. */
 export function needRoot(what: string): void {
   if (process.getuid?.() === 0) return;
   throw new UsageError(
@@ -117,7 +117,7 @@ async function ipJson(...args: readonly string[]): Promise<readonly unknown[]> {
   return stdout.trim() === "" ? [] : listOf(JSON.parse(stdout));
 }
 
-/** Names of the node's interfaces by their numbers. */
+/** Names of the node's interfaces by index. */
 export async function interfaceNames(): Promise<ReadonlyMap<number, string>> {
   const links = (await ipJson("link", "show")).flatMap((link): (readonly [number, string])[] => {
     const [index, name] = isObject(link) ? [numberOf(link.ifindex), textOf(link.ifname)] : [];
@@ -134,7 +134,7 @@ async function routes(family: IpFamily, addresses: readonly IpAddress[]): Promis
     if (dst === undefined || device === undefined) return [];
     const cidr = cidrOf(dst, family);
     const next = parseIpAddress(router ?? cidr.replace(/\/.*/, ""));
-    // As the kernel masquerades (inet_select_addr): the interface's address beside the next hop, else its first, else any of the node.
+    // The kernel's choice for masquerading (inet_select_addr): the interface's address in the next hop's prefix, else its first, else any.
     const here = own.filter((one) => one.device === device);
     const beside = here.find(({ prefix }) => next !== undefined && cidrContains(prefix, next));
     const address =
@@ -144,7 +144,7 @@ async function routes(family: IpFamily, addresses: readonly IpAddress[]): Promis
   return found.sort((a, b) => lengthOf(b.cidr) - lengthOf(a.cidr));
 }
 
-/** The addresses of an interface that packets to elsewhere may have, in the kernel's order. */
+/** The addresses of an interface that may be the source of packets to other hosts, in the kernel's order. */
 function ownPrefixes(link: unknown) {
   return listOf(isObject(link) ? link.addr_info : undefined).flatMap((info) => {
     const { local, prefixlen, secondary } = isObject(info) ? info : {};
@@ -155,7 +155,7 @@ function ownPrefixes(link: unknown) {
   });
 }
 
-/** An address that no packet to elsewhere has as its source. */
+/** Whether no packet to another host has this address as its source. */
 function isLocalOnly(address: IpAddress): boolean {
   return address.startsWith("127.") || address === "::1" || address.startsWith("fe80:");
 }
@@ -168,19 +168,19 @@ function cidrOf(destination: string, family: IpFamily): string {
 const lengthOf = (cidr: string): number => Number(cidr.slice(cidr.indexOf("/") + 1));
 
 const ENTRY = /^src=(\S+) .*?\blast_seen: (\d+)/gm;
-/** Ticks begin at 2^32, less 300 seconds of them (include/linux/jiffies.h, INITIAL_JIFFIES). */
+/** Ticks start 300 seconds before 2^32 (include/linux/jiffies.h, INITIAL_JIFFIES). */
 const FIRST_WRAP = 2 ** 32;
 const BEFORE_WRAP_SECONDS = 300;
-/** What kernels are built with (kernel/Kconfig.hz). */
+/** The tick rates that kernels are built with (kernel/Kconfig.hz). */
 const TICK_RATES = [100, 250, 300, 1000];
 
-/** The kernel's clock in ticks, and how many of them are a second. */
+/** The kernel's clock in ticks, and the ticks per second. */
 interface Ticks {
   readonly now: number;
   readonly rate: number;
 }
 
-/** The lists of iptables' `-m recent`, which hold the clients of session affinity. @param proc where procfs is. @returns undefined when the kernel has none. */
+/** The lists of iptables' `-m recent`, which hold the clients of session affinity. @param proc the mount point of procfs. @returns undefined if the kernel has none. */
 export async function recentLists(proc = "/proc"): Promise<ListedClients | undefined> {
   const folder = join(proc, "net/xt_recent");
   const names = await readdir(folder).catch(() => undefined);
@@ -191,7 +191,7 @@ export async function recentLists(proc = "/proc"): Promise<ListedClients | undef
   return lists;
 }
 
-/** A list may go, and a file may be of another user: then nothing is known. */
+/** Empty if the list is gone or belongs to another user. */
 async function procText(file: string): Promise<string> {
   return await readFile(file, "utf8").catch(() => "");
 }
@@ -205,7 +205,7 @@ function clientsOf(text: string, ticks: Ticks | undefined): ReadonlyMap<string, 
   return clients;
 }
 
-/** @param timers what /proc/timer_list has. */
+/** @param timers the content of /proc/timer_list. */
 function ticksOf(timers: string): Ticks | undefined {
   const nanoseconds = Number(/^now at (\d+) nsecs/m.exec(timers)?.[1]);
   const last = [...timers.matchAll(/last_jiffies\s*: (\d+)/g)].map(([, ticks]) => Number(ticks));

@@ -1,4 +1,4 @@
-/** `kube-proxy trace --live`: what this node's kernel does with real packets of a flow, beside what the simulation says. */
+/** `kube-proxy trace --live`: what this node's kernel does with real packets of a flow, compared with the simulation. */
 import { readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { jsonText } from "../explain/safe-text.ts";
@@ -25,19 +25,19 @@ import type { TracedRules } from "./trace-rules.ts";
 
 export interface LiveOptions {
   readonly target: ParsedTarget;
-  /** `from` may be left out: packets of any client. */
+  /** Without `from`: packets of any client. */
   readonly packet: Omit<PacketFlags, "from"> & { readonly from: string | undefined };
   readonly count: number;
   readonly timeoutSeconds: number;
   readonly form: string;
 }
 
-/** How often packets that the kernel says no more of are looked for. */
+/** How often to look for packets that the kernel no longer reports on. */
 const LOOK_MS = 50;
-/** How often rules are read again because they changed meanwhile. */
+/** How often to read rules that keep changing. */
 const READ_ATTEMPTS = 5;
 
-/** Runs it. @param signal ends it early. @returns the exit status. @throws UsageError */
+/** Runs `trace --live`. @param signal ends it early. @returns the exit status. @throws UsageError */
 export async function liveTrace(options: LiveOptions, output: Output, signal: AbortSignal): Promise<number> {
   needRoot("tracing packets in this node's kernel");
   const { target, form, count } = options;
@@ -69,12 +69,12 @@ export async function liveTrace(options: LiveOptions, output: Output, signal: Ab
   return reports.length > 0 && reports.every(isAsSimulated) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/** Packets as they end. */
+/** Queues packets as they end. */
 class PacketQueue {
   readonly assembler = new PacketAssembler((packet) => this.#packets.push(packet));
   readonly #packets: ObservedPacket[] = [];
 
-  /** Gives up to so many packets. @param ended rejects when nothing more can come. */
+  /** Yields up to `count` packets. @param ended rejects when no more can arrive. */
   async *take(
     count: number,
     limitMs: number,
@@ -89,7 +89,7 @@ class PacketQueue {
         yield packet;
         continue;
       }
-      // A packet that is on its way is waited for.
+      // Waits for a packet that is on its way.
       const isLate = performance.now() > endMs && this.assembler.openPackets === 0;
       if (signal.aborted || isLate) return;
       await Promise.race([sleep(LOOK_MS), ended]);
@@ -131,7 +131,7 @@ async function opened(filter: TraceFilter, { assembler }: PacketQueue, signal: A
   }
 }
 
-/** Rules of the generation that packets met; read again where they have changed. */
+/** Reads the generation of rules that packets met, and reads again if it has changed. */
 class RulesReader {
   readonly #tracer: PacketTracer;
   readonly #options: LiveOptions;
@@ -143,7 +143,7 @@ class RulesReader {
     this.#options = options;
   }
 
-  /** The legacy variant of iptables reports nothing to nf_tables. @throws UsageError where the rules are its own */
+  /** The legacy variant of iptables reports nothing to nf_tables. @throws UsageError if the rules are its own */
   async refuseLegacy(): Promise<void> {
     const tables = await legacyTables(this.#options.target.family);
     if (tables.length === 0) return;
@@ -166,7 +166,7 @@ class RulesReader {
     const { family } = target;
     const rules = await this.#rules();
     const facts = nodeFacts({ addresses: rules.addresses, routes: rules.routes ?? [] });
-    // What packets leave in lists and sets, this one may have left already.
+    // This packet may already have left its own traces in lists and sets.
     const dumps = rules.dumps.filter(({ kind }) => kind !== "recent");
     const { program } = programOfDumps(dumps, { family, facts, knowsClients: false, knowsDynamicSets: false });
     const places = await rulePlaces(this.#tracer, packet);
@@ -190,7 +190,7 @@ class RulesReader {
   }
 }
 
-/** Tables that iptables-legacy has made, by name. */
+/** Names of the tables of iptables-legacy. */
 async function legacyTables(family: IpFamily): Promise<readonly string[]> {
   const file = family === "IPv4" ? "/proc/net/ip_tables_names" : "/proc/net/ip6_tables_names";
   const text = await readFile(file, "utf8").catch(() => "");
@@ -213,7 +213,7 @@ function withoutOwnTable(rules: TracedRules): TracedRules {
   return { ...rules, dumps };
 }
 
-/** Reads what the packet needs. Tables and chains that are gone are left out. */
+/** Reads the places of the rules that the packet met. Leaves out tables and chains that are gone. */
 async function rulePlaces(tracer: PacketTracer, { visits }: ObservedPacket): Promise<RulePlaces> {
   const tables = new Map<string, ReadonlyMap<string, ChainHook>>();
   const handles = new Map<string, readonly number[]>();

@@ -1,4 +1,4 @@
-/** The packet that `kube-proxy trace` is asked about, out of its flags. Pure. */
+/** Reads the packet for `kube-proxy trace` from its flags. */
 
 import { type ClientPlace, sendingTo } from "../inspect/client-place.ts";
 import type { FirstHook } from "../kernel/nftables/tracing/trace-table.ts";
@@ -26,7 +26,7 @@ export interface ParsedTarget {
   readonly protocol: string;
 }
 
-/** By their number in an IP header. */
+/** Protocol numbers of the IP header. */
 const PROTOCOLS: Readonly<Record<string, number>> = { ...{ tcp: 6, udp: 17, sctp: 132 }, icmp: 1, icmpv6: 58 };
 const PROTOCOL_WORDS = Object.keys(PROTOCOLS);
 const TARGET = /^(?<end>.+?)(?:\/(?<protocol>[a-z0-9]+))?$/i;
@@ -74,12 +74,12 @@ export interface PodPlace {
   readonly inInterface: string | undefined;
 }
 
-/** What is known of clients on the node at hand. */
+/** What is known about clients on the node in question. */
 interface ClientKnowledge {
-  /** Where a named client is; throws UsageError where that is not known. */
+  /** Where a kind of client is; throws UsageError if that is not known. */
   readonly placeOf: (position: Position) => ClientPlace;
   readonly isLocal: (address: IpAddress) => boolean;
-  /** Whether it is a pod of this node, and where packets come in from it; undefined where that is not known. */
+  /** The pod of this node with this address, and the interface of its packets; undefined if not known. */
   readonly podAt: (address: IpAddress) => PodPlace | undefined;
 }
 
@@ -108,14 +108,14 @@ export function packetQuestion(
     destination: target.address,
     destinationPort: target.port,
     inInterface: flags.in ?? inInterface ?? pod?.inInterface,
-    // What is said to come in by an interface has left its socket.
+    // A packet that enters through a given interface has left its socket.
     origin: !isHere ? "elsewhere" : flags.in === undefined ? "socket" : "this-node",
     mark: markOf(flags.mark),
     state,
   };
 }
 
-/** Which real packets are meant. What `pod`, `node` and `outside` say of them is where they begin: their addresses may be any. @throws UsageError */
+/** Which real packets to trace. `pod`, `node` and `outside` only say where a packet starts, not its address. @throws UsageError */
 export function trafficOf(
   flags: Omit<PacketFlags, "from"> & { readonly from: string | undefined },
   target: ParsedTarget,

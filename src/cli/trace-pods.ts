@@ -1,4 +1,4 @@
-/** Pods by name in `--from` and `--to` of `kube-proxy trace`, and Services in `--to`: the same packet with addresses. Pure. */
+/** Resolves names of pods in `--from` and `--to` of `kube-proxy trace`, and of Services in `--to`, to addresses. */
 import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import { isKnownService, whyNotServed } from "../explain/find.ts";
 import { addressesOf, behindHostName, type HostNames } from "../explain/part-of-cluster.ts";
@@ -9,36 +9,36 @@ import { UsageError } from "./output.ts";
 import { didYouMean, namesakes, nearestWord, onlyNamed } from "./suggestion.ts";
 import { POSITIONS } from "./trace-packet.ts";
 
-/** `NAMESPACE/NAME`, with what stands behind it. */
+/** `NAMESPACE/NAME`, and what follows it. */
 interface PodMention {
   readonly pod: string;
   /** `:PORT`, `/PROTOCOL`, both or neither; the port of a Service may be its name. */
   readonly rest: string;
 }
 
-/** The ends of a packet as they are typed. */
+/** The ends of a packet as typed. */
 export interface PacketEnds {
   /** Undefined: any client. */
   readonly from: string | undefined;
   readonly to: string;
 }
 
-/** The same ends as addresses, and what is known of them now. */
+/** The same ends as addresses, and what is known about them. */
 export interface ResolvedEnds extends PacketEnds {
-  /** The node of the pod in `--from`; undefined where no pod is named, or its node is not known. */
+  /** The node of the pod in `--from`; undefined if no pod is named, or its node is not known. */
   readonly fromNode: string | undefined;
   /** Which pod has which address, in words. */
   readonly notes: readonly string[];
 }
 
-/** What names are looked up in. @default namespace none is meant before others */
+/** Where names are looked up. @default namespace no namespace takes precedence */
 export type NamedObjects = PodSources &
   HostNames & { readonly services: readonly ServiceRecord[]; readonly namespace?: string | undefined };
 
 const MENTION =
   /^(?:pods?\/|po\/)?(?<pod>[a-z0-9](?:[-a-z0-9]*[a-z0-9])?\/[a-z0-9][-.a-z0-9]*)(?<rest>(?::[a-z0-9-]+)?(?:\/[a-z0-9]+)?)$/i;
 
-/** A pod's name in what was typed for `--from` or `--to`; undefined for everything else. */
+/** The pod's name in `--from` or `--to` as typed; undefined for anything else. */
 function podMention(text: string): PodMention | undefined {
   // An address before a protocol has a dot or a colon before the slash, which no namespace has.
   const { pod, rest = "" } = MENTION.exec(withoutDomain(text))?.groups ?? {};
@@ -48,7 +48,7 @@ function podMention(text: string): PodMention | undefined {
 /** A name without its namespace: `redis:6379`, `svc/redis/udp`, `pod/web-1`. */
 const BARE =
   /^(?:(?<kind>svc|services?|pods?|po)\/)?(?<name>[a-z](?:[-a-z0-9]*[a-z0-9])?)(?<rest>(?::[a-z0-9-]+)?(?:\/(?:tcp|udp|sctp))?)$/i;
-/** The last part of a host's name has a letter, of an address it has none. */
+/** The last part of a host name has a letter, that of an address has none. */
 const HOST = /^(?:[a-z0-9-]+\.)+[a-z][a-z0-9-]*(?::\d+)?(?:\/[a-z]+)?$/i;
 
 function bareName(text: string): { readonly name: string; readonly rest: string } | undefined {
@@ -57,7 +57,7 @@ function bareName(text: string): { readonly name: string; readonly rest: string 
   return name === "" || isWord ? undefined : { name: name.toLowerCase(), rest };
 }
 
-/** The ends with the namespace before names that have none. */
+/** Adds the namespace to names without one. */
 export function inNamespace({ from, to }: PacketEnds, namespace: string | undefined): PacketEnds {
   const put = (text: string): string => {
     const bare = namespace === undefined ? undefined : bareName(text);
@@ -66,7 +66,7 @@ export function inNamespace({ from, to }: PacketEnds, namespace: string | undefi
   return { from: from && put(from), to: put(to) };
 }
 
-/** Puts the one namespace in which there is such a name. @throws UsageError for several, and for a destination that is not there */
+/** Adds the only namespace that has such a name. @throws UsageError if there are several, or if a destination does not exist */
 function withNamespace(flag: "--from" | "--to", text: string, pods: Iterable<string>, objects: NamedObjects): string {
   const bare = bareName(text);
   if (bare === undefined) return text;
@@ -79,7 +79,7 @@ function withNamespace(flag: "--from" | "--to", text: string, pods: Iterable<str
   throw new UsageError(`--to: nothing is known by the name "${bare.name}"`, didYouMean(bare.name, names));
 }
 
-/** Packets to a host's name go to addresses that DNS knows: which node port they come to, no object says. @throws UsageError for one */
+/** DNS resolves a host name, and no object says at which node port its packets arrive. @throws UsageError for a host name */
 function refuseHostName(to: string, objects: HostNames): void {
   if (!HOST.test(withoutDomain(to))) return;
   const behind = behindHostName(objects, to.replace(/\/.*/, ""));
@@ -94,12 +94,12 @@ function refuseHostName(to: string, objects: HostNames): void {
 /** An address with the name of a port: `10.96.0.10:http`, `[fd00::1]:dns/udp`. */
 const NAMED_PORT = /^(?<address>[\d.]+|\[[^\]]+\]):(?<port>[a-z0-9-]*[a-z][a-z0-9-]*)(?<protocol>\/[a-z]+)?$/i;
 
-/** Whether `--to` can be understood only with the objects of a cluster. */
+/** Whether only the objects of a cluster can resolve `--to`. */
 export function needsObjects(to: string): boolean {
   return [podMention(to), bareName(to)].some(Boolean) || NAMED_PORT.test(to) || HOST.test(to);
 }
 
-/** Puts the number for the name of a port of the Service that has the address. @throws UsageError where none has */
+/** Replaces the name of a port of the Service with this address by its number. @throws UsageError if there is no such port */
 function withPortNumber(to: string, services: readonly ServiceRecord[]): string {
   const { address = "", port: name = "", protocol } = NAMED_PORT.exec(to)?.groups ?? {};
   if (name === "") return to;
@@ -115,12 +115,12 @@ function withPortNumber(to: string, services: readonly ServiceRecord[]): string 
   );
 }
 
-/** The names of pods that a packet's ends mention. */
+/** The names of pods in a packet's ends. */
 export function mentionedPods({ from, to }: PacketEnds): readonly string[] {
   return [from, to].flatMap((text) => (text === undefined ? [] : (podMention(text)?.pod ?? [])));
 }
 
-/** Puts addresses for names of pods. @throws UsageError for a pod that the objects do not know, or that has no such address */
+/** Replaces names of pods by addresses. @throws UsageError for an unknown pod, or one without such an address */
 export function resolvePods(ends: PacketEnds, objects: NamedObjects): ResolvedEnds {
   const known = knownPods(objects);
   refuseHostName(ends.to, objects);
@@ -133,7 +133,7 @@ export function resolvePods(ends: PacketEnds, objects: NamedObjects): ResolvedEn
   const families = [fromPod, toPod].flatMap((pod) => (pod === undefined ? [] : [familiesOf(pod)]));
   const typed = [fromMention === undefined ? from : undefined, toMention === undefined ? to : undefined];
   const wanted = typed.flatMap((text) => familyOfText(text) ?? []);
-  // Of two pods, the family that both have; beside an address, its own.
+  // The family of the given address, or one that both pods have.
   const family = wanted[0] ?? IP_FAMILIES.find((one) => families.every((own) => own.has(one))) ?? "IPv4";
   const notes: string[] = [];
   const put = (flag: string, pod: KnownPod, rest: string): string => {
@@ -154,7 +154,7 @@ export function resolvePods(ends: PacketEnds, objects: NamedObjects): ResolvedEn
   };
 }
 
-/** A Service in place of a pod: its cluster IPs, and the number of its port. @throws UsageError for a port that it does not have */
+/** A Service instead of a pod: its cluster IPs, and the number of its port. @throws UsageError for a port that it does not have */
 function serviceEnd(
   { pod: name, rest }: PodMention,
   { services }: NamedObjects,
@@ -203,7 +203,7 @@ function familiesOf({ addresses }: KnownPod): ReadonlySet<IpFamily> {
   return new Set(addresses.map(familyOf));
 }
 
-/** Of an address at the head of what was typed; undefined for `pod`, `node` and `outside`, and where there is none. */
+/** The family of the address that a text begins with; undefined without one, as for `pod`, `node` and `outside`. */
 function familyOfText(text: string | undefined): IpFamily | undefined {
   if (text === undefined) return undefined;
   if (/^\[?[0-9a-f]*:[0-9a-f:]*/i.test(text)) return "IPv6";

@@ -1,4 +1,4 @@
-/** Where `kube-proxy trace` has its rules from: a plan for manifests, dumps, or this node's kernel. */
+/** The sources of rules for `kube-proxy trace`: a plan for manifests, dumps, or this node's kernel. */
 import { runAtOnce } from "../async/steps.ts";
 import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
@@ -16,36 +16,36 @@ import { readInputText } from "./bounded-input.ts";
 import { UsageError } from "./output.ts";
 import type { ParsedTarget, PodPlace, Position } from "./trace-packet.ts";
 
-/** Rules, and what their source says of the node. */
+/** Rules, and what their source says about the node. */
 export interface TracedRules {
-  /** In words. */
+  /** The source in words. */
   readonly name: string;
   readonly notes: readonly string[];
   readonly dumps: readonly Dump[];
   readonly addresses: readonly IpAddress[];
-  /** Whether these are all. */
+  /** Whether `addresses` is complete. */
   readonly knowsAddresses: boolean;
-  /** Whether what packets have left in sets and lists is in the dumps. */
+  /** Whether the dumps include what packets have left in sets and lists. */
   readonly knowsClients: boolean;
-  /** The longest prefix first. @default not known */
+  /** Longest prefix first. @default not known */
   readonly routes?: readonly KnownRoute[];
   /** @default not known */
   readonly services?: KnownServices;
   placeOf(position: Position): ClientPlace;
   /**
-   * Whether this is a pod of this node; undefined where it is none, or that is not known.
-   * @param podNode where the client is a pod whose node is known. @default not known
+   * The pod of this node with this address; undefined if there is none, or if that is not known.
+   * @param podNode the node of the client pod. @default not known
    */
   podAt?(address: IpAddress, podNode: string | undefined): PodPlace | undefined;
 }
 
-/** Where the packet goes that the rules are planned for. */
+/** The destination of the packet for which rules are planned. */
 interface PlannedTarget extends ParsedTarget {
-  /** Rules that do not match are shown, too. @default false */
+  /** Also shows rules that do not match. @default false */
   readonly showsEveryRule?: boolean;
 }
 
-/** The rules that a mode plans for the objects of a cluster, as far as a packet can meet them. @throws UsageError */
+/** The rules that a mode plans for the objects of a cluster, as far as the packet can meet them. @throws UsageError */
 export async function rulesForObjects(
   cluster: ClusterRecords,
   config: KubeProxyConfig,
@@ -85,7 +85,7 @@ function podCIDRsOf(
   return nodes.find(({ name }) => name === node.name)?.podCIDRs ?? [];
 }
 
-/** Where clients with a name are, when the objects are known beside the rules. @throws UsageError where that is not enough */
+/** Where the kinds of clients are if objects are known besides the rules. @throws UsageError if that is not enough */
 export function placesOn(cluster: ClusterRecords, config: KubeProxyConfig, family: IpFamily): TracedRules["placeOf"] {
   const node = offlineNode(cluster, config, family, () => {});
   return (position) => placeInManifests(position, node, podCIDRsOf(cluster.nodes, node));
@@ -97,7 +97,7 @@ function placeInManifests(position: Position, node: OfflineNode, podCIDRs: reado
   throw new UsageError("--from pod: the Node has no podCIDR of this family; give a pod's address, and --in INTERFACE");
 }
 
-/** Rules as files have them. @throws UsageError */
+/** Reads rules from files. @throws UsageError */
 export async function dumpedRules(
   paths: readonly string[],
   local: readonly IpAddress[],
@@ -129,7 +129,7 @@ export async function dumpedRules(
   };
 }
 
-/** What reads the tools of modes. */
+/** The readers of dumps of all modes. */
 export async function dumpReaders(): Promise<readonly DumpReader[]> {
   const readers = await Promise.all(MODES.map(({ loadDumpReader }) => loadDumpReader?.()));
   return readers.filter((reader) => reader !== undefined);
@@ -146,7 +146,7 @@ export async function readDumps(path: string, input: NodeJS.ReadableStream): Pro
   }
 }
 
-/** Where clients with a name are, when rules are all that is known. @throws UsageError where that is not enough */
+/** Where the kinds of clients are if only rules are known. @throws UsageError if that is not enough */
 export function placeInDump(position: Position, local: readonly IpAddress[], family: IpFamily): ClientPlace {
   if (position === "outside") return { address: OUTSIDE[family] as IpAddress, inInterface: undefined }; // canonical literals
   const own = local.find((address) => familyOf(address) === family);

@@ -1,6 +1,6 @@
 /**
- * `kube-proxy trace`: what becomes of a packet on a node, rule by rule. Over the plan for manifests, over dumps of any node, or
- * over what this node's kernel has; nothing is sent.
+ * `kube-proxy trace`: what happens to a packet on a node, rule by rule, in the plan for manifests, in dumps of any node, or in this
+ * node's kernel; nothing is sent.
  */
 
 import { releaseNames } from "../config/release.ts";
@@ -142,15 +142,15 @@ export async function trace(
 
 type TraceOptions = ReturnType<typeof readOptions>;
 
-/** What was read of a cluster, and the packet's ends in it. */
+/** What was read from a cluster, and the packet's ends in it. */
 interface Surroundings {
   readonly objects: ReadObjects | undefined;
   readonly ends: ResolvedEnds | undefined;
-  /** Of the dumps, where one of them is a sysdump. */
+  /** From the dumps, if one of them is a sysdump. */
   readonly sysdump: SysdumpContext | undefined;
 }
 
-/** The objects to plan for, or to find pods in; undefined where neither is asked for. @throws UsageError */
+/** The objects to plan for, or to find pods in; undefined if neither is needed. @throws UsageError */
 async function objectsFor(
   options: TraceOptions,
   sysdump: SysdumpContext | undefined,
@@ -267,20 +267,20 @@ function readOptions(values: ReturnType<typeof parsed>["values"]) {
     throw new UsageError("--count and --timeout are for --live");
   }
   if (seed !== undefined && !/^\d{1,15}$/.test(seed)) throw new UsageError(`--seed must be a number, got "${seed}"`);
-  // What is wrong with it is said before anything is read.
+  // Reports errors in `--to` before anything is read.
   if (!needsObjects(to)) parseTarget(to);
   const { kubeconfig, context, kernel } = values;
   const node = values.node ?? values["hostname-override"];
   if (kernel && (filename !== undefined || dump !== undefined)) {
     throw new UsageError("--kernel walks what this node's kernel has: leave -f and --dump out");
   }
-  // As a kubectl plugin, and where a node is named, what is meant is the cluster's, and not this host's kernel.
+  // For a kubectl plugin, and if a node is named, the cluster is meant, not this host's kernel.
   const isNamed = process.env.KUBE_PROXY_TS_PLUGIN === "1" || values.node !== undefined;
   const isOfCluster = kubeconfig !== undefined || context !== undefined || isNamed;
   return {
     ...values,
     ends: inNamespace({ from, to }, values.namespace),
-    /** Whether the rules are planned for objects. */
+    /** Whether the rules are a plan for objects. */
     isPlan: filename !== undefined || (isOfCluster && !live && !kernel && dump === undefined),
     live: live ? liveChoices(values) : undefined,
     seed: seed === undefined ? undefined : Number(seed),

@@ -1,4 +1,4 @@
-/** Manual pages in roff (man(7)), made from the help texts; as a program it writes them into a folder: `scripts/build.mjs` runs it. */
+/** Manual pages in roff (man(7)), made from the help texts. As a program it writes them into a folder: `scripts/build.mjs` runs it. */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { programIdentity } from "../program/program-identity.ts";
@@ -9,9 +9,9 @@ interface ManSource {
   /** `kube-proxy-explain` */
   readonly name: string;
   readonly summary: string;
-  /** As `--help` prints it. */
+  /** The text of `--help`. */
   readonly usage: string;
-  /** Of the program. */
+  /** The program's version. */
   readonly version: string;
   readonly seeAlso: readonly string[];
 }
@@ -39,7 +39,7 @@ export function manPage({ name, summary, usage, version, seeAlso }: ManSource): 
   return `${lines.join("\n")}\n`;
 }
 
-/** What the usage begins with, until the first empty line. */
+/** Splits off the start of the usage, up to the first empty line. */
 function synopsisOf(lines: readonly string[]): readonly [synopsis: readonly string[], body: readonly string[]] {
   const end = lines.indexOf("");
   const head = lines.slice(0, end < 0 ? lines.length : end);
@@ -47,7 +47,7 @@ function synopsisOf(lines: readonly string[]): readonly [synopsis: readonly stri
   return [synopsis, end < 0 ? [] : lines.slice(end + 1)];
 }
 
-/** Inside of a paragraph, of lines that stay as they are, or of an option. */
+/** Inside a paragraph, verbatim lines, or an option. */
 type State = "text" | "verbatim" | "option";
 
 function bodyLines(lines: readonly string[]): string[] {
@@ -89,13 +89,13 @@ function bodyLines(lines: readonly string[]): string[] {
   return out;
 }
 
-/** A line that roff prints as it is: no request, no escape. */
+/** Escapes a line so that roff prints it as it is. */
 function text(line: string): string {
   const escaped = line.replaceAll("\\", "\\e").replaceAll("-", "\\-").replaceAll("…", "\\[u2026]");
   return /^[.']/.test(escaped) ? `\\&${escaped}` : escaped;
 }
 
-/** The pages by their file names. */
+/** The pages by file name. */
 export async function manPages(): Promise<ReadonlyMap<string, string>> {
   const { version } = programIdentity();
   const commands = COMMANDS.map(({ name }) => `kube-proxy-${name}`);

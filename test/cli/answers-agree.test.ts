@@ -1,4 +1,4 @@
-/** What commands answer is true, and what several of them answer of one thing agrees. */
+/** The answers of commands are true, and the answers of several commands about the same thing agree. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
@@ -58,7 +58,7 @@ test("diff: what is said of nodes and families is true of each of them", async (
   };
   const [old, current] = [fileOf(t, cluster("Local")), fileOf(t, cluster("Cluster"))];
   const { out } = await runCommand(diff, [old, current, "--mode", "nftables"]);
-  // On node-a no endpoint of IPv6 is local: nothing was answered before.
+  // On node-a no IPv6 endpoint is local: nothing answered before.
   const wrong = out
     .split("\n")
     .filter((line) => /^ {2}on node-a, node-b, IPv4 and IPv6: .*before: answered by an endpoint here/.test(line));
@@ -77,7 +77,7 @@ test("diff: an endpoint that the cluster IP no longer leads to is told, also whe
   const old = fileOf(t, cluster({ ready: true }));
   const current = fileOf(t, cluster({ ready: false, serving: true, terminating: true }));
   const { out } = await runCommand(diff, [old, current, "--mode", "nftables", "--node", "node-a"]);
-  // The rules of node-a do change; of clients not a word.
+  // The rules of node-a do change, but nothing for clients.
   assert.match(out, /^rules of node-a: 1 lines more, 1 fewer/m);
   assert.match(out, /on node-a, IPv4: .*10\.180\.0\.5:8080/);
 });

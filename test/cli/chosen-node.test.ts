@@ -1,4 +1,4 @@
-/** `explain`, `trace`, `diff` and `render` look from a node that is there. */
+/** `explain`, `trace`, `diff` and `render` look from a node that exists. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { diff } from "../../src/cli/diff.ts";
@@ -32,7 +32,7 @@ const objects = JSON.stringify({
   items: [...others, node(LONG), control, node("zz")],
 });
 
-/** What is said to the user, whichever way the command ends. */
+/** What the user sees, whichever way the command ends. */
 async function refusal(run: () => Promise<{ readonly status: number; readonly err: string }>): Promise<string> {
   try {
     const { status, err } = await run();

@@ -1,4 +1,4 @@
-/** `explain` of a cluster: read with the reader's own permissions, over TLS, page by page; and `--all-nodes`. */
+/** `explain` of a cluster: read with the user's own permissions, over TLS, page by page; and `--all-nodes`. */
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -36,7 +36,7 @@ async function serverWithExamples(t: TestContext): Promise<TestApiServer> {
   return server;
 }
 
-/** A kubeconfig with two contexts, of which the current one leads nowhere. */
+/** A kubeconfig with two contexts; the current one leads nowhere. */
 function kubeconfig(t: TestContext, server: TestApiServer): string {
   const folder = mkdtempSync(join(tmpdir(), "kpts-kubeconfig-"));
   t.after(() => rmSync(folder, { recursive: true }));
@@ -123,10 +123,10 @@ test("without a ConfigMap the node's proxy is asked, through the API server", as
   const other = await asked("--node", "node-b");
   assert.match(other.out, /^\S+ TCP, .* on node-b .*iptables mode \(assumed\), IPv4$/m);
   assert.match(other.err, /^warning: list configmaps: .*: kube-proxy's configuration is not known$/m);
-  // Names as releases had them that serve the internal form.
+  // Field names of releases that serve the internal form.
   server.switches.proxied = configz("node-a", { Mode: "nftables", ClusterCIDR: "10.180.0.0/16" });
   assert.match((await asked()).out, /iptables mode \(assumed\)/);
-  // With a configuration, or for all nodes, no proxy is asked.
+  // With a configuration, or for all nodes, no proxy is queried.
   server.requests.length = 0;
   await asked("--all-nodes");
   server.put("configmaps", {
@@ -297,7 +297,7 @@ test("kubectl finds the program as its plugin, also through a link, and it asks 
   const run = (...args: string[]) => runKubeProxy(["kube-proxy", ...args], { program: kubectl, env });
   const [here, everywhere, unknown] = await Promise.all([
     run("explain", "svc/web", "-n", "shop", "--node", "node-a", "--context", "test"),
-    // Without a namespace it is that of the context.
+    // The default namespace is that of the context.
     run("explain", "svc/web", "--all-nodes", "--context", "test"),
     run("explain", "svc/wbe", "-n", "shop", "--node", "node-a", "--context", "test"),
   ]);

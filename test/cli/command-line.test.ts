@@ -1,6 +1,6 @@
 /**
- * The program as a shell sees it: what goes to which stream, and the exit status. Nothing here reaches the point where the
- * node is touched.
+ * The program as a shell sees it: what goes to which stream, and the exit status. Nothing here gets as far as touching the
+ * node.
  */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -149,7 +149,7 @@ describe("the command line", { concurrency: 2 }, () => {
     writeFileSync(manifests, JSON.stringify({ apiVersion: "v1", kind: "List", items: [node, ...services, ...slices] }));
     const whole = await runKubeProxy(["render", "-f", manifests, "--mode=iptables"]);
     assert.equal(whole.status, 0, whole.stderr);
-    // More than fits into a pipe that is not emptied.
+    // More than fits into a pipe that nothing reads.
     assert.ok(whole.stdout.length > 256 * 1024, `${whole.stdout.length}`);
     const cut = await runKubeProxy(["render", "-f", manifests, "--mode=iptables"], { readOnly: 1 });
     assert.deepEqual([cut.status, cut.stderr], [0, ""]);

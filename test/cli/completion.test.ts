@@ -1,4 +1,4 @@
-/** `completion`: what bash makes of its script, and that every command and flag is in all of them. */
+/** `completion`: what bash makes of its script, and that every script has every command and flag. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
@@ -16,11 +16,11 @@ async function script(shell: string): Promise<string> {
   return out;
 }
 
-/** What bash offers for the last of the words. */
+/** What bash offers for the last word. */
 function offered(bash: string, ...words: readonly string[]): readonly string[] {
   const line = words.map((word) => `'${word}'`).join(" ");
   const program = `${bash}\nCOMP_WORDS=(${line}); COMP_CWORD=${words.length - 1}; _kube_proxy; printf '%s\\n' "\${COMPREPLY[@]}"`;
-  // A bash whose input is a socket, as Node.js gives it one, takes itself for a remote shell and reads the user's settings.
+  // If its input is a socket, as from Node.js, bash takes itself for a remote shell and reads the user's settings.
   const out = execFileSync("bash", ["--norc", "-c", program], { encoding: "utf8" });
   return out.split("\n").filter((word) => word !== "");
 }
@@ -82,7 +82,7 @@ test("a flag that a command does not have ends it with the status that its help 
     const { run, usage } = await load();
     const status = await runCommand(run, ["--no-such-flag"]).then(
       (ran) => ran.status,
-      (error) => (error instanceof UsageError ? 1 : assert.fail(String(error))), // main.ts ends so
+      (error) => (error instanceof UsageError ? 1 : assert.fail(String(error))), // as main.ts ends
     );
     assert.equal(status, badInput, name);
     const [, statuses = ""] = /^Exit status: (.*)/ms.exec(usage) ?? [];

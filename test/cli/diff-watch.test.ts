@@ -1,4 +1,4 @@
-/** `kube-proxy diff --kernel --watch`: drift of the rules in a network namespace is told when it comes, and when it goes. */
+/** `kube-proxy diff --kernel --watch` reports drift of the rules in a network namespace when it appears and when it is gone. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { Readable } from "node:stream";
@@ -18,7 +18,7 @@ inNetns(import.meta.url, { name: "diffwatch" }, () => {
   test("drift is told when it comes, and when it goes", async () => {
     const { out: rules } = await runCommand(render, [...NODE, "--hostname-override", "node-a"], EXAMPLES);
     execFileSync("nft", ["-f", "-"], { input: rules });
-    // What the host has counts, not what the Node object says.
+    // The host's addresses count, not those of the Node object.
     const { out } = await runCommand(diff, [...NODE, "--node", "node-a", "--kernel"], EXAMPLES);
     assert.match(out, /nodeport-ips.*\n {2}extra: 10\.200\.0\.2\n1 difference/);
     execFileSync("ip", ["address", "add", "10.200.0.2/32", "dev", "lo"]);

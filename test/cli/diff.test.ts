@@ -1,4 +1,4 @@
-/** `diff`: what a change of manifests does, and dumps against what is wanted, ours and upstream's. */
+/** `diff`: what a change of manifests does, and dumps, ours and upstream's, against the wanted rules. */
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,7 +15,7 @@ const NODE_A = ["--node", "node-a", "--family", "ipv4"];
 
 const run = (args: readonly string[], input = EXAMPLES): Promise<Ran> => runCommand(diff, args, input);
 
-/** A folder with files of these contents; gone after the test. */
+/** Files with these contents; removed after the test. */
 function filesOf(t: TestContext, ...contents: readonly string[]): string[] {
   const folder = mkdtempSync(join(tmpdir(), "kpts-diff-"));
   t.after(() => rmSync(folder, { recursive: true }));

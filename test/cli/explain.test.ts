@@ -1,4 +1,4 @@
-/** `explain`: what it says of the examples, how a target is found, its forms, and what it says of bad input. */
+/** `explain`: what it says about the examples, how it finds a target, its forms, and what it says about bad input. */
 import assert from "node:assert/strict";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -47,7 +47,7 @@ test("a Service: what each client meets, and why each endpoint is used or left o
   assert.doesNotMatch(text, /In the kernel/);
   const short = await textOf("shop/storefront", "--mode", "nftables");
   assert.doesNotMatch(short, /health check/);
-  // A mode alone is no configuration.
+  // A mode alone is not a configuration.
   assert.match(
     short,
     /\n {2}No configuration is known; .*, from another node, outside: connections to the cluster IP are answered by /,
@@ -59,7 +59,7 @@ test("a Service: what each client meets, and why each endpoint is used or left o
 });
 
 test("on a terminal: an answer of at most 15 lines in every mode, each no wider than it", async () => {
-  // With a configuration that tells pods from others, as clusters have one.
+  // With a configuration that tells pods from other clients, as in clusters.
   const config = join(mkdtempSync(join(tmpdir(), "kpts-explain-")), "config.yaml");
   writeFileSync(
     config,
@@ -100,7 +100,7 @@ for (const { name } of MODES) {
       assert.ok(servicePorts.length > 0);
       for (const port of servicePorts) {
         assert.equal(port.mode, name);
-        // HNS has nothing for a service without endpoints (reference winkernel.md).
+        // HNS has nothing for a Service without endpoints (reference winkernel.md).
         const isUsed = port.endpoints.some(({ cluster, local }: PortExplanation["endpoints"][number]) => {
           return cluster?.used === true || local?.used === true;
         });
@@ -413,7 +413,7 @@ test("an address that the load balancer answers itself", async () => {
   assert.match(err, /192\.0\.2\.12 is the load balancer of istio-system\/gateway with ipMode Proxy: /);
 });
 
-/** A Service that no proxy of this kind serves, or that no endpoint answers for, with the one cause that is said. */
+/** A Service that this proxy does not serve, or that has no usable endpoint, with the only cause that is given. */
 const LEFT_ALONE: readonly (readonly [what: string, service: object, said: RegExp])[] = [
   ["headless", { spec: { clusterIP: "None", ports: [{ port: 80 }] } }, /Error: Service a\/b is headless/],
   [

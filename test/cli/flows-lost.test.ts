@@ -1,4 +1,4 @@
-/** `kube-proxy flows --watch` where messages are lost, and where Services go. */
+/** `kube-proxy flows --watch` when messages are lost, and when Services go away. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -33,7 +33,7 @@ function flow(id: number, destinationPort = 80): TrackedFlow {
   };
 }
 
-/** As the kernel filters. */
+/** A table that filters as the kernel does. */
 function table(entries: readonly TrackedFlow[]): ReturnType<FlowSource["open"]> {
   const passes = (one: TrackedFlow, { protocol, address, port }: FlowFilter): boolean =>
     (protocol ?? one.protocol) === one.protocol &&

@@ -1,4 +1,4 @@
-/** `kube-proxy flows` with the example cluster, and a kernel that says what it is told to. */
+/** `kube-proxy flows` with the example cluster and a scripted kernel. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -42,7 +42,7 @@ function flow(endpoint: string, more: Partial<TrackedFlow> = {}): TrackedFlow {
   };
 }
 
-/** A kernel with these entries, whose events the test makes. */
+/** A kernel with these entries; the test makes its events. */
 function kernel(
   entries: readonly TrackedFlow[],
   live: (events: FlowEvents) => Promise<void> = async () => {},
@@ -50,7 +50,7 @@ function kernel(
   return {
     open: () => ({
       async readFlows(family, _filter, begin) {
-        // Its table changes, so that it is read twice.
+        // The table changes, so that an entry is read twice.
         const [first] = entries;
         if (first !== undefined && familyOf(first.sourceIP) === family) begin()(first);
         const visit = begin();
@@ -311,7 +311,7 @@ test("what was led at the socket is told by the daemon", async (t) => {
   const { out } = await asking(kernel(WEB), "shop/web");
   assert.match(out, / RECEIVED +RTT\n.* 10\.180\.0\.12:8080 +ESTABLISHED .* 0\.25 ms, 3 sent again\n/);
   assert.equal(out.split("\n").length, 6);
-  // One begins and one ends between two looks.
+  // One connection begins and one ends between two looks.
   const later = { ...flow("10.180.0.11"), socket: "78", isAnswered: false };
   const live = async ({ signal }: FlowEvents) => {
     setTimeout(() => {
@@ -351,7 +351,7 @@ test("a connection that a process takes up late has its endpoint, though names a
   let looks = 0;
   const asked = {
     namer: async () => new FlowNamer(names, choice),
-    // Each answer takes longer than the names are kept. The relay has the connection from the third on.
+    // Each answer takes longer than names are cached. The relay has the connection from the third answer on.
     led: async () => {
       looks += 1;
       const answer = looks < 3 ? [] : [carried];
@@ -422,7 +422,7 @@ test("flows are added to a file, and sent to a collector, which may refuse at fi
     ["10.180.0.77", "8080", "10.96.0.10", "tcp", "web"],
   );
   assert.equal(attributes["kube_proxy.sent.bytes"], "100");
-  // Sums, as the protocol has them: opentelemetry-proto, metrics/v1.
+  // Sums as the protocol defines them: opentelemetry-proto, metrics/v1.
   assert.deepEqual(
     metrics.map(([path]) => path),
     ["/v1/metrics"],

@@ -1,4 +1,4 @@
-/** `ebpf.hostNamespaceOnly`: what is said of pods, whose sockets take the rules then. */
+/** `ebpf.hostNamespaceOnly`: what commands say about pods, whose connections then take the rules. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

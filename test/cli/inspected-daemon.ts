@@ -1,4 +1,4 @@
-/** A daemon for the examples that answers on its inspect socket, in this process. */
+/** A daemon in this process that serves the examples on its inspect socket. */
 import type { TestContext } from "node:test";
 import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
 import type { InspectedDaemon } from "../../src/daemon/inspect-report.ts";
@@ -13,7 +13,7 @@ import { examplesAsJson } from "./run-command.ts";
 
 const STATUS = { ...SYNCED, remarks: ["the mode says this of itself"] };
 
-/** It answers at this path until the test ends, or until `end` is called. */
+/** Starts a daemon that answers at this path until the test ends or `end` is called. */
 export function daemonAt(
   t: Pick<TestContext, "after">,
   path: string,

@@ -1,5 +1,5 @@
 /**
- * Node ports at loopback addresses: what `explain` and `trace` say of them, against the tables of KEP-6032 and of upstream's other
+ * Node ports at loopback addresses: what `explain` and `trace` say, compared with the tables of KEP-6032 and of upstream's other
  * modes (docs/reference: releases.md, iptables.md, ipvs.md §2).
  */
 import assert from "node:assert/strict";
@@ -14,7 +14,7 @@ import { runCommand } from "./run-command.ts";
 const folder = mkdtempSync(join(tmpdir(), "kpts-loopback-"));
 after(() => rmSync(folder, { recursive: true }));
 
-/** One Service with the node port 30053 of each protocol, one endpoint of each family, and a node with both. */
+/** One Service with node port 30053 for each protocol, one endpoint of each family, and a node with both families. */
 const OBJECTS = JSON.stringify({
   apiVersion: "v1",
   kind: "List",
@@ -48,7 +48,7 @@ const OBJECTS = JSON.stringify({
 });
 
 type Met = "answered" | "refused" | "not served";
-/** TCP, UDP, SCTP. */
+/** In the order TCP, UDP, SCTP. */
 type Row = readonly [Met, Met, Met];
 
 const NOT: Row = ["not served", "not served", "not served"];

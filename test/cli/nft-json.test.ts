@@ -1,4 +1,4 @@
-/** `diff --dump` of nft's JSON: what nft itself prints of rules that are in a kernel, in both layouts. */
+/** `diff --dump` of nft's JSON: what nft itself prints for rules in a kernel, in both layouts. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-/** `--node` and `--all-nodes`: the real program as kubectl's plugin, with a kubectl whose pods are here. */
+/** `--node` and `--all-nodes`: the real program as kubectl's plugin, with a kubectl whose pods are local. */
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -11,7 +11,7 @@ import { runKubeProxy } from "./run-kube-proxy.ts";
 
 const BIN = fileURLToPath(new URL("../../bin", import.meta.url));
 
-/** `get` prints the pods; `exec` runs the program here, for the socket of that pod; pod kp-c is another program's. */
+/** `get` prints the pods; `exec` runs the program locally, for the socket of that pod; pod kp-c is another program's. */
 const KUBECTL = `#!/bin/sh
 printf '%s\\n' "$*" >> "$FOLDER/asked"
 case " $* " in *" --context=forbidden "*) echo 'Error from server (Forbidden): pods is forbidden: User "me" cannot list' >&2; exit 1;; esac
@@ -144,7 +144,7 @@ test("a node that is not there is named with the nearest, and missing rights wit
   );
   const noContext = await run("status", "--all-nodes", "--context", "none");
   assert.equal(noContext.stderr, 'Error: kubectl get pods: error: context "none" does not exist\n');
-  // As it ends at the limit.
+  // kubectl is killed, as at the limit.
   const silent = await run("status", "--all-nodes", "--context", "slow");
   assert.deepEqual([silent.status, silent.stderr], [2, "Error: kubectl get pods: no answer within 30 s\n"]);
   const both = await run("status", "--all-nodes", "--node", "node-a");
@@ -188,7 +188,7 @@ test("an archive of a node is written where -o says, here, and over no file that
   const each = await run("sysdump", "--all-nodes", "-o", "all.tar.gz");
   assert.deepEqual([each.status, existsSync(join(folder, "all.tar.gz"))], [2, false]);
 
-  // What another user has put there: a link would be followed.
+  // Another user has put a link there, which must not be followed.
   writeFileSync(join(folder, "mine"), "mine");
   symlinkSync("mine", join(folder, "kube-proxy-sysdump-node-a.tar.gz"));
   const refused = await run("sysdump", "--all-nodes");

@@ -1,4 +1,4 @@
-/** `kube-proxy prove --kernel`: what is in this node's kernel beside what the Services ask for. */
+/** `kube-proxy prove --kernel`: compares this node's kernel with what the Services ask for. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
@@ -15,7 +15,7 @@ inNetns(import.meta.url, { name: "provecli" }, () => {
   test("the rules are what the examples ask for, until another program empties a chain of them", async () => {
     execFileSync("ip", ["link", "set", "lo", "up"]);
     execFileSync("ip", ["addr", "add", "10.200.0.2/24", "dev", "lo"]);
-    // Of the machine, and not in the Node object.
+    // Addresses of the machine that the Node object does not have.
     for (const address of ["fd00:200::2/64", "fe80::5/64"])
       execFileSync("ip", ["addr", "add", address, "dev", "lo", "nodad"]);
     for (const family of ["ipv4", "ipv6"]) {
@@ -27,7 +27,7 @@ inNetns(import.meta.url, { name: "provecli" }, () => {
     assert.match(before.out, /^this node's kernel and specification \(node-a, IPv4\): equal for all packets/);
     assert.match(before.out, /^this node's kernel and specification \(node-a, IPv6\): equal for all packets/m);
 
-    // Source ranges are not looked at any more.
+    // Source ranges are no longer checked.
     execFileSync("nft", ["flush", "chain", "ip", "kube-proxy", "firewall-check"]);
     const after = await prove();
     assert.equal(after.status, 1, after.err);

@@ -1,4 +1,4 @@
-/** `kube-proxy prove`: plans and dumps against Services, two dumps, and input that cannot be used. */
+/** `kube-proxy prove`: plans and dumps against Services, two dumps, and unusable input. */
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

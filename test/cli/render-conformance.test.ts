@@ -1,4 +1,4 @@
-/** `render` for the conformance cases: its text, in a kernel that has our jumps, is what upstream leaves on a node. */
+/** `render` for the conformance cases: loaded into a kernel that has our jumps, its text gives what upstream leaves on a node. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -18,7 +18,7 @@ const FAMILIES = [
   { family: "IPv6", option: "ipv6", dump: "ip6tables.txt" },
 ] as const;
 
-/** The rules of a node whose first full sync sends the text. */
+/** The rules of a node after a first full sync that sends the text. */
 async function nodeAfter(text: string, family: "IPv4" | "IPv6"): Promise<string> {
   const kernel = new MemoryIptables(family, { counters: new Set(Object.values(COUNTERS)) });
   for (const { table, rule, target } of JUMP_RULES) {
@@ -29,7 +29,7 @@ async function nodeAfter(text: string, family: "IPv4" | "IPv6"): Promise<string>
   return (["filter", "nat"] as const).map((table) => kernel.dump(table).replaceAll(/ \[0:0\]$/gm, "")).join("");
 }
 
-/** Dumps differ in how a counter that everybody spells in the same way is printed. */
+/** Dumps differ in how they print a counter that all programs write in the same way. */
 function comparable(saved: string): string {
   return canonicalIptables(saved.replaceAll(/--nfacct-name +/g, "--nfacct-name "));
 }

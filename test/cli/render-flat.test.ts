@@ -1,6 +1,6 @@
 /**
- * The text of the flat layout for some of the conformance cases, as it was when packets were seen to go where they should
- * (test/kernel/flows/). After a change that is meant, take what `render` prints.
+ * The text of the flat layout for some of the conformance cases, recorded when packets went where they should
+ * (test/kernel/flows/). After an intended change, record what `render` prints.
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-/** What `render` reads and how much of it it shows: standard input, pipes, nothing usable, both families, one Service. */
+/** What `render` reads and how much of it is shown: standard input, pipes, nothing usable, both families, one Service. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -133,7 +133,7 @@ describe("one Service", () => {
       const { status, out, err } = await shown(mode, "-o", form);
       assert.deepEqual([status, err], [0, ""], mode);
       const whole = (await run(["-f", "-", ...NODE_A, "--mode", mode, "--family", "ipv4", "-o", form], EXAMPLES)).out;
-      // An element of a set stands in a line by itself, but for the brackets and the comma.
+      // An element of a set has a line to itself, except for brackets and comma.
       const words = (line: string) => line.replace(/^elements = \{ /, "").replace(/( \}|,)$/, "");
       const known = new Set(whole.split("\n").map((line) => words(line.trim())));
       for (const line of out.split("\n")) assert.ok(known.has(words(line.trim())), `${mode}: ${line}`);
@@ -180,7 +180,7 @@ describe("one Service", () => {
 });
 
 test("names in problems reach no terminal unescaped", async () => {
-  // A control sequence in one character, and one that turns the direction of writing.
+  // A one-character control sequence, and one that reverses the direction of writing.
   const hostile = BAD.replace("name: bad", 'name: "bad\\u009b31m\\u202e"');
   const { err } = await run(["-f", "-", ...NODE_A], `${GOOD}---\n${hostile}`);
   assert.match(err, /bad\\u009b31m\\u202e/);

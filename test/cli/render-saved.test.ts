@@ -1,6 +1,6 @@
 /**
- * `render -o iptables-save` against a node: what the daemon programs in a namespace and the tools print, with both back
- * ends, differs in nothing; and what the help says about comparing works as it stands there, in a shell.
+ * `render -o iptables-save` against a node: equal to what the tools print after the daemon has programmed a namespace, with
+ * both back ends; and the comparison in the help works in a shell as written.
  */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -65,13 +65,13 @@ function lacking(daemon: ProxyDaemon): readonly string[] {
   return daemon.log.includes("Kernel has no nfacct counters") ? ["--without", "nfacct"] : [];
 }
 
-/** Table by table: which tables there are, and in which order the tool takes them, is the kernel's. */
+/** Table by table: the kernel decides which tables there are, and in which order the tool prints them. */
 async function savedOn(node: NetworkNamespace, tool: string, tables: readonly string[]): Promise<string> {
   const parts = await Promise.all(tables.map(async (table) => (await node.exec([tool, "-t", table])).stdout));
   return parts.join("");
 }
 
-/** Without comments, counters, and the ports that the proxy of the userspace mode found free. */
+/** Without comments, counters, and the ports that the proxy of userspace mode found free. */
 function comparable(saved: string): string {
   return saved
     .replaceAll(/^#.*\n/gm, "")
@@ -102,7 +102,7 @@ for (const backEnd of ["nft", "legacy"] as const) {
 
 test("the comparison of the help finds what differs, and nothing else", { skip: kernelSkip }, async (t) => {
   const { node, daemon } = await startNode(t, "iptables", toolsOf(t, "nft"));
-  // A change is written as a difference: rules of new services stand first on the node. Others have rules there, too.
+  // A change is written as a difference: rules of new Services come first on the node. Other programs have rules there, too.
   const saved = async () => (await node.exec(["iptables-save"])).stdout;
   const before = await saved();
   daemon.writeObjects(OBJECTS.filter((_, index) => index !== 2));

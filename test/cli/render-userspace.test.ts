@@ -1,4 +1,4 @@
-/** `render --mode userspace`: what the kernel would take, the same with any ports free or taken on this machine. */
+/** `render --mode userspace`: what the kernel would accept, regardless of which ports are free on this machine. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

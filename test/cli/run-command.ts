@@ -1,10 +1,10 @@
-/** Runs a command's function in this process and keeps what it prints. */
+/** Runs a command's function in this process and captures its output. */
 import { readdirSync, readFileSync } from "node:fs";
 import { Readable } from "node:stream";
 import { parseAllDocuments } from "yaml";
 import type { Output } from "../../src/cli/output.ts";
 
-/** What a command did. */
+/** The result of a command. */
 export interface Ran {
   readonly status: number;
   readonly out: string;
@@ -33,7 +33,7 @@ const EXAMPLES = new URL("../../examples/", import.meta.url);
 
 let examples: string | undefined;
 
-/** The manifests of `examples/` as one JSON text for `-f -`, which is read much sooner than YAML. */
+/** The manifests of `examples/` as one JSON text for `-f -`, which is much faster to read than YAML. */
 export function examplesAsJson(): string {
   examples ??= readExamples();
   return examples;

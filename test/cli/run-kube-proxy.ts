@@ -13,7 +13,7 @@ export interface Ended {
 }
 
 export interface RunOptions {
-  /** Stop reading its output after so many characters, as `head` does. */
+  /** Stops reading the output after this many characters, as `head` does. */
   readonly readOnly?: number;
   readonly cwd?: string;
   readonly env?: NodeJS.ProcessEnv;

@@ -1,4 +1,4 @@
-/** `status` and `services`, asked of the inspect socket as the daemon serves it, in this process. */
+/** `status` and `services` over the inspect socket as the daemon serves it, in this process. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { once } from "node:events";
@@ -76,7 +76,7 @@ test("the command loads no HTTP client, child processes or whole node:util, whic
   const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "--eval", script]);
   const [out, loaded]: [string, string[]] = JSON.parse(stdout);
   assert.match(out, /^kube-proxy-ts 1\.2\.3/);
-  // `myers_diff` is what reading every export of node:util brings.
+  // Reading every export of node:util loads `myers_diff`.
   const heavy = ["http", "_http_client", "child_process", "crypto", "internal/assert/myers_diff"];
   assert.deepEqual(
     heavy.filter((name) => loaded.includes(`NativeModule ${name}`)),
@@ -87,7 +87,7 @@ test("the command loads no HTTP client, child processes or whole node:util, whic
 test("an answer that is cut is told from one of another program", async (t) => {
   const path = join(folder(t), "kube-proxy.sock");
   const server = createServer((socket) => {
-    // The request is read, so that the end of the connection is noticed.
+    // Reads the request, so that the end of the connection is noticed.
     socket.resume();
     socket.end('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"mode":');
   }).listen(path);
@@ -164,7 +164,7 @@ test("a mode that is not set is said", async (t) => {
 test("a socket that was left behind is replaced, a file is not; the daemon goes on without", async (t) => {
   const at = folder(t);
   const left = join(at, "left.sock");
-  // As a process that was killed leaves it: Node.js removes the name that it has bound.
+  // As a killed process leaves it: Node.js itself would remove the name that it has bound.
   const bound = join(at, "bound.sock");
   const server = createServer().listen(bound);
   await once(server, "listening");

@@ -1,4 +1,4 @@
-/** `sysdump`: what is in the archive and what must not be, with and without a daemon, and the commands that read it. */
+/** `sysdump`: what the archive contains and must not contain, with and without a daemon, and the commands that read it. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import {
@@ -43,7 +43,7 @@ function folder(t: TestContext): string {
   return path;
 }
 
-/** Unpacks with the system's tar. @returns the one folder in the archive. */
+/** Unpacks with the system's tar. @returns the only folder in the archive. */
 function unpacked(archive: string, at: string): string {
   execFileSync("tar", ["-xzf", archive, "-C", at]);
   const [name = ""] = readdirSync(at).filter(
@@ -139,7 +139,7 @@ test("no secret gets into an archive, wherever it stood", async (t) => {
   const dump = unpacked(path, at);
   const text = gunzipSync(readFileSync(path)).toString();
   const metrics = readFileSync(join(dump, "daemon/metrics.txt"), "utf8");
-  // What a program prints under a name of its own cannot be told from a name of a Service: the daemon's metrics have no secrets.
+  // Nothing distinguishes a value that a program prints in its own way from a Service name: the daemon's metrics have no secrets.
   assert.equal(metrics.includes(`https://u:${SECRET}`), false);
   const others = text.replace(metrics, "");
   const found = others.indexOf(SECRET);
@@ -175,7 +175,7 @@ test("what a running daemon says is in it; one without a journal is no hindrance
   const dump = unpacked(path, at);
   const report = readFileSync(join(dump, "daemon/status.json"), "utf8");
   assert.deepEqual([JSON.parse(report).mode, report.includes(SECRET)], ["nftables", false]);
-  // The mode and the node are the daemon's.
+  // Mode and node come from the daemon.
   const { servicePorts } = JSON.parse(readFileSync(join(dump, "explain.json"), "utf8"));
   assert.deepEqual([servicePorts[0].mode, servicePorts[0].node], ["nftables", "node-a"]);
   assert.ok(JSON.parse(readFileSync(join(dump, "daemon/services.json"), "utf8")).length > 10);
@@ -247,7 +247,7 @@ test("a log with a word as long as the log holds nothing up, and hides no secret
     withoutSecrets(`digest ${word} my-token-of-${word.slice(0, 80)}=${SECRET}`),
     `digest (left out) my-token-of-${word.slice(0, 80)}=(left out)`,
   );
-  // It took minutes where each place in the word was a beginning.
+  // It took minutes when a match could begin anywhere in the word.
   assert.ok(performance.now() - startMs < 10_000);
 });
 
@@ -353,7 +353,7 @@ test("explain, trace and diff read what is unpacked; standard output takes the a
   assert.equal(servicesLeftOut, 0);
   assert.ok(servicePorts.some(({ servicePort }: { servicePort: string }) => servicePort === "shop/web:http"));
 
-  // The rules of the host that runs the tests are its own affair: those that are wanted take their place.
+  // The rules of the host that runs the tests may be any: replace them with the wanted ones.
   for (const name of readdirSync(join(dump, "rules"))) rmSync(join(dump, "rules", name));
   const saved = await runCommand(
     render,
@@ -364,7 +364,7 @@ test("explain, trace and diff read what is unpacked; standard output takes the a
   writeFileSync(join(dump, "rules/nft.txt"), "table ip filter {\n}\n");
   const same = await runCommand(diff, [...objects, "--mode", "iptables", "--dump", dump]);
   assert.deepEqual([same.status, same.out, same.err], [0, "No differences.\n", ""]);
-  // The dump is its own context: objects, the node, and what it runs.
+  // The dump provides its own context: objects, the node, and its configuration.
   mkdirSync(join(dump, "config"), { recursive: true });
   writeFileSync(
     join(dump, "config/kube-proxy.json"),
@@ -392,7 +392,7 @@ test("explain, trace and diff read what is unpacked; standard output takes the a
     dump,
   ]);
   assert.match(walked.out, /33\.3 % {2}sent to 10\.180\.0\.11:8080/);
-  // An archive has all addresses of its node: those of loopback show it.
+  // An archive has all addresses of its node: those of loopback show that.
   const byDump = ["--from", "10.200.0.9", "--to", "10.96.0.10:80", "--dump", dump];
   assert.match((await runCommand(trace, byDump)).out, /is an address of the node/);
   writeFileSync(join(dump, "rules/addresses.txt"), "addr add 127.0.0.1/8 dev lo\naddr add 10.200.0.2/24 dev eth0\n");

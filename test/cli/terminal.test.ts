@@ -1,4 +1,4 @@
-/** Colour, width, help by topic and manual pages. */
+/** Colour, width, help and manual pages. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -62,7 +62,7 @@ test("a table is as wide as the terminal, and words stay whole", () => {
     "  10.180.0.11:8080                               left out: it is on",
     "                                                 node-b, not on node-a",
   ]);
-  // Narrower than can be: nothing is lost.
+  // Narrower than possible: nothing is lost.
   assert.deepEqual(tableText(rows, "  ", 5).match(/\S+/g)?.sort(), wide.match(/\S+/g)?.sort());
 });
 
@@ -86,7 +86,7 @@ test("package.json names the manual pages of all commands", async () => {
   assert.deepEqual(man.sort(), [...pages.keys()].map((name) => `dist/man/${name}`).sort());
   for (const [name, page] of pages) {
     assert.match(page, /^\.TH \S+ 1 .*\n\.SH NAME\nkube\\-proxy\S* \\- \S/, name);
-    // A line that begins so is a request: only those that are meant.
+    // A line that begins with a dot or quote is a request: only intended ones occur.
     assert.doesNotMatch(page, /^\.(?!TH|SH|TP|PP|RS|RE|nf|fi|BR)|^'/m, name);
   }
 });

@@ -1,4 +1,4 @@
-/** `kube-proxy trace` without manifests and dumps: over the rules, addresses and routes of this node's kernel. */
+/** `kube-proxy trace` without manifests or dumps: through the rules, addresses and routes of this node's kernel. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
@@ -33,7 +33,7 @@ inNetns(import.meta.url, { name: "tracecli" }, () => {
     assert.match(out, /33\.3 % {2}sent to 10\.180\.0\.5:8080, from 10\.200\.0\.2 \(masqueraded\)/);
     const outside = await runCommand(trace, ["--from", "198.51.100.7", "--in", "eth0", "--to", "10.96.1.1:80"]);
     assert.match(outside.out, /33\.3 % {2}sent to 10\.180\.1\.5:8080, from 10\.200\.0\.2 \(masqueraded\)/);
-    // What nft shows of the same rules is not walked once more.
+    // nft's view of the same rules is not walked again.
     assert.equal(out.match(/nat, OUTPUT/g)?.length, 1, out);
     if (!existsSync("/proc/net/ip_vs")) assert.doesNotMatch(out, /ipvsadm/);
   });

@@ -1,4 +1,4 @@
-/** `kube-proxy trace`: over the plan of every mode, over dumps, and with input that cannot be used. */
+/** `kube-proxy trace`: through the plan of every mode, through dumps, and with unusable input. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -36,7 +36,7 @@ function file(name: string, content: string): string {
 
 describe("over the plan", () => {
   const endpoints = ["10.180.0.11", "10.180.0.12", "10.180.1.11"];
-  /** A load balancer whose ranges leave the node and its pods out, and a cluster IP. */
+  /** A load balancer whose ranges exclude the node and its pods, and a cluster IP. */
   const [barred, clusterIP] = ["203.0.113.31:80", "10.96.0.31:80"];
 
   test("ipvs: the node has the addresses of Services, and sends to them from them", async () => {

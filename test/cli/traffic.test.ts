@@ -1,4 +1,4 @@
-/** Counters and connections in `explain` and `services`: the mode's counters, and conntrack, in a network namespace. */
+/** Counters and connections in `explain` and `services`: the mode's counters and conntrack, in a network namespace. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
@@ -234,7 +234,7 @@ inNetns(import.meta.url, { name: "traffic" }, () => {
   });
 });
 
-/** Connections from as many clients through shop/web to one endpoint. */
+/** Adds connections from `count` clients through shop/web to one endpoint. */
 function addConnections(count: number): void {
   const lines = Array.from({ length: count }, (_, n) => {
     const client = `10.3.${n >> 8}.${n & 255}`;

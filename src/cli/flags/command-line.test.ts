@@ -238,7 +238,7 @@ describe("flags", () => {
   it("have the defaults of the configuration that they overlay", () => {
     const defaults = resolveDocument(EMPTY_DOCUMENT);
     for (const flag of FLAGS) {
-      // A list's text form is not what is typed, and an explicitly empty prefix is an error of its own.
+      // Users do not type a list's text form, and an explicitly empty prefix is an error of its own.
       if (flag.defaultText === "[]" || flag.name === "cluster-cidr") continue;
       assert.deepEqual(flag.overlay(defaults, [flag.defaultText]), defaults, flag.name);
     }

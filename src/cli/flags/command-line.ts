@@ -1,6 +1,6 @@
 /**
- * The command line of `kube-proxy`: from arguments to what is to be done, by the rules of upstream's flag library. `node:util` parseArgs
- * is no help: it takes `-v2` for two options, does not know flags whose value is optional but only after `=`, and has its own error texts.
+ * The command line of `kube-proxy`, parsed by the rules of upstream's flag library. `node:util` parseArgs does not fit: it takes
+ * `-v2` for two options, does not know flags whose optional value must follow `=`, and has its own error texts.
  * Reference start.md §1 steps 1–3, §2.
  */
 
@@ -14,7 +14,7 @@ import { helpText } from "./help.ts";
 import { COMPATIBILITY, HELP, VERSION } from "./process.ts";
 import { FLAGS } from "./table.ts";
 
-/** What a command line asks for. `stderrLines` are printed first, on standard error. */
+/** What a command line asks for. `stderrLines` go to standard error first. */
 export type CommandLine =
   | { readonly kind: "print"; readonly text: string; readonly stderrLines: readonly string[] }
   | {
@@ -24,7 +24,7 @@ export type CommandLine =
     };
 
 /**
- * Reads a command line. Pure but for the build facts of the process.
+ * Reads a command line.
  *
  * @param args without node and the program's own path.
  * @returns a text to print on standard output and status 0 (`--help`, `--version`), or the flags of a run.
@@ -48,11 +48,11 @@ export interface FlagValues {
   isGiven(flag: AnyFlag): boolean;
   /** The texts that the flag was given, in order. */
   textsOf(flag: AnyFlag): readonly string[];
-  /** The value of the flag, its default if it was not given. */
+  /** The value of the flag, or its default if it was not given. */
   get<T>(flag: Flag<T>): T;
 }
 
-/** The values of several flags, by the same names. */
+/** The values of several flags, under the same names. */
 export type ValuesOf<F> = { readonly [Name in keyof F]: F[Name] extends Flag<infer T> ? T : never };
 
 interface Found {
@@ -108,14 +108,14 @@ function parseFlags(args: readonly string[]) {
   }
   const textsOf = (flag: AnyFlag): readonly string[] => texts.get(flag) ?? [];
   const values: FlagValues = { isGiven: (flag) => texts.has(flag), textsOf, get: (flag) => flag.read(textsOf(flag)) };
-  // Deprecated flags have a line each time that they are used, for standard error.
+  // Each use of a deprecated flag adds a line for standard error.
   return { values, positional, deprecations };
 }
 
 type Set = (found: Found, text: string) => void;
 type NextText = (missing: string) => string;
 
-/** Upstream prints all flags before such an error, which then is hard to find; one line after it says as much. */
+/** Upstream prints all flags before such an error, which is then hard to find; a hint line after it does the job. */
 function fail(message: string, given = ""): never {
   const names = FLAGS.filter(({ deprecated }) => deprecated === undefined).map(({ name }) => name);
   throw new UsageError(message, flagHint("kube-proxy", given, names));
@@ -132,7 +132,7 @@ function setLong(arg: string, set: Set, nextText: NextText): void {
   else set(found, found.flag.bareText ?? nextText(`flag needs an argument: ${arg}`));
 }
 
-/** `-v2`, `-v=2`, `-v 2`, and several flags in one word as long as they take no value (`-hv2`). */
+/** `-v2`, `-v=2`, `-v 2`, and several flags in one word if all but the last take no value (`-hv2`). */
 function setShort(word: string, set: Set, nextText: NextText): void {
   for (let rest = word; rest !== ""; ) {
     const letter = rest.slice(0, 1);

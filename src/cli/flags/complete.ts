@@ -1,5 +1,5 @@
 /**
- * From the flags of a run to a resolved configuration: configuration file or flags, what wins over the file, platform
+ * From the flags of a run to a resolved configuration: configuration file or flags, overrides of the file, platform
  * defaults, node name, feature gates. Reference start.md §1 step 5, §2.3–2.5.
  */
 import { appendPortIfNeeded } from "../../config/bind-address.ts";
@@ -16,7 +16,7 @@ import type { FlagValues, ValuesOf } from "./command-line.ts";
 import { ACTIONS, HOSTNAME_OVERRIDE } from "./process.ts";
 import { FLAGS, HEALTHZ_PORT_FLAG, LOGGING_FLAGS, METRICS_PORT_FLAG, minSyncPeriodFlag, PROXY_MODE } from "./table.ts";
 
-/** A line that could not be logged yet: logging is set up from the configuration that is still being made. */
+/** A line to log later: logging depends on the configuration, which is not complete yet. */
 interface Notice {
   readonly level: "info" | "warning";
   readonly message: string;
@@ -28,9 +28,9 @@ export interface CompletedOptions {
   readonly config: DraftConfig;
   readonly gates: FeatureGates;
   readonly actions: ValuesOf<typeof ACTIONS>;
-  /** Whether the user chose `minSyncPeriod`; otherwise a mode may do better than upstream's default. */
+  /** Whether the user chose `minSyncPeriod`; otherwise a mode may have a better default than upstream's. */
   readonly isMinSyncPeriodSet: boolean;
-  /** False where the system's default mode holds, which is to change. */
+  /** False if the system's default mode applies and that default will change. */
   readonly isModeSet: boolean;
   /** Every flag and its value as text, sorted by name: for `/flagz`, and logged as `FLAG: --name="value"` at `-v=1`. */
   readonly flagSnapshot: readonly (readonly [name: string, value: string])[];
@@ -102,7 +102,7 @@ interface Merged {
 }
 
 function configFromFlags(flags: FlagValues): Merged {
-  // The mode first: whether a period flag counts depends on it.
+  // The mode first: it decides which period flags count.
   const ordered = [PROXY_MODE, ...FLAGS.filter((flag) => flag !== PROXY_MODE)];
   const config = ordered
     .filter((flag) => flags.isGiven(flag))
@@ -145,7 +145,7 @@ async function configFromFile(path: string, flags: FlagValues, deps: CompleteDep
   }
 }
 
-/** The words of Go's file errors, which operators search for. */
+/** The texts of Go's file errors, which operators search for. */
 const FILE_ERRORS: Readonly<Record<string, string>> = {
   ENOENT: "no such file or directory",
   EACCES: "permission denied",
@@ -173,7 +173,7 @@ function overrideHostname(config: DraftConfig, flags: FlagValues): DraftConfig {
   return { ...config, hostnameOverride: name };
 }
 
-/** Without a file, flags and configuration share their fields, so defaults made on the way show up in the flags too. */
+/** Without a file, flags and configuration share their fields upstream, so defaults applied later show up in the flags too. */
 function snapshot(flags: FlagValues, shared: DraftConfig | undefined): readonly (readonly [string, string])[] {
   const resolved = new Map<string, string>(
     shared === undefined

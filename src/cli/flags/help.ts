@@ -1,4 +1,4 @@
-/** The text of `--help`. Pure. Reference start.md §2. */
+/** The text of `--help`. Reference start.md §2. */
 import { findGate } from "../../config/feature-gates.ts";
 import type { AnyFlag } from "../../config/flag.ts";
 import { KNOWN_GATES } from "../../config/known-feature-gates.ts";

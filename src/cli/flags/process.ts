@@ -1,4 +1,4 @@
-/** Flags of the process itself: what a run does, where it finds things, how it is named. Reference start.md §2.2, §2.3. */
+/** Flags of the process itself: what a run does, where it finds things, which node it is. Reference start.md §2.2, §2.3. */
 
 import { type AnyFlag, type Flag, type FlagSpec, flag } from "../../config/flag.ts";
 import { boolType, type FlagType, stringType } from "../../config/flag-types.ts";
@@ -8,7 +8,7 @@ import { parsed, parseGoBool, quoteGo, refused } from "../../text/go-text.ts";
 
 type PlainSpec<T> = Omit<FlagSpec<T>, "type" | "initial">;
 
-/** A flag whose text is empty where it is not given. @param spec.word in the help in place of `string` */
+/** A flag whose text is empty unless it is given. @param spec.word replaces `string` in the help */
 export const textFlag = ({
   word = stringType.word,
   ...spec
@@ -18,10 +18,10 @@ export const textFlag = ({
 export const switchFlag = (spec: PlainSpec<boolean>): Flag<boolean> =>
   flag({ ...spec, type: boolType, initial: false });
 
-/** What `--version` asks for, and the version that is reported from then on. */
+/** What `--version` asks for, and the version to report from then on. */
 interface VersionRequest {
   readonly print: "none" | "short" | "raw";
-  /** Undefined: that of the release that is copied. */
+  /** Undefined: the version of the release that is copied. */
   readonly gitVersion: string | undefined;
 }
 
@@ -45,7 +45,7 @@ const versionType: FlagType<VersionRequest> = {
   format: ({ print }) => ({ none: "false", short: "true", raw: "raw" })[print],
 };
 
-/** What a run does, and where it finds things; they count beside a configuration file, too. */
+/** What a run does, and where it finds things; these flags also count with a configuration file. */
 export const ACTIONS = {
   cleanup: switchFlag({
     name: "cleanup",

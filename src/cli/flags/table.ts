@@ -1,4 +1,4 @@
-/** All flags of `kube-proxy`, those of the process and of its settings by topic. Reference start.md §2.2, §2.3. */
+/** All flags of `kube-proxy`: those of the process, and those of its settings by topic. Reference start.md §2.2, §2.3. */
 
 import type { LoggingConfig, LogOutput } from "../../config/config.ts";
 import { type AnyFlag, flag, flagsIn } from "../../config/flag.ts";
@@ -34,7 +34,7 @@ export const PROXY_MODE = GENERAL.flag({
   help: `How services are implemented: ${modeNames()}; empty means ${DEFAULT_MODE.name}, on Windows ${defaultModeOn("win32").name}.`,
 });
 
-/** Acts while options are completed: 0 disables the server, any other port only fills in a missing one. */
+/** Takes effect when options are completed: 0 disables the server, any other port only fills in a missing one. */
 export const HEALTHZ_PORT_FLAG = flag({
   name: "healthz-port",
   type: int32Type,
@@ -105,7 +105,7 @@ export const NETWORK_FLAGS: readonly AnyFlag[] = [
   PROXY_MODE,
 ];
 
-/** The mode whose flags set the periods of the mode that runs. */
+/** The mode whose flags set the periods of the running mode. */
 const ownerOf = (mode: string): RegisteredMode => {
   const running = findMode(mode);
   return running?.config.periodFlags === undefined ? DEFAULT_MODE : running;
@@ -113,7 +113,7 @@ const ownerOf = (mode: string): RegisteredMode => {
 
 const PERIODS = { syncPeriod: "sync-period", minSyncPeriod: "min-sync-period" } as const;
 
-/** Of each mode with periods of its own. */
+/** One flag for each mode with periods of its own. */
 function periodFlags(field: keyof typeof PERIODS, seconds: bigint): readonly AnyFlag[] {
   return MODES.flatMap((mode: RegisteredMode) => {
     const help = mode.config.periodFlags?.[field];
@@ -193,7 +193,7 @@ export const KERNEL_FLAGS: readonly AnyFlag[] = [
 
 const loggingFlag = flagsIn("logging");
 
-/** A change of one of the formats' options. */
+/** Changes the options of one log format. */
 const inFormat = (format: "text" | "json", { options }: LoggingConfig, change: Partial<LogOutput>) => ({
   options: { ...options, [format]: { ...options[format], ...change } },
 });
@@ -247,7 +247,7 @@ export const LOGGING_FLAGS: readonly AnyFlag[] = [
     type: vmoduleType,
     initial: [],
     help: "Verbosity for the source files that match a pattern; text format only.",
-    // In front of the file's own items: the first match decides.
+    // Before the file's own items: the first match decides.
     sets: (items, { vmodule }) => ({ vmodule: [...items, ...vmodule] }),
   }),
 ];

@@ -1,4 +1,4 @@
-/** Writes parts as they are read into one compressed archive; what could not be read is in its index, with the reason. */
+/** Writes parts into one compressed archive as they are read; its index names what could not be read, with the reason. */
 import { constants } from "node:fs";
 import { lstat, open, rm } from "node:fs/promises";
 import { Readable } from "node:stream";
@@ -8,11 +8,11 @@ import { escapeLine } from "../../logging/escape.ts";
 import { UsageError } from "../output.ts";
 import { withoutCredentials } from "./redact.ts";
 
-/** Read and written for the owner alone. */
+/** Only the owner may read and write. */
 const FILE_MODE = 0o600;
 
 export interface Archive {
-  /** The folder that everything in it is in. */
+  /** The folder that contains everything in the archive. */
   readonly folder: string;
   readonly createdMs: number;
   /** Begins the index. */
@@ -26,9 +26,9 @@ export interface ArchiveIndex {
 }
 
 /**
- * Writes to a file of mode 0600 that nothing has had before, which is removed when it cannot be finished, or to a stream, which stays open.
+ * Writes to a new file of mode 0600, which is removed if it cannot be completed, or to a stream, which stays open.
  *
- * @param replaces whether a file that is there may go. @throws UsageError when the file cannot be had
+ * @param replaces whether to replace an existing file. @throws UsageError if the file cannot be created
  */
 export async function writeArchive(
   to: string | NodeJS.WritableStream,
@@ -51,7 +51,7 @@ export async function writeArchive(
   return index;
 }
 
-/** @param replaces whether a file that is there may go. @throws UsageError when the file cannot be had */
+/** Creates a file. @param replaces whether to replace an existing one. @throws UsageError if that fails */
 export async function openNew(path: string, replaces: boolean) {
   try {
     if (replaces) {
@@ -60,7 +60,7 @@ export async function openNew(path: string, replaces: boolean) {
         throw new UsageError(`${path} is no ordinary file: it is not replaced`);
       await rm(path, { force: true });
     }
-    // What is at the path is never opened, a link included.
+    // Never opens what is at the path, not even a link.
     return await open(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, FILE_MODE);
   } catch (error) {
     if (error instanceof UsageError) throw error;
@@ -92,23 +92,23 @@ async function* membersOf(
   yield tarEnd();
 }
 
-/** One part that is broken must not cost the others. */
+/** The reason for the index: a part that fails must not affect the others. */
 function reasonOf(error: unknown): string {
   if (error instanceof PartError || error instanceof UsageError) return error.message;
   return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
 }
 
 const BLOCK = 512;
-/** The field takes eleven octal digits. */
+/** The size field has eleven octal digits. */
 const MAX_BYTES = 8 ** 11 - 1;
 const MAX_NAME_BYTES = 100;
-/** Of the folders that do not fit into the field of the name. */
+/** For the folders that do not fit into the name field. */
 const MAX_PREFIX_BYTES = 155;
 
 /**
- * One regular file: its header, its content, and what fills the last block.
+ * One regular file: its header, its content, and the padding of the last block.
  *
- * @param name with slashes: at most 255 bytes, and at most 100 from one of the slashes on. @param modifiedMs Unix milliseconds. @throws RangeError
+ * @param name with slashes: at most 255 bytes, and at most 100 after one of the slashes. @param modifiedMs Unix milliseconds. @throws RangeError
  */
 export function* tarMember(name: string, content: Uint8Array, modifiedMs: number): Generator<Uint8Array, void> {
   const parts = partsOf(name);
@@ -121,7 +121,7 @@ export function* tarMember(name: string, content: Uint8Array, modifiedMs: number
   header.write(octal(0, 7), 116, "latin1"); // group
   header.write(octal(content.length, 11), 124, "latin1");
   header.write(octal(Math.floor(modifiedMs / 1000), 11), 136, "latin1");
-  header.write(" ".repeat(8), 148, "latin1"); // the checksum, as it counts in the checksum
+  header.write(" ".repeat(8), 148, "latin1"); // the checksum counts as spaces in itself
   header.write("0", 156, "latin1"); // a regular file
   header.write("ustar\u000000", 257, "latin1");
   const sum = header.reduce((total, byte) => total + byte, 0);
@@ -131,7 +131,7 @@ export function* tarMember(name: string, content: Uint8Array, modifiedMs: number
   yield Buffer.alloc((BLOCK - (content.length % BLOCK)) % BLOCK);
 }
 
-/** The name as the two fields of a header have it; undefined where they cannot. The slash between them is in neither. */
+/** The name split into the header's two fields, without the slash between them; undefined if it does not fit. */
 function partsOf(name: string): { readonly prefix: string; readonly name: string } | undefined {
   if (Buffer.byteLength(name) <= MAX_NAME_BYTES) return { prefix: "", name };
   for (let slash = name.indexOf("/"); slash > 0; slash = name.indexOf("/", slash + 1)) {
@@ -142,7 +142,7 @@ function partsOf(name: string): { readonly prefix: string; readonly name: string
   return undefined;
 }
 
-/** What ends an archive in the POSIX ustar format (IEEE Std 1003.1, pax, "ustar Interchange Format"). */
+/** The end of an archive in the POSIX ustar format (IEEE Std 1003.1, pax, "ustar Interchange Format"). */
 function tarEnd(): Uint8Array {
   return Buffer.alloc(2 * BLOCK);
 }
@@ -153,7 +153,7 @@ function octal(value: number, digits: number): string {
 
 export interface SysdumpPart {
   readonly name: string;
-  /** @returns its text; an empty one is left out. @throws PartError or UsageError for what cannot be read, with the reason */
+  /** @returns the text; an empty one is left out. @throws PartError or UsageError with the reason if it cannot be read */
   read(): Promise<string>;
 }
 

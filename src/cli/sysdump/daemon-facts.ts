@@ -1,4 +1,4 @@
-/** What a running daemon says of itself, over its inspect socket and its HTTP ports. Without one, each part says so. */
+/** What a running daemon reports about itself, over its inspect socket and its HTTP ports. Without a daemon, each part says so. */
 
 import { createInterface } from "node:readline";
 import { request } from "../../kernel/node-http.ts";
@@ -11,10 +11,10 @@ import type { HttpPlaces } from "./settings.ts";
 const LIMIT_MS = 5_000;
 const MOST_BYTES = 64 * 1024 * 1024;
 const JOURNAL_RECORDS = 1_000;
-/** The journal goes on for as long as it is read: this long without a line ends it. */
+/** The journal never ends by itself: stop after this long without a line. */
 const JOURNAL_QUIET_MS = 500;
 
-/** @param socket, metrics, healthz where a daemon answers. */
+/** @param socket, metrics, healthz addresses of the daemon. */
 export function daemonFacts(socket: string, { metrics, healthz }: HttpPlaces): readonly SysdumpPart[] {
   const page = (name: string, address: string, path: string, clean: (text: string) => string): SysdumpPart => ({
     name: `daemon/${name}`,
@@ -47,7 +47,7 @@ function redactedJson(text: string): string {
   }
 }
 
-/** @throws PartError when nothing answers there. */
+/** @throws PartError if nothing answers there. */
 function httpText(address: string, path: string): Promise<string> {
   if (address === "") throw new PartError("the configuration has switched it off");
   const { promise, resolve, reject } = Promise.withResolvers<string>();
@@ -63,7 +63,7 @@ function httpText(address: string, path: string): Promise<string> {
     response.on("error", fail);
     response.on("end", () => {
       const text = Buffer.concat(parts).toString();
-      // An unhealthy daemon says why with another status.
+      // An unhealthy daemon gives the reason with another status.
       if (response.statusCode === 200 || path === "/healthz") resolve(text);
       else fail(new Error(`status ${response.statusCode}`));
     });
@@ -74,7 +74,7 @@ function httpText(address: string, path: string): Promise<string> {
   return promise;
 }
 
-/** The last lines of the journal, which has no end of its own. @throws UsageError when there is none. */
+/** The last lines of the journal, which never ends by itself. @throws UsageError if there is none. */
 async function journalLines(socket: string): Promise<readonly string[]> {
   const response = await openJournal(socket, JOURNAL_RECORDS);
   const lines: string[] = [];
@@ -86,7 +86,7 @@ async function journalLines(socket: string): Promise<readonly string[]> {
       if (lines.length >= JOURNAL_RECORDS) break;
     }
   } catch {
-    // Ended by us, or by the daemon: what has come counts.
+    // Ended by us or by the daemon: the lines so far count.
   } finally {
     clearTimeout(quiet);
     response.destroy();

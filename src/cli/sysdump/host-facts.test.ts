@@ -1,4 +1,4 @@
-/** What a support archive says of a host: in a network namespace, for interfaces of its own. */
+/** What a support archive says about a host: tested in a network namespace, which has interfaces of its own. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";

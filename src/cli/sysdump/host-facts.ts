@@ -1,4 +1,4 @@
-/** What this host says of itself: rules as its tools print them, settings of the kernel, versions. Reads, and changes nothing. */
+/** Facts about this host: rules as its tools print them, kernel settings, versions. Only reads. */
 import { readdir, readFile } from "node:fs/promises";
 import { release, version } from "node:os";
 import { type Exec, ExecError } from "../../kernel/process.ts";
@@ -7,7 +7,7 @@ import { PartError, type SysdumpPart } from "./archive.ts";
 
 const TOOL_LIMIT_MS = 60_000;
 
-/** What a tool prints, as one part. The rules have the names under which `trace --dump` and `diff --dump` look for them. */
+/** One part per tool. `trace --dump` and `diff --dump` look for the rules under these names. */
 const TOOLS: readonly (readonly [part: string, file: string, ...args: string[]])[] = [
   ["rules/iptables-save.txt", "iptables-save", "-c"],
   ["rules/ip6tables-save.txt", "ip6tables-save", "-c"],
@@ -24,7 +24,7 @@ const TOOLS: readonly (readonly [part: string, file: string, ...args: string[]])
   ["host/version-nft.txt", "nft", "--version"],
 ];
 
-/** Settings that decide what becomes of packets to services; a name that ends in a slash stands for all that is in there. */
+/** Settings that affect packets to Services; a name that ends in a slash stands for everything in that folder. */
 const SYSCTLS: readonly string[] = [
   "net/ipv4/ip_forward",
   "net/ipv6/conf/all/forwarding",
@@ -42,7 +42,7 @@ const SYSCTLS: readonly string[] = [
 ];
 const NET_MODULE = /^(?:nf|nft|x|ip|ip6|ebt|br|sctp|dummy|bridge|overlay)/;
 
-/** @param exec runs the tools of one network namespace. */
+/** @param exec runs tools in one network namespace. */
 export function hostFacts(exec: Exec): readonly SysdumpPart[] {
   return [
     ...TOOLS.map(([name, file, ...args]): SysdumpPart => ({ name, read: () => outputOf(exec, file, args) })),
@@ -67,8 +67,8 @@ async function outputOf(exec: Exec, file: string, args: readonly string[]): Prom
 }
 
 /**
- * As `ip -batch` takes them, which `trace` knows as a dump. Of interfaces that are down, too, as that of the ipvs mode is: their
- * addresses are the node's all the same, and Node.js leaves them out.
+ * Addresses as `ip -batch` takes them, which `trace` reads as a dump. Includes interfaces that are down, such as that of ipvs mode: their
+ * addresses still belong to the node, and Node.js leaves them out.
  */
 async function addressLines(): Promise<string> {
   if (process.platform !== "linux") throw new PartError("there is no rtnetlink on this system");

@@ -1,4 +1,4 @@
-/** The objects as manifests that every command reads with -f. They have what a proxy needs of them and nothing else. Pure. */
+/** The objects as manifests that every command reads with -f, with only the fields that a proxy needs. */
 import {
   type EndpointSliceRecord,
   type NodeRecord,
@@ -14,7 +14,7 @@ import { withTraffic } from "../../explain/traffic.ts";
 import type { InspectChoices } from "../inspect-options.ts";
 import type { SysdumpPart } from "./archive.ts";
 
-/** A `List` of all. */
+/** A `List` of all objects. */
 export function objectsList(objects: Objects): unknown {
   const { services, endpointSlices, nodes, serviceCIDRs, serviceNotes = [] } = objects;
   const unserved = new Map(serviceNotes.map((notes) => [objectKeyText(notes), notes]));
@@ -85,7 +85,7 @@ function serviceManifest(service: ServiceRecord, notes: ServiceNotes | undefined
   };
 }
 
-/** A Service that the proxy leaves alone, and why. */
+/** A Service that the proxy ignores, and the reason. */
 function unservedManifest(notes: ServiceNotes): unknown {
   const { namespace, name, isHeadless, proxyName } = notes;
   return {
@@ -139,7 +139,7 @@ function podReference(pod: string): unknown {
 }
 
 interface AnswersOptions {
-  /** Reads the objects; asked once. */
+  /** Reads the objects; called once. */
   readonly objects: () => Promise<{ readonly objects: Objects; readonly problems: readonly string[] }>;
   readonly choices: () => Promise<InspectChoices>;
   readonly most: number;

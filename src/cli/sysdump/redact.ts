@@ -1,6 +1,6 @@
 /**
- * Leaves secrets out of what goes into an archive: by the names of fields, and by the shapes that secrets have in text. It rather
- * leaves out too much. Pure.
+ * Removes secrets from what goes into an archive: by field names, and by the form of secrets in text. If in doubt, it
+ * removes too much.
  */
 
 const LEFT_OUT = "(left out)";
@@ -8,13 +8,13 @@ const LEFT_OUT = "(left out)";
 /** Fields whose value is a secret, or a certificate. */
 const SECRET_FIELD =
   /token|passw|secret|credential|authorization|cookie|private|bearer|signature|api-?key|(?:^|[-_.])key$|-data$|^extensions$|^annotations$/i;
-/** Fields that name a file where the secret is. */
+/** Fields that name the file with the secret. */
 const FILE_FIELD = /^(?:tokenFile|client-key|client-certificate|certificate-authority|tls[a-z]*File)$/i;
 const PATH = /^[./][\w./@:+-]{0,200}$/;
 
 /**
- * A value of JSON or YAML without secrets: of fields that are named for them, of an exec plugin's environment and arguments, of an
- * `auth-provider`, and in every text as {@link withoutSecrets} finds them.
+ * A value of JSON or YAML without secrets: those in fields with telling names, in an exec plugin's environment and arguments, in an
+ * `auth-provider`, and in any text where {@link withoutSecrets} finds them.
  */
 export function redacted(value: unknown, field = ""): unknown {
   if (FILE_FIELD.test(field) && typeof value === "string" && PATH.test(value)) return value;
@@ -38,7 +38,7 @@ function environmentName(item: unknown): unknown {
 
 type Replacement = readonly [pattern: RegExp, by: string];
 
-/** What is a secret wherever it stands. */
+/** Secrets in any context. */
 const CREDENTIALS: readonly Replacement[] = [
   [/-----BEGIN [A-Z0-9 ]+-----[^-]*(?:-----END [A-Z0-9 ]+-----)?/g, LEFT_OUT],
   [/\b(authorization|cookie)((?:\\*["'])?\s*[:=]\s*)[^\n"'\\]+/gi, `$1$2${LEFT_OUT}`],
@@ -51,7 +51,7 @@ const CREDENTIALS: readonly Replacement[] = [
 ];
 
 const WORDS = "token|passw(?:or)?d|secret|api-?key|credential|private-?key|key-data|certificate-data|authority-data";
-/** What a text calls a secret; and long texts of base64, as keys and certificates are. */
+/** Values that a text calls a secret; and long base64 texts, such as keys and certificates. */
 const NAMED: readonly Replacement[] = [
   [
     new RegExp(
@@ -63,12 +63,12 @@ const NAMED: readonly Replacement[] = [
   [/[A-Za-z0-9+/]{100,}={0,2}/g, LEFT_OUT],
 ];
 
-/** A text of logs or configuration without secrets. */
+/** Text from logs or configuration without secrets. */
 export function withoutSecrets(text: string): string {
   return replaced(withoutCredentials(text), NAMED);
 }
 
-/** The same for texts in which words such as `token:` can be names of objects: only what is a secret wherever it stands. */
+/** The same for text in which words such as `token:` may be names of objects: removes only secrets in any context. */
 export function withoutCredentials(text: string): string {
   return replaced(text, CREDENTIALS);
 }

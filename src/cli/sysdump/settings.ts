@@ -1,4 +1,4 @@
-/** Configuration, kubeconfig and logs, as files have them, without their secrets. */
+/** Configuration, kubeconfig and logs from files, without secrets. */
 import { open, readFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { splitHostPort } from "../../config/bind-address.ts";
@@ -9,10 +9,10 @@ import { UsageError } from "../output.ts";
 import { PartError, type SysdumpPart } from "./archive.ts";
 import { redacted, withoutSecrets } from "./redact.ts";
 
-/** The end of a log is what tells. */
+/** Only the end of a log matters. */
 const LOG_BYTES = 4 * 1024 * 1024;
 
-/** @param config path of the KubeProxyConfiguration. @param kubeconfig path; default: what the configuration says. */
+/** @param config path of the KubeProxyConfiguration. @param kubeconfig path. @default the configuration's */
 export function settingsParts(config: string | undefined, kubeconfig: string | undefined): readonly SysdumpPart[] {
   return [
     {
@@ -27,7 +27,7 @@ export function settingsParts(config: string | undefined, kubeconfig: string | u
   ];
 }
 
-/** @param paths of log files; their ends. */
+/** The ends of log files. @param paths of the files */
 export function logParts(paths: readonly string[]): readonly SysdumpPart[] {
   return paths.map((path, index) => ({
     name: `logs/${index + 1}-${basename(path)
@@ -49,7 +49,7 @@ async function documentIn(path: string | undefined, unless: string): Promise<unk
   try {
     return parse(text);
   } catch {
-    // The parser's message has the line in it.
+    // Without the parser's message, which quotes the line.
     throw new PartError(`${path} is no YAML`);
   }
 }
@@ -76,17 +76,17 @@ async function endOf(path: string): Promise<string> {
   const start = Math.max(0, size - LOG_BYTES);
   const { buffer, bytesRead } = await file.read(Buffer.alloc(Math.min(size, LOG_BYTES)), 0, undefined, start);
   const text = buffer.toString("utf8", 0, bytesRead);
-  // Half of a line may have half of a secret, which has no shape.
+  // Half a line may contain half a secret, which has no recognisable form.
   return start === 0 ? text : text.slice(text.indexOf("\n") + 1);
 }
 
-/** `HOST:PORT`; empty where the configuration switches it off. */
+/** `HOST:PORT`; empty if the configuration disables the server. */
 export interface HttpPlaces {
   readonly metrics: string;
   readonly healthz: string;
 }
 
-/** @param config path of the KubeProxyConfiguration; without one, or with one that cannot be used, upstream's defaults. */
+/** @param config path of the KubeProxyConfiguration; upstream's defaults apply without one, or if it is unusable. */
 export async function httpPlaces(config: string | undefined): Promise<HttpPlaces> {
   const { metricsBindAddress, healthzBindAddress } = await settingsIn(config);
   return { metrics: askedAt(metricsBindAddress), healthz: askedAt(healthzBindAddress) };
@@ -96,13 +96,13 @@ async function settingsIn(config: string | undefined) {
   try {
     return await readSettings(config, undefined, undefined);
   } catch (error) {
-    // The daemon will hardly run with it, and its part of the archive has what is in the file.
+    // The daemon hardly runs with such a file, and another part of the archive has its content.
     if (!(error instanceof UsageError) || config === undefined) throw error;
     return await readSettings(undefined, undefined, undefined);
   }
 }
 
-/** A server at all addresses is asked at loopback. Pure. */
+/** A server on all addresses is queried on loopback. */
 function askedAt(address: string): string {
   const { host = "", port = "" } = splitHostPort(address) ?? {};
   const parsed = parseIpAddress(host);
