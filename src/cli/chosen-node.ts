@@ -35,7 +35,7 @@ export function chosenNode<Config extends Pick<KubeProxyConfig, "hostnameOverrid
   if (names.includes(wanted)) return { config, note: undefined };
   if (hostnameOverride !== "")
     throw new UsageError(`there is no Node "${wanted}"`, didYouMean(wanted, names) ?? nodesThere(names));
-  if (isThisHost) throw new UsageError(`this host, ${wanted}, is none of the Nodes: --node says which it is`);
+  if (isThisHost) throw new UsageError(`this host, ${wanted}, is not one of the Nodes: name its Node with --node`);
   const byName = nodes.toSorted((one, other) => (one.name < other.name ? -1 : 1));
   const { name } = byName.find(({ taintKeys }) => taintKeys.length === 0) ?? byName[0] ?? { name: only };
   const note = `Seen from ${name}, one of ${names.length} Nodes: --node names another.`;

@@ -103,7 +103,7 @@ async function againstKernel(
   const comparison = cluster.families[0]?.inspection.comparison;
   if (comparison === undefined) {
     throw new UsageError(
-      `mode ${choices.config.mode} cannot be compared: its rules lead to ports that differ from start to start`,
+      `mode ${choices.config.mode} cannot be compared: its rules lead to ports that differ after each start`,
     );
   }
   const wanted = await wantedInventories(cluster, missing);
@@ -129,7 +129,7 @@ async function againstKernel(
   if (choices.isBare) output.err(BARE);
   const [, prefix] = choices.isBare ? (POD_NETWORK.exec(JSON.stringify(differences)) ?? []) : [];
   if (prefix !== undefined)
-    output.err(`The rules compared take ${prefix} for the network of pods: clusterCIDR, perhaps.\n`);
+    output.err(`The compared rules take ${prefix} for the pod network: it may be the missing clusterCIDR.\n`);
   return EXIT_FAILURE;
 }
 
@@ -314,8 +314,7 @@ async function readDiffOptions({ values, positionals }: ReturnType<typeof diffFl
   const { filename = [], dump = [], kernel = false, watch: watches = false } = values;
   const mode = kernel ? "kernel" : dump.length > 0 ? "dumps" : "objects";
   const hint = "See 'kube-proxy diff --help'.";
-  if (kernel && dump.length > 0)
-    throw new UsageError("--kernel and --dump are two things to compare with: give one", hint);
+  if (kernel && dump.length > 0) throw new UsageError("--kernel and --dump exclude each other", hint);
   if (watches && !kernel) throw new UsageError("--watch needs --kernel: nothing else changes by itself", hint);
   const { interval } = values;
   if (interval !== undefined && !watches) throw new UsageError("--interval is for --watch", hint);
@@ -332,7 +331,7 @@ async function readDiffOptions({ values, positionals }: ReturnType<typeof diffFl
     );
   }
   const readsInput = [...filename, ...dump, ...positionals].filter((path) => path === "-");
-  if (readsInput.length > 1) throw new UsageError("- was given more than once: standard input can be read once");
+  if (readsInput.length > 1) throw new UsageError("- was given more than once: standard input can be read only once");
   const sysdump = await contextOf(dump);
   const isElsewhere = filename.length > 0 || values.kubeconfig !== undefined || values.context !== undefined;
   const node = values.node ?? values["hostname-override"] ?? sysdump?.node;

@@ -29,7 +29,7 @@ export async function namedInDumps(
     const isNamed = isOwn || (isService && isOwnedBy(holder.name, wanted));
     return lines.length > 0 || isNamed ? [{ holder, lines }] : [];
   });
-  if (found.length === 0) throw new UsageError(`nothing in the dumps has the name ${what}, or says that it is for it`);
+  if (found.length === 0) throw new UsageError(`nothing in the dumps is named ${what} or is for it`);
   const owners = new Set(
     found.flatMap(({ holder, lines }) => [holder.name, ...lines].flatMap((line) => ownerIn(line) ?? [])),
   );

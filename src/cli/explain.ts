@@ -220,11 +220,11 @@ function targetOf(
   }
   if (PING.test(what))
     throw new UsageError(
-      "only TCP, UDP and SCTP to the ports of a Service are led, and ICMP is none of them",
-      `What becomes of it: kube-proxy trace --to ${what}`,
+      "a Service takes only TCP, UDP and SCTP to its ports, not ICMP",
+      `To see what happens to it: kube-proxy trace --to ${what}`,
     );
   if (target !== undefined) return { target, because: [] };
-  throw new UsageError(`"${what}" is no Service, pod, address, port or name`, "See 'kube-proxy explain --help'.");
+  throw new UsageError(`"${what}" is not a Service, pod, address, port or name`, "See 'kube-proxy explain --help'.");
 }
 
 /** The pod of a name that could also be a Service's; a Service takes precedence, unless the name begins with `pod/`. @throws UsageError */

@@ -35,7 +35,7 @@ export function countingLosses({ take, close }: Carrier, note: Note): FlowTaker 
       if (take(flow)) return;
       lost += 1;
       if (lost < nextNote) return;
-      note(`what takes the flows does not keep up: ${lost} of ${told} are lost until now`);
+      note(`the reader of the flows does not keep up: ${lost} of ${told} are lost so far`);
       nextNote *= 10;
     },
     async close() {

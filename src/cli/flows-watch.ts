@@ -247,7 +247,8 @@ export class FlowWatch {
       for (const [socket, { flow, startMs }] of before)
         if (!this.#seen.has(socket)) this.#tell(flow, { startMs }, true);
     } catch (error) {
-      if (!this.#hasComplained) this.#note(`what the daemon leads itself is not told: ${messageOf(error)}`);
+      if (!this.#hasComplained)
+        this.#note(`connections that the daemon redirects itself cannot be shown: ${messageOf(error)}`);
       this.#hasComplained = true;
     }
   }
@@ -271,7 +272,7 @@ export class FlowWatch {
         this.#tell(flow);
       });
       for (const ids of [this.#begun, this.#old]) for (const id of ids.keys()) if (!live.has(id)) ids.delete(id);
-      this.#note(`the kernel lost messages ${this.#lost} times; ${missed} connections are told from its table.`);
+      this.#note(`the kernel lost messages ${this.#lost} times; ${missed} connections are reported from its table.`);
     } catch (error) {
       this.#note(`the kernel lost messages, and its table cannot be read: ${messageOf(error)}`);
     } finally {

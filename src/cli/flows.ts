@@ -142,7 +142,7 @@ function askedOf(
   const led = async (): Promise<readonly LedFlow[]> => {
     const answer = await askDaemon(path, "/connections");
     if (Array.isArray(answer)) return answer; // from a daemon of this version
-    throw new UsageError("the daemon's answer is no list of connections: it is of another version");
+    throw new UsageError("the daemon did not answer with a list of connections: it is of another version");
   };
   if (filename !== undefined) {
     let read: Promise<FlowNamer> | undefined;
@@ -165,7 +165,7 @@ function askedOf(
     const { isEndpointTracked } = await modeOfDaemon(path, source);
     const lines = await askDaemon(path, question);
     if (!Array.isArray(lines))
-      throw new UsageError("the daemon's answer is no list of services: it is of another version");
+      throw new UsageError("the daemon did not answer with a list of services: it is of another version");
     const ports = (lines as readonly ServiceLine[]).map(countedLine).filter((port) => port !== undefined);
     const own = await source.ownAddresses();
     return new FlowNamer({ ports, pods: new Map(), own, isEndpointTracked }, choice);
@@ -177,7 +177,9 @@ async function modeOfDaemon(socket: string, source: FlowSource): Promise<Pick<Fl
   const report = (await askDaemon(socket, "/status")) as Partial<StatusReport> & { readonly networkNamespace?: string };
   const { mode = "", networkNamespace } = report;
   if (source === KERNEL && networkNamespace !== undefined && networkNamespace !== readlinkSync("/proc/self/ns/net")) {
-    throw new UsageError("the daemon runs in another network namespace: ask in there, with nsenter or kubectl exec");
+    throw new UsageError(
+      "the daemon runs in another network namespace: run this command there, with nsenter or kubectl exec",
+    );
   }
   return isProxyMode(mode)
     ? await (await modeNamed(mode).loadInspection()).loadCounters()
@@ -202,7 +204,7 @@ function kernelNotes(isWatching: boolean): readonly string[] {
   }
   if (isWatching && isOff("nf_conntrack_events")) {
     notes.push(
-      "The kernel does not tell of connections: sysctl -w net.netfilter.nf_conntrack_events=1 has it tell of later ones.",
+      "The kernel does not report connections: sysctl -w net.netfilter.nf_conntrack_events=1 makes it report later ones.",
     );
   }
   return notes;
@@ -213,7 +215,7 @@ const MISSING: ReadonlySet<string> = new Set(["EINVAL", "EOPNOTSUPP", "EPROTONOS
 
 function refusalHint(error: unknown): string {
   const code = error instanceof NetlinkError ? error.code : "";
-  if (!MISSING.has(code)) return "It takes root on the node.";
+  if (!MISSING.has(code)) return "It needs root on the node.";
   return "This kernel has no nf_conntrack_netlink: load the module (modprobe nf_conntrack_netlink).";
 }
 
@@ -224,7 +226,8 @@ const STATES: readonly string[] = [...new Set([...FLOW_STATES, ...SOCKET_STATES,
 function stateNamed(text: string, { watch }: { readonly watch: boolean }): string {
   const plain = (word: string) => word.toLowerCase().replaceAll(/[ -]/g, "_");
   const state = STATES.find((known) => plain(known) === plain(text));
-  if (state === undefined) throw new UsageError(`--state: no connection is "${text}"`, didYouMean(text, STATES));
+  if (state === undefined)
+    throw new UsageError(`--state: "${text}" is not a state of a connection`, didYouMean(text, STATES));
   if (!watch && ENDS.some((end) => end === state))
     throw new UsageError(`--state ${text} is how connections end: it needs --watch`);
   return state;

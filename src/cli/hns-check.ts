@@ -30,7 +30,7 @@ export async function hnsCheck(argv: readonly string[], output: Output): Promise
   } as const;
   const read = flagReader("kube-proxy hns-check", flags);
   return await runCommand({ argv, output, usage: HNS_CHECK_USAGE, read }, async ({ values }) => {
-    if (process.platform !== "win32") throw new UsageError("hns-check asks Windows' HNS: this is another system");
+    if (process.platform !== "win32") throw new UsageError("hns-check is only for Windows");
     if (values["network-name"] === "") throw new UsageError("hns-check needs --network-name NAME or KUBE_NETWORK");
     const { checkHost } = await modeNamed("kernelspace").loadRuntime();
     const isGood = await checkHost?.({

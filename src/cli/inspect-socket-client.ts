@@ -52,9 +52,12 @@ export async function askDaemon(socketPath: string, path: string): Promise<unkno
     said = JSON.parse(answer.body);
   } catch {
     if (answer.status === 200 && /^[[{]/.test(answer.body)) {
-      throw new UsageError(`the answer at ${socketPath} is cut: the daemon has ended meanwhile`);
+      throw new UsageError(`the answer at ${socketPath} is incomplete: the daemon ended meanwhile`);
     }
-    throw new UsageError(`what answers at ${socketPath} is no daemon of this program, or one of another version`, hint);
+    throw new UsageError(
+      `what answers at ${socketPath} is not a daemon of this program, or is of another version`,
+      hint,
+    );
   }
   if (answer.status === 200) return said;
   throw new UsageError(`the daemon says: ${(said as { readonly error?: string } | null)?.error ?? "nothing"}`);

@@ -78,7 +78,7 @@ export async function readObjects(
   const tell = (line: string) => output.err(safe(`${line}\n`));
   if (filename !== undefined) {
     if (kubeconfig !== undefined || context !== undefined) {
-      throw new UsageError("-f and --kubeconfig or --context are two places to read from: give one");
+      throw new UsageError("-f excludes --kubeconfig and --context");
     }
     return await readInput(filename, input, tell);
   }
@@ -183,7 +183,7 @@ async function readInput(
   tell: (line: string) => void,
 ): Promise<ClusterRecords> {
   if (paths.filter((path) => path === STANDARD_INPUT).length > 1) {
-    throw new UsageError("-f - was given more than once: standard input can be read once");
+    throw new UsageError("-f - was given more than once: standard input can be read only once");
   }
   const parts = await Promise.all(paths.map((path) => readOne(path, input)));
   const cluster: ClusterRecords = {
@@ -199,7 +199,7 @@ async function readInput(
   const { services, endpointSlices, nodes, serviceNotes = [] } = cluster;
   if (services.length + endpointSlices.length + nodes.length + serviceNotes.length === 0) {
     const where = paths.map((path) => (path === STANDARD_INPUT ? "standard input" : path)).join(", ");
-    throw new UsageError(`nothing to render: no Service, EndpointSlice or Node in ${where} can be used`);
+    throw new UsageError(`no Service, EndpointSlice or Node in ${where} can be used`);
   }
   return cluster;
 }

@@ -30,7 +30,7 @@ const AT_ONCE = 16;
 const LIMIT_MS = 30_000;
 /** The reason if kubectl was killed at the limit, since it has printed none. */
 const SILENT = `no answer within ${LIMIT_MS / 1_000} s`;
-const RIGHTS = `It takes the rights to list pods and to create pods/exec in the namespace ${NAMESPACE}.`;
+const RIGHTS = `This needs the rights to list pods and to create pods/exec in the namespace ${NAMESPACE}.`;
 
 /** Which daemons a command line queries, and the words that go to them. */
 interface NodesAsked {
@@ -108,7 +108,7 @@ async function podsOf({ node, kubectl }: NodesAsked): Promise<readonly NodePod[]
   if (node === undefined) throw new UsageError(`no pod with the label ${SELECTOR} runs in ${NAMESPACE}`);
   const names = pods.map((pod) => pod.node);
   const hint = didYouMean(node, names) ?? "kubectl get nodes lists them.";
-  throw new UsageError(`no kube-proxy runs on a node "${node}"`, hint);
+  throw new UsageError(`no kube-proxy runs on node "${node}"`, hint);
 }
 
 interface PodList {
@@ -124,7 +124,7 @@ function readPods(json: string): readonly NodePod[] {
   try {
     list = JSON.parse(json) as PodList;
   } catch {
-    throw new UsageError("kubectl get pods: the answer is no JSON");
+    throw new UsageError("kubectl get pods: the answer is not JSON");
   }
   return list.items
     .flatMap(({ metadata, spec, status }) => {

@@ -29,7 +29,7 @@ export function variantNamed(word: string): Variant {
   if (found !== undefined) return found;
   const names = VARIANTS.map((variant) => variant.name);
   throw new UsageError(
-    `"${name}" is none of the modes that can be proved: ${names.join(", ")}`,
+    `"${name}" is not one of the modes that can be proved: ${names.join(", ")}`,
     didYouMean(name, names),
   );
 }

@@ -114,7 +114,7 @@ async function* answersTo(options: Options, output: Output, input: NodeJS.Readab
   const isOfRules = dump.length > 0 || kernel;
   if (isOfRules && against.length === 0 && !isOfObjects)
     throw new UsageError(
-      "what the rules are to do is not known: give the objects with -f or --kubeconfig, or --against",
+      "nothing says what the rules must do: give the objects with -f or --kubeconfig, or other rules with --against",
     );
   const local = options.local.map(addressOf);
   const rules = kernel ? await foundInKernel(families) : dump.length > 0 ? await foundInDumps(dump, input) : undefined;
@@ -165,7 +165,7 @@ async function* answersOn(
     const { config, families } = await choicesFor(variant, options, objects.configuration);
     if (rules !== undefined && variant.deviations(config).includes("proxy-connects"))
       throw new UsageError(
-        `rules of ${variant.name} mode lead to sockets of the proxy, and do not say where these lead`,
+        `rules of ${variant.name} mode lead to sockets of the proxy, but do not say where the proxy connects`,
         "Prove its plan with --modes, or compare two dumps with --against.",
       );
     for (const family of families) {
@@ -185,7 +185,7 @@ async function* answersOn(
     }
   }
   if (count === 0)
-    throw new UsageError("the node has no address, and the dump no rules, of a family that was asked for");
+    throw new UsageError("neither the node has an address nor the dump has rules of the requested family");
 }
 
 async function choicesFor(
@@ -219,13 +219,13 @@ async function differencesText(variant: Variant, options: Options): Promise<stri
 
 function readOptions(values: ReturnType<typeof parsed>["values"]) {
   const { dump = [], against = [], kernel, filename = [] } = values;
-  if (kernel && dump.length > 0) throw new UsageError("--kernel and --dump are two places of rules: give one");
+  if (kernel && dump.length > 0) throw new UsageError("--kernel and --dump exclude each other");
   if (against.length > 0 && dump.length === 0)
     throw new UsageError("--against needs --dump: the rules that it is compared with");
   if (against.length > 0 && values.local.length === 0)
-    throw new UsageError("two dumps do not say which addresses are the node's: give them with --local");
+    throw new UsageError("two dumps do not say which addresses belong to the node: give them with --local");
   if ([...dump, ...against, ...filename].filter((path) => path === "-").length > 1)
-    throw new UsageError("standard input can be read once: give a file for the others");
+    throw new UsageError("standard input can be read only once: give files for the others");
   const isOfRules = dump.length > 0 || kernel;
   if (isOfRules && values["all-nodes"]) throw new UsageError("rules are those of one node: leave --all-nodes out");
   if (isOfRules && values.modes !== undefined)
@@ -254,7 +254,7 @@ function answerText({ node, family, sides, proof }: Answer): string {
       ? `${head}: equal for all packets: ${classes} classes, ${time}\n`
       : `${head}: cannot be proved: ${unprovable}\n`;
   const lines = [`${head}: NOT equal: ${differing} of ${classes} classes of packets, ${time}`];
-  if (unprovable !== undefined) lines.push(`  The others were not looked at: ${unprovable}`);
+  if (unprovable !== undefined) lines.push(`  The others were not checked: ${unprovable}`);
   for (const example of examples) {
     const { packet, fates } = example;
     lines.push(`  ${packetText(packet)}`);

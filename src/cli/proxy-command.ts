@@ -100,8 +100,7 @@ function isDaemon({ actions }: CompletedOptions): boolean {
 /** @throws CommandError if there is no service control manager, or if it did not start this process. */
 async function startService(options: Omit<WindowsServiceOptions, "calls">): Promise<WindowsService> {
   try {
-    if (process.platform !== "win32")
-      throw new Error("--windows-service is for Windows: here there are no such services");
+    if (process.platform !== "win32") throw new Error("--windows-service is only for Windows");
     const [{ WindowsService, SERVICE_NAME }, { openServiceCalls }] = await Promise.all([
       import("../daemon/windows-service.ts"),
       import("../kernel/windows/service-calls.ts"),
@@ -245,7 +244,7 @@ function stopSignal(current: () => StopState): {
     const { limitMs } = current().policy;
     const exit = (): void => {
       const { log, policy, service } = current();
-      log.warn("Ended before everything was done: a stop may take no longer", { limit: formatMs(limitMs) });
+      log.warn("Ended before everything was done: the time limit of a stop is over", { limit: formatMs(limitMs) });
       if (hasFailed) endService(service);
       service?.stopped();
       process.exit(hasFailed || policy === FINISHES ? EXIT_FAILURE : EXIT_SUCCESS);

@@ -107,7 +107,7 @@ const serviceOf = (servicePort: string): string => servicePort.replace(/:[^:]*$/
 async function tableOf(socket: string, query: string): Promise<readonly ServiceLine[]> {
   const lines = await askDaemon(socket, `/services${query}`);
   if (isServiceTable(lines)) return lines;
-  throw new UsageError("the daemon's answer is no list of services: it is of another version");
+  throw new UsageError("the daemon did not answer with a list of services: it is of another version");
 }
 
 /** A daemon of another version may answer anything. */
@@ -162,9 +162,9 @@ function withCount(
 
 function whyNot(mode: string, daemons: string | undefined): string | undefined {
   if (!isProxyMode(mode))
-    return `Counters and connections are not known: mode "${mode}" of the daemon is not known here.`;
+    return `Counters and connections are not known: the daemon's mode "${mode}" is not known here.`;
   if (daemons === undefined || daemons === networkNamespace()) return undefined;
-  return "Counters and connections are not known: the daemon runs in another network namespace. Ask in there.";
+  return "Counters and connections are not known: the daemon runs in another network namespace. Run this command there.";
 }
 
 function networkNamespace(): string {

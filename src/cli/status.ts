@@ -28,8 +28,7 @@ export async function status(argv: readonly string[], output: Output): Promise<n
   return await runCommand({ argv, output, usage: STATUS_USAGE, forms: TEXT_OR_JSON, read }, async ({ values }) => {
     // A daemon of another version may lack fields, which print as "?".
     const report = await askDaemon(values.socket, "/status");
-    if (!isReport(report))
-      throw new UsageError("the daemon's answer is no state of a daemon: it is of another version");
+    if (!isReport(report)) throw new UsageError("the daemon did not answer with its state: it is of another version");
     output.out(values.output === "json" ? jsonText(report) : painted(safe(statusText(report)), output.terminal));
     return report.isHealthy === true && (report.failures ?? []).length === 0 ? EXIT_SUCCESS : EXIT_FAILURE;
   });
@@ -86,7 +85,7 @@ function trackingLines(tracking: StatusReport["connectionTracking"]): readonly s
   if (tracking === undefined) return [];
   const { entries, max, invalid = 0, notes = [] } = tracking;
   const of = max === 0 ? "" : ` of ${max}`;
-  const lost = invalid === 0 ? "" : `, ${invalid} packets were of no connection (INVALID)`;
+  const lost = invalid === 0 ? "" : `, ${invalid} packets belonged to no connection (INVALID)`;
   return [`connection tracking: ${entries}${of} entries${lost}`, ...notes.map((note) => `  ${note}`)];
 }
 

@@ -93,7 +93,7 @@ export async function sysdump(
 }
 
 function tell(path: string, { files, notRead }: ArchiveIndex, output: Output): void {
-  for (const { name, why } of notRead) output.err(safe(`not in it: ${name}: ${why}\n`));
+  for (const { name, why } of notRead) output.err(safe(`left out: ${name}: ${why}\n`));
   const isStream = path === "-";
   const size = isStream ? "" : `, ${Math.ceil(statSync(path).size / 1024)} KiB`;
   const line = `${isStream ? "standard output" : path}: ${files.length} parts${size}\n`;

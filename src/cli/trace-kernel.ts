@@ -103,10 +103,10 @@ async function outputOf({ file, args, of: source }: Tool, notes: string[]): Prom
   try {
     const { status, stdout, stderr } = await execProcess(file, args, { timeoutMs: LIMIT_MS });
     if (status === 0) return stdout;
-    notes.push(`${file} says nothing: ${stderr.trim().split("\n")[0] ?? ""}`);
+    notes.push(`${file} failed: ${stderr.trim().split("\n")[0] ?? ""}`);
   } catch (error) {
     if (!(error instanceof ExecError)) throw error;
-    notes.push(`${file} is not installed: what it would show is not walked`);
+    notes.push(`${file} is not installed: its rules are not walked`);
   }
   return "";
 }

@@ -61,7 +61,7 @@ export async function liveTrace(options: LiveOptions, output: Output, signal: Ab
   if (form === "json") output.out(jsonText({ packets: reports.map(liveData) }));
   if (reports.length === 0) {
     output.err(
-      `No such packet came. Is its way by this node, and are address, port and --from as its first hook sees them?\n`,
+      `No such packet arrived. Does it pass this node, and are address, port and --from as its first hook sees them?\n`,
     );
   }
   const isAsSimulated = ({ comparison }: LiveReport): boolean =>
@@ -122,7 +122,7 @@ async function opened(filter: TraceFilter, { assembler }: PacketQueue, signal: A
       },
       signal,
     });
-    const lost = "the kernel had more to say than could be taken: steps may be missing";
+    const lost = "the kernel sent more messages than could be read: steps may be missing";
     return { tracer, note: () => (isLost ? [lost] : []) };
   } catch (error) {
     if (!(error instanceof NftError)) throw error;
@@ -151,12 +151,12 @@ class RulesReader {
     const { stdout } = await execProcess("iptables", ["--version"], { timeoutMs: 10_000 });
     if (backEndIn(stdout) === "nft" || !dumps.some((dump) => dump.kind === "iptables" && dump.text.includes("\n-A "))) {
       this.#legacyNote = [
-        `iptables-legacy has tables here as well (${tables.join(", ")}), of which the kernel tells nothing`,
+        `iptables-legacy has tables here as well (${tables.join(", ")}), about which the kernel reports nothing`,
       ];
       return;
     }
     throw new UsageError(
-      "the rules of iptables-legacy cannot be traced: of them the kernel tells only its log",
+      "the rules of iptables-legacy cannot be traced: the kernel reports them only in its log",
       "Without --live, trace walks them without sending anything.",
     );
   }
@@ -183,7 +183,7 @@ class RulesReader {
       const isUnchanged = (await this.#tracer.generation()) === generation;
       if (isUnchanged) this.#known = { generation, rules: withoutOwnTable(rules) };
       else if (attempt === READ_ATTEMPTS) {
-        const note = "the rules changed each time they were read: what is shown may be of a moment later";
+        const note = "the rules changed each time they were read: those shown may be slightly newer";
         return { ...withoutOwnTable(rules), notes: [...rules.notes, note] };
       }
     }

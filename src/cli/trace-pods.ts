@@ -83,7 +83,7 @@ function withNamespace(flag: "--from" | "--to", text: string, pods: Iterable<str
 function refuseHostName(to: string, objects: HostNames): void {
   if (!HOST.test(withoutDomain(to))) return;
   const behind = behindHostName(objects, to.replace(/\/.*/, ""));
-  if (behind === undefined) throw new UsageError(`--to: no Service has a load balancer of the name ${to}`);
+  if (behind === undefined) throw new UsageError(`--to: no Service has a load balancer named ${to}`);
   const { host, service } = behind;
   throw new UsageError(
     `--to: ${host} is the load balancer of ${service}: its packets come to a node port, or to a pod itself`,
@@ -188,7 +188,7 @@ function podNamed(flag: string, name: string, known: ReadonlyMap<string, KnownPo
   const clusterIP = parseIpAddress(service?.clusterIP ?? "");
   if (clusterIP !== undefined) {
     const place = joinHostPort(clusterIP, service?.ports[0]?.port ?? 80);
-    throw new UsageError(`${flag}: no pod "${name}" is known, but a Service`, `Its cluster IP: --to ${place}.`);
+    throw new UsageError(`${flag}: "${name}" is a Service, not a pod`, `Its cluster IP: --to ${place}.`);
   }
   if (isKnownService(objects, name)) throw new UsageError(`${flag}: ${whyNotServed(objects, name)}`);
   const names = [...(flag === "--to" ? services.map(objectKeyText) : []), ...known.keys()];

@@ -117,7 +117,7 @@ export async function dumpedRules(
   }
   if (dumps.length === 0) throw new UsageError(`no dump is of ${family}, which --to asks about`);
   if (local.length === 0 && !hasAllAddresses(dumps))
-    notes.push("the node's addresses are not known but for loopback: give them with --local");
+    notes.push("only the node's loopback addresses are known: give the others with --local");
   return {
     name: paths.map((path) => (path === "-" ? "standard input" : path)).join(", "),
     notes,

@@ -173,7 +173,7 @@ test("without a configuration the rules' own network of pods is named, in either
     const [dump = ""] = filesOf(t, caseFile("cluster-ip", `${mode}/${file}`));
     const { status, err } = await run(["-f", "-", "--mode", mode, "--family", "ipv4", "--dump", dump], manifests);
     assert.equal(status, 1);
-    assert.match(err, /\(--config\): .*\nThe rules compared take 10\.180\.0\.0\/16 for the network of pods: /);
+    assert.match(err, /\(--config\): .*\nThe compared rules take 10\.180\.0\.0\/16 for the pod network: /);
   }
 });
 
@@ -267,6 +267,6 @@ test("bad input: status 2, and words that help", async (t) => {
   assert.match(await against(dump, "--mode", "userspace"), /mode userspace cannot be compared/);
   assert.match(await refusal(["-f", "-"]), /two folders or files/);
   assert.match(await refusal(["a", "b", "--watch"]), /--watch needs --kernel/);
-  assert.match(await refusal(["-f", "-", "--dump", "-"]), /standard input can be read once/);
+  assert.match(await refusal(["-f", "-", "--dump", "-"]), /standard input can be read only once/);
   assert.match(await refusal(["/nonexistent", "/nonexistent"]), /cannot read the manifests/);
 });

@@ -296,7 +296,7 @@ test("bad input: status 2, and words that help", async () => {
   assert.match(await refusalOf("shop/web", "--what-if", "externalTrafficPolicy=local-ish"), /must be Cluster or Local/);
   assert.match(await refusalOf("shop/web", "shop/admin"), /one thing at a time/);
   for (const text of ["10.96.0.999", "10.96.0", "fd00::zz"]) assert.match(await refusalOf(text), /is no IP address/);
-  assert.match(await refusalOf("99999"), /"99999" is no Service, pod, address, port or name/);
+  assert.match(await refusalOf("99999"), /"99999" is not a Service, pod, address, port or name/);
   assert.match(
     await refusalOf("shop/web", "--mode", "iptable"),
     /--mode must be iptables, ipvs, nftables, userspace, kernelspace, ebpf, got "iptable"\nDid you mean iptables\?/,
@@ -394,11 +394,8 @@ test("a port of an address by its name, and a node port as `services` has it", a
 test("a ping is led nowhere, and trace says what becomes of it", async () => {
   for (const what of ["10.96.0.31/icmp", "[fd00:10:96::31]/icmpv6"]) {
     const said = await refusalOf(what);
-    assert.equal(
-      said.split("\n")[0],
-      "Error: only TCP, UDP and SCTP to the ports of a Service are led, and ICMP is none of them",
-    );
-    assert.equal(said.split("\n")[1], `What becomes of it: kube-proxy trace --to ${what}`);
+    assert.equal(said.split("\n")[0], "Error: a Service takes only TCP, UDP and SCTP to its ports, not ICMP");
+    assert.equal(said.split("\n")[1], `To see what happens to it: kube-proxy trace --to ${what}`);
   }
 });
 

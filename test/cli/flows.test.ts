@@ -154,7 +154,7 @@ test("a state that no connection has, or only an end", async () => {
   const refusal = async (state: string) => (await run(["--state", state], kernel(WEB))).err;
   assert.match(
     await refusal("ESTABLISHD"),
-    /^Error: --state: no connection is "ESTABLISHD"\nDid you mean ESTABLISHED\?/,
+    /^Error: --state: "ESTABLISHD" is not a state of a connection\nDid you mean ESTABLISHED\?/,
   );
   assert.match(await refusal("refused"), /^Error: --state refused is how connections end: it needs --watch/);
 });
@@ -210,7 +210,7 @@ test("what the kernel lost is told from its table", async () => {
   };
   const { out, err } = await run(["--watch", "-o", "json"], kernel(table, live));
   assert.equal(parsed(out).length, 2);
-  assert.match(err, /lost messages 2 times; 1 connections are told from its table/);
+  assert.match(err, /lost messages 2 times; 1 connections are reported from its table/);
 });
 
 test("a daemon names Services, and the kernel's refusal is told", async (t) => {
@@ -232,7 +232,7 @@ test("a daemon names Services, and the kernel's refusal is told", async (t) => {
   };
   const refused = await run([], refusing);
   assert.deepEqual([refused.status, refused.out], [2, ""]);
-  assert.match(refused.err, /connection tracking cannot be read: socket: EPERM\nIt takes root/);
+  assert.match(refused.err, /connection tracking cannot be read: socket: EPERM\nIt needs root/);
 });
 
 test("a kernel without the module is named, however it refuses", async () => {

@@ -135,12 +135,12 @@ test("a node that is not there is named with the nearest, and missing rights wit
   const { run } = cluster(t);
   const none = await run("status", "--node", "node-e");
   assert.equal(none.status, 2);
-  assert.match(none.stderr, /^Error: no kube-proxy runs on a node "node-e"\nDid you mean node-[abc]\?\n$/);
+  assert.match(none.stderr, /^Error: no kube-proxy runs on node "node-e"\nDid you mean node-[abc]\?\n$/);
   const forbidden = await run("status", "--all-nodes", "--context", "forbidden");
   assert.equal(forbidden.status, 2);
   assert.match(
     forbidden.stderr,
-    /is forbidden.*\nIt takes the rights to list pods and to create pods\/exec in the namespace kube-system\.\n$/,
+    /is forbidden.*\nThis needs the rights to list pods and to create pods\/exec in the namespace kube-system\.\n$/,
   );
   const noContext = await run("status", "--all-nodes", "--context", "none");
   assert.equal(noContext.stderr, 'Error: kubectl get pods: error: context "none" does not exist\n');
@@ -193,7 +193,7 @@ test("an archive of a node is written where -o says, here, and over no file that
   symlinkSync("mine", join(folder, "kube-proxy-sysdump-node-a.tar.gz"));
   const refused = await run("sysdump", "--all-nodes");
   assert.equal(refused.status, 2);
-  assert.match(refused.stderr, /^Error: kube-proxy-sysdump-node-a\.tar\.gz is there already$/m);
+  assert.match(refused.stderr, /^Error: kube-proxy-sysdump-node-a\.tar\.gz already exists$/m);
   assert.match(refused.stdout, /^kube-proxy-sysdump-node-b\.tar\.gz$/m, "it hides no other node");
   assert.equal(read("mine"), "mine");
   const replaced = await run("sysdump", "--node", "node-b", "--force");

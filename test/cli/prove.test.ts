@@ -93,7 +93,7 @@ describe("a dump", () => {
     const argv = ["--family", "ipv4", "--dump", file("differs.txt", text)];
     const { status, out } = await onNode(...argv);
     assert.equal(status, 1, out);
-    assert.match(out, /NOT equal: .*\n {2}The others were not looked at: .*u32/);
+    assert.match(out, /NOT equal: .*\n {2}The others were not checked: .*u32/);
     assert.match(out, /clients notice: no client reaches 10\.180\.1\.11:8080/);
     const [{ result, because }] = JSON.parse((await onNode(...argv, "-o", "json")).out);
     assert.equal(result, "different");
@@ -181,15 +181,15 @@ describe("input that cannot be used", () => {
     [["-f", "-", "--node", "node-x"], /there is no Node "node-x"\nDid you mean node-a\?/],
     [
       ["-f", "-", "--node", "node-a", "--modes", "iptable"],
-      /"iptable" is none of the modes.*\nDid you mean iptables\?/,
+      /"iptable" is not one of the modes.*\nDid you mean iptables\?/,
     ],
-    [["--dump", "x"], /what the rules are to do is not known/],
+    [["--dump", "x"], /nothing says what the rules must do/],
     [["--dump", "x", "--against", "y"], /give them with --local/],
     [["--dump", "x", "--against", "y", "--local", "node"], /--local must be an IP address, got "node"/],
     [["--against", "y"], /--against needs --dump/],
-    [["-f", "-", "--kernel", "--dump", "x"], /give one/],
+    [["-f", "-", "--kernel", "--dump", "x"], /exclude each other/],
     [["-f", "-", "--node", "node-a", "--dump", "/nowhere"], /cannot read the dump \/nowhere/],
-    [["-f", "-", "--dump", "-"], /standard input can be read once/],
+    [["-f", "-", "--dump", "-"], /standard input can be read only once/],
     [["-f", "-", "--as", "ipvs"], /--as is for the rules of --dump or --kernel/],
     [["-f", "-", "-o", "yaml"], /--output must be text or json, got "yaml"/],
   ];

@@ -78,7 +78,7 @@ describe("input", () => {
       const { status, out, err, error } = await run([...args, ...NODE_A], input);
       assert.deepEqual([status, out], [1, ""], input);
       assert.match(err, reason);
-      assert.match(error?.message ?? "", /^nothing to render: no Service, EndpointSlice or Node in .* can be used$/);
+      assert.match(error?.message ?? "", /^no Service, EndpointSlice or Node in .* can be used$/);
     }
     const { status, out } = await run(["-f", "-", ...NODE_A], `${GOOD}---\n${BAD}`);
     assert.equal(status, 1);

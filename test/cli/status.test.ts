@@ -94,7 +94,7 @@ test("an answer that is cut is told from one of another program", async (t) => {
   t.after(() => server.close());
   const { status: code, err } = await runCommand(status, ["--socket", path]);
   assert.equal(code, 2);
-  assert.match(err, /^Error: the answer at \S+ is cut: the daemon has ended meanwhile\n$/);
+  assert.match(err, /^Error: the answer at \S+ is incomplete: the daemon ended meanwhile\n$/);
 });
 
 test("an answer in which any list is none is not of a daemon", async (t) => {
@@ -233,12 +233,12 @@ test("a daemon of another version is named as such, and what it does not say is 
   };
   assert.match(await refusal(status), /does not know \/status: it is of another version\nUse the kube-proxy program/);
   answers.set("/status", [200, "<html>"]);
-  assert.match(await refusal(status), /is no daemon of this program, or one of another version/);
+  assert.match(await refusal(status), /is not a daemon of this program, or is of another version/);
   answers.set("/status", [200, '["no state"]']);
-  assert.match(await refusal(status), /no state of a daemon: it is of another version/);
+  assert.match(await refusal(status), /did not answer with its state: it is of another version/);
   for (const strange of ["{}", '[{"servicePort":"a/b"}]', "[null]"]) {
     answers.set("/services", [200, strange]);
-    assert.match(await refusal(services), /no list of services: it is of another version/);
+    assert.match(await refusal(services), /did not answer with a list of services: it is of another version/);
   }
   const later = { program: "kube-proxy-ts 9.0.0", mode: "quantum", isHealthy: true, families: [{ family: "IPv4" }] };
   answers.set("/status", [200, JSON.stringify(later)]);
@@ -253,6 +253,6 @@ test("a daemon of another version is named as such, and what it does not say is 
   const table = await runCommand(services, ["--socket", path]);
   assert.deepEqual(
     [table.status, table.err],
-    [0, 'note: Counters and connections are not known: mode "quantum" of the daemon is not known here.\n'],
+    [0, `note: Counters and connections are not known: the daemon's mode "quantum" is not known here.\n`],
   );
 });

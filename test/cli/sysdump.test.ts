@@ -259,15 +259,15 @@ test("a file that is there stays, unless it may be replaced; links are never fol
   symlinkSync(path, link);
   const ask = (...args: string[]) => runCommand(sysdump, [...NO_DAEMON, ...NODE_A, "-f", "-", ...args], EXAMPLES);
   for (const [one, why] of [
-    [path, /Error: .*mine is there already\nGive another name with -o, or --force/],
-    [link, /is there already/],
+    [path, /Error: .*mine already exists\nGive another name with -o, or --force/],
+    [link, /already exists/],
     [join(at, "none", "x"), /cannot write/],
   ] as const) {
     const { status, out, err } = await ask("-o", one);
     assert.deepEqual([status, out], [2, ""]);
     assert.match(err, why);
   }
-  assert.match((await ask("-o", link, "--force")).err, /is no ordinary file/);
+  assert.match((await ask("-o", link, "--force")).err, /is not a regular file/);
   assert.equal(readFileSync(path, "utf8"), "mine");
   assert.equal((await ask("-o", path, "--force")).status, 0);
   assert.equal(gunzipSync(readFileSync(path)).subarray(0, 10).toString(), "kube-proxy");
@@ -342,7 +342,7 @@ test("explain, trace and diff read what is unpacked; standard output takes the a
     await sysdump(["-o", "-", ...NO_DAEMON, ...NODE_A, "-f", "-"], output, Readable.from([EXAMPLES]), stream),
     0,
   );
-  assert.match(err, /not in it: daemon\/status\.json: no answer at \/run\/kube-proxy\/inspect\.sock/);
+  assert.match(err, /left out: daemon\/status\.json: no answer at \/run\/kube-proxy\/inspect\.sock/);
   const path = join(at, "a.tar.gz");
   writeFileSync(path, Buffer.concat(parts));
   const dump = unpacked(path, at);

@@ -392,7 +392,7 @@ describe("pods by their names", () => {
     const { out } = await ask("--from", "client", "--to", "web:http");
     assert.match(out, /^(?:Note:)? +lab\/client is \S+, on |^Note: +lab\/client is /m);
     const host = await ask("--from", "client", "--to", "eu.elb.example:80");
-    assert.match(host.err, /no Service has a load balancer of the name eu\.elb\.example:80/);
+    assert.match(host.err, /no Service has a load balancer named eu\.elb\.example:80/);
     const service = {
       ...{ apiVersion: "v1", kind: "Service", metadata: { namespace: "lab", name: "lb" } },
       spec: { type: "LoadBalancer", clusterIP: "10.96.1.2", ports: [{ port: 80, nodePort: 30999 }] },
@@ -408,7 +408,7 @@ describe("pods by their names", () => {
     assert.equal(unknown.status, 2);
     assert.match(unknown.err, /^Error: --from: no pod "lab\/clinet" is known: .*\nDid you mean lab\/client\?\n$/);
     const service = await ask("--from", "shop/web:80", "--to", "10.96.0.10:80");
-    assert.match(service.err, /no pod "shop\/web" is known, but a Service\nIts cluster IP: --to 10\.96\.0\.10:80\.\n$/);
+    assert.match(service.err, /"shop\/web" is a Service, not a pod\nIts cluster IP: --to 10\.96\.0\.10:80\.\n$/);
     const family = await ask("--from", "office/mail-0", "--to", "[fd00:10:96::53]:53");
     assert.match(family.err, /pod office\/mail-0 has no IPv6 address, but 10\.180\.0\.25/);
     assert.deepEqual([unknown.out, service.out, family.out], ["", "", ""]);

@@ -169,7 +169,7 @@ inNetns(import.meta.url, { name: "live", timeoutMs: 180_000 }, () => {
   test("nothing comes: the status is 1", async () => {
     const { status, err } = await live(["--to", "10.96.0.99:80", "--timeout", "1"]);
     assert.equal(status, 1);
-    assert.match(err, /No such packet came/);
+    assert.match(err, /No such packet arrived/);
   });
 
   test("one at a time; what is installed goes with the process, however it ends", async () => {

@@ -57,7 +57,7 @@ export async function openNew(path: string, replaces: boolean) {
     if (replaces) {
       const found = await lstat(path).catch(() => undefined);
       if (found !== undefined && !found.isFile())
-        throw new UsageError(`${path} is no ordinary file: it is not replaced`);
+        throw new UsageError(`${path} is not a regular file: it is not replaced`);
       await rm(path, { force: true });
     }
     // Never opens what is at the path, not even a link.
@@ -65,7 +65,7 @@ export async function openNew(path: string, replaces: boolean) {
   } catch (error) {
     if (error instanceof UsageError) throw error;
     if (error instanceof Error && "code" in error && error.code === "EEXIST")
-      throw new UsageError(`${path} is there already`, "Give another name with -o, or --force to replace it.");
+      throw new UsageError(`${path} already exists`, "Give another name with -o, or --force to replace it.");
     throw new UsageError(`cannot write ${path}: ${error instanceof Error ? error.message : error}`);
   }
 }

@@ -43,7 +43,7 @@ function redactedJson(text: string): string {
   try {
     return `${JSON.stringify(redacted(JSON.parse(text)), undefined, 1)}\n`;
   } catch {
-    throw new PartError("the answer is no JSON");
+    throw new PartError("the answer is not JSON");
   }
 }
 

@@ -50,7 +50,7 @@ async function documentIn(path: string | undefined, unless: string): Promise<unk
     return parse(text);
   } catch {
     // Without the parser's message, which quotes the line.
-    throw new PartError(`${path} is no YAML`);
+    throw new PartError(`${path} is not YAML`);
   }
 }
 

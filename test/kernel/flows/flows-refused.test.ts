@@ -62,7 +62,7 @@ inNetns(import.meta.url, { name: "flowsrefused" }, () => {
     for (const args of [[], ["--watch"]]) {
       const { status, stdout, stderr } = run(AS_NOBODY, ...args);
       assert.deepEqual([status, stdout], [2, ""]);
-      assert.match(stderr, /connection tracking cannot be read: .*EPERM.*\nIt takes root on the node\./);
+      assert.match(stderr, /connection tracking cannot be read: .*EPERM.*\nIt needs root on the node\./);
     }
   });
 });
