@@ -15,6 +15,7 @@ import { jsonText, safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
 import { jsonIn } from "../logging/attempt.ts";
 import { messageOf } from "../logging/message-of.ts";
+import { OBJECTS_FLAGS } from "./objects-input.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, inspecting, type Output, UsageError } from "./output.ts";
 import { takeOptions } from "./subcommand-options.ts";
 import { didYouMean } from "./suggestion.ts";
@@ -203,7 +204,10 @@ async function fetchArchive(
 
 /** `flows --export FILE`: appends the lines of all nodes to a local file. @returns undefined if no file was named. */
 async function exportFlows(asked: NodesAsked, pods: readonly NodePod[], output: Output): Promise<number | undefined> {
-  const { values, rest } = takeOptions(asked.rest, { export: { type: "string" } });
+  const { filename } = OBJECTS_FLAGS;
+  const { values, rest } = takeOptions(asked.rest, { export: { type: "string" }, filename });
+  if (values.filename !== undefined)
+    throw new UsageError("-f reads files here, but flows runs in the pod: leave -f out");
   const { export: path = "-" } = values;
   if (path === "-" || path === "otlp-http") return undefined;
   const out = (lines: string): void => {

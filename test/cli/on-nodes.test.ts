@@ -175,6 +175,9 @@ test("flows --export adds lines to the file here, of one node or of all, not in 
   assert.deepEqual([refused.status, refused.stdout], [2, ""]);
   assert.match(refused.stderr, /^Error: cannot write to none\/flows\.jsonl: ENOENT/);
   assert.equal(existsSync(join(folder, "in-kp-a", "written-in-the-pod")), false);
+  const withFiles = await run("flows", "--node", "node-a", "-f", "pods.json");
+  assert.equal(withFiles.status, 2);
+  assert.match(withFiles.stderr, /^Error: -f reads files here, but flows runs in the pod: leave -f out\n$/);
 });
 
 test("an archive of a node is written where -o says, here, and over no file that is there without --force", async (t) => {
