@@ -24,7 +24,7 @@ export async function giveTurn(signal?: AbortSignal): Promise<void> {
   beginSlice();
 }
 
-/** In this turn of the event loop; the slice begins at the first check, or when a computation resumes. */
+/** The end of the slice in this turn of the event loop; it begins at the first check, or when a computation resumes. */
 let sliceEndMs: number | undefined;
 
 function isSliceOver(): boolean {

@@ -42,7 +42,7 @@ export const GENERAL_FIELDS = {
 /** More top-level fields, written back only if set; upstream knows only the first. */
 export const SELDOM_FIELDS = {
   windowsRunAsService: "bool",
-  /** Empty: unchanged since the start of the process. See `PRIORITY_CLASSES`. */
+  /** Empty: the class with which the process was started. See `PRIORITY_CLASSES`. */
   windowsPriorityClass: "text",
   /** The name of the release to copy: see `release.ts`. */
   compatibility: "text",
@@ -68,7 +68,7 @@ export const CONNTRACK_FIELDS = {
   udpStreamTimeout: "duration",
 } as const satisfies SectionFields;
 
-/** What to do with TCP connections to endpoints that are gone, unless the Service's annotation says; and what to count. */
+/** What to do with TCP connections to endpoints that are gone, unless the Service's annotation says otherwise; and what to count. */
 export const CONNECTIONS_FIELDS = {
   /** `Gone` or `Never`. */
   endTCP: "text",
@@ -128,7 +128,7 @@ export type ModeSections<Form extends "resolved" | "document"> = {
 export const COUNTED = ["None", "Frontends", "Endpoints"] as const;
 export type Counted = (typeof COUNTED)[number];
 
-/** What settings count that have passed the checks. */
+/** What to count, from settings that have passed the checks. */
 export function countedOf({ count }: DraftConfig["connections"]): Counted {
   return COUNTED.find((one) => one === count) ?? "None";
 }

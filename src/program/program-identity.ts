@@ -1,5 +1,5 @@
 /**
- * This program's identity, beside the kube-proxy release that it replaces: its own version, and the commit it was built
+ * This program's identity, besides the kube-proxy release that it replaces: its own version, and the commit it was built
  * from.
  */
 import { existsSync, readFileSync, statSync } from "node:fs";
