@@ -35,6 +35,8 @@ export interface Packet extends Flow {
   /** Empty before routing; undefined when it is not known. */
   readonly outInterface: string | undefined;
   readonly mark: number;
+  /** The connection's mark; undefined if it is not known: earlier packets may have set it. */
+  readonly connectionMark: number | undefined;
   readonly state: ConnectionState;
   /** Of the connection, as it was asked for. */
   readonly original: Flow;
@@ -86,6 +88,7 @@ export function newPacket(question: PacketQuestion): Packet {
     origin: question.origin ?? (inInterface === "" ? "socket" : "elsewhere"),
     outInterface: "",
     mark: question.mark ?? 0,
+    connectionMark: (question.state ?? "new") === "new" ? 0 : undefined,
     state: question.state ?? "new",
     original: flow,
     isDestinationTranslated: false,

@@ -54,6 +54,22 @@ describe("a rule of iptables that is not understood cannot be proved", () => {
     for (const [table = "", rule = ""] of rules) assert.equal(provedOf(saved(table, rule)).unprovable, undefined, rule);
   });
 
+  test("marks that pass through the connection are told apart", () => {
+    const rules = (bit: string) =>
+      saved(
+        "mangle",
+        `-A PREROUTING -j MARK --set-xmark ${bit}/0xff`,
+        "-A PREROUTING -j CONNMARK --save-mark --nfmask 0xff --ctmask 0xff",
+        "-A PREROUTING -j MARK --set-xmark 0x0/0xffffffff",
+        "-A PREROUTING -j CONNMARK --restore-mark --nfmask 0x1 --ctmask 0x1",
+        "-A FORWARD -m mark --mark 0x1/0x1 -j DROP",
+      );
+    assert.ok(provedOf(rules("0x3")).differing > 0);
+    assert.deepEqual([provedOf(rules("0x2")).differing, provedOf(rules("0x2")).unprovable], [0, undefined]);
+    const shifted = "-A FORWARD -j CONNMARK --restore-mark --nfmask 0x1 --ctmask 0x1 --left-shift-mark 2";
+    assert.match(provedOf(saved("mangle", shifted)).unprovable ?? "", /left-shift-mark 2" is not understood/);
+  });
+
   test("one that no packet meets harms nothing", () => {
     assert.equal(
       provedOf(saved("filter", "-A FORWARD -j ACCEPT", "-A FORWARD -m u32 --u32 0x0=0x1 -j DROP")).differing,
@@ -257,6 +273,23 @@ describe("packets of one class are alike", () => {
     ];
     const dropped = [equals({ meta: { key: "mark" } }, 25), { drop: null }];
     assert.ok(provedOf(inChains({ in: [marked], forward: [dropped] })).unprovable !== undefined);
+  });
+
+  test("a mark that passes through the connection", () => {
+    const mark = { meta: { key: "mark" } };
+    const rules = (value: unknown) =>
+      inChains({
+        in: [
+          [
+            { mangle: { key: { ct: { key: "mark" } }, value } },
+            { mangle: { key: mark, value: { ct: { key: "mark" } } } },
+          ],
+        ],
+        forward: [[equals(mark, 1), { drop: null }]],
+      });
+    assert.ok(between(rules(1), rules(2)) > 0);
+    assert.equal(between(rules(2), rules({ "|": [mark, 2] })), 0);
+    assert.ok(provedOf(rules(field("tcp", "dport"))).unprovable !== undefined);
   });
 
   test("a source that is changed to a certain address", () => {

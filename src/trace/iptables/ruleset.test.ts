@@ -100,6 +100,18 @@ describe("iptables rules, walked", () => {
     assert.deepEqual([only?.packet.mark, only?.packet.isMasqueraded], [1, true]);
   });
 
+  test("the mark of a connection that is under way is not known, where a rule restores it", () => {
+    const mangle = (rule: string) => `*mangle\n:FORWARD ACCEPT [0:0]\n-A FORWARD ${rule}\nCOMMIT\n`;
+    const rule = "-j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80";
+    const ways = ask(mangle(rule), { mark: 0x81, state: "established" });
+    assert.deepEqual(ways.map(summary), [
+      "1.000 uncertain if the connection has a mark",
+      "1.000 sent 10.96.0.1:80 if not: the connection has a mark",
+    ]);
+    assert.equal(ways[1]?.packet.mark, 1);
+    assert.deepEqual(ask(mangle(rule), { state: "untracked" }).map(summary), ["1.000 sent 10.96.0.1:80"]);
+  });
+
   test("affinity follows what the list has, and both ways are shown where it is not known", () => {
     const rules = [
       "-A PREROUTING -m recent --rcheck --seconds 60 --reap --name SEP-1 --mask 255.255.255.255 --rsource -j SEP-1",

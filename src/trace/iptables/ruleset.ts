@@ -209,7 +209,6 @@ const WITHOUT_EFFECT = new Set([
   "LOG",
   "NFLOG",
   "ULOG",
-  "CONNMARK",
   "CONNSECMARK",
   "SECMARK",
   "CT",
@@ -235,11 +234,41 @@ function opaqueTarget(target: string, text: string, hasChain: (name: string) => 
   if (target === "NOTRACK" || (target === "CT" && text.includes(" --notrack"))) {
     return act((packet) => ({ kind: "go-on", packet: { ...packet, state: "untracked" }, said: "not tracked" }));
   }
+  if (target === "CONNMARK") return act(connmark(text));
   if (WITHOUT_EFFECT.has(target)) return [];
   // What it adds, a rule behind it may ask for.
   if (target === "SET") return [{ text: target, asks: undefined, run: () => GO_ON }];
   const verdict = verdictOf(target, text, hasChain);
   return act(() => verdict ?? { kind: "lost", because: `the target ${target} is not understood` });
+}
+
+const CONNMARK = /-j CONNMARK --(set-x|save-|restore-)mark (?:--nfmask )?0x([0-9a-f]+)(?:\/| --ctmask )0x([0-9a-f]+)$/;
+
+/** `CONNMARK` without the shifts of its revision 2 (net/netfilter/xt_connmark.c, connmark_tg_shift). */
+function connmark(text: string): Step["run"] {
+  const [, action, first = "", second = ""] = CONNMARK.exec(text) ?? [];
+  const [nfBits, ctMask] = [Number.parseInt(first, 16), Number.parseInt(second, 16)];
+  if (action === undefined) return () => ({ kind: "lost", because: `"${text}" is not understood` });
+  const restored = (packet: Packet, connectionMark: number): StepResult => {
+    const mark = ((packet.mark & ~nfBits) ^ (connectionMark & ctMask)) >>> 0;
+    return { kind: "go-on", packet: { ...packet, mark }, said: `mark 0x${mark.toString(16)}` };
+  };
+  return (packet) => {
+    const { connectionMark: known, state } = packet;
+    if (state === "untracked" || state === "invalid") return GO_ON;
+    if (action === "restore-") {
+      if (known !== undefined) return restored(packet, known);
+      const yes: StepResult = { kind: "lost", because: "the connection's mark is not known" };
+      return { kind: "unknown", question: "the connection has a mark", yes, no: restored(packet, 0) };
+    }
+    if (known === undefined) return GO_ON;
+    const connectionMark = ((known & ~ctMask) ^ (action === "set-x" ? nfBits : packet.mark & nfBits)) >>> 0;
+    return {
+      kind: "go-on",
+      packet: { ...packet, connectionMark },
+      said: `the connection's mark 0x${connectionMark.toString(16)}`,
+    };
+  };
 }
 
 const VERDICTS = {

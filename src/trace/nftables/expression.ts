@@ -94,7 +94,7 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
       const isReply = body.dir === "reply";
       const reader = (packet: Packet) => connection(packet, key, text, isReply);
       const field = CONNECTION_FIELDS[key];
-      if (["state", "status", "direction"].includes(key)) return read(reader, { names: [NAMES[key]] });
+      if (["state", "status", "direction", "mark"].includes(key)) return read(reader, { names: [NAMES[key]] });
       if (key === "protocol") return read(reader, { fields: ["protocol"], names: [NAMES[key]] });
       if (field === undefined) return unclear(reader);
       return read(reader, { fields: [isReply ? OTHER_END[field] : `original ${field}`] });

@@ -121,6 +121,9 @@ export function connection(packet: Packet, key: string, text: string, isReply: b
       return value("original");
     case "protocol":
       return value(packet.protocol);
+    case "mark":
+      if (state === "untracked" || state === "invalid") return NONE;
+      return packet.connectionMark === undefined ? { kind: "unknown", what: text } : value(packet.connectionMark);
     default:
       return { kind: "unknown", what: text };
   }

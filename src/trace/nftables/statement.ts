@@ -12,6 +12,7 @@ import {
   allAsked,
   compileExpression,
   drawn,
+  type Expression,
   keyQuestions,
   mapOf,
   type Surroundings,
@@ -144,13 +145,14 @@ function verdictMap(body: JsonObject, text: string, surroundings: Surroundings):
   };
 }
 
-/** Of a connection's mark, of priorities and of the greatest segment nothing that is walked depends; of headers much. */
+/** Nothing that is walked depends on priorities, labels or the maximum segment size; much depends on headers. */
 const HARMLESS_TARGETS: ReadonlySet<string> = new Set(["ct", "meta", "tcp option"]);
 const HARMLESS_FIELDS: ReadonlySet<string> = new Set(["dscp", "ecn", "ttl", "hoplimit"]);
 
 function mangle(body: JsonObject, text: string, surroundings: Surroundings): Step {
   const target = named(body.key);
   const key = isObject(target?.body) ? textOf(target.body.key) : undefined;
+  if (target?.name === "ct" && key === "mark") return connectionMark(compileExpression(body.value, surroundings), text);
   if (target?.name !== "meta" || key !== "mark") {
     const field = isObject(target?.body) ? textOf(target.body.field) : undefined;
     const isHarmless =
@@ -173,6 +175,28 @@ function mangle(body: JsonObject, text: string, surroundings: Surroundings): Ste
         if (typeof mark !== "number") return lost(`${text}: the mark is not known`);
         return { kind: "go-on", packet: { ...packet, mark }, said: `mark 0x${mark.toString(16)}` };
       }),
+  };
+}
+
+/** A mark that cannot be told, or that is a field of the packet, is a question only for a rule that reads it. */
+function connectionMark(value: Expression, text: string): Step {
+  const asks = valueQuestions(value);
+  const set = (packet: Packet, mark: unknown): StepResult => {
+    if (packet.state === "untracked" || packet.state === "invalid") return GO_ON;
+    return {
+      kind: "go-on",
+      packet: { ...packet, connectionMark: typeof mark === "number" ? mark : undefined },
+      said: text,
+    };
+  };
+  return {
+    text,
+    asks: asks ?? [],
+    isAction: true,
+    run: (packet) =>
+      drawn(value, packet, (reading) =>
+        set(packet, asks !== undefined && reading.kind === "value" ? reading.parts[0] : undefined),
+      ),
   };
 }
 
