@@ -332,6 +332,22 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     });
   }
 
+  test("a browser that does not know light-dark() shows texts, pictures and bars", async (t) => {
+    const { page } = await opened(t, WEB);
+    await page.until("document.querySelector('svg.picture')");
+    await page.evaluate(WITHOUT_LIGHT_DARK);
+    for (const scheme of ["light", "dark"] as const) {
+      await page.look(1280, 800, scheme);
+      assert.deepEqual(await page.evaluate(LOW_CONTRAST), [], scheme);
+      const fill = (selector: string) => `getComputedStyle(document.querySelector("${selector}")).fill`;
+      assert.notEqual(await page.evaluate(fill(".picture text")), await page.evaluate(fill(".picture .box")), scheme);
+    }
+    const parts = ["waited", "model", "rules", "kernel", "after", "bad"];
+    const color = "(part) => getComputedStyle(document.documentElement).getPropertyValue('--' + part)";
+    const colors = await page.evaluate<string[]>(`${JSON.stringify(parts)}.map(${color})`);
+    for (const one of colors) assert.match(one, /^#[0-9a-f]{3,6}$/);
+  });
+
   test("through the API server, names of other nodes lead to their pages", async (t) => {
     const { page, url } = await opened(t, WEB);
     await page.until("document.querySelector('.endpoints td')");
@@ -431,6 +447,14 @@ const LOW_CONTRAST = `(() => {
     if (contrast < 4.5) found.push(node.data.trim().slice(0, 40) + ": " + contrast.toFixed(2));
   }
   return found;
+})()`;
+
+/** Its style sheet again, with a name that no browser knows in place of light-dark(). Run in the page. */
+const WITHOUT_LIGHT_DARK = `(async () => {
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync((await (await fetch("style.css")).text()).replaceAll("light-dark(", "unknown("));
+  document.adoptedStyleSheets = [sheet];
+  for (const link of document.querySelectorAll("link[rel=stylesheet]")) link.disabled = true;
 })()`;
 
 /** The element that reaches furthest to the right. Run in the page. */
