@@ -1,4 +1,4 @@
-/** How the specification looks at packets. Pure. */
+/** How the specification compares the fields of packets, and reports each comparison. */
 import type { IpFamily } from "../net/ip.ts";
 import { prefixPatterns } from "../trace/facts.ts";
 import type { Packet } from "../trace/packet.ts";
@@ -26,7 +26,7 @@ export function within(field: PacketField, ranges: readonly Pattern[]): Question
   );
 }
 
-/** Asks, and says whether one of the keys is the packet's. */
+/** Reports the question, and says whether the packet matches one of its keys. */
 export function holds(question: Question, packet: Packet, ask: Ask): boolean {
   ask(question, packet);
   const values = question.values(packet) ?? [];

@@ -1,8 +1,8 @@
 /**
- * All packets, divided so that those of one class take the same way through every subject. A class begins as all packets from one
- * kind of place. One packet of it is sent through the subjects; where something is compared that not all packets of the class have
- * alike, the class is reduced to those that agree with this packet, and the others are classes to be looked at later. So no
- * comparison is forgotten that decides anything, and none is looked at that no packet meets.
+ * Divides all packets into classes: packets of one class take the same path through every subject. A class starts as all packets from
+ * one kind of place. One of its packets goes through the subjects. Whenever they compare a field in which packets of the class differ,
+ * the class shrinks to the packets that agree with this one, and the others become classes for later. So every comparison that decides
+ * anything is examined, and none that no packet reaches.
  */
 import type { IpFamily } from "../net/ip.ts";
 import { newPacket, type Origin, type Packet } from "../trace/packet.ts";
@@ -10,21 +10,21 @@ import { type ComparedField, type Key, PACKET_FIELDS, type PacketField, type Que
 import { fits, type Parts, type Pattern, type Scalar } from "../trace/value.ts";
 import type { Domain } from "./domain.ts";
 
-/** A rule decides by something that packets cannot be divided by. */
+/** A rule depends on something by which packets cannot be divided into classes. */
 export class UnprovableError extends Error {
   override readonly name = "UnprovableError";
 }
 
-/** Packets that have any combination of these values. */
+/** All packets whose fields combine any of these values. */
 export type PacketClass = Readonly<Record<PacketField, Domain>>;
 
-/** Packets that are alike in where they come from. */
+/** All packets from one kind of place. */
 export interface RootClass {
   readonly packets: PacketClass;
   readonly origin: Origin;
 }
 
-/** One thing that becomes of packets: told what it compares as it compares it. */
+/** Decides the fate of packets, and calls `asked` for every comparison it makes. */
 export interface Subject<Fate> {
   fateOf(packet: Packet, asked: (question: Question, packet: Packet) => void): Fate;
 }
@@ -33,19 +33,19 @@ export interface ProvedClass<Fate> {
   readonly packets: PacketClass;
   /** One of them. */
   readonly example: Packet;
-  /** What becomes of all of them, by subject. */
+  /** The fate of every packet of the class, one for each subject. */
   readonly fates: readonly Fate[];
 }
 
 interface OpenClass extends RootClass {
-  /** Questions on which its packets agree. */
+  /** Questions that all its packets answer alike. */
   readonly settled: ReadonlySet<Question>;
 }
 
-/** Questions with fewer keys are looked at one by one. */
+/** Keys of shorter questions are scanned without an index. */
 const INDEXED_LENGTH = 16;
 
-/** @param roots classes without a packet in common, that have all packets between them. */
+/** @param roots disjoint classes that together contain all packets. */
 export function* classesOf<Fate>(
   family: IpFamily,
   roots: readonly RootClass[],
@@ -54,7 +54,7 @@ export function* classesOf<Fate>(
   const open: OpenClass[] = roots.map((root) => ({ ...root, settled: new Set() }));
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     const example = exampleOf(family, next);
-    // What a machine sends to itself does not come by.
+    // A machine's packets to itself do not pass through this node.
     if (example.inInterface !== "" && example.source === example.destination) continue;
     const narrowing = new Narrowing(next, example);
     const fates = subjects.map((subject) => {
@@ -82,10 +82,10 @@ function exampleOf(family: IpFamily, { packets, origin }: RootClass): Packet {
 }
 
 function addressIn(domain: Domain, other?: Packet["source"]): Packet["source"] {
-  return domain.sample(other) as Packet["source"]; // domains of addresses have no other values
+  return domain.sample(other) as Packet["source"]; // address domains contain nothing else
 }
 
-/** A class, reduced to the packets that agree with its example on each question. */
+/** A class that each question reduces to the packets that agree with its example. */
 class Narrowing {
   readonly example: Packet;
   packets: PacketClass;
@@ -98,7 +98,7 @@ class Narrowing {
     this.example = example;
   }
 
-  /** @param packet the example as the subject has changed it by now. */
+  /** @param packet the example, with the subject's changes so far. */
   ask(question: Question, packet: Packet): void {
     const isSettled = this.#settled.has(question);
     if (isSettled && (packet === this.example || question.fields.length === 1)) return;
@@ -112,7 +112,7 @@ class Narrowing {
     if (isSettled && areAllFree) return;
     let live: readonly Key[] = question.keys;
     const open: number[] = [];
-    // What all packets of the class have alike leaves few keys to divide the others by.
+    // Fields in which the class does not vary leave few keys for dividing it by the others.
     for (const [index, field] of freeFields.entries()) {
       if (index === question.drawnPart) continue;
       if (field !== undefined && !this.packets[field].isSingle) open.push(index);
@@ -125,23 +125,23 @@ class Narrowing {
       if (field !== undefined) this.#divide(field, index, live, others);
       live = keysAt(question, live, index, parts);
     }
-    // When the packet is changed it may be asked of other fields.
+    // After a change of the packet, the same question may concern other fields.
     if (areAllFree) this.#settled.add(question);
   }
 
-  /** The field that a sender has chosen, if it is compared as it was sent and not all packets of the class have the same. */
+  /** The field that the sender chose; undefined if the compared value is no longer the one it sent. */
   #freeField(field: ComparedField | undefined, packet: Packet): PacketField | undefined {
     if (field === undefined) return undefined;
     const name = PACKET_FIELDS.find((one) => field === one || field === `original ${one}`);
     if (name === undefined) return undefined;
-    // A socket that is led elsewhere asks for something else from the beginning.
+    // A socket that is redirected before it connects has another original destination.
     const asked: Partial<Packet> = field === name ? packet : { ...packet, ...packet.original };
     const now = asked[name];
     if (now !== this.example[name]) return undefined;
     return name;
   }
 
-  /** @param others the parts that are not looked at yet. */
+  /** @param others indices of the parts that are still to be divided. */
   #divide(field: PacketField, index: number, live: readonly Key[], others: readonly number[]): void {
     const domain = this.packets[field];
     const patterns = live.map((key) => key.patterns[index]).filter((pattern) => pattern !== undefined);
@@ -158,7 +158,7 @@ class Narrowing {
   }
 }
 
-/** By a part of their keys: those that are for one value, and those that are for more. */
+/** Keys by one of their parts: exact values in a map, and all others. */
 interface KeyIndex {
   readonly exact: ReadonlyMap<Scalar, readonly Key[]>;
   readonly others: readonly Key[];
@@ -166,7 +166,7 @@ interface KeyIndex {
 
 const indices = new WeakMap<Question, (KeyIndex | undefined)[]>();
 
-/** The keys whose part at this index fits what the packet has there. */
+/** The keys whose part at this index fits the packet's value. */
 function keysAt(question: Question, live: readonly Key[], index: number, parts: Parts): readonly Key[] {
   const value = parts[index] ?? "";
   if (live !== question.keys || live.length < INDEXED_LENGTH) {
@@ -195,7 +195,7 @@ function indexOf(keys: readonly Key[], index: number): KeyIndex {
 
 const ANYTHING: Pattern = { kind: "beginning", text: "" };
 
-/** What else a key says. */
+/** The rest of a key: its other parts and its outcome. */
 function tailOf({ patterns, outcome }: Key, others: readonly number[]): string {
   const rest = others.map((at) => patternText(patterns[at] ?? ANYTHING));
   return `${rest.join(" . ")} : ${outcome}`;

@@ -1,28 +1,28 @@
-/** Sets of values of one packet field: ranges of numbers and addresses, or names. Values are never changed. Pure. */
+/** Sets of values of one packet field: ranges of numbers or addresses, or names. All are immutable. */
 import { type IpAddress, ipFromBytes } from "../net/ip.ts";
 import { fits, orderOf, type Pattern, type Scalar } from "../trace/value.ts";
 
 export interface Domain {
   readonly isSingle: boolean;
   has(value: Scalar): boolean;
-  /** A value of the set. @param other one that it should not be, where there is a choice. */
+  /** A value of the set. @param other a value to avoid if there is a choice. */
   sample(other?: Scalar): Scalar;
   /**
-   * The set divided by patterns: parts whose values fit the same ones, and what fits none. Parts that `sameAs` gives one text
-   * for are one part.
-   * @param sameAs of the indices of the patterns that a part's values fit.
+   * Divides the set into parts whose values fit the same patterns; the rest fits none. Parts for which `sameAs` returns the same
+   * text are joined.
+   * @param sameAs gets the indices of the patterns that a part fits.
    */
   divided(patterns: readonly Pattern[], sameAs: (fitting: readonly number[]) => string): readonly Domain[];
 }
 
 type Range = readonly [first: bigint, last: bigint];
 
-/** Numbers, or addresses by their number. */
+/** Ranges of numbers, or of addresses as numbers. */
 export class Ranges implements Domain {
   readonly #ranges: readonly Range[];
   readonly #valueAt: (order: bigint) => Scalar;
 
-  /** @param ranges ascending, without overlap, at least one. @param valueAt the value with this order. */
+  /** @param ranges ascending, disjoint, at least one. @param valueAt the value for a number. */
   constructor(ranges: readonly Range[], valueAt: (order: bigint) => Scalar) {
     this.#ranges = ranges;
     this.#valueAt = valueAt;
@@ -40,7 +40,7 @@ export class Ranges implements Domain {
     return range !== undefined && range[0] <= order;
   }
 
-  /** In the middle of the first range: its ends are the addresses that people avoid. */
+  /** From the middle of the first range: addresses at its ends are unusual. */
   sample(other?: Scalar): Scalar {
     const [first, last] = this.#ranges[0] ?? [0n, 0n];
     const value = this.#valueAt(first + (last - first) / 2n);
@@ -127,16 +127,15 @@ function rangeOf(pattern: Pattern): Range | undefined {
   return order === undefined ? undefined : [order, order];
 }
 
-/** All ports. */
 export const PORTS = new Ranges([[0n, 65_535n]], Number);
 
-/** All addresses of a family that are in none of the ranges. */
+/** All addresses of a family outside the ranges. */
 export function addressDomain(bits: 32 | 128, without: readonly Pattern[]): Domain {
   const all = allAddresses(bits);
   return all.divided(without, () => "").at(-1) ?? all;
 }
 
-/** The addresses that are in one of the ranges. */
+/** The addresses inside the ranges. */
 export function onlyAddresses(bits: 32 | 128, ranges: readonly Pattern[]): Domain {
   const all = allAddresses(bits);
   return all.divided(ranges, () => "")[0] ?? all;
@@ -149,13 +148,13 @@ function allAddresses(bits: 32 | 128): Domain {
   return new Ranges([[0n, (1n << BigInt(bits)) - 1n]], addressAt);
 }
 
-/** Names: one, or all that begin so but for some. */
+/** Names: a single one, or all with a prefix except some. */
 export class Names implements Domain {
   readonly #is: Pattern & { kind: "exact" | "beginning" };
   readonly #not: readonly Pattern[];
   readonly #usual: readonly string[];
 
-  /** @param usual names that a sample is taken from first. */
+  /** @param usual names that samples prefer. */
   constructor(is: Pattern & { kind: "exact" | "beginning" }, not: readonly Pattern[], usual: readonly string[]) {
     this.#is = is;
     this.#not = not;
@@ -179,7 +178,7 @@ export class Names implements Domain {
     }
   }
 
-  /** Names are few: parts with the same outcome stay apart. */
+  /** Names are few, so parts with the same outcome are not joined. */
   divided(patterns: readonly Pattern[]): readonly Domain[] {
     const unique = new Map<string, Pattern & { kind: "exact" | "beginning" }>();
     for (const pattern of patterns) {
@@ -192,7 +191,7 @@ export class Names implements Domain {
     return rest.#isEmpty() ? parts : [...parts, rest];
   }
 
-  /** What of this fits the pattern, and no narrower one. */
+  /** The part of this set that fits the pattern and no narrower one. */
   #part(pattern: Pattern & { kind: "exact" | "beginning" }, all: readonly Pattern[]): Names[] {
     if (pattern.kind === "exact") return this.has(pattern.value) ? [new Names(pattern, [], this.#usual)] : [];
     if (this.#is.kind === "exact") return [];

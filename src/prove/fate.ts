@@ -1,34 +1,34 @@
-/** What becomes of a packet, in a form in which rules and specification can be compared. Pure. */
+/** The fate of a packet, in a form that lets rules be compared with the specification. */
 
-/** One way, such as `to 10.0.0.1:80, masqueraded`, and its odds. All odds of a fate add up to one. */
+/** Odds by way, such as `to 10.0.0.1:80, masqueraded`. They add up to one. */
 export type Fate = ReadonlyMap<string, number>;
 
-/** iptables spells odds with ten digits, of which each endpoint of a Service multiplies one (libxt_statistic). */
+/** iptables prints odds with ten digits, and each endpoint of a Service multiplies by one of them (libxt_statistic). */
 const PRECISION = 1e-6;
-/** Up to so many ways shares are exact in every mode. */
+/** With at most this many ways, shares are exact in every mode. */
 const EXACT_WAYS = 64;
 
 export const REFUSED = "refused";
 export const DROPPED = "dropped";
-/** The proxy leaves the packet alone: it goes where it was sent. */
+/** The proxy does not change the packet: it goes to its own destination. */
 export const UNTOUCHED = "left alone";
 
-/** Nothing is said of it: everything is as good. */
+/** The specification says nothing: every fate is allowed. */
 export const UNSAID = "not said";
 
-/** A way to an endpoint. @param end `10.0.0.1:80`; undefined: where it was sent. */
+/** A way to an endpoint. @param end such as `10.0.0.1:80`; undefined: the packet's own destination. */
 export function wayTo(end: string | undefined, isMasqueraded: boolean): string {
   if (end === undefined) return isMasqueraded ? `${UNTOUCHED}, masqueraded` : UNTOUCHED;
   return `to ${end}${isMasqueraded ? ", masqueraded" : ""}`;
 }
 
-/** A way of a first packet, and what becomes of the next one of the same client. */
+/** The way of a client's first packet, with the fate of its next one. */
 export function thenAgain(way: string, next: Fate): string {
   const same = next.size === 1 ? next.get(way) : undefined;
   return same === undefined ? `${way}; the client's next connection: ${fateText(next)}` : `${way}, always`;
 }
 
-/** @param isBySlots whether shares of many ways need be nearly equal only. */
+/** @param isBySlots whether shares of many ways only need to be nearly equal. */
 export function isSameFate(one: Fate, other: Fate, isBySlots = false): boolean {
   if (one.has(UNSAID) || other.has(UNSAID)) return true;
   if (one.size !== other.size) return false;
@@ -45,7 +45,7 @@ export function fateText(fate: Fate): string {
   return ways.map(([way, odds]) => (fate.size === 1 ? way : `${shareText(odds)} ${way}`)).join("; ");
 }
 
-/** What clients notice where something else becomes of their packets than what should. */
+/** What clients notice if their packets have another fate than they should. */
 export function noticed(wanted: Fate, found: Fate): string {
   const [ends, others] = [endsOf(wanted), endsOf(found)];
   if (ends.size > 0 && others.size === 0) return LOSS[[...found.keys()][0] ?? ""] ?? "no endpoint is reached";

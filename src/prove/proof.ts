@@ -1,4 +1,4 @@
-/** Whether two things do the same with every packet: of one family, on one node. */
+/** Whether two sides do the same with every packet of one family, on one node. */
 import { getHeapStatistics } from "node:v8";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 import { prefixPatterns, SPECIAL_RANGES } from "../trace/facts.ts";
@@ -9,51 +9,51 @@ import { classesOf, type PacketClass, type RootClass, type Subject, UnprovableEr
 import { addressDomain, Names, onlyAddresses, PORTS } from "./domain.ts";
 import { type Fate, fateText, isSameFate } from "./fate.ts";
 
-/** One of the two, with words for people. */
+/** One of the two sides. */
 export interface Side {
   readonly name: string;
   readonly fates: Subject<Fate>;
-  /** Addresses that are the node's because the rules need them to be. @default none */
+  /** Addresses that belong to the node because the rules require it. @default none */
   readonly addresses?: readonly IpAddress[];
-  /** What is sent to sockets that only rules are to lead to. @default what sockets there are is not known */
+  /** Matches packets sent straight to sockets that only rules should lead to. @default the sockets are not known */
   readonly ownSockets?: readonly Question[];
-  /** Whether many endpoints need have nearly equal shares only. @default false */
+  /** Whether the shares of many endpoints only need to be nearly equal. @default false */
   readonly hasSlots?: boolean;
-  /** Whether something is decided before there is a packet. @default false */
+  /** Whether sockets are redirected before there is a packet. @default false */
   readonly hasSocketStage?: boolean;
-  /** The Service that is asked for, where the side knows Services. */
+  /** The Service that the packet addresses, if the side knows Services. */
   serviceOf?(packet: Packet): string | undefined;
-  /** Why that becomes of the packet: rules, or what a Service says. */
+  /** Why the packet has this fate: its path through the rules, or what its Service says. */
   why(packet: Packet): string;
 }
 
 export interface Counterexample {
   readonly packet: Packet;
-  /** What the two do with it. */
+  /** What the two sides do with it. */
   readonly fates: readonly [Fate, Fate];
 }
 
 export interface Proof {
-  /** How many classes all packets fall into. */
+  /** How many classes were examined. */
   readonly classes: number;
   readonly seconds: number;
-  /** How many of them the two treat differently. */
+  /** How many of them the two sides treat differently. */
   readonly differing: number;
-  /** A packet for each kind of difference, the first {@link EXAMPLES} kinds. */
+  /** One packet for each of the first {@link EXAMPLES} kinds of difference. */
   readonly examples: readonly Counterexample[];
-  /** Why nothing is proved: a rule that is not understood decides. */
+  /** Why nothing is proved, such as a rule that is not understood. */
   readonly unprovable: string | undefined;
 }
 
 const EXAMPLES = 5;
-/** After so many classes it is seen whether there is memory for more. */
+/** How many classes are examined between two checks of the heap. */
 const MEMORY_CHECK = 100;
-/** The part of the heap that may be used. */
+/** The usable share of the heap. */
 const USABLE_HEAP = 0.85;
-/** What V8 counts to the limit for young objects, unless told otherwise: three times 64 MB that old ones never get. */
+/** V8's heap limit includes this for young objects by default: three times 64 MB, which old objects never get. */
 const YOUNG_HEAP = 192 * 2 ** 20;
 
-/** @param own the addresses of the node, but for those that a side brings. @param enough differing classes to stop at. @default none */
+/** @param own the node's addresses; sides may add more. @param enough how many differing classes end the search. @default no limit */
 export function prove(
   family: IpFamily,
   own: readonly IpAddress[],
@@ -90,12 +90,12 @@ export function prove(
     unprovable = error.message;
   }
   const seconds = (performance.now() - start) / 1_000;
-  // What is said of the smallest comes first.
+  // The shortest description comes first.
   const smallest = [...examples].sort(([one], [other]) => one.length - other.length).map(([, example]) => example);
   return { classes, seconds, differing, examples: smallest, unprovable };
 }
 
-/** @throws UnprovableError near the end of the heap, where a program does nothing but look for more. */
+/** @throws UnprovableError if the heap is nearly full: from there on V8 does little but collect garbage. */
 function requireMemory(classes: number, services: number): void {
   const { used_heap_size: used, heap_size_limit: limit } = getHeapStatistics();
   if (used < USABLE_HEAP * Math.max(limit - YOUNG_HEAP, limit / 2)) return;
@@ -108,10 +108,10 @@ const PROTOCOLS = ["tcp", "udp", "sctp", "icmp", "47"];
 const INTERFACES = ["eth0", "eth1", "ens1"];
 
 /**
- * What processes of the node send, from one of its addresses, and what comes in by an interface, from any other: routing drops
- * packets that come from outside with an address of the node (RFC 1812 §5.3.8), and those of no machine at all.
+ * Packets that processes of the node send, from its addresses; and packets that come in by an interface, from all other addresses:
+ * routing drops packets from outside whose source is an address of the node (RFC 1812 §5.3.8) or of no machine at all.
  *
- * @param hasSocketStage whether it makes a difference that a client has its socket on this node: then its pods are a root of their own.
+ * @param hasSocketStage whether it matters that a client's socket is on this node: then local pods are a root class of their own.
  */
 export function rootClasses(family: IpFamily, own: readonly IpAddress[], hasSocketStage = false): RootClass[] {
   const bits = family === "IPv4" ? 32 : 128;

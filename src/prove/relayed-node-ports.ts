@@ -1,6 +1,6 @@
 /**
- * Node ports on loopback addresses where the proxy itself carries the bytes, for these cannot be translated: KEP-6032
- * (https://github.com/kubernetes/enhancements/issues/6032), with what is documented of v1.37 (reference releases.md §1.6).
+ * Node ports on loopback addresses, which cannot be translated, so the proxy itself relays the bytes: KEP-6032
+ * (https://github.com/kubernetes/enhancements/issues/6032), with what is documented for v1.37 (reference releases.md §1.6).
  */
 import type { Deviation } from "../dataplane/deviations.ts";
 import type { Packet } from "../trace/packet.ts";
@@ -8,7 +8,7 @@ import { type Ask, exactly, holds, only, within } from "./asking.ts";
 import { type Fate, REFUSED, UNTOUCHED, wayTo } from "./fate.ts";
 import { externalPolicyOf, type Frontend, localOf, type SpecifiedNode, usable } from "./stated-services.ts";
 
-/** @returns what becomes of a packet to a node port at a loopback address; undefined where nothing is done about such. */
+/** @returns the fate of a packet to a node port at a loopback address; undefined if the mode does not relay such ports. */
 export function relayedNodePorts(
   node: SpecifiedNode,
   deviations: ReadonlySet<Deviation>,
@@ -22,7 +22,7 @@ export function relayedNodePorts(
     if (!carried.includes(packet.protocol)) return only(REFUSED);
     const isNarrowed = externalPolicyOf(service) === "Local";
     const pool = isNarrowed && !isExtended ? localOf(endpoints) : usable(endpoints, node);
-    // A dump has rules alone: they lead the packet to the socket.
+    // A dump has only rules, and these leave the packet to the proxy's socket.
     if (pool.length === 0 || node.ownSockets === undefined || !holds(isListening, packet, ask)) return only(UNTOUCHED);
     const isAtSocket =
       deviations.has("decided-at-socket") &&

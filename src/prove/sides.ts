@@ -1,4 +1,4 @@
-/** What can be proved equal to what: a plan, dumps, the specification. */
+/** The sides that can be compared: a plan, dumps, and the specification. */
 import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
 import { isJsonObject } from "../cluster/projection/fields.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
@@ -49,13 +49,13 @@ export function rulesSide(
   };
 }
 
-/** What the mode of the configuration plans. @throws NoRulesError */
+/** The rules that the configured mode plans. @throws NoRulesError */
 export async function planSide(name: string, node: OfflineNode, config: KubeProxyConfig): Promise<Side> {
   const { dumps } = await plannedRules(node, config);
   return rulesSide(name, dumps, node.family, node.hostAddresses);
 }
 
-/** @param deviations of the mode that it is compared with. @param ownSockets of the proxy. */
+/** @param deviations of the mode it is compared with. @param ownSockets the proxy's sockets. */
 export function specificationSide(
   cluster: ClusterRecords,
   node: OfflineNode,
@@ -79,7 +79,7 @@ export function specificationSide(
   return { name: "specification", hasSlots: deviations.includes("shares-by-slots"), ...meaning };
 }
 
-/** @param facts of the node, its addresses complete. @throws UnprovableError, when a packet meets such a rule */
+/** Throws `UnprovableError` at a rule that is not understood. @param facts of the node, with all of its addresses. */
 export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeFacts): Subject<Fate> {
   const own = dumps.map(withoutClients);
   const stranger = strangerIn(dumps);
@@ -95,7 +95,7 @@ export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeF
         if (entries.length > 0) {
           for (const entry of entries) traced.remember(entry);
           const next = sum([...waysOf(packet, asked)].map((other) => [wayText(packet, other), other.odds]));
-          // Where there is only one way there is nothing to remember.
+          // With only one way there is nothing to remember.
           if (hasChoice || !next.has(way)) way = thenAgain(way, next);
           traced.forget();
         }
@@ -116,7 +116,7 @@ export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeF
   }
 }
 
-/** What packets meet and no walk leads through. */
+/** Rules that packets meet but a walk cannot follow, in words. */
 function strangerIn(dumps: readonly Dump[]): string | undefined {
   if (dumps.some(({ kind }) => kind === "walker")) return "load balancers of HNS are no rules";
   return unwalkedChain(dumps);
@@ -148,8 +148,8 @@ function wayText(asked: Packet, { fate, packet, assumptions }: Outcome): string 
 }
 
 /**
- * Clients are remembered from an empty beginning: what sets that rules fill held when they were listed is left out. Others whose
- * elements expire are filled by programs: addresses that are barred for a while.
+ * Removes the elements of sets that rules fill: a proof starts without remembered clients. Programs fill the other sets whose
+ * elements expire, for example with addresses that are banned for a while; those stay.
  */
 function withoutClients(dump: Dump): Dump {
   if (dump.kind !== "nftables") return dump;
@@ -169,10 +169,10 @@ function withoutClients(dump: Dump): Dump {
   return { ...dump, objects };
 }
 
-/** A statement that adds what packets have; nft 1.0.6 prints its text. */
+/** A statement that fills a set from packets; nft 1.0.6 prints it as text. */
 const FILLS = /"(?:set|map)":"@([^"]+)"|"(?:add|update) @(\S+) \{/g;
 
-/** Sets and maps with their tables. */
+/** Sets and maps that rules fill, as `family table name`. */
 function setsFilledIn(objects: readonly unknown[]): ReadonlySet<string> {
   const found = new Set<string>();
   for (const object of objects) {

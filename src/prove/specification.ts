@@ -1,7 +1,7 @@
 /**
- * What a Service means to packets on a node, as Kubernetes documents it: the third party that modes are compared with. It reads the
- * objects itself and shares nothing with the planners, on purpose; with `trace` it shares only the form of a question (question.ts).
- * The node's addresses, those that answer for node ports, and what tells its pods from others are given. Sources:
+ * What a Service means for packets on a node, as Kubernetes documents it: the reference for all modes. It reads the objects itself
+ * and deliberately shares nothing with the planners; with `trace` it shares only the form of a question (question.ts).
+ * Its input includes the node's addresses, which of them serve node ports, and how to tell local pods from others. Sources:
  *
  * - Service API: `spec` and `status` of core/v1 Service (https://kubernetes.io/docs/reference/kubernetes-api/service-resources/service-v1/)
  * - virtual IPs and service proxies (https://kubernetes.io/docs/reference/networking/virtual-ips/)
@@ -31,7 +31,7 @@ import {
   usable,
 } from "./stated-services.ts";
 
-/** @param deviations what the mode does otherwise, as documented. */
+/** @param deviations the mode's documented differences. */
 export function specification(
   node: SpecifiedNode,
   deviations: ReadonlySet<Deviation>,
@@ -131,7 +131,7 @@ export function specification(
     return fixed.get(keyOf(protocol, destination, destinationPort)) ?? nodePortFor(packet, ask);
   }
 
-  /** The node port that takes what a load-balancer IP of the node itself does not. */
+  /** The node port that answers where source ranges bar a client from a load-balancer IP of the node itself. */
   function openedFor(frontend: Frontend, packet: Packet, ask: Ask): Frontend | undefined {
     const isOpened = deviations.has("node-port-opens-balancer") && meaning.bars(frontend, packet, ask);
     return isOpened ? nodePortFor(packet, ask) : undefined;
@@ -146,7 +146,7 @@ export function specification(
     return nodePorts.get(keyOf(packet.protocol, undefined, packet.destinationPort ?? 0));
   }
 
-  /** Whether the port alone makes rules masquerade it, at any address. */
+  /** Whether rules masquerade the packet because of its port alone, at any address. */
   function isMarkedByNumber(packet: Packet, ask: Ask): boolean {
     const nodePort = nodePortOfNumber(packet, ask);
     if (nodePort === undefined || packet.protocol === "sctp") return false;
@@ -195,7 +195,7 @@ function frontendText({ kind, served }: Frontend): string {
   return `${name}, ${kindWords}, ${word} ${policy}, ${ready} of ${endpoints.length} endpoints ready`;
 }
 
-/** What becomes of a packet that a Service is asked by. */
+/** The fate of packets to a Service. */
 class Meaning {
   readonly #node: SpecifiedNode;
   readonly #deviations: ReadonlySet<Deviation>;
@@ -204,7 +204,7 @@ class Meaning {
   readonly #clusterIPs: ReadonlySet<IpAddress>;
   readonly #markedSources: Question | undefined;
   readonly #localEnds: LocalEnds;
-  /** From an endpoint of this node to itself. */
+  /** Matches packets from an endpoint of this node to itself. */
   readonly #toItself: Question;
   readonly #isMarkedByNumber: ((packet: Packet, ask: Ask) => boolean) | undefined;
 
@@ -246,12 +246,12 @@ class Meaning {
     return usable(endpoints, this.#node).length > 0 || localOf(endpoints).length > 0;
   }
 
-  /** Whether clients outside are not served here, though others are. */
+  /** Whether this node has no endpoint for external clients, whose policy is Local. */
   lacksLocal({ served: { service, endpoints } }: Frontend): boolean {
     return externalPolicyOf(service) === "Local" && localOf(endpoints).length === 0;
   }
 
-  /** Whether source ranges alone keep the packet from endpoints. */
+  /** Whether only source ranges keep the packet from the endpoints. */
   bars(frontend: Frontend, packet: Packet, ask: Ask): boolean {
     return !this.#isOpened(frontend) && this.hasEndpoints(frontend) && this.#isBarred(frontend, packet, ask);
   }
@@ -268,7 +268,7 @@ class Meaning {
     const anywhere = usable(endpoints, this.#node);
     const local = localOf(endpoints);
     const hasNone = !this.hasEndpoints(frontend);
-    // A rule drops what no other has taken.
+    // The last rule drops what no other rule accepted.
     const left = this.lacksLocal(frontend) ? DROPPED : UNTOUCHED;
     const isBarred = this.#isBarred(frontend, packet, ask);
     const asExternal = () => this.fateOf({ ...frontend, kind: "external" }, packet, ask);
@@ -277,7 +277,7 @@ class Meaning {
       this.#deviations.has("sources-first") || (!isOwn && this.#deviations.has("own-barred-at-balancer"));
     if (isBarred && !(hasNone && !sourcesFirst)) return only(this.#deviations.has("barred-left") ? left : DROPPED);
     if (hasNone) {
-      // At the node's own addresses they come in again, as everyone's.
+      // Packets to the node's own addresses come in again by loopback, and are treated like all others.
       const isElsewhere = address !== undefined && !this.#node.addresses.includes(address);
       const passes = !isInternal && isElsewhere && isOwn && this.#deviations.has("own-not-refused");
       return only(passes ? UNTOUCHED : REFUSED);
@@ -286,7 +286,7 @@ class Meaning {
     const isPod = this.#isLocalPod !== undefined && holds(this.#isLocalPod, packet, ask);
     const decidesExternal = isInternal && this.#deviations.has("own-external-decides") && hasExternal(service, address);
     const policy = isInternal && !decidesExternal ? service.internalTrafficPolicy : externalPolicyOf(service);
-    // Clients on the node reach the whole cluster: the policy is for what comes from outside.
+    // Clients on the node reach endpoints of the whole cluster: the policy is for external traffic.
     const isBinding = isInternal || this.#deviations.has("local-binds-node") || !(isPod || isOwn);
     const isRestricted = policy === "Local" && isBinding;
     const fallsBack = local.length === 0 && served.isExternal && this.#deviations.has("local-falls-back");
@@ -314,27 +314,27 @@ class Meaning {
         (kind !== "external" && !hasExternal(service, address) && this.#isMarkedByNumber?.(packet, ask) === true) ||
         (decidesExternal && this.#isMasqueraded(false, externalPolicyOf(service), isPod, isOwn)) ||
         (isAsClusterIP && this.#isMasqueraded(true, policy, isPod, isOwn)));
-    // A pod that is led to itself must not see its own address; those of other nodes do not come by here.
+    // A pod that reaches itself must not see its own address as source; hairpins on other nodes do not pass here.
     const isHairpin = ({ address: own, end }: StatedEndpoint) =>
       own === packet.source &&
       (this.#localEnds.has(`${served.protocol} ${end}`) || this.#deviations.has("hairpin-anywhere"));
     const addresses = chosen.map((endpoint) => endpoint.address);
     if (!isMasqueraded) ask(whichOf("source", addresses), packet);
-    // What comes in for a process of the node is delivered before anything looks at its source.
+    // Packets from outside to a process of the node are delivered before their source is translated.
     const isDelivered = (endpoint: StatedEndpoint) =>
       !isOwn && this.#node.addresses.some((own) => own === endpoint.address);
     const isTranslated = (endpoint: StatedEndpoint) => (isMasqueraded || isHairpin(endpoint)) && !isDelivered(endpoint);
     return fateWith((endpoint) => this.#deviations.has("proxy-connects") || isTranslated(endpoint));
   }
 
-  /** Whether it is left to whichever machine has the external address. */
+  /** Whether the packet is left to the machine that has the external address. */
   #isLeft(address: IpAddress, isOwn: boolean, packet: Packet, ask: Ask): boolean {
     if (this.#node.addresses.includes(address)) return false;
     if (isOwn) return this.#deviations.has("own-external-left");
     return this.#deviations.has("bridged-external-left") && !holds(WITHOUT_BRIDGE, packet, ask);
   }
 
-  /** Where a socket asks before anything decides by the address that it will have; at the node's own addresses, rules decide. */
+  /** Whether the endpoint is chosen at the socket, before it has a source address; at the node's own addresses, rules decide. */
   #isAtSocket({ kind, address, served }: Frontend, policy: string, packet: Packet): boolean {
     if (!this.#deviations.has("decided-at-socket") || packet.origin !== "socket") return false;
     if (address !== undefined && this.#node.addresses.includes(address)) return false;
@@ -344,13 +344,13 @@ class Meaning {
     return packet.protocol === "tcp" || (packet.protocol === "udp" && kind !== "node-port");
   }
 
-  /** Of which source the endpoint sees: a pod's own to cluster IPs, a client's own where the policy is Local. */
+  /** Whether the endpoint sees the node's address; not from pods to cluster IPs, nor where the policy is Local. */
   #isMasqueraded(isInternal: boolean, policy: string, isPod: boolean, isOwn: boolean): boolean {
     if (isInternal) return this.#node.masqueradesAll || (this.#isLocalPod !== undefined && !isPod);
     return policy === "Cluster" || (isOwn && !this.#deviations.has("local-binds-node"));
   }
 
-  /** A node whose own address is in the ranges may ask from the load balancer's addresses, which it may have as its own. */
+  /** If the node's own address is in the ranges, the load balancer's addresses are allowed too: the node may own them. */
   #isBarred({ kind, address, served: { ranges, balancers } }: Frontend, packet: Packet, ask: Ask): boolean {
     if (kind !== "load-balancer" || address === undefined || ranges === undefined) return false;
     const isNodeListed = ranges.some((range) => fits(range, this.#node.nodeIP));
@@ -362,10 +362,10 @@ class Meaning {
   }
 }
 
-/** By protocol and end: what a packet has that one sends to itself. */
+/** By `protocol end`: the source, destination, protocol and port of a packet from the endpoint to itself. */
 type LocalEnds = ReadonlyMap<string, readonly Pattern[]>;
 
-/** A pod is on this node when the slices of one Service say so, also where those of another do not. */
+/** A pod is on this node if the slices of one Service say so, even if those of another do not. */
 function localEnds(frontends: readonly Frontend[], node: SpecifiedNode, withUnused: boolean): LocalEnds {
   const used = frontends.flatMap(({ served: { protocol, service, endpoints } }) => {
     const isNarrowed = service.internalTrafficPolicy === "Local" || externalPolicyOf(service) === "Local";
@@ -394,5 +394,5 @@ function localPodQuestion(detector: LocalTrafficDetector): Question | undefined 
   }
 }
 
-/** @param address undefined: each that answers for node ports. */
+/** @param address undefined: every address that serves node ports. */
 const keyOf = (protocol: string, address = "*", port: number): string => `${protocol} ${joinHostPort(address, port)}`;

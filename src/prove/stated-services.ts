@@ -1,4 +1,4 @@
-/** Services as their objects state them: addresses, and which endpoints are to answer. For the specification, and by its rules. Pure. */
+/** Services as their objects state them: addresses, and which endpoints should answer. Part of the specification. */
 import type { EndpointRecord, EndpointSliceRecord, ServicePortSpec, ServiceRecord } from "../cluster/objects.ts";
 import type { LocalTrafficDetector } from "../model/local-traffic-detector.ts";
 import {
@@ -16,19 +16,19 @@ import { prefixPatterns } from "../trace/facts.ts";
 import type { Question } from "../trace/question.ts";
 import type { Pattern } from "../trace/value.ts";
 
-/** The objects, and what is known of the node. */
+/** The objects, and facts about the node. */
 export interface SpecifiedNode {
   readonly family: IpFamily;
   readonly name: string;
   readonly zone: string | undefined;
-  /** Its addresses, loopback among them. */
+  /** All its addresses, including loopback. */
   readonly addresses: readonly IpAddress[];
   readonly nodeIP: IpAddress;
-  /** Those that answer for node ports; undefined: all but loopback. */
+  /** Addresses that serve node ports; undefined: all except loopback. */
   readonly nodePortAddresses: readonly IpAddress[] | undefined;
-  /** Whether its node-port addresses name loopback, by a prefix that begins there. */
+  /** Whether `nodePortAddresses` names loopback, with a prefix that starts there. */
   readonly namesLoopback: boolean;
-  /** What is sent to the proxy's own sockets, where it has such; undefined where rules are all that is known. */
+  /** Matches packets to the proxy's own sockets; undefined if only rules are known. */
   readonly ownSockets: readonly Question[] | undefined;
   readonly detector: LocalTrafficDetector;
   readonly masqueradesAll: boolean;
@@ -39,10 +39,10 @@ export interface SpecifiedNode {
 
 export type Kind = "cluster" | "load-balancer" | "external" | "node-port";
 
-/** An address and a port that a Service answers at. */
+/** An address and port at which a Service answers. */
 export interface Frontend {
   readonly kind: Kind;
-  /** Undefined: each that answers for node ports. */
+  /** Undefined: every address that serves node ports. */
   readonly address: IpAddress | undefined;
   readonly port: number;
   readonly served: ServedPort;
@@ -53,11 +53,11 @@ export interface ServedPort {
   readonly service: ServiceRecord;
   readonly protocol: string;
   readonly endpoints: readonly StatedEndpoint[];
-  /** Undefined: everyone. */
+  /** Allowed sources. Undefined: all. */
   readonly ranges: readonly Pattern[] | undefined;
-  /** Whether it is offered to the outside of the cluster. */
+  /** Whether clients outside the cluster can reach it. */
   readonly isExternal: boolean;
-  /** Its load balancer's addresses. */
+  /** The addresses of its load balancer. */
   readonly balancers: readonly IpAddress[];
 }
 
@@ -67,10 +67,10 @@ export interface StatedEndpoint extends EndpointRecord {
   readonly isLocal: boolean;
 }
 
-/** Of addresses that several Services have, the one of the first kind answers, then that of the first name (docs/differences.md). */
+/** If several Services have an address, the first kind wins, then the first name (docs/differences.md). */
 const KINDS: readonly Kind[] = ["cluster", "load-balancer", "external", "node-port"];
 
-/** The first of those with one address and port is the one that answers. */
+/** Of frontends with the same address and port, the first one answers. */
 export function frontendsOf(node: SpecifiedNode): Frontend[] {
   const slices = Map.groupBy(node.endpointSlices, ({ namespace, serviceName }) => `${namespace}/${serviceName}`);
   const found = node.services.flatMap((service) => {
@@ -79,7 +79,7 @@ export function frontendsOf(node: SpecifiedNode): Frontend[] {
     if (clusterIP === undefined || service.type === "ExternalName") return [];
     return service.ports.flatMap((port) => frontendsOfPort(service, port, clusterIP, { ...node, endpointSlices: own }));
   });
-  // A name goes before those that begin with it, as `web/TCP` before `web2/TCP`.
+  // A name sorts before longer ones that start with it: `web/TCP` before `web2/TCP`.
   const order = (frontend: Frontend) => `${KINDS.indexOf(frontend.kind)} ${frontend.served.name}/`;
   return found.sort((a, b) => (order(a) < order(b) ? -1 : 1));
 }
@@ -100,7 +100,7 @@ function frontendsOfPort(
   const texts = service.loadBalancerSourceRanges.map((text) => text.trim());
   const listed = texts.flatMap((text) => prefixPatterns(text, family));
   const isUnread = texts.some((text) => text !== "" && parseCidr(text) === undefined);
-  // No client is in a list that cannot be read.
+  // A list without a readable range admits no client.
   const ranges =
     listed.length === 0 && isUnread ? prefixPatterns(hostCidr(unspecifiedAddress(family)), family) : listed;
   const inFamily = (texts: readonly string[]) => {
@@ -132,7 +132,7 @@ function frontendsOfPort(
   ];
 }
 
-/** @param node with the Service's slices alone. Where these list one endpoint more than once, the last by name counts, but for those that terminate (reference endpoints.md §5). */
+/** @param node with only the Service's slices. If these list an endpoint twice, the last slice by name counts, unless it says terminating (reference endpoints.md §5). */
 function endpointsOf({ name: portName, protocol }: ServicePortSpec, node: SpecifiedNode): StatedEndpoint[] {
   const slices = node.endpointSlices.filter(({ addressType }) => addressType === node.family);
   const byEnd = new Map<string, StatedEndpoint>();
@@ -154,13 +154,13 @@ export function localOf(endpoints: readonly StatedEndpoint[]): readonly StatedEn
   return readyElseServing(endpoints.filter(({ isLocal }) => isLocal));
 }
 
-/** Ready ones; where there are none, those that terminate and still serve (KEP-1669). */
+/** Ready endpoints; if there are none, terminating ones that still serve (KEP-1669). */
 function readyElseServing(endpoints: readonly StatedEndpoint[]): readonly StatedEndpoint[] {
   const ready = endpoints.filter((endpoint) => endpoint.ready);
   return ready.length > 0 ? ready : endpoints.filter(({ serving, terminating }) => serving && terminating);
 }
 
-/** Those of the whole cluster, nearer ones where every ready endpoint has a hint and one is for here (KEP-2433, KEP-3015). */
+/** Endpoints of the whole cluster; only near ones if every ready endpoint has hints and one is for here (KEP-2433, KEP-3015). */
 export function usable(endpoints: readonly StatedEndpoint[], { name, zone }: SpecifiedNode): readonly StatedEndpoint[] {
   const ready = endpoints.filter((endpoint) => endpoint.ready);
   const hinted = (hintsOf: (endpoint: StatedEndpoint) => readonly string[] | undefined, here: string | undefined) => {
@@ -178,12 +178,12 @@ export function hasExternal({ externalIPs }: ServiceRecord, address: IpAddress |
   return externalIPs.some((text) => parseIpAddress(text) === address);
 }
 
-/** The field means nothing where there is no address for the outside. */
+/** The field has no meaning without an external address. */
 export function externalPolicyOf({ type, externalIPs, externalTrafficPolicy }: ServiceRecord): "Cluster" | "Local" {
   return type === "ClusterIP" && externalIPs.length === 0 ? "Cluster" : externalTrafficPolicy;
 }
 
-/** Where the node is asked whether it has endpoints: of load balancers whose policy is Local. */
+/** Health-check node ports: load balancers with policy Local have one. */
 export function healthPortsOf({ type, externalTrafficPolicy, healthCheckNodePort }: ServiceRecord): readonly number[] {
   const hasOne = type === "LoadBalancer" && externalTrafficPolicy === "Local" && healthCheckNodePort !== 0;
   return hasOne ? [healthCheckNodePort] : [];
