@@ -1,4 +1,4 @@
-/** What rules ask of the node and not of the packet. */
+/** Facts about the node, rather than the packet, on which rules depend. */
 import {
   cidrContains,
   familyOf,
@@ -15,38 +15,38 @@ import { type Pattern, prefixRange } from "./value.ts";
 /** The type of the route to an address, as `fib` and `addrtype` name it, in lower case. */
 export type AddressType = "local" | "unicast" | "broadcast" | "multicast" | "unspec";
 
-/** Undefined always means: not known. Then the walk goes both ways. */
+/** Undefined always means unknown: the walk then follows both answers. */
 export interface NodeFacts {
   addressType(address: IpAddress): AddressType | undefined;
-  /** The interface by which packets to this address leave. */
+  /** The interface by which packets to this address leave the node. */
   outInterface(destination: IpAddress): string | undefined;
   /** The address that masquerading gives to packets to this address. */
   ownAddressTowards(destination: IpAddress): IpAddress | undefined;
-  /** The Service whose address this is; undefined also where Services are not known. */
+  /** The Service that has this address; undefined also if Services are not known. */
   serviceAt(address: IpAddress): string | undefined;
-  /** Whether it is an endpoint that is known to be on another node. */
+  /** Whether it is an endpoint known to be on another node. */
   isRemoteEndpoint(address: IpAddress): boolean;
-  /** Addresses for which all of these have the same answers. */
+  /** Groups the addresses for which all of these functions return the same. */
   readonly about: Readonly<Record<"source" | "destination", Question>>;
 }
 
-/** What has to be known where it is not: the same words everywhere, so that one answer serves all rules. Pure. */
+/** The question about an unknown address: worded the same everywhere, so that one answer serves all rules. */
 export function isLocalQuestion(address: IpAddress): string {
   return `${address} is an address of the node`;
 }
 
 interface KnownNode {
-  /** Addresses of the node; those of loopback need not be given. */
+  /** Addresses of the node; loopback addresses may be left out. */
   readonly addresses: readonly IpAddress[];
-  /** Whether {@link addresses} are all there are: others are not the node's then. @default true */
+  /** Whether {@link addresses} is complete, so that no other address is the node's. @default true */
   readonly isComplete?: boolean;
-  /** Interfaces by the prefixes behind them, the longest first. @default none */
+  /** Routes, longest prefix first. @default none */
   readonly routes?: readonly KnownRoute[];
   /** @default not known */
   readonly services?: KnownServices;
 }
 
-/** Of what is planned. */
+/** The Services of a plan. */
 export interface KnownServices {
   /** `namespace/name` by address. */
   readonly addresses: ReadonlyMap<IpAddress, string>;
@@ -56,11 +56,11 @@ export interface KnownServices {
 export interface KnownRoute {
   readonly cidr: string;
   readonly device: string;
-  /** The node's own, that packets by this way get when they are masqueraded. */
+  /** The node's address that masquerading gives to packets on this route. */
   readonly address?: IpAddress;
 }
 
-/** Facts of a node whose addresses are known. Pure. */
+/** Facts about a node whose addresses are known. */
 export function nodeFacts({ addresses, isComplete = true, routes = [], services }: KnownNode): NodeFacts {
   const own = new Set(addresses);
   const ways = routes.flatMap(({ cidr, device, address }) => {
@@ -79,7 +79,7 @@ export function nodeFacts({ addresses, isComplete = true, routes = [], services 
     },
     outInterface: (destination) =>
       own.has(destination) || isLoopback(destination) ? "lo" : wayTo(destination)?.device,
-    // To an address of the node itself the kernel prefers that address (RFC 6724 §5, rule 1); of IPv4 it takes one of the node's.
+    // For packets to an own IPv6 address the kernel picks that address (RFC 6724 §5, rule 1); for IPv4, one of the node's.
     ownAddressTowards: (destination) =>
       own.has(destination) && familyOf(destination) === "IPv6" ? destination : wayTo(destination)?.address,
     serviceAt: (address) => services?.addresses.get(address),
@@ -88,7 +88,7 @@ export function nodeFacts({ addresses, isComplete = true, routes = [], services 
   };
 }
 
-/** Ranges of the addresses that are not those of any machine, by their type (`specialAddress`). */
+/** Address ranges that belong to no other machine, by type (`specialAddress`). */
 export const SPECIAL_RANGES: readonly (readonly [prefix: string, type: string])[] = [
   ["127.0.0.0/8", "local"],
   ["::1/128", "local"],
@@ -99,13 +99,13 @@ export const SPECIAL_RANGES: readonly (readonly [prefix: string, type: string])[
   ["::/128", "unspec"],
 ];
 
-/** The pattern of a prefix, where it is one of the family. */
+/** The pattern of a prefix; none if it is of the other family or cannot be read. */
 export function prefixPatterns(text: string, family: IpFamily): Pattern[] {
   const cidr = parseCidr(text.trim());
   return cidr === undefined || familyOf(cidr) !== family ? [] : [prefixRange(cidr)];
 }
 
-/** Those of both families: a range of the other one takes some addresses apart, which harms nothing while they are no part of another. */
+/** Keys of both families: as numbers, a range of the other family splits off some addresses, which only adds classes. */
 function factKeys(
   own: ReadonlySet<IpAddress>,
   ways: readonly { readonly prefix: Parameters<typeof prefixRange>[0] }[],

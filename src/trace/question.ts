@@ -1,11 +1,11 @@
 /**
- * What a rule compares of a packet. From the questions that a packet meets on its way follows which other packets take the same
- * way: `prove` divides all packets by them (src/prove/). A step without questions it cannot divide.
+ * What a rule compares in a packet. The questions that a packet meets tell which other packets take the same path: `prove` divides
+ * all packets into classes by them (src/prove/). It cannot do so at a step whose questions are unknown.
  */
 import type { Packet } from "./packet.ts";
 import type { Parts, Pattern } from "./value.ts";
 
-/** What a sender chooses freely. */
+/** The fields that a sender can choose freely. */
 export const PACKET_FIELDS = [
   "source",
   "sourcePort",
@@ -17,28 +17,28 @@ export const PACKET_FIELDS = [
 ] as const;
 export type PacketField = (typeof PACKET_FIELDS)[number];
 
-/** A field as it is by now, or as the connection was asked for. */
+/** A field's current value, or its value before any translation of the connection. */
 export type ComparedField = PacketField | `original ${PacketField}`;
 
-/** One value, or one range of them, that the fields are compared with. */
+/** One combination of values or ranges with which the fields are compared. */
 export interface Key {
-  /** One for each of the fields. */
+  /** One for each field. */
   readonly patterns: readonly Pattern[];
-  /** What is found there: keys with the same outcome need not be told apart. */
+  /** The result of a match: keys with the same outcome need not be distinguished. */
   readonly outcome: string;
 }
 
 export interface Question {
-  /** Undefined: a part that follows from other questions. */
+  /** Undefined for a part that follows from other questions. */
   readonly fields: readonly (ComparedField | undefined)[];
   readonly keys: readonly Key[];
-  /** The parts as the packet has them; undefined: it has none, and nothing is compared. */
+  /** The packet's values; undefined if it has none, so that nothing is compared. */
   values(packet: Packet): Parts | undefined;
-  /** The part that is drawn at random: every value of it is asked for. */
+  /** Index of the part that is a random number: the walk tries every value of it. */
   readonly drawnPart?: number | undefined;
 }
 
-/** Whether the fields of the packet as it is now are in one of these. Pure. */
+/** Asks which of these keys the packet's current fields match. */
 export function fieldsQuestion(fields: readonly PacketField[], keys: readonly Key[]): Question {
   return {
     fields,
@@ -51,7 +51,7 @@ export function fieldsQuestion(fields: readonly PacketField[], keys: readonly Ke
   };
 }
 
-/** Which of these one field is, if any. Pure. */
+/** Asks which of these values a field has, if any. */
 export function whichOf(field: PacketField, values: readonly (string | number)[]): Question {
   const keys = values.map((value): Key => ({ patterns: [{ kind: "exact", value }], outcome: String(value) }));
   return fieldsQuestion([field], keys);

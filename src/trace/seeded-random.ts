@@ -1,6 +1,6 @@
-/** Random numbers that are the same for the same seed (mulberry32). Pure but for its own state. */
+/** Random numbers that repeat for the same seed (mulberry32). */
 
-/** @returns a function that gives numbers from 0 to 1, without 1. */
+/** @returns a function that returns numbers from 0 up to, but not including, 1. */
 export function seededRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

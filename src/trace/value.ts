@@ -1,20 +1,20 @@
-/** Values of packet fields and of constants, and what they are compared with. Pure. */
+/** Values of packet fields and constants, and the patterns they are compared with. */
 import { type IpAddress, ipBytes, type parseCidr, parseIpAddress, splitCidr } from "../net/ip.ts";
 
 /** A field of a packet, a part of a key, or a constant. */
 export type Scalar = string | number;
 
-/** Several parts are a concatenation. */
+/** More than one part is a concatenation. */
 export type Parts = readonly Scalar[];
 
-/** Whether a part is one that is meant. */
+/** What one part is compared with. */
 export type Pattern =
   | { readonly kind: "exact"; readonly value: Scalar }
   | { readonly kind: "range"; readonly first: bigint; readonly last: bigint }
-  /** Names that begin so. */
+  /** Names with this prefix. */
   | { readonly kind: "beginning"; readonly text: string };
 
-/** By their number in a header. */
+/** By the number in a packet header. */
 export const PROTOCOL_NAMES: Readonly<Record<number, string>> = {
   1: "icmp",
   6: "tcp",
@@ -23,7 +23,7 @@ export const PROTOCOL_NAMES: Readonly<Record<number, string>> = {
   132: "sctp",
 };
 
-/** A protocol by its usual name. Pure. */
+/** The usual name of a protocol; its number if it has none here. */
 export function protocolName(value: Scalar): Scalar {
   if (typeof value === "number") return PROTOCOL_NAMES[value] ?? value;
   return value === "ipv6-icmp" ? "icmpv6" : value;
@@ -32,7 +32,7 @@ export function protocolName(value: Scalar): Scalar {
 const known = new Map<string, bigint>();
 const MEMORY_LIMIT = 100_000;
 
-/** A number that orders addresses of one family as the kernel does. */
+/** An address as a number, which orders addresses of one family as the kernel does. */
 function addressNumber(address: IpAddress): bigint {
   let value = 0n;
   for (const byte of ipBytes(address)) value = (value << 8n) | BigInt(byte);
@@ -41,7 +41,7 @@ function addressNumber(address: IpAddress): bigint {
   return value;
 }
 
-/** For comparisons by size; undefined for names. */
+/** The value as a number, for comparisons by size; undefined for names. */
 export function orderOf(value: Scalar): bigint | undefined {
   if (typeof value === "number") return BigInt(value);
   const found = known.get(value);
@@ -58,7 +58,7 @@ export function prefixRange(cidr: NonNullable<ReturnType<typeof parseCidr>>): Pa
   return { kind: "range", first, last: first + (1n << BigInt(bits - length)) - 1n };
 }
 
-/** Whether a part is what the pattern means. */
+/** Whether a part fits the pattern. */
 export function fits(pattern: Pattern, value: Scalar): boolean {
   switch (pattern.kind) {
     case "exact":
@@ -72,7 +72,7 @@ export function fits(pattern: Pattern, value: Scalar): boolean {
   }
 }
 
-/** A key as text; equal for equal keys. */
+/** The text of a key; equal for equal keys. */
 export function keyText(parts: Parts): string {
   return parts.length === 1 ? String(parts[0]) : parts.join(" . ");
 }

@@ -1,14 +1,14 @@
-/** Addresses that are the node's because rules need them to be: those of virtual servers, on a device of their own. Pure. */
+/** Addresses that are the node's because rules require it: virtual servers' addresses, on a device of their own. */
 import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
 import type { Dump } from "./recognise.ts";
 
 const GIVEN = /^addr add ([^\s/]+)\S*(?: dev (\S+))?/gm;
 
 /**
- * Those that are given to a device. Where no dump says which these are, those of virtual servers: a packet that is not for the node
- * never meets one.
+ * Addresses assigned to devices. If no dump lists them, the addresses of virtual servers, which only see packets to the node's own
+ * addresses.
  *
- * @param without devices that are left out. @default none
+ * @param without devices to leave out. @default none
  */
 export function deviceAddresses(dumps: readonly Dump[], without: ReadonlySet<string> = new Set()): IpAddress[] {
   const found = new Set<IpAddress>();
@@ -24,10 +24,10 @@ export function deviceAddresses(dumps: readonly Dump[], without: ReadonlySet<str
   return [...found];
 }
 
-/** A line of `addr add` for loopback: only a list of all devices has one, as a sysdump's. */
+/** An `addr add` line for loopback: only a list of all devices has one, such as a sysdump's. */
 const OF_LOOPBACK = /^addr add \S+ dev lo$/m;
 
-/** Whether the addresses in the dumps are all that the node has. Pure. */
+/** Whether the dumps list all addresses of the node. */
 export function hasAllAddresses(dumps: readonly Dump[]): boolean {
   return dumps.some((dump) => dump.kind === "addresses" && OF_LOOPBACK.test(dump.text));
 }

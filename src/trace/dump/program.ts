@@ -1,4 +1,4 @@
-/** Everything that packets of one family meet on a node, from what its tools print. */
+/** All rules that packets of one family meet on a node, from the output of its tools. */
 import { readRuleset, type TableTexts } from "../../kernel/iptables/parser/ruleset.ts";
 import { isObject, textOf } from "../../kernel/nftables/json.ts";
 import type { IpFamily } from "../../net/ip.ts";
@@ -13,22 +13,22 @@ import type { Dump } from "./recognise.ts";
 export interface DumpOptions {
   readonly family: IpFamily;
   readonly facts: NodeFacts;
-  /** Whether no client has been here before; otherwise the lists of the kernel are asked, and where there are none, the user. */
+  /** Whether no client has connected before; otherwise the kernel's lists decide, and without them the walk asks. */
   readonly knowsClients: boolean;
-  /** Whether what is listed in sets that packets fill is all that is in them. */
+  /** Whether the listed elements of sets that packets fill are complete. */
   readonly knowsDynamicSets: boolean;
 }
 
-/** Rules to walk, and what packets leave in them. */
+/** Rules to walk, with the entries that packets add. */
 interface TracedProgram {
   readonly program: Program;
-  /** Leaves what a packet wrote into a set or a list (`Outcome.entries`) for those that follow. */
+  /** Adds what a packet wrote into a set or a list (`Outcome.entries`), for later packets. */
   remember(entry: Entry): void;
-  /** Takes out all that was left so. */
+  /** Removes everything that {@link remember} added. */
   forget(): void;
 }
 
-/** Puts the dumps of a node together. Dumps of iptables must be of the family. */
+/** Combines the dumps of a node. iptables dumps must be of the given family. */
 export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): TracedProgram {
   const { family, facts, knowsClients, knowsDynamicSets } = options;
   const lists = new RememberedLists();
@@ -63,8 +63,8 @@ export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): Tr
 }
 
 /**
- * The nft variant of iptables keeps its rules in tables that nft lists as well, less readably. The legacy variant has tables of the
- * same names, with other chains.
+ * Tables in the saved output that nft lists too: iptables-nft keeps its rules there, and nft prints them less readably. Tables of
+ * iptables-legacy have the same names, but other chains.
  */
 function tablesIn(
   saved: readonly (readonly [table: string, chains: ReadonlyMap<string, unknown>])[],
@@ -78,7 +78,7 @@ function tablesIn(
       const chain = isObject(object) && isObject(object.chain) ? object.chain : {};
       return chain.hook === undefined && `${chain.family} ${chain.table}` === label ? [textOf(chain.name) ?? ""] : [];
     });
-    // A table may have changed from one listing to the next.
+    // The table may have changed between the two listings.
     if (2 * listed.filter((name) => chains.has(name)).length >= listed.length) found.add(label);
   }
   return found;

@@ -1,12 +1,12 @@
-/** Chains that packets may meet on their way, and that no walk leads through. Pure. */
+/** Chains that packets may meet but a walk does not follow. */
 import { isObject } from "../../kernel/nftables/json.ts";
 import type { Dump } from "./recognise.ts";
 
-/** The first of them that may have a say, in words; undefined where there is none. */
+/** The first such chain that may decide something, in words; undefined if there is none. */
 export function unwalkedChain(dumps: readonly Dump[]): string | undefined {
   const objects = dumps.flatMap((dump) => (dump.kind === "nftables" ? dump.objects.filter(isObject) : []));
   const [chains, rules] = [objects.map(({ chain }) => chain), objects.map(({ rule }) => rule)];
-  // Chains without rules are left behind by tools, such as ebtables.
+  // Tools such as ebtables leave chains without rules behind.
   const hasSay = ({ family, table, policy }: Readonly<Record<string, unknown>>) =>
     policy === "drop" || rules.some((rule) => isObject(rule) && rule.family === family && rule.table === table);
   for (const chain of chains.filter(isObject)) {

@@ -1,4 +1,4 @@
-/** A packet's way through what dumps have, whichever system they are of. */
+/** A packet's path through dumps of any operating system. */
 import type { IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import type { TraceNode, WalkOptions } from "../netfilter/tree.ts";
@@ -11,7 +11,7 @@ type Knowledge = Pick<DumpOptions, "knowsClients" | "knowsDynamicSets">;
 
 interface DumpWalkOptions extends WalkOptions, Knowledge {}
 
-/** For many packets of one family. @param facts of the node that the dumps are of. */
+/** A walk for many packets of one family. @param facts about the node that printed the dumps. */
 export function walkerOf(
   dumps: readonly Dump[],
   family: IpFamily,
@@ -24,7 +24,7 @@ export function walkerOf(
   return (packet, options) => walk(program, packet, facts, options);
 }
 
-/** @param facts of the node that the dumps are of. @throws TooManyWaysError */
+/** @param facts about the node that printed the dumps. @throws TooManyWaysError */
 export function walkDumps(
   dumps: readonly Dump[],
   packet: Packet,

@@ -1,4 +1,4 @@
-/** The conditions of an iptables rule that need no extension: addresses, interfaces, protocol. Pure. */
+/** Conditions of iptables rules without a match extension: addresses, interfaces, protocol. */
 import type {
   AddressMatch,
   InterfaceMatch,
@@ -11,7 +11,7 @@ import type { Packet } from "../packet.ts";
 import { fieldsQuestion, whichOf } from "../question.ts";
 import { fits, type Pattern, prefixRange } from "../value.ts";
 
-/** In the order in which the tools print them. */
+/** The conditions, in the order in which the tools print them. */
 export function basicSteps(rule: Omit<KernelRule, "matches" | "target">): Step[] {
   const { source, destination, inInterface, outInterface, protocol } = rule;
   const steps: Step[] = [];
@@ -25,12 +25,12 @@ export function basicSteps(rule: Omit<KernelRule, "matches" | "target">): Step[]
 
 const sign = (negated: boolean): string => (negated ? "! " : "");
 
-/** Whether a condition holds, with its negation. */
+/** The result of a condition that may be negated. */
 export function answer(holds: boolean, negated: boolean): StepResult {
   return holds === negated ? NO_MATCH : GO_ON;
 }
 
-/** A condition that depends on something that is not known. */
+/** The result of a condition that depends on something unknown. */
 export function asked(question: string, negated = false): StepResult {
   return negated
     ? { kind: "unknown", question, yes: NO_MATCH, no: GO_ON }
@@ -61,7 +61,7 @@ function interfaceStep(option: "-i" | "-o", { name, negated }: InterfaceMatch): 
   const of = (packet: Packet) => (option === "-i" ? packet.inInterface : packet.outInterface);
   return {
     text: `${sign(negated)}${option} ${name}`,
-    // By which interface it leaves follows from where it goes, which is asked.
+    // The outgoing interface follows from the destination, which the walk reports when it routes.
     asks: option === "-o" ? [] : [fieldsQuestion(["inInterface"], [{ patterns: [pattern], outcome: "" }])],
     run(packet) {
       const value = of(packet);
@@ -75,7 +75,7 @@ function interfaceStep(option: "-i" | "-o", { name, negated }: InterfaceMatch): 
   };
 }
 
-/** @param protocol also one that the parser of rules does not know, by which a packet has it. */
+/** @param protocol may be one that the rule parser does not know. */
 export function protocolStep({
   protocol,
   negated,

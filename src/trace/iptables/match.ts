@@ -1,4 +1,4 @@
-/** The match extensions of iptables as steps of a walk: one function for each kind. */
+/** The match extensions of iptables as steps of a walk. */
 import {
   type KernelMatch,
   type MatchKind,
@@ -15,13 +15,12 @@ import type { Pattern } from "../value.ts";
 import { answer, asked } from "./basic-match.ts";
 import { recentListName, type Surroundings } from "./surroundings.ts";
 
-/** The question whether a packet comes in by a port of a bridge. */
 export const COMES_BY_BRIDGE = "it comes in by a port of a bridge";
 
-/** A step whose text is the match. */
+/** A step without its text, which is the match itself. */
 type Judged = Omit<Step, "text">;
 
-/** Compiles a match; undefined for those that always hold. Pure. */
+/** Compiles a match; undefined if it always holds. */
 export function matchStep<K extends MatchKind>(match: KernelMatch<K>, surroundings: Surroundings): Step | undefined {
   const judged = JUDGES[match.kind](match, surroundings);
   return judged && { text: printMatch(match), ...judged };
@@ -101,7 +100,7 @@ function stateJudge({ states, negated }: KernelMatch<"conntrack" | "state">): Ju
   return {
     run({ state, isDestinationTranslated, isSourceTranslated }) {
       if (has(state.toUpperCase())) return answer(true, negated);
-      // Of later packets of a connection it is not told what the first was translated to.
+      // For later packets, it is not known whether the first one was translated.
       if ((has("DNAT") || has("SNAT")) && (state === "established" || state === "related")) {
         return asked("the connection is translated", negated);
       }
@@ -136,7 +135,7 @@ function recentJudge(match: KernelMatch<"recent">, { recent }: Surroundings): Ju
     };
   }
   return {
-    // A client in the list has sent such a packet before.
+    // Without a hit count this needs no question: lists start empty, and the client's own packets fill them.
     asks: hitCount === undefined ? [] : undefined,
     run(packet) {
       const address = addressIn(packet);

@@ -1,16 +1,16 @@
 /**
- * Which rules of a long chain can match a packet at all, by the address or the port that each asks for: a node has tens of
- * thousands of rules in one chain, and a packet meets a handful. Pure.
+ * An index of the rules in a long chain by destination address or port: a chain may have tens of thousands of rules, of which only
+ * a handful can match a given packet.
  */
 import { withoutQuoted } from "../../kernel/iptables/parser/rule-parts.ts";
 import { NOWHERE, type RuleTexts } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Packet } from "../packet.ts";
 import { type Question, whichOf } from "../question.ts";
 
-/** What a rule says first: perhaps a source, then the destination. */
+/** The start of a rule: an optional source, then the destination. */
 const HOST = /^(?:(?:! )?-s \S+ )?-d ([0-9a-f.:]+)\/(?:32|128) /;
 const PORT = /(?<!!) --dport (\d+)(?= |$)/;
-/** Not `::1`. */
+/** Matches `:80`, but not `::1`. */
 const IS_PORT = /^:\d/;
 
 export class RuleIndex {
@@ -33,7 +33,7 @@ export class RuleIndex {
     }
   }
 
-  /** What decides which rules those are. */
+  /** What {@link next} depends on. */
   get asks(): readonly Question[] {
     this.#asks ??= [
       whichOf(
@@ -52,9 +52,9 @@ export class RuleIndex {
     return [...this.#byKey.keys()].filter(isMeant);
   }
 
-  /** The first rule from this one on that can match; the number of rules when there is none. */
+  /** The first rule from this one on that can match; the number of rules if there is none. */
   next(from: number, { destination, destinationPort }: Packet): number {
-    // A port that is not known may be any.
+    // An unknown port may be any port.
     if (destinationPort === undefined) return from;
     return Math.min(
       after(this.#others, from, this.#length),
@@ -64,7 +64,7 @@ export class RuleIndex {
   }
 }
 
-/** What a rule asks of the destination, by its text: an address, or `:` and a port. */
+/** The destination that the text of a rule requires: an address, or `:` and a port. */
 function destinationIn(rule: string): string | undefined {
   const host = HOST.exec(rule)?.[1];
   if (host !== undefined) return host;
@@ -72,7 +72,7 @@ function destinationIn(rule: string): string | undefined {
   return port === undefined ? undefined : `:${port}`;
 }
 
-/** The first of the ascending numbers that is not below `from`. */
+/** The first of the ascending numbers that is at least `from`. */
 function after(indices: readonly number[] | undefined, from: number, none: number): number {
   if (indices === undefined) return none;
   let [low, high] = [0, indices.length];

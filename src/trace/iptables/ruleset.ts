@@ -1,4 +1,4 @@
-/** What iptables-save prints as chains that can be walked. Rules are read when a packet meets them. */
+/** The output of iptables-save as chains to walk. Rules are parsed when a packet meets them. */
 import { RuleSyntaxError } from "../../kernel/iptables/parser/rule-options.ts";
 import { commentOf, targetOf, withoutQuoted } from "../../kernel/iptables/parser/rule-parts.ts";
 import { type KernelRule, parseRuleText } from "../../kernel/iptables/parser/rule-syntax.ts";
@@ -23,7 +23,7 @@ import { matchStep } from "./match.ts";
 import { RuleIndex } from "./rule-index.ts";
 import type { Surroundings } from "./surroundings.ts";
 
-/** Priorities of the built-in chains (include/uapi/linux/netfilter_ipv4.h); nat differs by chain. */
+/** Priorities of the built-in chains (include/uapi/linux/netfilter_ipv4.h); in nat they depend on the chain. */
 const PRIORITIES: Readonly<Record<string, number>> = { raw: -300, mangle: -150, filter: 0, security: 50 };
 const NAT_PRIORITIES: Readonly<Record<Hook, number>> = {
   prerouting: -100,
@@ -40,10 +40,10 @@ const STAGES: Readonly<Record<string, Hook>> = {
   POSTROUTING: "postrouting",
 };
 
-/** Chains with fewer rules are looked at one by one. */
+/** Shorter chains are not indexed. */
 const INDEXED_LENGTH = 16;
 
-/** The built-in chains of every table. @param tables of one family, as `readRuleset` reads them. Pure. */
+/** The built-in chains of every table. @param tables of one family, from `readRuleset`. */
 export function iptablesChains(tables: TableTexts, family: IpFamily, surroundings: Surroundings): BaseChain[] {
   const tool = family === "IPv4" ? "iptables" : "ip6tables";
   return [...tables].flatMap(([table, chains]) => {
@@ -111,14 +111,14 @@ function compileRule(text: string, context: RuleContext): Rule {
   return { text, comment: commentOf(text), steps: stepsOf(text, context) };
 }
 
-/** A protocol that no Service has, where the tools print it: `-i eth0 -p esp -j ACCEPT`. */
+/** A protocol that Services cannot have, where the tools print it: `-i eth0 -p esp -j ACCEPT`. */
 const OTHER_PROTOCOL =
   /^((?:(?:! )?-[sdio] \S+ )*)(! )?-p (?!(?:all|tcp|udp|sctp|icmp|ipv6-icmp|icmpv6|0|1|6|17|58|132) )(\S+)/;
 
 function stepsOf(text: string, context: RuleContext): Step[] {
   const { family, surroundings, hasChain } = context;
   const rule = parsed(text, family);
-  // A word that is neither a known target nor a chain is a target of an extension.
+  // A name that is neither a known target nor a chain is an extension's target.
   if (rule !== undefined && (!("chain" in rule.target) || hasChain(rule.target.chain))) {
     const action = targetStep(rule.target, surroundings);
     return [...conditionSteps(rule, surroundings), ...(action === undefined ? [] : [action])];
@@ -132,7 +132,7 @@ function stepsOf(text: string, context: RuleContext): Step[] {
   return [...opaqueConditions(text, context), ...(target === undefined ? [] : opaqueTarget(target, text, hasChain))];
 }
 
-/** Undefined where something is not understood. */
+/** Undefined if some part is not understood. */
 function parsed(text: string, family: IpFamily): KernelRule | undefined {
   try {
     return parseRuleText(text, family);
@@ -148,8 +148,8 @@ function conditionSteps(rule: KernelRule, surroundings: Surroundings): Step[] {
 }
 
 /**
- * What stands before the target of a rule that is not understood. Where that is not the target alone, what stands before the first
- * extension is still asked (the tools print addresses, interfaces and the protocol first), and whether the rest holds is a question.
+ * The conditions of a rule that is not understood. If only its target is unknown, all conditions count. Otherwise those before the
+ * first extension count (tools print addresses, interfaces and the protocol first), and whether the rest holds is a question.
  */
 function opaqueConditions(text: string, { family, surroundings }: RuleContext): Step[] {
   const before = (option: RegExp) => {
@@ -166,7 +166,7 @@ function opaqueConditions(text: string, { family, surroundings }: RuleContext): 
   ];
 }
 
-/** Compiles a target; undefined for a rule that only counts. Pure. */
+/** Compiles a target; undefined for a rule that only counts. */
 function targetStep(target: KernelTarget, { facts }: Surroundings): Step | undefined {
   if (target.kind === "none") return undefined;
   const asks =
@@ -204,7 +204,7 @@ function targetStep(target: KernelTarget, { facts }: Surroundings): Step | undef
   }
 }
 
-/** Targets that leave the packet to the next rule, and nothing that is walked depends on. */
+/** Targets that continue with the next rule and change nothing that a walk depends on. */
 const WITHOUT_EFFECT = new Set([
   "LOG",
   "NFLOG",
@@ -228,7 +228,7 @@ const WITHOUT_EFFECT = new Set([
   "RATEEST",
 ]);
 
-/** A target that is not understood, or stands in a rule that is not; it is obeyed where it is a known word or a chain. */
+/** The target of a rule that is not understood; it is followed if it is a known word or a chain. */
 function opaqueTarget(target: string, text: string, hasChain: (name: string) => boolean): Step[] {
   const act = (run: Step["run"]): Step[] => [{ text: target, asks: [], isAction: true, run }];
   if (target === "NOTRACK" || (target === "CT" && text.includes(" --notrack"))) {
@@ -236,7 +236,7 @@ function opaqueTarget(target: string, text: string, hasChain: (name: string) => 
   }
   if (target === "CONNMARK") return act(connmark(text));
   if (WITHOUT_EFFECT.has(target)) return [];
-  // What it adds, a rule behind it may ask for.
+  // A later rule may match the entry that it adds.
   if (target === "SET") return [{ text: target, asks: undefined, run: () => GO_ON }];
   const verdict = verdictOf(target, text, hasChain);
   return act(() => verdict ?? { kind: "lost", because: `the target ${target} is not understood` });

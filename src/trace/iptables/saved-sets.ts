@@ -1,4 +1,4 @@
-/** The IP sets that `ipset save` prints, as matches ask them. */
+/** IP sets from the output of `ipset save`. */
 import { type IpFamily, parseCidr, parseIpAddress } from "../../net/ip.ts";
 import type { Packet } from "../packet.ts";
 import { fieldsQuestion, type PacketField, type Question, whichOf } from "../question.ts";
@@ -7,9 +7,9 @@ import type { IpSets } from "./surroundings.ts";
 
 interface SavedSet {
   readonly type: string;
-  /** What the dimensions are: `ip`, `port`, `net`. */
+  /** The kinds of its dimensions: `ip`, `port`, `net`. */
   readonly dimensions: readonly string[];
-  /** Undefined for sets without one. */
+  /** Undefined for sets without a family. */
   readonly family: IpFamily | undefined;
   readonly exact: Set<string>;
   readonly patterns: (readonly Pattern[])[];
@@ -20,7 +20,6 @@ interface SavedSet {
 const BITMAP_PROTOCOLS = ["tcp", "udp"];
 const UNDERSTOOD = new Set(["ip", "net", "port"]);
 
-/** Reads the output of `ipset save`. Pure. */
 export function readIpSets(texts: readonly string[]): IpSets {
   const sets = new Map<string, SavedSet>();
   for (const text of texts) {
@@ -75,7 +74,7 @@ function patternOf(dimension: string | undefined, text: string, type: string): P
   return low === undefined || high === undefined ? undefined : { kind: "range", first: low, last: high };
 }
 
-/** A bitmap has ports alone, hashes have a protocol with each. */
+/** Bitmaps have only ports; hashes have a protocol with each port. */
 function portPattern(text: string, type: string): Pattern | undefined {
   if (!type.startsWith("bitmap:")) {
     const value = text.includes(":") ? text : `tcp:${text}`;
@@ -93,9 +92,9 @@ function isIn(set: SavedSet | undefined, directions: readonly ("src" | "dst")[],
   for (const [index, dimension] of set.dimensions.entries()) {
     const isSource = directions[index] === "src";
     if (dimension === "port") {
-      // A bitmap knows ports of TCP and UDP only (net/netfilter/ipset/ip_set_bitmap_port.c, ip_set_get_ip_port).
+      // A bitmap matches only ports of TCP and UDP (net/netfilter/ipset/ip_set_bitmap_port.c, ip_set_get_ip_port).
       if (isBitmap && !BITMAP_PROTOCOLS.includes(packet.protocol)) return false;
-      // Of ICMP, an entry would have a type in place of a port.
+      // For ICMP, an entry would have a type in place of the port.
       if (packet.protocol.startsWith("icmp")) return set.isUnclear ? undefined : false;
       const port = isSource ? packet.sourcePort : packet.destinationPort;
       if (port === undefined) return undefined;
@@ -109,7 +108,7 @@ function isIn(set: SavedSet | undefined, directions: readonly ("src" | "dst")[],
 
 const PROTOCOL_AND_PORT = /^([a-z0-9]+):(\d+)$/;
 
-/** A port of a hash is compared with its protocol; a set of another family has nothing. */
+/** A hash compares a port together with its protocol. */
 function questionsOf(
   set: SavedSet | undefined,
   directions: readonly ("src" | "dst")[],

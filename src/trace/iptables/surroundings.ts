@@ -1,21 +1,20 @@
-/** What rules of iptables look at beside the packet. */
+/** What iptables rules depend on besides the packet. */
 import type { IpAddress } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import type { Entry } from "../netfilter/program.ts";
 import type { Packet } from "../packet.ts";
 import type { Question } from "../question.ts";
 
-/** The IP sets that matches ask. */
 export interface IpSets {
-  /** Whether the packet is in the set; undefined when there is no such set, or it is of a kind that is not understood. */
+  /** Whether the packet is in the set; undefined if there is no such set, or its type is not understood. */
   has(name: string, directions: readonly ("src" | "dst")[], packet: Packet): boolean | undefined;
-  /** What {@link has} depends on; undefined when the set is not understood. */
+  /** What {@link has} depends on; undefined if the set is not understood. */
   asks(name: string, directions: readonly ("src" | "dst")[]): readonly Question[] | undefined;
 }
 
 /** The lists of `-m recent`, which packets fill. */
 export interface RecentLists {
-  /** Whether the list has the address, and from these seconds; undefined when that is not known. @param seconds undefined: from any time */
+  /** Whether the list has the address, seen in the last `seconds`; undefined if not known. @param seconds undefined: at any time */
   has(list: string, address: IpAddress, seconds: number | undefined): boolean | undefined;
 }
 
@@ -25,15 +24,15 @@ export interface Surroundings {
   readonly recent: RecentLists;
 }
 
-/** Where nothing was given. */
+/** For when no lists are given: everything is unknown. */
 export const UNKNOWN_LISTS: RecentLists = { has: () => undefined };
 
-/** The name under which the walk reports an entry that a packet makes in a list of `-m recent`. */
+/** The name under which the walk reports an entry that a packet adds to a `-m recent` list. */
 export function recentListName(list: string): string {
   return `recent ${list}`;
 }
 
-/** Lists that were empty, and have what packets have left since; also which endpoints clients were led to by what is no rule. */
+/** Lists that start empty and hold what packets add; also the endpoints that clients got from virtual servers or sockets. */
 export class RememberedLists implements RecentLists {
   readonly #entries = new Map<string, Entry>();
 
@@ -54,10 +53,10 @@ export class RememberedLists implements RecentLists {
   }
 }
 
-/** What a kernel has in its lists: by list the clients, and how many seconds ago each was seen; undefined where that is not known. */
+/** A kernel's lists: for each client, how many seconds ago it was last seen; undefined if not known. */
 export type ListedClients = ReadonlyMap<string, ReadonlyMap<string, number | undefined>>;
 
-/** The lists of a kernel, and what packets have left in them since. */
+/** A kernel's lists, plus what packets have added since. */
 export function kernelLists(listed: ListedClients, since: RememberedLists): RecentLists {
   return {
     has(list, address, seconds) {

@@ -1,4 +1,4 @@
-/** A traced packet beside the simulation of the same packet over the same rules. */
+/** Compares a traced packet with a simulation of the same packet over the same rules. */
 import { diff } from "node:util";
 import type { NodeFacts } from "../facts.ts";
 import { type BaseChain, HOOKS, type Program } from "../netfilter/program.ts";
@@ -8,22 +8,22 @@ import type { ObservedPacket } from "./observed.ts";
 import { type ObservedFlow, type ObservedWay, observedWay, type RulePlaces } from "./observed-way.ts";
 import { groupsOf, nearestWay, type SimulatedWay, type Way } from "./way.ts";
 
-/** What a live trace says of one packet. */
+/** What a live trace says about one packet. */
 export interface JudgedPacket {
   readonly kernel: ObservedWay;
-  /** Undefined where the simulation has too many ways to compare. */
+  /** Undefined if the simulation has too many ways to compare. */
   readonly simulation: SimulatedWay | undefined;
   readonly comparison: Comparison | undefined;
 }
 
-/** The rules that the packet met, and what is known of the node. */
+/** The rules that the packet met, and facts about the node. */
 interface LiveRules {
   readonly program: Program;
   readonly facts: NodeFacts;
   readonly places: RulePlaces;
 }
 
-/** Undefined when the packet's headers cannot be read. Pure. */
+/** @returns undefined if the packet's headers cannot be read. */
 export function judge(packet: ObservedPacket, flow: ObservedFlow, rules: LiveRules): JudgedPacket | undefined {
   const { program, facts, places } = rules;
   const kernel = observedWay(packet, flow, program, places);
@@ -38,7 +38,7 @@ export function judge(packet: ObservedPacket, flow: ObservedFlow, rules: LiveRul
   }
 }
 
-/** Chains of one priority are called in an order that no listing shows: that of the kernel is taken over. */
+/** No listing shows in which order the kernel calls chains of equal priority: this takes the order from the trace. */
 function inOrderOf(program: Program, { events }: ObservedWay): Program {
   const seen = new Map<BaseChain, number>();
   for (const event of events) {
@@ -51,10 +51,10 @@ function inOrderOf(program: Program, { events }: ObservedWay): Program {
   return { ...program, ...Object.fromEntries(entries) };
 }
 
-/** A step, and who has it. */
+/** A step, and which side has it. */
 interface ComparedStep {
   readonly side: "both" | "kernel" | "simulation";
-  /** The simulation's where both have it: it says more. */
+  /** The simulation's event if both have it, as it says more. */
   readonly event: TraceEvent;
 }
 
@@ -64,7 +64,7 @@ interface Comparison {
   readonly hasSameEnd: boolean;
 }
 
-/** What the kernel did beside what the simulation says: which steps both have, and which only one of them. */
+/** Which steps the kernel and the simulation share, and which only one of them has. */
 function compareWays(kernel: Way, simulation: Way): Comparison {
   const steps = comparedSteps(kernel.events, simulation.events);
   return {
@@ -74,7 +74,7 @@ function compareWays(kernel: Way, simulation: Way): Comparison {
   };
 }
 
-/** Whether the same became of the packet. Of a masqueraded source, the simulation may not know the address. */
+/** Whether the packet has the same fate. The simulation may not know the address of a masqueraded source. */
 function isSameEnd(kernel: Pick<Way, "fate" | "packet">, simulation: Pick<Way, "fate" | "packet">): boolean {
   const [one, other] = [kernel.fate, simulation.fate];
   if (one.kind !== other.kind) return false;
@@ -95,13 +95,13 @@ function isSameEnd(kernel: Pick<Way, "fate" | "packet">, simulation: Pick<Way, "
   }
 }
 
-/** The longest common part stays. */
+/** Steps of the longest common subsequence are `both`. */
 function comparedSteps(kernel: readonly TraceEvent[], simulation: readonly TraceEvent[]): ComparedStep[] {
   const [ours, theirs] = [groupsOf(kernel), groupsOf(simulation)];
   const keysOf = (groups: typeof ours) => groups.map(({ key }) => key);
   let [one, other] = [0, 0];
   const found = diff(keysOf(ours), keysOf(theirs));
-  // Of equal lists it says nothing.
+  // `diff` returns nothing for equal lists.
   const sides = found.length > 0 ? found.map(([side]) => side) : ours.map(() => 0);
   return sides.flatMap((of) => {
     const own = of < 0 ? undefined : ours[one++];

@@ -1,4 +1,4 @@
-/** Messages put together to packets, and ways compared, without a kernel. */
+/** Assembles trace messages into packets and compares their paths, without a kernel. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { TracedHeaders, TraceEvent } from "../../kernel/nftables/tracing/trace-event.ts";

@@ -1,4 +1,4 @@
-/** A packet that the kernel traced, in the form of a simulated way: stages, base chains, rules by their number and text. */
+/** A packet that the kernel traced, in the form of a simulated path: stages, base chains, rules with number and text. */
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../../kernel/netlink/nfnetlink.ts";
 import { isOpeningSegment, type PacketEnds, packetEnds } from "../../kernel/nftables/tracing/packet-headers.ts";
 import type { TraceEvent as KernelEvent } from "../../kernel/nftables/tracing/trace-event.ts";
@@ -10,17 +10,16 @@ import { type ConnectionState, newPacket, ofKnownConnection, type Packet } from 
 import type { ObservedPacket, ObservedVisit } from "./observed.ts";
 import type { Way } from "./way.ts";
 
-/** What is known of the ruleset beside its rules' text. */
+/** What is known about the ruleset besides the text of its rules. */
 export interface RulePlaces {
-  /** Hook and priority of a base chain; undefined when the table has changed meanwhile. */
+  /** Hook and priority of a base chain; undefined if the table has changed in the meantime. */
   hookOf(
     family: number,
     table: string,
     chain: string,
   ): { readonly stage: Stage; readonly priority: number } | undefined;
-  /** Position of a rule in its chain, from 0; undefined when it is gone. */
+  /** Index of a rule in its chain, from 0; undefined if it is gone. */
   indexOf(family: number, table: string, chain: string, handle: number): number | undefined;
-  /** Name of an interface by its number. */
   interfaceName(index: number): string | undefined;
 }
 
@@ -29,7 +28,7 @@ export interface ObservedFlow {
   readonly protocol: string;
 }
 
-/** What the kernel did. */
+/** The path of the packet through the kernel. */
 export interface ObservedWay extends Way {
   /** The packet before the first hook. */
   readonly first: Packet;
@@ -58,7 +57,7 @@ const CONNECTION_STATES: readonly (readonly [bit: number, name: ConnectionState]
 ];
 const SENT_BY_NODE = "";
 
-/** @param program the rules of the ruleset that the packet met. Undefined when the packet's headers cannot be read. Pure. */
+/** @param program the rules that the packet met. @returns undefined if the packet's headers cannot be read. */
 export function observedWay(
   packet: ObservedPacket,
   flow: ObservedFlow,
@@ -113,7 +112,7 @@ function moved(
   };
 }
 
-/** What connection tracking says, where the kernel tells; otherwise what can be concluded. */
+/** The connection-tracking state, if the kernel reports it; otherwise inferred from the packet. */
 function stateOf({ visits }: ObservedPacket, { protocol }: ObservedFlow): ConnectionState {
   const bits = visits.find(({ connection }) => connection !== undefined)?.connection?.state;
   if (bits !== undefined) return CONNECTION_STATES.find(([bit]) => (bits & bit) !== 0)?.[1] ?? "invalid";
@@ -122,7 +121,7 @@ function stateOf({ visits }: ObservedPacket, { protocol }: ObservedFlow): Connec
   return "new";
 }
 
-/** Only the first packet of a connection meets nat chains; without an answer, packets of a connection stay new. */
+/** Only the first packet of a connection meets nat chains; all packets of it are `new` until one is answered. */
 function isFirstOfConnection({ visits }: ObservedPacket, program: Program, state: ConnectionState): boolean {
   if (state !== "new" && state !== "related") return false;
   const chains = Object.values(program).flat();
@@ -134,7 +133,7 @@ function lastOf<K extends TraceEvent["kind"]>(kind: K, events: readonly TraceEve
   return events.findLast((event): event is TraceEvent & { readonly kind: K } => event.kind === kind);
 }
 
-/** What became of the packet after these. */
+/** The fate of the packet after these events. */
 function fateOf(end: ObservedPacket["end"], events: readonly TraceEvent[], packet: Packet): Fate {
   switch (end) {
     case "sent":
@@ -175,7 +174,7 @@ function stepOf(
   return [{ kind: "match", chain, index: index ?? -1, rule, said }];
 }
 
-/** The one of the program, by whose name it is shown; otherwise one that only has its name. */
+/** The program's base chain, so that it prints under the same name; a stub with only the name if there is none. */
 function baseChain(
   { family, table, chain: name }: ObservedVisit,
   { stage, priority }: { readonly stage: Stage; readonly priority: number },
@@ -190,7 +189,7 @@ function baseChain(
   return { table: own, type: "filter", stage, priority, policy: "accept", chain, chainNamed: () => undefined };
 }
 
-/** What the sender of a packet gets from a rule that refuses; undefined for other rules. */
+/** What the sender gets from a rule that rejects; undefined for other rules. */
 function refusalIn(text: string, packet: Packet): string | undefined {
   const [, answer] = /(?:--reject-with|\breject with) (\S+(?: (?:type )?[a-z-]+)?)/.exec(text) ?? [];
   if (answer !== undefined) return answer;

@@ -1,6 +1,6 @@
 /**
- * Messages of the kernel put together to packets: which base chains each met, in which state, and how its way ended. Messages of
- * different packets come mixed.
+ * Assembles the kernel's trace messages into packets: which base chains each packet met, in which state, and how its path ended.
+ * Messages of different packets arrive interleaved.
  */
 import type { TracedConnection, TracedHeaders, TraceEvent } from "../../kernel/nftables/tracing/trace-event.ts";
 import { TRACE_TABLE } from "../../kernel/nftables/tracing/trace-table.ts";
@@ -11,14 +11,14 @@ export interface ObservedVisit {
   readonly family: number;
   readonly table: string;
   readonly chain: string;
-  /** When it entered the chain. */
+  /** The headers when the packet entered the chain. */
   readonly headers: TracedHeaders;
   readonly mark: number;
   readonly connection: TracedConnection | undefined;
   readonly events: readonly TraceEvent[];
 }
 
-/** A packet, from the first hook until nothing more is said of it. */
+/** A packet, from the first hook to its last message. */
 export interface ObservedPacket {
   readonly visits: readonly ObservedVisit[];
   readonly end: "sent" | "delivered" | "dropped" | "vanished";
@@ -32,29 +32,29 @@ interface OpenPacket {
 }
 
 const NF_DROP = 0;
-/** The kernel numbers the loopback interface so, in every network namespace. */
+/** The index of the loopback interface, in every network namespace. */
 const LOOPBACK = 1;
-/** The kernel handles a packet in one go: after such a silence something else has taken it. */
+/** The kernel handles a packet without a pause: after this long without a message, something else has consumed it. */
 const SILENCE_MS = 500;
 
 export class PacketAssembler {
   readonly #onPacket: (packet: ObservedPacket) => void;
-  /** By the number that the kernel gives packets. */
+  /** By the kernel's trace ID of the packet. */
   readonly #open = new Map<number, OpenPacket>();
-  /** Packets that the node sent to itself, by their headers: the kernel numbers them again when they come in. */
+  /** Packets that the node sent to itself, by their headers: they get a new trace ID when they come in. */
   readonly #looping = new Map<string, OpenPacket>();
 
-  /** @param onPacket told of each packet whose way has ended. */
+  /** @param onPacket called with each packet whose path has ended. */
   constructor(onPacket: (packet: ObservedPacket) => void) {
     this.#onPacket = onPacket;
   }
 
-  /** Packets whose way has not ended. */
+  /** How many packets have not ended. */
   get openPackets(): number {
     return this.#open.size + this.#looping.size;
   }
 
-  /** Takes a message. @param nowMs when, by any clock that does not jump. */
+  /** Adds a message. @param nowMs the time of any monotonic clock. */
   add(event: TraceEvent, nowMs: number): void {
     const packet = this.#packetOf(event);
     if (packet === undefined) return;
@@ -68,7 +68,7 @@ export class PacketAssembler {
     else if (table === TRACE_TABLE && event.kind === "policy") this.#atTheEnd(event, packet, visit);
   }
 
-  /** Ends packets of which nothing has been said for long. @param nowMs of the same clock. */
+  /** Ends packets without a recent message. @param nowMs of the same clock. */
   giveUp(nowMs: number): void {
     for (const [id, packet] of this.#open) {
       if (nowMs - packet.lastMs > SILENCE_MS) this.#finish(id, packet, "vanished");
@@ -83,7 +83,7 @@ export class PacketAssembler {
   #packetOf({ id, table, chain, kind, headers }: TraceEvent): OpenPacket | undefined {
     const known = this.#open.get(id);
     if (known !== undefined) return known;
-    // Packets that others have traced are none of ours.
+    // Skips packets that other programs trace.
     if (table !== TRACE_TABLE || headers === undefined) return undefined;
     const key = headersKey(headers);
     const looped = chain === "prerouting" && headers.inInterface === LOOPBACK ? this.#looping.get(key) : undefined;
@@ -94,7 +94,7 @@ export class PacketAssembler {
     return packet;
   }
 
-  /** At the last chain of a hook, which is ours. */
+  /** At our own chain, the last one of its hook. */
   #atTheEnd({ id, chain }: TraceEvent, packet: OpenPacket, { headers }: ObservedVisit): void {
     if (chain === "input") this.#finish(id, packet, "delivered");
     if (chain !== "postrouting") return;

@@ -1,19 +1,18 @@
-/** One way of a packet, without forks: as the kernel reported it, or one branch of a simulation. Pure. */
+/** One path of a packet, without forks: as the kernel reported it, or one branch of a simulation. */
 import type { Fate, Outcome, TraceEvent, TraceNode } from "../netfilter/tree.ts";
 import type { Packet } from "../packet.ts";
 
-/** Events in order, and what became of the packet. */
+/** Events in order, and the fate of the packet. */
 export interface Way {
   readonly events: readonly TraceEvent[];
   readonly fate: Fate;
-  /** As it was in the end. */
+  /** The packet at the end. */
   readonly packet: Packet;
 }
 
-/** A way of a simulation. */
 export interface SimulatedWay extends Way, Pick<Outcome, "odds" | "assumptions"> {}
 
-/** What a step is compared by; undefined for steps of which the kernel tells nothing. */
+/** What identifies a step in a comparison; undefined for steps that the kernel does not report. */
 function stepKey(event: TraceEvent): string | undefined {
   switch (event.kind) {
     case "stage":
@@ -36,14 +35,14 @@ interface StepGroup {
 }
 
 /**
- * A way's events by the steps that they are compared by; what comes before the first of them is one without a key. A base chain in
- * which nothing happens is no step: listings of iptables have such chains that the kernel has not. What one rule does is one step,
- * however many events say it. Pure.
+ * Groups events by the step they belong to, for comparison; events before the first step get an empty key. A base chain in which
+ * nothing happens is not a step: iptables lists such chains even if the kernel does not have them. All events of one rule are one
+ * step.
  */
 export function groupsOf(events: readonly TraceEvent[]): readonly StepGroup[] {
   let last: { readonly key: string; readonly events: TraceEvent[] } = { key: "", events: [] };
   const groups = [last];
-  /** A base chain in which nothing has happened so far. */
+  /** The current base chain, while nothing has happened in it. */
   let base: typeof last | undefined;
   for (const event of events) {
     const key = stepKey(event);
@@ -86,9 +85,9 @@ function* waysOf(root: TraceNode): Generator<SimulatedWay> {
 }
 
 /**
- * The way through a simulation that agrees longest with what was observed.
+ * The way through a simulation with the longest common start with the observed one.
  *
- * @param isAlike whether an end is the observed one: decides where several ways agree as long.
+ * @param isAlike whether an end equals the observed one: breaks ties.
  */
 export function nearestWay(
   root: TraceNode,

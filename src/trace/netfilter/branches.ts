@@ -1,9 +1,9 @@
-/** How a walk goes on where chance, or something that is not known, decides. Pure. */
+/** How a walk continues where chance, or an unknown fact, decides. */
 import type { Packet } from "../packet.ts";
 import { GO_ON, type Rule, type StepResult } from "./program.ts";
 
 interface OpenBranch {
-  /** Undefined where an answer decides. */
+  /** Undefined if an answer decides. */
   readonly odds?: number;
   readonly label: string;
   readonly result: StepResult;
@@ -11,10 +11,10 @@ interface OpenBranch {
 }
 
 /**
- * The ways on; one is no fork.
+ * The possible continuations; the walk forks if there is more than one.
  *
- * @param answers those that the way has taken for granted.
- * @param random picks one of a choice; without it the walk forks.
+ * @param answers what this path has already assumed.
+ * @param random picks one option of a choice; without it the walk forks.
  */
 export function branchesOf(
   result: StepResult & { kind: "choice" | "unknown" },
@@ -40,7 +40,7 @@ interface Option {
   readonly result: StepResult;
 }
 
-/** All that do not match are one option. */
+/** Joins all options that do not match. */
 function merged(options: readonly Option[]): readonly Option[] {
   const misses = options.filter(({ result }) => result.kind === "no-match");
   const [first] = misses;
@@ -72,7 +72,7 @@ function labelOf(result: StepResult): string {
   }
 }
 
-/** Whether a later condition of the rule fails for certain, before anything is done: then a question needs no answer. */
+/** Whether a later condition of the rule certainly fails before the rule acts: then a question needs no answer. */
 export function failsLater(rule: Rule, at: number, packet: Packet): boolean {
   for (const step of rule.steps.slice(at + 1)) {
     const result = step.run(packet);

@@ -1,6 +1,6 @@
 /**
- * What leads packets by their destination and is no rule: virtual servers, sockets of programs and of the proxy. One entry for each place:
- * `tcp 10.96.0.10:80`, or `tcp 30080` at several addresses. Pure.
+ * What redirects packets by destination without being a rule: virtual servers, BPF programs at sockets, and the proxy's own sockets.
+ * Each entry has a place: `tcp 10.96.0.10:80`, or `tcp 30080` for several addresses.
  */
 import { parseHostPort } from "../../net/ip.ts";
 import type { RememberedLists } from "../iptables/surroundings.ts";
@@ -10,12 +10,12 @@ import type { BaseChain, Chain, Rule, StepResult } from "./program.ts";
 
 interface Destinations<Entry> extends Pick<BaseChain, "table" | "stage" | "priority">, Pick<Chain, "name" | "asks"> {
   readonly entries: ReadonlyMap<string, Entry>;
-  /** The place that a packet asks for. */
+  /** The place of a packet's destination. */
   placeOf(packet: Packet): string | undefined;
   ruleOf(place: string, entry: Entry): Rule;
 }
 
-/** A packet meets one entry at most: that of its destination. */
+/** A chain in which a packet meets at most one entry, the one of its destination. */
 export function destinationChain<Entry>({
   entries,
   placeOf,
@@ -43,7 +43,7 @@ export function destinationChain<Entry>({
   return { ...base, type: "filter", policy: "accept", chain, chainNamed: () => undefined };
 }
 
-/** Places by their address and port, which go before, and those of several addresses by their port. */
+/** Questions for places with an address, which take precedence, and for those with only a port. */
 export function placeQuestions(places: Iterable<string>): readonly [byAddress: Question, byPort: Question] {
   const byAddress: Key[] = [];
   const byPort: Key[] = [];
@@ -61,10 +61,10 @@ export function placeQuestions(places: Iterable<string>): readonly [byAddress: Q
 }
 
 interface StickyChoice {
-  /** Where clients are remembered, and who this one is. */
+  /** The set that remembers clients, and this client's key in it. */
   readonly set: string;
   readonly client: string;
-  /** What decides where nothing is known of the client: whether it was here before, in words. */
+  /** What to ask if the client's history is not known: whether it has connected before, in words. */
   readonly question: string;
   readonly ends: readonly {
     readonly end: string;
@@ -73,7 +73,7 @@ interface StickyChoice {
   }[];
 }
 
-/** Leads a client where it was led before. @param clients that were here before; undefined where that is not known. */
+/** Sends a client to the same endpoint as before. @param clients the remembered ones; undefined if not known. */
 export function stickyChoice(
   clients: RememberedLists | undefined,
   { set, client, question, ends }: StickyChoice,

@@ -1,17 +1,17 @@
-/** What the way of a packet depends on, for those that ask which other packets take the same way. */
+/** Reports what the path of a packet depends on, to find which other packets take the same path. */
 import type { Packet } from "../packet.ts";
 import { fieldsQuestion, type Question } from "../question.ts";
 import type { Pattern } from "../value.ts";
 import type { Chain, Rule, Step } from "./program.ts";
 
-/** Gets everything that a walk depends on, before the walk looks at it. */
+/** Gets everything that a walk depends on, before the walk uses it. */
 export interface WalkObserver {
   asked(question: Question, packet: Packet): void;
-  /** Something decides that is no question. @param what it is, in words. */
+  /** The walk depends on something that no question expresses. @param what it is, in words. */
   unclear(what: string): void;
 }
 
-/** Reports how a chain finds the rules that may match. */
+/** Reports what a chain uses to find the rules that may match. */
 export function tellOfChain(observer: WalkObserver, { name, asks, firstCandidate }: Chain, packet: Packet): void {
   if (firstCandidate === undefined) return;
   if (asks === undefined) observer.unclear(`how ${name} finds its rules`);
@@ -24,7 +24,7 @@ export function tellOfStep(observer: WalkObserver, { asks, text }: Step, rule: R
   for (const question of asks ?? []) observer.asked(question, packet);
 }
 
-/** Reports a translation, which is none where the packet has that destination already. */
+/** Reports a destination translation: it changes nothing for packets that already have this destination. */
 export function tellOfChange(observer: WalkObserver, before: Packet, after: Packet | undefined): void {
   if (after === undefined) return;
   const { destination, destinationPort, isDestinationDecided } = after;

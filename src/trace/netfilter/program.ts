@@ -1,14 +1,13 @@
 /**
- * Rules in a form that can be walked: those of nftables, iptables and ipvs, of any program, are compiled to it. The kernel calls
- * the base chains of a hook in the order of their priorities; where several programs have one, all of them.
+ * Rules in a form that a walk can follow: rules of nftables, iptables and ipvs, from any program, are compiled to it. The kernel
+ * calls all base chains of a hook in the order of their priorities, whichever programs made them.
  */
 import type { Packet } from "../packet.ts";
 import type { Question } from "../question.ts";
 
 export const HOOKS = ["prerouting", "input", "forward", "output", "postrouting"] as const;
-/** A hook of netfilter. */
 export type Hook = (typeof HOOKS)[number];
-/** `socket` comes before all hooks, for what this node asks for itself: programs may choose where a connection goes. */
+/** `socket` precedes all hooks, for connections of this node's own sockets: BPF programs may choose their destination. */
 export type Stage = Hook | "socket";
 
 /** Where control goes after a rule. */
@@ -16,11 +15,11 @@ export type Verdict =
   /** Ends this base chain; the next one of the hook follows. */
   | { readonly kind: "accept" }
   | { readonly kind: "drop" }
-  /** `answer` is what the sender gets, as `tcp reset`. @default that there is no such port, in the words of the packet's family */
+  /** `answer` is what the sender gets, such as `tcp reset`. @default port-unreachable, in ICMP of the packet's family */
   | { readonly kind: "reject"; readonly answer?: string | undefined }
   | { readonly kind: "return" }
   | { readonly kind: "jump" | "goto"; readonly chain: string }
-  /** IPVS sends it on: the rest of this hook is left out. */
+  /** IPVS forwards it: the rest of this hook is skipped. */
   | { readonly kind: "forward-to"; readonly stage: Stage };
 
 /** What one step of a rule does to a packet. */
@@ -36,18 +35,18 @@ export type StepResult =
       readonly said?: string;
       readonly entry?: Entry;
     }
-  /** One of these, at random. Odds add up to one. */
+  /** One of these, at random. The odds add up to one. */
   | { readonly kind: "choice"; readonly options: readonly { readonly odds: number; readonly result: StepResult }[] }
-  /** It depends on something that is not known: `yes` where the question is answered with yes. */
+  /** It depends on something unknown: `yes` and `no` are the results for the two answers to the question. */
   | { readonly kind: "unknown"; readonly question: string; readonly yes: StepResult; readonly no: StepResult }
-  /** What happens from here cannot be said. */
+  /** What happens next cannot be told. */
   | { readonly kind: "lost"; readonly because: string };
 
-/** An entry that a packet makes in a set, for those that follow. */
+/** An entry that a packet adds to a set, for later packets. */
 export interface Entry {
   readonly set: string;
   readonly key: string;
-  /** Of maps: the parts of the value. */
+  /** The parts of the value, for maps. */
   readonly data?: readonly (string | number)[];
 }
 
@@ -56,11 +55,11 @@ export interface Step {
   /** As its tool prints it. */
   readonly text: string;
   run(packet: Packet): StepResult;
-  /** All that the result depends on, of what a sender chooses. Undefined: on something else as well. */
+  /** Everything in the packet, as sent, that the result depends on. Undefined: it depends on something else too. */
   readonly asks?: readonly Question[] | undefined;
-  /** Whether it does something: then it says so itself. @default false */
+  /** Whether it is an action, which reports itself in `said`. @default false */
   readonly isAction?: boolean;
-  /** What the packet has where the condition asks: `ip daddr is 10.0.0.1`. */
+  /** The packet's value for the condition: `ip daddr is 10.0.0.1`. */
   observed?(packet: Packet): string;
 }
 
@@ -74,33 +73,33 @@ export interface Rule {
 export interface Chain {
   readonly name: string;
   readonly length: number;
-  /** Whether rules have places that people know them by; entries of a table have none. @default true */
+  /** Whether rules have numbers that people know them by; entries of a table have none. @default true */
   readonly isNumbered?: boolean;
-  /** The rule at an index, compiled when it is asked for. */
+  /** The rule at an index, compiled on first use. */
   ruleAt(index: number): Rule | undefined;
-  /** What {@link firstCandidate} looks at. @default nothing */
+  /** What {@link firstCandidate} depends on. @default nothing */
   readonly asks?: (() => readonly Question[]) | undefined;
-  /** The first index, from this one on, whose rule can match the packet; the length when there is none. @default index */
+  /** The first index from this one on whose rule can match the packet; the chain's length if there is none. @default index */
   firstCandidate?(index: number, packet: Packet): number;
 }
 
-/** A chain that the kernel calls. */
+/** A chain that the kernel itself calls, at a hook. */
 export interface BaseChain {
-  /** Whose it is, as people name it: `ip kube-proxy`, `iptables -t nat`. */
+  /** Its table, as people name it: `ip kube-proxy`, `iptables -t nat`. */
   readonly table: string;
   readonly type: "filter" | "nat";
   readonly stage: Stage;
   readonly priority: number;
   readonly policy: "accept" | "drop";
   readonly chain: Chain;
-  /** Chains of the same table, where jumps lead. */
+  /** A chain of the same table, the target of a jump. */
   chainNamed(name: string): Chain | undefined;
 }
 
 /** All base chains of a node, for one family, in the kernel's order within each stage. */
 export type Program = Readonly<Record<Stage, readonly BaseChain[]>>;
 
-/** Puts base chains into the order in which the kernel calls them; those of one priority stay as given. Pure. */
+/** Sorts base chains into the order in which the kernel calls them; chains of equal priority keep their order. */
 export function programOf(chains: readonly BaseChain[]): Program {
   const at = (stage: Stage) => chains.filter((chain) => chain.stage === stage).sort((a, b) => a.priority - b.priority);
   return {
@@ -116,7 +115,7 @@ export function programOf(chains: readonly BaseChain[]): Program {
 export const GO_ON: StepResult = { kind: "go-on" };
 export const NO_MATCH: StepResult = { kind: "no-match" };
 
-/** What the sender of a packet gets where a rule refuses it and says no more. */
+/** What the sender gets from a rule that rejects without saying how. */
 export function usualRefusal({ family }: Pick<Packet, "family">): string {
   return `${family === "IPv4" ? "icmp" : "icmpv6"} port-unreachable`;
 }
@@ -135,7 +134,7 @@ export function verdictText(verdict: Verdict): string {
   }
 }
 
-/** The place of a rule in its chain, -1 where places mean nothing. */
+/** The index of a rule in its chain; -1 if rules have no numbers. */
 export function placeIn(chain: Chain, index: number): number {
   return chain.isNumbered === false ? -1 : index;
 }

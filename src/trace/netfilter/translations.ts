@@ -1,9 +1,9 @@
-/** What masquerading and redirection do with a packet, whichever tool has made the rule. Pure. */
+/** What masquerading and redirection do to a packet, whichever tool made the rule. */
 import type { NodeFacts } from "../facts.ts";
 import { masqueraded, type Packet, redirectAddress, withDestination } from "../packet.ts";
 import type { StepResult } from "./program.ts";
 
-/** A translation ends its base chain: the kernel accepts. */
+/** A translation ends its base chain: the kernel accepts the packet. */
 export function translated(packet: Packet, said: string): StepResult {
   return { kind: "verdict", verdict: { kind: "accept" }, packet, said };
 }

@@ -1,4 +1,4 @@
-/** What a walk gives: a line of events that forks where chance, or something unknown, decides. */
+/** The result of a walk: a sequence of events that forks where chance, or an unknown fact, decides. */
 import type { Packet } from "../packet.ts";
 import type { WalkObserver } from "./observer.ts";
 import type { BaseChain, Entry, Rule, Stage } from "./program.ts";
@@ -7,24 +7,24 @@ import type { BaseChain, Entry, Rule, Stage } from "./program.ts";
 export type Fate =
   /** It reaches a process of the node. */
   | { readonly kind: "delivered" }
-  /** It leaves the node. `isAnswerLost`: the endpoint answers past this node, so that the client does not know the answer. */
+  /** It leaves the node. `isAnswerLost`: the endpoint's answer bypasses this node, so the client does not recognize it. */
   | { readonly kind: "sent"; readonly isAnswerLost?: true }
-  /** It is for an address of a Service, and nothing leads it to an endpoint: it leaves by the node's routes. */
+  /** It is for the address of a Service, but no rule sends it to an endpoint: it leaves by the node's routes. */
   | { readonly kind: "not-led"; readonly because: string }
   | { readonly kind: "dropped"; readonly by: string }
   | { readonly kind: "refused"; readonly answer: string; readonly by: string }
-  /** Something that is not understood, or not known, decides. */
+  /** It depends on something that is not understood or not known. */
   | { readonly kind: "uncertain"; readonly because: string };
 
 export type TraceEvent =
-  /** `virtual switch` where there are no hooks: that of Windows. */
+  /** `virtual switch` on Windows, which has no hooks. */
   | { readonly kind: "stage"; readonly stage: Stage | "virtual switch"; readonly packet: Packet }
   | { readonly kind: "base-chain"; readonly chain: BaseChain }
-  /** A nat chain that is not asked, and why. */
+  /** A nat chain that the kernel does not run, and why. */
   | { readonly kind: "not-asked"; readonly chain: BaseChain; readonly because: string }
-  /** Rules that cannot match, which were not looked at one by one. */
+  /** Rules that cannot match and were skipped together. */
   | { readonly kind: "skipped"; readonly chain: string; readonly count: number }
-  /** A rule whose conditions do not all hold: the first that does not, and what the packet has there. */
+  /** A rule that does not match: its first condition that fails, and the packet's value for it. */
   | {
       readonly kind: "no-match";
       readonly chain: string;
@@ -43,13 +43,13 @@ export type TraceEvent =
       readonly said: string;
     }
   | { readonly kind: "policy"; readonly chain: BaseChain }
-  /** Something to know about what was said before. */
+  /** A remark about the event before. */
   | { readonly kind: "remark"; readonly text: string }
   /** Routing decides where the packet goes next. */
   | { readonly kind: "routed"; readonly to: Stage; readonly because: string };
 
 export interface Branch {
-  /** Of a random choice; undefined where it is not known. */
+  /** The odds of a random choice; undefined if an unknown fact decides. */
   readonly odds: number | undefined;
   readonly label: string;
   readonly node: TraceNode;
@@ -66,16 +66,16 @@ export interface TraceNode {
 
 /** One way that a packet may go. */
 export interface Outcome {
-  /** Of the random choices on the way. */
+  /** The product of all random choices on the way. */
   readonly odds: number;
-  /** What is taken for granted on the way, of what is not known. */
+  /** The answers that this way assumes to unknown facts. */
   readonly assumptions: readonly string[];
   readonly fate: Fate;
   readonly packet: Packet;
   readonly entries: readonly Entry[];
 }
 
-/** All ways through a tree, in its order. Pure. */
+/** All ways through a tree, in its order. */
 export function* outcomesOf(root: TraceNode): Generator<Outcome> {
   interface Way {
     readonly node: TraceNode;
@@ -97,25 +97,25 @@ export function* outcomesOf(root: TraceNode): Generator<Outcome> {
   }
 }
 
-/** `KUBE-SERVICES 7`; the chain alone where rules have no places. */
+/** Such as `KUBE-SERVICES 7`; the chain alone if rules have no numbers. */
 export function ruleName({ chain, index }: { readonly chain: string; readonly index: number }): string {
   return index < 0 ? chain : `${chain} ${index + 1}`;
 }
 
 export interface WalkOptions {
-  /** What is kept of the way: nothing but its end, rules that match, or every rule. @default "matches" */
+  /** What to record: only ends, rules that match, or every rule. @default "matches" */
   readonly record?: "ends" | "matches" | "all";
-  /** Takes one branch of each random choice: gives a number from 0 to 1, without 1. @default all branches */
+  /** Returns a number from 0 up to 1, which picks one branch of each random choice. @default all branches */
   readonly random?: () => number;
-  /** Questions that need not be asked, with their answers. @default none */
+  /** Answers to questions that the walk need not fork on. @default none */
   readonly answers?: ReadonlyMap<string, boolean>;
-  /** Told of all that the way depends on, before it is looked at. */
+  /** Gets everything that the path depends on, before it is used. */
   readonly observer?: WalkObserver;
-  /** Forks beyond this many ends are refused. @default 100,000 */
+  /** The walk throws if it forks into more ends than this. @default 100,000 */
   readonly maxEnds?: number;
 }
 
-/** There are too many ways to go through. */
+/** The walk has more ends than allowed. */
 export class TooManyWaysError extends Error {
   override readonly name = "TooManyWaysError";
   constructor(limit: number) {

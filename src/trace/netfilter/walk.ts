@@ -1,6 +1,6 @@
 /**
- * Leads a packet through the hooks of a node as the kernel does (reference iptables.md §2, nftables.md §2): every base chain of
- * a hook in turn, nat chains for the first packet of a connection only, and routing between the hooks.
+ * Sends a packet through the hooks of a node as the kernel does (reference iptables.md §2, nftables.md §2): all base chains of
+ * a hook in order, nat chains only for the first packet of a connection, and routing between the hooks.
  */
 import { isLocalQuestion, type NodeFacts } from "../facts.ts";
 import type { Packet } from "../packet.ts";
@@ -32,31 +32,31 @@ import {
 } from "./tree.ts";
 import { fateOfLeaving, whyNotAsked, withTranslationDecided } from "./without-rules.ts";
 
-/** Where control is in a chain, and in those that it comes back to. */
+/** A position in a chain, and the caller to return to. */
 interface Frame {
   readonly chain: Chain;
   readonly index: number;
   readonly caller: Frame | undefined;
 }
 
-/** A walk at some point of its way. */
+/** The state of a walk. */
 interface Walk {
   readonly node: OpenNode;
   packet: Packet;
   stage: Stage;
-  /** Index of the base chain at this hook. */
+  /** Index of the current base chain at this hook; -1 before the first one. */
   base: number;
   frame: Frame | undefined;
-  /** The step of the rule at which the walk goes on. */
+  /** The step of the rule at which the walk continues. */
   step: number;
-  /** What a fork has decided for that step. */
+  /** The result that a fork has chosen for that step. */
   decided: StepResult | undefined;
   entries: readonly Entry[];
-  /** Questions that this way has answered. */
+  /** Questions answered so far on this path. */
   answers: ReadonlyMap<string, boolean>;
 }
 
-/** A way on from a fork: the walk as it stands there. */
+/** One continuation at a fork, with the state of its walk. */
 interface Branch {
   readonly odds?: number | undefined;
   readonly label: string;
@@ -71,7 +71,7 @@ interface OpenNode {
 const LIMIT = 100_000;
 const NOWHERE: TraceEnd = { kind: "fork", question: undefined, branches: [] };
 
-/** Walks a packet through everything that it can meet. @throws TooManyWaysError */
+/** Walks a packet along every path that it may take. @throws TooManyWaysError */
 export function walk(program: Program, packet: Packet, facts: NodeFacts, options: WalkOptions = {}): TraceNode {
   const root: OpenNode = { events: [], end: NOWHERE };
   new Machine(program, packet, facts, options).run({
@@ -117,7 +117,7 @@ class Machine {
     if (this.#options.record !== "ends") walk.node.events.push(event);
   }
 
-  /** One step of the way. @returns whether this line has ended, for good or in a fork. */
+  /** Takes one step. @returns whether this path has ended, or forked. */
   #advance(walk: Walk): boolean {
     const { frame } = walk;
     if (frame === undefined) return this.#nextBaseChain(walk);
@@ -174,14 +174,14 @@ class Machine {
     return false;
   }
 
-  /** Goes on where a choice or an answer is already made, and forks otherwise. */
+  /** Continues if only one result is possible, and forks otherwise. */
   #decide(walk: Walk, rule: Rule, at: number, result: StepResult & { kind: "choice" | "unknown" }): boolean {
     const { observer } = this.#options;
     walk.step = at;
     if (result.kind === "unknown") {
       if (observer !== undefined)
         for (const step of rule.steps.slice(at + 1)) tellOfStep(observer, step, rule, walk.packet);
-      // What does not hold in any case needs no answer.
+      // A rule that fails either way needs no answer.
       if (failsLater(rule, at, walk.packet)) {
         walk.decided = NO_MATCH;
         return false;
@@ -253,7 +253,7 @@ class Machine {
       case "return":
         return this.#comeBack(walk, frame.caller);
       case "forward-to":
-        // IPVS comes after the nat chains of output, which have decided, and before those of input.
+        // IPVS runs after the nat chains of output, which have decided, and before those of input.
         if (walk.stage === "output") walk.packet = withTranslationDecided(walk.packet, walk.stage);
         this.#enter(walk, verdict.stage);
         return false;
@@ -283,7 +283,7 @@ class Machine {
     return `${this.#baseOf(walk)?.table ?? ""} ${chain.name}${place}: ${rule.text}`;
   }
 
-  /** A chain has ended: control returns to its caller, or to the policy. */
+  /** At the end of a chain, returns to the caller, or applies the policy. */
   #comeBack(walk: Walk, caller: Frame | undefined): boolean {
     walk.step = 0;
     if (caller !== undefined) {
@@ -327,7 +327,7 @@ class Machine {
     return false;
   }
 
-  /** All base chains of the hook have let it pass. */
+  /** All base chains of the hook have accepted the packet. */
   #leaveStage(walk: Walk): boolean {
     const { stage } = walk;
     walk.packet = withTranslationDecided(walk.packet, stage);
@@ -336,7 +336,7 @@ class Machine {
     observer?.asked(this.#facts.about.destination, walk.packet);
     switch (stage) {
       case "socket":
-        // A pod that is led to itself sends nothing to the node.
+        // A pod that connects to itself sends nothing to the node.
         observer?.asked(whichOf("source", [destination]), walk.packet);
         if (walk.packet.inInterface !== "" && destination === walk.packet.source) return this.#leave(walk);
         this.#enter(walk, firstHook(walk.packet));
@@ -353,7 +353,7 @@ class Machine {
       case "prerouting":
         return this.#route(walk, (type) => (type === "local" ? "input" : "forward"));
       case "postrouting":
-        // What the node sends to itself comes in again, by the loopback interface.
+        // Packets from the node to itself come in again by the loopback interface.
         if (walk.packet.inInterface !== "") return this.#leave(walk);
         return this.#route(walk, (type) => (type === "local" ? "prerouting" : undefined));
     }
@@ -381,7 +381,7 @@ class Machine {
     return false;
   }
 
-  /** It leaves the node. */
+  /** The packet leaves the node. */
   #leave(walk: Walk): boolean {
     return this.#finish(walk, fateOfLeaving(walk.packet, this.#asked, this.#facts));
   }

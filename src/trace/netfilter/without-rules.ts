@@ -1,13 +1,13 @@
 /**
- * What the kernel decides without rules. Nat chains are asked for the first packet of a connection, until its destination, or its
- * source, is decided (net/netfilter/nf_nat_core.c, nf_nat_inet_fn). Pure.
+ * What the kernel decides without rules. It runs nat chains only for the first packet of a connection, until the destination or the
+ * source is decided (net/netfilter/nf_nat_core.c, nf_nat_inet_fn).
  */
 import type { NodeFacts } from "../facts.ts";
 import { type Packet, withDestination, withSource } from "../packet.ts";
 import type { Stage } from "./program.ts";
 import type { Fate } from "./tree.ts";
 
-/** Why a nat chain is not asked about the packet at this hook; undefined when it is. */
+/** Why the kernel does not run nat chains for the packet at this hook; undefined if it does. */
 export function whyNotAsked(packet: Packet, stage: Stage): string | undefined {
   if (packet.state === "untracked") return "the packet is not tracked";
   if (packet.state !== "new" && packet.state !== "related") return "only the first packet of a connection is asked";
@@ -16,7 +16,7 @@ export function whyNotAsked(packet: Packet, stage: Stage): string | undefined {
   return isDecided ? `the connection's ${isDestination ? "destination" : "source"} is decided` : undefined;
 }
 
-/** Where no rule translates, that is a decision as well; what was decided for the connection is done to each of its packets. */
+/** If no rule translates, that is decided too; later packets get the connection's translation. */
 export function withTranslationDecided(packet: Packet, stage: Stage): Packet {
   if (stage === "socket" || stage === "forward" || packet.state === "untracked") return packet;
   const isDestination = stage === "prerouting" || stage === "output";
@@ -27,13 +27,13 @@ export function withTranslationDecided(packet: Packet, stage: Stage): Packet {
   return translation.source === packet.source ? packet : withSource(packet, translation.source);
 }
 
-/** What becomes of a packet that leaves the node. @param asked the same packet as it came. Pure. */
+/** The fate of a packet that leaves the node. @param asked the packet as it was sent. */
 export function fateOfLeaving(packet: Packet, asked: Packet, facts: NodeFacts): Fate {
   const { destination, source, origin } = packet;
   if (destination === asked.destination && packet.destinationPort === asked.destinationPort) {
     const service = facts.serviceAt(destination);
     if (service === undefined) return { kind: "sent" };
-    // No rule is asked about it; where its connection was led is not told.
+    // Nat rules do not see it, and the translation of its connection is not known.
     const isLater = packet.state === "established" || packet.state === "related";
     return isLater && packet.translation === undefined && packet.destinationPort !== undefined
       ? { kind: "uncertain", because: "the endpoint of the connection's first packet" }

@@ -10,10 +10,10 @@ import { compileExpression, drawn, keyQuestions, type Surroundings } from "./exp
 import { SetIndex } from "./named-set.ts";
 import type { Reading } from "./packet-fields.ts";
 
-/** Whether a value is what the right side means. A text is the question that would have to be answered first. */
+/** Whether a value fits the right side. A text is a question that has to be answered first. */
 type Test = (parts: Parts) => boolean | string;
 
-/** Compiles a `match`. @param text the statement as nft prints it. Pure. */
+/** Compiles a `match`. @param text the statement as nft prints it. */
 export function compileCondition({ op, left, right }: JsonObject, text: string, surroundings: Surroundings): Step {
   const expression = compileExpression(left, surroundings);
   const { names = [] } = expression;
@@ -73,14 +73,14 @@ function compileTest(op: string, right: unknown, names: PartNames, surroundings:
   const patterns = listOf(right).map((one) => patternOf(one, names[0]));
   const known = patterns.flatMap((pattern) => (pattern === undefined ? [] : [pattern]));
   if (known.length < patterns.length) return () => `the value is ${JSON.stringify(right)}`;
-  // Flags, of which one at least is set: `ct state established,related`.
+  // At least one of the flags is set: `ct state established,related`.
   if (op === "in" || Array.isArray(right)) {
     return (parts) => parts.some((part) => known.some((pattern) => fits(pattern, part)));
   }
   return (parts) => known.length === parts.length && known.every((pattern, index) => fits(pattern, parts[index] ?? ""));
 }
 
-/** What the left side is compared with; undefined where that is not understood. */
+/** What the left side is compared with; undefined if it is not understood. */
 function keysOf(op: unknown, right: unknown, names: PartNames, surroundings: Surroundings): readonly Key[] | undefined {
   const name = textOf(right);
   if (name?.startsWith("@") === true) return surroundings.setNamed(name.slice(1))?.keys;
@@ -93,7 +93,7 @@ function keysOf(op: unknown, right: unknown, names: PartNames, surroundings: Sur
   return patterns.length === concat.length ? [{ patterns, outcome: "" }] : undefined;
 }
 
-/** All values for which a comparison by size holds. */
+/** The range of values for which a comparison by size holds. */
 function comparedWith(op: unknown, pattern: Pattern): Pattern {
   const limit = pattern.kind === "exact" ? orderOf(pattern.value) : undefined;
   if (limit === undefined) return pattern;

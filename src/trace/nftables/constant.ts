@@ -1,10 +1,10 @@
-/** Constants of libnftables' JSON. Pure. */
+/** Constants of libnftables' JSON. */
 
 import { isObject, listOf, named } from "../../kernel/nftables/json.ts";
 import { parseCidr, parseIpAddress } from "../../net/ip.ts";
 import { orderOf, type Pattern, PROTOCOL_NAMES, prefixRange, protocolName, type Scalar } from "../value.ts";
 
-/** A constant as the kernel compares it: addresses and protocols in one spelling. */
+/** A constant in canonical form: one spelling for each address and protocol. */
 export function scalarOf(value: unknown): Scalar | undefined {
   if (typeof value === "number") return value;
   if (typeof value === "boolean") return value ? 1 : 0;
@@ -12,10 +12,10 @@ export function scalarOf(value: unknown): Scalar | undefined {
   return parseIpAddress(value) ?? protocolName(value);
 }
 
-/** Words by the number that they stand for: nft prints numbers where it is told to (-n), and for protocols that it has no names of. */
+/** Words by number: nft prints numbers with -n, and for protocols that it has no name for. */
 export type Names = Readonly<Record<number, string>>;
 
-/** Of what is read of packet, connection or route, as libnftables calls it. */
+/** The words for each key of a packet, connection or route, as libnftables names the keys. */
 export const NAMES: Readonly<Record<string, Names>> = {
   protocol: PROTOCOL_NAMES,
   l4proto: PROTOCOL_NAMES,
@@ -27,9 +27,9 @@ export const NAMES: Readonly<Record<string, Names>> = {
 };
 
 /**
- * A constant that stands on the right of a comparison, or as a part of an element's key. Undefined: not understood.
+ * The pattern of a constant on the right of a comparison, or in an element's key. Undefined: not understood.
  *
- * @param names of what it is compared with. @default it is a number, where it is given as one
+ * @param names words for the numbers of what it is compared with. @default numbers stay numbers
  */
 export function patternOf(value: unknown, names: Names = {}): Pattern | undefined {
   const given = scalarOf(value);

@@ -1,6 +1,6 @@
 /**
- * Expressions that read a value: of the packet, of its connection, of routing, at random, or from a map. Names are libnftables'
- * (libnftables-json(5)). Pure.
+ * Expressions that read a value: from the packet, its connection, routing, a random number, or a map. Names are libnftables'
+ * (libnftables-json(5)).
  */
 
 import { isObject, listOf, named, numberOf, textOf } from "../../kernel/nftables/json.ts";
@@ -29,29 +29,29 @@ import {
 
 export interface Expression {
   readonly text: string;
-  /** @param drawn below {@link draw}. */
+  /** @param drawn the random number, below {@link draw}. */
   read(packet: Packet, drawn: number): Reading;
-  /** How many values the random number has on which this depends: the walk tries all. Undefined where it depends on none. */
+  /** How many values the random number has that it reads: the walk tries all. Undefined if it reads none. */
   readonly draw: number | undefined;
-  /** Of a concatenation: the index of the part that is that number. */
+  /** In a concatenation, the index of the random part. */
   readonly drawnPart?: number;
-  /** Which field each part is; undefined: it follows from what is asked. */
+  /** Which field each part is; undefined if the part follows from {@link asks}. */
   readonly fields: readonly (ComparedField | undefined)[];
-  /** Of how many of a part's first bits is read: an address whose others are 0. Absent: of all. */
+  /** How many leading bits of each part are read; the others are 0. Undefined: all bits. */
   readonly bits?: readonly (number | undefined)[];
-  /** Of parts that may be compared with numbers in place of words. Absent: none is. */
+  /** Words for the numbers with which a part may be compared. Absent: there are none. */
   readonly names?: readonly (Names | undefined)[];
-  /** What else the reading depends on. Undefined: on something that is not a field of the packet. */
+  /** What else the value depends on. Undefined: on something that is not a field of the packet. */
   readonly asks: readonly Question[] | undefined;
 }
 
 export interface Surroundings {
   readonly facts: NodeFacts;
-  /** Named sets and maps of the table. */
+  /** A named set or map of the table. */
   setNamed(name: string): SetIndex | undefined;
 }
 
-/** Reads the expression and judges what it gives; where it draws a number, for every number. */
+/** Reads the expression and judges its value; for every number, if it draws a random one. */
 export function drawn({ draw, read }: Expression, packet: Packet, judge: (reading: Reading) => StepResult): StepResult {
   if (draw === undefined) return judge(read(packet, 0));
   const odds = 1 / draw;
@@ -78,7 +78,7 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
       const compared = PAYLOAD_FIELDS[field];
       if (compared === undefined) return unclear(reader);
       if (protocol === "ip" || protocol === "ip6") return read(reader, { fields: [compared], names: [NAMES[field]] });
-      // Of any transport header, ICMP's has no ports.
+      // ICMP is the transport header without ports.
       const asks = [whichOf("protocol", protocol === "th" ? ["icmp", "icmpv6"] : [protocol])];
       return read(reader, { fields: [compared], asks });
     }
@@ -171,13 +171,13 @@ function mapLookup(body: Readonly<Record<string, unknown>>, surroundings: Surrou
   };
 }
 
-/** What all of them ask; undefined where one asks what is not known. */
+/** What all of them depend on; undefined if that is unknown for one. */
 export function allAsked(parts: readonly Pick<Expression, "asks">[]): readonly Question[] | undefined {
   const asked = parts.flatMap(({ asks }) => (asks === undefined ? [] : [asks]));
   return asked.length === parts.length ? asked.flat() : undefined;
 }
 
-/** What a comparison of an expression with these keys depends on. Pure. */
+/** What a comparison of an expression with these keys depends on. */
 export function keyQuestions(
   expression: Expression,
   keys: readonly Key[] | undefined,
@@ -185,12 +185,12 @@ export function keyQuestions(
   const { asks, fields, draw, bits = [] } = expression;
   if (asks === undefined || keys === undefined) return undefined;
   const isWhole = bits.every((count) => count === undefined);
-  // Ranges of what is left of an address are no ranges of addresses.
+  // A range of masked addresses is not a range of addresses.
   if (keys.some(({ patterns }) => patterns.some(({ kind }, at) => kind !== "exact" && bits[at] !== undefined)))
     return undefined;
   const question: Question = {
     fields,
-    // All addresses with the same first bits are one key.
+    // All addresses with the same leading bits are one key.
     keys: isWhole
       ? keys
       : keys.map((key) => ({ ...key, patterns: key.patterns.map((one, at) => widened(one, bits[at])) })),
@@ -203,7 +203,7 @@ export function keyQuestions(
   return fields.some((field) => field !== undefined) ? [...asks, question] : asks;
 }
 
-/** What depends on a value that is taken as it is; undefined where that is a field of the packet: no keys divide it. Pure. */
+/** What a value that is used as it is depends on; undefined if it is a field of the packet, which no keys can divide. */
 export function valueQuestions({ asks, fields }: Expression): readonly Question[] | undefined {
   return fields.every((field) => field === undefined) ? asks : undefined;
 }
@@ -211,11 +211,11 @@ export function valueQuestions({ asks, fields }: Expression): readonly Question[
 function widened(pattern: Pattern, bits: number | undefined): Pattern {
   if (bits === undefined || pattern.kind !== "exact") return pattern;
   const cidr = parseCidr(`${pattern.value}/${bits}`);
-  // With other bits than these there is no address that reads so.
+  // No address reads as a value with more bits than the mask.
   return cidr === undefined || splitCidr(cidr).address !== pattern.value ? pattern : prefixRange(cidr);
 }
 
-/** The map that a lookup of a key names or brings along. */
+/** The map of a lookup: a named one, or one inside the rule. */
 export function mapOf(
   data: unknown,
   { names = [] }: Pick<Expression, "names">,
@@ -242,7 +242,7 @@ const OPERATIONS = {
   ">>": (a: number, b: number) => a >>> b,
 } as const;
 
-/** The address with all but its first bits 0; undefined where the mask is none of a prefix. */
+/** The address masked to its leading bits; undefined if the mask is not that of a prefix. */
 function maskedAddress(address: Expression, mask: unknown, text: string): Expression | undefined {
   const parsed = typeof mask === "string" ? parseIpAddress(mask) : undefined;
   if (parsed === undefined) return undefined;
@@ -275,7 +275,7 @@ function calculation(
       ? maskedAddress(field, operands[1], text)
       : undefined;
   if (masked !== undefined) return masked;
-  // What is calculated from a field is not compared as it stands.
+  // A value that is calculated from a field cannot be divided by the keys.
   const isOfField = parts.some(({ fields }) => fields.some((field) => field !== undefined));
   return {
     text,

@@ -1,33 +1,32 @@
-/** Sets and maps, named or within a rule, indexed once: a lookup does not walk over the elements that have exact keys. */
+/** Sets and maps, named or inside a rule. An index finds elements with exact keys without a scan. */
 
 import { isObject, listOf, named, textOf } from "../../kernel/nftables/json.ts";
 import type { Key } from "../question.ts";
 import { fits, keyText, type Parts, type Pattern } from "../value.ts";
 import { type Names, patternOf } from "./constant.ts";
 
-/** What a lookup finds. */
 export interface Found {
-  /** Of maps: the element's value, as JSON. */
+  /** The element's value as JSON, in maps. */
   readonly data: unknown;
   readonly comment: string | undefined;
 }
 
 export class SetIndex {
   readonly name: string;
-  /** Filled by packets, so that what is listed is not all that is in it. */
+  /** Whether packets fill it, so that the listed elements may not be all. */
   readonly isUnknown: boolean;
   readonly #isMap: boolean;
   readonly #names: readonly (Names | undefined)[];
   readonly #keys: Key[] = [];
   readonly #remembered = new Set<string>();
-  /** Not indexed yet: of most sets no packet asks. */
+  /** Elements still to be indexed: packets never look into most sets. */
   #elements: readonly unknown[];
   readonly #exact = new Map<string, Found>();
   readonly #patterns: { readonly key: readonly Pattern[]; readonly found: Found }[] = [];
   #catchAll: Found | undefined;
   #isUnclear = false;
 
-  /** @param elements as JSON has them. @param names of the parts of keys. */
+  /** @param elements as in JSON. @param names words for the numbers in each part of the keys. */
   constructor(
     name: string,
     isMap: boolean,
@@ -48,7 +47,7 @@ export class SetIndex {
     return this.#isUnclear;
   }
 
-  /** What it was given, element by element; undefined where one is not understood. */
+  /** The keys of its elements; undefined if one is not understood. */
   get keys(): readonly Key[] | undefined {
     return this.isUnclear ? undefined : this.#keys;
   }
@@ -89,7 +88,7 @@ export class SetIndex {
     this.#exact.set(key, { data, comment: undefined });
   }
 
-  /** Takes out what {@link remember} has added. */
+  /** Removes what {@link remember} added. */
   forget(): void {
     for (const key of this.#remembered) this.#exact.delete(key);
     this.#remembered.clear();
@@ -106,14 +105,14 @@ export class SetIndex {
   }
 }
 
-/** An element's key, with or without what stands beside it. */
+/** An element's key and comment. */
 function keyIn(element: unknown): { readonly key: unknown; readonly comment: string | undefined } {
   const wrapped = named(element);
   if (wrapped?.name !== "elem" || !isObject(wrapped.body)) return { key: element, comment: undefined };
   return { key: wrapped.body.val, comment: textOf(wrapped.body.comment) };
 }
 
-/** One for each part of a key; undefined where one is not understood, and for the key of all others. */
+/** One pattern for each part of a key; undefined if a part is not understood, and for the catch-all key. */
 function patternsOf(key: unknown, names: readonly (Names | undefined)[]): Pattern[] | undefined {
   const concat = named(key);
   const parts = concat?.name === "concat" ? listOf(concat.body) : [key];

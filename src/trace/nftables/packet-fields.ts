@@ -1,18 +1,17 @@
-/** What a rule reads of a packet, of its connection and of routing. Names are libnftables' (libnftables-json(5)). Pure. */
+/** Reads a value from a packet, its connection or routing. Names are libnftables' (libnftables-json(5)). */
 import type { IpAddress } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import type { Flow, Packet } from "../packet.ts";
 import type { PacketField } from "../question.ts";
 import type { Parts } from "../value.ts";
 
-/** What reading gives. */
 export type Reading =
   | { readonly kind: "value"; readonly parts: Parts }
   /** The packet has no such field, or the map no such key: the rule ends. */
   | { readonly kind: "none" }
-  /** It is there, and what it is, is not known. */
+  /** It has a value, which is not known. */
   | { readonly kind: "unknown"; readonly what: string; readonly typeOf?: IpAddress }
-  /** A map that packets fill may have it. */
+  /** A map that packets fill may have the key. */
   | { readonly kind: "maybe"; readonly what: string };
 
 export const NONE: Reading = { kind: "none" };
@@ -39,7 +38,7 @@ function fieldOf<F extends string>(
 
 type Named<F extends string> = Readonly<Record<string, F>>;
 
-/** Of headers. */
+/** Fields in packet headers. */
 export const PAYLOAD_FIELDS: Named<PacketField> = {
   saddr: "source",
   daddr: "destination",
@@ -56,7 +55,7 @@ export function payload(packet: Packet, protocol: string, name: string, text: st
   } else {
     // `th` is any transport header.
     if (protocol !== "th" && protocol !== packet.protocol) return NONE;
-    // What stands in their place in a header of ICMP is in no set of ports.
+    // ICMP has other fields in the place of ports, which match no set of ports.
     if (packet.protocol.startsWith("icmp") && (name === "dport" || name === "sport")) return NONE;
   }
   return field === undefined ? { kind: "unknown", what: text } : fieldOf(packet, field);
@@ -96,7 +95,7 @@ export const CONNECTION_FIELDS: Named<keyof Flow> = {
   "proto-dst": "destinationPort",
 };
 
-/** Where an end of the connection is in its answers: its ends as they are translated by now, the other way round. */
+/** For the reply direction: source and destination swapped, as translated so far. */
 export const OTHER_END = {
   source: "destination",
   destination: "source",
@@ -112,7 +111,7 @@ export function connection(packet: Packet, key: string, text: string, isReply: b
     case "state":
       return value(state);
     case "status": {
-      // Of an established connection, its first packet has decided; what, is not told.
+      // The first packet of the connection decided this, and the result is not known.
       if (state === "established" || state === "related") return { kind: "unknown", what: text };
       const bits = [packet.isDestinationTranslated ? "dnat" : "", packet.isSourceTranslated ? "snat" : ""];
       return { kind: "value", parts: bits.filter((bit) => bit !== "") };
@@ -140,7 +139,7 @@ export function fib(
   if (result !== "type" || (side !== "saddr" && side !== "daddr")) return { kind: "unknown", what: text };
   const address = side === "saddr" ? packet.source : packet.destination;
   const type = facts.addressType(address);
-  // With an interface, only addresses of that one are local.
+  // With an interface in the flags, only addresses of that interface are local.
   const what = `${text} of ${address}`;
   if (type === undefined)
     return others.length === 0 ? { kind: "unknown", what, typeOf: address } : { kind: "unknown", what };

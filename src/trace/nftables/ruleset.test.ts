@@ -12,7 +12,7 @@ const facts = nodeFacts({ addresses: [ip("fd00::10")] });
 const chain = { family: "inet", table: "firewall", name: "in", type: "filter", hook: "input", prio: 0, policy: "drop" };
 const match = (left: unknown, right: unknown) => ({ match: { op: "==", left, right } });
 
-/** What becomes of a packet of ICMP for IPv6 to the node, where only this rule lets packets in. */
+/** The fates of an ICMPv6 packet to the node if only this rule accepts packets. */
 function fatesWith(...expr: unknown[]) {
   const rule = { family: "inet", table: "firewall", chain: "in", expr };
   const { chains } = readNftRuleset([{ chain }, { rule }], { family: "IPv6", facts });

@@ -1,4 +1,4 @@
-/** The objects of libnftables' JSON as tables with chains and sets that can be walked. */
+/** libnftables' JSON as chains and sets to walk. */
 
 import { isObject, type JsonObject, listOf, numberOf, textOf } from "../../kernel/nftables/json.ts";
 import { ruleText } from "../../kernel/nftables/json-text.ts";
@@ -13,17 +13,17 @@ import { compileStatement } from "./statement.ts";
 interface NftRulesetOptions {
   readonly family: IpFamily;
   readonly facts: NodeFacts;
-  /** Whether what is listed in sets that packets fill is all that is in them. @default true */
+  /** Whether the listed elements of sets that packets fill are complete. @default true */
   readonly knowsDynamicSets?: boolean;
-  /** Tables that are left out, by `family name`. @default none */
+  /** Tables to leave out, as `family name`. @default none */
   readonly without?: ReadonlySet<string>;
 }
 
 export interface NftRuleset {
   readonly chains: readonly BaseChain[];
-  /** Adds what a packet has left in a set. */
+  /** Adds what a packet wrote into a set. */
   remember(entry: Entry): void;
-  /** Takes out all that was added so. */
+  /** Removes everything that {@link remember} added. */
   forget(): void;
 }
 
@@ -38,7 +38,7 @@ const FAMILIES: Readonly<Record<IpFamily, ReadonlySet<unknown>>> = {
   IPv6: new Set(["ip6", "inet"]),
 };
 
-/** Reads what packets of one family meet. @param objects the list behind `nftables`. Pure. */
+/** Reads the rules that packets of one family meet. @param objects the list at the JSON key `nftables`. */
 export function readNftRuleset(objects: readonly unknown[], options: NftRulesetOptions): NftRuleset {
   const tables = new Map<string, OpenTable>();
   const switchedOff = new Set<string>();
@@ -49,7 +49,7 @@ export function readNftRuleset(objects: readonly unknown[], options: NftRulesetO
       const label = `${textOf(body.family) ?? ""} ${textOf(kind === "table" ? body.name : body.table) ?? ""}`;
       if (kind === "metainfo" || options.without?.has(label) === true) continue;
       if (!FAMILIES[options.family].has(body.family)) continue;
-      // Its chains are there, and the kernel does not call them.
+      // The kernel does not call the chains of a dormant table.
       if (kind === "table" && [body.flags].flat().includes("dormant")) switchedOff.add(label);
       const table = tables.get(label) ?? { label, sets: new Map(), chains: new Map() };
       tables.set(label, table);

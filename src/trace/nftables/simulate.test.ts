@@ -236,7 +236,7 @@ describe("an nftables table, walked", () => {
   });
 });
 
-/** A ruleset whose services own elements only (reference flat-nftables.md). */
+/** A ruleset in which Services have only set elements (reference flat-nftables.md). */
 const FLAT: NftTable = {
   family: "ip",
   name: "flat",

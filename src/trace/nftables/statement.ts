@@ -20,10 +20,10 @@ import {
 } from "./expression.ts";
 import type { Reading } from "./packet-fields.ts";
 
-/** Statements that neither decide nor change anything that rules look at. */
+/** Statements that neither decide anything nor change what rules look at. */
 const WITHOUT_EFFECT = new Set(["counter", "log", "comment", "continue", "ct helper", "ct timeout", "last"]);
 
-/** Compiles one statement; one that is not understood asks the walk to go both ways, or ends it where it may change the packet. Pure. */
+/** Compiles a statement. One that is not understood makes the walk fork, or ends it if the statement may change the packet. */
 export function compileStatement(json: unknown, surroundings: Surroundings): Step {
   const text = statementText(json);
   const fixed = (result: StepResult): Step => {
@@ -83,7 +83,7 @@ export function compileStatement(json: unknown, surroundings: Surroundings): Ste
   }
 }
 
-/** A rate, an amount or a number of connections for each entry decides whether the rule goes on. */
+/** Whether the rule continues depends on a rate, a quota or a connection count for each entry. */
 const HAS_LIMIT = /"(?:limit|quota|ct count)":/;
 
 function unknown(question: string): StepResult {
@@ -133,7 +133,7 @@ function verdictMap(body: JsonObject, text: string, surroundings: Surroundings):
           return map.isUnclear || map.isUnknown ? lost(`${text}: not everything in the map is known`) : NO_MATCH;
         }
         const verdict = verdictOf(found.data);
-        // `continue` and what only counts.
+        // `continue`, and statements that only count.
         if (verdict === undefined) return GO_ON;
         const owner = found.comment === undefined ? "" : ` (${found.comment})`;
         return { kind: "verdict", verdict, said: `${statementText(found.data)}${owner}` };
@@ -207,7 +207,7 @@ interface EntryStatement {
   readonly data: unknown;
 }
 
-/** `update @set { … }`: what is written into the set, is for packets that follow. */
+/** `update @set { … }`: later packets meet what it writes into the set. */
 function entryStep({ op, set, elem, data }: EntryStatement, text: string, surroundings: Surroundings): Step {
   const name = textOf(set)?.slice(1) ?? "";
   const wrapped = named(elem);
@@ -216,7 +216,7 @@ function entryStep({ op, set, elem, data }: EntryStatement, text: string, surrou
   const value = data === undefined ? undefined : compileExpression(data, surroundings);
   return {
     text,
-    // An entry is the same for all that send such a packet: what is in it is theirs.
+    // An entry holds the packet's own values, so it means the same for every sender.
     asks: allAsked(value === undefined ? [key] : [key, value]),
     isAction: true,
     run(packet: Packet): StepResult {
@@ -236,10 +236,10 @@ function entryStep({ op, set, elem, data }: EntryStatement, text: string, surrou
   };
 }
 
-// nft 1.0.6 has no JSON for statements that fill maps and prints their text instead: read back as the JSON that it should be.
+// nft 1.0.6 has no JSON for statements that fill maps and prints their text, which is parsed into the JSON it should be.
 const STATEMENT = /^(add|update|delete) (@[^\s{]+) \{ (.+?)(?: timeout \S+)?(?: : (.+?))? \}$/;
 
-/** The statement's parts as JSON; undefined for other texts. */
+/** The parts of the statement as JSON; undefined for other texts. */
 function entryFromText(text: string) {
   const [, op, set, elem, data] = STATEMENT.exec(text) ?? [];
   if (op === undefined || set === undefined || elem === undefined || / (?:limit|quota|ct count) /.test(elem))
@@ -267,7 +267,6 @@ function part(text: string): unknown {
 
 const FAMILIES: Readonly<Record<string, IpFamily>> = { ip: "IPv4", ip6: "IPv6" };
 
-/** Pure. */
 function compileTranslation(
   kind: "dnat" | "snat" | "masquerade" | "redirect",
   body: JsonObject,
@@ -275,7 +274,7 @@ function compileTranslation(
   surroundings: Surroundings,
 ): Step {
   const { facts } = surroundings;
-  // In a table of both families, packets of the other one are passed over.
+  // In a table for both families, packets of the other family are skipped.
   const isOther = (packet: Packet): boolean => (FAMILIES[String(body.family)] ?? packet.family) !== packet.family;
   const port = body.port === undefined ? undefined : compileExpression(body.port, surroundings);
   const portAsks = port === undefined ? [] : valueQuestions(port);
@@ -314,7 +313,7 @@ function compileTranslation(
             return translated(changed, `${kind} to ${endText(target, targetPort)}`);
           };
           if (typeof number === "number") return to(number);
-          // Of a source, any port that is free will do.
+          // The kernel picks any free port for a source.
           return kind === "snat" ? to(undefined) : withPort(packet, to);
         };
       const addressAsks = valueQuestions(address);

@@ -1,10 +1,10 @@
-/** Ends of a walk in words. Pure. */
+/** Ends of a walk in words. */
 import type { Outcome } from "../netfilter/tree.ts";
 import { endText, type Packet } from "../packet.ts";
 
 type End = Pick<Outcome, "fate" | "packet">;
 
-/** What becomes of the packet, and which source the other end sees. */
+/** The packet's fate, and the source that the other end sees. */
 export function fateText({ fate, packet }: End): string {
   switch (fate.kind) {
     case "sent": {
@@ -35,14 +35,14 @@ function sourceText({ source, isMasqueraded, isSourceKnown, isSourceTranslated }
   return isSourceTranslated ? `from ${source} (translated)` : `from ${source} (kept)`;
 }
 
-/** Odds as a percentage: one digit, or as many as it takes not to be nothing. */
+/** Odds as a percentage with one decimal; small odds get as many as it takes not to print zero. */
 export function oddsText(odds: number): string {
   const percent = odds * 100;
   if (percent === 0 || percent >= 0.05) return `${percent.toFixed(1)} %`;
   return `${percent.toPrecision(1)} %`;
 }
 
-/** The packet as a question: what it is, and where it comes in. */
+/** The packet, and where it comes in. */
 export function packetText(packet: Packet): string {
   const from = endText(packet.source, packet.sourcePort);
   const way =
@@ -53,7 +53,7 @@ export function packetText(packet: Packet): string {
   return `${packet.protocol} ${from} to ${destinationText(packet)}, ${way}, connection ${packet.state}${mark}`;
 }
 
-/** Ends that are the same, together; the likeliest first within each set of assumptions. */
+/** Equal ends, added up. */
 interface FateShare {
   readonly text: string;
   readonly odds: number;
@@ -69,12 +69,12 @@ export function fateShares(outcomes: Iterable<Outcome>): FateShare[] {
     if (known === undefined) shares.set(key, { text, odds: outcome.odds, assumptions: outcome.assumptions });
     else known.odds += outcome.odds;
   }
-  // Which endpoint a slot or a random number has is of no interest to a reader: equal shares are in the order of their addresses.
+  // Within the same assumptions the likeliest come first, and equal shares by address: the order of slots tells a reader nothing.
   const groups = Map.groupBy(shares.values(), ({ assumptions }) => assumptions.join("\n"));
   return [...groups.values()].flatMap((group) => group.sort(likeliestFirst));
 }
 
-/** Odds that print the same are the same: those of iptables are products of rounded ones. */
+/** Odds that print the same count as equal: iptables' odds are products of rounded ones. */
 const ODDS_SHOWN = 1000;
 const { compare } = new Intl.Collator("en", { numeric: true });
 

@@ -1,10 +1,10 @@
 /**
- * iptables chooses among endpoints by rules that follow each other, each with the odds of what the ones before left. Shown as
- * the one choice that it is. Pure.
+ * iptables chooses an endpoint with a sequence of rules, each with odds relative to what the rules before left over. This flattens
+ * them into one choice.
  */
 import type { Branch, TraceEnd, TraceEvent, TraceNode } from "../netfilter/tree.ts";
 
-/** The branches of a random choice, with those of the choices that follow at once. */
+/** The branches of a random choice, including those of choices that directly follow it. */
 export function flatBranches(end: TraceEnd & { kind: "fork" }): readonly Branch[] {
   const flat: Branch[] = [];
   let open: readonly Branch[] = end.branches;
@@ -22,13 +22,13 @@ export function flatBranches(end: TraceEnd & { kind: "fork" }): readonly Branch[
   return flat;
 }
 
-/** Whether nothing happens on the way to another random choice. */
+/** Whether the node does nothing but lead to another random choice. */
 function isOnlyChoice({ events, end }: TraceNode): boolean {
   const isRandom = end.kind === "fork" && end.branches.every(({ odds }) => odds !== undefined);
   return isRandom && events.every(({ kind }) => kind === "no-match" || kind === "skipped");
 }
 
-/** What a rule that matched by chance goes on to do says more than that it matched. */
+/** The action of a rule says more than that it matched by chance. */
 function labelOf(label: string, { events }: TraceNode): string {
   const first = events.find((event): event is TraceEvent & { kind: "match" } => event.kind === "match");
   return (label === "match" || label === "no match") && first !== undefined ? first.said : label;

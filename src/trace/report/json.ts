@@ -1,4 +1,4 @@
-/** A trace as plain data, for programs: the tree as it was walked, and what comes of it. Pure. */
+/** A trace as plain data, for programs: the tree as walked, and its outcomes. */
 import { outcomesOf, type TraceEvent, type TraceNode } from "../netfilter/tree.ts";
 import type { Packet } from "../packet.ts";
 import type { TraceReport } from "./text.ts";
@@ -16,7 +16,7 @@ export function traceData({ packet, rules, notes, root }: TraceReport): object {
   };
 }
 
-/** A packet at some point of its way. Its source is null where that is an address of the node that is not known here. */
+/** A packet at some point of its path. `source` is null if it is an unknown address of the node. */
 export function packetData(packet: Packet): object {
   const { family, protocol, sourcePort, destination, destinationPort, inInterface, outInterface } = packet;
   const source = packet.isSourceKnown ? packet.source : null;
@@ -34,7 +34,6 @@ function nodeData({ events, end }: TraceNode): object {
   return { steps, question: end.question, branches };
 }
 
-/** One step. */
 export function eventData(event: TraceEvent): object {
   switch (event.kind) {
     case "stage":

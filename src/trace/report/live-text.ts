@@ -1,4 +1,4 @@
-/** A live trace for people: the kernel's way in the form of a simulated one, with what only one of the two has marked. Pure. */
+/** A live trace for people: the kernel's path in the form of a simulated one. Marks show steps that only one of the two has. */
 import { escapeLine } from "../../logging/escape.ts";
 import type { JudgedPacket } from "../live/judge.ts";
 import { fateText, oddsText, packetText } from "./fate-text.ts";
@@ -6,14 +6,14 @@ import { eventData, packetData } from "./json.ts";
 import { eventLines } from "./text.ts";
 
 export interface LiveReport extends JudgedPacket {
-  /** What the packet was compared with, in words. */
+  /** The rules it was compared with, in words. */
   readonly rules: string;
   readonly notes: readonly string[];
 }
 
 const MARKS = { both: "  ", kernel: "+ ", simulation: "- " } as const;
 
-/** The whole text, with a line break at its end. What came from rules and names is escaped. */
+/** The whole text, with a newline at its end. Text from rules and names is escaped. */
 export function liveText(report: LiveReport): string {
   const { kernel, rules, notes } = report;
   const lines = [
@@ -52,7 +52,7 @@ function verdictLines({ comparison, simulation }: LiveReport): string[] {
   return [`The simulation differs: ${fateText(simulation)}.${marks}`];
 }
 
-/** What became of it, and by which interface it left. That a source is masqueraded, only the simulation says. */
+/** The packet's fate, and by which interface it left. Only the simulation knows whether the source is masqueraded. */
 function endText({ kernel: { fate, packet }, simulation, comparison }: LiveReport): string {
   const { outInterface } = packet;
   const isMasqueraded = comparison?.hasSameEnd === true && simulation?.packet.isMasqueraded === true;

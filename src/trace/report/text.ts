@@ -1,4 +1,4 @@
-/** A trace for people: the way step by step, indented where it forks, and what comes of it. Pure. */
+/** A trace for people: the path step by step, indented where it forks, and its outcomes. */
 import { escapeLine } from "../../logging/escape.ts";
 import { type Branch, outcomesOf, ruleName, type TraceEvent, type TraceNode } from "../netfilter/tree.ts";
 import type { Packet } from "../packet.ts";
@@ -9,16 +9,16 @@ export interface TraceReport {
   readonly packet: Packet;
   /** What was walked, in words: `the plan of mode nftables`. */
   readonly rules: string;
-  /** What is taken for granted of the node, and what was left out. */
+  /** What is assumed about the node, and what was left out. */
   readonly notes: readonly string[];
   readonly root: TraceNode;
 }
 
-/** Ends beyond these are counted only. */
+/** Further ends are only counted. */
 const SHOWN_FATES = 40;
 const SHOWN_BRANCHES = 12;
 
-/** The whole text, with a line break at its end. What came from rules and names is escaped. */
+/** The whole text, with a newline at its end. Text from rules and names is escaped. */
 export function traceText({ packet, rules, notes, root }: TraceReport): string {
   const lines = [`Packet: ${packetText(packet)}`, `Rules:  ${rules}`, ...notes.map((note) => `Note:   ${note}`), ""];
   nodeLines(root, "", lines);
@@ -76,7 +76,7 @@ function branchLines(branches: readonly Branch[], indent: string, lines: string[
   if (hidden > 0) lines.push(`${indent}└─ … and ${hidden} more branches: --output json has all`);
 }
 
-/** Equal for branches on which the same is done, at the same places; chains have other names for each endpoint. */
+/** Equal for branches with the same actions in the same stages; chain names do not count, as they differ for each endpoint. */
 function wayOf({ events, end }: TraceNode): string {
   const steps = events.flatMap((event) => {
     if (event.kind === "match") return [event.said.split(" ")[0]];
@@ -88,7 +88,7 @@ function wayOf({ events, end }: TraceNode): string {
   return JSON.stringify([steps, last]);
 }
 
-/** Whether a chain was walked in vain. */
+/** Whether nothing matched in a base chain. */
 function isIdle({ events, end }: TraceNode, index: number): boolean {
   const next = events[index + 1];
   return next === undefined
@@ -96,7 +96,7 @@ function isIdle({ events, end }: TraceNode, index: number): boolean {
     : next.kind === "base-chain" || next.kind === "stage" || next.kind === "routed";
 }
 
-/** A step in words; `said`: what the rule or chain did, or why it did nothing. */
+/** A step in words; `said` is what the rule or chain did, or why it did nothing. */
 export function stepWords(event: TraceEvent): { readonly text: string; readonly said: string | null } {
   switch (event.kind) {
     case "stage":
@@ -123,13 +123,13 @@ export function stepWords(event: TraceEvent): { readonly text: string; readonly 
   }
 }
 
-/** What stands before a step. */
+/** The indentation and sign before a step. */
 const LEADS: Readonly<Record<TraceEvent["kind"], string>> = {
   ...{ stage: "", "base-chain": "  ", "not-asked": "  ", skipped: "    · ", "no-match": "    · ", match: "    ✓ " },
   ...{ remark: "      ", policy: "    ", routed: "" },
 };
 
-/** The lines of one step. @param remark stands behind the name of a base chain. */
+/** The lines of one step. @param remark follows the name of a base chain. */
 export function eventLines(event: TraceEvent, indent: string, remark: string): string[] {
   const { text, said } = stepWords(event);
   const line = `${indent}${LEADS[event.kind]}${text}`;

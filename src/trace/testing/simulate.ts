@@ -1,6 +1,6 @@
 /**
- * What becomes of a packet in nftables tables of ours: the typed tables of the planner, with nothing else on the node. Reads
- * the same JSON that `render -o json` prints and nft lists, so that what is walked is what reaches the kernel.
+ * Simulates packets in the planner's own nftables tables, with nothing else on the node. It reads the JSON that `render -o json`
+ * prints and nft lists, so that the walk sees what reaches the kernel.
  */
 import { type NftTable, tableJson } from "../../kernel/nftables/ruleset-table.ts";
 import type { NodeFacts } from "../facts.ts";
@@ -10,17 +10,16 @@ import { walk } from "../netfilter/walk.ts";
 import { readNftRuleset } from "../nftables/ruleset.ts";
 import { newPacket, type PacketQuestion } from "../packet.ts";
 
-/** A table that packets can be sent through. */
 export interface NftSimulation {
-  /** Every way that the packet can go. @throws TooManyWaysError */
+  /** Every path that the packet can take. @throws TooManyWaysError */
   trace(packet: PacketQuestion, options?: WalkOptions): TraceNode;
-  /** Only the ends of these ways, with their odds. */
+  /** Only the ends of these paths, with their odds. */
   outcomes(packet: PacketQuestion): readonly Outcome[];
-  /** Leaves what a packet wrote into a set (`Outcome.entries`) for those that follow. */
+  /** Adds what a packet wrote into a set (`Outcome.entries`), for later packets. */
   remember(entry: Entry): void;
 }
 
-/** Compiles a table once, for many packets. Pure. */
+/** Compiles a table once, for many packets. */
 export function simulateTable(table: NftTable, facts: NodeFacts): NftSimulation {
   const family = table.family === "ip" ? "IPv4" : "IPv6";
   const ruleset = readNftRuleset(tableJson(table), { family, facts });
