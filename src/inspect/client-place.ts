@@ -1,18 +1,18 @@
-/** Where clients of a node are that have a name instead of an address: an address and an interface that such a client may have. Pure. */
+/** Gives clients that are named instead of addressed (`pod`, `node`, `outside`) an address and an interface they may have. */
 import { addressAt, familyOf, type IpAddress, type IpFamily, parseCidr } from "../net/ip.ts";
 import type { OfflineNode } from "./offline-node.ts";
 
-/** What a name of a client stands for on the node at hand. */
+/** What a client's name stands for on this node. */
 export interface ClientPlace {
   readonly address: IpAddress;
   /** Undefined: not known. */
   readonly inInterface: string | undefined;
 }
 
-/** Clients outside are at an address for documentation (RFC 5737, RFC 3849). */
+/** Clients outside get an address reserved for documentation (RFC 5737, RFC 3849). */
 export const OUTSIDE = { IPv4: "203.0.113.77", IPv6: "2001:db8::77" } as const satisfies Record<IpFamily, string>;
 
-/** @param podCIDRs of the node. @returns undefined for a pod where no network of pods of this family is known. */
+/** @param podCIDRs of the node. @returns undefined for a pod if no pod network of this family is known. */
 export function clientPlace(
   position: "pod" | "node" | "outside",
   node: OfflineNode,
@@ -35,7 +35,7 @@ export function clientPlace(
   }
 }
 
-/** A client that is the node itself sends to an address of its own from that address (RFC 6724, section 5, rule 1). */
+/** If the client is the node itself, it sends to its own address from that same address (RFC 6724, section 5, rule 1). */
 export function sendingTo(
   destination: IpAddress,
   place: ClientPlace,
@@ -44,7 +44,7 @@ export function sendingTo(
   return place.inInterface === "" && isLocal(destination) ? { ...place, address: destination } : place;
 }
 
-/** Where packets of the node's pods come in; undefined: not known. */
+/** The interface by which packets of the node's pods come in; undefined: not known. */
 export function podInterface({ detector }: OfflineNode): string | undefined {
   switch (detector.kind) {
     case "interface":

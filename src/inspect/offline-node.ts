@@ -1,6 +1,6 @@
 /**
- * A node without its kernel: what a folder of manifests, a configuration and a name say of it. Everything is a function of
- * these, so that what is made of it can be compared in CI.
+ * A node without its kernel, as manifests, a configuration and a name describe it. Everything derives from these, so that CI can
+ * compare results.
  */
 import { hostname } from "node:os";
 import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
@@ -18,13 +18,13 @@ import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/
 import { offlineState } from "./offline-state.ts";
 import { warningLogger } from "./warning-logger.ts";
 
-/** A service port that is not among those of the node's state, and has as many rules as one that is. */
+/** A service port outside the node's partial state, with as many rules as one inside it. */
 export interface OtherPort {
   /** {@link ServicePortName.key}, as is `like`. */
   readonly key: string;
   /** {@link ServicePortName.text} */
   readonly text: string;
-  /** Of the one in the state. */
+  /** The key of the one in the state. */
   readonly like: string;
 }
 
@@ -33,17 +33,17 @@ export interface OfflineNode extends PlannedNode {
   readonly zone: string | undefined;
   readonly nodePortIPs: NodePortIPs;
   readonly hostAddresses: readonly IpAddress[];
-  /** As text, of both families. */
+  /** Of both families. */
   readonly serviceCIDRs: readonly string[];
   readonly state: ServedState;
-  /** What it has beside the state, where that is a part. @default none */
+  /** The other service ports, if the state is only a part. @default none */
   readonly others?: readonly OtherPort[];
 }
 
 /**
- * @param warn told what the manifests lack, and what the model complains about.
- * @param found what is known to be the node's addresses: a kernel knows more than the Node object (link-local ones, bridges) and
- *   better (those behind a NAT). @default what the Node object lists, and loopback
+ * @param warn gets what the manifests lack, and the model's warnings.
+ * @param found the node's addresses, if known: a kernel has more of them than the Node object (link-local ones, bridges), and the
+ *   true ones behind a NAT. @default those in the Node object, and loopback
  */
 export function offlineNode(
   cluster: Omit<ClusterRecords, "problems">,
@@ -88,7 +88,7 @@ export function offlineNode(
   };
 }
 
-/** The name of the node that is planned for: the configuration's, else the only Node's, else this host's. */
+/** The name of the planned node: the configuration's, else the only Node's, else this host's. */
 export function nodeNameIn(
   nodes: readonly NodeRecord[],
   { hostnameOverride }: Pick<KubeProxyConfig, "hostnameOverride">,
@@ -103,7 +103,7 @@ function nodeOf(nodes: readonly NodeRecord[], override: string): { name: string;
   return { name, node: nodes.find((node) => node.name === name) };
 }
 
-/** Without a kernel, the host's addresses are those that the Node object lists, and loopback. */
+/** Without a kernel, the host's addresses are those in the Node object, and loopback. */
 function hostAddresses(node: NodeRecord | undefined, family: IpFamily): IpAddress[] {
   const texts = ["127.0.0.1", "::1", ...(node?.addresses.map(({ address }) => address) ?? [])];
   return texts.flatMap((text) => parseIpAddress(text) ?? []).filter((ip) => familyOf(ip) === family);

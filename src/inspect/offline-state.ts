@@ -1,4 +1,4 @@
-/** The services and endpoints of a whole cluster, read at once, as one family of a node must serve them. */
+/** The Services and endpoints of a whole cluster, read at once, as one family of a node must serve them. */
 import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
 import type { FrontendConflict } from "../model/owned-services.ts";
 import { ProxyState, type ProxyStateOptions } from "../model/proxy-state.ts";
@@ -9,7 +9,7 @@ interface OfflineState {
   readonly conflicts: readonly FrontendConflict[];
 }
 
-/** Times of changes play no part here: the clock stands still. */
+/** The times of changes do not matter here, so the clock stands still. */
 export function offlineState(
   cluster: Pick<ClusterRecords, "services" | "endpointSlices">,
   options: Omit<ProxyStateOptions, "now">,

@@ -1,7 +1,6 @@
-/** For code that runs without a daemon: each warning or error of the model is told as one line. */
 import type { Logger } from "../logging/logger.ts";
 
-/** A logger whose warnings and errors go to `warn`, with their facts as JSON; the rest is left out. */
+/** A logger for code without a daemon: passes warnings and errors to `warn` as one line, with facts as JSON; drops the rest. */
 export function warningLogger(warn: (message: string) => void): Logger {
   const line = (message: string, facts: Readonly<Record<string, unknown>> = {}) =>
     warn([message, ...Object.entries(facts).map(([key, value]) => `${key}=${JSON.stringify(value)}`)].join(" "));

@@ -1,38 +1,37 @@
-/** What differs between two inventories: what is wanted, and what is found. Pure. */
+/** Compares two inventories: the wanted one and the one found. */
 import type { Holder, Inventory } from "./inventory.ts";
 
-/** One chain, set, virtual server or frontend of sockets that is not as it is wanted. */
+/** One chain, set, virtual server or socket frontend that is not as wanted. */
 export interface Difference {
   readonly state: "missing" | "extra" | "changed" | "moved";
   readonly kind: Holder["kind"] | "frontend";
   readonly place: string;
   readonly name: string;
-  /** Lines that are wanted and not there. */
+  /** Lines that are wanted but not found. */
   readonly missing: readonly string[];
-  /** Lines that are there and not wanted. */
+  /** Lines that are found but not wanted. */
   readonly extra: readonly string[];
 }
 
-/** Which of what is found is this program's, though it is not wanted. */
+/** Tells which of the things found belong to this program, although they are not wanted. */
 export interface Ownership {
-  /** A chain, a set, a virtual server. */
   isOurs(holder: Holder): boolean;
   /** A rule in one of the kernel's own chains. */
   isOurRule(line: string): boolean;
-  /** Chains in which the order of rules means nothing. */
+  /** Whether the order of rules in this chain does not matter. */
   isUnordered(name: string): boolean;
-  /** Another program has rules in this chain, too. */
+  /** Whether another program has rules in this chain too. */
   isShared(name: string): boolean;
 }
 
-/** Compares place by place; places that `found` does not tell about are passed over. */
+/** Compares place by place; places that `found` does not cover are skipped. */
 export function compareInventories(wanted: Inventory, found: Inventory, ownership: Ownership): Difference[] {
   const differences: Difference[] = [];
   for (const [key, holder] of wanted.holders) {
     if (!found.places.has(holder.place)) continue;
     const other = found.holders.get(key);
     if (other === undefined) {
-      // A built-in chain without rules of ours, in a table that has not been used yet.
+      // A built-in chain that the kernel has not created yet, and in which we want no rules.
       if (holder.isBuiltIn && holder.lines.length === 0) continue;
       differences.push({ ...identity(holder), state: "missing", missing: holder.lines, extra: [] });
       continue;
@@ -42,14 +41,14 @@ export function compareInventories(wanted: Inventory, found: Inventory, ownershi
   }
   for (const [key, holder] of found.holders) {
     if (wanted.holders.has(key) || holder.isBuiltIn || !ownership.isOurs(holder)) continue;
-    // Of a family that was not asked for.
+    // It belongs to a family that is not wanted.
     if (isOfOtherFamily(holder.place, wanted)) continue;
     differences.push({ ...identity(holder), state: "extra", missing: [], extra: holder.lines });
   }
-  // Tables that are wanted and are not in the dump at all.
+  // Wanted tables that the dump does not have at all.
   for (const place of wanted.places) {
     if (found.places.has(place) || found.kind !== wanted.kind) continue;
-    // A dump without any table of ours tells of no family that it would leave out.
+    // If the dump has tables, a family that it lacks was left out on purpose.
     if (isOfOtherFamily(place, found)) continue;
     for (const holder of wanted.holders.values()) {
       if (holder.place !== place || (holder.isBuiltIn && holder.lines.length === 0)) continue;
@@ -87,7 +86,7 @@ function compareHolders(wanted: Holder, found: Holder, ownership: Ownership): Di
   return isMoved ? { ...identity(wanted), state: "moved", missing: [], extra: [] } : undefined;
 }
 
-/** The lines that are not among the others, which count once each. */
+/** The lines that are not among the others, each of which cancels one line. */
 function without(lines: readonly string[], others: readonly string[]): string[] {
   const counts = new Map<string, number>();
   for (const line of others) counts.set(line, (counts.get(line) ?? 0) + 1);

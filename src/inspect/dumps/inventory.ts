@@ -1,12 +1,12 @@
 /**
- * What a part of the kernel holds, as its tools print it: chains with rules, sets with elements, virtual servers with real servers.
- * The same for what is wanted (`kube-proxy render`) and for what is found (a dump), so that the two can be compared line by line.
+ * The contents of a part of the kernel, as its tools print them: chains with rules, sets with elements, virtual servers with real
+ * servers. Wanted (`kube-proxy render`) and found (a dump) contents have the same form, so they can be compared line by line.
  */
 
-/** What prints a dump: `iptables-save` also stands for ip6tables-save, `nft` for `nft list table` and `nft list ruleset`. */
+/** The tool that prints a dump: `iptables-save` includes ip6tables-save, `nft` is `nft list table` and `nft list ruleset`. */
 export type DumpKind = "iptables-save" | "nft" | "ipset" | "ipvsadm";
 
-/** One thing with lines in it. */
+/** A chain, set, map or virtual server, with its lines. */
 export interface Holder {
   readonly kind: "chain" | "set" | "map" | "virtual server";
   /** `IPv4 nat`, `ip kube-proxy`, `ipset`, `ipvs`. */
@@ -15,28 +15,28 @@ export interface Holder {
   readonly lines: readonly string[];
   /** Whether the order of its lines matters to packets. */
   readonly isOrdered: boolean;
-  /** It is one of the kernel's own chains, which other programs use as well. */
+  /** Whether it is one of the kernel's own chains, which other programs use too. */
   readonly isBuiltIn: boolean;
-  /** Packets add to it: no plan says what is in it. */
+  /** Whether packets add to it, so that no plan knows its contents. */
   readonly isDynamic: boolean;
 }
 
 export interface Inventory {
   readonly kind: DumpKind;
-  /** The places that this dump tells all about. */
+  /** The places that this dump covers completely. */
   readonly places: ReadonlySet<string>;
-  /** By place and name. */
+  /** By `place name`. */
   readonly holders: ReadonlyMap<string, Holder>;
-  /** Lines that the tool leaves out in the form at hand. */
+  /** Matches lines that the tool leaves out in this form of output. */
   readonly unsaid?: RegExp;
 }
 
-/** A dump that cannot be read: the message says what is wrong with it, and where. */
+/** A dump cannot be read; the message says what is wrong, and where. */
 export class DumpError extends Error {
   override readonly name = "DumpError";
 }
 
-/** Collects holders; a second one of the same name is an error of the dump. */
+/** Collects holders; a second one with the same name is an error in the dump. */
 export class InventoryDraft {
   readonly #places = new Set<string>();
   readonly #holders = new Map<string, Holder & { readonly lines: string[] }>();
@@ -45,7 +45,7 @@ export class InventoryDraft {
     this.#places.add(name);
   }
 
-  /** @param holder without lines, unless they are known at once. */
+  /** @param holder may omit its lines, for {@link add} to add later. */
   hold(holder: Pick<Holder, "kind" | "place" | "name" | "isOrdered"> & Partial<Holder>): void {
     const key = `${holder.place} ${holder.name}`;
     if (this.#holders.has(key)) throw new DumpError(`${holder.kind} ${holder.name} is there twice`);
@@ -53,7 +53,7 @@ export class InventoryDraft {
     this.#holders.set(key, { isBuiltIn: false, isDynamic: false, ...holder, lines: [...lines] });
   }
 
-  /** @returns whether the holder is there. */
+  /** @returns whether the holder exists. */
   add(place: string, name: string, line: string): boolean {
     const holder = this.#holders.get(`${place} ${name}`);
     holder?.lines.push(line);

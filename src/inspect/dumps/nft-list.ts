@@ -1,18 +1,18 @@
-/** Reads what `nft list table` and `nft list ruleset` print. Pure. */
+/** Reads the output of `nft list table` and `nft list ruleset`. */
 import { DumpError, type Inventory, InventoryDraft } from "./inventory.ts";
 
 /**
- * @param table the name of the tables to read; others are passed over.
- * @throws DumpError for a text that is cut or is something else.
+ * @param table the name of the tables to read; others are skipped.
+ * @throws DumpError if the text is truncated or something else.
  */
 export function readNftList(text: string, table: string): Inventory {
   const draft = new InventoryDraft();
   /** `ip kube-proxy`; undefined between tables. */
   let place: string | undefined;
   let block: Block | undefined;
-  /** Blocks of another kind, or of another program's table, that are open. */
+  /** How many blocks of another kind, or in another program's table, are open. */
   let otherDepth = 0;
-  /** What has been read of a list of elements. */
+  /** The part of a list of elements read so far. */
   let elements = "";
   for (const [index, raw] of text.split("\n").entries()) {
     const line = raw.trim();
@@ -60,10 +60,10 @@ function blockOf(line: string): Block | undefined {
   return { kind, name, lines: [] };
 }
 
-/** Members, one line each. Times that run, and counters, say nothing about what was planned. */
+/** Set elements, one line each, without timeouts and counters, which no plan contains. */
 function elementsOf(text: string): string[] {
   const list = text.replace(/^elements = \{\s*/, "").replace(/\s*\}$/, "");
-  // A comma within quotes belongs to a comment.
+  // A comma inside quotes belongs to a comment.
   const members = list.match(/(?:"[^"]*"|[^",])+/g) ?? [];
   return members
     .map((member) => spelled(member.trim()).replaceAll(/ (?:timeout|expires) \S+/g, ""))
